@@ -1,0 +1,71 @@
+/* Exact attention over paged KV: one plan a step, one run a layer.
+ *
+ * Prefill, a chunk over a long cache, decode and several new tokens a step are one mechanism: a step is a list of
+ * sequences, each with n_rows query tokens at the end of kv_len cached tokens. The query heads of one KV head are
+ * packed as rows (token × group), so grouped-query attention reads each K and V page once.
+ *
+ *     out[t, h] = Σ_j softmax_j( scale · q[t, h] · k[j] ) · v[j]     over the keys j that position p of t may see:
+ *     j <= p, and j > p - window where window > 0; scores pass through softcap · tanh(s / softcap) where softcap > 0;
+ *     where sinks are given, e^sink[h] joins the denominator.
+ *
+ * The bits of a row depend on its position and its keys only. Keys are cut at fixed positions into spans of
+ * LF_ATTN_SPAN; a row's result is the fold, in ascending order, of the exact online-softmax partials of its spans
+ * (Milakov & Gimelshein 2018; Dao et al. 2022, §3.1). Whether one task folds all spans or many tasks make partials that
+ * are folded later, the same operations happen in the same order. So the plan may split as it likes: alone, in a batch,
+ * in chunks or from the prefix cache, the answer is the same.
+ *
+ * Nothing is allocated after create and nothing fails in run. One thread (the engine's) calls; kernels run on the
+ * device's threads. */
+#ifndef LF_ATTENTION_ATTENTION_H
+#define LF_ATTENTION_ATTENTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "device/device.h"
+#include "kv/kv_view.h"
+
+enum { LF_ATTN_SPAN = 512 }; /* keys; a multiple of LF_KV_BLOCK_TOKENS */
+
+/* What all layers of a model share, and the largest step there will be. */
+struct lf_attn_shape {
+    int n_heads;    /* query heads; a multiple of n_kv_heads */
+    int n_kv_heads;
+    int head_dim;   /* 32..256, a multiple of 16 */
+    enum lf_dtype kv_dtype;
+    int max_rows;   /* of one step */
+    int max_seqs;   /* of one step */
+    int max_kv_len; /* of one sequence */
+};
+
+struct lf_attn_params {
+    void *out;       /* [T, n_heads, head_dim], act_dtype */
+    const void *q;   /* [T, n_heads, head_dim], act_dtype, after RoPE */
+    float *lse;      /* [T, n_heads] natural log of Σ e^score, or NULL */
+    const struct lf_kv_view *kv;
+    int layer;
+    float scale;     /* usually 1/√head_dim */
+    float softcap;   /* 0: none */
+    int window;      /* 0: none */
+    const float *sinks; /* [n_heads] or NULL */
+};
+
+struct lf_attn;
+
+/* Bytes of lf_attn's workspace for a shape: closed formula, part of the memory plan. */
+uint64_t lf_attn_workspace_bytes(const struct lf_attn_shape *shape, const struct lf_device_info *info);
+/* workspace: device memory of that size, borrowed. isa: normally info->isa; less, to compare implementations.
+ * LF_UNSUPPORTED for a head_dim or dtype no kernel takes. */
+LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
+                                            const struct lf_attn_shape *shape, struct lf_buffer workspace,
+                                            struct lf_err *err);
+void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
+
+/* Makes the task list of this step. seqs and their block tables are borrowed until the last run of the step.
+ * window as in the runs to come (0 if layers differ: the plan is then only less tight). */
+void lf_attn_plan(struct lf_attn *attn, const struct lf_kv_seq *seqs, int n_seqs, int window);
+void lf_attn_run(struct lf_attn *attn, const struct lf_attn_params *p);
+
+#endif

@@ -1,0 +1,54 @@
+/* Rotary position embedding, the QK norm before it and the append of K and V to the cache: one pass over a step's QKV.
+ *
+ * Rotation of the pair (x[i], x[i + d/2]) by angle position · inv_freq[i] (Su et al. 2021, §3.4.2, in the half-split
+ * order of the Hugging Face layout). cos and sin come from a table over all positions that is made once at start, so
+ * the values do not depend on the order of requests. */
+#ifndef LF_ATTENTION_ROPE_H
+#define LF_ATTENTION_ROPE_H
+
+#include <stdint.h>
+
+#include "core/status.h"
+#include "device/device.h"
+#include "kv/kv_view.h"
+
+enum lf_rope_kind { LF_ROPE_NONE_SCALED, LF_ROPE_LINEAR, LF_ROPE_LLAMA3, LF_ROPE_YARN };
+
+struct lf_rope_opts {
+    enum lf_rope_kind kind;
+    int head_dim;
+    int rotary_dim; /* = head_dim unless partial_rotary_factor says less; even */
+    double theta;
+    double factor;                              /* linear, llama3, yarn */
+    double low_freq_factor, high_freq_factor;   /* llama3 */
+    int original_max_positions;                 /* llama3, yarn */
+    double beta_fast, beta_slow;                /* yarn */
+    double attention_factor;                    /* yarn: multiplies cos and sin; 0: 0.1·ln(factor) + 1 */
+    bool truncate;                              /* yarn: round the correction range to whole dimensions */
+};
+
+/* inv_freq[rotary_dim / 2] and the factor on cos and sin (1 but for yarn), in double. Formulas: linear (Chen et al.
+ * 2023), llama3 (the Llama 3.1 release), yarn (Peng et al. 2023, §3.2-3.4). */
+void lf_rope_inv_freq(const struct lf_rope_opts *opts, double *inv_freq, double *attention_factor);
+
+/* Bytes of the cos/sin table [n_positions, rotary_dim/2, 2] float, and its filling (cos, sin computed in double). */
+uint64_t lf_rope_table_bytes(const struct lf_rope_opts *opts, int n_positions);
+void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, int n_positions, float *table);
+
+struct lf_rope_append_params {
+    void *q_out;            /* [T, n_heads, head_dim], act_dtype */
+    const void *qkv;        /* [T, (n_heads + 2·n_kv_heads) · head_dim]: q heads, then k heads, then v heads */
+    const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
+    float norm_eps;
+    const float *table;     /* lf_rope_table_fill */
+    int rotary_dim;
+    int n_heads;
+    const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
+    int layer;
+    const struct lf_kv_seq *seqs;
+    int n_seqs;
+};
+/* Runs on the device's threads; complete on return. Does not fail. */
+void lf_rope_append(struct lf_device *dev, const struct lf_rope_append_params *p);
+
+#endif

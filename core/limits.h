@@ -1,0 +1,74 @@
+/* Every bound of the program in one place.
+ *
+ * A buffer, a queue or a recursion that can grow names its ceiling here, and each of these has a test at the limit
+ * and one past it. Sizes are bytes unless the name says otherwise. */
+#ifndef LF_CORE_LIMITS_H
+#define LF_CORE_LIMITS_H
+
+enum {
+    /* errors and logs */
+    LF_ERR_MESSAGE_BYTES = 512,
+    LF_LOG_LINE_BYTES = 1024,
+
+    /* HTTP */
+    LF_BODY_BYTES = 10 * 1024 * 1024, /* default of --max-body */
+    LF_URI_BYTES = 8 * 1024,
+    LF_HEADERS_BYTES = 32 * 1024,
+    LF_HEADERS_N = 100,
+    LF_CONNECTIONS_N = 1024,
+    LF_CONNECTIONS_PER_ADDRESS_N = 64,
+    LF_IN_FLIGHT_PER_KEY_N = 32,
+    LF_HEADER_DEADLINE_MS = 10 * 1000,
+    LF_BODY_DEADLINE_MS = 30 * 1000,
+    LF_SLOW_READER_MS = 30 * 1000,
+    LF_REQUEST_DEADLINE_MS = 600 * 1000,
+    LF_SSE_BACKLOG_BYTES = 64 * 1024, /* per stream */
+    LF_API_KEYS_N = 1024,
+
+    /* JSON of a request */
+    LF_JSON_DEPTH = 64,
+    LF_JSON_NODES = 250000,
+    /* JSON of a model directory: tokenizer.json of a 256K vocabulary has about 1.5 million nodes */
+    LF_JSON_FILE_NODES = 8000000,
+    LF_JSON_FILE_BYTES = 256 * 1024 * 1024,
+
+    /* a request */
+    LF_MESSAGES_N = 2048,
+    LF_PROMPTS_N = 64, /* prompts in one /v1/completions request */
+    LF_STOP_N = 4,
+    LF_STOP_BYTES = 256,
+    LF_STOP_TOKENS_N = 64,
+    LF_CHOICES_N = 8, /* n */
+    LF_LOGIT_BIAS_N = 300,
+    LF_TOP_LOGPROBS_N = 20,
+
+    /* scheduler */
+    LF_QUEUE_N = 256,
+    LF_RUNNING_N = 64, /* default of --max-seqs */
+
+    /* chat templates */
+    LF_TEMPLATE_STEPS = 1000000,
+    LF_TEMPLATE_OUTPUT_BYTES = 8 * 1024 * 1024,
+    LF_TEMPLATE_DEPTH = 128,
+    LF_TEMPLATE_RANGE_N = 1000000,
+    LF_TEMPLATE_SOURCE_BYTES = 1024 * 1024,
+
+    /* model directories */
+    LF_SAFETENSORS_HEADER_BYTES = 100 * 1000 * 1000,
+    LF_SAFETENSORS_TENSORS_N = 200000,
+    LF_SHARDS_N = 1024,
+    LF_CONTEXT_TOKENS = 16 * 1024 * 1024,
+    LF_LAYERS_N = 1024,
+    LF_HEADS_N = 1024,
+    LF_HEAD_DIM = 256,
+    LF_VOCAB_N = 4 * 1024 * 1024,
+    LF_HIDDEN_N = 1024 * 1024,
+
+    /* paged KV */
+    LF_KV_BLOCK_TOKENS = 64,
+
+    /* threads */
+    LF_THREADS_N = 512
+};
+
+#endif

@@ -1,0 +1,93 @@
+/* The op table: everything a model does on a device that is neither attention nor KV.
+ *
+ * Each op takes the device and a plain-data params struct that states its shapes. Tensors are dense and row-major,
+ * T = rows of the step (tokens). Activations have the device's act_dtype (float on a CPU), accumulation is float.
+ *
+ * Reduction order belongs to the row: every op computes a row in the same order of operations whatever T is and
+ * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks.
+ *
+ * Ops neither allocate nor fail: shapes were checked when the model was opened (LF_ASSERT guards them). They run on
+ * the device's threads and are complete on return on a CPU. Implementations: device/cpu/ops_cpu.c is the plain C
+ * reference of every row; faster files replace single entries at lf_device_open. */
+#ifndef LF_DEVICE_OPS_H
+#define LF_DEVICE_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "device/device.h"
+
+/* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Made by weight_init, filled row by row from
+ * a file by weight_pack, then read-only. The bytes live in a buffer the model owns. */
+struct lf_weight {
+    void *data;          /* device address, 64-byte aligned, weight_bytes() long */
+    enum lf_dtype dtype; /* as in the file: nothing is converted */
+    int n_out;
+    int n_in;
+};
+
+/* One vector of weights (norm, bias), widened to float on a CPU. */
+
+struct lf_embed_params { /* out[t, :] = table row ids[t] */
+    void *out;           /* [T, n_in] */
+    const struct lf_weight *table; /* [vocab, n_in] */
+    const int32_t *ids;  /* host, [T], each < table->n_out (checked by the caller) */
+    int n_rows;          /* T */
+};
+
+struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4) */
+    void *out;             /* [T, dim]; may equal x */
+    const void *x;         /* [T, dim] */
+    const float *weight;   /* [dim] */
+    float eps;
+    int n_rows; /* T */
+    int dim;
+};
+
+struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
+    void *y;            /* [T, w->n_out], row stride y_stride; float where logits is set */
+    const void *x;      /* [T, w->n_in], row stride x_stride; does not overlap y */
+    const struct lf_weight *w;
+    const float *bias;    /* [n_out] or NULL */
+    const void *residual; /* [T, n_out], row stride y_stride, or NULL; may equal y */
+    int n_rows;           /* T */
+    int x_stride, y_stride; /* elements */
+    void *scratch;        /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
+};
+
+struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim + i], silu(a) = a / (1 + e^-a) */
+    void *out;              /* [T, dim] */
+    const void *gate_up;    /* [T, 2·dim] */
+    int n_rows;             /* T */
+    int dim;
+};
+
+struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
+    void *out;            /* [n_rows, dim] */
+    const void *x;        /* [T, dim] */
+    const int32_t *rows;  /* host, [n_rows] */
+    int n_rows;
+    int dim;
+};
+
+struct lf_ops {
+    const char *name; /* of the ISA or device, for logs */
+
+    /* Bytes of a packed [n_out, n_in] matrix: a closed formula, the same that the memory plan adds up. */
+    uint64_t (*weight_bytes)(enum lf_dtype dtype, int n_out, int n_in);
+    /* Packs rows [row_first, row_first + n_rows) of w from src, row-major [n_rows, n_in] in w->dtype, at any
+     * alignment. Rows may come in any order; those never packed read as zero if the buffer was zero. */
+    void (*weight_pack)(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
+    /* Row row of w widened to float: the inverse of weight_pack, for tests. out [n_in], host. */
+    void (*weight_row)(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
+    uint64_t (*gemm_scratch_bytes)(int max_rows, int max_n_in);
+
+    void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
+    void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);
+    void (*gemm)(struct lf_device *dev, const struct lf_gemm_params *p);
+    void (*silu_mul)(struct lf_device *dev, const struct lf_silu_mul_params *p);
+    void (*gather)(struct lf_device *dev, const struct lf_gather_params *p);
+};
+
+#endif

@@ -1,0 +1,33 @@
+/* The KV cache: owns the bytes of all blocks, the block pool and the prefix cache. One per model and device.
+ * All calls from the engine thread; nothing is allocated after open. */
+#ifndef LF_KV_KV_CACHE_H
+#define LF_KV_KV_CACHE_H
+
+#include "device/device.h"
+#include "kv/block_pool.h"
+#include "kv/kv_view.h"
+#include "kv/prefix_cache.h"
+
+struct lf_kv_cache {
+    struct lf_kv_view view;
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *prefix; /* NULL when switched off */
+    struct lf_buffer buffer;
+    struct lf_device *dev; /* borrowed */
+};
+
+struct lf_kv_cache_opts {
+    enum lf_dtype dtype;
+    int n_blocks, n_layers, n_kv_heads, head_dim;
+    bool prefix_cache;
+    const void *identity; /* of the model, for the prefix cache */
+    size_t identity_bytes;
+};
+
+LF_MUST_CHECK enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev,
+                                              const struct lf_kv_cache_opts *opts, struct lf_err *err);
+void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
+/* Fills a block with NaN: what debug builds do to freed blocks, to show that nothing reads them. */
+void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block);
+
+#endif

@@ -1,0 +1,82 @@
+/* What attention sees of the paged KV cache: a base address, strides and, for each sequence, a block table.
+ *
+ *     block b      ┌─────────────────────── block_stride ───────────────────────┐
+ *                  layer 0                   layer 1                 …  layer L-1
+ *     layer l      ┌──────────── layer_stride ───────────┐
+ *                  K head 0 … K head H-1   V head 0 … V head H-1
+ *                  └ page ┘ (page = 64 tokens × head_dim elements)
+ *
+ * A block holds 64 consecutive tokens of one sequence in all layers and is one contiguous piece. A page is one head's
+ * K or V of a block. The order inside a page is the one the kernels read without shuffling:
+ *
+ *     f32    K page  [head_dim][64 tokens]            lanes are tokens:  S[q, 64] += q[i] · K[i, 64]
+ *            V page  [64 tokens][head_dim]            lanes are channels: O[q, :] += P[q, j] · V[j, :]
+ *     bf16   K page  [head_dim/2][64 tokens][2]       two neighbouring channels side by side
+ *            V page  [64/2 tokens][head_dim][2]       two neighbouring tokens side by side
+ *
+ * The bf16 orders are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats with a shift
+ * and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which is what
+ * makes a row's bits independent of the batch around it.
+ *
+ * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero. */
+#ifndef LF_KV_KV_VIEW_H
+#define LF_KV_KV_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/limits.h"
+
+struct lf_kv_view {
+    void *base;          /* device address of block 0 */
+    enum lf_dtype dtype; /* LF_F32 or LF_BF16 */
+    int n_blocks;
+    int n_layers;
+    int n_kv_heads;
+    int head_dim;        /* even */
+};
+
+enum lf_kv_part { LF_KV_K, LF_KV_V };
+
+/* Elements. 64-bit: a cache passes 2³¹ bytes. */
+static inline size_t lf_kv_page_elems(const struct lf_kv_view *v)
+{
+    return (size_t)LF_KV_BLOCK_TOKENS * (size_t)v->head_dim;
+}
+static inline size_t lf_kv_block_elems(const struct lf_kv_view *v)
+{
+    return lf_kv_page_elems(v) * 2 * (size_t)v->n_kv_heads * (size_t)v->n_layers;
+}
+static inline size_t lf_kv_block_bytes(const struct lf_kv_view *v)
+{
+    return lf_kv_block_elems(v) * lf_dtype_bytes(v->dtype);
+}
+/* First byte of a page. */
+static inline void *lf_kv_page(const struct lf_kv_view *v, int block, int layer, enum lf_kv_part part, int kv_head)
+{
+    size_t pages = ((size_t)block * (size_t)v->n_layers + (size_t)layer) * 2 * (size_t)v->n_kv_heads +
+                   (size_t)part * (size_t)v->n_kv_heads + (size_t)kv_head;
+    return (char *)v->base + pages * lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
+}
+/* Index of element (token in the block 0..63, channel) inside a K page and inside a V page. */
+static inline size_t lf_kv_k_index(const struct lf_kv_view *v, int token, int channel)
+{
+    if (v->dtype == LF_F32) return (size_t)channel * LF_KV_BLOCK_TOKENS + (size_t)token;
+    return ((size_t)(channel / 2) * LF_KV_BLOCK_TOKENS + (size_t)token) * 2 + (size_t)(channel % 2);
+}
+static inline size_t lf_kv_v_index(const struct lf_kv_view *v, int token, int channel)
+{
+    if (v->dtype == LF_F32) return (size_t)token * (size_t)v->head_dim + (size_t)channel;
+    return ((size_t)(token / 2) * (size_t)v->head_dim + (size_t)channel) * 2 + (size_t)(token % 2);
+}
+
+/* One sequence of a step. Rows are the step's tokens; row first_row + i is position kv_len - n_rows + i. */
+struct lf_kv_seq {
+    const int32_t *blocks; /* host, block table: blocks[p / 64] holds position p; at least ceil(kv_len / 64) entries */
+    int first_row;         /* of this sequence among the step's rows */
+    int n_rows;            /* new tokens of this step, >= 1 */
+    int kv_len;            /* tokens in the cache once this step's are appended */
+};
+
+#endif

@@ -1,0 +1,44 @@
+/* The prefix cache: finds blocks whose content is the beginning of a new prompt.
+ *
+ * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its 64 token ids); the
+ * chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
+ * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
+ * All calls from the engine thread. No allocation after init. */
+#ifndef LF_KV_PREFIX_CACHE_H
+#define LF_KV_PREFIX_CACHE_H
+
+#include <stdint.h>
+
+#include "core/hash.h"
+#include "kv/block_pool.h"
+
+struct lf_prefix_cache;
+
+struct lf_prefix_key {
+    uint8_t bytes[LF_SHA256_BYTES];
+};
+
+/* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */
+LF_MUST_CHECK enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool,
+                                                    const void *identity, size_t identity_bytes, struct lf_err *err);
+void lf_prefix_cache_destroy(struct lf_prefix_cache *cache); /* accepts NULL */
+
+/* The start of a chain under a tenant's salt (any bytes, may be empty). */
+void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt, size_t salt_bytes,
+                          struct lf_prefix_key *out);
+/* The key of the block with these 64 ids behind prev. */
+void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, struct lf_prefix_key *out);
+
+/* How many of the leading full blocks of ids are cached, at most max_blocks; their numbers go to blocks. Takes no
+ * references and does not touch the LRU order: the answer holds until the next call that takes a block. */
+int lf_prefix_cache_match(const struct lf_prefix_cache *cache, const struct lf_prefix_key *root, const int32_t *ids,
+                          int n_ids, int max_blocks, int32_t *blocks);
+/* Enters a block that now holds these 64 ids behind prev. If the same content is already there under another block,
+ * nothing changes. */
+void lf_prefix_cache_insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids,
+                            int32_t block, struct lf_prefix_key *key_out);
+/* Forgets everything (blocks in use stay used). */
+void lf_prefix_cache_clear(struct lf_prefix_cache *cache);
+void lf_prefix_cache_check(const struct lf_prefix_cache *cache);
+
+#endif

@@ -1,0 +1,44 @@
+/* A transformer on a device: opened from a directory, run a step at a time. It does not know that tokens are text.
+ *
+ * All calls from the thread that opened it. step neither allocates nor fails on valid batches. */
+#ifndef LF_MODEL_MODEL_H
+#define LF_MODEL_MODEL_H
+
+#include "device/device.h"
+#include "kv/kv_cache.h"
+#include "model/batch.h"
+#include "model/hparams.h"
+#include "model/plan.h"
+
+struct lf_model;
+
+enum lf_load { LF_LOAD_FILES, LF_LOAD_DUMMY };
+
+struct lf_model_opts {
+    const char *dir;
+    enum lf_load load;
+    uint64_t dummy_seed;
+    const struct lf_plan *plan; /* sizes of the workspace; copied */
+    /* Loading progress, bytes done of total; may be NULL. */
+    void (*progress)(void *ctx, uint64_t done, uint64_t total);
+    void *progress_ctx;
+};
+
+/* Packed bytes of all weights from config.json and the safetensors headers alone; checks that every tensor the
+ * architecture needs is there with its shape. load DUMMY: from hp alone. */
+LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, const char *dir,
+                                              enum lf_load load, struct lf_device *dev, struct lf_err *err);
+
+/* hp is copied (its window array too). */
+LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
+                                           const struct lf_model_opts *opts, struct lf_err *err);
+void lf_model_close(struct lf_model *model); /* accepts NULL */
+const struct lf_hparams *lf_model_hparams(const struct lf_model *model);
+/* SHA-256 over config.json and the safetensors headers: the model's identity for the prefix cache. */
+void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
+
+/* Appends the batch's tokens to the cache and computes logits[i, :] for row out_rows[i].
+ * logits: host, [n_out, n_vocab] float. kv: blocks of every sequence are reserved and writable. */
+void lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits);
+
+#endif

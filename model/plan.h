@@ -1,0 +1,56 @@
+/* The memory plan: how many bytes a configuration takes, before a weight is read.
+ *
+ * A closed formula over config.json, the safetensors headers and the options; serve allocates exactly what it says, and
+ * refuses with its numbers when that does not fit. Pure: no device memory is touched. */
+#ifndef LF_MODEL_PLAN_H
+#define LF_MODEL_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+#include "core/str.h"
+#include "device/device.h"
+#include "model/hparams.h"
+
+struct lf_plan_opts {
+    int ctx;               /* --ctx, tokens; 0: the model's max_positions */
+    int chunk;             /* --chunk, rows of one step at most; 0: default */
+    int max_seqs;          /* --max-seqs; 0: default */
+    int max_out;           /* logits rows of one step; 0: max_seqs */
+    int concurrency;       /* --concurrency, requests of ctx tokens that must fit at once; 0: 1 */
+    uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
+    uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
+    enum lf_dtype kv_dtype;
+    uint64_t host_bytes;   /* what the process needs beside the model: server, tokenizer, stacks (caller's sum) */
+};
+
+struct lf_plan {
+    int ctx, chunk, max_seqs, max_out;
+    enum lf_dtype kv_dtype;
+    uint64_t weight_bytes;    /* packed, on the device */
+    uint64_t workspace_bytes; /* activations, attention workspace, rope table, logits: no function of the prompt */
+    uint64_t rope_bytes, attn_bytes, act_bytes, logits_bytes; /* its parts */
+    uint64_t host_bytes;
+    uint64_t kv_block_bytes, kv_token_bytes;
+    int n_blocks;
+    uint64_t kv_bytes;
+    uint64_t total_bytes;
+    uint64_t available_bytes; /* what the machine has */
+    uint64_t limit_bytes;     /* --memory, or what was decided */
+    bool fits;
+    int n_concurrent;         /* requests of ctx tokens at once */
+    int longest_ctx;          /* tokens of the longest single request */
+    char advice[512];         /* what to change where it does not fit; "" where it does */
+};
+
+/* LF_INVALID for options that contradict the model (ctx above max_positions). A plan that does not fit is LF_OK with
+ * fits = false. weight_bytes comes from lf_weights_bytes. */
+LF_MUST_CHECK enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
+                                          const struct lf_device_info *info, const struct lf_plan_opts *opts,
+                                          struct lf_err *err);
+/* For people, and as one JSON object. */
+void lf_plan_print(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);
+void lf_plan_print_json(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);
+
+#endif

@@ -1,0 +1,62 @@
+/* Sampling: one row of logits to one token. A pure function of (logits, params, counts, seed, position): the same in
+ * any batch. Plain C over host memory; scratch is the caller's, nothing is allocated.
+ *
+ * Order, as vLLM and transformers have it: logit_bias, min_tokens mask, repetition, presence and frequency penalties,
+ * log-probabilities (of this distribution), temperature, top_k, top_p, min_p, draw. temperature 0 is argmax, the lowest
+ * id among equals. */
+#ifndef LF_MODEL_SAMPLER_H
+#define LF_MODEL_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+
+struct lf_logit_bias {
+    int32_t id;
+    float bias;
+};
+
+/* Defaults in comments. Checked by who fills it. */
+struct lf_sampling {
+    float temperature;        /* 1 */
+    float top_p;              /* 1 */
+    float min_p;              /* 0 */
+    int32_t top_k;            /* 0: all */
+    float presence_penalty;   /* 0 */
+    float frequency_penalty;  /* 0 */
+    float repetition_penalty; /* 1 */
+    uint64_t seed;
+    int n_bias;
+    struct lf_logit_bias bias[LF_LOGIT_BIAS_N];
+    int n_logprobs; /* -1: none, 0: of the chosen token, k: and of the k most likely */
+};
+
+struct lf_sampled {
+    int32_t id;
+    float logprob; /* natural log; set where n_logprobs >= 0 */
+    int n_top;
+    int32_t top_ids[LF_TOP_LOGPROBS_N]; /* most likely first */
+    float top_logprobs[LF_TOP_LOGPROBS_N];
+};
+
+struct lf_sample_input {
+    float *logits;            /* [n_vocab]; overwritten */
+    int n_vocab;
+    const int32_t *prompt;    /* [n_prompt] for repetition_penalty */
+    int n_prompt;
+    const int32_t *output;    /* [n_output] tokens sampled so far, for all three penalties */
+    int n_output;
+    const int32_t *banned;    /* [n_banned] ids not to be drawn (EOS and stop tokens while below min_tokens) */
+    int n_banned;
+    uint64_t position;        /* of the token to be drawn: the counter of the random function */
+};
+
+size_t lf_sampler_scratch_bytes(int n_vocab);
+void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const struct lf_sample_input *in,
+               void *scratch);
+/* Log-probability of id and the n_top most likely, of unmodified logits: for echoed prompts. */
+void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32_t id, int n_top, void *scratch);
+
+#endif

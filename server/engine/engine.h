@@ -1,0 +1,88 @@
+/* The engine: one thread that owns the device, the model and all KV state, and turns submitted requests into tokens.
+ *
+ * Continuous batching: each step decodes every running sequence and gives the rest of the step's time to prefills. HTTP
+ * threads talk to it only through submit, look, cancel and the snapshots below. After lf_engine_create returned, the
+ * engine thread allocates nothing.
+ *
+ * The model runs behind a small interface (struct lf_engine_backend), so that the engine's tests and the simulator need
+ * no weights. */
+#ifndef LF_SERVER_ENGINE_ENGINE_H
+#define LF_SERVER_ENGINE_ENGINE_H
+
+#include <stdint.h>
+
+#include "core/metrics.h"
+#include "core/status.h"
+#include "server/engine/request.h"
+
+struct lf_engine;
+struct lf_batch;
+struct lf_kv_cache;
+
+/* What the engine drives. step: computes logits [n_out, n_vocab] of a batch; called on the engine thread. */
+struct lf_engine_backend {
+    void *ctx;
+    enum lf_status (*step)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits);
+    int n_vocab;
+    const int32_t *eos_ids; /* borrowed */
+    int n_eos;
+};
+
+struct lf_engine_opts {
+    int ctx;          /* tokens of prompt + answer, at most */
+    int chunk;        /* rows of one step, at most */
+    int max_seqs;     /* running at once */
+    int max_out;      /* logits rows of one step */
+    int queue_n;      /* waiting requests, at most */
+    int64_t queue_tokens; /* waiting prompt tokens, at most; 0: 4 × ctx */
+    int step_ms;      /* time budget of a step (--step-ms) */
+    int per_tenant_n; /* in flight per key; 0: no limit */
+    int watchdog_s;   /* no step for so long with work queued: the engine is declared dead. 0: off */
+};
+
+/* kv is borrowed and belongs to the engine thread from now on. Starts the thread. */
+LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend,
+                                              struct lf_kv_cache *kv, const struct lf_engine_opts *opts,
+                                              struct lf_err *err);
+/* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks);
+/* No new requests (LF_SHUTDOWN); those in flight go on. */
+void lf_engine_drain(struct lf_engine *engine);
+/* Cancels what is left, ends the thread, frees. Every request must have been put. */
+void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
+
+/* Checks and queues a request; *out has one reference, the caller's. Errors, before anything is kept:
+ * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has
+ * LF_FULL   the queue (requests or tokens) or the key's share is full; retry_after_s is set
+ * LF_SHUTDOWN draining; LF_DEVICE the engine is dead; LF_NO_MEMORY; LF_INVALID an id out of range.
+ * Any thread. */
+LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
+                                              struct lf_request **out, int *retry_after_s, struct lf_err *err);
+
+/* How things stand, for /v1/capacity, /readyz and /metrics. Any thread. */
+struct lf_engine_state {
+    bool alive;    /* false: the device failed or the watchdog fired; message says which */
+    bool draining;
+    const char *message; /* static text, "" while alive */
+    int ctx, max_seqs;
+    int n_running, n_waiting;
+    int64_t waiting_tokens;
+    int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
+    int64_t largest_prompt_now; /* tokens of prompt + answer that would be admitted at once */
+    double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
+    int retry_after_s;
+    uint64_t n_steps;
+};
+void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out);
+
+/* Updated by the engine thread, rendered by the HTTP thread. */
+struct lf_engine_metrics {
+    struct lf_counter prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, generation_tokens;
+    struct lf_counter finished_stop, finished_length, finished_cancelled, finished_error;
+    struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_too_long, rejected_draining;
+    struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s;
+    struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step;
+};
+const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine);
+
+#endif

@@ -1,0 +1,70 @@
+/* A request: what was asked, and what has been generated for it so far.
+ *
+ * Born on an HTTP thread (lf_engine_submit), driven by the engine thread, read by the HTTP thread, freed when both have
+ * let go. Inputs are immutable from submit on. Outputs grow only: tokens are appended to an array that was sized for
+ * max_tokens at submit, and published by raising a count under the mailbox's lock, so a reader that has seen n may read
+ * tokens 0..n-1 without a lock. The engine never waits for a reader, and a slow reader costs nothing: text is made from
+ * ids when the socket takes it. */
+#ifndef LF_SERVER_ENGINE_REQUEST_H
+#define LF_SERVER_ENGINE_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "core/status.h"
+#include "model/sampler.h"
+
+struct lf_engine;
+struct lf_request;
+
+enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CANCELLED, LF_FINISH_ERROR };
+
+/* What to generate. Plain data; pointers are borrowed during submit and copied. */
+struct lf_gen_params {
+    const int32_t *prompt; /* [n_prompt], ids < n_vocab, n_prompt >= 1 */
+    int n_prompt;
+    int max_tokens; /* >= 0; n_prompt + max_tokens <= ctx. 0: prefill only (echo) */
+    int min_tokens; /* EOS and stop tokens cannot be drawn before so many tokens */
+    bool ignore_eos;
+    const int32_t *stop_token_ids; /* [n_stop_token_ids] beside the model's EOS ids */
+    int n_stop_token_ids;
+    struct lf_sampling sampling;
+    int n_prompt_logprobs; /* -1: none; k: log-probabilities of the prompt's own tokens and the k most likely (echo) */
+    int priority;          /* lower is sooner; 0 default */
+    const void *salt;      /* tenant and cache_salt, for the prefix cache */
+    int salt_bytes;
+    uint64_t tenant;       /* which key; for the per-key limit and for counting cached tokens. 0: no keys */
+    int64_t deadline_ns;   /* lf_clock_ns() value after which it is ended with LF_TIMEOUT; 0: none */
+    struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
+    /* Called on the engine thread after something was published; must return at once and not call back. */
+    void (*notify)(void *ctx);
+    void *notify_ctx;
+};
+
+/* A consistent look at the outputs. Times are lf_clock_ns values, 0 where it has not happened. */
+struct lf_request_state {
+    int n_tokens;         /* published, 0..max_tokens. A stop token that ended the request is not among them */
+    int n_prompt_logprobs; /* published entries of lf_request_prompt_logprob */
+    int n_prompt, n_cached, n_processed; /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
+    enum lf_finish finish; /* NONE while running; final afterwards */
+    int32_t stop_token;    /* the id that ended it, -1 if none */
+    enum lf_status status; /* of LF_FINISH_ERROR */
+    const char *message;   /* of LF_FINISH_ERROR, static text */
+    int64_t submitted_ns, started_ns, first_token_ns, finished_ns;
+    int64_t eta_ns; /* predicted duration of the rest of the prefill; 0 unknown */
+};
+
+/* Any thread that holds a reference. */
+void lf_request_look(struct lf_request *req, struct lf_request_state *out);
+/* Token i < n_tokens as seen by look. With logprobs where they were asked for. Borrowed until put. */
+const struct lf_sampled *lf_request_token(const struct lf_request *req, int i);
+/* Prompt token i (1 <= i < n_prompt_logprobs as seen by look): its log-probability given those before it. */
+const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *req, int i);
+/* Ends it as soon as the engine comes by: blocks are free one step later. Idempotent, any thread. */
+void lf_request_cancel(struct lf_request *req);
+/* Lets go of the caller's reference; cancels first if it is still running. notify is not called any more once this
+ * has returned. */
+void lf_request_put(struct lf_request *req);
+
+#endif
