@@ -31,14 +31,21 @@ bool lf_config_parse_size(const char *text, uint64_t *out)
     int shift = 0;
     switch (*end) {
     case 'T':
-    case 't': shift += 10; /* fall through */
+    case 't':
+        shift += 10; /* fall through */
     case 'G':
-    case 'g': shift += 10; /* fall through */
+    case 'g':
+        shift += 10; /* fall through */
     case 'M':
-    case 'm': shift += 10; /* fall through */
+    case 'm':
+        shift += 10; /* fall through */
     case 'K':
-    case 'k': shift += 10; end++; break;
-    default: break;
+    case 'k':
+        shift += 10;
+        end++;
+        break;
+    default:
+        break;
     }
     if (*end != '\0' || n > (uint64_t)INT64_MAX >> shift) return false;
     *out = (uint64_t)n << shift;
@@ -75,8 +82,9 @@ static enum lf_status parse_number(const struct setting *s, uint64_t *out, struc
     const struct lf_option *o = s->option;
     uint64_t n;
     if (!lf_config_parse_size(s->value, &n) || n < (uint64_t)o->min || n > (uint64_t)o->max)
-        return lf_fail(err, LF_INVALID, "%s: expected a whole number from %lld to %lld (K, M, G: × 1024), got \"%.100s\"",
-                       s->source, (long long)o->min, (long long)o->max, s->value);
+        return lf_fail(err, LF_INVALID,
+                       "%s: expected a whole number from %lld to %lld (K, M, G: × 1024), got \"%.100s\"", s->source,
+                       (long long)o->min, (long long)o->max, s->value);
     *out = n;
     return LF_OK;
 }
@@ -135,11 +143,15 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
         LF_TRY(parse_number(s, &n, err));
         *(uint64_t *)field = n;
         return LF_OK;
-    case LF_OPTION_REAL: return parse_real(s, field, err);
-    case LF_OPTION_CHOICE: return parse_choice(s, field, err);
+    case LF_OPTION_REAL:
+        return parse_real(s, field, err);
+    case LF_OPTION_CHOICE:
+        return parse_choice(s, field, err);
     case LF_OPTION_SWITCH:
-    case LF_OPTION_FLAG: return parse_switch(s, field, err);
-    case LF_OPTION_LIST: return parse_list(c, s, field, err);
+    case LF_OPTION_FLAG:
+        return parse_switch(s, field, err);
+    case LF_OPTION_LIST:
+        return parse_list(c, s, field, err);
     }
     LF_ASSERT(!"an option of no type");
     return LF_INVALID;
@@ -286,9 +298,15 @@ static enum lf_status json_text(struct lf_config *c, const char *source, struct 
     case LF_JSON_STRING:
         if (!lf_json_string(v, &buf)) status = LF_NO_MEMORY;
         break;
-    case LF_JSON_NUMBER: lf_buf_str(&buf, lf_json_raw(v)); break;
-    case LF_JSON_TRUE: lf_buf_cstr(&buf, "on"); break;
-    case LF_JSON_FALSE: lf_buf_cstr(&buf, "off"); break;
+    case LF_JSON_NUMBER:
+        lf_buf_str(&buf, lf_json_raw(v));
+        break;
+    case LF_JSON_TRUE:
+        lf_buf_cstr(&buf, "on");
+        break;
+    case LF_JSON_FALSE:
+        lf_buf_cstr(&buf, "off");
+        break;
     default:
         status = lf_fail(err, LF_INVALID, "%s: expected a string, a number or true/false, got %s", source,
                          lf_json_type_name(v));
@@ -309,7 +327,8 @@ static enum lf_status apply_member(struct lf_config *c, enum lf_command command,
     const struct lf_option *o = find_json_name(name, command);
     if (!o && find_json_name(name, 0)) return LF_OK; /* a setting of another command: one file serves them all */
     if (!o || o->offset == offsetof(struct lf_config, config) || o->offset == offsetof(struct lf_config, help))
-        return lf_fail(err, LF_INVALID, "%s: \"%.*s\" is no setting", path, (int)(raw.len < 60 ? raw.len : 60), raw.ptr);
+        return lf_fail(err, LF_INVALID, "%s: \"%.*s\" is no setting", path, (int)(raw.len < 60 ? raw.len : 60),
+                       raw.ptr);
     struct lf_buf source;
     lf_buf_init(&source, LF_ERR_MESSAGE_BYTES);
     lf_buf_printf(&source, "%.200s: %.*s", path, (int)raw.len, raw.ptr);

@@ -63,7 +63,7 @@ struct lf_config {
     const char *const *allowed_host;
     uint64_t max_body;
     int request_timeout;
-    int keep_alive; /* an lf_keep_alive */
+    int keep_alive;     /* an lf_keep_alive */
     int metrics_prefix; /* 0: longflash, 1: vllm */
 
     /* log */
@@ -80,7 +80,7 @@ struct lf_config {
 
     /* load, health */
     const char *url;
-    const char *levels;  /* load --concurrency */
+    const char *levels; /* load --concurrency */
     const char *lengths;
     int output_tokens;
     int rounds;
@@ -101,8 +101,8 @@ struct lf_config {
 
 /* Reads the configuration of a command from argv (without program and command names), the environment and the file.
  * LF_INVALID and LF_NOT_FOUND with a line for the terminal. On any status the config may be deinitialized. */
-LF_MUST_CHECK enum lf_status lf_config_read(struct lf_config *out, enum lf_command command, int argc,
-                                            char *const *argv, char *const *env, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_config_read(struct lf_config *out, enum lf_command command, int argc, char *const *argv,
+                                            char *const *env, struct lf_err *err);
 void lf_config_deinit(struct lf_config *config); /* accepts a zeroed one */
 
 /* A count or a size with an optional K, M, G or T (powers of 1024); false where text is none or past 2⁶³ - 1. */

@@ -6,8 +6,8 @@
 
 enum { HELP_INDENT = 30, HELP_WIDTH = 110 };
 
-static const char *const group_titles[LF_GROUPS_N] = {"Model",    "Memory", "Device", "Scheduling",
-                                                      "HTTP",     "This command", "Other"};
+static const char *const group_titles[LF_GROUPS_N] = {"Model", "Memory",       "Device", "Scheduling",
+                                                      "HTTP",  "This command", "Other"};
 
 static const struct {
     unsigned command;
@@ -15,7 +15,8 @@ static const struct {
 } pages[] = {
     {LF_COMMAND_SERVE, "longflash serve [--model DIR] [options]",
      "Serves a model over HTTP with the OpenAI API: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
-     "/detokenize, /v1/capacity, /metrics, /livez, /readyz. The memory plan is made, and refused where it does not fit,\n"
+     "/detokenize, /v1/capacity, /metrics, /livez, /readyz. The memory plan is made, and refused where it does not "
+     "fit,\n"
      "before a weight is read. SIGTERM: no new requests, those in flight go on for up to 30 s. SIGHUP: reads the keys\n"
      "again and reopens the log.\n\n"
      "  longflash serve --model /models/llama --ctx 128K --memory 40G\n"
@@ -25,7 +26,8 @@ static const struct {
      "workspace, KV cache, how many requests of which length fit. Exit status 0: it fits; 2: it does not.\n\n"
      "  longflash plan --model /models/llama --ctx 128K --concurrency 4 --memory 64G\n"},
     {LF_COMMAND_RUN, "longflash run [--model DIR] [--document FILE] [options] QUESTION",
-     "Answers one question on the terminal, without a server. The answer goes to standard output as it is made, timings\n"
+     "Answers one question on the terminal, without a server. The answer goes to standard output as it is made, "
+     "timings\n"
      "to standard error.\n\n"
      "  longflash run --document demo/document.txt \"What is the capital of Laigburd?\"\n"},
     {LF_COMMAND_LOAD, "longflash load [--url URL] [options]",
@@ -66,7 +68,9 @@ static void print_option(const struct lf_option *o, struct lf_buf *out)
 {
     size_t start = out->len;
     lf_buf_printf(out, "  --%s%s%s", o->name, o->arg ? " " : "",
-                  o->type == LF_OPTION_CHOICE && strlen(o->choices) < 18 ? o->choices : o->arg ? o->arg : "");
+                  o->type == LF_OPTION_CHOICE && strlen(o->choices) < 18 ? o->choices
+                  : o->arg                                               ? o->arg
+                                                                         : "");
     size_t used = out->len - start;
     if (used + 2 > HELP_INDENT) {
         lf_buf_char(out, '\n');
@@ -110,7 +114,9 @@ void lf_help_print(unsigned command, struct lf_buf *out)
             print_option(o, out);
         }
     }
-    lf_buf_cstr(out, "\nNumbers take K, M, G and T (× 1024). An option may also be set in the environment (LONGFLASH_CTX for\n"
-                     "--ctx) or in the file of --config (\"ctx\"); the command line wins over the environment, the environment\n"
-                     "over the file.\n");
+    lf_buf_cstr(
+        out,
+        "\nNumbers take K, M, G and T (× 1024). An option may also be set in the environment (LONGFLASH_CTX for\n"
+        "--ctx) or in the file of --config (\"ctx\"); the command line wins over the environment, the environment\n"
+        "over the file.\n");
 }

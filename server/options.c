@@ -102,8 +102,8 @@ const struct lf_option lf_options[] = {
     {"temperature", LF_OPTION_REAL, FIELD(temperature), 0, 2, NULL, "0", "X", "0: the likeliest token each time", RUN,
      LF_GROUP_COMMAND},
     {"raw", LF_OPTION_FLAG, FIELD(raw), 0, 0, NULL, "off", NULL,
-     "run: no chat template, the text as it is; tokenize: no BOS, and special tokens are ordinary text",
-     RUN | TOKENIZE, LF_GROUP_COMMAND},
+     "run: no chat template, the text as it is; tokenize: no BOS, and special tokens are ordinary text", RUN | TOKENIZE,
+     LF_GROUP_COMMAND},
     {"decode", LF_OPTION_FLAG, FIELD(decode), 0, 0, NULL, "off", NULL, "the arguments are ids: print their text",
      TOKENIZE, LF_GROUP_COMMAND},
     {"count", LF_OPTION_FLAG, FIELD(count), 0, 0, NULL, "off", NULL, "print the number of tokens only", TOKENIZE,
@@ -187,17 +187,23 @@ const struct lf_option *lf_option_nearest(const char *name, unsigned command)
     return best;
 }
 
+/* The name with dashes as underscores. */
+static void underscored(const char *name, char *out)
+{
+    size_t n = strlen(name);
+    LF_ASSERT(n < 48);
+    for (size_t i = 0; i <= n; i++) out[i] = name[i] == '-' ? '_' : name[i];
+}
+
 void lf_option_json_name(const struct lf_option *option, char out[64])
 {
-    size_t n = strlen(option->name);
-    LF_ASSERT(n < 48);
-    for (size_t i = 0; i <= n; i++) out[i] = option->name[i] == '-' ? '_' : option->name[i];
+    underscored(option->name, out);
 }
 
 void lf_option_env_name(const struct lf_option *option, char out[64])
 {
     static const char prefix[] = "LONGFLASH_";
     memcpy(out, prefix, sizeof(prefix) - 1);
-    lf_option_json_name(option, out + sizeof(prefix) - 1);
+    underscored(option->name, out + sizeof(prefix) - 1);
     for (char *c = out; *c; c++) *c = (char)toupper((unsigned char)*c);
 }
