@@ -153,8 +153,7 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
     case LF_OPTION_LIST:
         return parse_list(c, s, field, err);
     }
-    LF_ASSERT(!"an option of no type");
-    return LF_INVALID;
+    return lf_fail(err, LF_INVALID, "%s: a setting of no type", s->source);
 }
 
 /* A list starts anew in each source. */
