@@ -139,7 +139,7 @@ demo() {
     if [ -n "$full" ]; then
         documents=build/full
         say "Making a document of 128K tokens"
-        python3 demo/make_document.py --tokens 130000 --out $documents
+        python3 demo/make_document.py --tokens 128000 --out $documents
     fi
     start_server
     cat $state/server.out
