@@ -1,4 +1,5 @@
-/* Files read whole or in pieces, into memory that we own: never mmap, so a file that shrinks is an error, not SIGBUS. */
+/* Files read whole or in pieces, into memory that we own: never mmap, so a file that shrinks is an error, not SIGBUS.
+ */
 #ifndef LF_CORE_FILE_H
 #define LF_CORE_FILE_H
 

@@ -35,7 +35,8 @@ static inline uint64_t lf_mix64(uint64_t x)
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
 }
-/* Counter-based random numbers: the value depends on (seed, counter) only, so a token's draw is the same in any batch. */
+/* Counter-based random numbers: the value depends on (seed, counter) only, so a token's draw is the same in any batch.
+ */
 static inline uint64_t lf_random64(uint64_t seed, uint64_t counter)
 {
     return lf_mix64(lf_mix64(seed) ^ lf_mix64(counter ^ 0xd1b54a32d192ed03u));

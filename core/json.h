@@ -28,8 +28,8 @@ enum lf_json_type {
 };
 
 struct lf_json_node {
-    uint32_t text_off; /* of the first byte; for a string the byte after its quote */
-    uint32_t text_len; /* raw bytes, without quotes */
+    uint32_t text_off;   /* of the first byte; for a string the byte after its quote */
+    uint32_t text_len;   /* raw bytes, without quotes */
     uint32_t n_children; /* elements of an array, members of an object (a member is two nodes: name, value) */
     uint32_t next;       /* index of the node after this whole value */
     uint8_t type;

@@ -10,7 +10,7 @@
 
 #include "core/limits.h"
 
-#define LF_MUST_CHECK __attribute__((warn_unused_result))
+#define LF_MUST_CHECK                __attribute__((warn_unused_result))
 #define LF_PRINTF(fmt_idx, args_idx) __attribute__((format(printf, fmt_idx, args_idx)))
 
 enum lf_status {
@@ -38,7 +38,8 @@ struct lf_err {
 /* Fills err (if not NULL) and returns status, so that failing is one line: return lf_fail(err, LF_IO, "…", …). */
 enum lf_status lf_fail(struct lf_err *err, enum lf_status status, const char *fmt, ...) LF_PRINTF(3, 4);
 
-/* Puts "what: " before the message already in err; for a caller that knows the file or the tensor. Returns the status. */
+/* Puts "what: " before the message already in err; for a caller that knows the file or the tensor. Returns the status.
+ */
 enum lf_status lf_fail_within(struct lf_err *err, enum lf_status status, const char *fmt, ...) LF_PRINTF(3, 4);
 
 /* The status as a word for logs: "ok", "invalid", … Never NULL. */

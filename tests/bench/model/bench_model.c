@@ -1,0 +1,197 @@
+/* Prefill and decode speed of a model, without server and scheduler.
+ *
+ *     bench_model DIR [--dummy] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME] [--decode N] LENGTH…
+ *
+ * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time, and
+ * prints `length prefill_tok_s decode_tok_s`. Last it prints the bytes of weights a decoded token reads and the
+ * bandwidth that a plain read loop over memory of the same size reaches with as many threads. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/hash.h"
+#include "device/cpu/threads.h"
+#include "kv/kv_cache.h"
+#include "model/model.h"
+
+struct options {
+    const char *dir;
+    enum lf_load load;
+    int n_threads, chunk, n_decode, isa;
+    enum lf_dtype kv_dtype;
+    int lengths[64];
+    int n_lengths;
+};
+
+struct bench {
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_plan plan;
+    struct lf_model *model;
+    struct lf_kv_cache kv;
+    int32_t *ids, *blocks;
+    float *logits;
+};
+
+static void must(enum lf_status status, const struct lf_err *err)
+{
+    if (status == LF_OK) return;
+    fprintf(stderr, "bench_model: %s\n", err->message);
+    exit(1);
+}
+
+static int isa_by_name(const char *name)
+{
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AMX; isa++)
+        if (strcmp(name, lf_isa_name((enum lf_isa)isa)) == 0) return isa;
+    fprintf(stderr, "bench_model: no instruction set %s\n", name);
+    exit(2);
+}
+
+static struct options parse_args(int argc, char **argv)
+{
+    struct options o = {.chunk = 512, .n_decode = 64, .isa = -1, .kv_dtype = LF_BF16};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--dummy") == 0)
+            o.load = LF_LOAD_DUMMY;
+        else if (strcmp(argv[i], "--threads") == 0 && ++i)
+            o.n_threads = (int)strtol(value, NULL, 10);
+        else if (strcmp(argv[i], "--chunk") == 0 && ++i)
+            o.chunk = (int)strtol(value, NULL, 10);
+        else if (strcmp(argv[i], "--decode") == 0 && ++i)
+            o.n_decode = (int)strtol(value, NULL, 10);
+        else if (strcmp(argv[i], "--kv") == 0 && ++i)
+            o.kv_dtype = strcmp(value, "f32") == 0 ? LF_F32 : LF_BF16;
+        else if (strcmp(argv[i], "--isa") == 0 && ++i)
+            o.isa = isa_by_name(value);
+        else if (!o.dir)
+            o.dir = argv[i];
+        else if (o.n_lengths < (int)LF_N_ELEMS(o.lengths))
+            o.lengths[o.n_lengths++] = (int)strtol(argv[i], NULL, 10);
+    }
+    if (!o.dir || !o.n_lengths) {
+        fprintf(stderr, "usage: bench_model DIR [options] LENGTH…\n");
+        exit(2);
+    }
+    return o;
+}
+
+static void open_bench(struct bench *b, const struct options *o)
+{
+    struct lf_err err;
+    int longest = 0;
+    for (int i = 0; i < o->n_lengths; i++) longest = LF_MAX(longest, o->lengths[i] + o->n_decode);
+    must(lf_device_open(&b->dev, &(struct lf_device_opts){"cpu", o->n_threads, o->isa}, &err), &err);
+    must(lf_hparams_read(&b->hp, o->dir, &err), &err);
+    uint64_t weight_bytes;
+    must(lf_weights_bytes(&weight_bytes, &b->hp, o->dir, o->load, b->dev, &err), &err);
+    int n_blocks = longest / LF_KV_BLOCK_TOKENS + 2;
+    struct lf_plan_opts plan_opts = {.ctx = longest,
+                                     .chunk = o->chunk,
+                                     .max_seqs = 1,
+                                     .kv_dtype = o->kv_dtype,
+                                     .kv_tokens = (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS};
+    must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_info(b->dev), &plan_opts, &err), &err);
+    struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = 1, .plan = &b->plan};
+    must(lf_model_open(&b->model, b->dev, &b->hp, &model_opts, &err), &err);
+    struct lf_kv_cache_opts kv_opts = {.dtype = o->kv_dtype,
+                                       .n_blocks = n_blocks,
+                                       .n_layers = b->hp.n_layers,
+                                       .n_kv_heads = b->hp.n_kv_heads,
+                                       .head_dim = b->hp.head_dim};
+    must(lf_kv_cache_open(&b->kv, b->dev, &kv_opts, &err), &err);
+    b->ids = calloc((size_t)longest, sizeof *b->ids);
+    b->blocks = calloc((size_t)n_blocks, sizeof *b->blocks);
+    b->logits = calloc((size_t)b->hp.n_vocab, sizeof *b->logits);
+    if (!b->ids || !b->blocks || !b->logits) exit(1);
+    for (int i = 0; i < longest; i++) b->ids[i] = (int32_t)(lf_random64(7, (uint64_t)i) % (uint64_t)b->hp.n_vocab);
+    for (int i = 0; i < n_blocks; i++) b->blocks[i] = i;
+}
+
+/* Runs rows [first, first + n) of the sequence; seconds it took. */
+static double step(struct bench *b, int first, int n, bool logits)
+{
+    int last_row = n - 1;
+    struct lf_kv_seq seq = {.blocks = b->blocks, .first_row = 0, .n_rows = n, .kv_len = first + n};
+    struct lf_batch batch = {
+        .ids = b->ids + first, .n_rows = n, .seqs = &seq, .n_seqs = 1, .out_rows = &last_row, .n_out = logits ? 1 : 0};
+    int64_t start = lf_clock_ns();
+    lf_model_step(b->model, &b->kv, &batch, b->logits);
+    return (double)(lf_clock_ns() - start) / LF_NS_PER_S;
+}
+
+static void run_length(struct bench *b, const struct options *o, int length)
+{
+    double prefill_s = 0, decode_s = 0;
+    for (int at = 0; at < length; at += o->chunk) {
+        int n = LF_MIN(o->chunk, length - at);
+        prefill_s += step(b, at, n, at + n == length);
+    }
+    for (int i = 0; i < o->n_decode; i++) decode_s += step(b, length + i, 1, true);
+    printf("%7d %10.1f %10.1f\n", length, length / prefill_s, o->n_decode / decode_s);
+    fflush(stdout);
+}
+
+struct reader {
+    const uint64_t *words;
+    size_t n_words;
+    int n_tasks;
+    uint64_t sums[LF_THREADS_N];
+};
+
+static void read_part(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    struct reader *r = ctx;
+    size_t part = r->n_words / (size_t)r->n_tasks / 32 * 32;
+    const uint64_t *w = r->words + part * (size_t)task_idx;
+    uint64_t sum[32] = {0};
+    for (size_t i = 0; i < part; i += 32)
+        for (size_t j = 0; j < 32; j++) sum[j] ^= w[i + j];
+    for (size_t j = 1; j < 32; j++) sum[0] ^= sum[j];
+    r->sums[task_idx] = sum[0];
+}
+
+/* Best of several passes of a plain read over n bytes, GB/s. */
+static double read_bandwidth(struct bench *b, size_t n)
+{
+    struct lf_err err;
+    struct lf_buffer buf;
+    must(lf_buffer_alloc(b->dev, &buf, n, "the read loop", &err), &err);
+    memset(buf.ptr, 1, n);
+    struct reader r = {.words = buf.ptr, .n_words = n / 8, .n_tasks = lf_device_info(b->dev)->n_threads};
+    double best = 0;
+    for (int pass = 0; pass < 10; pass++) {
+        int64_t start = lf_clock_ns();
+        lf_threads_run(lf_device_threads(b->dev), r.n_tasks, read_part, &r);
+        double gbs = (double)n / (double)(lf_clock_ns() - start);
+        best = LF_MAX(best, gbs);
+    }
+    lf_buffer_free(b->dev, &buf);
+    return best;
+}
+
+int main(int argc, char **argv)
+{
+    struct options o = parse_args(argc, argv);
+    struct bench b = {0};
+    open_bench(&b, &o);
+    printf("# %s, %s, %d threads, chunk %d, kv %s\n#length  prefill/s   decode/s\n", o.dir,
+           lf_isa_name(lf_device_info(b.dev)->isa), lf_device_info(b.dev)->n_threads, o.chunk,
+           lf_dtype_name(o.kv_dtype));
+    step(&b, 0, LF_MIN(o.chunk, 64), true); /* warm-up */
+    for (int i = 0; i < o.n_lengths; i++) run_length(&b, &o, o.lengths[i]);
+    printf("# weights %.1f MB, plain read of as much: %.1f GB/s\n", (double)b.plan.weight_bytes / 1e6,
+           read_bandwidth(&b, (size_t)b.plan.weight_bytes));
+    free(b.ids);
+    free(b.blocks);
+    free(b.logits);
+    lf_kv_cache_close(&b.kv);
+    lf_model_close(b.model);
+    lf_hparams_deinit(&b.hp);
+    lf_device_close(b.dev);
+    return 0;
+}

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Measures what the README says of the server: start, memory, and how requests share the machine.
+
+    measure.py BINARY MODEL_DIR [--only NAME] [--step-ms N]
+
+Starts servers of its own on a free loopback port, with random token ids as documents. Prints one line a figure. Python's
+standard library only.
+"""
+import argparse
+import http.client
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+
+
+class Server:
+    def __init__(self, binary, model, *options):
+        self.options = ["--model", model, *options]
+        start = time.monotonic()
+        self.process = subprocess.Popen([binary, "serve", "--port", "0", *self.options], stderr=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.port = self.find_port()
+        while self.get("/readyz")[0] != 200:
+            time.sleep(0.005)
+        self.ready_s = time.monotonic() - start
+        self.ready_rss = self.memory("VmRSS")
+
+    def find_port(self):
+        """The port the server names in its first lines; afterwards its output is only drained."""
+        found = threading.Event()
+        ports = []
+
+        def drain(pipe):
+            for line in pipe:
+                hit = re.search(r"http://[^ /]*:(\d+)", line)
+                if hit and not ports:
+                    ports.append(int(hit.group(1)))
+                    found.set()
+
+        for pipe in (self.process.stdout, self.process.stderr):
+            threading.Thread(target=drain, args=(pipe,), daemon=True).start()
+        if not found.wait(60):
+            sys.exit("the server named no address")
+        return ports[0]
+
+    def get(self, path):
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+            c.request("GET", path)
+            r = c.getresponse()
+            return r.status, r.read()
+        except OSError:
+            return 0, b""
+
+    def memory(self, row):
+        for line in open(f"/proc/{self.process.pid}/status"):
+            if line.startswith(row + ":"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def complete(self, ids, n, **more):
+        """One streamed completion: list of arrival times of its chunks, and its last usage and timings."""
+        body = {"model": "demo", "prompt": ids, "max_tokens": n, "temperature": 0, "stream": True, "ignore_eos": True,
+                "stream_options": {"include_usage": True}, **more}
+        body.pop("model")
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        sent = time.monotonic()
+        c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        r = c.getresponse()
+        times, text, last = [], "", {}
+        for line in r:
+            if line.startswith(b"data: {"):
+                event = json.loads(line[6:])
+                if "error" in event:
+                    sys.exit(str(event))
+                if event.get("choices"):
+                    times.append(time.monotonic())
+                    text += event["choices"][0].get("text", "")
+                last.update({k: event[k] for k in ("usage", "timings") if event.get(k)})
+        if r.status != 200 or not times:
+            sys.exit(f"status {r.status}: nothing came")
+        return {"sent": sent, "times": times, "text": text, **last}
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def ids(n, seed):
+    r = random.Random(seed)
+    return [r.randrange(300, 4000) for _ in range(n)]
+
+
+def together(*calls):
+    results = [None] * len(calls)
+
+    def run(i):
+        results[i] = calls[i]()
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(calls))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return results
+
+
+def percentile(xs, p):
+    xs = sorted(xs)
+    return xs[min(len(xs) - 1, int(len(xs) * p / 100))]
+
+
+def start_and_memory(a):
+    plan = json.loads(subprocess.run([a.binary, "plan", "--model", a.model, "--json"], capture_output=True, text=True,
+                                     check=True).stdout)
+    s = Server(a.binary, a.model)
+    print(f"ready_s {s.ready_s:.3f}")
+    together(*[lambda i=i: s.complete(ids(32000, 100 + i), 32) for i in range(3)])
+    together(*[lambda i=i: s.complete(ids(500, 200 + i), 64) for i in range(16)])
+    peak = s.memory("VmHWM")
+    planned = plan["total_bytes"]
+    print(f"idle_rss_mb {s.ready_rss / 1e6:.1f} peak_rss_mb {peak / 1e6:.1f} plan_mb {planned / 1e6:.1f} "
+          f"peak/plan {peak / planned:.4f} idle/plan {s.ready_rss / planned:.4f}")
+    s.stop()
+
+
+def short_during_long(a):
+    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.complete(ids(2000, 1), 8)
+    worst = 0
+    for round_idx in range(3):
+        def short():
+            time.sleep(0.5)
+            r = s.complete(ids(64, 1000 + round_idx), 8)
+            return r["times"][0] - r["sent"]
+        long, ttft = together(lambda: s.complete(ids(32000, 10 + round_idx), 1), short)
+        worst = max(worst, ttft)
+        print(f"32K prefill {long['times'][0] - long['sent']:.2f} s; short request's first token after {ttft:.3f} s")
+    print(f"short_ttft_during_32k_s {worst:.3f}")
+    s.stop()
+
+
+def decoders_during_long(a):
+    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.complete(ids(2000, 1), 8)
+
+    def decode(i):
+        return s.complete(ids(256, 50 + i), 300)
+
+    def long():
+        time.sleep(0.3)
+        return s.complete(ids(32000, 77), 1)
+
+    *streams, doc = together(*[lambda i=i: decode(i) for i in range(4)], long)
+    gaps = []
+    for r in streams:
+        inside = [t for t in r["times"] if doc["sent"] <= t <= doc["times"][0]]
+        gaps += [b - x for x, b in zip(inside, inside[1:])]
+    print(f"decoders_itl_ms p50 {percentile(gaps, 50) * 1e3:.1f} p99 {percentile(gaps, 99) * 1e3:.1f} "
+          f"step budget {a.step_ms} n {len(gaps)}")
+    s.stop()
+
+
+def two_documents(a):
+    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.complete(ids(2000, 1), 8)
+    for round_idx in range(2):
+        start = time.monotonic()
+        for i in range(2):
+            s.complete(ids(16000, 300 + 10 * round_idx + i), 1)
+        one_by_one = time.monotonic() - start
+        start = time.monotonic()
+        together(*[lambda i=i: s.complete(ids(16000, 400 + 10 * round_idx + i), 1) for i in range(2)])
+        at_once = time.monotonic() - start
+        print(f"two 16K documents: one after the other {one_by_one:.2f} s, at once {at_once:.2f} s, "
+              f"ratio {at_once / one_by_one:.3f}")
+    s.stop()
+
+
+def same_bytes(a):
+    """The answer to one document alone, among 16 others, in other chunks, and from the prefix cache."""
+    doc = ids(3000, 5)
+    answers = {}
+
+    def ask(s, **more):
+        r = s.complete(doc, 48, logprobs=3, **more)
+        return r["text"]
+
+    s = Server(a.binary, a.model)
+    answers["alone"] = ask(s)
+    answers["cached"] = ask(s)
+    others = [lambda i=i: s.complete(ids(200 + 150 * i, 600 + i), 64) for i in range(16)]
+    answers["among 16"] = together(*others, lambda: ask(s, cache_salt="other"))[-1]
+    s.stop()
+    for chunk in (64, 192, 1024):
+        s = Server(a.binary, a.model, "--chunk", str(chunk))
+        answers[f"chunk {chunk}"] = ask(s)
+        s.stop()
+    equal = len(set(answers.values())) == 1
+    print(f"same_bytes {'yes' if equal else 'NO: ' + str(answers)} ({', '.join(answers)})")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("binary")
+    p.add_argument("model")
+    p.add_argument("--only")
+    p.add_argument("--step-ms", type=int, default=50)
+    a = p.parse_args()
+    for f in (start_and_memory, same_bytes, short_during_long, decoders_during_long, two_documents):
+        if a.only in (None, f.__name__):
+            f(a)
+
+
+main()

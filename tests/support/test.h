@@ -1,0 +1,48 @@
+/* cmocka with what it needs before it, and the few helpers every test program shares. */
+#ifndef LF_TESTS_SUPPORT_TEST_H
+#define LF_TESTS_SUPPORT_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "core/str.h"
+
+/* The folder of the optional test material: $LF_ASSETS, or ../shared/assets beside the source tree. */
+static inline const char *test_assets(void)
+{
+    const char *dir = getenv("LF_ASSETS");
+    return dir && dir[0] ? dir : "../shared/assets";
+}
+
+/* Bytes that end at an unmapped page, so that reading one past the end is a fault. Freed by test_guarded_free. */
+struct test_guarded {
+    char *ptr;
+    char *map;
+    size_t map_bytes;
+};
+
+static inline struct test_guarded test_guarded_copy(const void *bytes, size_t n)
+{
+    size_t page = 4096, body = (n + page - 1) / page * page + page;
+    char *map = mmap(NULL, body + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(map != MAP_FAILED);
+    assert_int_equal(mprotect(map + body, page, PROT_NONE), 0);
+    struct test_guarded g = {map + body - n, map, body + page};
+    if (n) memcpy(g.ptr, bytes, n);
+    return g;
+}
+
+static inline void test_guarded_free(struct test_guarded *g)
+{
+    munmap(g->map, g->map_bytes);
+}
+
+#endif

@@ -1,0 +1,231 @@
+#include "tests/support/test.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "core/clock.h"
+#include "core/json.h"
+
+/* Parses text placed against an unmapped page. */
+static enum lf_status parse(struct lf_json *out, struct test_guarded *g, struct lf_str text)
+{
+    *g = test_guarded_copy(text.ptr, text.len);
+    return lf_json_parse(out, lf_str_from(g->ptr, text.len), &lf_json_limits_request, NULL);
+}
+
+static void accepts(const char *text, bool expected)
+{
+    struct lf_json doc = {0};
+    struct test_guarded g;
+    enum lf_status status = parse(&doc, &g, lf_str_c(text));
+    if ((status == LF_OK) != expected) fail_msg("%s: %s", text, lf_status_name(status));
+    lf_json_deinit(&doc);
+    test_guarded_free(&g);
+}
+
+static void grammar_is_rfc_8259(void **state)
+{
+    (void)state;
+    const char *good[] = {"0",
+                          "-0",
+                          "1.5e+3",
+                          "\"\"",
+                          "[]",
+                          "{}",
+                          "[1,2,[3]]",
+                          " {\"a\" : null } ",
+                          "\"\\u00e9\\n\"",
+                          "true",
+                          "{\"a\":{\"a\":1}}",
+                          "\"\\ud83d\\ude00\"",
+                          "[{},{}]"};
+    const char *bad[] = {"",        " ",       "01",        "1.",          ".5",          "1e",          "+1",
+                         "-",       "[1,]",    "{\"a\"}",   "{,}",         "[1 2]",       "{\"a\":1,}",  "nul",
+                         "\"",      "\"\\x\"", "\"\\u12\"", "\"\\ud800\"", "\"\\udc00\"", "\"\\u0000\"", "[",
+                         "{\"a\":", "1 2",     "]",         "\"\t\"",      "1e999",       "-1e400",      "{1:2}",
+                         "tru",     "[}"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) accepts(good[i], true);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) accepts(bad[i], false);
+}
+
+static void names_must_differ_after_unescaping(void **state)
+{
+    (void)state;
+    accepts("{\"a\":1,\"b\":2}", true);
+    accepts("{\"a\":1,\"a\":2}", false);
+    accepts("{\"a\":1,\"\\u0061\":2}", false);
+    accepts("[{\"a\":1},{\"a\":2}]", true);
+    accepts("{\"x\":{\"a\":1,\"a\":1}}", false);
+}
+
+static void invalid_utf8_is_refused(void **state)
+{
+    (void)state;
+    const char *bad[] = {"\"\xff\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\""};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) accepts(bad[i], false);
+    accepts("\"\xf0\x9f\x98\x80 \xe2\x82\xac\"", true);
+}
+
+static struct lf_json parsed(const char *text)
+{
+    struct lf_json doc = {0};
+    struct lf_err err;
+    if (lf_json_parse(&doc, lf_str_c(text), &lf_json_limits_request, &err) != LF_OK) fail_msg("%s", err.message);
+    return doc;
+}
+
+static void getters_read_exactly(void **state)
+{
+    (void)state;
+    struct lf_json doc = parsed("{\"i\":9223372036854775807,\"j\":-9223372036854775808,\"over\":9223372036854775808,"
+                                "\"f\":1.5,\"one\":1.0,\"e\":1e3,\"t\":true,\"N\":null,\"s\":\"a\\u0041\\n\",\"S\":1}");
+    struct lf_json_value root = lf_json_root(&doc);
+    int64_t i = 0;
+    assert_true(lf_json_int64(lf_json_get(root, "i"), &i) && i == INT64_MAX);
+    assert_true(lf_json_int64(lf_json_get(root, "j"), &i) && i == INT64_MIN);
+    assert_false(lf_json_int64(lf_json_get(root, "over"), &i));
+    assert_false(lf_json_int64(lf_json_get(root, "f"), &i));
+    assert_true(lf_json_int64(lf_json_get(root, "one"), &i) && i == 1);
+    assert_true(lf_json_int64(lf_json_get(root, "e"), &i) && i == 1000);
+    double d = 0;
+    assert_true(lf_json_double(lf_json_get(root, "f"), &d) && d == 1.5);
+    assert_false(lf_json_double(lf_json_get(root, "s"), &d));
+    bool b = false;
+    assert_true(lf_json_bool(lf_json_get(root, "t"), &b) && b);
+    assert_true(lf_json_is_absent(lf_json_get(root, "N")));
+    assert_true(lf_json_is_absent(lf_json_get(root, "missing")));
+    assert_int_equal(lf_json_type(lf_json_get(root, "n")), LF_JSON_NONE); /* case matters */
+    struct lf_buf text;
+    lf_buf_init(&text, 100);
+    assert_true(lf_json_string(lf_json_get(root, "s"), &text));
+    assert_string_equal(text.ptr, "aA\n");
+    lf_buf_deinit(&text);
+    lf_json_deinit(&doc);
+}
+
+static void iteration_visits_every_child_once(void **state)
+{
+    (void)state;
+    struct lf_json doc = parsed("[[1,[2,3]],{\"a\":[4],\"b\":{\"c\":5}},6]");
+    struct lf_json_value root = lf_json_root(&doc);
+    int n = 0;
+    for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) n++;
+    assert_int_equal(n, 3);
+    assert_int_equal(lf_json_len(root), 3);
+    struct lf_json_value object = lf_json_next(root, lf_json_first(root));
+    n = 0;
+    for (struct lf_json_value it = lf_json_first(object); lf_json_more(object, it); it = lf_json_next(object, it)) {
+        assert_int_equal(lf_json_type(it), LF_JSON_STRING);
+        n++;
+    }
+    assert_int_equal(n, 2);
+    assert_string_equal(lf_json_raw(lf_json_get(lf_json_get(object, "b"), "c")).ptr[0] == '5' ? "5" : "?", "5");
+    lf_json_deinit(&doc);
+}
+
+/* n times piece between head and tail. */
+static struct lf_buf repeated(const char *head, const char *piece, int n, const char *tail)
+{
+    struct lf_buf buf;
+    lf_buf_init(&buf, (size_t)64 << 20);
+    lf_buf_cstr(&buf, head);
+    for (int i = 0; i < n; i++) lf_buf_cstr(&buf, piece);
+    lf_buf_cstr(&buf, tail);
+    assert_int_equal(buf.status, LF_OK);
+    return buf;
+}
+
+static void depth_and_nodes_are_bounded(void **state)
+{
+    (void)state;
+    for (int over = 0; over < 2; over++) {
+        struct lf_buf deep = repeated("", "[", LF_JSON_DEPTH + over, "");
+        for (int i = 0; i < LF_JSON_DEPTH + over; i++) lf_buf_char(&deep, ']');
+        struct lf_json doc = {0};
+        assert_int_equal(lf_json_parse(&doc, lf_buf_view(&deep), &lf_json_limits_request, NULL),
+                         over ? LF_LIMIT : LF_OK);
+        lf_json_deinit(&doc);
+        lf_buf_deinit(&deep);
+        struct lf_buf wide = repeated("[", "1,", LF_JSON_NODES - 2 + over, "1]");
+        assert_int_equal(lf_json_parse(&doc, lf_buf_view(&wide), &lf_json_limits_request, NULL),
+                         over ? LF_LIMIT : LF_OK);
+        lf_json_deinit(&doc);
+        lf_buf_deinit(&wide);
+    }
+}
+
+static void hostile_texts_take_linear_time(void **state)
+{
+    (void)state;
+    struct lf_buf names;
+    lf_buf_init(&names, (size_t)64 << 20);
+    lf_buf_char(&names, '{');
+    for (int i = 0; i < 120000; i++) lf_buf_printf(&names, "%s\"k%d\":0", i ? "," : "", i);
+    lf_buf_char(&names, '}');
+    struct lf_buf opening = repeated("", "[", 1000000, "");
+    int64_t start = lf_clock_ns();
+    struct lf_json doc = {0};
+    assert_int_equal(lf_json_parse(&doc, lf_buf_view(&names), &lf_json_limits_request, NULL), LF_OK);
+    lf_json_deinit(&doc);
+    assert_int_equal(lf_json_parse(&doc, lf_buf_view(&opening), &lf_json_limits_request, NULL), LF_LIMIT);
+    assert_true(lf_clock_ns() - start <
+                2 * (int64_t)LF_NS_PER_S); /* tens of milliseconds; quadratic would be minutes */
+    lf_buf_deinit(&names);
+    lf_buf_deinit(&opening);
+}
+
+static void every_prefix_of_a_text_is_handled(void **state)
+{
+    (void)state;
+    const char *text = "{\"a\\u00e9\\ud83d\\ude00\":[1.5e-3,true,null,\"x\"],\"b\":{}}";
+    for (size_t n = 0; n <= strlen(text); n++) {
+        struct lf_json doc = {0};
+        struct test_guarded g;
+        assert_int_equal(parse(&doc, &g, lf_str_from(text, n)) == LF_OK, n == strlen(text));
+        lf_json_deinit(&doc);
+        test_guarded_free(&g);
+    }
+}
+
+static void strings_are_written_as_one_line_of_json(void **state)
+{
+    (void)state;
+    struct lf_buf out;
+    lf_buf_init(&out, 1000);
+    lf_json_write_string(&out, LF_STR("a\"\\\n\x01\xe2\x80\xa8\xc3\xa9\xff"));
+    assert_string_equal(out.ptr, "\"a\\\"\\\\\\n\\u0001\\u2028\xc3\xa9\xef\xbf\xbd\"");
+    lf_buf_deinit(&out);
+}
+
+static void doubles_read_back(void **state)
+{
+    (void)state;
+    double xs[] = {0, 1, -1.5, 0.1, 1.0 / 3, DBL_MAX, DBL_MIN, 123456789012345680.0, 5e-324};
+    for (size_t i = 0; i < sizeof xs / sizeof xs[0]; i++) {
+        struct lf_buf out;
+        lf_buf_init(&out, 100);
+        lf_json_write_double(&out, xs[i]);
+        struct lf_json doc = parsed(out.ptr);
+        double back = NAN;
+        assert_true(lf_json_double(lf_json_root(&doc), &back) && back == xs[i]);
+        lf_json_deinit(&doc);
+        lf_buf_deinit(&out);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grammar_is_rfc_8259),
+        cmocka_unit_test(names_must_differ_after_unescaping),
+        cmocka_unit_test(invalid_utf8_is_refused),
+        cmocka_unit_test(getters_read_exactly),
+        cmocka_unit_test(iteration_visits_every_child_once),
+        cmocka_unit_test(depth_and_nodes_are_bounded),
+        cmocka_unit_test(hostile_texts_take_linear_time),
+        cmocka_unit_test(every_prefix_of_a_text_is_handled),
+        cmocka_unit_test(strings_are_written_as_one_line_of_json),
+        cmocka_unit_test(doubles_read_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
