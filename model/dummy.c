@@ -38,7 +38,8 @@ static struct lanes lanes_of(enum lf_dtype dtype, int e)
     case LF_F16:
         field = (uint64_t)(e + 15) << 10;
         return (struct lanes){0x83ff83ff83ff83ffu, field * 0x0001000100010001u};
-    case LF_F32: break;
+    case LF_F32:
+        break;
     }
     field = (uint64_t)(e + 127) << 23;
     return (struct lanes){0x807fffff807fffffu, field * 0x0000000100000001u};
@@ -58,8 +59,7 @@ static void fill_row(unsigned char *out, struct lanes lanes, uint64_t key, size_
     }
 }
 
-void lf_dummy_fill(void *out, enum lf_dtype dtype, const char *name, uint64_t seed, int n_in, int row_first,
-                   int n_rows)
+void lf_dummy_fill(void *out, enum lf_dtype dtype, const char *name, uint64_t seed, int n_in, int row_first, int n_rows)
 {
     struct lf_str s = lf_str_c(name);
     unsigned char *at = out;

@@ -43,6 +43,9 @@ static const struct family families[] = {
      .head_dim = 128},
 };
 
+/* What the attention kernels take. */
+enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
+
 enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24 };
 
 #define DEFAULT_ROPE_THETA 10000.0
@@ -112,14 +115,30 @@ static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_e
         const char *key;
         double neutral;
     } rows[] = {
-        {"quantization_config", 0},     {"compression_config", 0},      {"attn_logit_softcapping", 0},
-        {"final_logit_softcapping", 0}, {"query_pre_attn_scalar", 0},   {"attention_multiplier", 0},
-        {"embedding_multiplier", 1},    {"residual_multiplier", 1},     {"logits_scaling", 1},
-        {"logit_scale", 1},             {"scale_emb", 1},               {"scale_depth", 0},
-        {"dim_model_base", 0},          {"clip_qkv", 0},                {"num_experts", 0},
-        {"num_local_experts", 0},       {"n_routed_experts", 0},        {"no_rope_layers", 0},
-        {"use_qk_norm", 0},             {"qk_layernorm", 0},            {"attention_chunk_size", 0},
-        {"rope_interleaved", 0},        {"parallel_attn", 0},           {"alibi", 0},
+        {"quantization_config", 0},
+        {"compression_config", 0},
+        {"attn_logit_softcapping", 0},
+        {"final_logit_softcapping", 0},
+        {"query_pre_attn_scalar", 0},
+        {"attention_multiplier", 0},
+        {"embedding_multiplier", 1},
+        {"residual_multiplier", 1},
+        {"logits_scaling", 1},
+        {"logit_scale", 1},
+        {"scale_emb", 1},
+        {"scale_depth", 0},
+        {"dim_model_base", 0},
+        {"clip_qkv", 0},
+        {"num_experts", 0},
+        {"num_local_experts", 0},
+        {"n_routed_experts", 0},
+        {"no_rope_layers", 0},
+        {"use_qk_norm", 0},
+        {"qk_layernorm", 0},
+        {"attention_chunk_size", 0},
+        {"rope_interleaved", 0},
+        {"parallel_attn", 0},
+        {"alibi", 0},
     };
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_json_value v = lf_json_get(root, rows[i].key);
@@ -149,8 +168,8 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
         struct lf_json_value type = lf_json_get(root, "model_type");
         struct lf_str raw = lf_json_raw(type);
         if (!lf_json_is_absent(type) && !lf_json_string_is(type, families[i].model_type)) {
-            return lf_fail(err, LF_CORRUPT, "model_type is %.*s, but %s is of type %s", (int)LF_MIN(raw.len, (size_t)64),
-                           raw.ptr, families[i].architecture, families[i].model_type);
+            return lf_fail(err, LF_CORRUPT, "model_type is %.*s, but %s is of type %s",
+                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, families[i].architecture, families[i].model_type);
         }
         *out = &families[i];
         return LF_OK;
@@ -158,7 +177,8 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
     struct lf_str raw = lf_json_raw(name);
     return lf_fail(err, LF_UNSUPPORTED,
                    "architecture %.*s is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
-                   "Qwen3ForCausalLM are)", (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+                   "Qwen3ForCausalLM are)",
+                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
 }
 
 static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
@@ -183,19 +203,21 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam
     }
     struct lf_json_value dim = lf_json_get(root, "head_dim");
     if (!lf_json_is_absent(dim)) {
-        LF_TRY(int_of(dim, "head_dim", 2, LF_HEAD_DIM, &hp->head_dim, err));
+        LF_TRY(int_of(dim, "head_dim", 1, INT32_MAX, &hp->head_dim, err));
     } else if (fam->head_dim > 0) {
         hp->head_dim = fam->head_dim;
     } else {
         if (hp->hidden % hp->n_heads != 0) {
-            return lf_fail(err, LF_CORRUPT, "hidden_size %d is no multiple of num_attention_heads %d, and head_dim is "
-                           "missing", hp->hidden, hp->n_heads);
+            return lf_fail(err, LF_CORRUPT,
+                           "hidden_size %d is no multiple of num_attention_heads %d, and head_dim is "
+                           "missing",
+                           hp->hidden, hp->n_heads);
         }
         hp->head_dim = hp->hidden / hp->n_heads;
     }
-    if (hp->head_dim % 2 != 0 || hp->head_dim > LF_HEAD_DIM) {
-        return lf_fail(err, LF_UNSUPPORTED, "head_dim is %d, expected an even number up to %d", hp->head_dim,
-                       LF_HEAD_DIM);
+    if (hp->head_dim % HEAD_DIM_STEP != 0 || hp->head_dim < HEAD_DIM_MIN || hp->head_dim > LF_HEAD_DIM) {
+        return lf_fail(err, LF_UNSUPPORTED, "head_dim %d is not implemented (multiples of %d from %d to %d are)",
+                       hp->head_dim, HEAD_DIM_STEP, HEAD_DIM_MIN, LF_HEAD_DIM);
     }
     double eps = 0;
     LF_TRY(need_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));
@@ -311,10 +333,21 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct family *f
 
 static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *err)
 {
-    static const char *const known[] = {
-        "type", "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor",
-        "original_max_position_embeddings", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-        "truncate", "partial_rotary_factor", "finetuned"};
+    static const char *const known[] = {"type",
+                                        "rope_type",
+                                        "rope_theta",
+                                        "factor",
+                                        "low_freq_factor",
+                                        "high_freq_factor",
+                                        "original_max_position_embeddings",
+                                        "beta_fast",
+                                        "beta_slow",
+                                        "attention_factor",
+                                        "mscale",
+                                        "mscale_all_dim",
+                                        "truncate",
+                                        "partial_rotary_factor",
+                                        "finetuned"};
     for (struct lf_json_value it = lf_json_first(rope); lf_json_more(rope, it); it = lf_json_next(rope, it)) {
         bool found = false;
         for (size_t i = 0; i < LF_N_ELEMS(known) && !found; i++) found = lf_json_string_is(it, known[i]);
@@ -441,8 +474,11 @@ static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root
     struct lf_json_value rope;
     LF_TRY(find_rope(root, &rope, err));
     LF_TRY(read_rotary_dim(hp, root, rope, err));
-    *r = (struct lf_rope_opts){.head_dim = r->head_dim, .rotary_dim = r->rotary_dim, .theta = DEFAULT_ROPE_THETA,
-                               .factor = 1, .truncate = true};
+    *r = (struct lf_rope_opts){.head_dim = r->head_dim,
+                               .rotary_dim = r->rotary_dim,
+                               .theta = DEFAULT_ROPE_THETA,
+                               .factor = 1,
+                               .truncate = true};
     LF_TRY(number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
@@ -490,7 +526,7 @@ static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root,
 
 static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
-    const struct family *fam;
+    const struct family *fam = NULL;
     if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
     LF_TRY(read_family(root, &fam, err));
     snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->architecture);

@@ -28,13 +28,13 @@ static const struct {
     bool usable;
     enum lf_dtype dtype;
 } dtype_rows[] = {
-    {"F32", 32, true, LF_F32},      {"F16", 16, true, LF_F16},      {"BF16", 16, true, LF_BF16},
-    {"F64", 64, false, LF_F32},     {"I64", 64, false, LF_F32},     {"I32", 32, false, LF_F32},
-    {"I16", 16, false, LF_F32},     {"I8", 8, false, LF_F32},       {"U64", 64, false, LF_F32},
-    {"U32", 32, false, LF_F32},     {"U16", 16, false, LF_F32},     {"U8", 8, false, LF_F32},
-    {"BOOL", 8, false, LF_F32},     {"C64", 64, false, LF_F32},     {"F8_E4M3", 8, false, LF_F32},
-    {"F8_E5M2", 8, false, LF_F32},  {"F8_E8M0", 8, false, LF_F32},  {"F6_E2M3", 6, false, LF_F32},
-    {"F6_E3M2", 6, false, LF_F32},  {"F4", 4, false, LF_F32},
+    {"F32", 32, true, LF_F32},     {"F16", 16, true, LF_F16},     {"BF16", 16, true, LF_BF16},
+    {"F64", 64, false, LF_F32},    {"I64", 64, false, LF_F32},    {"I32", 32, false, LF_F32},
+    {"I16", 16, false, LF_F32},    {"I8", 8, false, LF_F32},      {"U64", 64, false, LF_F32},
+    {"U32", 32, false, LF_F32},    {"U16", 16, false, LF_F32},    {"U8", 8, false, LF_F32},
+    {"BOOL", 8, false, LF_F32},    {"C64", 64, false, LF_F32},    {"F8_E4M3", 8, false, LF_F32},
+    {"F8_E5M2", 8, false, LF_F32}, {"F8_E8M0", 8, false, LF_F32}, {"F6_E2M3", 6, false, LF_F32},
+    {"F6_E3M2", 6, false, LF_F32}, {"F4", 4, false, LF_F32},
 };
 
 bool lf_tensor_dtype(const struct lf_tensor *tensor, enum lf_dtype *out)
@@ -136,7 +136,7 @@ static enum lf_status read_offsets(struct lf_json_value v, struct lf_tensor *t, 
     if (lf_json_type(v) != LF_JSON_ARRAY || lf_json_len(v) != 2) {
         return lf_fail(err, LF_CORRUPT, "tensor %.*s: data_offsets is not an array of two numbers", NAME_ARG(t->name));
     }
-    uint64_t begin, end;
+    uint64_t begin = 0, end = 0;
     struct lf_json_value first = lf_json_first(v);
     LF_TRY(read_u64(first, t, "data_offsets", &begin, err));
     LF_TRY(read_u64(lf_json_next(v, first), t, "data_offsets", &end, err));
@@ -184,7 +184,7 @@ static enum lf_status read_entry(struct lf_json_value entry, struct lf_tensor *t
         return lf_fail(err, LF_UNSUPPORTED, "tensor %.*s: dtype \"%.*s\" is not an element type of the format",
                        NAME_ARG(t->name), NAME_ARG(raw));
     }
-    uint64_t expected;
+    uint64_t expected = 0;
     LF_TRY(read_shape(shape, bits, t, &expected, err));
     LF_TRY(read_offsets(offsets, t, err));
     if (t->n_bytes != expected) {
@@ -236,8 +236,9 @@ static enum lf_status check_cover(struct lf_tensor *tensors, int n, uint64_t dat
         struct lf_tensor *t = &tensors[i];
         if (t->offset != at) {
             return lf_fail(err, LF_CORRUPT, "tensor %.*s begins at byte %" PRIu64 " of the data, %s ends at %" PRIu64,
-                           NAME_ARG(t->name), t->offset, t->offset < at ? "but the one before overlaps it and" :
-                           "leaving a hole: the one before", at);
+                           NAME_ARG(t->name), t->offset,
+                           t->offset < at ? "but the one before overlaps it and" : "leaving a hole: the one before",
+                           at);
         }
         at += t->n_bytes; /* no overflow: each end was read as an int64 */
         t->offset += data_start;
@@ -329,8 +330,9 @@ static enum lf_status add_file(struct builder *b, int file_idx, struct lf_err *e
     if (status != LF_OK) goto named;
     LF_TRY_GOTO(read_entries(b, lf_json_root(&json), file_idx, err), named);
     uint64_t data_start = HEADER_LENGTH_BYTES + buf.len;
-    LF_TRY_GOTO(check_cover(b->set->tensors + first, b->set->n_tensors - first, file->size - data_start, data_start,
-                            err), named);
+    LF_TRY_GOTO(
+        check_cover(b->set->tensors + first, b->set->n_tensors - first, file->size - data_start, data_start, err),
+        named);
     lf_sha256(buf.ptr, buf.len, file->header_sha);
 named:
     if (status != LF_OK) lf_fail_within(err, status, "%s", file->path);
@@ -471,8 +473,8 @@ static enum lf_status open_index(struct lf_tensor_set *out, const char *dir, con
     struct lf_json json = {0};
     struct lf_buf text;
     struct lf_arena scratch;
-    struct mapped *rows;
-    int n_rows, n_files = 1;
+    struct mapped *rows = NULL;
+    int n_rows = 0, n_files = 1;
     char shard[4096];
     enum lf_status status;
     lf_buf_init(&text, LF_SAFETENSORS_HEADER_BYTES + 1);

@@ -83,8 +83,8 @@ struct part {
     char name[NAME_BYTES];
     const struct lf_tensor *tensor; /* NULL for dummy weights */
     int place_idx;
-    int row_first; /* of the place */
-    int n_rows, n_in; /* vectors: n_in 1, rows are elements */
+    int row_first;       /* of the place */
+    int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file */
 };
 
@@ -114,13 +114,20 @@ static bool is_vector(enum slot slot)
 static int dim_of(const struct lf_hparams *hp, enum dim dim)
 {
     switch (dim) {
-    case DIM_HIDDEN: return hp->hidden;
-    case DIM_Q: return hp->n_heads * hp->head_dim;
-    case DIM_KV: return hp->n_kv_heads * hp->head_dim;
-    case DIM_INTERMEDIATE: return hp->intermediate;
-    case DIM_VOCAB: return hp->n_vocab;
-    case DIM_HEAD: return hp->head_dim;
-    case DIM_NONE: break;
+    case DIM_HIDDEN:
+        return hp->hidden;
+    case DIM_Q:
+        return hp->n_heads * hp->head_dim;
+    case DIM_KV:
+        return hp->n_kv_heads * hp->head_dim;
+    case DIM_INTERMEDIATE:
+        return hp->intermediate;
+    case DIM_VOCAB:
+        return hp->n_vocab;
+    case DIM_HEAD:
+        return hp->head_dim;
+    case DIM_NONE:
+        break;
     }
     return 1;
 }
@@ -128,12 +135,18 @@ static int dim_of(const struct lf_hparams *hp, enum dim dim)
 static bool is_needed(const struct lf_hparams *hp, enum need need)
 {
     switch (need) {
-    case UNTIED: return !hp->tied;
-    case QKV_BIAS: return hp->qkv_bias;
-    case O_BIAS: return hp->o_bias;
-    case MLP_BIAS: return hp->mlp_bias;
-    case QK_NORM: return hp->qk_norm;
-    case ALWAYS: break;
+    case UNTIED:
+        return !hp->tied;
+    case QKV_BIAS:
+        return hp->qkv_bias;
+    case O_BIAS:
+        return hp->o_bias;
+    case MLP_BIAS:
+        return hp->mlp_bias;
+    case QK_NORM:
+        return hp->qk_norm;
+    case ALWAYS:
+        break;
     }
     return true;
 }
@@ -219,8 +232,8 @@ static enum lf_status place_all(struct lf_weight_layout *l, const struct lf_ops 
     uint64_t at = 0;
     for (int i = 0; i < l->n_places; i++) {
         struct place *p = &l->places[i];
-        uint64_t n = is_vector(p->slot) ? (uint64_t)p->n_rows * sizeof(float)
-                                        : ops->weight_bytes(p->dtype, p->n_rows, p->n_in);
+        uint64_t n =
+            is_vector(p->slot) ? (uint64_t)p->n_rows * sizeof(float) : ops->weight_bytes(p->dtype, p->n_rows, p->n_in);
         p->offset = at;
         if (__builtin_add_overflow(at, (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES, &at)) {
             return lf_fail(err, LF_LIMIT, "the size of the weights overflows");
@@ -248,11 +261,11 @@ static int compare_parts_by_offset(const void *a, const void *b)
 static enum lf_status judge_stray(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_stray,
                                   struct lf_err *err)
 {
-    static const char prefix[] = "model.layers.";
+    const struct lf_str prefix = LF_STR("model.layers.");
     if (lf_str_ends(t->name, LF_STR(".rotary_emb.inv_freq"))) return LF_OK;
     if (hp->tied && lf_str_eq(t->name, LF_STR("lm_head.weight"))) return LF_OK;
-    if (lf_str_starts(t->name, LF_STR(prefix))) {
-        long layer = strtol(t->name.ptr + sizeof(prefix) - 1, NULL, 10);
+    if (lf_str_starts(t->name, prefix)) {
+        long layer = strtol(t->name.ptr + prefix.len, NULL, 10);
         if (layer >= 0 && layer < hp->n_layers) {
             return lf_fail(err, LF_UNSUPPORTED, "tensor %.*s is no part of %s as it is implemented",
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
@@ -329,22 +342,53 @@ static void bind_places(struct lf_weights *w, const struct lf_weight_layout *l)
         void *ptr = (char *)w->buffer.ptr + p->offset;
         struct lf_weight m = {.data = ptr, .dtype = p->dtype, .n_out = p->n_rows, .n_in = p->n_in};
         switch (p->slot) {
-        case SLOT_EMBED: w->embed = m; break;
-        case SLOT_HEAD: w->head = m; break;
-        case SLOT_QKV: layer->qkv = m; break;
-        case SLOT_OUT: layer->out = m; break;
-        case SLOT_GATE_UP: layer->gate_up = m; break;
-        case SLOT_DOWN: layer->down = m; break;
-        case SLOT_FINAL_NORM: w->final_norm = ptr; break;
-        case SLOT_ATTN_NORM: layer->attn_norm = ptr; break;
-        case SLOT_MLP_NORM: layer->mlp_norm = ptr; break;
-        case SLOT_Q_NORM: layer->q_norm = ptr; break;
-        case SLOT_K_NORM: layer->k_norm = ptr; break;
-        case SLOT_QKV_BIAS: layer->qkv_bias = ptr; break;
-        case SLOT_OUT_BIAS: layer->out_bias = ptr; break;
-        case SLOT_GATE_UP_BIAS: layer->gate_up_bias = ptr; break;
-        case SLOT_DOWN_BIAS: layer->down_bias = ptr; break;
-        case N_SLOTS: break;
+        case SLOT_EMBED:
+            w->embed = m;
+            break;
+        case SLOT_HEAD:
+            w->head = m;
+            break;
+        case SLOT_QKV:
+            layer->qkv = m;
+            break;
+        case SLOT_OUT:
+            layer->out = m;
+            break;
+        case SLOT_GATE_UP:
+            layer->gate_up = m;
+            break;
+        case SLOT_DOWN:
+            layer->down = m;
+            break;
+        case SLOT_FINAL_NORM:
+            w->final_norm = ptr;
+            break;
+        case SLOT_ATTN_NORM:
+            layer->attn_norm = ptr;
+            break;
+        case SLOT_MLP_NORM:
+            layer->mlp_norm = ptr;
+            break;
+        case SLOT_Q_NORM:
+            layer->q_norm = ptr;
+            break;
+        case SLOT_K_NORM:
+            layer->k_norm = ptr;
+            break;
+        case SLOT_QKV_BIAS:
+            layer->qkv_bias = ptr;
+            break;
+        case SLOT_OUT_BIAS:
+            layer->out_bias = ptr;
+            break;
+        case SLOT_GATE_UP_BIAS:
+            layer->gate_up_bias = ptr;
+            break;
+        case SLOT_DOWN_BIAS:
+            layer->down_bias = ptr;
+            break;
+        case N_SLOTS:
+            break;
         }
     }
     if (!w->head.data) w->head = w->embed;

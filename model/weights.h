@@ -25,11 +25,11 @@ struct lf_layer_weights {
 };
 
 struct lf_weights {
-    struct lf_weight embed;  /* [n_vocab, hidden] */
-    struct lf_weight head;   /* [n_vocab, hidden]; the same bytes as embed where tied */
-    const float *final_norm; /* [hidden] */
+    struct lf_weight embed;          /* [n_vocab, hidden] */
+    struct lf_weight head;           /* [n_vocab, hidden]; the same bytes as embed where tied */
+    const float *final_norm;         /* [hidden] */
     struct lf_layer_weights *layers; /* [n_layers], owned */
-    struct lf_buffer buffer; /* owned: everything above */
+    struct lf_buffer buffer;         /* owned: everything above */
 };
 
 /* Which element type each matrix has and where it lies; made from headers or, for dummy weights, from hp alone. */
@@ -45,9 +45,9 @@ void lf_weight_layout_free(struct lf_weight_layout *layout); /* accepts NULL */
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
 
 /* Allocates the buffer and fills it from the layout's files, or with seeded random numbers. */
-LF_MUST_CHECK enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev,
-                                             const struct lf_hparams *hp, const struct lf_weight_layout *layout,
-                                             const struct lf_model_opts *opts, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, const struct lf_hparams *hp,
+                                             const struct lf_weight_layout *layout, const struct lf_model_opts *opts,
+                                             struct lf_err *err);
 void lf_weights_unload(struct lf_weights *w, struct lf_device *dev); /* accepts a zeroed one */
 
 #endif
