@@ -229,11 +229,19 @@ static enum lf_status read_command_line(struct lf_config *c, enum lf_command com
 
 /* ---- environment ---- */
 
+/* Kubernetes puts LONGFLASH_SERVICE_HOST, LONGFLASH_PORT=tcp://… and their like into every container beside a service
+ * that is named longflash: nobody's settings. */
+static bool is_service_link(const char *variable)
+{
+    return strncmp(variable, "LONGFLASH_SERVICE_", 18) == 0 || strncmp(variable, "LONGFLASH_PORT_", 15) == 0 ||
+           strncmp(variable, "LONGFLASH_PORT=tcp://", 21) == 0;
+}
+
 static const char *env_value(char *const *env, const char *name)
 {
     size_t len = strlen(name);
     for (char *const *e = env; e && *e; e++)
-        if (strncmp(*e, name, len) == 0 && (*e)[len] == '=') return *e + len + 1;
+        if (strncmp(*e, name, len) == 0 && (*e)[len] == '=' && !is_service_link(*e)) return *e + len + 1;
     return NULL;
 }
 
@@ -242,7 +250,8 @@ static enum lf_status check_env_names(char *const *env, struct lf_err *err)
 {
     for (char *const *e = env; e && *e; e++) {
         size_t len = strcspn(*e, "=");
-        if (strncmp(*e, "LONGFLASH_", 10) != 0 || strncmp(*e, "LONGFLASH_API_KEYS=", 19) == 0) continue;
+        if (strncmp(*e, "LONGFLASH_", 10) != 0 || strncmp(*e, "LONGFLASH_API_KEYS=", 19) == 0 || is_service_link(*e))
+            continue;
         bool known = false;
         for (int i = 0; i < lf_options_n && !known; i++) {
             char name[64];

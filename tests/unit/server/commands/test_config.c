@@ -244,6 +244,9 @@ static void bad_variables_are_refused_by_name(void **state)
         {"LONGFLASH_API_KEYS=a,b", NULL},
         {"LONGFLASH_JSON=on", NULL},
         {"LONGFLASHX=1", NULL},
+        {"LONGFLASH_SERVICE_HOST=10.0.0.1", NULL},
+        {"LONGFLASH_PORT_8080_TCP=tcp://10.0.0.1:8080", NULL},
+        {"LONGFLASH_PORT=tcp://10.0.0.1:8080", NULL},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct lf_config c;
