@@ -13,7 +13,7 @@ CALL = re.compile(r"(?<![\w.>])(" + "|".join(CALLS) + r")\s*\(")
 OPEN_WORK = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 UNFINISHED = re.compile(r"\b(" + "st" + "ub" + "(bed|s)?|not " + "implemented yet|for " + "now)\\b", re.I)
 MACHINE = re.compile(r"(?<![\w.])/(" + "|".join(["wo" + "rk", "ro" + "ot", "ho" + "me", "Us" + "ers"]) + r")/")
-TYPEDEF = re.compile(r"\btypedef\s+(struct|union|enum)\b")
+TYPEDEF = re.compile(r"\btypedef\s+(struct|union|enum)\b(?=[^;(]*[;{])")
 MMAP = re.compile(r"(?<![\w.>])mmap\s*\(([^;]*)\)")
 
 TEXT_ENDINGS = [".c", ".h", ".cc", ".cu", ".cuh", ".py", ".sh", ".txt", ".cmake", ".md", ".json", "Dockerfile", "run"]
@@ -49,7 +49,7 @@ def check_text(path, text):
 
 def self_test():
     found = check_text("core/a.c", "strcpy(a, b); x.system(1); my_rand(2); // sprintf(a)\n\"gets(\";\n")
-    found += check_text("core/b.c", "typedef struct x y;\n" + "p = mmap(0, n, PROT_READ, MAP_PRIVATE, fd, 0);\n"
+    found += check_text("core/b.c", "typedef struct x y;\ntypedef enum e (*fn)(int);\n" + "p = mmap(0, n, PROT_READ, MAP_PRIVATE, fd, 0);\n"
                         "q = mmap(NULL, n, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n")
     found += check_text("core/c.c", "// " + "TO" + "DO later\n")
     found += check_text("core/d.c", "// a " + "st" + "ub\n")
