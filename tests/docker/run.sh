@@ -44,10 +44,10 @@ fi
 mkdir -p "$folder/base"
 ln -f "$folder/base.tar" "$folder/base/rootfs.tar"
 printf 'FROM scratch\nADD rootfs.tar /\nCMD ["sh"]\n' >"$folder/base/Dockerfile"
-buildah bud --pull-never -q -t longflash-base:$suite "$folder/base" >/dev/null
+buildah bud --pull-never -q --format docker -t longflash-base:$suite "$folder/base" >/dev/null
 
 say "image"
-buildah bud --pull-never -t longflash:test --build-arg BASE=localhost/longflash-base:$suite . >"$folder/build.log" 2>&1 || {
+buildah bud --pull-never --format docker -t longflash:test --build-arg BASE=localhost/longflash-base:$suite . >"$folder/build.log" 2>&1 || {
     tail -n 30 "$folder/build.log"
     die "the build failed"
 }
@@ -62,9 +62,12 @@ echo "image $all MiB: base $base MiB, model $model MiB, without the model $((all
 [ $((all - model)) -le 150 ] || die "the image without the model is above 150 MiB"
 
 say "configuration"
-config=$(buildah inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}} {{.Docker.Config.Healthcheck}}' longflash:test)
+config=$(buildah inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Cmd}} {{.Docker.Config.Healthcheck}}' longflash:test)
 echo "$config"
-case "$config" in "65532:65532 [longflash] [serve]"*) ;; *) die "expected user 65532, entrypoint longflash, command serve" ;; esac
+case "$config" in
+"65532:65532 [longflash] [serve]"*health*) ;;
+*) die "expected user 65532, entrypoint longflash, command serve and a health check" ;;
+esac
 
 say "run"
 # chroot needs a capability, so it comes before setpriv, which is then the image's own.
