@@ -31,15 +31,15 @@ trap cleanup EXIT
 
 say "base image"
 if [ ! -f "$folder/base.tar" ]; then
-    rm -rf "$folder/root"
-    debootstrap --variant=minbase $suite "$folder/root" >"$folder/debootstrap.log" 2>&1 ||
+    rm -rf "$folder/rootfs"
+    debootstrap --variant=minbase $suite "$folder/rootfs" >"$folder/debootstrap.log" 2>&1 ||
         die "debootstrap failed: see $folder/debootstrap.log"
     # What Debian's slim images leave out too.
-    rm -rf "$folder/root/usr/share/doc" "$folder/root/usr/share/man" "$folder/root/usr/share/info" \
-        "$folder/root/usr/share/locale" "$folder/root/var/cache/apt/archives" "$folder/root/var/lib/apt/lists"
-    mkdir -p "$folder/root/var/cache/apt/archives/partial" "$folder/root/var/lib/apt/lists/partial"
-    tar -C "$folder/root" -cf "$folder/base.tar" .
-    rm -rf "$folder/root"
+    rm -rf "$folder/rootfs/usr/share/doc" "$folder/rootfs/usr/share/man" "$folder/rootfs/usr/share/info" \
+        "$folder/rootfs/usr/share/locale" "$folder/rootfs/var/cache/apt/archives" "$folder/rootfs/var/lib/apt/lists"
+    mkdir -p "$folder/rootfs/var/cache/apt/archives/partial" "$folder/rootfs/var/lib/apt/lists/partial"
+    tar -C "$folder/rootfs" -cf "$folder/base.tar" .
+    rm -rf "$folder/rootfs"
 fi
 mkdir -p "$folder/base"
 ln -f "$folder/base.tar" "$folder/base/rootfs.tar"
