@@ -17,7 +17,14 @@
 #include "core/check.h"
 #include "core/hash.h"
 
-enum { DIGIT_BITS = 11, N_BUCKETS = 1 << DIGIT_BITS, EXP_LANES = 16 };
+enum {
+    DIGIT_BITS = 11,
+    N_BUCKETS = 1 << DIGIT_BITS,
+    EXP_LANES = 16,
+    SUM_LANES = 8,
+    SUM_BLOCK = 1024,
+    SIEVE_BLOCK = 64
+};
 
 /* What a JSON number can hold where a probability is 0; the value clients of the API expect. */
 #define LOGPROB_FLOOR (-9999.0f)
@@ -58,12 +65,13 @@ static float sane(float x)
     return x > FLT_MAX ? FLT_MAX : x;
 }
 
-/* e^x for x <= 0: 2^n · 2^f with |f| <= 1/2, the latter by a polynomial (relative error under 2e-7). 0 below -87. */
+/* e^x for x <= 0: 2^n · 2^f with |f| <= 1/2, the latter by a polynomial (relative error under 2e-7). Where n would pass
+ * the range of the exponent, 2^n becomes 0: below -88, -inf included. */
 static void exp_lanes(float out[EXP_LANES], const float x[EXP_LANES])
 {
     for (int i = 0; i < EXP_LANES; i++) {
         const float magic = 12582912.0f; /* 1.5 · 2^23: adding it rounds to a whole number */
-        float t = (x[i] < -87.0f ? -87.0f : x[i]) * 1.44269504f;
+        float t = (x[i] > -88.1f ? x[i] : -88.1f) * 1.44269504f;
         float whole = (t + magic) - magic, f = t - whole;
         float p = 1.5403530e-4f;
         p = p * f + 1.3333558e-3f;
@@ -75,7 +83,7 @@ static void exp_lanes(float out[EXP_LANES], const float x[EXP_LANES])
         uint32_t bits = (uint32_t)((int32_t)whole + 127) << 23;
         float scale;
         memcpy(&scale, &bits, sizeof(scale));
-        out[i] = x[i] < -87.0f ? 0.0f : p * scale;
+        out[i] = p * scale;
     }
 }
 
@@ -97,14 +105,19 @@ static double sum_exp(const float *x, int n, float max, float inv_t, float *weig
     return sum;
 }
 
-/* The index of the largest, the lowest among equals. */
+/* The index of the largest, the lowest among equals. No NaN. */
 static int argmax(const float *x, int n)
 {
-    int best = 0;
-    for (int i = 1; i < n; i++) {
-        if (x[i] > x[best]) best = i;
+    float lanes[EXP_LANES], max = x[0];
+    int i = 0;
+    for (int j = 0; j < EXP_LANES; j++) lanes[j] = x[0];
+    for (; i + EXP_LANES <= n; i += EXP_LANES) {
+        for (int j = 0; j < EXP_LANES; j++) lanes[j] = x[i + j] > lanes[j] ? x[i + j] : lanes[j];
     }
-    return best;
+    for (; i < n; i++) max = x[i] > max ? x[i] : max;
+    for (int j = 0; j < EXP_LANES; j++) max = lanes[j] > max ? lanes[j] : max;
+    for (i = 0; i < n - 1 && x[i] < max; i++) continue;
+    return i;
 }
 
 static float floored(double logprob)
@@ -256,40 +269,86 @@ static void keep_prefix(struct candidates *c, struct cut cut)
     c->n = n;
 }
 
-static double total(const struct candidates *c)
+/* Sum of up to SUM_BLOCK weights, in lanes. */
+static double block_sum(const float *w, int n)
 {
-    double sum = 0;
-    for (int i = 0; i < c->n; i++) sum += (double)c->weights[i];
+    double lanes[SUM_LANES] = {0}, sum = 0;
+    int i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES) {
+        for (int j = 0; j < SUM_LANES; j++) lanes[j] += (double)w[i + j];
+    }
+    for (; i < n; i++) sum += (double)w[i];
+    for (int j = 0; j < SUM_LANES; j++) sum += lanes[j];
     return sum;
 }
 
-static void filter(struct candidates *c, const struct lf_sampling *params)
+static double total(const struct candidates *c)
 {
-    if (params->top_k > 0 && params->top_k < c->n) keep_prefix(c, find_cut(c, NULL, params->top_k));
-    if (params->top_p < 1.0f) keep_prefix(c, find_cut(c, c->weights, (double)params->top_p * total(c)));
-    if (params->min_p > 0.0f) {
-        int n = 0;
-        for (int i = 0; i < c->n; i++) { /* the largest weight is 1 */
-            if (c->weights[i] < LF_MIN(params->min_p, 1.0f)) continue;
-            c->logits[n] = c->logits[i];
-            c->ids[n] = c->ids[i];
-            c->weights[n] = c->weights[i];
-            n++;
-        }
-        c->n = n;
-    }
+    double sum = 0;
+    for (int i = 0; i < c->n; i += SUM_BLOCK) sum += block_sum(c->weights + i, LF_MIN(SUM_BLOCK, c->n - i));
+    return sum;
 }
 
-/* Index of the candidate where the running sum of weights passes u · total. */
+/* Drops candidates whose value (their logit or weight) is below the floor. */
+static void keep_from(struct candidates *c, const float *values, float floor)
+{
+    int n = 0;
+    for (int i = 0; i < c->n; i++) { /* no branch: whether one stays is anyone's guess */
+        bool stays = values[i] >= floor;
+        c->logits[n] = c->logits[i];
+        c->ids[n] = c->ids[i];
+        c->weights[n] = c->weights[i];
+        n += stays;
+    }
+    c->n = n;
+}
+
+/* The k largest. A first sieve makes the rest cheap: of the maxima of n / SIEVE_BLOCK blocks the k-th largest cannot be
+ * more than the k-th largest of all, and few candidates pass it. */
+static void keep_top_k(struct candidates *c, int k)
+{
+    int n_blocks = c->n / SIEVE_BLOCK;
+    if (n_blocks > k) {
+        struct candidates maxima = {.logits = c->weights, .n = n_blocks}; /* weights are not computed yet */
+        for (int b = 0; b < n_blocks; b++) {
+            const float *x = c->logits + (size_t)b * SIEVE_BLOCK;
+            c->weights[b] = x[argmax(x, SIEVE_BLOCK)];
+        }
+        uint32_t key = find_cut(&maxima, NULL, k).key, bits = key & 0x80000000u ? key & ~0x80000000u : ~key;
+        float floor;
+        memcpy(&floor, &bits, sizeof(floor));
+        keep_from(c, c->logits, floor);
+    }
+    keep_prefix(c, find_cut(c, NULL, k));
+}
+
+/* The least prefix whose weight reaches p of all. Candidates below (1 - p) · sum / n are behind it: all of them
+ * together weigh no more than what is cut off. */
+static void keep_top_p(struct candidates *c, double p)
+{
+    double sum = total(c);
+    keep_from(c, c->weights, (float)((1 - p) * sum / c->n * 0.999));
+    keep_prefix(c, find_cut(c, c->weights, p * sum));
+}
+
+/* Index of the candidate where the running sum of weights passes u · total: first the block, then the place in it. */
 static int draw(const struct candidates *c, uint64_t random)
 {
     double target = (double)(random >> 11) * 0x1p-53 * total(c), sum = 0;
-    int last = 0;
-    for (int i = 0; i < c->n; i++) {
+    int first = 0, last = 0;
+    for (; first + SUM_BLOCK < c->n; first += SUM_BLOCK) {
+        double block = block_sum(c->weights + first, SUM_BLOCK);
+        if (sum + block > target) break;
+        sum += block;
+    }
+    for (int i = first; i < c->n; i++) {
         if (!(c->weights[i] > 0)) continue;
         sum += (double)c->weights[i];
         if (sum > target) return i;
         last = i;
+    }
+    for (int i = first; i > 0 && last == 0; i--) { /* rounding: all of the rest is 0 */
+        if (c->weights[i - 1] > 0) last = i - 1;
     }
     return last;
 }
@@ -314,8 +373,10 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     if (params->temperature >= GREEDY_TEMPERATURE && max >= -FLT_MAX) {
         struct candidates c = {.logits = in->logits, .ids = s.ids, .weights = s.weights, .n = n};
         for (int i = 0; i < n; i++) c.ids[i] = i;
-        sum_exp(in->logits, n, max, 1.0f / params->temperature, c.weights);
-        filter(&c, params);
+        if (params->top_k > 0 && params->top_k < n) keep_top_k(&c, params->top_k);
+        sum_exp(c.logits, c.n, max, 1.0f / params->temperature, c.weights);
+        if (params->top_p < 1.0f) keep_top_p(&c, (double)params->top_p);
+        if (params->min_p > 0.0f) keep_from(&c, c.weights, LF_MIN(params->min_p, 1.0f)); /* the largest weight is 1 */
         int i = draw(&c, lf_random64(params->seed, in->position));
         out->id = c.ids[i];
         chosen = c.logits[i];
