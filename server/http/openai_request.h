@@ -9,7 +9,7 @@
 #include "core/arena.h"
 #include "core/json.h"
 #include "core/limits.h"
-#include "model/sampler.h"
+#include "server/engine/request.h"
 #include "server/http/reply.h"
 
 enum { LF_CACHE_SALT_BYTES = 256 };

@@ -2,7 +2,7 @@
 #ifndef LF_SERVER_HTTP_TOKEN_TEXT_H
 #define LF_SERVER_HTTP_TOKEN_TEXT_H
 
-#include "model/sampler.h"
+#include "server/engine/request.h"
 #include "tokenizer/tokenizer.h"
 
 /* Appends the bytes that id adds to a text that goes on: may be part of a code point only. A control token gives the
