@@ -5,6 +5,8 @@
 #ifndef LF_DEVICE_DEVICE_IMPL_H
 #define LF_DEVICE_DEVICE_IMPL_H
 
+#include "device/cpu/gemm.h"
+#include "device/cpu/row_kernels.h"
 #include "device/device.h"
 #include "device/ops.h"
 
@@ -19,9 +21,6 @@ struct lf_backend {
     void (*download)(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
 };
 
-struct lf_gemm_kernel;
-struct lf_row_kernels;
-
 struct lf_device {
     const struct lf_backend *backend;
     struct lf_device_info info;
@@ -34,7 +33,7 @@ struct lf_device {
     /* of the CPU backend, fixed at open */
     struct lf_threads *threads;
     const struct lf_gemm_kernel *gemm[3]; /* by enum lf_dtype of the weights */
-    const struct lf_row_kernels *rows;
+    struct lf_row_kernels rows;
 };
 
 extern const struct lf_backend lf_backend_cpu;

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if defined(__x86_64__)
+#ifdef LF_X86
 
 #include <cpuid.h>
 #include <sys/syscall.h>

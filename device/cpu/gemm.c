@@ -108,7 +108,7 @@ void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row
     LF_ASSERT(row >= 0 && row < w->n_out);
     const char *panel = (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->dtype, w->n_in);
     size_t first = lf_panel_index(w->dtype, 0, row % LF_PANEL_COLS);
-    dev->rows->panel_col(out, panel + first * lf_dtype_bytes(w->dtype), w->dtype, w->n_in);
+    dev->rows.panel_col(out, panel + first * lf_dtype_bytes(w->dtype), w->dtype, w->n_in);
 }
 
 /* ---- the product ---- */
@@ -241,7 +241,7 @@ void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     if (p->n_rows == 0) return;
     struct gemm g = {.p = p,
                      .kernel = dev->gemm[p->w->dtype],
-                     .rows = dev->rows,
+                     .rows = &dev->rows,
                      .panel_bytes = lf_panel_bytes(p->w->dtype, p->w->n_in),
                      .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype)};
     prepare_x(&g, dev->threads);

@@ -56,7 +56,7 @@ static void rmsnorm_row(const struct row_loop *loop, int row)
 {
     const struct lf_rmsnorm_params *p = loop->params;
     size_t at = (size_t)row * (size_t)p->dim;
-    loop->dev->rows->rmsnorm((float *)p->out + at, (const float *)p->x + at, p->weight, p->eps, p->dim);
+    loop->dev->rows.rmsnorm((float *)p->out + at, (const float *)p->x + at, p->weight, p->eps, p->dim);
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
@@ -70,7 +70,7 @@ static void silu_mul_row(const struct row_loop *loop, int row)
     const struct lf_silu_mul_params *p = loop->params;
     size_t dim = (size_t)p->dim;
     const float *gate = (const float *)p->gate_up + (size_t)row * 2 * dim;
-    loop->dev->rows->silu_mul((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim);
+    loop->dev->rows.silu_mul((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim);
 }
 
 static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
@@ -97,8 +97,39 @@ static void use_c(struct lf_device *dev)
     dev->gemm[LF_F32] = &lf_gemm_c_f32;
     dev->gemm[LF_F16] = &lf_gemm_c_f16;
     dev->gemm[LF_BF16] = &lf_gemm_c_bf16;
-    dev->rows = &lf_rows_c;
+    dev->rows = lf_rows_c;
 }
+
+#ifdef LF_X86
+static void use_avx2(struct lf_device *dev)
+{
+    dev->gemm[LF_F32] = &lf_gemm_avx2_f32;
+    dev->gemm[LF_F16] = &lf_gemm_avx2_f16;
+    dev->gemm[LF_BF16] = &lf_gemm_avx2_bf16;
+    lf_rows_use_avx2(&dev->rows);
+}
+
+static void use_avx512(struct lf_device *dev)
+{
+    dev->gemm[LF_F32] = &lf_gemm_avx512_f32;
+    dev->gemm[LF_F16] = &lf_gemm_avx512_f16;
+    dev->gemm[LF_BF16] = &lf_gemm_avx512_bf16;
+    lf_rows_use_avx512(&dev->rows);
+}
+
+static void use_avx512bf16(struct lf_device *dev)
+{
+    dev->gemm[LF_BF16] = &lf_gemm_avx512bf16_bf16;
+    lf_rows_use_avx512bf16(&dev->rows);
+}
+#endif
+
+#ifdef LF_HAVE_AMX
+static void use_amx(struct lf_device *dev)
+{
+    dev->gemm[LF_BF16] = &lf_gemm_amx_bf16;
+}
+#endif
 
 void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
 {
@@ -113,4 +144,12 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .silu_mul = silu_mul,
                                .gather = gather};
     use_c(dev);
+#ifdef LF_X86
+    if (isa >= LF_ISA_AVX2) use_avx2(dev);
+    if (isa >= LF_ISA_AVX512) use_avx512(dev);
+    if (isa >= LF_ISA_AVX512_BF16) use_avx512bf16(dev);
+#endif
+#ifdef LF_HAVE_AMX
+    if (isa >= LF_ISA_AMX) use_amx(dev);
+#endif
 }

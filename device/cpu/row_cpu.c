@@ -23,13 +23,16 @@ static void panel_col(float *out, const void *col, enum lf_dtype dtype, int n_in
 {
     if (dtype == LF_F32) {
         const float *w = col;
-        for (int k = 0; k < n_in; k++) out[k] = w[lf_panel_index(LF_F32, k, 0)];
+        for (int k = 0; k < n_in; k++) out[k] = w[(size_t)k * LF_PANEL_COLS];
     } else if (dtype == LF_F16) {
         const uint16_t *w = col;
-        for (int k = 0; k < n_in; k++) out[k] = lf_f32_from_f16(w[lf_panel_index(LF_F16, k, 0)]);
+        for (int k = 0; k < n_in; k++) out[k] = lf_f32_from_f16(w[(size_t)k * LF_PANEL_COLS]);
     } else {
         const uint16_t *w = col;
-        for (int k = 0; k < n_in; k++) out[k] = lf_f32_from_bf16(w[lf_panel_index(LF_BF16, k, 0)]);
+        for (int k = 0; k < n_in; k += 2, w += 2 * LF_PANEL_COLS) {
+            out[k] = lf_f32_from_bf16(w[0]);
+            if (k + 1 < n_in) out[k + 1] = lf_f32_from_bf16(w[1]);
+        }
     }
 }
 

@@ -16,10 +16,15 @@ struct lf_row_kernels {
     void (*panel_col)(float *out, const void *col, enum lf_dtype dtype, int n_in);
     /* y = acc + bias + residual, in this order; bias and residual may be NULL, residual may equal y */
     void (*finish)(float *y, const float *acc, const float *bias, const float *residual, int n);
-    /* dst[0..n) = src rounded to nearest even, dst[n..n_padded) = 0 */
+    /* dst[0..n) = src rounded to nearest even, dst[n..n_padded) = 0; n_padded is a multiple of 32 */
     void (*to_bf16)(uint16_t *dst, const float *src, int n, int n_padded);
 };
 
-extern const struct lf_row_kernels lf_rows_c, lf_rows_avx2, lf_rows_avx512, lf_rows_avx512bf16;
+extern const struct lf_row_kernels lf_rows_c;
+
+/* Each replaces the entries it has something faster for. */
+void lf_rows_use_avx2(struct lf_row_kernels *rows);
+void lf_rows_use_avx512(struct lf_row_kernels *rows);
+void lf_rows_use_avx512bf16(struct lf_row_kernels *rows);
 
 #endif

@@ -1,0 +1,718 @@
+#include "tests/unit/server/engine/fake_backend.h"
+
+#include <pthread.h>
+
+/* ---- no allocation on the engine thread ----
+ * The linker sends the program's malloc family here (see CMakeLists.txt). */
+static _Thread_local bool is_engine_thread;
+static _Atomic int n_engine_allocs;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *ptr, size_t n);
+void __real_free(void *ptr);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *ptr, size_t n);
+void __wrap_free(void *ptr);
+
+void *__wrap_malloc(size_t n)
+{
+    if (is_engine_thread) n_engine_allocs++;
+    return __real_malloc(n);
+}
+void *__wrap_calloc(size_t n, size_t size)
+{
+    if (is_engine_thread) n_engine_allocs++;
+    return __real_calloc(n, size);
+}
+void *__wrap_realloc(void *ptr, size_t n)
+{
+    if (is_engine_thread) n_engine_allocs++;
+    return __real_realloc(ptr, n);
+}
+void __wrap_free(void *ptr)
+{
+    if (is_engine_thread) n_engine_allocs++;
+    __real_free(ptr);
+}
+
+static void mark_thread(void)
+{
+    is_engine_thread = true;
+}
+
+/* ---- helpers ---- */
+
+static int setup(void **state)
+{
+    struct fake_engine *f = calloc(1, sizeof(*f));
+    f->backend.on_thread = mark_thread;
+    struct lf_engine_opts opts = fake_opts();
+    fake_open(f, 128, &opts);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fake_engine *f = *state;
+    assert_int_equal(fake_blocks_used(f), 0);
+    fake_close(f);
+    free(f);
+    assert_int_equal(n_engine_allocs, 0);
+    return 0;
+}
+
+static struct lf_request_state generate(struct fake_engine *f, int n_prompt, int max_tokens, uint64_t seed)
+{
+    int32_t prompt[4096];
+    fake_prompt(prompt, n_prompt, seed);
+    struct lf_gen_params p = fake_params(prompt, n_prompt, max_tokens);
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    fake_check_tokens(req, prompt, n_prompt, st.n_tokens);
+    lf_request_put(req);
+    return st;
+}
+
+/* ---- one request ---- */
+
+static void a_request_gets_the_tokens_its_prompt_leads_to(void **state)
+{
+    struct fake_engine *f = *state;
+    const int prompts[] = {1, 2, 63, 64, 65, 128, 200, 1000, 3000};
+    for (size_t i = 0; i < LF_N_ELEMS(prompts); i++) {
+        struct lf_request_state st = generate(f, prompts[i], 70, i + 1);
+        assert_int_equal(st.finish, LF_FINISH_LENGTH);
+        assert_int_equal(st.n_tokens, 70);
+        assert_int_equal(st.n_prompt, prompts[i]);
+        assert_int_equal(st.n_processed, prompts[i]);
+        assert_int_equal(st.stop_token, -1);
+        assert_true(st.submitted_ns <= st.started_ns && st.started_ns < st.first_token_ns);
+        assert_true(st.first_token_ns < st.finished_ns);
+    }
+}
+
+static void the_whole_context_and_the_whole_pool_can_be_used(void **state)
+{
+    struct fake_engine *f = *state;
+    assert_int_equal(generate(f, 4000, 96, 3).n_tokens, 96);
+    assert_int_equal(generate(f, 4095, 1, 4).n_tokens, 1);
+    assert_int_equal(generate(f, 1, 4095, 5).n_tokens, 4095);
+}
+
+static void an_eos_token_ends_a_request_and_is_not_among_its_tokens(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[20];
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        fake_prompt(prompt, 20, seed);
+        struct lf_gen_params p = fake_params(prompt, 20, 1000);
+        p.ignore_eos = false;
+        struct lf_request *req = fake_submit(f, &p);
+        struct lf_request_state st = fake_wait(req);
+        assert_int_equal(st.finish, LF_FINISH_STOP);
+        assert_int_equal(st.stop_token, FAKE_EOS);
+        fake_check_tokens(req, prompt, 20, st.n_tokens);
+        for (int i = 0; i < st.n_tokens; i++) assert_int_not_equal(lf_request_token(req, i)->id, FAKE_EOS);
+        lf_request_put(req);
+    }
+}
+
+static void a_stop_token_ends_a_request_but_not_below_min_tokens(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[20], stop[1];
+    fake_prompt(prompt, 20, 9);
+    stop[0] = fake_expected(prompt, 20);
+    struct lf_gen_params p = fake_params(prompt, 20, 50);
+    p.stop_token_ids = stop;
+    p.n_stop_token_ids = 1;
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_STOP);
+    assert_int_equal(st.n_tokens, 0);
+    assert_int_equal(st.stop_token, stop[0]);
+    lf_request_put(req);
+
+    p.min_tokens = 30;
+    req = fake_submit(f, &p);
+    st = fake_wait(req);
+    assert_true(st.n_tokens >= 30);
+    for (int i = 0; i < 30; i++) assert_int_not_equal(lf_request_token(req, i)->id, stop[0]);
+    lf_request_put(req);
+}
+
+static void without_output_tokens_the_prompt_is_only_computed(void **state)
+{
+    struct fake_engine *f = *state;
+    struct lf_request_state st = generate(f, 300, 0, 1);
+    assert_int_equal(st.finish, LF_FINISH_LENGTH);
+    assert_int_equal(st.n_tokens, 0);
+    assert_int_equal(st.n_processed, 300);
+    assert_int_equal(generate(f, 1, 0, 2).finish, LF_FINISH_LENGTH);
+}
+
+/* ---- log-probabilities ---- */
+
+static void check_prompt_logprobs(struct fake_engine *f, int n_prompt, int max_tokens, int n_top)
+{
+    int32_t prompt[1000];
+    fake_prompt(prompt, n_prompt, 77);
+    struct lf_gen_params p = fake_params(prompt, n_prompt, max_tokens);
+    p.n_prompt_logprobs = n_top;
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    assert_int_equal(st.n_prompt_logprobs, n_prompt);
+    assert_int_equal(st.n_cached, 0);
+    uint64_t h = 0;
+    for (int i = 1; i < n_prompt; i++) {
+        h = fake_hash(h, prompt[i - 1]);
+        const struct lf_sampled *got = lf_request_prompt_logprob(req, i);
+        assert_int_equal(got->id, prompt[i]);
+        assert_int_equal(got->n_top, n_top);
+        assert_true(got->logprob < 0);
+        if (n_top > 0) assert_int_equal(got->top_ids[0], fake_argmax(h));
+    }
+    fake_check_tokens(req, prompt, n_prompt, st.n_tokens);
+    assert_int_equal(st.n_tokens, max_tokens);
+    lf_request_put(req);
+}
+
+static void prompt_logprobs_come_for_every_token_but_the_first(void **state)
+{
+    struct fake_engine *f = *state;
+    for (int again = 0; again < 2; again++) { /* the second time the prompt is in the prefix cache, and not used */
+        check_prompt_logprobs(f, 1, 0, 0);
+        check_prompt_logprobs(f, 2, 0, 3);
+        check_prompt_logprobs(f, 500, 0, 2);
+        check_prompt_logprobs(f, 500, 5, 0);
+        check_prompt_logprobs(f, 64, 3, 20);
+    }
+}
+
+static void tokens_carry_logprobs_where_asked(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[30];
+    fake_prompt(prompt, 30, 5);
+    for (int n_logprobs = 0; n_logprobs <= 20; n_logprobs += 10) {
+        struct lf_gen_params p = fake_params(prompt, 30, 40);
+        p.sampling.n_logprobs = n_logprobs;
+        struct lf_request *req = fake_submit(f, &p);
+        struct lf_request_state st = fake_wait(req);
+        for (int i = 0; i < st.n_tokens; i++) {
+            const struct lf_sampled *t = lf_request_token(req, i);
+            assert_int_equal(t->n_top, n_logprobs);
+            assert_true(t->logprob <= 0 && t->logprob > -20);
+            if (n_logprobs > 0) assert_int_equal(t->top_ids[0], t->id);
+        }
+        lf_request_put(req);
+    }
+}
+
+/* ---- prefix cache ---- */
+
+static void a_second_request_takes_the_prompt_from_the_cache(void **state)
+{
+    struct fake_engine *f = *state;
+    assert_int_equal(generate(f, 640, 10, 1).n_cached, 0);
+    assert_int_equal(generate(f, 640, 10, 1).n_cached, 576); /* never the block with the last token */
+    assert_int_equal(generate(f, 641, 10, 1).n_cached, 640);
+    assert_int_equal(generate(f, 63, 10, 1).n_cached, 0);
+    assert_int_equal(generate(f, 640, 10, 2).n_cached, 0);
+    const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
+    assert_int_equal(lf_counter_get(&m->prompt_tokens), 640 + 640 + 641 + 63 + 640);
+    assert_int_equal(lf_counter_get(&m->prompt_tokens_cached), 576 + 640);
+    assert_int_equal(lf_counter_get(&m->prompt_tokens_computed), 640 + 64 + 1 + 63 + 640);
+}
+
+static void blocks_of_an_answer_are_found_by_the_next_turn(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t ids[400];
+    fake_prompt(ids, 100, 1);
+    struct lf_gen_params p = fake_params(ids, 100, 200);
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    for (int i = 0; i < 200; i++) ids[100 + i] = lf_request_token(req, i)->id;
+    lf_request_put(req);
+    p = fake_params(ids, 300, 10);
+    req = fake_submit(f, &p);
+    st = fake_wait(req);
+    assert_int_equal(st.n_cached, 256);
+    fake_check_tokens(req, ids, 300, 10);
+    lf_request_put(req);
+}
+
+static void another_salt_finds_nothing(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[300];
+    fake_prompt(prompt, 300, 1);
+    const char *salts[] = {"a", "b", "a"};
+    const int cached[] = {0, 0, 256};
+    for (int i = 0; i < 3; i++) {
+        struct lf_gen_params p = fake_params(prompt, 300, 4);
+        p.salt = salts[i];
+        p.salt_bytes = 1;
+        struct lf_request *req = fake_submit(f, &p);
+        assert_int_equal(fake_wait(req).n_cached, cached[i]);
+        lf_request_put(req);
+    }
+}
+
+static void followers_wait_for_their_leader_and_share_its_prompt(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[2000];
+    fake_prompt(prompt, 2000, 1);
+    struct lf_request *reqs[8];
+    for (int i = 0; i < 8; i++) {
+        struct lf_gen_params p = fake_params(prompt, 2000, 20);
+        p.leader = i > 0 ? reqs[0] : NULL;
+        reqs[i] = fake_submit(f, &p);
+    }
+    for (int i = 0; i < 8; i++) {
+        struct lf_request_state st = fake_wait(reqs[i]);
+        assert_int_equal(st.n_cached, i > 0 ? 1984 : 0);
+        fake_check_tokens(reqs[i], prompt, 2000, 20);
+    }
+    for (int i = 0; i < 8; i++) lf_request_put(reqs[i]);
+}
+
+static void equal_prompts_at_once_are_computed_once(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[2000];
+    fake_prompt(prompt, 2000, 1);
+    struct lf_request *reqs[8];
+    f->backend.gate = 1;
+    for (int i = 0; i < 8; i++) {
+        struct lf_gen_params p = fake_params(prompt, 2000, 20);
+        reqs[i] = fake_submit(f, &p);
+    }
+    f->backend.gate = 0;
+    for (int i = 0; i < 8; i++) (void)fake_wait(reqs[i]);
+    const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
+    assert_int_equal(lf_counter_get(&m->prompt_tokens_computed), 2000 + 7 * 16);
+    for (int i = 0; i < 8; i++) lf_request_put(reqs[i]);
+}
+
+static void a_follower_goes_on_when_its_leader_is_gone(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[2000];
+    fake_prompt(prompt, 2000, 1);
+    f->backend.gate = 1;
+    struct lf_gen_params p = fake_params(prompt, 2000, 20);
+    struct lf_request *leader = fake_submit(f, &p);
+    p.leader = leader;
+    struct lf_request *follower = fake_submit(f, &p);
+    lf_request_put(leader);
+    f->backend.gate = 0;
+    assert_int_equal(fake_wait(follower).n_tokens, 20);
+    fake_check_tokens(follower, prompt, 2000, 20);
+    lf_request_put(follower);
+}
+
+/* ---- ends before the end ---- */
+
+static void a_cancelled_request_ends_and_gives_its_blocks_back(void **state)
+{
+    struct fake_engine *f = *state;
+    f->backend.delay_us = 300;
+    int32_t prompt[100];
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 3900);
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st;
+    do lf_request_look(req, &st);
+    while (st.n_tokens < 5);
+    lf_request_cancel(req);
+    lf_request_cancel(req);
+    st = fake_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_CANCELLED);
+    assert_int_equal(fake_blocks_used(f), 0);
+    fake_check_tokens(req, prompt, 100, st.n_tokens);
+    lf_request_put(req);
+}
+
+static void a_deadline_ends_a_request_with_a_timeout(void **state)
+{
+    struct fake_engine *f = *state;
+    f->backend.delay_us = 500;
+    int32_t prompt[100];
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 3900);
+    p.deadline_ns = lf_clock_ns() + 30 * LF_NS_PER_MS;
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_ERROR);
+    assert_int_equal(st.status, LF_TIMEOUT);
+    assert_true(st.message[0] != 0);
+    assert_true(st.finished_ns - st.submitted_ns < LF_NS_PER_S);
+    lf_request_put(req);
+}
+
+static void a_failed_device_ends_every_request_and_refuses_later_ones(void **state)
+{
+    struct fake_engine *f = *state;
+    f->backend.gate = 1;
+    f->backend.fail_at_step = 3;
+    int32_t prompt[200];
+    fake_prompt(prompt, 200, 1);
+    struct lf_gen_params p = fake_params(prompt, 200, 100);
+    struct lf_request *reqs[30], *more = NULL;
+    for (int i = 0; i < 30; i++) reqs[i] = fake_submit(f, &p);
+    f->backend.gate = 0;
+    for (int i = 0; i < 30; i++) {
+        struct lf_request_state st = fake_wait(reqs[i]);
+        assert_int_equal(st.finish, LF_FINISH_ERROR);
+        assert_int_equal(st.status, LF_DEVICE);
+    }
+    struct lf_engine_state es;
+    lf_engine_look(f->engine, &es);
+    assert_false(es.alive);
+    assert_true(es.message[0] != 0);
+    int retry, n_steps = f->backend.n_steps;
+    struct lf_err err;
+    assert_int_equal(lf_engine_submit(f->engine, &p, &more, &retry, &err), LF_DEVICE);
+    assert_int_equal(f->backend.n_steps, n_steps);
+    for (int i = 0; i < 30; i++) lf_request_put(reqs[i]);
+}
+
+static void destroy_ends_what_is_left(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.delay_us = 200}};
+    struct lf_engine_opts opts = fake_opts();
+    fake_open(&f, 128, &opts);
+    int32_t prompt[100];
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 3000);
+    for (int i = 0; i < 5; i++) lf_request_put(fake_submit(&f, &p));
+    fake_close(&f);
+}
+
+/* ---- refusals ---- */
+
+static enum lf_status try_submit(struct fake_engine *f, const struct lf_gen_params *p, int *retry)
+{
+    struct lf_request *req = NULL;
+    struct lf_err err = {LF_OK, ""};
+    enum lf_status status = lf_engine_submit(f->engine, p, &req, retry, &err);
+    if (status == LF_OK) {
+        lf_request_put(req);
+    } else {
+        assert_null(req);
+        assert_int_equal(err.status, status);
+        assert_true(err.message[0] != 0);
+    }
+    return status;
+}
+
+static void what_cannot_fit_is_refused_at_its_limit(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[4097];
+    int retry = 0;
+    fake_prompt(prompt, 4097, 1);
+    struct lf_gen_params p = fake_params(prompt, 4096, 0);
+    assert_int_equal(try_submit(f, &p, &retry), LF_OK);
+    p = fake_params(prompt, 4096, 1);
+    assert_int_equal(try_submit(f, &p, &retry), LF_LIMIT);
+    p = fake_params(prompt, 4097, 0);
+    assert_int_equal(try_submit(f, &p, &retry), LF_LIMIT);
+    p = fake_params(prompt, 1, INT32_MAX);
+    assert_int_equal(try_submit(f, &p, &retry), LF_LIMIT);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f->engine)->rejected_too_long), 3);
+}
+
+static void a_request_larger_than_the_pool_is_refused(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.delay_us = 0}};
+    struct lf_engine_opts opts = fake_opts();
+    fake_open(&f, 1, &opts);
+    int32_t prompt[65];
+    int retry = 0;
+    fake_prompt(prompt, 65, 1);
+    struct lf_gen_params p = fake_params(prompt, 60, 5);
+    assert_int_equal(try_submit(&f, &p, &retry), LF_LIMIT);
+    for (int i = 0; i < 10; i++) assert_int_equal(generate(&f, 60, 4, (uint64_t)i).n_tokens, 4);
+    fake_close(&f);
+}
+
+static void bad_parameters_are_refused_by_name(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[4] = {1, 2, 3, 4}, bad[4] = {1, 2, FAKE_VOCAB, 4}, negative[1] = {-1};
+    int retry = 0;
+    const struct lf_gen_params good = fake_params(prompt, 4, 4);
+    struct lf_gen_params p;
+#define REFUSED(change) p = good, change, assert_int_equal(try_submit(f, &p, &retry), LF_INVALID)
+    REFUSED(p.n_prompt = 0);
+    REFUSED(p.prompt = bad);
+    REFUSED((p.prompt = negative, p.n_prompt = 1));
+    REFUSED(p.max_tokens = -1);
+    REFUSED(p.min_tokens = -1);
+    REFUSED((p.stop_token_ids = negative, p.n_stop_token_ids = 1));
+    REFUSED(p.n_stop_token_ids = LF_STOP_TOKENS_N + 1);
+    REFUSED(p.sampling.n_bias = LF_LOGIT_BIAS_N + 1);
+    REFUSED((p.sampling.n_bias = 1, p.sampling.bias[0].id = FAKE_VOCAB));
+    REFUSED(p.sampling.n_logprobs = LF_TOP_LOGPROBS_N + 1);
+    REFUSED(p.n_prompt_logprobs = LF_TOP_LOGPROBS_N + 1);
+    REFUSED(p.salt_bytes = -1);
+    assert_int_equal(try_submit(f, &good, &retry), LF_OK);
+}
+
+/* With the engine held in a step, the queue fills to its limit and not beyond. */
+static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenant, int n_accepted)
+{
+    struct fake_engine f = {.backend = {.gate = 1}};
+    fake_open(&f, 128, opts);
+    int32_t prompt[1000];
+    fake_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    p.tenant = 99;
+    struct lf_request *first = fake_submit(&f, &p), *reqs[64], *more = NULL;
+    struct lf_engine_state es;
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
+    p = fake_params(prompt, n_prompt, 4);
+    p.tenant = tenant;
+    for (int i = 0; i < n_accepted; i++) reqs[i] = fake_submit(&f, &p);
+    int retry = 0;
+    struct lf_err err = {LF_OK, ""};
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_FULL);
+    assert_true(retry >= 1 && retry <= 60);
+    lf_engine_look(f.engine, &es);
+    assert_int_equal(es.n_waiting, n_accepted);
+    assert_int_equal(es.waiting_tokens, n_accepted * n_prompt);
+    f.backend.gate = 0;
+    for (int i = 0; i < n_accepted; i++) assert_int_equal(fake_wait(reqs[i]).n_tokens, 4);
+    more = fake_submit(&f, &p);
+    assert_int_equal(fake_wait(more).n_tokens, 4);
+    lf_request_put(more);
+    lf_request_put(first);
+    for (int i = 0; i < n_accepted; i++) lf_request_put(reqs[i]);
+    fake_close(&f);
+}
+
+static void a_full_queue_says_when_to_come_back(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 7;
+    check_full(&opts, 10, 1, 7);
+    opts = fake_opts();
+    opts.queue_tokens = 2500;
+    check_full(&opts, 1000, 1, 2);
+    opts = fake_opts();
+    opts.per_tenant_n = 5;
+    check_full(&opts, 10, 1, 5);
+}
+
+static void a_draining_engine_finishes_and_takes_nothing_new(void **state)
+{
+    struct fake_engine *f = *state;
+    f->backend.delay_us = 200;
+    int32_t prompt[100];
+    int retry = 0;
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 50);
+    struct lf_request *req = fake_submit(f, &p);
+    lf_engine_drain(f->engine);
+    assert_int_equal(try_submit(f, &p, &retry), LF_SHUTDOWN);
+    assert_int_equal(fake_wait(req).n_tokens, 50);
+    lf_request_put(req);
+    struct lf_engine_state es;
+    lf_engine_look(f->engine, &es);
+    assert_true(es.draining && es.alive);
+}
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    struct lf_engine_backend backend = {.step = fake_step, .n_vocab = FAKE_VOCAB};
+    struct lf_kv_cache kv = {.buffer = {0}};
+    struct lf_engine *engine = NULL;
+    struct lf_err err;
+    int *fields[7];
+    struct lf_engine_opts o;
+    for (int i = 0; i < 7; i++) {
+        o = fake_opts();
+        fields[0] = &o.ctx, fields[1] = &o.chunk, fields[2] = &o.max_seqs, fields[3] = &o.max_out;
+        fields[4] = &o.step_ms, fields[5] = &o.queue_n, fields[6] = &o.watchdog_s;
+        *fields[i] = i < 6 ? 0 : -1;
+        assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
+    }
+    o = fake_opts();
+    backend.n_vocab = 0;
+    assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
+    assert_null(engine);
+}
+
+/* ---- watching ---- */
+
+static void an_engine_that_does_not_move_is_declared_dead(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.watchdog_s = 1;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[10];
+    fake_prompt(prompt, 10, 1);
+    struct lf_gen_params p = fake_params(prompt, 10, 10);
+    lf_clock_sleep_ms(1100); /* idle is not stuck */
+    struct lf_engine_state es;
+    lf_engine_look(f.engine, &es);
+    assert_true(es.alive);
+    struct lf_request *req = fake_submit(&f, &p);
+    struct lf_request_state st = fake_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_ERROR);
+    assert_int_equal(st.status, LF_DEVICE);
+    lf_engine_look(f.engine, &es);
+    assert_false(es.alive);
+    f.backend.gate = 0; /* it comes back, and stays out of it */
+    lf_clock_sleep_ms(50);
+    lf_request_look(req, &st);
+    assert_int_equal(st.finish, LF_FINISH_ERROR);
+    lf_request_put(req);
+    fake_close(&f);
+}
+
+struct notes {
+    pthread_mutex_t lock;
+    int n;
+};
+
+static void note(void *ctx)
+{
+    struct notes *notes = ctx;
+    pthread_mutex_lock(&notes->lock);
+    notes->n++;
+    pthread_mutex_unlock(&notes->lock);
+}
+
+static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
+{
+    struct fake_engine *f = *state;
+    struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
+    int32_t prompt[1000];
+    fake_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = fake_params(prompt, 1000, 30);
+    p.notify = note;
+    p.notify_ctx = &notes;
+    struct lf_request *req = fake_submit(f, &p);
+    (void)fake_wait(req);
+    lf_request_put(req);
+    pthread_mutex_lock(&notes.lock);
+    int n = notes.n;
+    pthread_mutex_unlock(&notes.lock);
+    struct lf_engine_state es;
+    lf_engine_look(f->engine, &es);
+    assert_true(n >= 30 && (uint64_t)n <= es.n_steps + 1);
+    f->backend.delay_us = 200;
+    for (int i = 0; i < 50; i++) {
+        struct notes *gone = calloc(1, sizeof(*gone));
+        pthread_mutex_init(&gone->lock, NULL);
+        p.notify_ctx = gone;
+        req = fake_submit(f, &p);
+        struct timespec t = {0, i * 20000};
+        nanosleep(&t, NULL);
+        lf_request_put(req);
+        pthread_mutex_destroy(&gone->lock);
+        free(gone); /* a later call would be seen by asan and tsan */
+    }
+}
+
+static void look_tells_how_things_stand(void **state)
+{
+    struct fake_engine *f = *state;
+    struct lf_engine_state es;
+    lf_engine_look(f->engine, &es);
+    assert_true(es.alive && !es.draining);
+    assert_int_equal(es.n_blocks, 128);
+    assert_int_equal(es.n_blocks_free, 128);
+    assert_int_equal(es.ctx, 4096);
+    assert_int_equal(es.largest_prompt_now, 4096);
+    assert_true(es.prefill_tokens_per_s == 0 && es.decode_tokens_per_s == 0);
+    (void)generate(f, 500, 50, 1);
+    assert_int_equal(fake_blocks_used(f), 0);
+    lf_engine_look(f->engine, &es);
+    assert_true(es.prefill_tokens_per_s > 0 && es.decode_tokens_per_s > 0);
+    assert_int_equal(es.n_blocks_cached, 8);
+    assert_int_equal(es.n_blocks_free, 120);
+    assert_true(es.n_steps >= 50);
+    assert_true(es.retry_after_s >= 1);
+}
+
+static void chunk_and_out_limits_are_kept_whatever_they_are(void **state)
+{
+    (void)state;
+    const int limits[][3] = {{1, 1, 1}, {1, 16, 16}, {3, 8, 2}, {16, 16, 1}, {64, 4, 2}, {4096, 16, 16}};
+    for (size_t i = 0; i < LF_N_ELEMS(limits); i++) {
+        struct fake_engine f = {.backend = {.delay_us = 0}};
+        struct lf_engine_opts opts = fake_opts();
+        opts.chunk = limits[i][0];
+        opts.max_seqs = limits[i][1];
+        opts.max_out = limits[i][2];
+        fake_open(&f, 128, &opts);
+        int32_t prompt[300];
+        struct lf_request *reqs[12];
+        for (int k = 0; k < 12; k++) {
+            fake_prompt(prompt, 300, (uint64_t)k);
+            struct lf_gen_params p = fake_params(prompt, 20 + 20 * k, 10);
+            p.n_prompt_logprobs = k % 3 == 0 ? 1 : -1;
+            reqs[k] = fake_submit(&f, &p);
+        }
+        for (int k = 0; k < 12; k++) {
+            fake_prompt(prompt, 300, (uint64_t)k);
+            assert_int_equal(fake_wait(reqs[k]).n_tokens, 10);
+            fake_check_tokens(reqs[k], prompt, 20 + 20 * k, 10);
+            lf_request_put(reqs[k]);
+        }
+        fake_close(&f);
+        assert_true(f.backend.max_rows_seen <= limits[i][0]);
+        assert_true(f.backend.max_seqs_seen <= limits[i][1]);
+    }
+}
+
+int main(void)
+{
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(a_request_gets_the_tokens_its_prompt_leads_to),
+        CASE(the_whole_context_and_the_whole_pool_can_be_used),
+        CASE(an_eos_token_ends_a_request_and_is_not_among_its_tokens),
+        CASE(a_stop_token_ends_a_request_but_not_below_min_tokens),
+        CASE(without_output_tokens_the_prompt_is_only_computed),
+        CASE(prompt_logprobs_come_for_every_token_but_the_first),
+        CASE(tokens_carry_logprobs_where_asked),
+        CASE(a_second_request_takes_the_prompt_from_the_cache),
+        CASE(blocks_of_an_answer_are_found_by_the_next_turn),
+        CASE(another_salt_finds_nothing),
+        CASE(followers_wait_for_their_leader_and_share_its_prompt),
+        CASE(equal_prompts_at_once_are_computed_once),
+        CASE(a_follower_goes_on_when_its_leader_is_gone),
+        CASE(a_cancelled_request_ends_and_gives_its_blocks_back),
+        CASE(a_deadline_ends_a_request_with_a_timeout),
+        CASE(a_failed_device_ends_every_request_and_refuses_later_ones),
+        CASE(what_cannot_fit_is_refused_at_its_limit),
+        CASE(bad_parameters_are_refused_by_name),
+        CASE(a_draining_engine_finishes_and_takes_nothing_new),
+        CASE(notify_comes_at_most_once_a_step_and_never_after_put),
+        CASE(look_tells_how_things_stand),
+        cmocka_unit_test(destroy_ends_what_is_left),
+        cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
+        cmocka_unit_test(a_full_queue_says_when_to_come_back),
+        cmocka_unit_test(bad_options_are_refused),
+        cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
+        cmocka_unit_test(chunk_and_out_limits_are_kept_whatever_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
