@@ -19,10 +19,12 @@ int lf_plan_command(const struct lf_config *config)
     } else {
         struct lf_buf page;
         lf_buf_init(&page, 64 * 1024);
-        if (config->json)
+        if (config->json) {
             lf_plan_print_json(&rt.plan, &rt.hp, &page);
-        else
+            lf_buf_char(&page, '\n');
+        } else {
             lf_plan_print(&rt.plan, &rt.hp, &page);
+        }
         exit_status = rt.plan.fits ? LF_EXIT_OK : LF_EXIT_REFUSED;
         if (fwrite(page.ptr, 1, page.len, stdout) != page.len) exit_status = LF_EXIT_FAILED;
         lf_buf_deinit(&page);

@@ -19,7 +19,6 @@
 
 enum {
     HTTP_BYTES = 4 * 1024 * 1024,     /* threads, connections and library pages touched once requests come */
-    KV_BLOCK_HOST_BYTES = 512,        /* of the block pool and the prefix cache, each block */
     MMAP_THRESHOLD_BYTES = 256 * 1024 /* larger pieces are given back to the system when freed */
 };
 
@@ -120,11 +119,11 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
     /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for
      * the second plan has no more blocks than the first. */
     const struct lf_device_info *info = lf_device_info(rt->dev);
-    LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, info, &opts, err));
+    const struct lf_ops *ops = lf_device_ops(rt->dev);
+    LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks) +
-                       (uint64_t)rt->plan.n_blocks * KV_BLOCK_HOST_BYTES;
-    return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, info, &opts, err);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
 static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)

@@ -118,7 +118,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     int room = s->opts.chunk - plan->n_rows, room_out = s->opts.max_out - plan->n_out;
     /* Nothing is known yet about steps much larger than those measured. */
     int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.max_rows;
-    room = LF_MIN(room, LF_MAX(known, BLOCK));
+    room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
     if (room < 1) return 0;
@@ -172,6 +172,23 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
+/* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
+static bool computed_by_another(const struct lf_sched *s, const struct lf_sched_plan *plan,
+                                const struct lf_sched_seq *seq)
+{
+    int next = seq->n_done / BLOCK + 1;
+    if (!s->opts.prefix || !seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next >= seq->n_keys)
+        return false;
+    if (next * BLOCK >= seq->n_prompt) return false;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_seq *other = plan->items[i].seq;
+        if (other->keys && next < other->n_keys && other->n_done < next * BLOCK && lf_sched_in_prefill(other) &&
+            memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
 {
     double step_ns = (double)s->opts.step_ns;
@@ -181,6 +198,10 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
     while (plan->n_rows < s->opts.chunk) {
         struct lf_sched_seq *seq = shortest_prefill(s);
         if (!seq) break;
+        if (computed_by_another(s, plan, seq)) {
+            seq->n_planned = -1;
+            continue;
+        }
         double ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
         if (ns <= 0) seq->n_planned = -1; /* not this one: too deep for what is left, or no logits row for its end */
         budget_ns -= ns;

@@ -31,23 +31,23 @@ trap cleanup EXIT
 
 say "base image"
 if [ ! -f "$folder/base.tar" ]; then
-    rm -rf "$folder/root"
-    debootstrap --variant=minbase $suite "$folder/root" >"$folder/debootstrap.log" 2>&1 ||
+    rm -rf "$folder/rootfs"
+    debootstrap --variant=minbase $suite "$folder/rootfs" >"$folder/debootstrap.log" 2>&1 ||
         die "debootstrap failed: see $folder/debootstrap.log"
     # What Debian's slim images leave out too.
-    rm -rf "$folder/root/usr/share/doc" "$folder/root/usr/share/man" "$folder/root/usr/share/info" \
-        "$folder/root/usr/share/locale" "$folder/root/var/cache/apt/archives" "$folder/root/var/lib/apt/lists"
-    mkdir -p "$folder/root/var/cache/apt/archives/partial" "$folder/root/var/lib/apt/lists/partial"
-    tar -C "$folder/root" -cf "$folder/base.tar" .
-    rm -rf "$folder/root"
+    rm -rf "$folder/rootfs/usr/share/doc" "$folder/rootfs/usr/share/man" "$folder/rootfs/usr/share/info" \
+        "$folder/rootfs/usr/share/locale" "$folder/rootfs/var/cache/apt/archives" "$folder/rootfs/var/lib/apt/lists"
+    mkdir -p "$folder/rootfs/var/cache/apt/archives/partial" "$folder/rootfs/var/lib/apt/lists/partial"
+    tar -C "$folder/rootfs" -cf "$folder/base.tar" .
+    rm -rf "$folder/rootfs"
 fi
 mkdir -p "$folder/base"
 ln -f "$folder/base.tar" "$folder/base/rootfs.tar"
 printf 'FROM scratch\nADD rootfs.tar /\nCMD ["sh"]\n' >"$folder/base/Dockerfile"
-buildah bud --pull-never -q -t longflash-base:$suite "$folder/base" >/dev/null
+buildah bud --pull-never -q --format docker -t longflash-base:$suite "$folder/base" >/dev/null
 
 say "image"
-buildah bud --pull-never -t longflash:test --build-arg BASE=localhost/longflash-base:$suite . >"$folder/build.log" 2>&1 || {
+buildah bud --pull-never --format docker -t longflash:test --build-arg BASE=localhost/longflash-base:$suite . >"$folder/build.log" 2>&1 || {
     tail -n 30 "$folder/build.log"
     die "the build failed"
 }
@@ -62,9 +62,12 @@ echo "image $all MiB: base $base MiB, model $model MiB, without the model $((all
 [ $((all - model)) -le 150 ] || die "the image without the model is above 150 MiB"
 
 say "configuration"
-config=$(buildah inspect --type image --format '{{.OCIv1.Config.User}} {{.OCIv1.Config.Entrypoint}} {{.OCIv1.Config.Cmd}} {{.Docker.Config.Healthcheck}}' longflash:test)
+config=$(buildah inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Cmd}} {{.Docker.Config.Healthcheck}}' longflash:test)
 echo "$config"
-case "$config" in "65532:65532 [longflash] [serve]"*) ;; *) die "expected user 65532, entrypoint longflash, command serve" ;; esac
+case "$config" in
+"65532:65532 [longflash] [serve]"*health*) ;;
+*) die "expected user 65532, entrypoint longflash, command serve and a health check" ;;
+esac
 
 say "run"
 # chroot needs a capability, so it comes before setpriv, which is then the image's own.
