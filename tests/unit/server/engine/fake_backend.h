@@ -119,17 +119,22 @@ static inline struct lf_engine_opts fake_opts(void)
         .ctx = 4096, .chunk = 256, .max_seqs = 16, .max_out = 16, .queue_n = 256, .step_ms = 5, .watchdog_s = 0};
 }
 
-static inline void fake_open(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts)
+static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts, bool prefix)
 {
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
     struct lf_kv_cache_opts kv = {
-        .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = true};
+        .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
     struct lf_engine_backend backend = {
         .ctx = &f->backend, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
     struct lf_err err = {LF_OK, ""};
     if (lf_engine_create(&f->engine, &backend, &f->kv, opts, &err) != LF_OK) fail_msg("%s", err.message);
+}
+
+static inline void fake_open(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts)
+{
+    fake_open_kv(f, n_blocks, opts, true);
 }
 
 static inline void fake_close(struct fake_engine *f)

@@ -1,40 +1,63 @@
 #include "tests/unit/server/engine/fake_backend.h"
 
+#include <errno.h>
 #include <pthread.h>
 
-/* ---- no allocation on the engine thread ----
- * The linker sends the program's malloc family here (see CMakeLists.txt). */
+/* ---- allocation: none on the engine thread, and failing ones elsewhere ----
+ * The linker sends the program's calls here (see CMakeLists.txt). */
 static _Thread_local bool is_engine_thread;
+static _Thread_local int fails_in; /* the n-th allocation, lock or thread from here on is refused; 0: none */
 static _Atomic int n_engine_allocs;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
 void *__real_realloc(void *ptr, size_t n);
 void __real_free(void *ptr);
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *ctx);
+int __real_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr);
+int __real_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
 void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *ptr, size_t n);
 void __wrap_free(void *ptr);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *ctx);
+int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr);
+int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr);
+
+static bool refused(void)
+{
+    if (is_engine_thread) n_engine_allocs++;
+    return fails_in > 0 && --fails_in == 0;
+}
 
 void *__wrap_malloc(size_t n)
 {
-    if (is_engine_thread) n_engine_allocs++;
-    return __real_malloc(n);
+    return refused() ? NULL : __real_malloc(n);
 }
 void *__wrap_calloc(size_t n, size_t size)
 {
-    if (is_engine_thread) n_engine_allocs++;
-    return __real_calloc(n, size);
+    return refused() ? NULL : __real_calloc(n, size);
 }
 void *__wrap_realloc(void *ptr, size_t n)
 {
-    if (is_engine_thread) n_engine_allocs++;
-    return __real_realloc(ptr, n);
+    return refused() ? NULL : __real_realloc(ptr, n);
 }
 void __wrap_free(void *ptr)
 {
     if (is_engine_thread) n_engine_allocs++;
     __real_free(ptr);
+}
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *), void *ctx)
+{
+    return refused() ? EAGAIN : __real_pthread_create(thread, attr, fn, ctx);
+}
+int __wrap_pthread_mutex_init(pthread_mutex_t *mutex, const pthread_mutexattr_t *attr)
+{
+    return refused() ? ENOMEM : __real_pthread_mutex_init(mutex, attr);
+}
+int __wrap_pthread_cond_init(pthread_cond_t *cond, const pthread_condattr_t *attr)
+{
+    return refused() ? ENOMEM : __real_pthread_cond_init(cond, attr);
 }
 
 static void mark_thread(void)
@@ -555,7 +578,84 @@ static void bad_options_are_refused(void **state)
     assert_null(engine);
 }
 
+static void creating_fails_cleanly_at_every_allocation(void **state)
+{
+    struct fake_engine *f = *state;
+    struct lf_engine_opts opts = fake_opts();
+    struct lf_engine_backend backend = {
+        .ctx = &f->backend, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
+    int n = 0;
+    for (;; n++) {
+        struct lf_engine *engine = NULL;
+        struct lf_err err = {LF_OK, ""};
+        fails_in = n + 1;
+        enum lf_status status = lf_engine_create(&engine, &backend, &f->kv, &opts, &err);
+        bool all_done = fails_in > 0;
+        fails_in = 0;
+        if (all_done) {
+            assert_int_equal(status, LF_OK);
+            lf_engine_destroy(engine);
+            break;
+        }
+        assert_int_equal(status, LF_NO_MEMORY);
+        assert_null(engine);
+        assert_true(err.message[0] != 0);
+    }
+    assert_true(n >= 12);
+    lf_engine_destroy(NULL);
+}
+
+static void submitting_without_memory_is_refused_and_the_next_one_works(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[100];
+    int retry = 0;
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 10);
+    fails_in = 1;
+    assert_int_equal(try_submit(f, &p, &retry), LF_NO_MEMORY);
+    assert_int_equal(fails_in, 0);
+    assert_int_equal(generate(f, 100, 10, 1).n_tokens, 10);
+}
+
+static void without_prefix_cache_everything_is_computed(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.delay_us = 0}};
+    struct lf_engine_opts opts = fake_opts();
+    fake_open_kv(&f, 128, &opts, false);
+    for (int i = 0; i < 3; i++) {
+        struct lf_request_state st = generate(&f, 500, 10, 1);
+        assert_int_equal(st.n_cached, 0);
+        assert_int_equal(st.n_tokens, 10);
+    }
+    fake_close(&f);
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128) > 16 * FAKE_VOCAB * sizeof(float));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
+}
+
 /* ---- watching ---- */
+
+struct notes {
+    pthread_mutex_t lock;
+    int n;
+};
+
+static void note(void *ctx)
+{
+    struct notes *notes = ctx;
+    pthread_mutex_lock(&notes->lock);
+    notes->n++;
+    pthread_mutex_unlock(&notes->lock);
+}
+
+static int note_count(struct notes *notes)
+{
+    pthread_mutex_lock(&notes->lock);
+    int n = notes->n;
+    pthread_mutex_unlock(&notes->lock);
+    return n;
+}
 
 static void an_engine_that_does_not_move_is_declared_dead(void **state)
 {
@@ -571,31 +671,24 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     struct lf_engine_state es;
     lf_engine_look(f.engine, &es);
     assert_true(es.alive);
+    struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
+    p.notify = note;
+    p.notify_ctx = &notes;
+    lf_request_put(fake_submit(&f, &p)); /* gone already */
     struct lf_request *req = fake_submit(&f, &p);
     struct lf_request_state st = fake_wait(req);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     assert_int_equal(st.status, LF_DEVICE);
     lf_engine_look(f.engine, &es);
     assert_false(es.alive);
+    for (int i = 0; i < 1000 && note_count(&notes) == 0; i++) lf_clock_sleep_ms(1);
+    assert_int_equal(note_count(&notes), 1);
     f.backend.gate = 0; /* it comes back, and stays out of it */
     lf_clock_sleep_ms(50);
     lf_request_look(req, &st);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     lf_request_put(req);
     fake_close(&f);
-}
-
-struct notes {
-    pthread_mutex_t lock;
-    int n;
-};
-
-static void note(void *ctx)
-{
-    struct notes *notes = ctx;
-    pthread_mutex_lock(&notes->lock);
-    notes->n++;
-    pthread_mutex_unlock(&notes->lock);
 }
 
 static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
@@ -610,9 +703,7 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
     struct lf_request *req = fake_submit(f, &p);
     (void)fake_wait(req);
     lf_request_put(req);
-    pthread_mutex_lock(&notes.lock);
-    int n = notes.n;
-    pthread_mutex_unlock(&notes.lock);
+    int n = note_count(&notes);
     struct lf_engine_state es;
     lf_engine_look(f->engine, &es);
     assert_true(n >= 30 && (uint64_t)n <= es.n_steps + 1);
@@ -707,6 +798,9 @@ int main(void)
         CASE(a_draining_engine_finishes_and_takes_nothing_new),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
         CASE(look_tells_how_things_stand),
+        CASE(creating_fails_cleanly_at_every_allocation),
+        CASE(submitting_without_memory_is_refused_and_the_next_one_works),
+        cmocka_unit_test(without_prefix_cache_everything_is_computed),
         cmocka_unit_test(destroy_ends_what_is_left),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
