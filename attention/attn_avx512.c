@@ -15,10 +15,13 @@ static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
 }
 
 /* n_vecs vectors of row `idx` of a page whose rows are `width` elements, in pairs of rows side by side where bf16.
- * second: idx is odd. */
-INLINE void load_row(int n_vecs, bool bf16, bool second, const void *page, int idx, int width, int offset, __m512 *x)
+ * second: idx is odd. The same place of the page ahead, if there is one, is fetched. */
+INLINE void load_row(int n_vecs, bool bf16, bool second, const void *page, const void *ahead, int idx, int width,
+                     int offset, __m512 *x)
 {
-    const float *at = (const float *)page + (size_t)(bf16 ? idx / 2 : idx) * (size_t)width + offset;
+    size_t row = (size_t)(bf16 ? idx / 2 : idx) * (size_t)width + (size_t)offset;
+    const float *at = (const float *)page + row;
+    if (ahead && !(bf16 && second)) fetch_ahead(n_vecs, (const float *)ahead + row);
     UNROLL for (int v = 0; v < n_vecs; v++)
     {
         if (!bf16) {
@@ -42,7 +45,7 @@ INLINE void add_row(int n, int n_vecs, __m512 (*acc)[4], const float *factor, in
 }
 
 /* s[n rows][64 keys of a page] = q · k. */
-INLINE void scores_page(int n, bool bf16, const float *q, const void *page, int d, float *s)
+INLINE void scores_page(int n, bool bf16, const float *q, const void *page, const void *ahead, int d, float *s)
 {
     __m512 acc[LF_ATTN_GROUP][4], k[4];
     UNROLL for (int r = 0; r < n; r++)
@@ -50,9 +53,9 @@ INLINE void scores_page(int n, bool bf16, const float *q, const void *page, int 
         UNROLL for (int v = 0; v < 4; v++) acc[r][v] = _mm512_setzero_ps();
     }
     for (int i = 0; i < d; i += 2) {
-        load_row(4, bf16, false, page, i, LF_KV_BLOCK_TOKENS, 0, k);
+        load_row(4, bf16, false, page, ahead, i, LF_KV_BLOCK_TOKENS, 0, k);
         add_row(n, 4, acc, q + i, LF_ATTN_Q_STRIDE, k);
-        load_row(4, bf16, true, page, i + 1, LF_KV_BLOCK_TOKENS, 0, k);
+        load_row(4, bf16, true, page, ahead, i + 1, LF_KV_BLOCK_TOKENS, 0, k);
         add_row(n, 4, acc, q + i + 1, LF_ATTN_Q_STRIDE, k);
     }
     UNROLL for (int r = 0; r < n; r++)
@@ -70,6 +73,7 @@ struct output_args {
     const float *alpha;
     int d, offset;
     int lo, hi;
+    bool ahead; /* fetch the pages that come next */
 };
 
 INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
@@ -87,14 +91,15 @@ INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
         int j = (a->lo > first ? a->lo - first : 0) & ~1; /* the weight of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *w = a->w + first;
+        const void *ahead = a->ahead ? a->t->v_ahead[page] : NULL;
         for (; j + 1 < end; j += 2) {
-            load_row(n_vecs, bf16, false, a->t->v[page], j, a->d, a->offset, v_row);
+            load_row(n_vecs, bf16, false, a->t->v[page], ahead, j, a->d, a->offset, v_row);
             add_row(n, n_vecs, acc, w + j, LF_ATTN_TILE, v_row);
-            load_row(n_vecs, bf16, true, a->t->v[page], j + 1, a->d, a->offset, v_row);
+            load_row(n_vecs, bf16, true, a->t->v[page], ahead, j + 1, a->d, a->offset, v_row);
             add_row(n, n_vecs, acc, w + j + 1, LF_ATTN_TILE, v_row);
         }
         if (j < end) {
-            load_row(n_vecs, bf16, false, a->t->v[page], j, a->d, a->offset, v_row);
+            load_row(n_vecs, bf16, false, a->t->v[page], ahead, j, a->d, a->offset, v_row);
             add_row(n, n_vecs, acc, w + j, LF_ATTN_TILE, v_row);
         }
     }
@@ -106,14 +111,14 @@ INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
 }
 
 /* The switches below make one copy of each shape, with every count a constant. */
-static void scores_group(int n, bool bf16, const float *q, const void *page, int d, float *s)
+static void scores_group(int n, bool bf16, const float *q, const void *page, const void *ahead, int d, float *s)
 {
 #define SCORES_CASE(rows)                                                                                              \
     case rows:                                                                                                         \
         if (bf16)                                                                                                      \
-            scores_page(rows, true, q, page, d, s);                                                                    \
+            scores_page(rows, true, q, page, ahead, d, s);                                                             \
         else                                                                                                           \
-            scores_page(rows, false, q, page, d, s);                                                                   \
+            scores_page(rows, false, q, page, ahead, d, s);                                                            \
         return;
     switch (n) {
         SCORES_CASE(1)
@@ -191,8 +196,8 @@ static void tile(struct lf_attn_block *b, const struct lf_attn_tile *t)
             int n = b->n_rows - r < LF_ATTN_GROUP ? b->n_rows - r : LF_ATTN_GROUP;
             lf_attn_tile_extent(t, r, n, &lo, &hi);
             if (lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
-            scores_group(n, b->kv_dtype == LF_BF16, b->q + (size_t)r * LF_ATTN_Q_STRIDE, t->k[page], d,
-                         b->s + (size_t)r * LF_ATTN_TILE + first);
+            scores_group(n, b->kv_dtype == LF_BF16, b->q + (size_t)r * LF_ATTN_Q_STRIDE, t->k[page],
+                         r == 0 ? t->k_ahead[page] : NULL, d, b->s + (size_t)r * LF_ATTN_TILE + first);
         }
     }
     next_max(b, t);
@@ -207,7 +212,8 @@ static void tile(struct lf_attn_block *b, const struct lf_attn_tile *t)
                                 .alpha = b->alpha + r,
                                 .d = d,
                                 .lo = lo,
-                                .hi = hi};
+                                .hi = hi,
+                                .ahead = r == 0};
         output_group(b, n, &a);
     }
 }

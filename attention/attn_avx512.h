@@ -63,6 +63,12 @@ INLINE __m512 tanh16(__m512 x)
     return _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(y), sign));
 }
 
+/* Starts loads of n cache lines into the second-level cache. */
+INLINE void fetch_ahead(int n_lines, const float *p)
+{
+    UNROLL for (int i = 0; i < n_lines; i++) _mm_prefetch((const char *)(p + i * VEC), _MM_HINT_T1);
+}
+
 /* Keys of the vector at key `at` that lie in lo <= j < hi. */
 INLINE __mmask16 keys_mask(int at, int lo, int hi)
 {

@@ -55,6 +55,9 @@ struct lf_attn_block {
 /* One tile as a block sees it. Pages no row sees may be NULL. */
 struct lf_attn_tile {
     const void *k[LF_ATTN_TILE_PAGES], *v[LF_ATTN_TILE_PAGES];
+    /* Pages that come next in their place, to be fetched into the second-level cache meanwhile; NULL where none does.
+     */
+    const void *k_ahead[LF_ATTN_TILE_PAGES], *v_ahead[LF_ATTN_TILE_PAGES];
     bool full; /* every row sees every key */
     /* keys lo <= j < hi of the tile are visible to a row; lo >= hi: none */
     int16_t lo[LF_ATTN_ROWS], hi[LF_ATTN_ROWS];

@@ -136,21 +136,29 @@ static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
     }
 }
 
-static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
+/* The pages of the tile at key0; those no row sees are NULL. */
+static void tile_pages(const struct walk *w, int key0, const void **k, const void **v)
 {
     const struct lf_kv_view *kv = w->p->kv;
+    for (int i = 0; i < LF_ATTN_TILE_PAGES; i++) {
+        int first = key0 + i * LF_KV_BLOCK_TOKENS;
+        k[i] = v[i] = NULL;
+        if (first >= w->key_hi || first + LF_KV_BLOCK_TOKENS <= w->key_lo) continue;
+        int block = w->rows->seq->blocks[first / LF_KV_BLOCK_TOKENS];
+        k[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_K, w->rows->kv_head);
+        v[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_V, w->rows->kv_head);
+    }
+}
+
+static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
+{
     span_init(b);
     int from = LF_MAX(span * LF_ATTN_SPAN, w->key_lo / LF_ATTN_TILE * LF_ATTN_TILE);
     int to = LF_MIN((span + 1) * LF_ATTN_SPAN, w->key_hi);
     for (int key0 = from; key0 < to; key0 += LF_ATTN_TILE) {
         struct lf_attn_tile t;
-        for (int i = 0; i < LF_ATTN_TILE_PAGES; i++) {
-            int first = key0 + i * LF_KV_BLOCK_TOKENS;
-            bool seen = first < w->key_hi && first + LF_KV_BLOCK_TOKENS > w->key_lo;
-            int block = seen ? w->rows->seq->blocks[first / LF_KV_BLOCK_TOKENS] : 0;
-            t.k[i] = seen ? lf_kv_page(kv, block, w->p->layer, LF_KV_K, w->rows->kv_head) : NULL;
-            t.v[i] = seen ? lf_kv_page(kv, block, w->p->layer, LF_KV_V, w->rows->kv_head) : NULL;
-        }
+        tile_pages(w, key0, t.k, t.v);
+        tile_pages(w, key0 + LF_ATTN_TILE, t.k_ahead, t.v_ahead);
         tile_limits(w, key0, &t);
         w->kernel->tile(b, &t);
     }

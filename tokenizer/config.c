@@ -71,7 +71,7 @@ static enum lf_status list_token(struct lf_tokenizer_config *config, const struc
 static enum lf_status read_special(struct lf_tokenizer_config *config, struct lf_json_value v, struct lf_str *name,
                                    struct lf_err *err)
 {
-    struct lf_listed_token token = {.id = -1, .special = true};
+    struct lf_listed_token token = {.id = -1, .special = true, .named = true};
     if (lf_json_is_absent(v)) return LF_OK;
     if (lf_json_type(v) == LF_JSON_OBJECT) {
         LF_TRY(lf_listed_token_read(&token, &config->arena, v, err));

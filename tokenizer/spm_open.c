@@ -92,7 +92,7 @@ done:
     return status;
 }
 
-/* The mark that opens a text counts only if something of it follows: a mark alone before a special token is no text. */
+/* A mark alone before bos_token or its like is no text, as transformers has it; before other added tokens it stays. */
 static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
                                      const struct lf_added_token *next)
 {
@@ -101,7 +101,7 @@ static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_e
     LF_TRY(lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MARK, true));
     bool only_mark =
         work->out->n == first + 1 && lf_str_eq(lf_vocab_text(&tok->vocab, work->out->ids[first]), LF_STR(LF_SPM_MARK));
-    if (only_mark && next && next->special) work->out->n = first;
+    if (only_mark && next && next->named) work->out->n = first;
     return LF_OK;
 }
 

@@ -17,6 +17,7 @@ enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_inde
     if (token->special) tok->vocab.flags[token->id] |= LF_TOKEN_SPECIAL;
     if (at >= 0) {
         tok->added.tokens[at].special |= token->special;
+        tok->added.tokens[at].named |= token->named;
         if (tok->added.tokens[at].special && tok->added.tokens[at].normalized) tok->added.normalized_specials = true;
         return LF_OK;
     }
@@ -38,8 +39,12 @@ enum lf_status lf_tokenizer_add_listed(struct lf_tokenizer *tok, struct lf_added
         int32_t id = known >= 0 ? known : (int32_t)t->id;
         if (known < 0 && !override) LF_TRY(lf_vocab_add(&tok->vocab, id, t->text, 0, err));
         if (known < 0 && override) LF_TRY(lf_vocab_replace(&tok->vocab, id, t->text, 0, err));
-        struct lf_added_token token = {
-            .id = id, .special = t->special, .lstrip = t->lstrip, .rstrip = t->rstrip, .single_word = t->single_word};
+        struct lf_added_token token = {.id = id,
+                                       .special = t->special,
+                                       .named = t->named,
+                                       .lstrip = t->lstrip,
+                                       .rstrip = t->rstrip,
+                                       .single_word = t->single_word};
         LF_TRY(lf_tokenizer_match(tok, index, &token, t->text, err));
     }
     return LF_OK;

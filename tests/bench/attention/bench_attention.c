@@ -1,6 +1,7 @@
 /* Attention beside what the same cores can do at most, measured in turn in one run.
  *
  *     bench_attention [--threads N] [--isa NAME] [--max-len N] [--reps N] [--cpu-time] [--csv FILE]
+ *                     [--only prefill|decode|latency]
  *
  * Each line of prefill gives GFLOP/s (4 · d per visible key and query head), the rate of register-only FMA and
  * VDPBF16PS loops run just before and after, and the ratios; medians of --reps. Decode gives GB/s of K and V beside a
@@ -25,6 +26,7 @@ struct bench {
     enum lf_isa isa;
     int max_len, reps;
     bool cpu_time;
+    const char *only; /* or NULL */
     FILE *csv;
 };
 
@@ -261,6 +263,40 @@ static void latency(const struct bench *b, const struct shape *shape, int n_seqs
     workload_deinit(b, &w);
 }
 
+static const struct shape DEMO = {"d64 4/2", 4, 2, 64}, LARGE = {"d128 32/8", 32, 8, 128};
+static const enum lf_dtype DTYPES[] = {LF_BF16, LF_F32};
+
+static void all_prefill(const struct bench *b)
+{
+    for (int i = 0; i < 2; i++)
+        for (int len = 512; len <= b->max_len; len *= 2) {
+            prefill(b, &DEMO, DTYPES[i], len);
+            if (len <= b->max_len / 4) prefill(b, &LARGE, DTYPES[i], len);
+        }
+}
+
+static void all_decode(const struct bench *b)
+{
+    for (int i = 0; i < 2; i++) { /* the same bytes in both types: 256 MiB */
+        decode(b, &DEMO, DTYPES[i], 1, 524288 >> i);
+        decode(b, &DEMO, DTYPES[i], 16, 32768 >> i);
+        decode(b, &LARGE, DTYPES[i], 2, 32768 >> i);
+    }
+}
+
+static void all_latency(const struct bench *b)
+{
+    latency(b, &DEMO, 1, 100);
+    latency(b, &DEMO, 16, 100);
+    latency(b, &DEMO, 1, 4000);
+    latency(b, &LARGE, 16, 1000);
+}
+
+static bool wanted(const struct bench *b, const char *what)
+{
+    return !b->only || strcmp(b->only, what) == 0;
+}
+
 static enum lf_isa isa_of(const char *name)
 {
     for (int i = LF_ISA_C; i <= LF_ISA_AMX; i++)
@@ -276,7 +312,7 @@ static void parse(struct bench *b, int argc, char **argv, struct lf_device_opts 
             b->cpu_time = true;
             continue;
         }
-        if (!value) die("--threads N, --isa NAME, --max-len N, --reps N, --cpu-time, --csv FILE");
+        if (!value) die("--threads N, --isa NAME, --max-len N, --reps N, --cpu-time, --only WHAT, --csv FILE");
         if (strcmp(argv[i], "--threads") == 0)
             opts->n_threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--isa") == 0)
@@ -285,6 +321,8 @@ static void parse(struct bench *b, int argc, char **argv, struct lf_device_opts 
             b->max_len = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--reps") == 0)
             b->reps = (int)LF_MIN(strtol(value, NULL, 10), MAX_REPS);
+        else if (strcmp(argv[i], "--only") == 0)
+            b->only = value;
         else if (strcmp(argv[i], "--csv") == 0)
             b->csv = fopen(value, "w");
         else
@@ -305,21 +343,9 @@ int main(int argc, char **argv)
     b.isa = isa ? isa_of(isa) : lf_device_info(b.dev)->isa;
     printf("%s, %d threads%s\n", lf_isa_name(b.isa), lf_device_info(b.dev)->n_threads, b.cpu_time ? ", CPU time" : "");
     if (b.csv) fprintf(b.csv, "what,isa,shape,kv,len,seqs,gflops,fma_gflops,dpbf16_gflops,gbs,read_gbs\n");
-
-    static const struct shape demo = {"d64 4/2", 4, 2, 64}, large = {"d128 32/8", 32, 8, 128};
-    for (int dtype = 0; dtype < 2; dtype++)
-        for (int len = 512; len <= b.max_len; len *= 2) {
-            prefill(&b, &demo, dtype ? LF_F32 : LF_BF16, len);
-            if (len <= b.max_len / 4) prefill(&b, &large, dtype ? LF_F32 : LF_BF16, len);
-        }
-    for (int dtype = 0; dtype < 2; dtype++) {
-        decode(&b, &demo, dtype ? LF_F32 : LF_BF16, 1, 131072 * 4 >> dtype);
-        decode(&b, &demo, dtype ? LF_F32 : LF_BF16, 16, 32768 >> dtype);
-        decode(&b, &large, dtype ? LF_F32 : LF_BF16, 2, 32768 >> dtype);
-    }
-    latency(&b, &demo, 1, 100);
-    latency(&b, &demo, 16, 100);
-    latency(&b, &large, 16, 1000);
+    if (wanted(&b, "prefill")) all_prefill(&b);
+    if (wanted(&b, "decode")) all_decode(&b);
+    if (wanted(&b, "latency")) all_latency(&b);
     lf_device_close(b.dev);
     if (b.csv) fclose(b.csv);
     return 0;
