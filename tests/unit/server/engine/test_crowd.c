@@ -1,6 +1,6 @@
 /* Many clients on many threads, some of whom cancel or vanish: the survivors' answers are the ones they would get
  * alone, and nothing of the others stays behind. */
-#include "tests/unit/server/engine/fake_backend.h"
+#include "tests/unit/server/engine/fake_engine.h"
 
 #include <pthread.h>
 
