@@ -157,8 +157,8 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double
 /* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    if (!s->opts.prefix || !seq->keys || seq->all_logits) return;
-    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt && seq->n_done / BLOCK + 1 < seq->n_keys) {
+    if (!seq->keys || seq->all_logits) return;
+    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt) {
         int i = seq->n_done / BLOCK;
         int32_t found =
             lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
@@ -173,16 +173,13 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 }
 
 /* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
-static bool computed_by_another(const struct lf_sched *s, const struct lf_sched_plan *plan,
-                                const struct lf_sched_seq *seq)
+static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
 {
     int next = seq->n_done / BLOCK + 1;
-    if (!s->opts.prefix || !seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next >= seq->n_keys)
-        return false;
-    if (next * BLOCK >= seq->n_prompt) return false;
+    if (!seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next * BLOCK >= seq->n_prompt) return false;
     for (int i = 0; i < plan->n_items; i++) {
         const struct lf_sched_seq *other = plan->items[i].seq;
-        if (other->keys && next < other->n_keys && other->n_done < next * BLOCK && lf_sched_in_prefill(other) &&
+        if (lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
             memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0)
             return true;
     }
@@ -198,7 +195,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
     while (plan->n_rows < s->opts.chunk) {
         struct lf_sched_seq *seq = shortest_prefill(s);
         if (!seq) break;
-        if (computed_by_another(s, plan, seq)) {
+        if (computed_by_another(plan, seq)) {
             seq->n_planned = -1;
             continue;
         }
@@ -233,7 +230,7 @@ void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
 /* Blocks that have become full are offered to the prefix cache, those of the answer too. */
 static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    if (!s->opts.prefix || !seq->keys) return;
+    if (!seq->keys) return;
     for (; seq->n_entered < seq->n_done / BLOCK; seq->n_entered++) {
         int i = seq->n_entered;
         const int32_t *ids = seq->ids + (int64_t)i * BLOCK;

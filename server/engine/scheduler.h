@@ -48,8 +48,8 @@ enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED
 struct lf_sched_seq {
     int32_t *ids;    /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
     int32_t *blocks; /* [lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block table, valid while running */
-    struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL: not cached */
-    int n_keys;                 /* of keys that are worked out, at least 1 (the root) where keys is set */
+    struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL without prefix cache */
+    int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
     int n_prompt, max_tokens;
     int priority;
     bool all_logits; /* echo: logits of every prompt row, so nothing comes from the cache */
