@@ -1,0 +1,13 @@
+/* Which instruction sets this processor and this kernel let us use. */
+#ifndef LF_DEVICE_CPU_CPUID_H
+#define LF_DEVICE_CPU_CPUID_H
+
+#include "device/device.h"
+
+/* The best instruction set that the processor has, the system saves the registers of and the build has kernels for.
+ * Asks the system for the AMX tile registers where there are any (a permission of the whole process). */
+enum lf_isa lf_cpuid_isa(void);
+/* Why the next better instruction set is not used, for messages and skipped tests: "no AVX-512", … Never NULL. */
+const char *lf_cpuid_lacks(enum lf_isa isa);
+
+#endif

@@ -1,0 +1,250 @@
+/* Packing weights into panels, and cutting a product into tasks for the kernels.
+ *
+ * A unit of work is a block of rows times one panel of 64 columns. Inside it K goes in blocks, so that a panel's block
+ * stays in the L2 cache while the groups of rows of one kernel tile pass over it; the accumulators of the whole unit
+ * wait in a buffer on the stack in between. Units of one panel are neighbours: a panel comes from memory once. Tasks
+ * are runs of units, big enough to be worth handing out and enough of them that uneven cores finish together; work
+ * that is over in a few microseconds stays on the calling thread.
+ *
+ * With one group of rows (decode) there is nothing to keep: K is not cut, and a panel is one sequential read. */
+#include "device/cpu/gemm.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "device/cpu/row_kernels.h"
+#include "device/cpu/threads.h"
+#include "device/device_impl.h"
+
+enum {
+    ROW_BLOCK = 96,          /* rows of a unit at most: 24 KiB of accumulators */
+    TASKS_PER_THREAD = 16,   /* at most */
+    MACS_PER_US = 40 * 1000, /* what a core gets done, roughly: only decides what is worth handing out */
+    BYTES_PER_US = 20 * 1000,
+    TASK_US_MIN = 2,  /* less than this is not worth a task */
+    SPLIT_US_MIN = 6, /* less than this is done by the caller */
+    ROUND_PER_TASK = 32 * 1024,
+    PACK_BLOCK = 32 /* rows of the source that are transposed together */
+};
+
+uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in)
+{
+    uint64_t n_panels = ((uint64_t)n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
+    return n_panels * lf_panel_bytes(dtype, n_in);
+}
+
+/* ---- packing ---- */
+
+struct pack {
+    const struct lf_weight *w;
+    const char *src;
+    int row_first, n_rows;
+};
+
+/* Columns [col, col + n_cols) of a panel of 4-byte cells (floats, or pairs of bf16) from as many rows of src. */
+static void pack_cells32(char *panel, const char *src, size_t src_row_bytes, int col, int n_cols, int n_cells)
+{
+    for (int k = 0; k < n_cells; k += PACK_BLOCK) {
+        int k_end = LF_MIN(k + PACK_BLOCK, n_cells);
+        for (int c = 0; c < n_cols; c++) {
+            const char *from = src + (size_t)c * src_row_bytes;
+            char *to = panel + (size_t)(col + c) * 4;
+            for (int i = k; i < k_end; i++) memcpy(to + (size_t)i * LF_PANEL_COLS * 4, from + (size_t)i * 4, 4);
+        }
+    }
+}
+
+static void pack_cells16(char *panel, const char *src, size_t src_row_bytes, int col, int n_cols, int n_cells)
+{
+    for (int k = 0; k < n_cells; k += PACK_BLOCK) {
+        int k_end = LF_MIN(k + PACK_BLOCK, n_cells);
+        for (int c = 0; c < n_cols; c++) {
+            const char *from = src + (size_t)c * src_row_bytes;
+            char *to = panel + (size_t)(col + c) * 2;
+            for (int i = k; i < k_end; i++) memcpy(to + (size_t)i * LF_PANEL_COLS * 2, from + (size_t)i * 2, 2);
+        }
+    }
+}
+
+static void pack_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct pack *p = ctx;
+    const struct lf_weight *w = p->w;
+    int panel_idx = p->row_first / LF_PANEL_COLS + task_idx;
+    int first = LF_MAX(p->row_first, panel_idx * LF_PANEL_COLS);
+    int end = LF_MIN(p->row_first + p->n_rows, (panel_idx + 1) * LF_PANEL_COLS);
+    size_t row_bytes = (size_t)w->n_in * lf_dtype_bytes(w->dtype);
+    char *panel = (char *)w->data + (size_t)panel_idx * lf_panel_bytes(w->dtype, w->n_in);
+    const char *src = p->src + (size_t)(first - p->row_first) * row_bytes;
+    int col = first % LF_PANEL_COLS, n_cols = end - first;
+
+    if (w->dtype == LF_F32) {
+        pack_cells32(panel, src, row_bytes, col, n_cols, w->n_in);
+    } else if (w->dtype == LF_F16) {
+        pack_cells16(panel, src, row_bytes, col, n_cols, w->n_in);
+    } else {
+        pack_cells32(panel, src, row_bytes, col, n_cols, w->n_in / 2);
+        if (w->n_in % 2 == 0) return;
+        uint16_t *last = (uint16_t *)(void *)panel + lf_panel_index(LF_BF16, w->n_in - 1, col);
+        for (int c = 0; c < n_cols; c++) {
+            memcpy(&last[2 * c], src + (size_t)(c + 1) * row_bytes - 2, 2);
+            last[2 * c + 1] = 0;
+        }
+    }
+}
+
+void lf_cpu_weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src)
+{
+    LF_ASSERT(row_first >= 0 && n_rows >= 0 && n_rows <= w->n_out - row_first);
+    if (n_rows == 0) return;
+    struct pack p = {.w = w, .src = src, .row_first = row_first, .n_rows = n_rows};
+    int n_panels = (row_first + n_rows - 1) / LF_PANEL_COLS - row_first / LF_PANEL_COLS + 1;
+    lf_threads_run(dev->threads, n_panels, pack_task, &p);
+}
+
+void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
+{
+    LF_ASSERT(row >= 0 && row < w->n_out);
+    const char *panel = (const char *)w->data + (size_t)(row / LF_PANEL_COLS) * lf_panel_bytes(w->dtype, w->n_in);
+    size_t first = lf_panel_index(w->dtype, 0, row % LF_PANEL_COLS);
+    dev->rows.panel_col(out, panel + first * lf_dtype_bytes(w->dtype), w->dtype, w->n_in);
+}
+
+/* ---- the product ---- */
+
+static size_t round_up(size_t n, size_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+uint64_t lf_cpu_gemm_scratch_bytes(int max_rows, int max_n_in)
+{
+    return round_up((size_t)max_rows, 2) * round_up((size_t)max_n_in, LF_GEMM_X_STRIDE) * sizeof(uint16_t);
+}
+
+struct gemm {
+    const struct lf_gemm_params *p;
+    const struct lf_gemm_kernel *kernel;
+    const struct lf_row_kernels *rows;
+    const void *x; /* what the kernel reads: p->x, or the rounded copy in p->scratch */
+    size_t x_stride;
+    size_t x_elem_bytes;
+    size_t panel_bytes;
+    size_t k_bytes; /* of one k in a panel */
+    int block_rows, n_blocks;
+    int n_units, units_per_task;
+    int round_rows; /* rows that one rounding task takes */
+};
+
+/* acc = the rows' products with one panel, all of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. */
+static void multiply(const struct gemm *g, const char *panel, int row, int n_rows, float *acc)
+{
+    int n_in = g->p->w->n_in;
+    int n_groups = (n_rows + g->kernel->max_rows - 1) / g->kernel->max_rows;
+    int k_block = n_groups == 1 ? n_in : LF_GEMM_K_BLOCK;
+    for (int k = 0; k < n_in; k += k_block) {
+        struct lf_gemm_tile t = {.x_stride = g->x_stride,
+                                 .panel = panel + (size_t)k * g->k_bytes,
+                                 .n_k = LF_MIN(k_block, n_in - k),
+                                 .load = k > 0};
+        for (int i = 0, done = 0; i < n_groups; i++) {
+            t.n_rows = (n_rows - done + n_groups - i - 1) / (n_groups - i);
+            t.acc = acc + (size_t)done * LF_PANEL_COLS;
+            t.x = (const char *)g->x + ((size_t)(row + done) * g->x_stride + (size_t)k) * g->x_elem_bytes;
+            g->kernel->tile(&t);
+            done += t.n_rows;
+        }
+    }
+}
+
+static void run_unit(const struct gemm *g, int unit)
+{
+    _Alignas(64) float acc[ROW_BLOCK * LF_PANEL_COLS];
+    const struct lf_gemm_params *p = g->p;
+    int panel_idx = unit / g->n_blocks;
+    int row = unit % g->n_blocks * g->block_rows;
+    int n_rows = LF_MIN(g->block_rows, p->n_rows - row);
+    int col = panel_idx * LF_PANEL_COLS;
+    int n_cols = LF_MIN(LF_PANEL_COLS, p->w->n_out - col);
+
+    multiply(g, (const char *)p->w->data + (size_t)panel_idx * g->panel_bytes, row, n_rows, acc);
+    for (int r = 0; r < n_rows; r++) {
+        size_t at = (size_t)(row + r) * (size_t)p->y_stride + (size_t)col;
+        g->rows->finish((float *)p->y + at, acc + (size_t)r * LF_PANEL_COLS, p->bias == NULL ? NULL : p->bias + col,
+                        p->residual == NULL ? NULL : (const float *)p->residual + at, n_cols);
+    }
+}
+
+static void gemm_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct gemm *g = ctx;
+    int first = task_idx * g->units_per_task;
+    int end = LF_MIN(first + g->units_per_task, g->n_units);
+    for (int unit = first; unit < end; unit++) run_unit(g, unit);
+}
+
+static void round_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct gemm *g = ctx;
+    const struct lf_gemm_params *p = g->p;
+    int first = task_idx * g->round_rows;
+    int end = LF_MIN(first + g->round_rows, p->n_rows);
+    for (int r = first; r < end; r++)
+        g->rows->to_bf16((uint16_t *)p->scratch + (size_t)r * g->x_stride,
+                         (const float *)p->x + (size_t)r * (size_t)p->x_stride, p->w->n_in, (int)g->x_stride);
+}
+
+/* Rounds x into the scratch where the kernel wants bf16. */
+static void prepare_x(struct gemm *g, struct lf_threads *threads)
+{
+    const struct lf_gemm_params *p = g->p;
+    if (!g->kernel->x_is_bf16) {
+        g->x = p->x;
+        g->x_stride = (size_t)p->x_stride;
+        g->x_elem_bytes = sizeof(float);
+        return;
+    }
+    LF_ASSERT(p->scratch != NULL);
+    g->x = p->scratch;
+    g->x_stride = round_up((size_t)p->w->n_in, LF_GEMM_X_STRIDE);
+    g->x_elem_bytes = sizeof(uint16_t);
+    g->round_rows = LF_MAX(1, ROUND_PER_TASK / p->w->n_in);
+    lf_threads_run(threads, (p->n_rows + g->round_rows - 1) / g->round_rows, round_task, g);
+}
+
+static void plan_tasks(struct gemm *g, int n_threads)
+{
+    const struct lf_gemm_params *p = g->p;
+    int n_panels = (p->w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
+    /* blocks of equal size, whole kernel tiles each */
+    g->n_blocks = (p->n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
+    g->block_rows = (p->n_rows + g->n_blocks - 1) / g->n_blocks;
+    if (g->n_blocks > 1)
+        g->block_rows = LF_MIN(ROW_BLOCK, (int)round_up((size_t)g->block_rows, (size_t)g->kernel->max_rows));
+    g->n_blocks = (p->n_rows + g->block_rows - 1) / g->block_rows;
+    g->n_units = g->n_blocks * n_panels;
+
+    uint64_t us = (uint64_t)p->n_rows * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out / MACS_PER_US +
+                  (uint64_t)n_panels * g->panel_bytes / BYTES_PER_US;
+    uint64_t n_tasks = us < SPLIT_US_MIN ? 1 : LF_MIN(us / TASK_US_MIN, (uint64_t)n_threads * TASKS_PER_THREAD);
+    n_tasks = LF_MIN(n_tasks, (uint64_t)g->n_units);
+    g->units_per_task = (g->n_units + (int)n_tasks - 1) / (int)n_tasks;
+}
+
+void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
+    LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
+    if (p->n_rows == 0) return;
+    struct gemm g = {.p = p,
+                     .kernel = dev->gemm[p->w->dtype],
+                     .rows = &dev->rows,
+                     .panel_bytes = lf_panel_bytes(p->w->dtype, p->w->n_in),
+                     .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype)};
+    prepare_x(&g, dev->threads);
+    plan_tasks(&g, lf_threads_n(dev->threads));
+    lf_threads_run(dev->threads, (g.n_units + g.units_per_task - 1) / g.units_per_task, gemm_task, &g);
+}

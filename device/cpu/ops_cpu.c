@@ -1,0 +1,155 @@
+/* The op table of the CPU. An op spreads its rows over the worker threads, in runs that are worth handing out; what is
+ * computed for a row is a row kernel's (row_kernels.h) or the GEMM's (gemm.h). Plain C comes first, each better
+ * instruction set replaces the entries it has. */
+#include "device/cpu/ops_cpu.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/row_kernels.h"
+#include "device/cpu/threads.h"
+#include "device/device_impl.h"
+
+/* Elements that are worth a task of their own: some two microseconds of each op. A panel's column is one cache line an
+ * element or two, so embed's elements weigh more. */
+enum { NORM_PER_TASK = 16 * 1024, SILU_PER_TASK = 8 * 1024, COPY_PER_TASK = 32 * 1024, EMBED_PER_TASK = 2 * 1024 };
+
+struct row_loop {
+    struct lf_device *dev;
+    const void *params;
+    void (*row)(const struct row_loop *loop, int row);
+    int n_rows;
+    int rows_per_task;
+};
+
+static void row_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct row_loop *loop = ctx;
+    int first = task_idx * loop->rows_per_task;
+    int end = LF_MIN(first + loop->rows_per_task, loop->n_rows);
+    for (int r = first; r < end; r++) loop->row(loop, r);
+}
+
+static void run_rows(struct row_loop *loop, int elems_per_row, int elems_per_task)
+{
+    LF_ASSERT(loop->n_rows >= 0 && elems_per_row > 0);
+    loop->rows_per_task = LF_MAX(1, elems_per_task / elems_per_row);
+    int n_tasks = (int)(((int64_t)loop->n_rows + loop->rows_per_task - 1) / loop->rows_per_task);
+    lf_threads_run(loop->dev->threads, n_tasks, row_task, loop);
+}
+
+static void embed_row(const struct row_loop *loop, int row)
+{
+    const struct lf_embed_params *p = loop->params;
+    lf_cpu_weight_row(loop->dev, p->table, p->ids[row], (float *)p->out + (size_t)row * (size_t)p->table->n_in);
+}
+
+static void embed(struct lf_device *dev, const struct lf_embed_params *p)
+{
+    struct row_loop loop = {.dev = dev, .params = p, .row = embed_row, .n_rows = p->n_rows};
+    run_rows(&loop, p->table->n_in, EMBED_PER_TASK);
+}
+
+static void rmsnorm_row(const struct row_loop *loop, int row)
+{
+    const struct lf_rmsnorm_params *p = loop->params;
+    size_t at = (size_t)row * (size_t)p->dim;
+    loop->dev->rows.rmsnorm((float *)p->out + at, (const float *)p->x + at, p->weight, p->eps, p->dim);
+}
+
+static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
+{
+    struct row_loop loop = {.dev = dev, .params = p, .row = rmsnorm_row, .n_rows = p->n_rows};
+    run_rows(&loop, p->dim, NORM_PER_TASK);
+}
+
+static void silu_mul_row(const struct row_loop *loop, int row)
+{
+    const struct lf_silu_mul_params *p = loop->params;
+    size_t dim = (size_t)p->dim;
+    const float *gate = (const float *)p->gate_up + (size_t)row * 2 * dim;
+    loop->dev->rows.silu_mul((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim);
+}
+
+static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
+{
+    struct row_loop loop = {.dev = dev, .params = p, .row = silu_mul_row, .n_rows = p->n_rows};
+    run_rows(&loop, p->dim, SILU_PER_TASK);
+}
+
+static void gather_row(const struct row_loop *loop, int row)
+{
+    const struct lf_gather_params *p = loop->params;
+    size_t dim = (size_t)p->dim;
+    memcpy((float *)p->out + (size_t)row * dim, (const float *)p->x + (size_t)p->rows[row] * dim, dim * sizeof(float));
+}
+
+static void gather(struct lf_device *dev, const struct lf_gather_params *p)
+{
+    struct row_loop loop = {.dev = dev, .params = p, .row = gather_row, .n_rows = p->n_rows};
+    run_rows(&loop, p->dim, COPY_PER_TASK);
+}
+
+static void use_c(struct lf_device *dev)
+{
+    dev->gemm[LF_F32] = &lf_gemm_c_f32;
+    dev->gemm[LF_F16] = &lf_gemm_c_f16;
+    dev->gemm[LF_BF16] = &lf_gemm_c_bf16;
+    dev->rows = lf_rows_c;
+}
+
+#ifdef LF_X86
+static void use_avx2(struct lf_device *dev)
+{
+    dev->gemm[LF_F32] = &lf_gemm_avx2_f32;
+    dev->gemm[LF_F16] = &lf_gemm_avx2_f16;
+    dev->gemm[LF_BF16] = &lf_gemm_avx2_bf16;
+    lf_rows_use_avx2(&dev->rows);
+}
+
+static void use_avx512(struct lf_device *dev)
+{
+    dev->gemm[LF_F32] = &lf_gemm_avx512_f32;
+    dev->gemm[LF_F16] = &lf_gemm_avx512_f16;
+    dev->gemm[LF_BF16] = &lf_gemm_avx512_bf16;
+    lf_rows_use_avx512(&dev->rows);
+}
+
+static void use_avx512bf16(struct lf_device *dev)
+{
+    dev->gemm[LF_BF16] = &lf_gemm_avx512bf16_bf16;
+    lf_rows_use_avx512bf16(&dev->rows);
+}
+#endif
+
+#ifdef LF_HAVE_AMX
+static void use_amx(struct lf_device *dev)
+{
+    dev->gemm[LF_BF16] = &lf_gemm_amx_bf16;
+}
+#endif
+
+void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
+{
+    dev->ops = (struct lf_ops){.name = lf_isa_name(isa),
+                               .weight_bytes = lf_cpu_weight_bytes,
+                               .weight_pack = lf_cpu_weight_pack,
+                               .weight_row = lf_cpu_weight_row,
+                               .gemm_scratch_bytes = lf_cpu_gemm_scratch_bytes,
+                               .embed = embed,
+                               .rmsnorm = rmsnorm,
+                               .gemm = lf_cpu_gemm,
+                               .silu_mul = silu_mul,
+                               .gather = gather};
+    use_c(dev);
+#ifdef LF_X86
+    if (isa >= LF_ISA_AVX2) use_avx2(dev);
+    if (isa >= LF_ISA_AVX512) use_avx512(dev);
+    if (isa >= LF_ISA_AVX512_BF16) use_avx512bf16(dev);
+#endif
+#ifdef LF_HAVE_AMX
+    if (isa >= LF_ISA_AMX) use_amx(dev);
+#endif
+}

@@ -1,0 +1,30 @@
+/* The ops that work on one row at a time. A row's result depends on nothing but the row: the drivers in ops_cpu.c
+ * spread rows over threads and never cut one. */
+#ifndef LF_DEVICE_CPU_ROW_KERNELS_H
+#define LF_DEVICE_CPU_ROW_KERNELS_H
+
+#include <stdint.h>
+
+#include "core/dtype.h"
+
+struct lf_row_kernels {
+    /* out[i] = x[i] / sqrt(mean(x²) + eps) · weight[i]; out may equal x */
+    void (*rmsnorm)(float *out, const float *x, const float *weight, float eps, int dim);
+    /* out[i] = silu(gate[i]) · up[i]; no overlap */
+    void (*silu_mul)(float *out, const float *gate, const float *up, int dim);
+    /* One column of a packed panel widened to float. col points at the column's k = 0. */
+    void (*panel_col)(float *out, const void *col, enum lf_dtype dtype, int n_in);
+    /* y = acc + bias + residual, in this order; bias and residual may be NULL, residual may equal y */
+    void (*finish)(float *y, const float *acc, const float *bias, const float *residual, int n);
+    /* dst[0..n) = src rounded to nearest even, dst[n..n_padded) = 0; n_padded is a multiple of 32 */
+    void (*to_bf16)(uint16_t *dst, const float *src, int n, int n_padded);
+};
+
+extern const struct lf_row_kernels lf_rows_c;
+
+/* Each replaces the entries it has something faster for. */
+void lf_rows_use_avx2(struct lf_row_kernels *rows);
+void lf_rows_use_avx512(struct lf_row_kernels *rows);
+void lf_rows_use_avx512bf16(struct lf_row_kernels *rows);
+
+#endif

@@ -1,0 +1,112 @@
+/* Opening a device by name, and the bookkeeping every backend shares. */
+#include "device/device.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "device/device_impl.h"
+
+static const struct lf_backend *const backends[] = {&lf_backend_cpu};
+
+const char *lf_isa_name(enum lf_isa isa)
+{
+    static const char *const names[] = {"c", "avx2", "avx512", "avx512-bf16", "amx"};
+    LF_ASSERT((size_t)isa < LF_N_ELEMS(names));
+    return names[isa];
+}
+
+/* "auto" takes the last backend of the table, the fastest one compiled in that opens. */
+static const struct lf_backend *backend_by_name(const char *name)
+{
+    if (strcmp(name, "auto") == 0) return backends[LF_N_ELEMS(backends) - 1];
+    for (size_t i = 0; i < LF_N_ELEMS(backends); i++)
+        if (strcmp(name, backends[i]->kind) == 0) return backends[i];
+    return NULL;
+}
+
+enum lf_status lf_device_open(struct lf_device **out, const struct lf_device_opts *opts, struct lf_err *err)
+{
+    const struct lf_backend *backend = backend_by_name(opts->name);
+    if (backend == NULL)
+        return lf_fail(err, LF_NOT_FOUND, "no device is called \"%s\" (this build has: auto, cpu)", opts->name);
+    if (opts->n_threads < 0 || opts->n_threads > LF_THREADS_N)
+        return lf_fail(err, LF_INVALID, "threads must be 0 (one for each CPU) to %d, not %d", LF_THREADS_N,
+                       opts->n_threads);
+
+    struct lf_device *dev = calloc(1, sizeof *dev);
+    if (dev == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for the device");
+    dev->backend = backend;
+    enum lf_status status = backend->open(dev, opts, err);
+    if (status != LF_OK) {
+        free(dev);
+        return status;
+    }
+    *out = dev;
+    return LF_OK;
+}
+
+void lf_device_close(struct lf_device *dev)
+{
+    if (dev == NULL) return;
+    LF_ASSERT(dev->allocated_bytes == 0);
+    dev->backend->close(dev);
+    free(dev);
+}
+
+const struct lf_ops *lf_device_ops(const struct lf_device *dev)
+{
+    return &dev->ops;
+}
+
+const struct lf_device_info *lf_device_info(const struct lf_device *dev)
+{
+    return &dev->info;
+}
+
+struct lf_threads *lf_device_threads(const struct lf_device *dev)
+{
+    return dev->threads;
+}
+
+enum lf_status lf_buffer_alloc(struct lf_device *dev, struct lf_buffer *out, size_t bytes, const char *what,
+                               struct lf_err *err)
+{
+    if (bytes == 0) return lf_fail(err, LF_INVALID, "%s: a buffer needs at least one byte", what);
+    void *ptr = NULL;
+    LF_TRY(dev->backend->alloc(dev, &ptr, bytes, what, err));
+    dev->allocated_bytes += bytes;
+    dev->n_allocs++;
+    *out = (struct lf_buffer){.ptr = ptr, .bytes = bytes};
+    return LF_OK;
+}
+
+void lf_buffer_free(struct lf_device *dev, struct lf_buffer *buf)
+{
+    if (buf->ptr == NULL) return;
+    LF_ASSERT(dev->allocated_bytes >= buf->bytes);
+    dev->backend->free(dev, buf->ptr, buf->bytes);
+    dev->allocated_bytes -= buf->bytes;
+    *buf = (struct lf_buffer){0};
+}
+
+uint64_t lf_device_allocated_bytes(const struct lf_device *dev)
+{
+    return dev->allocated_bytes;
+}
+
+uint64_t lf_device_n_allocs(const struct lf_device *dev)
+{
+    return dev->n_allocs;
+}
+
+void lf_upload(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes)
+{
+    dev->backend->upload(dev, dst_device, src_host, bytes);
+}
+
+void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes)
+{
+    dev->backend->download(dev, dst_host, src_device, bytes);
+}

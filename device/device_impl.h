@@ -1,0 +1,41 @@
+/* What a backend fills in behind device.h. Included by device/ only.
+ *
+ * device.c owns the struct's life and its counters; a backend provides the op table and the four calls that touch
+ * memory. Nothing here is for other folders. */
+#ifndef LF_DEVICE_DEVICE_IMPL_H
+#define LF_DEVICE_DEVICE_IMPL_H
+
+#include "device/cpu/gemm.h"
+#include "device/cpu/row_kernels.h"
+#include "device/device.h"
+#include "device/ops.h"
+
+struct lf_backend {
+    const char *kind; /* "cpu" */
+    /* Fills info, ops and threads of a zeroed device; undoes all of it when it fails. */
+    enum lf_status (*open)(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err);
+    void (*close)(struct lf_device *dev);
+    enum lf_status (*alloc)(struct lf_device *dev, void **out, size_t bytes, const char *what, struct lf_err *err);
+    void (*free)(struct lf_device *dev, void *ptr, size_t bytes);
+    void (*upload)(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
+    void (*download)(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+};
+
+struct lf_device {
+    const struct lf_backend *backend;
+    struct lf_device_info info;
+    struct lf_ops ops;
+
+    /* owner thread */
+    uint64_t allocated_bytes;
+    uint64_t n_allocs;
+
+    /* of the CPU backend, fixed at open */
+    struct lf_threads *threads;
+    const struct lf_gemm_kernel *gemm[3]; /* by enum lf_dtype of the weights */
+    struct lf_row_kernels rows;
+};
+
+extern const struct lf_backend lf_backend_cpu;
+
+#endif

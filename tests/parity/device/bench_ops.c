@@ -1,0 +1,137 @@
+#include "tests/parity/device/bench_ops.h"
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "tests/parity/device/ops_fixture.h"
+
+/* One op with its arguments, on whichever device is asked for; work is in flops or bytes a call. */
+struct bench {
+    const char *name;
+    void (*call)(struct lf_device *dev, const void *params);
+    const void *params;
+    double work;
+    const char *unit;
+};
+
+static void call_gemm(struct lf_device *dev, const void *p)
+{
+    lf_device_ops(dev)->gemm(dev, p);
+}
+
+static void call_embed(struct lf_device *dev, const void *p)
+{
+    lf_device_ops(dev)->embed(dev, p);
+}
+
+static void call_rmsnorm(struct lf_device *dev, const void *p)
+{
+    lf_device_ops(dev)->rmsnorm(dev, p);
+}
+
+static void call_silu_mul(struct lf_device *dev, const void *p)
+{
+    lf_device_ops(dev)->silu_mul(dev, p);
+}
+
+static void call_gather(struct lf_device *dev, const void *p)
+{
+    lf_device_ops(dev)->gather(dev, p);
+}
+
+/* The fastest of some rounds, in nanoseconds a call. */
+static double time_ns(struct lf_device *dev, const struct bench *b)
+{
+    double best = 1e30;
+    for (int round = 0; round < 5; round++) {
+        int n = 0;
+        int64_t start = lf_clock_ns(), now = start;
+        for (; now - start < 20 * LF_NS_PER_MS; n++, now = lf_clock_ns()) b->call(dev, b->params);
+        best = fmin(best, (double)(now - start) / n);
+    }
+    return best;
+}
+
+static void report(struct lf_device *reference, struct lf_device *dev, const struct bench *b)
+{
+    double slow = time_ns(reference, b), fast = time_ns(dev, b);
+    printf("%-34s %10.1f us %8.1f %-7s  %6.1f x c\n", b->name, fast / 1e3, b->work / fast, b->unit, slow / fast);
+    (void)fflush(stdout);
+}
+
+static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_rows, int n_in,
+                       int n_out)
+{
+    uint64_t seed = 11;
+    size_t t = (size_t)n_rows;
+    struct fixture_weight fw = fixture_weight(dev, &seed, dtype, n_out, n_in);
+    float *x = fixture_floats(&seed, t * (size_t)n_in, 1.0f);
+    float *y = fixture_alloc(t * (size_t)n_out * sizeof(float));
+    void *scratch = fixture_alloc(lf_device_ops(dev)->gemm_scratch_bytes(n_rows, n_in));
+    struct lf_gemm_params p = {
+        .y = y, .x = x, .w = &fw.w, .n_rows = n_rows, .x_stride = n_in, .y_stride = n_out, .scratch = scratch};
+    char name[64];
+    (void)snprintf(name, sizeof name, "gemm %s %d x %d -> %d", lf_dtype_name(dtype), n_rows, n_in, n_out);
+    double flops = 2.0 * n_rows * n_in * n_out;
+    report(reference, dev,
+           &(struct bench){.name = name, .call = call_gemm, .params = &p, .work = flops, .unit = "GFLOP/s"});
+    free(scratch);
+    free(y);
+    free(x);
+    fixture_weight_free(&fw);
+}
+
+static void bench_rows(struct lf_device *reference, struct lf_device *dev, int n_rows, int dim)
+{
+    uint64_t seed = 12;
+    size_t n = (size_t)n_rows * (size_t)dim;
+    float *x = fixture_floats(&seed, 2 * n, 1.0f), *out = fixture_alloc(n * sizeof(float));
+    float *weight = fixture_floats(&seed, (size_t)dim, 1.0f);
+    int32_t *ids = fixture_alloc((size_t)n_rows * sizeof *ids);
+    for (int i = 0; i < n_rows; i++) ids[i] = fixture_between(&seed, 0, n_rows - 1);
+    char name[64];
+
+    struct lf_rmsnorm_params norm = {.out = out, .x = x, .weight = weight, .eps = 1e-5f, .n_rows = n_rows, .dim = dim};
+    (void)snprintf(name, sizeof name, "rmsnorm %d x %d", n_rows, dim);
+    report(reference, dev, &(struct bench){name, call_rmsnorm, &norm, 8.0 * (double)n, "GB/s"});
+    struct lf_silu_mul_params silu = {.out = out, .gate_up = x, .n_rows = n_rows, .dim = dim};
+    (void)snprintf(name, sizeof name, "silu_mul %d x %d", n_rows, dim);
+    report(reference, dev, &(struct bench){name, call_silu_mul, &silu, 12.0 * (double)n, "GB/s"});
+    struct lf_gather_params gather = {.out = out, .x = x, .rows = ids, .n_rows = n_rows, .dim = dim};
+    (void)snprintf(name, sizeof name, "gather %d x %d", n_rows, dim);
+    report(reference, dev, &(struct bench){name, call_gather, &gather, 8.0 * (double)n, "GB/s"});
+    free(ids);
+    free(weight);
+    free(out);
+    free(x);
+}
+
+static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_rows, int dim)
+{
+    enum { VOCAB = 4096 };
+    uint64_t seed = 13;
+    struct fixture_weight fw = fixture_weight(dev, &seed, dtype, VOCAB, dim);
+    float *out = fixture_alloc((size_t)n_rows * (size_t)dim * sizeof(float));
+    int32_t *ids = fixture_alloc((size_t)n_rows * sizeof *ids);
+    for (int i = 0; i < n_rows; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
+    struct lf_embed_params p = {.out = out, .table = &fw.w, .ids = ids, .n_rows = n_rows};
+    char name[64];
+    (void)snprintf(name, sizeof name, "embed %s %d x %d", lf_dtype_name(dtype), n_rows, dim);
+    double bytes = (double)n_rows * dim * (double)(4 + lf_dtype_bytes(dtype));
+    report(reference, dev, &(struct bench){name, call_embed, &p, bytes, "GB/s"});
+    free(ids);
+    free(out);
+    fixture_weight_free(&fw);
+}
+
+void bench_ops(struct lf_device *dev)
+{
+    struct lf_device *reference = fixture_open(LF_ISA_C, lf_device_info(dev)->n_threads);
+    printf("%s, %d threads, against plain C with as many\n", lf_device_ops(dev)->name, lf_device_info(dev)->n_threads);
+    static const int rows[] = {1, 6, 512};
+    for (size_t d = 0; d < LF_N_ELEMS(fixture_dtypes); d++)
+        for (size_t r = 0; r < LF_N_ELEMS(rows); r++) bench_gemm(reference, dev, fixture_dtypes[d], rows[r], 896, 4864);
+    for (size_t r = 0; r < LF_N_ELEMS(rows); r++) bench_gemm(reference, dev, LF_BF16, rows[r], 256, 1536);
+    for (size_t r = 0; r < LF_N_ELEMS(rows); r++) bench_rows(reference, dev, rows[r], 768);
+    for (size_t d = 0; d < LF_N_ELEMS(fixture_dtypes); d++) bench_embed(reference, dev, fixture_dtypes[d], 512, 256);
+    lf_device_close(reference);
+}

@@ -1,0 +1,193 @@
+/* A row's bits belong to the row: alone, in a batch of any size, at any place in it, beside rows of NaN, with any
+ * number of threads. Compared as bytes, for every op and one instruction set.
+ *
+ *     test_bits ISA */
+#include "tests/parity/device/ops_fixture.h"
+
+#include "core/check.h"
+
+enum { T = 70, T_LONG = 210 }; /* 210 rows are three row blocks of a GEMM */
+
+static struct lf_device *devs[3]; /* 1, 2 and 3 threads */
+static int step = 1;              /* between batch sizes; plain C is slow and has one kernel only */
+
+struct shape {
+    enum lf_dtype dtype;
+    int n_in, n_out;
+};
+
+struct gemm_data {
+    struct shape shape;
+    struct fixture_weight fw;
+    float *x, *bias, *residual, *expected, *y;
+    void *scratch;
+    int n_rows;
+};
+
+static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int first, int n_rows)
+{
+    struct lf_gemm_params p = {.y = y,
+                               .x = d->x + (size_t)first * (size_t)d->shape.n_in,
+                               .w = &d->fw.w,
+                               .bias = d->bias,
+                               .residual = d->residual + (size_t)first * (size_t)d->shape.n_out,
+                               .n_rows = n_rows,
+                               .x_stride = d->shape.n_in,
+                               .y_stride = d->shape.n_out,
+                               .scratch = d->scratch};
+    lf_device_ops(dev)->gemm(dev, &p);
+}
+
+/* expected: every row alone, on one thread */
+static struct gemm_data make_gemm(struct shape shape, int n_rows, uint64_t *seed)
+{
+    struct gemm_data d = {.shape = shape, .n_rows = n_rows};
+    size_t t = (size_t)n_rows, n_in = (size_t)shape.n_in, n_out = (size_t)shape.n_out;
+    d.fw = fixture_weight(devs[0], seed, shape.dtype, shape.n_out, shape.n_in);
+    d.x = fixture_floats(seed, t * n_in, 1.0f);
+    d.bias = fixture_floats(seed, n_out, 1.0f);
+    d.residual = fixture_floats(seed, t * n_out, 1.0f);
+    d.expected = fixture_alloc(t * n_out * sizeof(float));
+    d.y = fixture_alloc(t * n_out * sizeof(float));
+    d.scratch = fixture_alloc(lf_device_ops(devs[0])->gemm_scratch_bytes(n_rows, shape.n_in));
+    for (int r = 0; r < n_rows; r++) multiply(devs[0], &d, d.expected + (size_t)r * n_out, r, 1);
+    return d;
+}
+
+static void free_gemm(struct gemm_data *d)
+{
+    fixture_weight_free(&d->fw);
+    free(d->x);
+    free(d->bias);
+    free(d->residual);
+    free(d->expected);
+    free(d->y);
+    free(d->scratch);
+}
+
+static void check_batch(struct lf_device *dev, struct gemm_data *d, int first, int n_rows)
+{
+    size_t n_out = (size_t)d->shape.n_out;
+    multiply(dev, d, d->y, first, n_rows);
+    if (memcmp(d->y, d->expected + (size_t)first * n_out, (size_t)n_rows * n_out * sizeof(float)) != 0)
+        fail_msg("%s n_in=%d n_out=%d: rows %d.. in a batch of %d differ from the rows alone (%d threads)",
+                 lf_dtype_name(d->shape.dtype), d->shape.n_in, d->shape.n_out, first, n_rows,
+                 lf_device_info(dev)->n_threads);
+}
+
+static void gemm_rows_are_the_same_in_every_batch(void **state)
+{
+    (void)state;
+    uint64_t seed = 21;
+    static const int sizes[][2] = {{256, 96}, {77, 130}, {1100, 64}, {33, 1500}};
+    for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
+        for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
+            struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], sizes[s][0], sizes[s][1]}, T, &seed);
+            for (int n = 1; n <= T; n += step) {
+                check_batch(devs[n % 3], &d, 0, n);
+                check_batch(devs[(n + 1) % 3], &d, T - n, n);
+            }
+            free_gemm(&d);
+        }
+    }
+}
+
+static void gemm_rows_are_the_same_in_long_batches(void **state)
+{
+    (void)state;
+    uint64_t seed = 22;
+    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 1300, 200}, T_LONG, &seed);
+        for (size_t j = 0; j < LF_N_ELEMS(devs); j++) {
+            check_batch(devs[j], &d, 0, T_LONG);
+            check_batch(devs[j], &d, 13, 97);
+            check_batch(devs[j], &d, 1, 192);
+        }
+        free_gemm(&d);
+    }
+}
+
+static void rows_of_nan_stay_alone(void **state)
+{
+    (void)state;
+    uint64_t seed = 23;
+    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 45, 70}, T, &seed);
+        size_t n_in = (size_t)d.shape.n_in, n_out = (size_t)d.shape.n_out;
+        for (size_t r = 0; r < T; r += 2)
+            for (size_t k = 0; k < n_in; k++) d.x[r * n_in + k] = r % 4 == 0 ? NAN : INFINITY;
+        memset(d.scratch, 0xff, lf_device_ops(devs[0])->gemm_scratch_bytes(T, d.shape.n_in));
+        for (int n = 2; n <= T; n += 7) {
+            multiply(devs[1], &d, d.y, 0, n);
+            for (size_t r = 1; r < (size_t)n; r += 2)
+                assert_memory_equal(d.y + r * n_out, d.expected + r * n_out, n_out * sizeof(float));
+            for (size_t c = 0; c < n_out; c++) assert_true(isnan(d.y[c]));
+        }
+        free_gemm(&d);
+    }
+}
+
+static void products_repeat(void **state)
+{
+    (void)state;
+    uint64_t seed = 24;
+    for (size_t i = 0; i < LF_N_ELEMS(fixture_dtypes); i++) {
+        struct gemm_data d = make_gemm((struct shape){fixture_dtypes[i], 300, 640}, T, &seed);
+        for (int n = 0; n < 300; n += step) check_batch(devs[1 + n % 2], &d, 0, T);
+        free_gemm(&d);
+    }
+}
+
+static void norm_and_silu_rows_are_the_same_in_every_batch(void **state)
+{
+    (void)state;
+    uint64_t seed = 25;
+    static const int dims[] = {1, 37, 256, 1000};
+    for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
+        size_t dim = (size_t)dims[s];
+        float *x = fixture_floats(&seed, T * 2 * dim, 1.0f), *weight = fixture_floats(&seed, dim, 1.0f);
+        float *alone = fixture_alloc(T * dim * sizeof(float)), *out = fixture_alloc(T * dim * sizeof(float));
+        for (int op = 0; op < 2; op++) {
+            size_t x_dim = op == 0 ? dim : 2 * dim;
+            for (int n = 0; n <= T; n++) { /* round 0: each row alone */
+                for (int r = 0; r < (n == 0 ? T : 1); r++) {
+                    struct lf_device *dev = devs[n % 3];
+                    float *to = n == 0 ? alone + (size_t)r * dim : out;
+                    const float *from = x + (size_t)(n == 0 ? r : T - n) * x_dim;
+                    int n_rows = n == 0 ? 1 : n;
+                    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_rows, dims[s]};
+                    struct lf_silu_mul_params silu = {to, from, n_rows, dims[s]};
+                    if (op == 0)
+                        lf_device_ops(dev)->rmsnorm(dev, &norm);
+                    else
+                        lf_device_ops(dev)->silu_mul(dev, &silu);
+                }
+                if (n > 0) assert_memory_equal(out, alone + (size_t)(T - n) * dim, (size_t)n * dim * sizeof(float));
+            }
+        }
+        free(out);
+        free(alone);
+        free(weight);
+        free(x);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s c|avx2|avx512|avx512-bf16|amx\n", argv[0]);
+        return 2;
+    }
+    for (int i = 0; i < 3; i++) devs[i] = fixture_open(fixture_isa(argv[1]), i + 1);
+    if (lf_device_info(devs[0])->isa == LF_ISA_C) step = 23;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gemm_rows_are_the_same_in_every_batch),
+        cmocka_unit_test(gemm_rows_are_the_same_in_long_batches),
+        cmocka_unit_test(rows_of_nan_stay_alone),
+        cmocka_unit_test(products_repeat),
+        cmocka_unit_test(norm_and_silu_rows_are_the_same_in_every_batch),
+    };
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    for (int i = 0; i < 3; i++) lf_device_close(devs[i]);
+    return rc;
+}

@@ -1,0 +1,348 @@
+/* Every row of the op table of one instruction set against float64.
+ *
+ *     test_ops ISA [--bench]
+ *
+ * Tolerances are bounds, not guesses: a sum of n float products in any order is off by at most n·2⁻²³ of the sum of
+ * their magnitudes. Where the kernel rounds x to bf16 the reference does the same, so the bound stays. */
+#include "tests/parity/device/ops_fixture.h"
+
+#include "tests/parity/device/bench_ops.h"
+
+static struct lf_device *dev;
+static const struct lf_ops *ops;
+
+static bool rounds_x(enum lf_dtype dtype)
+{
+    return dtype == LF_BF16 && lf_device_info(dev)->isa >= LF_ISA_AVX512_BF16;
+}
+
+static void a_packed_row_reads_back_exactly(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    static const int shapes[][2] = {{1, 1}, {3, 5}, {64, 64}, {65, 33}, {200, 31}, {130, 256}, {64, 1025}};
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (size_t d = 0; d < 3; d++) {
+            int n_out = shapes[s][0], n_in = shapes[s][1];
+            struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], n_out, n_in);
+            struct fixture_out row = fixture_out((size_t)n_in);
+            for (int r = 0; r < n_out; r++) {
+                ops->weight_row(dev, &fw.w, r, row.ptr);
+                assert_memory_equal(row.ptr, fw.values + (size_t)r * (size_t)n_in, (size_t)n_in * sizeof(float));
+            }
+            fixture_out_check_and_free(&row);
+            fixture_weight_free(&fw);
+        }
+    }
+}
+
+static void the_bytes_of_a_weight_are_whole_panels(void **state)
+{
+    (void)state;
+    assert_int_equal(ops->weight_bytes(LF_BF16, 64, 256), 64 * 256 * 2);
+    assert_int_equal(ops->weight_bytes(LF_BF16, 65, 255), 128 * 256 * 2);
+    assert_int_equal(ops->weight_bytes(LF_F16, 1, 255), 64 * 255 * 2);
+    assert_int_equal(ops->weight_bytes(LF_F32, 129, 7), 192 * 7 * 4);
+    assert_true(ops->weight_bytes(LF_F32, LF_VOCAB_N, LF_HIDDEN_N) == (uint64_t)LF_VOCAB_N * LF_HIDDEN_N * 4);
+}
+
+struct gemm_case {
+    enum lf_dtype dtype;
+    int n_rows, n_in, n_out;
+    bool bias, residual, in_place; /* in_place: the residual is y itself */
+    int x_gap, y_gap;              /* elements between rows */
+};
+
+static void check_gemm_row(const struct gemm_case *c, const float *y, const float *x, const float *values,
+                           const float *bias, const float *residual)
+{
+    for (int n = 0; n < c->n_out; n++) {
+        double sum = 0.0, magnitude = 0.0;
+        for (int k = 0; k < c->n_in; k++) {
+            float xk = rounds_x(c->dtype) ? lf_f32_from_bf16(lf_bf16_from_f32(x[k])) : x[k];
+            double product = (double)xk * (double)values[(size_t)n * (size_t)c->n_in + (size_t)k];
+            sum += product;
+            magnitude += fabs(product);
+        }
+        if (bias != NULL) sum += (double)bias[n], magnitude += fabs((double)bias[n]);
+        if (residual != NULL) sum += (double)residual[n], magnitude += fabs((double)residual[n]);
+        double allowed = ldexp((c->n_in + 2) * magnitude, -23) + 1e-30;
+        if (!(fabs((double)y[n] - sum) <= allowed))
+            fail_msg("%s T=%d n_in=%d n_out=%d: column %d is %g, expected %g within %g", lf_dtype_name(c->dtype),
+                     c->n_rows, c->n_in, c->n_out, n, (double)y[n], sum, allowed);
+    }
+}
+
+static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
+{
+    struct fixture_weight fw = fixture_weight(dev, seed, c->dtype, c->n_out, c->n_in);
+    size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap);
+    size_t n_x = (size_t)(c->n_rows - 1) * x_stride + (size_t)c->n_in;
+    size_t n_y = (size_t)(c->n_rows - 1) * y_stride + (size_t)c->n_out;
+    float *x_values = fixture_floats(seed, n_x, 1.0f);
+    struct test_guarded x = test_guarded_copy(x_values, n_x * sizeof(float));
+    float *bias = fixture_floats(seed, (size_t)c->n_out, 1.0f);
+    float *residual = fixture_floats(seed, n_y, 3.0f);
+    struct fixture_out y = fixture_out(n_y);
+    if (c->in_place) /* the gaps keep their canaries */
+        for (int r = 0; r < c->n_rows; r++)
+            memcpy(y.ptr + (size_t)r * y_stride, residual + (size_t)r * y_stride, (size_t)c->n_out * sizeof(float));
+    void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_rows, c->n_in));
+
+    struct lf_gemm_params p = {.y = y.ptr,
+                               .x = x.ptr,
+                               .w = &fw.w,
+                               .bias = c->bias ? bias : NULL,
+                               .residual = c->in_place   ? y.ptr
+                                           : c->residual ? residual
+                                                         : NULL,
+                               .n_rows = c->n_rows,
+                               .x_stride = (int)x_stride,
+                               .y_stride = (int)y_stride,
+                               .scratch = scratch};
+    ops->gemm(dev, &p);
+    for (int r = 0; r < c->n_rows; r++) {
+        const float *added = c->residual || c->in_place ? residual + (size_t)r * y_stride : NULL;
+        check_gemm_row(c, y.ptr + (size_t)r * y_stride, x_values + (size_t)r * x_stride, fw.values, p.bias, added);
+        for (int i = 0; i < c->y_gap && r + 1 < c->n_rows; i++)
+            fixture_check_canary(y.ptr + (size_t)r * y_stride + c->n_out + i);
+    }
+    free(scratch);
+    fixture_out_check_and_free(&y);
+    free(residual);
+    free(bias);
+    test_guarded_free(&x);
+    free(x_values);
+    fixture_weight_free(&fw);
+}
+
+static void gemm_is_right_for_named_shapes(void **state)
+{
+    (void)state;
+    uint64_t seed = 2;
+    /* T, n_in, n_out: tile, panel, pair and K block edges */
+    static const int shapes[][3] = {
+        {1, 1, 1},      {1, 2, 64},    {2, 3, 65},    {3, 31, 63},   {4, 32, 128},   {5, 33, 100},   {6, 256, 256},
+        {7, 64, 64},    {12, 511, 70}, {13, 512, 64}, {16, 96, 64},  {17, 513, 129}, {32, 1024, 64}, {33, 1031, 96},
+        {64, 256, 192}, {95, 40, 64},  {96, 600, 65}, {97, 77, 200}, {193, 530, 66}, {1, 4096, 96},  {300, 8, 8},
+    };
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (size_t d = 0; d < 3; d++) {
+            struct gemm_case c = {.dtype = fixture_dtypes[d],
+                                  .n_rows = shapes[s][0],
+                                  .n_in = shapes[s][1],
+                                  .n_out = shapes[s][2],
+                                  .bias = s % 2 == 0,
+                                  .residual = s % 3 == 0,
+                                  .in_place = s % 3 == 1,
+                                  .y_gap = s % 4 == 0 ? 3 : 0};
+            run_gemm_case(&c, &seed);
+        }
+    }
+}
+
+static void gemm_is_right_for_random_shapes(void **state)
+{
+    (void)state;
+    uint64_t seed = 3;
+    for (int i = 0; i < 150; i++) {
+        struct gemm_case c = {.dtype = fixture_dtypes[i % 3],
+                              .n_rows = fixture_between(&seed, 1, 70),
+                              .n_in = fixture_between(&seed, 1, 300),
+                              .n_out = fixture_between(&seed, 1, 200),
+                              .bias = fixture_random(&seed) % 2 == 0,
+                              .residual = fixture_random(&seed) % 2 == 0,
+                              .in_place = fixture_random(&seed) % 2 == 0,
+                              .x_gap = fixture_between(&seed, 0, 5),
+                              .y_gap = fixture_between(&seed, 0, 5)};
+        run_gemm_case(&c, &seed);
+    }
+}
+
+static void embed_copies_rows_of_the_table(void **state)
+{
+    (void)state;
+    uint64_t seed = 4;
+    static const int dims[] = {1, 8, 63, 256, 301};
+    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++) {
+        for (size_t d = 0; d < 3; d++) {
+            enum { VOCAB = 150, T = 77 };
+            size_t dim = (size_t)dims[s];
+            struct fixture_weight fw = fixture_weight(dev, &seed, fixture_dtypes[d], VOCAB, dims[s]);
+            struct fixture_out out = fixture_out(T * dim);
+            int32_t ids[T];
+            for (int t = 0; t < T; t++) ids[t] = fixture_between(&seed, 0, VOCAB - 1);
+            ids[3] = VOCAB - 1;
+            struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_rows = T};
+            ops->embed(dev, &p);
+            for (size_t t = 0; t < T; t++)
+                assert_memory_equal(out.ptr + t * dim, fw.values + (size_t)ids[t] * dim, dim * sizeof(float));
+            fixture_out_check_and_free(&out);
+            fixture_weight_free(&fw);
+        }
+    }
+}
+
+static void run_rmsnorm_case(int n_rows, int dim, float eps, bool in_place, uint64_t *seed)
+{
+    size_t n = (size_t)n_rows * (size_t)dim;
+    float *x_values = fixture_floats(seed, n, 2.0f);
+    float *weight = fixture_floats(seed, (size_t)dim, 1.0f);
+    struct test_guarded x = test_guarded_copy(x_values, n * sizeof(float));
+    struct fixture_out out = fixture_out(n);
+    struct lf_rmsnorm_params p = {.out = in_place ? (void *)x.ptr : out.ptr,
+                                  .x = x.ptr,
+                                  .weight = weight,
+                                  .eps = eps,
+                                  .n_rows = n_rows,
+                                  .dim = dim};
+    ops->rmsnorm(dev, &p);
+    const float *got = p.out;
+    for (int r = 0; r < n_rows; r++) {
+        const float *row = x_values + (size_t)r * (size_t)dim;
+        double sum = 0.0;
+        for (int i = 0; i < dim; i++) sum += (double)row[i] * (double)row[i];
+        double scale = 1.0 / sqrt(sum / dim + (double)eps);
+        for (int i = 0; i < dim; i++) {
+            double expected = (double)row[i] * scale * (double)weight[i];
+            /* the sum's error, halved by the root, and four roundings */
+            double allowed = fabs(expected) * ldexp(dim / 2.0 + 4.0, -23);
+            double off = fabs((double)got[(size_t)r * (size_t)dim + (size_t)i] - expected);
+            if (!(off <= allowed)) fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", n_rows, dim, off, allowed);
+        }
+    }
+    fixture_out_check_and_free(&out);
+    test_guarded_free(&x);
+    free(weight);
+    free(x_values);
+}
+
+static void rmsnorm_is_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 5;
+    static const int dims[] = {1, 7, 8, 15, 16, 33, 64, 100, 128, 256, 511, 896, 4096};
+    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++)
+        for (int t = 1; t < 100; t += 49) run_rmsnorm_case(t, dims[s], t == 1 ? 1e-5f : 1e-6f, t == 50, &seed);
+    /* a row of zeros is divided by the root of eps alone */
+    float zero[20] = {0}, weight[20] = {0}, out[20];
+    struct lf_rmsnorm_params p = {.out = out, .x = zero, .weight = weight, .eps = 1e-5f, .n_rows = 1, .dim = 20};
+    ops->rmsnorm(dev, &p);
+    for (int i = 0; i < 20; i++) assert_true(out[i] == 0.0f);
+}
+
+static void check_silu(float got, float gate, float up)
+{
+    double expected = (double)gate / (1.0 + exp(-(double)gate)) * (double)up;
+    /* ten roundings of exp, sum, quotient and product; from -88.8 down e^-gate is infinite and the result zero */
+    double allowed = fabs(expected) * ldexp(10.0, -24) + 3e-37 * fabs((double)up);
+    if (!(fabs((double)got - expected) <= allowed))
+        fail_msg("silu_mul(%g, %g) is %.9g, expected %.9g", (double)gate, (double)up, (double)got, expected);
+}
+
+static void silu_mul_is_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 6;
+    static const int dims[] = {1, 7, 8, 16, 17, 48, 100, 768, 4864};
+    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++) {
+        for (size_t t = 1; t < 80; t += 26) {
+            size_t dim = (size_t)dims[s];
+            float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
+            struct test_guarded x = test_guarded_copy(values, t * 2 * dim * sizeof(float));
+            struct fixture_out out = fixture_out(t * dim);
+            struct lf_silu_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_rows = (int)t, .dim = dims[s]};
+            ops->silu_mul(dev, &p);
+            for (size_t r = 0; r < t; r++)
+                for (size_t i = 0; i < dim; i++)
+                    check_silu(out.ptr[r * dim + i], values[r * 2 * dim + i], values[(r * 2 + 1) * dim + i]);
+            fixture_out_check_and_free(&out);
+            test_guarded_free(&x);
+            free(values);
+        }
+    }
+}
+
+static void silu_mul_holds_over_the_whole_range(void **state)
+{
+    (void)state;
+    enum { N = 40001 };
+    float *gate_up = fixture_alloc(2 * N * sizeof(float)), *out = fixture_alloc(N * sizeof(float));
+    for (int i = 0; i < N; i++) {
+        gate_up[i] = (float)(i - N / 2) * 0.01f; /* -200 .. 200 */
+        gate_up[N + i] = 1.5f;
+    }
+    struct lf_silu_mul_params p = {.out = out, .gate_up = gate_up, .n_rows = 1, .dim = N};
+    ops->silu_mul(dev, &p);
+    for (int i = 0; i < N; i++) check_silu(out[i], gate_up[i], 1.5f);
+
+    float special[8] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 2.0f, 1.0f, 1.0f}, got[4];
+    struct lf_silu_mul_params q = {.out = got, .gate_up = special, .n_rows = 1, .dim = 4};
+    ops->silu_mul(dev, &q);
+    assert_true(isnan(got[0]) && isinf(got[1]) && got[1] > 0.0f);
+    assert_true(got[2] == 0.0f && got[3] == 0.0f);
+    free(out);
+    free(gate_up);
+}
+
+static void gather_copies_rows(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    enum { T = 40 };
+    static const int dims[] = {1, 17, 256};
+    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++) {
+        size_t dim = (size_t)dims[s];
+        float *x = fixture_floats(&seed, T * dim, 1.0f);
+        int32_t rows[2 * T];
+        for (int i = 0; i < 2 * T; i++) rows[i] = fixture_between(&seed, 0, T - 1);
+        struct fixture_out out = fixture_out(2 * T * dim);
+        struct lf_gather_params p = {.out = out.ptr, .x = x, .rows = rows, .n_rows = 2 * T, .dim = dims[s]};
+        ops->gather(dev, &p);
+        for (size_t i = 0; i < 2 * T; i++)
+            assert_memory_equal(out.ptr + i * dim, x + (size_t)rows[i] * dim, dim * sizeof(float));
+        fixture_out_check_and_free(&out);
+        free(x);
+    }
+}
+
+static void no_rows_is_no_work(void **state)
+{
+    (void)state;
+    struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
+    ops->gemm(dev, &(struct lf_gemm_params){.w = &w, .x_stride = 1, .y_stride = 1});
+    ops->embed(dev, &(struct lf_embed_params){.table = &w});
+    ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.dim = 1});
+    ops->silu_mul(dev, &(struct lf_silu_mul_params){.dim = 1});
+    ops->gather(dev, &(struct lf_gather_params){.dim = 1});
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s c|avx2|avx512|avx512-bf16|amx [--bench]\n", argv[0]);
+        return 2;
+    }
+    dev = fixture_open(fixture_isa(argv[1]), argc > 2 ? 0 : 2);
+    ops = lf_device_ops(dev);
+    int rc = 0;
+    if (argc > 2 && strcmp(argv[2], "--bench") == 0) {
+        bench_ops(dev);
+    } else {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(a_packed_row_reads_back_exactly),
+            cmocka_unit_test(the_bytes_of_a_weight_are_whole_panels),
+            cmocka_unit_test(gemm_is_right_for_named_shapes),
+            cmocka_unit_test(gemm_is_right_for_random_shapes),
+            cmocka_unit_test(embed_copies_rows_of_the_table),
+            cmocka_unit_test(rmsnorm_is_right),
+            cmocka_unit_test(silu_mul_is_right),
+            cmocka_unit_test(silu_mul_holds_over_the_whole_range),
+            cmocka_unit_test(gather_copies_rows),
+            cmocka_unit_test(no_rows_is_no_work),
+        };
+        rc = cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    lf_device_close(dev);
+    return rc;
+}
