@@ -176,6 +176,8 @@ def main():
                      "mistral-v3": os.path.join(tokenizers_dir, "mistral-v3/tokenizer.model"),
                      "test_model": os.path.join(tokenizers_dir, "sentencepiece/test_model.model"),
                      "test_ja_model": os.path.join(tokenizers_dir, "sentencepiece/test_ja_model.model")}
+        for kind in ("sp-bpe", "sp-unigram", "sp-suffix"):
+            sp_models[kind] = os.path.join(here, kind, "tokenizer.model")
         for kind, model in sp_models.items():
             if wanted(kind):
                 bad += compare_sp(args, kind, alone(kind, model, "tokenizer.model"), False)
