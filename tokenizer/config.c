@@ -47,8 +47,8 @@ enum lf_status lf_listed_token_read(struct lf_listed_token *out, struct lf_arena
                                     struct lf_err *err)
 {
     LF_TRY(lf_json_keep(&out->text, arena, lf_json_get(object, "content"), "added token: content", err));
-    out->normalized = !out->special;
     LF_TRY(read_flag(&out->special, object, "special", err));
+    out->normalized = !out->special;
     LF_TRY(read_flag(&out->lstrip, object, "lstrip", err));
     LF_TRY(read_flag(&out->rstrip, object, "rstrip", err));
     LF_TRY(read_flag(&out->single_word, object, "single_word", err));

@@ -119,7 +119,7 @@ static const struct field fields[] = {
     ROW_READ("tool_choice", GEN, read_tool_choice),
     ROW_READ("function_call", GEN, read_tool_choice),
     ROW_READ("modalities", GEN, read_modalities),
-    ROW("tools", TALK, REFUSE_UNLESS_EMPTY),
+    ROW("tools", GEN | LF_ASK_TOKENIZE, REFUSE_UNLESS_EMPTY),
     ROW("functions", GEN, REFUSE_UNLESS_EMPTY),
     ROW("suffix", GEN, REFUSE_UNLESS_EMPTY),
     ROW("audio", GEN, REFUSE),

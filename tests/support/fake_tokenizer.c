@@ -10,6 +10,7 @@
 struct piece {
     const char *text;
     bool special;
+    const char *written; /* in the vocabulary, where that differs: bytes as byte-level letters */
 };
 
 struct lf_tokenizer {
@@ -19,11 +20,24 @@ struct lf_tokenizer {
 
 enum { N_BYTES = 256 };
 static const struct piece pieces[] = {
-    {"<s>", true},           {"</s>", true},       {"<|system|>", true},        {"<|user|>", true},
-    {"<|assistant|>", true}, {"<|tool|>", true},   {"<|developer|>", true},     {"<|end|>", true},
-    {" the", false},         {"Hello", false},     {" world", false},           {" quick", false},
-    {"\xC3\xA9", false},     {" \xE6\x97", false}, {"\xA5\xE6\x9C\xAC", false}, {"END", false},
-    {"ST", false},           {"OP", false},
+    {"<s>", true, NULL},
+    {"</s>", true, NULL},
+    {"<|system|>", true, NULL},
+    {"<|user|>", true, NULL},
+    {"<|assistant|>", true, NULL},
+    {"<|tool|>", true, NULL},
+    {"<|developer|>", true, NULL},
+    {"<|end|>", true, NULL},
+    {" the", false, NULL},
+    {"Hello", false, NULL},
+    {" world", false, NULL},
+    {" quick", false, NULL},
+    {"\xC3\xA9", false, NULL},
+    {" \xE6\x97", false, "\xC4\xA0\xC3\xA6\xC4\xB9"},
+    {"\xA5\xE6\x9C\xAC", false, "\xC2\xA5\xC3\xA6\xC4\xBE\xC2\xAC"},
+    {"END", false, NULL},
+    {"ST", false, NULL},
+    {"OP", false, NULL},
 };
 static const struct lf_tokenizer tokenizer = {pieces, (int)LF_N_ELEMS(pieces)};
 
@@ -101,7 +115,8 @@ bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_to
     static char names[N_BYTES][8];
     if (id < 0 || id >= lf_tokenizer_n_vocab(tok)) return false;
     if (id >= N_BYTES) {
-        *out = (struct lf_token_info){lf_str_c(pieces[id - N_BYTES].text), pieces[id - N_BYTES].special};
+        const struct piece *p = &pieces[id - N_BYTES];
+        *out = (struct lf_token_info){lf_str_c(p->written ? p->written : p->text), p->special};
         return true;
     }
     char name[8];
