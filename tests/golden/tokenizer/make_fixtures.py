@@ -171,6 +171,14 @@ def some_texts(prose, vocabulary, n):
     return extra + corpus.WORDS[::2] + corpus.SPACES[::3] + corpus.EMOJI[::2] + rng.sample(drawn, n)
 
 
+def renamed(tokenizer):
+    """Added tokens that the normalizer rewrites: some versions of the library decode them as rewritten."""
+    if tokenizer.normalizer is None:
+        return set()
+    return {i for i, t in tokenizer.get_added_tokens_decoder().items()
+            if t.normalized and tokenizer.normalizer.normalize_str(t.content) != t.content}
+
+
 def write_golden(directory, encodes, decodes):
     with open(os.path.join(directory, "golden.json"), "w", encoding="utf-8") as f:
         f.write('{"texts": [\n')
@@ -196,6 +204,7 @@ def golden_hf(directory, prose):
     sequences = [e["around"] for e in encodes[::12]]
     if "ByteFallback" not in tokenizer.to_str():
         sequences += [[rng.randrange(tokenizer.get_vocab_size()) for _ in range(8)] for _ in range(8)]
+    sequences = [[i for i in s if i not in renamed(tokenizer)] for s in sequences]
     decodes = [{"ids": s, "text": tokenizer.decode(s), "all": tokenizer.decode(s, skip_special_tokens=False)}
                for s in sequences]
     write_golden(directory, encodes, decodes)
@@ -216,7 +225,7 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     prose = open(sys.argv[1], encoding="utf-8").read()[5000:400000]
     for make in (llama3, gpt2, qwen, tekken, deepseek, falcon, llama2, metaspace, words):
-        directory = os.path.join(here, make.__name__)
+        directory = os.path.join(here, "like-" + make.__name__)
         os.makedirs(directory, exist_ok=True)
         with open(os.path.join(directory, "tokenizer.json"), "w", encoding="utf-8") as f:
             f.write(json.dumps(json.loads(make(prose).to_str()), separators=(",", ":"), ensure_ascii=False) + "\n")
