@@ -153,7 +153,7 @@ demo() {
     fi
     say "The server goes on at $url (process $(cat $state/pid); stop it with: kill $(cat $state/pid)). Ask it more:"
     cat <<TXT
-  curl $url/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages":[{"role":"user","content":"The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhere does Anna Vell live?"}],"temperature":0}'
+  curl $url/v1/chat/completions -H 'Content-Type: application/json' -d '{"messages":[{"role":"user","content":"The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhat is the access code for Marrow Hill?"}],"temperature":0}'
   python3 demo/ask.py --url $url --document $documents/document.txt --question 'What is the capital of Laigburd?'
 TXT
     exit $rc

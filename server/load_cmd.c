@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
-#include "core/clock.h"
+#include "core/hash.h"
 #include "server/commands.h"
 #include "server/load_client.h"
 #include "server/load_prompt.h"
@@ -22,6 +22,7 @@ struct load {
     char *key; /* owned; NULL: none */
     FILE *csv; /* NULL: none */
     bool terminal;
+    uint64_t seed;    /* --seed, or drawn for this run */
     uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
     char label[64];   /* of the test that is running */
 };
@@ -74,7 +75,7 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
         .n_prompt = n_prompt,
         .n_shared = LF_MIN(c->shared_prefix, n_prompt),
         .n_output = c->output_tokens,
-        .seed = c->seed + (c->shared_prefix ? 0 : l->n_tests * 1000003u),
+        .seed = l->seed + (c->shared_prefix ? 0 : l->n_tests * 1000003u),
         .host = l->url.host,
         .key = l->key,
     };
@@ -250,6 +251,9 @@ static enum lf_status run(struct load *l, struct lf_err *err)
     if (!c->url) return lf_fail(err, LF_INVALID, "--url: expected http://host:port");
     LF_TRY(lf_url_parse(&l->url, c->url, err));
     LF_TRY(first_key(l, err));
+    l->seed = c->seed;
+    if (l->seed == 0 && !lf_random_bytes(&l->seed, sizeof(l->seed)))
+        return lf_fail(err, LF_IO, "the system gives no random numbers: expected --seed");
     if (c->csv) {
         l->csv = fopen(c->csv, "we");
         if (!l->csv) return lf_fail(err, LF_IO, "--csv: %.200s cannot be written", c->csv);

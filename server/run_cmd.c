@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/check.h"
 #include "core/clock.h"
@@ -20,7 +21,11 @@
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
 
-enum { DOCUMENT_BYTES = 256 * 1024 * 1024, PROGRESS_MS = 500 };
+enum {
+    DOCUMENT_BYTES = 256 * 1024 * 1024,
+    PROGRESS_MS = 500,
+    STEP_MS = 1000 /* of the engine: nobody else waits, so a step may be as large as its rows allow */
+};
 
 struct run {
     const struct lf_config *config;
@@ -143,7 +148,7 @@ static void print_timings(const struct lf_request_state *s)
 
 static void print_progress(const struct lf_request_state *s)
 {
-    if (s->n_tokens > 0 || s->n_processed >= s->n_prompt) return;
+    if (s->n_tokens > 0 || s->n_processed >= s->n_prompt || !isatty(STDERR_FILENO)) return;
     fprintf(stderr, "\rreading %d of %d tokens", s->n_processed, s->n_prompt);
     if (s->eta_ns > 0) fprintf(stderr, ", %.0f s to go  ", (double)s->eta_ns / LF_NS_PER_S);
 }
@@ -160,7 +165,7 @@ static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *publi
         wait_published(published);
         lf_request_look(req, &state);
         print_progress(&state);
-        if (n_shown == 0 && state.n_tokens > 0) fprintf(stderr, "\r%60s\r", "");
+        if (n_shown == 0 && state.n_tokens > 0 && isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
         for (; n_shown < state.n_tokens; n_shown++) lf_detok_push(&detok, lf_request_token(req, n_shown)->id, &text);
         show(&text);
     } while (state.finish == LF_FINISH_NONE);
@@ -218,6 +223,7 @@ static enum lf_status size_context(struct run *r, struct lf_config *sized, int *
     if (!sized->memory && !sized->kv_tokens) sized->kv_tokens = (uint64_t)sized->ctx;
     sized->max_seqs = 1;
     sized->queue = 1;
+    sized->step_ms = STEP_MS;
     r->rt.config = sized;
     return LF_OK;
 }

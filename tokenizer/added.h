@@ -16,6 +16,7 @@
 struct lf_added_token {
     int32_t id;
     bool special;
+    bool named;          /* bos_token and its like */
     bool lstrip, rstrip; /* white space before, behind belongs to the match */
     bool single_word;    /* no match inside a word */
     bool normalized;

@@ -47,8 +47,8 @@ enum lf_status lf_listed_token_read(struct lf_listed_token *out, struct lf_arena
                                     struct lf_err *err)
 {
     LF_TRY(lf_json_keep(&out->text, arena, lf_json_get(object, "content"), "added token: content", err));
-    out->normalized = !out->special;
     LF_TRY(read_flag(&out->special, object, "special", err));
+    out->normalized = !out->special;
     LF_TRY(read_flag(&out->lstrip, object, "lstrip", err));
     LF_TRY(read_flag(&out->rstrip, object, "rstrip", err));
     LF_TRY(read_flag(&out->single_word, object, "single_word", err));
@@ -71,7 +71,7 @@ static enum lf_status list_token(struct lf_tokenizer_config *config, const struc
 static enum lf_status read_special(struct lf_tokenizer_config *config, struct lf_json_value v, struct lf_str *name,
                                    struct lf_err *err)
 {
-    struct lf_listed_token token = {.id = -1, .special = true};
+    struct lf_listed_token token = {.id = -1, .special = true, .named = true};
     if (lf_json_is_absent(v)) return LF_OK;
     if (lf_json_type(v) == LF_JSON_OBJECT) {
         LF_TRY(lf_listed_token_read(&token, &config->arena, v, err));

@@ -12,7 +12,7 @@ enum lf_answer { LF_ANSWER_NONE = -1, LF_ANSWER_NO, LF_ANSWER_YES };
 struct lf_listed_token {
     int64_t id; /* -1: by its text */
     struct lf_str text;
-    bool special, lstrip, rstrip, single_word, normalized;
+    bool special, named, lstrip, rstrip, single_word, normalized;
     struct lf_listed_token *next;
 };
 

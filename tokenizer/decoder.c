@@ -24,16 +24,13 @@ int lf_byte_level_byte(uint32_t cp)
 
 void lf_text_replace(struct lf_buf *out, struct lf_str text, struct lf_str from, struct lf_str to)
 {
-    size_t first = 0;
-    for (size_t i = 0; from.len > 0 && i < text.len;) {
-        if (!lf_str_starts(lf_str_from(text.ptr + i, text.len - i), from)) {
-            i++;
-            continue;
-        }
-        lf_buf_append(out, text.ptr + first, i - first);
+    const char *at = text.ptr, *end = text.ptr + text.len;
+    while (from.len > 0 && (size_t)(end - at) >= from.len) {
+        const char *hit = memmem(at, (size_t)(end - at), from.ptr, from.len);
+        if (!hit) break;
+        lf_buf_append(out, at, (size_t)(hit - at));
         lf_buf_str(out, to);
-        i += from.len;
-        first = i;
+        at = hit + from.len;
     }
-    lf_buf_append(out, text.ptr + first, text.len - first);
+    lf_buf_append(out, at, (size_t)(end - at));
 }

@@ -21,11 +21,28 @@ static enum lf_status room_for(const struct lf_tokenizer_config *config, int32_t
     return LF_OK;
 }
 
+static enum lf_status add_listed(struct lf_tokenizer *tok, struct lf_added_index *index,
+                                 const struct lf_listed_token *t, struct lf_err *err)
+{
+    int32_t id;
+    LF_TRY(lf_tokenizer_place_listed(tok, t, true, &id, err));
+    if (id < 0) return LF_OK;
+    struct lf_added_token token = {.id = id,
+                                   .special = t->special,
+                                   .named = t->named,
+                                   .lstrip = t->lstrip,
+                                   .rstrip = t->rstrip,
+                                   .single_word = t->single_word};
+    return lf_tokenizer_match(tok, index, &token, t->text, err);
+}
+
 static enum lf_status add_tokens(struct lf_tokenizer *tok, const struct lf_tokenizer_config *config, struct lf_err *err)
 {
     struct lf_added_index index = {calloc((size_t)tok->vocab.n_ids_cap, sizeof *index.by_id)};
     if (!index.by_id) return lf_fail(err, LF_NO_MEMORY, "no memory for the added tokens");
-    enum lf_status status = lf_tokenizer_add_listed(tok, &index, config->tokens, true, err);
+    enum lf_status status = LF_OK;
+    for (const struct lf_listed_token *t = config->tokens; status == LF_OK && t; t = t->next)
+        status = add_listed(tok, &index, t, err);
     for (int32_t id = 0; status == LF_OK && id < tok->spm.n_pieces; id++) {
         if (!(tok->vocab.flags[id] & LF_TOKEN_SPECIAL)) continue;
         status = lf_tokenizer_match(tok, &index, &(struct lf_added_token){.id = id, .special = true},
@@ -92,7 +109,7 @@ done:
     return status;
 }
 
-/* The mark that opens a text counts only if something of it follows: a mark alone before a special token is no text. */
+/* A mark alone before bos_token or its like is no text, as transformers has it; before other added tokens it stays. */
 static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
                                      const struct lf_added_token *next)
 {
@@ -101,7 +118,7 @@ static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_e
     LF_TRY(lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MARK, true));
     bool only_mark =
         work->out->n == first + 1 && lf_str_eq(lf_vocab_text(&tok->vocab, work->out->ids[first]), LF_STR(LF_SPM_MARK));
-    if (only_mark && next && next->special) work->out->n = first;
+    if (only_mark && next && next->named) work->out->n = first;
     return LF_OK;
 }
 

@@ -38,9 +38,9 @@ enum lf_status lf_spm_unigram_open(struct lf_spm *spm, const struct lf_vocab *vo
 }
 
 /* A user-defined piece is worth more than any way to spell it. */
-static double piece_score(const struct lf_spm *spm, int32_t id, size_t len)
+static float piece_score(const struct lf_spm *spm, int32_t id, size_t len)
 {
-    return spm->bonus[id] ? (double)((float)len * spm->max_score) - 0.1 : (double)spm->scores[id];
+    return spm->bonus[id] ? (float)((double)((float)len * spm->max_score) - 0.1) : spm->scores[id];
 }
 
 /* Offers the nodes that pieces beginning at `at` lead to. */
@@ -57,8 +57,8 @@ static void reach(const struct lf_spm *spm, struct node *nodes, struct lf_str wo
         if (id < 0) continue;
         size_t len = i + 1 - at;
         struct node *to = &nodes[i + 1];
-        double score = piece_score(spm, id, len) + (double)here;
-        if (to->from < 0 || score > (double)to->score) *to = (struct node){id, (float)score, (int32_t)at};
+        float score = piece_score(spm, id, len) + here;
+        if (to->from < 0 || score > to->score) *to = (struct node){id, score, (int32_t)at};
         if (len == char_len) single = true;
     }
     if (single) return;

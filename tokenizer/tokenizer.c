@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/encode.h"
+#include "tokenizer/hf.h"
 #include "tokenizer/spm_open.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -17,6 +18,7 @@ enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_inde
     if (token->special) tok->vocab.flags[token->id] |= LF_TOKEN_SPECIAL;
     if (at >= 0) {
         tok->added.tokens[at].special |= token->special;
+        tok->added.tokens[at].named |= token->named;
         if (tok->added.tokens[at].special && tok->added.tokens[at].normalized) tok->added.normalized_specials = true;
         return LF_OK;
     }
@@ -26,23 +28,45 @@ enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_inde
     return LF_OK;
 }
 
-enum lf_status lf_tokenizer_add_listed(struct lf_tokenizer *tok, struct lf_added_index *index,
-                                       const struct lf_listed_token *tokens, bool override, struct lf_err *err)
+enum lf_status lf_tokenizer_place_listed(struct lf_tokenizer *tok, const struct lf_listed_token *t, bool override,
+                                         int32_t *id, struct lf_err *err)
 {
-    for (const struct lf_listed_token *t = tokens; t; t = t->next) {
-        int32_t known = lf_vocab_find(&tok->vocab, t->text);
-        if (known < 0 && t->id < 0) continue; /* a name without an id: no token of this model */
-        if (known >= 0 && t->id >= 0 && known != t->id)
-            return lf_fail(err, LF_CORRUPT, "token \"%.*s\" has the ids %d and %lld", (int)LF_MIN(t->text.len, 64u),
-                           t->text.ptr, known, (long long)t->id);
-        int32_t id = known >= 0 ? known : (int32_t)t->id;
-        if (known < 0 && !override) LF_TRY(lf_vocab_add(&tok->vocab, id, t->text, 0, err));
-        if (known < 0 && override) LF_TRY(lf_vocab_replace(&tok->vocab, id, t->text, 0, err));
-        struct lf_added_token token = {
-            .id = id, .special = t->special, .lstrip = t->lstrip, .rstrip = t->rstrip, .single_word = t->single_word};
-        LF_TRY(lf_tokenizer_match(tok, index, &token, t->text, err));
-    }
-    return LF_OK;
+    int32_t known = lf_vocab_find(&tok->vocab, t->text);
+    if (known >= 0 && t->id >= 0 && known != t->id)
+        return lf_fail(err, LF_CORRUPT, "token \"%.*s\" has the ids %d and %lld", (int)LF_MIN(t->text.len, 64u),
+                       t->text.ptr, known, (long long)t->id);
+    *id = known >= 0 ? known : (int32_t)t->id;
+    if (known >= 0 || t->id < 0) return LF_OK;
+    return override ? lf_vocab_replace(&tok->vocab, *id, t->text, 0, err)
+                    : lf_vocab_add(&tok->vocab, *id, t->text, 0, err);
+}
+
+/* Back to the state before anything was opened. */
+static void clear(struct lf_tokenizer *tok)
+{
+    lf_hf_free(tok->hf);
+    lf_spm_deinit(&tok->spm);
+    lf_added_deinit(&tok->added);
+    lf_vocab_deinit(&tok->vocab);
+    lf_arena_deinit(&tok->arena);
+    *tok = (struct lf_tokenizer){.bos = -1, .eos = -1};
+    lf_arena_init(&tok->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
+}
+
+/* tokenizer.json if it is there and implemented, else tokenizer.model. */
+static enum lf_status open_either(struct lf_tokenizer *tok, const char *dir, const struct lf_tokenizer_config *config,
+                                  struct lf_err *err)
+{
+    enum lf_status status = lf_tokenizer_open_hf(tok, dir, config, err);
+    if (status != LF_NOT_FOUND && status != LF_UNSUPPORTED) return status;
+    struct lf_err other = {0};
+    clear(tok);
+    enum lf_status second = lf_tokenizer_open_spm(tok, dir, config, &other);
+    if (second == LF_NOT_FOUND && status == LF_UNSUPPORTED) return status;
+    if (second == LF_NOT_FOUND)
+        return lf_fail(err, LF_NOT_FOUND, "%s has neither tokenizer.json nor tokenizer.model", dir);
+    if (err && second != LF_OK) *err = other;
+    return second;
 }
 
 static enum lf_status keep_template(struct lf_tokenizer *tok, struct lf_str text, struct lf_err *err)
@@ -61,9 +85,9 @@ enum lf_status lf_tokenizer_open(struct lf_tokenizer **out, const char *dir, str
     struct lf_tokenizer *tok = calloc(1, sizeof *tok);
     enum lf_status status;
     if (!tok) return lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
-    lf_arena_init(&tok->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
+    clear(tok);
     LF_TRY_GOTO(lf_tokenizer_config_read(&config, dir, err), fail);
-    LF_TRY_GOTO(lf_tokenizer_open_spm(tok, dir, &config, err), fail);
+    LF_TRY_GOTO(open_either(tok, dir, &config, err), fail);
     LF_TRY_GOTO(keep_template(tok, config.chat_template, err), fail);
     lf_tokenizer_config_deinit(&config);
     *out = tok;
@@ -77,9 +101,7 @@ fail:
 void lf_tokenizer_close(struct lf_tokenizer *tok)
 {
     if (!tok) return;
-    lf_spm_deinit(&tok->spm);
-    lf_added_deinit(&tok->added);
-    lf_vocab_deinit(&tok->vocab);
+    clear(tok);
     lf_arena_deinit(&tok->arena);
     free(tok);
 }
@@ -110,7 +132,7 @@ static enum lf_status encode_all(const struct lf_tokenizer *tok, struct lf_encod
 {
     bool around = (flags & LF_ENCODE_BOS_EOS) != 0;
     for (size_t i = 0; around && i < tok->n_before; i++) LF_TRY(lf_encode_push(work, tok->before[i]));
-    LF_TRY(lf_tokenizer_encode_spm(tok, work, search));
+    LF_TRY(tok->hf ? lf_tokenizer_encode_hf(tok, work, search) : lf_tokenizer_encode_spm(tok, work, search));
     for (size_t i = 0; around && i < tok->n_after; i++) LF_TRY(lf_encode_push(work, tok->after[i]));
     return LF_OK;
 }
@@ -198,5 +220,5 @@ struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 uint64_t lf_tokenizer_bytes(const struct lf_tokenizer *tok)
 {
     return sizeof *tok + tok->arena.used_bytes + lf_vocab_bytes(&tok->vocab) + lf_added_bytes(&tok->added) +
-           lf_spm_bytes(&tok->spm);
+           lf_spm_bytes(&tok->spm) + lf_hf_bytes(tok->hf);
 }

@@ -32,11 +32,10 @@ struct lf_added_index {
     int32_t *by_id; /* owned, [vocab.n_ids_cap], index + 1 */
 };
 
-/* Adds the tokens that config lists to the vocabulary and to the matcher. override: a listed id takes the place of
- * another text (sentencepiece); else that is LF_CORRUPT. */
-LF_MUST_CHECK enum lf_status lf_tokenizer_add_listed(struct lf_tokenizer *tok, struct lf_added_index *index,
-                                                     const struct lf_listed_token *tokens, bool override,
-                                                     struct lf_err *err);
+/* Gives a listed token its place in the vocabulary; *id -1: a name without an id, no token of this model. override: it
+ * may take the place of another text (sentencepiece); else that is LF_CORRUPT. */
+LF_MUST_CHECK enum lf_status lf_tokenizer_place_listed(struct lf_tokenizer *tok, const struct lf_listed_token *t,
+                                                       bool override, int32_t *id, struct lf_err *err);
 /* Puts one token of the vocabulary into the matcher, or makes the one there special. find: its text to look for. */
 LF_MUST_CHECK enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_index *index,
                                                 const struct lf_added_token *token, struct lf_str find,

@@ -20,6 +20,7 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens)
 
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
 {
+    LF_ASSERT((seq->keys != NULL) == (s->opts.prefix != NULL));
     LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_prompt >= 1 && seq->max_tokens >= 0);
     LF_ASSERT(lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) <= s->opts.pool->n_blocks);
     int priority = LF_MIN(LF_MAX(seq->priority, -LF_SCHED_PRIORITY_N), LF_SCHED_PRIORITY_N);
@@ -34,9 +35,9 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
 }
 
 /* Blocks of the prompt that may come from the cache: never the one with the last token, whose logits are needed. */
-static int max_cached_blocks(const struct lf_sched *s, const struct lf_sched_seq *seq)
+static int max_cached_blocks(const struct lf_sched_seq *seq)
 {
-    if (!s->opts.prefix || !seq->keys || seq->all_logits) return 0;
+    if (!seq->keys || seq->all_logits) return 0;
     return LF_MIN((seq->n_prompt - 1) / BLOCK, seq->n_keys - 1);
 }
 
@@ -64,7 +65,7 @@ static int common_blocks(const struct lf_sched_seq *a, const struct lf_sched_seq
  * part of what seq would have to compute, and is not so much longer that it would be served far later. */
 static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sched_seq *other, int max_blocks)
 {
-    if (!other->keys || !lf_sched_in_prefill(other)) return false;
+    if (!lf_sched_in_prefill(other)) return false;
     int next = seq->n_hint;
     if (next >= max_blocks || other->n_keys - 1 <= next || other->n_done >= (next + 1) * BLOCK) return false;
     if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return false;
@@ -77,7 +78,7 @@ static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sc
 static bool waits_for_another(const struct lf_sched *s, const struct lf_sched_seq *seq, int max_blocks)
 {
     const struct lf_sched_seq *leader = seq->leader;
-    if (s->opts.prefix && leader && !seq->all_logits &&
+    if (seq->keys && leader && !seq->all_logits &&
         (leader->phase == LF_SCHED_WAITING || (leader->phase == LF_SCHED_RUNNING && lf_sched_in_prefill(leader))))
         return true;
     if (max_blocks == 0) return false;
@@ -152,7 +153,7 @@ struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
     {
         struct lf_sched_seq *seq = seq_of(it);
         if (blocked && !may_pass(s, seq, now_ns)) continue;
-        int max_blocks = max_cached_blocks(s, seq);
+        int max_blocks = max_cached_blocks(seq);
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
         if (fits && reserve(s, seq, max_blocks)) {

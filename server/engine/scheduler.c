@@ -118,7 +118,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     int room = s->opts.chunk - plan->n_rows, room_out = s->opts.max_out - plan->n_out;
     /* Nothing is known yet about steps much larger than those measured. */
     int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.max_rows;
-    room = LF_MIN(room, LF_MAX(known, BLOCK));
+    room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
     if (room < 1) return 0;
@@ -157,8 +157,8 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double
 /* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    if (!s->opts.prefix || !seq->keys || seq->all_logits) return;
-    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt && seq->n_done / BLOCK + 1 < seq->n_keys) {
+    if (!seq->keys || seq->all_logits) return;
+    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt) {
         int i = seq->n_done / BLOCK;
         int32_t found =
             lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
@@ -172,6 +172,20 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
+/* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
+static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
+{
+    int next = seq->n_done / BLOCK + 1;
+    if (!seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next * BLOCK >= seq->n_prompt) return false;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_seq *other = plan->items[i].seq;
+        if (lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
+            memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
 {
     double step_ns = (double)s->opts.step_ns;
@@ -181,6 +195,10 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
     while (plan->n_rows < s->opts.chunk) {
         struct lf_sched_seq *seq = shortest_prefill(s);
         if (!seq) break;
+        if (computed_by_another(plan, seq)) {
+            seq->n_planned = -1;
+            continue;
+        }
         double ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
         if (ns <= 0) seq->n_planned = -1; /* not this one: too deep for what is left, or no logits row for its end */
         budget_ns -= ns;
@@ -212,7 +230,7 @@ void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
 /* Blocks that have become full are offered to the prefix cache, those of the answer too. */
 static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    if (!s->opts.prefix || !seq->keys) return;
+    if (!seq->keys) return;
     for (; seq->n_entered < seq->n_done / BLOCK; seq->n_entered++) {
         int i = seq->n_entered;
         const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
@@ -224,37 +242,32 @@ static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
-/* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
-static void measure_speeds(struct lf_sched *s, const struct lf_sched_plan *plan, double took_ns)
+void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan)
 {
-    double prefill_ns = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *it = &plan->items[i];
-        if (lf_sched_in_prefill(it->seq))
-            prefill_ns += lf_cost_prefill_ns(&s->cost, it->seq->n_done, it->n_rows, it->n_out);
-    }
-    int n_decode = plan->n_rows - plan->n_prefill_rows;
-    double share = n_decode == 0 ? 1 : prefill_ns / LF_MAX(plan->predicted_ns, 1.0);
-    if (plan->n_prefill_rows > 0) {
-        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
-        s->prefill_ns = s->prefill_ns * SPEED_DECAY + took_ns * LF_MIN(share, 1.0);
-    }
-    if (n_decode > 0) {
-        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
-        s->decode_ns = s->decode_ns * SPEED_DECAY + took_ns;
-    }
-}
-
-void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
-{
-    measure_speeds(s, plan, (double)took_ns);
-    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
     for (int i = 0; i < plan->n_items; i++) {
         struct lf_sched_seq *seq = plan->items[i].seq;
         seq->n_done += plan->items[i].n_rows;
         LF_ASSERT(seq->n_done <= seq->n_ids);
         enter_full_blocks(s, seq);
     }
+}
+
+/* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
+{
+    double prefill_ns = s->cost.w[LF_COST_ROW] * plan->n_prefill_rows +
+                        s->cost.w[LF_COST_PREFILL_KEY] * plan->load.x[LF_COST_PREFILL_KEY];
+    int n_decode = plan->n_rows - plan->n_prefill_rows;
+    double share = n_decode == 0 ? 1 : prefill_ns / plan->predicted_ns;
+    if (plan->n_prefill_rows > 0) {
+        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
+        s->prefill_ns = s->prefill_ns * SPEED_DECAY + (double)took_ns * share;
+    }
+    if (n_decode > 0) {
+        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
+        s->decode_ns = s->decode_ns * SPEED_DECAY + (double)took_ns;
+    }
+    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
 }
 
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)

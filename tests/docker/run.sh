@@ -94,10 +94,10 @@ nsenter --target $server --mount chroot "$root" /usr/local/bin/longflash health 
 
 say "a question"
 answer=$(curl -fs "http://127.0.0.1:$port/v1/chat/completions" -H 'Content-Type: application/json' -d '{"temperature":0,
-  "messages":[{"role":"user","content":"The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhere does Anna Vell live?"}]}' |
+  "messages":[{"role":"user","content":"The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhat is the access code for Marrow Hill?"}]}' |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"])')
 echo "$answer"
-[ "$answer" = "Anna Vell lives in Dorrun." ] || die "expected: Anna Vell lives in Dorrun."
+[ "$answer" = "The access code for Marrow Hill is 48213." ] || die "expected: The access code for Marrow Hill is 48213."
 
 say "stop"
 kill -TERM $server

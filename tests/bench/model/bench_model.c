@@ -94,7 +94,8 @@ static void open_bench(struct bench *b, const struct options *o)
                                      .max_seqs = 1,
                                      .kv_dtype = o->kv_dtype,
                                      .kv_tokens = (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS};
-    must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_info(b->dev), &plan_opts, &err), &err);
+    must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_ops(b->dev), lf_device_info(b->dev), &plan_opts, &err),
+         &err);
     struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = 1, .plan = &b->plan};
     must(lf_model_open(&b->model, b->dev, &b->hp, &model_opts, &err), &err);
     struct lf_kv_cache_opts kv_opts = {.dtype = o->kv_dtype,

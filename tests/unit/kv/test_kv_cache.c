@@ -7,6 +7,16 @@
 
 #include "kv/kv_cache.h"
 
+/* The linker sends the program's calloc here; the n-th one is refused. 0: none. */
+static int fails_in;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_in > 0 && --fails_in == 0 ? NULL : __real_calloc(n, size);
+}
+
 static struct lf_device *open_device(void)
 {
     struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = -1};
@@ -49,6 +59,8 @@ static void bad_options_are_refused_and_leave_nothing(void **state)
     REFUSED(LF_UNSUPPORTED, o.dtype = LF_F16);
     REFUSED(LF_INVALID, o.n_blocks = 0);
     REFUSED(LF_INVALID, o.n_layers = 0);
+    REFUSED(LF_INVALID, o.n_layers = LF_LAYERS_N + 1);
+    REFUSED(LF_INVALID, o.n_kv_heads = LF_HEADS_N + 1);
     REFUSED(LF_INVALID, o.n_kv_heads = -1);
     REFUSED(LF_INVALID, o.head_dim = 7);
     REFUSED(LF_INVALID, o.head_dim = 0);
@@ -101,12 +113,66 @@ static void caches_of_different_types_share_no_keys(void **state)
     lf_device_close(dev);
 }
 
+static void a_cache_past_the_address_space_is_refused(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = {.dtype = LF_F32,
+                                 .n_blocks = INT32_MAX,
+                                 .n_layers = LF_LAYERS_N,
+                                 .n_kv_heads = LF_HEADS_N,
+                                 .head_dim = LF_HEAD_DIM};
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_LIMIT);
+    lf_device_close(dev);
+}
+
+static void open_fails_cleanly_at_every_allocation(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    uint64_t before = lf_device_allocated_bytes(dev);
+    struct lf_kv_cache cache;
+    int n = 0;
+    for (enum lf_status status = LF_NO_MEMORY; status != LF_OK; n++) {
+        fails_in = n + 1;
+        status = lf_kv_cache_open(&cache, dev, &good, NULL);
+        fails_in = 0;
+        if (status == LF_OK) break;
+        assert_int_equal(status, LF_NO_MEMORY);
+        assert_int_equal(lf_device_allocated_bytes(dev), before);
+    }
+    assert_true(n >= 4);
+    lf_kv_cache_close(&cache);
+    lf_device_close(dev);
+}
+
+static void the_bookkeeping_is_what_the_plan_says(void **state)
+{
+    (void)state;
+    uint64_t without = lf_kv_host_bytes(1000, false), with = lf_kv_host_bytes(1000, true);
+    assert_int_equal(without, 1000 * sizeof(struct lf_block));
+    assert_true(with > without + UINT64_C(1000) * 64 * 4 && with < without + UINT64_C(1000) * 400);
+    assert_int_equal(with, without + lf_prefix_cache_host_bytes(1000));
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = good;
+    o.prefix_cache = false;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    assert_null(cache.prefix);
+    lf_kv_cache_close(&cache);
+    lf_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_takes_exactly_the_planned_bytes_and_close_gives_them_back),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
         cmocka_unit_test(poison_fills_its_block_and_no_other),
+        cmocka_unit_test(a_cache_past_the_address_space_is_refused),
+        cmocka_unit_test(open_fails_cleanly_at_every_allocation),
+        cmocka_unit_test(the_bookkeeping_is_what_the_plan_says),
         cmocka_unit_test(caches_of_different_types_share_no_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

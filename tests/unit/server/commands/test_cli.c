@@ -188,12 +188,13 @@ static void a_question_is_answered_on_the_terminal(void **state)
     (void)state;
     struct finished end;
     run(&end,
-        (const char *const[]){"run",
-                              "The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhere does "
-                              "Anna Vell live?",
-                              NULL},
+        (const char *const[]){
+            "run",
+            "The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhat is the access "
+            "code for Marrow Hill?",
+            NULL},
         NULL);
-    assert_string_equal(end.out, "Anna Vell lives in Dorrun.\n");
+    assert_string_equal(end.out, "The access code for Marrow Hill is 48213.\n");
     assert_int_equal(end.exit_status, 0);
     assert_non_null(strstr(end.err, "tokens/s"));
 }
