@@ -64,18 +64,7 @@ INLINE void scores_page(int n, bool bf16, const float *q, const void *page, cons
     }
 }
 
-/* Where a group's output goes on: o = o · alpha + Σ w · v over keys lo <= j < hi, channels offset .. of n_vecs vectors.
- */
-struct output_args {
-    const struct lf_attn_tile *t;
-    const float *w; /* [n][LF_ATTN_TILE] */
-    float *o;       /* [n][d] */
-    const float *alpha;
-    int d, offset;
-    int lo, hi;
-    bool ahead; /* fetch the pages that come next */
-};
-
+/* o = o · alpha + Σ w · v for n rows and n_vecs vectors of channels. */
 INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
 {
     __m512 acc[LF_ATTN_GROUP][4], v_row[4];
@@ -91,7 +80,7 @@ INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
         int j = (a->lo > first ? a->lo - first : 0) & ~1; /* the weight of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *w = a->w + first;
-        const void *ahead = a->ahead ? a->t->v_ahead[page] : NULL;
+        const void *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
         for (; j + 1 < end; j += 2) {
             load_row(n_vecs, bf16, false, a->t->v[page], ahead, j, a->d, a->offset, v_row);
             add_row(n, n_vecs, acc, w + j, LF_ATTN_TILE, v_row);
@@ -110,113 +99,60 @@ INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
     }
 }
 
-/* The switches below make one copy of each shape, with every count a constant. */
-static void scores_group(int n, bool bf16, const float *q, const void *page, const void *ahead, int d, float *s)
+static void scores_float(int n, const float *q, const void *page, const void *ahead, int d, float *s)
 {
-#define SCORES_CASE(rows)                                                                                              \
-    case rows:                                                                                                         \
-        if (bf16)                                                                                                      \
-            scores_page(rows, true, q, page, ahead, d, s);                                                             \
-        else                                                                                                           \
-            scores_page(rows, false, q, page, ahead, d, s);                                                            \
-        return;
-    switch (n) {
-        SCORES_CASE(1)
-        SCORES_CASE(2)
-        SCORES_CASE(3)
-        SCORES_CASE(4)
-        SCORES_CASE(5)
-        SCORES_CASE(6)
-    }
-#undef SCORES_CASE
+    SCORES_SWITCH(scores_page, n, false, q, page, ahead, d, s)
 }
 
-static void output_chunk(int n, int n_vecs, bool bf16, const struct output_args *a)
+static void scores_bf16(int n, const float *q, const void *page, const void *ahead, int d, float *s)
 {
-#define OUTPUT_CASE(rows, vecs)                                                                                        \
-    case rows * 8 + vecs:                                                                                              \
-        if (bf16)                                                                                                      \
-            output(rows, vecs, true, a);                                                                               \
-        else                                                                                                           \
-            output(rows, vecs, false, a);                                                                              \
-        return;
-#define OUTPUT_CASES(rows) OUTPUT_CASE(rows, 2) OUTPUT_CASE(rows, 3) OUTPUT_CASE(rows, 4)
-    switch (n * 8 + n_vecs) {
-        OUTPUT_CASES(1)
-        OUTPUT_CASES(2)
-        OUTPUT_CASES(3)
-        OUTPUT_CASES(4)
-        OUTPUT_CASES(5)
-        OUTPUT_CASES(6)
-    }
-#undef OUTPUT_CASES
-#undef OUTPUT_CASE
+    SCORES_SWITCH(scores_page, n, true, q, page, ahead, d, s)
 }
 
-/* All channels of a group in chunks of 2 to 4 vectors, as equal as they come: 80 channels are 3 + 2. */
-static void output_group(const struct lf_attn_block *b, int n, struct output_args *a)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
 {
-    int n_vecs = b->head_dim / VEC, n_chunks = (n_vecs + 3) / 4;
-    for (int i = 0; i < n_chunks; i++) {
-        int from = n_vecs * i / n_chunks, to = n_vecs * (i + 1) / n_chunks;
-        a->offset = from * VEC;
-        output_chunk(n, to - from, b->kv_dtype == LF_BF16, a);
-    }
+    (b->kv_dtype == LF_BF16 ? scores_bf16 : scores_float)(n, b->q + (size_t)row0 * LF_ATTN_Q_STRIDE, page, ahead,
+                                                          b->head_dim, b->s + (size_t)row0 * LF_ATTN_TILE + first);
 }
 
-/* Scores of a row to weights for the keys of [lo, hi), a group's extent; the row's lanes take them in. */
-INLINE void softmax_row(struct lf_attn_block *b, const struct lf_attn_tile *t, int r, int lo, int hi)
+static void output_float(int n, int n_vecs, const struct output_args *a)
 {
-    float *s = b->s + (size_t)r * LF_ATTN_TILE, *lanes = b->lanes + (size_t)r * LF_ATTN_LANES;
-    __m512 scale = _mm512_set1_ps(b->log2_scale), m = _mm512_set1_ps(b->m[r]);
-    __m512 sum = _mm512_mul_ps(_mm512_load_ps(lanes), _mm512_set1_ps(b->alpha[r]));
-    if (t->full) {
-        UNROLL for (int v = 0; v < TILE_VECS; v++)
-        {
-            __m512 w = weights(s + v * VEC, 0xffff, scale, m, 5);
-            sum = _mm512_add_ps(sum, w);
-            _mm512_store_ps(s + v * VEC, w);
-        }
-    } else {
+    OUTPUT_SWITCH(output, n, n_vecs, false, a)
+}
+
+static void output_bf16(int n, int n_vecs, const struct output_args *a)
+{
+    OUTPUT_SWITCH(output, n, n_vecs, true, a)
+}
+
+static void output_group(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi,
+                         bool fetch)
+{
+    output_chunks(b, t, row0, n, lo, hi, fetch, b->kv_dtype == LF_BF16 ? output_bf16 : output_float);
+}
+
+static void softmax(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi)
+{
+    for (int r = row0; r < row0 + n; r++) {
+        float *s = b->s + (size_t)r * LF_ATTN_TILE, *lanes = b->lanes + (size_t)r * LF_ATTN_LANES;
+        __m512 scale = _mm512_set1_ps(b->log2_scale), m = _mm512_set1_ps(b->m[r]);
+        __m512 sum = _mm512_mul_ps(_mm512_load_ps(lanes), _mm512_set1_ps(b->alpha[r]));
         for (int v = lo / VEC; v * VEC < hi; v++) {
-            __m512 w = weights(s + v * VEC, keys_mask(v * VEC, t->lo[r], t->hi[r]), scale, m, 5);
+            __mmask16 seen = t->full ? 0xffff : keys_mask(v * VEC, t->lo[r], t->hi[r]);
+            __m512 w = weights(s + v * VEC, seen, scale, m, 5);
             sum = _mm512_add_ps(sum, w);
             _mm512_store_ps(s + v * VEC, w);
         }
-    }
-    _mm512_store_ps(lanes, sum);
-}
-
-static void tile(struct lf_attn_block *b, const struct lf_attn_tile *t)
-{
-    int lo, hi, d = b->head_dim;
-    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
-        int first = page * LF_KV_BLOCK_TOKENS;
-        for (int r = 0; r < b->n_rows; r += LF_ATTN_GROUP) {
-            int n = b->n_rows - r < LF_ATTN_GROUP ? b->n_rows - r : LF_ATTN_GROUP;
-            lf_attn_tile_extent(t, r, n, &lo, &hi);
-            if (lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
-            scores_group(n, b->kv_dtype == LF_BF16, b->q + (size_t)r * LF_ATTN_Q_STRIDE, t->k[page],
-                         r == 0 ? t->k_ahead[page] : NULL, d, b->s + (size_t)r * LF_ATTN_TILE + first);
-        }
-    }
-    next_max(b, t);
-    for (int r = 0; r < b->n_rows; r += LF_ATTN_GROUP) {
-        int n = b->n_rows - r < LF_ATTN_GROUP ? b->n_rows - r : LF_ATTN_GROUP;
-        lf_attn_tile_extent(t, r, n, &lo, &hi);
-        if (lo >= hi) continue;
-        for (int i = r; i < r + n; i++) softmax_row(b, t, i, lo, hi);
-        struct output_args a = {.t = t,
-                                .w = b->s + (size_t)r * LF_ATTN_TILE,
-                                .o = b->o + (size_t)r * (size_t)d,
-                                .alpha = b->alpha + r,
-                                .d = d,
-                                .lo = lo,
-                                .hi = hi,
-                                .ahead = r == 0};
-        output_group(b, n, &a);
+        _mm512_store_ps(lanes, sum);
     }
 }
 
-const struct lf_attn_kernel lf_attn_kernel_avx512 = {
-    .name = "avx512", .pack_q = pack_q, .tile = tile, .close = close_span, .fold = fold_span};
+const struct lf_attn_kernel lf_attn_kernel_avx512 = {.name = "avx512",
+                                                     .group = LF_ATTN_GROUP,
+                                                     .pack_q = pack_q,
+                                                     .scores = scores,
+                                                     .next_max = next_max,
+                                                     .softmax = softmax,
+                                                     .output = output_group,
+                                                     .close = close_span,
+                                                     .fold = fold_span};

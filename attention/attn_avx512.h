@@ -107,7 +107,7 @@ INLINE float row_max(const struct lf_attn_block *b, const struct lf_attn_tile *t
 }
 
 /* Maxima of all rows after this tile (b->m) and what the sums before it are to be multiplied with (b->alpha). */
-INLINE void next_max(struct lf_attn_block *b, const struct lf_attn_tile *t)
+static void next_max(struct lf_attn_block *b, const struct lf_attn_tile *t)
 {
     for (int r = 0; r < b->n_rows; r++) b->alpha[r] = row_max(b, t, r);
     for (int r = 0; r < b->n_rows; r += VEC) {
@@ -126,6 +126,82 @@ INLINE __m512 weights(const float *s, __mmask16 mask, __m512 scale, __m512 m, in
     __m512 x = _mm512_fmsub_ps(_mm512_load_ps(s), scale, m);
     return _mm512_maskz_mov_ps(mask, exp2_neg(x, degree));
 }
+
+/* Where a group's output goes on: o = o · alpha + Σ w · v over keys lo <= j < hi, channels offset .. of n_vecs vectors.
+ */
+struct output_args {
+    const struct lf_attn_tile *t;
+    const float *w; /* [n][LF_ATTN_TILE] */
+    float *o;       /* [n][d] */
+    const float *alpha;
+    int d, offset;
+    int lo, hi;
+    bool fetch; /* the pages that come next */
+};
+
+/* All channels of a group in chunks of 2 to 4 vectors, as equal as they come: 80 channels are 3 + 2. */
+INLINE void output_chunks(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi,
+                          bool fetch, void (*chunk)(int n, int n_vecs, const struct output_args *a))
+{
+    int n_vecs = b->head_dim / VEC, n_chunks = (n_vecs + 3) / 4;
+    struct output_args a = {.t = t,
+                            .w = b->s + (size_t)row0 * LF_ATTN_TILE,
+                            .o = b->o + (size_t)row0 * (size_t)b->head_dim,
+                            .alpha = b->alpha + row0,
+                            .d = b->head_dim,
+                            .lo = lo,
+                            .hi = hi,
+                            .fetch = fetch};
+    for (int i = 0; i < n_chunks; i++) {
+        int from = n_vecs * i / n_chunks, to = n_vecs * (i + 1) / n_chunks;
+        a.offset = from * VEC;
+        chunk(n, to - from, &a);
+    }
+}
+
+/* One switch over (rows, vectors) makes a copy of `output` for each, every count a constant. */
+#define OUTPUT_CASES(output, rows, ...)                                                                                \
+    case (rows)*8 + 2:                                                                                                 \
+        output(rows, 2, __VA_ARGS__);                                                                                  \
+        return;                                                                                                        \
+    case (rows)*8 + 3:                                                                                                 \
+        output(rows, 3, __VA_ARGS__);                                                                                  \
+        return;                                                                                                        \
+    case (rows)*8 + 4:                                                                                                 \
+        output(rows, 4, __VA_ARGS__);                                                                                  \
+        return;
+#define OUTPUT_SWITCH(output, n, n_vecs, ...)                                                                          \
+    switch ((n)*8 + (n_vecs)) {                                                                                        \
+        OUTPUT_CASES(output, 1, __VA_ARGS__)                                                                           \
+        OUTPUT_CASES(output, 2, __VA_ARGS__)                                                                           \
+        OUTPUT_CASES(output, 3, __VA_ARGS__)                                                                           \
+        OUTPUT_CASES(output, 4, __VA_ARGS__)                                                                           \
+        OUTPUT_CASES(output, 5, __VA_ARGS__)                                                                           \
+        OUTPUT_CASES(output, 6, __VA_ARGS__)                                                                           \
+    }
+
+/* The same for the rows of a scores function. */
+#define SCORES_SWITCH(scores, n, ...)                                                                                  \
+    switch (n) {                                                                                                       \
+    case 1:                                                                                                            \
+        scores(1, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    case 2:                                                                                                            \
+        scores(2, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    case 3:                                                                                                            \
+        scores(3, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    case 4:                                                                                                            \
+        scores(4, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    case 5:                                                                                                            \
+        scores(5, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    case 6:                                                                                                            \
+        scores(6, __VA_ARGS__);                                                                                        \
+        return;                                                                                                        \
+    }
 
 /* Puts the block's span into the sums that stand for the spans before it. */
 static void fold_span(struct lf_attn_block *b)

@@ -7,15 +7,7 @@
  * Output: 6 rows × up to 64 channels; for each pair of keys 4 loads of V, 6 broadcasts of weights, 24 VDPBF16PS. The
  * softmax costs about a fifth beside them at 64 channels, so its exp2 is one degree shorter: its error vanishes in the
  * rounding to bf16. */
-#include "attention/attn_avx512.h"
-
-/* Row row_idx of b->q: head_dim / 2 pairs of bf16. */
-static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
-{
-    float *dst = b->q + (size_t)row_idx * LF_ATTN_Q_STRIDE;
-    for (int i = 0; i < b->head_dim; i += VEC)
-        _mm256_storeu_si256((__m256i *)(void *)(dst + i / 2), (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(q + i)));
-}
+#include "attention/attn_bf16.h"
 
 /* acc[r] += pair[r] · x for n rows whose pairs are stride floats apart. */
 INLINE void add_pairs(int n, int n_vecs, __m512 (*acc)[4], const float *pair, int stride, const __m512i *x)
@@ -48,18 +40,8 @@ INLINE void scores_page(int n, const float *q, const void *page, const void *ahe
     }
 }
 
-/* Where a group's output goes on: o = o · alpha + Σ w · v over keys lo <= j < hi, channels offset .. of n_vecs vectors.
- */
-struct output_args {
-    const struct lf_attn_tile *t;
-    const float *w; /* [n][LF_ATTN_TILE], of which the first half holds pairs of bf16 */
-    float *o;       /* [n][d] */
-    const float *alpha;
-    int d, offset;
-    int lo, hi;
-    bool ahead; /* fetch the pages that come next */
-};
-
+/* o = o · alpha + Σ w · v for n rows and n_vecs vectors of channels. Weights are pairs of bf16 in the first half of
+ * their row. */
 INLINE void output(int n, int n_vecs, const struct output_args *a)
 {
     __m512 acc[LF_ATTN_GROUP][4];
@@ -76,7 +58,7 @@ INLINE void output(int n, int n_vecs, const struct output_args *a)
         int pair = (a->lo > first ? a->lo - first : 0) / 2; /* the weight of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *w = a->w + first / 2, *rows = (const float *)a->t->v[page] + a->offset;
-        const float *ahead = a->ahead ? a->t->v_ahead[page] : NULL;
+        const float *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
         for (; pair < end / 2; pair++) {
             size_t row = (size_t)pair * (size_t)a->d;
             UNROLL for (int v = 0; v < n_vecs; v++) x[v] = _mm512_loadu_si512(rows + row + v * VEC);
@@ -98,116 +80,30 @@ INLINE void output(int n, int n_vecs, const struct output_args *a)
     }
 }
 
-/* The switches below make one copy of each shape, with every count a constant. */
-static void scores_group(int n, const float *q, const void *page, const void *ahead, int d, float *s)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
 {
-    switch (n) {
-    case 1:
-        scores_page(1, q, page, ahead, d, s);
-        return;
-    case 2:
-        scores_page(2, q, page, ahead, d, s);
-        return;
-    case 3:
-        scores_page(3, q, page, ahead, d, s);
-        return;
-    case 4:
-        scores_page(4, q, page, ahead, d, s);
-        return;
-    case 5:
-        scores_page(5, q, page, ahead, d, s);
-        return;
-    case 6:
-        scores_page(6, q, page, ahead, d, s);
-        return;
-    }
+    const float *q = b->q + (size_t)row0 * LF_ATTN_Q_STRIDE;
+    float *s = b->s + (size_t)row0 * LF_ATTN_TILE + first;
+    SCORES_SWITCH(scores_page, n, q, page, ahead, b->head_dim, s)
 }
 
-static void output_chunk(int n, int n_vecs, const struct output_args *a)
+static void output_pairs(int n, int n_vecs, const struct output_args *a)
 {
-#define OUTPUT_CASES(rows)                                                                                             \
-    case rows * 8 + 2:                                                                                                 \
-        output(rows, 2, a);                                                                                            \
-        return;                                                                                                        \
-    case rows * 8 + 3:                                                                                                 \
-        output(rows, 3, a);                                                                                            \
-        return;                                                                                                        \
-    case rows * 8 + 4:                                                                                                 \
-        output(rows, 4, a);                                                                                            \
-        return;
-    switch (n * 8 + n_vecs) {
-        OUTPUT_CASES(1)
-        OUTPUT_CASES(2)
-        OUTPUT_CASES(3)
-        OUTPUT_CASES(4)
-        OUTPUT_CASES(5)
-        OUTPUT_CASES(6)
-    }
-#undef OUTPUT_CASES
+    OUTPUT_SWITCH(output, n, n_vecs, a)
 }
 
-/* Scores of a row to weights for the keys of [lo, hi), a group's extent: rounded to bf16 and packed into the first half
- * of the row's scores, behind where they are read. The row's lanes take the unrounded ones in. */
-INLINE void softmax_row(struct lf_attn_block *b, const struct lf_attn_tile *t, int r, int lo, int hi)
+static void output_group(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi,
+                         bool fetch)
 {
-    float *s = b->s + (size_t)r * LF_ATTN_TILE, *lanes = b->lanes + (size_t)r * LF_ATTN_LANES;
-    __m512 scale = _mm512_set1_ps(b->log2_scale), m = _mm512_set1_ps(b->m[r]);
-    __m512 sum = _mm512_mul_ps(_mm512_load_ps(lanes), _mm512_set1_ps(b->alpha[r]));
-    int row_lo = t->full ? 0 : t->lo[r], row_hi = t->full ? LF_ATTN_TILE : t->hi[r];
-    for (int v = lo / (2 * VEC) * 2; v * VEC < hi; v += 2) {
-        __mmask16 first = 0xffff, second = 0xffff;
-        if (!t->full) {
-            first = keys_mask(v * VEC, row_lo, row_hi);
-            second = keys_mask((v + 1) * VEC, row_lo, row_hi);
-        }
-        __m512 w0 = weights(s + v * VEC, first, scale, m, 4), w1 = weights(s + (v + 1) * VEC, second, scale, m, 4);
-        sum = _mm512_add_ps(_mm512_add_ps(sum, w0), w1);
-        _mm512_store_si512(s + v * VEC / 2, (__m512i)_mm512_cvtne2ps_pbh(w1, w0));
-    }
-    _mm512_store_ps(lanes, sum);
+    output_chunks(b, t, row0, n, lo, hi, fetch, output_pairs);
 }
 
-/* All channels of a group in chunks of 2 to 4 vectors, as equal as they come: 80 channels are 3 + 2. */
-static void output_group(const struct lf_attn_block *b, int n, struct output_args *a)
-{
-    int n_vecs = b->head_dim / VEC, n_chunks = (n_vecs + 3) / 4;
-    for (int i = 0; i < n_chunks; i++) {
-        int from = n_vecs * i / n_chunks, to = n_vecs * (i + 1) / n_chunks;
-        a->offset = from * VEC;
-        output_chunk(n, to - from, a);
-    }
-}
-
-static void tile(struct lf_attn_block *b, const struct lf_attn_tile *t)
-{
-    int lo, hi, d = b->head_dim;
-    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
-        int first = page * LF_KV_BLOCK_TOKENS;
-        for (int r = 0; r < b->n_rows; r += LF_ATTN_GROUP) {
-            int n = b->n_rows - r < LF_ATTN_GROUP ? b->n_rows - r : LF_ATTN_GROUP;
-            lf_attn_tile_extent(t, r, n, &lo, &hi);
-            if (lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
-            scores_group(n, b->q + (size_t)r * LF_ATTN_Q_STRIDE, t->k[page], r == 0 ? t->k_ahead[page] : NULL, d,
-                         b->s + (size_t)r * LF_ATTN_TILE + first);
-        }
-    }
-    next_max(b, t);
-    for (int r = 0; r < b->n_rows; r += LF_ATTN_GROUP) {
-        int n = b->n_rows - r < LF_ATTN_GROUP ? b->n_rows - r : LF_ATTN_GROUP;
-        lf_attn_tile_extent(t, r, n, &lo, &hi);
-        if (lo >= hi) continue;
-        for (int i = r; i < r + n; i++) softmax_row(b, t, i, lo, hi);
-        struct output_args a = {.t = t,
-                                .w = b->s + (size_t)r * LF_ATTN_TILE,
-                                .o = b->o + (size_t)r * (size_t)d,
-                                .alpha = b->alpha + r,
-                                .d = d,
-                                .lo = lo,
-                                .hi = hi,
-                                .ahead = r == 0};
-        output_group(b, n, &a);
-    }
-}
-
-const struct lf_attn_kernel lf_attn_kernel_avx512bf16 = {
-    .name = "avx512-bf16", .pack_q = pack_q, .tile = tile, .close = close_span, .fold = fold_span};
+const struct lf_attn_kernel lf_attn_kernel_avx512bf16 = {.name = "avx512-bf16",
+                                                         .group = LF_ATTN_GROUP,
+                                                         .pack_q = pack_queries,
+                                                         .scores = scores,
+                                                         .next_max = next_max,
+                                                         .softmax = softmax_pairs,
+                                                         .output = output_group,
+                                                         .close = close_span,
+                                                         .fold = fold_span};

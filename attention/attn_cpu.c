@@ -8,23 +8,21 @@
 #include <math.h>
 #include <string.h>
 
-#define LOG2_E 1.44269504088896340736f
-
 static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
 {
     memcpy(b->q + (size_t)row_idx * LF_ATTN_Q_STRIDE, q, (size_t)b->head_dim * sizeof(float));
 }
 
-/* s[j] += q · k[channel][j] for keys lo <= j < hi of a page. */
-static void add_channel(const struct lf_attn_block *b, const void *page, int channel, float q, float *s, int lo, int hi)
+/* s[64] += q · k[channel][64] of a page. */
+static void add_channel(const struct lf_attn_block *b, const void *page, int channel, float q, float *s)
 {
     if (b->kv_dtype == LF_F32) {
         const float *k = (const float *)page + (size_t)channel * LF_KV_BLOCK_TOKENS;
-        for (int j = lo; j < hi; j++) s[j] += q * k[j];
+        for (int j = 0; j < LF_KV_BLOCK_TOKENS; j++) s[j] += q * k[j];
         return;
     }
     const uint16_t *k = (const uint16_t *)page + (size_t)(channel / 2) * LF_KV_BLOCK_TOKENS * 2 + (channel & 1);
-    for (int j = lo; j < hi; j++) s[j] += q * lf_f32_from_bf16(k[2 * j]);
+    for (int j = 0; j < LF_KV_BLOCK_TOKENS; j++) s[j] += q * lf_f32_from_bf16(k[2 * j]);
 }
 
 /* o[i] += w · v[key][i] for all channels i. */
@@ -40,43 +38,50 @@ static void add_key(const struct lf_attn_block *b, const void *page, int key, fl
     for (int i = 0; i < d; i++) o[i] += w * lf_f32_from_bf16(v[2 * i]);
 }
 
-/* Scores of keys lo <= j < hi of the tile for one row. */
-static void scores(const struct lf_attn_block *b, const struct lf_attn_tile *t, const float *q, float *s, int lo,
-                   int hi)
+static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
 {
-    for (int j = lo; j < hi; j++) s[j] = 0.0f;
-    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
-        int first = page * LF_KV_BLOCK_TOKENS;
-        int from = lo > first ? lo - first : 0;
-        int to = hi - first < LF_KV_BLOCK_TOKENS ? hi - first : LF_KV_BLOCK_TOKENS;
-        for (int i = 0; i < b->head_dim && from < to; i++) add_channel(b, t->k[page], i, q[i], s + first, from, to);
+    (void)ahead;
+    for (int r = row0; r < row0 + n; r++) {
+        const float *q = b->q + (size_t)r * LF_ATTN_Q_STRIDE;
+        float *s = b->s + (size_t)r * LF_ATTN_TILE + first;
+        for (int j = 0; j < LF_KV_BLOCK_TOKENS; j++) s[j] = 0.0f;
+        for (int i = 0; i < b->head_dim; i++) add_channel(b, page, i, q[i], s);
     }
-    for (int j = lo; j < hi && b->softcap > 0.0f; j++) s[j] = b->softcap * tanhf(s[j] * b->softcap_arg);
 }
 
-static void tile(struct lf_attn_block *b, const struct lf_attn_tile *t)
+static void next_max(struct lf_attn_block *b, const struct lf_attn_tile *t)
 {
-    int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r++) {
         int lo = t->full ? 0 : t->lo[r], hi = t->full ? LF_ATTN_TILE : t->hi[r];
-        if (lo >= hi) continue;
-        float *s = b->s + (size_t)r * LF_ATTN_TILE;
-        float *o = b->o + (size_t)r * (size_t)d;
-        scores(b, t, b->q + (size_t)r * LF_ATTN_Q_STRIDE, s, lo, hi);
-
-        float m = b->m[r];
+        float *s = b->s + (size_t)r * LF_ATTN_TILE, m = b->m[r];
+        for (int j = lo; j < hi && b->softcap > 0.0f; j++) s[j] = b->softcap * tanhf(s[j] * b->softcap_arg);
         for (int j = lo; j < hi; j++) m = fmaxf(m, s[j] * b->log2_scale);
-        float alpha = exp2f(b->m[r] - m); /* 0 for the first keys: their maximum before is −∞ */
-        float sum = 0.0f;
+        b->alpha[r] = m == -INFINITY ? 1.0f : exp2f(b->m[r] - m);
+        b->m[r] = m;
+    }
+}
+
+static void softmax(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi)
+{
+    for (int r = row0; r < row0 + n; r++) {
+        float *s = b->s + (size_t)r * LF_ATTN_TILE, sum = 0.0f;
         for (int j = lo; j < hi; j++) {
-            s[j] = exp2f(s[j] * b->log2_scale - m);
+            bool seen = t->full || (j >= t->lo[r] && j < t->hi[r]);
+            s[j] = seen ? exp2f(s[j] * b->log2_scale - b->m[r]) : 0.0f;
             sum += s[j];
         }
-        b->m[r] = m;
-        b->lanes[(size_t)r * LF_ATTN_LANES] = b->lanes[(size_t)r * LF_ATTN_LANES] * alpha + sum;
+        b->lanes[(size_t)r * LF_ATTN_LANES] = b->lanes[(size_t)r * LF_ATTN_LANES] * b->alpha[r] + sum;
+    }
+}
 
-        for (int i = 0; i < d; i++) o[i] *= alpha;
-        for (int j = lo; j < hi; j++) add_key(b, t->v[j / LF_KV_BLOCK_TOKENS], j % LF_KV_BLOCK_TOKENS, s[j], o);
+static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi, bool fetch)
+{
+    (void)fetch;
+    for (int r = row0; r < row0 + n; r++) {
+        float *o = b->o + (size_t)r * (size_t)b->head_dim;
+        const float *w = b->s + (size_t)r * LF_ATTN_TILE;
+        for (int i = 0; i < b->head_dim; i++) o[i] *= b->alpha[r];
+        for (int j = lo; j < hi; j++) add_key(b, t->v[j / LF_KV_BLOCK_TOKENS], j % LF_KV_BLOCK_TOKENS, w[j], o);
     }
 }
 
@@ -100,5 +105,12 @@ static void fold(struct lf_attn_block *b)
     }
 }
 
-const struct lf_attn_kernel lf_attn_kernel_c = {
-    .name = "c", .pack_q = pack_q, .tile = tile, .close = close_span, .fold = fold};
+const struct lf_attn_kernel lf_attn_kernel_c = {.name = "c",
+                                                .group = 1,
+                                                .pack_q = pack_q,
+                                                .scores = scores,
+                                                .next_max = next_max,
+                                                .softmax = softmax,
+                                                .output = output,
+                                                .close = close_span,
+                                                .fold = fold};

@@ -1,4 +1,4 @@
-/* What one instruction set contributes to attention on a CPU: four functions over a block of query rows.
+/* What one instruction set contributes to attention on a CPU: a handful of functions over a block of query rows.
  *
  * Inside attention/ only. attn_task.c walks a block's keys, span by span and tile by tile, and calls these; they hold
  * all of the arithmetic. A tile is LF_ATTN_TILE keys at a multiple of LF_ATTN_TILE, a span LF_ATTN_SPAN keys at a
@@ -26,7 +26,7 @@
 
 enum {
     LF_ATTN_ROWS = 48,  /* query rows of a block at most; a multiple of 16 and of LF_ATTN_GROUP */
-    LF_ATTN_GROUP = 6,  /* query rows whose accumulators fill the registers */
+    LF_ATTN_GROUP = 6,  /* query rows whose accumulators fill the registers of AVX2 and of AVX-512 */
     LF_ATTN_TILE = 128, /* keys */
     LF_ATTN_TILE_PAGES = LF_ATTN_TILE / LF_KV_BLOCK_TOKENS,
     LF_ATTN_Q_STRIDE = LF_HEAD_DIM + 16, /* floats from one packed query row to the next; not a power of two */
@@ -63,12 +63,22 @@ struct lf_attn_tile {
     int16_t lo[LF_ATTN_ROWS], hi[LF_ATTN_ROWS];
 };
 
+/* Rows of a group: row0 .. row0 + n - 1, n <= group. Keys of a group: lo <= j < hi of the tile, what its rows see
+ * together. */
 struct lf_attn_kernel {
     const char *name;
+    int group; /* rows computed together; LF_ATTN_ROWS is a multiple of it */
     /* Takes query row row_idx, [head_dim] floats, into b->q. */
     void (*pack_q)(struct lf_attn_block *b, int row_idx, const float *q);
-    /* One online-softmax step over a tile: b->m, b->lanes and b->o move on. */
-    void (*tile)(struct lf_attn_block *b, const struct lf_attn_tile *t);
+    /* b->s[row][first + j] = q · k[j] for the 64 keys of a page, those of unused slots with whatever they hold. ahead:
+     * a page to fetch meanwhile, or NULL. */
+    void (*scores)(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first);
+    /* b->m moves on to the maximum with this tile's scores; b->alpha = exp2(b->m before − after). Applies softcap. */
+    void (*next_max)(struct lf_attn_block *b, const struct lf_attn_tile *t);
+    /* Scores to weights, 0 for keys a row does not see; b->lanes = b->lanes · alpha + weights. */
+    void (*softmax)(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi);
+    /* b->o = b->o · alpha + Σ weight · v. fetch: the pages ahead are to be fetched meanwhile. */
+    void (*output)(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi, bool fetch);
     /* Ends a span: b->l from b->lanes. */
     void (*close)(struct lf_attn_block *b);
     /* acc = acc joined with the span in b->m, b->l, b->o. A span without a visible key changes nothing. */
@@ -85,17 +95,5 @@ extern const struct lf_attn_kernel lf_attn_kernel_avx512;
 extern const struct lf_attn_kernel lf_attn_kernel_avx512bf16;
 extern const struct lf_attn_kernel lf_attn_kernel_amx;
 #endif
-
-/* The keys of a tile that rows row0 .. row0 + n - 1 see together: [*lo, *hi), empty when *lo >= *hi. */
-static inline void lf_attn_tile_extent(const struct lf_attn_tile *t, int row0, int n, int *lo, int *hi)
-{
-    *lo = t->full ? 0 : LF_ATTN_TILE;
-    *hi = t->full ? LF_ATTN_TILE : 0;
-    for (int r = row0; r < row0 + n && !t->full; r++) {
-        if (t->lo[r] >= t->hi[r]) continue;
-        if (t->lo[r] < *lo) *lo = t->lo[r];
-        if (t->hi[r] > *hi) *hi = t->hi[r];
-    }
-}
 
 #endif

@@ -150,6 +150,42 @@ static void tile_pages(const struct walk *w, int key0, const void **k, const voi
     }
 }
 
+/* The keys of a tile that rows row0 .. row0 + n - 1 see together: [*lo, *hi), empty when *lo >= *hi. */
+static void tile_extent(const struct lf_attn_tile *t, int row0, int n, int *lo, int *hi)
+{
+    *lo = t->full ? 0 : LF_ATTN_TILE;
+    *hi = t->full ? LF_ATTN_TILE : 0;
+    for (int r = row0; r < row0 + n && !t->full; r++) {
+        if (t->lo[r] >= t->hi[r]) continue;
+        *lo = LF_MIN(*lo, t->lo[r]);
+        *hi = LF_MAX(*hi, t->hi[r]);
+    }
+}
+
+/* One online-softmax step. A page serves all groups before the next is touched, so it is read from the first-level
+ * cache; the first group, during which it comes in, also fetches the pages ahead. */
+static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block *b, const struct lf_attn_tile *t)
+{
+    int lo, hi;
+    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
+        int first = page * LF_KV_BLOCK_TOKENS;
+        for (int r = 0; r < b->n_rows; r += kernel->group) {
+            int n = LF_MIN(kernel->group, b->n_rows - r);
+            tile_extent(t, r, n, &lo, &hi);
+            if (lo >= hi || lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
+            kernel->scores(b, r, n, t->k[page], r == 0 ? t->k_ahead[page] : NULL, first);
+        }
+    }
+    kernel->next_max(b, t);
+    for (int r = 0; r < b->n_rows; r += kernel->group) {
+        int n = LF_MIN(kernel->group, b->n_rows - r);
+        tile_extent(t, r, n, &lo, &hi);
+        if (lo >= hi) continue;
+        kernel->softmax(b, t, r, n, lo, hi);
+        kernel->output(b, t, r, n, lo, hi, r == 0);
+    }
+}
+
 static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
 {
     span_init(b);
@@ -160,7 +196,7 @@ static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
         tile_pages(w, key0, t.k, t.v);
         tile_pages(w, key0 + LF_ATTN_TILE, t.k_ahead, t.v_ahead);
         tile_limits(w, key0, &t);
-        w->kernel->tile(b, &t);
+        tile_step(w->kernel, b, &t);
     }
     w->kernel->close(b);
 }

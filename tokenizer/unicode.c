@@ -44,9 +44,25 @@ bool lf_unicode_is_numeric(uint32_t cp)
     return c == LF_UNICODE_ND || c == LF_UNICODE_NL || c == LF_UNICODE_NO;
 }
 
+/* Hugging Face's punctuation is that of Unicode 8: the category P of code points assigned later does not count, and two
+ * that have left the category still do. Ranges hold no other punctuation. */
+static bool is_late_punctuation(uint32_t cp)
+{
+    static const struct {
+        uint32_t first, last;
+    } late[] = {{0x61d, 0x61d},     {0x9fd, 0xa76},     {0xc77, 0xc84},     {0x1b7d, 0x1b7e},
+                {0x2e43, 0x2e5d},   {0x10ead, 0x10f89}, {0x1144b, 0x1145d}, {0x11660, 0x116b9},
+                {0x1183b, 0x11fff}, {0x12ff1, 0x12ff2}, {0x16e97, 0x16fe2}, {0x1e95e, 0x1e95f}};
+    for (size_t i = 0; i < sizeof late / sizeof *late; i++) {
+        if (cp >= late[i].first && cp <= late[i].last) return true;
+    }
+    return false;
+}
+
 bool lf_unicode_is_punctuation(uint32_t cp)
 {
     if (cp < 0x80) return cp > ' ' && cp < 0x7f && !((cp | 32) - 'a' < 26 || cp - '0' < 10);
+    if (cp == 0x166d || cp == 0x111c9) return true;
     enum lf_unicode_category c = category(cp);
-    return c >= LF_UNICODE_PC && c <= LF_UNICODE_PO;
+    return c >= LF_UNICODE_PC && c <= LF_UNICODE_PO && !is_late_punctuation(cp);
 }

@@ -21,9 +21,11 @@ enum {
     TASKS_PER_THREAD = 16,   /* at most */
     MACS_PER_US = 40 * 1000, /* what a core gets done, roughly: only decides what is worth handing out */
     BYTES_PER_US = 20 * 1000,
-    TASK_US_MIN = 2,  /* less than this is not worth a task */
-    SPLIT_US_MIN = 6, /* less than this is done by the caller */
+    FAR_BYTES = 4 * 1024 * 1024, /* a matrix of this size is not in the caches when its turn comes again */
+    TASK_US_MIN = 2,             /* less than this is not worth a task */
+    SPLIT_US_MIN = 6,            /* less than this is done by the caller */
     ROUND_PER_TASK = 32 * 1024,
+    FLOATS_PER_LINE = 16,
     PACK_BLOCK = 32 /* rows of the source that are transposed together */
 };
 
@@ -134,45 +136,64 @@ struct gemm {
     size_t k_bytes; /* of one k in a panel */
     int block_rows, n_blocks;
     int n_units, units_per_task;
+    bool from_memory;
     int round_rows; /* rows that one rounding task takes */
 };
 
-/* acc = the rows' products with one panel, all of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. */
-static void multiply(const struct gemm *g, const char *panel, int row, int n_rows, float *acc)
+/* Rows [row, row + n_rows) of one panel's 64 columns. */
+struct unit {
+    const char *panel;
+    int row, n_rows;
+    int col, n_cols;
+};
+
+static void fetch_output(const struct gemm *g, const struct unit *u, int row, int n_rows)
 {
-    int n_in = g->p->w->n_in;
-    int n_groups = (n_rows + g->kernel->max_rows - 1) / g->kernel->max_rows;
-    int k_block = n_groups == 1 ? n_in : LF_GEMM_K_BLOCK;
-    for (int k = 0; k < n_in; k += k_block) {
-        struct lf_gemm_tile t = {.x_stride = g->x_stride,
-                                 .panel = panel + (size_t)k * g->k_bytes,
-                                 .n_k = LF_MIN(k_block, n_in - k),
-                                 .load = k > 0};
-        for (int i = 0, done = 0; i < n_groups; i++) {
-            t.n_rows = (n_rows - done + n_groups - i - 1) / (n_groups - i);
-            t.acc = acc + (size_t)done * LF_PANEL_COLS;
-            t.x = (const char *)g->x + ((size_t)(row + done) * g->x_stride + (size_t)k) * g->x_elem_bytes;
-            g->kernel->tile(&t);
-            done += t.n_rows;
+    const struct lf_gemm_params *p = g->p;
+    size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
+    for (int r = 0; r < n_rows; r++, at += (size_t)p->y_stride) {
+        for (int c = 0; c < u->n_cols; c += FLOATS_PER_LINE) {
+            __builtin_prefetch((const float *)p->y + at + c, 1);
+            if (p->residual != NULL) __builtin_prefetch((const float *)p->residual + at + c, 0);
         }
     }
 }
 
-static void run_unit(const struct gemm *g, int unit)
+static void finish(const struct gemm *g, const struct unit *u, int row, int n_rows, const float *acc)
+{
+    const struct lf_gemm_params *p = g->p;
+    size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
+    const float *bias = p->bias == NULL ? NULL : p->bias + u->col;
+    for (int r = 0; r < n_rows; r++, at += (size_t)p->y_stride, acc += LF_PANEL_COLS)
+        g->rows->finish((float *)p->y + at, acc, bias, p->residual == NULL ? NULL : (const float *)p->residual + at,
+                        u->n_cols);
+}
+
+/* All of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The lines of y that a tile will be written to
+ * are asked for before its last K block, which hides that they come from far. */
+static void run_unit(const struct gemm *g, const struct unit *u)
 {
     _Alignas(64) float acc[ROW_BLOCK * LF_PANEL_COLS];
-    const struct lf_gemm_params *p = g->p;
-    int panel_idx = unit / g->n_blocks;
-    int row = unit % g->n_blocks * g->block_rows;
-    int n_rows = LF_MIN(g->block_rows, p->n_rows - row);
-    int col = panel_idx * LF_PANEL_COLS;
-    int n_cols = LF_MIN(LF_PANEL_COLS, p->w->n_out - col);
-
-    multiply(g, (const char *)p->w->data + (size_t)panel_idx * g->panel_bytes, row, n_rows, acc);
-    for (int r = 0; r < n_rows; r++) {
-        size_t at = (size_t)(row + r) * (size_t)p->y_stride + (size_t)col;
-        g->rows->finish((float *)p->y + at, acc + (size_t)r * LF_PANEL_COLS, p->bias == NULL ? NULL : p->bias + col,
-                        p->residual == NULL ? NULL : (const float *)p->residual + at, n_cols);
+    int n_in = g->p->w->n_in;
+    int n_groups = (u->n_rows + g->kernel->max_rows - 1) / g->kernel->max_rows;
+    int k_block = n_groups == 1 ? n_in : LF_GEMM_K_BLOCK;
+    for (int k = 0; k < n_in; k += k_block) {
+        bool last = n_in - k <= k_block;
+        struct lf_gemm_tile t = {.acc = acc,
+                                 .x_stride = g->x_stride,
+                                 .panel = u->panel + (size_t)k * g->k_bytes,
+                                 .n_k = LF_MIN(k_block, n_in - k),
+                                 .load = k > 0,
+                                 .from_memory = n_groups == 1 && g->from_memory};
+        for (int i = 0, row = u->row; i < n_groups; i++) {
+            t.n_rows = (u->row + u->n_rows - row + n_groups - i - 1) / (n_groups - i);
+            t.x = (const char *)g->x + ((size_t)row * g->x_stride + (size_t)k) * g->x_elem_bytes;
+            if (last) fetch_output(g, u, row, t.n_rows);
+            g->kernel->tile(&t);
+            if (last) finish(g, u, row, t.n_rows, t.acc);
+            t.acc += t.n_rows * LF_PANEL_COLS;
+            row += t.n_rows;
+        }
     }
 }
 
@@ -180,9 +201,19 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
     const struct gemm *g = ctx;
+    const struct lf_weight *w = g->p->w;
     int first = task_idx * g->units_per_task;
     int end = LF_MIN(first + g->units_per_task, g->n_units);
-    for (int unit = first; unit < end; unit++) run_unit(g, unit);
+    for (int i = first; i < end; i++) {
+        int panel_idx = i / g->n_blocks, row = i % g->n_blocks * g->block_rows;
+        int col = panel_idx * LF_PANEL_COLS;
+        struct unit u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
+                         .row = row,
+                         .n_rows = LF_MIN(g->block_rows, g->p->n_rows - row),
+                         .col = col,
+                         .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
+        run_unit(g, &u);
+    }
 }
 
 static void round_task(void *ctx, int task_idx, int worker_idx)
@@ -226,6 +257,7 @@ static void plan_tasks(struct gemm *g, int n_threads)
         g->block_rows = LF_MIN(ROW_BLOCK, (int)round_up((size_t)g->block_rows, (size_t)g->kernel->max_rows));
     g->n_blocks = (p->n_rows + g->block_rows - 1) / g->block_rows;
     g->n_units = g->n_blocks * n_panels;
+    g->from_memory = (size_t)n_panels * g->panel_bytes >= FAR_BYTES;
 
     uint64_t us = (uint64_t)p->n_rows * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out / MACS_PER_US +
                   (uint64_t)n_panels * g->panel_bytes / BYTES_PER_US;

@@ -43,6 +43,7 @@ struct lf_gemm_tile {
     int n_rows;
     int n_k;
     bool load;
+    bool from_memory; /* the panel is not in a cache, as far as the driver can tell */
 };
 
 struct lf_gemm_kernel {

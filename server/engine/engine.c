@@ -6,8 +6,8 @@
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
  *     admit      starts what fits
  *     plan, build, step
- *     book       the scheduler learns what the step did
- *     read       logits become tokens, tokens end requests (output.c)
+ *     read       blocks are booked, logits become tokens, tokens end requests (output.c)
+ *     learn      how long all that took
  *     publish    everything that changed, under one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
@@ -115,7 +115,6 @@ static void step(struct lf_engine *e)
     lf_batch_build(&batch, &e->arrays, &e->plan);
     int64_t before_ns = lf_clock_ns();
     enum lf_status status = e->backend.step(e->backend.ctx, e->kv, &batch, e->logits);
-    int64_t after_ns = lf_clock_ns();
     e->figures.n_steps++;
     if (status != LF_OK) {
         LF_ERROR("the device failed in step %llu: %s", (unsigned long long)e->figures.n_steps, lf_status_name(status));
@@ -125,7 +124,8 @@ static void step(struct lf_engine *e)
     }
     lf_histogram_observe(&e->metrics.tokens_per_step, e->plan.n_rows);
     lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)e->plan.n_prefill_rows);
-    lf_engine_read_step(e, after_ns, after_ns - before_ns);
+    lf_engine_read_step(e, lf_clock_ns());
+    lf_sched_learn(&e->sched, &e->plan, lf_clock_ns() - before_ns);
 }
 
 /* One round; false when the loop is to end. */

@@ -36,6 +36,6 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
 /* Books the step that was run (e->plan, e->logits), samples, and ends what is complete. */
-void lf_engine_read_step(struct lf_engine *e, int64_t now_ns, int64_t took_ns);
+void lf_engine_read_step(struct lf_engine *e, int64_t now_ns);
 
 #endif

@@ -138,7 +138,7 @@ static enum lf_status check_room(struct lf_mailbox *mb, int n_prompt, uint64_t t
                        "the queue is full: %lld prompt tokens are waiting, this one has %d, at most %lld may",
                        (long long)mb->waiting_tokens, n_prompt, (long long)mb->limits.queue_tokens);
     }
-    if (mb->limits.per_tenant_n > 0 && n_of_tenant(mb, tenant) >= mb->limits.per_tenant_n) {
+    if (mb->limits.per_tenant_n > 0 && tenant != 0 && n_of_tenant(mb, tenant) >= mb->limits.per_tenant_n) {
         lf_counter_add(&m->rejected_tenant, 1);
         *retry_after_s = retry;
         return lf_fail(err, LF_FULL, "this key has %d requests in flight, at most %d may be", mb->limits.per_tenant_n,

@@ -159,9 +159,9 @@ static void read_item(struct lf_engine *e, const struct lf_sched_item *item, int
         sample(e, req, logits + (size_t)(item->n_out - 1) * (size_t)e->backend.n_vocab, now_ns);
 }
 
-void lf_engine_read_step(struct lf_engine *e, int64_t now_ns, int64_t took_ns)
+void lf_engine_read_step(struct lf_engine *e, int64_t now_ns)
 {
-    lf_sched_done(&e->sched, &e->plan, took_ns);
+    lf_sched_done(&e->sched, &e->plan);
     float *logits = e->logits;
     for (int i = 0; i < e->plan.n_items; i++) {
         const struct lf_sched_item *item = &e->plan.items[i];

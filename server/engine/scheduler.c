@@ -242,37 +242,32 @@ static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
-/* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
-static void measure_speeds(struct lf_sched *s, const struct lf_sched_plan *plan, double took_ns)
+void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan)
 {
-    double prefill_ns = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *it = &plan->items[i];
-        if (lf_sched_in_prefill(it->seq))
-            prefill_ns += lf_cost_prefill_ns(&s->cost, it->seq->n_done, it->n_rows, it->n_out);
-    }
-    int n_decode = plan->n_rows - plan->n_prefill_rows;
-    double share = n_decode == 0 ? 1 : prefill_ns / LF_MAX(plan->predicted_ns, 1.0);
-    if (plan->n_prefill_rows > 0) {
-        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
-        s->prefill_ns = s->prefill_ns * SPEED_DECAY + took_ns * LF_MIN(share, 1.0);
-    }
-    if (n_decode > 0) {
-        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
-        s->decode_ns = s->decode_ns * SPEED_DECAY + took_ns;
-    }
-}
-
-void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
-{
-    measure_speeds(s, plan, (double)took_ns);
-    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
     for (int i = 0; i < plan->n_items; i++) {
         struct lf_sched_seq *seq = plan->items[i].seq;
         seq->n_done += plan->items[i].n_rows;
         LF_ASSERT(seq->n_done <= seq->n_ids);
         enter_full_blocks(s, seq);
     }
+}
+
+/* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
+{
+    double prefill_ns = s->cost.w[LF_COST_ROW] * plan->n_prefill_rows +
+                        s->cost.w[LF_COST_PREFILL_KEY] * plan->load.x[LF_COST_PREFILL_KEY];
+    int n_decode = plan->n_rows - plan->n_prefill_rows;
+    double share = n_decode == 0 ? 1 : prefill_ns / plan->predicted_ns;
+    if (plan->n_prefill_rows > 0) {
+        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
+        s->prefill_ns = s->prefill_ns * SPEED_DECAY + (double)took_ns * share;
+    }
+    if (n_decode > 0) {
+        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
+        s->decode_ns = s->decode_ns * SPEED_DECAY + (double)took_ns;
+    }
+    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
 }
 
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)

@@ -5,8 +5,9 @@
  *
  *     lf_sched_submit          a sequence joins the queue
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
- *     lf_sched_plan            what the next step does; the caller runs it, appends sampled ids to seq->ids
- *     lf_sched_done            what the step did and how long it took
+ *     lf_sched_plan            what the next step does; the caller runs it
+ *     lf_sched_done            the step has been run; the caller appends sampled ids to seq->ids
+ *     lf_sched_learn           how long it took
  *     lf_sched_end             a sequence leaves, from any phase; its blocks go back
  *
  * Promises (tests/sim and tests/sim/policy show each of them):
@@ -121,7 +122,10 @@ struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
 /* Plans a step; plan->n_items is 0 only if nothing runs. */
 void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan);
 /* The planned step has been run. Raises n_done and enters full blocks in the prefix cache. Before ids are appended. */
-void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns);
+void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan);
+/* How long it took, all that belongs to a step (sampling too). Does not look at the plan's sequences: they may have
+ * ended meanwhile. */
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns);
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
 
 static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)

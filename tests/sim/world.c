@@ -226,8 +226,9 @@ bool sim_step(struct sim_world *w)
     w->now_ns += took_ns;
     w->n_steps++;
     write_rows(w);
-    lf_sched_done(&w->sched, &w->plan, took_ns);
+    lf_sched_done(&w->sched, &w->plan);
     for (int i = 0; i < w->plan.n_items; i++) read_item(w, &w->plan.items[i]);
+    lf_sched_learn(&w->sched, &w->plan, took_ns);
     if (w->check) sim_check(w);
     return true;
 }

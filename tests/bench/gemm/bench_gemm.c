@@ -1,6 +1,6 @@
 /* Our GEMM beside OpenBLAS and oneDNN (where they were found) and beside what the machine can do at most.
  *
- *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--csv FILE] [--clock wall|cpu]
+ *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--csv FILE] [--clock wall|cpu]
  *
  * A line is all matrices of a model's layers, one product after the other, with T rows each: a decode step for T = 1
  * and 6, a prefill chunk for 64 and 512. Contenders and ceilings take turns in every round, and the best round of each
@@ -187,7 +187,7 @@ static double time_peer(const struct step *s, int peer)
 }
 
 struct options {
-    int n_threads, n_rounds;
+    int n_threads, n_rounds, n_rows;
     const char *model, *csv;
 };
 
@@ -237,6 +237,8 @@ static bool parse(int argc, char **argv, struct options *o)
             o->n_threads = to_count(argv[i + 1]);
         else if (strcmp(argv[i], "--rounds") == 0)
             o->n_rounds = LF_MAX(1, to_count(argv[i + 1]));
+        else if (strcmp(argv[i], "--rows") == 0)
+            o->n_rows = to_count(argv[i + 1]);
         else if (strcmp(argv[i], "--model") == 0)
             o->model = argv[i + 1];
         else if (strcmp(argv[i], "--csv") == 0)
@@ -256,7 +258,7 @@ int main(int argc, char **argv)
     struct lf_err err;
     if (!parse(argc, argv, &o)) {
         fprintf(stderr,
-                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--csv FILE] "
+                "usage: %s [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--csv FILE] "
                 "[--clock wall|cpu]\n",
                 argv[0]);
         return 2;
@@ -269,9 +271,11 @@ int main(int argc, char **argv)
     must(lf_buffer_alloc(dev, &buf, READ_BYTES, "read buffer", &err), &err);
     FILE *csv = o.csv == NULL ? NULL : checked(fopen(o.csv, "w"));
     if (csv != NULL) fprintf(csv, "model,rows,contender,us,gflops,ceiling_gflops,gbs,read_gbs\n");
-    for (size_t m = 0; m < LF_N_ELEMS(models); m++)
+    for (size_t m = 0; m < LF_N_ELEMS(models); m++) {
+        if (o.model != NULL && strcmp(o.model, models[m].name) != 0) continue;
         for (size_t r = 0; r < LF_N_ELEMS(rows); r++)
-            if (o.model == NULL || strcmp(o.model, models[m].name) == 0) bench_step(&models[m], rows[r], &o, &buf, csv);
+            if (o.n_rows == 0 || o.n_rows == rows[r]) bench_step(&models[m], rows[r], &o, &buf, csv);
+    }
     if (csv != NULL) (void)fclose(csv);
     lf_buffer_free(dev, &buf);
     lf_device_close(dev);

@@ -73,7 +73,7 @@ def good_bytes(sequence, byte_of):
     return True
 
 
-def sequences(n, ids, byte_of, encoded, seed=2):
+def sequences(n, ids, encoded, seed=2):
     """Random ids, and pieces of real encodings, which have whole code points in them."""
     rng = random.Random(seed)
     encoded = [e for e in encoded if e]
@@ -110,8 +110,7 @@ def compare_sp(args, kind, directory, legacy_false):
     theirs = [sp.encode(t) for t in items]
     bad = report(kind, "encode", items, encode_all(args.driver, directory, [], items), theirs)
     ids = [i for i in range(len(vocabulary)) if not sp.is_control(i)]
-    # The library's Python package and its Debian version drop leading spaces alike only since 0.1.97; see README.
-    some = sequences(args.n, ids, {}, theirs)
+    some = sequences(args.n, ids, theirs)
     return bad + report(kind, "decode", some, decode_all(args.driver, directory, ["with-specials"], some),
                         [sp.decode(s) for s in some])
 
@@ -135,7 +134,11 @@ def compare_hf(args, kind, directory):
     decoder = json.load(open(os.path.join(directory, "tokenizer.json")))["decoder"]
     if "ByteFallback" not in json.dumps(decoder):
         byte_of = {}
-    random_ids = sequences(args.n, list(hf.get_vocab().values()), byte_of, theirs)
+    # Some versions of the library decode an added token that the normalizer rewrites as rewritten.
+    renamed = {i for i, t in hf.get_added_tokens_decoder().items()
+               if t.normalized and hf.normalizer and hf.normalizer.normalize_str(t.content) != t.content}
+    random_ids = sequences(args.n, [i for i in hf.get_vocab().values() if i not in renamed], theirs)
+    random_ids = [[i for i in s if i not in renamed] for s in random_ids]
     whole = [s for s in random_ids if good_bytes(s, byte_of)]
     for flags, skip in (([], True), (["with-specials"], False)):
         ours = decode_all(args.driver, directory, flags, random_ids)  # all of them: streamed and whole must agree
@@ -176,6 +179,8 @@ def main():
                      "mistral-v3": os.path.join(tokenizers_dir, "mistral-v3/tokenizer.model"),
                      "test_model": os.path.join(tokenizers_dir, "sentencepiece/test_model.model"),
                      "test_ja_model": os.path.join(tokenizers_dir, "sentencepiece/test_ja_model.model")}
+        for kind in ("sp-bpe", "sp-unigram", "sp-suffix"):
+            sp_models[kind] = os.path.join(here, kind, "tokenizer.model")
         for kind, model in sp_models.items():
             if wanted(kind):
                 bad += compare_sp(args, kind, alone(kind, model, "tokenizer.model"), False)

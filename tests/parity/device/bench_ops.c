@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "device/cpu/threads.h"
 #include "tests/parity/device/ops_fixture.h"
 
 /* One op with its arguments, on whichever device is asked for; work is in flops or bytes a call. */
@@ -42,10 +43,10 @@ static void call_gather(struct lf_device *dev, const void *p)
 static double time_ns(struct lf_device *dev, const struct bench *b)
 {
     double best = 1e30;
-    for (int round = 0; round < 5; round++) {
+    for (int round = 0; round < 10; round++) {
         int n = 0;
         int64_t start = lf_clock_ns(), now = start;
-        for (; now - start < 20 * LF_NS_PER_MS; n++, now = lf_clock_ns()) b->call(dev, b->params);
+        for (; now - start < 4 * LF_NS_PER_MS; n++, now = lf_clock_ns()) b->call(dev, b->params);
         best = fmin(best, (double)(now - start) / n);
     }
     return best;
@@ -123,10 +124,32 @@ static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum
     fixture_weight_free(&fw);
 }
 
+static void empty_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)ctx;
+    (void)task_idx;
+    (void)worker_idx;
+}
+
+/* What a parallel loop costs by itself while the workers spin: the fastest of many. */
+static void bench_loop(struct lf_device *dev)
+{
+    struct lf_threads *threads = lf_device_threads(dev);
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 20000; i++) {
+        int64_t start = lf_clock_ns();
+        lf_threads_run(threads, 2 * lf_threads_n(threads), empty_task, NULL);
+        int64_t ns = lf_clock_ns() - start;
+        if (ns < best) best = ns;
+    }
+    printf("%-34s %10.2f us\n", "parallel loop of empty tasks", (double)best / 1e3);
+}
+
 void bench_ops(struct lf_device *dev)
 {
     struct lf_device *reference = fixture_open(LF_ISA_C, lf_device_info(dev)->n_threads);
     printf("%s, %d threads, against plain C with as many\n", lf_device_ops(dev)->name, lf_device_info(dev)->n_threads);
+    bench_loop(dev);
     static const int rows[] = {1, 6, 512};
     for (size_t d = 0; d < LF_N_ELEMS(fixture_dtypes); d++)
         for (size_t r = 0; r < LF_N_ELEMS(rows); r++) bench_gemm(reference, dev, fixture_dtypes[d], rows[r], 896, 4864);

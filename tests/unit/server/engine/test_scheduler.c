@@ -54,11 +54,17 @@ static struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int max_toke
     return seq;
 }
 
+static void run(struct fixture *f, int64_t took_ns)
+{
+    lf_sched_done(&f->sched, &f->plan);
+    lf_sched_learn(&f->sched, &f->plan, took_ns);
+}
+
 /* Runs a step of 1 ms; every sequence that is due gets a token. */
 static void step(struct fixture *f)
 {
     lf_sched_plan(&f->sched, &f->plan);
-    lf_sched_done(&f->sched, &f->plan, LF_NS_PER_MS);
+    run(f, LF_NS_PER_MS);
     for (int i = 0; i < f->plan.n_items; i++) {
         struct lf_sched_seq *seq = f->items[i].seq;
         if (seq->n_done == seq->n_ids && seq->n_ids < seq->n_prompt + seq->max_tokens) seq->n_ids++;
@@ -162,12 +168,12 @@ static void the_last_row_of_a_prompt_gets_logits_and_no_other(void **state)
     lf_sched_plan(&f->sched, &f->plan);
     assert_int_equal(f->items[0].n_rows, B); /* nothing is known yet: one block */
     assert_int_equal(f->plan.n_out, 0);
-    lf_sched_done(&f->sched, &f->plan, LF_NS_PER_MS);
+    run(f, LF_NS_PER_MS);
     lf_sched_plan(&f->sched, &f->plan);
     assert_int_equal(f->items[0].n_rows, 36);
     assert_int_equal(f->items[0].out_first, 35);
     assert_int_equal(f->items[0].n_out, 1);
-    lf_sched_done(&f->sched, &f->plan, LF_NS_PER_MS);
+    run(f, LF_NS_PER_MS);
     assert_false(lf_sched_in_prefill(seq));
     seq->n_ids++;
     lf_sched_plan(&f->sched, &f->plan);
@@ -187,7 +193,7 @@ static void an_echo_gets_logits_of_every_row_it_needs(void **state)
         assert_true(f->plan.n_out <= MAX_SEQS && f->items[0].out_first == 0);
         n_rows += f->plan.n_rows;
         n_out += f->plan.n_out;
-        lf_sched_done(&f->sched, &f->plan, LF_NS_PER_MS);
+        run(f, LF_NS_PER_MS);
     }
     assert_int_equal(n_rows, 10);
     assert_int_equal(n_out, 9); /* the last row would say what follows, which nobody asked */
@@ -229,7 +235,7 @@ static void retry_after_follows_backlog_and_speed(void **state)
     (void)lf_sched_admit(&f->sched, 1);
     assert_int_equal(lf_sched_eta_ns(&f->sched, &f->seqs[0]), 0); /* nothing measured */
     lf_sched_plan(&f->sched, &f->plan);
-    lf_sched_done(&f->sched, &f->plan, LF_NS_PER_S); /* 64 tokens a second */
+    run(f, LF_NS_PER_S); /* 64 tokens a second */
     assert_int_equal((int)lf_sched_prefill_speed(&f->sched), 64);
     assert_int_equal(lf_sched_retry_after_s(&f->sched, 0), 9); /* 536 left */
     assert_int_equal(lf_sched_retry_after_s(&f->sched, 640), 19);

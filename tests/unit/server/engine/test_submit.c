@@ -119,6 +119,8 @@ static void a_full_queue_says_when_to_come_back(void **state)
     opts = fake_opts();
     opts.per_tenant_n = 5;
     check_full(&opts, 10, 1, 5);
+    opts.queue_n = 9; /* tenant 0 is no key: only the queue is its limit */
+    check_full(&opts, 10, 0, 9);
 }
 
 static void bad_options_are_refused(void **state)
