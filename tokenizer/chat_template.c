@@ -93,7 +93,8 @@ static enum lf_status set_token(struct lf_jinja *j, const char *name, struct lf_
 {
     struct lf_jinja_text text;
     if (token.len == 0) return LF_OK; /* a model without this token leaves the name undefined */
-    if (!lf_jinja_text_borrow(&text, &j->arena, token, false)) return lf_jinja_fail(j, LF_LIMIT, "no memory");
+    if (!lf_jinja_text_borrow(&text, &j->arena, token, false))
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
     set_name(j, name, lf_jinja_string(text));
     return LF_OK;
 }

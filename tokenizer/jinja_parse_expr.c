@@ -112,7 +112,7 @@ static enum lf_status parse_string(struct lf_jinja_parser *p, struct lf_jinja_va
         size_t need = u.n + s.len * 4 + 16; /* the longest escape makes "\" + one character into 11 bytes of 3 */
         if (need > cap) {
             char *grown = lf_arena_alloc(&p->program->arena, need);
-            if (!grown) return lf_fail(p->err, LF_LIMIT, "line %u: the template needs too much memory", p->cur.line);
+            if (!grown) return lf_jinja_parse_no_memory(p);
             if (u.n) memcpy(grown, u.dst, u.n);
             u.dst = grown;
             cap = need;

@@ -26,7 +26,7 @@ enum lf_status lf_jinja_string_c(struct lf_jinja *j, struct lf_jinja_value *out,
 {
     struct lf_jinja_text text;
     if (!lf_jinja_text_borrow(&text, &j->arena, lf_str_c(s), false)) {
-        return lf_jinja_fail(j, LF_LIMIT, "the render needs too much memory");
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
     }
     *out = lf_jinja_string(text);
     return LF_OK;

@@ -1,6 +1,8 @@
 /* Chat templates: whole conversations against Jinja2, what the request's variables become, and the user's spans. */
 #include "tests/support/test.h"
 
+#include <pthread.h>
+
 #include "core/file.h"
 #include "core/json.h"
 #include "tokenizer/chat_template.h"
@@ -308,6 +310,44 @@ static void a_template_may_be_rendered_many_times(void **state)
     lf_json_deinit(&json);
 }
 
+struct shared {
+    const struct lf_chat_template *t;
+    const struct lf_json *messages;
+};
+
+static void *render_often(void *arg)
+{
+    const struct shared *shared = arg;
+    size_t n_wrong = 0;
+    for (int i = 0; i < 200; i++) {
+        struct lf_chat_render_params p = {.messages = lf_json_root(shared->messages), .add_generation_prompt = i % 2};
+        struct lf_chat_text text = {0};
+        struct lf_err err;
+        enum lf_status status = lf_chat_template_render(shared->t, &text, &p, &err);
+        n_wrong += status != LF_OK || text.text.len != (i % 2 ? 69u : 51u);
+        lf_chat_text_deinit(&text);
+    }
+    return n_wrong ? arg : NULL;
+}
+
+static void threads_may_share_a_template(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    struct lf_json json =
+        parse(LF_STR("[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"user\",\"content\":\"there\"}]"));
+    struct lf_chat_template *t = open_template("tests/golden/chat/templates", "marks.jinja");
+    struct shared shared = {t, &json};
+    for (size_t i = 0; i < 4; i++) assert_int_equal(pthread_create(&threads[i], NULL, render_often, &shared), 0);
+    for (size_t i = 0; i < 4; i++) {
+        void *wrong;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+    lf_chat_template_destroy(t);
+    lf_json_deinit(&json);
+}
+
 /* Long texts must cost what they weigh: a copy or two, not a step a byte. */
 static void a_long_conversation_stays_within_the_budget(void **state)
 {
@@ -382,6 +422,7 @@ int main(void)
         cmocka_unit_test(parameters_of_another_kind_are_refused),
         cmocka_unit_test(reasoning_is_given_under_every_name),
         cmocka_unit_test(a_template_may_be_rendered_many_times),
+        cmocka_unit_test(threads_may_share_a_template),
         cmocka_unit_test(a_long_conversation_stays_within_the_budget),
         cmocka_unit_test(output_is_bounded),
     };
