@@ -229,8 +229,13 @@ void lf_jinja_write_fill(struct lf_jinja_writer *w, struct lf_jinja_text fill, s
         return;
     }
     w->status = reserve(w->j, w->buf, n_bytes);
-    if (w->status == LF_OK) w->status = lf_jinja_charge(w->j, n * 8);
-    for (size_t i = 0; i < n; i++) lf_jinja_write_text(w, fill);
+    uint32_t first = w->buf->len;
+    /* What is there already is written again, twice as much each time; the room for it all is reserved. */
+    for (size_t n_done = 0; n_done < n_bytes && w->status == LF_OK;) {
+        struct lf_jinja_text written = {w->buf, first, (uint32_t)LF_MIN(n_done, n_bytes - n_done)};
+        lf_jinja_write_text(w, n_done ? written : fill);
+        n_done += n_done ? written.len : fill.len;
+    }
 }
 
 enum lf_status lf_jinja_writer_text(struct lf_jinja_writer *w, struct lf_jinja_text *out)
