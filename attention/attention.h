@@ -31,9 +31,9 @@ enum { LF_ATTN_SPAN = 512 }; /* keys; a multiple of LF_KV_BLOCK_TOKENS */
 
 /* What all layers of a model share, and the largest step there will be. */
 struct lf_attn_shape {
-    int n_heads;    /* query heads; a multiple of n_kv_heads */
+    int n_heads; /* query heads; a multiple of n_kv_heads */
     int n_kv_heads;
-    int head_dim;   /* 32..256, a multiple of 16 */
+    int head_dim; /* 32..256, a multiple of 16 */
     enum lf_dtype kv_dtype;
     int max_rows;   /* of one step */
     int max_seqs;   /* of one step */
@@ -41,14 +41,14 @@ struct lf_attn_shape {
 };
 
 struct lf_attn_params {
-    void *out;       /* [T, n_heads, head_dim], act_dtype */
-    const void *q;   /* [T, n_heads, head_dim], act_dtype, after RoPE */
-    float *lse;      /* [T, n_heads] natural log of Σ e^score, or NULL */
+    void *out;     /* [T, n_heads, head_dim], act_dtype */
+    const void *q; /* [T, n_heads, head_dim], act_dtype, after RoPE */
+    float *lse;    /* [T, n_heads] natural log of Σ e^score, or NULL */
     const struct lf_kv_view *kv;
     int layer;
-    float scale;     /* usually 1/√head_dim */
-    float softcap;   /* 0: none */
-    int window;      /* 0: none */
+    float scale;        /* usually 1/√head_dim */
+    float softcap;      /* 0: none */
+    int window;         /* 0: none */
     const float *sinks; /* [n_heads] or NULL */
 };
 

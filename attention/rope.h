@@ -19,12 +19,12 @@ struct lf_rope_opts {
     int head_dim;
     int rotary_dim; /* = head_dim unless partial_rotary_factor says less; even */
     double theta;
-    double factor;                              /* linear, llama3, yarn */
-    double low_freq_factor, high_freq_factor;   /* llama3 */
-    int original_max_positions;                 /* llama3, yarn */
-    double beta_fast, beta_slow;                /* yarn */
-    double attention_factor;                    /* yarn: multiplies cos and sin; 0: 0.1·ln(factor) + 1 */
-    bool truncate;                              /* yarn: round the correction range to whole dimensions */
+    double factor;                            /* linear, llama3, yarn */
+    double low_freq_factor, high_freq_factor; /* llama3 */
+    int original_max_positions;               /* llama3, yarn */
+    double beta_fast, beta_slow;              /* yarn */
+    double attention_factor;                  /* yarn: multiplies cos and sin; 0: 0.1·ln(factor) + 1 */
+    bool truncate;                            /* yarn: round the correction range to whole dimensions */
 };
 
 /* inv_freq[rotary_dim / 2] and the factor on cos and sin (1 but for yarn), in double. Formulas: linear (Chen et al.
@@ -36,11 +36,11 @@ uint64_t lf_rope_table_bytes(const struct lf_rope_opts *opts, int n_positions);
 void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, int n_positions, float *table);
 
 struct lf_rope_append_params {
-    void *q_out;            /* [T, n_heads, head_dim], act_dtype */
-    const void *qkv;        /* [T, (n_heads + 2·n_kv_heads) · head_dim]: q heads, then k heads, then v heads */
+    void *q_out;                  /* [T, n_heads, head_dim], act_dtype */
+    const void *qkv;              /* [T, (n_heads + 2·n_kv_heads) · head_dim]: q heads, then k heads, then v heads */
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
     float norm_eps;
-    const float *table;     /* lf_rope_table_fill */
+    const float *table; /* lf_rope_table_fill */
     int rotary_dim;
     int n_heads;
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */

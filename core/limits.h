@@ -46,6 +46,10 @@ enum {
     LF_QUEUE_N = 256,
     LF_RUNNING_N = 64, /* default of --max-seqs */
 
+    /* tokenizers */
+    LF_TOKEN_BYTES = 4096,                       /* the text of one token */
+    LF_TOKENIZER_TEXT_BYTES = 512 * 1024 * 1024, /* a text to encode */
+
     /* chat templates */
     LF_TEMPLATE_STEPS = 1000000,
     LF_TEMPLATE_OUTPUT_BYTES = 8 * 1024 * 1024,

@@ -17,9 +17,9 @@
 #include "core/status.h"
 
 struct lf_block {
-    struct lf_list node;  /* on the free list or the LRU list */
+    struct lf_list node; /* on the free list or the LRU list */
     int32_t n_refs;
-    bool cached;          /* the prefix cache knows it: when the last reference goes it joins the LRU list */
+    bool cached; /* the prefix cache knows it: when the last reference goes it joins the LRU list */
 };
 
 struct lf_block_pool {

@@ -24,9 +24,12 @@ struct lf_kv_cache_opts {
     size_t identity_bytes;
 };
 
+/* *cache stays where it is until close (its parts point to each other); zeroed on failure. */
 LF_MUST_CHECK enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev,
                                               const struct lf_kv_cache_opts *opts, struct lf_err *err);
 void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
+/* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
+uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
 /* Fills a block with NaN: what debug builds do to freed blocks, to show that nothing reads them. */
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block);
 

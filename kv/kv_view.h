@@ -34,7 +34,7 @@ struct lf_kv_view {
     int n_blocks;
     int n_layers;
     int n_kv_heads;
-    int head_dim;        /* even */
+    int head_dim; /* even */
 };
 
 enum lf_kv_part { LF_KV_K, LF_KV_V };

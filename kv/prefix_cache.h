@@ -3,7 +3,8 @@
  * Only full blocks are entered. The key of a block is SHA-256 over (key of the block before it, its 64 token ids); the
  * chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
  * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
- * All calls from the engine thread. No allocation after init. */
+ * All calls from the engine thread, but for root and key_next: they read nothing that changes, so the thread that
+ * submits a request works out its chain of keys. No allocation after init. */
 #ifndef LF_KV_PREFIX_CACHE_H
 #define LF_KV_PREFIX_CACHE_H
 
@@ -22,6 +23,8 @@ struct lf_prefix_key {
 LF_MUST_CHECK enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool,
                                                     const void *identity, size_t identity_bytes, struct lf_err *err);
 void lf_prefix_cache_destroy(struct lf_prefix_cache *cache); /* accepts NULL */
+/* Bytes that create allocates. */
+uint64_t lf_prefix_cache_host_bytes(int n_blocks);
 
 /* The start of a chain under a tenant's salt (any bytes, may be empty). */
 void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt, size_t salt_bytes,
@@ -37,8 +40,17 @@ int lf_prefix_cache_match(const struct lf_prefix_cache *cache, const struct lf_p
  * nothing changes. */
 void lf_prefix_cache_insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids,
                             int32_t block, struct lf_prefix_key *key_out);
+
+/* The same for callers that keep the chain of keys. find: the block that holds ids behind prev, or -1; key is
+ * key_next(prev, ids). */
+int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
+                             const struct lf_prefix_key *key, const int32_t *ids);
+void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
+                                const struct lf_prefix_key *key, const int32_t *ids, int32_t block);
+
 /* Forgets everything (blocks in use stay used). */
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache);
+/* Walks everything; LF_ASSERTs that records, table and pool agree. */
 void lf_prefix_cache_check(const struct lf_prefix_cache *cache);
 
 #endif

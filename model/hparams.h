@@ -18,13 +18,13 @@ struct lf_hparams {
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, n_vocab;
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;
-    bool tied;       /* lm_head is the embedding */
+    bool tied; /* lm_head is the embedding */
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;
-    int *window;     /* [n_layers] sliding window of each layer, 0: none; owned */
+    int *window; /* [n_layers] sliding window of each layer, 0: none; owned */
     struct lf_rope_opts rope;
-    enum lf_dtype dtype; /* torch_dtype: what --load dummy makes */
-    int32_t bos_id;      /* -1: none */
+    enum lf_dtype dtype;           /* torch_dtype: what --load dummy makes */
+    int32_t bos_id;                /* -1: none */
     int32_t eos_ids[LF_EOS_IDS_N]; /* config.json and generation_config.json */
     int n_eos;
 };

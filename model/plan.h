@@ -11,7 +11,11 @@
 #include "core/status.h"
 #include "core/str.h"
 #include "device/device.h"
+#include "device/ops.h"
 #include "model/hparams.h"
+
+/* Ceilings of --chunk and --max-seqs. */
+enum { LF_PLAN_CHUNK_ROWS = 64 * 1024, LF_PLAN_SEQS_N = 4096 };
 
 struct lf_plan_opts {
     int ctx;               /* --ctx, tokens; 0: the model's max_positions */
@@ -22,7 +26,7 @@ struct lf_plan_opts {
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
     uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
     enum lf_dtype kv_dtype;
-    uint64_t host_bytes;   /* what the process needs beside the model: server, tokenizer, stacks (caller's sum) */
+    uint64_t host_bytes; /* what the process needs beside the model: server, tokenizer, stacks (caller's sum) */
 };
 
 struct lf_plan {
@@ -39,16 +43,16 @@ struct lf_plan {
     uint64_t available_bytes; /* what the machine has */
     uint64_t limit_bytes;     /* --memory, or what was decided */
     bool fits;
-    int n_concurrent;         /* requests of ctx tokens at once */
-    int longest_ctx;          /* tokens of the longest single request */
-    char advice[512];         /* what to change where it does not fit; "" where it does */
+    int n_concurrent; /* requests of ctx tokens at once */
+    int longest_ctx;  /* tokens of the longest single request */
+    char advice[512]; /* what to change where it does not fit; "" where it does */
 };
 
 /* LF_INVALID for options that contradict the model (ctx above max_positions). A plan that does not fit is LF_OK with
- * fits = false. weight_bytes comes from lf_weights_bytes. */
+ * fits = false. weight_bytes comes from lf_weights_bytes; ops are the device's, for the size of the GEMM's scratch. */
 LF_MUST_CHECK enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
-                                          const struct lf_device_info *info, const struct lf_plan_opts *opts,
-                                          struct lf_err *err);
+                                          const struct lf_ops *ops, const struct lf_device_info *info,
+                                          const struct lf_plan_opts *opts, struct lf_err *err);
 /* For people, and as one JSON object. */
 void lf_plan_print(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);
 void lf_plan_print_json(const struct lf_plan *plan, const struct lf_hparams *hp, struct lf_buf *out);

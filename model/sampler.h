@@ -42,15 +42,15 @@ struct lf_sampled {
 };
 
 struct lf_sample_input {
-    float *logits;            /* [n_vocab]; overwritten */
+    float *logits; /* [n_vocab]; overwritten */
     int n_vocab;
-    const int32_t *prompt;    /* [n_prompt] for repetition_penalty */
+    const int32_t *prompt; /* [n_prompt] for repetition_penalty */
     int n_prompt;
-    const int32_t *output;    /* [n_output] tokens sampled so far, for all three penalties */
+    const int32_t *output; /* [n_output] tokens sampled so far, for all three penalties */
     int n_output;
-    const int32_t *banned;    /* [n_banned] ids not to be drawn (EOS and stop tokens while below min_tokens) */
+    const int32_t *banned; /* [n_banned] ids not to be drawn (EOS and stop tokens while below min_tokens) */
     int n_banned;
-    uint64_t position;        /* of the token to be drawn: the counter of the random function */
+    uint64_t position; /* of the token to be drawn: the counter of the random function */
 };
 
 size_t lf_sampler_scratch_bytes(int n_vocab);

@@ -9,9 +9,10 @@
 struct lf_detok {
     const struct lf_tokenizer *tok; /* borrowed */
     bool with_specials;
-    bool started;      /* something was given out: a leading ▁ is a space from now on */
-    char pending[8];   /* bytes of a code point that is not whole yet */
+    bool started;    /* something was given out: a leading ▁ is a space from now on */
+    char pending[8]; /* bytes of a code point that is not whole yet */
     int n_pending;
+    int n_stripped; /* letters dropped at the beginning, of those the decoder drops there */
 };
 
 /* continues: the ids follow a prompt, so a leading word-boundary mark is a space (completions); false: they begin a

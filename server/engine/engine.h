@@ -29,15 +29,15 @@ struct lf_engine_backend {
 };
 
 struct lf_engine_opts {
-    int ctx;          /* tokens of prompt + answer, at most */
-    int chunk;        /* rows of one step, at most */
-    int max_seqs;     /* running at once */
-    int max_out;      /* logits rows of one step */
-    int queue_n;      /* waiting requests, at most */
+    int ctx;              /* tokens of prompt + answer, at most */
+    int chunk;            /* rows of one step, at most */
+    int max_seqs;         /* running at once */
+    int max_out;          /* logits rows of one step */
+    int queue_n;          /* waiting requests, at most */
     int64_t queue_tokens; /* waiting prompt tokens, at most; 0: 4 × ctx */
-    int step_ms;      /* time budget of a step (--step-ms) */
-    int per_tenant_n; /* in flight per key; 0: no limit */
-    int watchdog_s;   /* no step for so long with work queued: the engine is declared dead. 0: off */
+    int step_ms;          /* time budget of a step (--step-ms) */
+    int per_tenant_n;     /* in flight per key; 0: no limit */
+    int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
 
 /* kv is borrowed and belongs to the engine thread from now on. Starts the thread. */
@@ -61,14 +61,14 @@ LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const st
 
 /* How things stand, for /v1/capacity, /readyz and /metrics. Any thread. */
 struct lf_engine_state {
-    bool alive;    /* false: the device failed or the watchdog fired; message says which */
+    bool alive; /* false: the device failed or the watchdog fired; message says which */
     bool draining;
     const char *message; /* static text, "" while alive */
     int ctx, max_seqs;
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
-    int64_t largest_prompt_now; /* tokens of prompt + answer that would be admitted at once */
+    int64_t largest_prompt_now;                       /* tokens of prompt + answer that would be admitted at once */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
     int retry_after_s;
     uint64_t n_steps;

@@ -34,8 +34,8 @@ struct lf_gen_params {
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */
     int salt_bytes;
-    uint64_t tenant;       /* which key; for the per-key limit and for counting cached tokens. 0: no keys */
-    int64_t deadline_ns;   /* lf_clock_ns() value after which it is ended with LF_TIMEOUT; 0: none */
+    uint64_t tenant;           /* which key; for the per-key limit and for counting cached tokens. 0: no keys */
+    int64_t deadline_ns;       /* lf_clock_ns() value after which it is ended with LF_TIMEOUT; 0: none */
     struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
     /* Called on the engine thread after something was published; must return at once and not call back. */
     void (*notify)(void *ctx);
@@ -44,9 +44,10 @@ struct lf_gen_params {
 
 /* A consistent look at the outputs. Times are lf_clock_ns values, 0 where it has not happened. */
 struct lf_request_state {
-    int n_tokens;         /* published, 0..max_tokens. A stop token that ended the request is not among them */
+    int n_tokens;          /* published, 0..max_tokens. A stop token that ended the request is not among them */
     int n_prompt_logprobs; /* published entries of lf_request_prompt_logprob */
-    int n_prompt, n_cached, n_processed; /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
+    int n_prompt, n_cached,
+        n_processed;       /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
     enum lf_finish finish; /* NONE while running; final afterwards */
     int32_t stop_token;    /* the id that ended it, -1 if none */
     enum lf_status status; /* of LF_FINISH_ERROR */
@@ -57,7 +58,9 @@ struct lf_request_state {
 
 /* Any thread that holds a reference. */
 void lf_request_look(struct lf_request *req, struct lf_request_state *out);
-/* Token i < n_tokens as seen by look. With logprobs where they were asked for. Borrowed until put. */
+/* Token i < n_tokens as seen by look. With logprobs where they were asked for. Borrowed until put. Read through the
+ * pointer: only the first n_top entries of top_ids and top_logprobs are there, so a copy of the whole struct would
+ * reach into the tokens behind it. */
 const struct lf_sampled *lf_request_token(const struct lf_request *req, int i);
 /* Prompt token i (1 <= i < n_prompt_logprobs as seen by look): its log-probability given those before it. */
 const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *req, int i);

@@ -1,6 +1,145 @@
 /* The scheduler: what runs in the next step. A pure policy over (state, limits, clock value): it holds no bytes, calls
- * no clock and no device, so tests/sim drives it through millions of steps. */
+ * no clock and no device, so tests/sim drives it through millions of steps.
+ *
+ * The cycle, all on one thread:
+ *
+ *     lf_sched_submit          a sequence joins the queue
+ *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
+ *     lf_sched_plan            what the next step does; the caller runs it
+ *     lf_sched_done            the step has been run; the caller appends sampled ids to seq->ids
+ *     lf_sched_learn           how long it took
+ *     lf_sched_end             a sequence leaves, from any phase; its blocks go back
+ *
+ * Promises (tests/sim and tests/sim/policy show each of them):
+ *  1. Nothing is preempted and nothing runs out half way: blocks for prompt + max_tokens are reserved at admission;
+ *     those shared with the prefix cache count once.
+ *  2. The queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of urgent
+ *     requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller ones,
+ *     for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then it is next.
+ *  3. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
+ *  4. Prefills share what is left of step_ns by predicted time, at least a quarter of it, and never less than
+ *     LF_SCHED_MIN_ROWS rows a step: both sides always progress.
+ *  5. The prefill with the least left to do goes first, but a quarter of the prefill time belongs to the one that was
+ *     admitted first: a long document is never slower than a quarter of full speed, a short one never waits for it.
+ *  6. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
+ *     their leader; a request whose prompt is for the larger part being computed right now waits for that; and prefills
+ *     that already run side by side take over each other's finished blocks.
+ * What it deliberately does not do: swap to host memory, guess how long an answer will be, split a sequence's rows. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
 #define LF_SERVER_ENGINE_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/list.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+#include "server/engine/cost.h"
+
+enum {
+    LF_SCHED_PRIORITY_N = 8, /* priorities count from -8 to 8; what lies beyond counts as the end */
+    LF_SCHED_MIN_ROWS = 16   /* of a prefill chunk, where the budget does not give a whole block */
+};
+#define LF_SCHED_PRIORITY_NS INT64_C(5000000000)
+#define LF_SCHED_BYPASS_NS   INT64_C(5000000000)
+
+enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_ENDED };
+
+/* A sequence, as the scheduler sees it; lives inside the request. The first group is set before submit. */
+struct lf_sched_seq {
+    int32_t *ids;    /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
+    int32_t *blocks; /* [lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block table, valid while running */
+    struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL without prefix cache */
+    int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
+    int n_prompt, max_tokens;
+    int priority;
+    bool all_logits; /* echo: logits of every prompt row, so nothing comes from the cache */
+    const struct lf_sched_seq
+        *leader; /* waits until this one's prompt is computed or it ended; stays valid till then */
+
+    /* Kept by the scheduler; n_ids is raised by who appends. */
+    struct lf_list node;
+    enum lf_sched_phase phase;
+    int n_ids;           /* known: prompt and sampled */
+    int n_done;          /* in the KV cache */
+    int n_cached;        /* of the prompt, taken from the prefix cache */
+    int n_blocks;        /* reserved, while running */
+    int n_entered;       /* leading blocks that were offered to the prefix cache, or came from it */
+    int n_hint;          /* leading blocks that were in the cache when last looked */
+    int64_t order_ns;    /* place in the queue */
+    int64_t admitted_ns; /* 0: not yet */
+    uint64_t admitted_no;
+    int n_planned; /* rows in the step being planned; -1: looked at, none */
+};
+
+struct lf_sched_opts {
+    int chunk;    /* rows of one step, >= 1 */
+    int max_seqs; /* running at once, >= 1 */
+    int max_out;  /* logits rows of one step, >= 1 */
+    int64_t step_ns;
+    struct lf_block_pool *pool;     /* borrowed */
+    struct lf_prefix_cache *prefix; /* borrowed; NULL: off */
+};
+
+/* One sequence of a step: rows [seq->n_done, seq->n_done + n_rows), of which [out_first, out_first + n_out), counted
+ * from the first, go on to logits. */
+struct lf_sched_item {
+    struct lf_sched_seq *seq;
+    int n_rows, out_first, n_out;
+};
+
+struct lf_sched_plan {
+    struct lf_sched_item *items; /* [max_seqs] the caller's */
+    int n_items, n_rows, n_out, n_prefill_rows;
+    struct lf_load load;
+    double predicted_ns;
+};
+
+struct lf_sched {
+    struct lf_sched_opts opts;
+    struct lf_list waiting; /* ascending order_ns */
+    struct lf_list running;
+    int n_waiting, n_running;
+    uint64_t n_admitted;
+    int64_t waiting_tokens; /* prompt tokens of those waiting */
+    struct lf_cost cost;
+    /* The request at the head of the queue that does not fit, since when, and the blocks that passed it. */
+    const struct lf_sched_seq *blocked;
+    int64_t blocked_since_ns;
+    int64_t bypassed_blocks;
+    double eldest_credit_ns; /* what the prefill admitted first has not been given yet of its quarter */
+    /* Measured, decaying: tokens and the ns they took. */
+    double prefill_tokens, prefill_ns, decode_tokens, decode_ns;
+};
+
+void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts);
+/* Blocks that n_prompt + max_tokens need. */
+int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
+/* seq must fit into the pool at all: lf_sched_n_blocks <= pool->n_blocks. */
+void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
+/* Starts the next sequence that may; NULL when none may. */
+struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
+/* Plans a step; plan->n_items is 0 only if nothing runs. */
+void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan);
+/* The planned step has been run. Raises n_done and enters full blocks in the prefix cache. Before ids are appended. */
+void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan);
+/* How long it took, all that belongs to a step (sampling too). Does not look at the plan's sequences: they may have
+ * ended meanwhile. */
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns);
+void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
+
+static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)
+{
+    return seq->n_done < seq->n_prompt;
+}
+/* Predicted ns until the prompt of a running sequence is computed. */
+int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq);
+/* Tokens a second, as measured; 0 before the first. */
+double lf_sched_prefill_speed(const struct lf_sched *s);
+double lf_sched_decode_speed(const struct lf_sched *s);
+/* Seconds until the queue is likely to have drained, 1 to 60. */
+int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens);
+/* Walks everything; LF_ASSERTs that tables, references and lists agree. refs: scratch, [pool->n_blocks]. */
+void lf_sched_check(const struct lf_sched *s, int32_t *refs);
 
 #endif

@@ -29,8 +29,8 @@ struct lf_http_opts {
     const char *api_keys_file;        /* one key a line; NULL: none */
     const char *api_keys_env;         /* value of the environment variable, comma separated; NULL: none */
     const char *const *cors_origins;  /* NULL-terminated; NULL: CORS off */
-    const char *const *allowed_hosts; /* NULL-terminated further Host values beside loopback names; NULL: only those when
-                                         bound to loopback, any when not */
+    const char *const *allowed_hosts; /* NULL-terminated further Host values beside loopback names; NULL: only those
+                                         when bound to loopback, any when not */
     const char *model_id;             /* what /v1/models lists and "model" must name */
     int64_t model_created_s;
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */

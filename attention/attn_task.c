@@ -1,0 +1,281 @@
+/* The walk of one task over its keys: spans, tiles, pages, who sees what. No arithmetic of attention itself. */
+#include "attention/attn_task.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/check.h"
+
+#define LN_2   0.69314718055994530942f
+#define LOG2_E 1.44269504088896340736f
+
+/* Lays a block's arrays out from base on; returns the bytes. With base NULL it only counts. */
+static size_t lay_out(struct lf_attn_block *b, float *base, int head_dim)
+{
+    size_t rows = LF_ATTN_ROWS, d = (size_t)head_dim, used = 0; /* floats; every array is a multiple of 16 */
+    struct {
+        float **array;
+        size_t n;
+    } parts[] = {
+        {&b->q, rows * LF_ATTN_Q_STRIDE},
+        {&b->s, rows * LF_ATTN_TILE},
+        {&b->lanes, rows * LF_ATTN_LANES},
+        {&b->alpha, rows},
+        {&b->beta, rows},
+        {&b->m, rows},
+        {&b->l, rows},
+        {&b->acc_m, rows},
+        {&b->acc_l, rows},
+        {&b->o, rows * d},
+        {&b->acc_o, rows * d},
+        {&b->page, LF_KV_BLOCK_TOKENS * d},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(parts); i++) {
+        if (base) *parts[i].array = base + used;
+        used += parts[i].n;
+    }
+    return used * sizeof(float);
+}
+
+size_t lf_attn_scratch_bytes(int head_dim)
+{
+    struct lf_attn_block b;
+    return lay_out(&b, NULL, head_dim);
+}
+
+static size_t partial_row_floats(int n_rows)
+{
+    return (size_t)(n_rows + 15) / 16 * 16;
+}
+
+size_t lf_attn_partial_floats(int n_rows, int head_dim)
+{
+    return 2 * partial_row_floats(n_rows) + (size_t)n_rows * (size_t)head_dim;
+}
+
+static void block_init(struct lf_attn_block *b, const struct lf_attn_params *p, const struct lf_attn_rows *rows,
+                       void *scratch)
+{
+    lay_out(b, scratch, p->kv->head_dim);
+    b->head_dim = p->kv->head_dim;
+    b->kv_dtype = p->kv->dtype;
+    b->n_rows = rows->n;
+    b->softcap = p->softcap;
+    b->softcap_arg = p->softcap > 0.0f ? p->scale / p->softcap : 0.0f;
+    b->log2_scale = p->softcap > 0.0f ? LOG2_E : p->scale * LOG2_E;
+}
+
+static void span_init(struct lf_attn_block *b)
+{
+    for (int r = 0; r < LF_ATTN_ROWS && r < (b->n_rows + 15) / 16 * 16; r++) b->m[r] = -INFINITY;
+    memset(b->lanes, 0, (size_t)b->n_rows * LF_ATTN_LANES * sizeof(float));
+    memset(b->o, 0, (size_t)b->n_rows * (size_t)b->head_dim * sizeof(float));
+}
+
+static void acc_init(struct lf_attn_block *b)
+{
+    for (int r = 0; r < LF_ATTN_ROWS && r < (b->n_rows + 15) / 16 * 16; r++) {
+        b->acc_m[r] = -INFINITY;
+        b->acc_l[r] = 0.0f;
+    }
+    memset(b->acc_o, 0, (size_t)b->n_rows * (size_t)b->head_dim * sizeof(float));
+}
+
+/* The index of a row's query head in [T, n_heads]. */
+static size_t row_index(const struct lf_attn_params *p, int n_heads, const struct lf_attn_rows *rows, int r)
+{
+    int group = n_heads / p->kv->n_kv_heads;
+    int row = rows->first + r;
+    int token = rows->seq->first_row + row / group;
+    return (size_t)token * (size_t)n_heads + (size_t)(rows->kv_head * group + row % group);
+}
+
+static void pack_rows(const struct lf_attn_kernel *kernel, struct lf_attn_block *b, const struct lf_attn_params *p,
+                      int n_heads, const struct lf_attn_rows *rows)
+{
+    const float *q = p->q;
+    for (int r = 0; r < rows->n; r++) kernel->pack_q(b, r, q + row_index(p, n_heads, rows, r) * (size_t)b->head_dim);
+}
+
+/* The walk of one block: positions of its rows and the pages of its sequence. */
+struct walk {
+    const struct lf_attn_kernel *kernel;
+    const struct lf_attn_params *p;
+    const struct lf_attn_rows *rows;
+    int group;
+    int pos_first, pos_last; /* of the block's first and last row */
+    int key_lo, key_hi;      /* keys any row sees */
+};
+
+static void walk_init(struct walk *w, const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                      const struct lf_attn_rows *rows)
+{
+    int pos0 = rows->seq->kv_len - rows->seq->n_rows;
+    w->kernel = kernel;
+    w->p = p;
+    w->rows = rows;
+    w->group = n_heads / p->kv->n_kv_heads;
+    w->pos_first = pos0 + rows->first / w->group;
+    w->pos_last = pos0 + (rows->first + rows->n - 1) / w->group;
+    w->key_hi = w->pos_last + 1;
+    w->key_lo = p->window > 0 && w->pos_first >= p->window ? w->pos_first - p->window + 1 : 0;
+}
+
+/* Which keys of the tile at key0 each row sees. */
+static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
+{
+    int window = w->p->window;
+    t->full = key0 + LF_ATTN_TILE <= w->pos_first + 1 && (window <= 0 || key0 > w->pos_last - window);
+    if (t->full) return;
+    int pos0 = w->rows->seq->kv_len - w->rows->seq->n_rows;
+    for (int r = 0; r < w->rows->n; r++) {
+        int pos = pos0 + (w->rows->first + r) / w->group;
+        int lo = window > 0 ? pos - window + 1 - key0 : 0, hi = pos + 1 - key0;
+        t->lo[r] = (int16_t)LF_MIN(LF_MAX(lo, 0), LF_ATTN_TILE);
+        t->hi[r] = (int16_t)LF_MIN(LF_MAX(hi, 0), LF_ATTN_TILE);
+    }
+}
+
+/* The pages of the tile at key0; those no row sees are NULL. */
+static void tile_pages(const struct walk *w, int key0, const void **k, const void **v)
+{
+    const struct lf_kv_view *kv = w->p->kv;
+    for (int i = 0; i < LF_ATTN_TILE_PAGES; i++) {
+        int first = key0 + i * LF_KV_BLOCK_TOKENS;
+        k[i] = v[i] = NULL;
+        if (first >= w->key_hi || first + LF_KV_BLOCK_TOKENS <= w->key_lo) continue;
+        int block = w->rows->seq->blocks[first / LF_KV_BLOCK_TOKENS];
+        k[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_K, w->rows->kv_head);
+        v[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_V, w->rows->kv_head);
+    }
+}
+
+/* The keys of a tile that rows row0 .. row0 + n - 1 see together: [*lo, *hi), empty when *lo >= *hi. */
+static void tile_extent(const struct lf_attn_tile *t, int row0, int n, int *lo, int *hi)
+{
+    *lo = t->full ? 0 : LF_ATTN_TILE;
+    *hi = t->full ? LF_ATTN_TILE : 0;
+    for (int r = row0; r < row0 + n && !t->full; r++) {
+        if (t->lo[r] >= t->hi[r]) continue;
+        *lo = LF_MIN(*lo, t->lo[r]);
+        *hi = LF_MAX(*hi, t->hi[r]);
+    }
+}
+
+/* One online-softmax step. A page serves all groups before the next is touched, so it is read from the first-level
+ * cache; the first group, during which it comes in, also fetches the pages ahead. */
+static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block *b, const struct lf_attn_tile *t)
+{
+    int lo, hi;
+    for (int page = 0; page < LF_ATTN_TILE_PAGES; page++) {
+        int first = page * LF_KV_BLOCK_TOKENS;
+        for (int r = 0; r < b->n_rows; r += kernel->group) {
+            int n = LF_MIN(kernel->group, b->n_rows - r);
+            tile_extent(t, r, n, &lo, &hi);
+            if (lo >= hi || lo >= first + LF_KV_BLOCK_TOKENS || hi <= first) continue;
+            kernel->scores(b, r, n, t->k[page], r == 0 ? t->k_ahead[page] : NULL, first);
+        }
+    }
+    kernel->next_max(b, t);
+    for (int r = 0; r < b->n_rows; r += kernel->group) {
+        int n = LF_MIN(kernel->group, b->n_rows - r);
+        tile_extent(t, r, n, &lo, &hi);
+        if (lo >= hi) continue;
+        kernel->softmax(b, t, r, n, lo, hi);
+        kernel->output(b, t, r, n, lo, hi, r == 0);
+    }
+}
+
+static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
+{
+    span_init(b);
+    int from = LF_MAX(span * LF_ATTN_SPAN, w->key_lo / LF_ATTN_TILE * LF_ATTN_TILE);
+    int to = LF_MIN((span + 1) * LF_ATTN_SPAN, w->key_hi);
+    for (int key0 = from; key0 < to; key0 += LF_ATTN_TILE) {
+        struct lf_attn_tile t;
+        tile_pages(w, key0, t.k, t.v);
+        tile_pages(w, key0 + LF_ATTN_TILE, t.k_ahead, t.v_ahead);
+        tile_limits(w, key0, &t);
+        tile_step(w->kernel, b, &t);
+    }
+    w->kernel->close(b);
+}
+
+/* Output of the folded rows: the sink joins the denominator, then one division a row. */
+static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p, int n_heads,
+                   const struct lf_attn_rows *rows)
+{
+    int d = b->head_dim;
+    for (int r = 0; r < b->n_rows; r++) {
+        size_t idx = row_index(p, n_heads, rows, r);
+        float m = b->acc_m[r], l = b->acc_l[r], factor = 1.0f;
+        if (p->lse) p->lse[idx] = m * LN_2 + logf(l);
+        if (p->sinks) {
+            float sink = p->sinks[idx % (size_t)n_heads] * LOG2_E;
+            float top = fmaxf(m, sink);
+            factor = exp2f(m - top);
+            l = l * factor + exp2f(sink - top);
+        }
+        factor /= l;
+        const float *o = b->acc_o + (size_t)r * (size_t)d;
+        float *out = (float *)p->out + idx * (size_t)d;
+        for (int i = 0; i < d; i++) out[i] = o[i] * factor + 0.0f; /* + 0: no sign of zero (attn_kernel.h) */
+    }
+}
+
+void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                        const struct lf_attn_rows *rows, int span_lo, int span_hi, void *scratch)
+{
+    struct lf_attn_block b;
+    struct walk w;
+    block_init(&b, p, rows, scratch);
+    walk_init(&w, kernel, p, n_heads, rows);
+    if (kernel->begin) kernel->begin(&b);
+    pack_rows(kernel, &b, p, n_heads, rows);
+    acc_init(&b);
+    for (int span = span_lo; span < span_hi; span++) {
+        walk_span(&w, &b, span);
+        kernel->fold(&b);
+    }
+    if (kernel->end) kernel->end();
+    finish(&b, p, n_heads, rows);
+}
+
+/* Points the block's span at a partial result in memory. */
+static void use_partial(struct lf_attn_block *b, float *partial)
+{
+    b->m = partial;
+    b->l = b->m + partial_row_floats(b->n_rows);
+    b->o = b->l + partial_row_floats(b->n_rows);
+}
+
+void lf_attn_task_partial(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                          const struct lf_attn_rows *rows, int span_lo, int span_hi, float *partials, void *scratch)
+{
+    struct lf_attn_block b;
+    struct walk w;
+    block_init(&b, p, rows, scratch);
+    walk_init(&w, kernel, p, n_heads, rows);
+    if (kernel->begin) kernel->begin(&b);
+    pack_rows(kernel, &b, p, n_heads, rows);
+    size_t stride = lf_attn_partial_floats(b.n_rows, b.head_dim);
+    for (int span = span_lo; span < span_hi; span++) {
+        use_partial(&b, partials + (size_t)(span - span_lo) * stride);
+        walk_span(&w, &b, span);
+    }
+    if (kernel->end) kernel->end();
+}
+
+void lf_attn_task_merge(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                        const struct lf_attn_rows *rows, int n_spans, float *partials, void *scratch)
+{
+    struct lf_attn_block b;
+    block_init(&b, p, rows, scratch);
+    size_t stride = lf_attn_partial_floats(b.n_rows, b.head_dim);
+    acc_init(&b);
+    for (int span = 0; span < n_spans; span++) {
+        use_partial(&b, partials + (size_t)span * stride);
+        kernel->fold(&b);
+    }
+    finish(&b, p, n_heads, rows);
+}

@@ -1,0 +1,80 @@
+/* Random bits made into weights by their exponent alone.
+ *
+ * A matrix element has a random sign, random mantissa bits and one fixed exponent: its magnitude is uniform in [s, 2s),
+ * mean 0, root mean square s·√(7/3). s is the power of two that brings this nearest to 1/√n_in, so that a GEMM keeps
+ * the size of its input and activations stay finite through any number of layers. No conversion is needed, so a value
+ * costs a fraction of a nanosecond and an 8B model a few seconds. Norm weights are 1, biases small.
+ *
+ * Rows are counters of their own: 64-bit words lf_mix64(key of the row + i), each cut into elements. */
+#include "model/dummy.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "core/hash.h"
+#include "core/str.h"
+
+/* FNV-1a: the same in every process, as lf_hash64 is not. */
+static uint64_t name_hash(const char *name)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *name; name++) h = (h ^ (unsigned char)*name) * 0x100000001b3u;
+    return h;
+}
+
+/* For each type: bits kept of a random word's lane, and the exponent field of 2^e in every lane. */
+struct lanes {
+    uint64_t random, exponent;
+};
+
+static struct lanes lanes_of(enum lf_dtype dtype, int e)
+{
+    uint64_t field;
+    switch (dtype) {
+    case LF_BF16:
+        field = (uint64_t)(e + 127) << 7;
+        return (struct lanes){0x807f807f807f807fu, field * 0x0001000100010001u};
+    case LF_F16:
+        field = (uint64_t)(e + 15) << 10;
+        return (struct lanes){0x83ff83ff83ff83ffu, field * 0x0001000100010001u};
+    case LF_F32:
+        break;
+    }
+    field = (uint64_t)(e + 127) << 23;
+    return (struct lanes){0x807fffff807fffffu, field * 0x0000000100000001u};
+}
+
+static void fill_row(unsigned char *out, struct lanes lanes, uint64_t key, size_t n_bytes)
+{
+    size_t i = 0;
+    uint64_t counter = 0;
+    for (; i + 8 <= n_bytes; i += 8, counter++) {
+        uint64_t bits = (lf_mix64(key + counter) & lanes.random) | lanes.exponent;
+        memcpy(out + i, &bits, 8);
+    }
+    if (i < n_bytes) {
+        uint64_t bits = (lf_mix64(key + counter) & lanes.random) | lanes.exponent;
+        memcpy(out + i, &bits, n_bytes - i);
+    }
+}
+
+void lf_dummy_fill(void *out, enum lf_dtype dtype, const char *name, uint64_t seed, int n_in, int row_first, int n_rows)
+{
+    struct lf_str s = lf_str_c(name);
+    unsigned char *at = out;
+    size_t row_bytes = (size_t)n_in * lf_dtype_bytes(dtype);
+    if (lf_str_ends(s, LF_STR("norm.weight"))) {
+        const float one = 1.0f;
+        size_t size = lf_dtype_bytes(dtype);
+        for (size_t i = 0; i < (size_t)n_rows * (size_t)n_in; i++) lf_from_f32(at + i * size, dtype, &one, 1);
+        return;
+    }
+    /* √(7/3)·2^e = 1/√n_in, to the nearest e; a bias is 2^-6 and up to twice that. */
+    int e = lf_str_ends(s, LF_STR(".bias")) ? -6 : (int)lrint(-0.5 * log2((double)n_in * 7.0 / 3.0));
+    struct lanes lanes = lanes_of(dtype, e);
+    uint64_t tensor_key = lf_mix64(name_hash(name) ^ lf_mix64(seed));
+    for (int r = 0; r < n_rows; r++, at += row_bytes) {
+        fill_row(at, lanes, lf_mix64(tensor_key + (uint64_t)(row_first + r)), row_bytes);
+    }
+}

@@ -1,0 +1,598 @@
+/* config.json, as transformers reads it for the four architectures of the llama family, and nothing beyond.
+ *
+ * The file names a model in the words of another program, where a missing key has a default and an unknown key is
+ * silently dropped. Here a key falls into one of three groups: those that are read (and checked), those that cannot
+ * change a logit, and those that would and are not implemented: the last are refused by name. What differs between the
+ * architectures stands in one table, `families`.
+ *
+ * Formulas of the rope kinds are in attention/rope.c; only their parameters are settled here. */
+#include "model/hparams.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/limits.h"
+
+/* What an architecture has whether config.json says so or not, and which keys it listens to. */
+struct family {
+    const char *architecture, *model_type;
+    bool qkv_bias;       /* always, attention_bias or not */
+    bool attention_bias; /* the key counts, for q, k, v and o */
+    bool mlp_bias;       /* the key counts */
+    bool qk_norm;
+    bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
+    bool sliding_window;     /* sliding_window counts for every layer */
+    int head_dim;            /* default; 0: hidden_size / num_attention_heads */
+};
+
+static const struct family families[] = {
+    {.architecture = "LlamaForCausalLM", .model_type = "llama", .attention_bias = true, .mlp_bias = true},
+    {.architecture = "MistralForCausalLM", .model_type = "mistral", .sliding_window = true},
+    {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .use_sliding_window = true},
+    {.architecture = "Qwen3ForCausalLM",
+     .model_type = "qwen3",
+     .attention_bias = true,
+     .qk_norm = true,
+     .use_sliding_window = true,
+     .head_dim = 128},
+};
+
+/* What the attention kernels take. */
+enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
+
+enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24 };
+
+#define DEFAULT_ROPE_THETA 10000.0
+
+static enum lf_status wrong_type(struct lf_json_value v, const char *key, const char *expected, struct lf_err *err)
+{
+    return lf_fail(err, LF_CORRUPT, "%s is %s, expected %s", key, lf_json_type_name(v), expected);
+}
+
+/* A whole number in [min, max]. */
+static enum lf_status int_of(struct lf_json_value v, const char *key, int64_t min, int64_t max, int *out,
+                             struct lf_err *err)
+{
+    int64_t x;
+    if (!lf_json_int64(v, &x)) return wrong_type(v, key, "a whole number", err);
+    if (x < min || x > max) {
+        return lf_fail(err, LF_CORRUPT, "%s is %" PRId64 ", expected %" PRId64 " to %" PRId64, key, x, min, max);
+    }
+    *out = (int)x;
+    return LF_OK;
+}
+
+static enum lf_status need_int(struct lf_json_value obj, const char *key, int64_t min, int64_t max, int *out,
+                               struct lf_err *err)
+{
+    struct lf_json_value v = lf_json_get(obj, key);
+    if (lf_json_is_absent(v)) return lf_fail(err, LF_CORRUPT, "%s is missing", key);
+    return int_of(v, key, min, max, out, err);
+}
+
+/* A number in [min, max]; *out keeps its default where the key is absent. *found may be NULL. */
+static enum lf_status number_or(struct lf_json_value obj, const char *key, double min, double max, double *out,
+                                bool *found, struct lf_err *err)
+{
+    struct lf_json_value v = lf_json_get(obj, key);
+    if (found) *found = !lf_json_is_absent(v);
+    if (lf_json_is_absent(v)) return LF_OK;
+    double x;
+    if (!lf_json_double(v, &x)) return wrong_type(v, key, "a number", err);
+    if (!(x >= min && x <= max)) {
+        return lf_fail(err, LF_CORRUPT, "%s is %g, expected %g to %g", key, x, min, max);
+    }
+    *out = x;
+    return LF_OK;
+}
+
+static enum lf_status need_number(struct lf_json_value obj, const char *key, double min, double max, double *out,
+                                  struct lf_err *err)
+{
+    bool found;
+    LF_TRY(number_or(obj, key, min, max, out, &found, err));
+    return found ? LF_OK : lf_fail(err, LF_CORRUPT, "%s is missing", key);
+}
+
+static enum lf_status bool_or(struct lf_json_value obj, const char *key, bool *out, struct lf_err *err)
+{
+    struct lf_json_value v = lf_json_get(obj, key);
+    if (lf_json_is_absent(v) || lf_json_bool(v, out)) return LF_OK;
+    return wrong_type(v, key, "true or false", err);
+}
+
+/* Keys by which other programs say that the computation is another one. Refused unless absent, null, false, or the
+ * value that leaves things as they are. */
+static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_err *err)
+{
+    static const struct {
+        const char *key;
+        double neutral;
+    } rows[] = {
+        {"quantization_config", 0},
+        {"compression_config", 0},
+        {"attn_logit_softcapping", 0},
+        {"final_logit_softcapping", 0},
+        {"query_pre_attn_scalar", 0},
+        {"attention_multiplier", 0},
+        {"embedding_multiplier", 1},
+        {"residual_multiplier", 1},
+        {"logits_scaling", 1},
+        {"logit_scale", 1},
+        {"scale_emb", 1},
+        {"scale_depth", 0},
+        {"dim_model_base", 0},
+        {"clip_qkv", 0},
+        {"num_experts", 0},
+        {"num_local_experts", 0},
+        {"n_routed_experts", 0},
+        {"no_rope_layers", 0},
+        {"use_qk_norm", 0},
+        {"qk_layernorm", 0},
+        {"attention_chunk_size", 0},
+        {"rope_interleaved", 0},
+        {"parallel_attn", 0},
+        {"alibi", 0},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        struct lf_json_value v = lf_json_get(root, rows[i].key);
+        double x;
+        if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_FALSE) continue;
+        if (lf_json_double(v, &x) && fabs(x - rows[i].neutral) == 0) continue;
+        return lf_fail(err, LF_UNSUPPORTED, "%s is set and would change the result; it is not implemented",
+                       rows[i].key);
+    }
+    struct lf_json_value code = lf_json_get(lf_json_get(root, "auto_map"), "AutoModelForCausalLM");
+    if (!lf_json_is_absent(code)) {
+        return lf_fail(err, LF_UNSUPPORTED, "auto_map: the model brings its own code, which is not run");
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_family(struct lf_json_value root, const struct family **out, struct lf_err *err)
+{
+    struct lf_json_value list = lf_json_get(root, "architectures");
+    if (lf_json_is_absent(list)) return lf_fail(err, LF_CORRUPT, "architectures is missing");
+    if (lf_json_type(list) != LF_JSON_ARRAY || lf_json_len(list) != 1) {
+        return lf_fail(err, LF_CORRUPT, "architectures is not an array of one name");
+    }
+    struct lf_json_value name = lf_json_first(list);
+    for (size_t i = 0; i < LF_N_ELEMS(families); i++) {
+        if (!lf_json_string_is(name, families[i].architecture)) continue;
+        struct lf_json_value type = lf_json_get(root, "model_type");
+        struct lf_str raw = lf_json_raw(type);
+        if (!lf_json_is_absent(type) && !lf_json_string_is(type, families[i].model_type)) {
+            return lf_fail(err, LF_CORRUPT, "model_type is %.*s, but %s is of type %s",
+                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, families[i].architecture, families[i].model_type);
+        }
+        *out = &families[i];
+        return LF_OK;
+    }
+    struct lf_str raw = lf_json_raw(name);
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "architecture %.*s is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
+                   "Qwen3ForCausalLM are)",
+                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+}
+
+static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+                                 struct lf_err *err)
+{
+    LF_TRY(need_int(root, "num_hidden_layers", 1, LF_LAYERS_N, &hp->n_layers, err));
+    LF_TRY(need_int(root, "hidden_size", 1, LF_HIDDEN_N, &hp->hidden, err));
+    LF_TRY(need_int(root, "intermediate_size", 1, LF_HIDDEN_N, &hp->intermediate, err));
+    LF_TRY(need_int(root, "vocab_size", 1, LF_VOCAB_N, &hp->n_vocab, err));
+    LF_TRY(need_int(root, "num_attention_heads", 1, LF_HEADS_N, &hp->n_heads, err));
+    LF_TRY(need_int(root, "max_position_embeddings", 1, LF_CONTEXT_TOKENS, &hp->max_positions, err));
+    struct lf_json_value kv = lf_json_get(root, "num_key_value_heads");
+    hp->n_kv_heads = hp->n_heads;
+    if (!lf_json_is_absent(kv)) {
+        LF_TRY(int_of(kv, "num_key_value_heads", 1, LF_HEADS_N, &hp->n_kv_heads, err));
+    } else if (lf_json_type(kv) == LF_JSON_NONE && strcmp(fam->model_type, "llama") != 0) {
+        return lf_fail(err, LF_CORRUPT, "num_key_value_heads is missing");
+    }
+    if (hp->n_heads % hp->n_kv_heads != 0) {
+        return lf_fail(err, LF_CORRUPT, "num_attention_heads %d is no multiple of num_key_value_heads %d", hp->n_heads,
+                       hp->n_kv_heads);
+    }
+    struct lf_json_value dim = lf_json_get(root, "head_dim");
+    if (!lf_json_is_absent(dim)) {
+        LF_TRY(int_of(dim, "head_dim", 1, INT32_MAX, &hp->head_dim, err));
+    } else if (fam->head_dim > 0) {
+        hp->head_dim = fam->head_dim;
+    } else {
+        if (hp->hidden % hp->n_heads != 0) {
+            return lf_fail(err, LF_CORRUPT,
+                           "hidden_size %d is no multiple of num_attention_heads %d, and head_dim is "
+                           "missing",
+                           hp->hidden, hp->n_heads);
+        }
+        hp->head_dim = hp->hidden / hp->n_heads;
+    }
+    if (hp->head_dim % HEAD_DIM_STEP != 0 || hp->head_dim < HEAD_DIM_MIN || hp->head_dim > LF_HEAD_DIM) {
+        return lf_fail(err, LF_UNSUPPORTED, "head_dim %d is not implemented (multiples of %d from %d to %d are)",
+                       hp->head_dim, HEAD_DIM_STEP, HEAD_DIM_MIN, LF_HEAD_DIM);
+    }
+    double eps = 0;
+    LF_TRY(need_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));
+    hp->norm_eps = (float)eps;
+    return LF_OK;
+}
+
+/* Biases, tied embeddings, activation, element type. */
+static enum lf_status read_switches(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+                                    struct lf_err *err)
+{
+    struct lf_json_value act = lf_json_get(root, "hidden_act");
+    struct lf_str raw = lf_json_raw(act);
+    if (!lf_json_is_absent(act) && !lf_json_string_is(act, "silu")) {
+        return lf_fail(err, LF_UNSUPPORTED, "hidden_act \"%.*s\" is not implemented (\"silu\" is)",
+                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+    }
+    bool attention_bias = false, mlp_bias = false;
+    LF_TRY(bool_or(root, "attention_bias", &attention_bias, err));
+    LF_TRY(bool_or(root, "mlp_bias", &mlp_bias, err));
+    LF_TRY(bool_or(root, "tie_word_embeddings", &hp->tied, err));
+    if ((attention_bias && !fam->attention_bias && !fam->qkv_bias) || (mlp_bias && !fam->mlp_bias)) {
+        return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias",
+                       mlp_bias && !fam->mlp_bias ? "mlp_bias" : "attention_bias", fam->architecture);
+    }
+    hp->qkv_bias = fam->qkv_bias || (attention_bias && fam->attention_bias);
+    hp->o_bias = attention_bias && fam->attention_bias;
+    hp->mlp_bias = mlp_bias;
+    hp->qk_norm = fam->qk_norm;
+
+    struct lf_json_value dtype = lf_json_get(root, "torch_dtype");
+    if (lf_json_is_absent(dtype)) dtype = lf_json_get(root, "dtype");
+    raw = lf_json_raw(dtype);
+    if (lf_json_is_absent(dtype) || lf_json_string_is(dtype, "bfloat16")) {
+        hp->dtype = LF_BF16;
+    } else if (lf_json_string_is(dtype, "float16")) {
+        hp->dtype = LF_F16;
+    } else if (lf_json_string_is(dtype, "float32")) {
+        hp->dtype = LF_F32;
+    } else {
+        return lf_fail(err, LF_UNSUPPORTED, "torch_dtype %.*s is not implemented (bfloat16, float16 and float32 are)",
+                       (int)LF_MIN(raw.len, (size_t)DTYPE_NAME_BYTES), raw.ptr);
+    }
+    return LF_OK;
+}
+
+/* layer_types, where given, says of each layer whether it has the window. */
+static enum lf_status read_layer_types(struct lf_hparams *hp, struct lf_json_value types, int window,
+                                       struct lf_err *err)
+{
+    if (lf_json_type(types) != LF_JSON_ARRAY || lf_json_len(types) != (uint32_t)hp->n_layers) {
+        return lf_fail(err, LF_CORRUPT, "layer_types is not an array of num_hidden_layers = %d names", hp->n_layers);
+    }
+    int layer = 0;
+    for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
+        struct lf_str raw = lf_json_raw(it);
+        if (lf_json_string_is(it, "full_attention")) {
+            hp->window[layer] = 0;
+        } else if (lf_json_string_is(it, "sliding_attention")) {
+            if (window == 0) {
+                return lf_fail(err, LF_CORRUPT, "layer_types gives layer %d a window, but there is no sliding_window",
+                               layer);
+            }
+            hp->window[layer] = window;
+        } else {
+            return lf_fail(err, LF_UNSUPPORTED, "layer_types: \"%.*s\" of layer %d is not implemented",
+                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, layer);
+        }
+        layer++;
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_windows(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+                                   struct lf_err *err)
+{
+    struct lf_json_value value = lf_json_get(root, "sliding_window"), types = lf_json_get(root, "layer_types");
+    int window = 0, first = 0;
+    bool use = false;
+    LF_TRY(bool_or(root, "use_sliding_window", &use, err));
+    if (lf_json_type(value) == LF_JSON_NONE) {
+        /* transformers' default where the key is missing altogether; null means none. */
+        window = fam->sliding_window || fam->use_sliding_window ? DEFAULT_WINDOW : 0;
+    } else if (!lf_json_is_absent(value)) {
+        LF_TRY(int_of(value, "sliding_window", 1, INT32_MAX, &window, err));
+    }
+    if (fam->use_sliding_window) {
+        if (!use) window = 0;
+        first = DEFAULT_MAX_WINDOW_LAYERS;
+        if (!lf_json_is_absent(lf_json_get(root, "max_window_layers"))) {
+            LF_TRY(need_int(root, "max_window_layers", 0, INT32_MAX, &first, err));
+        }
+    } else if (!fam->sliding_window && window > 0) {
+        bool off = lf_json_type(lf_json_get(root, "use_sliding_window")) == LF_JSON_FALSE;
+        if (!off && window < hp->max_positions) {
+            return lf_fail(err, LF_UNSUPPORTED, "sliding_window is %d, but %s has no window", window,
+                           fam->architecture);
+        }
+        window = 0;
+    }
+    hp->window = calloc((size_t)hp->n_layers, sizeof(*hp->window));
+    if (!hp->window) return lf_fail(err, LF_NO_MEMORY, "no memory for the windows of %d layers", hp->n_layers);
+    for (int i = 0; i < hp->n_layers; i++) hp->window[i] = i >= first ? window : 0;
+    if (lf_json_is_absent(types)) return LF_OK;
+    if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
+    for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
+        if (lf_json_string_is(it, window ? "sliding_attention" : "full_attention")) continue;
+        return lf_fail(err, LF_UNSUPPORTED, "layer_types differs from what %s computes: every layer has %s",
+                       fam->architecture, window ? "the window" : "full attention");
+    }
+    return LF_OK;
+}
+
+static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *err)
+{
+    static const char *const known[] = {"type",
+                                        "rope_type",
+                                        "rope_theta",
+                                        "factor",
+                                        "low_freq_factor",
+                                        "high_freq_factor",
+                                        "original_max_position_embeddings",
+                                        "beta_fast",
+                                        "beta_slow",
+                                        "attention_factor",
+                                        "mscale",
+                                        "mscale_all_dim",
+                                        "truncate",
+                                        "partial_rotary_factor",
+                                        "finetuned"};
+    for (struct lf_json_value it = lf_json_first(rope); lf_json_more(rope, it); it = lf_json_next(rope, it)) {
+        bool found = false;
+        for (size_t i = 0; i < LF_N_ELEMS(known) && !found; i++) found = lf_json_string_is(it, known[i]);
+        if (found || lf_json_is_absent(lf_json_member(it))) continue;
+        struct lf_str raw = lf_json_raw(it);
+        return lf_fail(err, LF_UNSUPPORTED, "rope parameter \"%.*s\" is not implemented",
+                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_rope_kind(struct lf_json_value rope, enum lf_rope_kind *out, struct lf_err *err)
+{
+    static const struct {
+        const char *name;
+        enum lf_rope_kind kind;
+    } kinds[] = {{"default", LF_ROPE_NONE_SCALED},
+                 {"linear", LF_ROPE_LINEAR},
+                 {"llama3", LF_ROPE_LLAMA3},
+                 {"yarn", LF_ROPE_YARN}};
+    struct lf_json_value type = lf_json_get(rope, "rope_type");
+    if (lf_json_is_absent(type)) type = lf_json_get(rope, "type");
+    *out = LF_ROPE_NONE_SCALED;
+    if (lf_json_is_absent(type)) return LF_OK;
+    for (size_t i = 0; i < LF_N_ELEMS(kinds); i++) {
+        if (!lf_json_string_is(type, kinds[i].name)) continue;
+        *out = kinds[i].kind;
+        return LF_OK;
+    }
+    struct lf_str raw = lf_json_raw(type);
+    return lf_fail(err, LF_UNSUPPORTED, "rope type \"%.*s\" is not implemented (default, linear, llama3 and yarn are)",
+                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+}
+
+/* The length a model was trained for before its positions were stretched. It may stand in the rope parameters or
+ * beside them. */
+static enum lf_status read_original_positions(struct lf_json_value root, struct lf_json_value rope, int fallback,
+                                              int *out, struct lf_err *err)
+{
+    const char *key = "original_max_position_embeddings";
+    int inside = 0, beside = 0;
+    if (!lf_json_is_absent(lf_json_get(rope, key))) {
+        LF_TRY(need_int(rope, key, 1, LF_CONTEXT_TOKENS, &inside, err));
+    }
+    if (!lf_json_is_absent(lf_json_get(root, key))) {
+        LF_TRY(need_int(root, key, 1, LF_CONTEXT_TOKENS, &beside, err));
+    }
+    if (inside && beside && inside != beside) {
+        return lf_fail(err, LF_CORRUPT, "%s is %d, and %d in the rope parameters", key, beside, inside);
+    }
+    *out = LF_MAX(inside, beside);
+    if (*out == 0) *out = fallback;
+    return *out > 0 ? LF_OK : lf_fail(err, LF_CORRUPT, "%s is missing", key);
+}
+
+static double yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
+}
+
+/* Parameters of yarn (Peng et al. 2023), with the defaults of transformers. */
+static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
+{
+    double mscale = 0, mscale_all_dim = 0;
+    bool given;
+    r->beta_fast = 32;
+    r->beta_slow = 1;
+    LF_TRY(number_or(rope, "beta_fast", 1e-6, 1e9, &r->beta_fast, NULL, err));
+    LF_TRY(number_or(rope, "beta_slow", 1e-6, 1e9, &r->beta_slow, NULL, err));
+    if (r->beta_fast < r->beta_slow) {
+        return lf_fail(err, LF_CORRUPT, "beta_fast %g is less than beta_slow %g", r->beta_fast, r->beta_slow);
+    }
+    LF_TRY(bool_or(rope, "truncate", &r->truncate, err));
+    LF_TRY(number_or(rope, "mscale", 0, 1e6, &mscale, NULL, err));
+    LF_TRY(number_or(rope, "mscale_all_dim", 0, 1e6, &mscale_all_dim, NULL, err));
+    LF_TRY(number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
+    if (given) return LF_OK;
+    r->attention_factor = mscale > 0 && mscale_all_dim > 0
+                              ? yarn_mscale(r->factor, mscale) / yarn_mscale(r->factor, mscale_all_dim)
+                              : yarn_mscale(r->factor, 1);
+    return LF_OK;
+}
+
+static enum lf_status read_llama3(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
+{
+    LF_TRY(need_number(rope, "low_freq_factor", 1e-6, 1e9, &r->low_freq_factor, err));
+    LF_TRY(need_number(rope, "high_freq_factor", 1e-6, 1e9, &r->high_freq_factor, err));
+    if (!(r->high_freq_factor > r->low_freq_factor)) {
+        return lf_fail(err, LF_CORRUPT, "high_freq_factor %g is not greater than low_freq_factor %g",
+                       r->high_freq_factor, r->low_freq_factor);
+    }
+    return LF_OK;
+}
+
+/* The object with the rope parameters: rope_scaling where it is set, as in older files, else rope_parameters. */
+static enum lf_status find_rope(struct lf_json_value root, struct lf_json_value *out, struct lf_err *err)
+{
+    struct lf_json_value scaling = lf_json_get(root, "rope_scaling");
+    const char *key = lf_json_is_absent(scaling) ? "rope_parameters" : "rope_scaling";
+    *out = lf_json_get(root, key);
+    if (lf_json_is_absent(*out)) return LF_OK;
+    if (lf_json_type(*out) != LF_JSON_OBJECT) return wrong_type(*out, key, "an object", err);
+    return check_rope_keys(*out, err);
+}
+
+static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_value root, struct lf_json_value rope,
+                                      struct lf_err *err)
+{
+    double part = 1;
+    LF_TRY(number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
+    LF_TRY(number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
+    hp->rope.head_dim = hp->head_dim;
+    hp->rope.rotary_dim = (int)(part * hp->head_dim);
+    if (hp->rope.rotary_dim < 2 || hp->rope.rotary_dim % 2 != 0) {
+        return lf_fail(err, LF_UNSUPPORTED, "partial_rotary_factor %g of head_dim %d is no even number from 2", part,
+                       hp->head_dim);
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    struct lf_rope_opts *r = &hp->rope;
+    struct lf_json_value rope;
+    LF_TRY(find_rope(root, &rope, err));
+    LF_TRY(read_rotary_dim(hp, root, rope, err));
+    *r = (struct lf_rope_opts){.head_dim = r->head_dim,
+                               .rotary_dim = r->rotary_dim,
+                               .theta = DEFAULT_ROPE_THETA,
+                               .factor = 1,
+                               .truncate = true};
+    LF_TRY(number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
+    LF_TRY(number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
+    LF_TRY(read_rope_kind(rope, &r->kind, err));
+    if (r->kind == LF_ROPE_NONE_SCALED) return LF_OK;
+    LF_TRY(need_number(rope, "factor", 1, 1e6, &r->factor, err));
+    double positions = hp->max_positions;
+    if (r->kind == LF_ROPE_LLAMA3) {
+        LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));
+        LF_TRY(read_llama3(r, rope, err));
+    } else if (r->kind == LF_ROPE_YARN) {
+        LF_TRY(read_original_positions(root, rope, hp->max_positions, &r->original_max_positions, err));
+        LF_TRY(read_yarn(r, rope, err));
+        positions = r->original_max_positions * r->factor;
+    } else {
+        positions *= r->factor; /* the key counts positions before they are divided */
+    }
+    hp->max_positions = (int)LF_MIN(positions, (double)LF_CONTEXT_TOKENS);
+    return LF_OK;
+}
+
+static enum lf_status add_eos(struct lf_hparams *hp, struct lf_json_value v, struct lf_err *err)
+{
+    int id;
+    LF_TRY(int_of(v, "eos_token_id", 0, hp->n_vocab - 1, &id, err));
+    for (int i = 0; i < hp->n_eos; i++) {
+        if (hp->eos_ids[i] == id) return LF_OK;
+    }
+    if (hp->n_eos == LF_EOS_IDS_N) {
+        return lf_fail(err, LF_LIMIT, "eos_token_id: more than %d ids", LF_EOS_IDS_N);
+    }
+    hp->eos_ids[hp->n_eos++] = id;
+    return LF_OK;
+}
+
+static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    struct lf_json_value eos = lf_json_get(root, "eos_token_id");
+    if (lf_json_is_absent(eos)) return LF_OK;
+    if (lf_json_type(eos) != LF_JSON_ARRAY) return add_eos(hp, eos, err);
+    for (struct lf_json_value it = lf_json_first(eos); lf_json_more(eos, it); it = lf_json_next(eos, it)) {
+        LF_TRY(add_eos(hp, it, err));
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    const struct family *fam = NULL;
+    if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
+    LF_TRY(read_family(root, &fam, err));
+    snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->architecture);
+    LF_TRY(refuse_foreign_keys(root, err));
+    LF_TRY(read_sizes(hp, fam, root, err));
+    LF_TRY(read_switches(hp, fam, root, err));
+    LF_TRY(read_windows(hp, fam, root, err));
+    LF_TRY(read_rope(hp, root, err));
+    struct lf_json_value bos = lf_json_get(root, "bos_token_id");
+    hp->bos_id = -1;
+    if (!lf_json_is_absent(bos)) {
+        int id;
+        LF_TRY(int_of(bos, "bos_token_id", 0, hp->n_vocab - 1, &id, err));
+        hp->bos_id = id;
+    }
+    return read_eos(hp, root, err);
+}
+
+static enum lf_status read_generation_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
+    return read_eos(hp, root, err);
+}
+
+typedef enum lf_status read_fn(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err);
+
+static enum lf_status read_file(struct lf_hparams *hp, const char *path, read_fn *fn, struct lf_err *err)
+{
+    struct lf_json json = {0};
+    struct lf_buf text;
+    enum lf_status status;
+    lf_buf_init(&text, LF_JSON_FILE_BYTES);
+    LF_TRY_GOTO(lf_file_read(&text, path, LF_JSON_FILE_BYTES, err), done);
+    status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_file, err);
+    if (status == LF_INVALID) status = LF_CORRUPT;
+    if (status == LF_OK) status = fn(hp, lf_json_root(&json), err);
+    if (status != LF_OK) lf_fail_within(err, status, "%s", path);
+done:
+    lf_json_deinit(&json);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct lf_err *err)
+{
+    struct lf_hparams hp = {0};
+    char config[4096], generation[4096];
+    enum lf_status status;
+    if (lf_path_join(config, sizeof(config), dir, "config.json") != LF_OK ||
+        lf_path_join(generation, sizeof(generation), dir, "generation_config.json") != LF_OK) {
+        return lf_fail(err, LF_LIMIT, "the path %.200s… is too long", dir);
+    }
+    status = read_file(&hp, config, read_config, err);
+    if (status == LF_OK && access(generation, F_OK) == 0) {
+        status = read_file(&hp, generation, read_generation_config, err);
+    }
+    if (status == LF_OK) {
+        *out = hp;
+    } else {
+        lf_hparams_deinit(&hp);
+    }
+    return status;
+}
+
+void lf_hparams_deinit(struct lf_hparams *hp)
+{
+    free(hp->window);
+    *hp = (struct lf_hparams){0};
+}

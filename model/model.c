@@ -1,0 +1,160 @@
+/* Opening a model: hyperparameters and plan in, weights and workspace on the device out. */
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/file.h"
+#include "core/hash.h"
+#include "core/limits.h"
+#include "model/llama.h"
+#include "model/safetensors.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+struct lf_model {
+    struct lf_llama llama;
+    struct lf_hparams hp;
+    struct lf_buffer workspace;
+    uint8_t identity[LF_SHA256_BYTES];
+};
+
+/* Opens the headers (unless the weights are dummies) and lays the weights out. */
+static enum lf_status open_layout(struct lf_weight_layout **layout, struct lf_tensor_set *set,
+                                  const struct lf_hparams *hp, const char *dir, enum lf_load load,
+                                  struct lf_device *dev, struct lf_err *err)
+{
+    bool files = load == LF_LOAD_FILES;
+    if (files) LF_TRY(lf_tensor_set_open(set, dir, err));
+    enum lf_status status = lf_weight_layout_make(layout, hp, files ? set : NULL, lf_device_ops(dev), err);
+    if (status != LF_OK) {
+        lf_fail_within(err, status, "%s", dir);
+        lf_tensor_set_close(set);
+    }
+    return status;
+}
+
+enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, const char *dir, enum lf_load load,
+                                struct lf_device *dev, struct lf_err *err)
+{
+    struct lf_tensor_set set = {0};
+    struct lf_weight_layout *layout;
+    LF_TRY(open_layout(&layout, &set, hp, dir, load, dev, err));
+    *out = lf_weight_layout_bytes(layout);
+    lf_weight_layout_free(layout);
+    lf_tensor_set_close(&set);
+    return LF_OK;
+}
+
+/* config.json, then the header of each file in the order of the set; for dummy weights their seed. */
+static enum lf_status make_identity(uint8_t out[LF_SHA256_BYTES], const struct lf_model_opts *opts,
+                                    const struct lf_tensor_set *set, struct lf_err *err)
+{
+    char path[4096];
+    struct lf_buf config;
+    struct lf_sha256 sha;
+    if (lf_path_join(path, sizeof(path), opts->dir, "config.json") != LF_OK) {
+        return lf_fail(err, LF_LIMIT, "the path %.200s… is too long", opts->dir);
+    }
+    lf_buf_init(&config, LF_JSON_FILE_BYTES);
+    enum lf_status status = lf_file_read(&config, path, LF_JSON_FILE_BYTES, err);
+    if (status == LF_OK) {
+        lf_sha256_init(&sha);
+        lf_sha256_update(&sha, config.ptr, config.len);
+        for (int i = 0; i < set->n_files; i++) {
+            lf_sha256_update(&sha, set->files[i].header_sha, sizeof(set->files[i].header_sha));
+        }
+        if (opts->load == LF_LOAD_DUMMY) lf_sha256_update(&sha, &opts->dummy_seed, sizeof(opts->dummy_seed));
+        lf_sha256_final(&sha, out);
+    }
+    lf_buf_deinit(&config);
+    return status;
+}
+
+static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hparams *hp, struct lf_err *err)
+{
+    size_t n = (size_t)hp->n_layers;
+    *out = *hp;
+    out->window = calloc(n, sizeof(*out->window));
+    if (!out->window) return lf_fail(err, LF_NO_MEMORY, "no memory for the windows of %zu layers", n);
+    memcpy(out->window, hp->window, n * sizeof(*out->window));
+    return LF_OK;
+}
+
+/* The workspace and what is filled in once: the rope table, the attention object. */
+static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    m->limits = (struct lf_step_limits){.ctx = plan->ctx,
+                                        .chunk = plan->chunk,
+                                        .max_seqs = plan->max_seqs,
+                                        .max_out = plan->max_out,
+                                        .kv_dtype = plan->kv_dtype};
+    lf_workspace_layout(&m->ws, &model->hp, &m->limits, lf_device_ops(m->dev), lf_device_info(m->dev));
+    if (m->ws.total_bytes != plan->workspace_bytes) {
+        return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
+                       plan->workspace_bytes, m->ws.total_bytes);
+    }
+    m->tail_seqs = calloc((size_t)plan->max_seqs, sizeof(*m->tail_seqs));
+    if (!m->tail_seqs) return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
+    LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
+    m->base = model->workspace.ptr;
+    lf_rope_table_fill(m->dev, &model->hp.rope, plan->ctx, (float *)(void *)(m->base + m->ws.rope));
+    struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
+    struct lf_buffer piece = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
+    return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, piece, err);
+}
+
+enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
+                             const struct lf_model_opts *opts, struct lf_err *err)
+{
+    struct lf_tensor_set set = {0};
+    struct lf_weight_layout *layout = NULL;
+    enum lf_status status;
+    struct lf_model *model = calloc(1, sizeof(*model));
+    if (!model) return lf_fail(err, LF_NO_MEMORY, "no memory for a model");
+    model->llama.dev = dev;
+    model->llama.hp = &model->hp;
+    LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
+    LF_TRY_GOTO(open_layout(&layout, &set, hp, opts->dir, opts->load, dev, err), done);
+    LF_TRY_GOTO(make_identity(model->identity, opts, &set, err), done);
+    LF_TRY_GOTO(open_workspace(model, opts->plan, err), done);
+    LF_TRY_GOTO(lf_weights_load(&model->llama.weights, dev, hp, layout, opts, err), done);
+done:
+    lf_weight_layout_free(layout);
+    lf_tensor_set_close(&set);
+    if (status == LF_OK) {
+        *out = model;
+    } else {
+        lf_model_close(model);
+    }
+    return status;
+}
+
+void lf_model_close(struct lf_model *model)
+{
+    if (!model) return;
+    struct lf_device *dev = model->llama.dev;
+    lf_weights_unload(&model->llama.weights, dev);
+    lf_attn_destroy(model->llama.attn);
+    lf_buffer_free(dev, &model->workspace);
+    free(model->llama.tail_seqs);
+    lf_hparams_deinit(&model->hp);
+    free(model);
+}
+
+const struct lf_hparams *lf_model_hparams(const struct lf_model *model)
+{
+    return &model->hp;
+}
+
+void lf_model_identity(const struct lf_model *model, uint8_t out[32])
+{
+    memcpy(out, model->identity, LF_SHA256_BYTES);
+}
+
+void lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+{
+    lf_llama_step(&model->llama, &kv->view, batch, logits);
+}

@@ -1,0 +1,323 @@
+/* The memory plan.
+ *
+ *     total = weights + workspace(ctx, chunk, max_seqs, max_out) + host + n_blocks · bytes of a KV block
+ *
+ * Everything but n_blocks is given; the policy below chooses that:
+ *     --kv-tokens   exactly so many blocks
+ *     --memory      as many as the limit leaves
+ *     neither       two requests of ctx tokens (or --concurrency, if more) where 80% of the available memory hold
+ *                   them, else as many as they hold
+ * A plan fits where the cache holds --concurrency requests of ctx tokens inside the limit and the machine. Where it
+ * does not, n_blocks is what would be needed, so that the printed total says what is missing, and the advice is found
+ * by making other plans: the formula is cheap. */
+#include "model/plan.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/check.h"
+#include "core/json.h"
+#include "core/limits.h"
+#include "kv/kv_view.h"
+#include "model/workspace.h"
+
+enum { DEFAULT_CHUNK = 512, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
+
+#define KIB ((double)(1 << 10))
+#define MIB ((double)(1 << 20))
+#define GIB ((double)(1 << 30))
+
+/* What a plan is made from, with defaults filled in. */
+struct frame {
+    const struct lf_hparams *hp;
+    const struct lf_ops *ops;
+    const struct lf_device_info *info;
+    uint64_t weight_bytes;
+    struct lf_plan_opts opts;
+};
+
+static enum lf_status check_range(const char *name, int64_t value, int64_t max, struct lf_err *err)
+{
+    if (value >= 0 && value <= max) return LF_OK;
+    return lf_fail(err, LF_INVALID, "--%s is %" PRId64 ", expected 1 to %" PRId64, name, value, max);
+}
+
+static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
+{
+    struct lf_plan_opts *o = &f->opts;
+    if (o->ctx > f->hp->max_positions) {
+        return lf_fail(err, LF_INVALID, "--ctx is %d, but the model has positions for %d tokens", o->ctx,
+                       f->hp->max_positions);
+    }
+    LF_TRY(check_range("ctx", o->ctx, LF_CONTEXT_TOKENS, err));
+    LF_TRY(check_range("chunk", o->chunk, LF_PLAN_CHUNK_ROWS, err));
+    LF_TRY(check_range("max-seqs", o->max_seqs, LF_PLAN_SEQS_N, err));
+    LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
+    if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
+    if (o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
+        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32 and bf16 are)",
+                       lf_dtype_name(o->kv_dtype));
+    }
+    if (o->chunk > 0 && o->max_seqs > o->chunk) {
+        return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
+                       o->max_seqs, o->chunk);
+    }
+    if (o->ctx == 0) o->ctx = f->hp->max_positions;
+    if (o->chunk == 0) o->chunk = LF_MAX(DEFAULT_CHUNK, o->max_seqs);
+    if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
+    if (o->max_out == 0) o->max_out = o->max_seqs;
+    o->max_out = LF_MIN(o->max_out, o->chunk);
+    if (o->concurrency == 0) o->concurrency = 1;
+    return LF_OK;
+}
+
+static int blocks_of(uint64_t tokens)
+{
+    uint64_t n = tokens / LF_KV_BLOCK_TOKENS + (tokens % LF_KV_BLOCK_TOKENS != 0);
+    return (int)LF_MIN(n, (uint64_t)INT32_MAX);
+}
+
+/* Everything but the cache. */
+static void size_parts(struct lf_plan *p, const struct frame *f)
+{
+    const struct lf_plan_opts *o = &f->opts;
+    struct lf_step_limits limits = {
+        .ctx = o->ctx, .chunk = o->chunk, .max_seqs = o->max_seqs, .max_out = o->max_out, .kv_dtype = o->kv_dtype};
+    struct lf_kv_view view = {.dtype = o->kv_dtype,
+                              .n_layers = f->hp->n_layers,
+                              .n_kv_heads = f->hp->n_kv_heads,
+                              .head_dim = f->hp->head_dim};
+    struct lf_workspace ws;
+    lf_workspace_layout(&ws, f->hp, &limits, f->ops, f->info);
+    *p = (struct lf_plan){.ctx = o->ctx,
+                          .chunk = o->chunk,
+                          .max_seqs = o->max_seqs,
+                          .max_out = o->max_out,
+                          .kv_dtype = o->kv_dtype,
+                          .weight_bytes = f->weight_bytes,
+                          .workspace_bytes = ws.total_bytes,
+                          .rope_bytes = ws.rope_bytes,
+                          .attn_bytes = ws.attn_bytes,
+                          .act_bytes = ws.act_bytes,
+                          .logits_bytes = ws.logits_bytes,
+                          .host_bytes = o->host_bytes,
+                          .kv_block_bytes = lf_kv_block_bytes(&view),
+                          .available_bytes = f->info->available_bytes};
+    p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
+    p->limit_bytes = o->memory_bytes ? o->memory_bytes : f->info->available_bytes / 5 * 4;
+}
+
+static void set_blocks(struct lf_plan *p, int n_blocks)
+{
+    p->n_blocks = n_blocks;
+    p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
+    p->total_bytes = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->kv_bytes;
+}
+
+/* Blocks that the limit leaves beside everything else. */
+static int blocks_left(const struct lf_plan *p)
+{
+    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes;
+    if (fixed >= p->limit_bytes) return 0;
+    return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
+}
+
+/* The plan for a frame, without advice. */
+static void decide(struct lf_plan *p, const struct frame *f)
+{
+    const struct lf_plan_opts *o = &f->opts;
+    size_parts(p, f);
+    int per_request = blocks_of((uint64_t)o->ctx), left = blocks_left(p);
+    uint64_t needed = (uint64_t)per_request * (uint64_t)o->concurrency;
+    uint64_t wanted = LF_MAX(needed, (uint64_t)per_request * DEFAULT_REQUESTS);
+    int n = o->kv_tokens ? blocks_of(o->kv_tokens) : (o->memory_bytes ? left : (int)LF_MIN(wanted, (uint64_t)left));
+    set_blocks(p, n);
+    p->n_concurrent = n / per_request;
+    p->longest_ctx = (int)LF_MIN((int64_t)n * LF_KV_BLOCK_TOKENS, (int64_t)o->ctx);
+    p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
+    if (p->fits) return;
+    if (!o->kv_tokens && (uint64_t)n < needed) {
+        set_blocks(p, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
+    }
+}
+
+static bool fits_with(const struct frame *f, const struct lf_plan_opts *opts)
+{
+    struct frame other = *f;
+    struct lf_plan plan;
+    other.opts = *opts;
+    decide(&plan, &other);
+    return plan.fits;
+}
+
+/* The largest ctx, in whole blocks, with which it fits; 0 where none does. */
+static int largest_ctx(const struct frame *f)
+{
+    struct lf_plan_opts o = f->opts;
+    int low = 0, high = blocks_of((uint64_t)o.ctx);
+    while (low < high) {
+        int mid = low + (high - low + 1) / 2;
+        o.ctx = LF_MIN(mid * LF_KV_BLOCK_TOKENS, f->opts.ctx);
+        if (fits_with(f, &o)) {
+            low = mid;
+        } else {
+            high = mid - 1;
+        }
+    }
+    return LF_MIN(low * LF_KV_BLOCK_TOKENS, f->opts.ctx);
+}
+
+/* "1.50 GiB" and the like, in at most 24 bytes. */
+struct size_text {
+    char text[24];
+};
+
+static struct size_text size_text(uint64_t bytes)
+{
+    struct size_text t;
+    double x = (double)bytes;
+    if (x >= GIB) {
+        snprintf(t.text, sizeof(t.text), "%.2f GiB", x / GIB);
+    } else if (x >= MIB) {
+        snprintf(t.text, sizeof(t.text), "%.2f MiB", x / MIB);
+    } else if (x >= KIB) {
+        snprintf(t.text, sizeof(t.text), "%.2f KiB", x / KIB);
+    } else {
+        snprintf(t.text, sizeof(t.text), "%" PRIu64 " B", bytes);
+    }
+    return t;
+}
+
+/* Each way out that really leads out, with its number. */
+static void write_advice(struct lf_plan *p, const struct frame *f)
+{
+    struct lf_buf out;
+    lf_buf_init(&out, sizeof(p->advice) - 1);
+    uint64_t limit = LF_MIN(p->limit_bytes, p->available_bytes);
+    bool from_memory = f->opts.memory_bytes && f->opts.memory_bytes <= p->available_bytes;
+    int needed = blocks_of((uint64_t)p->ctx) * f->opts.concurrency;
+    if (f->opts.kv_tokens && p->total_bytes <= limit) {
+        lf_buf_printf(&out, "--kv-tokens %" PRIu64 " holds %d blocks, %d request(s) of %d tokens need %d; ",
+                      f->opts.kv_tokens, p->n_blocks, f->opts.concurrency, p->ctx, needed);
+    } else {
+        lf_buf_printf(&out, "%s more than %s of %s; ",
+                      size_text(p->total_bytes > limit ? p->total_bytes - limit : 0).text, size_text(limit).text,
+                      from_memory ? "--memory" : "memory that may be used");
+    }
+    size_t n_before = out.len;
+    struct lf_plan_opts o = f->opts;
+    if (o.kv_dtype == LF_F32) {
+        o.kv_dtype = LF_BF16;
+        if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-dtype bf16 fits; ");
+        o = f->opts;
+    }
+    if (o.chunk > SMALL_CHUNK) {
+        o.chunk = SMALL_CHUNK;
+        o.max_seqs = LF_MIN(o.max_seqs, o.chunk);
+        o.max_out = LF_MIN(o.max_out, o.chunk);
+        if (fits_with(f, &o)) lf_buf_printf(&out, "--chunk %d fits; ", SMALL_CHUNK);
+        o = f->opts;
+    }
+    if (p->n_concurrent > 0 && p->n_concurrent < o.concurrency) {
+        o.concurrency = p->n_concurrent;
+        if (fits_with(f, &o)) lf_buf_printf(&out, "--concurrency %d fits; ", o.concurrency);
+    }
+    int ctx = largest_ctx(f);
+    if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits; ", ctx);
+    if (from_memory && p->total_bytes <= p->available_bytes) {
+        lf_buf_printf(&out, "--memory %" PRIu64 " fits (%s are available); ", p->total_bytes,
+                      size_text(p->available_bytes).text);
+    }
+    if (out.len == n_before) lf_buf_printf(&out, "no context fits: a machine with more memory, or a smaller model; ");
+    if (out.len >= 2) out.len -= 2;
+    snprintf(p->advice, sizeof(p->advice), "%.*s", (int)out.len, out.ptr ? out.ptr : "");
+    lf_buf_deinit(&out);
+}
+
+enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
+                            const struct lf_ops *ops, const struct lf_device_info *info,
+                            const struct lf_plan_opts *opts, struct lf_err *err)
+{
+    struct frame f = {.hp = hp, .ops = ops, .info = info, .weight_bytes = weight_bytes, .opts = *opts};
+    struct lf_plan p;
+    LF_TRY(fill_defaults(&f, err));
+    decide(&p, &f);
+    if (!p.fits) write_advice(&p, &f);
+    *out = p;
+    return LF_OK;
+}
+
+static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char *note)
+{
+    lf_buf_printf(out, "  %-22s %12s  %s\n", name, size_text(bytes).text, note);
+}
+
+void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
+{
+    char note[128];
+    lf_buf_printf(out, "%s: %d layers, hidden %d, %d query and %d KV heads of %d, vocabulary %d, %d positions\n",
+                  hp->architecture, hp->n_layers, hp->hidden, hp->n_heads, hp->n_kv_heads, hp->head_dim, hp->n_vocab,
+                  hp->max_positions);
+    row(out, "weights", p->weight_bytes, "");
+    snprintf(note, sizeof(note), "%d rows a step", p->chunk);
+    row(out, "activations", p->act_bytes, note);
+    row(out, "attention workspace", p->attn_bytes, "");
+    snprintf(note, sizeof(note), "%d positions", p->ctx);
+    row(out, "rope table", p->rope_bytes, note);
+    snprintf(note, sizeof(note), "%d rows", p->max_out);
+    row(out, "logits", p->logits_bytes, note);
+    row(out, "process", p->host_bytes, "");
+    snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
+             (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
+             lf_dtype_name(p->kv_dtype));
+    row(out, "KV cache", p->kv_bytes, note);
+    snprintf(note, sizeof(note), "of %s (%s available)", size_text(p->limit_bytes).text,
+             size_text(p->available_bytes).text);
+    row(out, "total", p->total_bytes, note);
+    if (p->fits) {
+        lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
+                      p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
+    } else {
+        lf_buf_printf(out, "Does not fit: %s.\n", p->advice);
+    }
+}
+
+void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"ctx", (uint64_t)p->ctx},
+        {"max_positions", (uint64_t)hp->max_positions},
+        {"chunk", (uint64_t)p->chunk},
+        {"max_seqs", (uint64_t)p->max_seqs},
+        {"weight_bytes", p->weight_bytes},
+        {"workspace_bytes", p->workspace_bytes},
+        {"activation_bytes", p->act_bytes},
+        {"attention_bytes", p->attn_bytes},
+        {"rope_bytes", p->rope_bytes},
+        {"logits_bytes", p->logits_bytes},
+        {"host_bytes", p->host_bytes},
+        {"kv_block_tokens", LF_KV_BLOCK_TOKENS},
+        {"kv_block_bytes", p->kv_block_bytes},
+        {"kv_token_bytes", p->kv_token_bytes},
+        {"kv_blocks", (uint64_t)p->n_blocks},
+        {"kv_tokens", (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS},
+        {"kv_bytes", p->kv_bytes},
+        {"total_bytes", p->total_bytes},
+        {"limit_bytes", p->limit_bytes},
+        {"available_bytes", p->available_bytes},
+        {"concurrent_requests", (uint64_t)p->n_concurrent},
+        {"longest_ctx", (uint64_t)p->longest_ctx},
+    };
+    lf_buf_printf(out, "{\"architecture\":");
+    lf_json_write_string(out, lf_str_c(hp->architecture));
+    lf_buf_printf(out, ",\"kv_dtype\":\"%s\"", lf_dtype_name(p->kv_dtype));
+    for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
+        lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);
+    }
+    lf_buf_printf(out, ",\"fits\":%s,\"advice\":", p->fits ? "true" : "false");
+    lf_json_write_string(out, lf_str_c(p->advice));
+    lf_buf_char(out, '}');
+}

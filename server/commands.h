@@ -1,0 +1,24 @@
+/* The commands of the program. Each gets its configuration and returns the exit status. */
+#ifndef LF_SERVER_COMMANDS_H
+#define LF_SERVER_COMMANDS_H
+
+#include "server/config.h"
+
+enum lf_exit {
+    LF_EXIT_OK = 0,
+    LF_EXIT_FAILED = 1, /* something broke while running */
+    LF_EXIT_REFUSED = 2 /* the configuration cannot be run: plan does not fit, no such model, port in use */
+};
+
+int lf_serve(const struct lf_config *config);
+int lf_plan_command(const struct lf_config *config);
+int lf_run_command(const struct lf_config *config);
+int lf_load_command(const struct lf_config *config);
+int lf_tokenize_command(const struct lf_config *config);
+int lf_health_command(const struct lf_config *config);
+
+/* Prints "longflash: message" on standard error and returns the exit status that fits the failure: input that cannot
+ * be meant, files that are not there or contradict themselves, and memory that is not there are refusals. */
+int lf_report(const struct lf_err *err);
+
+#endif

@@ -1,0 +1,111 @@
+/* The configuration of a command: every setting the program knows, from one table (options.c).
+ *
+ * A setting comes from the command line, else from the environment (LONGFLASH_MAX_SEQS for --max-seqs), else from the
+ * file named by --config ("max_seqs" for --max-seqs), else from the table's default. A value that cannot be meant is
+ * refused with one line that names the source, what was expected and what came. */
+#ifndef LF_SERVER_CONFIG_H
+#define LF_SERVER_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/arena.h"
+#include "core/status.h"
+
+/* Commands, as bits: a row of the table says which of them take it. */
+enum lf_command {
+    LF_COMMAND_SERVE = 1,
+    LF_COMMAND_PLAN = 2,
+    LF_COMMAND_RUN = 4,
+    LF_COMMAND_LOAD = 8,
+    LF_COMMAND_TOKENIZE = 16,
+    LF_COMMAND_HEALTH = 32
+};
+
+enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
+
+enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
+
+/* Strings and lists live in the arena; lists end with NULL, and an empty list is NULL. */
+struct lf_config {
+    /* model and memory */
+    const char *model;
+    int load_choice; /* an lf_load */
+    uint64_t seed;
+    int ctx;
+    uint64_t memory;
+    uint64_t kv_tokens;
+    int kv_dtype; /* an lf_kv_choice */
+    bool prefix_cache;
+    int chunk;
+    int max_seqs;
+    int concurrency;
+
+    /* device */
+    const char *device;
+    int threads;
+    int isa; /* 0: the best there is, else an lf_isa + 1 */
+
+    /* scheduling */
+    int step_ms;
+    int queue;
+    int watchdog;
+
+    /* HTTP */
+    const char *host;
+    int port;
+    const char *model_id;
+    const char *api_keys_file;
+    const char *api_keys_env; /* the value of LONGFLASH_API_KEYS, borrowed from the environment; NULL: unset */
+    bool insecure_no_auth;
+    const char *const *cors_origin;
+    const char *const *allowed_host;
+    uint64_t max_body;
+    int request_timeout;
+    int keep_alive;     /* an lf_keep_alive */
+    int metrics_prefix; /* 0: longflash, 1: vllm */
+
+    /* log */
+    int log_level; /* an lf_log_level */
+    const char *log_file;
+
+    /* run, tokenize */
+    const char *document;
+    int max_tokens;
+    double temperature;
+    bool raw;
+    bool decode;
+    bool count;
+
+    /* load, health */
+    const char *url;
+    const char *levels; /* load --concurrency */
+    const char *lengths;
+    int output_tokens;
+    int rounds;
+    int shared_prefix;
+    const char *csv;
+    bool find_limit;
+    int ttft_ms;
+    int itl_ms;
+
+    const char *config;
+    bool json;
+    bool help;
+
+    const char *args[LF_CONFIG_ARGS_N]; /* what is no option, in order; borrowed from argv */
+    int n_args;
+    struct lf_arena arena;
+};
+
+/* Reads the configuration of a command from argv (without program and command names), the environment and the file.
+ * LF_INVALID and LF_NOT_FOUND with a line for the terminal. On any status the config may be deinitialized. */
+LF_MUST_CHECK enum lf_status lf_config_read(struct lf_config *out, enum lf_command command, int argc, char *const *argv,
+                                            char *const *env, struct lf_err *err);
+void lf_config_deinit(struct lf_config *config); /* accepts a zeroed one */
+
+/* A count or a size with an optional K, M, G or T (powers of 1024); false where text is none or past 2⁶³ - 1. */
+bool lf_config_parse_size(const char *text, uint64_t *out);
+
+#endif

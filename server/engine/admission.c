@@ -1,0 +1,170 @@
+/* Admission: the queue, and who may leave it. See scheduler.h, promises 1, 2 and 6. */
+#include "server/engine/scheduler.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "core/limits.h"
+
+enum { BLOCK = LF_KV_BLOCK_TOKENS };
+
+static struct lf_sched_seq *seq_of(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
+}
+
+int64_t lf_sched_n_blocks(int n_prompt, int max_tokens)
+{
+    return ((int64_t)n_prompt + max_tokens + BLOCK - 1) / BLOCK;
+}
+
+void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
+{
+    LF_ASSERT((seq->keys != NULL) == (s->opts.prefix != NULL));
+    LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_prompt >= 1 && seq->max_tokens >= 0);
+    LF_ASSERT(lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) <= s->opts.pool->n_blocks);
+    int priority = LF_MIN(LF_MAX(seq->priority, -LF_SCHED_PRIORITY_N), LF_SCHED_PRIORITY_N);
+    seq->order_ns = now_ns + priority * LF_SCHED_PRIORITY_NS;
+    seq->phase = LF_SCHED_WAITING;
+    seq->n_ids = seq->n_prompt;
+    struct lf_list *at = &s->waiting;
+    while (at->prev != &s->waiting && seq_of(at->prev)->order_ns > seq->order_ns) at = at->prev;
+    lf_list_insert_before(at, &seq->node);
+    s->n_waiting++;
+    s->waiting_tokens += seq->n_prompt;
+}
+
+/* Blocks of the prompt that may come from the cache: never the one with the last token, whose logits are needed. */
+static int max_cached_blocks(const struct lf_sched_seq *seq)
+{
+    if (!seq->keys || seq->all_logits) return 0;
+    return LF_MIN((seq->n_prompt - 1) / BLOCK, seq->n_keys - 1);
+}
+
+static int32_t find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i)
+{
+    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
+}
+
+/* How many leading blocks two sequences have in common: equal keys mean equal beginnings, so bisection finds the end.
+ */
+static int common_blocks(const struct lf_sched_seq *a, const struct lf_sched_seq *b)
+{
+    int lo = 0, hi = LF_MIN(a->n_keys, b->n_keys) - 1;
+    while (lo < hi) {
+        int mid = lo + (hi - lo + 1) / 2;
+        if (memcmp(a->keys[mid].bytes, b->keys[mid].bytes, sizeof(a->keys[mid].bytes)) == 0)
+            lo = mid;
+        else
+            hi = mid - 1;
+    }
+    return lo;
+}
+
+/* Whether it pays to wait for what other is computing: it will enter the block that seq needs next, covers the larger
+ * part of what seq would have to compute, and is not so much longer that it would be served far later. */
+static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sched_seq *other, int max_blocks)
+{
+    if (!lf_sched_in_prefill(other)) return false;
+    int next = seq->n_hint;
+    if (next >= max_blocks || other->n_keys - 1 <= next || other->n_done >= (next + 1) * BLOCK) return false;
+    if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return false;
+    int64_t left = seq->n_prompt - (int64_t)next * BLOCK;
+    int64_t gain = (int64_t)(LF_MIN(common_blocks(seq, other), max_blocks) - next) * BLOCK;
+    int64_t other_left = other->n_prompt - other->n_done;
+    return 2 * gain >= left && other_left <= 4 * left;
+}
+
+static bool waits_for_another(const struct lf_sched *s, const struct lf_sched_seq *seq, int max_blocks)
+{
+    const struct lf_sched_seq *leader = seq->leader;
+    if (seq->keys && leader && !seq->all_logits &&
+        (leader->phase == LF_SCHED_WAITING || (leader->phase == LF_SCHED_RUNNING && lf_sched_in_prefill(leader))))
+        return true;
+    if (max_blocks == 0) return false;
+    LF_LIST_EACH(it, &s->running)
+    {
+        if (worth_waiting_for(seq, seq_of(it), max_blocks)) return true;
+    }
+    return false;
+}
+
+/* References the cached beginning, then takes fresh blocks for the rest. Whether it fits is known for sure only when
+ * the cached blocks are looked up for real: those without a reference stop being available. False: nothing changed. */
+static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
+{
+    struct lf_block_pool *pool = s->opts.pool;
+    int n = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens), n_found = 0;
+    while (n_found < max_blocks && (seq->blocks[n_found] = find_block(s, seq, n_found)) >= 0) n_found++;
+    seq->n_hint = n_found;
+    for (int i = 0; i < n_found; i++) lf_block_pool_get(pool, seq->blocks[i]);
+    if (n - n_found > lf_block_pool_n_available(pool)) {
+        for (int i = n_found - 1; i >= 0; i--) lf_block_pool_put(pool, seq->blocks[i]);
+        return false;
+    }
+    for (int i = n_found; i < n; i++) LF_ASSERT(lf_block_pool_take(pool, &seq->blocks[i]));
+    seq->n_blocks = n;
+    seq->n_entered = n_found;
+    seq->n_cached = seq->n_done = n_found * BLOCK;
+    return true;
+}
+
+static void start(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
+{
+    lf_list_remove(&seq->node);
+    s->n_waiting--;
+    s->waiting_tokens -= seq->n_prompt;
+    lf_list_push_back(&s->running, &seq->node);
+    s->n_running++;
+    seq->phase = LF_SCHED_RUNNING;
+    seq->admitted_ns = now_ns;
+    seq->admitted_no = ++s->n_admitted;
+    seq->leader = NULL;
+    if (s->blocked == seq) s->blocked = NULL;
+}
+
+/* Cheap and never too strict: extends the last look at the cache by what has been entered since. */
+static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
+{
+    while (seq->n_hint < max_blocks && find_block(s, seq, seq->n_hint) >= 0) seq->n_hint++;
+    return lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - seq->n_hint <= lf_block_pool_n_available(s->opts.pool);
+}
+
+/* seq is first in the queue and does not fit. */
+static void note_blocked(struct lf_sched *s, const struct lf_sched_seq *seq, int64_t now_ns)
+{
+    if (s->blocked == seq) return;
+    s->blocked = seq;
+    s->blocked_since_ns = now_ns;
+    s->bypassed_blocks = 0;
+}
+
+static bool may_pass(const struct lf_sched *s, const struct lf_sched_seq *seq, int64_t now_ns)
+{
+    int64_t n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    return now_ns - s->blocked_since_ns < LF_SCHED_BYPASS_NS && s->bypassed_blocks + n <= s->opts.pool->n_blocks;
+}
+
+struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
+{
+    if (s->n_running >= s->opts.max_seqs) return NULL;
+    const struct lf_sched_seq *blocked = NULL;
+    LF_LIST_EACH(it, &s->waiting)
+    {
+        struct lf_sched_seq *seq = seq_of(it);
+        if (blocked && !may_pass(s, seq, now_ns)) continue;
+        int max_blocks = max_cached_blocks(seq);
+        bool fits = may_fit(s, seq, max_blocks);
+        if (waits_for_another(s, seq, max_blocks)) continue;
+        if (fits && reserve(s, seq, max_blocks)) {
+            if (blocked) s->bypassed_blocks += seq->n_blocks;
+            start(s, seq, now_ns);
+            return seq;
+        }
+        if (!blocked) {
+            blocked = seq;
+            note_blocked(s, seq, now_ns);
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,101 @@
+/* See cost.h. */
+#include "server/engine/cost.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/check.h"
+
+/* Each step weighs 1/50 less than the one after it: the fit follows a machine that gets busier within seconds. */
+static const double FORGET = 0.98;
+enum { SWEEPS_N = 8, OUTLIER_FACTOR = 4, TRUST_AFTER_N = 8 };
+
+void lf_cost_init(struct lf_cost *cost)
+{
+    memset(cost, 0, sizeof(*cost));
+    /* A machine slower than most: the first chunks come out small, and the first step measured corrects the scale. */
+    cost->w[LF_COST_STEP] = 5e6;
+    cost->w[LF_COST_ROW] = 3e5;
+    cost->w[LF_COST_PREFILL_KEY] = 30;
+    cost->w[LF_COST_OUT_ROW] = 1e5;
+    cost->w[LF_COST_DECODE_KEY] = 100;
+}
+
+double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load)
+{
+    double ns = 0;
+    for (int i = 0; i < LF_COST_N; i++) ns += cost->w[i] * load->x[i];
+    return ns;
+}
+
+/* One sweep solves for each coefficient in turn with the others held. */
+static void sweep(struct lf_cost *cost)
+{
+    for (int i = 0; i < LF_COST_N; i++) {
+        if (!(cost->xtx[i][i] > 1e-30)) continue; /* nothing recent says anything about it */
+        double rest = cost->xty[i];
+        for (int j = 0; j < LF_COST_N; j++)
+            if (j != i) rest -= cost->xtx[i][j] * cost->w[j];
+        cost->w[i] = LF_MAX(rest / cost->xtx[i][i], 1e-3);
+    }
+}
+
+void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double took_ns)
+{
+    double expected = lf_cost_predict(cost, load);
+    double y = LF_MAX(took_ns, 1.0);
+    if (cost->n_seen == 0) {
+        double scale = LF_MIN(LF_MAX(y / expected, 1e-5), 1e5);
+        for (int i = 0; i < LF_COST_N; i++) cost->w[i] *= scale;
+    } else if (cost->n_seen >= TRUST_AFTER_N) {
+        y = LF_MIN(LF_MAX(y, expected / OUTLIER_FACTOR), expected * OUTLIER_FACTOR);
+    }
+    for (int i = 0; i < LF_COST_N; i++) {
+        for (int j = 0; j < LF_COST_N; j++)
+            cost->xtx[i][j] = cost->xtx[i][j] * FORGET + load->x[i] * load->x[j] / (y * y);
+        cost->xty[i] = cost->xty[i] * FORGET + load->x[i] / y;
+    }
+    for (int i = 0; i < SWEEPS_N; i++) sweep(cost);
+    cost->max_rows = LF_MAX(cost->max_rows, load->x[LF_COST_ROW]);
+    if (cost->n_seen < LONG_MAX) cost->n_seen++;
+}
+
+/* Σ (p + 1) for p in [first, first + n) */
+static double prefill_keys(int first, int n)
+{
+    return (double)n * first + 0.5 * (double)n * ((double)n + 1);
+}
+
+void lf_load_add_prefill(struct lf_load *load, int first, int n, int n_out)
+{
+    load->x[LF_COST_STEP] = 1;
+    load->x[LF_COST_ROW] += n;
+    load->x[LF_COST_PREFILL_KEY] += prefill_keys(first, n);
+    load->x[LF_COST_OUT_ROW] += n_out;
+}
+
+void lf_load_add_decode(struct lf_load *load, int p)
+{
+    load->x[LF_COST_STEP] = 1;
+    load->x[LF_COST_ROW] += 1;
+    load->x[LF_COST_DECODE_KEY] += (double)p + 1;
+    load->x[LF_COST_OUT_ROW] += 1;
+}
+
+double lf_cost_prefill_ns(const struct lf_cost *cost, int first, int n, int n_out)
+{
+    return cost->w[LF_COST_ROW] * n + cost->w[LF_COST_PREFILL_KEY] * prefill_keys(first, n) +
+           cost->w[LF_COST_OUT_ROW] * n_out;
+}
+
+/* a·n + b·(n·first + n(n + 1)/2) <= budget is (b/2)·n² + q·n - budget <= 0 with q = a + b·(first + 1/2); its root is
+ * written so that it does not cancel for small b. */
+int lf_cost_prefill_rows(const struct lf_cost *cost, int first, double budget_ns, int all_out)
+{
+    if (!(budget_ns > 0)) return 0;
+    double b = cost->w[LF_COST_PREFILL_KEY];
+    double q = cost->w[LF_COST_ROW] + (all_out ? cost->w[LF_COST_OUT_ROW] : 0) + b * (first + 0.5);
+    double n = 2 * budget_ns / (q + sqrt(q * q + 2 * b * budget_ns));
+    return n >= 1e9 ? 1000000000 : (int)n;
+}

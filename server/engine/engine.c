@@ -1,0 +1,292 @@
+/* The engine's loop, and its face to the other threads. See engine.h, and scheduler.h for the policy.
+ *
+ * One round of the loop:
+ *
+ *     take       new requests from the mailbox; sleeps there while there is nothing to do
+ *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
+ *     admit      starts what fits
+ *     plan, build, step
+ *     read       blocks are booked, logits become tokens, tokens end requests (output.c)
+ *     learn      how long all that took
+ *     publish    everything that changed, under one lock; then each request's notify, once
+ *
+ * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
+ * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
+ *
+ * Invariants
+ *  - After create the engine thread neither allocates nor frees: requests bring their own memory and are freed by
+ *    whoever else lets go last, or by the mailbox's keeper.
+ *  - A request ends exactly once: `finish` in output.c is the only place, and asserts it.
+ *  - While anything waits, something runs, or can be started at once: a step is always possible (asserted).
+ *  - A failed device is final: every request in flight ends with LF_FINISH_ERROR, later ones are refused, and the loop
+ *    only waits for destroy. Nothing is run on that device again. */
+#include "server/engine/engine_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+static struct lf_request *request_of(struct lf_list *seq_node)
+{
+    return LF_LIST_ENTRY(seq_node, struct lf_request, seq.node);
+}
+
+/* ---- the loop ---- */
+
+static void take_in(struct lf_engine *e, struct lf_list *inbox)
+{
+    while (!lf_list_empty(inbox)) {
+        struct lf_request *req = LF_LIST_ENTRY(inbox->next, struct lf_request, inbox_node);
+        lf_list_remove(&req->inbox_node);
+        req->seq.leader = req->leader ? &req->leader->seq : NULL;
+        lf_sched_submit(&e->sched, &req->seq, req->now.submitted_ns);
+    }
+}
+
+/* Ends those of a list that are not wanted any more; all, where stop says so. */
+static void sweep(struct lf_engine *e, struct lf_list *list, int64_t now_ns, bool stop)
+{
+    LF_LIST_EACH_SAFE(it, list)
+    {
+        struct lf_request *req = request_of(it);
+        if (stop || atomic_load_explicit(&req->cancelled, memory_order_acquire))
+            lf_engine_finish(e, req, LF_FINISH_CANCELLED, LF_CANCELLED, "", now_ns);
+        else if (req->params.deadline_ns != 0 && now_ns >= req->params.deadline_ns)
+            lf_engine_finish(e, req, LF_FINISH_ERROR, LF_TIMEOUT, "the request took longer than it may", now_ns);
+    }
+}
+
+static void fail_all(struct lf_engine *e, struct lf_list *list, const char *message, int64_t now_ns)
+{
+    LF_LIST_EACH_SAFE(it, list)
+    {
+        lf_engine_finish(e, request_of(it), LF_FINISH_ERROR, LF_DEVICE, message, now_ns);
+    }
+}
+
+static void admit(struct lf_engine *e, int64_t now_ns)
+{
+    struct lf_sched_seq *seq;
+    while ((seq = lf_sched_admit(&e->sched, now_ns)) != NULL) {
+        struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
+        req->now.started_ns = now_ns;
+        lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
+        lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
+        lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);
+        lf_histogram_observe(&e->metrics.prompt_tokens_per_request, seq->n_prompt);
+        lf_engine_touch(e, req);
+    }
+    LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0);
+}
+
+static void collect_figures(struct lf_engine *e)
+{
+    const struct lf_block_pool *pool = &e->kv->pool;
+    struct lf_engine_state *f = &e->figures;
+    f->n_blocks = pool->n_blocks;
+    f->n_blocks_free = pool->n_free;
+    f->n_blocks_cached = pool->n_cached;
+    f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
+    bool open = e->sched.n_waiting == 0 && e->sched.n_running < e->opts.max_seqs;
+    int64_t tokens = (int64_t)lf_block_pool_n_available(pool) * LF_KV_BLOCK_TOKENS;
+    f->largest_prompt_now = open ? LF_MIN(tokens, e->opts.ctx) : 0;
+    f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
+    f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
+    f->retry_after_s = lf_sched_retry_after_s(&e->sched, e->sched.waiting_tokens);
+}
+
+static void publish(struct lf_engine *e)
+{
+    struct lf_request *chain = e->touched;
+    e->touched = NULL;
+    collect_figures(e);
+    lf_mailbox_publish(&e->mailbox, chain, &e->figures);
+}
+
+static void step(struct lf_engine *e)
+{
+    struct lf_batch batch;
+    lf_sched_plan(&e->sched, &e->plan);
+    LF_ASSERT(e->plan.n_items > 0);
+    lf_batch_build(&batch, &e->arrays, &e->plan);
+    int64_t before_ns = lf_clock_ns();
+    enum lf_status status = e->backend.step(e->backend.ctx, e->kv, &batch, e->logits);
+    e->figures.n_steps++;
+    if (status != LF_OK) {
+        LF_ERROR("the device failed in step %llu: %s", (unsigned long long)e->figures.n_steps, lf_status_name(status));
+        lf_mailbox_declare_dead(&e->mailbox, "the device failed");
+        e->failed = true;
+        return;
+    }
+    lf_histogram_observe(&e->metrics.tokens_per_step, e->plan.n_rows);
+    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)e->plan.n_prefill_rows);
+    lf_engine_read_step(e, lf_clock_ns());
+    lf_sched_learn(&e->sched, &e->plan, lf_clock_ns() - before_ns);
+}
+
+/* One round; false when the loop is to end. */
+static bool run_round(struct lf_engine *e)
+{
+    struct lf_list inbox;
+    lf_list_init(&inbox);
+    bool go_on = lf_mailbox_take(&e->mailbox, e->sched.n_waiting + e->sched.n_running > 0, &inbox);
+    int64_t now_ns = lf_clock_ns();
+    take_in(e, &inbox);
+    sweep(e, &e->sched.waiting, now_ns, !go_on);
+    sweep(e, &e->sched.running, now_ns, !go_on);
+    if (!e->failed && !lf_mailbox_is_alive(&e->mailbox)) e->failed = true;
+    if (!e->failed) admit(e, now_ns);
+    if (!e->failed && e->sched.n_running > 0) step(e);
+    if (e->failed) {
+        fail_all(e, &e->sched.waiting, "the engine has failed", now_ns);
+        fail_all(e, &e->sched.running, "the engine has failed", now_ns);
+    }
+    publish(e);
+    return go_on;
+}
+
+static void *engine_main(void *ctx)
+{
+    struct lf_engine *e = ctx;
+    while (run_round(e)) continue;
+    return NULL;
+}
+
+/* ---- create and destroy ---- */
+
+static enum lf_status check_opts(const struct lf_engine_backend *b, const struct lf_engine_opts *o, struct lf_err *err)
+{
+    if (o->ctx < 1 || o->chunk < 1 || o->max_seqs < 1 || o->max_out < 1 || o->step_ms < 1)
+        return lf_fail(err, LF_INVALID,
+                       "engine: ctx %d, chunk %d, max_seqs %d, max_out %d, step_ms %d: at least 1 each", o->ctx,
+                       o->chunk, o->max_seqs, o->max_out, o->step_ms);
+    if (o->queue_n < 1 || o->queue_tokens < 0 || o->per_tenant_n < 0 || o->watchdog_s < 0)
+        return lf_fail(err, LF_INVALID, "engine: queue of %d requests, %lld tokens, %d a key, watchdog %d s",
+                       o->queue_n, (long long)o->queue_tokens, o->per_tenant_n, o->watchdog_s);
+    if (b->n_vocab < 1 || b->n_vocab > LF_VOCAB_N || b->n_eos < 0)
+        return lf_fail(err, LF_INVALID, "engine: vocabulary of %d ids", b->n_vocab);
+    return LF_OK;
+}
+
+static size_t logits_bytes(const struct lf_engine_opts *o, int n_vocab)
+{
+    return (size_t)o->max_out * (size_t)n_vocab * sizeof(float);
+}
+
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
+{
+    uint64_t per_seq = sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
+    return sizeof(struct lf_engine) + logits_bytes(o, n_vocab) + lf_sampler_scratch_bytes(n_vocab) +
+           (uint64_t)o->max_seqs * per_seq + (uint64_t)o->chunk * sizeof(int32_t) +
+           (uint64_t)o->max_out * sizeof(int32_t) + lf_kv_host_bytes(n_blocks, true);
+}
+
+static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
+{
+    const struct lf_engine_opts *o = &e->opts;
+    e->logits = calloc(1, logits_bytes(o, e->backend.n_vocab));
+    e->scratch = calloc(1, lf_sampler_scratch_bytes(e->backend.n_vocab));
+    e->plan.items = calloc((size_t)o->max_seqs, sizeof(*e->plan.items));
+    e->arrays.ids = calloc((size_t)o->chunk, sizeof(*e->arrays.ids));
+    e->arrays.seqs = calloc((size_t)o->max_seqs, sizeof(*e->arrays.seqs));
+    e->arrays.out_rows = calloc((size_t)o->max_out, sizeof(*e->arrays.out_rows));
+    if (!e->logits || !e->scratch || !e->plan.items || !e->arrays.ids || !e->arrays.seqs || !e->arrays.out_rows)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays (%zu bytes of logits)",
+                       logits_bytes(o, e->backend.n_vocab));
+    return LF_OK;
+}
+
+static void release(struct lf_engine *e)
+{
+    free(e->arrays.out_rows);
+    free(e->arrays.seqs);
+    free(e->arrays.ids);
+    free(e->plan.items);
+    free(e->scratch);
+    free(e->logits);
+    free(e);
+}
+
+static void init_metrics(struct lf_engine_metrics *m)
+{
+    struct lf_histogram *latencies[] = {&m->ttft_s, &m->e2e_s, &m->queue_s, &m->prefill_s, &m->decode_s};
+    struct lf_histogram *tokens[] = {&m->prompt_tokens_per_request, &m->generation_tokens_per_request,
+                                     &m->tokens_per_step};
+    for (size_t i = 0; i < LF_N_ELEMS(latencies); i++)
+        lf_histogram_init(latencies[i], lf_bounds_latency_s, lf_bounds_latency_n);
+    for (size_t i = 0; i < LF_N_ELEMS(tokens); i++) lf_histogram_init(tokens[i], lf_bounds_tokens, lf_bounds_tokens_n);
+    lf_histogram_init(&m->itl_s, lf_bounds_gap_s, lf_bounds_gap_n);
+}
+
+enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend, struct lf_kv_cache *kv,
+                                const struct lf_engine_opts *opts, struct lf_err *err)
+{
+    LF_TRY(check_opts(backend, opts, err));
+    struct lf_engine *e = calloc(1, sizeof(*e));
+    if (!e) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine");
+    e->backend = *backend;
+    e->opts = *opts;
+    e->kv = kv;
+    if (e->opts.queue_tokens == 0) e->opts.queue_tokens = 4 * (int64_t)opts->ctx;
+    init_metrics(&e->metrics);
+    const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
+                                             .queue_tokens = e->opts.queue_tokens,
+                                             .per_tenant_n = opts->per_tenant_n,
+                                             .watchdog_s = opts->watchdog_s};
+    const struct lf_sched_opts sched = {.chunk = opts->chunk,
+                                        .max_seqs = opts->max_seqs,
+                                        .max_out = opts->max_out,
+                                        .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
+                                        .pool = &kv->pool,
+                                        .prefix = kv->prefix};
+    lf_sched_init(&e->sched, &sched);
+    enum lf_status status;
+    LF_TRY_GOTO(allocate(e, err), fail);
+    LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
+    collect_figures(e);
+    e->figures.ctx = opts->ctx;
+    e->figures.max_seqs = opts->max_seqs;
+    e->mailbox.figures = e->figures;
+    LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
+    if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
+        status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
+        goto fail_mailbox;
+    }
+    *out = e;
+    return LF_OK;
+fail_mailbox:
+    lf_mailbox_deinit(&e->mailbox);
+fail:
+    release(e);
+    return status;
+}
+
+void lf_engine_drain(struct lf_engine *engine)
+{
+    lf_mailbox_drain(&engine->mailbox);
+}
+
+void lf_engine_destroy(struct lf_engine *engine)
+{
+    if (!engine) return;
+    lf_mailbox_stop(&engine->mailbox);
+    LF_ASSERT(pthread_join(engine->thread, NULL) == 0);
+    lf_mailbox_deinit(&engine->mailbox);
+    release(engine);
+}
+
+/* ---- other threads ---- */
+
+void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out)
+{
+    lf_mailbox_look_engine(&engine->mailbox, out);
+}
+
+const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine)
+{
+    return &engine->metrics;
+}

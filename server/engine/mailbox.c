@@ -1,0 +1,431 @@
+/* See mailbox.h. */
+#include "server/engine/mailbox.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+
+static struct lf_request *in_flight(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct lf_request, flight_node);
+}
+
+static void lock(struct lf_mailbox *mb)
+{
+    LF_ASSERT(pthread_mutex_lock(&mb->lock) == 0);
+}
+
+static void unlock(struct lf_mailbox *mb)
+{
+    LF_ASSERT(pthread_mutex_unlock(&mb->lock) == 0);
+}
+
+/* Conditions on the monotonic clock, so that setting the time of day wakes nobody. */
+static bool init_cond(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr) != 0) return false;
+    bool ok = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0 && pthread_cond_init(cond, &attr) == 0;
+    pthread_condattr_destroy(&attr);
+    return ok;
+}
+
+enum lf_status lf_mailbox_init(struct lf_mailbox *mb, const struct lf_mailbox_limits *limits,
+                               struct lf_engine_metrics *metrics, struct lf_err *err)
+{
+    memset(mb, 0, sizeof(*mb));
+    mb->limits = *limits;
+    mb->metrics = metrics;
+    mb->alive = true;
+    mb->message = "";
+    lf_list_init(&mb->inbox);
+    lf_list_init(&mb->flight);
+    if (pthread_mutex_init(&mb->lock, NULL) != 0) goto fail;
+    if (!init_cond(&mb->wake)) goto fail_wake;
+    if (!init_cond(&mb->attend)) goto fail_attend;
+    if (!init_cond(&mb->notified)) goto fail_notified;
+    return LF_OK;
+fail_notified:
+    pthread_cond_destroy(&mb->attend);
+fail_attend:
+    pthread_cond_destroy(&mb->wake);
+fail_wake:
+    pthread_mutex_destroy(&mb->lock);
+fail:
+    return lf_fail(err, LF_NO_MEMORY, "no lock for the engine's mailbox");
+}
+
+/* ---- references ---- */
+
+static void free_chain(struct lf_mailbox *mb, struct lf_request *dead)
+{
+    int n = 0;
+    while (dead) {
+        struct lf_request *next = dead->next_dead;
+        lf_request_free(dead);
+        dead = next;
+        n++;
+    }
+    if (n == 0) return;
+    lock(mb);
+    mb->n_live -= n;
+    unlock(mb);
+}
+
+/* Under the lock. True: that was the last reference, and the caller frees it. */
+static bool drop(struct lf_request *req)
+{
+    LF_ASSERT(req->n_refs > 0);
+    return --req->n_refs == 0;
+}
+
+/* Under the lock: leaves a request without references to the keeper. */
+static void bury(struct lf_mailbox *mb, struct lf_request *req)
+{
+    req->next_dead = mb->dead;
+    mb->dead = req;
+    pthread_cond_signal(&mb->attend);
+}
+
+void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req)
+{
+    lf_request_cancel(req);
+    lock(mb);
+    req->abandoned = true;
+    while (req->n_notifying > 0) pthread_cond_wait(&mb->notified, &mb->lock);
+    bool last = drop(req);
+    if (last) mb->n_live--;
+    unlock(mb);
+    if (last) lf_request_free(req);
+}
+
+/* ---- submitting ---- */
+
+static int n_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
+{
+    int n = 0;
+    LF_LIST_EACH(it, &mb->flight)
+    {
+        if (in_flight(it)->params.tenant == tenant) n++;
+    }
+    return n;
+}
+
+/* Under the lock. */
+static enum lf_status check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant, int *retry_after_s,
+                                 struct lf_err *err)
+{
+    struct lf_engine_metrics *m = mb->metrics;
+    if (!mb->alive) return lf_fail(err, LF_DEVICE, "%s", mb->message);
+    if (mb->draining || mb->stop) {
+        lf_counter_add(&m->rejected_draining, 1);
+        return lf_fail(err, LF_SHUTDOWN, "the server is shutting down");
+    }
+    int retry = LF_MAX(mb->figures.retry_after_s, 1);
+    if (mb->n_waiting >= mb->limits.queue_n) {
+        lf_counter_add(&m->rejected_queue, 1);
+        *retry_after_s = retry;
+        return lf_fail(err, LF_FULL, "the queue is full: %d requests are waiting, at most %d may", mb->n_waiting,
+                       mb->limits.queue_n);
+    }
+    if (mb->n_waiting > 0 && mb->waiting_tokens + n_prompt > mb->limits.queue_tokens) {
+        lf_counter_add(&m->rejected_tokens, 1);
+        *retry_after_s = retry;
+        return lf_fail(err, LF_FULL,
+                       "the queue is full: %lld prompt tokens are waiting, this one has %d, at most %lld may",
+                       (long long)mb->waiting_tokens, n_prompt, (long long)mb->limits.queue_tokens);
+    }
+    if (mb->limits.per_tenant_n > 0 && tenant != 0 && n_of_tenant(mb, tenant) >= mb->limits.per_tenant_n) {
+        lf_counter_add(&m->rejected_tenant, 1);
+        *retry_after_s = retry;
+        return lf_fail(err, LF_FULL, "this key has %d requests in flight, at most %d may be", mb->limits.per_tenant_n,
+                       mb->limits.per_tenant_n);
+    }
+    return LF_OK;
+}
+
+enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant, int *retry_after_s,
+                                     struct lf_err *err)
+{
+    lock(mb);
+    enum lf_status status = check_room(mb, n_prompt, tenant, retry_after_s, err);
+    unlock(mb);
+    return status;
+}
+
+enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
+                                 int *retry_after_s, struct lf_err *err)
+{
+    lock(mb);
+    enum lf_status status = check_room(mb, req->params.n_prompt, req->params.tenant, retry_after_s, err);
+    if (status == LF_OK) {
+        req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
+        req->n_refs++;
+        req->leader = leader;
+        if (leader) leader->n_refs++;
+        req->waiting = true;
+        mb->n_waiting++;
+        mb->waiting_tokens += req->params.n_prompt;
+        mb->n_flight++;
+        mb->n_live++;
+        lf_list_push_back(&mb->flight, &req->flight_node);
+        lf_list_push_back(&mb->inbox, &req->inbox_node);
+        pthread_cond_signal(&mb->wake);
+    }
+    unlock(mb);
+    return status;
+}
+
+/* ---- looking ---- */
+
+void lf_mailbox_look(struct lf_mailbox *mb, struct lf_request *req, struct lf_request_state *out)
+{
+    lock(mb);
+    *out = req->state;
+    unlock(mb);
+}
+
+void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out)
+{
+    lock(mb);
+    *out = mb->figures;
+    out->alive = mb->alive;
+    out->draining = mb->draining || mb->stop;
+    out->message = mb->message;
+    out->n_waiting = mb->n_waiting;
+    out->n_running = mb->n_flight - mb->n_waiting;
+    out->waiting_tokens = mb->waiting_tokens;
+    unlock(mb);
+}
+
+void lf_mailbox_drain(struct lf_mailbox *mb)
+{
+    lock(mb);
+    mb->draining = true;
+    unlock(mb);
+}
+
+void lf_mailbox_stop(struct lf_mailbox *mb)
+{
+    lock(mb);
+    mb->stop = true;
+    pthread_cond_signal(&mb->wake);
+    unlock(mb);
+}
+
+bool lf_mailbox_is_alive(struct lf_mailbox *mb)
+{
+    lock(mb);
+    bool alive = mb->alive;
+    unlock(mb);
+    return alive;
+}
+
+void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message)
+{
+    lock(mb);
+    if (mb->alive) {
+        mb->alive = false;
+        mb->message = message;
+    }
+    unlock(mb);
+}
+
+/* ---- the engine thread ---- */
+
+bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out)
+{
+    lock(mb);
+    while (!busy && lf_list_empty(&mb->inbox) && !mb->stop) {
+        mb->busy = false;
+        pthread_cond_wait(&mb->wake, &mb->lock);
+    }
+    mb->moved_ns = lf_clock_ns();
+    if (!mb->busy) {
+        mb->busy = true;
+        if (mb->limits.watchdog_s > 0) pthread_cond_signal(&mb->attend);
+    }
+    LF_LIST_EACH_SAFE(it, &mb->inbox)
+    {
+        lf_list_remove(it);
+        lf_list_push_back(out, it);
+    }
+    bool go_on = !mb->stop;
+    unlock(mb);
+    return go_on;
+}
+
+/* Under the lock. */
+static void leave_queue(struct lf_mailbox *mb, struct lf_request *req)
+{
+    if (!req->waiting) return;
+    req->waiting = false;
+    mb->n_waiting--;
+    mb->waiting_tokens -= req->params.n_prompt;
+}
+
+void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64_t started_ns)
+{
+    lock(mb);
+    leave_queue(mb, req);
+    if (req->state.finish == LF_FINISH_NONE) req->state.started_ns = started_ns;
+    if (req->leader && drop(req->leader)) bury(mb, req->leader);
+    req->leader = NULL;
+    unlock(mb);
+}
+
+static void leave_flight(struct lf_mailbox *mb, struct lf_request *req)
+{
+    lf_list_remove(&req->flight_node);
+    mb->n_flight--;
+}
+
+/* Under the lock: whether notify is to be called; if so, put of this request waits for end_notify. */
+static bool begin_notify(struct lf_request *req)
+{
+    if (!req->params.notify || req->abandoned) return false;
+    req->n_notifying++;
+    return true;
+}
+
+/* Under the lock. */
+static void end_notify(struct lf_mailbox *mb, struct lf_request *req)
+{
+    req->n_notifying--;
+    if (req->abandoned) pthread_cond_broadcast(&mb->notified);
+}
+
+void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures)
+{
+    lock(mb);
+    if (figures) mb->figures = *figures;
+    for (struct lf_request *req = chain; req; req = req->next_touched) {
+        if (req->state.finish == LF_FINISH_NONE) { /* else the keeper has ended it */
+            req->state = req->now;
+            if (req->state.finish != LF_FINISH_NONE) leave_flight(mb, req);
+        }
+        req->notify_now = begin_notify(req);
+    }
+    unlock(mb);
+    if (!chain) return;
+
+    for (struct lf_request *req = chain; req; req = req->next_touched)
+        if (req->notify_now) req->params.notify(req->params.notify_ctx);
+
+    lock(mb);
+    for (struct lf_request *req = chain, *next; req; req = next) {
+        next = req->next_touched;
+        req->touched = false;
+        if (req->notify_now) end_notify(mb, req);
+        if (req->now.finish != LF_FINISH_NONE && drop(req)) bury(mb, req);
+    }
+    unlock(mb);
+}
+
+/* ---- the keeper ---- */
+
+static const char STUCK[] = "the engine has made no step for too long";
+
+/* Under the lock: ends a request in place of the engine, which is stuck inside a step. Its blocks are lost, but nobody
+ * is left waiting. The keeper's reference keeps it until it has been notified. */
+static void end_for_engine(struct lf_mailbox *mb, struct lf_request *req, int64_t now_ns)
+{
+    req->state.finish = LF_FINISH_ERROR;
+    req->state.status = LF_DEVICE;
+    req->state.message = mb->message;
+    req->state.finished_ns = now_ns;
+    lf_counter_add(&mb->metrics->finished_error, 1);
+    leave_queue(mb, req);
+    leave_flight(mb, req);
+    req->n_refs++;
+    req->keeper_notifies = begin_notify(req);
+}
+
+/* Under the lock, which it gives up to call notify. */
+static void end_all(struct lf_mailbox *mb, int64_t now_ns)
+{
+    struct lf_request *chain = NULL;
+    LF_LIST_EACH_SAFE(it, &mb->flight)
+    {
+        struct lf_request *req = in_flight(it);
+        end_for_engine(mb, req, now_ns);
+        req->next_keeper = chain;
+        chain = req;
+    }
+    unlock(mb);
+    for (struct lf_request *req = chain; req; req = req->next_keeper)
+        if (req->keeper_notifies) req->params.notify(req->params.notify_ctx);
+    lock(mb);
+    for (struct lf_request *req = chain, *next; req; req = next) {
+        next = req->next_keeper;
+        if (req->keeper_notifies) end_notify(mb, req);
+        if (drop(req)) bury(mb, req);
+    }
+}
+
+/* Under the lock. Declares the engine dead if it has not come by for watchdog_s with work queued; otherwise sleeps
+ * until it could be, or until something else is to be done. */
+static void watch(struct lf_mailbox *mb)
+{
+    if (!mb->busy || !mb->alive || mb->limits.watchdog_s <= 0) {
+        pthread_cond_wait(&mb->attend, &mb->lock);
+        return;
+    }
+    int64_t due_ns = mb->moved_ns + (int64_t)mb->limits.watchdog_s * LF_NS_PER_S, now_ns = lf_clock_ns();
+    if (now_ns < due_ns) {
+        struct timespec at = {.tv_sec = (time_t)(due_ns / LF_NS_PER_S), .tv_nsec = (long)(due_ns % LF_NS_PER_S)};
+        pthread_cond_timedwait(&mb->attend, &mb->lock, &at);
+        return;
+    }
+    mb->alive = false;
+    mb->message = STUCK;
+    LF_ERROR("the engine has made no step for %d s with work queued", mb->limits.watchdog_s);
+    end_all(mb, now_ns);
+}
+
+static void *keeper_main(void *ctx)
+{
+    struct lf_mailbox *mb = ctx;
+    lock(mb);
+    while (!mb->keeper_stop) {
+        struct lf_request *dead = mb->dead;
+        mb->dead = NULL;
+        if (!dead) {
+            watch(mb);
+            continue;
+        }
+        unlock(mb);
+        free_chain(mb, dead);
+        lock(mb);
+    }
+    unlock(mb);
+    return NULL;
+}
+
+enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_err *err)
+{
+    if (pthread_create(&mb->keeper, NULL, keeper_main, mb) != 0)
+        return lf_fail(err, LF_NO_MEMORY, "no thread for the engine's keeper");
+    mb->keeper_started = true;
+    return LF_OK;
+}
+
+void lf_mailbox_deinit(struct lf_mailbox *mb)
+{
+    if (mb->keeper_started) {
+        lock(mb);
+        mb->keeper_stop = true;
+        pthread_cond_signal(&mb->attend);
+        unlock(mb);
+        LF_ASSERT(pthread_join(mb->keeper, NULL) == 0);
+    }
+    free_chain(mb, mb->dead);
+    LF_ASSERT(mb->n_live == 0); /* every request has been put */
+    pthread_cond_destroy(&mb->notified);
+    pthread_cond_destroy(&mb->attend);
+    pthread_cond_destroy(&mb->wake);
+    pthread_mutex_destroy(&mb->lock);
+}

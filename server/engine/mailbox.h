@@ -1,0 +1,89 @@
+/* The mailbox: where HTTP threads and the engine thread meet, and nowhere else. All locks of the engine are in here.
+ *
+ * One mutex. Lock order: the mailbox's is the last one taken by anyone; nothing is called with it held, notify least of
+ * all, so a caller may hold locks of its own in look, cancel and submit. One exception: lf_request_put waits until a
+ * notify of that request that is going on has returned, so it must not be called under a lock that notify takes.
+ *
+ * Three kinds of threads come here:
+ *     HTTP threads     submit, look, put (cancel is an atomic flag and takes no lock)
+ *     the engine       take (sleeps here while there is nothing to do), leave_queue, publish
+ *     the keeper       one thread that frees requests the engine let go of last (the engine never calls free) and
+ *                      watches that the engine moves; it sleeps while neither is needed
+ *
+ * Life of a request's references: the caller's from submit to put, the engine's from submit until it has published the
+ * end, one for each follower until that is admitted or ends. Who drops the last one on an HTTP thread frees it there.
+ */
+#ifndef LF_SERVER_ENGINE_MAILBOX_H
+#define LF_SERVER_ENGINE_MAILBOX_H
+
+#include <pthread.h>
+
+#include "server/engine/engine.h"
+#include "server/engine/request_internal.h"
+
+struct lf_mailbox_limits {
+    int queue_n;
+    int64_t queue_tokens;
+    int per_tenant_n; /* 0: no limit */
+    int watchdog_s;   /* 0: off */
+};
+
+struct lf_mailbox {
+    struct lf_mailbox_limits limits;   /* immutable */
+    struct lf_engine_metrics *metrics; /* borrowed; atomics */
+    pthread_t keeper;
+    bool keeper_started;
+
+    pthread_mutex_t lock;
+    pthread_cond_t wake;     /* the engine: there is something to take, or stop */
+    pthread_cond_t attend;   /* the keeper: there is something to free or to watch, or stop */
+    pthread_cond_t notified; /* putters: a notify has returned */
+    /* Under the lock: */
+    struct lf_list inbox;    /* submitted, not taken */
+    struct lf_list flight;   /* all that have not ended */
+    struct lf_request *dead; /* without a reference, for the keeper */
+    int n_flight, n_waiting;
+    int n_live; /* requests that exist, for destroy to check */
+    int64_t waiting_tokens;
+    bool stop, keeper_stop, draining, alive;
+    bool busy;                      /* the engine has work */
+    int64_t moved_ns;               /* when it last came by */
+    const char *message;            /* why it is dead, static text */
+    struct lf_engine_state figures; /* what the engine last said of itself; queue and flags are filled in by look */
+};
+
+LF_MUST_CHECK enum lf_status lf_mailbox_init(struct lf_mailbox *mb, const struct lf_mailbox_limits *limits,
+                                             struct lf_engine_metrics *metrics, struct lf_err *err);
+/* Starts the keeper. */
+LF_MUST_CHECK enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_err *err);
+/* After the engine thread has ended: joins the keeper, if it was started, and frees what is dead. */
+void lf_mailbox_deinit(struct lf_mailbox *mb);
+
+/* HTTP threads. */
+/* Whether a request of these sizes would be taken at this moment: what submit checks, before anything is built. */
+LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant,
+                                                   int *retry_after_s, struct lf_err *err);
+/* Checks again and queues it; adds the engine's reference, and one on leader (may be NULL). On failure nothing is kept.
+ */
+LF_MUST_CHECK enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
+                                               int *retry_after_s, struct lf_err *err);
+void lf_mailbox_look(struct lf_mailbox *mb, struct lf_request *req, struct lf_request_state *out);
+void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out);
+void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req);
+void lf_mailbox_drain(struct lf_mailbox *mb);
+void lf_mailbox_stop(struct lf_mailbox *mb); /* the engine ends everything and returns from its loop */
+
+/* The engine thread. */
+/* Moves the inbox to the end of out (an initialized list, by inbox_node). Sleeps first while busy is false and there is
+ * nothing. False: stop was called. */
+bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out);
+bool lf_mailbox_is_alive(struct lf_mailbox *mb);
+/* Publishes `now` of each request in the chain, calls their notify, and drops the engine's reference on those that have
+ * ended. figures: may be NULL. */
+void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures);
+/* A request leaves the queue at started_ns; or ends in it (0). Lets go of its leader, which it need not wait for. */
+void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64_t started_ns);
+/* The engine is dead from here on: submit refuses. message is static text. */
+void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message);
+
+#endif

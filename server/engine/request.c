@@ -1,0 +1,158 @@
+/* See request.h and request_internal.h. One allocation a request, laid out once:
+ *
+ *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | tokens | prompt log-probabilities
+ *
+ * The answer's part is reserved, not touched: pages that no token is written to cost nothing.
+ *
+ * An entry of the outputs is a struct lf_sampled as far as it is used: without alternatives (n_logprobs <= 0) it ends
+ * before top_ids, 12 bytes instead of 172. So readers go by n_top and never copy a whole one. */
+#include "server/engine/request_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "server/engine/mailbox.h"
+
+struct layout {
+    size_t bytes;
+    bool overflow;
+};
+
+/* Offset of the next n × size bytes, aligned for anything in here. */
+static size_t place(struct layout *l, size_t n, size_t size)
+{
+    size_t at = l->bytes, bytes;
+    if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, at + 15, &l->bytes))
+        l->overflow = true;
+    l->bytes &= ~(size_t)15;
+    return at;
+}
+
+static size_t stride_for(int n_top)
+{
+    return n_top > 0 ? sizeof(struct lf_sampled) : offsetof(struct lf_sampled, top_ids);
+}
+
+static void copy_stop_ids(struct lf_request *req, int32_t *stop, const struct lf_gen_params *p, const int32_t *eos_ids,
+                          int n_eos)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_stop_token_ids; i++) stop[n++] = p->stop_token_ids[i];
+    for (int i = 0; i < n_eos && !p->ignore_eos; i++) stop[n++] = eos_ids[i];
+    req->stop_ids = stop;
+    req->n_stop_ids = n;
+}
+
+static void make_keys(struct lf_request *req, const struct lf_gen_params *p, const struct lf_prefix_cache *prefix)
+{
+    struct lf_sched_seq *seq = &req->seq;
+    lf_prefix_cache_root(prefix, p->salt, (size_t)p->salt_bytes, &seq->keys[0]);
+    int n_full = p->n_prompt / LF_KV_BLOCK_TOKENS;
+    for (int i = 0; i < n_full; i++)
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &seq->keys[i + 1]);
+    seq->n_keys = n_full + 1;
+}
+
+static void fill(struct lf_request *req, const struct lf_gen_params *p, struct lf_mailbox *mailbox)
+{
+    req->mailbox = mailbox;
+    req->params = *p;
+    req->params.prompt = req->seq.ids;
+    req->params.salt = NULL;
+    req->params.salt_bytes = 0;
+    req->params.leader = NULL;
+    req->n_refs = 1;
+    lf_list_init(&req->inbox_node);
+    lf_list_init(&req->flight_node);
+    lf_list_init(&req->seq.node);
+    req->seq.n_prompt = p->n_prompt;
+    req->seq.max_tokens = p->max_tokens;
+    req->seq.priority = p->priority;
+    req->seq.all_logits = p->n_prompt_logprobs >= 0;
+    req->now.n_prompt = p->n_prompt;
+    req->now.stop_token = -1;
+    req->now.message = "";
+    req->state = req->now;
+}
+
+enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p, const int32_t *eos_ids,
+                                 int n_eos, const struct lf_prefix_cache *prefix, struct lf_mailbox *mailbox,
+                                 struct lf_err *err)
+{
+    size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
+    size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
+    size_t token_stride = stride_for(p->sampling.n_logprobs), prompt_stride = stride_for(p->n_prompt_logprobs);
+    struct layout l = {.bytes = 0};
+    (void)place(&l, 1, sizeof(struct lf_request));
+    size_t keys_at = place(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
+    size_t ids_at = place(&l, n_ids, sizeof(int32_t));
+    size_t blocks_at = place(&l, n_blocks, sizeof(int32_t));
+    size_t stop_at = place(&l, (size_t)p->n_stop_token_ids + (size_t)n_eos, sizeof(int32_t));
+    size_t prompt_at = place(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
+    size_t tokens_at = place(&l, (size_t)p->max_tokens, token_stride);
+    char *base = l.overflow ? NULL : malloc(l.bytes);
+    if (!base)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for a request of %d prompt and %d output tokens", p->n_prompt,
+                       p->max_tokens);
+    memset(base, 0, sizeof(struct lf_request));
+
+    struct lf_request *req = (struct lf_request *)(void *)base;
+    req->seq.ids = (int32_t *)(void *)(base + ids_at);
+    req->seq.blocks = (int32_t *)(void *)(base + blocks_at);
+    req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
+    req->tokens = base + tokens_at;
+    req->prompt_logprobs = p->n_prompt_logprobs >= 0 ? base + prompt_at : NULL;
+    req->token_stride = token_stride;
+    req->prompt_stride = prompt_stride;
+    fill(req, p, mailbox);
+    memcpy(req->seq.ids, p->prompt, (size_t)p->n_prompt * sizeof(int32_t));
+    copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, eos_ids, n_eos);
+    req->params.stop_token_ids = req->stop_ids;
+    if (prefix) make_keys(req, p, prefix);
+    if (req->prompt_logprobs) memset(req->prompt_logprobs, 0, prompt_stride); /* entry 0: nothing stands before it */
+    *out = req;
+    return LF_OK;
+}
+
+void lf_request_free(struct lf_request *req)
+{
+    free(req);
+}
+
+void lf_request_set_token(struct lf_request *req, int i, const struct lf_sampled *value)
+{
+    memcpy(req->tokens + (size_t)i * req->token_stride, value, req->token_stride);
+}
+
+void lf_request_set_prompt_logprob(struct lf_request *req, int i, const struct lf_sampled *value)
+{
+    memcpy(req->prompt_logprobs + (size_t)i * req->prompt_stride, value, req->prompt_stride);
+}
+
+const struct lf_sampled *lf_request_token(const struct lf_request *req, int i)
+{
+    LF_ASSERT(i >= 0 && i < req->params.max_tokens);
+    return (const struct lf_sampled *)(const void *)(req->tokens + (size_t)i * req->token_stride);
+}
+
+const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *req, int i)
+{
+    LF_ASSERT(req->prompt_logprobs && i >= 0 && i < req->params.n_prompt);
+    return (const struct lf_sampled *)(const void *)(req->prompt_logprobs + (size_t)i * req->prompt_stride);
+}
+
+void lf_request_look(struct lf_request *req, struct lf_request_state *out)
+{
+    lf_mailbox_look(req->mailbox, req, out);
+}
+
+void lf_request_cancel(struct lf_request *req)
+{
+    atomic_store_explicit(&req->cancelled, true, memory_order_release);
+}
+
+void lf_request_put(struct lf_request *req)
+{
+    lf_mailbox_put(req->mailbox, req);
+}

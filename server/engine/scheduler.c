@@ -1,0 +1,360 @@
+/* See scheduler.h; admission is in admission.c. Planning a step, and booking what it did. */
+#include "server/engine/scheduler.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/limits.h"
+
+enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
+static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
+static const double ELDEST_SHARE = 0.25;  /* of the prefills' time, for the one admitted first */
+static const double SPEED_DECAY = 0.98;   /* a step, for the measured speeds */
+
+static struct lf_sched_seq *seq_of(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct lf_sched_seq, node);
+}
+
+void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
+{
+    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->step_ns >= 1);
+    memset(s, 0, sizeof(*s));
+    s->opts = *opts;
+    lf_list_init(&s->waiting);
+    lf_list_init(&s->running);
+    lf_cost_init(&s->cost);
+}
+
+static void add_item(struct lf_sched_plan *plan, struct lf_sched_seq *seq, int n_rows, int out_first, int n_out)
+{
+    plan->items[plan->n_items++] = (struct lf_sched_item){seq, n_rows, out_first, n_out};
+    plan->n_rows += n_rows;
+    plan->n_out += n_out;
+    seq->n_planned = n_rows;
+    if (lf_sched_in_prefill(seq)) {
+        plan->n_prefill_rows += n_rows;
+        lf_load_add_prefill(&plan->load, seq->n_done, n_rows, n_out);
+    } else {
+        lf_load_add_decode(&plan->load, seq->n_done);
+    }
+}
+
+/* Each decoding sequence gets its row. Where they are more than fit beside the room kept for prefills, those served
+ * move to the end of the list, so the next step begins with the others. */
+static void plan_decodes(struct lf_sched *s, struct lf_sched_plan *plan, bool prefills)
+{
+    int room_rows = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
+    int room_out = prefills ? LF_MAX(s->opts.max_out - 1, 1) : s->opts.max_out;
+    int room = LF_MIN(room_rows, room_out), n = s->n_running;
+    struct lf_list *it = s->running.next;
+    for (; n > 0 && plan->n_items < room; n--) {
+        struct lf_sched_seq *seq = seq_of(it);
+        it = it->next;
+        if (lf_sched_in_prefill(seq)) continue;
+        add_item(plan, seq, 1, 0, 1);
+        lf_list_remove(&seq->node);
+        lf_list_push_back(&s->running, &seq->node);
+    }
+}
+
+static int64_t rows_left(const struct lf_sched_seq *seq)
+{
+    return seq->n_prompt - seq->n_done;
+}
+
+static double ns_left(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    return lf_cost_prefill_ns(&s->cost, seq->n_done, (int)rows_left(seq), seq->all_logits ? (int)rows_left(seq) : 1);
+}
+
+/* The prefill with the least left to do that is not in the plan yet; the one admitted first among equals. */
+static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s)
+{
+    struct lf_sched_seq *best = NULL;
+    double best_ns = 0;
+    LF_LIST_EACH(it, &s->running)
+    {
+        struct lf_sched_seq *seq = seq_of(it);
+        if (!lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
+        double ns = ns_left(s, seq);
+        if (best && (ns > best_ns || (ns >= best_ns && seq->admitted_no > best->admitted_no))) continue;
+        best = seq;
+        best_ns = ns;
+    }
+    return best;
+}
+
+static struct lf_sched_seq *eldest_prefill(const struct lf_sched *s)
+{
+    struct lf_sched_seq *best = NULL;
+    LF_LIST_EACH(it, &s->running)
+    {
+        struct lf_sched_seq *seq = seq_of(it);
+        if (lf_sched_in_prefill(seq) && (!best || seq->admitted_no < best->admitted_no)) best = seq;
+    }
+    return best;
+}
+
+/* A chunk that does not finish its prompt ends at a block's end, or, where not even one is affordable, at a multiple of
+ * LF_SCHED_MIN_ROWS; 0 if that is not affordable either and the step need not progress by this one. */
+static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
+{
+    int64_t first = seq->n_done, end = first + LF_MIN(n, room);
+    if (end >= seq->n_prompt) return (int)rows_left(seq);
+    if (end / BLOCK * BLOCK > first) return (int)(end / BLOCK * BLOCK - first);
+    if (end / LF_SCHED_MIN_ROWS * LF_SCHED_MIN_ROWS > first)
+        return (int)(end / LF_SCHED_MIN_ROWS * LF_SCHED_MIN_ROWS - first);
+    if (!must) return 0;
+    int64_t least = (first / LF_SCHED_MIN_ROWS + 1) * LF_SCHED_MIN_ROWS;
+    return (int)LF_MIN(LF_MIN(least - first, rows_left(seq)), room);
+}
+
+/* Plans a chunk of seq within budget_ns; returns what it is predicted to take, 0 if there is no room for one. */
+static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct lf_sched_seq *seq, double budget_ns,
+                         bool must)
+{
+    int room = s->opts.chunk - plan->n_rows, room_out = s->opts.max_out - plan->n_out;
+    /* Nothing is known yet about steps much larger than those measured. */
+    int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.max_rows;
+    room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
+    if (seq->all_logits) room = LF_MIN(room, room_out);
+    if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
+    if (room < 1) return 0;
+
+    int n = cut(seq, lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits), room, must);
+    n = LF_MIN(n, room);
+    if (n < 1) return 0;
+    bool last = seq->n_done + n == seq->n_prompt;
+    int n_sampled = last && seq->max_tokens > 0 ? 1 : 0;
+    if (seq->all_logits) /* row i tells how likely token i + 1 was */
+        add_item(plan, seq, n, 0, last ? n - 1 + n_sampled : n);
+    else
+        add_item(plan, seq, n, n - n_sampled, n_sampled);
+    return lf_cost_prefill_ns(&s->cost, seq->n_done, n, plan->items[plan->n_items - 1].n_out);
+}
+
+/* The eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too it gets
+ * everything anyway. */
+static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double budget_ns)
+{
+    struct lf_sched_seq *eldest = eldest_prefill(s);
+    if (eldest == shortest_prefill(s)) {
+        s->eldest_credit_ns = 0;
+        return 0;
+    }
+    int n = (int)LF_MIN(rows_left(eldest), LF_SCHED_MIN_ROWS - eldest->n_done % LF_SCHED_MIN_ROWS);
+    double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
+    double saved_ns = s->eldest_credit_ns + budget_ns * ELDEST_SHARE;
+    s->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
+    if (s->eldest_credit_ns < price_ns) return 0;
+    double ns = plan_chunk(s, plan, eldest, s->eldest_credit_ns, true);
+    s->eldest_credit_ns = LF_MAX(s->eldest_credit_ns - ns, 0);
+    return ns;
+}
+
+/* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool. */
+static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    if (!seq->keys || seq->all_logits) return;
+    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt) {
+        int i = seq->n_done / BLOCK;
+        int32_t found =
+            lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
+        if (found < 0) return;
+        lf_block_pool_get(s->opts.pool, found);
+        lf_block_pool_put(s->opts.pool, seq->blocks[i]);
+        seq->blocks[i] = found;
+        seq->n_done += BLOCK;
+        seq->n_cached += BLOCK;
+        seq->n_entered = i + 1;
+    }
+}
+
+/* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
+static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
+{
+    int next = seq->n_done / BLOCK + 1;
+    if (!seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next * BLOCK >= seq->n_prompt) return false;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_seq *other = plan->items[i].seq;
+        if (lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
+            memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
+{
+    double step_ns = (double)s->opts.step_ns;
+    double budget_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &plan->load), step_ns * PREFILL_SHARE);
+    int n_before = plan->n_items;
+    budget_ns -= plan_eldest(s, plan, budget_ns);
+    while (plan->n_rows < s->opts.chunk) {
+        struct lf_sched_seq *seq = shortest_prefill(s);
+        if (!seq) break;
+        if (computed_by_another(plan, seq)) {
+            seq->n_planned = -1;
+            continue;
+        }
+        double ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
+        if (ns <= 0) seq->n_planned = -1; /* not this one: too deep for what is left, or no logits row for its end */
+        budget_ns -= ns;
+    }
+}
+
+void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
+{
+    struct lf_sched_item *items = plan->items;
+    memset(plan, 0, sizeof(*plan));
+    plan->items = items;
+    if (s->n_running == 0) return;
+    plan->load.x[LF_COST_STEP] = 1;
+    bool prefills = false;
+    LF_LIST_EACH(it, &s->running)
+    {
+        struct lf_sched_seq *seq = seq_of(it);
+        seq->n_planned = 0;
+        if (!lf_sched_in_prefill(seq)) continue;
+        catch_up(s, seq);
+        prefills = true;
+    }
+    plan_decodes(s, plan, prefills);
+    if (prefills) plan_prefills(s, plan);
+    LF_ASSERT(plan->n_items > 0);
+    plan->predicted_ns = lf_cost_predict(&s->cost, &plan->load);
+}
+
+/* Blocks that have become full are offered to the prefix cache, those of the answer too. */
+static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    if (!seq->keys) return;
+    for (; seq->n_entered < seq->n_done / BLOCK; seq->n_entered++) {
+        int i = seq->n_entered;
+        const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
+        if (seq->n_keys <= i + 1) {
+            lf_prefix_key_next(&seq->keys[i], ids, &seq->keys[i + 1]);
+            seq->n_keys = i + 2;
+        }
+        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i]);
+    }
+}
+
+void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan)
+{
+    for (int i = 0; i < plan->n_items; i++) {
+        struct lf_sched_seq *seq = plan->items[i].seq;
+        seq->n_done += plan->items[i].n_rows;
+        LF_ASSERT(seq->n_done <= seq->n_ids);
+        enter_full_blocks(s, seq);
+    }
+}
+
+/* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
+{
+    double prefill_ns = s->cost.w[LF_COST_ROW] * plan->n_prefill_rows +
+                        s->cost.w[LF_COST_PREFILL_KEY] * plan->load.x[LF_COST_PREFILL_KEY];
+    int n_decode = plan->n_rows - plan->n_prefill_rows;
+    double share = n_decode == 0 ? 1 : prefill_ns / plan->predicted_ns;
+    if (plan->n_prefill_rows > 0) {
+        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
+        s->prefill_ns = s->prefill_ns * SPEED_DECAY + (double)took_ns * share;
+    }
+    if (n_decode > 0) {
+        s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
+        s->decode_ns = s->decode_ns * SPEED_DECAY + (double)took_ns;
+    }
+    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
+}
+
+void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    LF_ASSERT(seq->phase == LF_SCHED_WAITING || seq->phase == LF_SCHED_RUNNING);
+    lf_list_remove(&seq->node);
+    if (seq->phase == LF_SCHED_WAITING) {
+        s->n_waiting--;
+        s->waiting_tokens -= seq->n_prompt;
+    } else {
+        s->n_running--;
+        while (seq->n_blocks > 0) lf_block_pool_put(s->opts.pool, seq->blocks[--seq->n_blocks]);
+    }
+    if (s->blocked == seq) s->blocked = NULL;
+    seq->phase = LF_SCHED_ENDED;
+}
+
+int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    if (s->cost.n_seen == 0 || !lf_sched_in_prefill(seq)) return 0;
+    double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.step_ns;
+    struct lf_load decodes = {{1}};
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *other = seq_of(it);
+        if (!lf_sched_in_prefill(other))
+            lf_load_add_decode(&decodes, other->n_done);
+        else
+            ns += LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+    }
+    double left_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &decodes), step_ns * PREFILL_SHARE);
+    double eta = ns * LF_MAX(step_ns, lf_cost_predict(&s->cost, &decodes)) / left_ns;
+    return eta < 1e18 ? (int64_t)eta : (int64_t)1e18;
+}
+
+double lf_sched_prefill_speed(const struct lf_sched *s)
+{
+    return s->prefill_ns > 0 ? s->prefill_tokens * 1e9 / s->prefill_ns : 0;
+}
+
+double lf_sched_decode_speed(const struct lf_sched *s)
+{
+    return s->decode_ns > 0 ? s->decode_tokens * 1e9 / s->decode_ns : 0;
+}
+
+int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens)
+{
+    double tokens = (double)waiting_tokens, speed = lf_sched_prefill_speed(s);
+    LF_LIST_EACH(it, &s->running)
+    {
+        if (lf_sched_in_prefill(seq_of(it))) tokens += (double)rows_left(seq_of(it));
+    }
+    double seconds = speed > 0 ? ceil(tokens / speed) : 1;
+    return (int)LF_MIN(LF_MAX(seconds, 1.0), 60.0);
+}
+
+void lf_sched_check(const struct lf_sched *s, int32_t *refs)
+{
+    const struct lf_block_pool *pool = s->opts.pool;
+    int n_waiting = 0, n_running = 0;
+    int64_t waiting_tokens = 0;
+    memset(refs, 0, (size_t)pool->n_blocks * sizeof(*refs));
+    LF_LIST_EACH(it, &s->waiting)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        LF_ASSERT(seq->phase == LF_SCHED_WAITING && seq->n_blocks == 0);
+        LF_ASSERT(it->next == &s->waiting || seq_of(it->next)->order_ns >= seq->order_ns);
+        n_waiting++;
+        waiting_tokens += seq->n_prompt;
+    }
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && seq->n_done <= seq->n_ids);
+        LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * BLOCK);
+        for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
+        n_running++;
+    }
+    for (int i = 0; i < pool->n_blocks; i++) LF_ASSERT(refs[i] == pool->blocks[i].n_refs);
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        for (int i = seq->n_done / BLOCK; i < seq->n_blocks; i++) /* those it may still write */
+            LF_ASSERT(refs[seq->blocks[i]] == 1 && !pool->blocks[seq->blocks[i]].cached);
+    }
+    LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
+    LF_ASSERT(n_running <= s->opts.max_seqs);
+    lf_block_pool_check(pool);
+    if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);
+}

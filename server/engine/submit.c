@@ -1,0 +1,65 @@
+/* Submitting: everything that can be wrong with a request is said here, on the caller's thread, before anything of it
+ * is kept. */
+#include "core/check.h"
+#include "server/engine/engine_internal.h"
+
+static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const char *what, struct lf_err *err)
+{
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= n_vocab)
+            return lf_fail(err, LF_INVALID, "%s: id %d at position %d is not below the vocabulary's %d", what, ids[i],
+                           i, n_vocab);
+    return LF_OK;
+}
+
+static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, struct lf_err *err)
+{
+    if (p->n_prompt < 1) return lf_fail(err, LF_INVALID, "a prompt has at least 1 token");
+    if (p->max_tokens < 0 || p->min_tokens < 0)
+        return lf_fail(err, LF_INVALID, "max_tokens %d and min_tokens %d: at least 0", p->max_tokens, p->min_tokens);
+    if (p->n_stop_token_ids < 0 || p->n_stop_token_ids > LF_STOP_TOKENS_N)
+        return lf_fail(err, LF_INVALID, "%d stop token ids: at most %d", p->n_stop_token_ids, LF_STOP_TOKENS_N);
+    if (p->sampling.n_bias < 0 || p->sampling.n_bias > LF_LOGIT_BIAS_N)
+        return lf_fail(err, LF_INVALID, "%d logit biases: at most %d", p->sampling.n_bias, LF_LOGIT_BIAS_N);
+    if (p->sampling.n_logprobs > LF_TOP_LOGPROBS_N || p->n_prompt_logprobs > LF_TOP_LOGPROBS_N)
+        return lf_fail(err, LF_INVALID, "log-probabilities of %d and %d tokens: at most %d", p->sampling.n_logprobs,
+                       p->n_prompt_logprobs, LF_TOP_LOGPROBS_N);
+    if (p->salt_bytes < 0) return lf_fail(err, LF_INVALID, "a salt of %d bytes", p->salt_bytes);
+    LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));
+    LF_TRY(check_ids(p->stop_token_ids, p->n_stop_token_ids, n_vocab, "stop_token_ids", err));
+    for (int i = 0; i < p->sampling.n_bias; i++)
+        LF_TRY(check_ids(&p->sampling.bias[i].id, 1, n_vocab, "logit_bias", err));
+    return LF_OK;
+}
+
+static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params *p, struct lf_err *err)
+{
+    int64_t n_tokens = (int64_t)p->n_prompt + p->max_tokens, n_blocks = lf_sched_n_blocks(p->n_prompt, p->max_tokens);
+    enum lf_status status = LF_OK;
+    if (n_tokens > e->opts.ctx)
+        status = lf_fail(err, LF_LIMIT, "%d prompt and %d output tokens pass the context of %d", p->n_prompt,
+                         p->max_tokens, e->opts.ctx);
+    else if (n_blocks > e->kv->view.n_blocks)
+        status = lf_fail(err, LF_LIMIT, "%d prompt and %d output tokens need %lld KV blocks, there are %d", p->n_prompt,
+                         p->max_tokens, (long long)n_blocks, e->kv->view.n_blocks);
+    if (status != LF_OK) lf_counter_add(&e->metrics.rejected_too_long, 1);
+    return status;
+}
+
+enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params, struct lf_request **out,
+                                int *retry_after_s, struct lf_err *err)
+{
+    struct lf_engine *e = engine;
+    struct lf_request *req;
+    LF_TRY(check_params(params, e->backend.n_vocab, err));
+    LF_TRY(check_size(e, params, err));
+    LF_TRY(lf_mailbox_check_room(&e->mailbox, params->n_prompt, params->tenant, retry_after_s, err));
+    LF_TRY(lf_request_create(&req, params, e->backend.eos_ids, e->backend.n_eos, e->kv->prefix, &e->mailbox, err));
+    enum lf_status status = lf_mailbox_submit(&e->mailbox, req, params->leader, retry_after_s, err);
+    if (status != LF_OK) {
+        lf_request_free(req);
+        return status;
+    }
+    *out = req;
+    return LF_OK;
+}

@@ -1,0 +1,90 @@
+/* The listening socket, and what an address is for the limit per address. */
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "server/http/server.h"
+
+enum { BACKLOG_N = 512 };
+
+static bool is_loopback(const struct sockaddr *addr)
+{
+    if (addr->sa_family == AF_INET) {
+        uint32_t v4 = ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr);
+        return v4 >> 24 == 127;
+    }
+    return addr->sa_family == AF_INET6 &&
+           IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr);
+}
+
+static enum lf_status bind_first(int *fd, bool *loopback, const struct addrinfo *list, const char *host, int port,
+                                 struct lf_err *err)
+{
+    int saved = EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a; a = a->ai_next) {
+        int s = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        int yes = 1;
+        if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+            bind(s, a->ai_addr, a->ai_addrlen) == 0 && listen(s, BACKLOG_N) == 0) {
+            *fd = s;
+            *loopback = is_loopback(a->ai_addr);
+            return LF_OK;
+        }
+        saved = errno;
+        if (s >= 0) close(s);
+    }
+    char why[128];
+    const char *text = strerror_r(saved, why, sizeof why);
+    return lf_fail(err, LF_IO, "cannot listen on %s port %d: %s", host, port, text);
+}
+
+static enum lf_status bound_port(int fd, int *port, struct lf_err *err)
+{
+    struct sockaddr_storage addr = {0};
+    socklen_t n = sizeof addr;
+    if (getsockname(fd, (struct sockaddr *)&addr, &n) != 0) return lf_fail(err, LF_IO, "the socket has no address");
+    *port = addr.ss_family == AF_INET6 ? ntohs(((struct sockaddr_in6 *)(void *)&addr)->sin6_port)
+                                       : ntohs(((struct sockaddr_in *)(void *)&addr)->sin_port);
+    return LF_OK;
+}
+
+enum lf_status lf_listen(int *fd, int *port, bool *loopback, const char *host, int want_port, struct lf_err *err)
+{
+    if (want_port < 0 || want_port > 65535) return lf_fail(err, LF_INVALID, "port %d: expected 0 to 65535", want_port);
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *list = NULL;
+    char service[8];
+    snprintf(service, sizeof service, "%d", want_port);
+    int rc = getaddrinfo(host, service, &hints, &list);
+    if (rc != 0) return lf_fail(err, LF_IO, "host %s: %s", host, gai_strerror(rc));
+    int bound = -1;
+    enum lf_status status = bind_first(&bound, loopback, list, host, want_port, err);
+    freeaddrinfo(list);
+    LF_TRY(status);
+    status = bound_port(bound, port, err);
+    if (status == LF_OK)
+        *fd = bound;
+    else
+        close(bound);
+    return status;
+}
+
+uint64_t lf_peer_address(const struct sockaddr_storage *addr)
+{
+    if (addr->ss_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr) | (uint64_t)1 << 32;
+    uint64_t prefix = 0;
+    if (addr->ss_family == AF_INET6) {
+        const struct in6_addr *a = &((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
+        if (IN6_IS_ADDR_V4MAPPED(a)) {
+            uint32_t v4;
+            memcpy(&v4, a->s6_addr + 12, sizeof v4);
+            return ntohl(v4) | (uint64_t)1 << 32;
+        }
+        memcpy(&prefix, a->s6_addr, sizeof prefix);
+    }
+    return prefix;
+}

@@ -1,0 +1,177 @@
+/* /metrics: Prometheus' text, under vLLM's names so that its dashboards work. Every label comes from a table here. */
+#include <stdio.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "server/engine/engine.h"
+#include "server/http/call.h"
+#include "server/http/routes.h"
+
+enum { LABEL_BYTES = 640 };
+
+struct page {
+    struct lf_buf *out;
+    const char *prefix;
+    char model[LABEL_BYTES / 2]; /* model_name="…" */
+};
+
+/* Backslash, quote and line end are escaped; a long id is cut at a whole character's start or so: it is a label. */
+static void set_model_label(struct page *p, const char *id)
+{
+    size_t n = (size_t)snprintf(p->model, sizeof p->model, "model_name=\"");
+    for (; *id && n < sizeof p->model - 4; id++) {
+        bool mark = *id == '"' || *id == '\\' || *id == '\n';
+        if (mark) p->model[n++] = '\\';
+        p->model[n++] = *id == '\n' ? 'n' : *id;
+    }
+    snprintf(p->model + n, sizeof p->model - n, "\"");
+}
+
+static void sample(struct page *p, const char *name, const char *label, const char *value, double x)
+{
+    char labels[LABEL_BYTES];
+    if (label)
+        snprintf(labels, sizeof labels, "%s,%s=\"%s\"", p->model, label, value);
+    else
+        snprintf(labels, sizeof labels, "%s", p->model);
+    lf_metrics_sample(p->out, p->prefix, name, labels, x);
+}
+
+static void gauge(struct page *p, const char *name, double x, const char *help)
+{
+    lf_metrics_head(p->out, p->prefix, name, "gauge", help);
+    sample(p, name, NULL, NULL, x);
+}
+
+static void counter(struct page *p, const char *name, const struct lf_counter *c, const char *help)
+{
+    lf_metrics_head(p->out, p->prefix, name, "counter", help);
+    sample(p, name, NULL, NULL, (double)lf_counter_get(c));
+}
+
+struct labelled {
+    const char *value;
+    const struct lf_counter *counter;
+};
+
+static void counters(struct page *p, const char *name, const char *label, const struct labelled *rows, size_t n,
+                     const char *help)
+{
+    lf_metrics_head(p->out, p->prefix, name, "counter", help);
+    for (size_t i = 0; i < n; i++) sample(p, name, label, rows[i].value, (double)lf_counter_get(rows[i].counter));
+}
+
+static void write_engine_gauges(struct page *p, struct lf_engine *engine)
+{
+    struct lf_engine_state e;
+    lf_engine_look(engine, &e);
+    gauge(p, "num_requests_running", e.n_running, "Requests being computed.");
+    gauge(p, "num_requests_waiting", e.n_waiting, "Requests in the queue.");
+    gauge(p, "kv_cache_usage_perc", e.n_blocks ? (double)e.n_blocks_used / e.n_blocks : 0,
+          "Share of KV blocks in use, 0 to 1.");
+    gauge(p, "kv_blocks_used", e.n_blocks_used, "KV blocks that running requests hold.");
+    gauge(p, "kv_blocks_cached", e.n_blocks_cached, "KV blocks that only the prefix cache holds.");
+    gauge(p, "kv_blocks_free", e.n_blocks_free, "KV blocks that nobody holds.");
+    gauge(p, "num_waiting_tokens", (double)e.waiting_tokens, "Prompt tokens in the queue.");
+    gauge(p, "engine_alive", e.alive, "1 while the engine works.");
+}
+
+static void write_engine_counters(struct page *p, const struct lf_engine_metrics *m)
+{
+    const struct labelled sources[] = {{"local_compute", &m->prompt_tokens_computed},
+                                       {"local_cache_hit", &m->prompt_tokens_cached}};
+    const struct labelled reasons[] = {{"stop", &m->finished_stop},
+                                       {"length", &m->finished_length},
+                                       {"abort", &m->finished_cancelled},
+                                       {"error", &m->finished_error}};
+    const struct labelled rejections[] = {{"queue_requests", &m->rejected_queue},
+                                          {"queue_tokens", &m->rejected_tokens},
+                                          {"per_key", &m->rejected_tenant},
+                                          {"too_long", &m->rejected_too_long},
+                                          {"draining", &m->rejected_draining}};
+    counter(p, "prompt_tokens_total", &m->prompt_tokens, "Prompt tokens taken in.");
+    counters(p, "prompt_tokens_by_source_total", "source", sources, LF_N_ELEMS(sources),
+             "Prompt tokens by where their KV came from, counted at admission.");
+    counter(p, "generation_tokens_total", &m->generation_tokens, "Tokens generated.");
+    counters(p, "request_success_total", "finished_reason", reasons, LF_N_ELEMS(reasons), "Requests ended, by why.");
+    counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
+             "Requests refused at the queue, by why.");
+}
+
+static void write_histograms(struct page *p, const struct lf_engine_metrics *m)
+{
+    const struct {
+        const char *name;
+        const struct lf_histogram *h;
+        const char *help;
+    } rows[] = {
+        {"time_to_first_token_seconds", &m->ttft_s, "From submission to the first token."},
+        {"inter_token_latency_seconds", &m->itl_s, "Between two tokens of a request."},
+        {"e2e_request_latency_seconds", &m->e2e_s, "From submission to the end."},
+        {"request_queue_time_seconds", &m->queue_s, "In the queue."},
+        {"request_prefill_time_seconds", &m->prefill_s, "In prefill."},
+        {"request_decode_time_seconds", &m->decode_s, "In decode."},
+        {"request_prompt_tokens", &m->prompt_tokens_per_request, "Prompt tokens of a request."},
+        {"request_generation_tokens", &m->generation_tokens_per_request, "Generated tokens of a request."},
+        {"iteration_tokens_total", &m->tokens_per_step, "Tokens of a step."},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++)
+        lf_metrics_histogram(p->out, p->prefix, rows[i].name, p->model, rows[i].h, rows[i].help);
+}
+
+static void write_http_requests(struct page *p, const struct lf_http_server *s)
+{
+    static const char *const kinds[] = {"", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    char labels[LABEL_BYTES];
+    lf_metrics_head(p->out, p->prefix, "http_requests_total", "counter", "Responses by route and kind of status.");
+    for (int i = 0; i <= lf_routes_n(); i++) {
+        bool known = i < lf_routes_n();
+        for (int k = 2; k <= 5; k++) {
+            const struct lf_counter *c = &s->metrics.requests[known ? i : LF_ROUTES_N][k];
+            if (lf_counter_get(c) == 0) continue;
+            snprintf(labels, sizeof labels, "route=\"%s\",status=\"%s\"", known ? lf_route_at(i)->path : "none",
+                     kinds[k]);
+            lf_metrics_sample(p->out, p->prefix, "http_requests_total", labels, (double)lf_counter_get(c));
+        }
+    }
+}
+
+static void write_http(struct page *p, struct lf_http_server *s)
+{
+    const struct lf_http_metrics *m = &s->metrics;
+    const struct labelled refused[] = {{"all", &m->refused_full}, {"address", &m->refused_address}};
+    const struct labelled cuts[] = {
+        {"head", &m->cut_head}, {"idle", &m->cut_idle}, {"body", &m->cut_body}, {"reader", &m->cut_reader}};
+    struct lf_counter dropped = {lf_log_n_dropped()};
+    pthread_mutex_lock(&s->lock);
+    int n_conns = s->n_conns_used, n_parked = s->n_parked, n_calls = 0;
+    LF_LIST_EACH(node, &s->calls) n_calls++;
+    pthread_mutex_unlock(&s->lock);
+    write_http_requests(p, s);
+    gauge(p, "http_connections", n_conns, "Open connections.");
+    gauge(p, "http_requests_open", n_calls, "HTTP requests being read or answered, this one included.");
+    gauge(p, "http_requests_parked", n_parked, "HTTP requests that wait for the engine or a worker.");
+    gauge(p, "http_requests_in_flight", atomic_load(&s->n_in_flight), "Generation requests not fully answered.");
+    gauge(p, "http_body_bytes", (double)atomic_load(&s->body_bytes), "Bytes of request bodies in memory.");
+    counter(p, "http_connections_total", &m->connections, "Connections accepted.");
+    counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
+    counter(p, "http_accept_failures_total", &m->accept_failed, "Times that no descriptor or memory was left.");
+    counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts), "Connections ended by a deadline.");
+    counter(p, "http_clients_gone_total", &m->clients_gone, "Requests whose client left before the end.");
+    counter(p, "http_unknown_fields_total", &m->unknown_fields, "Fields of requests that were ignored.");
+    counter(p, "http_bodies_refused_total", &m->refused_body_memory, "Bodies refused for want of memory.");
+    counter(p, "log_lines_dropped_total", &dropped, "Log lines that could not be written.");
+}
+
+void lf_handle_metrics(struct lf_call *call)
+{
+    struct lf_http_server *s = call->server;
+    const struct lf_engine_metrics *m = lf_engine_metrics(s->engine);
+    struct page p = {.out = lf_reply_json(&call->reply, 200), .prefix = s->opts.metrics_prefix};
+    call->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    set_model_label(&p, s->opts.model_id);
+    write_engine_gauges(&p, s->engine);
+    write_engine_counters(&p, m);
+    write_histograms(&p, m);
+    write_http(&p, s);
+}

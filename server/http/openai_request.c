@@ -1,0 +1,503 @@
+#include "server/http/openai_request.h"
+
+#include <stdlib.h>
+
+#include "core/check.h"
+
+enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024 };
+
+struct reading {
+    struct lf_ask *ask;
+    const struct lf_ask_limits *limits;
+    struct lf_api_err *err;
+};
+
+typedef enum lf_status read_fn(struct reading *r, const char *name, struct lf_json_value v);
+
+/* BOOL, INT, FLOAT: stored at `offset` of the ask, numbers from min to max. READ: a function. NOTHING: known, and
+ * without effect on the answer. The REFUSE kinds: refused by name unless the value asks for what is done anyway. */
+enum field_kind {
+    BOOL,
+    INT,
+    FLOAT,
+    READ,
+    NOTHING,
+    REFUSE,
+    REFUSE_UNLESS_FALSE,
+    REFUSE_UNLESS_TRUE,
+    REFUSE_UNLESS_EMPTY,
+    REFUSE_UNLESS_ZERO,
+    REFUSE_UNLESS_ONE
+};
+
+struct field {
+    const char *name;
+    unsigned asks; /* of enum lf_ask_kind */
+    enum field_kind kind;
+    size_t offset;
+    double min, max;
+    read_fn *read;
+};
+
+enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_TOKENIZE };
+enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE, ALL = GEN | LF_ASK_TOKENIZE | LF_ASK_DETOKENIZE };
+
+static read_fn read_model, read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options,
+    read_logit_bias, read_stop, read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs,
+    read_response_format, read_tool_choice, read_modalities;
+
+#define AT(member) offsetof(struct lf_ask, member)
+#define ROW_BOOL(name, asks, member)                                                                                   \
+    {                                                                                                                  \
+        name, asks, BOOL, AT(member), 0, 0, NULL                                                                       \
+    }
+#define ROW_INT(name, asks, member, lo, hi)                                                                            \
+    {                                                                                                                  \
+        name, asks, INT, AT(member), lo, hi, NULL                                                                      \
+    }
+#define ROW_FLOAT(name, asks, member, lo, hi)                                                                          \
+    {                                                                                                                  \
+        name, asks, FLOAT, AT(member), lo, hi, NULL                                                                    \
+    }
+#define ROW_READ(name, asks, fn)                                                                                       \
+    {                                                                                                                  \
+        name, asks, READ, 0, 0, 0, fn                                                                                  \
+    }
+#define ROW(name, asks, kind)                                                                                          \
+    {                                                                                                                  \
+        name, asks, kind, 0, 0, 0, NULL                                                                                \
+    }
+
+static const struct field fields[] = {
+    ROW_READ("model", ALL, read_model),
+    ROW_READ("prompt", TEXT, read_prompt),
+    ROW_READ("content", LF_ASK_TOKENIZE, read_prompt),
+    ROW_READ("messages", TALK, read_messages),
+    ROW_READ("tokens", LF_ASK_DETOKENIZE, read_tokens),
+    ROW_READ("chat_template_kwargs", TALK, read_template_vars),
+    ROW_BOOL("add_generation_prompt", TALK, add_generation_prompt),
+    ROW_BOOL("stream", GEN, stream),
+    ROW_READ("stream_options", GEN, read_stream_options),
+    ROW_BOOL("return_progress", GEN, return_progress),
+    ROW_BOOL("echo", LF_ASK_COMPLETION, echo),
+    ROW_BOOL("add_special_tokens", TEXT, add_special_tokens),
+    ROW_BOOL("parse_special", TEXT, parse_special),
+    ROW_READ("logprobs", LF_ASK_COMPLETION, read_completion_logprobs),
+    ROW_BOOL("logprobs", LF_ASK_CHAT, chat_logprobs),
+    ROW_INT("top_logprobs", LF_ASK_CHAT, top_logprobs, 0, LF_TOP_LOGPROBS_N),
+    ROW_INT("n", GEN, n, 1, 128),
+    ROW_INT("best_of", LF_ASK_COMPLETION, best_of, 1, 128),
+    ROW_INT("max_tokens", GEN, max_tokens, 0, LF_CONTEXT_TOKENS),
+    ROW_INT("max_completion_tokens", GEN, max_completion_tokens, 0, LF_CONTEXT_TOKENS),
+    ROW_INT("min_tokens", GEN, min_tokens, 0, LF_CONTEXT_TOKENS),
+    ROW_BOOL("ignore_eos", GEN, ignore_eos),
+    ROW_FLOAT("temperature", GEN, sampling.temperature, 0, 2),
+    ROW_FLOAT("top_p", GEN, sampling.top_p, 0, 1),
+    ROW_FLOAT("min_p", GEN, sampling.min_p, 0, 1),
+    ROW_INT("top_k", GEN, top_k, -1, LF_VOCAB_N),
+    ROW_FLOAT("presence_penalty", GEN, sampling.presence_penalty, -2, 2),
+    ROW_FLOAT("frequency_penalty", GEN, sampling.frequency_penalty, -2, 2),
+    ROW_FLOAT("repetition_penalty", GEN, sampling.repetition_penalty, 0.01, 100),
+    ROW_READ("seed", GEN, read_seed),
+    ROW_READ("logit_bias", GEN, read_logit_bias),
+    ROW_READ("stop", GEN, read_stop),
+    ROW_READ("stop_token_ids", GEN, read_stop_token_ids),
+    ROW_READ("cache_salt", GEN, read_cache_salt),
+    ROW_INT("priority", GEN, priority, -1000000, 1000000),
+
+    ROW("user", GEN, NOTHING),
+    ROW("metadata", GEN, NOTHING),
+    ROW("store", GEN, NOTHING),
+    ROW("service_tier", GEN, NOTHING),
+    ROW("safety_identifier", GEN, NOTHING),
+    ROW("prompt_cache_key", GEN, NOTHING),
+    ROW("prompt_cache_retention", GEN, NOTHING),
+    ROW("parallel_tool_calls", GEN, NOTHING), /* without tools there is nothing to call */
+    ROW("return_token_strs", LF_ASK_TOKENIZE, NOTHING),
+
+    ROW_READ("response_format", GEN, read_response_format),
+    ROW_READ("tool_choice", GEN, read_tool_choice),
+    ROW_READ("function_call", GEN, read_tool_choice),
+    ROW_READ("modalities", GEN, read_modalities),
+    ROW("tools", GEN | LF_ASK_TOKENIZE, REFUSE_UNLESS_EMPTY),
+    ROW("functions", GEN, REFUSE_UNLESS_EMPTY),
+    ROW("suffix", GEN, REFUSE_UNLESS_EMPTY),
+    ROW("audio", GEN, REFUSE),
+    ROW("prediction", GEN, REFUSE),
+    ROW("web_search_options", GEN, REFUSE),
+    ROW("reasoning_effort", GEN, REFUSE),
+    ROW("verbosity", GEN, REFUSE),
+    ROW("chat_template", TALK, REFUSE), /* templates come from the model, never from the request */
+    ROW("continue_final_message", TALK, REFUSE_UNLESS_FALSE),
+    ROW("documents", TALK, REFUSE_UNLESS_EMPTY),
+    ROW("prompt_embeds", GEN, REFUSE),
+    ROW("truncate_prompt_tokens", GEN, REFUSE),
+    ROW("prompt_logprobs", GEN, REFUSE),
+    ROW("use_beam_search", GEN, REFUSE_UNLESS_FALSE),
+    ROW("length_penalty", GEN, REFUSE_UNLESS_ONE),
+    ROW("guided_json", GEN, REFUSE),
+    ROW("guided_regex", GEN, REFUSE),
+    ROW("guided_choice", GEN, REFUSE),
+    ROW("guided_grammar", GEN, REFUSE),
+    ROW("structured_outputs", GEN, REFUSE),
+    ROW("json_schema", GEN, REFUSE),
+    ROW("grammar", GEN, REFUSE_UNLESS_EMPTY),
+    ROW("logits_processors", GEN, REFUSE_UNLESS_EMPTY),
+    ROW("bad_words", GEN, REFUSE_UNLESS_EMPTY),
+    ROW("allowed_token_ids", GEN, REFUSE),
+    ROW("skip_special_tokens", GEN, REFUSE_UNLESS_TRUE),
+    ROW("spaces_between_special_tokens", GEN, NOTHING),
+    ROW("include_stop_str_in_output", GEN, REFUSE_UNLESS_FALSE),
+    ROW("detokenize", GEN, REFUSE_UNLESS_TRUE),
+    ROW("return_tokens_as_token_ids", GEN, REFUSE_UNLESS_FALSE),
+    ROW("n_predict", GEN, REFUSE), /* llama.cpp's max_tokens: ignoring it would change the length */
+    ROW("mirostat", GEN, REFUSE_UNLESS_ZERO),
+    ROW("typical_p", GEN, REFUSE_UNLESS_ONE),
+    ROW("tfs_z", GEN, REFUSE_UNLESS_ONE),
+    ROW("top_a", GEN, REFUSE_UNLESS_ZERO),
+    ROW("xtc_probability", GEN, REFUSE_UNLESS_ZERO),
+    ROW("dry_multiplier", GEN, REFUSE_UNLESS_ZERO),
+};
+
+static enum lf_status expected(struct reading *r, const char *name, struct lf_json_value v, const char *what)
+{
+    return lf_refuse(r->err, 400, name, "invalid_value", "%s: expected %s, got %s.", name, what, lf_json_type_name(v));
+}
+
+/* ---- the plain kinds ---- */
+
+static enum lf_status read_number(struct reading *r, const struct field *f, struct lf_json_value v)
+{
+    char *at = (char *)r->ask + f->offset;
+    int64_t whole;
+    double x;
+    bool ok = f->kind == INT ? lf_json_int64(v, &whole) : lf_json_double(v, &x);
+    if (ok && f->kind == INT) x = (double)whole;
+    if (!ok || x < f->min || x > f->max)
+        return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %s.", f->name,
+                         f->kind == INT ? "an integer" : "a number", f->min, f->max,
+                         lf_json_type(v) == LF_JSON_NUMBER ? "another number" : lf_json_type_name(v));
+    if (f->kind == INT)
+        memcpy(at, &whole, sizeof whole);
+    else
+        *(float *)(void *)at = (float)x;
+    return LF_OK;
+}
+
+/* Whether a field that is not implemented asks for what happens without it. */
+static bool is_neutral(enum field_kind kind, struct lf_json_value v)
+{
+    bool flag;
+    double x;
+    switch (kind) {
+    case REFUSE_UNLESS_FALSE:
+        return lf_json_bool(v, &flag) && !flag;
+    case REFUSE_UNLESS_TRUE:
+        return lf_json_bool(v, &flag) && flag;
+    case REFUSE_UNLESS_ZERO:
+        return lf_json_double(v, &x) && x >= 0 && x <= 0;
+    case REFUSE_UNLESS_ONE:
+        return lf_json_double(v, &x) && x >= 1 && x <= 1;
+    case REFUSE_UNLESS_EMPTY:
+        return lf_json_string_is(v, "") || (lf_json_type(v) == LF_JSON_ARRAY && lf_json_len(v) == 0) ||
+               (lf_json_type(v) == LF_JSON_OBJECT && lf_json_len(v) == 0);
+    default:
+        return false;
+    }
+}
+
+static enum lf_status unsupported(struct reading *r, const char *name)
+{
+    return lf_refuse(r->err, 400, name, "unsupported_parameter",
+                     "%s: not implemented with this value, and ignoring it would change the answer.", name);
+}
+
+static enum lf_status read_field(struct reading *r, const struct field *f, struct lf_json_value v)
+{
+    switch (f->kind) {
+    case BOOL:
+        if (lf_json_bool(v, (bool *)((char *)r->ask + f->offset))) return LF_OK;
+        return expected(r, f->name, v, "true or false");
+    case INT:
+    case FLOAT:
+        return read_number(r, f, v);
+    case READ:
+        return f->read(r, f->name, v);
+    case NOTHING:
+        return LF_OK;
+    default:
+        return is_neutral(f->kind, v) ? LF_OK : unsupported(r, f->name);
+    }
+}
+
+/* ---- the fields that need a function ---- */
+
+enum lf_status lf_ask_text(struct lf_ask *ask, struct lf_str *out, struct lf_json_value v, const char *param,
+                           struct lf_api_err *err)
+{
+    if (lf_json_type(v) != LF_JSON_STRING)
+        return lf_refuse(err, 400, param, "invalid_value", "%s: expected a string, got %s.", param,
+                         lf_json_type_name(v));
+    struct lf_buf text;
+    lf_buf_init(&text, lf_json_raw(v).len); /* unescaping never makes it longer */
+    bool ok = lf_json_string(v, &text);
+    char *copy = ok ? lf_arena_strdup(&ask->arena, lf_buf_view(&text)) : NULL;
+    if (copy) *out = lf_str_from(copy, text.len);
+    lf_buf_deinit(&text);
+    return copy ? LF_OK : lf_refuse(err, 503, param, "no_memory", "No memory for this request.");
+}
+
+static enum lf_status read_model(struct reading *r, const char *name, struct lf_json_value v)
+{
+    return lf_ask_text(r->ask, &r->ask->model, v, name, r->err);
+}
+
+static enum lf_status read_prompt(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_STRING && lf_json_type(v) != LF_JSON_ARRAY)
+        return expected(r, name, v, "a string or an array");
+    r->ask->prompt = v;
+    return LF_OK;
+}
+
+static enum lf_status read_messages(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_ARRAY || lf_json_len(v) == 0)
+        return expected(r, name, v, "an array with at least one message");
+    if (lf_json_len(v) > LF_MESSAGES_N)
+        return lf_refuse(r->err, 400, name, "too_many_messages", "messages: at most %d, got %u.", LF_MESSAGES_N,
+                         lf_json_len(v));
+    r->ask->messages = v;
+    return LF_OK;
+}
+
+static enum lf_status read_tokens(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "an array of token ids");
+    r->ask->tokens = v;
+    return LF_OK;
+}
+
+static enum lf_status read_template_vars(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
+    r->ask->template_vars = v;
+    return LF_OK;
+}
+
+static enum lf_status read_stream_options(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
+        struct lf_json_value flag = lf_json_member(it);
+        if (lf_json_string_is(it, "include_obfuscation") || lf_json_is_absent(flag)) continue;
+        if (!lf_json_string_is(it, "include_usage"))
+            r->ask->n_unknown++;
+        else if (!lf_json_bool(flag, &r->ask->include_usage))
+            return expected(r, "stream_options.include_usage", flag, "true or false");
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_seed(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (!lf_json_int64(v, &r->ask->seed)) return expected(r, name, v, "an integer of 64 bits");
+    r->ask->seed_given = true;
+    return LF_OK;
+}
+
+static enum lf_status read_completion_logprobs(struct reading *r, const char *name, struct lf_json_value v)
+{
+    int64_t n;
+    if (!lf_json_int64(v, &n) || n < 0 || n > LF_TOP_LOGPROBS_N) return expected(r, name, v, "an integer from 0 to 20");
+    r->ask->logprobs = n;
+    return LF_OK;
+}
+
+enum lf_status lf_ask_token_id(int32_t *out, struct lf_json_value v, int n_vocab, const char *param,
+                               struct lf_api_err *err)
+{
+    int64_t id;
+    if (!lf_json_int64(v, &id) || id < 0 || id >= n_vocab)
+        return lf_refuse(err, 400, param, "invalid_token_id", "%s: expected a token id from 0 to %d.", param,
+                         n_vocab - 1);
+    *out = (int32_t)id;
+    return LF_OK;
+}
+
+/* "123" as an id of the vocabulary: digits only, no leading zero. */
+static bool id_from_name(struct lf_json_value name, int n_vocab, int32_t *out)
+{
+    struct lf_str s;
+    int64_t id = 0;
+    if (!lf_json_borrow(name, &s) || s.len == 0 || s.len > 9 || (s.len > 1 && s.ptr[0] == '0')) return false;
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] < '0' || s.ptr[i] > '9') return false;
+        id = id * 10 + (s.ptr[i] - '0');
+    }
+    *out = (int32_t)id;
+    return id < n_vocab;
+}
+
+static enum lf_status read_logit_bias(struct reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_sampling *s = &r->ask->sampling;
+    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object from token ids to numbers");
+    if (lf_json_len(v) > LF_LOGIT_BIAS_N)
+        return lf_refuse(r->err, 400, name, "too_many_biases", "logit_bias: at most %d, got %u.", LF_LOGIT_BIAS_N,
+                         lf_json_len(v));
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
+        int32_t id;
+        double bias;
+        if (!id_from_name(it, r->limits->n_vocab, &id))
+            return lf_refuse(r->err, 400, name, "invalid_token_id", "logit_bias: expected token ids from 0 to %d.",
+                             r->limits->n_vocab - 1);
+        if (!lf_json_double(lf_json_member(it), &bias) || bias < -100 || bias > 100)
+            return expected(r, name, lf_json_member(it), "numbers from -100 to 100");
+        s->bias[s->n_bias++] = (struct lf_logit_bias){id, (float)bias};
+    }
+    return LF_OK;
+}
+
+static enum lf_status add_stop(struct reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_ask *ask = r->ask;
+    struct lf_str s;
+    LF_TRY(lf_ask_text(ask, &s, v, name, r->err));
+    if (s.len == 0 || s.len > LF_STOP_BYTES)
+        return lf_refuse(r->err, 400, name, "invalid_value", "stop: each string has 1 to %d bytes, got %zu.",
+                         LF_STOP_BYTES, s.len);
+    ask->stops[ask->n_stops++] = s;
+    return LF_OK;
+}
+
+static enum lf_status read_stop(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) == LF_JSON_STRING) return add_stop(r, name, v);
+    if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "a string or an array of strings");
+    if (lf_json_len(v) > LF_STOP_N)
+        return lf_refuse(r->err, 400, name, "too_many_stops", "stop: at most %d strings, got %u.", LF_STOP_N,
+                         lf_json_len(v));
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
+        LF_TRY(add_stop(r, name, it));
+    return LF_OK;
+}
+
+static enum lf_status read_stop_token_ids(struct reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_ask *ask = r->ask;
+    if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "an array of token ids");
+    if (lf_json_len(v) > LF_STOP_TOKENS_N)
+        return lf_refuse(r->err, 400, name, "too_many_stops", "stop_token_ids: at most %d, got %u.", LF_STOP_TOKENS_N,
+                         lf_json_len(v));
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
+        LF_TRY(lf_ask_token_id(&ask->stop_tokens[ask->n_stop_tokens++], it, r->limits->n_vocab, name, r->err));
+    return LF_OK;
+}
+
+static enum lf_status read_cache_salt(struct reading *r, const char *name, struct lf_json_value v)
+{
+    LF_TRY(lf_ask_text(r->ask, &r->ask->cache_salt, v, name, r->err));
+    if (r->ask->cache_salt.len == 0 || r->ask->cache_salt.len > LF_CACHE_SALT_BYTES)
+        return lf_refuse(r->err, 400, name, "invalid_value", "cache_salt: expected 1 to %d bytes, got %zu.",
+                         LF_CACHE_SALT_BYTES, r->ask->cache_salt.len);
+    return LF_OK;
+}
+
+static enum lf_status read_response_format(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
+    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : unsupported(r, name);
+}
+
+static enum lf_status read_tool_choice(struct reading *r, const char *name, struct lf_json_value v)
+{
+    return lf_json_string_is(v, "none") ? LF_OK : unsupported(r, name);
+}
+
+static enum lf_status read_modalities(struct reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "an array of strings");
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
+        if (!lf_json_string_is(it, "text")) return unsupported(r, name);
+    return LF_OK;
+}
+
+/* ---- what holds between fields ---- */
+
+static enum lf_status check_lengths(struct lf_ask *ask, struct lf_api_err *err)
+{
+    if (ask->max_tokens != LF_ABSENT && ask->max_completion_tokens != LF_ABSENT &&
+        ask->max_tokens != ask->max_completion_tokens)
+        return lf_refuse(err, 400, "max_tokens", "invalid_value",
+                         "max_tokens and max_completion_tokens contradict each other.");
+    const char *name = ask->max_tokens != LF_ABSENT ? "max_tokens" : "max_completion_tokens";
+    if (ask->max_tokens == LF_ABSENT) ask->max_tokens = ask->max_completion_tokens;
+    if (ask->kind == LF_ASK_CHAT && ask->max_tokens == 0)
+        return lf_refuse(err, 400, name, "invalid_value", "%s: expected at least 1.", name);
+    if (ask->max_tokens != LF_ABSENT && ask->min_tokens > ask->max_tokens)
+        return lf_refuse(err, 400, "min_tokens", "invalid_value",
+                         "min_tokens: more than the largest length asked for.");
+    return LF_OK;
+}
+
+static enum lf_status check_together(struct lf_ask *ask, const struct lf_ask_limits *limits, bool stream_options,
+                                     struct lf_api_err *err)
+{
+    LF_TRY(check_lengths(ask, err));
+    if (stream_options && !ask->stream)
+        return lf_refuse(err, 400, "stream_options", "invalid_value", "stream_options: only together with stream.");
+    if (ask->n > limits->max_choices)
+        return lf_refuse(err, 400, "n", "invalid_value", "n: this server gives at most %d choices.",
+                         limits->max_choices);
+    if (ask->best_of != LF_ABSENT && ask->best_of != ask->n)
+        return lf_refuse(err, 400, "best_of", "unsupported_parameter", "best_of: must equal n, nothing is ranked.");
+    if (ask->top_logprobs != LF_ABSENT && !ask->chat_logprobs)
+        return lf_refuse(err, 400, "top_logprobs", "invalid_value", "top_logprobs: only together with logprobs.");
+    if (ask->kind == LF_ASK_CHAT && ask->chat_logprobs)
+        ask->logprobs = ask->top_logprobs == LF_ABSENT ? 0 : ask->top_logprobs;
+    ask->sampling.top_k = ask->top_k < 0 ? 0 : (int32_t)ask->top_k;
+    return LF_OK;
+}
+
+static const struct field *find_field(enum lf_ask_kind kind, struct lf_json_value name)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(fields); i++)
+        if ((fields[i].asks & (unsigned)kind) && lf_json_string_is(name, fields[i].name)) return &fields[i];
+    return NULL;
+}
+
+static void set_defaults(struct lf_ask *ask, enum lf_ask_kind kind)
+{
+    *ask = (struct lf_ask){.kind = kind, .n = 1, .add_special_tokens = true, .add_generation_prompt = true};
+    ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
+    ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
+    ask->sampling.temperature = ask->sampling.top_p = ask->sampling.repetition_penalty = 1;
+    lf_arena_init(&ask->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
+}
+
+enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const struct lf_json *json,
+                           const struct lf_ask_limits *limits, struct lf_api_err *err)
+{
+    set_defaults(ask, kind);
+    struct lf_json_value root = lf_json_root(json);
+    if (lf_json_type(root) != LF_JSON_OBJECT)
+        return lf_refuse(err, 400, NULL, "invalid_json", "The body must be a JSON object, got %s.",
+                         lf_json_type_name(root));
+    struct reading r = {ask, limits, err};
+    bool stream_options = false;
+    for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) {
+        struct lf_json_value v = lf_json_member(it);
+        const struct field *f = find_field(kind, it);
+        if (!f) ask->n_unknown++;
+        if (!f || lf_json_is_absent(v)) continue;
+        if (f->read == read_stream_options) stream_options = true;
+        LF_TRY(read_field(&r, f, v));
+    }
+    return check_together(ask, limits, stream_options, err);
+}
+
+void lf_ask_deinit(struct lf_ask *ask)
+{
+    lf_arena_deinit(&ask->arena);
+}

@@ -1,0 +1,25 @@
+/* /v1/capacity: what fits right now. */
+#include "core/json.h"
+#include "server/engine/engine.h"
+#include "server/http/call.h"
+#include "server/http/routes.h"
+
+void lf_handle_capacity(struct lf_call *call)
+{
+    struct lf_engine_state e;
+    lf_engine_look(call->server->engine, &e);
+    struct lf_buf *out = lf_reply_json(&call->reply, 200);
+    lf_buf_cstr(out, "{\"object\":\"capacity\",\"model\":");
+    lf_json_write_string(out, lf_str_c(call->server->opts.model_id));
+    lf_buf_printf(out, ",\"max_model_len\":%d,\"max_running\":%d,\"running\":%d,\"waiting\":%d,\"waiting_tokens\":%lld",
+                  e.ctx, e.max_seqs, e.n_running, e.n_waiting, (long long)e.waiting_tokens);
+    lf_buf_printf(out,
+                  ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"cached\":%d,\"free\":%d}"
+                  ",\"largest_context_now\":%lld",
+                  (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
+                  (long long)e.largest_prompt_now);
+    lf_buf_printf(out,
+                  ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
+                  ",\"draining\":%s}",
+                  e.prefill_tokens_per_s, e.decode_tokens_per_s, e.retry_after_s, e.draining ? "true" : "false");
+}

@@ -1,0 +1,33 @@
+#include "core/json.h"
+#include "server/engine/engine.h"
+#include "server/http/call.h"
+#include "server/http/routes.h"
+
+static void write_model(struct lf_buf *out, const struct lf_http_server *s)
+{
+    struct lf_engine_state engine;
+    lf_engine_look(s->engine, &engine);
+    lf_buf_cstr(out, "{\"id\":");
+    lf_json_write_string(out, lf_str_c(s->opts.model_id));
+    lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d}",
+                  (long long)s->opts.model_created_s, engine.ctx);
+}
+
+void lf_handle_models(struct lf_call *call)
+{
+    struct lf_buf *out = lf_reply_json(&call->reply, 200);
+    lf_buf_cstr(out, "{\"object\":\"list\",\"data\":[");
+    write_model(out, call->server);
+    lf_buf_cstr(out, "]}");
+}
+
+void lf_handle_model(struct lf_call *call)
+{
+    if (lf_str_eq(call->tail, lf_str_c(call->server->opts.model_id))) {
+        write_model(lf_reply_json(&call->reply, 200), call->server);
+        return;
+    }
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, 404, "model", "model_not_found", "There is no such model here; see /v1/models.");
+    lf_reply_error(&call->reply, &err);
+}

@@ -1,0 +1,80 @@
+/* The program: finds the command, reads its configuration, runs it. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "server/commands.h"
+#include "server/options.h"
+#include "server/runtime.h"
+
+static const struct {
+    const char *name;
+    enum lf_command command;
+    int (*run)(const struct lf_config *config);
+} commands[] = {
+    {"serve", LF_COMMAND_SERVE, lf_serve},
+    {"plan", LF_COMMAND_PLAN, lf_plan_command},
+    {"run", LF_COMMAND_RUN, lf_run_command},
+    {"load", LF_COMMAND_LOAD, lf_load_command},
+    {"tokenize", LF_COMMAND_TOKENIZE, lf_tokenize_command},
+    {"health", LF_COMMAND_HEALTH, lf_health_command},
+};
+
+int lf_report(const struct lf_err *err)
+{
+    fprintf(stderr, "longflash: %s\n", err->message);
+    switch (err->status) {
+    case LF_INVALID:
+    case LF_UNSUPPORTED:
+    case LF_NOT_FOUND:
+    case LF_LIMIT:
+    case LF_CORRUPT:
+    case LF_NO_MEMORY:
+    case LF_IO:
+        return LF_EXIT_REFUSED;
+    default:
+        return LF_EXIT_FAILED;
+    }
+}
+
+static int print_help(unsigned command)
+{
+    struct lf_buf page;
+    lf_buf_init(&page, 64 * 1024);
+    lf_help_print(command, &page);
+    int status = fwrite(page.ptr, 1, page.len, stdout) == page.len ? LF_EXIT_OK : LF_EXIT_FAILED;
+    lf_buf_deinit(&page);
+    return status;
+}
+
+static int run(size_t which, int argc, char **argv)
+{
+    struct lf_config config;
+    struct lf_err err;
+    int exit_status;
+    if (lf_config_read(&config, commands[which].command, argc, argv, environ, &err) != LF_OK) {
+        exit_status = lf_report(&err);
+    } else if (config.help) {
+        exit_status = print_help(commands[which].command);
+    } else {
+        exit_status = commands[which].run(&config);
+    }
+    lf_config_deinit(&config);
+    return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+    lf_runtime_tame_heap();
+    const char *name = argc > 1 ? argv[1] : "--help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) return print_help(0);
+    if (strcmp(name, "--version") == 0) {
+        printf("longflash " LF_VERSION "\n");
+        return LF_EXIT_OK;
+    }
+    for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
+        if (strcmp(name, commands[i].name) == 0) return run(i, argc - 2, argv + 2);
+    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
+    return LF_EXIT_REFUSED;
+}

@@ -1,0 +1,258 @@
+/* run: one answer on the terminal, without a server.
+ *
+ * The question (and the document before it, a blank line between them) is one user message under the model's own
+ * template; without a template it is a plain text that ends in "Answer:". The context is sized for this one request, so
+ * a long document runs on a small machine. */
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "server/commands.h"
+#include "server/engine/engine.h"
+#include "server/runtime.h"
+#include "server/text_input.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/tokenizer.h"
+
+enum {
+    DOCUMENT_BYTES = 256 * 1024 * 1024,
+    PROGRESS_MS = 500,
+    STEP_MS = 1000 /* of the engine: nobody else waits, so a step may be as large as its rows allow */
+};
+
+struct run {
+    const struct lf_config *config;
+    struct lf_runtime rt;
+    struct lf_ids prompt;
+    bool chat; /* the prompt went through the template */
+};
+
+/* ---- the prompt ---- */
+
+/* The document and the blank line behind it. */
+static enum lf_status append_document(const struct lf_config *c, struct lf_buf *out, struct lf_err *err)
+{
+    if (c->document) {
+        LF_TRY(lf_text_read(out, c->document, DOCUMENT_BYTES, err));
+        while (out->len > 0 && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == ' ')) out->len--;
+        if (c->n_args > 0) lf_buf_cstr(out, "\n\n");
+    }
+    return LF_OK;
+}
+
+static void append_question(const struct lf_config *c, struct lf_buf *out)
+{
+    for (int i = 0; i < c->n_args; i++) {
+        if (i > 0) lf_buf_char(out, ' ');
+        lf_buf_cstr(out, c->args[i]);
+    }
+}
+
+static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_err *err)
+{
+    struct lf_buf message;
+    struct lf_json json = {0};
+    struct lf_chat_text rendered = {0};
+    enum lf_status status;
+    lf_buf_init(&message, (size_t)DOCUMENT_BYTES * 2);
+    lf_buf_cstr(&message, "[{\"role\":\"user\",\"content\":");
+    lf_json_write_string(&message, text);
+    lf_buf_cstr(&message, "}]");
+    LF_TRY_GOTO(message.status, done);
+    LF_TRY_GOTO(lf_json_parse(&json, lf_buf_view(&message), &lf_json_limits_request, err), done);
+    struct lf_chat_render_params params = {
+        .messages = lf_json_root(&json),
+        .tools = lf_json_get(lf_json_root(&json), ""),
+        .extra = lf_json_get(lf_json_root(&json), ""),
+        .add_generation_prompt = true,
+        .bos_token = lf_tokenizer_bos_text(r->rt.tok),
+        .eos_token = lf_tokenizer_eos_text(r->rt.tok),
+        .now_unix_s = lf_clock_unix_s(),
+    };
+    LF_TRY_GOTO(lf_chat_template_render(r->rt.chat, &rendered, &params, err), done);
+    status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
+                                 rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, err);
+done:
+    lf_chat_text_deinit(&rendered);
+    lf_json_deinit(&json);
+    lf_buf_deinit(&message);
+    return status;
+}
+
+static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
+{
+    const struct lf_config *c = r->config;
+    struct lf_buf text;
+    enum lf_status status;
+    lf_buf_init(&text, DOCUMENT_BYTES);
+    LF_TRY_GOTO(append_document(c, &text, err), done);
+    r->chat = r->rt.chat && !c->raw;
+    if (!r->chat && !c->raw) lf_buf_cstr(&text, "Question: ");
+    append_question(c, &text);
+    if (!r->chat && !c->raw) lf_buf_cstr(&text, "\nAnswer:");
+    if (text.status != LF_OK) {
+        status = lf_fail(err, text.status, "the document is too long for memory");
+        goto done;
+    }
+    if (r->chat)
+        status = encode_chat(r, lf_buf_view(&text), err);
+    else
+        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0, LF_ENCODE_BOS_EOS, 0, err);
+done:
+    lf_buf_deinit(&text);
+    return status;
+}
+
+/* ---- generation ---- */
+
+static void on_published(void *ctx)
+{
+    sem_post(ctx);
+}
+
+static void wait_published(sem_t *sem)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)PROGRESS_MS * LF_NS_PER_MS;
+    until.tv_sec += until.tv_nsec / LF_NS_PER_S;
+    until.tv_nsec %= LF_NS_PER_S;
+    while (sem_timedwait(sem, &until) == 0)
+        if (sem_trywait(sem) != 0) break; /* several posts are one piece of news */
+}
+
+static void show(struct lf_buf *text)
+{
+    fwrite(lf_buf_view(text).ptr, 1, text->len, stdout);
+    fflush(stdout);
+    lf_buf_clear(text);
+}
+
+static void print_timings(const struct lf_request_state *s)
+{
+    double prefill_s = (double)(s->first_token_ns - s->started_ns) / LF_NS_PER_S;
+    double decode_s = (double)(s->finished_ns - s->first_token_ns) / LF_NS_PER_S;
+    if (s->first_token_ns == 0) return;
+    fprintf(stderr, "prompt %d tokens in %.2f s (%.0f tokens/s), answer %d tokens in %.2f s", s->n_prompt, prefill_s,
+            prefill_s > 0 ? s->n_prompt / prefill_s : 0, s->n_tokens, decode_s);
+    if (s->n_tokens > 1 && decode_s > 0) fprintf(stderr, " (%.1f tokens/s)", (s->n_tokens - 1) / decode_s);
+    fprintf(stderr, ", peak memory %.1f MiB\n", (double)lf_runtime_peak_bytes() / (1024.0 * 1024.0));
+}
+
+static void print_progress(const struct lf_request_state *s)
+{
+    if (s->n_tokens > 0 || s->n_processed >= s->n_prompt || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\rreading %d of %d tokens", s->n_processed, s->n_prompt);
+    if (s->eta_ns > 0) fprintf(stderr, ", %.0f s to go  ", (double)s->eta_ns / LF_NS_PER_S);
+}
+
+static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *published, struct lf_err *err)
+{
+    struct lf_request_state state;
+    struct lf_detok detok;
+    struct lf_buf text;
+    int n_shown = 0;
+    lf_detok_init(&detok, r->rt.tok, false, !r->chat);
+    lf_buf_init(&text, DOCUMENT_BYTES);
+    do {
+        wait_published(published);
+        lf_request_look(req, &state);
+        print_progress(&state);
+        if (n_shown == 0 && state.n_tokens > 0 && isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
+        for (; n_shown < state.n_tokens; n_shown++) lf_detok_push(&detok, lf_request_token(req, n_shown)->id, &text);
+        show(&text);
+    } while (state.finish == LF_FINISH_NONE);
+    lf_detok_flush(&detok, &text);
+    lf_buf_char(&text, '\n');
+    show(&text);
+    lf_buf_deinit(&text);
+    print_timings(&state);
+    if (state.finish == LF_FINISH_STOP || state.finish == LF_FINISH_LENGTH) return LF_OK;
+    return lf_fail(err, LF_DEVICE, "the answer broke off: %s", state.message ? state.message : "cancelled");
+}
+
+static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err)
+{
+    const struct lf_config *c = r->config;
+    sem_t published;
+    struct lf_request *req = NULL;
+    int retry_after_s = 0;
+    int rc = sem_init(&published, 0, 0);
+    LF_ASSERT(rc == 0);
+    struct lf_gen_params params = {
+        .prompt = r->prompt.ids,
+        .n_prompt = (int)r->prompt.n,
+        .max_tokens = max_tokens,
+        .sampling = {.temperature = (float)c->temperature,
+                     .top_p = 1,
+                     .repetition_penalty = 1,
+                     .seed = c->seed,
+                     .n_logprobs = -1},
+        .n_prompt_logprobs = -1,
+        .notify = on_published,
+        .notify_ctx = &published,
+    };
+    enum lf_status status = lf_engine_submit(r->rt.engine, &params, &req, &retry_after_s, err);
+    if (status == LF_OK) {
+        status = stream(r, req, &published, err);
+        lf_request_put(req);
+    }
+    sem_destroy(&published);
+    return status;
+}
+
+/* ---- the command ---- */
+
+/* Sizes context and cache for this prompt, where the options leave it open. */
+static enum lf_status size_context(struct run *r, struct lf_config *sized, int *max_tokens, struct lf_err *err)
+{
+    *sized = *r->config;
+    size_t most = (size_t)(sized->ctx ? sized->ctx : r->rt.hp.max_positions);
+    if (r->prompt.n >= most)
+        return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu: no room for an answer",
+                       r->prompt.n, most);
+    *max_tokens = (int)LF_MIN((size_t)r->config->max_tokens, most - r->prompt.n);
+    if (!sized->ctx) sized->ctx = (int)r->prompt.n + *max_tokens;
+    if (!sized->memory && !sized->kv_tokens) sized->kv_tokens = (uint64_t)sized->ctx;
+    sized->max_seqs = 1;
+    sized->queue = 1;
+    sized->step_ms = STEP_MS;
+    r->rt.config = sized;
+    return LF_OK;
+}
+
+static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_err *err)
+{
+    int max_tokens = 0;
+    LF_TRY(lf_runtime_open(&r->rt, r->config, true, err));
+    LF_TRY(encode_prompt(r, err));
+    LF_TRY(size_context(r, sized, &max_tokens, err));
+    LF_TRY(lf_runtime_plan(&r->rt, err));
+    if (!r->rt.plan.fits) return lf_fail(err, LF_NO_MEMORY, "the plan does not fit: %s", r->rt.plan.advice);
+    LF_TRY(lf_runtime_load(&r->rt, NULL, NULL, err));
+    LF_TRY(lf_runtime_start(&r->rt, err));
+    return generate(r, max_tokens, err);
+}
+
+int lf_run_command(const struct lf_config *config)
+{
+    struct run r = {.config = config};
+    struct lf_config sized;
+    struct lf_err err = {0};
+    if (config->n_args == 0 && !config->document) {
+        fprintf(stderr, "longflash: run: expected a question, or --document FILE and a question; see --help\n");
+        return LF_EXIT_REFUSED;
+    }
+    lf_log_set_level((enum lf_log_level)config->log_level);
+    enum lf_status status = answer(&r, &sized, &err);
+    lf_runtime_close(&r.rt);
+    lf_ids_deinit(&r.prompt);
+    return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
+}

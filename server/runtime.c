@@ -1,0 +1,188 @@
+/* From a model directory to a running engine.
+ *
+ * The plan's host part. What the process itself takes (program, libraries, tokenizer, template) is not computed but
+ * measured: plan runs the same program up to the same point as serve, so its own resident size is the number. What
+ * comes later is a formula: the engine's tables, the cache's bookkeeping, and a fixed share for the HTTP threads. */
+#include "server/runtime.h"
+
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "server/engine/engine.h"
+#include "tokenizer/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+enum {
+    HTTP_BYTES = 4 * 1024 * 1024,     /* threads, connections and library pages touched once requests come */
+    MMAP_THRESHOLD_BYTES = 256 * 1024 /* larger pieces are given back to the system when freed */
+};
+
+void lf_runtime_tame_heap(void)
+{
+    mallopt(M_ARENA_MAX, 1);
+    mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
+    mallopt(M_TRIM_THRESHOLD, MMAP_THRESHOLD_BYTES);
+}
+
+/* The number behind `name` in /proc/self/status, in bytes. */
+static uint64_t status_bytes(const char *name)
+{
+    FILE *f = fopen("/proc/self/status", "re");
+    if (!f) return 0;
+    char line[256];
+    uint64_t kib = 0;
+    size_t len = strlen(name);
+    while (fgets(line, sizeof(line), f))
+        if (strncmp(line, name, len) == 0 && line[len] == ':') kib = strtoull(line + len + 1, NULL, 10);
+    fclose(f);
+    return kib * 1024;
+}
+
+uint64_t lf_runtime_peak_bytes(void)
+{
+    return status_bytes("VmHWM");
+}
+
+static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct lf_err *err)
+{
+    enum lf_status status = lf_tokenizer_open(&rt->tok, rt->config->model, err);
+    if (status == LF_NOT_FOUND && !needed) return LF_OK;
+    LF_TRY(status);
+    struct lf_str source = lf_tokenizer_chat_template(rt->tok);
+    if (source.len == 0) return LF_OK;
+    struct lf_err why;
+    status = lf_chat_template_create(&rt->chat, source, &why);
+    if (status == LF_NO_MEMORY) return lf_fail(err, status, "chat template: %s", why.message);
+    if (status != LF_OK) LF_WARN("the chat template is left out, /v1/chat/completions is refused: %s", why.message);
+    return LF_OK;
+}
+
+enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
+                               struct lf_err *err)
+{
+    memset(rt, 0, sizeof(*rt));
+    rt->config = config;
+    enum lf_status status;
+    struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
+    LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
+    LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
+    malloc_trim(0);
+    rt->process_bytes = status_bytes("VmRSS");
+    return LF_OK;
+fail:
+    lf_runtime_close(rt);
+    return status;
+}
+
+static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
+{
+    if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
+    return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
+}
+
+static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
+{
+    const struct lf_config *c = rt->config;
+    return (struct lf_engine_opts){
+        .ctx = rt->plan.ctx,
+        .chunk = rt->plan.chunk,
+        .max_seqs = rt->plan.max_seqs,
+        .max_out = rt->plan.max_out,
+        .queue_n = c->queue ? c->queue : LF_QUEUE_N,
+        .step_ms = c->step_ms ? c->step_ms : 100,
+        .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
+        .watchdog_s = c->watchdog,
+    };
+}
+
+enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    uint64_t weight_bytes;
+    LF_TRY(lf_weights_bytes(&weight_bytes, &rt->hp, c->model, (enum lf_load)c->load_choice, rt->dev, err));
+    struct lf_plan_opts opts = {
+        .ctx = c->ctx,
+        .chunk = c->chunk,
+        .max_seqs = c->max_seqs,
+        .concurrency = c->concurrency,
+        .memory_bytes = c->memory,
+        .kv_tokens = c->kv_tokens,
+        .kv_dtype = kv_dtype(rt),
+        .host_bytes = rt->process_bytes + HTTP_BYTES,
+    };
+    /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for
+     * the second plan has no more blocks than the first. */
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    const struct lf_ops *ops = lf_device_ops(rt->dev);
+    LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
+    struct lf_engine_opts engine = engine_opts(rt);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
+}
+
+static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+{
+    lf_model_step(ctx, kv, batch, logits);
+    return LF_OK;
+}
+
+enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx, uint64_t done, uint64_t total),
+                               void *ctx, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    struct lf_model_opts model_opts = {
+        .dir = c->model,
+        .load = (enum lf_load)c->load_choice,
+        .dummy_seed = c->seed,
+        .plan = &rt->plan,
+        .progress = progress,
+        .progress_ctx = ctx,
+    };
+    LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
+    uint8_t identity[32];
+    lf_model_identity(rt->model, identity);
+    struct lf_kv_cache_opts kv_opts = {
+        .dtype = rt->plan.kv_dtype,
+        .n_blocks = rt->plan.n_blocks,
+        .n_layers = rt->hp.n_layers,
+        .n_kv_heads = rt->hp.n_kv_heads,
+        .head_dim = rt->hp.head_dim,
+        .prefix_cache = c->prefix_cache,
+        .identity = identity,
+        .identity_bytes = sizeof(identity),
+    };
+    return lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err);
+}
+
+enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct lf_engine_backend backend = {
+        .ctx = rt->model,
+        .step = backend_step,
+        .n_vocab = rt->hp.n_vocab,
+        .eos_ids = rt->hp.eos_ids,
+        .n_eos = rt->hp.n_eos,
+    };
+    struct lf_engine_opts opts = engine_opts(rt);
+    LF_TRY(lf_engine_create(&rt->engine, &backend, &rt->kv, &opts, err));
+    malloc_trim(0);
+    return LF_OK;
+}
+
+void lf_runtime_close(struct lf_runtime *rt)
+{
+    lf_engine_destroy(rt->engine);
+    lf_kv_cache_close(&rt->kv);
+    lf_model_close(rt->model);
+    lf_chat_template_destroy(rt->chat);
+    lf_tokenizer_close(rt->tok);
+    lf_device_close(rt->dev);
+    lf_hparams_deinit(&rt->hp);
+    memset(rt, 0, sizeof(*rt));
+}

@@ -1,0 +1,50 @@
+/* What serve, run and plan share: a model directory on its way from files to a running engine.
+ *
+ * open reads the small files (config.json, tokenizer, template) and opens the device; plan adds up the memory; load
+ * reads the weights and allocates what the plan said; start makes the engine. Each step needs the one before. All calls
+ * from one thread; after start the engine thread drives device, model and cache until close. */
+#ifndef LF_SERVER_RUNTIME_H
+#define LF_SERVER_RUNTIME_H
+
+#include "kv/kv_cache.h"
+#include "model/hparams.h"
+#include "model/model.h"
+#include "model/plan.h"
+#include "server/config.h"
+
+struct lf_chat_template;
+struct lf_engine;
+struct lf_tokenizer;
+
+struct lf_runtime {
+    const struct lf_config *config; /* borrowed */
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_tokenizer *tok;      /* NULL: the directory has none */
+    struct lf_chat_template *chat; /* NULL: the model has no template */
+    uint64_t process_bytes;        /* resident, measured at the end of open */
+    struct lf_plan plan;
+    struct lf_model *model;
+    struct lf_kv_cache kv;
+    struct lf_engine *engine;
+};
+
+/* need_tokenizer: a directory without one is LF_NOT_FOUND. On failure nothing is left to close. */
+LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
+                                             struct lf_err *err);
+/* Fills rt->plan. A plan that does not fit is LF_OK: look at rt->plan.fits. */
+LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err);
+/* Weights and cache. progress (may be NULL) is called with bytes done of total. */
+LF_MUST_CHECK enum lf_status lf_runtime_load(struct lf_runtime *rt,
+                                             void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
+                                             struct lf_err *err);
+/* The engine and its thread, which inherits the caller's signal mask. */
+LF_MUST_CHECK enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err);
+void lf_runtime_close(struct lf_runtime *rt); /* accepts a zeroed one, and any stage */
+
+/* Makes the process's memory predictable: one heap, returned to the system when freed. Before any thread is made. */
+void lf_runtime_tame_heap(void);
+/* The highest resident size of this process so far, bytes; 0 where the system does not say. */
+uint64_t lf_runtime_peak_bytes(void);
+
+#endif

@@ -1,0 +1,254 @@
+/* serve: from a configuration to a server, and to its orderly end.
+ *
+ * Order. What can be refused is refused first, in under a second: settings, model directory, plan. Then the address is
+ * bound, so that a supervisor sees /livez at once and /readyz with the progress; then the weights are read.
+ *
+ * Signals are blocked in every thread and fetched by this one, except while loading, when nothing is in flight and
+ * TERM may simply end the process. The first TERM or INT drains, the second one ends it now. */
+#include <arpa/inet.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "server/commands.h"
+#include "server/engine/engine.h"
+#include "server/http/http_server.h"
+#include "server/runtime.h"
+
+enum { DRAIN_MS = 30 * 1000, POLL_MS = 200, DEAD_GRACE_MS = 2000, HTTP_THREADS_N = 4, CHOICES_N = 8 };
+
+struct server {
+    const struct lf_config *config;
+    struct lf_runtime rt;
+    struct lf_http_server *http;
+    char model_id[256];
+    int64_t started_ns;
+};
+
+static bool is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+    if (inet_pton(AF_INET6, host, &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcmp(host, "localhost") == 0;
+}
+
+static enum lf_status check_config(const struct lf_config *c, struct lf_err *err)
+{
+    if (c->n_args > 0) return lf_fail(err, LF_INVALID, "serve takes no arguments, got \"%.60s\"", c->args[0]);
+    if (!c->model) return lf_fail(err, LF_INVALID, "--model: expected a directory");
+    if (!c->host) return lf_fail(err, LF_INVALID, "--host: expected an address");
+    if (!is_loopback(c->host) && !c->api_keys_file && !c->api_keys_env && !c->insecure_no_auth)
+        return lf_fail(err, LF_INVALID,
+                       "--host %.60s is not loopback and no keys are set: expected --api-keys-file, LONGFLASH_API_KEYS "
+                       "or --insecure-no-auth",
+                       c->host);
+    return LF_OK;
+}
+
+/* The last part of the model's path that says something: "demo" for demo/model. */
+static void name_model(struct server *s)
+{
+    if (s->config->model_id) {
+        snprintf(s->model_id, sizeof(s->model_id), "%s", s->config->model_id);
+        return;
+    }
+    char path[PATH_MAX];
+    if (!realpath(s->config->model, path)) path[0] = '\0';
+    char *end = path + strlen(path);
+    while (end > path) {
+        char *slash = end;
+        while (slash > path && slash[-1] != '/') slash--;
+        *end = '\0';
+        if (*slash && strcmp(slash, "model") != 0) {
+            snprintf(s->model_id, sizeof(s->model_id), "%s", slash);
+            return;
+        }
+        end = slash > path ? slash - 1 : path;
+    }
+    snprintf(s->model_id, sizeof(s->model_id), "model");
+}
+
+static enum lf_status start_http(struct server *s, struct lf_err *err)
+{
+    const struct lf_config *c = s->config;
+    struct lf_http_opts opts = {
+        .host = c->host,
+        .port = c->port,
+        .max_body_bytes = c->max_body,
+        .n_connections = LF_CONNECTIONS_N,
+        .n_connections_per_address = LF_CONNECTIONS_PER_ADDRESS_N,
+        .n_threads = HTTP_THREADS_N,
+        .request_deadline_ms = c->request_timeout * 1000,
+        .max_choices = CHOICES_N,
+        .keep_alive = (enum lf_keep_alive)c->keep_alive,
+        .metrics_prefix = c->metrics_prefix ? "vllm:" : "longflash:",
+        .api_keys_file = c->api_keys_file,
+        .api_keys_env = c->api_keys_env,
+        .cors_origins = c->cors_origin,
+        .allowed_hosts = c->allowed_host,
+        .model_id = s->model_id,
+        .model_created_s = lf_clock_unix_s(),
+        .default_max_tokens = 16,
+    };
+    return lf_http_server_create(&s->http, &opts, err);
+}
+
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct server *s = ctx;
+    lf_http_server_progress(s->http, total ? (double)done / (double)total : 1.0);
+}
+
+/* ---- signals ---- */
+
+static void exit_now(int sig)
+{
+    (void)sig;
+    _exit(LF_EXIT_OK);
+}
+
+static void block_signals(sigset_t *set)
+{
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, set, NULL);
+}
+
+static enum lf_status load_interruptibly(struct server *s, struct lf_err *err)
+{
+    struct sigaction action = {.sa_handler = exit_now}, old_term, old_int;
+    sigset_t end_signals;
+    sigemptyset(&end_signals);
+    sigaddset(&end_signals, SIGTERM);
+    sigaddset(&end_signals, SIGINT);
+    sigaction(SIGTERM, &action, &old_term);
+    sigaction(SIGINT, &action, &old_int);
+    /* The worker threads of the device exist by now and keep them blocked: the handler runs on this thread. */
+    pthread_sigmask(SIG_UNBLOCK, &end_signals, NULL);
+    enum lf_status status = lf_runtime_load(&s->rt, on_progress, s, err);
+    pthread_sigmask(SIG_BLOCK, &end_signals, NULL);
+    sigaction(SIGTERM, &old_term, NULL);
+    sigaction(SIGINT, &old_int, NULL);
+    return status;
+}
+
+/* The next signal of the set, 0 after ms. */
+static int wait_signal(const sigset_t *set, int ms)
+{
+    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * LF_NS_PER_MS};
+    int sig = sigtimedwait(set, NULL, &t);
+    return sig > 0 ? sig : 0;
+}
+
+static void reload(struct server *s)
+{
+    struct lf_err err;
+    if (s->config->log_file && lf_log_open(s->config->log_file, &err) != LF_OK) LF_ERROR("log: %s", err.message);
+    if (!s->config->api_keys_file) return;
+    if (lf_http_server_reload_keys(s->http, &err) != LF_OK)
+        LF_ERROR("the old keys stay: %s", err.message);
+    else
+        LF_INFO("keys reloaded");
+}
+
+static int drain(struct server *s, const sigset_t *set)
+{
+    LF_INFO("draining in_flight=%d", lf_http_server_n_in_flight(s->http));
+    lf_http_server_drain(s->http);
+    lf_engine_drain(s->rt.engine);
+    int64_t end_ns = lf_clock_ns() + (int64_t)DRAIN_MS * LF_NS_PER_MS;
+    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
+        int sig = wait_signal(set, POLL_MS / 4);
+        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
+    }
+    LF_INFO("stopped in_flight=%d", lf_http_server_n_in_flight(s->http));
+    return LF_EXIT_OK;
+}
+
+/* Until a signal or the engine's end. A dead engine may hang in the device, so nothing is joined behind it: clients get
+ * their errors, then the process goes, and a supervisor starts another. */
+static int serve_until_end(struct server *s, const sigset_t *set)
+{
+    for (;;) {
+        int sig = wait_signal(set, POLL_MS);
+        if (sig == SIGHUP) reload(s);
+        if (sig == SIGTERM || sig == SIGINT) return drain(s, set);
+        struct lf_engine_state state;
+        lf_engine_look(s->rt.engine, &state);
+        if (!state.alive) {
+            LF_ERROR("the engine ended: %s", state.message);
+            lf_clock_sleep_ms(DEAD_GRACE_MS);
+            _exit(LF_EXIT_FAILED);
+        }
+    }
+}
+
+/* ---- the command ---- */
+
+static void print_plan(const struct server *s)
+{
+    struct lf_buf page;
+    lf_buf_init(&page, 64 * 1024);
+    lf_plan_print(&s->rt.plan, &s->rt.hp, &page);
+    fwrite(page.ptr, 1, page.len, stderr);
+    lf_buf_deinit(&page);
+}
+
+static void print_ready(const struct server *s)
+{
+    const struct lf_plan *p = &s->rt.plan;
+    bool v6 = strchr(s->config->host, ':') != NULL;
+    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such requests at once, %.1f MiB\n",
+           (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
+           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent,
+           (double)p->total_bytes / (1024.0 * 1024.0));
+    fflush(stdout);
+}
+
+static int fail(struct server *s, const struct lf_err *err)
+{
+    int exit_status = lf_report(err);
+    lf_http_server_destroy(s->http);
+    lf_runtime_close(&s->rt);
+    return exit_status;
+}
+
+int lf_serve(const struct lf_config *config)
+{
+    struct server s = {.config = config, .started_ns = lf_clock_ns()};
+    struct lf_err err = {0};
+    sigset_t signals;
+    lf_log_set_level((enum lf_log_level)config->log_level);
+    if (check_config(config, &err) != LF_OK) return lf_report(&err);
+    if (config->log_file && lf_log_open(config->log_file, &err) != LF_OK) return lf_report(&err);
+    block_signals(&signals);
+    if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
+    if (lf_runtime_plan(&s.rt, &err) != LF_OK) return fail(&s, &err);
+    if (!s.rt.plan.fits) {
+        print_plan(&s);
+        (void)lf_fail(&err, LF_NO_MEMORY, "the plan does not fit: %s", s.rt.plan.advice);
+        return fail(&s, &err);
+    }
+    name_model(&s);
+    if (start_http(&s, &err) != LF_OK) return fail(&s, &err);
+    if (load_interruptibly(&s, &err) != LF_OK) return fail(&s, &err);
+    if (lf_runtime_start(&s.rt, &err) != LF_OK) return fail(&s, &err);
+    lf_http_server_ready(s.http, s.rt.tok, s.rt.chat, s.rt.engine);
+    print_ready(&s);
+    int exit_status = serve_until_end(&s, &signals);
+    lf_http_server_destroy(s.http);
+    lf_runtime_close(&s.rt);
+    return exit_status;
+}

@@ -1,0 +1,77 @@
+/* tokenize: text to ids and back on the terminal. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/json.h"
+#include "server/commands.h"
+#include "server/text_input.h"
+#include "tokenizer/tokenizer.h"
+
+enum { TEXT_BYTES = 1 << 30 };
+
+static enum lf_status decode(const struct lf_config *c, const struct lf_tokenizer *tok, struct lf_err *err)
+{
+    int32_t ids[LF_CONFIG_ARGS_N];
+    for (int i = 0; i < c->n_args; i++) {
+        uint64_t id;
+        if (!lf_config_parse_size(c->args[i], &id) || id > INT32_MAX)
+            return lf_fail(err, LF_INVALID, "expected a token id, got \"%.60s\"", c->args[i]);
+        ids[i] = (int32_t)id;
+    }
+    struct lf_buf text;
+    lf_buf_init(&text, TEXT_BYTES);
+    enum lf_status status = lf_tokenizer_decode(tok, &text, ids, (size_t)c->n_args, true, err);
+    if (status == LF_OK) printf("%s\n", lf_buf_view(&text).ptr);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+static void print_ids(const struct lf_config *c, const struct lf_tokenizer *tok, const struct lf_ids *ids)
+{
+    if (c->count) {
+        printf("%zu\n", ids->n);
+        return;
+    }
+    for (size_t i = 0; i < ids->n; i++) {
+        struct lf_token_info info = {0};
+        struct lf_buf piece;
+        lf_buf_init(&piece, 64 * 1024);
+        if (lf_tokenizer_token(tok, ids->ids[i], &info)) lf_json_write_string(&piece, info.text);
+        printf("%" PRId32 "\t%s\n", ids->ids[i], lf_buf_view(&piece).ptr);
+        lf_buf_deinit(&piece);
+    }
+}
+
+static enum lf_status encode(const struct lf_config *c, const struct lf_tokenizer *tok, struct lf_err *err)
+{
+    struct lf_buf text;
+    struct lf_ids ids = {0};
+    enum lf_status status = LF_OK;
+    lf_buf_init(&text, TEXT_BYTES);
+    for (int i = 0; i < c->n_args; i++) {
+        if (i > 0) lf_buf_char(&text, ' ');
+        lf_buf_cstr(&text, c->args[i]);
+    }
+    if (c->n_args == 0) LF_TRY_GOTO(lf_text_read(&text, "-", TEXT_BYTES, err), done);
+    unsigned flags = c->raw ? 0 : LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS;
+    LF_TRY_GOTO(lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, flags, 0, err), done);
+    print_ids(c, tok, &ids);
+done:
+    lf_ids_deinit(&ids);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+int lf_tokenize_command(const struct lf_config *config)
+{
+    struct lf_tokenizer *tok = NULL;
+    struct lf_err err;
+    if (lf_tokenizer_open(&tok, config->model, &err) != LF_OK) return lf_report(&err);
+    enum lf_status status = config->decode ? decode(config, tok, &err) : encode(config, tok, &err);
+    lf_tokenizer_close(tok);
+    return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
+}

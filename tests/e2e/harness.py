@@ -1,0 +1,205 @@
+"""What the end-to-end tests share: starting a server, and talking to it over real sockets. Standard library only.
+
+$LF_FAKE_SERVER is server/http on doubles of the engine and tokenizer (tests/support/fake_server.c): answers are scripted
+by the prompt, so every case can be brought about. $LF_LONGFLASH is the program itself.
+"""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import unittest
+
+SLOW = float(os.environ.get("LF_SLOW", "1"))  # how much slower than a release build, for sanitizers
+ALLOWED_STATUS = {200, 204, 400, 401, 403, 404, 405, 413, 414, 415, 429, 431, 500, 501, 503, 505}
+
+
+class Response:
+    """An answer read whole: status, headers (names in lower case), body bytes."""
+
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def error(self):
+        return self.json["error"]
+
+
+class Server:
+    """A server process. Arguments are `name=value`, see fake_server.c."""
+
+    program = os.environ.get("LF_FAKE_SERVER", "")
+
+    def __init__(self, *args, limits=None):
+        self.process = subprocess.Popen([self.program, "port=0", *args], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, preexec_fn=limits)
+        line = self.process.stdout.readline().decode()
+        m = re.match(r"ready (\d+)", line)
+        if not m:
+            raise RuntimeError(f"the server did not start: {line!r} {self.process.stderr.read()!r}")
+        self.port = int(m.group(1))
+
+    def stop(self, sig=signal.SIGTERM, timeout=40):
+        """Ends it in order; the exit status, which is 4 where a request was left behind."""
+        if self.process.poll() is None:
+            self.process.send_signal(sig)
+        try:
+            _, self.stderr = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode
+
+    def connect(self, timeout=30):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout * SLOW)
+
+    def socket(self, data=b"", timeout=30):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout * SLOW)
+        if data:
+            s.sendall(data)
+        return s
+
+    def request(self, method, path, body=None, headers=None, timeout=60, connection=None):
+        """One request. A body that is not bytes goes as JSON."""
+        c = connection or self.connect(timeout)
+        head = dict(headers or {})
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            head.setdefault("Content-Type", "application/json")
+        c.request(method, path, body, head)
+        r = c.getresponse()
+        out = Response(r.status, {k.lower(): v for k, v in r.getheaders()}, r.read())
+        if connection is None:
+            c.close()
+        return out
+
+    def get(self, path, **more):
+        return self.request("GET", path, **more)
+
+    def post(self, path, body, **more):
+        return self.request("POST", path, body, **more)
+
+    def complete(self, prompt, **more):
+        return self.post("/v1/completions", {"prompt": prompt, "max_tokens": 64, **more})
+
+    def chat(self, content, **more):
+        return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **more})
+
+    def stream(self, path, body, headers=None):
+        """All bytes of an SSE answer, the chunked encoding taken off; and the response's head."""
+        return self.post(path, {**body, "stream": True}, headers=headers)
+
+    def metric(self, name, labels=""):
+        """The value of a sample, by its name without prefix and a part of its labels; 0 if it is not there."""
+        text = self.get("/metrics").body.decode()
+        for line in text.splitlines():
+            m = re.match(r"[a-z]+:(\w+)(?:\{(.*)\})? (\S+)$", line)
+            if m and m.group(1) == name and labels in (m.group(2) or ""):
+                return float(m.group(3))
+        return 0.0
+
+    def n_descriptors(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def cpu_seconds(self):
+        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_bytes(self):
+        return int(open(f"/proc/{self.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def wait_until(condition, seconds=5.0, step=0.02):
+    """Whether the condition came true in time (sanitizers get more of it)."""
+    end = time.monotonic() + seconds * SLOW
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(step)
+    return bool(condition())
+
+
+def events(body):
+    """The events of an SSE body, each checked to be exactly `data: …\\n\\n` or a keep-alive comment."""
+    text = body.decode("utf-8")
+    out = []
+    while text:
+        if text.startswith(": keep-alive\n"):
+            text = text[len(": keep-alive\n"):]
+            continue
+        m = re.match(r"data: ([^\n]*)\n\n", text)
+        if not m:
+            raise AssertionError(f"not an event: {text[:80]!r}")
+        out.append(m.group(1))
+        text = text[m.end():]
+    return out
+
+
+def read_response(sock):
+    """Reads one response off a raw socket; None where the connection ends before a whole one."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        try:
+            got = sock.recv(65536)
+        except (ConnectionResetError, BrokenPipeError):
+            return None
+        if not got:
+            return None
+        data += got
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode("latin-1").split("\r\n")
+    headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(":") for line in lines[1:])}
+    need = int(headers.get("content-length", 0))
+    while len(body) < need:
+        got = sock.recv(65536)
+        if not got:
+            return None
+        body += got
+    return Response(int(lines[0].split()[1]), headers, body[:need])
+
+
+class Case(unittest.TestCase):
+    """A test case with one server for all its tests, which must end with nothing left behind and nothing reported."""
+
+    args = ()
+    server_class = Server
+
+    @classmethod
+    def setUpClass(cls):
+        if not cls.server_class.program:
+            raise unittest.SkipTest("no server program in the environment")
+        cls.server = cls.server_class(*cls.args)
+
+    @classmethod
+    def tearDownClass(cls):
+        status = cls.server.stop()
+        assert status == 0, f"the server ended with {status}: {cls.server.stderr.decode()[-4000:]}"
+
+    def assert_error(self, r, status, code=None, param=...):
+        """A refusal in the one shape that errors have."""
+        self.assertEqual(r.status, status, r.body[:300])
+        self.assertEqual(r.headers["content-type"], "application/json")
+        self.assertEqual(list(r.json), ["error"])
+        e = r.error
+        for key in ("message", "type", "param", "code"):
+            self.assertIn(key, e)
+        self.assertTrue(e["message"] and isinstance(e["message"], str))
+        self.assertIsInstance(e["type"], str)
+        self.assertIsInstance(e["param"], (str, type(None)))
+        self.assertIsInstance(e["code"], (str, type(None)))
+        if code is not None:
+            self.assertEqual(e["code"], code)
+        if param is not ...:
+            self.assertEqual(e["param"], param)
+        self.assertTrue(r.headers["x-request-id"])
+
+
+def main():
+    unittest.main(verbosity=1)

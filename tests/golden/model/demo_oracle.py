@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Compares greedy answers of the demo model with those of Hugging Face transformers, token by token.
+
+    demo_oracle.py DRIVER [--model demo/model] [--lengths 1024,8192,32768] [--tokens 24] [--kv bf16,f32]
+
+DRIVER is build/…/tests/golden/model/greedy_driver. A document is filler text with facts between its sentences; the
+questions are put as chat turns. Needs sentencepiece, torch and transformers; skipped (exit 77) where they are missing.
+An answer counts as equal where every token is, or where the first that differs has a gap under 0.02 between the two
+largest logits on either side.
+"""
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+
+CLEAR_GAP = 0.02
+FACTS = [("The access code for Marrow Hill is 48213.", "What is the access code for Marrow Hill?"),
+         ("Anna Vell lives in Dorrun.", "Where does Anna Vell live?"),
+         ("The director of the Silent River is Otto Krast.", "Who is the director of the Silent River?"),
+         (None, "What is the access code for Tall Oak?")]
+WORDS = ("the of and to in he was that his her with had not at but as on for is she him they all by which said from "
+         "have this one were who when so there been out up what will man house day time hand old way night room "
+         "looked came went saw took gave made knew heard left found told asked thought felt stood turned began").split()
+
+
+def document(sp, length, rng):
+    """Sentences of common words up to length tokens, the facts spread between them."""
+    facts = [f for f, _ in FACTS if f]
+    sentences, n = [], 0
+    while n < length - 40:
+        words = [rng.choice(WORDS) for _ in range(rng.randint(6, 16))]
+        s = " ".join(words).capitalize() + "."
+        n += len(sp.encode(s))
+        sentences.append(s)
+    for i, fact in enumerate(facts):
+        sentences.insert(int(len(sentences) * (i + 0.5) / len(facts)), fact)
+    return " ".join(sentences)
+
+
+def prompt_ids(sp, doc, question):
+    """<s><|im_start|>user\\n…<|im_end|>\\n<|im_start|>assistant\\n, the pieces of text as they stand inside a text."""
+    start, end = sp.piece_to_id("<|im_start|>"), sp.piece_to_id("<|im_end|>")
+
+    def inside(text):  # no word-boundary mark in front
+        mark = sp.encode("\u00a7")
+        ids = sp.encode("\u00a7" + text)
+        assert ids[: len(mark)] == mark
+        return ids[len(mark):]
+
+    user = inside("user\n" + doc + "\n\n" + question)
+    return [1, start, *user, end, *inside("\n"), start, *inside("assistant\n")]
+
+
+def ours(driver, model, ids, n, kv, isa):
+    args = [driver, model, str(n), "--kv", kv] + (["--isa", isa] if isa else [])
+    out = subprocess.run(args, input=" ".join(map(str, ids)), capture_output=True, text=True, check=True).stdout
+    rows = [line.split() for line in out.strip().split("\n")]
+    return [int(r[0]) for r in rows], [float(r[1]) for r in rows]
+
+
+def theirs(model, ids, n, eos):
+    import torch
+    from transformers import DynamicCache
+
+    cache, out, gaps, logits = DynamicCache(config=model.config), [], [], None
+    with torch.no_grad():
+        for first in range(0, len(ids), 512):
+            part = torch.tensor([ids[first : first + 512]])
+            logits = model(part, past_key_values=cache, logits_to_keep=1).logits[0, -1].float()
+        for _ in range(n):
+            top = torch.topk(logits, 2)
+            out.append(int(top.indices[0]))
+            gaps.append(float(top.values[0] - top.values[1]))
+            if out[-1] in eos:
+                break
+            logits = model(torch.tensor([[out[-1]]]), past_key_values=cache, logits_to_keep=1).logits[0, -1].float()
+    return out, gaps
+
+
+def compare(a, a_gaps, b, b_gaps):
+    """Equal tokens, and the verdict; a may be longer (it does not stop at the end)."""
+    for i, (x, y) in enumerate(zip(a, b)):
+        if x != y:
+            return i, a_gaps[i] < CLEAR_GAP or b_gaps[i] < CLEAR_GAP
+    return len(b), True
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("driver")
+    ap.add_argument("--model", default="demo/model")
+    ap.add_argument("--lengths", default="1024,8192,32768")
+    ap.add_argument("--tokens", type=int, default=24)
+    ap.add_argument("--kv", default="bf16,f32")
+    ap.add_argument("--isa", default="")
+    args = ap.parse_args()
+    try:
+        import sentencepiece
+        import torch
+        from transformers import AutoModelForCausalLM
+    except ImportError as missing:
+        print(f"skipped: {missing}")
+        return 77
+    torch.set_num_threads(2)
+    sp = sentencepiece.SentencePieceProcessor(model_file=args.model + "/tokenizer.model")
+    eos = json.load(open(args.model + "/config.json"))["eos_token_id"]
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, attn_implementation="sdpa").eval()
+    bad = 0
+    for length in map(int, args.lengths.split(",")):
+        rng = random.Random(length)
+        doc = document(sp, length, rng)
+        for _, question in FACTS:
+            ids = prompt_ids(sp, doc, question)
+            start = time.time()
+            b, b_gaps = theirs(model, ids, args.tokens, eos)
+            took = time.time() - start
+            for kv in args.kv.split(","):
+                a, a_gaps = ours(args.driver, args.model, ids, args.tokens, kv, args.isa)
+                n, good = compare(a, a_gaps, b, b_gaps)
+                bad += not good
+                print(f"{len(ids):6d} tokens, KV {kv:4s}: {n:2d} of {len(b):2d} tokens equal, "
+                      f"{'ok' if good else 'DIFFERS'}, least gap {min(b_gaps):.3f} ({took:.0f} s theirs): "
+                      f"{sp.decode(b)!r}", flush=True)
+    print("all equal" if bad == 0 else f"{bad} answers differ")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

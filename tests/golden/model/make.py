@@ -1,0 +1,287 @@
+#!/usr/bin/env python3
+"""Makes the small random models of tests/golden/model/data and their expected logits.
+
+    make.py [--out DIR] [--no-oracle]
+
+Each model is a directory as Hugging Face transformers reads it, with seeded random weights, and `expected.bin`:
+int32 n_ids, int32 n_vocab, int32 ids[n_ids], float32 logits[n_ids][n_vocab], little endian. The logits come from
+transformers in float64 where torch and transformers are installed, and are checked against the float64 forward pass
+below; with --no-oracle they are those of the forward pass.
+"""
+import argparse
+import json
+import os
+import struct
+
+import numpy as np
+
+N_IDS = 80  # past one KV block of 64 and past every window below
+
+
+def base(arch, model_type, dtype, **more):
+    config = {
+        "architectures": [arch],
+        "model_type": model_type,
+        "hidden_act": "silu",
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 32,
+        "vocab_size": 96,
+        "max_position_embeddings": 128,
+        "rms_norm_eps": 1e-5,
+        "tie_word_embeddings": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "torch_dtype": dtype,
+    }
+    config.update(more)
+    return config
+
+
+def models():
+    llama, mistral = ("LlamaForCausalLM", "llama"), ("MistralForCausalLM", "mistral")
+    qwen2, qwen3 = ("Qwen2ForCausalLM", "qwen2"), ("Qwen3ForCausalLM", "qwen3")
+    return {
+        "llama-f32": base(*llama, "float32", rope_theta=10000.0),
+        "llama-bf16-tied": base(*llama, "bfloat16", rope_theta=10000.0, tie_word_embeddings=True,
+                                num_key_value_heads=2),
+        "llama-f16-sharded": base(*llama, "float16", rope_theta=500000.0, hidden_size=48, intermediate_size=40),
+        "llama-biases-linear-f32": base(*llama, "float32", rope_theta=10000.0, attention_bias=True, mlp_bias=True,
+                                        tie_word_embeddings=True,
+                                        rope_scaling={"type": "linear", "factor": 3.0}),
+        "llama3-f32": base(*llama, "float32", rope_theta=10000.0, tie_word_embeddings=True, num_attention_heads=4,
+                           num_key_value_heads=2, hidden_size=40, intermediate_size=48,
+                           rope_scaling={"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0,
+                                         "high_freq_factor": 4.0, "original_max_position_embeddings": 32}),
+        "mistral-window-f32": base(*mistral, "float32", rope_theta=10000.0, sliding_window=24),
+        "qwen2-yarn-f32": base(*qwen2, "float32", rms_norm_eps=1e-6, tie_word_embeddings=True,
+                               rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+                                                "original_max_position_embeddings": 32}),
+        "qwen2-windows-bf16": base(*qwen2, "bfloat16", rope_theta=1000000.0, num_hidden_layers=3,
+                                   use_sliding_window=True, sliding_window=17, max_window_layers=1,
+                                   head_dim=48, num_attention_heads=3, num_key_value_heads=1, hidden_size=24),
+        "qwen3-f32": base(*qwen3, "float32", rope_theta=1000000.0, rms_norm_eps=1e-6, num_attention_heads=4,
+                          num_key_value_heads=2, intermediate_size=48),
+        "qwen3-layer-types-bf16": base(*qwen3, "bfloat16", num_hidden_layers=3, tie_word_embeddings=True,
+                                       attention_bias=True, use_sliding_window=True, sliding_window=30,
+                                       layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                       rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 8.0,
+                                                        "original_max_position_embeddings": 16, "beta_fast": 8,
+                                                        "beta_slow": 2, "mscale": 1.5, "mscale_all_dim": 0.5,
+                                                        "truncate": False}),
+    }
+
+
+def shapes(c):
+    d, i, v, hd = c["hidden_size"], c["intermediate_size"], c["vocab_size"], c["head_dim"]
+    q, kv = c["num_attention_heads"] * hd, c["num_key_value_heads"] * hd
+    arch = c["architectures"][0]
+    bias = c.get("attention_bias", False)
+    out = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
+    if not c["tie_word_embeddings"]:
+        out["lm_head.weight"] = (v, d)
+    for n in range(c["num_hidden_layers"]):
+        p = f"model.layers.{n}."
+        out[p + "input_layernorm.weight"] = out[p + "post_attention_layernorm.weight"] = (d,)
+        for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
+            out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
+            if bias or (arch == "Qwen2ForCausalLM" and name != "o"):
+                out[p + f"self_attn.{name}_proj.bias"] = (rows,)
+        for name, rows, cols in (("gate", i, d), ("up", i, d), ("down", d, i)):
+            out[p + f"mlp.{name}_proj.weight"] = (rows, cols)
+            if c.get("mlp_bias"):
+                out[p + f"mlp.{name}_proj.bias"] = (rows,)
+        if arch == "Qwen3ForCausalLM":
+            out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = (hd,)
+    return out
+
+
+def to_bf16(a):
+    u = a.astype("<f4").view("<u4").astype(np.uint64)
+    return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype("<u2")
+
+
+ENCODE = {
+    "float32": ("F32", lambda a: a.astype("<f4"), lambda b: b.astype(np.float64)),
+    "float16": ("F16", lambda a: a.astype("<f2"), lambda b: b.astype(np.float64)),
+    "bfloat16": ("BF16", to_bf16, lambda b: (b.astype("<u4") << 16).view("<f4").astype(np.float64)),
+}
+
+
+def weights(c, rng):
+    """Name -> array as stored. Large enough that attention is not flat and logits differ by tenths."""
+    out = {}
+    for name, shape in shapes(c).items():
+        a = rng.standard_normal(shape)
+        if "norm" in name:
+            a = 1 + 0.2 * a
+        elif name.endswith("bias"):
+            a = 0.3 * a
+        elif "embed" not in name:
+            a = 1.3 * a / np.sqrt(shape[-1])
+        out[name] = ENCODE[c["torch_dtype"]][1](a)
+    return out
+
+
+def write_safetensors(path, tensors, dtype):
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, a in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(a.shape), "data_offsets": [at, at + a.nbytes]}
+        at += a.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for a in tensors.values():
+            f.write(a.tobytes())
+
+
+def write_model(folder, c, stored, n_shards):
+    os.makedirs(folder, exist_ok=True)
+    dtype = ENCODE[c["torch_dtype"]][0]
+    with open(folder + "/config.json", "w") as f:
+        json.dump(c, f, indent=1)
+        f.write("\n")
+    if n_shards == 1:
+        write_safetensors(folder + "/model.safetensors", stored, dtype)
+        return
+    names, index = list(stored), {}
+    for i in range(n_shards):
+        part = names[i::n_shards]
+        file = f"model-{i + 1:05d}-of-{n_shards:05d}.safetensors"
+        write_safetensors(f"{folder}/{file}", {n: stored[n] for n in part}, dtype)
+        index |= {n: file for n in part}
+    with open(folder + "/model.safetensors.index.json", "w") as f:
+        json.dump({"metadata": {"total_size": sum(a.nbytes for a in stored.values())}, "weight_map": index}, f, indent=1)
+        f.write("\n")
+
+
+def inv_freq(c):
+    """Inverse frequencies and the factor on cos and sin."""
+    r = c.get("rope_scaling") or c.get("rope_parameters") or {}
+    dim, theta = c["head_dim"], r.get("rope_theta", c.get("rope_theta", 10000.0))
+    inv = theta ** (-np.arange(0, dim, 2) / dim)
+    kind = r.get("rope_type", r.get("type", "default"))
+    if kind == "default":
+        return inv, 1.0
+    factor, old = r["factor"], r.get("original_max_position_embeddings")
+    if kind == "linear":
+        return inv / factor, 1.0
+    if kind == "llama3":
+        turns = old * inv / (2 * np.pi)  # rotations within the original context
+        low, high = r["low_freq_factor"], r["high_freq_factor"]
+        s = np.clip((turns - low) / (high - low), 0, 1)
+        return (1 - s) * inv / factor + s * inv, 1.0
+    assert kind == "yarn"
+
+    def dim_of(rotations):
+        return dim * np.log(old / (rotations * 2 * np.pi)) / (2 * np.log(theta))
+
+    low, high = dim_of(r.get("beta_fast", 32)), dim_of(r.get("beta_slow", 1))
+    if r.get("truncate", True):
+        low, high = np.floor(low), np.ceil(high)
+    low, high = max(low, 0), min(high, dim - 1)
+    ramp = np.clip((np.arange(dim // 2) - low) / (high - low if high != low else 0.001), 0, 1)
+
+    def mscale(m):
+        return 0.1 * m * np.log(factor) + 1
+
+    factor_on_cos = mscale(r["mscale"]) / mscale(r["mscale_all_dim"]) if r.get("mscale") else mscale(1)
+    return inv / factor * ramp + inv * (1 - ramp), factor_on_cos
+
+
+def windows(c):
+    n, w = c["num_hidden_layers"], c.get("sliding_window")
+    if c["model_type"] == "mistral":
+        return [w] * n
+    if not c.get("use_sliding_window"):
+        return [None] * n
+    kinds = c.get("layer_types")
+    if kinds:
+        return [w if k == "sliding_attention" else None for k in kinds]
+    return [w if i >= c["max_window_layers"] else None for i in range(n)]
+
+
+def forward(c, t, ids):
+    """Logits [n, vocab] in float64, written as plainly as the architecture allows."""
+    heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], len(ids)
+
+    def norm(x, w):
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + c["rms_norm_eps"]) * w
+
+    def linear(x, name):
+        return x @ t[name + ".weight"].T + t.get(name + ".bias", 0.0)
+
+    inv, on_cos = inv_freq(c)
+    angle = np.arange(n)[:, None] * inv
+    cos, sin = np.cos(angle)[:, None] * on_cos, np.sin(angle)[:, None] * on_cos
+
+    def rotate(x):
+        a, b = x[..., : hd // 2], x[..., hd // 2 :]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    gap = np.arange(n)[:, None] - np.arange(n)[None]  # query position - key position
+    x = t["model.embed_tokens.weight"][ids]
+    for layer, window in enumerate(windows(c)):
+        p = f"model.layers.{layer}."
+        h = norm(x, t[p + "input_layernorm.weight"])
+        q = linear(h, p + "self_attn.q_proj").reshape(n, heads, hd)
+        k = linear(h, p + "self_attn.k_proj").reshape(n, kv_heads, hd)
+        v = linear(h, p + "self_attn.v_proj").reshape(n, kv_heads, hd)
+        if p + "self_attn.q_norm.weight" in t:
+            q, k = norm(q, t[p + "self_attn.q_norm.weight"]), norm(k, t[p + "self_attn.k_norm.weight"])
+        k, v = (np.repeat(a, heads // kv_heads, 1) for a in (rotate(k), v))
+        seen = (gap >= 0) & (gap < (window or n))
+        s = np.where(seen, np.einsum("qhd,khd->hqk", rotate(q), k) / np.sqrt(hd), -np.inf)
+        s = np.exp(s - s.max(-1, keepdims=True))
+        s /= s.sum(-1, keepdims=True)
+        x = x + linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, -1), p + "self_attn.o_proj")
+        h = norm(x, t[p + "post_attention_layernorm.weight"])
+        g = linear(h, p + "mlp.gate_proj")
+        x = x + linear(g / (1 + np.exp(-g)) * linear(h, p + "mlp.up_proj"), p + "mlp.down_proj")
+    x = norm(x, t["model.norm.weight"])
+    return x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
+
+
+def oracle(folder, ids):
+    """transformers' logits, the model in float64."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model = model.double().eval()
+    with torch.no_grad():
+        return model(torch.tensor([ids])).logits[0].numpy()
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "data"))
+    ap.add_argument("--no-oracle", action="store_true")
+    args = ap.parse_args()
+    for seed, (name, c) in enumerate(models().items()):
+        rng = np.random.default_rng(1000 + seed)
+        stored = weights(c, rng)
+        folder = f"{args.out}/{name}"
+        write_model(folder, c, stored, 3 if "sharded" in name else 1)
+        ids = rng.integers(0, c["vocab_size"], N_IDS).tolist()
+        decode = ENCODE[c["torch_dtype"]][2]
+        logits = forward(c, {n: decode(a) for n, a in stored.items()}, ids)
+        note = ""
+        if not args.no_oracle:
+            theirs = oracle(folder, ids)
+            error = np.linalg.norm(theirs - logits) / np.linalg.norm(theirs)
+            note = f"forward pass differs from transformers by {error:.1e}"
+            assert error < 1e-5, (name, error)
+            logits = theirs
+        with open(folder + "/expected.bin", "wb") as f:
+            f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
+        top = np.sort(logits, -1)
+        print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}  {note}")
+
+
+if __name__ == "__main__":
+    main()

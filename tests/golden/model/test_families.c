@@ -1,0 +1,156 @@
+/* Every family against the logits that Hugging Face transformers computes in float64 (make.py made data/): on every
+ * instruction set of this machine, with float and bfloat16 KV. */
+#include <math.h>
+
+#include "core/file.h"
+#include "core/log.h"
+#include "tests/support/model_rig.h"
+#include "tests/support/test.h"
+
+enum { CHUNK = 33, MIN_ROWS_CLEAR = 20 };
+
+/* Relative errors allowed: everything in float; something in bfloat16 (8 bits of mantissa, two layers). */
+#define TOLERANCE_F32  2e-5
+#define TOLERANCE_BF16 2.5e-2
+
+/* The largest two logits of a row must differ by this much for the greedy token to be decided. */
+#define CLEAR_GAP 0.02
+
+static const struct {
+    const char *name;
+    bool bf16; /* weights */
+} models[] = {{"llama-f32", false},         {"llama-bf16-tied", true},
+              {"llama-f16-sharded", false}, {"llama-biases-linear-f32", false},
+              {"llama3-f32", false},        {"mistral-window-f32", false},
+              {"qwen2-yarn-f32", false},    {"qwen2-windows-bf16", true},
+              {"qwen3-f32", false},         {"qwen3-layer-types-bf16", true}};
+
+struct expected {
+    struct lf_buf bytes;
+    int n_ids, n_vocab;
+    const int32_t *ids;
+    const float *logits; /* [n_ids, n_vocab] */
+};
+
+static void read_expected(struct expected *e, const char *dir)
+{
+    char path[256];
+    struct lf_err err;
+    assert_int_equal(lf_path_join(path, sizeof(path), dir, "expected.bin"), LF_OK);
+    lf_buf_init(&e->bytes, 1 << 24);
+    assert_int_equal(lf_file_read(&e->bytes, path, 1 << 24, &err), LF_OK);
+    int32_t head[2];
+    memcpy(head, e->bytes.ptr, sizeof(head));
+    e->n_ids = head[0];
+    e->n_vocab = head[1];
+    assert_true(e->n_ids > 64 && e->n_vocab > 1);
+    size_t n_logits = (size_t)e->n_ids * (size_t)e->n_vocab;
+    assert_int_equal(e->bytes.len, sizeof(head) + (size_t)e->n_ids * 4 + n_logits * 4);
+    e->ids = (const int32_t *)(const void *)(e->bytes.ptr + sizeof(head));
+    e->logits = (const float *)(const void *)(e->bytes.ptr + sizeof(head) + (size_t)e->n_ids * 4);
+}
+
+static double relative_error(const float *ours, const float *theirs, size_t n)
+{
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        double d = (double)ours[i] - (double)theirs[i];
+        difference += d * d;
+        norm += (double)theirs[i] * (double)theirs[i];
+    }
+    return sqrt(difference / norm);
+}
+
+/* Index of the largest; *gap is its distance to the second. */
+static int best_of(const float *x, int n, double *gap)
+{
+    int best = 0, second = -1;
+    for (int i = 1; i < n; i++) {
+        if (x[i] > x[best]) best = i;
+    }
+    for (int i = 0; i < n; i++) {
+        if (i != best && (second < 0 || x[i] > x[second])) second = i;
+    }
+    *gap = (double)x[best] - (double)x[second];
+    return best;
+}
+
+/* Rows whose gap is clear must have the same best token. Returns how many were. */
+static int check_greedy(const struct expected *e, const float *logits, double clear)
+{
+    int n = 0;
+    for (int i = 0; i < e->n_ids; i++) {
+        size_t at = (size_t)i * (size_t)e->n_vocab;
+        double theirs_gap, ours_gap;
+        int theirs = best_of(e->logits + at, e->n_vocab, &theirs_gap);
+        int ours = best_of(logits + at, e->n_vocab, &ours_gap);
+        if (theirs_gap < clear) continue;
+        assert_int_equal(ours, theirs);
+        n++;
+    }
+    return n;
+}
+
+static void check_model(const char *name, bool bf16_weights, int isa, enum lf_dtype kv_dtype)
+{
+    char dir[256];
+    struct lf_err err;
+    struct expected e;
+    struct model_rig rig;
+    snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", name);
+    read_expected(&e, dir);
+    struct model_rig_opts opts = {.dir = dir,
+                                  .max_isa = isa,
+                                  .n_threads = 2,
+                                  .ctx = 128,
+                                  .chunk = CHUNK,
+                                  .max_seqs = 2,
+                                  .max_out = CHUNK,
+                                  .kv_dtype = kv_dtype};
+    enum lf_status status = model_rig_open(&rig, &opts, &err);
+    if (status != LF_OK) fail_msg("%s", err.message);
+    float *logits = calloc((size_t)e.n_ids * (size_t)e.n_vocab, sizeof(float));
+    const int32_t blocks[] = {1, 0};
+    model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, logits);
+
+    bool rounded = kv_dtype == LF_BF16 || (bf16_weights && lf_device_info(rig.dev)->isa >= LF_ISA_AVX512_BF16);
+    double error = relative_error(logits, e.logits, (size_t)e.n_ids * (size_t)e.n_vocab);
+    double tolerance = rounded ? TOLERANCE_BF16 : TOLERANCE_F32;
+    /* where numbers are rounded a gap decides only if it is well above the noise */
+    double clear = rounded ? 40 * CLEAR_GAP : CLEAR_GAP;
+    int n_clear = check_greedy(&e, logits, clear);
+    print_message("%-24s %-12s KV %-4s relative error %.1e, %d rows of one mind\n", name,
+                  lf_isa_name(lf_device_info(rig.dev)->isa), lf_dtype_name(kv_dtype), error, n_clear);
+    assert_true(error <= tolerance);
+    assert_true(rounded || n_clear >= MIN_ROWS_CLEAR);
+    free(logits);
+    model_rig_close(&rig);
+    lf_buf_deinit(&e.bytes);
+}
+
+static bool machine_has(int isa)
+{
+    struct lf_device *dev;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = isa};
+    if (lf_device_open(&dev, &opts, NULL) != LF_OK) return false;
+    lf_device_close(dev);
+    return true;
+}
+
+static void every_family_gives_the_logits_of_transformers(void **state)
+{
+    (void)state;
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AMX; isa++) {
+        if (!machine_has(isa)) continue;
+        for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+            check_model(models[i].name, models[i].bf16, isa, LF_F32);
+            check_model(models[i].name, models[i].bf16, isa, LF_BF16);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

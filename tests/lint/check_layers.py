@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The floors of the house: a folder includes only what lies below it, and outside libraries only where they belong."""
+import re
+import sys
+
+import source
+
+# folder: (what it may include, its own files aside; outside libraries it may use)
+FLOORS = {
+    "core": ([], []),
+    "device": (["core/"], []),
+    "tokenizer": (["core/"], ["sentencepiece_processor.h", "pcre2.h"]),
+    "kv": (["core/", "device/"], []),
+    "attention": (["core/", "device/", "kv/kv_view.h"], []),
+    "model": (["core/", "device/", "kv/", "attention/"], []),
+    "server/engine": (["core/", "device/device.h", "kv/", "model/"], []),
+    "server/http": (["core/", "tokenizer/", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
+    "server": (["core/", "device/device.h", "tokenizer/", "kv/", "model/", "server/engine/engine.h",
+                "server/http/http_server.h"], []),
+}
+# Headers of a folder that its neighbours may see; the rest is its own business.
+PUBLIC_OF_DEVICE = {"device/device.h", "device/ops.h", "device/cpu/threads.h"}
+OUTSIDE = {"sentencepiece_processor.h", "pcre2.h", "microhttpd.h", "cmocka.h"}
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
+
+
+def floor_of(path):
+    for floor in ("server/engine", "server/http"):
+        if path.startswith(floor + "/"):
+            return floor
+    return path.split("/")[0]
+
+
+def check_text(path, text):
+    floor = floor_of(path)
+    may_include, may_use = FLOORS[floor]
+    problems = []
+    for m in INCLUDE.finditer(source.blank(text, strings=False)):
+        kind, name = m.groups()
+        where = f"{path}:{text.count(chr(10), 0, m.start(2)) + 1}"
+        if kind == "<":
+            if name in OUTSIDE and name not in may_use:
+                problems.append(f"{where}: {floor}/ may not use <{name}>")
+            continue
+        if "/" not in name:
+            problems.append(f'{where}: includes are written from the root, got "{name}"')
+        elif floor_of(name) == floor:
+            continue
+        elif not any(name == p or (p.endswith("/") and name.startswith(p)) for p in may_include):
+            problems.append(f'{where}: {floor}/ may not include "{name}"')
+        elif name.startswith("device/") and name not in PUBLIC_OF_DEVICE:
+            problems.append(f'{where}: "{name}" is private to device/')
+    return problems
+
+
+def self_test():
+    found = check_text("core/a.c", '#include "device/device.h"\n')
+    found += check_text("attention/a.c", '#include "kv/kv_view.h"\n#include "kv/kv_cache.h"\n#include "core/str.h"\n')
+    found += check_text("server/http/a.c", '// #include "model/model.h"\n#  include "model/model.h"\n#include <microhttpd.h>\n')
+    found += check_text("server/engine/a.c", '#include <microhttpd.h>\n#include "engine.h"\n')
+    found += check_text("model/a.c", '#include "device/cpu/gemm_cpu.h"\n#include "device/ops.h"\n')
+    found += check_text("server/a.c", '#include "server/http/sse.h"\n#include "server/config.h"\n')
+    source.expect("layers", found, ["core/a.c:1", "attention/a.c:2", "http/a.c:2", "engine/a.c:1", "engine/a.c:2",
+                                    "private to device/", "server/a.c:1"])
+
+
+def main():
+    if "--self-test" in sys.argv:
+        return self_test()
+    problems = []
+    for path in source.files(source.FOLDERS, [".c", ".h", ".cc", ".cu", ".cuh"]):
+        problems += check_text(path, source.read(path))
+    source.finish(problems)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,224 @@
+/* The simulator: the scheduler, the block pool and the prefix cache under seeded arrivals and faults, with every
+ * invariant checked after every step.
+ *
+ *     sim                  10,000 seeds of 1,000 steps (1,000 seeds in debug and sanitizer builds)
+ *     sim --seeds A..B     those
+ *     sim --seed N         one, with a line a step on standard output
+ *     sim --steps N        other than 1,000
+ *
+ * A failing invariant stops the program and names its seed, which replays exactly. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "tests/sim/world.h"
+
+enum { MAX_LIVE = 24, DOCS_N = 3 };
+
+static char running_seed[64];
+
+static void name_seed(int sig)
+{
+    (void)sig;
+    ssize_t ignored = write(STDERR_FILENO, running_seed, strlen(running_seed));
+    (void)ignored;
+}
+
+/* What a seed draws before it starts. */
+struct scenario {
+    struct sim_opts world;
+    double p_arrive, p_burst, p_cancel, p_clear, p_echo, p_follow, p_jump, p_fail;
+    int max_prompt, max_tokens;
+};
+
+struct tally {
+    long n_steps, n_requests, n_cancelled, n_cached, n_waits, n_failed;
+    int64_t most_head_steps;
+};
+
+static struct scenario draw(uint64_t seed)
+{
+    struct sim_world dice = {.seed = seed ^ 0x5eed, .n_draws = 0};
+    struct sim_world *d = &dice;
+    struct scenario s = {.world = {.seed = seed}};
+    s.world.n_blocks = sim_chance(d, 0.1) ? 1 : sim_between(d, 2, 24);
+    s.world.chunk = 1 << sim_between(d, 0, 8);
+    s.world.max_seqs = sim_between(d, 1, 8);
+    s.world.max_out = sim_between(d, 1, 8);
+    s.world.step_ns = (int64_t)sim_between(d, 1, 50) * 1000000;
+    s.world.prefix = sim_chance(d, 0.9);
+    struct sim_machine *m = &s.world.machine;
+    double speed = 1 << sim_between(d, 0, 10); /* from a fast machine to a very slow one */
+    m->w[LF_COST_STEP] = 1e5 * speed * sim_between(d, 0, 10);
+    m->w[LF_COST_ROW] = 1e3 * speed * sim_between(d, 1, 10);
+    m->w[LF_COST_PREFILL_KEY] = 3 * speed * sim_between(d, 0, 10);
+    m->w[LF_COST_OUT_ROW] = 1e3 * speed * sim_between(d, 0, 10);
+    m->w[LF_COST_DECODE_KEY] = 10 * speed * sim_between(d, 0, 10);
+    m->noise = sim_chance(d, 0.5) ? 0.3 : 0;
+    m->hiccup = sim_chance(d, 0.2) ? 0.01 : 0;
+    s.max_tokens = sim_between(d, 0, LF_MIN(s.world.n_blocks * SIM_BLOCK - 1, 200));
+    s.max_prompt = sim_between(d, 1, 600);
+    s.max_prompt = LF_MIN(s.max_prompt, s.world.n_blocks * SIM_BLOCK - s.max_tokens);
+    s.p_arrive = 0.01 * sim_between(d, 1, 10);
+    s.p_burst = sim_chance(d, 0.3) ? 0.01 : 0;
+    s.p_cancel = sim_chance(d, 0.5) ? 0.002 * sim_between(d, 0, 10) : 0;
+    s.p_clear = sim_chance(d, 0.1) ? 0.01 : 0;
+    s.p_echo = sim_chance(d, 0.3) ? 0.2 : 0;
+    s.p_follow = sim_chance(d, 0.3) ? 0.5 : 0;
+    s.p_jump = sim_chance(d, 0.1) ? 0.01 : 0;
+    s.p_fail = sim_chance(d, 0.05) ? 0.002 : 0;
+    return s;
+}
+
+static int n_live(const struct sim_world *w)
+{
+    return w->sched.n_running + w->sched.n_waiting;
+}
+
+static void arrive(struct sim_world *w, const struct scenario *s)
+{
+    int n_prompt = sim_chance(w, 0.5) ? sim_between(w, 1, LF_MIN(80, s->max_prompt)) : sim_between(w, 1, s->max_prompt);
+    int n_shared = sim_chance(w, 0.6) ? sim_between(w, 0, n_prompt) : 0;
+    int max_tokens = sim_between(w, 0, s->max_tokens);
+    struct sim_request *newest = w->requests;
+    struct sim_request *r = sim_make(w, sim_between(w, 1, DOCS_N), n_shared, n_prompt, max_tokens,
+                                     sim_between(w, 1, LF_MAX(max_tokens, 1)));
+    r->seq.priority = sim_chance(w, 0.2) ? sim_between(w, -20, 20) : 0;
+    r->seq.all_logits = sim_chance(w, s->p_echo);
+    if (newest && newest->seq.phase != LF_SCHED_ENDED && sim_chance(w, s->p_follow)) r->seq.leader = &newest->seq;
+    sim_enter(w, r);
+}
+
+/* Ended requests are freed when no follower looks at them any more. */
+static void collect(struct sim_world *w, struct tally *t)
+{
+    struct sim_request *next;
+    for (struct sim_request *r = w->requests; r; r = next) {
+        next = r->next;
+        if (r->seq.phase != LF_SCHED_ENDED) continue;
+        bool followed = false;
+        LF_LIST_EACH(it, &w->sched.waiting)
+        {
+            followed = followed || LF_LIST_ENTRY(it, struct lf_sched_seq, node)->leader == &r->seq;
+        }
+        if (followed) continue;
+        t->n_cached += r->seq.n_cached;
+        t->most_head_steps = LF_MAX(t->most_head_steps, r->head_steps);
+        sim_collect(w, r);
+    }
+}
+
+static void faults(struct sim_world *w, const struct scenario *s, struct tally *t)
+{
+    bool failed = sim_chance(w, s->p_fail);
+    for (struct sim_request *r = w->requests; r && (failed || s->p_cancel > 0); r = r->next) {
+        if (r->seq.phase == LF_SCHED_ENDED || !(failed || sim_chance(w, s->p_cancel))) continue;
+        sim_end(w, r);
+        t->n_cancelled++;
+    }
+    if (failed) LF_ASSERT(n_live(w) == 0 && w->pool.n_free + w->pool.n_cached == w->pool.n_blocks);
+    if (w->prefix && sim_chance(w, s->p_clear)) lf_prefix_cache_clear(w->prefix);
+    if (sim_chance(w, s->p_jump)) w->now_ns += (int64_t)sim_between(w, 1, 100) * LF_NS_PER_S;
+}
+
+/* The most steps that the requests running at one moment can need together: a prefill row a step at the very least (16
+ * where the chunk has room for them) while decodes leave room, and one decode row each a step of those that fit. */
+static int64_t longest_drain(const struct scenario *s)
+{
+    int64_t n = s->world.max_seqs, per_step = LF_MIN(LF_MIN(s->world.chunk, s->world.max_out), n);
+    return n * s->max_prompt + n * s->max_tokens / LF_MAX(per_step, 1) + n * s->max_tokens + 10;
+}
+
+static void print_step(const struct sim_world *w)
+{
+    printf("step %lld  t %.6f s  waiting %d  running %d  free %d  cached %d  rows %d (%d prefill)  out %d  "
+           "predicted %.3f ms\n",
+           (long long)w->n_steps, (double)w->now_ns * 1e-9, w->sched.n_waiting, w->sched.n_running, w->pool.n_free,
+           w->pool.n_cached, w->plan.n_rows, w->plan.n_prefill_rows, w->plan.n_out, w->plan.predicted_ns * 1e-6);
+}
+
+static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
+{
+    struct scenario s = draw(seed);
+    struct sim_world w;
+    sim_open(&w, &s.world);
+    w.check = true;
+    for (int i = 0; i < n_steps; i++) {
+        int n = sim_chance(&w, s.p_burst) ? 8 : sim_chance(&w, s.p_arrive) ? 1 : 0;
+        for (; n > 0 && n_live(&w) < MAX_LIVE; n--, t->n_requests++) arrive(&w, &s);
+        faults(&w, &s, t);
+        if (!sim_step(&w)) w.now_ns += 1000000;
+        if (verbose) print_step(&w);
+        if (i % 8 == 0) collect(&w, t);
+    }
+    /* No more arrivals: what is there ends, and nothing stays behind. */
+    int64_t bound = longest_drain(&s), left = bound * (n_live(&w) + 1);
+    while (sim_step(&w)) LF_ASSERT(left-- > 0);
+    LF_ASSERT(n_live(&w) == 0);
+    sim_check(&w);
+    collect(&w, t);
+    LF_ASSERT(w.requests == NULL && t->most_head_steps <= bound);
+    t->n_steps += (long)w.n_steps;
+    sim_close(&w);
+}
+
+static bool parse_number(const char *text, char **end, uint64_t *out)
+{
+    errno = 0;
+    *out = strtoull(text, end, 10);
+    return errno == 0 && *end != text;
+}
+
+static bool parse_args(int argc, char **argv, uint64_t *first, uint64_t *last, int *n_steps, bool *verbose)
+{
+    for (int i = 1; i + 1 < argc; i += 2) {
+        char *end;
+        uint64_t n;
+        if (!parse_number(argv[i + 1], &end, &n)) return false;
+        if (strcmp(argv[i], "--seed") == 0) {
+            *first = *last = n;
+            *verbose = true;
+        } else if (strcmp(argv[i], "--steps") == 0 && n > 0 && n < 1000000000) {
+            *n_steps = (int)n;
+        } else if (strcmp(argv[i], "--seeds") == 0 && strncmp(end, "..", 2) == 0) {
+            *first = n;
+            if (!parse_number(end + 2, &end, last)) return false;
+        } else {
+            return false;
+        }
+        if (*end) return false;
+    }
+    return argc % 2 == 1 && *first <= *last;
+}
+
+int main(int argc, char **argv)
+{
+#if defined(LF_DEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    uint64_t first = 0, last = 999;
+#else
+    uint64_t first = 0, last = 9999;
+#endif
+    int n_steps = 1000;
+    bool verbose = false;
+    if (!parse_args(argc, argv, &first, &last, &n_steps, &verbose)) {
+        fprintf(stderr, "usage: sim [--seed N | --seeds A..B] [--steps N]\n");
+        return 2;
+    }
+    signal(SIGABRT, name_seed);
+    struct tally t = {0};
+    int64_t before_ns = lf_clock_ns();
+    for (uint64_t seed = first; seed <= last; seed++) {
+        snprintf(running_seed, sizeof(running_seed), "failed: sim --seed %llu\n", (unsigned long long)seed);
+        t.most_head_steps = 0;
+        run_seed(seed, n_steps, verbose, &t);
+    }
+    printf("%llu seeds, %ld steps, %ld requests (%ld cancelled), %ld tokens from the cache, %.1f s\n",
+           (unsigned long long)(last - first + 1), t.n_steps, t.n_requests, t.n_cancelled, t.n_cached,
+           (double)(lf_clock_ns() - before_ns) * 1e-9);
+    return t.n_requests > 0 ? 0 : 1;
+}

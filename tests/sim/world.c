@@ -1,0 +1,240 @@
+#include "tests/sim/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/hash.h"
+
+void sim_open(struct sim_world *w, const struct sim_opts *o)
+{
+    memset(w, 0, sizeof(*w));
+    w->machine = o->machine;
+    w->seed = o->seed;
+    w->now_ns = 1000000000;
+    LF_ASSERT(lf_block_pool_init(&w->pool, o->n_blocks, NULL) == LF_OK);
+    if (o->prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "sim", 3, NULL) == LF_OK);
+    w->plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
+    w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
+    w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
+    LF_ASSERT(w->plan.items && w->shadow && w->refs);
+    const struct lf_sched_opts opts = {.chunk = o->chunk,
+                                       .max_seqs = o->max_seqs,
+                                       .max_out = o->max_out,
+                                       .step_ns = o->step_ns,
+                                       .pool = &w->pool,
+                                       .prefix = w->prefix};
+    lf_sched_init(&w->sched, &opts);
+}
+
+void sim_close(struct sim_world *w)
+{
+    while (w->requests) {
+        if (w->requests->seq.phase != LF_SCHED_ENDED) sim_end(w, w->requests);
+        sim_collect(w, w->requests);
+    }
+    free(w->refs);
+    free(w->shadow);
+    free(w->plan.items);
+    lf_prefix_cache_destroy(w->prefix);
+    lf_block_pool_deinit(&w->pool);
+}
+
+uint64_t sim_random(struct sim_world *w)
+{
+    return lf_random64(w->seed, w->n_draws++);
+}
+
+int sim_between(struct sim_world *w, int lo, int hi)
+{
+    return lo + (int)(sim_random(w) % (uint64_t)(hi - lo + 1));
+}
+
+bool sim_chance(struct sim_world *w, double p)
+{
+    return (double)(sim_random(w) >> 11) * 0x1p-53 < p;
+}
+
+static int32_t token_of(uint64_t text, int position)
+{
+    return (int32_t)(lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)position) & 0xffff);
+}
+
+struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer)
+{
+    size_t n_blocks = (size_t)lf_sched_n_blocks(n_prompt, max_tokens);
+    struct sim_request *r = calloc(1, sizeof(*r));
+    LF_ASSERT(r);
+    struct lf_sched_seq *seq = &r->seq;
+    r->id = (int)w->n_draws;
+    r->n_answer = LF_MIN(n_answer, max_tokens);
+    seq->n_prompt = n_prompt;
+    seq->max_tokens = max_tokens;
+    seq->ids = calloc((size_t)n_prompt + (size_t)max_tokens, sizeof(*seq->ids));
+    seq->blocks = calloc(n_blocks, sizeof(*seq->blocks));
+    LF_ASSERT(seq->ids && seq->blocks);
+    uint64_t own = sim_random(w);
+    for (int i = 0; i < n_prompt; i++) seq->ids[i] = token_of(i < n_shared ? (uint64_t)doc : own, i);
+    lf_list_init(&seq->node);
+    r->next = w->requests;
+    w->requests = r;
+    if (!w->prefix) return r;
+    seq->keys = calloc(n_blocks + 1, sizeof(*seq->keys));
+    LF_ASSERT(seq->keys);
+    lf_prefix_cache_root(w->prefix, NULL, 0, &seq->keys[0]);
+    for (int i = 0; i < n_prompt / SIM_BLOCK; i++)
+        lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
+    seq->n_keys = n_prompt / SIM_BLOCK + 1;
+    return r;
+}
+
+void sim_enter(struct sim_world *w, struct sim_request *r)
+{
+    r->submitted_ns = w->now_ns;
+    lf_sched_submit(&w->sched, &r->seq, w->now_ns);
+}
+
+struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer)
+{
+    struct sim_request *r = sim_make(w, doc, n_shared, n_prompt, max_tokens, n_answer);
+    sim_enter(w, r);
+    return r;
+}
+
+/* Every slot that the sequence counts as computed holds the token it should. */
+static void check_content(const struct sim_world *w, const struct lf_sched_seq *seq, int from, int to)
+{
+    for (int p = from; p < to; p++)
+        LF_ASSERT(w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] == seq->ids[p]);
+}
+
+void sim_end(struct sim_world *w, struct sim_request *r)
+{
+    if (r->seq.phase == LF_SCHED_RUNNING && w->check) check_content(w, &r->seq, 0, r->seq.n_done);
+    lf_sched_end(&w->sched, &r->seq);
+    r->ended_ns = w->now_ns;
+    LF_ASSERT(++r->n_ended == 1);
+    if (w->on_end) w->on_end(w, r);
+}
+
+void sim_collect(struct sim_world *w, struct sim_request *r)
+{
+    LF_ASSERT(r->n_ended == 1);
+    struct sim_request **at = &w->requests;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    free(r->seq.keys);
+    free(r->seq.blocks);
+    free(r->seq.ids);
+    free(r);
+}
+
+/* What was planned keeps the limits, and every row has a place of its own. */
+static void check_plan(const struct sim_world *w)
+{
+    const struct lf_sched_plan *plan = &w->plan;
+    const struct lf_sched_opts *o = &w->sched.opts;
+    int n_rows = 0, n_out = 0;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_item *item = &plan->items[i];
+        const struct lf_sched_seq *seq = item->seq;
+        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_rows >= 1 && seq->n_done + item->n_rows <= seq->n_ids);
+        LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_rows);
+        bool complete = seq->n_done + item->n_rows == seq->n_ids;
+        if (complete && seq->max_tokens > 0)
+            LF_ASSERT(item->n_out >= 1 && item->out_first + item->n_out == item->n_rows);
+        if (seq->all_logits && lf_sched_in_prefill(seq))
+            LF_ASSERT(item->out_first == 0 && item->n_out >= item->n_rows - (complete ? 1 : 0));
+        for (int k = 0; k < i; k++) LF_ASSERT(plan->items[k].seq != seq);
+        n_rows += item->n_rows;
+        n_out += item->n_out;
+    }
+    LF_ASSERT(plan->n_items >= 1 && plan->n_items <= o->max_seqs);
+    LF_ASSERT(n_rows == plan->n_rows && n_rows <= o->chunk && n_out == plan->n_out && n_out <= o->max_out);
+}
+
+static int64_t true_cost(struct sim_world *w)
+{
+    double ns = 0;
+    for (int i = 0; i < LF_COST_N; i++) ns += w->machine.w[i] * w->plan.load.x[i];
+    if (w->machine.noise > 0) ns *= 1 + w->machine.noise * ((double)(sim_random(w) >> 11) * 0x1p-52 - 1);
+    if (w->machine.hiccup > 0 && sim_chance(w, w->machine.hiccup)) ns *= 50;
+    return ns < 1 ? 1 : (int64_t)ns;
+}
+
+static void write_rows(struct sim_world *w)
+{
+    for (int i = 0; i < w->plan.n_items; i++) {
+        const struct lf_sched_item *item = &w->plan.items[i];
+        const struct lf_sched_seq *seq = item->seq;
+        for (int p = seq->n_done; p < seq->n_done + item->n_rows; p++)
+            w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = seq->ids[p];
+    }
+}
+
+static void note_token(struct sim_world *w, struct sim_request *r)
+{
+    if (r->first_token_ns == 0) {
+        r->first_token_ns = w->now_ns;
+    } else {
+        int64_t gap_ns = w->now_ns - r->last_token_ns;
+        r->max_gap_ns = LF_MAX(r->max_gap_ns, gap_ns);
+        if (w->on_token) w->on_token(w, r, gap_ns);
+    }
+    r->last_token_ns = w->now_ns;
+}
+
+static void read_item(struct sim_world *w, const struct lf_sched_item *item)
+{
+    struct sim_request *r = (struct sim_request *)item->seq;
+    struct lf_sched_seq *seq = &r->seq;
+    if (seq->n_done < seq->n_ids) return;
+    if (seq->max_tokens > 0) {
+        note_token(w, r);
+        int n_output = seq->n_ids - seq->n_prompt;
+        seq->ids[seq->n_ids] = token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, n_output);
+        seq->n_ids++;
+        if (n_output + 1 < r->n_answer) return;
+    }
+    sim_end(w, r);
+}
+
+/* The first in the queue is admitted as soon as those running let it, once nobody may pass it any more. */
+static void check_head(struct sim_world *w)
+{
+    if (lf_list_empty(&w->sched.waiting)) return;
+    struct sim_request *r = (struct sim_request *)LF_LIST_ENTRY(w->sched.waiting.next, struct lf_sched_seq, node);
+    if (w->sched.blocked != &r->seq || w->now_ns - w->sched.blocked_since_ns < LF_SCHED_BYPASS_NS) return;
+    r->head_steps++;
+}
+
+bool sim_step(struct sim_world *w)
+{
+    struct lf_sched_seq *seq;
+    while ((seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL) {
+        ((struct sim_request *)seq)->started_ns = w->now_ns;
+        LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
+        if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
+        if (w->check) check_content(w, seq, 0, seq->n_cached);
+    }
+    LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
+    if (w->sched.n_running == 0) return false;
+    if (w->check) check_head(w);
+    lf_sched_plan(&w->sched, &w->plan);
+    if (w->check) check_plan(w);
+    int64_t took_ns = true_cost(w);
+    w->now_ns += took_ns;
+    w->n_steps++;
+    write_rows(w);
+    lf_sched_done(&w->sched, &w->plan);
+    for (int i = 0; i < w->plan.n_items; i++) read_item(w, &w->plan.items[i]);
+    lf_sched_learn(&w->sched, &w->plan, took_ns);
+    if (w->check) sim_check(w);
+    return true;
+}
+
+void sim_check(struct sim_world *w)
+{
+    lf_sched_check(&w->sched, w->refs);
+    if (w->sched.n_running == 0) LF_ASSERT(w->pool.n_free + w->pool.n_cached == w->pool.n_blocks);
+}

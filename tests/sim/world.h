@@ -1,0 +1,82 @@
+/* A world for the scheduler: a machine whose steps take a modelled time on a virtual clock, and requests that arrive,
+ * generate and leave. The pool and the prefix cache are the real ones; KV bytes are replaced by a shadow that remembers
+ * which token each slot was written for. Everything follows from the seed. */
+#ifndef LF_TESTS_SIM_WORLD_H
+#define LF_TESTS_SIM_WORLD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "server/engine/scheduler.h"
+
+enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS };
+
+/* What a step really takes: the scheduler has to find this out. noise 0.1: each step is off by up to 10% both ways. */
+struct sim_machine {
+    double w[LF_COST_N]; /* ns */
+    double noise;
+    double hiccup; /* probability of a step that takes 50 times as long */
+};
+
+struct sim_request {
+    struct lf_sched_seq seq;  /* first: a seq is its request */
+    struct sim_request *next; /* of all in the world, or of the unused ones */
+    int n_answer;             /* tokens after which it stops by itself, <= max_tokens */
+    int64_t submitted_ns, started_ns, first_token_ns, last_token_ns, ended_ns;
+    int64_t max_gap_ns;
+    int64_t head_steps; /* steps it has been first in the queue with the bypass closed */
+    int n_cached_checked;
+    int n_ended;
+    int id;
+};
+
+struct sim_world {
+    struct lf_sched sched;
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *prefix;
+    struct lf_sched_plan plan;
+    struct sim_machine machine;
+    uint64_t seed, n_draws;
+    int64_t now_ns, n_steps;
+    int32_t *shadow;              /* [n_blocks, 64] id each slot was written for */
+    int32_t *refs;                /* scratch of lf_sched_check */
+    struct sim_request *requests; /* all that have not been collected */
+    /* Called for each gap between two tokens and each end, where set. */
+    void (*on_token)(struct sim_world *w, struct sim_request *r, int64_t gap_ns);
+    void (*on_end)(struct sim_world *w, struct sim_request *r);
+    void *ctx;
+    bool check; /* all invariants after every step */
+};
+
+struct sim_opts {
+    int n_blocks, chunk, max_seqs, max_out;
+    int64_t step_ns;
+    bool prefix;
+    struct sim_machine machine;
+    uint64_t seed;
+};
+
+void sim_open(struct sim_world *w, const struct sim_opts *o);
+void sim_close(struct sim_world *w);
+
+uint64_t sim_random(struct sim_world *w);
+int sim_between(struct sim_world *w, int lo, int hi); /* both included */
+bool sim_chance(struct sim_world *w, double p);
+
+/* A request whose prompt is the first n_shared tokens of document doc, then tokens of its own. Submitted at once. The
+ * world owns it. */
+struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer);
+/* The same in two parts, to set priority, leader or all_logits in between. */
+struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer);
+void sim_enter(struct sim_world *w, struct sim_request *r);
+void sim_end(struct sim_world *w, struct sim_request *r);
+/* Frees a request that has ended. */
+void sim_collect(struct sim_world *w, struct sim_request *r);
+
+/* Admits, plans, runs one step, moves the clock. false: nothing runs (the clock stands). */
+bool sim_step(struct sim_world *w);
+/* All invariants. */
+void sim_check(struct sim_world *w);
+
+#endif

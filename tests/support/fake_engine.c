@@ -1,0 +1,511 @@
+#include "tests/support/fake_engine.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/hash.h"
+#include "core/list.h"
+#include "core/str.h"
+#include "tests/support/fake_tokenizer.h"
+
+enum { CACHE_N = 8192, PAUSE_MS = 1, NEVER = 1 << 30 };
+
+struct script {
+    struct lf_ids say; /* owned; what is answered */
+    bool endless;
+    int prefill_ms, step_ms, fail_at, timeout_at, die_at;
+};
+
+struct lf_request {
+    struct lf_engine *engine;
+    struct lf_list node; /* on waiting or running, or alone */
+    int n_refs;
+    bool running, cancelled, put;
+    struct lf_gen_params params; /* pointers into what follows */
+    int32_t *prompt, *stops;
+    uint8_t *salt;
+    struct lf_sampled *tokens, *echo;
+    struct script script;
+    struct lf_request_state state;
+    struct lf_request *leader;
+    int n_blocks;
+    int64_t next_ns;
+};
+
+struct lf_engine {
+    struct fake_engine_opts opts;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    struct lf_list waiting, running;
+    int n_waiting, n_running, n_used, n_requests;
+    int64_t waiting_tokens;
+    uint64_t n_steps;
+    bool dead, draining, stop;
+    uint64_t cache[CACHE_N]; /* hashes of prompt beginnings that were computed */
+    int n_cache;
+    struct lf_engine_metrics metrics;
+};
+
+/* ---- scripts ---- */
+
+static int number_of(struct lf_str text, const char *name, int fallback)
+{
+    char key[32];
+    snprintf(key, sizeof key, "[[%s=", name);
+    ptrdiff_t at = lf_str_find(text, lf_str_c(key));
+    return at < 0 ? fallback : (int)strtol(text.ptr + at + strlen(key), NULL, 10);
+}
+
+static enum lf_status read_script(struct script *s, const int32_t *prompt, int n)
+{
+    static const char endless[] = "Hello world, the quick \xE6\x97\xA5\xE6\x9C\xAC fox says \xC3\xA9t\xC3\xA9. ";
+    struct lf_buf text;
+    lf_buf_init(&text, 64 * 1024 * 1024);
+    *s = (struct script){.endless = true};
+    enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL);
+    struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
+    ptrdiff_t at = lf_str_find(all, LF_STR("[[say="));
+    if (at >= 0) {
+        say = lf_str_from(all.ptr + at + 6, all.len - (size_t)at - 6);
+        ptrdiff_t end = lf_str_find(say, LF_STR("]]"));
+        if (end >= 0) say.len = (size_t)end;
+        s->endless = false;
+    }
+    s->prefill_ms = number_of(all, "prefill_ms", 0);
+    s->step_ms = number_of(all, "step_ms", 0);
+    s->fail_at = number_of(all, "fail_at", NEVER);
+    s->timeout_at = number_of(all, "timeout_at", NEVER);
+    s->die_at = number_of(all, "die_at", NEVER);
+    if (status == LF_OK) status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, 0, 0, NULL);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+/* ---- requests ---- */
+
+static void free_request(struct lf_request *r)
+{
+    r->engine->n_requests--;
+    lf_ids_deinit(&r->script.say);
+    free(r->prompt);
+    free(r->stops);
+    free(r->salt);
+    free(r->tokens);
+    free(r->echo);
+    free(r);
+}
+
+static void *copy(const void *from, size_t bytes)
+{
+    void *to = malloc(bytes + 1);
+    if (to && bytes) memcpy(to, from, bytes);
+    return to;
+}
+
+static void unref_locked(struct lf_request *r)
+{
+    if (--r->n_refs == 0) free_request(r);
+}
+
+static void notify_locked(struct lf_request *r)
+{
+    if (!r->put && r->params.notify) r->params.notify(r->params.notify_ctx);
+}
+
+static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status status)
+{
+    struct lf_engine *e = r->engine;
+    struct lf_counter *counts[] = {NULL, &e->metrics.finished_stop, &e->metrics.finished_length,
+                                   &e->metrics.finished_cancelled, &e->metrics.finished_error};
+    lf_counter_add(counts[why], 1);
+    r->state.finish = why;
+    r->state.status = status;
+    r->state.message = status == LF_OK ? "" : "the double was told to fail";
+    r->state.finished_ns = lf_clock_ns();
+    if (r->running) {
+        e->n_running--;
+        e->n_used -= r->n_blocks;
+    } else {
+        e->n_waiting--;
+        e->waiting_tokens -= r->params.n_prompt;
+    }
+    lf_list_remove(&r->node);
+    notify_locked(r);
+    unref_locked(r);
+}
+
+static uint64_t block_key(const struct lf_request *r, int n_tokens)
+{
+    uint64_t salt = lf_hash64(r->params.salt, (size_t)r->params.salt_bytes);
+    return lf_mix64(salt ^ lf_hash64(r->prompt, (size_t)n_tokens * sizeof *r->prompt));
+}
+
+static bool is_cached(const struct lf_engine *e, uint64_t key)
+{
+    for (int i = 0; i < e->n_cache; i++)
+        if (e->cache[i] == key) return true;
+    return false;
+}
+
+/* Whole blocks before the last token that are known; those that are not become so. */
+static int use_cache(struct lf_engine *e, const struct lf_request *r)
+{
+    int n_cached = 0;
+    bool hit = true;
+    for (int n = LF_KV_BLOCK_TOKENS; n < r->params.n_prompt && n <= 64 * LF_KV_BLOCK_TOKENS; n += LF_KV_BLOCK_TOKENS) {
+        uint64_t key = block_key(r, n);
+        hit = hit && is_cached(e, key);
+        if (hit)
+            n_cached = n;
+        else if (e->n_cache < CACHE_N)
+            e->cache[e->n_cache++] = key;
+    }
+    return n_cached;
+}
+
+/* ---- the engine's thread ---- */
+
+static void admit_locked(struct lf_engine *e)
+{
+    LF_LIST_EACH_SAFE(node, &e->waiting)
+    {
+        struct lf_request *r = LF_LIST_ENTRY(node, struct lf_request, node);
+        bool follows = r->leader && r->leader->state.n_tokens == 0 && r->leader->state.finish == LF_FINISH_NONE;
+        if (follows) continue;
+        if (e->n_running >= e->opts.max_seqs || e->n_used + r->n_blocks > e->opts.n_blocks) break;
+        lf_list_remove(&r->node);
+        lf_list_push_back(&e->running, &r->node);
+        e->n_waiting--;
+        e->waiting_tokens -= r->params.n_prompt;
+        e->n_running++;
+        e->n_used += r->n_blocks;
+        r->running = true;
+        r->state.started_ns = lf_clock_ns();
+        r->state.n_cached = r->state.n_processed = use_cache(e, r);
+        r->next_ns = r->state.started_ns + (int64_t)r->script.prefill_ms * LF_NS_PER_MS;
+        lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)r->params.n_prompt);
+        lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)r->state.n_cached);
+        lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)(r->params.n_prompt - r->state.n_cached));
+        lf_histogram_observe(&e->metrics.queue_s, (double)(r->state.started_ns - r->state.submitted_ns) / 1e9);
+        notify_locked(r);
+    }
+}
+
+static void fill(struct lf_sampled *s, int32_t id, int n_top, int position)
+{
+    *s = (struct lf_sampled){.id = id, .logprob = -0.25f - 0.125f * (float)(position % 5)};
+    s->n_top = n_top > 0 ? n_top : 0;
+    for (int k = 0; k < s->n_top; k++) {
+        s->top_ids[k] = (id + k) % 256;
+        s->top_logprobs[k] = s->logprob - (float)k;
+    }
+    if (n_top > 0) s->top_ids[0] = id;
+}
+
+static bool is_stop(const struct lf_request *r, int32_t id)
+{
+    for (int i = 0; i < r->params.n_stop_token_ids; i++)
+        if (r->stops[i] == id) return true;
+    return false;
+}
+
+/* The next token, or EOS at the script's end. What is banned below min_tokens is replaced by a plain letter. */
+static int32_t next_token(const struct lf_request *r)
+{
+    const struct script *s = &r->script;
+    int i = r->state.n_tokens;
+    bool over = !s->endless && (s->say.n == 0 || i >= (int)s->say.n);
+    int32_t id = over ? FAKE_EOS : s->say.ids[(size_t)i % s->say.n];
+    bool ends = (id == FAKE_EOS && !r->params.ignore_eos) || is_stop(r, id);
+    if (ends && i < r->params.min_tokens) return 'z';
+    return id == FAKE_EOS && r->params.ignore_eos ? 'z' : id;
+}
+
+static void publish_echo_locked(struct lf_request *r)
+{
+    if (r->params.n_prompt_logprobs < 0 || r->state.n_prompt_logprobs) return;
+    for (int i = 1; i < r->params.n_prompt; i++) fill(&r->echo[i], r->prompt[i], r->params.n_prompt_logprobs, i);
+    r->state.n_prompt_logprobs = r->params.n_prompt;
+}
+
+/* One token of a request whose prefill is over. */
+static void step_locked(struct lf_request *r)
+{
+    struct lf_engine *e = r->engine;
+    int i = r->state.n_tokens;
+    publish_echo_locked(r);
+    r->state.n_processed = r->params.n_prompt;
+    if (i >= r->script.die_at) e->dead = true;
+    if (i >= r->script.fail_at || e->dead) {
+        end_locked(r, LF_FINISH_ERROR, LF_DEVICE);
+        return;
+    }
+    if (i >= r->script.timeout_at) {
+        end_locked(r, LF_FINISH_ERROR, LF_TIMEOUT);
+        return;
+    }
+    if (i >= r->params.max_tokens) {
+        end_locked(r, LF_FINISH_LENGTH, LF_OK);
+        return;
+    }
+    int32_t id = next_token(r);
+    if ((id == FAKE_EOS || is_stop(r, id)) && i >= r->params.min_tokens) {
+        r->state.stop_token = id;
+        end_locked(r, LF_FINISH_STOP, LF_OK);
+        return;
+    }
+    fill(&r->tokens[i], id, r->params.sampling.n_logprobs, i);
+    if (i == 0) {
+        r->state.first_token_ns = lf_clock_ns();
+        lf_histogram_observe(&e->metrics.ttft_s, (double)(r->state.first_token_ns - r->state.submitted_ns) / 1e9);
+    }
+    r->state.n_tokens = i + 1;
+    lf_counter_add(&e->metrics.generation_tokens, 1);
+    r->next_ns = lf_clock_ns() + (int64_t)r->script.step_ms * LF_NS_PER_MS;
+    if (r->state.n_tokens == r->params.max_tokens)
+        end_locked(r, LF_FINISH_LENGTH, LF_OK);
+    else
+        notify_locked(r);
+}
+
+static void show_progress_locked(struct lf_request *r, int64_t now)
+{
+    if (r->state.first_token_ns || r->script.prefill_ms <= 0) return;
+    int64_t done_ms = (now - r->state.started_ns) / LF_NS_PER_MS;
+    r->state.n_processed = LF_MIN((int)(done_ms * r->params.n_prompt / r->script.prefill_ms), r->params.n_prompt);
+    r->state.n_processed = LF_MAX(r->state.n_processed, r->state.n_cached);
+    r->state.eta_ns = LF_MAX(r->next_ns - now, 0);
+}
+
+static void reap_locked(struct lf_list *list)
+{
+    int64_t now = lf_clock_ns();
+    LF_LIST_EACH_SAFE(node, list)
+    {
+        struct lf_request *r = LF_LIST_ENTRY(node, struct lf_request, node);
+        if (r->cancelled)
+            end_locked(r, LF_FINISH_CANCELLED, LF_CANCELLED);
+        else if (r->params.deadline_ns && now > r->params.deadline_ns)
+            end_locked(r, LF_FINISH_ERROR, LF_TIMEOUT);
+        else if (r->engine->dead)
+            end_locked(r, LF_FINISH_ERROR, LF_DEVICE);
+    }
+}
+
+static void *run(void *ctx)
+{
+    struct lf_engine *e = ctx;
+    for (;;) {
+        pthread_mutex_lock(&e->lock);
+        bool stop = e->stop;
+        reap_locked(&e->waiting);
+        reap_locked(&e->running);
+        admit_locked(e);
+        int64_t now = lf_clock_ns();
+        LF_LIST_EACH_SAFE(node, &e->running)
+        {
+            struct lf_request *r = LF_LIST_ENTRY(node, struct lf_request, node);
+            if (now < r->next_ns)
+                show_progress_locked(r, now);
+            else
+                step_locked(r);
+        }
+        e->n_steps++;
+        pthread_mutex_unlock(&e->lock);
+        if (stop) return NULL;
+        lf_clock_sleep_ms(PAUSE_MS);
+    }
+}
+
+/* ---- engine.h ---- */
+
+struct lf_engine *fake_engine_create(const struct fake_engine_opts *opts)
+{
+    struct lf_engine *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    e->opts = *opts;
+    lf_list_init(&e->waiting);
+    lf_list_init(&e->running);
+    pthread_mutex_init(&e->lock, NULL);
+    struct lf_engine_metrics *m = &e->metrics;
+    struct lf_histogram *latencies[] = {&m->ttft_s, &m->e2e_s, &m->queue_s, &m->prefill_s, &m->decode_s};
+    struct lf_histogram *tokens[] = {&m->prompt_tokens_per_request, &m->generation_tokens_per_request,
+                                     &m->tokens_per_step};
+    for (size_t i = 0; i < LF_N_ELEMS(latencies); i++)
+        lf_histogram_init(latencies[i], lf_bounds_latency_s, lf_bounds_latency_n);
+    for (size_t i = 0; i < LF_N_ELEMS(tokens); i++) lf_histogram_init(tokens[i], lf_bounds_tokens, lf_bounds_tokens_n);
+    lf_histogram_init(&m->itl_s, lf_bounds_gap_s, lf_bounds_gap_n);
+    if (pthread_create(&e->thread, NULL, run, e) == 0) return e;
+    free(e);
+    return NULL;
+}
+
+int fake_engine_n_requests(struct lf_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    int n = e->n_requests;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+void lf_engine_drain(struct lf_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->draining = true;
+    pthread_mutex_unlock(&e->lock);
+}
+
+void lf_engine_destroy(struct lf_engine *e)
+{
+    if (!e) return;
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+    LF_ASSERT(e->n_requests == 0);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+static struct lf_request *make_request(struct lf_engine *e, const struct lf_gen_params *p)
+{
+    struct lf_request *r = calloc(1, sizeof *r);
+    if (!r) return NULL;
+    r->engine = e;
+    r->n_refs = 2;
+    r->params = *p;
+    r->prompt = copy(p->prompt, (size_t)p->n_prompt * sizeof *p->prompt);
+    r->stops = copy(p->stop_token_ids, (size_t)p->n_stop_token_ids * sizeof *p->stop_token_ids);
+    r->salt = copy(p->salt, (size_t)p->salt_bytes);
+    r->tokens = calloc((size_t)p->max_tokens + 1, sizeof *r->tokens);
+    r->echo = p->n_prompt_logprobs >= 0 ? calloc((size_t)p->n_prompt, sizeof *r->echo) : NULL;
+    r->params.salt = r->salt;
+    r->leader = p->leader;
+    r->n_blocks = (p->n_prompt + p->max_tokens + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    r->state.n_prompt = p->n_prompt;
+    r->state.stop_token = -1;
+    r->state.message = "";
+    r->state.submitted_ns = lf_clock_ns();
+    e->n_requests++;
+    if (r->prompt && r->stops && r->salt && r->tokens && read_script(&r->script, r->prompt, p->n_prompt) == LF_OK)
+        return r;
+    free_request(r);
+    return NULL;
+}
+
+static int count_of_tenant(const struct lf_engine *e, uint64_t tenant)
+{
+    int n = 0;
+    LF_LIST_EACH(a, &e->waiting) n += LF_LIST_ENTRY(a, struct lf_request, node)->params.tenant == tenant;
+    LF_LIST_EACH(b, &e->running) n += LF_LIST_ENTRY(b, struct lf_request, node)->params.tenant == tenant;
+    return n;
+}
+
+static enum lf_status check_locked(struct lf_engine *e, const struct lf_gen_params *p, int *retry_after_s,
+                                   struct lf_err *err)
+{
+    int64_t n = (int64_t)p->n_prompt + p->max_tokens;
+    *retry_after_s = 7;
+    if (e->dead) return lf_fail(err, LF_DEVICE, "dead");
+    if (e->draining) return lf_fail(err, LF_SHUTDOWN, "draining");
+    if (n > e->opts.ctx || n > (int64_t)e->opts.n_blocks * LF_KV_BLOCK_TOKENS) {
+        lf_counter_add(&e->metrics.rejected_too_long, 1);
+        return lf_fail(err, LF_LIMIT, "too long");
+    }
+    if (e->n_waiting >= e->opts.queue_n) {
+        lf_counter_add(&e->metrics.rejected_queue, 1);
+        return lf_fail(err, LF_FULL, "queue");
+    }
+    if (p->tenant && e->opts.per_tenant_n && count_of_tenant(e, p->tenant) >= e->opts.per_tenant_n) {
+        lf_counter_add(&e->metrics.rejected_tenant, 1);
+        return lf_fail(err, LF_FULL, "tenant");
+    }
+    return LF_OK;
+}
+
+enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params *params, struct lf_request **out,
+                                int *retry_after_s, struct lf_err *err)
+{
+    pthread_mutex_lock(&e->lock);
+    enum lf_status status = check_locked(e, params, retry_after_s, err);
+    struct lf_request *r = status == LF_OK ? make_request(e, params) : NULL;
+    if (status == LF_OK && !r) status = lf_fail(err, LF_NO_MEMORY, "no memory");
+    if (r) {
+        lf_list_push_back(&e->waiting, &r->node);
+        e->n_waiting++;
+        e->waiting_tokens += params->n_prompt;
+        *out = r;
+    }
+    pthread_mutex_unlock(&e->lock);
+    return status;
+}
+
+void lf_engine_look(struct lf_engine *e, struct lf_engine_state *out)
+{
+    pthread_mutex_lock(&e->lock);
+    int n_free = e->opts.n_blocks - e->n_used;
+    *out = (struct lf_engine_state){.alive = !e->dead,
+                                    .draining = e->draining,
+                                    .message = e->dead ? "the double was told to die" : "",
+                                    .ctx = e->opts.ctx,
+                                    .max_seqs = e->opts.max_seqs,
+                                    .n_running = e->n_running,
+                                    .n_waiting = e->n_waiting,
+                                    .waiting_tokens = e->waiting_tokens,
+                                    .n_blocks = e->opts.n_blocks,
+                                    .n_blocks_used = e->n_used,
+                                    .n_blocks_free = n_free,
+                                    .largest_prompt_now = (int64_t)n_free * LF_KV_BLOCK_TOKENS,
+                                    .retry_after_s = 1,
+                                    .n_steps = e->n_steps};
+    pthread_mutex_unlock(&e->lock);
+}
+
+const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *e)
+{
+    return &e->metrics;
+}
+
+void lf_request_look(struct lf_request *r, struct lf_request_state *out)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    *out = r->state;
+    pthread_mutex_unlock(&r->engine->lock);
+}
+
+const struct lf_sampled *lf_request_token(const struct lf_request *r, int i)
+{
+    return &r->tokens[i];
+}
+
+const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *r, int i)
+{
+    return &r->echo[i];
+}
+
+void lf_request_cancel(struct lf_request *r)
+{
+    pthread_mutex_lock(&r->engine->lock);
+    r->cancelled = true;
+    pthread_mutex_unlock(&r->engine->lock);
+}
+
+void lf_request_put(struct lf_request *r)
+{
+    pthread_mutex_t *lock = &r->engine->lock;
+    pthread_mutex_lock(lock);
+    r->cancelled = true;
+    r->put = true;
+    /* followers that still wait must not look at a leader that is freed */
+    LF_LIST_EACH(node, &r->engine->waiting)
+    {
+        struct lf_request *other = LF_LIST_ENTRY(node, struct lf_request, node);
+        if (other->leader == r) other->leader = NULL;
+    }
+    unref_locked(r);
+    pthread_mutex_unlock(lock);
+}

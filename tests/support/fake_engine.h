@@ -1,0 +1,21 @@
+/* A double of the engine for the tests of server/http: it implements server/engine/engine.h without a model.
+ *
+ * Answers are scripted by the prompt itself. Directives stand anywhere in its text as [[name=value]]:
+ *   say=TEXT       what is answered, then end of text; without it a text that never ends
+ *   prefill_ms=N   how long the prefill takes (default 0), step_ms=N between two tokens (default 0)
+ *   fail_at=N      the device fails this request at token N; timeout_at=N its deadline passes there
+ *   die_at=N       the engine is dead from then on
+ * Log-probabilities, the prefix cache, queues and blocks behave as the contract says, in miniature. */
+#ifndef TESTS_SUPPORT_FAKE_ENGINE_H
+#define TESTS_SUPPORT_FAKE_ENGINE_H
+
+#include "server/engine/engine.h"
+
+struct fake_engine_opts {
+    int ctx, n_blocks, max_seqs, queue_n, per_tenant_n;
+};
+struct lf_engine *fake_engine_create(const struct fake_engine_opts *opts);
+/* Requests that somebody still holds. */
+int fake_engine_n_requests(struct lf_engine *engine);
+
+#endif

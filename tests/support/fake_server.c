@@ -1,0 +1,171 @@
+/* server/http on the doubles of engine and tokenizer, as a program: what tests/e2e talks to.
+ *
+ *   fake_server [name=value …]     names: the fields of lf_http_opts that are read below, and those of the double
+ *
+ * Prints `ready PORT` on standard output. SIGTERM drains and ends, SIGHUP reads the keys again. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/clock.h"
+#include "core/log.h"
+#include "server/http/http_server.h"
+#include "tests/support/fake_engine.h"
+#include "tests/support/fake_tokenizer.h"
+
+enum { LIST_N = 8, DRAIN_MS = 30000 };
+
+struct settings {
+    struct lf_http_opts http;
+    struct fake_engine_opts engine;
+    int loading_ms;
+    const char *cors[LIST_N + 1], *hosts[LIST_N + 1];
+};
+
+struct number_row {
+    const char *name;
+    int *value;
+};
+
+/* The value of `name=value` where the argument has that name, else NULL. */
+static const char *value_of(const char *arg, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(arg, name, n) == 0 && arg[n] == '=' ? arg + n + 1 : NULL;
+}
+
+static bool add(const char **list, const char *value)
+{
+    for (int i = 0; i < LIST_N; i++) {
+        if (list[i]) continue;
+        list[i] = value;
+        return true;
+    }
+    return false;
+}
+
+static bool read_word(struct settings *s, const char *arg)
+{
+    const char *v;
+    if ((v = value_of(arg, "host")))
+        s->http.host = v;
+    else if ((v = value_of(arg, "api_keys_file")))
+        s->http.api_keys_file = v;
+    else if ((v = value_of(arg, "api_keys_env")))
+        s->http.api_keys_env = v;
+    else if ((v = value_of(arg, "metrics_prefix")))
+        s->http.metrics_prefix = v;
+    else if ((v = value_of(arg, "model_id")))
+        s->http.model_id = v;
+    else if ((v = value_of(arg, "max_body_bytes")))
+        s->http.max_body_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "cors"))) {
+        s->http.cors_origins = s->cors;
+        return add(s->cors, v);
+    } else if ((v = value_of(arg, "allowed_host"))) {
+        s->http.allowed_hosts = s->hosts;
+        return add(s->hosts, v);
+    } else if ((v = value_of(arg, "keep_alive"))) {
+        s->http.keep_alive = strcmp(v, "chunk") == 0 ? LF_KEEP_ALIVE_CHUNK
+                             : strcmp(v, "off") == 0 ? LF_KEEP_ALIVE_OFF
+                                                     : LF_KEEP_ALIVE_COMMENT;
+    } else
+        return false;
+    return true;
+}
+
+static bool read_arg(struct settings *s, const char *arg)
+{
+    struct lf_http_opts *h = &s->http;
+    const struct number_row rows[] = {
+        {"port", &h->port},
+        {"n_connections", &h->n_connections},
+        {"n_connections_per_address", &h->n_connections_per_address},
+        {"n_threads", &h->n_threads},
+        {"request_deadline_ms", &h->request_deadline_ms},
+        {"max_choices", &h->max_choices},
+        {"header_deadline_ms", &h->header_deadline_ms},
+        {"body_deadline_ms", &h->body_deadline_ms},
+        {"slow_reader_ms", &h->slow_reader_ms},
+        {"keep_alive_ms", &h->keep_alive_ms},
+        {"ctx", &s->engine.ctx},
+        {"n_blocks", &s->engine.n_blocks},
+        {"max_seqs", &s->engine.max_seqs},
+        {"queue_n", &s->engine.queue_n},
+        {"per_tenant_n", &s->engine.per_tenant_n},
+        {"loading_ms", &s->loading_ms},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *v = value_of(arg, rows[i].name);
+        if (!v) continue;
+        *rows[i].value = (int)strtol(v, NULL, 10);
+        return true;
+    }
+    return read_word(s, arg);
+}
+
+static void load(struct lf_http_server *server, int loading_ms)
+{
+    for (int at = 0; at < loading_ms; at += 10) {
+        lf_http_server_progress(server, (double)at / loading_ms);
+        lf_clock_sleep_ms(10);
+    }
+}
+
+static void print_port(const struct lf_http_server *server)
+{
+    printf("ready %d\n", lf_http_server_port(server));
+    fflush(stdout);
+}
+
+/* Until SIGTERM; then up to DRAIN_MS for what is in flight, less at a second one. */
+static void serve(struct lf_http_server *server, struct lf_engine *engine, const sigset_t *signals)
+{
+    int got = 0;
+    struct lf_err err;
+    while (sigwait(signals, &got) == 0 && got != SIGTERM)
+        if (got == SIGHUP && lf_http_server_reload_keys(server, &err) != LF_OK) LF_WARN("keys: %s", err.message);
+    lf_http_server_drain(server);
+    lf_engine_drain(engine);
+    const struct timespec moment = {0, 10 * LF_NS_PER_MS};
+    for (int at = 0; at < DRAIN_MS && lf_http_server_n_in_flight(server) > 0; at += 10)
+        if (sigtimedwait(signals, NULL, &moment) == SIGTERM) return;
+}
+
+int main(int argc, char **argv)
+{
+    struct settings s = {.http = {.model_id = "fake", .model_created_s = 1700000000, .request_deadline_ms = 600000},
+                         .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};
+    for (int i = 1; i < argc; i++) {
+        if (read_arg(&s, argv[i])) continue;
+        fprintf(stderr, "fake_server: unknown argument %s\n", argv[i]);
+        return 2;
+    }
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    lf_log_set_level(LF_LOG_WARN);
+
+    struct lf_http_server *server = NULL;
+    struct lf_err err;
+    if (lf_http_server_create(&server, &s.http, &err) != LF_OK) {
+        fprintf(stderr, "fake_server: %s\n", err.message);
+        return 2;
+    }
+    if (s.loading_ms > 0) print_port(server); /* the test wants to see the loading */
+    load(server, s.loading_ms);
+    struct lf_engine *engine = fake_engine_create(&s.engine);
+    if (!engine) return 3;
+    lf_http_server_ready(server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double", engine);
+    if (s.loading_ms == 0) print_port(server);
+    serve(server, engine, &signals);
+    lf_http_server_destroy(server);
+    int left = fake_engine_n_requests(engine);
+    lf_clock_sleep_ms(20); /* the engine lets go of what was cancelled */
+    left = fake_engine_n_requests(engine);
+    lf_engine_destroy(engine);
+    return left == 0 ? 0 : 4;
+}

@@ -1,0 +1,67 @@
+#include "tests/support/model_rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+
+static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_opts *o, struct lf_err *err)
+{
+    struct lf_device_opts dev_opts = {.name = "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
+    uint64_t weight_bytes;
+    LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
+    LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
+    LF_TRY(lf_weights_bytes(&weight_bytes, &rig->hp, o->dir, o->load, rig->dev, err));
+    struct lf_plan_opts plan_opts = {.ctx = o->ctx,
+                                     .chunk = o->chunk,
+                                     .max_seqs = o->max_seqs,
+                                     .max_out = o->max_out,
+                                     .kv_tokens = (uint64_t)(o->kv_tokens ? o->kv_tokens : o->ctx),
+                                     .kv_dtype = o->kv_dtype};
+    LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), lf_device_info(rig->dev),
+                        &plan_opts, err));
+    struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = o->seed, .plan = &rig->plan};
+    LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
+    struct lf_kv_cache_opts kv_opts = {.dtype = o->kv_dtype,
+                                       .n_blocks = rig->plan.n_blocks,
+                                       .n_layers = rig->hp.n_layers,
+                                       .n_kv_heads = rig->hp.n_kv_heads,
+                                       .head_dim = rig->hp.head_dim};
+    return lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err);
+}
+
+enum lf_status model_rig_open(struct model_rig *rig, const struct model_rig_opts *opts, struct lf_err *err)
+{
+    memset(rig, 0, sizeof(*rig));
+    enum lf_status status = open_parts(rig, opts, err);
+    if (status != LF_OK) model_rig_close(rig);
+    return status;
+}
+
+void model_rig_close(struct model_rig *rig)
+{
+    lf_kv_cache_close(&rig->kv);
+    lf_model_close(rig->model);
+    lf_hparams_deinit(&rig->hp);
+    lf_device_close(rig->dev);
+    memset(rig, 0, sizeof(*rig));
+}
+
+void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
+                   bool all, float *logits)
+{
+    int32_t *rows = malloc((size_t)chunk * sizeof(*rows));
+    LF_ASSERT(rows != NULL);
+    for (int first = 0; first < n; first += chunk) {
+        int m = LF_MIN(chunk, n - first);
+        bool last = first + m == n;
+        struct lf_kv_seq seq = {.blocks = blocks, .n_rows = m, .kv_len = kv_len + first + m};
+        struct lf_batch batch = {.ids = ids + first, .n_rows = m, .seqs = &seq, .n_seqs = 1, .out_rows = rows};
+        for (int i = 0; i < m && all; i++) rows[i] = i;
+        if (!all) rows[0] = m - 1;
+        batch.n_out = all ? m : last;
+        float *out = all ? logits + (size_t)first * (size_t)rig->hp.n_vocab : logits;
+        lf_model_step(rig->model, &rig->kv, &batch, out);
+    }
+    free(rows);
+}

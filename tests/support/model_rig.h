@@ -1,0 +1,37 @@
+/* A model opened for a test: device, plan, weights, KV cache, and prompts run through it in steps of any cut. */
+#ifndef LF_TESTS_SUPPORT_MODEL_RIG_H
+#define LF_TESTS_SUPPORT_MODEL_RIG_H
+
+#include "kv/kv_cache.h"
+#include "model/model.h"
+
+struct model_rig {
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_plan plan;
+    struct lf_model *model;
+    struct lf_kv_cache kv;
+};
+
+struct model_rig_opts {
+    const char *dir;
+    enum lf_load load;
+    uint64_t seed;
+    int max_isa; /* an lf_isa, or -1 for the best */
+    int n_threads;
+    int ctx, chunk, max_seqs, max_out;
+    int kv_tokens; /* 0: one ctx */
+    enum lf_dtype kv_dtype;
+};
+
+/* LF_UNSUPPORTED where the machine has not that ISA. */
+LF_MUST_CHECK enum lf_status model_rig_open(struct model_rig *rig, const struct model_rig_opts *opts,
+                                            struct lf_err *err);
+void model_rig_close(struct model_rig *rig);
+
+/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk rows. blocks is its table.
+ * logits: all rows [n, n_vocab], or with all false the last row only. */
+void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
+                   bool all, float *logits);
+
+#endif

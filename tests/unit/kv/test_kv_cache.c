@@ -1,0 +1,179 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "kv/kv_cache.h"
+
+/* The linker sends the program's calloc here; the n-th one is refused. 0: none. */
+static int fails_in;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails_in > 0 && --fails_in == 0 ? NULL : __real_calloc(n, size);
+}
+
+static struct lf_device *open_device(void)
+{
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = -1};
+    struct lf_device *dev = NULL;
+    assert_int_equal(lf_device_open(&dev, &opts, NULL), LF_OK);
+    return dev;
+}
+
+static const struct lf_kv_cache_opts good = {
+    .dtype = LF_BF16, .n_blocks = 5, .n_layers = 3, .n_kv_heads = 2, .head_dim = 6, .prefix_cache = true};
+
+static void open_takes_exactly_the_planned_bytes_and_close_gives_them_back(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    uint64_t before = lf_device_allocated_bytes(dev);
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &good, NULL), LF_OK);
+    assert_int_equal(cache.buffer.bytes, 5 * lf_kv_block_bytes(&cache.view));
+    assert_int_equal(lf_kv_block_bytes(&cache.view), 3 * 2 * 2 * 64 * 6 * 2);
+    assert_non_null(cache.prefix);
+    assert_int_equal(lf_block_pool_n_available(&cache.pool), 5);
+    lf_kv_cache_close(&cache);
+    assert_int_equal(lf_device_allocated_bytes(dev), before);
+    lf_kv_cache_close(&cache); /* a closed one is a zeroed one */
+    lf_device_close(dev);
+}
+
+static void bad_options_are_refused_and_leave_nothing(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    uint64_t before = lf_device_allocated_bytes(dev);
+    struct lf_kv_cache cache;
+    struct lf_err err;
+    struct lf_kv_cache_opts o;
+#define REFUSED(status, change)                                                                                        \
+    o = good, change, assert_int_equal(lf_kv_cache_open(&cache, dev, &o, &err), status),                               \
+    assert_true(err.message[0] != 0)
+    REFUSED(LF_UNSUPPORTED, o.dtype = LF_F16);
+    REFUSED(LF_INVALID, o.n_blocks = 0);
+    REFUSED(LF_INVALID, o.n_layers = 0);
+    REFUSED(LF_INVALID, o.n_layers = LF_LAYERS_N + 1);
+    REFUSED(LF_INVALID, o.n_kv_heads = LF_HEADS_N + 1);
+    REFUSED(LF_INVALID, o.n_kv_heads = -1);
+    REFUSED(LF_INVALID, o.head_dim = 7);
+    REFUSED(LF_INVALID, o.head_dim = 0);
+    REFUSED(LF_INVALID, o.head_dim = LF_HEAD_DIM + 2);
+    assert_int_equal(lf_device_allocated_bytes(dev), before);
+    lf_device_close(dev);
+}
+
+static void poison_fills_its_block_and_no_other(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    for (int dtype = LF_F32; dtype <= LF_BF16; dtype += LF_BF16 - LF_F32) {
+        struct lf_kv_cache_opts o = good;
+        struct lf_kv_cache cache;
+        o.dtype = (enum lf_dtype)dtype;
+        assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+        memset(cache.view.base, 0, cache.buffer.bytes);
+        lf_kv_cache_poison(&cache, 2);
+        size_t n = lf_kv_block_elems(&cache.view);
+        for (size_t i = 0; i < 5 * n; i++) {
+            float x = dtype == LF_F32 ? ((const float *)cache.view.base)[i]
+                                      : lf_f32_from_bf16(((const uint16_t *)cache.view.base)[i]);
+            if (i / n == 2)
+                assert_true(isnan(x));
+            else
+                assert_true(!isnan(x));
+        }
+        lf_kv_cache_close(&cache);
+    }
+    lf_device_close(dev);
+}
+
+static void caches_of_different_types_share_no_keys(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_prefix_key keys[3];
+    for (int i = 0; i < 3; i++) {
+        struct lf_kv_cache_opts o = good;
+        struct lf_kv_cache cache;
+        if (i == 1) o.dtype = LF_F32;
+        if (i == 2) o.identity = "x", o.identity_bytes = 1;
+        assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+        lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
+        lf_kv_cache_close(&cache);
+    }
+    assert_memory_not_equal(&keys[0], &keys[1], sizeof(keys[0]));
+    assert_memory_not_equal(&keys[0], &keys[2], sizeof(keys[0]));
+    lf_device_close(dev);
+}
+
+static void a_cache_past_the_address_space_is_refused(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = {.dtype = LF_F32,
+                                 .n_blocks = INT32_MAX,
+                                 .n_layers = LF_LAYERS_N,
+                                 .n_kv_heads = LF_HEADS_N,
+                                 .head_dim = LF_HEAD_DIM};
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_LIMIT);
+    lf_device_close(dev);
+}
+
+static void open_fails_cleanly_at_every_allocation(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    uint64_t before = lf_device_allocated_bytes(dev);
+    struct lf_kv_cache cache;
+    int n = 0;
+    for (enum lf_status status = LF_NO_MEMORY; status != LF_OK; n++) {
+        fails_in = n + 1;
+        status = lf_kv_cache_open(&cache, dev, &good, NULL);
+        fails_in = 0;
+        if (status == LF_OK) break;
+        assert_int_equal(status, LF_NO_MEMORY);
+        assert_int_equal(lf_device_allocated_bytes(dev), before);
+    }
+    assert_true(n >= 4);
+    lf_kv_cache_close(&cache);
+    lf_device_close(dev);
+}
+
+static void the_bookkeeping_is_what_the_plan_says(void **state)
+{
+    (void)state;
+    uint64_t without = lf_kv_host_bytes(1000, false), with = lf_kv_host_bytes(1000, true);
+    assert_int_equal(without, 1000 * sizeof(struct lf_block));
+    assert_true(with > without + UINT64_C(1000) * 64 * 4 && with < without + UINT64_C(1000) * 400);
+    assert_int_equal(with, without + lf_prefix_cache_host_bytes(1000));
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = good;
+    o.prefix_cache = false;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    assert_null(cache.prefix);
+    lf_kv_cache_close(&cache);
+    lf_device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(open_takes_exactly_the_planned_bytes_and_close_gives_them_back),
+        cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
+        cmocka_unit_test(poison_fills_its_block_and_no_other),
+        cmocka_unit_test(a_cache_past_the_address_space_is_refused),
+        cmocka_unit_test(open_fails_cleanly_at_every_allocation),
+        cmocka_unit_test(the_bookkeeping_is_what_the_plan_says),
+        cmocka_unit_test(caches_of_different_types_share_no_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

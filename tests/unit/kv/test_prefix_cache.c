@@ -1,0 +1,239 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "core/limits.h"
+#include "kv/prefix_cache.h"
+
+enum { N_BLOCKS = 8, T = LF_KV_BLOCK_TOKENS, DOC_BLOCKS = 4 };
+
+struct fixture {
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *cache;
+    struct lf_prefix_key root;
+    int32_t ids[DOC_BLOCKS * T];
+    int32_t blocks[DOC_BLOCKS];
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    memset(&f, 0, sizeof(f));
+    if (lf_block_pool_init(&f.pool, N_BLOCKS, NULL) != LF_OK) return -1;
+    if (lf_prefix_cache_create(&f.cache, &f.pool, "model", 5, NULL) != LF_OK) return -1;
+    lf_prefix_cache_root(f.cache, "salt", 4, &f.root);
+    for (int i = 0; i < DOC_BLOCKS * T; i++) f.ids[i] = (int32_t)lf_random64(3, (uint64_t)i) & 0xffff;
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    lf_prefix_cache_check(f->cache);
+    lf_block_pool_check(&f->pool);
+    lf_prefix_cache_destroy(f->cache);
+    lf_block_pool_deinit(&f->pool);
+    return 0;
+}
+
+/* Takes blocks for the document's first n blocks and enters them. */
+static void enter(struct fixture *f, int n)
+{
+    struct lf_prefix_key prev = f->root, key;
+    for (int i = 0; i < n; i++) {
+        assert_true(lf_block_pool_take(&f->pool, &f->blocks[i]));
+        lf_prefix_cache_insert(f->cache, &prev, f->ids + i * T, f->blocks[i], &key);
+        prev = key;
+        lf_prefix_cache_check(f->cache);
+    }
+}
+
+static void put_from_the_end(struct fixture *f, int n)
+{
+    while (n > 0) lf_block_pool_put(&f->pool, f->blocks[--n]);
+}
+
+static int match(struct fixture *f, const int32_t *ids, int n_ids)
+{
+    int32_t found[DOC_BLOCKS];
+    int n = lf_prefix_cache_match(f->cache, &f->root, ids, n_ids, DOC_BLOCKS, found);
+    for (int i = 0; i < n; i++) assert_int_equal(found[i], f->blocks[i]);
+    return n;
+}
+
+static void an_empty_cache_matches_nothing(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(match(f, f->ids, DOC_BLOCKS * T), 0);
+}
+
+static void entered_blocks_are_found_in_order_and_only_whole(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, DOC_BLOCKS);
+    assert_int_equal(match(f, f->ids, DOC_BLOCKS * T), DOC_BLOCKS);
+    assert_int_equal(match(f, f->ids, 3 * T + T - 1), 3);
+    assert_int_equal(match(f, f->ids, T - 1), 0);
+    int32_t found[DOC_BLOCKS];
+    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 2, found), 2);
+    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 0, found), 0);
+}
+
+static void a_match_ends_at_the_first_difference(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, DOC_BLOCKS);
+    int32_t ids[DOC_BLOCKS * T];
+    for (int at = 0; at < DOC_BLOCKS * T; at += 37) {
+        memcpy(ids, f->ids, sizeof(ids));
+        ids[at] ^= 1;
+        assert_int_equal(match(f, ids, DOC_BLOCKS * T), at / T);
+    }
+}
+
+static void the_same_block_behind_another_text_is_not_found(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, 2);
+    int32_t found[1];
+    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids + T, T, 1, found), 0);
+}
+
+static void another_salt_or_model_finds_nothing(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, DOC_BLOCKS);
+    struct lf_prefix_key root;
+    int32_t found[DOC_BLOCKS];
+    lf_prefix_cache_root(f->cache, "tlas", 4, &root);
+    assert_int_equal(lf_prefix_cache_match(f->cache, &root, f->ids, T, 1, found), 0);
+    lf_prefix_cache_root(f->cache, NULL, 0, &root);
+    assert_int_equal(lf_prefix_cache_match(f->cache, &root, f->ids, T, 1, found), 0);
+
+    struct lf_prefix_cache *other;
+    struct lf_block_pool pool;
+    assert_int_equal(lf_block_pool_init(&pool, 1, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&other, &pool, "another", 7, NULL), LF_OK);
+    lf_prefix_cache_root(other, "salt", 4, &root);
+    assert_memory_not_equal(root.bytes, f->root.bytes, sizeof(root.bytes));
+    lf_prefix_cache_destroy(other);
+    lf_block_pool_deinit(&pool);
+}
+
+static void equal_content_is_entered_once(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, 1);
+    int32_t twin;
+    struct lf_prefix_key key, first;
+    lf_prefix_key_next(&f->root, f->ids, &first);
+    assert_true(lf_block_pool_take(&f->pool, &twin));
+    lf_prefix_cache_insert(f->cache, &f->root, f->ids, twin, &key);
+    assert_memory_equal(key.bytes, first.bytes, sizeof(key.bytes));
+    assert_false(f->pool.blocks[twin].cached);
+    assert_int_equal(match(f, f->ids, T), 1);
+    lf_block_pool_put(&f->pool, twin);
+    assert_int_equal(f->pool.n_free, N_BLOCKS - 1);
+}
+
+/* A key made to collide: the ids and the key before are compared, so it is a miss and is not entered. */
+static void a_collision_is_a_miss(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, 1);
+    struct lf_prefix_key key;
+    lf_prefix_key_next(&f->root, f->ids, &key);
+    assert_int_equal(lf_prefix_cache_find(f->cache, &f->root, &key, f->ids), f->blocks[0]);
+    assert_int_equal(lf_prefix_cache_find(f->cache, &f->root, &key, f->ids + T), -1);
+    assert_int_equal(lf_prefix_cache_find(f->cache, &key, &key, f->ids), -1);
+    int32_t other;
+    assert_true(lf_block_pool_take(&f->pool, &other));
+    lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids + T, other);
+    assert_false(f->pool.blocks[other].cached);
+    assert_int_equal(match(f, f->ids, T), 1);
+}
+
+static void an_evicted_end_leaves_the_beginning(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, DOC_BLOCKS);
+    put_from_the_end(f, DOC_BLOCKS);
+    int32_t b;
+    for (int i = 0; i < N_BLOCKS - DOC_BLOCKS; i++) assert_true(lf_block_pool_take(&f->pool, &b));
+    for (int left = DOC_BLOCKS; left > 0; left--) {
+        assert_int_equal(match(f, f->ids, DOC_BLOCKS * T), left);
+        assert_true(lf_block_pool_take(&f->pool, &b));
+        lf_prefix_cache_check(f->cache);
+    }
+    assert_int_equal(match(f, f->ids, DOC_BLOCKS * T), 0);
+}
+
+static void blocks_behind_an_evicted_one_come_back_with_it(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, 3);
+    lf_block_pool_put(&f->pool, f->blocks[0]); /* only the first has no reference */
+    int32_t b;
+    for (int i = 0; i < N_BLOCKS - 3; i++) assert_true(lf_block_pool_take(&f->pool, &b));
+    assert_true(lf_block_pool_take(&f->pool, &b));
+    assert_int_equal(b, f->blocks[0]);
+    assert_int_equal(match(f, f->ids, 3 * T), 0);
+    struct lf_prefix_key key;
+    lf_prefix_cache_insert(f->cache, &f->root, f->ids, b, &key);
+    assert_int_equal(match(f, f->ids, 3 * T), 3);
+}
+
+static void clear_forgets_everything_and_frees_what_is_unused(void **state)
+{
+    struct fixture *f = *state;
+    enter(f, 3);
+    lf_block_pool_put(&f->pool, f->blocks[2]);
+    lf_prefix_cache_clear(f->cache);
+    assert_int_equal(match(f, f->ids, 3 * T), 0);
+    assert_int_equal(f->pool.n_cached, 0);
+    assert_int_equal(f->pool.n_free, N_BLOCKS - 2);
+    lf_block_pool_put(&f->pool, f->blocks[0]);
+    assert_int_equal(f->pool.n_free, N_BLOCKS - 1);
+}
+
+/* Many short documents through a small pool: every eviction goes through the table's deletion. */
+static void the_table_survives_endless_turnover(void **state)
+{
+    struct fixture *f = *state;
+    int32_t ids[T] = {0}, b, again;
+    for (int i = 0; i < 5000; i++) {
+        struct lf_prefix_key key;
+        ids[0] = i;
+        assert_true(lf_block_pool_take(&f->pool, &b));
+        lf_prefix_cache_insert(f->cache, &f->root, ids, b, &key);
+        lf_block_pool_put(&f->pool, b);
+        for (int back = 0; back < N_BLOCKS + 2 && back <= i; back++) {
+            ids[0] = i - back;
+            int n = lf_prefix_cache_match(f->cache, &f->root, ids, T, 1, &again);
+            assert_int_equal(n, back < N_BLOCKS ? 1 : 0);
+        }
+        lf_prefix_cache_check(f->cache);
+    }
+}
+
+int main(void)
+{
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(an_empty_cache_matches_nothing),
+        CASE(entered_blocks_are_found_in_order_and_only_whole),
+        CASE(a_match_ends_at_the_first_difference),
+        CASE(the_same_block_behind_another_text_is_not_found),
+        CASE(another_salt_or_model_finds_nothing),
+        CASE(equal_content_is_entered_once),
+        CASE(a_collision_is_a_miss),
+        CASE(an_evicted_end_leaves_the_beginning),
+        CASE(blocks_behind_an_evicted_one_come_back_with_it),
+        CASE(clear_forgets_everything_and_frees_what_is_unused),
+        CASE(the_table_survives_endless_turnover),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

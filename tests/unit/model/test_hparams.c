@@ -1,0 +1,391 @@
+#include <math.h>
+
+#include "model/hparams.h"
+#include "tests/support/config_text.h"
+
+#define LLAMA   "[\"LlamaForCausalLM\"]", "\"llama\""
+#define MISTRAL "[\"MistralForCausalLM\"]", "\"mistral\""
+#define QWEN2   "[\"Qwen2ForCausalLM\"]", "\"qwen2\""
+#define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
+
+static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
+{
+    struct temp_dir d = temp_dir_make();
+    config_write(c, &d);
+    enum lf_status status = lf_hparams_read(hp, d.path, err);
+    temp_dir_remove(&d);
+    return status;
+}
+
+/* The hyperparameters of a good configuration with up to two keys changed. The caller deinits. */
+static struct lf_hparams good(struct config_text c, const char *k1, const char *v1, const char *k2, const char *v2)
+{
+    struct lf_hparams hp;
+    struct lf_err err;
+    if (k1) config_set(&c, k1, v1);
+    if (k2) config_set(&c, k2, v2);
+    if (read_config(&c, &hp, &err) != LF_OK) fail_msg("%s", err.message);
+    return hp;
+}
+
+static void a_plain_llama_is_read(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), NULL, NULL, NULL, NULL);
+    assert_string_equal(hp.architecture, "LlamaForCausalLM");
+    assert_int_equal(hp.n_layers, 2);
+    assert_int_equal(hp.hidden, 64);
+    assert_int_equal(hp.n_heads, 2);
+    assert_int_equal(hp.n_kv_heads, 1);
+    assert_int_equal(hp.head_dim, 32);
+    assert_int_equal(hp.intermediate, 96);
+    assert_int_equal(hp.n_vocab, 50);
+    assert_int_equal(hp.max_positions, 256);
+    assert_int_equal(hp.dtype, LF_F32);
+    assert_int_equal(hp.bos_id, 1);
+    assert_int_equal(hp.n_eos, 1);
+    assert_int_equal(hp.eos_ids[0], 2);
+    assert_false(hp.tied || hp.qkv_bias || hp.o_bias || hp.mlp_bias || hp.qk_norm);
+    assert_int_equal(hp.window[0] + hp.window[1], 0);
+    assert_int_equal(hp.rope.kind, LF_ROPE_NONE_SCALED);
+    assert_int_equal(hp.rope.rotary_dim, 32);
+    assert_true(fabs(hp.rope.theta - 10000) < 1e-9);
+    assert_true(fabs((double)hp.norm_eps - 1e-5) < 1e-12);
+    lf_hparams_deinit(&hp);
+    lf_hparams_deinit(&hp);
+}
+
+static void head_dim_has_the_default_of_its_architecture(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), "head_dim", NULL, NULL, NULL);
+    assert_int_equal(hp.head_dim, 32);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "head_dim", "null", NULL, NULL);
+    assert_int_equal(hp.head_dim, 32);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(QWEN3), "head_dim", NULL, NULL, NULL);
+    assert_int_equal(hp.head_dim, 128);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(QWEN2), "head_dim", "48", NULL, NULL);
+    assert_int_equal(hp.head_dim, 48);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "num_key_value_heads", NULL, NULL, NULL);
+    assert_int_equal(hp.n_kv_heads, 2);
+    lf_hparams_deinit(&hp);
+}
+
+static void biases_and_norms_follow_the_architecture(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), "attention_bias", "true", "mlp_bias", "true");
+    assert_true(hp.qkv_bias && hp.o_bias && hp.mlp_bias && !hp.qk_norm);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(QWEN2), "attention_bias", "true", "tie_word_embeddings", "true");
+    assert_true(hp.qkv_bias && !hp.o_bias && !hp.mlp_bias && !hp.qk_norm && hp.tied);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(QWEN3), NULL, NULL, NULL, NULL);
+    assert_true(!hp.qkv_bias && !hp.o_bias && !hp.mlp_bias && hp.qk_norm);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(QWEN3), "attention_bias", "true", NULL, NULL);
+    assert_true(hp.qkv_bias && hp.o_bias && hp.qk_norm);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(MISTRAL), "sliding_window", "null", "torch_dtype", "\"bfloat16\"");
+    assert_true(!hp.qkv_bias && !hp.qk_norm && hp.dtype == LF_BF16);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "torch_dtype", NULL, "dtype", "\"float16\"");
+    assert_int_equal(hp.dtype, LF_F16);
+    lf_hparams_deinit(&hp);
+}
+
+static void check_windows(struct config_text c, int first, int second)
+{
+    struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
+    assert_int_equal(hp.window[0], first);
+    assert_int_equal(hp.window[1], second);
+    lf_hparams_deinit(&hp);
+}
+
+static void windows_are_those_that_transformers_computes(void **state)
+{
+    (void)state;
+    struct config_text c = config_good(MISTRAL);
+    check_windows(c, 4096, 4096); /* the default of the class where the key is missing */
+    config_set(&c, "sliding_window", "null");
+    check_windows(c, 0, 0);
+    config_set(&c, "sliding_window", "100");
+    check_windows(c, 100, 100);
+    config_set(&c, "layer_types", "[\"sliding_attention\",\"sliding_attention\"]");
+    check_windows(c, 100, 100);
+
+    c = config_good(QWEN2);
+    check_windows(c, 0, 0);
+    config_set(&c, "sliding_window", "64");
+    config_set(&c, "max_window_layers", "1");
+    check_windows(c, 0, 0); /* use_sliding_window is false unless said */
+    config_set(&c, "use_sliding_window", "true");
+    check_windows(c, 0, 64);
+    config_set(&c, "max_window_layers", "0");
+    check_windows(c, 64, 64);
+    config_set(&c, "max_window_layers", "2");
+    check_windows(c, 0, 0);
+    config_set(&c, "max_window_layers", NULL);
+    check_windows(c, 0, 0); /* 28 */
+    config_set(&c, "layer_types", "[\"sliding_attention\",\"full_attention\"]");
+    check_windows(c, 64, 0);
+    config_set(&c, "sliding_window", NULL);
+    check_windows(c, 4096, 0);
+
+    c = config_llama();
+    config_set(&c, "sliding_window", "256"); /* as many as there are positions: no window */
+    check_windows(c, 0, 0);
+    config_set(&c, "sliding_window", "16");
+    config_set(&c, "use_sliding_window", "false");
+    check_windows(c, 0, 0);
+    config_set(&c, "layer_types", "[\"full_attention\",\"full_attention\"]");
+    check_windows(c, 0, 0);
+}
+
+static void rope_is_read_in_the_old_and_the_new_style(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), "rope_theta", "5e5", "rope_scaling", "null");
+    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && fabs(hp.rope.theta - 5e5) < 1e-6);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "rope_parameters", "{\"rope_type\":\"default\",\"rope_theta\":1e6}", "rope_theta", "7");
+    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && fabs(hp.rope.theta - 1e6) < 1e-6);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "rope_scaling", "{\"type\":\"linear\",\"factor\":4}", "rope_theta", "1e4");
+    assert_true(hp.rope.kind == LF_ROPE_LINEAR && fabs(hp.rope.factor - 4) < 1e-9 && hp.max_positions == 1024);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "rope_scaling",
+              "{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1,\"high_freq_factor\":4.0,"
+              "\"original_max_position_embeddings\":64}",
+              NULL, NULL);
+    assert_true(hp.rope.kind == LF_ROPE_LLAMA3 && hp.rope.original_max_positions == 64 && hp.max_positions == 256);
+    assert_true(fabs(hp.rope.low_freq_factor - 1) + fabs(hp.rope.high_freq_factor - 4) < 1e-9);
+    lf_hparams_deinit(&hp);
+    /* an empty rope_scaling is one that is set to nothing; partial rotation */
+    hp = good(config_llama(), "rope_scaling", "{}", "partial_rotary_factor", "0.5");
+    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && hp.rope.rotary_dim == 16);
+    lf_hparams_deinit(&hp);
+}
+
+static void check_yarn(const char *rope, double attention_factor, int max_positions)
+{
+    struct lf_hparams hp = good(config_good(QWEN2), "rope_scaling", rope, NULL, NULL);
+    assert_int_equal(hp.rope.kind, LF_ROPE_YARN);
+    assert_true(fabs(hp.rope.attention_factor - attention_factor) < 1e-12);
+    assert_int_equal(hp.max_positions, max_positions);
+    lf_hparams_deinit(&hp);
+}
+
+static void yarn_has_the_defaults_of_transformers(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_good(QWEN2), "rope_scaling", "{\"type\":\"yarn\",\"factor\":4}", NULL, NULL);
+    assert_true(fabs(hp.rope.beta_fast - 32) + fabs(hp.rope.beta_slow - 1) < 1e-9 && hp.rope.truncate);
+    assert_int_equal(hp.rope.original_max_positions, 256);
+    lf_hparams_deinit(&hp);
+#define YARN(more) "{\"type\":\"yarn\",\"factor\":4" more "}"
+    check_yarn(YARN(""), 0.1 * log(4) + 1, 1024);
+    check_yarn(YARN(",\"original_max_position_embeddings\":64"), 0.1 * log(4) + 1, 256);
+    check_yarn(YARN(",\"attention_factor\":1.25"), 1.25, 1024);
+    check_yarn(YARN(",\"mscale\":2,\"mscale_all_dim\":0.5"), (0.2 * log(4) + 1) / (0.05 * log(4) + 1), 1024);
+    check_yarn(YARN(",\"mscale\":1,\"mscale_all_dim\":0"), 0.1 * log(4) + 1, 1024);
+    check_yarn(YARN(",\"mscale\":1,\"mscale_all_dim\":1,\"truncate\":false,\"finetuned\":true"), 1, 1024);
+}
+
+static void ends_come_from_both_files_without_repetition(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct config_text c = config_llama();
+    struct lf_hparams hp;
+    struct lf_err err;
+    config_set(&c, "eos_token_id", "[2,4]");
+    config_set(&c, "bos_token_id", "null");
+    config_write(&c, &d);
+    temp_dir_write_text(&d, "generation_config.json", "{\"eos_token_id\":[4,7,2],\"pad_token_id\":0}");
+    assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_OK);
+    assert_int_equal(hp.n_eos, 3);
+    assert_int_equal(hp.eos_ids[2], 7);
+    assert_int_equal(hp.bos_id, -1);
+    lf_hparams_deinit(&hp);
+    temp_dir_write_text(&d, "generation_config.json", "{\"eos_token_id\":50}");
+    assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "generation_config.json: eos_token_id is 50, expected 0 to 49"));
+    temp_dir_write_text(&d, "generation_config.json", "[]");
+    assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_CORRUPT);
+    temp_dir_remove(&d);
+    assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_NOT_FOUND);
+}
+
+static void what_cannot_change_the_result_is_let_pass(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value;
+    } rows[] = {{"pretraining_tp", "2"},
+                {"use_cache", "false"},
+                {"transformers_version", "\"4\""},
+                {"attention_dropout", "0.1"},
+                {"initializer_range", "0.02"},
+                {"quantization_config", "null"},
+                {"logits_scaling", "1.0"},
+                {"attn_logit_softcapping", "null"},
+                {"num_experts", "0"},
+                {"hidden_act", NULL},
+                {"model_type", NULL},
+                {"auto_map", "{\"AutoConfig\":\"c.C\"}"},
+                {"eos_token_id", "null"},
+                {"tie_word_embeddings", NULL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct lf_hparams hp = good(config_llama(), rows[i].key, rows[i].value, NULL, NULL);
+        lf_hparams_deinit(&hp);
+    }
+}
+
+/* Each names the key in its message. */
+static void what_would_change_the_result_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *architecture, *type, *key, *value, *says;
+    } rows[] = {
+        {LLAMA, "architectures", "[\"GPT2LMHeadModel\"]", "GPT2LMHeadModel"},
+        {LLAMA, "hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
+        {LLAMA, "quantization_config", "{\"quant_method\":\"awq\"}", "quantization_config"},
+        {LLAMA, "attn_logit_softcapping", "50.0", "attn_logit_softcapping"},
+        {LLAMA, "embedding_multiplier", "12.0", "embedding_multiplier"},
+        {LLAMA, "num_local_experts", "8", "num_local_experts"},
+        {LLAMA, "auto_map", "{\"AutoModelForCausalLM\":\"m.M\"}", "auto_map"},
+        {LLAMA, "sliding_window", "32", "sliding_window"},
+        {LLAMA, "layer_types", "[\"sliding_attention\",\"full_attention\"]", "layer_types"},
+        {LLAMA, "head_dim", "24", "head_dim 24"},
+        {LLAMA, "head_dim", "16", "head_dim 16"},
+        {LLAMA, "head_dim", "272", "head_dim 272"},
+        {LLAMA, "torch_dtype", "\"float8_e4m3fn\"", "float8_e4m3fn"},
+        {LLAMA, "partial_rotary_factor", "0.1", "partial_rotary_factor"},
+        {LLAMA, "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
+        {LLAMA, "rope_scaling", "{\"type\":\"su\",\"factor\":2}", "\"su\""},
+        {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"factor\":2}", "\"longrope\""},
+        {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"short_factor\":[1]}", "\"short_factor\""},
+        {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
+        {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
+        {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
+        {QWEN2, "layer_types", "[\"full_attention\",\"chunked_attention\"]", "chunked_attention"},
+        {QWEN2, "mlp_bias", "true", "mlp_bias"},
+        {MISTRAL, "attention_bias", "true", "attention_bias"},
+        {MISTRAL, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_good(rows[i].architecture, rows[i].type);
+        struct lf_hparams hp;
+        struct lf_err err;
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_UNSUPPORTED) fail_msg("%s %s: %s", rows[i].key, rows[i].value, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+}
+
+static void what_contradicts_itself_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } rows[] = {
+        {"architectures", NULL, "architectures is missing"},
+        {"architectures", "[]", "architectures"},
+        {"architectures", "[\"LlamaForCausalLM\",\"MistralForCausalLM\"]", "architectures"},
+        {"architectures", "\"LlamaForCausalLM\"", "architectures"},
+        {"model_type", "\"qwen2\"", "model_type is qwen2"},
+        {"hidden_size", NULL, "hidden_size is missing"},
+        {"hidden_size", "0", "hidden_size is 0, expected 1"},
+        {"hidden_size", "-64", "hidden_size is -64"},
+        {"hidden_size", "64.5", "hidden_size is a number, expected a whole number"},
+        {"hidden_size", "\"64\"", "hidden_size is a string"},
+        {"hidden_size", "1048577", "hidden_size is 1048577"},
+        {"hidden_size", "18446744073709551617", "hidden_size"},
+        {"intermediate_size", NULL, "intermediate_size is missing"},
+        {"num_hidden_layers", "0", "num_hidden_layers is 0"},
+        {"num_hidden_layers", "1025", "num_hidden_layers is 1025"},
+        {"num_attention_heads", NULL, "num_attention_heads is missing"},
+        {"num_attention_heads", "3", "hidden_size 64 is no multiple of num_attention_heads 3"},
+        {"num_key_value_heads", "0", "num_key_value_heads is 0"},
+        {"num_key_value_heads", "4", "no multiple of num_key_value_heads 4"},
+        {"vocab_size", "4194305", "vocab_size is 4194305"},
+        {"max_position_embeddings", NULL, "max_position_embeddings is missing"},
+        {"max_position_embeddings", "16777217", "max_position_embeddings is 16777217"},
+        {"rms_norm_eps", NULL, "rms_norm_eps is missing"},
+        {"rms_norm_eps", "0", "rms_norm_eps is 0"},
+        {"rms_norm_eps", "true", "rms_norm_eps is"},
+        {"tie_word_embeddings", "1", "tie_word_embeddings is a number"},
+        {"attention_bias", "\"no\"", "attention_bias is a string"},
+        {"eos_token_id", "50", "eos_token_id is 50"},
+        {"eos_token_id", "[2,\"x\"]", "eos_token_id is a string"},
+        {"eos_token_id", "-1", "eos_token_id is -1"},
+        {"bos_token_id", "50", "bos_token_id is 50"},
+        {"rope_theta", "1", "rope_theta is 1"},
+        {"rope_theta", "0", "rope_theta is 0"},
+        {"rope_scaling", "[]", "rope_scaling is an array"},
+        {"rope_scaling", "{\"type\":\"linear\"}", "factor is missing"},
+        {"rope_scaling", "{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
+        {"rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"attention_factor\":0}", "attention_factor is 0"},
+        {"rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}", "beta_fast 1"},
+        {"rope_scaling", "{\"type\":\"llama3\",\"factor\":4}", "original_max_position_embeddings is missing"},
+        {"rope_scaling",
+         "{\"type\":\"llama3\",\"factor\":4,\"original_max_position_embeddings\":64,\"low_freq_factor\":4,"
+         "\"high_freq_factor\":4}",
+         "high_freq_factor 4 is not greater"},
+        {"rope_scaling",
+         "{\"type\":\"llama3\",\"factor\":4,\"original_max_position_embeddings\":0,\"low_freq_factor\":1,"
+         "\"high_freq_factor\":4}",
+         "original_max_position_embeddings is 0"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_llama();
+        struct lf_hparams hp;
+        struct lf_err err;
+        if (strcmp(rows[i].key, "num_attention_heads") == 0 && rows[i].value) config_set(&c, "head_dim", NULL);
+        config_set(&c, rows[i].key, rows[i].value);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (status != LF_CORRUPT) fail_msg("%s: %s", rows[i].says, lf_status_name(status));
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+        assert_non_null(strstr(err.message, "config.json: "));
+    }
+}
+
+static void two_lengths_before_stretching_are_refused(void **state)
+{
+    (void)state;
+    struct config_text c = config_llama();
+    struct lf_hparams hp;
+    struct lf_err err;
+    config_set(&c, "original_max_position_embeddings", "32");
+    config_set(&c, "rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":64}");
+    assert_int_equal(read_config(&c, &hp, &err), LF_CORRUPT);
+    config_set(&c, "original_max_position_embeddings", "64");
+    hp = good(c, NULL, NULL, NULL, NULL);
+    assert_int_equal(hp.rope.original_max_positions, 64);
+    lf_hparams_deinit(&hp);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_llama_is_read),
+        cmocka_unit_test(head_dim_has_the_default_of_its_architecture),
+        cmocka_unit_test(biases_and_norms_follow_the_architecture),
+        cmocka_unit_test(windows_are_those_that_transformers_computes),
+        cmocka_unit_test(rope_is_read_in_the_old_and_the_new_style),
+        cmocka_unit_test(yarn_has_the_defaults_of_transformers),
+        cmocka_unit_test(ends_come_from_both_files_without_repetition),
+        cmocka_unit_test(what_cannot_change_the_result_is_let_pass),
+        cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
+        cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
+        cmocka_unit_test(two_lengths_before_stretching_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

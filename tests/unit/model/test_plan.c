@@ -1,0 +1,294 @@
+#include "core/json.h"
+#include "model/plan.h"
+#include "tests/support/config_text.h"
+#include "tests/support/model_rig.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A model of some size and a machine of any. */
+struct bench {
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_device_info info;
+    struct lf_plan_opts opts;
+    uint64_t weight_bytes;
+    struct temp_dir dir;
+};
+
+static void bench_open(struct bench *b)
+{
+    struct lf_err err;
+    struct lf_device_opts dev_opts = {.name = "cpu", .n_threads = 2, .max_isa = -1};
+    struct config_text c = config_llama();
+    config_set(&c, "num_hidden_layers", "4");
+    config_set(&c, "max_position_embeddings", "131072");
+    *b = (struct bench){.opts = {.kv_dtype = LF_BF16, .ctx = 8000, .host_bytes = 3 * MIB}};
+    b->dir = temp_dir_make();
+    config_write(&c, &b->dir);
+    assert_int_equal(lf_hparams_read(&b->hp, b->dir.path, &err), LF_OK);
+    assert_int_equal(lf_device_open(&b->dev, &dev_opts, &err), LF_OK);
+    assert_int_equal(lf_weights_bytes(&b->weight_bytes, &b->hp, b->dir.path, LF_LOAD_DUMMY, b->dev, &err), LF_OK);
+    b->info = *lf_device_info(b->dev);
+    b->info.available_bytes = 1000 * MIB;
+}
+
+static void bench_close(struct bench *b)
+{
+    temp_dir_remove(&b->dir);
+    lf_hparams_deinit(&b->hp);
+    lf_device_close(b->dev);
+}
+
+static struct lf_plan plan(const struct bench *b)
+{
+    struct lf_plan p;
+    struct lf_err err;
+    enum lf_status status = lf_plan_make(&p, &b->hp, b->weight_bytes, lf_device_ops(b->dev), &b->info, &b->opts, &err);
+    if (status != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(p.total_bytes, p.weight_bytes + p.workspace_bytes + p.host_bytes + p.kv_bytes);
+    assert_int_equal(p.workspace_bytes, p.act_bytes + p.logits_bytes + p.rope_bytes + p.attn_bytes);
+    assert_int_equal(p.kv_bytes, (uint64_t)p.n_blocks * p.kv_block_bytes);
+    assert_int_equal(p.fits, p.advice[0] == 0);
+    return p;
+}
+
+static void a_plan_has_room_for_two_requests_unless_told_otherwise(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    struct lf_plan p = plan(&b);
+    assert_true(p.fits);
+    /* 4 layers, K and V, 1 head of 32, 2 bytes */
+    assert_int_equal(p.kv_token_bytes, 4 * 2 * 32 * 2);
+    assert_int_equal(p.n_blocks, 250);
+    assert_int_equal(p.n_concurrent, 2);
+    assert_int_equal(p.longest_ctx, 8000);
+    assert_int_equal(p.limit_bytes, b.info.available_bytes / 5 * 4);
+    b.opts.concurrency = 5;
+    p = plan(&b);
+    assert_int_equal(p.n_blocks, 625);
+    b.opts.ctx = 0;
+    b.opts.concurrency = 0;
+    p = plan(&b);
+    assert_int_equal(p.ctx, 131072);
+    assert_int_equal(p.n_blocks, 2 * 2048);
+    assert_int_equal(p.chunk, 512);
+    assert_int_equal(p.max_seqs, LF_RUNNING_N);
+    assert_int_equal(p.max_out, LF_RUNNING_N);
+    b.opts.kv_dtype = LF_F32;
+    assert_int_equal(plan(&b).kv_token_bytes, 2 * p.kv_token_bytes);
+    bench_close(&b);
+}
+
+static void less_memory_leaves_one_request_and_then_none(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    struct lf_plan p = plan(&b);
+    uint64_t fixed = p.total_bytes - p.kv_bytes, one = 125 * p.kv_block_bytes;
+    b.info.available_bytes = (fixed + 2 * one) / 4 * 5 + 5;
+    assert_int_equal(plan(&b).n_concurrent, 2);
+    b.info.available_bytes = (fixed + 2 * one - p.kv_block_bytes) / 4 * 5 + 5;
+    p = plan(&b);
+    assert_true(p.fits && p.n_concurrent == 1 && p.n_blocks == 249);
+    b.info.available_bytes = (fixed + one) / 4 * 5 + 5;
+    p = plan(&b);
+    assert_true(p.fits && p.n_concurrent == 1 && p.n_blocks == 125);
+    b.info.available_bytes = (fixed + one - p.kv_block_bytes) / 4 * 5 + 5;
+    p = plan(&b);
+    assert_true(!p.fits && p.n_concurrent == 0 && p.n_blocks == 125 && p.longest_ctx == 124 * 64);
+    b.info.available_bytes = 1000;
+    p = plan(&b);
+    assert_true(!p.fits && p.longest_ctx == 0);
+    assert_non_null(strstr(p.advice, "no context fits"));
+    bench_close(&b);
+}
+
+static void memory_and_kv_tokens_are_obeyed(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.memory_bytes = 100 * MIB;
+    struct lf_plan p = plan(&b);
+    assert_true(p.fits && p.total_bytes <= 100 * MIB && p.total_bytes + p.kv_block_bytes > 100 * MIB);
+    assert_int_equal(p.limit_bytes, 100 * MIB);
+    assert_int_equal(p.n_concurrent, p.n_blocks / 125);
+    b.opts.memory_bytes = 2000 * MIB; /* more than there is */
+    p = plan(&b);
+    assert_false(p.fits);
+    b.opts.memory_bytes = 0;
+    b.opts.kv_tokens = 20001;
+    p = plan(&b);
+    assert_true(p.fits && p.n_blocks == 313 && p.n_concurrent == 2);
+    b.opts.kv_tokens = 7936;
+    p = plan(&b);
+    assert_true(!p.fits && p.n_blocks == 124 && p.n_concurrent == 0);
+    assert_non_null(strstr(p.advice, "--kv-tokens 7936"));
+    bench_close(&b);
+}
+
+/* Follows the advice that names an option, and returns the number it gives. */
+static long follow(const struct lf_plan *p, const char *option)
+{
+    const char *at = strstr(p->advice, option);
+    if (!at) fail_msg("\"%s\" lacks \"%s\"", p->advice, option);
+    return strtol(at + strlen(option), NULL, 10);
+}
+
+static void advice_leads_to_a_plan_that_fits(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.ctx = 131072;
+    b.opts.kv_dtype = LF_F32;
+    b.opts.chunk = 2048;
+    b.opts.memory_bytes = 90 * MIB;
+    struct lf_plan p = plan(&b);
+    assert_false(p.fits);
+    struct lf_plan_opts asked = b.opts;
+    b.opts.ctx = (int)follow(&p, "--ctx ");
+    assert_true(plan(&b).fits);
+    b.opts.ctx += LF_KV_BLOCK_TOKENS;
+    assert_false(plan(&b).fits);
+    b.opts = asked;
+    b.opts.memory_bytes = (uint64_t)follow(&p, "--memory ");
+    assert_true(plan(&b).fits);
+    b.opts.memory_bytes -= p.kv_block_bytes;
+    assert_false(plan(&b).fits);
+    assert_non_null(strstr(p.advice, "--kv-dtype bf16 fits"));
+    b.opts = asked;
+    b.opts.kv_dtype = LF_BF16;
+    assert_true(plan(&b).fits);
+    b.opts = asked;
+    b.opts.ctx = 8000;
+    b.opts.memory_bytes = 0;
+    b.opts.concurrency = 1000;
+    p = plan(&b);
+    assert_false(p.fits);
+    b.opts.concurrency = (int)follow(&p, "--concurrency ");
+    assert_true(plan(&b).fits);
+    b.opts.concurrency++;
+    assert_false(plan(&b).fits);
+    bench_close(&b);
+}
+
+static void options_that_contradict_each_other_or_the_model_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct lf_plan_opts opts;
+        const char *says;
+    } rows[] = {
+        {{.ctx = 131073, .kv_dtype = LF_BF16}, "--ctx is 131073, but the model has positions for 131072"},
+        {{.ctx = -1, .kv_dtype = LF_BF16}, "--ctx is -1"},
+        {{.chunk = -1, .kv_dtype = LF_BF16}, "--chunk is -1"},
+        {{.chunk = LF_PLAN_CHUNK_ROWS + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
+        {{.max_seqs = LF_PLAN_SEQS_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 4097"},
+        {{.chunk = 16, .max_seqs = 17, .kv_dtype = LF_BF16}, "--max-seqs is 17"},
+        {{.concurrency = -2, .kv_dtype = LF_BF16}, "--concurrency is -2"},
+        {{.max_out = -2, .kv_dtype = LF_BF16}, "rows of logits"},
+        {{.kv_dtype = LF_F16}, "--kv-dtype f16"},
+    };
+    struct bench b;
+    bench_open(&b);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct lf_plan p;
+        struct lf_err err;
+        assert_int_not_equal(
+            lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &rows[i].opts, &err), LF_OK);
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+    b.opts.chunk = LF_PLAN_CHUNK_ROWS;
+    b.opts.max_seqs = LF_PLAN_SEQS_N;
+    assert_true(plan(&b).workspace_bytes > 0);
+    b.opts = (struct lf_plan_opts){.chunk = 16, .kv_dtype = LF_BF16, .ctx = 100};
+    assert_int_equal(plan(&b).max_seqs, 16);
+    b.opts = (struct lf_plan_opts){.max_seqs = 1000, .kv_dtype = LF_BF16, .ctx = 100};
+    assert_int_equal(plan(&b).chunk, 1000);
+    bench_close(&b);
+}
+
+static void the_model_allocates_exactly_what_the_plan_says(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct model_rig rig;
+    struct lf_err err;
+    bench_open(&b);
+    struct model_rig_opts opts = {.dir = b.dir.path,
+                                  .load = LF_LOAD_DUMMY,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = 3000,
+                                  .chunk = 100,
+                                  .max_seqs = 5,
+                                  .kv_dtype = LF_BF16};
+    enum lf_status status = model_rig_open(&rig, &opts, &err);
+    if (status != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(lf_device_allocated_bytes(rig.dev), rig.plan.total_bytes);
+    uint8_t one[32], two[32];
+    lf_model_identity(rig.model, one);
+    model_rig_close(&rig);
+    opts.seed = 9;
+    assert_int_equal(model_rig_open(&rig, &opts, &err), LF_OK);
+    lf_model_identity(rig.model, two);
+    assert_memory_not_equal(one, two, 32);
+    model_rig_close(&rig);
+    bench_close(&b);
+}
+
+static void both_printouts_hold_the_numbers(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_buf out;
+    struct lf_json json;
+    struct lf_err err;
+    int64_t x;
+    bool fits;
+    bench_open(&b);
+    lf_buf_init(&out, 1 << 16);
+    for (int round = 0; round < 2; round++) {
+        struct lf_plan p = plan(&b);
+        lf_buf_clear(&out);
+        lf_plan_print(&p, &b.hp, &out);
+        static const char *const says[2][2] = {
+            {"16000 tokens in 250 blocks, 512 B a token in bf16",
+             "Fits: 2 requests of 8000 tokens at once; longest context 8000 tokens."},
+            {"of 5.00 MiB (1000.00 MiB available)", "Does not fit: "}};
+        assert_non_null(strstr(out.ptr, says[round][0]));
+        assert_non_null(strstr(out.ptr, says[round][1]));
+        lf_buf_clear(&out);
+        lf_plan_print_json(&p, &b.hp, &out);
+        assert_int_equal(out.status, LF_OK);
+        assert_int_equal(lf_json_parse(&json, lf_buf_view(&out), &lf_json_limits_request, &err), LF_OK);
+        struct lf_json_value root = lf_json_root(&json);
+        assert_true(lf_json_int64(lf_json_get(root, "total_bytes"), &x) && (uint64_t)x == p.total_bytes);
+        assert_true(lf_json_int64(lf_json_get(root, "kv_blocks"), &x) && x == p.n_blocks);
+        assert_true(lf_json_int64(lf_json_get(root, "concurrent_requests"), &x) && x == p.n_concurrent);
+        assert_true(lf_json_bool(lf_json_get(root, "fits"), &fits) && fits == p.fits);
+        assert_true(lf_json_string_is(lf_json_get(root, "advice"), p.advice));
+        lf_json_deinit(&json);
+        b.opts.memory_bytes = 5 * MIB;
+    }
+    lf_buf_deinit(&out);
+    bench_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plan_has_room_for_two_requests_unless_told_otherwise),
+        cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
+        cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
+        cmocka_unit_test(advice_leads_to_a_plan_that_fits),
+        cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
+        cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
+        cmocka_unit_test(both_printouts_hold_the_numbers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,251 @@
+#include <math.h>
+
+#include "core/log.h"
+#include "model/weights.h"
+#include "tests/support/model_dir.h"
+
+/* A directory, read as far as its layout. */
+struct fixture {
+    struct temp_dir dir;
+    struct lf_device *dev;
+    struct lf_hparams hp;
+    struct lf_tensor_set set;
+    struct lf_weight_layout *layout;
+};
+
+static void set_dtypes(struct model_dir *m, const char *dtype, size_t elem_bytes)
+{
+    for (int i = 0; i < m->n; i++) {
+        m->tensors[i].dtype = dtype;
+        m->tensors[i].elem_bytes = elem_bytes;
+    }
+}
+
+static void fixture_open(struct fixture *f, const struct config_text *c, const struct model_dir *m)
+{
+    struct lf_err err;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 2, .max_isa = -1};
+    f->dir = temp_dir_make();
+    config_write(c, &f->dir);
+    if (m) model_dir_write(m, &f->dir);
+    assert_int_equal(lf_device_open(&f->dev, &opts, &err), LF_OK);
+    assert_int_equal(lf_hparams_read(&f->hp, f->dir.path, &err), LF_OK);
+    f->set = (struct lf_tensor_set){0};
+    if (m) assert_int_equal(lf_tensor_set_open(&f->set, f->dir.path, &err), LF_OK);
+    enum lf_status status = lf_weight_layout_make(&f->layout, &f->hp, m ? &f->set : NULL, lf_device_ops(f->dev), &err);
+    if (status != LF_OK) fail_msg("%s", err.message);
+}
+
+static void fixture_close(struct fixture *f)
+{
+    lf_weight_layout_free(f->layout);
+    lf_tensor_set_close(&f->set);
+    lf_hparams_deinit(&f->hp);
+    lf_device_close(f->dev);
+    temp_dir_remove(&f->dir);
+}
+
+static void check_rows(struct fixture *f, const struct lf_weight *w, int row_first, const char *name, int n_rows)
+{
+    static float row[256];
+    assert_true(w->n_in <= 256 && row_first + n_rows <= w->n_out);
+    for (int r = 0; r < n_rows; r++) {
+        lf_device_ops(f->dev)->weight_row(f->dev, w, row_first + r, row);
+        for (int k = 0; k < w->n_in; k++) {
+            float want = model_tensor_value(name, (size_t)r * (size_t)w->n_in + (size_t)k);
+            if (fabsf(row[k] - want) > 0) fail_msg("%s: row %d, column %d", name, r, k);
+        }
+    }
+}
+
+static void check_vector(const float *v, const char *name, int n)
+{
+    for (int i = 0; i < n; i++) assert_true(fabsf(v[i] - model_tensor_value(name, (size_t)i)) <= 0);
+}
+
+struct progress {
+    uint64_t done, total;
+    int n_calls;
+};
+
+static void note_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct progress *p = ctx;
+    assert_true(done > p->done && done <= total);
+    assert_true(p->n_calls == 0 || total == p->total);
+    *p = (struct progress){done, total, p->n_calls + 1};
+}
+
+static void check_loading(const char *dtype, size_t elem_bytes, enum lf_dtype want)
+{
+    struct fixture f;
+    struct lf_weights w;
+    struct lf_err err;
+    struct progress progress = {0};
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    set_dtypes(&m, dtype, elem_bytes);
+    fixture_open(&f, &c, &m);
+    struct lf_model_opts opts = {.dir = f.dir.path, .progress = note_progress, .progress_ctx = &progress};
+    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
+    assert_int_equal(w.embed.dtype, want);
+    check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
+    check_rows(&f, &w.head, 0, "lm_head.weight", 50);
+    check_vector(w.final_norm, "model.norm.weight", 64);
+    const struct lf_layer_weights *l = &w.layers[1];
+    assert_int_equal(l->qkv.n_out, 128);
+    check_rows(&f, &l->qkv, 0, "model.layers.1.self_attn.q_proj.weight", 64);
+    check_rows(&f, &l->qkv, 64, "model.layers.1.self_attn.k_proj.weight", 32);
+    check_rows(&f, &l->qkv, 96, "model.layers.1.self_attn.v_proj.weight", 32);
+    check_rows(&f, &l->out, 0, "model.layers.1.self_attn.o_proj.weight", 64);
+    check_rows(&f, &l->gate_up, 0, "model.layers.1.mlp.gate_proj.weight", 96);
+    check_rows(&f, &l->gate_up, 96, "model.layers.1.mlp.up_proj.weight", 96);
+    check_rows(&f, &l->down, 0, "model.layers.1.mlp.down_proj.weight", 64);
+    check_vector(w.layers[0].attn_norm, "model.layers.0.input_layernorm.weight", 64);
+    check_vector(l->mlp_norm, "model.layers.1.post_attention_layernorm.weight", 64);
+    assert_null(l->qkv_bias);
+    assert_null(l->q_norm);
+    assert_true(progress.n_calls > 0 && progress.done == progress.total);
+    assert_int_equal(lf_device_allocated_bytes(f.dev), lf_weight_layout_bytes(f.layout));
+    lf_weights_unload(&w, f.dev);
+    assert_int_equal(lf_device_allocated_bytes(f.dev), 0);
+    fixture_close(&f);
+}
+
+static void every_tensor_arrives_at_its_place(void **state)
+{
+    (void)state;
+    check_loading("F32", 4, LF_F32);
+    check_loading("F16", 2, LF_F16);
+    check_loading("BF16", 2, LF_BF16);
+}
+
+static void norms_may_be_float_beside_half_matrices(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lf_weights w;
+    struct lf_err err;
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    set_dtypes(&m, "BF16", 2);
+    for (int i = 0; i < m.n; i++) {
+        if (m.tensors[i].rank != 1) continue;
+        m.tensors[i].dtype = "F32";
+        m.tensors[i].elem_bytes = 4;
+    }
+    fixture_open(&f, &c, &m);
+    struct lf_model_opts opts = {.dir = f.dir.path};
+    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
+    check_vector(w.final_norm, "model.norm.weight", 64);
+    check_rows(&f, &w.layers[0].down, 0, "model.layers.0.mlp.down_proj.weight", 64);
+    lf_weights_unload(&w, f.dev);
+    fixture_close(&f);
+}
+
+static void a_tied_head_shares_the_bytes_of_the_embedding(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lf_weights w;
+    struct lf_err err;
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    fixture_open(&f, &c, &m);
+    uint64_t untied = lf_weight_layout_bytes(f.layout);
+    fixture_close(&f);
+    config_set(&c, "tie_word_embeddings", "true");
+    model_dir_add(&m, "model.layers.0.self_attn.rotary_emb.inv_freq", 16, 0); /* says nothing new either */
+    fixture_open(&f, &c, &m);
+    assert_true(lf_weight_layout_bytes(f.layout) < untied);
+    struct lf_model_opts opts = {.dir = f.dir.path};
+    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
+    assert_ptr_equal(w.head.data, w.embed.data);
+    check_rows(&f, &w.head, 0, "model.embed_tokens.weight", 50);
+    lf_weights_unload(&w, f.dev);
+    fixture_close(&f);
+}
+
+static void a_file_that_changes_while_it_is_read_is_an_error(void **state)
+{
+    (void)state;
+    static const long sizes[] = {0, 100, 5000, -1};
+    for (int i = 0; i < 4; i++) {
+        struct fixture f;
+        struct lf_weights w;
+        struct lf_err err;
+        struct config_text c = config_llama();
+        struct model_dir m = model_dir_llama();
+        char path[512];
+        fixture_open(&f, &c, &m);
+        temp_dir_path(&f.dir, "model.safetensors", path);
+        if (sizes[i] >= 0) assert_int_equal(truncate(path, sizes[i]), 0);
+        struct lf_model_opts opts = {.dir = f.dir.path};
+        if (sizes[i] < 0) temp_dir_delete(&f.dir, "model.safetensors");
+        enum lf_status status = lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err);
+        assert_int_equal(status, sizes[i] < 0 ? LF_NOT_FOUND : LF_CORRUPT);
+        assert_non_null(strstr(err.message, "model.safetensors"));
+        assert_int_equal(lf_device_allocated_bytes(f.dev), 0);
+        fixture_close(&f);
+    }
+}
+
+static void load_dummy(struct lf_weights *w, struct fixture *f, uint64_t seed)
+{
+    struct lf_err err;
+    struct lf_model_opts opts = {.dir = f->dir.path, .load = LF_LOAD_DUMMY, .dummy_seed = seed};
+    assert_int_equal(lf_weights_load(w, f->dev, &f->hp, f->layout, &opts, &err), LF_OK);
+}
+
+static void dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_input(void **state)
+{
+    (void)state;
+    static const char *const dtypes[] = {"\"float32\"", "\"float16\"", "\"bfloat16\""};
+    for (int t = 0; t < 3; t++) {
+        struct fixture f;
+        struct lf_weights a, b, other;
+        static float row[256], same[256], differs[256];
+        struct config_text c = config_llama();
+        config_set(&c, "torch_dtype", dtypes[t]);
+        config_set(&c, "attention_bias", "true");
+        fixture_open(&f, &c, NULL);
+        load_dummy(&a, &f, 1);
+        load_dummy(&b, &f, 1);
+        load_dummy(&other, &f, 2);
+        double square = 0, mean = 0;
+        int n_equal = 0;
+        for (int r = 0; r < 64; r++) {
+            const struct lf_ops *ops = lf_device_ops(f.dev);
+            ops->weight_row(f.dev, &a.layers[1].down, r, row);
+            ops->weight_row(f.dev, &b.layers[1].down, r, same);
+            ops->weight_row(f.dev, &other.layers[1].down, r, differs);
+            assert_memory_equal(row, same, 96 * sizeof(float));
+            for (int k = 0; k < 96; k++) {
+                square += (double)row[k] * (double)row[k];
+                mean += (double)row[k];
+                n_equal += fabsf(row[k] - differs[k]) <= 0;
+            }
+        }
+        double rms = sqrt(square / (64 * 96)) * sqrt(96.0);
+        assert_true(rms > 0.7 && rms < 1.42 && fabs(mean / (64 * 96)) < 0.01);
+        assert_true(n_equal < 64 * 96 / 50);
+        assert_true(fabsf(a.final_norm[3] - 1.0f) <= 0);
+        assert_true(fabsf(a.layers[0].qkv_bias[5]) > 0.01f && fabsf(a.layers[0].qkv_bias[5]) < 0.04f);
+        lf_weights_unload(&a, f.dev);
+        lf_weights_unload(&b, f.dev);
+        lf_weights_unload(&other, f.dev);
+        fixture_close(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tensor_arrives_at_its_place),
+        cmocka_unit_test(norms_may_be_float_beside_half_matrices),
+        cmocka_unit_test(a_tied_head_shares_the_bytes_of_the_embedding),
+        cmocka_unit_test(a_file_that_changes_while_it_is_read_is_an_error),
+        cmocka_unit_test(dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* What the program says on the command line: bad configurations are one line and exit status 2 in under a second. */
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/server/commands/spawn.h"
+
+static const char *program;
+
+static void run(struct finished *end, const char *const *args, const char *const *env)
+{
+    struct spawned s;
+    spawn_start(&s, program, args, env);
+    spawn_finish(&s, end, 30 * SPAWN_SLOWER);
+}
+
+static void expect_refusal(const char *const *args, const char *const *env, const char *message)
+{
+    struct finished end;
+    run(&end, args, env);
+    size_t len = strlen(end.err);
+    if (end.exit_status != 2 || !strstr(end.err, message))
+        fail_msg("%s %s: exit %d: %s", args[0] ? args[0] : "", args[0] && args[1] ? args[1] : "", end.exit_status,
+                 end.err);
+    if (len == 0 || strchr(end.err, '\n') != end.err + len - 1) fail_msg("expected one line, got: %s", end.err);
+    assert_string_equal(end.out, "");
+    assert_true(end.seconds < 1.0 * SPAWN_SLOWER);
+}
+
+static void bad_configurations_are_refused_in_one_line(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args[8];
+        const char *message;
+    } cases[] = {
+        {{"sevre"}, "no such command"},
+        {{"serve", "x"}, "takes no arguments"},
+        {{"serve", "--port"}, "expected N behind it"},
+        {{"serve", "--port", "70000"}, "from 0 to 65535"},
+        {{"serve", "--port", "-1"}, "from 0 to 65535"},
+        {{"serve", "--port", "http"}, "got \"http\""},
+        {{"serve", "--host", ""}, "--host"},
+        {{"serve", "--host", "0.0.0.0"}, "--insecure-no-auth"},
+        {{"serve", "--host", "::"}, "--insecure-no-auth"},
+        {{"serve", "--host", "192.0.2.1"}, "--insecure-no-auth"},
+        {{"serve", "--host", "192.0.2.1", "--insecure-no-auth"}, "192.0.2.1"},
+        {{"serve", "--host", "no.such.host.invalid", "--insecure-no-auth"}, "no.such.host.invalid"},
+        {{"serve", "--model", "/nonexistent"}, "/nonexistent"},
+        {{"serve", "--model", ""}, "--model"},
+        {{"serve", "--model", "README.md"}, "README.md"},
+        {{"serve", "--model", "configs"}, "config.json"},
+        {{"serve", "--load", "fast"}, "files|dummy"},
+        {{"serve", "--seed", "-1"}, "--seed"},
+        {{"serve", "--ctx", "200000"}, "131072"},
+        {{"serve", "--ctx", "99999999999"}, "--ctx"},
+        {{"serve", "--memory", "lots"}, "--memory"},
+        {{"serve", "--kv-tokens", "1.5K"}, "--kv-tokens"},
+        {{"serve", "--kv-dtype", "int8"}, "auto|f32|bf16"},
+        {{"serve", "--prefix-cache", "yes"}, "on or off"},
+        {{"serve", "--device", "tpu"}, "tpu"},
+        {{"serve", "--device", "cuda:0"}, "cuda:0"},
+        {{"serve", "--threads", "1000"}, "--threads"},
+        {{"serve", "--isa", "neon"}, "--isa"},
+        {{"serve", "--chunk", "1000000"}, "--chunk"},
+        {{"serve", "--max-seqs", "5000"}, "--max-seqs"},
+        {{"serve", "--max-seqs", "100", "--chunk", "10"}, "--chunk"},
+        {{"serve", "--step-ms", "0"}, "--step-ms"},
+        {{"serve", "--queue", "0"}, "--queue"},
+        {{"serve", "--watchdog", "x"}, "--watchdog"},
+        {{"serve", "--api-keys-file", "/nonexistent"}, "/nonexistent"},
+        {{"serve", "--api-keys-file", "configs"}, "configs"},
+        {{"serve", "--max-body", "10"}, "--max-body"},
+        {{"serve", "--max-body", "2G"}, "--max-body"},
+        {{"serve", "--request-timeout", "0"}, "--request-timeout"},
+        {{"serve", "--keep-alive", "maybe"}, "comment|chunk|off"},
+        {{"serve", "--metrics-prefix", "x:"}, "longflash|vllm"},
+        {{"serve", "--log-level", "trace"}, "debug|info|warn|error"},
+        {{"serve", "--log-file", "/nonexistent/x.log"}, "/nonexistent/x.log"},
+        {{"serve", "--config", "/nonexistent.json"}, "/nonexistent.json"},
+        {{"serve", "--config", "README.md"}, "README.md"},
+        {{"serve", "--config", "demo/questions.json"}, "expected an object"},
+        {{"serve", "--cofnig", "x"}, "did you mean --config?"},
+        {{"serve", "--json"}, "no such option"},
+        {{"serve", "-v"}, "two dashes"},
+        {{"plan", "x"}, "takes no arguments"},
+        {{"plan", "--port", "1"}, "no such option"},
+        {{"plan", "--ctx", "131073"}, "131072"},
+        {{"plan", "--concurrency", "many"}, "--concurrency"},
+        {{"plan", "--model", "/nonexistent"}, "/nonexistent"},
+        {{"run"}, "expected a question"},
+        {{"run", "--document", "/nonexistent", "Why?"}, "/nonexistent"},
+        {{"run", "--temperature", "3", "Why?"}, "from 0 to 2"},
+        {{"run", "--temperature", "nan", "Why?"}, "from 0 to 2"},
+        {{"run", "--max-tokens", "0", "Why?"}, "--max-tokens"},
+        {{"load", "x"}, "takes no arguments"},
+        {{"load", "--url", "https://x"}, "expected http://host:port"},
+        {{"load", "--url", "http://127.0.0.1:99999"}, "expected http://host:port"},
+        {{"load", "--concurrency", "1,,2"}, "separated by commas"},
+        {{"load", "--concurrency", "0"}, "separated by commas"},
+        {{"load", "--lengths", "1K,x"}, "separated by commas"},
+        {{"load", "--csv", "/nonexistent/x.csv"}, "/nonexistent/x.csv"},
+        {{"tokenize", "--model", "/nonexistent", "x"}, "/nonexistent"},
+        {{"tokenize", "--decode", "x"}, "expected a token id"},
+        {{"tokenize", "--decode", "4096"}, "4096"},
+        {{"health", "--url", "x"}, "expected http://host:port"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) expect_refusal(cases[i].args, NULL, cases[i].message);
+}
+
+static void bad_variables_are_refused_in_one_line(void **state)
+{
+    (void)state;
+    const char *const serve[] = {"serve", NULL};
+    expect_refusal(serve, (const char *const[]){"LONGFLASH_PORT=x", NULL}, "LONGFLASH_PORT");
+    expect_refusal(serve, (const char *const[]){"LONGFLASH_PROT=1", NULL}, "LONGFLASH_PROT");
+    expect_refusal(serve, (const char *const[]){"LONGFLASH_HOST=0.0.0.0", NULL}, "--insecure-no-auth");
+}
+
+static void a_port_in_use_is_refused_before_anything_is_loaded(void **state)
+{
+    (void)state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(address);
+    char port[16];
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, len), 0);
+    assert_int_equal(listen(fd, 1), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    snprintf(port, sizeof(port), "%d", ntohs(address.sin_port));
+    expect_refusal((const char *const[]){"serve", "--port", port, NULL}, NULL, port);
+    close(fd);
+}
+
+static void plan_says_by_its_status_whether_it_fits(void **state)
+{
+    (void)state;
+    struct finished end;
+    run(&end, (const char *const[]){"plan", "--ctx", "8K", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_non_null(strstr(end.out, "Fits"));
+    run(&end, (const char *const[]){"plan", "--ctx", "128K", "--memory", "100M", NULL}, NULL);
+    assert_int_equal(end.exit_status, 2);
+    assert_non_null(strstr(end.out, "Does not fit"));
+    run(&end, (const char *const[]){"plan", "--ctx", "8K", "--json", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_int_equal(end.out[0], '{');
+    assert_non_null(strstr(end.out, "\"ctx\":8192"));
+}
+
+static void help_is_a_page_for_every_command(void **state)
+{
+    (void)state;
+    static const char *const commands[] = {"serve", "plan", "run", "load", "tokenize", "health"};
+    struct finished end;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        run(&end, (const char *const[]){commands[i], "--help", NULL}, NULL);
+        assert_int_equal(end.exit_status, 0);
+        assert_non_null(strstr(end.out, commands[i]));
+        assert_string_equal(end.err, "");
+    }
+    run(&end, (const char *const[]){"--help", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    run(&end, (const char *const[]){NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    run(&end, (const char *const[]){"--version", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+}
+
+static void text_goes_to_ids_and_back(void **state)
+{
+    (void)state;
+    struct finished end;
+    run(&end, (const char *const[]){"tokenize", "--count", "Anna Vell lives in Dorrun.", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_true(strtol(end.out, NULL, 10) > 3);
+    run(&end, (const char *const[]){"tokenize", "--decode", "1", "3", "4", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    assert_string_equal(end.out, "<s><|im_start|><|im_end|>\n");
+}
+
+static void a_question_is_answered_on_the_terminal(void **state)
+{
+    (void)state;
+    struct finished end;
+    run(&end,
+        (const char *const[]){
+            "run",
+            "The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun.\n\nWhat is the access "
+            "code for Marrow Hill?",
+            NULL},
+        NULL);
+    assert_string_equal(end.out, "The access code for Marrow Hill is 48213.\n");
+    assert_int_equal(end.exit_status, 0);
+    assert_non_null(strstr(end.err, "tokens/s"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) return 1;
+    program = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_configurations_are_refused_in_one_line),
+        cmocka_unit_test(bad_variables_are_refused_in_one_line),
+        cmocka_unit_test(a_port_in_use_is_refused_before_anything_is_loaded),
+        cmocka_unit_test(plan_says_by_its_status_whether_it_fits),
+        cmocka_unit_test(help_is_a_page_for_every_command),
+        cmocka_unit_test(text_goes_to_ids_and_back),
+        cmocka_unit_test(a_question_is_answered_on_the_terminal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

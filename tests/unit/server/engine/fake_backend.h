@@ -1,0 +1,107 @@
+/* A model for the engine's tests: a token is a pure function of all tokens before it, and the only way from one step to
+ * the next leads through the KV blocks.
+ *
+ * Row p leaves in its slot a hash of (the hash in slot p - 1, the id of row p). The slot is found through the block
+ * table, so a wrong table, a block shared or reused too early, a stale prefix hit or a skipped row changes every later
+ * token. Logits of a row come from its hash; expected_token repeats them from the ids alone. */
+#ifndef LF_TESTS_FAKE_BACKEND_H
+#define LF_TESTS_FAKE_BACKEND_H
+
+#include "tests/support/test.h"
+
+#include <time.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/hash.h"
+#include "kv/kv_cache.h"
+#include "model/batch.h"
+
+enum { FAKE_VOCAB = 97, FAKE_EOS = 7 };
+
+struct fake_backend {
+    int n_blocks;
+    int delay_us;     /* of a step */
+    int fail_at_step; /* 0: never */
+    _Atomic int gate; /* steps wait while it is 1 */
+    int n_steps;
+    int max_rows_seen, max_seqs_seen;
+    void (*on_thread)(void); /* called at every step: marks the engine thread */
+};
+
+static const int32_t fake_eos[1] = {FAKE_EOS};
+
+static inline uint64_t fake_hash(uint64_t before, int32_t id)
+{
+    return lf_mix64(before * 31 + (uint64_t)id + 1);
+}
+
+static inline float fake_logit(uint64_t hash, int v)
+{
+    return (float)(lf_mix64(hash ^ (uint64_t)v * 0x9e37u) >> 40) * 1e-6f;
+}
+
+static inline int32_t fake_argmax(uint64_t hash)
+{
+    int best = 0;
+    for (int v = 1; v < FAKE_VOCAB; v++)
+        if (fake_logit(hash, v) > fake_logit(hash, best)) best = v;
+    return best;
+}
+
+/* The greedy token behind ids[0..n). */
+static inline int32_t fake_expected(const int32_t *ids, int n)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < n; i++) h = fake_hash(h, ids[i]);
+    return fake_argmax(h);
+}
+
+static inline uint32_t *fake_slot(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p, int half)
+{
+    float *page = lf_kv_page(v, seq->blocks[p / LF_KV_BLOCK_TOKENS], 0, LF_KV_K, 0);
+    return (uint32_t *)(void *)(page + lf_kv_k_index(v, p % LF_KV_BLOCK_TOKENS, half));
+}
+
+static inline uint64_t fake_load(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p)
+{
+    return (uint64_t)*fake_slot(v, seq, p, 0) << 32 | *fake_slot(v, seq, p, 1);
+}
+
+static inline void fake_store(const struct lf_kv_view *v, const struct lf_kv_seq *seq, int p, uint64_t h)
+{
+    *fake_slot(v, seq, p, 0) = (uint32_t)(h >> 32);
+    *fake_slot(v, seq, p, 1) = (uint32_t)h;
+}
+
+static inline enum lf_status fake_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+{
+    struct fake_backend *f = ctx;
+    if (f->on_thread) f->on_thread();
+    while (f->gate) lf_clock_sleep_ms(1);
+    f->n_steps++;
+    f->max_rows_seen = LF_MAX(f->max_rows_seen, batch->n_rows);
+    f->max_seqs_seen = LF_MAX(f->max_seqs_seen, batch->n_seqs);
+    if (f->fail_at_step != 0 && f->n_steps >= f->fail_at_step) return LF_DEVICE;
+    int row = 0, out = 0;
+    for (int s = 0; s < batch->n_seqs; s++) {
+        const struct lf_kv_seq *seq = &batch->seqs[s];
+        LF_ASSERT(seq->first_row == row && seq->n_rows >= 1 && seq->kv_len >= seq->n_rows);
+        for (int i = 0; i < seq->n_rows; i++, row++) {
+            int p = seq->kv_len - seq->n_rows + i;
+            uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), batch->ids[row]);
+            fake_store(&kv->view, seq, p, h);
+            if (out == batch->n_out || batch->out_rows[out] != row) continue;
+            for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
+            out++;
+        }
+    }
+    LF_ASSERT(row == batch->n_rows && out == batch->n_out);
+    if (f->delay_us > 0) {
+        struct timespec t = {0, f->delay_us * 1000L};
+        nanosleep(&t, NULL);
+    }
+    return LF_OK;
+}
+
+#endif

@@ -1,0 +1,141 @@
+/* An engine over the fake model, and what every test of it does. */
+#ifndef LF_TESTS_FAKE_ENGINE_H
+#define LF_TESTS_FAKE_ENGINE_H
+
+#include "server/engine/engine.h"
+#include "tests/unit/server/engine/fake_backend.h"
+
+/* An engine over a fake model, with everything below it. */
+struct fake_engine {
+    struct fake_backend backend;
+    struct lf_device *dev;
+    struct lf_kv_cache kv;
+    struct lf_engine *engine;
+};
+
+static inline struct lf_engine_opts fake_opts(void)
+{
+    return (struct lf_engine_opts){
+        .ctx = 4096, .chunk = 256, .max_seqs = 16, .max_out = 16, .queue_n = 256, .step_ms = 5, .watchdog_s = 0};
+}
+
+static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts, bool prefix)
+{
+    struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
+    struct lf_kv_cache_opts kv = {
+        .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
+    assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
+    assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
+    struct lf_engine_backend backend = {
+        .ctx = &f->backend, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
+    struct lf_err err = {LF_OK, ""};
+    if (lf_engine_create(&f->engine, &backend, &f->kv, opts, &err) != LF_OK) fail_msg("%s", err.message);
+}
+
+static inline void fake_open(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts)
+{
+    fake_open_kv(f, n_blocks, opts, true);
+}
+
+static inline void fake_close(struct fake_engine *f)
+{
+    lf_engine_destroy(f->engine);
+    lf_block_pool_check(&f->kv.pool);
+    assert_int_equal(f->kv.pool.n_free + f->kv.pool.n_cached, f->kv.pool.n_blocks);
+    lf_kv_cache_close(&f->kv);
+    lf_device_close(f->dev);
+}
+
+static inline struct lf_gen_params fake_params(const int32_t *prompt, int n_prompt, int max_tokens)
+{
+    return (struct lf_gen_params){.prompt = prompt,
+                                  .n_prompt = n_prompt,
+                                  .max_tokens = max_tokens,
+                                  .ignore_eos = true,
+                                  .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1, .n_logprobs = -1},
+                                  .n_prompt_logprobs = -1};
+}
+
+static inline void fake_prompt(int32_t *ids, int n, uint64_t seed)
+{
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)(lf_random64(seed, (uint64_t)i) % FAKE_VOCAB);
+}
+
+static inline struct lf_request *fake_submit(struct fake_engine *f, const struct lf_gen_params *p)
+{
+    struct lf_request *req = NULL;
+    struct lf_err err = {LF_OK, ""};
+    int retry = 0;
+    if (lf_engine_submit(f->engine, p, &req, &retry, &err) != LF_OK) fail_msg("%s", err.message);
+    return req;
+}
+
+/* Waits for the end, at most 30 s. */
+static inline struct lf_request_state fake_wait(struct lf_request *req)
+{
+    struct lf_request_state st;
+    int64_t until = lf_clock_ns() + 30 * (int64_t)LF_NS_PER_S;
+    do {
+        lf_request_look(req, &st);
+        if (st.finish != LF_FINISH_NONE) return st;
+        struct timespec t = {0, 200000};
+        nanosleep(&t, NULL);
+    } while (lf_clock_ns() < until);
+    fail_msg("the request did not end: %d of its tokens, %d of %d processed", st.n_tokens, st.n_processed, st.n_prompt);
+    return st;
+}
+
+/* The request's n tokens are the ones that its prompt leads to. */
+static inline void fake_check_tokens(const struct lf_request *req, const int32_t *prompt, int n_prompt, int n)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < n_prompt; i++) h = fake_hash(h, prompt[i]);
+    for (int i = 0; i < n; i++) {
+        int32_t id = lf_request_token(req, i)->id;
+        assert_int_equal(id, fake_argmax(h));
+        h = fake_hash(h, id);
+    }
+}
+
+/* A greedy request from submit to put; its tokens are checked. */
+static inline struct lf_request_state fake_generate(struct fake_engine *f, int n_prompt, int max_tokens, uint64_t seed)
+{
+    int32_t prompt[4096];
+    fake_prompt(prompt, n_prompt, seed);
+    struct lf_gen_params p = fake_params(prompt, n_prompt, max_tokens);
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st = fake_wait(req);
+    fake_check_tokens(req, prompt, n_prompt, st.n_tokens);
+    lf_request_put(req);
+    return st;
+}
+
+/* Blocks in use once the engine has come by after the last end. */
+static inline int fake_blocks_used(struct fake_engine *f)
+{
+    struct lf_engine_state st;
+    for (int i = 0; i < 2000; i++) {
+        lf_engine_look(f->engine, &st);
+        if (st.n_running == 0 && st.n_waiting == 0 && st.n_blocks_used == 0) return 0;
+        lf_clock_sleep_ms(1);
+    }
+    return st.n_blocks_used;
+}
+
+/* Submits and lets go at once. A refusal leaves no request and says why. */
+static inline enum lf_status fake_try(struct fake_engine *f, const struct lf_gen_params *p, int *retry)
+{
+    struct lf_request *req = NULL;
+    struct lf_err err = {LF_OK, ""};
+    enum lf_status status = lf_engine_submit(f->engine, p, &req, retry, &err);
+    if (status == LF_OK) {
+        lf_request_put(req);
+    } else {
+        assert_null(req);
+        assert_int_equal(err.status, status);
+        assert_true(err.message[0] != 0);
+    }
+    return status;
+}
+
+#endif

@@ -1,0 +1,124 @@
+#include "tests/support/test.h"
+
+#include <math.h>
+
+#include "core/hash.h"
+#include "server/engine/cost.h"
+
+static const double truth[LF_COST_N] = {2e6, 1e5, 10, 4e4, 50};
+
+static double true_ns(const struct lf_load *load)
+{
+    double ns = 0;
+    for (int i = 0; i < LF_COST_N; i++) ns += truth[i] * load->x[i];
+    return ns;
+}
+
+static int between(uint64_t *n, int lo, int hi)
+{
+    return lo + (int)(lf_random64(5, (*n)++) % (uint64_t)(hi - lo + 1));
+}
+
+static struct lf_load random_load(uint64_t *n)
+{
+    struct lf_load load = {{0}};
+    lf_load_add_prefill(&load, between(n, 0, 30000), between(n, 1, 512), between(n, 0, 1));
+    for (int k = between(n, 0, 16); k > 0; k--) lf_load_add_decode(&load, between(n, 1, 30000));
+    return load;
+}
+
+static void loads_count_each_key_that_a_row_looks_at(void **state)
+{
+    (void)state;
+    struct lf_load load = {{0}};
+    lf_load_add_prefill(&load, 10, 3, 1); /* rows 10, 11, 12 look at 11, 12 and 13 keys */
+    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_ROW] == 3 && load.x[LF_COST_PREFILL_KEY] == 36);
+    assert_true(load.x[LF_COST_OUT_ROW] == 1 && load.x[LF_COST_DECODE_KEY] == 0);
+    lf_load_add_decode(&load, 99);
+    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_ROW] == 4 && load.x[LF_COST_DECODE_KEY] == 100);
+    assert_true(load.x[LF_COST_OUT_ROW] == 2);
+}
+
+static void the_fit_finds_the_coefficients(void **state)
+{
+    (void)state;
+    struct lf_cost cost;
+    uint64_t n = 0;
+    lf_cost_init(&cost);
+    for (int i = 0; i < 400; i++) {
+        struct lf_load load = random_load(&n);
+        lf_cost_observe(&cost, &load, true_ns(&load));
+    }
+    for (int i = 0; i < 100; i++) {
+        struct lf_load load = random_load(&n);
+        assert_true(fabs(lf_cost_predict(&cost, &load) - true_ns(&load)) < 0.05 * true_ns(&load));
+    }
+}
+
+static void coefficients_stay_positive_and_finite_whatever_is_measured(void **state)
+{
+    (void)state;
+    struct lf_cost cost;
+    uint64_t n = 0;
+    lf_cost_init(&cost);
+    const double odd[] = {0, -5, 1, 1e3, 1e15, 1e18};
+    for (int i = 0; i < 5000; i++) {
+        struct lf_load load = random_load(&n);
+        lf_cost_observe(&cost, &load, odd[between(&n, 0, 5)]);
+        for (int k = 0; k < LF_COST_N; k++) assert_true(isfinite(cost.w[k]) && cost.w[k] > 0);
+    }
+}
+
+static void what_recent_steps_say_nothing_about_is_kept(void **state)
+{
+    (void)state;
+    struct lf_cost cost;
+    uint64_t n = 0;
+    lf_cost_init(&cost);
+    for (int i = 0; i < 400; i++) {
+        struct lf_load load = random_load(&n);
+        lf_cost_observe(&cost, &load, true_ns(&load));
+    }
+    double before = lf_cost_prefill_ns(&cost, 20000, 256, 1);
+    for (int i = 0; i < 20000; i++) { /* a night of decoding */
+        struct lf_load load = {{0}};
+        for (int k = 0; k < 8; k++) lf_load_add_decode(&load, 1000 + i % 100);
+        lf_cost_observe(&cost, &load, true_ns(&load) * (1 + 0.1 * ((double)between(&n, -10, 10) / 10)));
+    }
+    double after = lf_cost_prefill_ns(&cost, 20000, 256, 1);
+    assert_true(after > before / 2 && after < before * 2);
+}
+
+/* The closed form against the cost itself: n rows are within the budget, n + 1 are not. */
+static void rows_for_a_budget_are_the_most_that_fit(void **state)
+{
+    (void)state;
+    struct lf_cost cost;
+    lf_cost_init(&cost);
+    memcpy(cost.w, truth, sizeof(truth));
+    for (uint64_t i = 0, n = 0; i < 2000; i++) {
+        int first = between(&n, 0, 200000), all_out = between(&n, 0, 1);
+        double budget = (double)between(&n, 1, 100000000);
+        int rows = lf_cost_prefill_rows(&cost, first, budget, all_out);
+        assert_true(rows >= 0);
+        assert_true(lf_cost_prefill_ns(&cost, first, rows, all_out ? rows : 0) <= budget * (1 + 1e-9));
+        assert_true(lf_cost_prefill_ns(&cost, first, rows + 1, all_out ? rows + 1 : 0) >= budget * (1 - 1e-9));
+    }
+    assert_int_equal(lf_cost_prefill_rows(&cost, 0, 0, 0), 0);
+    assert_int_equal(lf_cost_prefill_rows(&cost, 0, -1, 0), 0);
+    assert_int_equal(lf_cost_prefill_rows(&cost, 0, (double)NAN, 0), 0);
+    for (int i = 0; i < LF_COST_N; i++) cost.w[i] = 1e-3;
+    assert_int_equal(lf_cost_prefill_rows(&cost, 0, 1e30, 0), 1000000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loads_count_each_key_that_a_row_looks_at),
+        cmocka_unit_test(the_fit_finds_the_coefficients),
+        cmocka_unit_test(coefficients_stay_positive_and_finite_whatever_is_measured),
+        cmocka_unit_test(what_recent_steps_say_nothing_about_is_kept),
+        cmocka_unit_test(rows_for_a_budget_are_the_most_that_fit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

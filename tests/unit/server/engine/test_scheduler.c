@@ -1,0 +1,264 @@
+/* Single decisions of the scheduler. What it promises over time is in tests/sim/test_policy.c. */
+#include "tests/support/test.h"
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "server/engine/scheduler.h"
+
+enum { N_BLOCKS = 16, MAX_SEQS = 4, B = LF_KV_BLOCK_TOKENS, MAX_IDS = N_BLOCKS * B };
+
+struct fixture {
+    struct lf_block_pool pool;
+    struct lf_sched sched;
+    struct lf_sched_plan plan;
+    struct lf_sched_item items[MAX_SEQS];
+    struct lf_sched_seq seqs[8];
+    int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
+    int n_seqs;
+};
+
+static int setup(void **state)
+{
+    static struct fixture f;
+    memset(&f, 0, sizeof(f));
+    if (lf_block_pool_init(&f.pool, N_BLOCKS, NULL) != LF_OK) return -1;
+    const struct lf_sched_opts opts = {
+        .chunk = 256, .max_seqs = MAX_SEQS, .max_out = MAX_SEQS, .step_ns = 50 * LF_NS_PER_MS, .pool = &f.pool};
+    lf_sched_init(&f.sched, &opts);
+    f.plan.items = f.items;
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    int32_t refs[N_BLOCKS];
+    lf_sched_check(&f->sched, refs);
+    for (int i = 0; i < f->n_seqs; i++)
+        if (f->seqs[i].phase != LF_SCHED_ENDED) lf_sched_end(&f->sched, &f->seqs[i]);
+    lf_sched_check(&f->sched, refs);
+    assert_int_equal(f->pool.n_free, N_BLOCKS);
+    lf_block_pool_deinit(&f->pool);
+    return 0;
+}
+
+static struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int max_tokens, int64_t now_ns)
+{
+    struct lf_sched_seq *seq = &f->seqs[f->n_seqs];
+    seq->ids = f->ids[f->n_seqs];
+    seq->blocks = f->blocks[f->n_seqs++];
+    seq->n_prompt = n_prompt;
+    seq->max_tokens = max_tokens;
+    lf_sched_submit(&f->sched, seq, now_ns);
+    return seq;
+}
+
+static void run(struct fixture *f, int64_t took_ns)
+{
+    lf_sched_done(&f->sched, &f->plan);
+    lf_sched_learn(&f->sched, &f->plan, took_ns);
+}
+
+/* Runs a step of 1 ms; every sequence that is due gets a token. */
+static void step(struct fixture *f)
+{
+    lf_sched_plan(&f->sched, &f->plan);
+    run(f, LF_NS_PER_MS);
+    for (int i = 0; i < f->plan.n_items; i++) {
+        struct lf_sched_seq *seq = f->items[i].seq;
+        if (seq->n_done == seq->n_ids && seq->n_ids < seq->n_prompt + seq->max_tokens) seq->n_ids++;
+    }
+}
+
+static void blocks_are_counted_for_prompt_and_answer(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_sched_n_blocks(1, 0), 1);
+    assert_int_equal(lf_sched_n_blocks(64, 0), 1);
+    assert_int_equal(lf_sched_n_blocks(64, 1), 2);
+    assert_int_equal(lf_sched_n_blocks(100, 28), 2);
+    assert_int_equal(lf_sched_n_blocks(INT32_MAX, INT32_MAX), (INT64_C(2) * INT32_MAX + 63) / 64);
+}
+
+static void admission_reserves_everything_and_end_gives_it_back(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *seq = submit(f, 5 * B, 3 * B, 1);
+    assert_int_equal(f->pool.n_free, N_BLOCKS);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
+    assert_int_equal(f->pool.n_free, N_BLOCKS - 8);
+    assert_null(lf_sched_admit(&f->sched, 2));
+    lf_sched_end(&f->sched, seq);
+    assert_int_equal(f->pool.n_free, N_BLOCKS);
+}
+
+static void an_empty_scheduler_plans_nothing(void **state)
+{
+    struct fixture *f = *state;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->plan.n_items, 0);
+    assert_null(lf_sched_admit(&f->sched, 1));
+    assert_int_equal(lf_sched_retry_after_s(&f->sched, 1000), 1);
+    assert_true(lf_sched_prefill_speed(&f->sched) == 0 && lf_sched_decode_speed(&f->sched) == 0);
+}
+
+static void the_queue_is_in_order_of_arrival_and_priority(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *a = submit(f, 1, 1, 1000), *b = submit(f, 1, 1, 2000);
+    f->seqs[2].priority = -1;
+    f->seqs[3].priority = 1;
+    struct lf_sched_seq *urgent = submit(f, 1, 1, 3000), *late = submit(f, 1, 1, 0);
+    struct lf_sched_seq *order[] = {urgent, a, b, late};
+    for (int i = 0; i < 4; i++) assert_ptr_equal(lf_sched_admit(&f->sched, 4000), order[i]);
+}
+
+static void no_more_run_than_may(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < MAX_SEQS + 1; i++) (void)submit(f, 1, 1, i);
+    for (int i = 0; i < MAX_SEQS; i++) assert_non_null(lf_sched_admit(&f->sched, 10));
+    assert_null(lf_sched_admit(&f->sched, 10));
+    lf_sched_end(&f->sched, &f->seqs[1]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 10), &f->seqs[MAX_SEQS]);
+}
+
+static void a_small_request_passes_a_large_one_only_in_its_time_of_grace(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, B, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    struct lf_sched_seq *large = submit(f, N_BLOCKS * B, 0, 2), *small = submit(f, B, 0, 3);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 4), small);
+    struct lf_sched_seq *next = submit(f, B, 0, 5);
+    assert_null(lf_sched_admit(&f->sched, 4 + LF_SCHED_BYPASS_NS));
+    lf_sched_end(&f->sched, &f->seqs[0]);
+    lf_sched_end(&f->sched, small);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 5 + LF_SCHED_BYPASS_NS), large);
+    assert_int_equal(next->phase, LF_SCHED_WAITING);
+    lf_sched_end(&f->sched, next); /* from the queue */
+}
+
+static void no_more_than_a_pool_of_blocks_passes(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, B, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    (void)submit(f, N_BLOCKS * B, 0, 2);
+    int n_passed = 0;
+    struct lf_sched_seq *seq = NULL;
+    do {
+        if (seq) {
+            lf_sched_end(&f->sched, seq);
+            f->n_seqs--;
+            memset(seq, 0, sizeof(*seq));
+            n_passed += 4;
+        }
+        (void)submit(f, 4 * B, 0, 3);
+    } while ((seq = lf_sched_admit(&f->sched, 4)) != NULL);
+    assert_int_equal(n_passed, N_BLOCKS);
+}
+
+static void the_last_row_of_a_prompt_gets_logits_and_no_other(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *seq = submit(f, 100, 5, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->items[0].n_rows, B); /* nothing is known yet: one block */
+    assert_int_equal(f->plan.n_out, 0);
+    run(f, LF_NS_PER_MS);
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->items[0].n_rows, 36);
+    assert_int_equal(f->items[0].out_first, 35);
+    assert_int_equal(f->items[0].n_out, 1);
+    run(f, LF_NS_PER_MS);
+    assert_false(lf_sched_in_prefill(seq));
+    seq->n_ids++;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->plan.n_prefill_rows, 0);
+    assert_int_equal(f->items[0].n_out, 1);
+}
+
+static void an_echo_gets_logits_of_every_row_it_needs(void **state)
+{
+    struct fixture *f = *state;
+    f->seqs[0].all_logits = true;
+    struct lf_sched_seq *seq = submit(f, 10, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    int n_rows = 0, n_out = 0;
+    while (lf_sched_in_prefill(seq)) {
+        lf_sched_plan(&f->sched, &f->plan);
+        assert_true(f->plan.n_out <= MAX_SEQS && f->items[0].out_first == 0);
+        n_rows += f->plan.n_rows;
+        n_out += f->plan.n_out;
+        run(f, LF_NS_PER_MS);
+    }
+    assert_int_equal(n_rows, 10);
+    assert_int_equal(n_out, 9); /* the last row would say what follows, which nobody asked */
+}
+
+static void every_decode_gets_its_row_beside_a_prefill(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 3; i++) (void)submit(f, 10, 2 * B, i);
+    while (lf_sched_admit(&f->sched, 3)) continue;
+    for (int i = 0; i < 5; i++) step(f);
+    (void)submit(f, 5 * B, 1, 4);
+    assert_non_null(lf_sched_admit(&f->sched, 5));
+    step(f);
+    assert_int_equal(f->plan.n_items, 4);
+    assert_true(f->plan.n_prefill_rows >= B);
+    assert_int_equal(f->plan.n_rows - f->plan.n_prefill_rows, 3);
+}
+
+static void decodes_that_do_not_fit_take_turns(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.chunk = 3;
+    for (int i = 0; i < 4; i++) (void)submit(f, 1, 60, i);
+    while (lf_sched_admit(&f->sched, 3)) continue;
+    for (int i = 0; i < 4 + 16; i++) step(f);
+    int least = 100, most = 0;
+    for (int i = 0; i < 4; i++) {
+        least = LF_MIN(least, f->seqs[i].n_done);
+        most = LF_MAX(most, f->seqs[i].n_done);
+    }
+    assert_true(least >= 10 && most - least <= 4);
+}
+
+static void retry_after_follows_backlog_and_speed(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 600, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    assert_int_equal(lf_sched_eta_ns(&f->sched, &f->seqs[0]), 0); /* nothing measured */
+    lf_sched_plan(&f->sched, &f->plan);
+    run(f, LF_NS_PER_S); /* 64 tokens a second */
+    assert_int_equal((int)lf_sched_prefill_speed(&f->sched), 64);
+    assert_int_equal(lf_sched_retry_after_s(&f->sched, 0), 9); /* 536 left */
+    assert_int_equal(lf_sched_retry_after_s(&f->sched, 640), 19);
+    assert_int_equal(lf_sched_retry_after_s(&f->sched, 1000000), 60);
+    assert_true(lf_sched_eta_ns(&f->sched, &f->seqs[0]) > 5 * (int64_t)LF_NS_PER_S);
+}
+
+int main(void)
+{
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_are_counted_for_prompt_and_answer),
+        CASE(admission_reserves_everything_and_end_gives_it_back),
+        CASE(an_empty_scheduler_plans_nothing),
+        CASE(the_queue_is_in_order_of_arrival_and_priority),
+        CASE(no_more_run_than_may),
+        CASE(a_small_request_passes_a_large_one_only_in_its_time_of_grace),
+        CASE(no_more_than_a_pool_of_blocks_passes),
+        CASE(the_last_row_of_a_prompt_gets_logits_and_no_other),
+        CASE(an_echo_gets_logits_of_every_row_it_needs),
+        CASE(every_decode_gets_its_row_beside_a_prefill),
+        CASE(decodes_that_do_not_fit_take_turns),
+        CASE(retry_after_follows_backlog_and_speed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* What is refused, and that nothing of it stays. */
+#include "tests/unit/server/engine/fake_engine.h"
+
+static int setup(void **state)
+{
+    struct fake_engine *f = calloc(1, sizeof(*f));
+    struct lf_engine_opts opts = fake_opts();
+    fake_open(f, 128, &opts);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fake_engine *f = *state;
+    assert_int_equal(fake_blocks_used(f), 0);
+    fake_close(f);
+    free(f);
+    return 0;
+}
+
+static void what_cannot_fit_is_refused_at_its_limit(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[4097];
+    int retry = 0;
+    fake_prompt(prompt, 4097, 1);
+    struct lf_gen_params p = fake_params(prompt, 4096, 0);
+    assert_int_equal(fake_try(f, &p, &retry), LF_OK);
+    p = fake_params(prompt, 4096, 1);
+    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
+    p = fake_params(prompt, 4097, 0);
+    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
+    p = fake_params(prompt, 1, INT32_MAX);
+    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f->engine)->rejected_too_long), 3);
+}
+
+static void a_request_larger_than_the_pool_is_refused(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.delay_us = 0}};
+    struct lf_engine_opts opts = fake_opts();
+    fake_open(&f, 1, &opts);
+    int32_t prompt[65];
+    int retry = 0;
+    fake_prompt(prompt, 65, 1);
+    struct lf_gen_params p = fake_params(prompt, 60, 5);
+    assert_int_equal(fake_try(&f, &p, &retry), LF_LIMIT);
+    for (int i = 0; i < 10; i++) assert_int_equal(fake_generate(&f, 60, 4, (uint64_t)i).n_tokens, 4);
+    fake_close(&f);
+}
+
+static void bad_parameters_are_refused_by_name(void **state)
+{
+    struct fake_engine *f = *state;
+    int32_t prompt[4] = {1, 2, 3, 4}, bad[4] = {1, 2, FAKE_VOCAB, 4}, negative[1] = {-1};
+    int retry = 0;
+    const struct lf_gen_params good = fake_params(prompt, 4, 4);
+    struct lf_gen_params p;
+#define REFUSED(change) p = good, change, assert_int_equal(fake_try(f, &p, &retry), LF_INVALID)
+    REFUSED(p.n_prompt = 0);
+    REFUSED(p.prompt = bad);
+    REFUSED((p.prompt = negative, p.n_prompt = 1));
+    REFUSED(p.max_tokens = -1);
+    REFUSED(p.min_tokens = -1);
+    REFUSED((p.stop_token_ids = negative, p.n_stop_token_ids = 1));
+    REFUSED(p.n_stop_token_ids = LF_STOP_TOKENS_N + 1);
+    REFUSED(p.sampling.n_bias = LF_LOGIT_BIAS_N + 1);
+    REFUSED((p.sampling.n_bias = 1, p.sampling.bias[0].id = FAKE_VOCAB));
+    REFUSED(p.sampling.n_logprobs = LF_TOP_LOGPROBS_N + 1);
+    REFUSED(p.n_prompt_logprobs = LF_TOP_LOGPROBS_N + 1);
+    REFUSED(p.salt_bytes = -1);
+    assert_int_equal(fake_try(f, &good, &retry), LF_OK);
+}
+
+/* With the engine held in a step, the queue fills to its limit and not beyond. */
+static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenant, int n_accepted)
+{
+    struct fake_engine f = {.backend = {.gate = 1}};
+    fake_open(&f, 128, opts);
+    int32_t prompt[1000];
+    fake_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    p.tenant = 99;
+    struct lf_request *first = fake_submit(&f, &p), *reqs[64], *more = NULL;
+    struct lf_engine_state es;
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
+    p = fake_params(prompt, n_prompt, 4);
+    p.tenant = tenant;
+    for (int i = 0; i < n_accepted; i++) reqs[i] = fake_submit(&f, &p);
+    int retry = 0;
+    struct lf_err err = {LF_OK, ""};
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_FULL);
+    assert_true(retry >= 1 && retry <= 60);
+    lf_engine_look(f.engine, &es);
+    assert_int_equal(es.n_waiting, n_accepted);
+    assert_int_equal(es.waiting_tokens, n_accepted * n_prompt);
+    f.backend.gate = 0;
+    for (int i = 0; i < n_accepted; i++) assert_int_equal(fake_wait(reqs[i]).n_tokens, 4);
+    more = fake_submit(&f, &p);
+    assert_int_equal(fake_wait(more).n_tokens, 4);
+    lf_request_put(more);
+    lf_request_put(first);
+    for (int i = 0; i < n_accepted; i++) lf_request_put(reqs[i]);
+    fake_close(&f);
+}
+
+static void a_full_queue_says_when_to_come_back(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 7;
+    check_full(&opts, 10, 1, 7);
+    opts = fake_opts();
+    opts.queue_tokens = 2500;
+    check_full(&opts, 1000, 1, 2);
+    opts = fake_opts();
+    opts.per_tenant_n = 5;
+    check_full(&opts, 10, 1, 5);
+    opts.queue_n = 9; /* tenant 0 is no key: only the queue is its limit */
+    check_full(&opts, 10, 0, 9);
+}
+
+static void bad_options_are_refused(void **state)
+{
+    (void)state;
+    struct lf_engine_backend backend = {.step = fake_step, .n_vocab = FAKE_VOCAB};
+    struct lf_kv_cache kv = {.buffer = {0}};
+    struct lf_engine *engine = NULL;
+    struct lf_err err;
+    int *fields[7];
+    struct lf_engine_opts o;
+    for (int i = 0; i < 7; i++) {
+        o = fake_opts();
+        fields[0] = &o.ctx, fields[1] = &o.chunk, fields[2] = &o.max_seqs, fields[3] = &o.max_out;
+        fields[4] = &o.step_ms, fields[5] = &o.queue_n, fields[6] = &o.watchdog_s;
+        *fields[i] = i < 6 ? 0 : -1;
+        assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
+    }
+    o = fake_opts();
+    backend.n_vocab = 0;
+    assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
+    assert_null(engine);
+}
+
+int main(void)
+{
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        CASE(what_cannot_fit_is_refused_at_its_limit),
+        CASE(bad_parameters_are_refused_by_name),
+        cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
+        cmocka_unit_test(a_full_queue_says_when_to_come_back),
+        cmocka_unit_test(bad_options_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,122 @@
+#include "tests/support/test.h"
+#include "tokenizer/regex.h"
+#include "tokenizer/regex_rewrite.h"
+
+/* The matches of pattern in text, each in brackets. */
+static void assert_matches(const char *pattern, const char *text, const char *want)
+{
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work = {0};
+    struct lf_regex_walk walk = lf_regex_walk_init(lf_str_c(text));
+    struct lf_err err = {0};
+    struct lf_buf out;
+    bool found = true;
+    if (lf_regex_compile(&regex, lf_str_c(pattern), &err) != LF_OK) fail_msg("%s", err.message);
+    lf_buf_init(&out, 4096);
+    lf_buf_cstr(&out, "");
+    for (;;) {
+        assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_OK);
+        if (!found) break;
+        lf_buf_printf(&out, "[%.*s]", (int)(walk.end - walk.first), text + walk.first);
+    }
+    assert_string_equal(lf_buf_view(&out).ptr, want);
+    lf_buf_deinit(&out);
+    lf_regex_work_deinit(&work);
+    assert_true(lf_regex_bytes(regex) > 0);
+    lf_regex_free(regex);
+}
+
+static void test_classes_are_those_of_unicode(void **state)
+{
+    (void)state;
+    assert_matches("\\s+", "a \t\xc2\xa0\xe3\x80\x80z\xe1\xa0\x8ey\xc2\x85", "[ \t\xc2\xa0\xe3\x80\x80][\xc2\x85]");
+    assert_matches("\\w+", "a\xcc\x81_1 \xe2\x93\x90 \xc2\xb2", "[a\xcc\x81_1][\xe2\x93\x90]");
+    assert_matches("[^\\s\\p{L}]+", "ab 12\xc2\xa0!", "[12][!]");
+    assert_matches("\\h+", "xaF09g", "[aF09]");
+    assert_matches("\\d", "1\xd9\xa1\xc2\xb2", "[1][\xd9\xa1]");
+    assert_matches("\\p{Han}+", "a\xe4\xb8\xad\xe3\x80\x82", "[\xe4\xb8\xad]");
+    assert_matches("\\bab\\b", "ab cab ab.", "[ab][ab]");
+}
+
+static void test_what_families_use_means_the_same(void **state)
+{
+    (void)state;
+    assert_matches("(?i:'s|'t)|\\p{L}+", "It'S Don't", "[It]['S][Don]['t]");
+    assert_matches("\\s+(?!\\S)|\\s+", "a   b", "[  ][ ]");
+    assert_matches("\\p{N}{1,3}", "12345", "[123][45]");
+    assert_matches("a{,2}b", "aaab", "[aab]");
+    assert_matches("x{", "x{", "[x{]");
+    assert_matches("(a|b)+c", "abac", "[abac]");
+    assert_matches("[\\u4e00-\\u9fff]", "a\xe4\xb8\xad", "[\xe4\xb8\xad]");
+    assert_matches("\\v", "a\x0b\n", "[\x0b]");
+    assert_matches("[!\\-\\]\\[\\\\]", "a-]b[\\", "[-][]][[][\\]");
+}
+
+static void test_empty_matches_do_not_follow_a_match(void **state)
+{
+    (void)state;
+    assert_matches("(?=B)", "aBB", "[][]");
+    assert_matches("a*", "baac", "[][aa][]");
+    assert_matches("x*", "\xe4\xb8\xad", "[][]");
+}
+
+static void test_what_is_read_differently_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"a{1,2}+",   "[a[b]]", "[a&&b]",     "(?m:a)", "(?<n>a)", "\\1",
+                                           "[\\S]",     "\\K",    "\\p{Emoji}", "[]a]",   "[a",      "\\",
+                                           "(*ACCEPT)", "(?~a)",  "\\xzz",      "(a"};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct lf_regex *regex = NULL;
+        struct lf_err err = {0};
+        assert_int_equal(lf_regex_compile(&regex, lf_str_c(patterns[i]), &err), LF_UNSUPPORTED);
+        assert_non_null(strstr(err.message, patterns[i]));
+    }
+}
+
+static void test_a_pattern_that_tries_for_ever_is_stopped(void **state)
+{
+    (void)state;
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work = {0};
+    char text[64];
+    bool found;
+    memset(text, 'a', sizeof text);
+    memcpy(text + sizeof text - 2, " c", 2); /* the letter is there, or nothing would be tried */
+    struct lf_regex_walk walk = lf_regex_walk_init(lf_str_from(text, sizeof text));
+    assert_int_equal(lf_regex_compile(&regex, LF_STR("(a|a)*(a|a)*(a|a)*(a|a)*c"), NULL), LF_OK);
+    assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_LIMIT);
+    lf_regex_work_deinit(&work);
+    lf_regex_free(regex);
+}
+
+static void test_a_literal_is_found_as_written(void **state)
+{
+    (void)state;
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work = {0};
+    struct lf_regex_walk walk = lf_regex_walk_init(LF_STR("a.b.+.+c"));
+    bool found;
+    assert_int_equal(lf_regex_literal(&regex, LF_STR(".+"), NULL), LF_OK);
+    assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_OK);
+    assert_true(found && walk.first == 3 && walk.end == 5);
+    assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_OK);
+    assert_true(found && walk.first == 5 && walk.end == 7);
+    assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_OK);
+    assert_false(found);
+    lf_regex_free(regex);
+    assert_int_equal(lf_regex_literal(&regex, LF_STR(""), NULL), LF_CORRUPT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_classes_are_those_of_unicode),
+        cmocka_unit_test(test_what_families_use_means_the_same),
+        cmocka_unit_test(test_empty_matches_do_not_follow_a_match),
+        cmocka_unit_test(test_what_is_read_differently_is_refused_by_name),
+        cmocka_unit_test(test_a_pattern_that_tries_for_ever_is_stopped),
+        cmocka_unit_test(test_a_literal_is_found_as_written),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,120 @@
+/* The best path of a unigram model: Viterbi over the pieces that a trie finds at each place.
+ *
+ * Scores are added up in float from the beginning of the text, in the library's order and with its types, so that
+ * near ties fall as they do there. Where no piece goes on over a mark (marks_open_words), every path passes through the
+ * beginning of a word: the path up to there is final, so only one word's nodes are in memory, and its score is carried
+ * over. */
+#include <float.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "tokenizer/spm.h"
+
+#define UNKNOWN_PENALTY 10.0f
+
+struct node {
+    int32_t id;
+    float score;
+    int32_t from; /* offset where the piece that ends here begins; -1: nothing ends here */
+};
+
+enum lf_status lf_spm_unigram_open(struct lf_spm *spm, const struct lf_vocab *vocab, const uint8_t *in_trie,
+                                   struct lf_err *err)
+{
+    size_t n = 0;
+    struct lf_trie_entry *entries = malloc((size_t)vocab->n_ids * sizeof *entries);
+    if (!entries) return lf_fail(err, LF_NO_MEMORY, "no memory for %d pieces", vocab->n_ids);
+    spm->min_score = FLT_MAX;
+    spm->max_score = FLT_MIN;
+    for (int32_t id = 0; id < vocab->n_ids; id++) {
+        if (in_trie[id]) entries[n++] = (struct lf_trie_entry){lf_vocab_text(vocab, id), id};
+        if (!in_trie[id] || spm->bonus[id]) continue;
+        if (spm->scores[id] < spm->min_score) spm->min_score = spm->scores[id];
+        if (spm->scores[id] > spm->max_score) spm->max_score = spm->scores[id];
+    }
+    enum lf_status status = lf_trie_build(&spm->pieces, entries, n, err);
+    free(entries);
+    return status;
+}
+
+/* A user-defined piece is worth more than any way to spell it. */
+static float piece_score(const struct lf_spm *spm, int32_t id, size_t len)
+{
+    return spm->bonus[id] ? (float)((double)((float)len * spm->max_score) - 0.1) : spm->scores[id];
+}
+
+/* Offers the nodes that pieces beginning at `at` lead to. */
+static void reach(const struct lf_spm *spm, struct node *nodes, struct lf_str word, size_t at)
+{
+    float here = nodes[at].score;
+    size_t char_len = lf_utf8_len(word, at);
+    bool single = false;
+    uint32_t trie_node = 0;
+    for (size_t i = at; i < word.len; i++) {
+        trie_node = lf_trie_step(&spm->pieces, trie_node, (uint8_t)word.ptr[i]);
+        if (!trie_node) break;
+        int32_t id = spm->pieces.nodes[trie_node].value;
+        if (id < 0) continue;
+        size_t len = i + 1 - at;
+        struct node *to = &nodes[i + 1];
+        float score = piece_score(spm, id, len) + here;
+        if (to->from < 0 || score > to->score) *to = (struct node){id, score, (int32_t)at};
+        if (len == char_len) single = true;
+    }
+    if (single) return;
+    struct node *to = &nodes[at + char_len];
+    float score = spm->min_score - UNKNOWN_PENALTY + here;
+    if (to->from < 0 || score > to->score) *to = (struct node){spm->unk, score, (int32_t)at};
+}
+
+static enum lf_status push_path(const struct lf_spm *spm, struct lf_encode_work *work, const struct node *nodes,
+                                struct lf_str word)
+{
+    work->symbols.n = 0;
+    for (int32_t at = (int32_t)word.len; at > 0; at = nodes[at].from) {
+        if (lf_ids_push(&work->symbols, at) != LF_OK)
+            return lf_fail(work->err, LF_NO_MEMORY, "no memory for a word of %zu bytes", word.len);
+    }
+    for (size_t i = work->symbols.n; i-- > 0;) {
+        const struct node *node = &nodes[work->symbols.ids[i]];
+        if (node->id == spm->unk) {
+            struct lf_str text = lf_str_from(word.ptr + node->from, (size_t)(work->symbols.ids[i] - node->from));
+            LF_TRY(lf_spm_push_unknown(spm, work, text));
+            continue;
+        }
+        LF_TRY(lf_encode_push(work, node->id));
+        work->after_unknown = false;
+    }
+    return LF_OK;
+}
+
+static enum lf_status encode_word(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str word,
+                                  float *score)
+{
+    size_t n_bytes = (word.len + 1) * sizeof(struct node);
+    if (work->nodes_bytes < n_bytes) {
+        free(work->nodes);
+        work->nodes_bytes = 0;
+        work->nodes = malloc(n_bytes);
+        if (!work->nodes) return lf_fail(work->err, LF_NO_MEMORY, "no memory for a word of %zu bytes", word.len);
+        work->nodes_bytes = n_bytes;
+    }
+    struct node *nodes = work->nodes;
+    for (size_t i = 0; i <= word.len; i++) nodes[i] = (struct node){-1, 0, -1};
+    nodes[0].score = *score;
+    for (size_t at = 0; at < word.len; at += lf_utf8_len(word, at)) reach(spm, nodes, word, at);
+    *score = nodes[word.len].score;
+    return push_path(spm, work, nodes, word);
+}
+
+enum lf_status lf_spm_unigram_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text)
+{
+    float score = 0;
+    size_t first = 0;
+    for (size_t at = 0; at < text.len; at += lf_utf8_len(text, at)) {
+        if (!spm->marks_open_words || !lf_spm_is_word_start(text, at)) continue;
+        LF_TRY(encode_word(spm, work, lf_str_from(text.ptr + first, at - first), &score));
+        first = at;
+    }
+    return first < text.len ? encode_word(spm, work, lf_str_from(text.ptr + first, text.len - first), &score) : LF_OK;
+}

@@ -1,0 +1,224 @@
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "tokenizer/detok.h"
+#include "tokenizer/encode.h"
+#include "tokenizer/hf.h"
+#include "tokenizer/spm_open.h"
+#include "tokenizer/tokenizer_impl.h"
+
+enum { ARENA_CHUNK_BYTES = 4096, ARENA_BYTES = 64 * 1024 * 1024 };
+
+enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_index *index,
+                                  const struct lf_added_token *token, struct lf_str find, struct lf_err *err)
+{
+    int32_t at = index->by_id[token->id] - 1;
+    if (token->special) tok->vocab.flags[token->id] |= LF_TOKEN_SPECIAL;
+    if (at >= 0) {
+        tok->added.tokens[at].special |= token->special;
+        tok->added.tokens[at].named |= token->named;
+        if (tok->added.tokens[at].special && tok->added.tokens[at].normalized) tok->added.normalized_specials = true;
+        return LF_OK;
+    }
+    tok->vocab.flags[token->id] |= LF_TOKEN_ADDED;
+    LF_TRY(lf_added_put(&tok->added, token, find, err));
+    index->by_id[token->id] = tok->added.n_tokens;
+    return LF_OK;
+}
+
+enum lf_status lf_tokenizer_place_listed(struct lf_tokenizer *tok, const struct lf_listed_token *t, bool override,
+                                         int32_t *id, struct lf_err *err)
+{
+    int32_t known = lf_vocab_find(&tok->vocab, t->text);
+    if (known >= 0 && t->id >= 0 && known != t->id)
+        return lf_fail(err, LF_CORRUPT, "token \"%.*s\" has the ids %d and %lld", (int)LF_MIN(t->text.len, 64u),
+                       t->text.ptr, known, (long long)t->id);
+    *id = known >= 0 ? known : (int32_t)t->id;
+    if (known >= 0 || t->id < 0) return LF_OK;
+    return override ? lf_vocab_replace(&tok->vocab, *id, t->text, 0, err)
+                    : lf_vocab_add(&tok->vocab, *id, t->text, 0, err);
+}
+
+/* Back to the state before anything was opened. */
+static void clear(struct lf_tokenizer *tok)
+{
+    lf_hf_free(tok->hf);
+    lf_spm_deinit(&tok->spm);
+    lf_added_deinit(&tok->added);
+    lf_vocab_deinit(&tok->vocab);
+    lf_arena_deinit(&tok->arena);
+    *tok = (struct lf_tokenizer){.bos = -1, .eos = -1};
+    lf_arena_init(&tok->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
+}
+
+/* tokenizer.json if it is there and implemented, else tokenizer.model. */
+static enum lf_status open_either(struct lf_tokenizer *tok, const char *dir, const struct lf_tokenizer_config *config,
+                                  struct lf_err *err)
+{
+    enum lf_status status = lf_tokenizer_open_hf(tok, dir, config, err);
+    if (status != LF_NOT_FOUND && status != LF_UNSUPPORTED) return status;
+    struct lf_err other = {0};
+    clear(tok);
+    enum lf_status second = lf_tokenizer_open_spm(tok, dir, config, &other);
+    if (second == LF_NOT_FOUND && status == LF_UNSUPPORTED) return status;
+    if (second == LF_NOT_FOUND)
+        return lf_fail(err, LF_NOT_FOUND, "%s has neither tokenizer.json nor tokenizer.model", dir);
+    if (err && second != LF_OK) *err = other;
+    return second;
+}
+
+static enum lf_status keep_template(struct lf_tokenizer *tok, struct lf_str text, struct lf_err *err)
+{
+    if (text.len > LF_TEMPLATE_SOURCE_BYTES)
+        return lf_fail(err, LF_LIMIT, "the chat template has %zu bytes, at most %d are allowed", text.len,
+                       LF_TEMPLATE_SOURCE_BYTES);
+    char *copy = lf_arena_strdup(&tok->arena, text);
+    tok->chat_template = lf_str_from(copy, copy ? text.len : 0);
+    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the chat template");
+}
+
+enum lf_status lf_tokenizer_open(struct lf_tokenizer **out, const char *dir, struct lf_err *err)
+{
+    struct lf_tokenizer_config config = {0};
+    struct lf_tokenizer *tok = calloc(1, sizeof *tok);
+    enum lf_status status;
+    if (!tok) return lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
+    clear(tok);
+    LF_TRY_GOTO(lf_tokenizer_config_read(&config, dir, err), fail);
+    LF_TRY_GOTO(open_either(tok, dir, &config, err), fail);
+    LF_TRY_GOTO(keep_template(tok, config.chat_template, err), fail);
+    lf_tokenizer_config_deinit(&config);
+    *out = tok;
+    return LF_OK;
+fail:
+    lf_tokenizer_config_deinit(&config);
+    lf_tokenizer_close(tok);
+    return status;
+}
+
+void lf_tokenizer_close(struct lf_tokenizer *tok)
+{
+    if (!tok) return;
+    clear(tok);
+    lf_arena_deinit(&tok->arena);
+    free(tok);
+}
+
+/* One byte for each of text, 1 where it came from a user. NULL with LF_OK where there are no spans. */
+static enum lf_status mark_user_bytes(uint8_t **out, struct lf_str text, const struct lf_text_span *spans, size_t n,
+                                      struct lf_err *err)
+{
+    size_t at = 0;
+    *out = NULL;
+    if (n == 0 || text.len == 0) return LF_OK;
+    uint8_t *user = calloc(text.len, 1);
+    if (!user) return lf_fail(err, LF_NO_MEMORY, "no memory for %zu bytes of text", text.len);
+    for (size_t i = 0; i < n; i++) {
+        if (spans[i].first < at || spans[i].first > text.len || spans[i].len > text.len - spans[i].first) {
+            free(user);
+            return lf_fail(err, LF_INVALID, "span %zu of the text is out of order or out of range", i);
+        }
+        memset(user + spans[i].first, 1, spans[i].len);
+        at = spans[i].first + spans[i].len;
+    }
+    *out = user;
+    return LF_OK;
+}
+
+static enum lf_status encode_all(const struct lf_tokenizer *tok, struct lf_encode_work *work,
+                                 const struct lf_added_search *search, unsigned flags)
+{
+    bool around = (flags & LF_ENCODE_BOS_EOS) != 0;
+    for (size_t i = 0; around && i < tok->n_before; i++) LF_TRY(lf_encode_push(work, tok->before[i]));
+    LF_TRY(tok->hf ? lf_tokenizer_encode_hf(tok, work, search) : lf_tokenizer_encode_spm(tok, work, search));
+    for (size_t i = 0; around && i < tok->n_after; i++) LF_TRY(lf_encode_push(work, tok->after[i]));
+    return LF_OK;
+}
+
+enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids *out, struct lf_str text,
+                                   const struct lf_text_span *user_spans, size_t n_user_spans, unsigned flags,
+                                   size_t max_ids, struct lf_err *err)
+{
+    struct lf_encode_work work;
+    uint8_t *user = NULL;
+    if (text.len > LF_TOKENIZER_TEXT_BYTES)
+        return lf_fail(err, LF_LIMIT, "the text has %zu bytes, at most %d are allowed", text.len,
+                       LF_TOKENIZER_TEXT_BYTES);
+    if (!lf_utf8_valid(text)) return lf_fail(err, LF_INVALID, "the text is not valid UTF-8");
+    LF_TRY(mark_user_bytes(&user, text, user_spans, n_user_spans, err));
+    lf_encode_work_init(&work, out, text.len, max_ids, err);
+    struct lf_added_search search = {text, user, (flags & LF_ENCODE_SPECIALS) != 0};
+    enum lf_status status = encode_all(tok, &work, &search, flags);
+    if (status != LF_OK) out->n = work.first;
+    lf_encode_work_deinit(&work);
+    free(user);
+    return status;
+}
+
+enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids, size_t n_ids,
+                                   bool with_specials, struct lf_err *err)
+{
+    struct lf_detok detok;
+    size_t first = out->len;
+    for (size_t i = 0; i < n_ids; i++) {
+        if (ids[i] < 0 || ids[i] >= tok->vocab.n_ids)
+            return lf_fail(err, LF_INVALID, "token id %d is out of range (0 to %d)", ids[i], tok->vocab.n_ids - 1);
+    }
+    lf_detok_init(&detok, tok, with_specials, false);
+    for (size_t i = 0; i < n_ids; i++) lf_detok_push(&detok, ids[i], out);
+    lf_detok_flush(&detok, out);
+    if (out->status == LF_OK) return LF_OK;
+    out->len = LF_MIN(first, out->len);
+    return lf_fail(err, out->status, "the text of %zu tokens does not fit", n_ids);
+}
+
+int lf_tokenizer_n_vocab(const struct lf_tokenizer *tok)
+{
+    return tok->vocab.n_ids;
+}
+
+bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_token_info *out)
+{
+    if (!lf_vocab_has(&tok->vocab, id)) return false;
+    out->text = lf_vocab_text(&tok->vocab, id);
+    out->special = (tok->vocab.flags[id] & LF_TOKEN_SPECIAL) != 0;
+    return true;
+}
+
+int32_t lf_tokenizer_find(const struct lf_tokenizer *tok, struct lf_str text)
+{
+    return lf_vocab_find(&tok->vocab, text);
+}
+
+int32_t lf_tokenizer_bos(const struct lf_tokenizer *tok)
+{
+    return tok->bos;
+}
+
+int32_t lf_tokenizer_eos(const struct lf_tokenizer *tok)
+{
+    return tok->eos;
+}
+
+struct lf_str lf_tokenizer_bos_text(const struct lf_tokenizer *tok)
+{
+    return tok->bos_text;
+}
+
+struct lf_str lf_tokenizer_eos_text(const struct lf_tokenizer *tok)
+{
+    return tok->eos_text;
+}
+
+struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
+{
+    return tok->chat_template;
+}
+
+uint64_t lf_tokenizer_bytes(const struct lf_tokenizer *tok)
+{
+    return sizeof *tok + tok->arena.used_bytes + lf_vocab_bytes(&tok->vocab) + lf_added_bytes(&tok->added) +
+           lf_spm_bytes(&tok->spm) + lf_hf_bytes(tok->hf);
+}

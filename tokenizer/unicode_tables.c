@@ -1,0 +1,3 @@
+#include "tokenizer/unicode_tables.h"
+
+#include "tokenizer/unicode_tables.inc"
