@@ -27,9 +27,8 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-static void begin(const struct lf_attn_block *b)
+static void begin(void)
 {
-    (void)b;
     _Alignas(64) struct tile_config c;
     memset(&c, 0, sizeof(c));
     c.palette = 1;
