@@ -22,6 +22,13 @@ enum lf_status lf_jinja_fail_budget(struct lf_jinja *j)
     return lf_jinja_fail(j, LF_LIMIT, "the template takes more than %d steps", LF_TEMPLATE_STEPS);
 }
 
+enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes)
+{
+    bool full = n_bytes > j->arena.ceiling || j->arena.used_bytes > j->arena.ceiling - n_bytes;
+    if (full) return lf_jinja_fail(j, LF_LIMIT, "the render needs more than %d bytes", LF_JINJA_MEMORY_BYTES);
+    return lf_jinja_fail(j, LF_NO_MEMORY, "no memory for %zu bytes", n_bytes);
+}
+
 enum lf_status lf_jinja_enter(struct lf_jinja *j)
 {
     if (j->depth >= LF_JINJA_RUN_DEPTH) {
@@ -35,14 +42,9 @@ enum lf_status lf_jinja_alloc(struct lf_jinja *j, void *out, size_t n, size_t si
 {
     void *piece = lf_arena_array(&j->arena, n, size);
     memcpy(out, &piece, sizeof(piece));
-    if (!piece) {
-        size_t n_bytes;
-        bool full = __builtin_mul_overflow(n, size, &n_bytes) || n_bytes > j->arena.ceiling ||
-                    j->arena.used_bytes > j->arena.ceiling - n_bytes;
-        return lf_jinja_fail(j, full ? LF_LIMIT : LF_NO_MEMORY, "the render needs more than %d bytes of memory",
-                             LF_JINJA_MEMORY_BYTES);
-    }
-    return LF_OK;
+    if (piece) return LF_OK;
+    size_t n_bytes;
+    return lf_jinja_fail_memory(j, __builtin_mul_overflow(n, size, &n_bytes) ? SIZE_MAX : n_bytes);
 }
 
 /* -- Names -- */
@@ -63,6 +65,7 @@ enum lf_status lf_jinja_bind(struct lf_jinja *j, uint32_t name, struct lf_jinja_
         return LF_OK;
     }
     for (struct lf_jinja_binding *b = j->scope->first; b; b = b->next) {
+        LF_TRY(lf_jinja_charge(j, 4));
         if (b->name != name) continue;
         b->value = v;
         return LF_OK;
