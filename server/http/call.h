@@ -36,6 +36,7 @@ struct lf_call {
     char request_id[LF_REQUEST_ID_BYTES + 1];
     struct lf_tenant tenant;
     const char *cors;   /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
+    bool http_1_0;
     int64_t started_ns; /* when the head was there */
 
     /* the body, while it is read; the worker frees it when it has been read */
@@ -48,6 +49,7 @@ struct lf_call {
     struct lf_generation *gen; /* owned; NULL: the reply is all */
     struct lf_sse *sse;        /* owned; a stream */
     bool handled, queued;
+    bool answered; /* a stream was sent to its end */
     bool counted; /* in n_in_flight */
 
     /* under the server's lock */
