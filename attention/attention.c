@@ -118,8 +118,10 @@ uint64_t lf_attn_workspace_bytes(const struct lf_attn_shape *shape, const struct
 static const struct lf_attn_kernel *choose_kernel(enum lf_isa isa, enum lf_dtype kv_dtype)
 {
 #if defined(__x86_64__)
+    if (isa >= LF_ISA_AMX && kv_dtype == LF_BF16) return &lf_attn_kernel_amx;
     if (isa >= LF_ISA_AVX512_BF16 && kv_dtype == LF_BF16) return &lf_attn_kernel_avx512bf16;
     if (isa >= LF_ISA_AVX512) return &lf_attn_kernel_avx512;
+    if (isa >= LF_ISA_AVX2) return &lf_attn_kernel_avx2;
 #endif
     (void)isa;
     (void)kv_dtype;

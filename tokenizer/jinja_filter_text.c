@@ -131,6 +131,7 @@ static enum lf_status indent_text(struct lf_jinja *j, struct lf_jinja_text *out,
     int64_t n;
     struct lf_jinja_value space;
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
+    if (width.type == LF_JINJA_NONE) return lf_jinja_fail(j, LF_INVALID, "indent: the width is None");
     LF_TRY(lf_jinja_int_arg(j, &n, width, 4));
     LF_TRY(lf_jinja_string_c(j, &space, " "));
     lf_jinja_write_fill(&w, space.as.s, (size_t)LF_MAX(n, 0));
@@ -165,20 +166,21 @@ static enum lf_status filter_truncate(struct lf_jinja *j, struct lf_jinja_value 
     size_t n, n_end;
     struct lf_jinja_value end = call->arg[2];
     struct lf_jinja_text text;
+    bool sized;
     *out = call->self;
-    if (call->self.type == LF_JINJA_UNDEFINED) return LF_OK;
-    LF_TRY(lf_jinja_text_arg(j, &text, call->self));
     LF_TRY(lf_jinja_int_arg(j, &length, call->arg[0], 255));
     LF_TRY(lf_jinja_int_arg(j, &leeway, call->arg[3], 5));
     if (!lf_jinja_given(end)) LF_TRY(lf_jinja_string_c(j, &end, "..."));
     LF_TRY(lf_jinja_text_arg(j, &end.as.s, end));
-    LF_TRY(lf_jinja_text_n_chars(j, &n, text));
+    LF_TRY(lf_jinja_length(j, &n, &sized, call->self));
     LF_TRY(lf_jinja_text_n_chars(j, &n_end, end.as.s));
+    if (!sized) LF_TRY(lf_jinja_text_arg(j, &text, call->self)); /* fails */
     if (length < (int64_t)n_end || leeway < 0) {
         return lf_jinja_fail(j, LF_INVALID, "truncate: expected a length of at least %zu and a leeway of at least 0",
                              n_end);
     }
     if ((int64_t)n <= length || (int64_t)n - length <= leeway) return LF_OK;
+    LF_TRY(lf_jinja_text_arg(j, &text, call->self));
     text = lf_jinja_text_sub(text, 0, lf_jinja_text_byte_of(text, (size_t)length - n_end));
     struct lf_jinja_value space;
     ptrdiff_t place;

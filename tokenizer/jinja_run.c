@@ -289,6 +289,23 @@ static enum lf_status exec_with(struct lf_jinja *j, const struct lf_jinja_node *
     return LF_OK;
 }
 
+/* {% generation %} is to Jinja a call of a macro without arguments. */
+static enum lf_status exec_generation(struct lf_jinja *j, const struct lf_jinja_node *node)
+{
+    struct lf_jinja_scope *outer = j->scope;
+    struct lf_jinja_value v;
+    LF_TRY(lf_jinja_push_scope(j, outer));
+    LF_TRY(lf_jinja_dict_new(j, &v));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_KWARGS, v));
+    LF_TRY(lf_jinja_list_new(j, &v, LF_JINJA_TUPLE, 0));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_VARARGS, v));
+    LF_TRY(lf_jinja_undefined(j, &v, "No caller defined"));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_CALLER, v));
+    LF_TRY(lf_jinja_exec(j, node->b));
+    j->scope = outer;
+    return LF_OK;
+}
+
 static enum lf_status exec_print(struct lf_jinja *j, const struct lf_jinja_node *list)
 {
     for (; list; list = list->next) {
@@ -328,7 +345,7 @@ static enum lf_status exec_one(struct lf_jinja *j, const struct lf_jinja_node *n
     case LF_JINJA_N_WITH:
         return exec_with(j, node);
     case LF_JINJA_N_SCOPE:
-        return exec_scoped(j, node->b);
+        return exec_generation(j, node);
     default:
         LF_ASSERT(node->kind == LF_JINJA_N_BREAK || node->kind == LF_JINJA_N_CONTINUE);
         j->flow = node->kind == LF_JINJA_N_BREAK ? LF_JINJA_FLOW_BREAK : LF_JINJA_FLOW_CONTINUE;

@@ -272,6 +272,9 @@ enum lf_status lf_jinja_less(struct lf_jinja *j, bool *out, struct lf_jinja_valu
         struct lf_str m = (a.type == LF_JINJA_UNDEFINED ? a : b).as.undefined->message;
         return lf_jinja_fail(j, LF_INVALID, "%.*s", (int)m.len, m.ptr);
     }
+    if (a.type == LF_JINJA_VIEW && b.type == LF_JINJA_VIEW) {
+        return lf_jinja_fail(j, LF_UNSUPPORTED, "the views of a dict as sets are not implemented");
+    }
     return lf_jinja_fail(j, LF_INVALID, "'%s' and '%s' have no order", lf_jinja_type_name(a), lf_jinja_type_name(b));
 }
 

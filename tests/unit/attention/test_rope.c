@@ -1,0 +1,345 @@
+#include "attention/rope.h"
+
+#include <math.h>
+
+#include "core/check.h"
+#include "tests/support/test.h"
+
+/* ---- frequencies ---- */
+
+struct freq_case {
+    struct lf_rope_opts opts;
+    double attention_factor;
+    int idx[8];
+    double inv_freq[8];
+};
+
+/* Values of transformers 5.23 (ROPE_INIT_FUNCTIONS), which computes in float32: equal to about 1e-6. */
+static const struct freq_case FREQ_CASES[] = {
+    {{.kind = LF_ROPE_NONE_SCALED, .head_dim = 64, .rotary_dim = 64, .theta = 5e7},
+     1.0,
+     {0, 1, 8, 10, 16, 21, 30, 31},
+     {1, 0.574654997, 0.0118920712, 0.00392709922, 0.000141421356, 8.86239157e-06, 6.05641492e-08, 3.4803491e-08}},
+    {{.kind = LF_ROPE_LINEAR, .head_dim = 128, .rotary_dim = 128, .theta = 1e4, .factor = 4},
+     1.0,
+     {0, 1, 16, 21, 32, 42, 62, 63},
+     {0.25, 0.216491088, 0.0250000004, 0.0121741882, 0.00249999994, 0.000592843455, 3.33380376e-05, 2.88695483e-05}},
+    {{.kind = LF_ROPE_LLAMA3,
+      .head_dim = 128,
+      .rotary_dim = 128,
+      .theta = 5e5,
+      .factor = 8,
+      .low_freq_factor = 1,
+      .high_freq_factor = 4,
+      .original_max_positions = 8192},
+     1.0,
+     {0, 1, 16, 21, 32, 42, 62, 63},
+     {1, 0.814617217, 0.0376060307, 0.0134904198, 0.000524846022, 2.2748929e-05, 3.7673226e-07, 3.06892588e-07}},
+    {{.kind = LF_ROPE_LLAMA3,
+      .head_dim = 64,
+      .rotary_dim = 64,
+      .theta = 5e5,
+      .factor = 32,
+      .low_freq_factor = 1,
+      .high_freq_factor = 4,
+      .original_max_positions = 8192},
+     1.0,
+     {0, 1, 8, 10, 16, 21, 30, 31},
+     {1, 0.663601279, 0.0376060307, 0.0165604409, 0.000429556705, 5.68723226e-06, 1.41927202e-07, 9.41830649e-08}},
+    {{.kind = LF_ROPE_YARN,
+      .head_dim = 128,
+      .rotary_dim = 128,
+      .theta = 1e6,
+      .factor = 4,
+      .original_max_positions = 32768,
+      .beta_fast = 32,
+      .beta_slow = 1,
+      .truncate = true},
+     1.1386294361119891,
+     {0, 1, 16, 21, 32, 42, 62, 63},
+     {1, 0.805842221, 0.0316227786, 0.0107460786, 0.000602941145, 2.88695483e-05, 3.84981632e-07, 3.10234441e-07}},
+    {{.kind = LF_ROPE_YARN,
+      .head_dim = 64,
+      .rotary_dim = 64,
+      .theta = 150000,
+      .factor = 32,
+      .original_max_positions = 4096,
+      .beta_fast = 32,
+      .beta_slow = 1},
+     1.3465735902799727,
+     {0, 1, 8, 10, 16, 21, 30, 31},
+     {1, 0.689044297, 0.0508132726, 0.0193349998, 0.000456483918, 1.25325696e-05, 4.38797855e-07, 3.0235114e-07}},
+    {{.kind = LF_ROPE_YARN,
+      .head_dim = 128,
+      .rotary_dim = 128,
+      .theta = 1e4,
+      .factor = 16,
+      .original_max_positions = 4096,
+      .beta_fast = 16,
+      .beta_slow = 2,
+      .attention_factor = 1.25,
+      .truncate = true},
+     1.25,
+     {0, 1, 16, 21, 32, 42, 62, 63},
+     {1, 0.865964353, 0.100000001, 0.0486967526, 0.00589843746, 0.000148210864, 8.3345094e-06, 7.21738706e-06}},
+};
+
+static void frequencies_equal_those_of_transformers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(FREQ_CASES); i++) {
+        const struct freq_case *c = &FREQ_CASES[i];
+        double inv_freq[LF_HEAD_DIM / 2], factor;
+        lf_rope_inv_freq(&c->opts, inv_freq, &factor);
+        assert_true(fabs(factor - c->attention_factor) < 1e-12);
+        for (int k = 0; k < 8; k++) {
+            double got = inv_freq[c->idx[k]], want = c->inv_freq[k];
+            if (fabs(got - want) > 2e-6 * want)
+                fail_msg("case %zu, pair %d: %.9g, expected %.9g", i, c->idx[k], got, want);
+        }
+    }
+}
+
+/* ---- the table ---- */
+
+static struct lf_device *open_cpu(int max_isa, int n_threads)
+{
+    struct lf_device *dev;
+    struct lf_err err;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = n_threads, .max_isa = max_isa};
+    enum lf_status status = lf_device_open(&dev, &opts, &err);
+    if (status == LF_UNSUPPORTED) return NULL;
+    assert_int_equal(status, LF_OK);
+    return dev;
+}
+
+static void table_holds_cosines_and_sines_rounded_once(void **state)
+{
+    (void)state;
+    enum { POSITIONS = 131072 };
+    struct lf_device *dev = open_cpu(-1, 2);
+    struct lf_rope_opts opts = FREQ_CASES[4].opts;
+    float *table = malloc(lf_rope_table_bytes(&opts, POSITIONS));
+    double inv_freq[LF_HEAD_DIM / 2], factor;
+    assert_non_null(table);
+    assert_true(lf_rope_table_bytes(&opts, POSITIONS) == (uint64_t)POSITIONS * 128 * 4);
+    lf_rope_table_fill(dev, &opts, POSITIONS, table);
+    lf_rope_inv_freq(&opts, inv_freq, &factor);
+    for (int pos = 0; pos < POSITIONS; pos += pos < 100 ? 1 : 127)
+        for (int i = 0; i < 64; i++) {
+            const float *at = table + ((size_t)pos * 64 + (size_t)i) * 2;
+            double angle = (double)pos * inv_freq[i];
+            assert_true(fabs((double)at[0] - factor * cos(angle)) < 1e-7);
+            assert_true(fabs((double)at[1] - factor * sin(angle)) < 1e-7);
+        }
+    free(table);
+    lf_device_close(dev);
+}
+
+/* ---- the append ---- */
+
+enum { N_SEQS = 3, HEADS = 6, KV_HEADS = 2, BLOCKS = 8, LAYERS = 2 };
+
+struct append_fixture {
+    struct lf_device *dev;
+    struct lf_kv_view kv;
+    int rotary_dim, n_rows;
+    bool norm;
+    int32_t tables[N_SEQS][4];
+    struct lf_kv_seq seqs[N_SEQS];
+    float *qkv, *q_out, *table;
+    float q_norm[LF_HEAD_DIM], k_norm[LF_HEAD_DIM];
+};
+
+static float noise(uint64_t i)
+{
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15u;
+    x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
+    return (float)(int32_t)(x >> 32) * 0x1p-30f;
+}
+
+static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum lf_dtype dtype, int head_dim,
+                         int rotary_dim, bool norm)
+{
+    static const int rows[N_SEQS] = {1, 70, 23}, lens[N_SEQS] = {130, 133, 23};
+    static const int32_t order[] = {5, 2, 7, 0, 3, 6, 1};
+    memset(f, 0, sizeof(*f));
+    f->dev = dev;
+    f->rotary_dim = rotary_dim;
+    f->norm = norm;
+    f->kv = (struct lf_kv_view){
+        .dtype = dtype, .n_blocks = BLOCKS, .n_layers = LAYERS, .n_kv_heads = KV_HEADS, .head_dim = head_dim};
+    size_t bytes = lf_kv_block_bytes(&f->kv) * BLOCKS;
+    f->kv.base = malloc(bytes);
+    assert_non_null(f->kv.base);
+    memset(f->kv.base, 0xff, bytes);
+    for (int i = 0, next = 0; i < N_SEQS; i++) {
+        for (int b = 0; b * LF_KV_BLOCK_TOKENS < lens[i]; b++) f->tables[i][b] = order[next++];
+        f->seqs[i] =
+            (struct lf_kv_seq){.blocks = f->tables[i], .first_row = f->n_rows, .n_rows = rows[i], .kv_len = lens[i]};
+        f->n_rows += rows[i];
+    }
+    size_t d = (size_t)head_dim, n = (size_t)f->n_rows;
+    f->qkv = malloc(n * (HEADS + 2 * KV_HEADS) * d * sizeof(float));
+    f->q_out = malloc(n * HEADS * d * sizeof(float));
+    struct lf_rope_opts opts = {
+        .kind = LF_ROPE_NONE_SCALED, .head_dim = head_dim, .rotary_dim = rotary_dim, .theta = 1e4};
+    f->table = malloc(lf_rope_table_bytes(&opts, 256));
+    assert_true(f->qkv && f->q_out && f->table);
+    for (size_t i = 0; i < n * (HEADS + 2 * KV_HEADS) * d; i++) f->qkv[i] = noise(i);
+    for (size_t i = 0; i < d; i++) {
+        f->q_norm[i] = 1.0f + noise(i) / 4;
+        f->k_norm[i] = 1.0f + noise(1000 + i) / 4;
+    }
+    lf_rope_table_fill(dev, &opts, 256, f->table);
+}
+
+static void fixture_deinit(struct append_fixture *f)
+{
+    free(f->kv.base);
+    free(f->qkv);
+    free(f->q_out);
+    free(f->table);
+}
+
+static void run_append(struct append_fixture *f, const struct lf_kv_seq *seqs, int n_seqs, int first_row)
+{
+    size_t d = (size_t)f->kv.head_dim;
+    struct lf_rope_append_params p = {.q_out = f->q_out + (size_t)first_row * HEADS * d,
+                                      .qkv = f->qkv + (size_t)first_row * (HEADS + 2 * KV_HEADS) * d,
+                                      .q_norm = f->norm ? f->q_norm : NULL,
+                                      .k_norm = f->norm ? f->k_norm : NULL,
+                                      .norm_eps = 1e-6f,
+                                      .table = f->table,
+                                      .rotary_dim = f->rotary_dim,
+                                      .n_heads = HEADS,
+                                      .kv = &f->kv,
+                                      .layer = 1,
+                                      .seqs = seqs,
+                                      .n_seqs = n_seqs};
+    lf_rope_append(f->dev, &p);
+}
+
+/* Norm and rotation of a head in double, from the definition. */
+static void expected_head(const struct append_fixture *f, const float *x, const float *norm, int pos, double *y)
+{
+    int d = f->kv.head_dim, half = f->rotary_dim / 2;
+    double normed[LF_HEAD_DIM], sum = 0.0;
+    for (int i = 0; i < d; i++) sum += (double)x[i] * (double)x[i];
+    for (int i = 0; i < d; i++)
+        normed[i] = f->norm ? (double)x[i] / sqrt(sum / d + 1e-6) * (double)norm[i] : (double)x[i];
+    for (int i = 0; i < d; i++) y[i] = normed[i];
+    for (int i = 0; i < half; i++) {
+        double angle = (double)pos * pow(1e4, -2.0 * i / f->rotary_dim);
+        y[i] = normed[i] * cos(angle) - normed[i + half] * sin(angle);
+        y[i + half] = normed[i + half] * cos(angle) + normed[i] * sin(angle);
+    }
+}
+
+static double stored(const struct lf_kv_view *kv, const void *page, size_t idx)
+{
+    return kv->dtype == LF_F32 ? (double)((const float *)page)[idx]
+                               : (double)lf_f32_from_bf16(((const uint16_t *)page)[idx]);
+}
+
+static void check_row(const struct append_fixture *f, int seq_idx, int row)
+{
+    size_t d = (size_t)f->kv.head_dim, at = (size_t)(f->seqs[seq_idx].first_row + row);
+    const float *qkv = f->qkv + at * (HEADS + 2 * KV_HEADS) * d;
+    int pos = f->seqs[seq_idx].kv_len - f->seqs[seq_idx].n_rows + row, slot = pos % LF_KV_BLOCK_TOKENS;
+    int block = f->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS];
+    double want[LF_HEAD_DIM], rounding = f->kv.dtype == LF_BF16 ? 1.0 / 256 : 1e-6;
+    for (int h = 0; h < HEADS; h++) {
+        expected_head(f, qkv + (size_t)h * d, f->q_norm, pos, want);
+        for (size_t i = 0; i < d; i++)
+            assert_true(fabs((double)f->q_out[(at * HEADS + (size_t)h) * d + i] - want[i]) < 1e-6 * 8);
+    }
+    for (int h = 0; h < KV_HEADS; h++) {
+        const float *k = qkv + (size_t)(HEADS + h) * d, *v = k + KV_HEADS * d;
+        const void *k_page = lf_kv_page(&f->kv, block, 1, LF_KV_K, h),
+                   *v_page = lf_kv_page(&f->kv, block, 1, LF_KV_V, h);
+        expected_head(f, k, f->k_norm, pos, want);
+        for (int i = 0; i < f->kv.head_dim; i++) {
+            double got = stored(&f->kv, k_page, lf_kv_k_index(&f->kv, slot, i));
+            assert_true(fabs(got - want[i]) <= rounding * fabs(want[i]) + 1e-5);
+            float value = f->kv.dtype == LF_BF16 ? lf_f32_from_bf16(lf_bf16_from_f32(v[i])) : v[i];
+            assert_true(stored(&f->kv, v_page, lf_kv_v_index(&f->kv, slot, i)) == (double)value);
+        }
+    }
+}
+
+/* Elements of the cache that were written. */
+static size_t n_written(const struct append_fixture *f)
+{
+    size_t n = 0, all = lf_kv_block_elems(&f->kv) * BLOCKS;
+    for (size_t i = 0; i < all; i++) n += isnan(stored(&f->kv, f->kv.base, i)) ? 0 : 1;
+    return n;
+}
+
+struct append_case {
+    enum lf_dtype dtype;
+    int head_dim, rotary_dim;
+    bool norm;
+};
+
+static const struct append_case APPEND_CASES[] = {
+    {LF_F32, 64, 64, false}, {LF_BF16, 64, 64, false}, {LF_BF16, 128, 128, true},
+    {LF_F32, 80, 80, true},  {LF_BF16, 96, 24, false}, {LF_F32, 128, 64, true},
+};
+
+static void append_rotates_norms_and_stores_every_row(void **state)
+{
+    (void)state;
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AVX512; isa++) {
+        struct lf_device *dev = open_cpu(isa, 2);
+        for (size_t k = 0; dev && k < LF_N_ELEMS(APPEND_CASES); k++) {
+            const struct append_case *c = &APPEND_CASES[k];
+            struct append_fixture f;
+            fixture_init(&f, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+            run_append(&f, f.seqs, N_SEQS, 0);
+            for (int s = 0; s < N_SEQS; s++)
+                for (int r = 0; r < f.seqs[s].n_rows; r++) check_row(&f, s, r);
+            assert_true(n_written(&f) == (size_t)f.n_rows * 2 * KV_HEADS * (size_t)c->head_dim);
+            fixture_deinit(&f);
+        }
+        lf_device_close(dev);
+    }
+}
+
+static void append_gives_the_same_bits_row_by_row(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_cpu(-1, 2);
+    for (size_t k = 0; k < LF_N_ELEMS(APPEND_CASES); k++) {
+        const struct append_case *c = &APPEND_CASES[k];
+        struct append_fixture whole, single;
+        fixture_init(&whole, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+        fixture_init(&single, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
+        run_append(&whole, whole.seqs, N_SEQS, 0);
+        for (int s = 0; s < N_SEQS; s++)
+            for (int r = 0; r < single.seqs[s].n_rows; r++) {
+                struct lf_kv_seq one = single.seqs[s];
+                one.kv_len += r + 1 - one.n_rows;
+                one.first_row = 0;
+                one.n_rows = 1;
+                run_append(&single, &one, 1, single.seqs[s].first_row + r);
+            }
+        size_t d = (size_t)c->head_dim;
+        assert_memory_equal(whole.q_out, single.q_out, (size_t)whole.n_rows * HEADS * d * sizeof(float));
+        assert_memory_equal(whole.kv.base, single.kv.base, lf_kv_block_bytes(&whole.kv) * BLOCKS);
+        fixture_deinit(&whole);
+        fixture_deinit(&single);
+    }
+    lf_device_close(dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(frequencies_equal_those_of_transformers),
+        cmocka_unit_test(table_holds_cosines_and_sines_rounded_once),
+        cmocka_unit_test(append_rotates_norms_and_stores_every_row),
+        cmocka_unit_test(append_gives_the_same_bits_row_by_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
