@@ -252,7 +252,8 @@ static void check_reader(struct lf_http_server *s, struct lf_conn *c, int64_t no
 }
 
 /* libmicrohttpd takes a short read for the end of what is there, and misses an end of the stream that came with the
- * last bytes: no further event is due. Shutting down the reading side makes one, and what was received stays readable. */
+ * last bytes: no further event is due. Shutting down the reading side makes one, and what was received stays readable.
+ */
 static void nudge(const struct lf_conn *c)
 {
     bool reads = c->phase == LF_CONN_HEAD || c->phase == LF_CONN_IDLE || c->phase == LF_CONN_BODY;
