@@ -42,6 +42,7 @@ static enum lf_status filter_title(struct lf_jinja *j, struct lf_jinja_value *ou
 {
     LF_TRY(lf_jinja_soft_str(j, out, call->self));
     struct lf_jinja_text t = out->as.s, piece;
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
     for (size_t pos = 0; pos < t.len && w.status == LF_OK;) {
         uint32_t cp;
@@ -147,7 +148,7 @@ static enum lf_status filter_indent(struct lf_jinja *j, struct lf_jinja_value *o
     LF_TRY(indent_text(j, &indent, call->arg[0]));
     LF_TRY(lf_jinja_string_c(j, &newline, "\n"));
     LF_TRY(lf_jinja_text_cat(j, &text, text, newline.as.s));
-    LF_TRY(lf_jinja_charge(j, text.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)text.len * 4));
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
     for (size_t pos = 0; w.status == LF_OK && lf_jinja_next_line(text, &pos, &line, false); begun = true) {
         if (begun) lf_jinja_write_c(&w, "\n");
@@ -198,7 +199,7 @@ static enum lf_status filter_wordcount(struct lf_jinja *j, struct lf_jinja_value
     int64_t n = 0;
     bool inside = false;
     LF_TRY(lf_jinja_to_text(j, &t, call->self));
-    LF_TRY(lf_jinja_charge(j, t.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     for (size_t pos = 0; pos < t.len;) {
         uint32_t cp;
         pos += lf_jinja_text_char(t, pos, &cp);

@@ -119,6 +119,7 @@ struct dump {
 static void dump_escape(struct dump *d, uint32_t cp, bool user)
 {
     char text[16];
+    if (d->w.status == LF_OK) d->w.status = lf_jinja_charge(d->j, LF_JINJA_CHAR_COST);
     const char *named = cp == '"'    ? "\\\""
                         : cp == '\\' ? "\\\\"
                         : cp == '\n' ? "\\n"

@@ -301,6 +301,7 @@ static enum lf_status parse_params(struct lf_jinja_parser *p, struct lf_jinja_no
     struct lf_jinja_node **tail = &macro->a;
     LF_TRY(lf_jinja_expect(p, LF_JINJA_T_LPAREN, "'('"));
     bool has_default = false;
+    size_t n_params = 0;
     while (p->cur.kind != LF_JINJA_T_RPAREN) {
         struct lf_jinja_node *param;
         if (macro->a) LF_TRY(lf_jinja_expect(p, LF_JINJA_T_COMMA, "',' or ')'"));
@@ -308,6 +309,9 @@ static enum lf_status parse_params(struct lf_jinja_parser *p, struct lf_jinja_no
         LF_TRY(lf_jinja_node(p, &param, LF_JINJA_N_PARAM, p->cur.line));
         LF_TRY(lf_jinja_intern(p, &param->name, p->cur.text));
         LF_TRY(lf_jinja_text_value(p, &param->value, p->cur.text));
+        if (++n_params > LF_JINJA_ARGS_N) {
+            return lf_fail(p->err, LF_LIMIT, "line %u: more than %d parameters", p->cur.line, LF_JINJA_ARGS_N);
+        }
         for (const struct lf_jinja_node *it = macro->a; it; it = it->next) {
             if (it->name == param->name) return lf_jinja_parse_fail(p, "a name that is not yet a parameter");
         }

@@ -19,6 +19,9 @@ struct lf_jinja_parser {
     const struct lf_jinja_node *unknown; /* the first one elsewhere, until its expression turns out to be a choice */
 };
 
+/* Arguments of one call, parameters of one macro. */
+enum { LF_JINJA_ARGS_N = 256 };
+
 /* How a list of expressions may look. */
 enum lf_jinja_tuple_flags {
     LF_JINJA_TUPLE_TARGET = 1,    /* only names and tuples of them */

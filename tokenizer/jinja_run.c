@@ -63,6 +63,7 @@ enum lf_status lf_jinja_bind(struct lf_jinja *j, uint32_t name, struct lf_jinja_
         return LF_OK;
     }
     for (struct lf_jinja_binding *b = j->scope->first; b; b = b->next) {
+        LF_TRY(lf_jinja_charge(j, 4));
         if (b->name != name) continue;
         b->value = v;
         return LF_OK;

@@ -12,6 +12,7 @@
 
 enum {
     LF_JINJA_STEP_COST = 1024,
+    LF_JINJA_CHAR_COST = 16, /* a byte that is decoded and classified, against 1 for one that is copied */
     LF_JINJA_MEMORY_BYTES = 16 * LF_TEMPLATE_OUTPUT_BYTES,
     LF_JINJA_RUN_DEPTH = 8 * LF_TEMPLATE_DEPTH
 };

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "tokenizer/jinja_iter.h"
 #include "tokenizer/jinja_run.h"
+#include "tokenizer/jinja_str.h"
 
 enum { SMALL_DICT_N = 8 };
 
@@ -413,9 +414,9 @@ static enum lf_status contains_text(struct lf_jinja *j, bool *out, struct lf_jin
     if (needle.type != LF_JINJA_STRING) {
         return lf_jinja_fail(j, LF_INVALID, "'in' of a string needs a string, not '%s'", lf_jinja_type_name(needle));
     }
-    LF_TRY(lf_jinja_charge(j, hay.as.s.len));
-    *out = needle.as.s.len == 0 ||
-           memmem(lf_jinja_text_ptr(hay.as.s), hay.as.s.len, lf_jinja_text_ptr(needle.as.s), needle.as.s.len) != NULL;
+    ptrdiff_t place;
+    LF_TRY(lf_jinja_find(j, &place, hay.as.s, needle.as.s, 0, false));
+    *out = place >= 0;
     return LF_OK;
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders random templates with Jinja2 and with the project's interpreter and compares (opt-in; needs jinja2).
 
-    compare_random.py path/to/chat_render [--n 10000] [--seed 1]
+    compare_random.py build/release/tests/golden/chat/chat_driver [--n 10000] [--seed 1]
 
 Two results are equal when both give the same text or both fail. Templates that the interpreter refuses as not
 implemented, and texts that hold an address of Python's, are counted apart."""
