@@ -34,11 +34,12 @@ missing_packages() {
     command -v curl >/dev/null || echo curl
     command -v pkg-config >/dev/null || echo pkg-config
     [ -e /usr/include/stdlib.h ] || echo libc6-dev
-    while read -r module package; do
-        pkg-config --exists "$module" 2>/dev/null || echo "$package"
+    # On Debian 13 sentencepiece.pc asks for protobuf-lite, which its own package does not bring.
+    while read -r module packages; do
+        pkg-config --exists "$module" 2>/dev/null || echo "$packages"
     done <<'TXT'
 libmicrohttpd libmicrohttpd-dev
-sentencepiece libsentencepiece-dev
+sentencepiece libsentencepiece-dev libprotobuf-dev
 libpcre2-8 libpcre2-dev
 TXT
     [ "$1" != test ] || pkg-config --exists cmocka 2>/dev/null || echo libcmocka-dev

@@ -47,7 +47,7 @@ enum {
     LF_RUNNING_N = 64, /* default of --max-seqs */
 
     /* tokenizers */
-    LF_TOKEN_BYTES = 4096,                      /* the text of one token */
+    LF_TOKEN_BYTES = 4096,                       /* the text of one token */
     LF_TOKENIZER_TEXT_BYTES = 512 * 1024 * 1024, /* a text to encode */
 
     /* chat templates */

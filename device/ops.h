@@ -29,11 +29,11 @@ struct lf_weight {
 
 /* One vector of weights (norm, bias), widened to float on a CPU. */
 
-struct lf_embed_params { /* out[t, :] = table row ids[t] */
-    void *out;           /* [T, n_in] */
+struct lf_embed_params {           /* out[t, :] = table row ids[t] */
+    void *out;                     /* [T, n_in] */
     const struct lf_weight *table; /* [vocab, n_in] */
-    const int32_t *ids;  /* host, [T], each < table->n_out (checked by the caller) */
-    int n_rows;          /* T */
+    const int32_t *ids;            /* host, [T], each < table->n_out (checked by the caller) */
+    int n_rows;                    /* T */
 };
 
 struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4) */
@@ -49,11 +49,11 @@ struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
     void *y;            /* [T, w->n_out], row stride y_stride; float where logits is set */
     const void *x;      /* [T, w->n_in], row stride x_stride; does not overlap y */
     const struct lf_weight *w;
-    const float *bias;    /* [n_out] or NULL */
-    const void *residual; /* [T, n_out], row stride y_stride, or NULL; may equal y */
-    int n_rows;           /* T */
+    const float *bias;      /* [n_out] or NULL */
+    const void *residual;   /* [T, n_out], row stride y_stride, or NULL; may equal y */
+    int n_rows;             /* T */
     int x_stride, y_stride; /* elements */
-    void *scratch;        /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
+    void *scratch;          /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
 };
 
 struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim + i], silu(a) = a / (1 + e^-a) */

@@ -54,11 +54,47 @@ static enum lf_status set_json(struct lf_jinja *j, const char *name, struct lf_j
     return lf_jinja_from_json(j, &j->root[idx], v);
 }
 
+/* transformers 5 gives a message's reasoning under each name that templates read, whatever the request called it. */
+static enum lf_status alias_reasoning(struct lf_jinja *j, struct lf_jinja_value *message)
+{
+    static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
+    struct lf_jinja_value reasoning = {0}, all, key;
+    if (message->type != LF_JINJA_DICT) return LF_OK;
+    const struct lf_jinja_dict *from = message->as.dict;
+    for (size_t i = 0; i < LF_N_ELEMS(names) && reasoning.type <= LF_JINJA_NONE; i++) {
+        reasoning = lf_jinja_dict_get_c(from, names[i]);
+    }
+    if (reasoning.type <= LF_JINJA_NONE) return LF_OK;
+    LF_TRY(lf_jinja_dict_new(j, &all));
+    LF_TRY(lf_jinja_string_c(j, &key, "thinking"));
+    LF_TRY(lf_jinja_dict_set(j, all.as.dict, key, reasoning));
+    for (size_t i = 0; i < from->n; i++) {
+        LF_TRY(lf_jinja_dict_set(j, all.as.dict, from->pairs[i].key, from->pairs[i].value));
+    }
+    LF_TRY(lf_jinja_string_c(j, &key, "reasoning_content"));
+    LF_TRY(lf_jinja_dict_set(j, all.as.dict, key, reasoning));
+    *message = all;
+    return LF_OK;
+}
+
+static enum lf_status set_messages(struct lf_jinja *j, struct lf_json_value messages)
+{
+    uint32_t idx;
+    if (!lf_jinja_find_name(j->program, LF_STR("messages"), &idx)) return LF_OK;
+    LF_TRY(lf_jinja_from_json(j, &j->root[idx], messages));
+    struct lf_jinja_value list = j->root[idx];
+    for (size_t i = 0; list.type == LF_JINJA_LIST && i < list.as.list->n; i++) {
+        LF_TRY(alias_reasoning(j, &list.as.list->items[i]));
+    }
+    return LF_OK;
+}
+
 static enum lf_status set_token(struct lf_jinja *j, const char *name, struct lf_str token)
 {
     struct lf_jinja_text text;
     if (token.len == 0) return LF_OK; /* a model without this token leaves the name undefined */
-    if (!lf_jinja_text_borrow(&text, &j->arena, token, false)) return lf_jinja_fail(j, LF_LIMIT, "no memory");
+    if (!lf_jinja_text_borrow(&text, &j->arena, token, false))
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
     set_name(j, name, lf_jinja_string(text));
     return LF_OK;
 }
@@ -92,7 +128,6 @@ out:
 
 static enum lf_status set_names(struct lf_jinja *j, const struct lf_chat_render_params *p)
 {
-    const struct lf_json_value none = {0};
     LF_TRY(lf_jinja_alloc(j, &j->root, j->program->n_names, sizeof(*j->root)));
     for (uint32_t i = 0; i < j->program->n_names; i++) {
         const struct lf_jinja_builtin *fn = lf_jinja_find_global(j->program->names[i]);
@@ -104,9 +139,24 @@ static enum lf_status set_names(struct lf_jinja *j, const struct lf_chat_render_
     set_name(j, "documents", lf_jinja_none());
     set_name(j, "tools", lf_jinja_none());
     if (!lf_json_is_absent(p->extra)) LF_TRY(set_extra(j, p->extra));
-    LF_TRY(set_json(j, "messages", p->messages.json ? p->messages : none));
+    LF_TRY(set_messages(j, p->messages));
     if (!lf_json_is_absent(p->tools)) LF_TRY(set_json(j, "tools", p->tools));
     set_name(j, "add_generation_prompt", lf_jinja_bool(p->add_generation_prompt));
+    return LF_OK;
+}
+
+static enum lf_status check_params(const struct lf_chat_render_params *p, struct lf_err *err)
+{
+    if (lf_json_type(p->messages) != LF_JSON_ARRAY) {
+        return lf_fail(err, LF_INVALID, "messages: expected an array, found %s", lf_json_type_name(p->messages));
+    }
+    if (!lf_json_is_absent(p->tools) && lf_json_type(p->tools) != LF_JSON_ARRAY) {
+        return lf_fail(err, LF_INVALID, "tools: expected an array, found %s", lf_json_type_name(p->tools));
+    }
+    if (!lf_json_is_absent(p->extra) && lf_json_type(p->extra) != LF_JSON_OBJECT) {
+        return lf_fail(err, LF_INVALID, "template variables: expected an object, found %s",
+                       lf_json_type_name(p->extra));
+    }
     return LF_OK;
 }
 
@@ -141,6 +191,7 @@ enum lf_status lf_chat_template_render(const struct lf_chat_template *t, struct 
                          .now_unix_s = p->now_unix_s};
     struct lf_jinja_text text;
     enum lf_status status;
+    LF_TRY(check_params(p, err));
     lf_arena_init(&j.arena, RENDER_CHUNK_BYTES, LF_JINJA_MEMORY_BYTES);
     struct lf_jinja_writer w = lf_jinja_writer_of(&j);
     j.out = &w;

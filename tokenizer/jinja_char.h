@@ -1,8 +1,9 @@
 /* Letters and spaces of Unicode as far as templates need them. Pure functions.
  *
- * Case mapping covers ASCII, Latin-1, Latin Extended-A and Additional, Greek, Cyrillic, Armenian and full-width Latin;
- * other scripts with case (Georgian, Cherokee, Deseret …), the final sigma and mappings to several letters, but for
- * the German sharp s, keep the letter as it is. Classes of other letters are ranges, not the full tables. */
+ * Case mapping covers ASCII, Latin-1, Latin Extended-A and Additional, the pairs of Extended-B, Greek, Cyrillic,
+ * Armenian and full-width Latin; other scripts with case (Georgian, Cherokee, Deseret …), the final sigma and mappings
+ * to several letters, but for the German sharp s, keep the letter as it is. Classes of other letters are ranges, not
+ * the full tables. */
 #ifndef LF_TOKENIZER_JINJA_CHAR_H
 #define LF_TOKENIZER_JINJA_CHAR_H
 

@@ -6,6 +6,7 @@ static enum lf_status eval_name(struct lf_jinja *j, struct lf_jinja_value *out, 
 {
     for (const struct lf_jinja_scope *scope = j->scope; scope; scope = scope->parent) {
         for (const struct lf_jinja_binding *b = scope->first; b; b = b->next) {
+            LF_TRY(lf_jinja_charge(j, 4));
             if (b->name != node->name) continue;
             *out = b->value;
             return lf_jinja_given(*out) ? LF_OK : lf_jinja_undefined(j, out, "an undefined argument");

@@ -192,15 +192,28 @@ static int64_t round_int(int64_t i, int64_t places)
     return (down / unit) % 2 == 0 ? down : away;
 }
 
+/* To the nearest multiple of 10^places (at least 10), ties to even, correctly rounded. */
+static double round_tens(double x, int64_t places)
+{
+    char text[48];
+    snprintf(text, sizeof(text), "%.17e", x);
+    const char *e = strchr(text, 'e');
+    int64_t n_kept = (e ? strtol(e + 1, NULL, 10) : 0) - places; /* digits behind the first one */
+    if (n_kept >= 17) return x;
+    if (n_kept >= 0) {
+        snprintf(text, sizeof(text), "%.*e", (int)n_kept, x);
+        return strtod(text, NULL);
+    }
+    double unit = pow(10, (double)places);
+    return copysign(n_kept == -1 && fabs(x) > unit / 2 ? unit : 0.0, x);
+}
+
 static double round_float(double x, int64_t places)
 {
     char text[720];
     if (!isfinite(x) || places > 323) return x;
     if (places < -308) return copysign(0.0, x);
-    if (places < 0) {
-        double unit = pow(10, (double)-places);
-        return nearbyint(x / unit) * unit;
-    }
+    if (places < 0) return round_tens(x, -places);
     /* The decimal of so many places, correctly rounded, and back: Python's way. */
     snprintf(text, sizeof(text), "%.*f", (int)places, x);
     return strtod(text, NULL);

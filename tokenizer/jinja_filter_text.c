@@ -42,6 +42,7 @@ static enum lf_status filter_title(struct lf_jinja *j, struct lf_jinja_value *ou
 {
     LF_TRY(lf_jinja_soft_str(j, out, call->self));
     struct lf_jinja_text t = out->as.s, piece;
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
     for (size_t pos = 0; pos < t.len && w.status == LF_OK;) {
         uint32_t cp;
@@ -131,6 +132,7 @@ static enum lf_status indent_text(struct lf_jinja *j, struct lf_jinja_text *out,
     int64_t n;
     struct lf_jinja_value space;
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
+    if (width.type == LF_JINJA_NONE) return lf_jinja_fail(j, LF_INVALID, "indent: the width is None");
     LF_TRY(lf_jinja_int_arg(j, &n, width, 4));
     LF_TRY(lf_jinja_string_c(j, &space, " "));
     lf_jinja_write_fill(&w, space.as.s, (size_t)LF_MAX(n, 0));
@@ -146,7 +148,7 @@ static enum lf_status filter_indent(struct lf_jinja *j, struct lf_jinja_value *o
     LF_TRY(indent_text(j, &indent, call->arg[0]));
     LF_TRY(lf_jinja_string_c(j, &newline, "\n"));
     LF_TRY(lf_jinja_text_cat(j, &text, text, newline.as.s));
-    LF_TRY(lf_jinja_charge(j, text.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)text.len * 4));
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
     for (size_t pos = 0; w.status == LF_OK && lf_jinja_next_line(text, &pos, &line, false); begun = true) {
         if (begun) lf_jinja_write_c(&w, "\n");
@@ -165,20 +167,21 @@ static enum lf_status filter_truncate(struct lf_jinja *j, struct lf_jinja_value 
     size_t n, n_end;
     struct lf_jinja_value end = call->arg[2];
     struct lf_jinja_text text;
+    bool sized;
     *out = call->self;
-    if (call->self.type == LF_JINJA_UNDEFINED) return LF_OK;
-    LF_TRY(lf_jinja_text_arg(j, &text, call->self));
     LF_TRY(lf_jinja_int_arg(j, &length, call->arg[0], 255));
     LF_TRY(lf_jinja_int_arg(j, &leeway, call->arg[3], 5));
     if (!lf_jinja_given(end)) LF_TRY(lf_jinja_string_c(j, &end, "..."));
     LF_TRY(lf_jinja_text_arg(j, &end.as.s, end));
-    LF_TRY(lf_jinja_text_n_chars(j, &n, text));
+    LF_TRY(lf_jinja_length(j, &n, &sized, call->self));
     LF_TRY(lf_jinja_text_n_chars(j, &n_end, end.as.s));
+    if (!sized) LF_TRY(lf_jinja_text_arg(j, &text, call->self)); /* fails */
     if (length < (int64_t)n_end || leeway < 0) {
         return lf_jinja_fail(j, LF_INVALID, "truncate: expected a length of at least %zu and a leeway of at least 0",
                              n_end);
     }
     if ((int64_t)n <= length || (int64_t)n - length <= leeway) return LF_OK;
+    LF_TRY(lf_jinja_text_arg(j, &text, call->self));
     text = lf_jinja_text_sub(text, 0, lf_jinja_text_byte_of(text, (size_t)length - n_end));
     struct lf_jinja_value space;
     ptrdiff_t place;
@@ -196,7 +199,7 @@ static enum lf_status filter_wordcount(struct lf_jinja *j, struct lf_jinja_value
     int64_t n = 0;
     bool inside = false;
     LF_TRY(lf_jinja_to_text(j, &t, call->self));
-    LF_TRY(lf_jinja_charge(j, t.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     for (size_t pos = 0; pos < t.len;) {
         uint32_t cp;
         pos += lf_jinja_text_char(t, pos, &cp);

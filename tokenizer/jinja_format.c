@@ -10,7 +10,7 @@
 #include "tokenizer/jinja_iter.h"
 #include "tokenizer/jinja_str.h"
 
-enum { NUMBER_BYTES = 800, FIELD_MAX = 1000000, PRECISION_MAX = 300 };
+enum { NUMBER_BYTES = 800, FIELD_MAX = 2 * LF_TEMPLATE_OUTPUT_BYTES, PRECISION_MAX = 300 };
 
 struct field {
     struct lf_jinja_text fill; /* len 0: a space, or a zero for numbers that ask for it */

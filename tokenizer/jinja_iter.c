@@ -61,8 +61,7 @@ static enum lf_status source_next(struct lf_jinja *j, struct lf_jinja_iter *it, 
         uint32_t cp;
         size_t n = lf_jinja_text_char(v.as.s, it->pos, &cp);
         *out = lf_jinja_string(lf_jinja_text_sub(v.as.s, it->pos, it->pos + n));
-        out->markup = v.markup;
-        it->pos += n;
+        it->pos += n; /* Python gives the characters of marked-up text as plain ones */
         return LF_OK;
     }
     size_t n;

@@ -32,7 +32,7 @@ static enum lf_status string_from_json(struct lf_jinja *j, struct lf_jinja_value
     }
     struct lf_jinja_text text;
     if (!lf_jinja_text_borrow(&text, &j->arena, s, true)) {
-        return lf_jinja_fail(j, LF_LIMIT, "the render needs more than %d bytes of memory", LF_JINJA_MEMORY_BYTES);
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
     }
     *out = lf_jinja_string(text);
     return LF_OK;
@@ -53,7 +53,7 @@ static enum lf_status number_from_json(struct lf_jinja *j, struct lf_jinja_value
     } else {
         struct lf_jinja_text text;
         if (!lf_jinja_text_borrow(&text, &j->arena, raw, true)) {
-            return lf_jinja_fail(j, LF_LIMIT, "the render needs more than %d bytes of memory", LF_JINJA_MEMORY_BYTES);
+            return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
         }
         *out = (struct lf_jinja_value){.type = LF_JINJA_BIGINT, .as.s = text};
     }
@@ -119,6 +119,7 @@ struct dump {
 static void dump_escape(struct dump *d, uint32_t cp, bool user)
 {
     char text[16];
+    if (d->w.status == LF_OK) d->w.status = lf_jinja_charge(d->j, LF_JINJA_CHAR_COST);
     const char *named = cp == '"'    ? "\\\""
                         : cp == '\\' ? "\\\\"
                         : cp == '\n' ? "\\n"

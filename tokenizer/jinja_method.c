@@ -156,7 +156,7 @@ static enum lf_status str_splitlines(struct lf_jinja *j, struct lf_jinja_value *
     struct lf_jinja_value list, line = call->self;
     size_t pos = 0;
     LF_TRY(lf_jinja_list_new(j, &list, LF_JINJA_LIST, 0));
-    LF_TRY(lf_jinja_charge(j, call->self.as.s.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)call->self.as.s.len * 4));
     while (lf_jinja_next_line(call->self.as.s, &pos, &line.as.s, lf_jinja_truth(call->arg[0]))) {
         LF_TRY(lf_jinja_list_push(j, list.as.list, line));
     }
@@ -302,7 +302,7 @@ static enum lf_status all_are(struct lf_jinja *j, struct lf_jinja_value *out, st
 {
     bool all = t.len > 0;
     uint32_t cp;
-    LF_TRY(lf_jinja_charge(j, t.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     for (size_t pos = 0; all && pos < t.len;) {
         pos += lf_jinja_text_char(t, pos, &cp);
         all = is(cp);

@@ -19,7 +19,7 @@ enum lf_status lf_jinja_parse_fail(struct lf_jinja_parser *p, const char *expect
     return lf_fail(p->err, LF_INVALID, "line %u: expected %s, found %s", p->cur.line, expected, found);
 }
 
-static enum lf_status no_memory(struct lf_jinja_parser *p)
+enum lf_status lf_jinja_parse_no_memory(struct lf_jinja_parser *p)
 {
     const struct lf_arena *arena = &p->program->arena;
     bool full = arena->used_bytes > arena->ceiling / 2;
@@ -77,7 +77,7 @@ static enum lf_status grow_names(struct lf_jinja_parser *p)
     uint32_t cap = program->name_index_cap ? program->name_index_cap : 64, mask = cap * 2 - 1;
     struct lf_str *names = lf_arena_array(&program->arena, cap, sizeof(*names));
     uint32_t *index = lf_arena_array(&program->arena, cap * 2u, sizeof(*index));
-    if (!names || !index) return no_memory(p);
+    if (!names || !index) return lf_jinja_parse_no_memory(p);
     if (program->n_names) memcpy(names, program->names, program->n_names * sizeof(*names));
     for (uint32_t i = 0; i < program->n_names; i++) {
         uint32_t at = (uint32_t)lf_hash64(names[i].ptr, names[i].len) & mask;
@@ -117,7 +117,7 @@ enum lf_status lf_jinja_node(struct lf_jinja_parser *p, struct lf_jinja_node **o
                              uint32_t line)
 {
     *out = lf_arena_alloc(&p->program->arena, sizeof(**out));
-    if (!*out) return no_memory(p);
+    if (!*out) return lf_jinja_parse_no_memory(p);
     (*out)->kind = (uint8_t)kind;
     (*out)->line = line;
     return LF_OK;
@@ -126,7 +126,7 @@ enum lf_status lf_jinja_node(struct lf_jinja_parser *p, struct lf_jinja_node **o
 enum lf_status lf_jinja_text_value(struct lf_jinja_parser *p, struct lf_jinja_value *out, struct lf_str s)
 {
     struct lf_jinja_text text;
-    if (!lf_jinja_text_borrow(&text, &p->program->arena, s, false)) return no_memory(p);
+    if (!lf_jinja_text_borrow(&text, &p->program->arena, s, false)) return lf_jinja_parse_no_memory(p);
     *out = lf_jinja_string(text);
     return LF_OK;
 }
@@ -301,6 +301,7 @@ static enum lf_status parse_params(struct lf_jinja_parser *p, struct lf_jinja_no
     struct lf_jinja_node **tail = &macro->a;
     LF_TRY(lf_jinja_expect(p, LF_JINJA_T_LPAREN, "'('"));
     bool has_default = false;
+    size_t n_params = 0;
     while (p->cur.kind != LF_JINJA_T_RPAREN) {
         struct lf_jinja_node *param;
         if (macro->a) LF_TRY(lf_jinja_expect(p, LF_JINJA_T_COMMA, "',' or ')'"));
@@ -308,6 +309,9 @@ static enum lf_status parse_params(struct lf_jinja_parser *p, struct lf_jinja_no
         LF_TRY(lf_jinja_node(p, &param, LF_JINJA_N_PARAM, p->cur.line));
         LF_TRY(lf_jinja_intern(p, &param->name, p->cur.text));
         LF_TRY(lf_jinja_text_value(p, &param->value, p->cur.text));
+        if (++n_params > LF_JINJA_ARGS_N) {
+            return lf_fail(p->err, LF_LIMIT, "line %u: more than %d parameters", p->cur.line, LF_JINJA_ARGS_N);
+        }
         for (const struct lf_jinja_node *it = macro->a; it; it = it->next) {
             if (it->name == param->name) return lf_jinja_parse_fail(p, "a name that is not yet a parameter");
         }
@@ -521,7 +525,7 @@ enum lf_status lf_jinja_parse(struct lf_jinja_program *out, struct lf_str source
     struct lf_jinja_parser p = {.program = &program, .err = err};
     enum lf_status status;
     if (!normalize(&program, source)) {
-        status = no_memory(&p);
+        status = lf_jinja_parse_no_memory(&p);
         goto fail;
     }
     lf_jinja_lexer_init(&p.lex, program.source);

@@ -112,7 +112,7 @@ static enum lf_status parse_string(struct lf_jinja_parser *p, struct lf_jinja_va
         size_t need = u.n + s.len * 4 + 16; /* the longest escape makes "\" + one character into 11 bytes of 3 */
         if (need > cap) {
             char *grown = lf_arena_alloc(&p->program->arena, need);
-            if (!grown) return lf_fail(p->err, LF_LIMIT, "line %u: the template needs too much memory", p->cur.line);
+            if (!grown) return lf_jinja_parse_no_memory(p);
             if (u.n) memcpy(grown, u.dst, u.n);
             u.dst = grown;
             cap = need;
@@ -353,11 +353,15 @@ static enum lf_status parse_args(struct lf_jinja_parser *p, struct lf_jinja_node
 {
     struct lf_jinja_node **tail = out;
     unsigned seen = 0;
+    size_t n_args = 0;
     *out = NULL;
     LF_TRY(lf_jinja_next(p));
     while (p->cur.kind != LF_JINJA_T_RPAREN) {
         if (*out) LF_TRY(lf_jinja_expect(p, LF_JINJA_T_COMMA, "',' or ')'"));
         if (p->cur.kind == LF_JINJA_T_RPAREN && *out) break;
+        if (++n_args > LF_JINJA_ARGS_N) {
+            return lf_fail(p->err, LF_LIMIT, "line %u: more than %d arguments", p->cur.line, LF_JINJA_ARGS_N);
+        }
         LF_TRY(parse_arg(p, tail, &seen));
         LF_TRY(refuse_repeated(p, *out, *tail));
         tail = &(*tail)->next;

@@ -19,6 +19,9 @@ struct lf_jinja_parser {
     const struct lf_jinja_node *unknown; /* the first one elsewhere, until its expression turns out to be a choice */
 };
 
+/* Arguments of one call, parameters of one macro. */
+enum { LF_JINJA_ARGS_N = 256 };
+
 /* How a list of expressions may look. */
 enum lf_jinja_tuple_flags {
     LF_JINJA_TUPLE_TARGET = 1,    /* only names and tuples of them */
@@ -29,6 +32,7 @@ enum lf_jinja_tuple_flags {
 };
 
 LF_MUST_CHECK enum lf_status lf_jinja_parse_fail(struct lf_jinja_parser *p, const char *expected);
+enum lf_status lf_jinja_parse_no_memory(struct lf_jinja_parser *p);
 LF_MUST_CHECK enum lf_status lf_jinja_next(struct lf_jinja_parser *p);
 LF_MUST_CHECK enum lf_status lf_jinja_look(struct lf_jinja_parser *p, struct lf_jinja_token *out);
 LF_MUST_CHECK enum lf_status lf_jinja_expect(struct lf_jinja_parser *p, enum lf_jinja_token_kind kind,

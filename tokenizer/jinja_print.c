@@ -54,6 +54,7 @@ size_t lf_jinja_float_text(char out[LF_JINJA_FLOAT_BYTES], double x)
 static void repr_char(struct lf_jinja_writer *w, uint32_t cp, struct lf_str bytes, char quote, bool user)
 {
     char text[16];
+    if (w->status == LF_OK) w->status = lf_jinja_charge(w->j, LF_JINJA_CHAR_COST);
     const char *named = cp == '\n' ? "\\n" : cp == '\r' ? "\\r" : cp == '\t' ? "\\t" : cp == '\\' ? "\\\\" : NULL;
     if (named) {
         lf_jinja_write(w, lf_str_c(named), user);

@@ -22,6 +22,13 @@ enum lf_status lf_jinja_fail_budget(struct lf_jinja *j)
     return lf_jinja_fail(j, LF_LIMIT, "the template takes more than %d steps", LF_TEMPLATE_STEPS);
 }
 
+enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes)
+{
+    bool full = n_bytes > j->arena.ceiling || j->arena.used_bytes > j->arena.ceiling - n_bytes;
+    if (full) return lf_jinja_fail(j, LF_LIMIT, "the render needs more than %d bytes", LF_JINJA_MEMORY_BYTES);
+    return lf_jinja_fail(j, LF_NO_MEMORY, "no memory for %zu bytes", n_bytes);
+}
+
 enum lf_status lf_jinja_enter(struct lf_jinja *j)
 {
     if (j->depth >= LF_JINJA_RUN_DEPTH) {
@@ -35,14 +42,9 @@ enum lf_status lf_jinja_alloc(struct lf_jinja *j, void *out, size_t n, size_t si
 {
     void *piece = lf_arena_array(&j->arena, n, size);
     memcpy(out, &piece, sizeof(piece));
-    if (!piece) {
-        size_t n_bytes;
-        bool full = __builtin_mul_overflow(n, size, &n_bytes) || n_bytes > j->arena.ceiling ||
-                    j->arena.used_bytes > j->arena.ceiling - n_bytes;
-        return lf_jinja_fail(j, full ? LF_LIMIT : LF_NO_MEMORY, "the render needs more than %d bytes of memory",
-                             LF_JINJA_MEMORY_BYTES);
-    }
-    return LF_OK;
+    if (piece) return LF_OK;
+    size_t n_bytes;
+    return lf_jinja_fail_memory(j, __builtin_mul_overflow(n, size, &n_bytes) ? SIZE_MAX : n_bytes);
 }
 
 /* -- Names -- */
@@ -63,6 +65,7 @@ enum lf_status lf_jinja_bind(struct lf_jinja *j, uint32_t name, struct lf_jinja_
         return LF_OK;
     }
     for (struct lf_jinja_binding *b = j->scope->first; b; b = b->next) {
+        LF_TRY(lf_jinja_charge(j, 4));
         if (b->name != name) continue;
         b->value = v;
         return LF_OK;
@@ -289,6 +292,23 @@ static enum lf_status exec_with(struct lf_jinja *j, const struct lf_jinja_node *
     return LF_OK;
 }
 
+/* {% generation %} is to Jinja a call of a macro without arguments. */
+static enum lf_status exec_generation(struct lf_jinja *j, const struct lf_jinja_node *node)
+{
+    struct lf_jinja_scope *outer = j->scope;
+    struct lf_jinja_value v;
+    LF_TRY(lf_jinja_push_scope(j, outer));
+    LF_TRY(lf_jinja_dict_new(j, &v));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_KWARGS, v));
+    LF_TRY(lf_jinja_list_new(j, &v, LF_JINJA_TUPLE, 0));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_VARARGS, v));
+    LF_TRY(lf_jinja_undefined(j, &v, "No caller defined"));
+    LF_TRY(lf_jinja_bind(j, LF_JINJA_NAME_CALLER, v));
+    LF_TRY(lf_jinja_exec(j, node->b));
+    j->scope = outer;
+    return LF_OK;
+}
+
 static enum lf_status exec_print(struct lf_jinja *j, const struct lf_jinja_node *list)
 {
     for (; list; list = list->next) {
@@ -328,7 +348,7 @@ static enum lf_status exec_one(struct lf_jinja *j, const struct lf_jinja_node *n
     case LF_JINJA_N_WITH:
         return exec_with(j, node);
     case LF_JINJA_N_SCOPE:
-        return exec_scoped(j, node->b);
+        return exec_generation(j, node);
     default:
         LF_ASSERT(node->kind == LF_JINJA_N_BREAK || node->kind == LF_JINJA_N_CONTINUE);
         j->flow = node->kind == LF_JINJA_N_BREAK ? LF_JINJA_FLOW_BREAK : LF_JINJA_FLOW_CONTINUE;

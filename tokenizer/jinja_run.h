@@ -12,6 +12,7 @@
 
 enum {
     LF_JINJA_STEP_COST = 1024,
+    LF_JINJA_CHAR_COST = 16, /* a byte that is decoded and classified, against 1 for one that is copied */
     LF_JINJA_MEMORY_BYTES = 16 * LF_TEMPLATE_OUTPUT_BYTES,
     LF_JINJA_RUN_DEPTH = 8 * LF_TEMPLATE_DEPTH
 };
@@ -62,6 +63,8 @@ struct lf_jinja {
 LF_MUST_CHECK enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status status, const char *fmt, ...)
     LF_PRINTF(3, 4);
 enum lf_status lf_jinja_fail_budget(struct lf_jinja *j);
+/* The arena gave nothing for n_bytes: its ceiling (LF_LIMIT), or the machine's memory. */
+enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes);
 /* Pays for n bytes or elements. */
 LF_MUST_CHECK static inline enum lf_status lf_jinja_charge(struct lf_jinja *j, uint64_t n)
 {

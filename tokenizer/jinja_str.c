@@ -49,7 +49,7 @@ static bool strips(uint32_t cp, const struct lf_jinja_text *chars)
 enum lf_status lf_jinja_strip(struct lf_jinja *j, struct lf_jinja_text *out, struct lf_jinja_text t,
                               const struct lf_jinja_text *chars, enum lf_jinja_sides sides)
 {
-    size_t first = 0, end = t.len, cost = chars ? chars->len : 1;
+    size_t first = 0, end = t.len, cost = 4 + (chars ? 4u * chars->len : 0);
     uint32_t cp;
     while ((sides & LF_JINJA_LEFT) && first < end) {
         size_t n = lf_jinja_text_char(t, first, &cp);
@@ -68,13 +68,20 @@ enum lf_status lf_jinja_strip(struct lf_jinja *j, struct lf_jinja_text *out, str
     return LF_OK;
 }
 
-/* The last place of needle in hay; both not empty. */
-static const char *find_last(const char *hay, size_t n, const char *needle, size_t n_needle)
+/* The last place of needle in [s, s + n), both not empty, or NULL. Pays as it goes: the search is the plain one. */
+static enum lf_status find_last(struct lf_jinja *j, const char **out, const char *s, size_t n, struct lf_str needle)
 {
-    for (size_t i = n < n_needle ? 0 : n - n_needle + 1; i-- > 0;) {
-        if (hay[i] == needle[0] && memcmp(hay + i, needle, n_needle) == 0) return hay + i;
+    size_t last = needle.len - 1;
+    LF_TRY(lf_jinja_charge(j, n));
+    *out = NULL;
+    for (size_t i = n < needle.len ? 0 : n - last; i-- > 0;) {
+        if (s[i] != needle.ptr[0] || s[i + last] != needle.ptr[last]) continue;
+        LF_TRY(lf_jinja_charge(j, needle.len));
+        if (memcmp(s + i, needle.ptr, needle.len) != 0) continue;
+        *out = s + i;
+        return LF_OK;
     }
-    return NULL;
+    return LF_OK;
 }
 
 enum lf_status lf_jinja_find(struct lf_jinja *j, ptrdiff_t *out, struct lf_jinja_text t, struct lf_jinja_text needle,
@@ -87,11 +94,12 @@ enum lf_status lf_jinja_find(struct lf_jinja *j, ptrdiff_t *out, struct lf_jinja
         return LF_OK;
     }
     if (last) {
-        LF_TRY(lf_jinja_charge(j, n + (uint64_t)n * LF_MIN(needle.len, 64u) / 8));
-        place = find_last(s, n, lf_jinja_text_ptr(needle), needle.len);
+        LF_TRY(find_last(j, &place, s, n, lf_jinja_text_str(needle)));
     } else {
         place = memmem(s, n, lf_jinja_text_ptr(needle), needle.len);
-        LF_TRY(lf_jinja_charge(j, place ? (uint64_t)(place - s) + needle.len : n));
+        /* The C library's search may compare up to 256 bytes of a short needle at each place. */
+        uint64_t n_seen = place ? (uint64_t)(place - s) + needle.len : n;
+        LF_TRY(lf_jinja_charge(j, n_seen + n_seen * LF_MIN(needle.len, 256u) / 16));
     }
     *out = place ? place - s + (ptrdiff_t)from : -1;
     return LF_OK;
@@ -198,7 +206,7 @@ enum lf_status lf_jinja_case(struct lf_jinja *j, struct lf_jinja_text *out, stru
     struct lf_jinja_piece piece;
     bool inside = false; /* of a word, or behind the first letter */
     while (w.status == LF_OK && lf_jinja_pieces_next(&it, &piece)) {
-        LF_TRY(lf_jinja_charge(j, piece.s.len * 8));
+        LF_TRY(lf_jinja_charge(j, piece.s.len * LF_JINJA_CHAR_COST));
         for (size_t i = 0; i < piece.s.len;) {
             uint32_t cp;
             int n = lf_utf8_decode(piece.s.ptr + i, piece.s.len - i, &cp);
@@ -215,7 +223,7 @@ enum lf_status lf_jinja_is_cased(struct lf_jinja *j, bool *out, struct lf_jinja_
     bool any = false;
     uint32_t cp;
     *out = false;
-    LF_TRY(lf_jinja_charge(j, t.len));
+    LF_TRY(lf_jinja_charge(j, (uint64_t)t.len * LF_JINJA_CHAR_COST));
     for (size_t pos = 0; pos < t.len;) {
         pos += lf_jinja_text_char(t, pos, &cp);
         if (!is_cased(cp)) continue;
@@ -280,7 +288,7 @@ static enum lf_status cut_word(struct lf_jinja *j, struct lf_jinja_text *t, stru
         if (lf_jinja_is_space(cp)) break;
         at = from_right ? here : at + n;
     }
-    LF_TRY(lf_jinja_charge(j, from_right ? end - at : at));
+    LF_TRY(lf_jinja_charge(j, 4 * (from_right ? end - at : at)));
     *piece = from_right ? lf_jinja_text_sub(*t, at, t->len) : lf_jinja_text_sub(*t, 0, at);
     *t = from_right ? lf_jinja_text_sub(*t, 0, at) : lf_jinja_text_sub(*t, at, t->len);
     return lf_jinja_strip(j, t, *t, NULL, from_right ? LF_JINJA_RIGHT : LF_JINJA_LEFT);

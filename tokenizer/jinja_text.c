@@ -162,6 +162,7 @@ static enum lf_status add_text(struct lf_jinja *j, struct lf_jinja_buf *buf, str
 static enum lf_status new_buf(struct lf_jinja *j, struct lf_jinja_buf **out)
 {
     LF_TRY(lf_jinja_alloc(j, out, 1, sizeof(**out)));
+    (*out)->ptr = (char *)(uintptr_t) ""; /* never NULL; without room it is not written to */
     (*out)->runs = &(*out)->one;
     (*out)->cap_runs = 1;
     (*out)->ascii = true;

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "tokenizer/jinja_iter.h"
 #include "tokenizer/jinja_run.h"
+#include "tokenizer/jinja_str.h"
 
 enum { SMALL_DICT_N = 8 };
 
@@ -25,7 +26,7 @@ enum lf_status lf_jinja_string_c(struct lf_jinja *j, struct lf_jinja_value *out,
 {
     struct lf_jinja_text text;
     if (!lf_jinja_text_borrow(&text, &j->arena, lf_str_c(s), false)) {
-        return lf_jinja_fail(j, LF_LIMIT, "the render needs too much memory");
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
     }
     *out = lf_jinja_string(text);
     return LF_OK;
@@ -272,6 +273,9 @@ enum lf_status lf_jinja_less(struct lf_jinja *j, bool *out, struct lf_jinja_valu
         struct lf_str m = (a.type == LF_JINJA_UNDEFINED ? a : b).as.undefined->message;
         return lf_jinja_fail(j, LF_INVALID, "%.*s", (int)m.len, m.ptr);
     }
+    if (a.type == LF_JINJA_VIEW && b.type == LF_JINJA_VIEW) {
+        return lf_jinja_fail(j, LF_UNSUPPORTED, "the views of a dict as sets are not implemented");
+    }
     return lf_jinja_fail(j, LF_INVALID, "'%s' and '%s' have no order", lf_jinja_type_name(a), lf_jinja_type_name(b));
 }
 
@@ -410,9 +414,9 @@ static enum lf_status contains_text(struct lf_jinja *j, bool *out, struct lf_jin
     if (needle.type != LF_JINJA_STRING) {
         return lf_jinja_fail(j, LF_INVALID, "'in' of a string needs a string, not '%s'", lf_jinja_type_name(needle));
     }
-    LF_TRY(lf_jinja_charge(j, hay.as.s.len));
-    *out = needle.as.s.len == 0 ||
-           memmem(lf_jinja_text_ptr(hay.as.s), hay.as.s.len, lf_jinja_text_ptr(needle.as.s), needle.as.s.len) != NULL;
+    ptrdiff_t place;
+    LF_TRY(lf_jinja_find(j, &place, hay.as.s, needle.as.s, 0, false));
+    *out = place >= 0;
     return LF_OK;
 }
 

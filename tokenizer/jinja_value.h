@@ -55,7 +55,6 @@ struct lf_jinja_value {
 struct lf_jinja_undefined {
     struct lf_str message; /* what an operation on it fails with */
 };
-
 struct lf_jinja_list {
     struct lf_jinja_value *items;
     size_t n, cap;
@@ -80,8 +79,7 @@ struct lf_jinja_view {
 };
 
 struct lf_jinja_range {
-    int64_t start, stop, step;
-    int64_t n;
+    int64_t start, stop, step, n;
 };
 
 /* Arguments of a call as the template wrote them. */
@@ -154,7 +152,7 @@ static inline double lf_jinja_as_double(struct lf_jinja_value v) /* of a number 
 {
     return v.type == LF_JINJA_FLOAT ? v.as.f : (double)v.as.i;
 }
-/* A string of the template's own from a C string that outlives the render. */
+/* The template's own text, from a C string that outlives the render. */
 LF_MUST_CHECK enum lf_status lf_jinja_string_c(struct lf_jinja *j, struct lf_jinja_value *out, const char *s);
 LF_MUST_CHECK enum lf_status lf_jinja_undefined(struct lf_jinja *j, struct lf_jinja_value *out, const char *fmt, ...)
     LF_PRINTF(3, 4);

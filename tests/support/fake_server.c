@@ -112,6 +112,12 @@ static void load(struct lf_http_server *server, int loading_ms)
     }
 }
 
+static void print_port(const struct lf_http_server *server)
+{
+    printf("ready %d\n", lf_http_server_port(server));
+    fflush(stdout);
+}
+
 /* Until SIGTERM; then up to DRAIN_MS for what is in flight, less at a second one. */
 static void serve(struct lf_http_server *server, struct lf_engine *engine, const sigset_t *signals)
 {
@@ -149,12 +155,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "fake_server: %s\n", err.message);
         return 2;
     }
-    printf("ready %d\n", lf_http_server_port(server));
-    fflush(stdout);
+    if (s.loading_ms > 0) print_port(server); /* the test wants to see the loading */
     load(server, s.loading_ms);
     struct lf_engine *engine = fake_engine_create(&s.engine);
     if (!engine) return 3;
     lf_http_server_ready(server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double", engine);
+    if (s.loading_ms == 0) print_port(server);
     serve(server, engine, &signals);
     lf_http_server_destroy(server);
     int left = fake_engine_n_requests(engine);

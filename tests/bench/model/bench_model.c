@@ -2,9 +2,10 @@
  *
  *     bench_model DIR [--dummy] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME] [--decode N] LENGTH…
  *
- * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time, and
- * prints `length prefill_tok_s decode_tok_s`. Last it prints the bytes of weights a decoded token reads and the
- * bandwidth that a plain read loop over memory of the same size reaches with as many threads. */
+ * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time, each
+ * followed by a plain read loop over as many bytes as the weights have, with as many threads. Prints tokens a second of
+ * both, the bytes of weights and KV that a decoded token reads as GB/s, and beside it what the read loop reached
+ * (medians). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@
 #include "device/cpu/threads.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"
+
+enum { MAX_DECODE = 1024 };
 
 struct options {
     const char *dir;
@@ -72,6 +75,7 @@ static struct options parse_args(int argc, char **argv)
         else if (o.n_lengths < (int)LF_N_ELEMS(o.lengths))
             o.lengths[o.n_lengths++] = (int)strtol(argv[i], NULL, 10);
     }
+    o.n_decode = LF_MAX(1, LF_MIN(o.n_decode, MAX_DECODE));
     if (!o.dir || !o.n_lengths) {
         fprintf(stderr, "usage: bench_model DIR [options] LENGTH…\n");
         exit(2);
@@ -124,18 +128,6 @@ static double step(struct bench *b, int first, int n, bool logits)
     return (double)(lf_clock_ns() - start) / LF_NS_PER_S;
 }
 
-static void run_length(struct bench *b, const struct options *o, int length)
-{
-    double prefill_s = 0, decode_s = 0;
-    for (int at = 0; at < length; at += o->chunk) {
-        int n = LF_MIN(o->chunk, length - at);
-        prefill_s += step(b, at, n, at + n == length);
-    }
-    for (int i = 0; i < o->n_decode; i++) decode_s += step(b, length + i, 1, true);
-    printf("%7d %10.1f %10.1f\n", length, length / prefill_s, o->n_decode / decode_s);
-    fflush(stdout);
-}
-
 struct reader {
     const uint64_t *words;
     size_t n_words;
@@ -156,23 +148,47 @@ static void read_part(void *ctx, int task_idx, int worker_idx)
     r->sums[task_idx] = sum[0];
 }
 
-/* Best of several passes of a plain read over n bytes, GB/s. */
-static double read_bandwidth(struct bench *b, size_t n)
+/* Seconds that the workers need to read the bytes of buf once. */
+static double read_once(struct bench *b, const struct lf_buffer *buf)
 {
-    struct lf_err err;
-    struct lf_buffer buf;
-    must(lf_buffer_alloc(b->dev, &buf, n, "the read loop", &err), &err);
-    memset(buf.ptr, 1, n);
-    struct reader r = {.words = buf.ptr, .n_words = n / 8, .n_tasks = lf_device_info(b->dev)->n_threads};
-    double best = 0;
-    for (int pass = 0; pass < 10; pass++) {
-        int64_t start = lf_clock_ns();
-        lf_threads_run(lf_device_threads(b->dev), r.n_tasks, read_part, &r);
-        double gbs = (double)n / (double)(lf_clock_ns() - start);
-        best = LF_MAX(best, gbs);
+    struct reader r = {.words = buf->ptr, .n_words = buf->bytes / 8, .n_tasks = lf_device_info(b->dev)->n_threads};
+    int64_t start = lf_clock_ns();
+    lf_threads_run(lf_device_threads(b->dev), r.n_tasks, read_part, &r);
+    return (double)(lf_clock_ns() - start) / LF_NS_PER_S;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *xs, int n)
+{
+    qsort(xs, (size_t)n, sizeof *xs, compare_doubles);
+    return xs[n / 2];
+}
+
+/* Each decoded token is followed by one plain read of as many bytes as the weights have: what slows one of them on a
+ * busy machine slows the other. */
+static void run_length(struct bench *b, const struct options *o, int length, const struct lf_buffer *plain)
+{
+    double prefill_s = 0, decode_s[MAX_DECODE], read_s[MAX_DECODE];
+    for (int at = 0; at < length; at += o->chunk) {
+        int n = LF_MIN(o->chunk, length - at);
+        prefill_s += step(b, at, n, at + n == length);
     }
-    lf_buffer_free(b->dev, &buf);
-    return best;
+    for (int i = 0; i < o->n_decode; i++) {
+        decode_s[i] = step(b, length + i, 1, true);
+        read_s[i] = read_once(b, plain);
+    }
+    double decode = median(decode_s, o->n_decode), read = median(read_s, o->n_decode);
+    double kv_bytes = (double)lf_kv_block_bytes(&b->kv.view) / LF_KV_BLOCK_TOKENS * length;
+    double gbs = ((double)b->plan.weight_bytes + kv_bytes) / decode / 1e9,
+           plain_gbs = (double)plain->bytes / read / 1e9;
+    printf("%7d %10.1f %10.1f %10.1f %10.1f %6.1f%%\n", length, length / prefill_s, 1 / decode, gbs, plain_gbs,
+           100 * gbs / plain_gbs);
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
@@ -180,13 +196,16 @@ int main(int argc, char **argv)
     struct options o = parse_args(argc, argv);
     struct bench b = {0};
     open_bench(&b, &o);
-    printf("# %s, %s, %d threads, chunk %d, kv %s\n#length  prefill/s   decode/s\n", o.dir,
+    struct lf_err err;
+    struct lf_buffer plain;
+    must(lf_buffer_alloc(b.dev, &plain, (size_t)b.plan.weight_bytes / 4096 * 4096, "the read loop", &err), &err);
+    memset(plain.ptr, 1, plain.bytes);
+    printf("# %s, %s, %d threads, chunk %d, kv %s\n#length  prefill/s   decode/s     GB/s    read loop\n", o.dir,
            lf_isa_name(lf_device_info(b.dev)->isa), lf_device_info(b.dev)->n_threads, o.chunk,
            lf_dtype_name(o.kv_dtype));
     step(&b, 0, LF_MIN(o.chunk, 64), true); /* warm-up */
-    for (int i = 0; i < o.n_lengths; i++) run_length(&b, &o, o.lengths[i]);
-    printf("# weights %.1f MB, plain read of as much: %.1f GB/s\n", (double)b.plan.weight_bytes / 1e6,
-           read_bandwidth(&b, (size_t)b.plan.weight_bytes));
+    for (int i = 0; i < o.n_lengths; i++) run_length(&b, &o, o.lengths[i], &plain);
+    lf_buffer_free(b.dev, &plain);
     free(b.ids);
     free(b.blocks);
     free(b.logits);

@@ -138,38 +138,41 @@ static void products_repeat(void **state)
     }
 }
 
+/* rmsnorm (op 0) or silu_mul (op 1) of n_rows rows at from. */
+static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight, int n_rows,
+                       int dim)
+{
+    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_rows, dim};
+    struct lf_silu_mul_params silu = {to, from, n_rows, dim};
+    if (op == 0)
+        lf_device_ops(dev)->rmsnorm(dev, &norm);
+    else
+        lf_device_ops(dev)->silu_mul(dev, &silu);
+}
+
+static void check_row_op(int op, int dim, uint64_t *seed)
+{
+    size_t d = (size_t)dim, x_dim = op == 0 ? d : 2 * d;
+    float *x = fixture_floats(seed, T * x_dim, 1.0f), *weight = fixture_floats(seed, d, 1.0f);
+    float *alone = fixture_alloc(T * d * sizeof(float)), *out = fixture_alloc(T * d * sizeof(float));
+    for (size_t r = 0; r < T; r++) run_row_op(devs[r % 3], op, alone + r * d, x + r * x_dim, weight, 1, dim);
+    for (size_t n = 1; n <= T; n++) {
+        run_row_op(devs[n % 3], op, out, x + (T - n) * x_dim, weight, (int)n, dim);
+        assert_memory_equal(out, alone + (T - n) * d, n * d * sizeof(float));
+    }
+    free(out);
+    free(alone);
+    free(weight);
+    free(x);
+}
+
 static void norm_and_silu_rows_are_the_same_in_every_batch(void **state)
 {
     (void)state;
     uint64_t seed = 25;
     static const int dims[] = {1, 37, 256, 1000};
-    for (size_t s = 0; s < LF_N_ELEMS(dims); s++) {
-        size_t dim = (size_t)dims[s];
-        float *x = fixture_floats(&seed, T * 2 * dim, 1.0f), *weight = fixture_floats(&seed, dim, 1.0f);
-        float *alone = fixture_alloc(T * dim * sizeof(float)), *out = fixture_alloc(T * dim * sizeof(float));
-        for (int op = 0; op < 2; op++) {
-            size_t x_dim = op == 0 ? dim : 2 * dim;
-            for (int n = 0; n <= T; n++) { /* round 0: each row alone */
-                for (int r = 0; r < (n == 0 ? T : 1); r++) {
-                    struct lf_device *dev = devs[n % 3];
-                    float *to = n == 0 ? alone + (size_t)r * dim : out;
-                    const float *from = x + (size_t)(n == 0 ? r : T - n) * x_dim;
-                    int n_rows = n == 0 ? 1 : n;
-                    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_rows, dims[s]};
-                    struct lf_silu_mul_params silu = {to, from, n_rows, dims[s]};
-                    if (op == 0)
-                        lf_device_ops(dev)->rmsnorm(dev, &norm);
-                    else
-                        lf_device_ops(dev)->silu_mul(dev, &silu);
-                }
-                if (n > 0) assert_memory_equal(out, alone + (size_t)(T - n) * dim, (size_t)n * dim * sizeof(float));
-            }
-        }
-        free(out);
-        free(alone);
-        free(weight);
-        free(x);
-    }
+    for (size_t s = 0; s < LF_N_ELEMS(dims); s++)
+        for (int op = 0; op < 2; op++) check_row_op(op, dims[s], &seed);
 }
 
 int main(int argc, char **argv)
