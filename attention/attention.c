@@ -1,10 +1,8 @@
 /* The plan of a step, and its run: which task computes what.
  *
- * A unit is (sequence, block of packed query rows), for all KV heads. A task is a unit's rows for one KV head, or for a
- * few where the rows are few: their pages lie side by side, so memory is read in longer runs. A unit whose tasks would
- * be a large part of the step's work is split into pieces of whole spans: their partial results go to the workspace and
- * a second loop folds them. Tasks are taken longest first. What is split, and how, changes no bit of the result
- * (attention.h).
+ * A unit is (sequence, block of packed query rows), for all KV heads. A unit that is a large part of the step's work is
+ * split into pieces of whole spans: their partial results go to the workspace and a second loop folds them. Pieces are
+ * taken longest first. What is split, and how, changes no bit of the result (attention.h).
  *
  * Partial results have a fixed place of `n_slot_floats`. Units that do not fit in it together take turns: a round is
  * one loop over pieces and one over merges. The place holds at least one unit of any step at any length, so the
@@ -26,16 +24,13 @@ enum {
     /* Work below which splitting costs more than it brings: one span of a full block. */
     MIN_PIECE = LF_ATTN_SPAN * (LF_ATTN_ROWS + ROWS_EQUIVALENT),
     /* Rows of which a unit of any length must find a place for its partial results, in all heads together. */
-    SLOT_ROWS = 16,
-    /* Rows up to which a task takes several heads: decode and a few new tokens. */
-    FEW_ROWS = 16
+    SLOT_ROWS = 16
 };
 
 struct unit {
-    int64_t cost; /* keys × rows, of one task */
+    int64_t cost; /* keys × rows, of one head */
     int seq_idx;
     int first, n_rows;    /* packed rows */
-    int n_heads;          /* KV heads of a task; the last task may have fewer */
     int span_lo, span_hi; /* spans with a visible key */
     size_t slot;          /* floats from the start of the partials; only of a split unit */
 };
@@ -43,13 +38,12 @@ struct unit {
 struct piece {
     int unit_idx;
     int span_lo, span_hi;
-    int first_task; /* one for each of the unit's groups of heads */
     bool partial;
 };
 
-/* Tasks first_task.. and split units first_unit.. of one loop; the next round's are the ends. */
+/* Pieces first_piece.. and split units first_unit.. of one loop; the next round's are the ends. */
 struct round {
-    int first_task, first_unit;
+    int first_piece, first_unit;
 };
 
 /* Where the parts of the workspace begin, in bytes; each a multiple of 64. */
@@ -74,7 +68,7 @@ struct lf_attn {
     /* the step */
     const struct lf_kv_seq *seqs; /* borrowed */
     int window;
-    int n_units, n_split, n_pieces, n_tasks, n_rounds;
+    int n_units, n_split, n_pieces, n_rounds;
     const struct lf_attn_params *params; /* during run */
     int round_idx;
 };
@@ -188,53 +182,39 @@ void lf_attn_destroy(struct lf_attn *attn)
 
 /* ---- the plan ---- */
 
-/* KV heads of one task of a unit: as many as fit, in groups as equal as they come. */
-static int heads_together(const struct lf_attn_shape *s, int n_rows)
+static void unit_init(struct unit *u, const struct lf_kv_seq *seq, int seq_idx, int first, int n_rows, int group,
+                      int window)
 {
-    if (n_rows > FEW_ROWS) return 1;
-    int most = LF_MIN(LF_ATTN_ROWS / n_rows, (int)LF_ATTN_TASK_HEADS);
-    return div_up(s->n_kv_heads, div_up(s->n_kv_heads, most));
-}
-
-static int n_head_groups(const struct lf_attn *a, const struct unit *u)
-{
-    return div_up(a->shape.n_kv_heads, u->n_heads);
-}
-
-static void unit_init(const struct lf_attn *a, struct unit *u, const struct lf_kv_seq *seq, int seq_idx, int first,
-                      int n_rows, bool together)
-{
-    int pos0 = seq->kv_len - seq->n_rows, group = a->shape.n_heads / a->shape.n_kv_heads;
+    int pos0 = seq->kv_len - seq->n_rows;
     int pos_first = pos0 + first / group, pos_last = pos0 + (first + n_rows - 1) / group;
-    int key_lo = a->window > 0 && pos_first >= a->window ? pos_first - a->window + 1 : 0;
+    int key_lo = window > 0 && pos_first >= window ? pos_first - window + 1 : 0;
     u->seq_idx = seq_idx;
     u->first = first;
     u->n_rows = n_rows;
-    u->n_heads = together ? heads_together(&a->shape, n_rows) : 1;
     u->span_lo = key_lo / LF_ATTN_SPAN;
     u->span_hi = pos_last / LF_ATTN_SPAN + 1;
-    u->cost = (int64_t)(pos_last + 1 - key_lo) * (n_rows + ROWS_EQUIVALENT) * u->n_heads;
+    u->cost = (int64_t)(pos_last + 1 - key_lo) * (n_rows + ROWS_EQUIVALENT);
     u->slot = 0;
 }
 
-/* Cuts all rows into units of at most block_rows; returns how many tasks they could be split into. */
-static int64_t cut_units(struct lf_attn *a, int n_seqs, int block_rows, bool together)
+/* Cuts all rows into units of at most block_rows; returns how many (head, span) pieces they could be split into. */
+static int64_t cut_units(struct lf_attn *a, const struct lf_kv_seq *seqs, int n_seqs, int window, int block_rows)
 {
     int group = a->shape.n_heads / a->shape.n_kv_heads;
-    int64_t n_tasks = 0;
+    int64_t n_pieces = 0;
     a->n_units = 0;
     for (int i = 0; i < n_seqs; i++) {
-        int n_rows = a->seqs[i].n_rows * group;
+        int n_rows = seqs[i].n_rows * group;
         for (int first = 0; first < n_rows; first += block_rows) {
             LF_ASSERT((size_t)a->n_units < a->layout.n_units);
             struct unit *u = &a->units[a->n_units++];
-            unit_init(a, u, &a->seqs[i], i, first, LF_MIN(block_rows, n_rows - first), together);
+            unit_init(u, &seqs[i], i, first, LF_MIN(block_rows, n_rows - first), group, window);
             int n_spans = u->span_hi - u->span_lo;
             bool fits = slot_floats(&a->shape, u->n_rows, n_spans) <= a->layout.n_slot_floats;
-            n_tasks += n_head_groups(a, u) * (fits ? LF_MIN((int64_t)n_spans, u->cost / MIN_PIECE + 1) : 1);
+            n_pieces += fits ? LF_MIN((int64_t)n_spans, u->cost / MIN_PIECE + 1) : 1;
         }
     }
-    return n_tasks;
+    return n_pieces * a->shape.n_kv_heads;
 }
 
 /* Moves units[at] down until no child costs less than its parent: a heap with the cheapest unit on top. */
@@ -267,9 +247,8 @@ static void sort_units(struct unit *units, int n)
 static void add_piece(struct lf_attn *a, int unit_idx, int span_lo, int span_hi, bool partial)
 {
     LF_ASSERT((size_t)a->n_pieces < a->layout.n_pieces);
-    a->pieces[a->n_pieces++] = (struct piece){
-        .unit_idx = unit_idx, .span_lo = span_lo, .span_hi = span_hi, .first_task = a->n_tasks, .partial = partial};
-    a->n_tasks += n_head_groups(a, &a->units[unit_idx]);
+    a->pieces[a->n_pieces++] =
+        (struct piece){.unit_idx = unit_idx, .span_lo = span_lo, .span_hi = span_hi, .partial = partial};
 }
 
 /* How many pieces a unit should become, 1 if it stays whole. */
@@ -283,14 +262,14 @@ static int n_pieces_of(const struct lf_attn *a, const struct unit *u, int64_t ta
 
 static void begin_round(struct lf_attn *a, int first_unit)
 {
-    a->rounds[a->n_rounds++] = (struct round){.first_task = a->n_tasks, .first_unit = first_unit};
+    a->rounds[a->n_rounds++] = (struct round){.first_piece = a->n_pieces, .first_unit = first_unit};
 }
 
 /* The units come longest first, so those to be split come first. */
 static void make_pieces(struct lf_attn *a, int64_t target)
 {
     size_t used = 0;
-    a->n_pieces = a->n_tasks = a->n_rounds = a->n_split = 0;
+    a->n_pieces = a->n_rounds = a->n_split = 0;
     begin_round(a, 0);
     for (int i = 0; i < a->n_units; i++) {
         struct unit *u = &a->units[i];
@@ -313,7 +292,7 @@ static void make_pieces(struct lf_attn *a, int64_t target)
             add_piece(a, i, lo, hi, true);
         }
     }
-    a->rounds[a->n_rounds] = (struct round){.first_task = a->n_tasks, .first_unit = a->n_split};
+    a->rounds[a->n_rounds] = (struct round){.first_piece = a->n_pieces, .first_unit = a->n_split};
 }
 
 static void check_seqs(const struct lf_attn *a, const struct lf_kv_seq *seqs, int n_seqs)
@@ -333,79 +312,60 @@ void lf_attn_plan(struct lf_attn *attn, const struct lf_kv_seq *seqs, int n_seqs
     check_seqs(attn, seqs, n_seqs);
     attn->seqs = seqs;
     attn->window = window;
+    /* Smaller blocks only where large ones leave threads without work even when split: they read keys more often. */
     int64_t wanted = (int64_t)TASKS_PER_THREAD * lf_threads_n(attn->threads);
-    int64_t n = cut_units(attn, n_seqs, LF_ATTN_ROWS, true);
-    /* Heads apart, then smaller blocks, only where there are too few tasks otherwise, even when split: both read memory
-     * in shorter runs or more often. */
-    for (int block_rows = LF_ATTN_ROWS; n < wanted && block_rows >= LF_ATTN_GROUP; block_rows /= 2)
-        n = cut_units(attn, n_seqs, block_rows, false);
+    for (int block_rows = LF_ATTN_ROWS;; block_rows /= 2) {
+        int64_t n = cut_units(attn, seqs, n_seqs, window, block_rows);
+        if (n >= wanted || block_rows <= LF_ATTN_GROUP) break;
+    }
     sort_units(attn->units, attn->n_units);
     int64_t total = 0;
-    for (int i = 0; i < attn->n_units; i++) total += attn->units[i].cost * n_head_groups(attn, &attn->units[i]);
-    make_pieces(attn, LF_MAX(total / wanted, (int64_t)MIN_PIECE));
+    for (int i = 0; i < attn->n_units; i++) total += attn->units[i].cost;
+    make_pieces(attn, LF_MAX(total * attn->shape.n_kv_heads / wanted, (int64_t)MIN_PIECE));
 }
 
 /* ---- the run ---- */
 
-/* The partial results of a unit's head, and the floats to the next head's. */
-static float *partials_of(const struct lf_attn *a, const struct unit *u, int kv_head, size_t *head_stride)
+static struct lf_attn_rows rows_of(const struct lf_attn *a, const struct unit *u, int kv_head)
 {
-    *head_stride = lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * (size_t)(u->span_hi - u->span_lo);
-    return a->partials + u->slot + *head_stride * (size_t)kv_head;
+    return (struct lf_attn_rows){.seq = &a->seqs[u->seq_idx], .kv_head = kv_head, .first = u->first, .n = u->n_rows};
 }
 
-/* The last piece whose first task is not after task. */
-static const struct piece *piece_of(const struct lf_attn *a, int task)
+/* The partial results of a unit's head. */
+static float *partials_of(const struct lf_attn *a, const struct unit *u, int kv_head)
 {
-    int lo = 0, hi = a->n_pieces;
-    while (hi - lo > 1) {
-        int mid = lo + (hi - lo) / 2;
-        if (a->pieces[mid].first_task <= task)
-            lo = mid;
-        else
-            hi = mid;
-    }
-    return &a->pieces[lo];
+    size_t n_spans = (size_t)(u->span_hi - u->span_lo);
+    size_t one_head = lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * n_spans;
+    return a->partials + u->slot + one_head * (size_t)kv_head;
 }
 
 static void run_piece(void *ctx, int task_idx, int worker_idx)
 {
     const struct lf_attn *a = ctx;
-    int task = a->rounds[a->round_idx].first_task + task_idx, n_heads = a->shape.n_heads;
-    const struct piece *piece = piece_of(a, task);
+    int n_heads = a->shape.n_kv_heads;
+    const struct piece *piece = &a->pieces[a->rounds[a->round_idx].first_piece + task_idx / n_heads];
     const struct unit *u = &a->units[piece->unit_idx];
-    int kv_head = (task - piece->first_task) * u->n_heads;
-    struct lf_attn_rows rows = {.seq = &a->seqs[u->seq_idx],
-                                .kv_head = kv_head,
-                                .n_kv_heads = LF_MIN(u->n_heads, a->shape.n_kv_heads - kv_head),
-                                .first = u->first,
-                                .n = u->n_rows};
+    struct lf_attn_rows rows = rows_of(a, u, task_idx % n_heads);
     void *scratch = a->workspace + a->layout.scratch_bytes * (uint64_t)worker_idx;
     if (!piece->partial) {
-        lf_attn_task_whole(a->kernel, a->params, n_heads, &rows, piece->span_lo, piece->span_hi, scratch);
+        lf_attn_task_whole(a->kernel, a->params, a->shape.n_heads, &rows, piece->span_lo, piece->span_hi, scratch);
         return;
     }
-    size_t head_stride;
-    float *partials = partials_of(a, u, kv_head, &head_stride);
-    partials += lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * (size_t)(piece->span_lo - u->span_lo);
-    lf_attn_task_partial(a->kernel, a->params, n_heads, &rows, piece->span_lo, piece->span_hi, partials, head_stride,
+    float *partials = partials_of(a, u, rows.kv_head) +
+                      lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * (size_t)(piece->span_lo - u->span_lo);
+    lf_attn_task_partial(a->kernel, a->params, a->shape.n_heads, &rows, piece->span_lo, piece->span_hi, partials,
                          scratch);
 }
 
 static void run_merge(void *ctx, int task_idx, int worker_idx)
 {
     const struct lf_attn *a = ctx;
-    int n_kv_heads = a->shape.n_kv_heads;
-    const struct unit *u = &a->units[a->rounds[a->round_idx].first_unit + task_idx / n_kv_heads];
-    struct lf_attn_rows rows = {.seq = &a->seqs[u->seq_idx],
-                                .kv_head = task_idx % n_kv_heads,
-                                .n_kv_heads = 1,
-                                .first = u->first,
-                                .n = u->n_rows};
+    int n_heads = a->shape.n_kv_heads;
+    const struct unit *u = &a->units[a->rounds[a->round_idx].first_unit + task_idx / n_heads];
+    struct lf_attn_rows rows = rows_of(a, u, task_idx % n_heads);
     void *scratch = a->workspace + a->layout.scratch_bytes * (uint64_t)worker_idx;
-    size_t head_stride;
-    float *partials = partials_of(a, u, rows.kv_head, &head_stride);
-    lf_attn_task_merge(a->kernel, a->params, a->shape.n_heads, &rows, u->span_hi - u->span_lo, partials, scratch);
+    lf_attn_task_merge(a->kernel, a->params, a->shape.n_heads, &rows, u->span_hi - u->span_lo,
+                       partials_of(a, u, rows.kv_head), scratch);
 }
 
 void lf_attn_run(struct lf_attn *attn, const struct lf_attn_params *p)
@@ -417,7 +377,7 @@ void lf_attn_run(struct lf_attn *attn, const struct lf_attn_params *p)
     attn->params = p;
     for (attn->round_idx = 0; attn->round_idx < attn->n_rounds; attn->round_idx++) {
         const struct round *now = &attn->rounds[attn->round_idx], *next = now + 1;
-        lf_threads_run(attn->threads, next->first_task - now->first_task, run_piece, attn);
+        lf_threads_run(attn->threads, (next->first_piece - now->first_piece) * n_heads, run_piece, attn);
         int n_merges = (next->first_unit - now->first_unit) * n_heads;
         if (n_merges > 0) lf_threads_run(attn->threads, n_merges, run_merge, attn);
     }

@@ -27,8 +27,9 @@ struct tile_config {
     uint8_t rows[16];
 };
 
-static void begin(void)
+static void begin(const struct lf_attn_block *b)
 {
+    (void)b;
     _Alignas(64) struct tile_config c;
     memset(&c, 0, sizeof(c));
     c.palette = 1;

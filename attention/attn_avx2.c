@@ -17,7 +17,7 @@
 #define UNROLL _Pragma("GCC unroll 8")
 #endif
 
-enum { VEC = 8, STRIP = 16, LINE = 16 /* floats of a cache line */ };
+enum { VEC = 8, STRIP = 16 };
 
 /* 2^x for x <= 0, as in attn_avx512.h: x = n + f with n = ⌊x⌋, a polynomial that is 1 at 0 for 2^f, then the exponent.
  * Below 2^−126 the result is 0. */
@@ -84,12 +84,6 @@ static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
     memcpy(b->q + (size_t)row_idx * LF_ATTN_Q_STRIDE, q, (size_t)b->head_dim * sizeof(float));
 }
 
-/* Starts loads of n cache lines into the second-level cache. */
-INLINE void fetch_ahead(int n_lines, const float *p)
-{
-    UNROLL for (int i = 0; i < n_lines; i++) _mm_prefetch((const char *)(p + i * LINE), _MM_HINT_T1);
-}
-
 /* Two vectors at `at`: floats, or the first or second halves of pairs of bf16. */
 INLINE void load_strip(bool bf16, bool second, const float *at, __m256 *x)
 {
@@ -122,7 +116,10 @@ INLINE void scores_strip(int n, bool bf16, const float *q, const float *page, co
     for (int i = 0; i < d; i += 2) {
         size_t first = (size_t)(bf16 ? i / 2 : i) * LF_KV_BLOCK_TOKENS;
         size_t second = bf16 ? first : first + LF_KV_BLOCK_TOKENS;
-        if (ahead) fetch_ahead(bf16 ? 1 : 2, ahead + i / 2 * (bf16 ? LINE : 2 * LINE));
+        if (ahead) {
+            _mm_prefetch((const char *)(ahead + first), _MM_HINT_T1);
+            if (!bf16) _mm_prefetch((const char *)(ahead + second), _MM_HINT_T1);
+        }
         load_strip(bf16, false, page + first, k);
         add_strip(n, acc, q + i, LF_ATTN_Q_STRIDE, k);
         load_strip(bf16, true, page + second, k);
@@ -138,7 +135,7 @@ INLINE void scores_strip(int n, bool bf16, const float *q, const float *page, co
 INLINE void scores_page(int n, bool bf16, const float *q, const float *page, const float *ahead, int d, float *s)
 {
     for (int at = 0; at < LF_KV_BLOCK_TOKENS; at += STRIP)
-        scores_strip(n, bf16, q, page + at, ahead ? ahead + at * d / (bf16 ? 2 : 1) : NULL, d, s + at);
+        scores_strip(n, bf16, q, page + at, ahead ? ahead + at : NULL, d, s + at);
 }
 
 /* Rows of a group, as a switch that makes a copy for each count. */
@@ -257,11 +254,13 @@ INLINE void output_strip(int n, bool bf16, const struct output_args *a)
         int j = (a->lo > first ? a->lo - first : 0) & ~1; /* the weight of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *w = a->w + first, *v = (const float *)a->t->v[page] + a->offset;
-        const float *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
-        if (ahead) ahead += a->offset * LF_KV_BLOCK_TOKENS / (bf16 ? 2 : 1); /* each strip its part */
+        const float *ahead = a->fetch && a->t->v_ahead[page] ? (const float *)a->t->v_ahead[page] + a->offset : NULL;
         for (; j + 1 < end; j += 2) {
             size_t row = (size_t)(j / 2) * row_floats;
-            if (ahead) fetch_ahead(bf16 ? 1 : 2, ahead + j / 2 * (bf16 ? LINE : 2 * LINE));
+            if (ahead) {
+                _mm_prefetch((const char *)(ahead + row), _MM_HINT_T1);
+                if (!bf16) _mm_prefetch((const char *)(ahead + row + d), _MM_HINT_T1);
+            }
             load_strip(bf16, false, v + row, x);
             add_strip(n, acc, w + j, LF_ATTN_TILE, x);
             load_strip(bf16, true, v + row + (bf16 ? 0 : d), x);

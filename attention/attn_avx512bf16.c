@@ -20,7 +20,7 @@ INLINE void add_pairs(int n, int n_vecs, __m512 (*acc)[4], const float *pair, in
 }
 
 /* s[n rows][64 keys of a page] = q · k. */
-INLINE void scores_page(int n, const float *q, const void *page, const float *ahead, int d, float *s)
+INLINE void scores_page(int n, const float *q, const void *page, const void *ahead, int d, float *s)
 {
     __m512 acc[LF_ATTN_GROUP][4];
     __m512i k[4];
@@ -31,7 +31,7 @@ INLINE void scores_page(int n, const float *q, const void *page, const float *ah
     for (int i = 0; i < d / 2; i++) {
         size_t row = (size_t)i * LF_KV_BLOCK_TOKENS;
         UNROLL for (int v = 0; v < 4; v++) k[v] = _mm512_loadu_si512((const float *)page + row + v * VEC);
-        if (ahead) fetch_ahead(4, ahead + row);
+        if (ahead) fetch_ahead(4, (const float *)ahead + row);
         add_pairs(n, 4, acc, q + i, LF_ATTN_Q_STRIDE, k);
     }
     UNROLL for (int r = 0; r < n; r++)
@@ -59,11 +59,10 @@ INLINE void output(int n, int n_vecs, const struct output_args *a)
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
         const float *w = a->w + first / 2, *rows = (const float *)a->t->v[page] + a->offset;
         const float *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
-        if (ahead) ahead += a->offset * LF_KV_BLOCK_TOKENS / 2; /* each chunk of channels its part */
         for (; pair < end / 2; pair++) {
             size_t row = (size_t)pair * (size_t)a->d;
             UNROLL for (int v = 0; v < n_vecs; v++) x[v] = _mm512_loadu_si512(rows + row + v * VEC);
-            if (ahead) fetch_ahead(n_vecs, ahead + pair * n_vecs * VEC);
+            if (ahead) fetch_ahead(n_vecs, ahead + a->offset + row);
             add_pairs(n, n_vecs, acc, w + pair, LF_ATTN_TILE, x);
         }
         if (end % 2) { /* the second half of the last pair may hold anything */

@@ -33,8 +33,7 @@ enum {
     LF_ATTN_LANES = 16                   /* partial sums of weights a row may keep */
 };
 
-/* A block of query rows of one KV head. Every array is aligned to 64 bytes; those with a number a row have room for
- * whole vectors of 16 rows. */
+/* A block of query rows of one KV head. Every array is aligned to 64 bytes. */
 struct lf_attn_block {
     int head_dim;
     enum lf_dtype kv_dtype;
@@ -42,14 +41,14 @@ struct lf_attn_block {
     float softcap;     /* 0: none */
     float softcap_arg; /* scale / softcap */
     float log2_scale;  /* weights are exp2(log2_scale · score − maximum) */
-    float *q;          /* [n_rows][LF_ATTN_Q_STRIDE] as the implementation's pack_q left it */
-    float *s;          /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then weights; of one tile only */
-    float *lanes;      /* [n_rows][LF_ATTN_LANES] sums of the span's weights, lane by lane */
-    float *alpha;      /* [n_rows] factors of a rescaling */
-    float *beta;       /* [n_rows] */
+    float *q;          /* [LF_ATTN_ROWS][LF_ATTN_Q_STRIDE] as the implementation's pack_q left it */
+    float *s;          /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then weights */
+    float *lanes;      /* [LF_ATTN_ROWS][LF_ATTN_LANES] sums of the span's weights, lane by lane */
+    float *alpha;      /* [LF_ATTN_ROWS] factors of a rescaling */
+    float *beta;       /* [LF_ATTN_ROWS] */
     float *page;       /* [LF_KV_BLOCK_TOKENS][head_dim] for an implementation's own use */
     /* the span being computed: maximum in log2 units, Σ weights, Σ weight · v */
-    float *m, *l, *o;             /* [n_rows], [n_rows], [n_rows][head_dim] */
+    float *m, *l, *o;             /* [LF_ATTN_ROWS], [LF_ATTN_ROWS], [n_rows][head_dim] */
     float *acc_m, *acc_l, *acc_o; /* the fold of the spans before it */
 };
 
@@ -85,7 +84,7 @@ struct lf_attn_kernel {
     /* acc = acc joined with the span in b->m, b->l, b->o. A span without a visible key changes nothing. */
     void (*fold)(struct lf_attn_block *b);
     /* Called by the thread before and after a task; NULL where there is nothing to set up. */
-    void (*begin)(void);
+    void (*begin)(const struct lf_attn_block *b);
     void (*end)(void);
 };
 

@@ -1,20 +1,15 @@
-/* One task of an attention step: a block of query rows of one or a few KV heads over a range of spans. Inside
- * attention/ only. */
+/* One task of an attention step: a block of query rows of one KV head over a range of spans. Inside attention/ only. */
 #ifndef LF_ATTENTION_ATTN_TASK_H
 #define LF_ATTENTION_ATTN_TASK_H
 
 #include "attention/attention.h"
 #include "attention/attn_kernel.h"
 
-enum { LF_ATTN_TASK_HEADS = 16 };
-
-/* Rows of one sequence: row r is query head (r mod group) of the KV head, of token r / group. Several KV heads, each
- * with these rows, are taken tile by tile: their pages lie side by side in a block, so a few rows over a long cache
- * read memory in long runs. */
+/* Rows of one sequence: row r is query head (r mod group) of the KV head, of token r / group. */
 struct lf_attn_rows {
     const struct lf_kv_seq *seq;
-    int kv_head, n_kv_heads; /* n_kv_heads <= LF_ATTN_TASK_HEADS */
-    int first, n;            /* rows first .. first + n - 1; n · n_kv_heads <= LF_ATTN_ROWS */
+    int kv_head;
+    int first, n; /* rows first .. first + n - 1, n <= LF_ATTN_ROWS */
 };
 
 /* Bytes of a worker's scratch, a multiple of 64, and of one span's partial result for n rows. */
@@ -24,12 +19,10 @@ size_t lf_attn_partial_floats(int n_rows, int head_dim);
 /* Folds spans span_lo .. span_hi - 1 and writes the rows' output. */
 void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
                         const struct lf_attn_rows *rows, int span_lo, int span_hi, void *scratch);
-/* Writes each span's partial result: that of span s and the i-th head at partials + i · head_stride +
- * (s - span_lo) · lf_attn_partial_floats. */
+/* Writes each span's partial result: that of span s at partials + (s - span_lo) · lf_attn_partial_floats. */
 void lf_attn_task_partial(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                          const struct lf_attn_rows *rows, int span_lo, int span_hi, float *partials,
-                          size_t head_stride, void *scratch);
-/* Folds n_spans partial results of one head in ascending order and writes the rows' output. */
+                          const struct lf_attn_rows *rows, int span_lo, int span_hi, float *partials, void *scratch);
+/* Folds n_spans partial results in ascending order and writes the rows' output. */
 void lf_attn_task_merge(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
                         const struct lf_attn_rows *rows, int n_spans, float *partials, void *scratch);
 
