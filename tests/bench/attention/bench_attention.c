@@ -195,7 +195,10 @@ static double run_s(const struct bench *b, struct workload *w)
 {
     double start = now_s(b);
     lf_attn_plan(w->attn, w->seqs, w->n_seqs, 0);
-    for (w->params.layer = 0; w->params.layer < w->n_layers; w->params.layer++) lf_attn_run(w->attn, &w->params);
+    for (int layer = 0; layer < w->n_layers; layer++) {
+        w->params.layer = layer;
+        lf_attn_run(w->attn, &w->params);
+    }
     return now_s(b) - start;
 }
 
@@ -212,7 +215,7 @@ static void prefill(const struct bench *b, const struct shape *shape, enum lf_dt
         fma[i] = (fma0 + ceiling_rate(b, 0, NULL)) / 2;
         dp[i] = (dp0 + ceiling_rate(b, 1, NULL)) / 2;
         rate[i] = flop / s * 1e-9;
-        of_fma[i] = rate[i] / fma[i];
+        of_fma[i] = fma[i] > 0 ? rate[i] / fma[i] : 0.0;
         of_dp[i] = dp[i] > 0 ? rate[i] / dp[i] : 0.0;
     }
     double r = median(rate, b->reps), f = median(fma, b->reps), d = median(dp, b->reps);
