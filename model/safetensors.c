@@ -289,25 +289,27 @@ static enum lf_status read_entries(struct builder *b, struct lf_json_value root,
     return LF_OK;
 }
 
-/* Reads the header text of an open file into buf. */
+/* Reads the header text of an open file into buf. Messages name the file. */
 static enum lf_status read_header(int fd, struct lf_tensor_file *file, struct lf_buf *buf, struct lf_err *err)
 {
     uint8_t raw[HEADER_LENGTH_BYTES];
     if (file->size < sizeof(raw)) {
-        return lf_fail(err, LF_CORRUPT, "%" PRIu64 " bytes are too few for a safetensors file", file->size);
+        return lf_fail(err, LF_CORRUPT, "%s: %" PRIu64 " bytes are too few for a safetensors file", file->path,
+                       file->size);
     }
     LF_TRY(lf_file_pread(fd, raw, sizeof(raw), 0, file->path, err));
     uint64_t n = 0;
     for (int i = HEADER_LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
     if (n > LF_SAFETENSORS_HEADER_BYTES) {
-        return lf_fail(err, LF_LIMIT, "a header of %" PRIu64 " bytes, at most %d are read", n,
+        return lf_fail(err, LF_LIMIT, "%s: a header of %" PRIu64 " bytes, at most %d are read", file->path, n,
                        LF_SAFETENSORS_HEADER_BYTES);
     }
     if (n > file->size - sizeof(raw)) {
-        return lf_fail(err, LF_CORRUPT, "a header of %" PRIu64 " bytes in a file of %" PRIu64, n, file->size);
+        return lf_fail(err, LF_CORRUPT, "%s: a header of %" PRIu64 " bytes in a file of %" PRIu64, file->path, n,
+                       file->size);
     }
     if (lf_buf_reserve(buf, (size_t)n) != LF_OK) {
-        return lf_fail(err, LF_NO_MEMORY, "no memory for a header of %" PRIu64 " bytes", n);
+        return lf_fail(err, LF_NO_MEMORY, "%s: no memory for a header of %" PRIu64 " bytes", file->path, n);
     }
     LF_TRY(lf_file_pread(fd, buf->ptr, (size_t)n, sizeof(raw), file->path, err));
     buf->len = (size_t)n;
@@ -324,7 +326,7 @@ static enum lf_status add_file(struct builder *b, int file_idx, struct lf_err *e
     struct lf_buf buf;
     lf_buf_init(&buf, LF_SAFETENSORS_HEADER_BYTES + 1);
     LF_TRY_GOTO(lf_file_open(&fd, &file->size, file->path, err), done);
-    LF_TRY_GOTO(read_header(fd, file, &buf, err), named);
+    LF_TRY_GOTO(read_header(fd, file, &buf, err), done);
     status = lf_json_parse(&json, lf_buf_view(&buf), &lf_json_limits_file, err);
     if (status == LF_INVALID) status = LF_CORRUPT;
     if (status != LF_OK) goto named;

@@ -149,7 +149,7 @@ static void find_top(struct lf_sampled *out, const float *logits, int n, int n_t
 static double log_sum_exp(const float *logits, int n)
 {
     float max = logits[argmax(logits, n)];
-    if (!(max >= -FLT_MAX)) return -INFINITY;
+    if (!(max >= -FLT_MAX)) return (double)-INFINITY;
     return (double)max + log(sum_exp(logits, n, max, 1.0f, NULL));
 }
 

@@ -58,7 +58,7 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
 static void name_model(struct server *s)
 {
     if (s->config->model_id) {
-        snprintf(s->model_id, sizeof(s->model_id), "%s", s->config->model_id);
+        snprintf(s->model_id, sizeof(s->model_id), "%.255s", s->config->model_id);
         return;
     }
     char path[PATH_MAX];
@@ -69,7 +69,7 @@ static void name_model(struct server *s)
         while (slash > path && slash[-1] != '/') slash--;
         *end = '\0';
         if (*slash && strcmp(slash, "model") != 0) {
-            snprintf(s->model_id, sizeof(s->model_id), "%s", slash);
+            snprintf(s->model_id, sizeof(s->model_id), "%.255s", slash);
             return;
         }
         end = slash > path ? slash - 1 : path;

@@ -39,7 +39,7 @@ struct lf_spm {
     float *scores;  /* owned, by id */
     uint8_t *bonus; /* owned, by id: 1 for a user-defined piece */
     int32_t n_pieces;
-    float min_score, max_score;
+    float min_score;
     char bos_piece[64], eos_piece[64];
 };
 

@@ -1,9 +1,10 @@
 /* The best path of a unigram model: Viterbi over the pieces that a trie finds at each place.
  *
- * Scores are added up in float from the beginning of the text, in the library's order and with its types, so that
- * near ties fall as they do there. Where no piece goes on over a mark (marks_open_words), every path passes through the
- * beginning of a word: the path up to there is final, so only one word's nodes are in memory, and its score is carried
- * over. */
+ * Scores are added up in float from the beginning of the text, in the order and with the types of sentencepiece 0.2.3,
+ * so that near ties fall as they do there; like it, a sum past SCORE_RESET goes back to zero before its last digits are
+ * lost (releases before that lose them, and cut long texts a little differently). Where no piece goes on over a mark
+ * (marks_open_words), every path passes through the beginning of a word: the path up to there is final, so only one
+ * word's nodes are in memory, and its score is carried over. */
 #include <float.h>
 #include <stdlib.h>
 
@@ -11,6 +12,7 @@
 #include "tokenizer/spm.h"
 
 #define UNKNOWN_PENALTY 10.0f
+#define SCORE_RESET     100000.0f
 
 struct node {
     int32_t id;
@@ -25,12 +27,10 @@ enum lf_status lf_spm_unigram_open(struct lf_spm *spm, const struct lf_vocab *vo
     struct lf_trie_entry *entries = malloc((size_t)vocab->n_ids * sizeof *entries);
     if (!entries) return lf_fail(err, LF_NO_MEMORY, "no memory for %d pieces", vocab->n_ids);
     spm->min_score = FLT_MAX;
-    spm->max_score = FLT_MIN;
     for (int32_t id = 0; id < vocab->n_ids; id++) {
         if (in_trie[id]) entries[n++] = (struct lf_trie_entry){lf_vocab_text(vocab, id), id};
         if (!in_trie[id] || spm->bonus[id]) continue;
         if (spm->scores[id] < spm->min_score) spm->min_score = spm->scores[id];
-        if (spm->scores[id] > spm->max_score) spm->max_score = spm->scores[id];
     }
     enum lf_status status = lf_trie_build(&spm->pieces, entries, n, err);
     free(entries);
@@ -40,12 +40,28 @@ enum lf_status lf_spm_unigram_open(struct lf_spm *spm, const struct lf_vocab *vo
 /* A user-defined piece is worth more than any way to spell it. */
 static float piece_score(const struct lf_spm *spm, int32_t id, size_t len)
 {
-    return spm->bonus[id] ? (float)((double)((float)len * spm->max_score) - 0.1) : spm->scores[id];
+    return spm->bonus[id] ? (float)(0.1 * (double)(len - 1)) : spm->scores[id];
 }
 
-/* Offers the nodes that pieces beginning at `at` lead to. */
-static void reach(const struct lf_spm *spm, struct node *nodes, struct lf_str word, size_t at)
+/* Takes the score at `at` from all nodes that are reached from there on, where it has grown too large. */
+static void reset_scores(struct node *nodes, size_t at, size_t reached)
 {
+    float offset = nodes[at].score;
+    if (offset <= SCORE_RESET && offset >= -SCORE_RESET) return;
+    for (size_t i = at; i <= reached; i++) {
+        if (i == at || nodes[i].from >= 0) nodes[i].score -= offset;
+    }
+}
+
+static void offer(struct node *to, int32_t id, float score, size_t from)
+{
+    if (to->from < 0 || score > to->score) *to = (struct node){id, score, (int32_t)from};
+}
+
+/* Offers the nodes that pieces beginning at `at` lead to; *reached is the last node that any piece leads to. */
+static void reach(const struct lf_spm *spm, struct node *nodes, struct lf_str word, size_t at, size_t *reached)
+{
+    reset_scores(nodes, at, *reached);
     float here = nodes[at].score;
     size_t char_len = lf_utf8_len(word, at);
     bool single = false;
@@ -56,15 +72,13 @@ static void reach(const struct lf_spm *spm, struct node *nodes, struct lf_str wo
         int32_t id = spm->pieces.nodes[trie_node].value;
         if (id < 0) continue;
         size_t len = i + 1 - at;
-        struct node *to = &nodes[i + 1];
-        float score = piece_score(spm, id, len) + here;
-        if (to->from < 0 || score > to->score) *to = (struct node){id, score, (int32_t)at};
+        offer(&nodes[i + 1], id, piece_score(spm, id, len) + here, at);
+        *reached = LF_MAX(*reached, i + 1);
         if (len == char_len) single = true;
     }
     if (single) return;
-    struct node *to = &nodes[at + char_len];
-    float score = spm->min_score - UNKNOWN_PENALTY + here;
-    if (to->from < 0 || score > to->score) *to = (struct node){spm->unk, score, (int32_t)at};
+    offer(&nodes[at + char_len], spm->unk, spm->min_score - UNKNOWN_PENALTY + here, at);
+    *reached = LF_MAX(*reached, at + char_len);
 }
 
 static enum lf_status push_path(const struct lf_spm *spm, struct lf_encode_work *work, const struct node *nodes,
@@ -102,7 +116,8 @@ static enum lf_status encode_word(const struct lf_spm *spm, struct lf_encode_wor
     struct node *nodes = work->nodes;
     for (size_t i = 0; i <= word.len; i++) nodes[i] = (struct node){-1, 0, -1};
     nodes[0].score = *score;
-    for (size_t at = 0; at < word.len; at += lf_utf8_len(word, at)) reach(spm, nodes, word, at);
+    size_t reached = 0;
+    for (size_t at = 0; at < word.len; at += lf_utf8_len(word, at)) reach(spm, nodes, word, at, &reached);
     *score = nodes[word.len].score;
     return push_path(spm, work, nodes, word);
 }

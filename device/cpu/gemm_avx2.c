@@ -1,14 +1,15 @@
 /* GEMM with AVX2 and FMA: 12 accumulators of 8 columns in the 16 registers.
  *
- * A panel of 64 columns is taken in strips: one row covers all 64, two rows 32, three to six rows 16. A strip of 16
- * columns of bf16 pairs or floats is one cache line a step, and the strips of a K block find the panel in the cache. */
+ * A panel of 64 columns is taken in strips: one row covers all 64, two rows 32, three to six rows 16. A strip is only
+ * part of each 256 bytes of the panel, which no hardware prefetcher follows well: K goes in short blocks, and each
+ * strip asks for its columns of the next block. */
 #include "device/cpu/gemm.h"
 
 #include <immintrin.h>
 
 #include "device/cpu/unroll.h"
 
-enum { ROWS = 6, REGS_MAX = LF_PANEL_COLS / 8, LANES = 8 };
+enum { ROWS = 6, REGS_MAX = LF_PANEL_COLS / 8, LANES = 8, K_STEP = 128, LINE = 64 };
 
 LF_KERNEL void load_acc(__m256 acc[ROWS][REGS_MAX], const struct lf_gemm_tile *t, int col, const int n_rows,
                         const int n_regs)
@@ -43,6 +44,16 @@ LF_KERNEL void multiply_add(__m256 acc[ROWS][REGS_MAX], const float *x, size_t s
     }
 }
 
+/* Asks for this strip's n_regs registers of weights one block of K further on. A cell of the panel has cell_bytes and
+ * holds k_per_cell weights. */
+LF_KERNEL void prefetch(const void *panel, const int n_regs, const int cell_bytes, const int k_per_cell)
+{
+    if (n_regs == REGS_MAX) return;
+    const char *next = (const char *)panel + (size_t)K_STEP * LF_PANEL_COLS * (size_t)cell_bytes / (size_t)k_per_cell;
+    LF_UNROLL
+    for (int i = 0; i < n_regs * LANES * cell_bytes; i += LINE) _mm_prefetch(next + i, _MM_HINT_T1);
+}
+
 LF_KERNEL void strip_f32(const struct lf_gemm_tile *t, int col, const int n_rows, const int n_regs)
 {
     __m256 acc[ROWS][REGS_MAX], w[REGS_MAX];
@@ -50,6 +61,7 @@ LF_KERNEL void strip_f32(const struct lf_gemm_tile *t, int col, const int n_rows
     const float *panel = (const float *)t->panel + col;
     load_acc(acc, t, col, n_rows, n_regs);
     for (int k = 0; k < t->n_k; k++, x++, panel += LF_PANEL_COLS) {
+        prefetch(panel, n_regs, 4, 1);
         LF_UNROLL
         for (int c = 0; c < n_regs; c++) w[c] = _mm256_load_ps(panel + c * LANES);
         multiply_add(acc, x, t->x_stride, w, n_rows, n_regs);
@@ -64,6 +76,7 @@ LF_KERNEL void strip_f16(const struct lf_gemm_tile *t, int col, const int n_rows
     const uint16_t *panel = (const uint16_t *)t->panel + col;
     load_acc(acc, t, col, n_rows, n_regs);
     for (int k = 0; k < t->n_k; k++, x++, panel += LF_PANEL_COLS) {
+        prefetch(panel, n_regs, 2, 1);
         LF_UNROLL
         for (int c = 0; c < n_regs; c++)
             w[c] = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(const void *)(panel + c * LANES)));
@@ -85,6 +98,7 @@ LF_KERNEL void strip_bf16(const struct lf_gemm_tile *t, int col, const int n_row
     const uint32_t *panel = (const uint32_t *)t->panel + col;
     load_acc(acc, t, col, n_rows, n_regs);
     for (int k = 0; k < t->n_k; k += 2, x += 2, panel += LF_PANEL_COLS) {
+        prefetch(panel, n_regs, 4, 2);
         LF_UNROLL
         for (int c = 0; c < n_regs; c++)
             w[c] = _mm256_castsi256_ps(_mm256_slli_epi32(load_pairs(panel + c * LANES), 16));
@@ -98,10 +112,24 @@ LF_KERNEL void strip_bf16(const struct lf_gemm_tile *t, int col, const int n_row
     store_acc(acc, t, col, n_rows, n_regs);
 }
 
-#define DISPATCH(name)                                                                                                 \
+/* The part of t from k on, one K step long. */
+LF_KERNEL struct lf_gemm_tile step_at(const struct lf_gemm_tile *t, int k, size_t k_bytes)
+{
+    struct lf_gemm_tile s = *t;
+    s.x = (const float *)t->x + k;
+    s.panel = (const char *)t->panel + (size_t)k * k_bytes;
+    s.n_k = t->n_k - k < K_STEP ? t->n_k - k : K_STEP;
+    s.load = t->load || k > 0;
+    return s;
+}
+
+#define DISPATCH(name, weight_bytes)                                                                                   \
     LF_KERNEL void strips_##name(const struct lf_gemm_tile *t, const int n_rows, const int n_regs)                     \
     {                                                                                                                  \
-        for (int col = 0; col < LF_PANEL_COLS; col += n_regs * LANES) strip_##name(t, col, n_rows, n_regs);            \
+        for (int k = 0; k < t->n_k; k += K_STEP) {                                                                     \
+            struct lf_gemm_tile s = step_at(t, k, LF_PANEL_COLS * (weight_bytes));                                     \
+            for (int col = 0; col < LF_PANEL_COLS; col += n_regs * LANES) strip_##name(&s, col, n_rows, n_regs);       \
+        }                                                                                                              \
     }                                                                                                                  \
     static void run_##name(const struct lf_gemm_tile *t)                                                               \
     {                                                                                                                  \
@@ -128,6 +156,6 @@ LF_KERNEL void strip_bf16(const struct lf_gemm_tile *t, int col, const int n_row
     }                                                                                                                  \
     const struct lf_gemm_kernel lf_gemm_avx2_##name = {.tile = run_##name, .max_rows = ROWS};
 
-DISPATCH(f32)
-DISPATCH(f16)
-DISPATCH(bf16)
+DISPATCH(f32, 4)
+DISPATCH(f16, 2)
+DISPATCH(bf16, 2)

@@ -148,6 +148,7 @@ enum MHD_Result lf_call_head(struct lf_call *call, const char *url, const char *
     struct lf_api_err err = {0};
     lf_headers_read(&h, call->mhd);
     read_ids(call, &h);
+    call->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     call->cors = lf_cors_allow(&call->server->opts, h.origin);
     enum lf_status status = lf_headers_check_framing(&h, version, &err);
     bool framed = status == LF_OK;
@@ -303,6 +304,7 @@ enum MHD_Result lf_call_advance(struct lf_call *call)
 void lf_call_end(struct lf_call *call, bool finished)
 {
     struct lf_http_server *s = call->server;
+    finished = finished || call->answered;
     if (!finished) lf_counter_add(&s->metrics.clients_gone, 1);
     if (call->route && call->route->generates)
         LF_INFO("request id=%s route=%s status=%d finished=%d ms=%lld", call->request_id, call->route->path,

@@ -35,7 +35,8 @@ struct lf_call {
     char id[25];
     char request_id[LF_REQUEST_ID_BYTES + 1];
     struct lf_tenant tenant;
-    const char *cors;   /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
+    const char *cors; /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
+    bool http_1_0;
     int64_t started_ns; /* when the head was there */
 
     /* the body, while it is read; the worker frees it when it has been read */
@@ -48,7 +49,8 @@ struct lf_call {
     struct lf_generation *gen; /* owned; NULL: the reply is all */
     struct lf_sse *sse;        /* owned; a stream */
     bool handled, queued;
-    bool counted; /* in n_in_flight */
+    bool answered; /* a stream was sent to its end */
+    bool counted;  /* in n_in_flight */
 
     /* under the server's lock */
     struct lf_list in_calls, in_dirty, in_work;

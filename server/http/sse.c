@@ -207,18 +207,31 @@ static ssize_t take(struct lf_sse *sse, char *dst, size_t n)
     return (ssize_t)n;
 }
 
+/* Ends the connection from inside the reader: what was sent before still arrives, and the one byte given here cannot be
+ * sent any more. That makes libmicrohttpd close and clean up. Its own ways to end from a reader (END_WITH_ERROR, and
+ * END_OF_STREAM where the length is not known and there are no chunks) close the connection but do not clean it up
+ * until its thread happens to come by: 0.9.75 then holds the descriptor for as long as an older connection lives. */
+static ssize_t end_connection(const struct lf_sse *sse, char *dst)
+{
+    (void)shutdown(sse->call->conn->fd, SHUT_WR);
+    dst[0] = '\n';
+    return 1;
+}
+
 static ssize_t read_stream(void *ctx, uint64_t pos, char *dst, size_t n)
 {
     (void)pos;
     struct lf_sse *sse = ctx;
     for (;;) {
-        if (lf_call_is_over(sse->call)) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (lf_call_is_over(sse->call)) return end_connection(sse, dst);
         if (sse->taken < sse->out.len) return take(sse, dst, n);
         if (sse->done) break;
-        if (sse->failed) return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (sse->failed) return end_connection(sse, dst);
         if (make_events(sse)) continue;
         if (lf_call_park(sse->call, wake_at(sse))) return 0;
     }
+    sse->call->answered = true;
+    if (sse->call->http_1_0) return end_connection(sse, dst);
     /* after an error the connection ends with the stream: no further request is read from it */
     if (sse->failed) (void)shutdown(sse->call->conn->fd, SHUT_RD);
     return MHD_CONTENT_READER_END_OF_STREAM;

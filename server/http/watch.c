@@ -251,10 +251,20 @@ static void check_reader(struct lf_http_server *s, struct lf_conn *c, int64_t no
     }
 }
 
+/* libmicrohttpd takes a short read for the end of what is there, and misses an end of the stream that came with the
+ * last bytes: no further event is due. Shutting down the reading side makes one, and what was received stays readable.
+ */
+static void nudge(const struct lf_conn *c)
+{
+    bool reads = c->phase == LF_CONN_HEAD || c->phase == LF_CONN_IDLE || c->phase == LF_CONN_BODY;
+    if (c->hung_up && reads) (void)shutdown(c->fd, SHUT_RD);
+}
+
 static void check_connections(struct lf_http_server *s, int64_t now)
 {
     for (int i = 0; i < s->n_conns; i++) {
         struct lf_conn *c = &s->conns[i];
+        nudge(c);
         switch (c->phase) {
         case LF_CONN_FREE:
             break;
@@ -315,6 +325,7 @@ static void hang_up(struct lf_http_server *s, uint64_t data)
     pthread_mutex_lock(&s->lock);
     if (c->phase != LF_CONN_FREE && c->generation == generation) {
         c->hung_up = true;
+        nudge(c);
         if (c->call) {
             atomic_store(&c->call->gone, true);
             lf_call_wake_locked(c->call);

@@ -1,6 +1,7 @@
 """Clients that go away, at every stage and in every way, leave nothing behind."""
 import json
 import random
+import re
 import socket
 import struct
 import threading
@@ -80,6 +81,25 @@ class Disconnects(harness.Case):
                 got += s.recv(4096)
             leave(s, "rst" if k % 2 else "fin")
         self.assertTrue(harness.wait_until(self.idle))
+
+    def test_connections_end_although_an_older_one_lives(self):
+        old = self.server.connect()
+        count = lambda: float(re.search(rb":http_connections\{.*\} (\S+)", self.server.get("/metrics", connection=old).body)[1])
+        stream = request("[[say=abcdef]] [[step_ms=5]]", True)
+        for data, k in ((b"", 0), (b"G", 0), (stream[:-1], 0), (stream, 0), (stream, 1), (stream, 4), (stream, 8),
+                        (stream.replace(b"HTTP/1.1", b"HTTP/1.0"), 8), (stream.replace(b"HTTP/1.1", b"HTTP/1.0"), 2)):
+            for how in ("fin", "rst", "half"):
+                socks = []
+                for _ in range(10):
+                    s, got = self.server.socket(data), b""
+                    while got.count(b"data: ") < k:
+                        got += s.recv(4096)
+                    leave(s, how)
+                    socks.append(s)
+                self.assertTrue(harness.wait_until(lambda: count() == 1, 0.7), (data[:1], k, how))
+                for s in socks:
+                    s.close()
+        old.close()
 
     def test_pipelined_and_gone(self):
         for _ in range(10):

@@ -1,5 +1,6 @@
 #include "tests/support/fake_tokenizer.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -110,19 +111,24 @@ int lf_tokenizer_n_vocab(const struct lf_tokenizer *tok)
     return N_BYTES + tok->n_pieces;
 }
 
+static char byte_names[N_BYTES][8];
+static pthread_once_t byte_names_once = PTHREAD_ONCE_INIT;
+
+static void make_byte_names(void)
+{
+    for (unsigned i = 0; i < N_BYTES; i++) snprintf(byte_names[i], sizeof byte_names[i], "<0x%02X>", i & 0xffu);
+}
+
 bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_token_info *out)
 {
-    static char names[N_BYTES][8];
+    pthread_once(&byte_names_once, make_byte_names);
     if (id < 0 || id >= lf_tokenizer_n_vocab(tok)) return false;
     if (id >= N_BYTES) {
         const struct piece *p = &pieces[id - N_BYTES];
         *out = (struct lf_token_info){lf_str_c(p->written ? p->written : p->text), p->special};
         return true;
     }
-    char name[8];
-    snprintf(name, sizeof name, "<0x%02X>", (unsigned)id);
-    memcpy(names[id], name, sizeof name); /* always the same bytes */
-    *out = (struct lf_token_info){lf_str_c(names[id]), false};
+    *out = (struct lf_token_info){lf_str_c(byte_names[id]), false};
     return true;
 }
 

@@ -2,16 +2,16 @@
  *
  *   tokenize_driver DIR encode [specials] [around] < records > records
  *   tokenize_driver DIR decode [with-specials] < records > records
- *   tokenize_driver DIR time < text            seconds to encode all of stdin, best of three, and ids
- *   tokenize_driver DIR open                   seconds to open, bytes held
+ *   tokenize_driver DIR time < text            processor seconds to encode all of stdin, best of three, and ids
+ *   tokenize_driver DIR open                   processor seconds to open, bytes held
  *
  * A record is a 32-bit length in this machine's byte order, then so many bytes of text, or so many 32-bit ids. Decoding
  * also runs the incremental detokenizer and fails where the two differ. An encode that is refused gives length
  * 0xffffffff. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
-#include "core/clock.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
 
@@ -84,6 +84,14 @@ static int run_decode(const struct lf_tokenizer *tok, bool with_specials)
     return rc;
 }
 
+/* What others do on the machine does not count. */
+static int64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static int run_time(const struct lf_tokenizer *tok)
 {
     struct lf_buf text;
@@ -99,12 +107,12 @@ static int run_time(const struct lf_tokenizer *tok)
     } while (n > 0);
     for (int i = 0; i < 3; i++) {
         ids.n = 0;
-        int64_t start = lf_clock_ns();
+        int64_t start = cpu_ns();
         if (lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, 0, 0, &err) != LF_OK) {
             fprintf(stderr, "refused: %s\n", err.message);
             return 1;
         }
-        int64_t took = lf_clock_ns() - start;
+        int64_t took = cpu_ns() - start;
         if (took < best) best = took;
     }
     printf("%.6f %zu\n", (double)best / 1e9, ids.n);
@@ -127,13 +135,13 @@ int main(int argc, char **argv)
     struct lf_err err;
     int rc = 2;
     if (argc < 3) return 2;
-    int64_t start = lf_clock_ns();
+    int64_t start = cpu_ns();
     if (lf_tokenizer_open(&tok, argv[1], &err) != LF_OK) {
         fprintf(stderr, "%s: %s\n", argv[1], err.message);
         return 1;
     }
     if (strcmp(argv[2], "open") == 0) {
-        printf("%.6f %llu %d\n", (double)(lf_clock_ns() - start) / 1e9, (unsigned long long)lf_tokenizer_bytes(tok),
+        printf("%.6f %llu %d\n", (double)(cpu_ns() - start) / 1e9, (unsigned long long)lf_tokenizer_bytes(tok),
                lf_tokenizer_n_vocab(tok));
         rc = 0;
     }

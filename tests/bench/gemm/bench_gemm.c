@@ -198,7 +198,7 @@ static void bench_step(const struct model *model, int n_rows, const struct optio
     make_step(&s, model, n_rows);
     double best[PEERS_MAX], fma = 0.0, pairs = 0.0, read_gbs = 0.0;
     for (int j = 0; j < (int)N_PEERS; j++) {
-        best[j] = INFINITY;
+        best[j] = 1e30;
         (void)time_peer(&s, j);
     }
     for (int round = 0; round < o->n_rounds; round++) {

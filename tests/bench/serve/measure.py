@@ -149,7 +149,7 @@ def decoders_during_long(a):
     s.complete(ids(2000, 1), 8)
 
     def decode(i):
-        return s.complete(ids(256, 50 + i), 300)
+        return s.complete(ids(256, 50 + i), 3000)
 
     def long():
         time.sleep(0.3)

@@ -2,9 +2,9 @@
 
     python compare.py --driver build/release/tests/tokenize_driver --assets ../shared/assets --demo demo/model [KIND …]
 
-Each kind: N texts (see texts.py), ids equal or not, then N random id sequences decoded, equal or not. Needs the
+Each kind: N texts (see texts.py) and all of the prose as one, ids equal or not, then N random id sequences decoded, equal or not. Needs the
 packages sentencepiece and tokenizers; the `legacy: false` kinds need transformers 4 (its slow tokenizer).
-Ends with 1 if anything differs.
+Ends with 1 if anything differs. With --speed: seconds for the prose as one text, in turn, best of three, instead.
 """
 import argparse
 import json
@@ -16,6 +16,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 import texts as corpus
 
@@ -91,11 +92,40 @@ def sequences(n, ids, encoded, seed=2):
     return out
 
 
+def speed(args, kind, directory):
+    """MB/s of our driver and of the library that reads the same file, on one thread."""
+    model = os.path.join(directory, "tokenizer.model")
+    if os.path.exists(model):
+        import sentencepiece as spm
+        encode = spm.SentencePieceProcessor(model_file=model).encode
+    else:
+        import tokenizers
+        hf = tokenizers.Tokenizer.from_file(os.path.join(directory, "tokenizer.json"))
+        hf.encode_special_tokens = True
+
+        def encode(text):
+            return hf.encode(text, add_special_tokens=False).ids
+    data, ours, theirs = args.prose.encode(), [], []
+    for _ in range(3):
+        done = subprocess.run([args.driver, directory, "time"], input=data, stdout=subprocess.PIPE, check=True)
+        seconds, n = done.stdout.split()
+        ours.append(float(seconds))
+        start = time.process_time()
+        assert len(encode(args.prose)) == int(n)
+        theirs.append(time.process_time() - start)
+    opened = subprocess.run([args.driver, directory, "open"], stdout=subprocess.PIPE, check=True).stdout.split()
+    print(f"| {kind} | {len(data) / min(ours) / 1e6:.1f} | {len(data) / min(theirs) / 1e6:.1f} | "
+          f"{float(opened[0]) * 1e3:.0f} | {int(opened[1]) / 1e6:.1f} |", flush=True)
+    return 0
+
+
 def compare_sp(args, kind, directory, legacy_false):
+    if args.speed:
+        return speed(args, kind, directory)
     import sentencepiece as spm
     sp = spm.SentencePieceProcessor(model_file=os.path.join(directory, "tokenizer.model"))
     vocabulary = [sp.id_to_piece(i) for i in range(sp.get_piece_size())]
-    items = corpus.texts(args.n, args.prose, vocabulary)
+    items = corpus.texts(args.n, args.prose, vocabulary) + [args.prose]
     if legacy_false:
         from transformers import LlamaTokenizer
         slow = LlamaTokenizer.from_pretrained(directory)
@@ -116,12 +146,14 @@ def compare_sp(args, kind, directory, legacy_false):
 
 
 def compare_hf(args, kind, directory):
+    if args.speed:
+        return speed(args, kind, directory)
     import tokenizers
     hf = tokenizers.Tokenizer.from_file(os.path.join(directory, "tokenizer.json"))
     hf.no_truncation()
     hf.no_padding()
     vocabulary = list(hf.get_vocab(with_added_tokens=True))
-    items = corpus.texts(args.n, args.prose, vocabulary)
+    items = corpus.texts(args.n, args.prose, vocabulary) + [args.prose]
     theirs = [e.ids for e in hf.encode_batch(items, add_special_tokens=False)]
     bad = report(kind, "encode, specials", items, encode_all(args.driver, directory, ["specials"], items), theirs)
     some = items[::5]
@@ -153,6 +185,7 @@ def main():
     parser.add_argument("--driver", required=True)
     parser.add_argument("--assets", default="../shared/assets")
     parser.add_argument("--demo", default="demo/model")
+    parser.add_argument("--speed", action="store_true")
     parser.add_argument("-n", type=int, default=10000)
     parser.add_argument("kinds", nargs="*")
     args = parser.parse_args()
@@ -184,7 +217,7 @@ def main():
         for kind, model in sp_models.items():
             if wanted(kind):
                 bad += compare_sp(args, kind, alone(kind, model, "tokenizer.model"), False)
-        if wanted("demo-legacy-false"):
+        if wanted("demo-legacy-false") and not args.speed:
             try:
                 import transformers
                 old = transformers.__version__.startswith("4.")

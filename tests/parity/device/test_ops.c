@@ -1,6 +1,6 @@
 /* Every row of the op table of one instruction set against float64.
  *
- *     test_ops ISA [--bench]
+ *     test_ops ISA [--bench [THREADS]]
  *
  * Tolerances are bounds, not guesses: a sum of n float products in any order is off by at most n·2⁻²³ of the sum of
  * their magnitudes. Where the kernel rounds x to bf16 the reference does the same, so the bound stays. */
@@ -320,10 +320,11 @@ static void no_rows_is_no_work(void **state)
 int main(int argc, char **argv)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: %s c|avx2|avx512|avx512-bf16|amx [--bench]\n", argv[0]);
+        fprintf(stderr, "usage: %s c|avx2|avx512|avx512-bf16|amx [--bench [THREADS]]\n", argv[0]);
         return 2;
     }
-    dev = fixture_open(fixture_isa(argv[1]), argc > 2 ? 0 : 2);
+    int n_threads = argc > 3 ? (int)strtol(argv[3], NULL, 10) : argc > 2 ? 0 : 2;
+    dev = fixture_open(fixture_isa(argv[1]), n_threads);
     ops = lf_device_ops(dev);
     int rc = 0;
     if (argc > 2 && strcmp(argv[2], "--bench") == 0) {

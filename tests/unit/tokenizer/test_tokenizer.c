@@ -99,6 +99,19 @@ static void test_a_text_ends_where_the_limit_is_passed(void **state)
     }
 }
 
+/* The length alone decides: nothing of the text is read. */
+static void test_a_text_past_the_bound_is_refused(void **state)
+{
+    (void)state;
+    struct lf_tokenizer *tok = open_or_fail(FIXTURES "sp-bpe");
+    struct lf_ids ids = {0};
+    struct lf_err err;
+    struct lf_str text = lf_str_from("a", LF_TOKENIZER_TEXT_BYTES + 1u);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, 0, &err), LF_LIMIT);
+    assert_non_null(strstr(err.message, "536870913 bytes"));
+    lf_tokenizer_close(tok);
+}
+
 static void test_reading_stops_at_the_end_of_the_text(void **state)
 {
     (void)state;
@@ -243,6 +256,7 @@ int main(void)
         cmocka_unit_test(test_bad_spans_are_refused),
         cmocka_unit_test(test_invalid_text_is_refused),
         cmocka_unit_test(test_a_text_ends_where_the_limit_is_passed),
+        cmocka_unit_test(test_a_text_past_the_bound_is_refused),
         cmocka_unit_test(test_reading_stops_at_the_end_of_the_text),
         cmocka_unit_test(test_ids_out_of_range_are_refused),
         cmocka_unit_test(test_a_full_buffer_keeps_what_it_had),

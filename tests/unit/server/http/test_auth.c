@@ -1,0 +1,132 @@
+/* server/http/auth.c: which keys let in, and as whom. */
+#include "tests/support/test.h"
+
+#include <unistd.h>
+
+#include "server/http/auth.h"
+
+static bool admits(struct lf_keys *keys, const char *header, struct lf_tenant *tenant)
+{
+    return lf_keys_admit(keys, lf_str_c(header), tenant);
+}
+
+static void without_keys_everybody_is_the_same_tenant(void **state)
+{
+    (void)state;
+    struct lf_keys keys;
+    struct lf_tenant tenant;
+    const uint8_t zero[LF_SHA256_BYTES] = {0};
+    assert_int_equal(lf_keys_init(&keys, NULL, NULL, NULL), LF_OK);
+    assert_true(admits(&keys, "", &tenant));
+    assert_true(admits(&keys, "Bearer anything", &tenant));
+    assert_int_equal(tenant.id, 0);
+    assert_memory_equal(tenant.salt, zero, sizeof zero);
+    lf_keys_deinit(&keys);
+}
+
+static void each_key_is_a_tenant_of_its_own(void **state)
+{
+    (void)state;
+    struct lf_keys keys;
+    struct lf_tenant a, b, again;
+    assert_int_equal(lf_keys_init(&keys, NULL, "one, two ,three", NULL), LF_OK);
+    assert_int_equal(lf_keys_n(&keys), 3);
+    assert_true(admits(&keys, "Bearer one", &a));
+    assert_true(admits(&keys, "bEARER \t two ", &b));
+    assert_true(admits(&keys, "Bearer one", &again));
+    assert_int_not_equal(a.id, b.id);
+    assert_int_not_equal(a.id, 0);
+    assert_int_equal(a.id, again.id);
+    assert_memory_not_equal(a.salt, b.salt, sizeof a.salt);
+    lf_keys_deinit(&keys);
+}
+
+static void what_is_no_key_is_refused_and_is_nobody(void **state)
+{
+    (void)state;
+    static const char *const headers[] = {"",    "Bearer",    "Bearer ",    "Bearer on",      "Bearer onee",
+                                          "one", "Basic one", "Bearer One", "Bearer one,two", "Bearer one two"};
+    struct lf_keys keys;
+    struct lf_tenant tenant;
+    assert_int_equal(lf_keys_init(&keys, NULL, "one,two", NULL), LF_OK);
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        assert_false(admits(&keys, headers[i], &tenant));
+        assert_int_equal(tenant.id, 0);
+    }
+    lf_keys_deinit(&keys);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void a_file_is_read_again_and_a_bad_one_changes_nothing(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lf_keys_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct lf_keys keys;
+    struct lf_err err;
+    struct lf_tenant tenant;
+    write_file(path, "# comment\n\n  alpha \r\nbeta");
+    assert_int_equal(lf_keys_init(&keys, path, "gamma", &err), LF_OK);
+    assert_int_equal(lf_keys_n(&keys), 3);
+    assert_true(admits(&keys, "Bearer alpha", &tenant));
+    write_file(path, "delta\n");
+    assert_int_equal(lf_keys_reload(&keys, &err), LF_OK);
+    assert_false(admits(&keys, "Bearer alpha", &tenant));
+    assert_true(admits(&keys, "Bearer delta", &tenant));
+    assert_true(admits(&keys, "Bearer gamma", &tenant));
+    write_file(path, "epsilon\nnot a key\n");
+    assert_int_equal(lf_keys_reload(&keys, &err), LF_INVALID);
+    assert_null(strstr(err.message, "not a key"));
+    assert_true(admits(&keys, "Bearer delta", &tenant));
+    assert_false(admits(&keys, "Bearer epsilon", &tenant));
+    unlink(path);
+    assert_int_not_equal(lf_keys_reload(&keys, &err), LF_OK);
+    assert_true(admits(&keys, "Bearer delta", &tenant));
+    lf_keys_deinit(&keys);
+}
+
+static void limits_of_keys(void **state)
+{
+    (void)state;
+    struct lf_keys keys;
+    struct lf_err err;
+    char *text = malloc((size_t)LF_API_KEY_BYTES * 8 + 16);
+    assert_non_null(text);
+    memset(text, 'k', LF_API_KEY_BYTES);
+    text[LF_API_KEY_BYTES] = 0;
+    assert_int_equal(lf_keys_init(&keys, NULL, text, &err), LF_OK);
+    lf_keys_deinit(&keys);
+    text[LF_API_KEY_BYTES] = 'k';
+    text[LF_API_KEY_BYTES + 1] = 0;
+    assert_int_equal(lf_keys_init(&keys, NULL, text, &err), LF_INVALID);
+    int n = 0;
+    for (int i = 0; i < LF_API_KEYS_N; i++) n += snprintf(text + n, 8, "k,");
+    assert_int_equal(lf_keys_init(&keys, NULL, text, &err), LF_OK);
+    assert_int_equal(lf_keys_n(&keys), LF_API_KEYS_N);
+    lf_keys_deinit(&keys);
+    snprintf(text + n, 8, "k");
+    assert_int_equal(lf_keys_init(&keys, NULL, text, &err), LF_LIMIT);
+    assert_int_equal(lf_keys_init(&keys, NULL, ", ,", &err), LF_INVALID);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_keys_everybody_is_the_same_tenant),
+        cmocka_unit_test(each_key_is_a_tenant_of_its_own),
+        cmocka_unit_test(what_is_no_key_is_refused_and_is_nobody),
+        cmocka_unit_test(a_file_is_read_again_and_a_bad_one_changes_nothing),
+        cmocka_unit_test(limits_of_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
