@@ -245,17 +245,22 @@ void lf_call_count(struct lf_call *call, int status)
     lf_conn_enter(call->server, call->conn, LF_CONN_ANSWER, call);
 }
 
-/* The reply's bytes belong to the call, which outlives the sending. */
+/* The reply's bytes belong to the call, which outlives the sending. One that did not fit into memory is replaced by
+ * words that need none. */
 static enum MHD_Result send_reply(struct lf_call *call)
 {
+    static const char lost[] =
+        "{\"error\":{\"message\":\"The answer does not fit into memory.\",\"type\":\"server_error\","
+        "\"param\":null,\"code\":\"no_memory\"}}";
     struct lf_reply *reply = &call->reply;
+    struct lf_str body = lf_buf_view(&reply->body);
     if (reply->body.status != LF_OK) {
-        struct lf_api_err err;
-        (void)!lf_refuse(&err, 500, NULL, "answer_too_large", "The answer does not fit into memory.");
-        lf_reply_error(reply, &err);
+        body = lf_str_from(lost, sizeof lost - 1);
+        reply->status = 500;
+        reply->content_type = "application/json";
     }
     struct MHD_Response *response =
-        MHD_create_response_from_buffer(reply->body.len, reply->body.ptr, MHD_RESPMEM_PERSISTENT);
+        MHD_create_response_from_buffer(body.len, (void *)(uintptr_t)body.ptr, MHD_RESPMEM_PERSISTENT);
     if (!response) return MHD_NO;
     add_reply_headers(call, response);
     int status = reply->status;
@@ -268,6 +273,7 @@ static enum MHD_Result send_reply(struct lf_call *call)
 /* The generation's part: true when there is a reply to send. */
 static bool poll_generation(struct lf_call *call)
 {
+    atomic_store(&call->patient, call->gen->ask.n_stops == 0);
     while (!lf_call_is_over(call)) {
         if (lf_generation_poll(call->gen, &call->reply)) return true;
         if (lf_call_park(call, 0)) return false;

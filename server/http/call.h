@@ -55,8 +55,10 @@ struct lf_call {
     /* under the server's lock */
     struct lf_list in_calls, in_dirty, in_work;
     bool parked, busy, wake_pending;
-    int64_t wake_at_ns; /* parked: wake then at the latest; 0: no matter when */
-    atomic_bool gone;   /* the client went away */
+    int64_t woken_ns;
+    int64_t wake_at_ns;  /* parked: wake then at the latest; 0: no matter when */
+    atomic_bool gone;    /* the client went away */
+    atomic_bool patient; /* news may wait a little: an answer that is sent whole has nothing to show before its end */
 };
 
 /* libmicrohttpd's thread. Suspends the connection unless there was a wake, or the server stops, or the client is gone:

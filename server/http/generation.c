@@ -194,7 +194,9 @@ enum lf_status lf_generation_start(struct lf_call *call, struct lf_ask *ask, str
                                   : lf_random64(s->id_seed ^ 0x5eed, atomic_fetch_add(&s->id_counter, 1));
     mix_salt(&st);
     lf_openai_head(gen, call->id, s->opts.model_id);
-    enum lf_status status = start_choices(&st, err);
+    enum lf_status status = gen->head.status == LF_OK
+                                ? start_choices(&st, err)
+                                : lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     if (status == LF_OK)
         call->gen = gen;
     else
@@ -246,6 +248,12 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 500, "internal_error", "The answer could not be finished.");
 }
 
+/* Text of one token that could not be kept must not go missing silently. */
+static void note_loss(struct lf_choice *c, const struct lf_buf *piece)
+{
+    if (piece->status != LF_OK) c->text.status = piece->status;
+}
+
 /* Log-probabilities of the prompt's own tokens, as far as they are known. */
 static void pull_echo(struct lf_choice *c, const struct lf_request_state *st, bool one)
 {
@@ -258,6 +266,7 @@ static void pull_echo(struct lf_choice *c, const struct lf_request_state *st, bo
         lf_logprob_text_add(&c->lp, i ? lf_request_prompt_logprob(c->req, i) : NULL, ids->ids[i], c->echo_offset);
         lf_buf_clear(&piece);
         lf_detok_push(&c->echo_detok, ids->ids[i], &piece);
+        note_loss(c, &piece);
         c->echo_offset += count_code_points(piece.ptr, piece.len);
     }
     lf_buf_deinit(&piece);
@@ -280,6 +289,7 @@ static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf
     if (gen->ask.logprobs != LF_ABSENT) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
     lf_buf_clear(piece);
     lf_detok_push(&c->detok, sampled->id, piece);
+    note_loss(c, piece);
     c->offset += count_code_points(piece->ptr, piece->len);
     if (!show(gen, c, lf_buf_view(piece))) return;
     finish(gen, c, "stop");
@@ -296,6 +306,7 @@ static void take_end(struct lf_generation *gen, struct lf_choice *c, const struc
     }
     lf_buf_clear(piece);
     lf_detok_flush(&c->detok, piece);
+    note_loss(c, piece);
     bool stopped = show(gen, c, lf_buf_view(piece));
     if (!stopped && gen->ask.n_stops) lf_stop_flush(&c->stop, &c->text);
     finish(gen, c, stopped || st->finish == LF_FINISH_STOP ? "stop" : "length");
@@ -312,8 +323,7 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
     while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
     if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))
         take_end(gen, c, &st, &piece);
-    if (c->text.status != LF_OK || piece.status != LF_OK)
-        fail(gen, 500, "answer_too_large", "The answer does not fit into memory.");
+    if (c->text.status != LF_OK) fail(gen, 500, "answer_too_large", "The answer does not fit into memory.");
     lf_buf_deinit(&piece);
 }
 

@@ -169,6 +169,7 @@ static void set_up(struct lf_http_server *s, const struct lf_http_opts *opts)
     for (int i = 0; i < LF_REFUSED_N; i++) s->refused[i].fd = -1;
     lf_list_init(&s->calls);
     lf_list_init(&s->dirty);
+    lf_list_init(&s->later);
     lf_list_init(&s->work);
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->work_cond, NULL);

@@ -59,6 +59,7 @@ void lf_call_wake_locked(struct lf_call *call)
         return;
     }
     call->parked = false;
+    call->woken_ns = lf_clock_ns();
     call->server->n_parked--;
     MHD_resume_connection(call->mhd);
 }

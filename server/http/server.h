@@ -98,9 +98,9 @@ struct lf_http_server {
     /* lock */
     pthread_mutex_t lock;
     pthread_cond_t work_cond;
-    struct lf_list calls, dirty, work;
-    struct lf_conn *conns; /* [n_conns], owned */
-    int n_conns;           /* table size: the limit */
+    struct lf_list calls, dirty, later, work; /* later: dirty calls whose wake waits a little */
+    struct lf_conn *conns;                    /* [n_conns], owned */
+    int n_conns;                              /* table size: the limit */
     int n_conns_used;
     int n_parked;
 

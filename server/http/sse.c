@@ -51,7 +51,7 @@ static void end(struct lf_sse *sse)
     lf_buf_str(&sse->out, lf_buf_view(&sse->line));
     lf_buf_cstr(&sse->out, "\n\n");
     sse->last_ns = lf_clock_ns();
-    if (sse->line.status != LF_OK || sse->out.status != LF_OK) sse->failed = true;
+    if (sse->line.status != LF_OK) sse->broken = true;
 }
 
 static void send_error(struct lf_sse *sse, const struct lf_generation *gen)
@@ -146,11 +146,11 @@ static void send_progress(struct lf_sse *sse, struct lf_generation *gen, int64_t
     sse->last_progress_ns = now;
 }
 
-static bool send_keep_alive(struct lf_sse *sse, const struct lf_generation *gen, int64_t now)
+static void send_keep_alive(struct lf_sse *sse, const struct lf_generation *gen, int64_t now)
 {
     const struct lf_http_opts *opts = &sse->call->server->opts;
-    if (opts->keep_alive == LF_KEEP_ALIVE_OFF) return false;
-    if (now - sse->last_ns < (int64_t)opts->keep_alive_ms * LF_NS_PER_MS) return false;
+    if (opts->keep_alive == LF_KEEP_ALIVE_OFF) return;
+    if (now - sse->last_ns < (int64_t)opts->keep_alive_ms * LF_NS_PER_MS) return;
     if (opts->keep_alive == LF_KEEP_ALIVE_CHUNK) {
         lf_openai_write_nothing(begin(sse), gen);
         end(sse);
@@ -158,7 +158,6 @@ static bool send_keep_alive(struct lf_sse *sse, const struct lf_generation *gen,
         lf_buf_cstr(&sse->out, ": keep-alive\n");
     }
     sse->last_ns = now;
-    return true;
 }
 
 /* Makes events until enough wait; false when there is nothing to say. */
@@ -178,8 +177,9 @@ static bool make_events(struct lf_sse *sse)
     else if (sse->n_finish_sent == gen->n_choices)
         send_end(sse, gen);
     else if (sse->out.len == before)
-        (void)send_keep_alive(sse, gen, now);
-    return sse->out.len > before;
+        send_keep_alive(sse, gen, now);
+    if (sse->out.status != LF_OK) sse->broken = true;
+    return sse->out.len > before || sse->broken;
 }
 
 /* ---- the socket's side ---- */
@@ -223,10 +223,9 @@ static ssize_t read_stream(void *ctx, uint64_t pos, char *dst, size_t n)
     (void)pos;
     struct lf_sse *sse = ctx;
     for (;;) {
-        if (lf_call_is_over(sse->call)) return end_connection(sse, dst);
+        if (sse->broken || lf_call_is_over(sse->call)) return end_connection(sse, dst);
         if (sse->taken < sse->out.len) return take(sse, dst, n);
         if (sse->done) break;
-        if (sse->failed) return end_connection(sse, dst);
         if (make_events(sse)) continue;
         if (lf_call_park(sse->call, wake_at(sse))) return 0;
     }

@@ -15,8 +15,10 @@ struct lf_sse {
     struct lf_buf out; /* events not yet taken */
     size_t taken;
     struct lf_buf line; /* one chunk being written */
-    bool began, done, failed;
-    int next; /* the choice to look at first, so that none starves */
+    bool began, done;
+    bool failed; /* an error was the last event */
+    bool broken; /* no memory for an event: the connection ends */
+    int next;    /* the choice to look at first, so that none starves */
     int n_finish_sent;
     bool prefill_over; /* no more progress to show */
     int64_t last_ns, last_progress_ns;

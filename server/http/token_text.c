@@ -9,6 +9,12 @@
 
 enum { TOKEN_TEXT_BYTES = 64 * 1024, LIST_BYTES = 64 * 1024 * 1024 };
 
+/* What could not be kept in a buffer on the way must not go missing silently. */
+static void pass_loss(struct lf_buf *out, const struct lf_buf *from)
+{
+    if (from->status != LF_OK) out->status = from->status;
+}
+
 /* ---- bytes of a token ---- */
 
 /* "<0x4F>", as vocabularies with byte fallback write a byte. */
@@ -75,10 +81,11 @@ void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t 
     if (lf_str_find(text, LF_STR("\xEF\xBF\xBD")) < 0) return;
     struct lf_buf exact;
     lf_buf_init(&exact, TOKEN_TEXT_BYTES);
-    if (byte_level(info.text, &exact) && exact.status == LF_OK) {
+    if (byte_level(info.text, &exact)) {
         out->len = len;
         lf_buf_str(out, lf_buf_view(&exact));
     }
+    pass_loss(out, &exact);
     lf_buf_deinit(&exact);
 }
 
@@ -124,6 +131,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
     write_chat_token(out, lf_buf_view(&bytes), sampled->logprob);
     lf_buf_cstr(out, ",\"top_logprobs\":[");
     for (int i = 0; i < sampled->n_top && i < lp->n_top; i++) {
+        pass_loss(out, &bytes);
         lf_buf_clear(&bytes);
         lf_token_bytes(&bytes, lp->tok, sampled->top_ids[i]);
         lf_buf_cstr(out, i ? ",{" : "{");
@@ -131,6 +139,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
         lf_buf_char(out, '}');
     }
     lf_buf_cstr(out, "]}");
+    pass_loss(out, &bytes);
     lf_buf_deinit(&bytes);
 }
 
@@ -146,6 +155,7 @@ static void completion_text(struct lf_buf *out, const struct lf_tokenizer *tok, 
         lf_buf_cstr(out, "bytes:");
         for (size_t i = 0; i < bytes.len; i++) lf_buf_printf(out, "\\x%02x", (unsigned)(unsigned char)bytes.ptr[i]);
     }
+    pass_loss(out, &bytes);
     lf_buf_deinit(&bytes);
 }
 
@@ -161,6 +171,7 @@ static void add_top(struct top_object *top, const struct lf_tokenizer *tok, int3
     struct lf_buf *name = &top->names[top->n];
     lf_buf_init(name, TOKEN_TEXT_BYTES);
     completion_text(name, tok, id);
+    pass_loss(top->out, name);
     bool known = false;
     for (int i = 0; i < top->n && !known; i++) known = lf_str_eq(lf_buf_view(name), lf_buf_view(&top->names[i]));
     if (known) {
@@ -180,6 +191,7 @@ static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *
     completion_text(&text, lp->tok, id);
     for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) separate(&list[i]);
     lf_json_write_string(&list[LF_LOGPROB_TOKENS], lf_buf_view(&text));
+    pass_loss(&list[LF_LOGPROB_TOKENS], &text);
     lf_buf_printf(&list[LF_LOGPROB_OFFSETS], "%lld", (long long)offset);
     lf_buf_deinit(&text);
     if (!sampled) {

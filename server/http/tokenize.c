@@ -41,7 +41,8 @@ static enum lf_status detokenize(struct lf_call *call, struct lf_ask *ask, struc
         if (status == LF_OK && lf_ids_push(&ids, id) != LF_OK)
             status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     }
-    if (status == LF_OK && lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL) != LF_OK)
+    if (status == LF_OK &&
+        (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL) != LF_OK || text.status != LF_OK))
         status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     if (status == LF_OK) {
         struct lf_buf *out = lf_reply_json(&call->reply, 200);
@@ -60,6 +61,8 @@ static enum lf_status apply_template(struct lf_call *call, struct lf_ask *ask, s
     struct lf_prompt_source source = lf_handler_source(call);
     lf_buf_init(&text, LF_REPLY_BYTES);
     enum lf_status status = lf_prompt_render(&text, ask, &source, err);
+    if (status == LF_OK && text.status != LF_OK)
+        status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     if (status == LF_OK) {
         struct lf_buf *out = lf_reply_json(&call->reply, 200);
         lf_buf_cstr(out, "{\"prompt\":");

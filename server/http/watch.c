@@ -20,12 +20,13 @@
 
 #include <microhttpd.h>
 
+#include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "server/http/call.h"
 #include "server/http/tcp_counters.h"
 
-enum { EVENTS_N = 64, ACCEPTS_N = 64 };
+enum { EVENTS_N = 64, ACCEPTS_N = 64, PATIENCE_MS = 20, PATIENCE_SHARE = 8 };
 #define DATA_LISTEN UINT64_MAX
 #define DATA_EVENT  (UINT64_MAX - 1)
 
@@ -306,15 +307,47 @@ static void tick(struct lf_http_server *s)
 
 /* ---- the loop ---- */
 
-static void wake_dirty(struct lf_http_server *s)
+/* When a call may be woken for news. One that is patient is woken the less often the longer it runs: looking at each
+ * token of an answer that is sent whole would cost more than making it. */
+static int64_t due_ns(const struct lf_call *call, int64_t now)
 {
-    pthread_mutex_lock(&s->lock);
-    LF_LIST_EACH_SAFE(node, &s->dirty)
+    if (!atomic_load(&call->patient)) return now;
+    int64_t gap = LF_MIN((now - call->started_ns) / PATIENCE_SHARE, ms(PATIENCE_MS));
+    return call->woken_ns + gap;
+}
+
+static void wake_if_due(struct lf_list *list, struct lf_list *later, int64_t now, int64_t *next_ns)
+{
+    LF_LIST_EACH_SAFE(node, list)
     {
+        struct lf_call *call = LF_LIST_ENTRY(node, struct lf_call, in_dirty);
+        int64_t due = due_ns(call, now);
         lf_list_remove(node);
-        lf_call_wake_locked(LF_LIST_ENTRY(node, struct lf_call, in_dirty));
+        if (due <= now) {
+            lf_call_wake_locked(call);
+            continue;
+        }
+        lf_list_push_back(later, node);
+        *next_ns = LF_MIN(*next_ns, due);
+    }
+}
+
+/* Wakes the calls that have news; returns when the next of those that wait is due. */
+static int64_t wake_dirty(struct lf_http_server *s)
+{
+    struct lf_list waiting;
+    int64_t now = lf_clock_ns(), next_ns = INT64_MAX;
+    lf_list_init(&waiting);
+    pthread_mutex_lock(&s->lock);
+    wake_if_due(&s->later, &waiting, now, &next_ns);
+    wake_if_due(&s->dirty, &waiting, now, &next_ns);
+    struct lf_list *node;
+    while ((node = lf_list_first(&waiting))) {
+        lf_list_remove(node);
+        lf_list_push_back(&s->later, node);
     }
     pthread_mutex_unlock(&s->lock);
+    return next_ns;
 }
 
 static void hang_up(struct lf_http_server *s, uint64_t data)
@@ -337,10 +370,10 @@ static void hang_up(struct lf_http_server *s, uint64_t data)
 static void *watch(void *ctx)
 {
     struct lf_http_server *s = ctx;
-    int64_t next_tick = lf_clock_ns() + ms(LF_TICK_MS);
+    int64_t next_tick = lf_clock_ns() + ms(LF_TICK_MS), next_wake = next_tick;
     while (!atomic_load(&s->stopping)) {
         struct epoll_event events[EVENTS_N];
-        int64_t wait = next_tick - lf_clock_ns();
+        int64_t wait = LF_MIN(next_tick, next_wake) - lf_clock_ns();
         int n = epoll_wait(s->epoll_fd, events, EVENTS_N, wait > 0 ? (int)(wait / LF_NS_PER_MS) + 1 : 0);
         for (int i = 0; i < n; i++) {
             uint64_t data = events[i].data.u64, count;
@@ -351,7 +384,7 @@ static void *watch(void *ctx)
             else
                 hang_up(s, data);
         }
-        wake_dirty(s);
+        next_wake = wake_dirty(s);
         if (lf_clock_ns() < next_tick) continue;
         tick(s);
         next_tick = lf_clock_ns() + ms(LF_TICK_MS);

@@ -67,6 +67,7 @@ static enum lf_status read_script(struct script *s, const int32_t *prompt, int n
     lf_buf_init(&text, 64 * 1024 * 1024);
     *s = (struct script){.endless = true};
     enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL);
+    if (text.status != LF_OK) status = text.status;
     struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
     ptrdiff_t at = lf_str_find(all, LF_STR("[[say="));
     if (at >= 0) {
@@ -391,8 +392,8 @@ static struct lf_request *make_request(struct lf_engine *e, const struct lf_gen_
     r->state.message = "";
     r->state.submitted_ns = lf_clock_ns();
     e->n_requests++;
-    if (r->prompt && r->stops && r->salt && r->tokens && read_script(&r->script, r->prompt, p->n_prompt) == LF_OK)
-        return r;
+    bool whole = r->prompt && r->stops && r->salt && r->tokens && (r->echo || p->n_prompt_logprobs < 0);
+    if (whole && read_script(&r->script, r->prompt, p->n_prompt) == LF_OK) return r;
     free_request(r);
     return NULL;
 }

@@ -2,10 +2,14 @@
  *
  *   fake_server [name=value …]     names: the fields of lf_http_opts that are read below, and those of the double
  *
- * Prints `ready PORT` on standard output. SIGTERM drains and ends, SIGHUP reads the keys again. */
+ * Prints `ready PORT` on standard output. SIGTERM drains and ends, SIGHUP reads the keys again. A line `fail FIRST N`
+ * on standard input makes N of our own allocations fail from the FIRST next one on; `ok` comes back. */
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/log.h"
@@ -14,6 +18,56 @@
 #include "tests/support/fake_tokenizer.h"
 
 enum { LIST_N = 8, DRAIN_MS = 30000 };
+
+/* ---- allocations that fail: the program is linked with --wrap for these three ---- */
+
+static _Atomic long n_until_failure = 0, n_failures = 0;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *ptr, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *ptr, size_t n);
+
+static bool fails(void)
+{
+    if (atomic_load(&n_failures) <= 0 || atomic_fetch_sub(&n_until_failure, 1) > 1) return false;
+    return atomic_fetch_sub(&n_failures, 1) > 0;
+}
+
+void *__wrap_malloc(size_t n)
+{
+    return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *ptr, size_t n)
+{
+    return fails() ? NULL : __real_realloc(ptr, n);
+}
+
+/* Reads `fail FIRST N` lines until standard input ends. The tests wait for each answer, so a read is a line. */
+static void *obey(void *ctx)
+{
+    char line[64];
+    ssize_t n;
+    (void)ctx;
+    while ((n = read(STDIN_FILENO, line, sizeof line - 1)) > 0) {
+        char *end;
+        line[n] = 0;
+        if (strncmp(line, "fail ", 5) != 0) continue;
+        long first = strtol(line + 5, &end, 10);
+        atomic_store(&n_until_failure, first);
+        atomic_store(&n_failures, strtol(end, NULL, 10));
+        if (write(STDOUT_FILENO, "ok\n", 3) != 3) break;
+    }
+    return NULL;
+}
 
 struct settings {
     struct lf_http_opts http;
@@ -160,6 +214,9 @@ int main(int argc, char **argv)
     struct lf_engine *engine = fake_engine_create(&s.engine);
     if (!engine) return 3;
     lf_http_server_ready(server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double", engine);
+    pthread_t control;
+    if (pthread_create(&control, NULL, obey, NULL) != 0) return 3;
+    pthread_detach(control);
     if (s.loading_ms == 0) print_port(server);
     serve(server, engine, &signals);
     lf_http_server_destroy(server);

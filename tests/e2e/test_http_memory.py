@@ -1,0 +1,133 @@
+"""Memory: every allocation of ours fails once, then all of them do; and bodies have a budget in all."""
+import json
+import subprocess
+
+import harness
+from test_http_disconnects import request
+
+SCENARIOS = {
+    "completion": ("/v1/completions", {"prompt": "[[say=Hello 日本]]", "max_tokens": 9}),
+    "ids": ("/v1/completions", {"prompt": [[1, 2], [3]], "max_tokens": 2, "echo": True}),
+    "scored": ("/v1/completions", {"prompt": "[[say=ab]]", "logprobs": 2, "echo": True, "n": 2, "stop": ["x", "b"]}),
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "[[say=ok]]"}], "logprobs": True,
+                                      "top_logprobs": 2, "cache_salt": "s"}),
+    "parts": ("/v1/chat/completions", {"messages": [{"role": "developer", "content": [{"type": "text", "text": "[[say=ok]]"}]}]}),
+    "stream": ("/v1/completions", {"prompt": "[[say=Hello 日本]]", "stream": True, "stream_options": {"include_usage": True}}),
+    "chat stream": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "[[say=ok]]"}], "stream": True, "n": 2,
+                                             "logprobs": True, "return_progress": True}),
+    "failing stream": ("/v1/completions", {"prompt": "x [[fail_at=2]]", "stream": True}),
+    "tokenize": ("/tokenize", {"prompt": "Hello é"}),
+    "detokenize": ("/detokenize", {"tokens": [72, 105]}),
+    "template": ("/apply-template", {"messages": [{"role": "user", "content": "x"}]}),
+    "bad field": ("/v1/completions", {"prompt": "x", "temperature": 9}),
+    "bad json": ("/v1/completions", b"{"),
+    "models": ("/v1/models", None),
+    "metrics": ("/metrics", None),
+    "capacity": ("/v1/capacity", None),
+    "nothing": ("/nothing", None),
+}
+
+
+class Failing(harness.Server):
+    def __init__(self, *args):
+        popen = subprocess.Popen
+        self.process = popen([self.program, "port=0", *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline().split()[1])
+
+    def fail(self, first, n):
+        self.process.stdin.write(f"fail {first} {n}\n".encode())
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == b"ok\n"
+
+
+class Memory(harness.Case):
+    server_class = Failing
+    args = ("n_connections_per_address=400",)
+
+    def send(self, path, body):
+        """The whole answer's bytes, None where the connection ended before one."""
+        if body is None:
+            data = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+        else:
+            text = body if isinstance(body, bytes) else json.dumps(body).encode()
+            data = (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                    f"Content-Length: {len(text)}\r\n\r\n").encode() + text
+        out = b""
+        with self.server.socket(data) as s:
+            try:
+                while got := s.recv(65536):
+                    out += got
+            except ConnectionResetError:
+                pass
+        return out
+
+    def plain(self, data):
+        """An answer without what differs each time."""
+        head, _, body = data.partition(b"\r\n\r\n")
+        return head.split(b"\r\n")[0], len(body) > 0
+
+    def check_well_formed(self, data, name):
+        if not data:
+            return  # no memory for the request: the connection ends
+        head, _, body = data.partition(b"\r\n\r\n")
+        status = int(head.split()[1])
+        self.assertIn(status, harness.ALLOWED_STATUS, name)
+        if b"chunked" in head:
+            return
+        length = int([x for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")][0].split(b":")[1])
+        self.assertEqual(len(body), length, name)
+        if body and b"application/json" in head:
+            try:
+                value = json.loads(body)
+            except json.JSONDecodeError:
+                self.fail(f"{name}: {data!r}")
+            self.assertEqual(status >= 400, "error" in value, (name, body))
+
+    def sweep(self, n_failures, most):
+        for name, (path, body) in SCENARIOS.items():
+            good = self.plain(self.send(path, body))
+            n_same = 0
+            for first in range(1, most):
+                self.server.fail(first, n_failures)
+                data = self.send(path, body)
+                self.server.fail(0, 0)
+                self.check_well_formed(data, (name, first))
+                self.assertEqual(self.plain(self.send(path, body)), good, (name, first))
+                n_same = n_same + 1 if self.plain(data) == good else 0
+                if n_same == 6:  # past the last allocation of this request
+                    break
+            else:
+                self.assertGreater(most, 5)
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 1
+                                           and self.server.metric("http_body_bytes") == 0
+                                           and self.server.metric("num_requests_running") == 0))
+
+    def test_each_allocation_fails_once(self):
+        self.sweep(1, 120)
+
+    def test_all_allocations_fail_from_each_on(self):
+        self.sweep(1000000, 60)
+
+
+class Bodies(harness.Case):
+    args = ("max_body_bytes=100000", "n_connections_per_address=100")
+
+    def test_bodies_in_memory_have_a_budget_in_all(self):
+        body = request("x", False)
+        head = body[:body.index(b"Content-Length")] + b"Content-Length: 100000\r\n\r\n"
+        held = []
+        for _ in range(16):
+            held.append(self.server.socket(head + b" " * 99900))
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_body_bytes") >= 16 * 99900))
+        r = self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 50000})
+        self.assert_error(r, 429, "server_busy")
+        self.assertEqual(r.headers["retry-after"], "1")
+        self.assertEqual(self.server.complete("[[say=ok]]").status, 200)
+        for s in held:
+            s.close()
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_body_bytes") == 0))
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 50000}).status, 200)
+
+
+if __name__ == "__main__":
+    harness.main()
