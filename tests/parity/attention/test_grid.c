@@ -18,7 +18,8 @@ static void for_each_isa(struct lf_device *dev, const struct attn_case *c, int n
     for (int isa = LF_ISA_C; isa <= (int)lf_device_info(dev)->isa; isa++) {
         int64_t work = 0;
         for (int i = 0; i < c->n_seqs; i++) work += (int64_t)c->n_rows[i] * c->kv_len[i] * c->n_heads * c->head_dim;
-        if (isa == LF_ISA_C && work > 400000000 && !full) continue; /* the plain C kernel only where it is quick */
+        if (isa == LF_ISA_C && work > (full ? 2000000000 : 400000000))
+            continue; /* the plain C kernel only where it is quick */
         attn_check(dev, c, (enum lf_isa)isa, n_samples);
     }
 }
