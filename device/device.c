@@ -110,3 +110,28 @@ void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, 
 {
     dev->backend->download(dev, dst_host, src_device, bytes);
 }
+
+enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err)
+{
+    return dev->backend->sync ? dev->backend->sync(dev, err) : LF_OK;
+}
+
+bool lf_graph_begin(struct lf_device *dev)
+{
+    return dev->backend->graph_begin && dev->backend->graph_begin(dev);
+}
+
+struct lf_graph *lf_graph_end(struct lf_device *dev)
+{
+    return dev->backend->graph_end ? dev->backend->graph_end(dev) : NULL;
+}
+
+void lf_graph_launch(struct lf_device *dev, struct lf_graph *graph)
+{
+    dev->backend->graph_launch(dev, graph);
+}
+
+void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph)
+{
+    if (graph != NULL) dev->backend->graph_destroy(dev, graph);
+}

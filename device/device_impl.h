@@ -11,7 +11,7 @@
 #include "device/ops.h"
 
 struct lf_backend {
-    const char *kind; /* "cpu" */
+    const char *kind; /* "cpu", "cuda" */
     /* Fills info, ops and threads of a zeroed device; undoes all of it when it fails. */
     enum lf_status (*open)(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err);
     void (*close)(struct lf_device *dev);
@@ -19,6 +19,13 @@ struct lf_backend {
     void (*free)(struct lf_device *dev, void *ptr, size_t bytes);
     void (*upload)(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
     void (*download)(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+    /* NULL in a backend whose ops are complete on return. */
+    enum lf_status (*sync)(struct lf_device *dev, struct lf_err *err);
+    /* All or none of them NULL. */
+    bool (*graph_begin)(struct lf_device *dev);
+    struct lf_graph *(*graph_end)(struct lf_device *dev);
+    void (*graph_launch)(struct lf_device *dev, struct lf_graph *graph);
+    void (*graph_destroy)(struct lf_device *dev, struct lf_graph *graph);
 };
 
 struct lf_device {
