@@ -16,6 +16,7 @@
 #include "attention/attn_task.h"
 #include "attention/rope_run.h"
 #include "core/check.h"
+#include "core/sort.h"
 #include "device/cpu/threads.h"
 
 enum {
@@ -197,31 +198,10 @@ static int64_t cut_units(struct attn_cpu *a, const struct lf_kv_seq *seqs, int n
     return n_pieces * a->shape.n_kv_heads;
 }
 
-/* Moves units[at] down until no child costs less than its parent: a heap with the cheapest unit on top. */
-static void sift_down(struct unit *units, int n, int at)
+/* Longest first. */
+static bool comes_before(const void *a, const void *b)
 {
-    for (;;) {
-        int child = 2 * at + 1;
-        if (child >= n) return;
-        if (child + 1 < n && units[child + 1].cost < units[child].cost) child++;
-        if (units[at].cost <= units[child].cost) return;
-        struct unit u = units[at];
-        units[at] = units[child];
-        units[child] = u;
-        at = child;
-    }
-}
-
-/* Longest first. Heapsort: in place, nothing is allocated. */
-static void sort_units(struct unit *units, int n)
-{
-    for (int at = n / 2 - 1; at >= 0; at--) sift_down(units, n, at);
-    for (int end = n - 1; end > 0; end--) {
-        struct unit cheapest = units[0];
-        units[0] = units[end];
-        units[end] = cheapest;
-        sift_down(units, end, 0);
-    }
+    return ((const struct unit *)a)->cost > ((const struct unit *)b)->cost;
 }
 
 static void add_piece(struct attn_cpu *a, int unit_idx, int span_lo, int span_hi, bool partial)
@@ -293,7 +273,7 @@ static void make_tasks(struct attn_cpu *a, int plan_idx)
         int64_t n = cut_units(a, p->seqs, p->n_seqs, p->window, block_rows);
         if (n >= wanted || block_rows <= LF_ATTN_GROUP) break;
     }
-    sort_units(a->units, a->n_units);
+    lf_sort(a->units, (size_t)a->n_units, sizeof *a->units, comes_before);
     int64_t total = 0;
     for (int i = 0; i < a->n_units; i++) total += a->units[i].cost;
     make_pieces(a, LF_MAX(total * a->shape.n_kv_heads / wanted, (int64_t)MIN_PIECE));

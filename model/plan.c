@@ -110,8 +110,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .available_bytes = f->info->available_bytes};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     if (!f->info->is_host) p->host_bytes = 0;
-    int percent = f->info->is_host ? 80 : 97;
-    p->limit_bytes = o->memory_bytes ? o->memory_bytes : f->info->available_bytes / 100 * (uint64_t)percent;
+    uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
+    p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
 
 static void set_blocks(struct lf_plan *p, int n_blocks)

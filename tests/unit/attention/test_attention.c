@@ -254,7 +254,7 @@ static void workspace_is_small_and_monotonic(void **state)
                               .max_rows = 2048,
                               .max_seqs = 64,
                               .max_kv_len = 131072};
-    struct lf_device_info info = {.n_threads = 2};
+    struct lf_device_info info = {.n_threads = 2, .is_host = true};
     uint64_t two = lf_attn_workspace_bytes(&s, &info);
     assert_true(two < 40u * 1024 * 1024);
     info.n_threads = 64;
