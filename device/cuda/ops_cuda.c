@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
+#include "device/cuda/gemm_plan.h"
 
 enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
 
@@ -76,7 +77,14 @@ static void check_gemm(const struct lf_gemm_params *p)
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
-    if (lf_cuda_ok(dev) && p->n_rows > 0) lf_cuda_gemm_run(dev, p);
+    if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
+    if (!lf_cuda_gemv_supports(p)) {
+        lf_cuda_gemm_run(dev, p);
+        return;
+    }
+    int n_blocks = dev->info.n_sms;
+    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->w->n_out, n_blocks), n_blocks};
+    lf_cuda_check(dev, lf_cuda_gemv(p, plan, lf_cuda_launch(dev)), "skinny product");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -104,6 +112,7 @@ static enum lf_status load_kernels(struct lf_err *err)
     int rc = lf_cuda_norm_setup();
     if (rc == 0) rc = lf_cuda_act_setup();
     if (rc == 0) rc = lf_cuda_embed_setup();
+    if (rc == 0) rc = lf_cuda_gemv_setup();
     if (rc == 0) return LF_OK;
     (void)cudaGetLastError();
     return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
