@@ -50,10 +50,10 @@ struct problem {
 };
 
 /* cuBLAS has codes of its own; those of CUDA end below 1000. */
-static void check_lt(struct lf_device *dev, cublasStatus_t rc)
+static void check_lt(struct lf_device *dev, cublasStatus_t rc, const char *what)
 {
     if (rc == CUBLAS_STATUS_SUCCESS) return;
-    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, "matrix product", cublasLtGetStatusString(rc));
+    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, what, cublasLtGetStatusString(rc));
 }
 
 static struct shape shape_of(const struct lf_gemm_params *p)
@@ -152,7 +152,7 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
         rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
                                             &found, &n_found);
     if (rc == CUBLAS_STATUS_SUCCESS && n_found == 0) rc = CUBLAS_STATUS_NOT_SUPPORTED;
-    check_lt(dev, rc);
+    check_lt(dev, rc, "choosing a matrix product");
     if (rc != CUBLAS_STATUS_SUCCESS) return;
     c->algo[bucket] = found.algo;
     c->chosen[bucket] = true;
@@ -182,7 +182,7 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
         rc = cublasLtMatmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
                             p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
                             &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
-    check_lt(dev, rc);
+    check_lt(dev, rc, "matrix product");
 }
 
 void lf_cuda_gemm_run(struct lf_device *dev, const struct lf_gemm_params *p)

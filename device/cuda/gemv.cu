@@ -27,7 +27,7 @@ enum {
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
-    LOADS = 8 /* of a half of the pipeline */
+    LOADS = 8, /* of a half of the pipeline */
 };
 
 struct lf_gemv_args {
@@ -36,6 +36,7 @@ struct lf_gemv_args {
     const float *bias, *residual;
     int n_rows, n_in, n_out, n_tiles, groups_per_warp;
     int x_stride, y_stride;
+    int lead;
     bool y_float;
 };
 
@@ -151,18 +152,23 @@ __device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const 
     }
 }
 
+/* Up to eight rows the bound is one warp more than there are: it makes the compiler keep to 96 registers, and the next
+ * product and a small kernel before it find room beside this one. */
 template <class T, int MT, int NT>
-__global__ void __launch_bounds__(THREADS, 2) gemv(const __grid_constant__ lf_gemv_args p)
+__global__ void __launch_bounds__(NT == 1 ? THREADS + WARP_LANES : THREADS, 2)
+    gemv(const __grid_constant__ lf_gemv_args p)
 {
     __shared__ sums<MT, NT> shared[2];
     float acc[MT][NT][4] = {};
     weights<MT> half[2];
     way ask = {(int)blockIdx.x, 0}, done = ask;
     int turn = 0;
-    start_successor();
 #pragma unroll
     for (int i = 0; i < 2; i++, advance<MT>(ask, p)) load_weights<MT>(half[i], p, ask);
     wait_predecessor();
+    int n_tiles = (p.n_tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
+    int until_start = n_tiles * p.groups_per_warp * (GROUP_STEPS / weights<MT>::STEPS) - 2 - p.lead;
+    if (until_start <= 0) start_successor();
     while (done.tile < p.n_tiles) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -170,6 +176,7 @@ __global__ void __launch_bounds__(THREADS, 2) gemv(const __grid_constant__ lf_ge
             if (tile >= p.n_tiles) break;
             multiply<T, MT, NT>(acc, half[i], p, done);
             load_weights<MT>(half[i], p, ask);
+            if (--until_start == 0) start_successor();
             advance<MT>(ask, p);
             advance<MT>(done, p);
             if (done.tile == tile) continue;
@@ -226,6 +233,7 @@ int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, 
     args.x_stride = p->x_stride;
     args.y_stride = p->y_stride;
     args.y_float = p->y_float;
+    args.lead = plan.lead;
     int n_blocks = args.n_tiles < plan.n_blocks ? args.n_tiles : plan.n_blocks;
     return how.fp16 ? launch<fp16>(args, plan.tile_rows, n_blocks, how)
                     : launch<bf16>(args, plan.tile_rows, n_blocks, how);

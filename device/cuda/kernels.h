@@ -36,12 +36,17 @@ int lf_cuda_embed(float *out, const void *table, const int32_t *ids, int n_rows,
 int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,
                    struct lf_cuda_launch how);
 
+int lf_cuda_sample_setup(void);
+int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how);
+int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_launch how);
+
 /* Products of few rows, gemv.cu. */
 enum { LF_CUDA_GEMV_ROWS = 16 };
 
 struct lf_cuda_gemv_plan {
     int tile_rows; /* weight rows a thread block takes at a time: 16 or 32 */
     int n_blocks;  /* of the grid at most */
+    int lead;      /* chunks of loads before its last at which the successor may start */
 };
 
 int lf_cuda_gemv_setup(void);

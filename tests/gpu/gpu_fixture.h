@@ -9,6 +9,7 @@
 
 enum { GPU_CANARY_BYTES = 256 };
 
+static char gpu_case[160];    /* named when the device fails */
 static struct lf_device *gpu; /* of the case in hand */
 static const struct lf_ops *gpu_ops;
 static enum lf_dtype gpu_act;
@@ -44,7 +45,7 @@ static inline int gpu_run_(const struct CMUnitTest *tests, size_t n)
 static inline void gpu_sync(void)
 {
     struct lf_err err = {LF_OK, ""};
-    if (lf_device_sync(gpu, &err) != LF_OK) fail_msg("%s", err.message);
+    if (lf_device_sync(gpu, &err) != LF_OK) fail_msg("%s (%s)", err.message, gpu_case);
 }
 
 /* ---- tensors ---- */

@@ -191,6 +191,9 @@ static void check_gemm_value(const struct gemm_case *c, const struct gemm_data *
 static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
 {
     struct gemm_data d = gemm_make(c, seed);
+    (void)snprintf(gpu_case, sizeof gpu_case,
+                   "T=%d n_in=%d n_out=%d float %d bias %d residual %d in place %d gaps %d %d", c->n_rows, c->n_in,
+                   c->n_out, c->y_float, c->bias, c->residual, c->in_place, c->x_gap, c->y_gap);
     gpu_ops->gemm(gpu, &d.p);
     float *y = gpu_read(&d.y), *on_cpu = gemm_on_cpu(c, &d);
     for (int r = 0; r < c->n_rows; r++) {

@@ -134,7 +134,8 @@ static const struct product shapes[] = {
 static void bench_product(struct bench *b, struct product shape)
 {
     int n_sms = lf_device_info(b->dev)->n_sms, best = lf_gemv_tile_rows(shape.n_out, n_sms);
-    const struct lf_cuda_gemv_plan plans[] = {{0}, {16, n_sms}, {32, n_sms}, {16, 2 * n_sms}, {32, 2 * n_sms}};
+    const struct lf_cuda_gemv_plan plans[] = {
+        {0}, {16, n_sms, 4}, {32, n_sms, 4}, {16, n_sms, 0}, {32, n_sms, 0}, {16, n_sms, 1000}};
     struct product variants[LF_N_ELEMS(plans)];
     struct bench_candidate candidates[LF_N_ELEMS(plans)];
     double bytes = 2.0 * shape.n_in * (shape.n_out + shape.n_rows) +
@@ -150,8 +151,8 @@ static void bench_product(struct bench *b, struct product shape)
     for (size_t i = 0; i < LF_N_ELEMS(plans); i++) {
         char name[64] = "cuBLASLt";
         if (plans[i].n_blocks > 0)
-            (void)snprintf(name, sizeof name, "ours %dx%d%s", plans[i].tile_rows, plans[i].n_blocks,
-                           plans[i].tile_rows == best && plans[i].n_blocks == n_sms ? " *" : "");
+            (void)snprintf(name, sizeof name, "ours %d lead %d%s", plans[i].tile_rows, plans[i].lead,
+                           plans[i].tile_rows == best ? " *" : "");
         bench_report(b, shape.name, name, shape.n_rows, candidates[i].us, bytes);
     }
 }
@@ -173,6 +174,7 @@ struct step {
     const struct bench *b;
     int n_rows;
     bool ours, overlaps;
+    int lead; /* see lf_cuda_gemv_plan */
 };
 
 static void step_product(struct lf_device *dev, const struct step *st, int shape_idx, size_t *at)
@@ -183,7 +185,7 @@ static void step_product(struct lf_device *dev, const struct step *st, int shape
     pr.n_rows = st->n_rows;
     pr.base = *at;
     if (st->ours) {
-        pr.plan = (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(pr.n_out, n_sms), n_sms};
+        pr.plan = (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(pr.n_out, n_sms), n_sms, st->lead};
         /* as call_product, with or without the overlap */
         struct lf_weight w = {
             .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
@@ -242,17 +244,24 @@ static void call_step(struct lf_device *dev, const void *ctx, int call_idx)
 static void bench_step(struct bench *b)
 {
     static const int rows[] = {1, 4, 8, 16};
-    static const char *const names[] = {"cuBLASLt", "cuBLASLt, overlapped", "ours", "ours, overlapped"};
+    static const int leads[] = {0, 1, 2, 4, 6, 8, 12, 1000};
     double bytes = 2.0 * (N_LAYERS * ((double)DIM * (QKV + DIM + 3 * HIDDEN)) + (double)DIM * VOCAB);
     for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-        struct step steps[4];
-        struct bench_candidate c[4];
-        for (int i = 0; i < 4; i++) {
-            steps[i] = (struct step){.b = b, .n_rows = rows[r], .ours = i >= 2, .overlaps = i % 2 == 1};
+        struct step steps[2 + LF_N_ELEMS(leads)] = {{.overlaps = true}, {.ours = true}};
+        struct bench_candidate c[LF_N_ELEMS(steps)];
+        for (size_t i = 0; i < LF_N_ELEMS(steps); i++) {
+            if (i >= 2) steps[i] = (struct step){.ours = true, .overlaps = true, .lead = leads[i - 2]};
+            steps[i].b = b;
+            steps[i].n_rows = rows[r];
             c[i] = (struct bench_candidate){.call = call_step, .ctx = &steps[i], .n_calls = 1};
         }
-        bench_time(b->dev, c, 4);
-        for (int i = 0; i < 4; i++) bench_report(b, "step, no attention", names[i], rows[r], c[i].us, bytes);
+        bench_time(b->dev, c, (int)LF_N_ELEMS(steps));
+        for (size_t i = 0; i < LF_N_ELEMS(steps); i++) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s%s lead %d", steps[i].ours ? "ours" : "cuBLASLt",
+                           steps[i].overlaps ? ", overlapped" : "", steps[i].lead);
+            bench_report(b, "step, no attention", name, rows[r], c[i].us, bytes);
+        }
     }
 }
 
@@ -293,6 +302,77 @@ static void bench_rows(struct bench *b)
             struct bench_candidate c = {.call = call_row_op, .ctx = &op, .n_calls = 32};
             bench_time(b->dev, &c, 1);
             bench_report(b, names[k], "ours", rows[r], c.us, bytes[k] * rows[r]);
+        }
+}
+
+/* ---- sampling ---- */
+
+struct sampling {
+    const struct bench *b;
+    int n_rows;
+    enum { GREEDY, TEMPERATURE, TOP_K, TOP_P, EVERYTHING, N_KINDS } kind;
+};
+
+static struct lf_sample_row sample_row(int kind, int row_idx)
+{
+    struct lf_sample_row row = {.top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1, .slot = -1};
+    row.position = (uint64_t)row_idx;
+    row.seed = 7;
+    if (kind >= TEMPERATURE) row.temperature = 0.8f;
+    if (kind == TOP_K || kind == EVERYTHING) row.top_k = 50;
+    if (kind == TOP_P || kind == EVERYTHING) row.top_p = 0.9f;
+    if (kind == EVERYTHING) {
+        row.min_p = 0.02f;
+        row.n_logprobs = 20;
+        row.slot = row_idx;
+        row.repetition_penalty = 1.1f;
+        row.presence_penalty = 0.1f;
+    }
+    return row;
+}
+
+/* Of the pool: logits at its start, the rest behind. */
+static void call_sample(struct lf_device *dev, const void *ctx, int call_idx)
+{
+    const struct sampling *sm = ctx;
+    char *base = sm->b->pool.ptr;
+    size_t logits_bytes = (size_t)64 * VOCAB * sizeof(float);
+    struct lf_sample_params p = {.logits = (float *)(void *)(base + (size_t)(call_idx % 2) * logits_bytes),
+                                 .n_rows = sm->n_rows,
+                                 .n_vocab = VOCAB,
+                                 .rows = sm->b->x.ptr,
+                                 .marks = sm->b->y.ptr,
+                                 .ids_out = (int32_t *)(void *)(base + 2 * logits_bytes),
+                                 .out = (struct lf_sample_out *)(void *)(base + 2 * logits_bytes + 4096)};
+    lf_device_ops(dev)->sample(dev, &p);
+}
+
+static void bench_sample(struct bench *b)
+{
+    static const char *const names[] = {"greedy", "temperature", "top_k 50", "top_p 0.9", "everything"};
+    static const int rows[] = {1, 8, 64};
+    static float logits[VOCAB];
+    uint64_t seed = 3;
+    for (int r = 0; r < 128; r++) {
+        for (int i = 0; i < VOCAB; i++) { /* about normal, of deviation 2.5 */
+            float sum = 0.0f;
+            for (int k = 0; k < 4; k++) {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                sum += (float)(seed >> 40) / 16777216.0f - 0.5f;
+            }
+            logits[i] = 4.33f * sum;
+        }
+        lf_upload(b->dev, (char *)b->pool.ptr + (size_t)r * sizeof logits, logits, sizeof logits);
+    }
+    for (int k = 0; k < N_KINDS; k++)
+        for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
+            struct lf_sample_row params[64];
+            struct sampling sm = {.b = b, .n_rows = rows[r]};
+            struct bench_candidate c = {.call = call_sample, .ctx = &sm, .n_calls = 20};
+            for (int i = 0; i < 64; i++) params[i] = sample_row(k, i);
+            lf_upload(b->dev, b->x.ptr, params, sizeof params);
+            bench_time(b->dev, &c, 1);
+            bench_report(b, "sample 128256", names[k], rows[r], c.us, 4.0 * VOCAB * rows[r]);
         }
 }
 
@@ -350,6 +430,7 @@ int main(int argc, char **argv)
     if (wanted(&b, "products")) bench_products(&b);
     if (wanted(&b, "step")) bench_step(&b);
     if (wanted(&b, "rows")) bench_rows(&b);
+    if (wanted(&b, "sample")) bench_sample(&b);
     bench_check(b.dev);
     lf_buffer_free(b.dev, &b.ids);
     lf_buffer_free(b.dev, &b.act);
