@@ -27,7 +27,10 @@ enum {
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
-    LOADS = 8, /* of a half of the pipeline */
+#ifndef LOADSN
+#define LOADSN 8
+#endif
+    LOADS = LOADSN, /* of a half of the pipeline */
 };
 
 struct lf_gemv_args {
@@ -163,12 +166,13 @@ __global__ void __launch_bounds__(NT == 1 ? THREADS + WARP_LANES : THREADS, 2)
     weights<MT> half[2];
     way ask = {(int)blockIdx.x, 0}, done = ask;
     int turn = 0;
+    if (p.lead >= 1000) start_successor();
 #pragma unroll
     for (int i = 0; i < 2; i++, advance<MT>(ask, p)) load_weights<MT>(half[i], p, ask);
     wait_predecessor();
     int n_tiles = (p.n_tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x;
     int until_start = n_tiles * p.groups_per_warp * (GROUP_STEPS / weights<MT>::STEPS) - 2 - p.lead;
-    if (until_start <= 0) start_successor();
+    if (until_start <= 0 && p.lead < 1000) start_successor();
     while (done.tile < p.n_tiles) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {

@@ -8,6 +8,7 @@
 #define LF_DEVICE_CUDA_LAUNCH_CUH
 
 #include <cuda_runtime.h>
+#include <stdlib.h>
 
 #include "device/cuda/kernels.h"
 
@@ -61,6 +62,7 @@ static int queue_kernel(void (*kernel)(Params...), dim3 grid, unsigned threads, 
 template <class... Params> static int load_kernel(void (*kernel)(Params...))
 {
     cudaFuncAttributes attributes;
+    if (getenv("CARVE")) cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, atoi(getenv("CARVE")));
     return (int)cudaFuncGetAttributes(&attributes, kernel);
 }
 
