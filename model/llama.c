@@ -218,7 +218,7 @@ static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch
     return n;
 }
 
-static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *b)
+static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *b, int n_before)
 {
     LF_ASSERT(b->n_rows > 0 && b->n_rows <= m->limits.chunk);
     LF_ASSERT(b->n_seqs > 0 && b->n_seqs <= m->limits.max_seqs);
@@ -233,7 +233,7 @@ static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, c
         row += seq->n_rows;
     }
     LF_ASSERT(row == b->n_rows);
-    for (int i = 0; i < b->n_rows; i++) LF_ASSERT(b->ids[i] >= 0 && b->ids[i] < m->hp->n_vocab);
+    for (int i = 0; i < b->n_rows; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < m->hp->n_vocab);
     for (int i = 0; i < b->n_out; i++) {
         LF_ASSERT(b->out_rows[i] >= 0 && b->out_rows[i] < b->n_rows);
         LF_ASSERT(i == 0 || b->out_rows[i] > b->out_rows[i - 1]);
@@ -271,10 +271,9 @@ static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batc
     return NULL;
 }
 
-enum lf_status lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch,
-                             float *logits, struct lf_err *err)
+void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
 {
-    check_batch(m, kv, batch);
+    check_batch(m, kv, batch, n_before);
     struct step s = step_init(m, kv, batch->n_rows, batch->n_out);
     struct lf_graph *graph = graph_for(m, batch);
     s.narrows = prepare_step(m, batch);
@@ -282,9 +281,6 @@ enum lf_status lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv, co
         lf_graph_launch(m->dev, graph);
     else
         launch(&s);
-    size_t n_logits = (size_t)batch->n_out * (size_t)m->hp->n_vocab;
-    if (n_logits > 0) lf_download(m->dev, logits, at(m, m->ws.logits), n_logits * sizeof(float));
-    return lf_device_sync(m->dev, err);
 }
 
 /* ---- graphs ---- */
