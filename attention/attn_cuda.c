@@ -19,7 +19,7 @@
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
     uint64_t counts, seqs, tables, prefill, decode, merge, plan_bytes; /* in a plan */
-    uint64_t partial_o, partial_ml, fold, total;                      /* behind the plans */
+    uint64_t partial_o, partial_ml, fold, total;                       /* behind the plans */
 };
 
 typedef int launcher_fn(const struct lf_attn_cuda_args *args, void *stream);
