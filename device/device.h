@@ -55,7 +55,7 @@ LF_MUST_CHECK enum lf_status lf_device_open(struct lf_device **out, const struct
 void lf_device_close(struct lf_device *dev); /* accepts NULL; all buffers are freed before */
 const struct lf_ops *lf_device_ops(const struct lf_device *dev);
 const struct lf_device_info *lf_device_info(const struct lf_device *dev);
-/* The worker pool, for the CPU kernels of attention/ and kv/. */
+/* The worker pool: for the CPU kernels of attention/ and kv/, and on every device for what is made once at start. */
 struct lf_threads *lf_device_threads(const struct lf_device *dev);
 
 /* Device memory. On a CPU: anonymous pages aligned to 2 MiB (huge pages asked for), touched at once, so that memory

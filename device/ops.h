@@ -25,7 +25,8 @@
  * a file by weight_pack, then read-only. The bytes live in a buffer the model owns. */
 struct lf_weight {
     void *data;          /* device address, 64-byte aligned, weight_bytes() long */
-    enum lf_dtype dtype; /* as in the file: nothing is converted */
+    enum lf_dtype dtype; /* as in the file. A CPU converts nothing; on a GPU the packed elements have the act_dtype: f32
+                            is rounded to it, and f16 and bf16 are converted where it is the other one */
     int n_out;
     int n_in;
 };
@@ -85,6 +86,12 @@ struct lf_ops {
     /* Row row of w widened to float: the inverse of weight_pack, for tests. out [n_in], host. */
     void (*weight_row)(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
     uint64_t (*gemm_scratch_bytes)(int max_rows, int max_n_in);
+
+    /* Gets everything ready for products of p's shape (its strides, y_float, and whether there are bias and residual,
+     * included) with 1 to p->n_rows rows, so that none of them chooses, loads or allocates anything. Runs over p's
+     * tensors: y is undefined afterwards. Called before the device is warm; NULL where there is nothing to get ready.
+     */
+    void (*gemm_prepare)(struct lf_device *dev, const struct lf_gemm_params *p);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);

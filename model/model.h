@@ -1,6 +1,6 @@
 /* A transformer on a device: opened from a directory, run a step at a time. It does not know that tokens are text.
  *
- * All calls from the thread that opened it. step neither allocates nor fails on valid batches. */
+ * One thread at a time. A step allocates nothing, and fails only where the device does. */
 #ifndef LF_MODEL_MODEL_H
 #define LF_MODEL_MODEL_H
 
@@ -37,8 +37,14 @@ const struct lf_hparams *lf_model_hparams(const struct lf_model *model);
 /* SHA-256 over config.json and the safetensors headers: the model's identity for the prefix cache. */
 void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
 
+/* Last preparations once the cache is there, so that no step needs any: kernels are chosen, graphs are recorded. Writes
+ * to no block. */
+LF_MUST_CHECK enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);
+
 /* Appends the batch's tokens to the cache and computes logits[i, :] for row out_rows[i].
- * logits: host, [n_out, n_vocab] float. kv: blocks of every sequence are reserved and writable. */
-void lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits);
+ * logits: host, [n_out, n_vocab] float. kv: blocks of every sequence are reserved and writable. LF_DEVICE:
+ * the device has failed, for good. */
+LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
+                                           float *logits, struct lf_err *err);
 
 #endif

@@ -35,7 +35,10 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     int max_in = LF_MAX(LF_MAX(hp->hidden, hp->intermediate), (int)q_dim);
     uint64_t at = 0;
 
-    w.x = reserve(&at, rows * hidden * elem);
+    w.ids = reserve(&at, rows * sizeof(int32_t));
+    w.out_rows = reserve(&at, out_rows * sizeof(int32_t));
+    w.x = reserve(&at, rows * hidden * sizeof(float));
+    w.x_out = reserve(&at, out_rows * hidden * sizeof(float));
     w.h = reserve(&at, rows * hidden * elem);
     uint64_t region = at, mlp_end = at;
     w.qkv = reserve(&at, rows * qkv_dim * elem);

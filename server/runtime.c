@@ -70,6 +70,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
+    dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
     malloc_trim(0);
@@ -82,6 +83,8 @@ fail:
 
 static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
 {
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    if (!info->is_host) return info->act_dtype;
     if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
@@ -128,8 +131,10 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
 
 static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
 {
-    lf_model_step(ctx, kv, batch, logits);
-    return LF_OK;
+    struct lf_err err;
+    enum lf_status status = lf_model_step(ctx, kv, batch, logits, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
 }
 
 enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx, uint64_t done, uint64_t total),
@@ -157,7 +162,8 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .identity = identity,
         .identity_bytes = sizeof(identity),
     };
-    return lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err);
+    LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err));
+    return lf_model_prepare(rt->model, &rt->kv, err);
 }
 
 enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
