@@ -17,7 +17,7 @@ struct lf_attn_join {
     float m, l, scale_a, scale_b;
 };
 
-LF_DEVICE struct lf_attn_join attn_join(float a_m, float a_l, float b_m, float b_l)
+LF_GPU_FN struct lf_attn_join attn_join(float a_m, float a_l, float b_m, float b_l)
 {
     if (b_l == 0.0f) return {a_m, a_l, 1.0f, 0.0f};
     if (a_l == 0.0f) return {b_m, b_l, 0.0f, 1.0f};
@@ -26,7 +26,7 @@ LF_DEVICE struct lf_attn_join attn_join(float a_m, float a_l, float b_m, float b
     return {m, __fmaf_rn(b_l, scale_b, __fmul_rn(a_l, scale_a)), scale_a, scale_b};
 }
 
-LF_DEVICE float attn_join_o(struct lf_attn_join j, float a_o, float b_o)
+LF_GPU_FN float attn_join_o(struct lf_attn_join j, float a_o, float b_o)
 {
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
@@ -37,7 +37,7 @@ struct lf_attn_finish {
     float factor, lse;
 };
 
-LF_DEVICE struct lf_attn_finish attn_finish(float m, float l, const float *sink)
+LF_GPU_FN struct lf_attn_finish attn_finish(float m, float l, const float *sink)
 {
     float factor = 1.0f;
     if (sink) {

@@ -20,7 +20,7 @@
 
 /* Descriptor of an operand: start, bytes between chunks (for one whose rows run along the depth), 8 rows of 128 bytes
  * between row groups, 128-byte swizzle. */
-LF_DEVICE uint64_t wgmma_descriptor(uint32_t address, uint32_t chunk_bytes)
+LF_GPU_FN uint64_t wgmma_descriptor(uint32_t address, uint32_t chunk_bytes)
 {
     return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(chunk_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
            (uint64_t)1 << 62;
@@ -34,7 +34,7 @@ template <> struct is_bf16<__nv_bfloat16> {
 };
 
 /* Two floats rounded to elements of type T. */
-template <typename T> LF_DEVICE uint32_t pack_pair(float lo, float hi)
+template <typename T> LF_GPU_FN uint32_t pack_pair(float lo, float hi)
 {
     return is_bf16<T>::value ? cvt_rn_bf16x2(lo, hi) : cvt_rn_f16x2(lo, hi);
 }
@@ -46,6 +46,7 @@ template <typename T> LF_DEVICE uint32_t pack_pair(float lo, float hi)
 #define LF_ACC32(d)    LF_ACC16(d, 0), LF_ACC16(d, 16)
 #define LF_ACC40(d)    LF_ACC32(d), LF_ACC8(d, 32)
 #define LF_ACC48(d)    LF_ACC32(d), LF_ACC16(d, 32)
+#define LF_ACC56(d)    LF_ACC48(d), LF_ACC8(d, 48)
 #define LF_ACC64(d)    LF_ACC48(d), LF_ACC16(d, 48)
 #define LF_ACC128(d)                                                                                                   \
     LF_ACC64(d), LF_ACC16(d, 64), LF_ACC16(d, 80), LF_ACC16(d, 96), LF_ACC16(d, 112)
@@ -57,6 +58,8 @@ template <typename T> LF_DEVICE uint32_t pack_pair(float lo, float hi)
     LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define LF_REGS48                                                                                                      \
     LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define LF_REGS56                                                                                                      \
+    LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55"
 #define LF_REGS64                                                                                                      \
     LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define LF_REGS128                                                                                                     \
@@ -69,31 +72,33 @@ template <typename T> LF_DEVICE uint32_t pack_pair(float lo, float hi)
  * along the depth (as V in P·V). */
 enum { B_ROWS_N, B_ROWS_DEPTH };
 
-#define LF_WGMMA_RS_ASM(n, type, regs, acc, a0, a1, a2, a3, b, add, trans)                                             \
+#define LF_WGMMA_RS_ASM(n, type, regs, a0, a1, a2, a3, b, add, trans, ...)                                             \
     asm volatile("{\n"                                                                                                 \
                  ".reg .pred add;\n"                                                                                   \
                  "setp.ne.b32 add, %" add ", 0;\n"                                                                     \
                  "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" regs "}, {%" a0 ", %" a1          \
                  ", %" a2 ", %" a3 "}, %" b ", add, 1, 1, %" trans ";\n"                                               \
                  "}\n"                                                                                                 \
-                 : acc                                                                                                 \
+                 : __VA_ARGS__                                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"((int)add_to), "n"(B_ROWS))
 
-#define LF_WGMMA_RS(n, regs, acc, size, ...)                                                                           \
+/* `size` accumulators, then the numbers of the operands behind them, then the accumulators. */
+#define LF_WGMMA_RS(n, regs, size, a0, a1, a2, a3, b, add, trans, ...)                                                 \
     template <typename T, int B_ROWS>                                                                                  \
-    LF_DEVICE void wgmma_rs(float (&d)[size], const uint32_t(&a)[4], uint64_t desc_b, bool add_to)                     \
+    LF_GPU_FN void wgmma_rs(float (&d)[size], const uint32_t(&a)[4], uint64_t desc_b, bool add_to)                     \
     {                                                                                                                  \
         if constexpr (is_bf16<T>::value)                                                                               \
-            LF_WGMMA_RS_ASM(n, "bf16", regs, acc, __VA_ARGS__);                                                        \
+            LF_WGMMA_RS_ASM(n, "bf16", regs, a0, a1, a2, a3, b, add, trans, __VA_ARGS__);                              \
         else                                                                                                           \
-            LF_WGMMA_RS_ASM(n, "f16", regs, acc, __VA_ARGS__);                                                         \
+            LF_WGMMA_RS_ASM(n, "f16", regs, a0, a1, a2, a3, b, add, trans, __VA_ARGS__);                               \
     }
 
-LF_WGMMA_RS("64", LF_REGS32, LF_ACC32(d), 32, "32", "33", "34", "35", "36", "37", "38")
-LF_WGMMA_RS("80", LF_REGS40, LF_ACC40(d), 40, "40", "41", "42", "43", "44", "45", "46")
-LF_WGMMA_RS("96", LF_REGS48, LF_ACC48(d), 48, "48", "49", "50", "51", "52", "53", "54")
-LF_WGMMA_RS("128", LF_REGS64, LF_ACC64(d), 64, "64", "65", "66", "67", "68", "69", "70")
-LF_WGMMA_RS("256", LF_REGS128, LF_ACC128(d), 128, "128", "129", "130", "131", "132", "133", "134")
+LF_WGMMA_RS("64", LF_REGS32, 32, "32", "33", "34", "35", "36", "37", "38", LF_ACC32(d))
+LF_WGMMA_RS("80", LF_REGS40, 40, "40", "41", "42", "43", "44", "45", "46", LF_ACC40(d))
+LF_WGMMA_RS("96", LF_REGS48, 48, "48", "49", "50", "51", "52", "53", "54", LF_ACC48(d))
+LF_WGMMA_RS("112", LF_REGS56, 56, "56", "57", "58", "59", "60", "61", "62", LF_ACC56(d))
+LF_WGMMA_RS("128", LF_REGS64, 64, "64", "65", "66", "67", "68", "69", "70", LF_ACC64(d))
+LF_WGMMA_RS("256", LF_REGS128, 128, "128", "129", "130", "131", "132", "133", "134", LF_ACC128(d))
 
 /* The same with A in shared memory too, its rows along M. */
 #define LF_WGMMA_SS_ASM(type)                                                                                          \
@@ -106,7 +111,7 @@ LF_WGMMA_RS("256", LF_REGS128, LF_ACC128(d), 128, "128", "129", "130", "131", "1
                  : LF_ACC32(d)                                                                                         \
                  : "l"(desc_a), "l"(desc_b), "r"((int)add_to))
 
-template <typename T> LF_DEVICE void wgmma_ss(float (&d)[32], uint64_t desc_a, uint64_t desc_b, bool add_to)
+template <typename T> LF_GPU_FN void wgmma_ss(float (&d)[32], uint64_t desc_a, uint64_t desc_b, bool add_to)
 {
     if constexpr (is_bf16<T>::value)
         LF_WGMMA_SS_ASM("bf16");
