@@ -31,23 +31,19 @@ LF_GPU_FN float attn_join_o(struct lf_attn_join j, float a_o, float b_o)
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
 
-/* What a row's o is multiplied by in the end, and its log-sum-exp (natural). `sink` adds e^*sink to the denominator; a
- * row without keys and sink has factor 0 and lse -inf. */
+/* What a row's o is multiplied by in the end, and the log-sum-exp (natural) of its scores. `sink` adds e^*sink to the
+ * denominator, not to lse. A row without keys has factor 0 and lse -inf. */
 struct lf_attn_finish {
     float factor, lse;
 };
 
 LF_GPU_FN struct lf_attn_finish attn_finish(float m, float l, const float *sink)
 {
-    float factor = 1.0f;
-    if (sink) {
-        struct lf_attn_join j = attn_join(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
-        m = j.m;
-        l = j.l;
-        factor = j.scale_a;
-    }
     if (l == 0.0f) return {0.0f, -INFINITY};
-    return {__fdiv_rn(factor, l), __fmul_rn(m + log2f(l), LF_ATTN_LN2)};
+    float lse = __fmul_rn(m + log2f(l), LF_ATTN_LN2);
+    if (!sink) return {__fdiv_rn(1.0f, l), lse};
+    struct lf_attn_join j = attn_join(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
+    return {__fdiv_rn(j.scale_a, j.l), lse};
 }
 
 #endif

@@ -124,6 +124,7 @@ template <typename T, int D> struct consumer {
     /* O += P·V, started. */
     LF_GPU_MEMBER void start_outputs(uint32_t values)
     {
+        wgmma_fence();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
             wgmma_rs<T, B_ROWS_DEPTH>(o, p[i], wgmma_descriptor(values + i * 16 * ROW_BYTES, shape::CHUNK_BYTES), true);
@@ -266,7 +267,6 @@ template <typename T, int D> struct consumer {
     {
         int v_slot = take_slot();
         hold_outputs();
-        wgmma_fence();
         start_outputs(tile_address(v_slot));
         wait_outputs();
         release_slot(v_slot);
@@ -452,6 +452,6 @@ int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
     config.dynamicSmemBytes = entry->smem_bytes;
     config.stream = (cudaStream_t)stream;
     config.attrs = &overlap;
-    config.numAttrs = 1;
+    config.numAttrs = args->overlaps ? 1 : 0;
     return (int)cudaLaunchKernelEx(&config, entry->kernels[args->fp16 ? 1 : 0], q_map, kv_map, *args);
 }
