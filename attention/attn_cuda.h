@@ -33,7 +33,7 @@ extern "C" {
 enum {
     LF_ATTN_PREFILL_ROWS = 128, /* packed rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPAN = 16384,
-    LF_ATTN_DECODE_ROWS = 16, /* packed rows of a decode tile */
+    LF_ATTN_DECODE_ROWS = 64, /* packed rows of a decode tile */
     LF_ATTN_DECODE_SHORT = 256,
     LF_ATTN_DECODE_LONG = 1024,
     LF_ATTN_DECODE_KNEE = 16384
@@ -84,7 +84,9 @@ struct lf_attn_cuda_args {
     float *partial_ml;                                        /* [partial rows, 2]: m, l */
     float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
     int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
+    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
+    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -100,6 +102,7 @@ size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms);
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_prefill_mma_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
+size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
 
 bool lf_attn_decode_sm90_supports(int head_dim);
 int lf_attn_decode_sm90_setup(void);
