@@ -82,9 +82,9 @@ struct lf_attn_cuda_args {
     const struct lf_attn_cuda_task *prefill, *decode, *merge; /* longest first */
     float *partial_o;                                         /* [partial rows, head_dim] */
     float *partial_ml;                                        /* [partial rows, 2]: m, l */
-    float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
-    int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
-    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
+    float *fold;                                /* as many bytes as the prefill kernel asks for, or NULL */
+    int32_t max_prefill, max_decode, max_merge; /* ceilings of the counts, for the size of the grid */
+    int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };
@@ -103,10 +103,6 @@ bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_prefill_mma_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
-
-bool lf_attn_decode_sm90_supports(int head_dim);
-int lf_attn_decode_sm90_setup(void);
-int lf_attn_decode_sm90(const struct lf_attn_cuda_args *args, void *stream);
 
 bool lf_attn_decode_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_decode_mma_setup(void);

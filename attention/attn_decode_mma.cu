@@ -8,11 +8,11 @@
  * not show in a row's bits, nor does the number of its neighbours.
  *
  * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
- * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as such,
- * the other shape is for several new tokens a step or for many query heads on one KV head.
- * Shared memory: the rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float.
- * Bound by memory. Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into
- * shared memory. CPU twin: attn_cpu.c. */
+ * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
+ * such, the other shape is for several new tokens a step or for many query heads on one KV head. Shared memory: the
+ * rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
+ * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
+ * twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
@@ -41,7 +41,8 @@ struct warp_place {
     int n_stages;
 };
 
-/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced. */
+/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced.
+ */
 template <int R> LF_DEVICE void stream_sync(const warp_place &w)
 {
     if (R == 1)
@@ -54,12 +55,24 @@ template <int R> LF_DEVICE void stream_sync(const warp_place &w)
 LF_DEVICE void wait_for_oldest(int n)
 {
     switch (n) {
-    case 1: cp_async_wait_group<0>(); break;
-    case 2: cp_async_wait_group<1>(); break;
-    case 3: cp_async_wait_group<2>(); break;
-    case 4: cp_async_wait_group<3>(); break;
-    case 5: cp_async_wait_group<4>(); break;
-    default: cp_async_wait_group<5>(); break;
+    case 1:
+        cp_async_wait_group<0>();
+        break;
+    case 2:
+        cp_async_wait_group<1>();
+        break;
+    case 3:
+        cp_async_wait_group<2>();
+        break;
+    case 4:
+        cp_async_wait_group<3>();
+        break;
+    case 5:
+        cp_async_wait_group<4>();
+        break;
+    default:
+        cp_async_wait_group<5>();
+        break;
     }
     static_assert(MAX_STAGES == 6, "the cases above");
 }
@@ -219,8 +232,8 @@ LF_DEVICE void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::parti
 
 /* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys. */
 template <class T, int D, int R, int M>
-LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq, int row0,
-                        const warp_place &w, typename shape<T, D, R, M>::partial *joined)
+LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq,
+                        int row0, const warp_place &w, typename shape<T, D, R, M>::partial *joined)
 {
     constexpr int STAGE_BYTES = 2 * SLICE * D * (int)sizeof(T);
     rows_of_task t = rows_of(p, seq, task);
@@ -243,7 +256,8 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            rows.pos[mi][h] = position_of(t, min(warp_row + 16 * mi + (int)threadIdx.x % LANES / 4 + 8 * h, t.n_rows - 1));
+            rows.pos[mi][h] =
+                position_of(t, min(warp_row + 16 * mi + (int)threadIdx.x % LANES / 4 + 8 * h, t.n_rows - 1));
     }
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
     rows.last_pos = position_of(t, min(warp_row + 16 * M, t.n_rows) - 1);
@@ -259,8 +273,7 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
         stream_sync<R>(w);
         int next = page + w.n_stages;
-        if (next < walk.n_pages)
-            fetch_slice<T, D, R>(p, w, slice, task.kv_head, block_of(walk, next), next, t.kv_len);
+        if (next < walk.n_pages) fetch_slice<T, D, R>(p, w, slice, task.kv_head, block_of(walk, next), next, t.kv_len);
         cp_async_commit_group();
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
@@ -275,7 +288,8 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 }
 
 template <class T, int D, int R, int M>
-__global__ void __launch_bounds__(STREAMS *R *LANES) attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
+__global__ void __launch_bounds__(STREAMS *R *LANES)
+    attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R, M>;
@@ -304,10 +318,8 @@ struct gpu_limits {
 static int limits_of_gpu(gpu_limits *out)
 {
     int device = 0, rc = (int)cudaGetDevice(&device);
-    if (rc == 0)
-        rc = (int)cudaDeviceGetAttribute(&out->cta_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (rc == 0)
-        rc = (int)cudaDeviceGetAttribute(&out->sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->cta_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
     return rc;
 }
 
@@ -344,7 +356,8 @@ template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_arg
 
 template <class T, int D, int R, int M> static int allow_shared(const gpu_limits &gpu)
 {
-    return (int)cudaFuncSetAttribute(attn_decode<T, D, R, M>, cudaFuncAttributeMaxDynamicSharedMemorySize, gpu.cta_bytes);
+    return (int)cudaFuncSetAttribute(attn_decode<T, D, R, M>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     gpu.cta_bytes);
 }
 
 /* Many rows a task: where a GPU has the shared memory for it, else in several passes of 16. */

@@ -36,8 +36,8 @@ LF_DEVICE void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
     int channel = channel0 + unit * 4, n_bytes = channel < p.head_dim ? UNIT_BYTES : 0;
     for (int s = lane / CHANNEL_UNITS; s < n; s += LANES / CHANNEL_UNITS)
-        cp_async_cg_16(shared_address(&b.o[s][unit * 4]), p.partial_o + (row + (int64_t)s * stride) * p.head_dim + channel,
-                       n_bytes);
+        cp_async_cg_16(shared_address(&b.o[s][unit * 4]),
+                       p.partial_o + (row + (int64_t)s * stride) * p.head_dim + channel, n_bytes);
     cp_async_commit_group();
 }
 
@@ -63,8 +63,8 @@ LF_DEVICE void find_factors(float4 *factors, fold &f, float2 ml)
 }
 
 template <class T>
-LF_DEVICE void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int i,
-                         int channel0)
+LF_DEVICE void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t,
+                         int i, int channel0)
 {
     int lane = threadIdx.x % LANES;
     fold f = {-INFINITY, 0.0f, 0.0f, false};

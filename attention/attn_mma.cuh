@@ -43,7 +43,8 @@ template <int D> LF_DEVICE uint32_t tile_lane_k(uint32_t tile)
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
-/* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the second. */
+/* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
+ * second. */
 template <int D> LF_DEVICE uint32_t tile_lane_qv(uint32_t tile)
 {
     int lane = threadIdx.x % LANES;
@@ -70,8 +71,7 @@ struct rows_of_task {
 LF_DEVICE rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
 {
     int group = p.n_heads / p.n_kv_heads;
-    return {group,    task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows,
-            task.row, task.n_rows,          seq.kv_len};
+    return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
 }
 
 LF_DEVICE int position_of(const rows_of_task &t, int i)
@@ -91,8 +91,8 @@ LF_DEVICE int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t,
 
 /* Factors that turn a product q · k into log2(e) · score. */
 struct score_scale {
-    float factor;           /* of the product, or of what softcap made of it */
-    float cap, cap_arg;     /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
+    float factor;       /* of the product, or of what softcap made of it */
+    float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
 };
 
 LF_DEVICE score_scale score_scale_of(const lf_attn_cuda_args &p)
@@ -206,7 +206,8 @@ LF_DEVICE float row_sum(float share)
 
 /* ---- partial rows ---- */
 
-/* a ⊕ b for the rows of a warp, whole sums in l: `o`, `r` become the join of `left` (the earlier keys) and themselves. */
+/* a ⊕ b for the rows of a warp, whole sums in l: `o`, `r` become the join of `left` (the earlier keys) and themselves.
+ */
 template <int N> struct partial_tiles {
     float4 o[N][LANES];
     float2 ml[2][LANES];

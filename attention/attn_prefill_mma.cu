@@ -33,7 +33,8 @@ template <class T, int D> struct shape {
 };
 
 /* Fetches the task's queries; rows and channels that are not there become zeros. */
-template <class T, int D> LF_DEVICE void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, uint32_t q_tile)
+template <class T, int D>
+LF_DEVICE void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, uint32_t q_tile)
 {
     using S = shape<T, D>;
 #pragma unroll 4
@@ -177,7 +178,8 @@ LF_DEVICE void run_task(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     for (int mi = 0; mi < M; mi++)
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            rows.pos[mi][h] = position_of(t, min(warp_row + 16 * mi + (int)threadIdx.x % LANES / 4 + 8 * h, t.n_rows - 1));
+            rows.pos[mi][h] =
+                position_of(t, min(warp_row + 16 * mi + (int)threadIdx.x % LANES / 4 + 8 * h, t.n_rows - 1));
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
     rows.last_pos = position_of(t, min(warp_row + 16 * M, t.n_rows) - 1);
     clear_rows(rows);

@@ -1,9 +1,9 @@
 /* PTX instructions of sm_80 and later that CUDA C++ has no words for: one per function, named after it. Matrix products
  * of a warp, their operands out of shared memory, and copies into it that need no registers.
  *
- * Fragments (t = lane). mma_m16n8k16: thread t has rows t / 4 and t / 4 + 8 of A and D; of D columns 2 (t mod 4) + {0, 1},
- * as d[0], d[1] and d[2], d[3]; of A the same columns, and those + 8, two in a word: row t / 4 in a[0] and a[2], row
- * t / 4 + 8 in a[1] and a[3]. B: column t / 4, depth 2 (t mod 4) + {0, 1} in b0, + 8 in b1. */
+ * Fragments (t = lane). mma_m16n8k16: thread t has rows t / 4 and t / 4 + 8 of A and D; of D columns 2 (t mod 4) + {0,
+ * 1}, as d[0], d[1] and d[2], d[3]; of A the same columns, and those + 8, two in a word: row t / 4 in a[0] and a[2],
+ * row t / 4 + 8 in a[1] and a[3]. B: column t / 4, depth 2 (t mod 4) + {0, 1} in b0, + 8 in b1. */
 #ifndef LF_DEVICE_CUDA_PTX_MMA_CUH
 #define LF_DEVICE_CUDA_PTX_MMA_CUH
 
@@ -13,7 +13,8 @@
 /* 16 bytes from global to shared memory, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
 LF_DEVICE void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
 {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes)
+                 : "memory");
 }
 
 LF_DEVICE void cp_async_commit_group()
@@ -46,8 +47,7 @@ LF_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 }
 
 /* d += a · b, elements bf16 or fp16, sums float. */
-template <class T>
-LF_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <class T> LF_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
