@@ -87,7 +87,7 @@ void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params
 
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(attn->plans[0].made);
+    LF_ASSERT(attn->plans[0].made && p->n_rows >= attn->plans[0].n_rows);
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     attn->backend->rope_append(attn, p);
 }

@@ -200,3 +200,39 @@ static void run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params 
     if (args.max_decode > 0) lf_cuda_check(dev, a->decode(&args, stream), "attention (decode)");
     if (args.max_merge > 0) lf_cuda_check(dev, lf_attn_merge_cuda(&args, stream), "attention (merge)");
 }
+
+static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    struct lf_device *dev = attn->dev;
+    if (!lf_cuda_ok(dev)) return;
+    struct lf_rope_cuda_args args = {
+        .q_out = p->q_out,
+        .qkv = p->qkv,
+        .q_norm = p->q_norm,
+        .k_norm = p->k_norm,
+        .table = p->table,
+        .counts = part(a, 0, a->layout.counts),
+        .seqs = part(a, 0, a->layout.seqs),
+        .tables = part(a, 0, a->layout.tables),
+        .kv = p->kv->base,
+        .norm_eps = p->norm_eps,
+        .n_rows = p->n_rows,
+        .n_heads = p->n_heads,
+        .n_kv_heads = p->kv->n_kv_heads,
+        .head_dim = p->kv->head_dim,
+        .rotary_dim = p->rotary_dim,
+        .n_layers = p->kv->n_layers,
+        .layer = p->layer,
+        .fp16 = a->fp16,
+        .overlaps = lf_cuda_overlaps(dev),
+    };
+    lf_cuda_check(dev, lf_rope_append_cuda(&args, lf_cuda_stream(dev)), "RoPE and KV append");
+}
+
+const struct lf_attn_backend lf_attn_backend_cuda = {.workspace_bytes = workspace_bytes,
+                                                     .create = create,
+                                                     .destroy = destroy,
+                                                     .plan = plan,
+                                                     .run = run,
+                                                     .rope_append = rope_append};

@@ -28,10 +28,10 @@ struct lf_llama {
     int n_graphs; /* 0 on a device without */
 };
 
-/* As lf_model_prepare, lf_model_step. */
+/* As lf_model_prepare. */
 LF_MUST_CHECK enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err);
-LF_MUST_CHECK enum lf_status lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv,
-                                           const struct lf_batch *batch, float *logits, struct lf_err *err);
+/* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
+void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
 void lf_llama_deinit(struct lf_llama *m); /* what prepare made; accepts a zeroed one */
 
 #endif

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "model/llama.h"
+#include "model/sample_rows.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -17,6 +18,8 @@ struct lf_model {
     struct lf_llama llama;
     struct lf_hparams hp;
     struct lf_buffer workspace;
+    struct lf_sampled *results; /* [max_out] of the step that was launched */
+    int n_results;
     uint8_t identity[LF_SHA256_BYTES];
 };
 
@@ -130,7 +133,9 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
                        plan->workspace_bytes, m->ws.total_bytes);
     }
     m->tail_seqs = calloc((size_t)plan->max_seqs, sizeof(*m->tail_seqs));
-    if (!m->tail_seqs) return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
+    model->results = calloc((size_t)plan->max_out, sizeof(*model->results));
+    if (!m->tail_seqs || !model->results)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
     LF_TRY(fill_rope_table(model, plan->ctx, err));
@@ -174,6 +179,7 @@ void lf_model_close(struct lf_model *model)
     lf_weights_unload(&model->llama.weights, dev);
     lf_attn_destroy(model->llama.attn);
     lf_buffer_free(dev, &model->workspace);
+    free(model->results);
     free(model->llama.tail_seqs);
     lf_hparams_deinit(&model->hp);
     free(model);
@@ -194,8 +200,37 @@ enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, 
     return lf_llama_prepare(&model->llama, &kv->view, err);
 }
 
+int lf_model_n_ahead(const struct lf_model *model)
+{
+    (void)model;
+    return 0;
+}
+
+enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
+                               struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    lf_llama_run(m, &kv->view, batch, 0);
+    LF_TRY(lf_device_sync(m->dev, err));
+    lf_sample_rows(m->dev, model->results, batch, (float *)(void *)(m->base + m->ws.logits), model->hp.n_vocab,
+                   m->base + m->ws.sampler);
+    model->n_results = batch->n_out;
+    return LF_OK;
+}
+
+enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err)
+{
+    (void)err;
+    memcpy(out, model->results, (size_t)model->n_results * sizeof(*out));
+    return LF_OK;
+}
+
 enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                              float *logits, struct lf_err *err)
 {
-    return lf_llama_step(&model->llama, &kv->view, batch, logits, err);
+    struct lf_llama *m = &model->llama;
+    lf_llama_run(m, &kv->view, batch, 0);
+    size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
+    if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
+    return lf_device_sync(m->dev, err);
 }

@@ -1,6 +1,7 @@
 #include "model/workspace.h"
 
 #include "core/check.h"
+#include "model/sample_rows.h"
 
 enum { ALIGN_BYTES = 64 };
 
@@ -53,6 +54,7 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     w.act_bytes = at;
 
     w.logits = reserve(&at, out_rows * (uint64_t)hp->n_vocab * sizeof(float));
+    w.sampler = reserve(&at, info->is_host ? lf_sample_rows_scratch_bytes(hp->n_vocab) : 0);
     w.logits_bytes = at - w.logits;
     w.rope = reserve(&at, lf_rope_table_bytes(&hp->rope, limits->ctx));
     w.rope_bytes = at - w.rope;

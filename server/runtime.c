@@ -125,14 +125,22 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
     const struct lf_ops *ops = lf_device_ops(rt->dev);
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
-static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+static enum lf_status backend_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
 {
     struct lf_err err;
-    enum lf_status status = lf_model_step(ctx, kv, batch, logits, &err);
+    enum lf_status status = lf_model_launch(ctx, kv, batch, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
+}
+
+static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
+{
+    struct lf_err err;
+    enum lf_status status = lf_model_wait(ctx, out, &err);
     if (status != LF_OK) LF_ERROR("%s", err.message);
     return status;
 }
@@ -170,7 +178,9 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
 {
     struct lf_engine_backend backend = {
         .ctx = rt->model,
-        .step = backend_step,
+        .launch = backend_launch,
+        .wait = backend_wait,
+        .n_ahead = lf_model_n_ahead(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
         .n_eos = rt->hp.n_eos,
