@@ -104,10 +104,6 @@ int lf_attn_prefill_mma_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
 
-bool lf_attn_decode_sm90_supports(int head_dim);
-int lf_attn_decode_sm90_setup(void);
-int lf_attn_decode_sm90(const struct lf_attn_cuda_args *args, void *stream);
-
 bool lf_attn_decode_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
