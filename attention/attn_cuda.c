@@ -5,7 +5,8 @@
  * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched, with
  * grids for the most it can have.
  *
- * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim. */
+ * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
+ */
 #include <stdlib.h>
 #include <string.h>
 
