@@ -25,19 +25,36 @@ __device__ inline void wait_predecessor()
 #endif
 }
 
+/* In clusters of n_blocks neighbouring blocks; more than one needs sm_90. */
 template <class... Params, class... Args>
-static int queue_kernel(void (*kernel)(Params...), dim3 grid, unsigned threads, lf_cuda_launch how, Args... args)
+static int queue_clusters(void (*kernel)(Params...), dim3 grid, unsigned threads, unsigned n_blocks, lf_cuda_launch how,
+                          Args... args)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned n = 0;
+    if (how.overlaps) {
+        attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[n++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (n_blocks > 1) {
+        attributes[n].id = cudaLaunchAttributeClusterDimension;
+        attributes[n].val.clusterDim.x = n_blocks;
+        attributes[n].val.clusterDim.y = 1;
+        attributes[n++].val.clusterDim.z = 1;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
     config.stream = (cudaStream_t)how.stream;
-    config.attrs = &overlap;
-    config.numAttrs = how.overlaps ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = n;
     return (int)cudaLaunchKernelEx(&config, kernel, args...);
+}
+
+template <class... Params, class... Args>
+static int queue_kernel(void (*kernel)(Params...), dim3 grid, unsigned threads, lf_cuda_launch how, Args... args)
+{
+    return queue_clusters(kernel, grid, threads, 1, how, args...);
 }
 
 /* Loads a kernel's code now instead of at its first launch. */
