@@ -27,7 +27,7 @@ const struct lf_option lf_options[] = {
      LF_GROUP_MODEL},
     {"load", LF_OPTION_CHOICE, FIELD(load_choice), 0, 0, "files|dummy", "files", "HOW",
      "files: weights from the directory; dummy: random weights of the same shapes, from config.json alone, to measure "
-     "a model without having it",
+     "a model without having it; in a directory without a tokenizer, texts are token ids with spaces between them",
      MODELS, LF_GROUP_MODEL},
     {"seed", LF_OPTION_SIZE, FIELD(seed), 0, INT64_MAX, NULL, "0", "N",
      "seed of the dummy weights, of sampling (run) and of the prompts (load; 0: another each time)", SERVE | RUN | LOAD,

@@ -93,10 +93,11 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     enum lf_status status;
     lf_buf_init(&text, DOCUMENT_BYTES);
     LF_TRY_GOTO(append_document(c, &text, err), done);
-    r->chat = r->rt.chat && !c->raw;
-    if (!r->chat && !c->raw) lf_buf_cstr(&text, "Question: ");
+    bool raw = c->raw || r->rt.id_text;
+    r->chat = r->rt.chat && !raw;
+    if (!r->chat && !raw) lf_buf_cstr(&text, "Question: ");
     append_question(c, &text);
-    if (!r->chat && !c->raw) lf_buf_cstr(&text, "\nAnswer:");
+    if (!r->chat && !raw) lf_buf_cstr(&text, "\nAnswer:");
     if (text.status != LF_OK) {
         status = lf_fail(err, text.status, "the document is too long for memory");
         goto done;

@@ -51,6 +51,8 @@ uint64_t lf_runtime_peak_bytes(void)
 static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct lf_err *err)
 {
     enum lf_status status = lf_tokenizer_open(&rt->tok, rt->config->model, err);
+    rt->id_text = status == LF_NOT_FOUND && rt->config->load_choice == LF_LOAD_DUMMY;
+    if (rt->id_text) return lf_tokenizer_open_ids(&rt->tok, rt->hp.n_vocab, err);
     if (status == LF_NOT_FOUND && !needed) return LF_OK;
     LF_TRY(status);
     struct lf_str source = lf_tokenizer_chat_template(rt->tok);
