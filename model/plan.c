@@ -225,7 +225,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     int ctx = largest_ctx(f);
     if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits; ", ctx);
     if (from_memory && p->total_bytes <= p->available_bytes) {
-        lf_buf_printf(&out, "--memory %" PRIu64 " fits (%s are available); ", p->total_bytes,
+        lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
     }
     if (out.len == n_before) lf_buf_printf(&out, "no context fits: a machine with more memory, or a smaller model; ");

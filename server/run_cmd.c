@@ -41,6 +41,9 @@ static enum lf_status append_document(const struct lf_config *c, struct lf_buf *
 {
     if (c->document) {
         LF_TRY(lf_text_read(out, c->document, DOCUMENT_BYTES, err));
+        struct lf_str text = lf_buf_view(out);
+        if (!lf_utf8_valid(text) || memchr(text.ptr, '\0', text.len))
+            return lf_fail(err, LF_INVALID, "--document: %.200s is not a text in UTF-8", c->document);
         while (out->len > 0 && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == ' ')) out->len--;
         if (c->n_args > 0) lf_buf_cstr(out, "\n\n");
     }
