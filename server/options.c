@@ -29,6 +29,9 @@ const struct lf_option lf_options[] = {
      "files: weights from the directory; dummy: random weights of the same shapes, from config.json alone, to measure "
      "a model without having it; in a directory without a tokenizer, texts are token ids with spaces between them",
      MODELS, LF_GROUP_MODEL},
+    {"load", LF_OPTION_CHOICE, FIELD(load_choice), 0, 0, "files|dummy", "files", "HOW",
+     "dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them", TOKENIZE,
+     LF_GROUP_MODEL},
     {"seed", LF_OPTION_SIZE, FIELD(seed), 0, INT64_MAX, NULL, "0", "N", "seed of the dummy weights", SERVE,
      LF_GROUP_MODEL},
     {"seed", LF_OPTION_SIZE, FIELD(seed), 0, INT64_MAX, NULL, "0", "N", "seed of sampling and of the dummy weights",

@@ -54,6 +54,11 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
     rt->id_text = status == LF_NOT_FOUND && rt->config->load_choice == LF_LOAD_DUMMY;
     if (rt->id_text) return lf_tokenizer_open_ids(&rt->tok, rt->hp.n_vocab, err);
     if (status == LF_NOT_FOUND && !needed) return LF_OK;
+    if (status == LF_NOT_FOUND)
+        return lf_fail(err, status,
+                       "%.200s has no tokenizer: expected tokenizer.json or tokenizer.model in it, or --load dummy "
+                       "where the shape is only to be measured",
+                       rt->config->model);
     LF_TRY(status);
     struct lf_str source = lf_tokenizer_chat_template(rt->tok);
     if (source.len == 0) return LF_OK;

@@ -7,6 +7,8 @@
 
 #include "core/check.h"
 #include "core/json.h"
+#include "model/hparams.h"
+#include "model/model.h"
 #include "server/commands.h"
 #include "server/text_input.h"
 #include "tokenizer/tokenizer.h"
@@ -69,11 +71,28 @@ done:
     return status;
 }
 
+/* As the runtime does: a shape without a tokenizer has ids for texts. */
+static enum lf_status open_tokenizer(struct lf_tokenizer **tok, const struct lf_config *c, struct lf_err *err)
+{
+    struct lf_hparams hp = {0};
+    enum lf_status status = lf_tokenizer_open(tok, c->model, err);
+    if (status != LF_NOT_FOUND) return status;
+    if (c->load_choice != LF_LOAD_DUMMY)
+        return lf_fail(err, status,
+                       "%.200s has no tokenizer: expected tokenizer.json or tokenizer.model in it, or --load dummy and "
+                       "token ids for texts",
+                       c->model);
+    LF_TRY(lf_hparams_read(&hp, c->model, err));
+    status = lf_tokenizer_open_ids(tok, hp.n_vocab, err);
+    lf_hparams_deinit(&hp);
+    return status;
+}
+
 int lf_tokenize_command(const struct lf_config *config)
 {
     struct lf_tokenizer *tok = NULL;
     struct lf_err err;
-    if (lf_tokenizer_open(&tok, config->model, &err) != LF_OK) return lf_report(&err);
+    if (open_tokenizer(&tok, config, &err) != LF_OK) return lf_report(&err);
     enum lf_status status = config->decode ? decode(config, tok, &err) : encode(config, tok, &err);
     lf_tokenizer_close(tok);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
