@@ -95,6 +95,8 @@ const struct lf_option lf_options[] = {
      "largest request body; past it 413", SERVE, LF_GROUP_HTTP},
     {"request-timeout", LF_OPTION_INT, FIELD(request_timeout), 1, 86400, NULL, "600", "SECONDS",
      "a request that takes longer is ended", SERVE, LF_GROUP_HTTP},
+    {"drain-timeout", LF_OPTION_INT, FIELD(drain_timeout), 0, 86400, NULL, "30", "SECONDS",
+     "what requests in flight may take after SIGTERM; then they are ended and told so", SERVE, LF_GROUP_HTTP},
     {"keep-alive", LF_OPTION_CHOICE, FIELD(keep_alive), 0, 0, "comment|chunk|off", "comment", "HOW",
      "what a silent stream sends every 10 s", SERVE, LF_GROUP_HTTP},
     {"metrics-prefix", LF_OPTION_CHOICE, FIELD(metrics_prefix), 0, 0, "longflash|vllm", "longflash", "PREFIX",

@@ -22,7 +22,13 @@
 #include "server/http/http_server.h"
 #include "server/runtime.h"
 
-enum { DRAIN_MS = 30 * 1000, POLL_MS = 200, DEAD_GRACE_MS = 2000, HTTP_THREADS_N = 4, CHOICES_N = 8 };
+enum {
+    TELL_MS = 2000, /* for the last errors to go out */
+    POLL_MS = 200,
+    DEAD_GRACE_MS = 2000,
+    HTTP_THREADS_N = 4,
+    CHOICES_N = 8
+};
 
 struct server {
     const struct lf_config *config;
@@ -163,16 +169,24 @@ static void reload(struct server *s)
         LF_INFO("keys reloaded");
 }
 
+/* Waits until nothing is in flight, for ms at most. */
+static void wait_answered(struct server *s, const sigset_t *set, int64_t ms)
+{
+    int64_t end_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
+    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
+        int sig = wait_signal(set, POLL_MS / 4);
+        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
+    }
+}
+
 static int drain(struct server *s, const sigset_t *set)
 {
     LF_INFO("draining in_flight=%d", lf_http_server_n_in_flight(s->http));
     lf_http_server_drain(s->http);
     lf_engine_drain(s->rt.engine);
-    int64_t end_ns = lf_clock_ns() + (int64_t)DRAIN_MS * LF_NS_PER_MS;
-    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
-        int sig = wait_signal(set, POLL_MS / 4);
-        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
-    }
+    wait_answered(s, set, (int64_t)s->config->drain_timeout * 1000);
+    lf_engine_stop(s->rt.engine);
+    wait_answered(s, set, TELL_MS);
     LF_INFO("stopped in_flight=%d", lf_http_server_n_in_flight(s->http));
     return LF_EXIT_OK;
 }

@@ -123,8 +123,8 @@ class Program(Server):
     program = os.environ.get("LF_LONGFLASH", "")
 
     def __init__(self, *args):
-        model = () if "--model" in args else ("--model", "demo/model")
-        self.process = subprocess.Popen([self.program, "serve", "--port", "0", *model, *args], stdout=subprocess.PIPE,
+        defaults = [x for option in (("--model", "demo/model"), ("--port", "0")) if option[0] not in args for x in option]
+        self.process = subprocess.Popen([self.program, "serve", *defaults, *args], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.log = []
         line = self.process.stdout.readline().decode()
@@ -137,7 +137,7 @@ class Program(Server):
         self.reader.start()
 
     def stop(self, sig=signal.SIGTERM, timeout=40):
-        if self.process.poll() is None:
+        if sig and self.process.poll() is None:
             self.process.send_signal(sig)
         self.process.wait(timeout)
         self.reader.join(5)
