@@ -54,8 +54,8 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
                        f->hp->max_positions);
     }
     LF_TRY(check_range("ctx", o->ctx, LF_CONTEXT_TOKENS, err));
-    LF_TRY(check_range("chunk", o->chunk, LF_PLAN_CHUNK_ROWS, err));
-    LF_TRY(check_range("max-seqs", o->max_seqs, LF_PLAN_SEQS_N, err));
+    LF_TRY(check_range("chunk", o->chunk, LF_STEP_TOKENS_N, err));
+    LF_TRY(check_range("max-seqs", o->max_seqs, LF_RUNNING_MAX_N, err));
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
     if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
     if (f->info->is_host && o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {

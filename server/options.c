@@ -64,16 +64,16 @@ const struct lf_option lf_options[] = {
      "instruction set not to be exceeded", MODELS, LF_GROUP_DEVICE},
 
     /* scheduling */
-    {"chunk", LF_OPTION_INT, FIELD(chunk), 0, 65536, NULL, "0", "TOKENS",
+    {"chunk", LF_OPTION_INT, FIELD(chunk), 0, LF_STEP_TOKENS_N, NULL, "0", "TOKENS",
      "tokens of one step at most; sizes the workspace, not the context; 0: 512, or --max-seqs if more", MODELS,
      LF_GROUP_SCHEDULE},
-    {"max-seqs", LF_OPTION_INT, FIELD(max_seqs), 0, 1024, NULL, "0", "N", "requests that run at once at most; 0: 64",
-     SERVE | PLAN, LF_GROUP_SCHEDULE},
+    {"max-seqs", LF_OPTION_INT, FIELD(max_seqs), 0, LF_RUNNING_MAX_N, NULL, "0", "N",
+     "requests that run at once at most; 0: 64", SERVE | PLAN, LF_GROUP_SCHEDULE},
     {"step-ms", LF_OPTION_INT, FIELD(step_ms), 1, 60000, NULL, "100", "MS",
      "time a step may take: what a running answer waits for its next token while documents are being read", SERVE,
      LF_GROUP_SCHEDULE},
-    {"queue", LF_OPTION_INT, FIELD(queue), 1, 65536, NULL, "256", "N", "waiting requests at most; past it 429", SERVE,
-     LF_GROUP_SCHEDULE},
+    {"queue", LF_OPTION_INT, FIELD(queue), 1, LF_QUEUE_MAX_N, NULL, "256", "N", "waiting requests at most; past it 429",
+     SERVE, LF_GROUP_SCHEDULE},
     {"watchdog", LF_OPTION_INT, FIELD(watchdog), 0, 86400, NULL, "60", "SECONDS",
      "no step for so long with work queued: the process ends with status 1; 0: off", SERVE, LF_GROUP_SCHEDULE},
 

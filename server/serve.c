@@ -16,6 +16,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
@@ -26,8 +27,7 @@ enum {
     TELL_MS = 2000, /* for the last errors to go out */
     POLL_MS = 200,
     DEAD_GRACE_MS = 2000,
-    HTTP_THREADS_N = 4,
-    CHOICES_N = 8
+    HTTP_THREADS_N = 4
 };
 
 struct server {
@@ -94,7 +94,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .n_connections_per_address = LF_CONNECTIONS_PER_ADDRESS_N,
         .n_threads = HTTP_THREADS_N,
         .request_deadline_ms = c->request_timeout * 1000,
-        .max_choices = CHOICES_N,
+        .max_choices = LF_CHOICES_N,
         .keep_alive = (enum lf_keep_alive)c->keep_alive,
         .metrics_prefix = c->metrics_prefix ? "vllm:" : "longflash:",
         .api_keys_file = c->api_keys_file,

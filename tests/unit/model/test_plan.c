@@ -1,4 +1,5 @@
 #include "core/json.h"
+#include "core/limits.h"
 #include "model/plan.h"
 #include "tests/support/config_text.h"
 #include "tests/support/model_rig.h"
@@ -186,8 +187,8 @@ static void options_that_contradict_each_other_or_the_model_are_refused(void **s
         {{.ctx = 131073, .kv_dtype = LF_BF16}, "--ctx is 131073, but the model has positions for 131072"},
         {{.ctx = -1, .kv_dtype = LF_BF16}, "--ctx is -1"},
         {{.chunk = -1, .kv_dtype = LF_BF16}, "--chunk is -1"},
-        {{.chunk = LF_PLAN_CHUNK_ROWS + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
-        {{.max_seqs = LF_PLAN_SEQS_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 4097"},
+        {{.chunk = LF_STEP_TOKENS_N + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
+        {{.max_seqs = LF_RUNNING_MAX_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 1025"},
         {{.chunk = 16, .max_seqs = 17, .kv_dtype = LF_BF16}, "--max-seqs is 17"},
         {{.concurrency = -2, .kv_dtype = LF_BF16}, "--concurrency is -2"},
         {{.max_out = -2, .kv_dtype = LF_BF16}, "rows of logits"},
@@ -202,8 +203,8 @@ static void options_that_contradict_each_other_or_the_model_are_refused(void **s
             lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &rows[i].opts, &err), LF_OK);
         if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
     }
-    b.opts.chunk = LF_PLAN_CHUNK_ROWS;
-    b.opts.max_seqs = LF_PLAN_SEQS_N;
+    b.opts.chunk = LF_STEP_TOKENS_N;
+    b.opts.max_seqs = LF_RUNNING_MAX_N;
     assert_true(plan(&b).workspace_bytes > 0);
     b.opts = (struct lf_plan_opts){.chunk = 16, .kv_dtype = LF_BF16, .ctx = 100};
     assert_int_equal(plan(&b).max_seqs, 16);
