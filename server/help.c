@@ -118,5 +118,7 @@ void lf_help_print(unsigned command, struct lf_buf *out)
         out,
         "\nNumbers take K, M, G and T (× 1024). An option may also be set in the environment (LONGFLASH_CTX for\n"
         "--ctx) or in the file of --config (\"ctx\"); the command line wins over the environment, the environment\n"
-        "over the file.\n");
+        "over the file.\n"
+        "Exit status: 0 done; 1 failed on the way; 2 refused: what was asked for cannot be, and the message says "
+        "why.\n");
 }

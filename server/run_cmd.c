@@ -45,6 +45,7 @@ static enum lf_status append_document(const struct lf_config *c, struct lf_buf *
         if (!lf_utf8_valid(text) || memchr(text.ptr, '\0', text.len))
             return lf_fail(err, LF_INVALID, "--document: %.200s is not a text in UTF-8", c->document);
         while (out->len > 0 && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == ' ')) out->len--;
+        if (out->len == 0) return lf_fail(err, LF_INVALID, "--document: %.200s is empty", c->document);
         if (c->n_args > 0) lf_buf_cstr(out, "\n\n");
     }
     return LF_OK;
@@ -220,8 +221,9 @@ static enum lf_status size_context(struct run *r, struct lf_config *sized, int *
     *sized = *r->config;
     size_t most = (size_t)(sized->ctx ? sized->ctx : r->rt.hp.max_positions);
     if (r->prompt.n >= most)
-        return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu: no room for an answer",
-                       r->prompt.n, most);
+        return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu%s: no room for an answer",
+                       r->prompt.n, most,
+                       sized->ctx && sized->ctx < r->rt.hp.max_positions ? " (--ctx)" : " and the model has no more");
     *max_tokens = (int)LF_MIN((size_t)r->config->max_tokens, most - r->prompt.n);
     if (!sized->ctx) sized->ctx = (int)r->prompt.n + *max_tokens;
     if (!sized->memory && !sized->kv_tokens) sized->kv_tokens = (uint64_t)sized->ctx;
@@ -250,7 +252,7 @@ int lf_run_command(const struct lf_config *config)
     struct run r = {.config = config};
     struct lf_config sized;
     struct lf_err err = {0};
-    if (config->n_args == 0 && !config->document) {
+    if ((config->n_args == 0 || !*config->args[0]) && !config->document) {
         fprintf(stderr, "longflash: run: expected a question, or --document FILE and a question; see --help\n");
         return LF_EXIT_REFUSED;
     }

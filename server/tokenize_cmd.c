@@ -10,6 +10,7 @@
 #include "model/hparams.h"
 #include "model/model.h"
 #include "server/commands.h"
+#include "server/model_dir.h"
 #include "server/text_input.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,6 +19,7 @@ enum { TEXT_BYTES = 1 << 30 };
 static enum lf_status decode(const struct lf_config *c, const struct lf_tokenizer *tok, struct lf_err *err)
 {
     int32_t ids[LF_CONFIG_ARGS_N];
+    if (c->n_args == 0) return lf_fail(err, LF_INVALID, "tokenize --decode: expected token ids behind it");
     for (int i = 0; i < c->n_args; i++) {
         uint64_t id;
         if (!lf_config_parse_size(c->args[i], &id) || id > INT32_MAX)
@@ -77,11 +79,8 @@ static enum lf_status open_tokenizer(struct lf_tokenizer **tok, const struct lf_
     struct lf_hparams hp = {0};
     enum lf_status status = lf_tokenizer_open(tok, c->model, err);
     if (status != LF_NOT_FOUND) return status;
-    if (c->load_choice != LF_LOAD_DUMMY)
-        return lf_fail(err, status,
-                       "%.200s has no tokenizer: expected tokenizer.json or tokenizer.model in it, or --load dummy and "
-                       "token ids for texts",
-                       c->model);
+    LF_TRY(lf_model_dir_check(c->model, err));
+    if (c->load_choice != LF_LOAD_DUMMY) return lf_model_dir_no_tokenizer(c->model, err);
     LF_TRY(lf_hparams_read(&hp, c->model, err));
     status = lf_tokenizer_open_ids(tok, hp.n_vocab, err);
     lf_hparams_deinit(&hp);

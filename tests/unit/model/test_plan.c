@@ -177,6 +177,30 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     bench_close(&b);
 }
 
+static void asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.ctx = 8000;
+    b.opts.memory_bytes = (uint64_t)1 << 50;
+    struct lf_plan p = plan(&b);
+    assert_false(p.fits);
+    assert_non_null(strstr(p.advice, "without --memory it fits"));
+    b.opts.memory_bytes = 0;
+    assert_true(plan(&b).fits);
+    const uint64_t too_few_or_many[] = {1, (uint64_t)1 << 40};
+    for (size_t i = 0; i < 2; i++) {
+        b.opts.kv_tokens = too_few_or_many[i];
+        p = plan(&b);
+        assert_false(p.fits);
+        assert_non_null(strstr(p.advice, "--kv-tokens 8000 fits"));
+        b.opts.kv_tokens = 8000;
+        assert_true(plan(&b).fits);
+    }
+    bench_close(&b);
+}
+
 static void options_that_contradict_each_other_or_the_model_are_refused(void **state)
 {
     (void)state;
@@ -287,6 +311,7 @@ int main(void)
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
         cmocka_unit_test(advice_leads_to_a_plan_that_fits),
+        cmocka_unit_test(asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out),
         cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
         cmocka_unit_test(both_printouts_hold_the_numbers),
