@@ -7,7 +7,8 @@
  * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), without split-K,
  * and their first answer is kept; T rows use the bucket above. So nothing is chosen while serving, the choice does not
  * depend on a measurement, and a row is summed in one piece, k ascending. A shape that was not prepared is chosen when
- * it first comes: the same choice, only later. */
+ * it first comes: the same choice, only later. Where the library has no answer (odd strides) a plain kernel of ours
+ * stands in. */
 #include "device/cuda/gemm_cublaslt.h"
 
 #include <cublasLt.h>
@@ -32,6 +33,7 @@ struct shape {
 struct choice {
     struct shape shape;
     bool chosen[LF_GEMM_BUCKETS_N];
+    bool plain[LF_GEMM_BUCKETS_N]; /* the library has none: odd strides, say */
     cublasLtMatmulAlgo_t algo[LF_GEMM_BUCKETS_N];
 };
 
@@ -151,10 +153,9 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
                                             &found, &n_found);
-    if (rc == CUBLAS_STATUS_SUCCESS && n_found == 0) rc = CUBLAS_STATUS_NOT_SUPPORTED;
-    check_lt(dev, rc, "choosing a matrix product");
-    if (rc != CUBLAS_STATUS_SUCCESS) return;
-    c->algo[bucket] = found.algo;
+    c->plain[bucket] = rc == CUBLAS_STATUS_NOT_SUPPORTED || (rc == CUBLAS_STATUS_SUCCESS && n_found == 0);
+    if (!c->plain[bucket]) check_lt(dev, rc, "choosing a matrix product");
+    if (!c->plain[bucket]) c->algo[bucket] = found.algo;
     c->chosen[bucket] = true;
 }
 
@@ -190,7 +191,11 @@ void lf_cuda_gemm_run(struct lf_device *dev, const struct lf_gemm_params *p)
     struct choice *c = choice_of(dev->cuda->gemm, p);
     int bucket = lf_gemm_bucket_of(p->n_rows);
     if (!c->chosen[bucket]) choose(dev, c, bucket);
-    if (lf_cuda_ok(dev)) run(dev, p, c, bucket);
+    if (!lf_cuda_ok(dev)) return;
+    if (c->plain[bucket])
+        lf_cuda_check(dev, lf_cuda_gemm_any(p, lf_cuda_launch(dev)), "matrix product");
+    else
+        run(dev, p, c, bucket);
 }
 
 void lf_cuda_gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)

@@ -6,14 +6,24 @@
 
 #include "device/cuda/elem.cuh"
 
-/* 16 bytes that no kernel writes, kept out of L1. Volatile: it stays where it is written, in front of a wait. */
-__device__ inline uint4 ld_global_nc_no_allocate(const void *p)
+/* 16 bytes on their way to shared memory, past L1; zeros where n_bytes is 0 (then nothing is read). */
+__device__ inline void cp_async_cg(void *shared, const void *global, int n_bytes)
 {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
+        "l"(global), "r"(n_bytes)
+        : "memory");
+}
+
+__device__ inline void cp_async_commit_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N of this thread's groups are under way. */
+template <int N> __device__ inline void cp_async_wait_group()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* d += a · b: a is 16 x 16, b 16 x 8, d 16 x 8 floats. */

@@ -19,7 +19,7 @@
  * Sums are whole numbers, weights times 2^41, so they do not depend on who adds when. Weights come from the
  * polynomial of model/sampler.c in the same operations, bit by bit; that file is the CPU twin.
  *
- * Shared memory: 11 KiB, most of it the list. Bound by latency: some 2 µs a pass, half of it barriers. */
+ * Shared memory: 12 KiB, most of it the list. Bound by latency: some 2 µs a pass, half of it barriers. */
 #include <float.h>
 
 #include "device/cuda/launch.cuh"
@@ -45,7 +45,9 @@ struct sample_shared {
     uint64_t warp_part[WARPS][SPLITS + 1];
     uint64_t part[2][SPLITS + 1]; /* of the block, by turns: a neighbour may still read the other */
     uint64_t total[SPLITS + 1];   /* of the cluster */
-    uint64_t answer;              /* of the leader */
+    uint64_t best[WARPS];         /* of each warp: its largest candidate, -0 as 0 */
+    uint64_t bests[BLOCKS * WARPS];
+    uint64_t answer; /* of the leader */
     unsigned n_list, found;
     int32_t bias_ids[LF_LOGIT_BIAS_N];
 };
@@ -167,9 +169,12 @@ template <class J, int N> __device__ inline void join_cluster(row_work &r)
     }
     barrier_cluster();
     if (threadIdx.x < N) {
-        uint64_t x = mapa(part, 0)[threadIdx.x];
-        for (unsigned b = 1; b < cluster_nctarank(); b++) x = J::of(x, mapa(part, b)[threadIdx.x]);
-        s->total[threadIdx.x] = x;
+        uint64_t x[BLOCKS];
+#pragma unroll
+        for (unsigned b = 0; b < BLOCKS; b++) x[b] = b < cluster_nctarank() ? mapa(part, b)[threadIdx.x] : 0;
+#pragma unroll
+        for (unsigned b = 1; b < BLOCKS; b++) x[0] = J::of(x[0], x[b]); /* 0 changes neither sum nor maximum */
+        s->total[threadIdx.x] = x[0];
     }
     __syncthreads();
 }
@@ -300,6 +305,7 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
     inverse_low = join_warp<join_max>(inverse_low);
     if (threadIdx.x % WARP == 0) {
         uint64_t *part = r.s->warp_part[threadIdx.x / WARP];
+        r.s->best[threadIdx.x / WARP] = best;
         part[0] = best;
         part[1] = inverse_least;
         part[2] = inverse_low;
@@ -313,9 +319,11 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
 
 /* ---- cuts ---- */
 
-/* What a cut is looked for in: the candidates from least on, measured by their weights or counted. */
+/* What a cut is looked for in: the candidates least .. most, measured by their weights or counted. */
 struct cut_query {
     bool weighted, bare_zero;
+    bool few;  /* least is near the cut: what lies in between may fit the list */
+    float low; /* about the least logit in question: where the first splits end */
     uint64_t least, most;
     uint64_t target; /* the cut is the first candidate, in falling order, with which the measure reaches it */
 };
@@ -325,20 +333,28 @@ __device__ inline uint64_t measure_of(const row_work &r, const cut_query &q, flo
     return q.weighted ? units(weight_of(x, r.max, r.inv_t)) : 1;
 }
 
-/* Candidates lo .. hi of the cluster, into the leader's list. */
-__device__ inline void gather(row_work &r, bool bare_zero, uint64_t lo, uint64_t hi)
+/* Candidates lo .. hi of the cluster, into the leader's list: as many as it has room for. Returns their number, or
+ * one past the room. */
+__device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint64_t hi)
 {
+    unsigned *n_list = mapa(&r.s->n_list, 0), lane = threadIdx.x % WARP;
+    uint64_t *list = mapa(r.s->list, 0);
+    bool full = false;
     if (cluster_ctarank() == 0 && threadIdx.x == 0) r.s->n_list = 0;
     barrier_cluster();
-    unsigned *n_list = mapa(&r.s->n_list, 0);
-    uint64_t *list = mapa(r.s->list, 0);
     visit_logits(r, [&](int id, float x) {
         uint64_t rank = rank_of(x, id, bare_zero);
-        if (rank < lo || rank > hi) return;
-        unsigned at = atomicAdd(n_list, 1);
-        if (at < LIST) list[at] = rank;
+        bool in = rank >= lo && rank <= hi;
+        unsigned now = __activemask(), takers = __ballot_sync(now, in), at = 0;
+        if (takers == 0 || full) return;
+        if (lane == (unsigned)__ffs(now) - 1) at = atomicAdd(n_list, __popc(takers));
+        at = __shfl_sync(now, at, __ffs(now) - 1) + __popc(takers & ((1u << lane) - 1));
+        if (in && at < LIST) list[at] = rank;
+        full = __any_sync(now, at >= LIST);
     });
     barrier_cluster();
+    unsigned n = *mapa(&r.s->n_list, 0);
+    return n <= LIST ? n : LIST + 1;
 }
 
 /* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. */
@@ -389,38 +405,48 @@ __device__ inline void search_list(row_work &r, const cut_query &q, uint64_t abo
     if (threadIdx.x == 0) s->answer = s->list[s->found];
 }
 
-__device__ inline void make_splits(uint64_t split[SPLITS], const row_work &r, uint64_t lo, uint64_t hi, bool first)
+__device__ inline void make_splits(uint64_t split[SPLITS], float max, float low, uint64_t lo, uint64_t hi, bool first)
 {
     static constexpr float share[SPLITS] = {1.0f / 2, 3.0f / 8,  1.0f / 4,  3.0f / 16,
                                             1.0f / 8, 3.0f / 32, 1.0f / 16, 1.0f / 32};
-    float range = r.max - r.low;
+    float range = max - low;
 #pragma unroll
     for (int i = 0; i < SPLITS; i++) {
         split[i] = lo + (hi - lo) / (SPLITS + 1) * (i + 1);
-        if (first && range > 0.0f && range <= FLT_MAX) split[i] = rank_of(r.max - share[i] * range, -1, false);
+        if (first && range > 0.0f && range <= FLT_MAX) split[i] = rank_of(max - share[i] * range, -1, false);
     }
 }
 
-__device__ inline uint64_t find_cut(row_work &r, const cut_query &q)
+/* Measures what lies at or above each split, and candidates lo .. hi altogether: into total[]. */
+__device__ inline void measure_splits(row_work &r, const cut_query &q, const uint64_t split[SPLITS], uint64_t lo,
+                                      uint64_t hi)
+{
+    uint64_t sums[SPLITS] = {};
+    unsigned n = 0;
+    visit_logits(r, [&](int id, float x) {
+        uint64_t rank = rank_of(x, id, q.bare_zero);
+        if (rank < lo || rank > hi) return;
+        uint64_t measure = measure_of(r, q, x);
+        n++;
+#pragma unroll
+        for (int i = 0; i < SPLITS; i++)
+            if (rank >= split[i]) sums[i] += measure;
+    });
+    put_eight_sums(r.s, sums);
+    n = __reduce_add_sync(0xffffffffu, n);
+    if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][SPLITS] = n;
+    join_cluster<join_sum, SPLITS + 1>(r);
+}
+
+/* *is_top: the leader's sorted list then begins with the largest candidate of all. */
+__device__ inline uint64_t find_cut(row_work &r, const cut_query &q, bool *is_top)
 {
     uint64_t lo = q.least, hi = q.most, above = 0, split[SPLITS];
-    for (bool first = true;; first = false) {
-        uint64_t sums[SPLITS] = {};
-        unsigned n = 0;
-        make_splits(split, r, lo, hi, first);
-        visit_logits(r, [&](int id, float x) {
-            uint64_t rank = rank_of(x, id, q.bare_zero);
-            if (rank < lo || rank > hi) return;
-            uint64_t measure = measure_of(r, q, x);
-            n++;
-#pragma unroll
-            for (int i = 0; i < SPLITS; i++)
-                if (rank >= split[i]) sums[i] += measure;
-        });
-        put_eight_sums(r.s, sums);
-        n = __reduce_add_sync(0xffffffffu, n);
-        if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][SPLITS] = n;
-        join_cluster<join_sum, SPLITS + 1>(r);
+    bool few = q.few, first = true;
+    while (!few || gather(r, q.bare_zero, lo, hi) > LIST) {
+        make_splits(split, r.max, q.low, lo, hi, first);
+        first = false;
+        measure_splits(r, q, split, lo, hi);
         const uint64_t *total = r.s->total;
         uint64_t beyond = above, below = hi; /* what lies over the splits looked at, and where they end */
         bool found = false;
@@ -437,12 +463,41 @@ __device__ inline uint64_t find_cut(row_work &r, const cut_query &q)
         }
         hi = below;
         above = beyond;
-        if (total[SPLITS] <= LIST) break;
+        few = total[SPLITS] <= LIST;
     }
-    gather(r, q.bare_zero, lo, hi);
     if (cluster_ctarank() == 0) search_list(r, q, above);
     barrier_cluster();
+    *is_top = hi == q.most;
     return *mapa(&r.s->answer, 0);
+}
+
+/* A candidate below which the k-th largest cannot be: the k-th of the warps' largest. 0 where there are too few. */
+__device__ inline uint64_t least_of_largest(row_work &r, int k)
+{
+    sample_shared *s = r.s;
+    unsigned n = cluster_nctarank() * WARPS;
+    if (k > (int)n) return 0;
+    __syncthreads();
+    if (threadIdx.x < n) s->bests[threadIdx.x] = mapa(s->best, threadIdx.x / WARPS)[threadIdx.x % WARPS];
+    __syncthreads();
+    if (threadIdx.x < n) {
+        uint64_t mine = s->bests[threadIdx.x];
+        int n_above = 0;
+        for (unsigned i = 0; i < n; i++) n_above += s->bests[i] > mine || (s->bests[i] == mine && i < threadIdx.x);
+        if (n_above == k - 1) s->total[0] = mine;
+    }
+    __syncthreads();
+    return s->total[0];
+}
+
+/* The cut behind the k largest. */
+__device__ inline uint64_t count_cut(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most, bool *is_top)
+{
+    uint64_t bound = least_of_largest(r, k);
+    /* A warp's largest counts -0 as 0; where that is not wanted, zeros of either sign are let in. */
+    if (!bare_zero && logit_of(bound) == 0.0f) bound = rank_of(-0.0f, -1, false);
+    bool few = bound != 0;
+    return find_cut(r, {false, bare_zero, few, r.low, few ? bound : least, most, (uint64_t)k}, is_top);
 }
 
 /* ---- the row ---- */
@@ -459,10 +514,13 @@ __device__ inline double log_sum_exp(row_work &r)
 __device__ inline void find_top(row_work &r, lf_sampled *out, int n_top, uint64_t least, uint64_t most, double lse)
 {
     n_top = min(min(n_top, (int)LF_TOP_LOGPROBS_N), r.n_vocab);
+    bool is_top = true;
     if (n_top > 0) {
-        uint64_t cut = find_cut(r, {false, true, least, most, (uint64_t)n_top});
-        gather(r, true, cut, most);
-        if (cluster_ctarank() == 0) sort_list(r.s);
+        uint64_t cut = count_cut(r, n_top, true, least, most, &is_top);
+        if (!is_top) {
+            (void)gather(r, true, cut, most);
+            if (cluster_ctarank() == 0) sort_list(r.s);
+        }
     }
     if (cluster_ctarank() != 0) return;
     if (threadIdx.x == 0) out->n_top = n_top;
@@ -473,18 +531,33 @@ __device__ inline void find_top(row_work &r, lf_sampled *out, int n_top, uint64_
     }
 }
 
+/* A logit that top_p cannot reach down to, or -inf: as many candidates as there are, weighing what it weighs, make no
+ * more than the part of the sum that is cut off. */
+__device__ inline float low_of_top_p(const row_work &r, float top_p, double sum)
+{
+    double cut_off = (1.0 - fmax((double)top_p, 0.0)) * sum * 0.99;
+    float low = r.max + (float)log(cut_off / (double)WEIGHT_UNIT / r.n_vocab) / r.inv_t;
+    bool holds = low < r.max && (double)units(weight_of(low, r.max, r.inv_t)) * r.n_vocab <= cut_off;
+    return holds ? low : -INFINITY;
+}
+
 /* The least candidate that top_k and top_p leave. */
 __device__ inline uint64_t cut_of(row_work &r, const lf_sample_row &row, uint64_t least, uint64_t most)
 {
     uint64_t cut = least;
-    if (row.top_k > 0 && row.top_k < r.n_vocab) cut = find_cut(r, {false, false, least, most, (uint64_t)row.top_k});
+    bool is_top, few = row.top_k > 0 && row.top_k < r.n_vocab;
+    if (few) cut = count_cut(r, row.top_k, false, least, most, &is_top);
     if (!(row.top_p < 1.0f)) return cut;
-    uint64_t sum = 0;
+    uint64_t part = 0;
     visit_logits(r, [&](int id, float x) {
-        if (rank_of(x, id, false) >= cut) sum += units(weight_of(x, r.max, r.inv_t));
+        if (rank_of(x, id, false) >= cut) part += units(weight_of(x, r.max, r.inv_t));
     });
-    double target = ceil((double)row.top_p * (double)sum_cluster(r, sum));
-    return find_cut(r, {true, false, cut, most, target > 1.0 ? (uint64_t)target : 1});
+    double sum = (double)sum_cluster(r, part), target = ceil((double)row.top_p * sum);
+    cut_query q = {true, false, few && row.top_k <= LIST, r.low, cut, most, target > 1.0 ? (uint64_t)target : 1};
+    float low = low_of_top_p(r, row.top_p, sum);
+    if (low > r.low) q.low = low;
+    q.least = join_max::of(cut, rank_of(low, -1, false));
+    return find_cut(r, q, &is_top);
 }
 
 struct drawn {
@@ -492,44 +565,79 @@ struct drawn {
     float logit;
 };
 
+/* What is left to draw from. */
+struct urn {
+    uint64_t cut;
+    float floor; /* of the weight */
+};
+
+__device__ inline uint64_t mass_of(const row_work &r, const urn &u, int id, float x)
+{
+    if (rank_of(x, id, false) < u.cut) return 0;
+    float weight = weight_of(x, r.max, r.inv_t);
+    return weight >= u.floor ? units(weight) : 0;
+}
+
+__device__ inline uint64_t running_sum(uint64_t x)
+{
+#pragma unroll
+    for (int step = 1; step < WARP; step *= 2) {
+        uint64_t left = __shfl_up_sync(0xffffffffu, x, step);
+        if ((int)threadIdx.x % WARP >= step) x += left;
+    }
+    return x;
+}
+
+/* The lane of this warp at which the running sum of mine, begun at *below, passes target; -1: none does, and *below has
+ * grown by all of them. Else *below is what lies before that lane. */
+__device__ inline int pass_lane(uint64_t mine, uint64_t target, uint64_t *below)
+{
+    uint64_t running = *below + running_sum(mine);
+    unsigned passed = __ballot_sync(0xffffffffu, running > target);
+    int lane = __ffs(passed) - 1;
+    *below = __shfl_sync(0xffffffffu, running - (passed ? mine : 0), passed ? lane : WARP - 1);
+    return lane;
+}
+
+/* The warp's segment in 32 parts, one a lane; then the part in which the target lies, 32 ids at a time. */
+__device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, uint64_t below)
+{
+    int lane = threadIdx.x % WARP, part = (r.end - r.first + WARP - 1) / WARP;
+    uint64_t mine = 0;
+    int first = min(r.end, r.first + lane * part), end = min(r.end, first + part);
+#pragma unroll 8
+    for (int id = first; id < end; id++) mine += mass_of(r, u, id, r.logits[id]);
+    int of = pass_lane(mine, target, &below);
+    first = __shfl_sync(0xffffffffu, first, of);
+    end = __shfl_sync(0xffffffffu, end, of);
+    for (int base = first; base < end; base += WARP) {
+        int id = base + lane;
+        float x = id < end ? r.logits[id] : 0.0f;
+        int at = pass_lane(id < end ? mass_of(r, u, id, x) : 0, target, &below);
+        if (at >= 0) return {lane == at ? id : -1, x};
+    }
+    return {-1, 0.0f};
+}
+
 /* The first id at which the running sum of weights passes the drawn share of the total. */
-__device__ inline drawn draw(row_work &r, uint64_t cut, float floor, uint64_t random)
+__device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
 {
     sample_shared *s = r.s;
-    unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    auto mass = [&](int id, float x) {
-        float weight = weight_of(x, r.max, r.inv_t);
-        return rank_of(x, id, false) >= cut && weight >= floor ? units(weight) : 0;
-    };
+    unsigned warp = threadIdx.x / WARP;
     uint64_t sum = 0;
-    visit_logits(r, [&](int id, float x) { sum += mass(id, x); });
+    visit_logits(r, [&](int id, float x) { sum += mass_of(r, u, id, x); });
     sum = join_warp<join_sum>(sum);
-    if (lane == 0) s->warp_part[warp][0] = sum;
+    if (threadIdx.x % WARP == 0) s->warp_part[warp][0] = sum;
     const uint64_t *part = s->part[r.turn];
     join_cluster<join_sum, 1>(r);
-    uint64_t total = s->total[0], u = random >> 11;
-    uint64_t target = __umul64hi(u, total) << 11 | (u * total) >> 53, below = 0;
-    for (unsigned b = 0; b < cluster_ctarank(); b++) below += *mapa(part, b);
-    for (unsigned w = 0; w < warp; w++) below += s->warp_part[w][0];
-    drawn d = {-1, 0.0f};
-    if (target < below || target >= below + sum) return d;
-    for (int base = r.first; base < r.end; base += WARP) {
-        int id = base + (int)lane;
-        float x = id < r.end ? r.logits[id] : -INFINITY;
-        uint64_t running = id < r.end ? mass(id, x) : 0;
+    uint64_t total = s->total[0], share = random >> 11, below = 0;
+    uint64_t target = __umul64hi(share, total) << 11 | (share * total) >> 53;
 #pragma unroll
-        for (unsigned step = 1; step < WARP; step *= 2) {
-            uint64_t left = __shfl_up_sync(0xffffffffu, running, step);
-            if (lane >= step) running += left;
-        }
-        unsigned passed = __ballot_sync(0xffffffffu, below + running > target);
-        if (passed) {
-            if (lane == (unsigned)__ffs(passed) - 1) d = {id, x};
-            return d;
-        }
-        below += __shfl_sync(0xffffffffu, running, WARP - 1);
-    }
-    return d;
+    for (unsigned b = 0; b < BLOCKS; b++) below += b < cluster_ctarank() ? *mapa(part, b) : 0;
+#pragma unroll
+    for (unsigned w = 0; w < WARPS; w++) below += w < warp ? s->warp_part[w][0] : 0;
+    if (target < below || target >= below + sum) return {-1, 0.0f};
+    return walk(r, u, target, below);
 }
 
 __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const lf_sample_params &p, int row_idx)
@@ -549,7 +657,7 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
     } else if (row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX) {
         r.inv_t = __fdiv_rn(1.0f, row.temperature);
         uint64_t cut = cut_of(r, row, least, most);
-        d = draw(r, cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f, random64(row.seed, row.position));
+        d = draw(r, {cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f}, random64(row.seed, row.position));
     }
     if (d.id < 0) return;
     p.ids_out[row_idx] = d.id;

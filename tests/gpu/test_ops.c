@@ -102,30 +102,29 @@ struct gemm_data {
     struct lf_gemm_params p;
 };
 
-static struct gemm_data gemm_make(const struct gemm_case *c, uint64_t *seed)
+static void gemm_make(struct gemm_data *d, const struct gemm_case *c, uint64_t *seed)
 {
-    struct gemm_data d = {.gw = gpu_weight(seed, LF_BF16, c->n_out, c->n_in, 1.0f)};
+    d->gw = gpu_weight(seed, LF_BF16, c->n_out, c->n_in, 1.0f);
     size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap), t = (size_t)c->n_rows;
     enum lf_dtype y_dtype = c->y_float ? LF_F32 : gpu_act;
-    d.x = gpu_random(gpu_act, seed, t * x_stride, 1.0f, &d.x_values);
-    d.bias = gpu_random(LF_F32, seed, (size_t)c->n_out, 1.0f, &d.bias_values);
-    d.residual = gpu_random(LF_F32, seed, t * y_stride, 3.0f, &d.residual_values);
+    d->x = gpu_random(gpu_act, seed, t * x_stride, 1.0f, &d->x_values);
+    d->bias = gpu_random(LF_F32, seed, (size_t)c->n_out, 1.0f, &d->bias_values);
+    d->residual = gpu_random(LF_F32, seed, t * y_stride, 3.0f, &d->residual_values);
     if (c->in_place)
-        d.y = gpu_tensor(y_dtype, d.residual_values, t * y_stride);
+        d->y = gpu_tensor(y_dtype, d->residual_values, t * y_stride);
     else
-        d.y = gpu_poisoned(y_dtype, t * y_stride);
-    d.p = (struct lf_gemm_params){.y = d.y.ptr,
-                                  .y_float = c->y_float,
-                                  .x = d.x.ptr,
-                                  .w = &d.gw.w,
-                                  .bias = c->bias ? (const float *)(void *)d.bias.ptr : NULL,
-                                  .residual = c->in_place   ? (const float *)(void *)d.y.ptr
-                                              : c->residual ? (const float *)(void *)d.residual.ptr
-                                                            : NULL,
-                                  .n_rows = c->n_rows,
-                                  .x_stride = (int)x_stride,
-                                  .y_stride = (int)y_stride};
-    return d;
+        d->y = gpu_poisoned(y_dtype, t * y_stride);
+    d->p = (struct lf_gemm_params){.y = d->y.ptr,
+                                   .y_float = c->y_float,
+                                   .x = d->x.ptr,
+                                   .w = &d->gw.w,
+                                   .bias = c->bias ? (const float *)(void *)d->bias.ptr : NULL,
+                                   .residual = c->in_place   ? (const float *)(void *)d->y.ptr
+                                               : c->residual ? (const float *)(void *)d->residual.ptr
+                                                             : NULL,
+                                   .n_rows = c->n_rows,
+                                   .x_stride = (int)x_stride,
+                                   .y_stride = (int)y_stride};
 }
 
 static void gemm_free(struct gemm_data *d)
@@ -190,7 +189,8 @@ static void check_gemm_value(const struct gemm_case *c, const struct gemm_data *
 
 static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
 {
-    struct gemm_data d = gemm_make(c, seed);
+    struct gemm_data d;
+    gemm_make(&d, c, seed);
     (void)snprintf(gpu_case, sizeof gpu_case,
                    "T=%d n_in=%d n_out=%d float %d bias %d residual %d in place %d gaps %d %d", c->n_rows, c->n_in,
                    c->n_out, c->y_float, c->bias, c->residual, c->in_place, c->x_gap, c->y_gap);
@@ -277,7 +277,8 @@ static void rows_of_a_product_are_the_same_in_every_batch_up_to_16(void **state)
         for (int y_float = 0; y_float < 2; y_float++) {
             struct gemm_case c = {
                 .n_rows = 16, .n_in = shapes[s][0], .n_out = shapes[s][1], .y_float = y_float, .residual = y_float};
-            struct gemm_data d = gemm_make(&c, &seed);
+            struct gemm_data d;
+            gemm_make(&d, &c, &seed);
             size_t row_bytes = (size_t)c.n_out * (y_float ? sizeof(float) : 2);
             char *all = gemm_rows(&d, 0, 16);
             for (int n = 1; n < 16; n++) {
@@ -299,7 +300,8 @@ static void products_repeat(void **state)
     static const int rows[] = {1, 7, 16, 40, 300};
     for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
         struct gemm_case c = {.n_rows = rows[r], .n_in = 2048, .n_out = 1040, .y_float = true, .bias = true};
-        struct gemm_data d = gemm_make(&c, &seed);
+        struct gemm_data d;
+        gemm_make(&d, &c, &seed);
         char *first = gemm_rows(&d, 0, c.n_rows);
         for (int i = 1; i < REPEATS; i++) {
             char *again = gemm_rows(&d, 0, c.n_rows);
@@ -316,7 +318,8 @@ static void prepared_products_are_the_same(void **state)
     (void)state;
     uint64_t seed = 6;
     struct gemm_case c = {.n_rows = 48, .n_in = 520, .n_out = 264, .bias = true};
-    struct gemm_data d = gemm_make(&c, &seed);
+    struct gemm_data d;
+    gemm_make(&d, &c, &seed);
     char *before = gemm_rows(&d, 0, c.n_rows);
     gpu_ops->gemm_prepare(gpu, &d.p);
     char *after = gemm_rows(&d, 0, c.n_rows);
@@ -530,7 +533,8 @@ static void a_graph_replays_with_what_lies_at_its_addresses(void **state)
     static const int sizes[] = {1, 16, 24};
     for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
         struct gemm_case c = {.n_rows = sizes[s], .n_in = 512, .n_out = 264, .y_float = true};
-        struct gemm_data d = gemm_make(&c, &seed);
+        struct gemm_data d;
+        gemm_make(&d, &c, &seed);
         size_t t = (size_t)c.n_rows, n = t * 264;
         float *h_values, *w_values;
         int32_t order[24];

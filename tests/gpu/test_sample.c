@@ -413,21 +413,24 @@ static void a_graph_samples_step_after_step(void **state)
     struct lf_graph *graph = lf_graph_end(gpu);
     assert_non_null(graph);
     for (int step = 0; step < 10; step++) {
-        for (int i = 0; i < N; i++) { /* marks go on by themselves, as the output does on the host */
-            batch.requests[i].position++;
+        bool anew = step == 0;
+        for (int i = 0; i < N; i++) {
+            struct request *r = &batch.requests[i];
+            r->position++;
             random_logits(&seed, batch.logits + (size_t)i * 5000, 5000);
+            if (r->n_output == HISTORY) { /* a slot that begins anew */
+                r->n_output = 0;
+                anew = true;
+            }
         }
-        if (step == 0) upload_marks();
+        if (anew) upload_marks(); /* else they go on by themselves, as the output does on the host */
         upload_rows(identity, N);
         lf_graph_launch(gpu, graph);
         lf_download(gpu, ids, batch.dev_ids.ptr, sizeof ids);
         sample_on_host();
         for (int i = 0; i < N; i++) {
-            struct request *r = &batch.requests[i];
             assert_int_equal(ids[i], batch.expected[i].id);
-            if (r->n_output == HISTORY) r->n_output = 0; /* a slot that begins anew */
-            r->output[r->n_output++] = ids[i];
-            if (r->n_output == 1) upload_marks();
+            batch.requests[i].output[batch.requests[i].n_output++] = ids[i];
         }
     }
     lf_graph_destroy(gpu, graph);

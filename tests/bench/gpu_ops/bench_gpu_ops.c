@@ -134,8 +134,7 @@ static const struct product shapes[] = {
 static void bench_product(struct bench *b, struct product shape)
 {
     int n_sms = lf_device_info(b->dev)->n_sms, best = lf_gemv_tile_rows(shape.n_out, n_sms);
-    const struct lf_cuda_gemv_plan plans[] = {
-        {0}, {16, n_sms, 4}, {32, n_sms, 4}, {16, n_sms, 0}, {32, n_sms, 0}, {16, n_sms, 1000}};
+    const struct lf_cuda_gemv_plan plans[] = {{0}, {16, n_sms}, {32, n_sms}};
     struct product variants[LF_N_ELEMS(plans)];
     struct bench_candidate candidates[LF_N_ELEMS(plans)];
     double bytes = 2.0 * shape.n_in * (shape.n_out + shape.n_rows) +
@@ -151,7 +150,7 @@ static void bench_product(struct bench *b, struct product shape)
     for (size_t i = 0; i < LF_N_ELEMS(plans); i++) {
         char name[64] = "cuBLASLt";
         if (plans[i].n_blocks > 0)
-            (void)snprintf(name, sizeof name, "ours %d lead %d%s", plans[i].tile_rows, plans[i].lead,
+            (void)snprintf(name, sizeof name, "ours, %d rows a tile%s", plans[i].tile_rows,
                            plans[i].tile_rows == best ? " *" : "");
         bench_report(b, shape.name, name, shape.n_rows, candidates[i].us, bytes);
     }
@@ -174,7 +173,6 @@ struct step {
     const struct bench *b;
     int n_rows;
     bool ours, overlaps;
-    int lead; /* see lf_cuda_gemv_plan */
 };
 
 static void step_product(struct lf_device *dev, const struct step *st, int shape_idx, size_t *at)
@@ -185,7 +183,7 @@ static void step_product(struct lf_device *dev, const struct step *st, int shape
     pr.n_rows = st->n_rows;
     pr.base = *at;
     if (st->ours) {
-        pr.plan = (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(pr.n_out, n_sms), n_sms, st->lead};
+        pr.plan = (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(pr.n_out, n_sms), n_sms};
         /* as call_product, with or without the overlap */
         struct lf_weight w = {
             .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
@@ -243,25 +241,19 @@ static void call_step(struct lf_device *dev, const void *ctx, int call_idx)
 
 static void bench_step(struct bench *b)
 {
-    static const int rows[] = {1, 4, 8, 16};
-    static const int leads[] = {0, 1, 2, 4, 6, 8, 12, 1000};
+    static const int rows[] = {1, 2, 4, 8, 16};
+    static const char *const names[] = {"cuBLASLt", "cuBLASLt, overlapped", "ours", "ours, overlapped"};
     double bytes = 2.0 * (N_LAYERS * ((double)DIM * (QKV + DIM + 3 * HIDDEN)) + (double)DIM * VOCAB);
     for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-        struct step steps[2 + LF_N_ELEMS(leads)] = {{.overlaps = true}, {.ours = true}};
-        struct bench_candidate c[LF_N_ELEMS(steps)];
-        for (size_t i = 0; i < LF_N_ELEMS(steps); i++) {
-            if (i >= 2) steps[i] = (struct step){.ours = true, .overlaps = true, .lead = leads[i - 2]};
-            steps[i].b = b;
-            steps[i].n_rows = rows[r];
+        struct step steps[LF_N_ELEMS(names)];
+        struct bench_candidate c[LF_N_ELEMS(names)];
+        for (int i = 0; i < (int)LF_N_ELEMS(names); i++) {
+            steps[i] = (struct step){.b = b, .n_rows = rows[r], .ours = i >= 2, .overlaps = i % 2 == 1};
             c[i] = (struct bench_candidate){.call = call_step, .ctx = &steps[i], .n_calls = 1};
         }
-        bench_time(b->dev, c, (int)LF_N_ELEMS(steps));
-        for (size_t i = 0; i < LF_N_ELEMS(steps); i++) {
-            char name[64];
-            (void)snprintf(name, sizeof name, "%s%s lead %d", steps[i].ours ? "ours" : "cuBLASLt",
-                           steps[i].overlaps ? ", overlapped" : "", steps[i].lead);
-            bench_report(b, "step, no attention", name, rows[r], c[i].us, bytes);
-        }
+        bench_time(b->dev, c, (int)LF_N_ELEMS(names));
+        for (size_t i = 0; i < LF_N_ELEMS(names); i++)
+            bench_report(b, "step (no attention)", names[i], rows[r], c[i].us, bytes);
     }
 }
 
