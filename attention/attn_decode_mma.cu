@@ -1,11 +1,11 @@
 /* Attention of generated rows over paged KV, sm_80 and later: a task's keys are streamed once past its rows.
  *
  * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
- * copies are in flight at any time. A page of 64 keys is cut into four slices of 16; each belongs to a stream, a warp
- * that fetches its slices itself into a ring of its own (cp.async), computes 16 rows × 16 keys with mma.sync and keeps
- * its own (m, l, o). No warp waits for another until a span ends; then the streams are joined one after the other, in
- * the order of their number, and the span to those before it (attn_cuda.h). Which warps share a task therefore does
- * not show in a row's bits, nor does the number of its neighbours.
+ * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into four slices of 16;
+ * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
+ * 16 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the streams are
+ * joined, (0 ⊕ 1) ⊕ (2 ⊕ 3), and the span to those before it (attn_cuda.h). Which warps share a task therefore does not
+ * show in a row's bits, nor does the number of its neighbours.
  *
  * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
  * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
@@ -17,10 +17,8 @@
 #include "attention/attn_mma.cuh"
 
 enum { STREAMS = 4, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
-static_assert(SLICE == 16, "a slice is the depth of one product");
-static_assert(LF_ATTN_DECODE_SHORT % PAGE == 0 && LF_ATTN_DECODE_LONG % PAGE == 0 &&
-                  LF_ATTN_DECODE_KNEE % LF_ATTN_DECODE_LONG == 0,
-              "spans are whole pages");
+static_assert(SLICE == 16 && STREAMS == 4, "a slice is the depth of one product; four streams are joined");
+static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
 template <class T, int D, int R, int M> struct shape {
     static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R * M;
@@ -30,7 +28,7 @@ template <class T, int D, int R, int M> struct shape {
 
     static size_t shared_bytes(int n_stages)
     {
-        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 2 * R * M * sizeof(partial);
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 3 * R * M * sizeof(partial);
     }
 };
 
@@ -77,34 +75,54 @@ LF_GPU_FN void wait_for_oldest(int n)
     static_assert(MAX_STAGES == 6, "the cases above");
 }
 
-/* The pages of a pass over a task's keys; a lane holds the table entry of page (base + lane). */
-struct page_walk {
+/* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
+struct cursor {
+    int task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
+    int page, n_pages, kv_head, kv_len;
     const int32_t *table; /* of the sequence */
-    int n_pages;          /* up to the task's end */
     int base, entry;
 };
 
-LF_GPU_FN int block_of(page_walk &w, int page)
+/* The first page that a row of the task sees. */
+LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
 {
-    if (page >= w.base + LANES || page < w.base) {
-        int lane_page = page + threadIdx.x % LANES;
-        w.base = page;
-        w.entry = lane_page < w.n_pages ? w.table[lane_page] : 0;
+    return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
+}
+
+LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
+{
+    if (c.task_idx >= c.n_tasks) return;
+    lf_attn_cuda_task task = p.decode[c.task_idx];
+    lf_attn_cuda_seq seq = p.seqs[task.seq_idx];
+    c.n_rows = task.n_rows;
+    c.page = first_page(p, task, rows_of(p, seq, task));
+    c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    c.kv_head = task.kv_head;
+    c.kv_len = seq.kv_len;
+    c.table = p.tables + seq.table;
+    c.base = -LANES;
+}
+
+LF_GPU_FN int block_of(cursor &c)
+{
+    if (c.page >= c.base + LANES) {
+        int lane_page = c.page + threadIdx.x % LANES;
+        c.base = c.page;
+        c.entry = lane_page < c.n_pages ? c.table[lane_page] : 0;
     }
-    return __shfl_sync(0xffffffffu, w.entry, page - w.base);
+    return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
 }
 
 /* Fetches this warp's part of the stream's slice of a page, K and V. Keys at or past kv_len become zeros. */
 template <class T, int D, int R>
-LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, int kv_head, int block,
-                           int page, int kv_len)
+LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
     constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
     int lane = threadIdx.x % LANES, unit = lane % UNITS, row = w.member * (SLICE / R) + lane / UNITS;
-    int token = w.stream * SLICE + row, n_seen = kv_len - page * PAGE - token;
+    int token = w.stream * SLICE + row, n_seen = c.kv_len - c.page * PAGE - token;
     if (unit * UNIT_ELEMS >= p.head_dim) n_seen = 0;
-    const T *k = page_of<T>(p, block, 0, kv_head) + token * p.head_dim + unit * UNIT_ELEMS;
+    const T *k = page_of<T>(p, block_of(c), 0, c.kv_head) + token * p.head_dim + unit * UNIT_ELEMS;
     const T *v = k + (int64_t)p.n_kv_heads * PAGE * p.head_dim;
 #pragma unroll
     for (int i = 0; i < TURNS; i++) {
@@ -113,6 +131,24 @@ LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint
         cp_async_cg_16(to, k + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
         cp_async_cg_16(to + BYTES, v + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
     }
+}
+
+/* Fetches what comes next, of this task or a later one, as one group; an empty one at the end of the list. */
+template <class T, int D, int R, int M>
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+{
+    if (c.task_idx < c.n_tasks) {
+        fetch_slice<T, D, R>(p, w, stage, c);
+        if (++c.page == c.n_pages) {
+            c.row0 += 16 * R * M;
+            if (c.row0 >= c.n_rows) {
+                c.row0 = 0;
+                c.task_idx += gridDim.x;
+            }
+            begin_pass(c, p);
+        }
+    }
+    cp_async_commit_group();
 }
 
 /* A warp's queries as operands A, straight from memory; rows and channels that are not there are zeros. */
@@ -198,23 +234,26 @@ LF_GPU_FN void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::parti
                         bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                         int slot)
 {
-    typename shape<T, D, R, M>::partial *fold = joined + R * M;
+    typename shape<T, D, R, M>::partial *left = joined + w.stream / 2 * R * M, *fold = joined + 2 * R * M;
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
+        int tile = w.member * M + mi;
         rows.state[mi].l[0] = row_sum(rows.state[mi].l[0]);
         rows.state[mi].l[1] = row_sum(rows.state[mi].l[1]);
+        if (w.stream % 2 == 0) put_partial(left[tile], rows.o[mi], rows.state[mi]);
     }
-    for (int stream = 0; stream < STREAMS; stream++) {
-        if (stream == w.stream) {
+    __syncthreads();
 #pragma unroll
-            for (int mi = 0; mi < M; mi++) {
-                int tile = w.member * M + mi;
-                if (stream > 0) join_partial(joined[tile], rows.o[mi], rows.state[mi]);
-                if (stream < STREAMS - 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
-            }
-        }
-        __syncthreads();
+    for (int mi = 0; mi < M; mi++) {
+        int tile = w.member * M + mi;
+        if (w.stream % 2 != 0) join_partial(left[tile], rows.o[mi], rows.state[mi]);
+        if (w.stream == 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
     }
+    __syncthreads();
+#pragma unroll
+    for (int mi = 0; mi < M; mi++)
+        if (w.stream == 3) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
+    __syncthreads();
     if (w.stream == STREAMS - 1) {
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -230,61 +269,43 @@ LF_GPU_FN void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::parti
     clear_rows(rows);
 }
 
-/* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys. */
+/* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys; `stage` of the ring holds the first. */
 template <class T, int D, int R, int M>
-LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq,
-                        int row0, const warp_place &w, typename shape<T, D, R, M>::partial *joined)
+LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
+                        const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
 {
-    constexpr int STAGE_BYTES = 2 * SLICE * D * (int)sizeof(T);
-    rows_of_task t = rows_of(p, seq, task);
-    score_scale scale = score_scale_of(p);
-    int first_seen = p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo;
-    int page0 = first_seen / PAGE;
-    page_walk walk = {p.tables + seq.table, (task.key_hi + PAGE - 1) / PAGE, -LANES, 0};
-    for (int i = 0; i < w.n_stages; i++) {
-        if (page0 + i < walk.n_pages)
-            fetch_slice<T, D, R>(p, w, w.ring + i * STAGE_BYTES, task.kv_head, block_of(walk, page0 + i), page0 + i,
-                                 t.kv_len);
-        cp_async_commit_group();
-    }
-
     warp_rows<D, M> rows;
-    int warp_row = row0 + 16 * M * w.member;
+    int warp_row = row0 + 16 * M * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
     bool has_rows = warp_row < t.n_rows;
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
         load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
 #pragma unroll
-        for (int h = 0; h < 2; h++)
-            rows.pos[mi][h] =
-                position_of(t, min(warp_row + 16 * mi + (int)threadIdx.x % LANES / 4 + 8 * h, t.n_rows - 1));
+        for (int h = 0; h < 2; h++) rows.pos[mi][h] = position_of(t, min(lane_row + 16 * mi + 8 * h, t.n_rows - 1));
     }
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
     rows.last_pos = position_of(t, min(warp_row + 16 * M, t.n_rows) - 1);
     clear_rows(rows);
 
-    int stage = 0, span_end = decode_span_end(page0 * PAGE);
-    bool is_first = true;
-    for (int page = page0; page < walk.n_pages; page++) {
-        uint32_t slice = w.ring + stage * STAGE_BYTES;
+    score_scale scale = score_scale_of(p);
+    int page = first_page(p, task, t), n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    int span_end = decode_span_end(page * PAGE);
+    for (bool is_first = true; page < n_pages; page++) {
+        uint32_t slice = w.ring + stage * (2 * shape<T, D, R, M>::SLICE_BYTES);
         int key0 = page * PAGE + w.stream * SLICE;
         wait_for_oldest(w.n_stages);
         stream_sync<R>(w);
         if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
         stream_sync<R>(w);
-        int next = page + w.n_stages;
-        if (next < walk.n_pages) fetch_slice<T, D, R>(p, w, slice, task.kv_head, block_of(walk, next), next, t.kv_len);
-        cp_async_commit_group();
+        fetch_next<T, D, R, M>(p, w, slice, c);
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
-        bool is_last = page + 1 == walk.n_pages;
+        bool is_last = page + 1 == n_pages;
         if (!is_last && (page + 1) * PAGE < span_end) continue;
         end_span<T, D, R, M>(rows, joined, w, is_first, is_last, p, t, row0, task.slot);
         span_end = decode_span_end((page + 1) * PAGE);
         is_first = false;
     }
-    cp_async_wait_group<0>();
-    __syncthreads();
 }
 
 template <class T, int D, int R, int M>
@@ -300,11 +321,17 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
 
     start_successor();
     wait_predecessor();
-    int n_tasks = p.counts->n_decode;
-    for (int i = blockIdx.x; i < n_tasks; i += gridDim.x) {
+    cursor c = {};
+    c.n_tasks = p.counts->n_decode;
+    c.task_idx = blockIdx.x;
+    begin_pass(c, p);
+    for (int i = 0; i < n_stages; i++) fetch_next<T, D, R, M>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
+    int stage = 0;
+    for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
         lf_attn_cuda_task task = p.decode[i];
-        lf_attn_cuda_seq seq = p.seqs[task.seq_idx];
-        for (int row0 = 0; row0 < task.n_rows; row0 += S::ROWS) run_pass<T, D, R, M>(p, task, seq, row0, w, joined);
+        rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
+        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS)
+            run_pass<T, D, R, M>(p, task, t, row0, w, joined, c, stage);
     }
 }
 
@@ -339,7 +366,10 @@ template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_arg
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
     int ctas = 1, n_stages = MAX_STAGES;
-    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) ctas = 2;
+    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
+        ctas = 2;
+        n_stages = 2;
+    }
     while (n_stages > 1 && !fits<T, D, R, M>(gpu, n_stages, ctas)) n_stages--;
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -360,32 +390,36 @@ template <class T, int D, int R, int M> static int allow_shared(const gpu_limits
                                      gpu.cta_bytes);
 }
 
-/* Many rows a task: where a GPU has the shared memory for it, else in several passes of 16. */
-template <class T, int D, int R, int M> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
+template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    if (args->decode_rows > 16 && fits<T, D, R, M>(gpu, 2, 1)) return launch<T, D, R, M>(args, stream);
+    if (args->decode_rows > 32 && D <= 128 && fits < T, D, 2, D <= 128 ? 2 : 1 > (gpu, 2, 1))
+        return launch < T, D, 2, D <= 128 ? 2 : 1 > (args, stream);
+    if (args->decode_rows > 16 && fits<T, D, 2, 1>(gpu, 2, 1)) return launch<T, D, 2, 1>(args, stream);
     return launch<T, D, 1, 1>(args, stream);
 }
 
 template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
 {
-    if (args->head_dim <= 64) return launch_for_rows<T, 64, 2, 2>(args, stream);
-    if (args->head_dim <= 128) return launch_for_rows<T, 128, 2, 2>(args, stream);
-    return launch_for_rows<T, 256, 2, 1>(args, stream);
+    if (args->head_dim <= 64) return launch_for_rows<T, 64>(args, stream);
+    if (args->head_dim <= 128) return launch_for_rows<T, 128>(args, stream);
+    return launch_for_rows<T, 256>(args, stream);
+}
+
+template <class T, int D> static int setup_dim(const gpu_limits &gpu)
+{
+    int rc = allow_shared<T, D, 1, 1>(gpu);
+    if (rc == 0) rc = allow_shared<T, D, 2, 1>(gpu);
+    return rc == 0 ? allow_shared < T, D, 2, D <= 128 ? 2 : 1 > (gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)
 {
-    int rc = allow_shared<T, 64, 1, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, 64, 2, 2>(gpu);
-    if (rc == 0) rc = allow_shared<T, 128, 1, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, 128, 2, 2>(gpu);
-    if (rc == 0) rc = allow_shared<T, 256, 1, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, 256, 2, 1>(gpu);
-    return rc;
+    int rc = setup_dim<T, 64>(gpu);
+    if (rc == 0) rc = setup_dim<T, 128>(gpu);
+    return rc == 0 ? setup_dim<T, 256>(gpu) : rc;
 }
 
 bool lf_attn_decode_mma_supports(int head_dim)

@@ -12,10 +12,10 @@
 #include "attention/attn_mma.cuh"
 
 enum {
-    SPANS = 128,   /* of a batch */
+    SPANS = 192,   /* of a batch */
     CHANNELS = 32, /* of a unit */
     ROW_GROUPS = 16,
-    CTAS_PER_SM = 10,
+    CTAS_PER_SM = 8,
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
 };
 static_assert((int)CHANNELS == (int)LANES && SPANS % LANES == 0, "a lane holds a channel, and a span of every LANES");
@@ -71,13 +71,17 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
     for (int span0 = 0; span0 < task.n_spans; span0 += SPANS) {
         int n = min((int)SPANS, task.n_spans - span0);
         int64_t row = task.slot + (int64_t)span0 * task.n_rows + i;
-        fetch_rows(b, p, row, task.n_rows, n, channel0);
-        for (int s = 0; s < n; s += LANES) {
-            bool is_span = s + lane < n;
-            float2 ml = is_span ? ((const float2 *)p.partial_ml)[row + (int64_t)(s + lane) * task.n_rows]
-                                : make_float2(-INFINITY, 0.0f);
-            find_factors(b.factors + s, f, ml);
+        float2 ml[SPANS / LANES];
+#pragma unroll
+        for (int s = 0; s < SPANS / LANES; s++) {
+            int span = s * LANES + lane;
+            ml[s] = span < n ? ((const float2 *)p.partial_ml)[row + (int64_t)span * task.n_rows]
+                             : make_float2(-INFINITY, 0.0f);
         }
+        fetch_rows(b, p, row, task.n_rows, n, channel0);
+#pragma unroll
+        for (int s = 0; s < SPANS / LANES; s++)
+            if (s * LANES < n) find_factors(b.factors + s * LANES, f, ml[s]);
         cp_async_wait_group<0>();
         __syncwarp();
 #pragma unroll 8

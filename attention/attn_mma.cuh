@@ -272,11 +272,13 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     }
 }
 
-/* End of the span of generated rows that key is in (attn_map.h). */
+/* End of the span of generated rows that key is in (attn_map.c). */
 LF_GPU_FN int decode_span_end(int key)
 {
-    int length = key < LF_ATTN_DECODE_KNEE ? LF_ATTN_DECODE_SHORT : LF_ATTN_DECODE_LONG;
-    return key / length * length + length;
+    int scale = LF_ATTN_DECODE_SPAN_SHARE;
+    int place = min(max(key, LF_ATTN_DECODE_SPAN_MIN * scale), LF_ATTN_DECODE_SPAN_MAX * scale);
+    int length = 1 << (31 - __clz(place / scale));
+    return (key & -length) + length;
 }
 
 #endif

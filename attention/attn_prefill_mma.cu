@@ -52,16 +52,22 @@ template <class T, int D>
 LF_GPU_FN void fetch_keys(const lf_attn_cuda_args &p, int kv_head, int block, int key0, int kv_len, uint32_t k_tile)
 {
     using S = shape<T, D>;
+    constexpr int TURNS = S::KEYS * S::UNITS / S::THREADS, STEP = S::THREADS / S::UNITS; /* keys of a turn */
+    int key = threadIdx.x / S::UNITS, unit = threadIdx.x % S::UNITS;
     const T *k = page_of<T>(p, block, 0, kv_head) + key0 % PAGE * p.head_dim;
-    const T *v = k + (int64_t)p.n_kv_heads * PAGE * p.head_dim;
+    int64_t to_v = (int64_t)p.n_kv_heads * PAGE * p.head_dim;
 #pragma unroll
-    for (int turn = 0; turn < S::KEYS * S::UNITS / S::THREADS; turn++) {
-        int i = threadIdx.x + turn * S::THREADS, key = i / S::UNITS, unit = i % S::UNITS;
-        int n_bytes = key0 + key < kv_len && unit * UNIT_ELEMS < p.head_dim ? UNIT_BYTES : 0;
-        int at = n_bytes ? key * p.head_dim + unit * UNIT_ELEMS : 0;
-        uint32_t to = k_tile + tile_offset<D>(key, unit);
-        cp_async_cg_16(to, k + at, n_bytes);
-        cp_async_cg_16(to + S::K_BYTES, v + at, n_bytes);
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (S::THREADS % S::UNITS != 0) { /* turns are no whole rows */
+            int i = threadIdx.x + turn * S::THREADS;
+            key = i / S::UNITS - turn * STEP;
+            unit = i % S::UNITS;
+        }
+        int at = key + turn * STEP, n_bytes = key0 + at < kv_len && unit * UNIT_ELEMS < p.head_dim ? UNIT_BYTES : 0;
+        const T *from = k + at * p.head_dim + unit * UNIT_ELEMS;
+        uint32_t to = k_tile + tile_offset<D>(at, unit);
+        cp_async_cg_16(to, from, n_bytes);
+        cp_async_cg_16(to + S::K_BYTES, from + to_v, n_bytes);
     }
 }
 

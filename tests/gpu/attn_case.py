@@ -126,17 +126,21 @@ class Store:
 # ---- task lists, as attn_map.c makes them ----
 
 
-def span_begin(generated, key):
+def span_length(generated, key):
     if not generated:
-        return key - key % E["LF_ATTN_PREFILL_SPAN"]
-    return key - key % (E["LF_ATTN_DECODE_SHORT"] if key < E["LF_ATTN_DECODE_KNEE"] else E["LF_ATTN_DECODE_LONG"])
+        return E["LF_ATTN_PREFILL_SPAN"]
+    length = E["LF_ATTN_DECODE_SPAN_MIN"]
+    while length < E["LF_ATTN_DECODE_SPAN_MAX"] and 2 * length <= key // E["LF_ATTN_DECODE_SPAN_SHARE"]:
+        length *= 2
+    return length
+
+
+def span_begin(generated, key):
+    return key - key % span_length(generated, key)
 
 
 def span_end(generated, key):
-    if not generated:
-        return span_begin(generated, key) + E["LF_ATTN_PREFILL_SPAN"]
-    return span_begin(generated, key) + (E["LF_ATTN_DECODE_SHORT"] if key < E["LF_ATTN_DECODE_KNEE"]
-                                         else E["LF_ATTN_DECODE_LONG"])
+    return span_begin(generated, key) + span_length(generated, key)
 
 
 def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefill=None, split_decode=True):
@@ -158,21 +162,30 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
         split = split_decode
         if not generated:
             split = len(tiles) * n_kv_heads < 2 * n_sms if split_prefill is None else split_prefill
+        records = []
+        for i, row, n, lo, hi in tiles:
+            spans, key = [], lo
+            while key < hi:
+                end = min(span_end(generated, key), hi)
+                spans.append((key, end))
+                key = end
+            slot = -1
+            if split and len(spans) > 1 and used + n_kv_heads * len(spans) * n <= n_partial:
+                slot = used
+                used += n_kv_heads * len(spans) * n
+                merge += [Task(i, head, row, n, lo, hi, slot + head * len(spans) * n, len(spans))
+                          for head in range(n_kv_heads)]
+            records.append((i, row, n, lo, hi, spans, slot))
         tasks = []
         for head in range(n_kv_heads):
-            for i, row, n, lo, hi in tiles:
-                spans, key = [], lo
-                while key < hi:
-                    end = min(span_end(generated, key), hi)
-                    spans.append((key, end))
-                    key = end
-                if split and len(spans) > 1 and used + len(spans) * n <= n_partial:
-                    merge.append(Task(i, head, row, n, lo, hi, used, len(spans)))
-                    for a, b in spans:
-                        tasks.append(Task(i, head, row, n, a, b, used, 1))
-                        used += n
-                else:
+            for i, row, n, lo, hi, spans, slot in records:
+                if slot < 0:
                     tasks.append(Task(i, head, row, n, lo, hi, -1, 1))
+                for s, (a, b) in enumerate(spans if slot >= 0 else ()):
+                    tasks.append(Task(i, head, row, n, a, b, slot + (head * len(spans) + s) * n, 1))
+        if generated:  # sequence by sequence, the last spans first, heads and tiles side by side
+            place = {r[0]: k for k, r in reversed(list(enumerate(records)))}
+            tasks.sort(key=lambda t: (place[t.seq_idx], t.slot >= 0, -t.key_lo, t.kv_head, t.row))
         lists[generated] = tasks
     return lists[False], lists[True], merge, used
 
@@ -194,7 +207,7 @@ class Step:
         self.window, self.softcap, self.sinks = window, softcap, sinks
         self.scale = store.d ** -0.5
         n_sms = n_sms or torch.cuda.get_device_properties(0).multi_processor_count
-        n_partial = 4 * n_sms * E["LF_ATTN_PREFILL_ROWS"] if n_partial is None else n_partial
+        n_partial = 5 * n_sms * E["LF_ATTN_PREFILL_ROWS"] if n_partial is None else n_partial
         seqs, tables, at = [], [], 0
         for i, n_rows, kv_len, _ in entries:
             seqs.append(Seq(len(tables), at, n_rows, kv_len))
