@@ -15,7 +15,7 @@
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
  * and the next product's to be on a multiprocessor together. x comes from L1 or L2 at the moment of use.
  *
- * Shared memory: the ring, 80 KiB, and the warps' sums of a tile. Bound by memory. Needs n_in and x's row stride
+ * Shared memory: the ring, 96 KiB, and the warps' sums of a tile. Bound by memory. Needs n_in and x's row stride
  * divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_gemv.cuh"
