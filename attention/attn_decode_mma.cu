@@ -78,7 +78,8 @@ LF_GPU_FN void wait_for_oldest(int n)
 /* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
     int task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
-    int page, n_pages, kv_head, kv_len;
+    int page, n_pages, n_old_pages;      /* the old ones have no token of this step */
+    int kv_head, kv_len;
     const int32_t *table; /* of the sequence */
     int base, entry;
 };
@@ -97,6 +98,7 @@ LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
     c.n_rows = task.n_rows;
     c.page = first_page(p, task, rows_of(p, seq, task));
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
     c.kv_head = task.kv_head;
     c.kv_len = seq.kv_len;
     c.table = p.tables + seq.table;
@@ -320,12 +322,15 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
     typename S::partial *joined = (typename S::partial *)(shared + n_stages * STREAMS * 2 * S::SLICE_BYTES);
 
     start_successor();
-    wait_predecessor();
     cursor c = {};
     c.n_tasks = p.counts->n_decode;
     c.task_idx = blockIdx.x;
     begin_pass(c, p);
-    for (int i = 0; i < n_stages; i++) fetch_next<T, D, R, M>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
+    int n_fetched = 0;
+    for (; n_fetched < n_stages && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
+        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    wait_predecessor();
+    for (; n_fetched < n_stages; n_fetched++) fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     int stage = 0;
     for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
         lf_attn_cuda_task task = p.decode[i];
