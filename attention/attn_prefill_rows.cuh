@@ -24,7 +24,7 @@ template <int D> struct fold_scratch {
 
     LF_GPU_MEMBER static fold_scratch of(float *fold, int consumer_thread)
     {
-        return {(float4 *)fold + (size_t)blockIdx.x * WORDS * CONSUMER_THREADS + consumer_thread};
+        return {(float4 *)(fold + LF_ATTN_PREFILL_FOLD_HEAD / sizeof(float)) + (size_t)blockIdx.x * WORDS * CONSUMER_THREADS + consumer_thread};
     }
     LF_GPU_MEMBER float4 &word(int i) const
     {

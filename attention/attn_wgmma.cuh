@@ -19,11 +19,15 @@
 #include "device/cuda/ptx.cuh"
 
 /* Descriptor of an operand: start, bytes between chunks (for one whose rows run along the depth), 8 rows of 128 bytes
- * between row groups, 128-byte swizzle. */
-LF_GPU_FN uint64_t wgmma_descriptor(uint32_t address, uint32_t chunk_bytes)
+ * between row groups, 128-byte swizzle. Its lower word alone tells operands apart and moves on with the address. */
+LF_GPU_FN uint32_t wgmma_descriptor_low(uint32_t address, uint32_t chunk_bytes)
 {
-    return (uint64_t)((address & 0x3ffff) >> 4) | (uint64_t)(chunk_bytes >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return (address & 0x3ffff) >> 4 | chunk_bytes >> 4 << 16;
+}
+
+LF_GPU_FN uint64_t wgmma_descriptor(uint32_t low, int bytes_on)
+{
+    return (uint64_t)(1024 >> 4 | 1 << 30) << 32 | (low + (uint32_t)bytes_on / 16);
 }
 
 template <typename T> struct is_bf16 {
@@ -100,23 +104,27 @@ LF_WGMMA_RS("112", LF_REGS56, 56, "56", "57", "58", "59", "60", "61", "62", LF_A
 LF_WGMMA_RS("128", LF_REGS64, 64, "64", "65", "66", "67", "68", "69", "70", LF_ACC64(d))
 LF_WGMMA_RS("256", LF_REGS128, 128, "128", "129", "130", "131", "132", "133", "134", LF_ACC128(d))
 
-/* The same with A in shared memory too, its rows along M. */
-#define LF_WGMMA_SS_ASM(type)                                                                                          \
+/* The same with A in shared memory too, its rows along M, and B's along N. */
+#define LF_WGMMA_SS_ASM(n, type, regs, desc_a, desc_b, add, ...)                                                       \
     asm volatile("{\n"                                                                                                 \
                  ".reg .pred add;\n"                                                                                   \
-                 "setp.ne.b32 add, %34, 0;\n"                                                                          \
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" LF_REGS32                            \
-                 "}, %32, %33, add, 1, 1, 0, 0;\n"                                                                     \
+                 "setp.ne.b32 add, %" add ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" regs "}, %" desc_a ", %" desc_b   \
+                 ", add, 1, 1, 0, 0;\n"                                                                                \
                  "}\n"                                                                                                 \
-                 : LF_ACC32(d)                                                                                         \
-                 : "l"(desc_a), "l"(desc_b), "r"((int)add_to))
+                 : __VA_ARGS__                                                                                         \
+                 : "l"(a), "l"(b), "r"((int)add_to))
 
-template <typename T> LF_GPU_FN void wgmma_ss(float (&d)[32], uint64_t desc_a, uint64_t desc_b, bool add_to)
-{
-    if constexpr (is_bf16<T>::value)
-        LF_WGMMA_SS_ASM("bf16");
-    else
-        LF_WGMMA_SS_ASM("f16");
-}
+#define LF_WGMMA_SS(n, regs, size, desc_a, desc_b, add, ...)                                                           \
+    template <typename T> LF_GPU_FN void wgmma_ss(float (&d)[size], uint64_t a, uint64_t b, bool add_to)               \
+    {                                                                                                                  \
+        if constexpr (is_bf16<T>::value)                                                                               \
+            LF_WGMMA_SS_ASM(n, "bf16", regs, desc_a, desc_b, add, __VA_ARGS__);                                        \
+        else                                                                                                           \
+            LF_WGMMA_SS_ASM(n, "f16", regs, desc_a, desc_b, add, __VA_ARGS__);                                         \
+    }
+
+LF_WGMMA_SS("64", LF_REGS32, 32, "32", "33", "34", LF_ACC32(d))
+LF_WGMMA_SS("128", LF_REGS64, 64, "64", "65", "66", LF_ACC64(d))
 
 #endif
