@@ -44,7 +44,10 @@ enum {
 
     /* scheduler */
     LF_QUEUE_N = 256,
-    LF_RUNNING_N = 64, /* default of --max-seqs */
+    LF_QUEUE_MAX_N = 64 * 1024,   /* --queue at most */
+    LF_RUNNING_N = 64,            /* default of --max-seqs */
+    LF_RUNNING_MAX_N = 1024,      /* --max-seqs at most */
+    LF_STEP_TOKENS_N = 64 * 1024, /* --chunk at most */
 
     /* tokenizers */
     LF_TOKEN_BYTES = 4096,                       /* the text of one token */

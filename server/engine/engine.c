@@ -334,6 +334,11 @@ void lf_engine_drain(struct lf_engine *engine)
     lf_mailbox_drain(&engine->mailbox);
 }
 
+void lf_engine_stop(struct lf_engine *engine)
+{
+    lf_mailbox_stop(&engine->mailbox);
+}
+
 void lf_engine_destroy(struct lf_engine *engine)
 {
     if (!engine) return;
