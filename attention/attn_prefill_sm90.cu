@@ -2,25 +2,30 @@
  *
  * Work. A task is a tile of 128 packed rows over a range of keys (attn_cuda.h). CTAs stay, one on each multiprocessor,
  * and take tasks in the order of the list. A producer warp keeps a ring of key and value tiles in shared memory full
- * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: queries, scores, weights and
+ * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: scores, weights and
  * outputs, all in registers.
  *
- * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), waits for the scores alone and
- * turns them into weights P(n) while the second product still runs. Named barriers give the two consumers turns at
- * issuing, so that one's products also run under the other's softmax. Steps go on across spans and tasks: the first one
- * of a span ends the span before (attn_prefill_rows.cuh), the other consumer's products filling the gap.
+ * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), and turns the scores into
+ * weights P(n) as soon as the second product no longer needs the registers of the old ones. Named barriers give the two
+ * consumers turns at issuing, so that one's products run under the other's softmax.
  *
- * The softmax is online. A row keeps the reference of its exponents while its maximum has grown by less than 2^8 since,
- * which leaves nearly all tiles without rescaling; the reference divides out. Tiles that all rows see whole skip the mask.
+ * The softmax is online, and optimistic. Any reference serves for a row's exponents as long as nothing overflows, so
+ * there is no maximum in the way of the usual tile: weights are computed with the reference that the row has, and only
+ * if the sum of some thread's part of a row passes SUM_BOUND is the tile's maximum found, made the reference, and the
+ * tile weighed again. (The first tile of a span always is.) A bound of 2^12 costs no precision: weights are floats and
+ * bf16, or fp16 up to 65504. Tiles that all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
  * row does not see adds weights of +0 to sums that started at +0, and spans are folded as attn_join.cuh says.
  *
- * Bound by the power limit: at 700 W the clock falls until the tensor cores draw what is left over. So what saves
- * energy is what counts: queries in registers, few rescalings, tasks in an order in which K and V are found in L2.
+ * Bound by instructions first, then by power: the tensor cores idle while a warp issues anything else, and at 700 W the
+ * clock falls. So what counts is few instructions beside the products: descriptors whose lower word alone moves, values
+ * of the loop that the compiler knows to be the same in a warp (`uniform`), no maxima; and tasks in an order in which K
+ * and V are found in L2.
  *
- * Registers: at head_dim 128, outputs 64, scores 64, weights 32, queries 32 a thread. Needs sm_90a, head_dim 64, 80, 96,
- * 112, 128 or 256, pages of 64 tokens. Twin on the CPU: attn_task.c. */
+ * Registers: at head_dim 128, outputs 64, scores 64, weights 32 a thread; at 256, 128, 32 and 16. Shared memory:
+ * queries and a ring of 5 to 8 tiles, up to 227 KiB. Needs sm_90a, head_dim 64, 80, 96, 112, 128 or 256, pages of 64
+ * tokens. Twin on the CPU: attn_task.c. */
 #include <cuda_runtime.h>
 
 #include "attention/attn_cuda.h"
@@ -112,8 +117,8 @@ template <typename T, int D> struct consumer {
     /* O += P·V out of a slot, started. */
     LF_GPU_MEMBER void start_outputs(int slot)
     {
-        uint32_t values = wgmma_descriptor_low(shared_address(smem.slots[0]), shape::CHUNK_BYTES) +
-                          slot * (shape::TILE_BYTES / 16);
+        uint32_t values =
+            wgmma_descriptor_low(shared_address(smem.slots[0]), shape::CHUNK_BYTES) + slot * (shape::TILE_BYTES / 16);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
@@ -259,7 +264,7 @@ template <typename T, int D> struct consumer {
     }
 
     LF_GPU_MEMBER struct row_place place_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
-                                        int group) const
+                                            int group) const
     {
         struct row_place to;
         to.partial = task.slot >= 0;
@@ -296,10 +301,7 @@ template <typename T, int D> struct consumer {
                 open_span(end * KEYS);
                 for (int k = end - 1; k >= begin; k--) {
                     bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
-                    if (edge)
-                        step(k * KEYS, true);
-                    else
-                        step(k * KEYS, false);
+                    step(k * KEYS, edge);
                 }
                 if (span + LF_ATTN_PREFILL_SPAN >= task.key_hi) release_queries();
                 drain();
@@ -332,7 +334,8 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     }
     __syncthreads();
     wait_predecessor();
-    int role = __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* the same in all threads of a warp, told to the compiler */
+    int role =
+        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* the same in all threads of a warp, told to the compiler */
     if (role == 0) {
         setmaxnreg_dec<40>();
         if (threadIdx.x < 32) {
@@ -356,7 +359,13 @@ struct prefill_entry {
     prefill_kernel *kernels[2]; /* bf16, fp16 */
 };
 
-#define ENTRY(d)                                                                                                           {                                                                                                                          d, sizeof(prefill_smem<d>) + 1024, { attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d> }                     }
+#define ENTRY(d)                                                                                                       \
+    {                                                                                                                  \
+        d, sizeof(prefill_smem<d>) + 1024,                                                                             \
+        {                                                                                                              \
+            attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d>                                                    \
+        }                                                                                                              \
+    }
 static const struct prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
 
 static const struct prefill_entry *find_entry(int head_dim)
@@ -402,10 +411,10 @@ static int encode_map(CUtensorMap *map, bool fp16, const void *base, int rank, c
     static const cuuint32_t ones[4] = {1, 1, 1, 1};
     cuuint64_t strides[3], bytes = 2;
     for (int i = 0; i + 1 < rank; i++) strides[i] = bytes *= dims[i];
-    CUresult r = encode_tiled(map, fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                              (cuuint32_t)rank, (void *)base, dims, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult r =
+        encode_tiled(map, fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, (cuuint32_t)rank,
+                     (void *)base, dims, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return r == CUDA_SUCCESS ? (int)cudaSuccess : (int)cudaErrorInvalidValue;
 }
 

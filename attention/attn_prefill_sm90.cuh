@@ -2,10 +2,11 @@
  * which it walks keys, and the producer that feeds it.
  *
  * The walk. A CTA takes the next task of the list whenever it has brought the last tile of one (struct task_queue), so
- * that all end at about the same time and the tasks in work are neighbours in the list: they read the same keys. A task's
- * spans ascend; the key tiles of a span descend, from the causal edge to the first tile that some row sees. In a step the
- * scores of a tile are computed and the values of the tile before are added. So the copy engine brings K(0), K(1), V(0),
- * K(2), V(1) … through one ring of slots, in the order in which they are used, across the ends of spans and tasks. */
+ * that all end at about the same time and the tasks in work are neighbours in the list: they read the same keys. A
+ * task's spans ascend; the key tiles of a span descend, from the causal edge to the first tile that some row sees. In a
+ * step the scores of a tile are computed and the values of the tile before are added. So the copy engine brings K(0),
+ * K(1), V(0), K(2), V(1) … through one ring of slots, in the order in which they are used, across the ends of spans and
+ * tasks. */
 #ifndef LF_ATTENTION_ATTN_PREFILL_SM90_CUH
 #define LF_ATTENTION_ATTN_PREFILL_SM90_CUH
 
@@ -109,7 +110,8 @@ template <int D> struct producer {
 #pragma unroll
         for (int i = 0; i < N_PAGES; i++) {
             int page = tile_idx * N_PAGES + i;
-            int block = table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
+            int block =
+                table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
             t.pages[i] = ((block * args.n_layers + args.layer) * 2 * args.n_kv_heads + kv_head) * PAGE_TOKENS;
         }
         t.n_rows = kv_len - tile_idx * KEYS;
@@ -172,7 +174,8 @@ template <int D> struct producer {
         if (lane == 0) mbarrier_arrive(shared_address(&smem.full[ring.slot]));
     }
 
-    LF_GPU_MEMBER void bring_queries(const struct lf_attn_cuda_seq &seq, const struct lf_attn_cuda_task &task, int group)
+    LF_GPU_MEMBER void bring_queries(const struct lf_attn_cuda_seq &seq, const struct lf_attn_cuda_task &task,
+                                     int group)
     {
         uint32_t bar = shared_address(&smem.q_full), dst = shared_address(smem.q);
         mbarrier_arrive_expect_tx(bar, LF_ATTN_PREFILL_ROWS / group * group * ROW_BYTES * shape::N_CHUNKS);

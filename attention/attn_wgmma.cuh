@@ -52,25 +52,20 @@ template <typename T> LF_GPU_FN uint32_t pack_pair(float lo, float hi)
 #define LF_ACC48(d)    LF_ACC32(d), LF_ACC16(d, 32)
 #define LF_ACC56(d)    LF_ACC48(d), LF_ACC8(d, 48)
 #define LF_ACC64(d)    LF_ACC48(d), LF_ACC16(d, 48)
-#define LF_ACC128(d)                                                                                                   \
-    LF_ACC64(d), LF_ACC16(d, 64), LF_ACC16(d, 80), LF_ACC16(d, 96), LF_ACC16(d, 112)
+#define LF_ACC128(d)   LF_ACC64(d), LF_ACC16(d, 64), LF_ACC16(d, 80), LF_ACC16(d, 96), LF_ACC16(d, 112)
 
 #define LF_REGS32                                                                                                      \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, "             \
     "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define LF_REGS40                                                                                                      \
-    LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define LF_REGS48                                                                                                      \
-    LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define LF_REGS56                                                                                                      \
-    LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define LF_REGS64                                                                                                      \
-    LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LF_REGS40 LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39"
+#define LF_REGS48 LF_REGS32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define LF_REGS56 LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LF_REGS64 LF_REGS48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define LF_REGS128                                                                                                     \
     LF_REGS64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, " \
-    "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "               \
-    "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "                 \
-    "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+              "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, %98, %99, %100, %101, %102, "     \
+              "%103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "       \
+              "%119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /* d = A·B or, with `add`, d += A·B. A in registers; B in shared memory, its rows along N (B_ROWS_N, as K in Q·Kᵀ) or
  * along the depth (as V in P·V). */
@@ -80,8 +75,8 @@ enum { B_ROWS_N, B_ROWS_DEPTH };
     asm volatile("{\n"                                                                                                 \
                  ".reg .pred add;\n"                                                                                   \
                  "setp.ne.b32 add, %" add ", 0;\n"                                                                     \
-                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" regs "}, {%" a0 ", %" a1          \
-                 ", %" a2 ", %" a3 "}, %" b ", add, 1, 1, %" trans ";\n"                                               \
+                 "wgmma.mma_async.sync.aligned.m64n" n "k16.f32." type "." type " {" regs "}, {%" a0 ", %" a1 ", %" a2 \
+                 ", %" a3 "}, %" b ", add, 1, 1, %" trans ";\n"                                                        \
                  "}\n"                                                                                                 \
                  : __VA_ARGS__                                                                                         \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc_b), "r"((int)add_to), "n"(B_ROWS))
@@ -89,7 +84,7 @@ enum { B_ROWS_N, B_ROWS_DEPTH };
 /* `size` accumulators, then the numbers of the operands behind them, then the accumulators. */
 #define LF_WGMMA_RS(n, regs, size, a0, a1, a2, a3, b, add, trans, ...)                                                 \
     template <typename T, int B_ROWS>                                                                                  \
-    LF_GPU_FN void wgmma_rs(float (&d)[size], const uint32_t(&a)[4], uint64_t desc_b, bool add_to)                     \
+    LF_GPU_FN void wgmma_rs(float(&d)[size], const uint32_t(&a)[4], uint64_t desc_b, bool add_to)                      \
     {                                                                                                                  \
         if constexpr (is_bf16<T>::value)                                                                               \
             LF_WGMMA_RS_ASM(n, "bf16", regs, a0, a1, a2, a3, b, add, trans, __VA_ARGS__);                              \
@@ -116,7 +111,7 @@ LF_WGMMA_RS("256", LF_REGS128, 128, "128", "129", "130", "131", "132", "133", "1
                  : "l"(a), "l"(b), "r"((int)add_to))
 
 #define LF_WGMMA_SS(n, regs, size, desc_a, desc_b, add, ...)                                                           \
-    template <typename T> LF_GPU_FN void wgmma_ss(float (&d)[size], uint64_t a, uint64_t b, bool add_to)               \
+    template <typename T> LF_GPU_FN void wgmma_ss(float(&d)[size], uint64_t a, uint64_t b, bool add_to)                \
     {                                                                                                                  \
         if constexpr (is_bf16<T>::value)                                                                               \
             LF_WGMMA_SS_ASM(n, "bf16", regs, desc_a, desc_b, add, __VA_ARGS__);                                        \
