@@ -109,6 +109,8 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
     layout_init(&a->layout, shape, a->n_sms);
     enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
     if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
+    static const char zeros[LF_ATTN_PREFILL_FOLD_HEAD];
+    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.fold, zeros, sizeof zeros);
     if (status != LF_OK) {
         free(a);
         return status;

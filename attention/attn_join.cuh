@@ -1,8 +1,8 @@
 /* Arithmetic of partial rows, common to every CUDA kernel that makes, joins or finishes them: which task computed a
  * span must not show in a row's bits, so there is one way to write it down. See attn_cuda.h for what a partial row is.
  *
- * m need not be the maximum exactly: any reference at which nothing overflows serves, and the kernels keep one while
- * the maximum has grown by less than 2^LF_ATTN_LAZY over it. */
+ * m need not be the maximum exactly: any reference at which nothing overflows serves, and the kernels keep one while a
+ * row's weights stay within bounds: those of decode while the maximum has grown by less than 2^LF_ATTN_LAZY over it. */
 #ifndef LF_ATTENTION_ATTN_JOIN_CUH
 #define LF_ATTENTION_ATTN_JOIN_CUH
 

@@ -24,7 +24,8 @@ template <int D> struct fold_scratch {
 
     LF_GPU_MEMBER static fold_scratch of(float *fold, int consumer_thread)
     {
-        return {(float4 *)fold + (size_t)blockIdx.x * WORDS * CONSUMER_THREADS + consumer_thread};
+        return {(float4 *)(fold + LF_ATTN_PREFILL_FOLD_HEAD / sizeof(float)) +
+                (size_t)blockIdx.x * WORDS * CONSUMER_THREADS + consumer_thread};
     }
     LF_GPU_MEMBER float4 &word(int i) const
     {
@@ -38,13 +39,11 @@ LF_GPU_FN void fold_store(const fold_scratch<D> &fold, const float (&o)[D / 2], 
 {
     fold.word(0) = make_float4(m[0], m[1], l[0], l[1]);
 #pragma unroll
-    for (int i = 0; i < D / 8; i++)
-        fold.word(i + 1) = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    for (int i = 0; i < D / 8; i++) fold.word(i + 1) = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
 }
 
 /* Joins the span in o, m, l to the fold of those before it. */
-template <int D>
-LF_GPU_FN void fold_join(const fold_scratch<D> &fold, float (&o)[D / 2], float (&m)[2], float (&l)[2])
+template <int D> LF_GPU_FN void fold_join(const fold_scratch<D> &fold, float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
     float4 ml = fold.word(0);
     struct lf_attn_join j0 = attn_join(ml.x, ml.z, m[0], l[0]), j1 = attn_join(ml.y, ml.w, m[1], l[1]);
@@ -99,7 +98,8 @@ LF_GPU_FN void store_partial(const struct lf_attn_cuda_args &args, int row, cons
     int t = threadIdx.x % 4;
     float *out = args.partial_o + (size_t)row * D + t * 2;
 #pragma unroll
-    for (int j = 0; j < D / 8; j++) *(float2 *)(out + j * 8) = make_float2(o[4 * j + 2 * half], o[4 * j + 2 * half + 1]);
+    for (int j = 0; j < D / 8; j++)
+        *(float2 *)(out + j * 8) = make_float2(o[4 * j + 2 * half], o[4 * j + 2 * half + 1]);
     if (t == 0) *(float2 *)(args.partial_ml + (size_t)row * 2) = make_float2(m, l);
 }
 

@@ -1,26 +1,31 @@
 /* Attention of prompt rows on Hopper: copy engine (TMA), warpgroup products (wgmma), roles for warps.
  *
  * Work. A task is a tile of 128 packed rows over a range of keys (attn_cuda.h). CTAs stay, one on each multiprocessor,
- * and take every gridDim.x-th task. A producer warp keeps a ring of key and value tiles in shared memory full
- * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: queries, scores, weights and
+ * and take tasks in the order of the list. A producer warp keeps a ring of key and value tiles in shared memory full
+ * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: scores, weights and
  * outputs, all in registers.
  *
- * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), waits for the scores alone and
- * turns them into weights P(n) while the second product still runs. Named barriers give the two consumers turns at
- * issuing, so that one's products also run under the other's softmax. Steps go on across spans and tasks: the first one
- * of a span ends the span before (attn_prefill_rows.cuh), the other consumer's products filling the gap.
+ * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), and turns the scores into
+ * weights P(n) as soon as the second product no longer needs the registers of the old ones. Named barriers give the two
+ * consumers turns at issuing, so that one's products run under the other's softmax.
  *
- * The softmax is online. A row keeps the reference of its exponents while its maximum has grown by less than 2^8 since,
- * which leaves nearly all tiles without rescaling; the reference divides out. Tiles that all rows see whole skip the mask.
+ * The softmax is online, and optimistic. Any reference serves for a row's exponents as long as nothing overflows, so
+ * there is no maximum in the way of the usual tile: weights are computed with the reference that the row has, and only
+ * if the sum of some thread's part of a row passes SUM_BOUND is the tile's maximum found, made the reference, and the
+ * tile weighed again. (The first tile of a span always is.) A bound of 2^12 costs no precision: weights are floats and
+ * bf16, or fp16 up to 65504. Tiles that all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
  * row does not see adds weights of +0 to sums that started at +0, and spans are folded as attn_join.cuh says.
  *
- * Bound by the power limit: at 700 W the clock falls until the tensor cores draw what is left over. So what saves
- * energy is what counts: queries in registers, few rescalings, tasks in an order in which K and V are found in L2.
+ * Bound by instructions first, then by power: the tensor cores idle while a warp issues anything else, and at 700 W the
+ * clock falls. So what counts is few instructions beside the products: descriptors whose lower word alone moves, values
+ * of the loop that the compiler knows to be the same in a warp (`uniform`), no maxima; and tasks in an order in which K
+ * and V are found in L2.
  *
- * Registers: at head_dim 128, outputs 64, scores 64, weights 32, queries 32 a thread. Needs sm_90a, head_dim 64, 80, 96,
- * 112, 128 or 256, pages of 64 tokens. Twin on the CPU: attn_task.c. */
+ * Registers: at head_dim 128, outputs 64, scores 64, weights 32 a thread; at 256, 128, 32 and 16. Shared memory:
+ * queries and a ring of 5 to 8 tiles, up to 227 KiB. Needs sm_90a, head_dim 64, 80, 96, 112, 128 or 256, pages of 64
+ * tokens. Twin on the CPU: attn_task.c. */
 #include <cuda_runtime.h>
 
 #include "attention/attn_cuda.h"
@@ -28,6 +33,9 @@
 #include "attention/attn_prefill_sm90.cuh"
 #include "attention/attn_wgmma.cuh"
 #include "device/cuda/launch.cuh"
+
+/* A row's part of a tile's sum, in one thread, at which its exponents get a new reference. */
+#define SUM_BOUND 4096.0f
 
 /* Scores to exponents: weight = 2^(factor · score - reference). Capped scores are cap · tanh(score · scale / cap). */
 struct score_rule {
@@ -46,7 +54,7 @@ struct score_rule {
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
 template <typename T, int D> struct consumer {
     using shape = prefill_shape<D>;
-    enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS, Q_WORDS = shape::Q_IN_REGISTERS ? D / 16 : 1 };
+    enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
     const struct lf_attn_cuda_args &args;
     prefill_smem<D> &smem;
@@ -55,9 +63,15 @@ template <typename T, int D> struct consumer {
     struct ring ring;
 
     float o[D / 2], s[KEYS / 2];
-    uint32_t p[KEYS / 16][4], q[Q_WORDS][4];
+    uint32_t p[KEYS / 16][4];
     float m[2], l[2];
     int position[2]; /* of the thread's rows */
+
+    /* A value that is the same in all threads of the warp, told so to the compiler. */
+    LF_GPU_MEMBER static int uniform(int x)
+    {
+        return __shfl_sync(~0u, x, 0);
+    }
 
     LF_GPU_MEMBER static void hold(float &x)
     {
@@ -82,52 +96,33 @@ template <typename T, int D> struct consumer {
         l[0] = l[1] = 0.0f;
     }
 
-    LF_GPU_MEMBER uint32_t q_rows() const
+    LF_GPU_MEMBER void release_queries() const
     {
-        return shared_address(smem.q) + group_idx * 64 * ROW_BYTES;
-    }
-
-    LF_GPU_MEMBER void load_queries()
-    {
-        int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-        const char *rows = smem.q + group_idx * 64 * ROW_BYTES;
-#pragma unroll
-        for (int i = 0; i < Q_WORDS; i++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int r = row + (e & 1) * 8, column = i % 4 * 32 + e / 2 * 16 + threadIdx.x % 4 * 4;
-                q[i][e] = *(const uint32_t *)(rows + i / 4 * shape::Q_CHUNK_BYTES + r * ROW_BYTES +
-                                              (column ^ (r % 8) << 4));
-            }
-    }
-
-    LF_GPU_MEMBER void release_queries()
-    {
-        bar_sync(3 + group_idx, 128);
         if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
     }
 
-    /* S = Q·Kᵀ, started. */
-    LF_GPU_MEMBER void start_scores(uint32_t keys)
+    /* S = Q·Kᵀ out of a slot, started. */
+    LF_GPU_MEMBER void start_scores(int slot)
     {
+        uint32_t keys = wgmma_descriptor_low(shared_address(smem.slots[0]), 16) + slot * (shape::TILE_BYTES / 16);
+        uint32_t queries = wgmma_descriptor_low(shared_address(smem.q), 16) + group_idx * (64 * ROW_BYTES / 16);
 #pragma unroll
         for (int i = 0; i < D / 16; i++) {
-            uint64_t k = wgmma_descriptor(keys + i / 4 * shape::CHUNK_BYTES + i % 4 * 32, 16);
-            if constexpr (shape::Q_IN_REGISTERS)
-                wgmma_rs<T, B_ROWS_N>(s, q[i], k, i != 0);
-            else
-                wgmma_ss<T>(s, wgmma_descriptor(q_rows() + i / 4 * shape::Q_CHUNK_BYTES + i % 4 * 32, 16), k, i != 0);
+            uint64_t k = wgmma_descriptor(keys, i / 4 * shape::CHUNK_BYTES + i % 4 * 32);
+            wgmma_ss<T>(s, wgmma_descriptor(queries, i / 4 * shape::Q_CHUNK_BYTES + i % 4 * 32), k, i != 0);
         }
         wgmma_commit_group();
     }
 
-    /* O += P·V, started. */
-    LF_GPU_MEMBER void start_outputs(uint32_t values)
+    /* O += P·V out of a slot, started. */
+    LF_GPU_MEMBER void start_outputs(int slot)
     {
+        uint32_t values =
+            wgmma_descriptor_low(shared_address(smem.slots[0]), shape::CHUNK_BYTES) + slot * (shape::TILE_BYTES / 16);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
-            wgmma_rs<T, B_ROWS_DEPTH>(o, p[i], wgmma_descriptor(values + i * 16 * ROW_BYTES, shape::CHUNK_BYTES), true);
+            wgmma_rs<T, B_ROWS_DEPTH>(o, p[i], wgmma_descriptor(values, i * 16 * ROW_BYTES), true);
         wgmma_commit_group();
     }
 
@@ -150,51 +145,44 @@ template <typename T, int D> struct consumer {
         }
     }
 
-    /* Scores to weights, still floats; says whether some row of the warp needs its old sums scaled, by `scale`. */
-    LF_GPU_MEMBER bool weigh(float (&scale)[2])
+    /* Scores to weights, and each thread's part of their sums. */
+    LF_GPU_MEMBER void weigh(const float (&reference)[2], float (&sum)[2])
     {
-        float top[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) top[h] = fmaxf(top[h], fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-        float reference[2];
-        bool grows = false;
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 1));
-            top[h] = fmaxf(top[h], __shfl_xor_sync(~0u, top[h], 2)) * rule.factor;
-            float old = m[h];
-            if (top[h] > old + LF_ATTN_LAZY) {
-                m[h] = top[h];
-                grows = true;
-            }
-            reference[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
-            scale[h] = ex2_approx_ftz(old - reference[h]);
-        }
-        grows = __any_sync(~0u, grows);
-        if (grows) {
-            l[0] *= scale[0];
-            l[1] *= scale[1];
-        }
-#pragma unroll
-        for (int j = 0; j < KEYS / 8; j++)
-#pragma unroll
-            for (int h = 0; h < 2; h++) {
-                float *pair = &s[4 * j + 2 * h];
-                pair[0] = ex2_approx_ftz(__fmaf_rn(pair[0], rule.factor, -reference[h]));
-                pair[1] = ex2_approx_ftz(__fmaf_rn(pair[1], rule.factor, -reference[h]));
-                l[h] += pair[0] + pair[1];
-            }
-        return grows;
-    }
-
-    LF_GPU_MEMBER void round_weights()
-    {
+        sum[0] = sum[1] = 0.0f;
 #pragma unroll
         for (int i = 0; i < KEYS / 16; i++)
 #pragma unroll
-            for (int e = 0; e < 4; e++) p[i][e] = pack_pair<T>(s[8 * i + 2 * e], s[8 * i + 2 * e + 1]);
+            for (int e = 0; e < 4; e++) {
+                int h = e % 2;
+                float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -reference[h]));
+                float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -reference[h]));
+                sum[h] += a + b;
+                p[i][e] = pack_pair<T>(a, b);
+            }
+    }
+
+    /* Weights with a new reference for the rows whose sums passed the bound; what they have summed follows. */
+    LF_GPU_MEMBER void weigh_anew(float (&sum)[2])
+    {
+        float scale[2], reference[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float top = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+            int passed = !(sum[h] <= SUM_BOUND);
+            passed |= __shfl_xor_sync(~0u, passed, 1);
+            passed |= __shfl_xor_sync(~0u, passed, 2);
+            float old = m[h];
+            if (passed) m[h] = top * rule.factor;
+            reference[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
+            scale[h] = ex2_approx_ftz(old - reference[h]);
+            l[h] *= scale[h];
+        }
+        scale_outputs(scale);
+        weigh(reference, sum);
     }
 
     LF_GPU_MEMBER void scale_outputs(const float (&scale)[2])
@@ -212,54 +200,56 @@ template <typename T, int D> struct consumer {
         return slot;
     }
 
-    LF_GPU_MEMBER uint32_t tile_address(int slot) const
-    {
-        return shared_address(smem.slots[0]) + slot * shape::TILE_BYTES;
-    }
-
     LF_GPU_MEMBER void release_slot(int slot) const
     {
         if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
     }
 
-    LF_GPU_MEMBER void wait_outputs()
+    /* A span's first key tile. */
+    LF_GPU_MEMBER void open_span(int first_key)
     {
+        fresh_span();
+        int k_slot = take_slot();
+        bar_sync(1 + group_idx, CONSUMER_THREADS);
+        hold_scores();
+        wgmma_fence();
+        start_scores(k_slot);
+        bar_arrive(2 - group_idx, CONSUMER_THREADS);
         wgmma_wait_group<0>();
-        hold_outputs();
+        hold_scores();
+        release_slot(k_slot);
+        mask(first_key);
+        float sum[2] = {INFINITY, INFINITY};
+        weigh_anew(sum);
+        l[0] += sum[0];
+        l[1] += sum[1];
     }
 
-    /* One key tile: its scores, and the values of the tile before unless it `opens` a span. `edge`: some row does not
-     * see all of it, or scores are capped. */
-    LF_GPU_MEMBER void step(int first_key, bool edge, bool opens)
+    /* A further key tile: its scores, and the values of the tile before. `edge`: some row does not see all of it, or
+     * scores are capped. */
+    LF_GPU_MEMBER void step(int first_key, bool edge)
     {
-        int k_slot = take_slot(), v_slot = 0;
+        int k_slot = take_slot();
         bar_sync(1 + group_idx, CONSUMER_THREADS);
         hold_scores();
         hold_outputs();
         wgmma_fence();
-        start_scores(tile_address(k_slot));
-        if (opens) {
-            bar_arrive(2 - group_idx, CONSUMER_THREADS);
-            wgmma_wait_group<0>();
-        } else {
-            v_slot = take_slot();
-            start_outputs(tile_address(v_slot));
-            bar_arrive(2 - group_idx, CONSUMER_THREADS);
-            wgmma_wait_group<1>();
-        }
+        start_scores(k_slot);
+        int v_slot = take_slot();
+        start_outputs(v_slot);
+        bar_arrive(2 - group_idx, CONSUMER_THREADS);
+        wgmma_wait_group<1>();
         hold_scores();
         release_slot(k_slot);
         if (edge) mask(first_key);
-        float scale[2];
-        bool grows = weigh(scale);
-        if (grows) { /* two waits: a single one would be moved up, before the softmax */
-            wait_outputs();
-            scale_outputs(scale);
-        } else {
-            wait_outputs();
-        }
-        if (!opens) release_slot(v_slot);
-        round_weights();
+        wgmma_wait_group<0>();
+        hold_outputs();
+        release_slot(v_slot);
+        float sum[2];
+        weigh(m, sum);
+        if (__any_sync(~0u, !(sum[0] <= SUM_BOUND) || !(sum[1] <= SUM_BOUND))) weigh_anew(sum);
+        l[0] += sum[0];
+        l[1] += sum[1];
     }
 
     /* Adds the last values of a span. */
@@ -267,13 +257,14 @@ template <typename T, int D> struct consumer {
     {
         int v_slot = take_slot();
         hold_outputs();
-        start_outputs(tile_address(v_slot));
-        wait_outputs();
+        start_outputs(v_slot);
+        wgmma_wait_group<0>();
+        hold_outputs();
         release_slot(v_slot);
     }
 
     LF_GPU_MEMBER struct row_place place_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
-                                        int group) const
+                                            int group) const
     {
         struct row_place to;
         to.partial = task.slot >= 0;
@@ -288,34 +279,31 @@ template <typename T, int D> struct consumer {
 
     LF_GPU_MEMBER void run()
     {
-        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, q_parity = 0;
+        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
         int tile_row = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
         auto fold = fold_scratch<D>::of(args.fold, group_idx * 128 + threadIdx.x % 128);
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
-        for (int i = blockIdx.x; i < n_tasks; i += gridDim.x) {
-            const struct lf_attn_cuda_task task = args.prefill[i];
+        for (;; parity ^= 1) {
+            mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
+            int task_idx = uniform(*(volatile int *)&smem.task_idx);
+            if (task_idx >= n_tasks) break;
+            const struct lf_attn_cuda_task task = args.prefill[task_idx];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             int position0 = seq.kv_len - seq.n_rows, first = position0 + task.row / group;
             int last = position0 + (task.row + task.n_rows - 1) / group;
             position[0] = position0 + (task.row + tile_row) / group;
             position[1] = position0 + (task.row + tile_row + 8) / group;
-            mbarrier_try_wait_parity(shared_address(&smem.q_full), q_parity);
-            q_parity ^= 1;
-            if (shape::Q_IN_REGISTERS) {
-                load_queries();
-                release_queries();
-            }
             struct row_place to = place_of(task, seq, group);
             auto walk = key_walk<KEYS>::of(task, first, rule.window);
             int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
             for (int span = task.key_lo; span < task.key_hi; span += LF_ATTN_PREFILL_SPAN) {
-                int begin = walk.tile_begin(span), end = walk.tile_last(span);
-                fresh_span();
-                for (int k = end; k >= begin; k--) {
+                int begin = uniform(walk.tile_begin(span)), end = uniform(walk.tile_last(span));
+                open_span(end * KEYS);
+                for (int k = end - 1; k >= begin; k--) {
                     bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
-                    step(k * KEYS, edge, k == end);
+                    step(k * KEYS, edge);
                 }
-                if (!shape::Q_IN_REGISTERS && span + LF_ATTN_PREFILL_SPAN >= task.key_hi) release_queries();
+                if (span + LF_ATTN_PREFILL_SPAN >= task.key_hi) release_queries();
                 drain();
                 to.begun = span > task.key_lo;
                 to.ends = span + LF_ATTN_PREFILL_SPAN >= task.key_hi;
@@ -346,7 +334,8 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     }
     __syncthreads();
     wait_predecessor();
-    int role = threadIdx.x / 128;
+    int role =
+        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* the same in all threads of a warp, told to the compiler */
     if (role == 0) {
         setmaxnreg_dec<40>();
         if (threadIdx.x < 32) {
@@ -370,7 +359,13 @@ struct prefill_entry {
     prefill_kernel *kernels[2]; /* bf16, fp16 */
 };
 
-#define ENTRY(d)                                                                                                           {                                                                                                                          d, sizeof(prefill_smem<d>) + 1024, { attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d> }                     }
+#define ENTRY(d)                                                                                                       \
+    {                                                                                                                  \
+        d, sizeof(prefill_smem<d>) + 1024,                                                                             \
+        {                                                                                                              \
+            attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d>                                                    \
+        }                                                                                                              \
+    }
 static const struct prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
 
 static const struct prefill_entry *find_entry(int head_dim)
@@ -390,7 +385,7 @@ bool lf_attn_prefill_sm90_supports(int head_dim)
 
 size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms)
 {
-    return (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
+    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
 }
 
 int lf_attn_prefill_sm90_setup(void)
@@ -416,10 +411,10 @@ static int encode_map(CUtensorMap *map, bool fp16, const void *base, int rank, c
     static const cuuint32_t ones[4] = {1, 1, 1, 1};
     cuuint64_t strides[3], bytes = 2;
     for (int i = 0; i + 1 < rank; i++) strides[i] = bytes *= dims[i];
-    CUresult r = encode_tiled(map, fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-                              (cuuint32_t)rank, (void *)base, dims, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-                              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult r =
+        encode_tiled(map, fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, (cuuint32_t)rank,
+                     (void *)base, dims, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return r == CUDA_SUCCESS ? (int)cudaSuccess : (int)cudaErrorInvalidValue;
 }
 

@@ -1,11 +1,12 @@
 /* Parts of the Hopper prefill kernel (attn_prefill_sm90.cu): the shapes of its tiles, its shared memory, the order in
  * which it walks keys, and the producer that feeds it.
  *
- * The walk. A CTA takes tasks blockIdx.x, blockIdx.x + gridDim.x …; a task's spans ascend, the key tiles of a span
- * descend, from the causal edge to the first tile that some row sees. The tiles of all tasks are one stream of steps: in
- * a step the scores of one tile are computed and the values of the step before are added. So the copy engine brings
- * K(0), K(1), V(0), K(2), V(1) … through one ring of slots, in the order in which they are used, across the ends of spans
- * and tasks. */
+ * The walk. A CTA takes the next task of the list whenever it has brought the last tile of one (struct task_queue), so
+ * that all end at about the same time and the tasks in work are neighbours in the list: they read the same keys. A
+ * task's spans ascend; the key tiles of a span descend, from the causal edge to the first tile that some row sees. In a
+ * step the scores of a tile are computed and the values of the tile before are added. So the copy engine brings K(0),
+ * K(1), V(0), K(2), V(1) … through one ring of slots, in the order in which they are used, across the ends of spans and
+ * tasks. */
 #ifndef LF_ATTENTION_ATTN_PREFILL_SM90_CUH
 #define LF_ATTENTION_ATTN_PREFILL_SM90_CUH
 
@@ -20,6 +21,13 @@ enum {
     SMEM_LIMIT = 232448 /* bytes a CTA may have */
 };
 
+/* Which task is the next; at the head of `fold`. 0 and 0 before a launch, and again behind it. */
+struct task_queue {
+    unsigned n_taken; /* beyond the first of each CTA */
+    unsigned n_done;  /* CTAs that take no more */
+};
+static_assert(sizeof(struct task_queue) <= LF_ATTN_PREFILL_FOLD_HEAD, "zeroed by attn_cuda.c");
+
 /* Tiles for a head_dim of D. Columns are padded to whole chunks; what lies past D is never multiplied. */
 template <int D> struct prefill_shape {
     static constexpr int N_CHUNKS = (D + CHUNK_COLUMNS - 1) / CHUNK_COLUMNS;
@@ -30,8 +38,6 @@ template <int D> struct prefill_shape {
     static constexpr int Q_BYTES = N_CHUNKS * Q_CHUNK_BYTES;
     static constexpr int FIT = (SMEM_LIMIT - 2048 - Q_BYTES) / TILE_BYTES;
     static constexpr int N_SLOTS = FIT < 8 ? FIT : 8;
-    /* Queries stay in registers where the outputs leave room: a product then reads half as much shared memory. */
-    static constexpr bool Q_IN_REGISTERS = D <= 128;
     static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPAN % KEYS == 0 && KEYS % PAGE_TOKENS == 0, "tiles");
 };
 
@@ -39,7 +45,8 @@ template <int D> struct prefill_smem {
     alignas(1024) char q[prefill_shape<D>::Q_BYTES];
     alignas(1024) char slots[prefill_shape<D>::N_SLOTS][prefill_shape<D>::TILE_BYTES];
     uint64_t full[prefill_shape<D>::N_SLOTS], empty[prefill_shape<D>::N_SLOTS];
-    uint64_t q_full, q_empty;
+    uint64_t q_full, q_empty; /* of the queries and the index of their task */
+    int task_idx;
     uint64_t tail; /* the tile of values that ends at kv_len is here, not yet cleared behind it */
 };
 
@@ -103,7 +110,8 @@ template <int D> struct producer {
 #pragma unroll
         for (int i = 0; i < N_PAGES; i++) {
             int page = tile_idx * N_PAGES + i;
-            int block = table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
+            int block =
+                table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
             t.pages[i] = ((block * args.n_layers + args.layer) * 2 * args.n_kv_heads + kv_head) * PAGE_TOKENS;
         }
         t.n_rows = kv_len - tile_idx * KEYS;
@@ -166,12 +174,10 @@ template <int D> struct producer {
         if (lane == 0) mbarrier_arrive(shared_address(&smem.full[ring.slot]));
     }
 
-    LF_GPU_MEMBER void bring_queries(const struct lf_attn_cuda_seq &seq, const struct lf_attn_cuda_task &task, int group,
-                                 int q_parity) const
+    LF_GPU_MEMBER void bring_queries(const struct lf_attn_cuda_seq &seq, const struct lf_attn_cuda_task &task,
+                                     int group)
     {
-        if (lane != 0) return;
         uint32_t bar = shared_address(&smem.q_full), dst = shared_address(smem.q);
-        mbarrier_try_wait_parity(shared_address(&smem.q_empty), q_parity ^ 1);
         mbarrier_arrive_expect_tx(bar, LF_ATTN_PREFILL_ROWS / group * group * ROW_BYTES * shape::N_CHUNKS);
 #pragma unroll
         for (int c = 0; c < shape::N_CHUNKS; c++)
@@ -179,15 +185,38 @@ template <int D> struct producer {
                                     seq.first_row + task.row / group);
     }
 
+    /* Tells the consumers their next task, or by an index past the end that there is none. */
+    LF_GPU_MEMBER void announce(int task_idx, int parity)
+    {
+        mbarrier_try_wait_parity(shared_address(&smem.q_empty), parity ^ 1);
+        if (lane == 0) smem.task_idx = task_idx;
+    }
+
+    LF_GPU_MEMBER int next_task() const
+    {
+        int n = lane == 0 ? (int)atomicAdd(&((struct task_queue *)args.fold)->n_taken, 1) : 0;
+        return (int)gridDim.x + __shfl_sync(~0u, n, 0);
+    }
+
+    /* The last CTA to end leaves the queue as it was. */
+    LF_GPU_MEMBER void end() const
+    {
+        struct task_queue *queue = (struct task_queue *)args.fold;
+        if (lane != 0) return;
+        mbarrier_arrive(shared_address(&smem.q_full));
+        if (atomicInc(&queue->n_done, gridDim.x - 1) == gridDim.x - 1) atomicExch(&queue->n_taken, 0);
+    }
+
     LF_GPU_MEMBER void run()
     {
-        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, q_parity = 0;
-        for (int i = blockIdx.x; i < n_tasks; i += gridDim.x) {
+        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
+        for (int i = blockIdx.x;; i = next_task(), parity ^= 1) {
+            announce(i, parity);
+            if (i >= n_tasks) break;
             const struct lf_attn_cuda_task task = args.prefill[i];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_rows + task.row / group, args.window);
-            bring_queries(seq, task, group, q_parity);
-            q_parity ^= 1;
+            if (lane == 0) bring_queries(seq, task, group);
             for (int span = task.key_lo; span < task.key_hi; span += LF_ATTN_PREFILL_SPAN) {
                 int begin = walk.tile_begin(span), end = walk.tile_last(span);
                 tile before = find(args.tables + seq.table, seq.kv_len, task.kv_head, end);
@@ -201,6 +230,7 @@ template <int D> struct producer {
                 bring_values(before);
             }
         }
+        end();
     }
 };
 

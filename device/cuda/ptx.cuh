@@ -8,7 +8,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#define LF_GPU_FN static __device__ __forceinline__
+#define LF_GPU_FN     static __device__ __forceinline__
 #define LF_GPU_MEMBER __device__ __forceinline__ /* of a struct */
 
 LF_GPU_FN uint32_t shared_address(const void *p)

@@ -194,6 +194,7 @@ class Step:
         self.partial_ml = torch.full((n_partial, 2), nan, device="cuda")
         fold_bytes = self.lib.lf_attn_prefill_fold_bytes(pool.head_dim, n_sms())
         self.fold = torch.full((fold_bytes // 4,), nan, device="cuda")
+        self.fold[:64] = 0
         self.lib.lf_attn_map_deinit(C.byref(m))
 
     @staticmethod
