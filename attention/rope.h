@@ -43,7 +43,7 @@ struct lf_rope_append_params {
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
     float norm_eps;
     const float *table; /* lf_rope_table_fill */
-    int n_rows;         /* of qkv: the plan's, or more: surplus rows belong to no sequence and nothing of them is kept */
+    int n_rows; /* of qkv: the plan's, or more: surplus rows belong to no sequence and nothing of them is kept */
     int rotary_dim;
     int n_heads;
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */

@@ -133,6 +133,21 @@ void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, 
     dev->backend->download(dev, dst_host, src_device, bytes);
 }
 
+void lf_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes)
+{
+    LF_ASSERT(slot >= 0 && slot < LF_FETCHES_N && bytes <= LF_FETCH_BYTES);
+    dev->fetches[slot] = (struct lf_fetch){.src = src_device, .bytes = bytes};
+    if (dev->backend->fetch_begin) dev->backend->fetch_begin(dev, slot, src_device, bytes);
+}
+
+enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, struct lf_err *err)
+{
+    const struct lf_fetch *f = &dev->fetches[slot];
+    if (dev->backend->fetch_end) return dev->backend->fetch_end(dev, slot, dst_host, f->bytes, err);
+    lf_download(dev, dst_host, f->src, f->bytes);
+    return lf_device_sync(dev, err);
+}
+
 enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err)
 {
     return dev->backend->sync ? dev->backend->sync(dev, err) : LF_OK;

@@ -75,6 +75,12 @@ uint64_t lf_device_n_allocs(const struct lf_device *dev);
  * the calls. A download is complete on return. */
 void lf_upload(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
 void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+/* A download in two parts, for small results of steps that follow each other closely: begin queues it behind what was
+ * asked for so far, end waits for it alone. Slots 0 .. LF_FETCHES_N - 1 are independent; each end has its begin. */
+enum { LF_FETCHES_N = 2, LF_FETCH_BYTES = 256 * 1024 };
+void lf_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+/* dst: as many bytes as begin asked for. LF_DEVICE: they are not there. */
+LF_MUST_CHECK enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, struct lf_err *err);
 /* Waits until all that was asked for is done. LF_DEVICE with the device's own words where something failed. */
 LF_MUST_CHECK enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err);
 

@@ -19,6 +19,9 @@ struct lf_backend {
     void (*free)(struct lf_device *dev, void *ptr, size_t bytes);
     void (*upload)(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
     void (*download)(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+    /* NULL where a download at the end does. */
+    void (*fetch_begin)(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+    enum lf_status (*fetch_end)(struct lf_device *dev, int slot, void *dst_host, size_t bytes, struct lf_err *err);
     /* NULL where ops are complete on return. */
     enum lf_status (*sync)(struct lf_device *dev, struct lf_err *err);
     /* All four or none. */
@@ -30,6 +33,12 @@ struct lf_backend {
 
 struct lf_cuda;
 
+/* What a fetch was begun for. */
+struct lf_fetch {
+    const void *src;
+    size_t bytes;
+};
+
 struct lf_device {
     const struct lf_backend *backend;
     struct lf_device_info info;
@@ -38,6 +47,7 @@ struct lf_device {
     /* owner thread */
     uint64_t allocated_bytes;
     uint64_t n_allocs;
+    struct lf_fetch fetches[LF_FETCHES_N];
 
     struct lf_threads *threads; /* on a GPU they help while the model is loaded */
     struct lf_cuda *cuda;       /* of the CUDA backend */

@@ -38,6 +38,7 @@ struct lf_embed_params {           /* out[t, :] = table row ids[t] */
     float *out;                    /* [T, n_in] */
     const struct lf_weight *table; /* [vocab, n_in] */
     const int32_t *ids;            /* [T], each < table->n_out (checked by the caller) */
+    const int32_t *sampled;        /* what an id below zero, -1 - r, stands for: sampled[r]. NULL: there is none */
     int n_rows;                    /* T */
 };
 

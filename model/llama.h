@@ -25,13 +25,14 @@ struct lf_llama {
     int n_windows;
     struct lf_graph *graphs[LF_LLAMA_GRAPHS_N]; /* owned; of decode steps of graph_rows[i] rows, ascending */
     int graph_rows[LF_LLAMA_GRAPHS_N];
-    int n_graphs; /* 0 on a device without */
+    int n_graphs;           /* 0 on a device without */
+    const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
 };
 
-/* As lf_model_prepare, lf_model_step. */
+/* As lf_model_prepare. */
 LF_MUST_CHECK enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err);
-LF_MUST_CHECK enum lf_status lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv,
-                                           const struct lf_batch *batch, float *logits, struct lf_err *err);
+/* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
+void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
 void lf_llama_deinit(struct lf_llama *m); /* what prepare made; accepts a zeroed one */
 
 #endif

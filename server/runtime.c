@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/engine/engine.h"
+#include "server/model_dir.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -51,7 +52,10 @@ uint64_t lf_runtime_peak_bytes(void)
 static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct lf_err *err)
 {
     enum lf_status status = lf_tokenizer_open(&rt->tok, rt->config->model, err);
+    rt->id_text = status == LF_NOT_FOUND && rt->config->load_choice == LF_LOAD_DUMMY;
+    if (rt->id_text) return lf_tokenizer_open_ids(&rt->tok, rt->hp.n_vocab, err);
     if (status == LF_NOT_FOUND && !needed) return LF_OK;
+    if (status == LF_NOT_FOUND) return lf_model_dir_no_tokenizer(rt->config->model, err);
     LF_TRY(status);
     struct lf_str source = lf_tokenizer_chat_template(rt->tok);
     if (source.len == 0) return LF_OK;
@@ -69,6 +73,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     rt->config = config;
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(lf_model_dir_check(config->model, err), fail);
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
@@ -125,14 +130,22 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
     const struct lf_ops *ops = lf_device_ops(rt->dev);
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
-static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+static enum lf_status backend_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
 {
     struct lf_err err;
-    enum lf_status status = lf_model_step(ctx, kv, batch, logits, &err);
+    enum lf_status status = lf_model_launch(ctx, kv, batch, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
+}
+
+static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
+{
+    struct lf_err err;
+    enum lf_status status = lf_model_wait(ctx, out, &err);
     if (status != LF_OK) LF_ERROR("%s", err.message);
     return status;
 }
@@ -170,7 +183,9 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
 {
     struct lf_engine_backend backend = {
         .ctx = rt->model,
-        .step = backend_step,
+        .launch = backend_launch,
+        .wait = backend_wait,
+        .n_ahead = lf_model_n_ahead(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
         .n_eos = rt->hp.n_eos,

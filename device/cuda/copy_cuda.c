@@ -22,15 +22,22 @@ cudaError_t lf_cuda_copy_init(struct lf_cuda *cuda)
         rc = cudaEventCreateWithFlags(&cuda->up_marks[i], cudaEventDisableTiming);
     for (int i = 0; i < 2 && rc == cudaSuccess; i++)
         rc = cudaEventCreateWithFlags(&cuda->down_marks[i], cudaEventDisableTiming);
+    if (rc == cudaSuccess)
+        rc = cudaHostAlloc((void **)&cuda->fetched, LF_FETCHES_N * LF_FETCH_BYTES, cudaHostAllocDefault);
+    for (int i = 0; i < LF_FETCHES_N && rc == cudaSuccess; i++)
+        rc = cudaEventCreateWithFlags(&cuda->fetch_marks[i], cudaEventDisableTiming);
     return rc;
 }
 
 void lf_cuda_copy_deinit(struct lf_cuda *cuda)
 {
+    for (int i = 0; i < LF_FETCHES_N; i++)
+        if (cuda->fetch_marks[i] != NULL) (void)cudaEventDestroy(cuda->fetch_marks[i]);
     for (int i = 0; i < 2; i++)
         if (cuda->down_marks[i] != NULL) (void)cudaEventDestroy(cuda->down_marks[i]);
     for (int i = 0; i < LF_CUDA_UP_SEGMENTS; i++)
         if (cuda->up_marks[i] != NULL) (void)cudaEventDestroy(cuda->up_marks[i]);
+    if (cuda->fetched != NULL) (void)cudaFreeHost(cuda->fetched);
     if (cuda->down != NULL) (void)cudaFreeHost(cuda->down);
     if (cuda->up != NULL) (void)cudaFreeHost(cuda->up);
 }
@@ -154,4 +161,27 @@ void lf_cuda_download(struct lf_device *dev, void *dst_host, const void *src_dev
         if (next < bytes) ask_half(dev, 1 - half, (const char *)src_device + next, LF_MIN(bytes - next, most));
         take_half(dev, half, (char *)dst_host + at, LF_MIN(bytes - at, most));
     }
+}
+
+/* ---- fetches ---- */
+
+void lf_cuda_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes)
+{
+    struct lf_cuda *cuda = dev->cuda;
+    LF_ASSERT(!cuda->capturing);
+    if (!lf_cuda_ok(dev)) return;
+    lf_cuda_check(dev,
+                  (int)cudaMemcpyAsync(cuda->fetched + (size_t)slot * LF_FETCH_BYTES, src_device, bytes,
+                                       cudaMemcpyDeviceToHost, cuda->stream),
+                  "fetch");
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, (int)cudaEventRecord(cuda->fetch_marks[slot], cuda->stream), "fetch");
+}
+
+enum lf_status lf_cuda_fetch_end(struct lf_device *dev, int slot, void *dst_host, size_t bytes, struct lf_err *err)
+{
+    struct lf_cuda *cuda = dev->cuda;
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, (int)cudaEventSynchronize(cuda->fetch_marks[slot]), "running a step");
+    LF_TRY(lf_sticky_status(&cuda->sticky, dev->info.name, err));
+    memcpy(dst_host, cuda->fetched + (size_t)slot * LF_FETCH_BYTES, bytes);
+    return LF_OK;
 }

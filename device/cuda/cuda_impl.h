@@ -32,6 +32,9 @@ struct lf_cuda { /* owner thread */
     /* downloads: two halves by turns */
     char *down;
     cudaEvent_t down_marks[2];
+    /* fetches: a piece for each slot */
+    char *fetched; /* [LF_FETCHES_N, LF_FETCH_BYTES] */
+    cudaEvent_t fetch_marks[LF_FETCHES_N];
 
     struct lf_cuda_gemm *gemm;
 };
@@ -44,6 +47,9 @@ cudaError_t lf_cuda_copy_init(struct lf_cuda *cuda);
 void lf_cuda_copy_deinit(struct lf_cuda *cuda); /* accepts half-built ones */
 void lf_cuda_upload(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
 void lf_cuda_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+void lf_cuda_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+LF_MUST_CHECK enum lf_status lf_cuda_fetch_end(struct lf_device *dev, int slot, void *dst_host, size_t bytes,
+                                               struct lf_err *err);
 /* As lf_cuda_upload, of n elements whose type changes on the way into the ring. */
 void lf_cuda_upload_as(struct lf_device *dev, void *dst_device, enum lf_dtype dst_type, const void *src_host,
                        enum lf_dtype src_type, size_t n);

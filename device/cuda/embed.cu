@@ -8,11 +8,14 @@
 enum { THREADS = 128 };
 
 template <class T>
-__global__ void __launch_bounds__(THREADS) embed_rows(float *out, const T *table, const int32_t *ids, int dim)
+__global__ void __launch_bounds__(THREADS)
+    embed_rows(float *out, const T *table, const int32_t *ids, const int32_t *sampled, int dim)
 {
     start_successor();
     wait_predecessor();
-    const T *from = table + (size_t)ids[blockIdx.x] * dim;
+    int id = ids[blockIdx.x];
+    if (id < 0) id = sampled[-1 - id];
+    const T *from = table + (size_t)id * dim;
     float *to = out + (size_t)blockIdx.x * dim;
     if (dim % 4 == 0) {
         for (int i = threadIdx.x; i < dim / 4; i += THREADS) {
@@ -45,12 +48,15 @@ int lf_cuda_embed_setup(void)
     return rc;
 }
 
-int lf_cuda_embed(float *out, const void *table, const int32_t *ids, int n_rows, int dim, struct lf_cuda_launch how)
+int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how)
 {
-    if (n_rows == 0) return 0;
-    dim3 grid((unsigned)n_rows);
-    if (how.fp16) return queue_kernel(embed_rows<fp16>, grid, THREADS, how, out, (const fp16 *)table, ids, dim);
-    return queue_kernel(embed_rows<bf16>, grid, THREADS, how, out, (const bf16 *)table, ids, dim);
+    if (p->n_rows == 0) return 0;
+    dim3 grid((unsigned)p->n_rows);
+    const void *table = p->table->data;
+    int dim = p->table->n_in;
+    if (how.fp16)
+        return queue_kernel(embed_rows<fp16>, grid, THREADS, how, p->out, (const fp16 *)table, p->ids, p->sampled, dim);
+    return queue_kernel(embed_rows<bf16>, grid, THREADS, how, p->out, (const bf16 *)table, p->ids, p->sampled, dim);
 }
 
 int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,

@@ -31,7 +31,7 @@ int lf_cuda_silu_mul(const struct lf_silu_mul_params *p, struct lf_cuda_launch h
 int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how);
 
 int lf_cuda_embed_setup(void);
-int lf_cuda_embed(float *out, const void *table, const int32_t *ids, int n_rows, int dim, struct lf_cuda_launch how);
+int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how);
 /* Rows of row_bytes bytes, an even number. */
 int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,
                    struct lf_cuda_launch how);

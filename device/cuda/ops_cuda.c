@@ -56,9 +56,7 @@ static uint64_t gemm_scratch_bytes(int max_rows, int max_n_in)
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
     LF_ASSERT(p->n_rows >= 0 && p->table->n_in > 0);
-    if (!lf_cuda_ok(dev)) return;
-    lf_cuda_check(dev, lf_cuda_embed(p->out, p->table->data, p->ids, p->n_rows, p->table->n_in, lf_cuda_launch(dev)),
-                  "embed");
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)

@@ -239,7 +239,7 @@ template <class V> __device__ inline void visit_logits(const row_work &r, V visi
 /* Entries of the same id follow one another in their order: the first of them sees to all. */
 __device__ inline void apply_bias(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
 {
-    const lf_sample_bias *bias = p.bias + row.bias_first;
+    const lf_logit_bias *bias = p.bias + row.bias_first;
     int32_t *ids = r.s->bias_ids;
     int n = min(row.n_bias, (int)LF_LOGIT_BIAS_N);
     for (int i = threadIdx.x; i < n; i += THREADS) ids[i] = bias[i].id;
@@ -527,7 +527,7 @@ __device__ inline double log_sum_exp(row_work &r)
     return (double)r.max + log((double)sum_cluster(r, sum) / (double)WEIGHT_UNIT);
 }
 
-__device__ inline void find_top(row_work &r, lf_sample_out *out, int n_top, uint64_t least, uint64_t most, double lse)
+__device__ inline void find_top(row_work &r, lf_sampled *out, int n_top, uint64_t least, uint64_t most, double lse)
 {
     n_top = min(min(n_top, (int)LF_TOP_LOGPROBS_N), r.n_vocab);
     bool is_top = true;
@@ -666,8 +666,11 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
         lse = log_sum_exp(r);
         find_top(r, p.out + row_idx, row.n_logprobs, least, most, lse);
     }
-    drawn d = {cluster_ctarank() == 0 && threadIdx.x == 0 ? id_of(most) : -1, r.max};
-    if (row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX) {
+    bool leads = cluster_ctarank() == 0 && threadIdx.x == 0;
+    drawn d = {leads ? id_of(most) : -1, r.max};
+    if (row.given >= 0) {
+        d = {leads ? row.given : -1, sane(r.logits[row.given])};
+    } else if (row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX) {
         r.inv_t = __fdiv_rn(1.0f, row.temperature);
         uint64_t cut = cut_of(r, row, least, most);
         d = draw(r, {cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f}, random64(row.seed, row.position));

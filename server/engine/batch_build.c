@@ -23,5 +23,6 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                              .seqs = arrays->seqs,
                              .n_seqs = plan->n_items,
                              .out_rows = arrays->out_rows,
+                             .outs = arrays->outs,
                              .n_out = n_out};
 }

@@ -340,15 +340,24 @@ static void embed_widens_rows_of_the_table(void **state)
         enum { VOCAB = 300, T = 70 };
         size_t dim = (size_t)dims[s];
         struct gpu_weight gw = gpu_weight(&seed, s % 2 ? LF_F32 : LF_BF16, VOCAB, dims[s], 1.0f);
-        int32_t ids[T];
+        int32_t ids[T], given[T]; /* every third one is named as what row T - 1 - i has drawn */
         for (int i = 0; i < T; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
-        struct gpu_tensor out = gpu_poisoned(LF_F32, T * dim), dev_ids = gpu_ids(ids, T);
-        struct lf_embed_params p = {(float *)(void *)out.ptr, &gw.w, (int32_t *)(void *)dev_ids.ptr, T};
+        for (int i = 0; i < T; i++) given[i] = i % 3 == 0 ? -1 - (T - 1 - i) : ids[i];
+        struct gpu_tensor out = gpu_poisoned(LF_F32, T * dim), dev_ids = gpu_ids(given, T), sampled;
+        int32_t drawn[T];
+        for (int i = 0; i < T; i++) drawn[T - 1 - i] = ids[i];
+        sampled = gpu_ids(drawn, T);
+        struct lf_embed_params p = {.out = (float *)(void *)out.ptr,
+                                    .table = &gw.w,
+                                    .ids = (int32_t *)(void *)dev_ids.ptr,
+                                    .sampled = (int32_t *)(void *)sampled.ptr,
+                                    .n_rows = T};
         gpu_ops->embed(gpu, &p);
         float *got = gpu_read(&out);
         for (size_t t = 0; t < T; t++)
             assert_memory_equal(got + t * dim, gw.values + (size_t)ids[t] * dim, dim * sizeof(float));
         free(got);
+        gpu_free(&sampled);
         gpu_free(&dev_ids);
         gpu_free(&out);
         gpu_weight_free(&gw);
@@ -622,7 +631,8 @@ static int break_for_real(void)
     if (lf_buffer_alloc(dev, &table, 4096 * 2, "table", NULL) != LF_OK) return 1;
     struct lf_weight w = {.data = table.ptr, .dtype = LF_BF16, .n_out = 1, .n_in = 4096};
     lf_upload(dev, buf.ptr, ids, sizeof ids);
-    struct lf_embed_params p = {(float *)(void *)((char *)buf.ptr + 256), &w, buf.ptr, 4};
+    struct lf_embed_params p = {
+        .out = (float *)(void *)((char *)buf.ptr + 256), .table = &w, .ids = buf.ptr, .n_rows = 4};
     lf_device_ops(dev)->embed(dev, &p);
     bool final = is_final(dev, &buf);
     lf_buffer_free(dev, &table);

@@ -46,10 +46,10 @@ static int make_batch(void **state)
     batch.dev_logits = alloc(n_logits * sizeof(float));
     batch.dev_marks = alloc(n_logits * sizeof(uint32_t));
     batch.dev_rows = alloc(ROWS * sizeof(struct lf_sample_row));
-    batch.dev_bias = alloc(ROWS * LF_LOGIT_BIAS_N * sizeof(struct lf_sample_bias));
+    batch.dev_bias = alloc(ROWS * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     batch.dev_banned = alloc(ROWS * BANNED * sizeof(int32_t));
     batch.dev_ids = alloc(ROWS * sizeof(int32_t));
-    batch.dev_out = alloc(ROWS * sizeof(struct lf_sample_out));
+    batch.dev_out = alloc(ROWS * sizeof(struct lf_sampled));
     batch.dev_history = alloc(2 * ROWS * HISTORY * sizeof(int32_t));
     return 0;
 }
@@ -159,7 +159,7 @@ static struct lf_sample_params device_params(void)
 static void upload_rows(const int *order, int n)
 {
     static struct lf_sample_row rows[ROWS];
-    static struct lf_sample_bias bias[ROWS * LF_LOGIT_BIAS_N];
+    static struct lf_logit_bias bias[ROWS * LF_LOGIT_BIAS_N];
     static int32_t banned[ROWS * BANNED];
     int n_bias = 0, n_banned = 0;
     for (int i = 0; i < n; i++) {
@@ -175,6 +175,7 @@ static void upload_rows(const int *order, int n)
                                          .top_k = r->params.top_k,
                                          .n_logprobs = r->params.n_logprobs,
                                          .slot = order[i],
+                                         .given = -1,
                                          .bias_first = n_bias,
                                          .n_bias = r->params.n_bias,
                                          .banned_first = n_banned,
@@ -182,7 +183,7 @@ static void upload_rows(const int *order, int n)
                                          .seed = r->params.seed,
                                          .position = r->position};
         for (int k = 0; k < r->params.n_bias; k++)
-            bias[n_bias++] = (struct lf_sample_bias){r->params.bias[k].id, r->params.bias[k].bias};
+            bias[n_bias++] = (struct lf_logit_bias){r->params.bias[k].id, r->params.bias[k].bias};
         for (int k = 0; k < r->n_banned; k++) banned[n_banned++] = r->banned[k];
         lf_upload(gpu, (float *)batch.dev_logits.ptr + (size_t)i * (size_t)batch.n_vocab,
                   batch.logits + (size_t)order[i] * (size_t)batch.n_vocab, (size_t)batch.n_vocab * sizeof(float));
@@ -211,7 +212,7 @@ static void upload_marks(void)
     }
 }
 
-static void sample_on_gpu(const int *order, int n, int32_t *ids, struct lf_sample_out *out)
+static void sample_on_gpu(const int *order, int n, int32_t *ids, struct lf_sampled *out)
 {
     struct lf_sample_params p = device_params();
     p.n_rows = n;
@@ -246,7 +247,7 @@ static void sample_on_host(void)
     free(logits);
 }
 
-static void say(const struct request *r, const struct lf_sampled *want, const struct lf_sample_out *got)
+static void say(const struct request *r, const struct lf_sampled *want, const struct lf_sampled *got)
 {
     print_error("n_vocab %d temperature %g top_k %d top_p %g min_p %g repetition %g presence %g frequency %g n_bias %d "
                 "n_banned %d history %d+%d logprobs %d: id %d %g, expected %d %g\n",
@@ -261,7 +262,7 @@ static bool near(float a, float b)
     return fabs((double)a - (double)b) <= 1e-5 * fmax(1.0, fabs((double)b));
 }
 
-static bool same(const struct request *r, const struct lf_sampled *want, const struct lf_sample_out *got)
+static bool same(const struct request *r, const struct lf_sampled *want, const struct lf_sampled *got)
 {
     if (got->id != want->id) return false;
     if (r->params.n_logprobs < 0) return true;
@@ -294,7 +295,7 @@ static int identity[ROWS];
 static int count_wrong(void)
 {
     static int32_t ids[ROWS];
-    static struct lf_sample_out out[ROWS];
+    static struct lf_sampled out[ROWS];
     int n_wrong = 0;
     upload_marks();
     sample_on_gpu(identity, batch.n_rows, ids, out);
@@ -346,7 +347,7 @@ static void a_row_is_the_same_in_any_batch_and_repeats(void **state)
     enum { N = 12 };
     uint64_t seed = 33;
     int32_t alone[N], ids[N + 4];
-    struct lf_sample_out out[N + 4];
+    struct lf_sampled out[N + 4];
     fill_batch(&seed, N, 32000);
     for (int i = 0; i < N; i++) {
         upload_marks();
@@ -366,6 +367,36 @@ static void a_row_is_the_same_in_any_batch_and_repeats(void **state)
         sample_on_gpu(order, n, ids, out);
         for (int i = 0; i < n; i++) assert_int_equal(ids[i], order[i] < 0 ? 0x55555555 : alone[order[i]]);
     }
+}
+
+/* Echo: the row is about an id of the caller's, and nothing is drawn or counted. */
+static void a_given_id_gets_its_log_probability(void **state)
+{
+    (void)state;
+    enum { N = 12, VOCAB = 32000 };
+    uint64_t seed = 35;
+    struct lf_sampled got[N], want;
+    struct lf_sample_row rows[N];
+    fill_batch(&seed, N, VOCAB);
+    upload_rows(identity, N);
+    void *scratch = fixture_alloc(lf_sampler_scratch_bytes(VOCAB));
+    for (int i = 0; i < N; i++)
+        rows[i] = (struct lf_sample_row){
+            .top_p = 1, .repetition_penalty = 1, .slot = -1, .given = fixture_between(&seed, 0, VOCAB - 1)};
+    for (int i = 0; i < N; i++) rows[i].n_logprobs = i % (LF_TOP_LOGPROBS_N + 1);
+    lf_upload(gpu, batch.dev_rows.ptr, rows, sizeof rows);
+    struct lf_sample_params p = device_params();
+    p.n_rows = N;
+    gpu_ops->sample(gpu, &p);
+    lf_download(gpu, got, batch.dev_out.ptr, sizeof got);
+    for (int i = 0; i < N; i++) {
+        lf_logprobs(&want, batch.logits + (size_t)i * VOCAB, VOCAB, rows[i].given, rows[i].n_logprobs, scratch);
+        assert_int_equal(got[i].id, rows[i].given);
+        assert_true(near(got[i].logprob, want.logprob));
+        assert_int_equal(got[i].n_top, want.n_top);
+        for (int k = 0; k < want.n_top; k++) assert_int_equal(got[i].top_ids[k], want.top_ids[k]);
+    }
+    free(scratch);
 }
 
 static void a_graph_samples_step_after_step(void **state)
@@ -413,6 +444,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(ids_are_those_of_the_host, make_batch, free_batch),
         cmocka_unit_test_setup_teardown(ids_of_large_vocabularies_are_those_of_the_host, make_batch, free_batch),
         cmocka_unit_test_setup_teardown(a_row_is_the_same_in_any_batch_and_repeats, make_batch, free_batch),
+        cmocka_unit_test_setup_teardown(a_given_id_gets_its_log_probability, make_batch, free_batch),
         cmocka_unit_test_setup_teardown(a_graph_samples_step_after_step, make_batch, free_batch),
     };
     return gpu_run(tests);

@@ -278,7 +278,7 @@ static void call_row_op(struct lf_device *dev, const void *ctx, int call_idx)
                      &(struct lf_rmsnorm_params){to, (float *)(void *)from, op->b->pool.ptr, 1e-5f, op->n_rows, DIM});
     if (op->kind == SILU_MUL) ops->silu_mul(dev, &(struct lf_silu_mul_params){to, from, op->n_rows, HIDDEN});
     if (op->kind == EMBED)
-        ops->embed(dev, &(struct lf_embed_params){(float *)(void *)to, &table, op->b->ids.ptr, op->n_rows});
+        ops->embed(dev, &(struct lf_embed_params){(float *)(void *)to, &table, op->b->ids.ptr, NULL, op->n_rows});
     if (op->kind == GATHER)
         ops->gather(dev, &(struct lf_gather_params){to, from, op->b->ids.ptr, op->n_rows, DIM, LF_F32});
 }
@@ -307,7 +307,7 @@ struct sampling {
 
 static struct lf_sample_row sample_row(int kind, int row_idx)
 {
-    struct lf_sample_row row = {.top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1, .slot = -1};
+    struct lf_sample_row row = {.top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1, .slot = -1, .given = -1};
     row.position = (uint64_t)row_idx;
     row.seed = 7;
     if (kind >= TEMPERATURE) row.temperature = 0.8f;
@@ -335,7 +335,7 @@ static void call_sample(struct lf_device *dev, const void *ctx, int call_idx)
                                  .rows = sm->b->x.ptr,
                                  .marks = sm->b->y.ptr,
                                  .ids_out = (int32_t *)(void *)(base + 2 * logits_bytes),
-                                 .out = (struct lf_sample_out *)(void *)(base + 2 * logits_bytes + 4096)};
+                                 .out = (struct lf_sampled *)(void *)(base + 2 * logits_bytes + 4096)};
     lf_device_ops(dev)->sample(dev, &p);
 }
 
