@@ -130,11 +130,11 @@ def templates():
     put("jinja", "chat", "{% for m in messages %}{{ '<' ~ m.role ~ '>' + m['content'] | trim }}{% endfor %}")
     put("jinja", "macro", "{% macro f(a, b=2) -%} {{ a * b }} {%- endmacro %}{{ f(3) }}{% set ns = namespace(n=0) %}"
         "{% for x in range(5) if x % 2 %}{% set ns.n = ns.n + x %}{{ loop.index }}{% else %}-{% endfor %}{{ ns.n }}")
-    put("jinja", "filters", "{{ extra.x | map('string') | join(',') }}{{ extra | tojson(indent=2) }}"
+    put("jinja", "filters", "{{ x | map('string') | join(',') }}{{ messages | tojson(indent=2) }}"
         "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ '%s' | format(3) }}")
     put("jinja", "tests", "{{ 1 is odd and x is not defined or 'a' in 'abc' }}{{ [3,1,2] | sort | reverse | first }}"
         "{{ 'a-b'.split('-')[-1].upper()[::-1] }}{{ raise_exception('no') if false else {'k': [1, (2,)]}.items() }}")
-    put("jinja", "request", "{{ messages[0].content }}{{ extra.y }}",
+    put("jinja", "request", "{{ messages[0].content }}{{ y }}",
         '{"messages":[{"role":"user","content":"é"}],"extra":{"y":[1,{"z":"<"}]}}')
 
 
