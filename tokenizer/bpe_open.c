@@ -106,8 +106,7 @@ static enum lf_status read_merge(struct merge_reader *r, struct lf_json_value v,
     bool pair = read_pair(r, v, &left, &right);
     if (r->left.status == LF_NO_MEMORY || r->right.status == LF_NO_MEMORY)
         return lf_fail(err, LF_NO_MEMORY, "no memory for the merges");
-    if (!pair)
-        return lf_fail(err, LF_CORRUPT, "merge %u: two tokens are expected, not %.*s", rank, shown, raw.ptr);
+    if (!pair) return lf_fail(err, LF_CORRUPT, "merge %u: two tokens are expected, not %.*s", rank, shown, raw.ptr);
     lf_buf_clear(&r->joined);
     lf_buf_str(&r->joined, left);
     lf_buf_str(&r->joined, right);
