@@ -15,9 +15,9 @@ typedef enum lf_status sweep_fn(const void *ctx);
 
 enum { SWEEP_MOST = 200000 };
 
-/* Sanitizers cost a factor: under them every 7th is refused where there are more than these. */
+/* Sanitizers cost a factor: under them every 11th is refused where there are more than these. */
 #ifdef FAILING_ALLOC_WRAPPED
-enum { SWEEP_ALL_BELOW = 256, SWEEP_STEP = 7 };
+enum { SWEEP_ALL_BELOW = 64, SWEEP_STEP = 11 };
 #else
 enum { SWEEP_ALL_BELOW = SWEEP_MOST, SWEEP_STEP = 1 };
 #endif

@@ -28,7 +28,7 @@ long failing_alloc_n_live(void)
     return n_live;
 }
 
-bool failing_alloc_refuses(void)
+static bool refuses(void)
 {
     if (refuse_in == 0) return false;
     if (refuse_in > 1) {
@@ -76,17 +76,17 @@ int OURS(posix_memalign)(void **out, size_t alignment, size_t n);
 
 void *OURS(malloc)(size_t n)
 {
-    return failing_alloc_refuses() ? NULL : COUNTED(REAL(malloc)(n), 1);
+    return refuses() ? NULL : COUNTED(REAL(malloc)(n), 1);
 }
 
 void *OURS(calloc)(size_t n, size_t size)
 {
-    return failing_alloc_refuses() ? NULL : COUNTED(REAL(calloc)(n, size), 1);
+    return refuses() ? NULL : COUNTED(REAL(calloc)(n, size), 1);
 }
 
 void *OURS(realloc)(void *ptr, size_t n)
 {
-    if (failing_alloc_refuses()) return NULL;
+    if (refuses()) return NULL;
     void *grown = REAL(realloc)(ptr, n);
     if (!ptr) return COUNTED(grown, 1);
     if (n == 0) (void)COUNTED(ptr, -1);
@@ -95,12 +95,12 @@ void *OURS(realloc)(void *ptr, size_t n)
 
 void *OURS(aligned_alloc)(size_t alignment, size_t n)
 {
-    return failing_alloc_refuses() ? NULL : COUNTED(REAL_ALIGNED(alignment, n), 1);
+    return refuses() ? NULL : COUNTED(REAL_ALIGNED(alignment, n), 1);
 }
 
 int OURS(posix_memalign)(void **out, size_t alignment, size_t n)
 {
-    void *ptr = failing_alloc_refuses() ? NULL : COUNTED(REAL_ALIGNED(alignment, n), 1);
+    void *ptr = refuses() ? NULL : COUNTED(REAL_ALIGNED(alignment, n), 1);
     if (!ptr) return ENOMEM;
     *out = ptr;
     return 0;

@@ -11,21 +11,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* From here on the k-th allocation (1 is the next) is refused, and if for_good every one behind it. */
 void failing_alloc_arm(long k, bool for_good);
 /* No more refusals; how many there were. */
 long failing_alloc_disarm(void);
 /* Blocks that are allocated and not freed; always 0 under a sanitizer, which finds leaks itself. */
 long failing_alloc_n_live(void);
-/* For failing_new.cc: counts an allocation, and whether it is to be refused. */
-bool failing_alloc_refuses(void);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

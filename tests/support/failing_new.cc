@@ -2,12 +2,11 @@
 #include <cstdlib>
 #include <new>
 
-#include "tests/support/failing_alloc.h"
-
+// malloc is the wrapped one.
 void *operator new(std::size_t n)
 {
     for (;;) {
-        void *ptr = failing_alloc_refuses() ? nullptr : std::malloc(n ? n : 1);
+        void *ptr = std::malloc(n ? n : 1);
         if (ptr) return ptr;
         std::new_handler handler = std::get_new_handler();
         if (!handler) throw std::bad_alloc();
@@ -17,7 +16,7 @@ void *operator new(std::size_t n)
 
 void *operator new(std::size_t n, const std::nothrow_t &) noexcept
 {
-    return failing_alloc_refuses() ? nullptr : std::malloc(n ? n : 1);
+    return std::malloc(n ? n : 1);
 }
 
 void operator delete(void *ptr) noexcept
