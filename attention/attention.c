@@ -1,131 +1,23 @@
-/* The plan of a step, and its run: which task computes what.
- *
- * A unit is (sequence, block of packed query rows), for all KV heads. A unit that is a large part of the step's work is
- * split into pieces of whole spans: their partial results go to the workspace and a second loop folds them. Pieces are
- * taken longest first. What is split, and how, changes no bit of the result (attention.h).
- *
- * Partial results have a fixed place of `n_slot_floats`. Units that do not fit in it together take turns: a round is
- * one loop over pieces and one over merges. The place holds at least one unit of any step at any length, so the
- * workspace depends on the shape and the number of threads only. */
+/* The face of attention: what is true on every device is checked here, the rest is the backend's. */
 #include "attention/attention.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "attention/attn_kernel.h"
-#include "attention/attn_task.h"
+#include "attention/attn_impl.h"
 #include "core/check.h"
-#include "device/cpu/threads.h"
 
-enum {
-    TASKS_PER_THREAD = 4,
-    /* A row block costs as much as this many rows more: its keys and values have to come from memory. */
-    ROWS_EQUIVALENT = 8,
-    /* Work below which splitting costs more than it brings: one span of a full block. */
-    MIN_PIECE = LF_ATTN_SPAN * (LF_ATTN_ROWS + ROWS_EQUIVALENT),
-    /* Rows of which a unit of any length must find a place for its partial results, in all heads together. */
-    SLOT_ROWS = 16
-};
-
-struct unit {
-    int64_t cost; /* keys × rows, of one head */
-    int seq_idx;
-    int first, n_rows;    /* packed rows */
-    int span_lo, span_hi; /* spans with a visible key */
-    size_t slot;          /* floats from the start of the partials; only of a split unit */
-};
-
-struct piece {
-    int unit_idx;
-    int span_lo, span_hi;
-    bool partial;
-};
-
-/* Pieces first_piece.. and split units first_unit.. of one loop; the next round's are the ends. */
-struct round {
-    int first_piece, first_unit;
-};
-
-/* Where the parts of the workspace begin, in bytes; each a multiple of 64. */
-struct layout {
-    uint64_t scratch_bytes; /* of one worker; the scratches begin at 0 */
-    uint64_t units, pieces, rounds, partials, total;
-    size_t n_units, n_pieces;
-    size_t n_slot_floats;
-};
-
-struct lf_attn {
-    struct lf_device *dev;
-    struct lf_threads *threads;
-    const struct lf_attn_kernel *kernel;
-    struct lf_attn_shape shape;
-    struct layout layout;
-    char *workspace; /* borrowed */
-    struct unit *units;
-    struct piece *pieces;
-    struct round *rounds;
-    float *partials;
-    /* the step */
-    const struct lf_kv_seq *seqs; /* borrowed */
-    int window;
-    int n_units, n_split, n_pieces, n_rounds;
-    const struct lf_attn_params *params; /* during run */
-    int round_idx;
-};
-
-static uint64_t align64(uint64_t n)
+static const struct lf_attn_backend *backend_of(const struct lf_device_info *info)
 {
-    return (n + 63) / 64 * 64;
-}
-
-static int div_up(int a, int b)
-{
-    return a / b + (a % b != 0);
-}
-
-static size_t slot_floats(const struct lf_attn_shape *s, int n_rows, int n_spans)
-{
-    return lf_attn_partial_floats(n_rows, s->head_dim) * (size_t)n_spans * (size_t)s->n_kv_heads;
-}
-
-static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_threads)
-{
-    size_t group = (size_t)(s->n_heads / s->n_kv_heads);
-    size_t rows = (size_t)s->max_rows * group; /* packed, of one head */
-    int max_spans = div_up(s->max_kv_len, LF_ATTN_SPAN);
-
-    l->scratch_bytes = align64(lf_attn_scratch_bytes(s->head_dim));
-    l->n_units = rows / LF_ATTN_GROUP + (size_t)s->max_seqs;
-    l->n_pieces = 2 * l->n_units + (size_t)(TASKS_PER_THREAD * n_threads);
-    size_t one_unit = slot_floats(s, SLOT_ROWS, max_spans);
-    size_t all_threads = lf_attn_partial_floats(LF_ATTN_ROWS, s->head_dim) * (size_t)(TASKS_PER_THREAD * n_threads);
-    l->n_slot_floats = LF_MAX(one_unit, all_threads);
-
-    l->units = l->scratch_bytes * (uint64_t)n_threads;
-    l->pieces = l->units + align64(l->n_units * sizeof(struct unit));
-    l->rounds = l->pieces + align64(l->n_pieces * sizeof(struct piece));
-    l->partials = l->rounds + align64((l->n_units + 2) * sizeof(struct round));
-    l->total = l->partials + align64(l->n_slot_floats * sizeof(float));
+#ifdef LF_HAVE_CUDA
+    if (!info->is_host) return &lf_attn_backend_cuda;
+#endif
+    LF_ASSERT(info->is_host);
+    return &lf_attn_backend_cpu;
 }
 
 uint64_t lf_attn_workspace_bytes(const struct lf_attn_shape *shape, const struct lf_device_info *info)
 {
-    struct layout l;
-    layout_init(&l, shape, info->n_threads);
-    return l.total;
-}
-
-static const struct lf_attn_kernel *choose_kernel(enum lf_isa isa, enum lf_dtype kv_dtype)
-{
-#if defined(__x86_64__)
-    if (isa >= LF_ISA_AMX && kv_dtype == LF_BF16) return &lf_attn_kernel_amx;
-    if (isa >= LF_ISA_AVX512_BF16 && kv_dtype == LF_BF16) return &lf_attn_kernel_avx512bf16;
-    if (isa >= LF_ISA_AVX512) return &lf_attn_kernel_avx512;
-    if (isa >= LF_ISA_AVX2) return &lf_attn_kernel_avx2;
-#endif
-    (void)isa;
-    (void)kv_dtype;
-    return &lf_attn_kernel_c;
+    return backend_of(info)->workspace_bytes(shape, info);
 }
 
 static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *err)
@@ -133,9 +25,6 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
     if (s->head_dim < 32 || s->head_dim > LF_HEAD_DIM || s->head_dim % 16 != 0)
         return lf_fail(err, LF_UNSUPPORTED, "attention: head_dim %d; expected a multiple of 16 from 32 to %d",
                        s->head_dim, (int)LF_HEAD_DIM);
-    if (s->kv_dtype != LF_F32 && s->kv_dtype != LF_BF16)
-        return lf_fail(err, LF_UNSUPPORTED, "attention: KV of type %s; expected f32 or bf16",
-                       lf_dtype_name(s->kv_dtype));
     if (s->n_kv_heads < 1 || s->n_heads < s->n_kv_heads || s->n_heads % s->n_kv_heads != 0)
         return lf_fail(err, LF_INVALID, "attention: %d query heads are no multiple of %d KV heads", s->n_heads,
                        s->n_kv_heads);
@@ -150,236 +39,55 @@ enum lf_status lf_attn_create(struct lf_attn **out, struct lf_device *dev, enum 
 {
     LF_TRY(check_shape(shape, err));
     const struct lf_device_info *info = lf_device_info(dev);
-    if (isa > info->isa)
-        return lf_fail(err, LF_UNSUPPORTED, "attention: %s kernels asked for, the device has %s", lf_isa_name(isa),
-                       lf_isa_name(info->isa));
-    struct layout layout;
-    layout_init(&layout, shape, info->n_threads);
-    if (workspace.bytes < layout.total)
+    const struct lf_attn_backend *backend = backend_of(info);
+    uint64_t needed = backend->workspace_bytes(shape, info);
+    if (workspace.bytes < needed)
         return lf_fail(err, LF_INVALID, "attention: workspace of %zu bytes; expected %llu", workspace.bytes,
-                       (unsigned long long)layout.total);
+                       (unsigned long long)needed);
     LF_ASSERT((uintptr_t)workspace.ptr % 64 == 0);
-    struct lf_attn *a = calloc(1, sizeof(*a));
-    if (!a) return lf_fail(err, LF_NO_MEMORY, "attention: %zu bytes", sizeof(*a));
-    a->dev = dev;
-    a->threads = lf_device_threads(dev);
-    a->kernel = choose_kernel(isa, shape->kv_dtype);
-    a->shape = *shape;
-    a->layout = layout;
-    a->workspace = workspace.ptr;
-    a->units = (struct unit *)(void *)(a->workspace + layout.units);
-    a->pieces = (struct piece *)(void *)(a->workspace + layout.pieces);
-    a->rounds = (struct round *)(void *)(a->workspace + layout.rounds);
-    a->partials = (float *)(void *)(a->workspace + layout.partials);
-    *out = a;
+    struct lf_attn *attn;
+    LF_TRY(backend->create(&attn, dev, isa, shape, workspace, err));
+    attn->backend = backend;
+    attn->dev = dev;
+    attn->shape = *shape;
+    *out = attn;
     return LF_OK;
 }
 
 void lf_attn_destroy(struct lf_attn *attn)
 {
-    free(attn);
+    if (attn != NULL) attn->backend->destroy(attn);
 }
 
-/* ---- the plan ---- */
-
-static void unit_init(struct unit *u, const struct lf_kv_seq *seq, int seq_idx, int first, int n_rows, int group,
-                      int window)
+void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window)
 {
-    int pos0 = seq->kv_len - seq->n_rows;
-    int pos_first = pos0 + first / group, pos_last = pos0 + (first + n_rows - 1) / group;
-    int key_lo = window > 0 && pos_first >= window ? pos_first - window + 1 : 0;
-    u->seq_idx = seq_idx;
-    u->first = first;
-    u->n_rows = n_rows;
-    u->span_lo = key_lo / LF_ATTN_SPAN;
-    u->span_hi = pos_last / LF_ATTN_SPAN + 1;
-    u->cost = (int64_t)(pos_last + 1 - key_lo) * (n_rows + ROWS_EQUIVALENT);
-    u->slot = 0;
-}
-
-/* Cuts all rows into units of at most block_rows; returns how many (head, span) pieces they could be split into. */
-static int64_t cut_units(struct lf_attn *a, const struct lf_kv_seq *seqs, int n_seqs, int window, int block_rows)
-{
-    int group = a->shape.n_heads / a->shape.n_kv_heads;
-    int64_t n_pieces = 0;
-    a->n_units = 0;
-    for (int i = 0; i < n_seqs; i++) {
-        int n_rows = seqs[i].n_rows * group;
-        for (int first = 0; first < n_rows; first += block_rows) {
-            LF_ASSERT((size_t)a->n_units < a->layout.n_units);
-            struct unit *u = &a->units[a->n_units++];
-            unit_init(u, &seqs[i], i, first, LF_MIN(block_rows, n_rows - first), group, window);
-            int n_spans = u->span_hi - u->span_lo;
-            bool fits = slot_floats(&a->shape, u->n_rows, n_spans) <= a->layout.n_slot_floats;
-            n_pieces += fits ? LF_MIN((int64_t)n_spans, u->cost / MIN_PIECE + 1) : 1;
-        }
-    }
-    return n_pieces * a->shape.n_kv_heads;
-}
-
-/* Moves units[at] down until no child costs less than its parent: a heap with the cheapest unit on top. */
-static void sift_down(struct unit *units, int n, int at)
-{
-    for (;;) {
-        int child = 2 * at + 1;
-        if (child >= n) return;
-        if (child + 1 < n && units[child + 1].cost < units[child].cost) child++;
-        if (units[at].cost <= units[child].cost) return;
-        struct unit u = units[at];
-        units[at] = units[child];
-        units[child] = u;
-        at = child;
-    }
-}
-
-/* Longest first. Heapsort: in place, nothing is allocated. */
-static void sort_units(struct unit *units, int n)
-{
-    for (int at = n / 2 - 1; at >= 0; at--) sift_down(units, n, at);
-    for (int end = n - 1; end > 0; end--) {
-        struct unit cheapest = units[0];
-        units[0] = units[end];
-        units[end] = cheapest;
-        sift_down(units, end, 0);
-    }
-}
-
-static void add_piece(struct lf_attn *a, int unit_idx, int span_lo, int span_hi, bool partial)
-{
-    LF_ASSERT((size_t)a->n_pieces < a->layout.n_pieces);
-    a->pieces[a->n_pieces++] =
-        (struct piece){.unit_idx = unit_idx, .span_lo = span_lo, .span_hi = span_hi, .partial = partial};
-}
-
-/* How many pieces a unit should become, 1 if it stays whole. */
-static int n_pieces_of(const struct lf_attn *a, const struct unit *u, int64_t target)
-{
-    int n_spans = u->span_hi - u->span_lo;
-    if (u->cost <= target + target / 2 || n_spans < 2) return 1;
-    if (slot_floats(&a->shape, u->n_rows, n_spans) > a->layout.n_slot_floats) return 1;
-    return (int)LF_MIN((int64_t)n_spans, u->cost / target + 1);
-}
-
-static void begin_round(struct lf_attn *a, int first_unit)
-{
-    a->rounds[a->n_rounds++] = (struct round){.first_piece = a->n_pieces, .first_unit = first_unit};
-}
-
-/* The units come longest first, so those to be split come first. */
-static void make_pieces(struct lf_attn *a, int64_t target)
-{
-    size_t used = 0;
-    a->n_pieces = a->n_rounds = a->n_split = 0;
-    begin_round(a, 0);
-    for (int i = 0; i < a->n_units; i++) {
-        struct unit *u = &a->units[i];
-        int n = n_pieces_of(a, u, target), n_spans = u->span_hi - u->span_lo;
-        if (n == 1 || a->n_split < i) {
-            add_piece(a, i, u->span_lo, u->span_hi, false);
-            continue;
-        }
-        size_t need = slot_floats(&a->shape, u->n_rows, n_spans);
-        if (used + need > a->layout.n_slot_floats) {
-            begin_round(a, i);
-            used = 0;
-        }
-        u->slot = used;
-        used += need;
-        a->n_split++;
-        for (int k = 0; k < n; k++) {
-            int lo = u->span_lo + (int)((int64_t)n_spans * k / n);
-            int hi = u->span_lo + (int)((int64_t)n_spans * (k + 1) / n);
-            add_piece(a, i, lo, hi, true);
-        }
-    }
-    a->rounds[a->n_rounds] = (struct round){.first_piece = a->n_pieces, .first_unit = a->n_split};
-}
-
-static void check_seqs(const struct lf_attn *a, const struct lf_kv_seq *seqs, int n_seqs)
-{
+    const struct lf_attn_shape *shape = &attn->shape;
     int64_t n_rows = 0;
-    LF_ASSERT(n_seqs >= 1 && n_seqs <= a->shape.max_seqs);
+    LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N);
+    LF_ASSERT(n_seqs >= 0 && n_seqs <= shape->max_seqs);
     for (int i = 0; i < n_seqs; i++) {
-        LF_ASSERT(seqs[i].n_rows >= 1 && seqs[i].n_rows <= seqs[i].kv_len);
-        LF_ASSERT(seqs[i].kv_len <= a->shape.max_kv_len);
+        LF_ASSERT(seqs[i].first_row == n_rows && seqs[i].n_rows >= 1 && seqs[i].n_rows <= seqs[i].kv_len);
+        LF_ASSERT(seqs[i].kv_len <= shape->max_kv_len);
         n_rows += seqs[i].n_rows;
     }
-    LF_ASSERT(n_rows <= a->shape.max_rows);
+    LF_ASSERT(n_rows <= shape->max_rows);
+    attn->plans[plan_idx] =
+        (struct lf_attn_plan){.made = true, .seqs = seqs, .n_seqs = n_seqs, .n_rows = (int)n_rows, .window = window};
+    attn->backend->plan(attn, plan_idx);
 }
 
-void lf_attn_plan(struct lf_attn *attn, const struct lf_kv_seq *seqs, int n_seqs, int window)
+void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)
 {
-    check_seqs(attn, seqs, n_seqs);
-    attn->seqs = seqs;
-    attn->window = window;
-    /* Smaller blocks only where large ones leave threads without work even when split: they read keys more often. */
-    int64_t wanted = (int64_t)TASKS_PER_THREAD * lf_threads_n(attn->threads);
-    for (int block_rows = LF_ATTN_ROWS;; block_rows /= 2) {
-        int64_t n = cut_units(attn, seqs, n_seqs, window, block_rows);
-        if (n >= wanted || block_rows <= LF_ATTN_GROUP) break;
-    }
-    sort_units(attn->units, attn->n_units);
-    int64_t total = 0;
-    for (int i = 0; i < attn->n_units; i++) total += attn->units[i].cost;
-    make_pieces(attn, LF_MAX(total * attn->shape.n_kv_heads / wanted, (int64_t)MIN_PIECE));
-}
-
-/* ---- the run ---- */
-
-static struct lf_attn_rows rows_of(const struct lf_attn *a, const struct unit *u, int kv_head)
-{
-    return (struct lf_attn_rows){.seq = &a->seqs[u->seq_idx], .kv_head = kv_head, .first = u->first, .n = u->n_rows};
-}
-
-/* The partial results of a unit's head. */
-static float *partials_of(const struct lf_attn *a, const struct unit *u, int kv_head)
-{
-    size_t n_spans = (size_t)(u->span_hi - u->span_lo);
-    size_t one_head = lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * n_spans;
-    return a->partials + u->slot + one_head * (size_t)kv_head;
-}
-
-static void run_piece(void *ctx, int task_idx, int worker_idx)
-{
-    const struct lf_attn *a = ctx;
-    int n_heads = a->shape.n_kv_heads;
-    const struct piece *piece = &a->pieces[a->rounds[a->round_idx].first_piece + task_idx / n_heads];
-    const struct unit *u = &a->units[piece->unit_idx];
-    struct lf_attn_rows rows = rows_of(a, u, task_idx % n_heads);
-    void *scratch = a->workspace + a->layout.scratch_bytes * (uint64_t)worker_idx;
-    if (!piece->partial) {
-        lf_attn_task_whole(a->kernel, a->params, a->shape.n_heads, &rows, piece->span_lo, piece->span_hi, scratch);
-        return;
-    }
-    float *partials = partials_of(a, u, rows.kv_head) +
-                      lf_attn_partial_floats(u->n_rows, a->shape.head_dim) * (size_t)(piece->span_lo - u->span_lo);
-    lf_attn_task_partial(a->kernel, a->params, a->shape.n_heads, &rows, piece->span_lo, piece->span_hi, partials,
-                         scratch);
-}
-
-static void run_merge(void *ctx, int task_idx, int worker_idx)
-{
-    const struct lf_attn *a = ctx;
-    int n_heads = a->shape.n_kv_heads;
-    const struct unit *u = &a->units[a->rounds[a->round_idx].first_unit + task_idx / n_heads];
-    struct lf_attn_rows rows = rows_of(a, u, task_idx % n_heads);
-    void *scratch = a->workspace + a->layout.scratch_bytes * (uint64_t)worker_idx;
-    lf_attn_task_merge(a->kernel, a->params, a->shape.n_heads, &rows, u->span_hi - u->span_lo,
-                       partials_of(a, u, rows.kv_head), scratch);
-}
-
-void lf_attn_run(struct lf_attn *attn, const struct lf_attn_params *p)
-{
-    int n_heads = attn->shape.n_kv_heads;
-    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == n_heads);
+    const struct lf_attn_plan *plan = &attn->plans[plan_idx];
+    LF_ASSERT(plan->made && (plan->window == 0 || p->window == plan->window));
+    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     LF_ASSERT(p->kv->dtype == attn->shape.kv_dtype);
-    LF_ASSERT(attn->window == 0 || p->window == attn->window);
-    attn->params = p;
-    for (attn->round_idx = 0; attn->round_idx < attn->n_rounds; attn->round_idx++) {
-        const struct round *now = &attn->rounds[attn->round_idx], *next = now + 1;
-        lf_threads_run(attn->threads, (next->first_piece - now->first_piece) * n_heads, run_piece, attn);
-        int n_merges = (next->first_unit - now->first_unit) * n_heads;
-        if (n_merges > 0) lf_threads_run(attn->threads, n_merges, run_merge, attn);
-    }
-    attn->params = NULL;
+    attn->backend->run(attn, plan_idx, p);
+}
+
+void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
+{
+    LF_ASSERT(attn->plans[0].made && p->n_rows >= attn->plans[0].n_rows);
+    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
+    attn->backend->rope_append(attn, p);
 }

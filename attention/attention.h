@@ -1,4 +1,4 @@
-/* Exact attention over paged KV: one plan a step, one run a layer.
+/* Exact attention over paged KV: plans once a step, one run a layer.
  *
  * Prefill, a chunk over a long cache, decode and several new tokens a step are one mechanism: a step is a list of
  * sequences, each with n_rows query tokens at the end of kv_len cached tokens. The query heads of one KV head are
@@ -12,7 +12,8 @@
  * LF_ATTN_SPAN; a row's result is the fold, in ascending order, of the exact online-softmax partials of its spans
  * (Milakov & Gimelshein 2018; Dao et al. 2022, §3.1). Whether one task folds all spans or many tasks make partials that
  * are folded later, the same operations happen in the same order. So the plan may split as it likes: alone, in a batch,
- * in chunks or from the prefix cache, the answer is the same.
+ * in chunks or from the prefix cache, the answer is the same. (On a GPU prompt rows and generated rows have spans of
+ * their own: attn_cuda.h. A row's kind does not change between those cases.)
  *
  * Nothing is allocated after create and nothing fails in run. One thread (the engine's) calls; kernels run on the
  * device's threads. */
@@ -27,7 +28,9 @@
 #include "device/device.h"
 #include "kv/kv_view.h"
 
-enum { LF_ATTN_SPAN = 512 }; /* keys; a multiple of LF_KV_BLOCK_TOKENS */
+enum { LF_ATTN_SPAN = 512 }; /* keys, on a CPU; a multiple of LF_KV_BLOCK_TOKENS */
+/* Plans in force at the same time: layers of up to two windows, and the last layer's few rows. */
+enum { LF_ATTN_PLANS_N = 3 };
 
 /* What all layers of a model share, and the largest step there will be. */
 struct lf_attn_shape {
@@ -63,9 +66,11 @@ LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_devi
                                             struct lf_err *err);
 void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 
-/* Makes the task list of this step. seqs and their block tables are borrowed until the last run of the step.
- * window as in the runs to come (0 if layers differ: the plan is then only less tight). */
-void lf_attn_plan(struct lf_attn *attn, const struct lf_kv_seq *seqs, int n_seqs, int window);
-void lf_attn_run(struct lf_attn *attn, const struct lf_attn_params *p);
+/* Makes plan plan_idx (0 .. LF_ATTN_PLANS_N - 1) of the step. seqs and their block tables are borrowed until the last
+ * run of the step. window as in the runs to come (0 if layers differ: the plan is then only less tight). All plans of a
+ * step come before its first run; with no sequence (seqs NULL) the runs do nothing. Plan 0 is also where lf_rope_append
+ * takes the step's rows from. */
+void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
+void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
 
 #endif

@@ -118,15 +118,17 @@ void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, 
 
 struct append_job {
     const struct lf_rope_append_params *p;
+    const struct lf_kv_seq *seqs;
+    int n_seqs;
     lf_rope_rows_fn *rows_fn;
     int n_rows;
 };
 
-static const struct lf_kv_seq *seq_of_row(const struct lf_rope_append_params *p, int row)
+static const struct lf_kv_seq *seq_of_row(const struct append_job *job, int row)
 {
     const struct lf_kv_seq *seq = NULL;
-    for (int i = 0; i < p->n_seqs && !seq; i++)
-        if (row >= p->seqs[i].first_row && row < p->seqs[i].first_row + p->seqs[i].n_rows) seq = &p->seqs[i];
+    for (int i = 0; i < job->n_seqs && !seq; i++)
+        if (row >= job->seqs[i].first_row && row < job->seqs[i].first_row + job->seqs[i].n_rows) seq = &job->seqs[i];
     LF_ASSERT(seq);
     return seq;
 }
@@ -137,7 +139,7 @@ static void append_task(void *ctx, int task_idx, int worker_idx)
     const struct append_job *job = ctx;
     int end = LF_MIN((task_idx + 1) * LF_ROPE_RUN, job->n_rows);
     for (int row = task_idx * LF_ROPE_RUN; row < end;) {
-        const struct lf_kv_seq *seq = seq_of_row(job->p, row);
+        const struct lf_kv_seq *seq = seq_of_row(job, row);
         int pos = seq->kv_len - seq->n_rows + (row - seq->first_row);
         int n = LF_MIN(end, seq->first_row + seq->n_rows) - row;
         n = LF_MIN(n, LF_KV_BLOCK_TOKENS - pos % LF_KV_BLOCK_TOKENS);
@@ -157,11 +159,12 @@ static lf_rope_rows_fn *choose_rows(enum lf_isa isa)
     return lf_rope_rows_c;
 }
 
-void lf_rope_append(struct lf_device *dev, const struct lf_rope_append_params *p)
+void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_params *p, const struct lf_kv_seq *seqs,
+                        int n_seqs)
 {
-    struct append_job job = {.p = p, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
+    struct append_job job = {.p = p, .seqs = seqs, .n_seqs = n_seqs, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
     LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % 16 == 0);
-    for (int i = 0; i < p->n_seqs; i++) job.n_rows = LF_MAX(job.n_rows, p->seqs[i].first_row + p->seqs[i].n_rows);
+    for (int i = 0; i < n_seqs; i++) job.n_rows = LF_MAX(job.n_rows, seqs[i].first_row + seqs[i].n_rows);
     int n_tasks = job.n_rows / LF_ROPE_RUN + (job.n_rows % LF_ROPE_RUN != 0);
     lf_threads_run(lf_device_threads(dev), n_tasks, append_task, &job);
 }

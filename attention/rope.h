@@ -12,6 +12,8 @@
 #include "device/device.h"
 #include "kv/kv_view.h"
 
+struct lf_attn;
+
 enum lf_rope_kind { LF_ROPE_NONE_SCALED, LF_ROPE_LINEAR, LF_ROPE_LLAMA3, LF_ROPE_YARN };
 
 struct lf_rope_opts {
@@ -41,14 +43,13 @@ struct lf_rope_append_params {
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
     float norm_eps;
     const float *table; /* lf_rope_table_fill */
+    int n_rows; /* of qkv: the plan's, or more: surplus rows belong to no sequence and nothing of them is kept */
     int rotary_dim;
     int n_heads;
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
     int layer;
-    const struct lf_kv_seq *seqs;
-    int n_seqs;
 };
-/* Runs on the device's threads; complete on return. Does not fail. */
-void lf_rope_append(struct lf_device *dev, const struct lf_rope_append_params *p);
+/* Of the rows of attn's plan 0. An op like those of device/ops.h: does not fail, queued on a GPU. */
+void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);
 
 #endif

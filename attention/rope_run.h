@@ -16,6 +16,10 @@ struct lf_rope_run {
 
 typedef void lf_rope_rows_fn(const struct lf_rope_append_params *p, const struct lf_rope_run *run);
 
+/* lf_rope_append on a CPU, of the rows of seqs. */
+void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_params *p, const struct lf_kv_seq *seqs,
+                        int n_seqs);
+
 lf_rope_rows_fn lf_rope_rows_c;
 #if defined(__x86_64__)
 lf_rope_rows_fn lf_rope_rows_avx2;

@@ -8,7 +8,13 @@
 #include "core/check.h"
 #include "device/device_impl.h"
 
-static const struct lf_backend *const backends[] = {&lf_backend_cpu};
+/* Slowest first. */
+static const struct lf_backend *const backends[] = {
+    &lf_backend_cpu,
+#ifdef LF_HAVE_CUDA
+    &lf_backend_cuda,
+#endif
+};
 
 const char *lf_isa_name(enum lf_isa isa)
 {
@@ -17,28 +23,44 @@ const char *lf_isa_name(enum lf_isa isa)
     return names[isa];
 }
 
-/* "auto" takes the last backend of the table, the fastest one compiled in that opens. */
-static const struct lf_backend *backend_by_name(const char *name)
+/* "cuda:1" is called by "cuda". */
+static bool is_called(const struct lf_backend *backend, const char *name)
 {
-    if (strcmp(name, "auto") == 0) return backends[LF_N_ELEMS(backends) - 1];
+    size_t n = strlen(backend->kind);
+    return strncmp(name, backend->kind, n) == 0 && (name[n] == '\0' || name[n] == ':');
+}
+
+static enum lf_status open_backend(struct lf_device *dev, const struct lf_backend *backend,
+                                   const struct lf_device_opts *opts, struct lf_err *err)
+{
+    memset(dev, 0, sizeof *dev);
+    dev->backend = backend;
+    return backend->open(dev, opts, err);
+}
+
+/* "auto" takes the fastest backend that opens. The CPU always does, or says why not. */
+static enum lf_status open_by_name(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
+{
+    bool any = strcmp(opts->name, "auto") == 0;
+    enum lf_status status = LF_NOT_FOUND;
+    for (size_t i = LF_N_ELEMS(backends); any && status != LF_OK && i-- > 0;)
+        status = open_backend(dev, backends[i], opts, err);
+    if (any) return status;
     for (size_t i = 0; i < LF_N_ELEMS(backends); i++)
-        if (strcmp(name, backends[i]->kind) == 0) return backends[i];
-    return NULL;
+        if (is_called(backends[i], opts->name)) return open_backend(dev, backends[i], opts, err);
+    return lf_fail(err, LF_NOT_FOUND, "no device is called \"%s\" (this build has: auto, cpu%s)", opts->name,
+                   LF_N_ELEMS(backends) > 1 ? ", cuda, cuda:N" : "");
 }
 
 enum lf_status lf_device_open(struct lf_device **out, const struct lf_device_opts *opts, struct lf_err *err)
 {
-    const struct lf_backend *backend = backend_by_name(opts->name);
-    if (backend == NULL)
-        return lf_fail(err, LF_NOT_FOUND, "no device is called \"%s\" (this build has: auto, cpu)", opts->name);
     if (opts->n_threads < 0 || opts->n_threads > LF_THREADS_N)
         return lf_fail(err, LF_INVALID, "threads must be 0 (one for each CPU) to %d, not %d", LF_THREADS_N,
                        opts->n_threads);
 
     struct lf_device *dev = calloc(1, sizeof *dev);
     if (dev == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for the device");
-    dev->backend = backend;
-    enum lf_status status = backend->open(dev, opts, err);
+    enum lf_status status = open_by_name(dev, opts, err);
     if (status != LF_OK) {
         free(dev);
         return status;
@@ -109,4 +131,45 @@ void lf_upload(struct lf_device *dev, void *dst_device, const void *src_host, si
 void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes)
 {
     dev->backend->download(dev, dst_host, src_device, bytes);
+}
+
+void lf_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes)
+{
+    LF_ASSERT(slot >= 0 && slot < LF_FETCHES_N && bytes <= LF_FETCH_BYTES);
+    dev->fetches[slot] = (struct lf_fetch){.src = src_device, .bytes = bytes};
+    if (dev->backend->fetch_begin) dev->backend->fetch_begin(dev, slot, src_device, bytes);
+}
+
+enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, struct lf_err *err)
+{
+    const struct lf_fetch *f = &dev->fetches[slot];
+    if (dev->backend->fetch_end) return dev->backend->fetch_end(dev, slot, dst_host, f->bytes, err);
+    lf_download(dev, dst_host, f->src, f->bytes);
+    return lf_device_sync(dev, err);
+}
+
+enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err)
+{
+    return dev->backend->sync ? dev->backend->sync(dev, err) : LF_OK;
+}
+
+bool lf_graph_begin(struct lf_device *dev)
+{
+    return dev->backend->graph_begin && dev->backend->graph_begin(dev);
+}
+
+struct lf_graph *lf_graph_end(struct lf_device *dev)
+{
+    return dev->backend->graph_end ? dev->backend->graph_end(dev) : NULL;
+}
+
+void lf_graph_launch(struct lf_device *dev, struct lf_graph *graph)
+{
+    LF_ASSERT(graph != NULL && dev->backend->graph_launch != NULL);
+    dev->backend->graph_launch(dev, graph);
+}
+
+void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph)
+{
+    if (graph != NULL) dev->backend->graph_destroy(dev, graph);
 }

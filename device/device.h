@@ -1,8 +1,12 @@
-/* The device: where tensors live and kernels run. "cpu" now; every other backend is one more row of the same tables.
+/* The device: where tensors live and kernels run: "cpu" or "cuda:N", rows of one table.
  *
- * A device owns its worker threads (or streams) and its op table. All calls below come from the thread that opened the
- * device, except lf_device_info, which any thread may call. After the server is ready no function here allocates but
- * lf_buffer_alloc, and that is not called again. */
+ * Order. Everything a device is asked for happens in the order of the calls, but on a GPU it happens later: ops,
+ * uploads and graphs are queued. lf_device_sync waits; lf_download waits too. Errors of a GPU surface there and are
+ * final: once one came, every later sync reports it and nothing more is run on that device (SECURITY.md).
+ *
+ * A device owns its worker threads (or its stream) and its op table. All calls below come from the thread that opened
+ * the device, except lf_device_info, which any thread may call. After the server is ready no function here allocates
+ * but lf_buffer_alloc, and that is not called again. */
 #ifndef LF_DEVICE_DEVICE_H
 #define LF_DEVICE_DEVICE_H
 
@@ -11,6 +15,8 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
+
+enum { LF_DEVICE_NAME = 96 };
 
 struct lf_device;
 struct lf_ops;
@@ -22,18 +28,25 @@ enum lf_isa { LF_ISA_C, LF_ISA_AVX2, LF_ISA_AVX512, LF_ISA_AVX512_BF16, LF_ISA_A
 const char *lf_isa_name(enum lf_isa isa); /* "c", "avx2", "avx512", "avx512-bf16", "amx" */
 
 struct lf_device_opts {
-    const char *name; /* "cpu" or "auto" */
+    const char *name; /* "cpu", "cuda", "cuda:N" or "auto": the first GPU where there is one, else the CPU */
     int n_threads;    /* workers including the calling thread; 0: one for each CPU this process may run on */
-    int max_isa;      /* an lf_isa that is not to be exceeded, -1: the best the machine has. For tests and --isa */
+    enum lf_dtype
+        act_dtype; /* GPU: of activations and KV, LF_BF16 or LF_F16; 0 stands for LF_BF16. CPU: not looked at */
+    int max_isa;   /* an lf_isa that is not to be exceeded, -1: the best the machine has. For tests and --isa */
 };
 
 struct lf_device_info {
-    const char *kind; /* "cpu" */
-    enum lf_isa isa;
-    int n_threads;
-    enum lf_dtype act_dtype; /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
-    uint64_t memory_bytes;   /* what this process may use: RAM or the cgroup's limit, whichever is less */
+    const char *kind;          /* "cpu", "cuda" */
+    char name[LF_DEVICE_NAME]; /* "NVIDIA H100 80GB HBM3"; on a CPU the instruction set */
+    enum lf_isa isa;           /* of a CPU; LF_ISA_C on a GPU */
+    int n_threads;             /* of a CPU's pool */
+    int sm;                    /* compute capability, 90 for 9.0; 0 on a CPU */
+    int n_sms;                 /* multiprocessors; 0 on a CPU */
+    enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
+    bool is_host;              /* buffers are host memory: it counts against the same limit as the process */
+    uint64_t memory_bytes; /* what this process may use: RAM or the cgroup's limit, whichever is less; a GPU's memory */
     uint64_t available_bytes;
+    uint64_t context_bytes; /* of a GPU's memory, in use before the first buffer: driver, code, library workspace */
 };
 
 /* LF_NOT_FOUND for a name that is none; LF_UNSUPPORTED for an ISA the machine has not; LF_NO_MEMORY. */
@@ -42,7 +55,7 @@ LF_MUST_CHECK enum lf_status lf_device_open(struct lf_device **out, const struct
 void lf_device_close(struct lf_device *dev); /* accepts NULL; all buffers are freed before */
 const struct lf_ops *lf_device_ops(const struct lf_device *dev);
 const struct lf_device_info *lf_device_info(const struct lf_device *dev);
-/* The worker pool, for the CPU kernels of attention/ and kv/. */
+/* The worker pool: for the CPU kernels of attention/ and kv/, and on every device for what is made once at start. */
 struct lf_threads *lf_device_threads(const struct lf_device *dev);
 
 /* Device memory. On a CPU: anonymous pages aligned to 2 MiB (huge pages asked for), touched at once, so that memory
@@ -58,8 +71,26 @@ void lf_buffer_free(struct lf_device *dev, struct lf_buffer *buf); /* accepts a 
 uint64_t lf_device_allocated_bytes(const struct lf_device *dev);
 uint64_t lf_device_n_allocs(const struct lf_device *dev);
 
-/* Copies between host and device; both complete on return. */
+/* Copies between host and device. An upload has taken the host's bytes on return; the device sees them in the order of
+ * the calls. A download is complete on return. */
 void lf_upload(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
 void lf_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+/* A download in two parts, for small results of steps that follow each other closely: begin queues it behind what was
+ * asked for so far, end waits for it alone. Slots 0 .. LF_FETCHES_N - 1 are independent; each end has its begin. */
+enum { LF_FETCHES_N = 2, LF_FETCH_BYTES = 256 * 1024 };
+void lf_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+/* dst: as many bytes as begin asked for. LF_DEVICE: they are not there. */
+LF_MUST_CHECK enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, struct lf_err *err);
+/* Waits until all that was asked for is done. LF_DEVICE with the device's own words where something failed. */
+LF_MUST_CHECK enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err);
+
+/* Graphs: a sequence of ops recorded once and replayed with one launch. The ops between begin and end are not run.
+ * Uploads cannot be recorded: a graph reads its inputs from addresses that are filled before each launch.
+ * lf_graph_begin is false where the device has no graphs (a CPU): the ops then simply run, and end returns NULL. */
+struct lf_graph;
+bool lf_graph_begin(struct lf_device *dev);
+struct lf_graph *lf_graph_end(struct lf_device *dev); /* NULL too where recording failed: the device then is in error */
+void lf_graph_launch(struct lf_device *dev, struct lf_graph *graph);
+void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph); /* accepts NULL */
 
 #endif

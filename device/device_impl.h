@@ -1,7 +1,7 @@
 /* What a backend fills in behind device.h. Included by device/ only.
  *
- * device.c owns the struct's life and its counters; a backend provides the op table and the four calls that touch
- * memory. Nothing here is for other folders. */
+ * device.c owns the struct's life and its counters; a backend provides the op table and the calls that touch memory and
+ * the queue. Nothing here is for other folders. */
 #ifndef LF_DEVICE_DEVICE_IMPL_H
 #define LF_DEVICE_DEVICE_IMPL_H
 
@@ -11,7 +11,7 @@
 #include "device/ops.h"
 
 struct lf_backend {
-    const char *kind; /* "cpu" */
+    const char *kind; /* "cpu", "cuda" */
     /* Fills info, ops and threads of a zeroed device; undoes all of it when it fails. */
     enum lf_status (*open)(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err);
     void (*close)(struct lf_device *dev);
@@ -19,6 +19,24 @@ struct lf_backend {
     void (*free)(struct lf_device *dev, void *ptr, size_t bytes);
     void (*upload)(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
     void (*download)(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+    /* NULL where a download at the end does. */
+    void (*fetch_begin)(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+    enum lf_status (*fetch_end)(struct lf_device *dev, int slot, void *dst_host, size_t bytes, struct lf_err *err);
+    /* NULL where ops are complete on return. */
+    enum lf_status (*sync)(struct lf_device *dev, struct lf_err *err);
+    /* All four or none. */
+    bool (*graph_begin)(struct lf_device *dev);
+    struct lf_graph *(*graph_end)(struct lf_device *dev);
+    void (*graph_launch)(struct lf_device *dev, struct lf_graph *graph);
+    void (*graph_destroy)(struct lf_device *dev, struct lf_graph *graph);
+};
+
+struct lf_cuda;
+
+/* What a fetch was begun for. */
+struct lf_fetch {
+    const void *src;
+    size_t bytes;
 };
 
 struct lf_device {
@@ -29,13 +47,19 @@ struct lf_device {
     /* owner thread */
     uint64_t allocated_bytes;
     uint64_t n_allocs;
+    struct lf_fetch fetches[LF_FETCHES_N];
+
+    struct lf_threads *threads; /* on a GPU they help while the model is loaded */
+    struct lf_cuda *cuda;       /* of the CUDA backend */
 
     /* of the CPU backend, fixed at open */
-    struct lf_threads *threads;
     const struct lf_gemm_kernel *gemm[3]; /* by enum lf_dtype of the weights */
     struct lf_row_kernels rows;
 };
 
 extern const struct lf_backend lf_backend_cpu;
+#ifdef LF_HAVE_CUDA
+extern const struct lf_backend lf_backend_cuda;
+#endif
 
 #endif

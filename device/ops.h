@@ -1,14 +1,17 @@
 /* The op table: everything a model does on a device that is neither attention nor KV.
  *
  * Each op takes the device and a plain-data params struct that states its shapes. Tensors are dense and row-major,
- * T = rows of the step (tokens). Activations have the device's act_dtype (float on a CPU), accumulation is float.
+ * T = rows of the step (tokens). Activations have the device's act_dtype (float on a CPU; bf16 or fp16 on a GPU), but
+ * the residual stream is float everywhere: it is what errors add up in. Accumulation is float.
  *
  * Reduction order belongs to the row: every op computes a row in the same order of operations whatever T is and
  * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks.
  *
- * Ops neither allocate nor fail: shapes were checked when the model was opened (LF_ASSERT guards them). They run on
- * the device's threads and are complete on return on a CPU. Implementations: device/cpu/ops_cpu.c is the plain C
- * reference of every row; faster files replace single entries at lf_device_open. */
+ * All pointers are device addresses. Ops neither allocate nor fail: shapes were checked when the model was opened
+ * (LF_ASSERT guards them), a GPU's errors wait for lf_device_sync. On a CPU they run on the device's threads and are
+ * complete on return; on a GPU they are queued. Implementations: device/cpu/ops_cpu.c is the plain C
+ * reference of every row; faster files replace single entries at lf_device_open, device/cuda/ops_cuda.c replaces all.
+ */
 #ifndef LF_DEVICE_OPS_H
 #define LF_DEVICE_OPS_H
 
@@ -22,23 +25,23 @@
  * a file by weight_pack, then read-only. The bytes live in a buffer the model owns. */
 struct lf_weight {
     void *data;          /* device address, 64-byte aligned, weight_bytes() long */
-    enum lf_dtype dtype; /* as in the file: nothing is converted */
+    enum lf_dtype dtype; /* as in the file. A CPU converts nothing; on a GPU the packed elements have the act_dtype: f32
+                            is rounded to it, and f16 and bf16 are converted where it is the other one */
     int n_out;
     int n_in;
 };
 
-/* One vector of weights (norm, bias), widened to float on a CPU. */
-
 struct lf_embed_params {           /* out[t, :] = table row ids[t] */
-    void *out;                     /* [T, n_in] */
+    float *out;                    /* [T, n_in] */
     const struct lf_weight *table; /* [vocab, n_in] */
-    const int32_t *ids;            /* host, [T], each < table->n_out (checked by the caller) */
+    const int32_t *ids;            /* [T], each < table->n_out (checked by the caller) */
+    const int32_t *sampled;        /* what an id below zero, -1 - r, stands for: sampled[r]. NULL: there is none */
     int n_rows;                    /* T */
 };
 
 struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4) */
-    void *out;             /* [T, dim]; may equal x */
-    const void *x;         /* [T, dim] */
+    void *out;             /* [T, dim], act_dtype; may equal x on a CPU */
+    const float *x;        /* [T, dim] */
     const float *weight;   /* [dim] */
     float eps;
     int n_rows; /* T */
@@ -46,11 +49,12 @@ struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang
 };
 
 struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
-    void *y;            /* [T, w->n_out], row stride y_stride; float where logits is set */
-    const void *x;      /* [T, w->n_in], row stride x_stride; does not overlap y */
+    void *y;            /* [T, w->n_out], row stride y_stride */
+    bool y_float;       /* y is float: the residual stream, logits; else act_dtype */
+    const void *x;      /* [T, w->n_in], act_dtype, row stride x_stride; does not overlap y */
     const struct lf_weight *w;
     const float *bias;      /* [n_out] or NULL */
-    const void *residual;   /* [T, n_out], row stride y_stride, or NULL; may equal y */
+    const float *residual;  /* [T, n_out], row stride y_stride, or NULL; may equal y; only with y_float */
     int n_rows;             /* T */
     int x_stride, y_stride; /* elements */
     void *scratch;          /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
@@ -66,9 +70,10 @@ struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim
 struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
     void *out;            /* [n_rows, dim] */
     const void *x;        /* [T, dim] */
-    const int32_t *rows;  /* host, [n_rows] */
+    const int32_t *rows;  /* [n_rows] */
     int n_rows;
     int dim;
+    enum lf_dtype dtype; /* of the elements: LF_F32 or act_dtype */
 };
 
 struct lf_ops {
@@ -82,6 +87,12 @@ struct lf_ops {
     /* Row row of w widened to float: the inverse of weight_pack, for tests. out [n_in], host. */
     void (*weight_row)(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
     uint64_t (*gemm_scratch_bytes)(int max_rows, int max_n_in);
+
+    /* Gets everything ready for products of p's shape (its strides, y_float, and whether there are bias and residual,
+     * included) with 1 to p->n_rows rows, so that none of them chooses, loads or allocates anything. Runs over p's
+     * tensors: y is undefined afterwards. Called before the device is warm; NULL where there is nothing to get ready.
+     */
+    void (*gemm_prepare)(struct lf_device *dev, const struct lf_gemm_params *p);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);

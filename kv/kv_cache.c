@@ -6,10 +6,11 @@
 #include "core/check.h"
 #include "core/hash.h"
 
-static enum lf_status check_opts(const struct lf_kv_cache_opts *o, struct lf_err *err)
+static enum lf_status check_opts(const struct lf_kv_cache_opts *o, bool is_host, struct lf_err *err)
 {
-    if (o->dtype != LF_F32 && o->dtype != LF_BF16)
-        return lf_fail(err, LF_UNSUPPORTED, "a KV cache holds f32 or bf16, not %s", lf_dtype_name(o->dtype));
+    if (is_host ? o->dtype == LF_F16 : o->dtype == LF_F32)
+        return lf_fail(err, LF_UNSUPPORTED, "a KV cache on this device holds %s, not %s",
+                       is_host ? "f32 or bf16" : "bf16 or f16", lf_dtype_name(o->dtype));
     if (o->n_blocks < 1 || o->n_layers < 1 || o->n_layers > LF_LAYERS_N || o->n_kv_heads < 1 ||
         o->n_kv_heads > LF_HEADS_N)
         return lf_fail(err, LF_INVALID, "KV cache of %d blocks, %d layers, %d heads: each must be at least 1",
@@ -40,8 +41,10 @@ enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev
                                 struct lf_err *err)
 {
     memset(cache, 0, sizeof(*cache));
-    LF_TRY(check_opts(opts, err));
+    bool is_host = lf_device_info(dev)->is_host;
+    LF_TRY(check_opts(opts, is_host, err));
     cache->dev = dev;
+    cache->view.order = is_host ? LF_KV_LANES : LF_KV_ROWS;
     cache->view.dtype = opts->dtype;
     cache->view.n_blocks = opts->n_blocks;
     cache->view.n_layers = opts->n_layers;
@@ -82,7 +85,7 @@ void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)
         const uint32_t bits = 0x7fc00000u;
         for (size_t i = 0; i < PIECE_BYTES; i += sizeof(bits)) memcpy(nan + i, &bits, sizeof(bits));
     } else {
-        const uint16_t bits = 0x7fc0u;
+        const uint16_t bits = 0x7fc0u; /* a NaN of fp16 too */
         for (size_t i = 0; i < PIECE_BYTES; i += sizeof(bits)) memcpy(nan + i, &bits, sizeof(bits));
     }
     char *dst = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);

@@ -7,30 +7,37 @@
  *                  └ page ┘ (page = 64 tokens × head_dim elements)
  *
  * A block holds 64 consecutive tokens of one sequence in all layers and is one contiguous piece. A page is one head's
- * K or V of a block. The order inside a page is the one the kernels read without shuffling:
+ * K or V of a block. The order inside a page is the one the kernels read without shuffling. For those of a CPU:
  *
  *     f32    K page  [head_dim][64 tokens]            lanes are tokens:  S[q, 64] += q[i] · K[i, 64]
  *            V page  [64 tokens][head_dim]            lanes are channels: O[q, :] += P[q, j] · V[j, :]
  *     bf16   K page  [head_dim/2][64 tokens][2]       two neighbouring channels side by side
  *            V page  [64/2 tokens][head_dim][2]       two neighbouring tokens side by side
  *
- * The bf16 orders are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats with a shift
- * and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which is what
- * makes a row's bits independent of the batch around it.
+ * and for those of a GPU [64 tokens][head_dim] throughout: one 16 KiB tile that its copy engine fetches in one go and
+ * swizzles on the way.
+ *
+ * The bf16 orders of a CPU are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats
+ * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which
+ * is what makes a row's bits independent of the batch around it.
  *
  * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero. */
 #ifndef LF_KV_KV_VIEW_H
 #define LF_KV_KV_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "core/dtype.h"
 #include "core/limits.h"
 
+enum lf_kv_order { LF_KV_LANES, LF_KV_ROWS }; /* of a CPU, of a GPU: see above */
+
 struct lf_kv_view {
     void *base;          /* device address of block 0 */
-    enum lf_dtype dtype; /* LF_F32 or LF_BF16 */
+    enum lf_dtype dtype; /* LF_F32 or LF_BF16; LF_F16 too in the order of a GPU */
+    enum lf_kv_order order;
     int n_blocks;
     int n_layers;
     int n_kv_heads;
@@ -62,12 +69,13 @@ static inline void *lf_kv_page(const struct lf_kv_view *v, int block, int layer,
 /* Index of element (token in the block 0..63, channel) inside a K page and inside a V page. */
 static inline size_t lf_kv_k_index(const struct lf_kv_view *v, int token, int channel)
 {
+    if (v->order == LF_KV_ROWS) return (size_t)token * (size_t)v->head_dim + (size_t)channel;
     if (v->dtype == LF_F32) return (size_t)channel * LF_KV_BLOCK_TOKENS + (size_t)token;
     return ((size_t)(channel / 2) * LF_KV_BLOCK_TOKENS + (size_t)token) * 2 + (size_t)(channel % 2);
 }
 static inline size_t lf_kv_v_index(const struct lf_kv_view *v, int token, int channel)
 {
-    if (v->dtype == LF_F32) return (size_t)token * (size_t)v->head_dim + (size_t)channel;
+    if (v->order == LF_KV_ROWS || v->dtype == LF_F32) return (size_t)token * (size_t)v->head_dim + (size_t)channel;
     return ((size_t)(token / 2) * (size_t)v->head_dim + (size_t)channel) * 2 + (size_t)(token % 2);
 }
 
@@ -77,6 +85,8 @@ struct lf_kv_seq {
     int first_row;         /* of this sequence among the step's rows */
     int n_rows;            /* new tokens of this step, >= 1 */
     int kv_len;            /* tokens in the cache once this step's are appended */
+    bool generated;        /* the new tokens were generated, not read from a prompt. Nothing but the order in which a
+                              GPU sums depends on it (attention.h) */
 };
 
 #endif

@@ -5,14 +5,32 @@
 #include <stdint.h>
 
 #include "kv/kv_view.h"
+#include "model/sampler.h"
+
+/* What is to be made of one row of logits: a token, or (echo) how likely a given one was. */
+struct lf_batch_out {
+    const struct lf_sampling *sampling; /* NULL: nothing is drawn, the result is about `given` */
+    int32_t given;
+    int n_given_top;       /* how many of the most likely are wanted beside it */
+    const int32_t *prompt; /* [n_prompt], with what follows as in struct lf_sample_input */
+    int n_prompt;
+    const int32_t *output; /* [n_output]; on a device that samples by itself the last one may be promised (below) */
+    int n_output;
+    const int32_t *banned;
+    int n_banned;
+    uint64_t position;
+    int slot; /* of the sequence among those that run, < max_seqs: where a device counts its tokens */
+};
 
 struct lf_batch {
-    const int32_t *ids;           /* [n_rows] token ids, each < n_vocab */
+    const int32_t *ids;           /* [n_rows] token ids, each < n_vocab. Below zero, on a device that goes ahead: -1 - r
+                                     is what row r of the outs of the step before will be */
     int n_rows;                   /* T <= max_rows */
     const struct lf_kv_seq *seqs; /* [n_seqs], rows in order and without holes */
     int n_seqs;                   /* <= max_seqs */
     const int32_t *out_rows;      /* [n_out] rows whose logits are wanted, ascending */
-    int n_out;                    /* 0 <= n_out <= max_out */
+    const struct lf_batch_out *outs; /* [n_out] */
+    int n_out;                       /* 0 <= n_out <= max_out */
 };
 
 #endif

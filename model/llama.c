@@ -10,24 +10,30 @@
  * chunk in the middle of a prompt has no such row, so its last layer ends with the append; the last chunk computes one
  * row there instead of hundreds. Since a row's bits depend on its own position and keys only, this changes nothing.
  *
+ * A step is prepared, then launched. Preparing plans attention and uploads what differs from step to step: ids, out
+ * rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of pure decode steps
+ * are recorded once for a few row counts; a step replays the next larger one, whose surplus rows compute on what is
+ * there and touch nothing that others read.
+ *
  * Every buffer is a piece of the workspace (workspace.h draws it); a step allocates nothing. */
 #include "model/llama.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "attention/rope.h"
 #include "core/check.h"
 
-/* What the layers of one step share. Rows and sequences shrink in the last layer. */
+enum { PLAN_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
+
+/* What the launches of one step share. Rows become fewer in the last layer. */
 struct step {
-    struct lf_llama *m;
+    const struct lf_llama *m;
     const struct lf_ops *ops;
     const struct lf_kv_view *kv;
-    void *x, *h; /* the residual stream and its norm */
-    int n_rows;
-    const struct lf_kv_seq *seqs;
-    int n_seqs;
-    int planned_window; /* of the attention plan in force; -1: none */
+    float *x; /* the residual stream */
+    int n_rows, n_out;
+    bool narrows; /* the last layer goes on with n_out rows */
 };
 
 static void *at(const struct lf_llama *m, uint64_t offset)
@@ -35,33 +41,53 @@ static void *at(const struct lf_llama *m, uint64_t offset)
     return m->base + offset;
 }
 
-/* y = x·wᵀ + bias + residual over the step's rows, dense. */
-static void gemm(const struct step *s, void *y, const void *x, const struct lf_weight *w, const float *bias,
-                 const void *residual)
+/* y = x·wᵀ + bias over the step's rows, dense. */
+static struct lf_gemm_params gemm_params(const struct step *s, void *y, const void *x, const struct lf_weight *w,
+                                         const float *bias)
 {
-    struct lf_gemm_params p = {.y = y,
-                               .x = x,
-                               .w = w,
-                               .bias = bias,
-                               .residual = residual,
-                               .n_rows = s->n_rows,
-                               .x_stride = w->n_in,
-                               .y_stride = w->n_out,
-                               .scratch = at(s->m, s->m->ws.scratch)};
+    return (struct lf_gemm_params){.y = y,
+                                   .x = x,
+                                   .w = w,
+                                   .bias = bias,
+                                   .n_rows = s->n_rows,
+                                   .x_stride = w->n_in,
+                                   .y_stride = w->n_out,
+                                   .scratch = at(s->m, s->m->ws.scratch)};
+}
+
+static void gemm(const struct step *s, void *y, const void *x, const struct lf_weight *w, const float *bias)
+{
+    struct lf_gemm_params p = gemm_params(s, y, x, w, bias);
     s->ops->gemm(s->m->dev, &p);
 }
 
-static void rmsnorm(const struct step *s, void *out, const void *x, const float *weight)
+/* x += h·wᵀ + bias: back into the residual stream. */
+static void gemm_add(const struct step *s, const void *h, const struct lf_weight *w, const float *bias)
+{
+    struct lf_gemm_params p = gemm_params(s, s->x, h, w, bias);
+    p.y_float = true;
+    p.residual = s->x;
+    s->ops->gemm(s->m->dev, &p);
+}
+
+/* h = norm(x) */
+static void rmsnorm(const struct step *s, const float *weight)
 {
     const struct lf_hparams *hp = s->m->hp;
-    struct lf_rmsnorm_params p = {
-        .out = out, .x = x, .weight = weight, .eps = hp->norm_eps, .n_rows = s->n_rows, .dim = hp->hidden};
+    struct lf_rmsnorm_params p = {.out = at(s->m, s->m->ws.h),
+                                  .x = s->x,
+                                  .weight = weight,
+                                  .eps = hp->norm_eps,
+                                  .n_rows = s->n_rows,
+                                  .dim = hp->hidden};
     s->ops->rmsnorm(s->m->dev, &p);
 }
 
-static void gather(const struct step *s, void *out, const void *x, const struct lf_batch *batch, int dim)
+/* The out rows of x. */
+static void gather(const struct step *s, void *out, const void *x, int dim, enum lf_dtype dtype)
 {
-    struct lf_gather_params p = {.out = out, .x = x, .rows = batch->out_rows, .n_rows = batch->n_out, .dim = dim};
+    struct lf_gather_params p = {
+        .out = out, .x = x, .rows = at(s->m, s->m->ws.out_rows), .n_rows = s->n_out, .dim = dim, .dtype = dtype};
     s->ops->gather(s->m->dev, &p);
 }
 
@@ -70,51 +96,104 @@ static void project_qkv(const struct step *s, const struct lf_layer_weights *w, 
 {
     const struct lf_llama *m = s->m;
     const struct lf_hparams *hp = m->hp;
-    rmsnorm(s, s->h, s->x, w->attn_norm);
-    gemm(s, at(m, m->ws.qkv), s->h, &w->qkv, w->qkv_bias, NULL);
+    rmsnorm(s, w->attn_norm);
+    gemm(s, at(m, m->ws.qkv), at(m, m->ws.h), &w->qkv, w->qkv_bias);
     struct lf_rope_append_params p = {.q_out = at(m, m->ws.q),
                                       .qkv = at(m, m->ws.qkv),
                                       .q_norm = w->q_norm,
                                       .k_norm = w->k_norm,
                                       .norm_eps = hp->norm_eps,
                                       .table = at(m, m->ws.rope),
+                                      .n_rows = s->n_rows,
                                       .rotary_dim = hp->rope.rotary_dim,
                                       .n_heads = hp->n_heads,
                                       .kv = s->kv,
-                                      .layer = layer,
-                                      .seqs = s->seqs,
-                                      .n_seqs = s->n_seqs};
-    lf_rope_append(m->dev, &p);
+                                      .layer = layer};
+    lf_rope_append(m->attn, &p);
 }
 
-static void attend(struct step *s, const struct lf_layer_weights *w, int layer, const void *q)
+/* The plan for a layer's window. */
+static int plan_of(const struct lf_llama *m, int layer)
+{
+    int i = 0;
+    while (m->windows[i] != m->hp->window[layer]) i++;
+    return i;
+}
+
+static void attend(const struct step *s, const struct lf_layer_weights *w, int layer, int plan_idx, const void *q)
 {
     const struct lf_llama *m = s->m;
-    int window = m->hp->window[layer];
-    if (window != s->planned_window) {
-        lf_attn_plan(m->attn, s->seqs, s->n_seqs, window);
-        s->planned_window = window;
-    }
     struct lf_attn_params p = {.out = at(m, m->ws.attn),
                                .q = q,
                                .kv = s->kv,
                                .layer = layer,
                                .scale = 1.0f / sqrtf((float)m->hp->head_dim),
-                               .window = window};
-    lf_attn_run(m->attn, &p);
-    gemm(s, s->x, at(m, m->ws.attn), &w->out, w->out_bias, s->x);
+                               .window = m->hp->window[layer]};
+    lf_attn_run(m->attn, plan_idx, &p);
+    gemm_add(s, at(m, m->ws.attn), &w->out, w->out_bias);
 }
 
 static void mlp(const struct step *s, const struct lf_layer_weights *w)
 {
     const struct lf_llama *m = s->m;
-    rmsnorm(s, s->h, s->x, w->mlp_norm);
-    gemm(s, at(m, m->ws.gate_up), s->h, &w->gate_up, w->gate_up_bias, NULL);
+    rmsnorm(s, w->mlp_norm);
+    gemm(s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias);
     struct lf_silu_mul_params p = {
         .out = at(m, m->ws.act), .gate_up = at(m, m->ws.gate_up), .n_rows = s->n_rows, .dim = m->hp->intermediate};
     s->ops->silu_mul(m->dev, &p);
-    gemm(s, s->x, at(m, m->ws.act), &w->down, w->down_bias, s->x);
+    gemm_add(s, at(m, m->ws.act), &w->down, w->down_bias);
 }
+
+/* x has only the rows that are wanted from here on. */
+static void keep_out_rows(struct step *s)
+{
+    float *kept = at(s->m, s->m->ws.x_out);
+    gather(s, kept, s->x, s->m->hp->hidden, LF_F32);
+    s->x = kept;
+    s->n_rows = s->n_out;
+}
+
+/* Narrows the step, behind the append of the last layer, to the out rows; returns their queries. */
+static const void *narrow(struct step *s)
+{
+    const struct lf_llama *m = s->m;
+    void *picked = at(m, m->ws.picked);
+    gather(s, picked, at(m, m->ws.q), m->hp->n_heads * m->hp->head_dim, lf_device_info(m->dev)->act_dtype);
+    keep_out_rows(s);
+    return picked;
+}
+
+/* All ops of a step, in order. */
+static void launch(struct step *s)
+{
+    const struct lf_llama *m = s->m;
+    const struct lf_hparams *hp = m->hp;
+    struct lf_embed_params embed = {
+        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .n_rows = s->n_rows};
+    s->ops->embed(m->dev, &embed);
+    for (int layer = 0; layer < hp->n_layers; layer++) {
+        const struct lf_layer_weights *w = &m->weights.layers[layer];
+        const void *q = at(m, m->ws.q);
+        int plan_idx = plan_of(m, layer);
+        project_qkv(s, w, layer);
+        if (layer == hp->n_layers - 1) {
+            if (s->n_out == 0) return;
+            if (s->narrows) {
+                q = narrow(s);
+                plan_idx = PLAN_TAIL;
+            }
+        }
+        attend(s, w, layer, plan_idx, q);
+        mlp(s, w);
+    }
+    if (s->n_rows != s->n_out) keep_out_rows(s);
+    rmsnorm(s, m->weights.final_norm);
+    struct lf_gemm_params head = gemm_params(s, at(m, m->ws.logits), at(m, m->ws.h), &m->weights.head, NULL);
+    head.y_float = true;
+    s->ops->gemm(m->dev, &head);
+}
+
+/* ---- preparing ---- */
 
 /* The out rows as sequences of their own: neighbours of one sequence stay together, each run ends where its last row
  * may look. Returns how many, or -1 where they are more than attention was made for. */
@@ -133,22 +212,13 @@ static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch
             continue;
         }
         if (n == m->limits.max_seqs) return -1;
-        m->tail_seqs[n++] = (struct lf_kv_seq){.blocks = seq->blocks, .first_row = i, .n_rows = 1, .kv_len = kv_len};
+        m->tail_seqs[n++] = (struct lf_kv_seq){
+            .blocks = seq->blocks, .first_row = i, .n_rows = 1, .kv_len = kv_len, .generated = seq->generated};
     }
     return n;
 }
 
-/* The rows of x that are wanted, and no other, go on. */
-static void keep_out_rows(struct step *s, const struct lf_batch *batch)
-{
-    gather(s, s->h, s->x, batch, s->m->hp->hidden);
-    void *x = s->x;
-    s->x = s->h;
-    s->h = x;
-    s->n_rows = batch->n_out;
-}
-
-static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *b)
+static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *b, int n_before)
 {
     LF_ASSERT(b->n_rows > 0 && b->n_rows <= m->limits.chunk);
     LF_ASSERT(b->n_seqs > 0 && b->n_seqs <= m->limits.max_seqs);
@@ -163,60 +233,89 @@ static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, c
         row += seq->n_rows;
     }
     LF_ASSERT(row == b->n_rows);
-    for (int i = 0; i < b->n_rows; i++) LF_ASSERT(b->ids[i] >= 0 && b->ids[i] < m->hp->n_vocab);
+    for (int i = 0; i < b->n_rows; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < m->hp->n_vocab);
     for (int i = 0; i < b->n_out; i++) {
         LF_ASSERT(b->out_rows[i] >= 0 && b->out_rows[i] < b->n_rows);
         LF_ASSERT(i == 0 || b->out_rows[i] > b->out_rows[i - 1]);
     }
 }
 
-/* Behind the append of the last layer: narrows the step to the out rows where that is possible, and returns the queries
- * to go on with. */
-static const void *narrow(struct step *s, const struct lf_batch *batch)
+/* Plans attention for all layers and uploads the step's input; true where the last layer narrows. */
+static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
-    const struct lf_llama *m = s->m;
-    void *q = at(m, m->ws.q);
-    if (batch->n_out == s->n_rows) return q;
-    int n_seqs = make_tail_seqs(m, batch);
-    if (n_seqs < 0) return q;
-    void *picked = at(m, m->ws.picked);
-    gather(s, picked, q, batch, m->hp->n_heads * m->hp->head_dim);
-    keep_out_rows(s, batch);
-    s->seqs = m->tail_seqs;
-    s->n_seqs = n_seqs;
-    s->planned_window = -1;
-    return picked;
+    for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
+    lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_rows * sizeof(*b->ids));
+    if (b->n_out == 0) return false;
+    lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
+    if (b->n_out == b->n_rows) return false;
+    int n_tail = make_tail_seqs(m, b);
+    if (n_tail < 0) return false;
+    lf_attn_plan(m->attn, PLAN_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
+    return true;
 }
 
-void lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, float *logits)
+static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, int n_out)
 {
-    const struct lf_hparams *hp = m->hp;
-    check_batch(m, kv, batch);
-    struct step s = {.m = m,
-                     .ops = lf_device_ops(m->dev),
-                     .kv = kv,
-                     .x = at(m, m->ws.x),
-                     .h = at(m, m->ws.h),
-                     .n_rows = batch->n_rows,
-                     .seqs = batch->seqs,
-                     .n_seqs = batch->n_seqs,
-                     .planned_window = -1};
-    struct lf_embed_params embed = {.out = s.x, .table = &m->weights.embed, .ids = batch->ids, .n_rows = batch->n_rows};
-    s.ops->embed(m->dev, &embed);
-    for (int layer = 0; layer < hp->n_layers; layer++) {
-        const struct lf_layer_weights *w = &m->weights.layers[layer];
-        const void *q = at(m, m->ws.q);
-        project_qkv(&s, w, layer);
-        if (layer == hp->n_layers - 1) {
-            if (batch->n_out == 0) return;
-            q = narrow(&s, batch);
-        }
-        attend(&s, w, layer, q);
-        mlp(&s, w);
+    return (struct step){
+        .m = m, .ops = lf_device_ops(m->dev), .kv = kv, .x = at(m, m->ws.x), .n_rows = n_rows, .n_out = n_out};
+}
+
+/* The graph that a batch can replay, or NULL. */
+static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batch *b)
+{
+    if (b->n_out != b->n_rows || b->n_seqs != b->n_rows) return NULL;
+    for (int i = 0; i < b->n_seqs; i++)
+        if (!b->seqs[i].generated) return NULL;
+    for (int i = 0; i < m->n_graphs; i++)
+        if (m->graph_rows[i] >= b->n_rows) return m->graphs[i];
+    return NULL;
+}
+
+void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
+{
+    check_batch(m, kv, batch, n_before);
+    struct step s = step_init(m, kv, batch->n_rows, batch->n_out);
+    struct lf_graph *graph = graph_for(m, batch);
+    s.narrows = prepare_step(m, batch);
+    if (graph)
+        lf_graph_launch(m->dev, graph);
+    else
+        launch(&s);
+}
+
+/* ---- graphs ---- */
+
+static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
+{
+    struct step s = step_init(m, kv, n_rows, n_rows);
+    launch(&s); /* once for real, so that recording meets nothing for the first time */
+    LF_TRY(lf_device_sync(m->dev, err));
+    if (!lf_graph_begin(m->dev)) return LF_OK;
+    launch(&s);
+    m->graphs[m->n_graphs] = lf_graph_end(m->dev);
+    m->graph_rows[m->n_graphs] = n_rows;
+    if (m->graphs[m->n_graphs]) m->n_graphs++;
+    return lf_device_sync(m->dev, err);
+}
+
+enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err)
+{
+    static const int rows[LF_LLAMA_GRAPHS_N] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256};
+    static const int32_t no_ids[256];
+    if (lf_device_info(m->dev)->is_host) return LF_OK;
+    int most = LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk);
+    /* Surplus rows of a graph read ids too: there are valid ones from the start. */
+    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)LF_MIN(most, 256) * sizeof(*no_ids));
+    for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, NULL, 0, m->windows[i]);
+    for (int i = 0; i < LF_LLAMA_GRAPHS_N; i++) {
+        LF_TRY(record(m, kv, LF_MIN(rows[i], most), err));
+        if (rows[i] >= most) break;
     }
-    if (s.n_rows != batch->n_out) keep_out_rows(&s, batch);
-    rmsnorm(&s, s.h, s.x, m->weights.final_norm);
-    gemm(&s, at(m, m->ws.logits), s.h, &m->weights.head, NULL, NULL);
-    size_t n_logits = (size_t)batch->n_out * (size_t)hp->n_vocab;
-    lf_download(m->dev, logits, at(m, m->ws.logits), n_logits * sizeof(float));
+    return LF_OK;
+}
+
+void lf_llama_deinit(struct lf_llama *m)
+{
+    for (int i = 0; i < m->n_graphs; i++) lf_graph_destroy(m->dev, m->graphs[i]);
+    m->n_graphs = 0;
 }

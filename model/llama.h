@@ -8,6 +8,9 @@
 #include "model/weights.h"
 #include "model/workspace.h"
 
+/* Windows that layers may differ in, and row counts of decode steps that have a graph. */
+enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 16 };
+
 /* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after open. */
 struct lf_llama {
     struct lf_device *dev;
@@ -17,10 +20,18 @@ struct lf_llama {
     struct lf_workspace ws;
     char *base; /* of the workspace, device address */
     struct lf_attn *attn;
-    struct lf_kv_seq *tail_seqs; /* [limits.max_seqs] host */
+    struct lf_kv_seq *tail_seqs;     /* [limits.max_seqs] host */
+    int windows[LF_LLAMA_WINDOWS_N]; /* plan i of attention is for windows[i] */
+    int n_windows;
+    struct lf_graph *graphs[LF_LLAMA_GRAPHS_N]; /* owned; of decode steps of graph_rows[i] rows, ascending */
+    int graph_rows[LF_LLAMA_GRAPHS_N];
+    int n_graphs; /* 0 on a device without */
 };
 
-/* As lf_model_step; kv: blocks of every sequence are writable. */
-void lf_llama_step(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, float *logits);
+/* As lf_model_prepare. */
+LF_MUST_CHECK enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err);
+/* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
+void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
+void lf_llama_deinit(struct lf_llama *m); /* what prepare made; accepts a zeroed one */
 
 #endif

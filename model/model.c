@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "model/llama.h"
+#include "model/sample_rows.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
 #include "model/workspace.h"
@@ -17,6 +18,8 @@ struct lf_model {
     struct lf_llama llama;
     struct lf_hparams hp;
     struct lf_buffer workspace;
+    struct lf_sampled *results; /* [max_out] of the step that was launched */
+    int n_results;
     uint8_t identity[LF_SHA256_BYTES];
 };
 
@@ -82,6 +85,39 @@ static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hpara
     return LF_OK;
 }
 
+/* cos and sin of every position. Made where the CPU can write, so a GPU's table has the same bits. */
+static enum lf_status fill_rope_table(struct lf_model *model, int n_positions, struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    size_t bytes = (size_t)lf_rope_table_bytes(&model->hp.rope, n_positions);
+    float *table = (float *)(void *)(m->base + m->ws.rope);
+    if (lf_device_info(m->dev)->is_host) {
+        lf_rope_table_fill(m->dev, &model->hp.rope, n_positions, table);
+        return LF_OK;
+    }
+    float *made = malloc(bytes);
+    if (!made) return lf_fail(err, LF_NO_MEMORY, "no memory for the rope table of %d positions", n_positions);
+    lf_rope_table_fill(m->dev, &model->hp.rope, n_positions, made);
+    lf_upload(m->dev, table, made, bytes);
+    free(made);
+    return LF_OK;
+}
+
+/* Layers share a plan of attention where they share a window. */
+static enum lf_status assign_plans(struct lf_llama *m, struct lf_err *err)
+{
+    m->n_windows = 0;
+    for (int layer = 0; layer < m->hp->n_layers; layer++) {
+        int i = 0;
+        while (i < m->n_windows && m->windows[i] != m->hp->window[layer]) i++;
+        if (i == LF_LLAMA_WINDOWS_N)
+            return lf_fail(err, LF_UNSUPPORTED, "layers with more than %d different windows are not implemented",
+                           LF_LLAMA_WINDOWS_N);
+        if (i == m->n_windows) m->windows[m->n_windows++] = m->hp->window[layer];
+    }
+    return LF_OK;
+}
+
 /* The workspace and what is filled in once: the rope table, the attention object. */
 static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
 {
@@ -97,10 +133,13 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
                        plan->workspace_bytes, m->ws.total_bytes);
     }
     m->tail_seqs = calloc((size_t)plan->max_seqs, sizeof(*m->tail_seqs));
-    if (!m->tail_seqs) return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
+    model->results = calloc((size_t)plan->max_out, sizeof(*model->results));
+    if (!m->tail_seqs || !model->results)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
-    lf_rope_table_fill(m->dev, &model->hp.rope, plan->ctx, (float *)(void *)(m->base + m->ws.rope));
+    LF_TRY(fill_rope_table(model, plan->ctx, err));
+    LF_TRY(assign_plans(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
     struct lf_buffer piece = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
     return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, piece, err);
@@ -136,9 +175,11 @@ void lf_model_close(struct lf_model *model)
 {
     if (!model) return;
     struct lf_device *dev = model->llama.dev;
+    lf_llama_deinit(&model->llama);
     lf_weights_unload(&model->llama.weights, dev);
     lf_attn_destroy(model->llama.attn);
     lf_buffer_free(dev, &model->workspace);
+    free(model->results);
     free(model->llama.tail_seqs);
     lf_hparams_deinit(&model->hp);
     free(model);
@@ -154,7 +195,42 @@ void lf_model_identity(const struct lf_model *model, uint8_t out[32])
     memcpy(out, model->identity, LF_SHA256_BYTES);
 }
 
-void lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
 {
-    lf_llama_step(&model->llama, &kv->view, batch, logits);
+    return lf_llama_prepare(&model->llama, &kv->view, err);
+}
+
+int lf_model_n_ahead(const struct lf_model *model)
+{
+    (void)model;
+    return 0;
+}
+
+enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
+                               struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    lf_llama_run(m, &kv->view, batch, 0);
+    LF_TRY(lf_device_sync(m->dev, err));
+    lf_sample_rows(m->dev, model->results, batch, (float *)(void *)(m->base + m->ws.logits), model->hp.n_vocab,
+                   m->base + m->ws.sampler);
+    model->n_results = batch->n_out;
+    return LF_OK;
+}
+
+enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err)
+{
+    (void)err;
+    memcpy(out, model->results, (size_t)model->n_results * sizeof(*out));
+    return LF_OK;
+}
+
+enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
+                             float *logits, struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    lf_llama_run(m, &kv->view, batch, 0);
+    size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
+    if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
+    return lf_device_sync(m->dev, err);
 }

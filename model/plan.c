@@ -2,11 +2,15 @@
  *
  *     total = weights + workspace(ctx, chunk, max_seqs, max_out) + host + n_blocks · bytes of a KV block
  *
+ * all of it on the device. `host`, what the process needs beside the model, counts where the device's memory is the
+ * host's; a GPU has instead its context, which was taken before the available memory was read.
+ *
  * Everything but n_blocks is given; the policy below chooses that:
  *     --kv-tokens   exactly so many blocks
  *     --memory      as many as the limit leaves
- *     neither       two requests of ctx tokens (or --concurrency, if more) where 80% of the available memory hold
- *                   them, else as many as they hold
+ *     neither       on a CPU two requests of ctx tokens (or --concurrency, if more) where 80% of the available memory
+ *                   hold them, else as many as they hold; on a GPU, which has nothing else to do, as many as 97% of
+ *                   the available memory hold
  * A plan fits where the cache holds --concurrency requests of ctx tokens inside the limit and the machine. Where it
  * does not, n_blocks is what would be needed, so that the printed total says what is missing, and the advice is found
  * by making other plans: the formula is cheap. */
@@ -21,7 +25,7 @@
 #include "kv/kv_view.h"
 #include "model/workspace.h"
 
-enum { DEFAULT_CHUNK = 512, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
+enum { DEFAULT_CHUNK = 512, DEFAULT_CHUNK_GPU = 8192, DEFAULT_REQUESTS = 2, SMALL_CHUNK = 128 };
 
 #define KIB ((double)(1 << 10))
 #define MIB ((double)(1 << 20))
@@ -54,7 +58,7 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
     LF_TRY(check_range("max-seqs", o->max_seqs, LF_PLAN_SEQS_N, err));
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
     if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
-    if (o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
+    if (f->info->is_host && o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
         return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32 and bf16 are)",
                        lf_dtype_name(o->kv_dtype));
     }
@@ -63,7 +67,7 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
                        o->max_seqs, o->chunk);
     }
     if (o->ctx == 0) o->ctx = f->hp->max_positions;
-    if (o->chunk == 0) o->chunk = LF_MAX(DEFAULT_CHUNK, o->max_seqs);
+    if (o->chunk == 0) o->chunk = LF_MAX(f->info->is_host ? DEFAULT_CHUNK : DEFAULT_CHUNK_GPU, o->max_seqs);
     if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
     if (o->max_out == 0) o->max_out = o->max_seqs;
     o->max_out = LF_MIN(o->max_out, o->chunk);
@@ -102,9 +106,12 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .logits_bytes = ws.logits_bytes,
                           .host_bytes = o->host_bytes,
                           .kv_block_bytes = lf_kv_block_bytes(&view),
+                          .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
-    p->limit_bytes = o->memory_bytes ? o->memory_bytes : f->info->available_bytes / 5 * 4;
+    if (!f->info->is_host) p->host_bytes = 0;
+    uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
+    p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
 
 static void set_blocks(struct lf_plan *p, int n_blocks)
@@ -130,7 +137,8 @@ static void decide(struct lf_plan *p, const struct frame *f)
     int per_request = blocks_of((uint64_t)o->ctx), left = blocks_left(p);
     uint64_t needed = (uint64_t)per_request * (uint64_t)o->concurrency;
     uint64_t wanted = LF_MAX(needed, (uint64_t)per_request * DEFAULT_REQUESTS);
-    int n = o->kv_tokens ? blocks_of(o->kv_tokens) : (o->memory_bytes ? left : (int)LF_MIN(wanted, (uint64_t)left));
+    bool take_all = o->memory_bytes || !f->info->is_host;
+    int n = o->kv_tokens ? blocks_of(o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
     set_blocks(p, n);
     p->n_concurrent = n / per_request;
     p->longest_ctx = (int)LF_MIN((int64_t)n * LF_KV_BLOCK_TOKENS, (int64_t)o->ctx);
@@ -225,7 +233,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     int ctx = largest_ctx(f);
     if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits; ", ctx);
     if (from_memory && p->total_bytes <= p->available_bytes) {
-        lf_buf_printf(&out, "--memory %" PRIu64 " fits (%s are available); ", p->total_bytes,
+        lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
     }
     if (out.len == n_before) lf_buf_printf(&out, "no context fits: a machine with more memory, or a smaller model; ");
@@ -266,7 +274,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     row(out, "rope table", p->rope_bytes, note);
     snprintf(note, sizeof(note), "%d rows", p->max_out);
     row(out, "logits", p->logits_bytes, note);
-    row(out, "process", p->host_bytes, "");
+    if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
     snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
              (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
              lf_dtype_name(p->kv_dtype));
@@ -274,6 +282,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     snprintf(note, sizeof(note), "of %s (%s available)", size_text(p->limit_bytes).text,
              size_text(p->available_bytes).text);
     row(out, "total", p->total_bytes, note);
+    if (p->context_bytes > 0) row(out, "in use before", p->context_bytes, "driver, code, other processes");
     if (p->fits) {
         lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
                       p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
@@ -299,6 +308,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"rope_bytes", p->rope_bytes},
         {"logits_bytes", p->logits_bytes},
         {"host_bytes", p->host_bytes},
+        {"context_bytes", p->context_bytes},
         {"kv_block_tokens", LF_KV_BLOCK_TOKENS},
         {"kv_block_bytes", p->kv_block_bytes},
         {"kv_token_bytes", p->kv_token_bytes},

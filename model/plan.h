@@ -35,7 +35,8 @@ struct lf_plan {
     uint64_t weight_bytes;    /* packed, on the device */
     uint64_t workspace_bytes; /* activations, attention workspace, rope table, logits: no function of the prompt */
     uint64_t rope_bytes, attn_bytes, act_bytes, logits_bytes; /* its parts */
-    uint64_t host_bytes;
+    uint64_t host_bytes;                                      /* 0 on a GPU: not of its memory */
+    uint64_t context_bytes;                                   /* of a GPU's memory, in use before; not in the total */
     uint64_t kv_block_bytes, kv_token_bytes;
     int n_blocks;
     uint64_t kv_bytes;

@@ -19,6 +19,7 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "device/cpu/threads.h"
 #include "model/dummy.h"
 
 enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_STRAY_LINES = 8 };
@@ -424,13 +425,35 @@ static enum lf_status turn_to_file(struct loader *ld, int file_idx, struct lf_er
     return LF_OK;
 }
 
+/* Random rows of a part, by the device's threads: an 8B model has 16 GB of them. */
+struct dummy_job {
+    const struct loader *ld;
+    const struct part *part;
+    int row, n_rows, n_tasks;
+};
+
+static void dummy_task(void *ctx, int task_idx, int worker_idx)
+{
+    (void)worker_idx;
+    const struct dummy_job *job = ctx;
+    const struct part *p = job->part;
+    int first = (int)((int64_t)job->n_rows * task_idx / job->n_tasks);
+    int end = (int)((int64_t)job->n_rows * (task_idx + 1) / job->n_tasks);
+    size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
+    lf_dummy_fill(job->ld->staging + (size_t)first * row_bytes, p->dtype, p->name, job->ld->opts->dummy_seed, p->n_in,
+                  job->row + first, end - first);
+}
+
 /* Rows [row, row + n_rows) of a part into the staging buffer. */
 static enum lf_status stage_rows(struct loader *ld, const struct part *p, int row, int n_rows, size_t row_bytes,
                                  struct lf_err *err)
 {
     size_t bytes = (size_t)n_rows * row_bytes;
     if (!p->tensor) {
-        lf_dummy_fill(ld->staging, p->dtype, p->name, ld->opts->dummy_seed, p->n_in, row, n_rows);
+        struct lf_threads *threads = lf_device_threads(ld->dev);
+        struct dummy_job job = {.ld = ld, .part = p, .row = row, .n_rows = n_rows};
+        job.n_tasks = LF_MIN(n_rows, lf_threads_n(threads));
+        lf_threads_run(threads, job.n_tasks, dummy_task, &job);
         return LF_OK;
     }
     LF_TRY(turn_to_file(ld, p->tensor->file_idx, err));

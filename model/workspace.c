@@ -1,6 +1,7 @@
 #include "model/workspace.h"
 
 #include "core/check.h"
+#include "model/sample_rows.h"
 
 enum { ALIGN_BYTES = 64 };
 
@@ -35,7 +36,10 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     int max_in = LF_MAX(LF_MAX(hp->hidden, hp->intermediate), (int)q_dim);
     uint64_t at = 0;
 
-    w.x = reserve(&at, rows * hidden * elem);
+    w.ids = reserve(&at, rows * sizeof(int32_t));
+    w.out_rows = reserve(&at, out_rows * sizeof(int32_t));
+    w.x = reserve(&at, rows * hidden * sizeof(float));
+    w.x_out = reserve(&at, out_rows * hidden * sizeof(float));
     w.h = reserve(&at, rows * hidden * elem);
     uint64_t region = at, mlp_end = at;
     w.qkv = reserve(&at, rows * qkv_dim * elem);
@@ -50,6 +54,7 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     w.act_bytes = at;
 
     w.logits = reserve(&at, out_rows * (uint64_t)hp->n_vocab * sizeof(float));
+    w.sampler = reserve(&at, info->is_host ? lf_sample_rows_scratch_bytes(hp->n_vocab) : 0);
     w.logits_bytes = at - w.logits;
     w.rope = reserve(&at, lf_rope_table_bytes(&hp->rope, limits->ctx));
     w.rope_bytes = at - w.rope;

@@ -20,16 +20,19 @@ struct lf_step_limits {
 
 /* Offsets in bytes, each a multiple of 64. T = chunk rows.
  *
- *     x        [T, hidden]       the residual stream
+ *     ids      [T] int32,  out_rows [max_out] int32      the step's input, uploaded
+ *     x        [T, hidden]       the residual stream, float
+ *     x_out    [max_out, hidden] its rows that go on behind the last append, float
  *     h        [T, hidden]       its norm
  *     one region, by turns:
  *       qkv    [T, (n_heads + 2·n_kv_heads)·head_dim]      gate_up [T, 2·intermediate]
  *       q      [T, n_heads·head_dim]                       act     [T, intermediate]
  *       attn   [T, n_heads·head_dim]
  *     picked   [max_out, n_heads·head_dim]   query rows of the last layer, see llama.c
- *     scratch  of the GEMM;  logits [max_out, n_vocab] float;  rope table;  workspace of attention */
+ *     scratch  of the GEMM;  logits [max_out, n_vocab] float, and what sampling needs on a CPU
+ *     rope table;  workspace of attention */
 struct lf_workspace {
-    uint64_t x, h, qkv, q, attn, gate_up, act, picked, scratch, logits, rope, attention;
+    uint64_t ids, out_rows, x, x_out, h, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler, rope, attention;
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;
 };

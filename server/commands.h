@@ -10,7 +10,7 @@ enum lf_exit {
     LF_EXIT_REFUSED = 2 /* the configuration cannot be run: plan does not fit, no such model, port in use */
 };
 
-int lf_serve(const struct lf_config *config);
+int lf_serve_command(const struct lf_config *config);
 int lf_plan_command(const struct lf_config *config);
 int lf_run_command(const struct lf_config *config);
 int lf_load_command(const struct lf_config *config);

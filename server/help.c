@@ -15,30 +15,30 @@ static const struct {
 } pages[] = {
     {LF_COMMAND_SERVE, "longflash serve [--model DIR] [options]",
      "Serves a model over HTTP with the OpenAI API: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
-     "/detokenize, /v1/capacity, /metrics, /livez, /readyz. The memory plan is made, and refused where it does not "
-     "fit,\n"
-     "before a weight is read. SIGTERM: no new requests, those in flight go on for up to 30 s. SIGHUP: reads the keys\n"
-     "again and reopens the log.\n\n"
+     "/detokenize, /apply-template, /v1/capacity, /metrics, /livez, /readyz. The memory plan is made, and refused\n"
+     "where it does not fit, before a weight is read. SIGTERM: no new requests, those in flight go on for up to 30 s.\n"
+     "SIGHUP: reads the keys again and reopens the log.\n\n"
      "  longflash serve --model /models/llama --ctx 128K --memory 40G\n"
-     "  curl localhost:8080/v1/chat/completions -d '{\"messages\":[{\"role\":\"user\",\"content\":\"Hello!\"}]}'\n"},
+     "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+     "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n"},
     {LF_COMMAND_PLAN, "longflash plan [--model DIR] [options]",
      "Says what a configuration takes in memory, from config.json and the headers of the weights alone: weights,\n"
      "workspace, KV cache, how many requests of which length fit. Exit status 0: it fits; 2: it does not.\n\n"
      "  longflash plan --model /models/llama --ctx 128K --concurrency 4 --memory 64G\n"},
     {LF_COMMAND_RUN, "longflash run [--model DIR] [--document FILE] [options] QUESTION",
-     "Answers one question on the terminal, without a server. The answer goes to standard output as it is made, "
-     "timings\n"
-     "to standard error.\n\n"
+     "Answers one question on the terminal, without a server. The answer goes to standard output as it is made,\n"
+     "timings to standard error.\n\n"
      "  longflash run --document demo/document.txt \"What is the capital of Laigburd?\"\n"},
     {LF_COMMAND_LOAD, "longflash load [--url URL] [options]",
      "Measures a server: every level of --concurrency with every length of --lengths, with time to first token, time\n"
-     "between tokens and tokens per second. Prompts are random ids and differ, so the prefix cache finds nothing.\n\n"
+     "between tokens and tokens per second. Prompts are random ids below 4000 (of a vocabulary of as many at least)\n"
+     "and differ, so the prefix cache finds nothing. A server takes 64 connections from one address.\n\n"
      "  longflash load --concurrency 1,8,32 --lengths 1K,16K --csv load.csv\n"
      "  longflash load --find-limit --ttft-ms 20000 --itl-ms 200\n"},
     {LF_COMMAND_TOKENIZE, "longflash tokenize [--model DIR] [TEXT…]",
      "Prints the token ids of the arguments, or of standard input, with their pieces.\n\n"
      "  longflash tokenize --count < demo/document.txt\n"
-     "  longflash tokenize --decode 1 306 4966\n"},
+     "  longflash tokenize --decode 321 288 4024 949\n"},
     {LF_COMMAND_HEALTH, "longflash health [--url URL]",
      "Asks a server's /readyz. Exit status 0: ready; 1: not. For a container's health check.\n"},
 };

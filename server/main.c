@@ -13,7 +13,7 @@ static const struct {
     enum lf_command command;
     int (*run)(const struct lf_config *config);
 } commands[] = {
-    {"serve", LF_COMMAND_SERVE, lf_serve},
+    {"serve", LF_COMMAND_SERVE, lf_serve_command},
     {"plan", LF_COMMAND_PLAN, lf_plan_command},
     {"run", LF_COMMAND_RUN, lf_run_command},
     {"load", LF_COMMAND_LOAD, lf_load_command},

@@ -70,6 +70,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
+    dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
     malloc_trim(0);
@@ -82,6 +83,8 @@ fail:
 
 static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
 {
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    if (!info->is_host) return info->act_dtype;
     if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
@@ -122,14 +125,24 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
     const struct lf_ops *ops = lf_device_ops(rt->dev);
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
-static enum lf_status backend_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+static enum lf_status backend_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
 {
-    lf_model_step(ctx, kv, batch, logits);
-    return LF_OK;
+    struct lf_err err;
+    enum lf_status status = lf_model_launch(ctx, kv, batch, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
+}
+
+static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
+{
+    struct lf_err err;
+    enum lf_status status = lf_model_wait(ctx, out, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
 }
 
 enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx, uint64_t done, uint64_t total),
@@ -157,14 +170,17 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .identity = identity,
         .identity_bytes = sizeof(identity),
     };
-    return lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err);
+    LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err));
+    return lf_model_prepare(rt->model, &rt->kv, err);
 }
 
 enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
 {
     struct lf_engine_backend backend = {
         .ctx = rt->model,
-        .step = backend_step,
+        .launch = backend_launch,
+        .wait = backend_wait,
+        .n_ahead = lf_model_n_ahead(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
         .n_eos = rt->hp.n_eos,

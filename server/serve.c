@@ -225,7 +225,7 @@ static int fail(struct server *s, const struct lf_err *err)
     return exit_status;
 }
 
-int lf_serve(const struct lf_config *config)
+int lf_serve_command(const struct lf_config *config)
 {
     struct server s = {.config = config, .started_ns = lf_clock_ns()};
     struct lf_err err = {0};

@@ -25,7 +25,10 @@ static enum lf_status decode(const struct lf_config *c, const struct lf_tokenize
     struct lf_buf text;
     lf_buf_init(&text, TEXT_BYTES);
     enum lf_status status = lf_tokenizer_decode(tok, &text, ids, (size_t)c->n_args, true, err);
-    if (status == LF_OK) printf("%s\n", lf_buf_view(&text).ptr);
+    if (status == LF_OK) { /* a token may stand for a NUL byte */
+        lf_buf_char(&text, '\n');
+        fwrite(text.ptr, 1, text.len, stdout);
+    }
     lf_buf_deinit(&text);
     return status;
 }

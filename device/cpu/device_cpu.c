@@ -40,8 +40,10 @@ static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opt
                                         .isa = isa,
                                         .n_threads = n_threads,
                                         .act_dtype = LF_F32,
+                                        .is_host = true,
                                         .memory_bytes = memory.total_bytes,
                                         .available_bytes = memory.available_bytes};
+    snprintf(dev->info.name, sizeof dev->info.name, "%s", lf_isa_name(isa));
     lf_ops_cpu_init(dev, isa);
     return LF_OK;
 }

@@ -10,8 +10,11 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
         const struct lf_sched_item *item = &plan->items[i];
         const struct lf_sched_seq *seq = item->seq;
         memcpy(arrays->ids + n_rows, seq->ids + seq->n_done, (size_t)item->n_rows * sizeof(int32_t));
-        arrays->seqs[i] = (struct lf_kv_seq){
-            .blocks = seq->blocks, .first_row = n_rows, .n_rows = item->n_rows, .kv_len = seq->n_done + item->n_rows};
+        arrays->seqs[i] = (struct lf_kv_seq){.blocks = seq->blocks,
+                                             .first_row = n_rows,
+                                             .n_rows = item->n_rows,
+                                             .kv_len = seq->n_done + item->n_rows,
+                                             .generated = seq->n_done >= seq->n_prompt};
         for (int k = 0; k < item->n_out; k++) arrays->out_rows[n_out++] = n_rows + item->out_first + k;
         n_rows += item->n_rows;
     }
@@ -20,5 +23,6 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                              .seqs = arrays->seqs,
                              .n_seqs = plan->n_items,
                              .out_rows = arrays->out_rows,
+                             .outs = arrays->outs,
                              .n_out = n_out};
 }

@@ -7,9 +7,10 @@
 
 /* Memory a batch is built in; owned by the engine. */
 struct lf_batch_arrays {
-    int32_t *ids;           /* [chunk] */
-    struct lf_kv_seq *seqs; /* [max_seqs] */
-    int32_t *out_rows;      /* [max_out] */
+    int32_t *ids;              /* [chunk] */
+    struct lf_kv_seq *seqs;    /* [max_seqs] */
+    int32_t *out_rows;         /* [max_out] */
+    struct lf_batch_out *outs; /* [max_out] filled by output.c */
 };
 
 /* Points into arrays and into the sequences' block tables: valid until the next build or the end of a sequence.

@@ -5,10 +5,10 @@
  *     take       new requests from the mailbox; sleeps there while there is nothing to do
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
  *     admit      starts what fits
- *     plan, build, step
- *     read       blocks are booked, logits become tokens, tokens end requests (output.c)
- *     learn      how long all that took
- *     publish    everything that changed, under one lock; then each request's notify, once
+ *     launch     the next step is planned, built and given to the device
+ *     read       once more steps than the device may be ahead are on their way: the oldest is waited for, its tokens
+ * are booked, tokens end requests (output.c), and how long it took is learnt publish    everything that changed, under
+ * one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
@@ -17,7 +17,9 @@
  *  - After create the engine thread neither allocates nor frees: requests bring their own memory and are freed by
  *    whoever else lets go last, or by the mailbox's keeper.
  *  - A request ends exactly once: `finish` in output.c is the only place, and asserts it.
- *  - While anything waits, something runs, or can be started at once: a step is always possible (asserted).
+ *  - While anything waits, something runs, or can be started at once: a step is always possible, or on its way
+ *    (asserted).
+ *  - A step on its way knows its requests by pointer: one that ends is taken out of it first (lf_engine_forget).
  *  - A failed device is final: every request in flight ends with LF_FINISH_ERROR, later ones are refused, and the loop
  *    only waits for destroy. Nothing is run on that device again. */
 #include "server/engine/engine_internal.h"
@@ -74,6 +76,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
     while ((seq = lf_sched_admit(&e->sched, now_ns)) != NULL) {
         struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
         req->now.started_ns = now_ns;
+        req->slot = e->slots[--e->n_slots];
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
         lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);
@@ -107,25 +110,69 @@ static void publish(struct lf_engine *e)
     lf_mailbox_publish(&e->mailbox, chain, &e->figures);
 }
 
+/* ---- steps ---- */
+
+static struct lf_flight *flight_at(struct lf_engine *e, int i)
+{
+    return &e->flights[(e->first_flight + i) % (LF_ENGINE_AHEAD_N + 1)];
+}
+
+void lf_engine_forget(struct lf_engine *e, const struct lf_sched_seq *seq)
+{
+    for (int f = 0; f < e->n_flights; f++) {
+        struct lf_sched_plan *plan = &flight_at(e, f)->plan;
+        for (int i = 0; i < plan->n_items; i++)
+            if (plan->items[i].seq == seq) plan->items[i].seq = NULL;
+    }
+}
+
+static bool device_works(struct lf_engine *e, enum lf_status status)
+{
+    if (status == LF_OK) return true;
+    LF_ERROR("the device failed in step %llu: %s", (unsigned long long)e->figures.n_steps, lf_status_name(status));
+    lf_mailbox_declare_dead(&e->mailbox, "the device failed");
+    e->failed = true;
+    e->n_flights = 0;
+    return false;
+}
+
+/* false: nothing can be launched before what is on its way has ended. */
+static bool launch(struct lf_engine *e)
+{
+    struct lf_flight *f = flight_at(e, e->n_flights);
+    struct lf_batch batch;
+    lf_sched_plan(&e->sched, &f->plan);
+    LF_ASSERT(f->plan.n_items > 0 || e->n_flights > 0);
+    if (f->plan.n_items == 0) return false;
+    lf_engine_ask(e, &f->plan);
+    lf_batch_build(&batch, &e->arrays, &f->plan);
+    f->launched_ns = lf_clock_ns();
+    e->figures.n_steps++;
+    if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
+    lf_sched_launched(&e->sched, &f->plan);
+    e->n_flights++;
+    lf_histogram_observe(&e->metrics.tokens_per_step, f->plan.n_rows);
+    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->plan.n_prefill_rows);
+    return true;
+}
+
+/* The oldest step on its way. */
+static void read_step(struct lf_engine *e)
+{
+    struct lf_flight *f = flight_at(e, 0);
+    if (!device_works(e, e->backend.wait(e->backend.ctx, e->results))) return;
+    lf_engine_read(e, &f->plan, lf_clock_ns());
+    int64_t now_ns = lf_clock_ns();
+    lf_sched_learn(&e->sched, &f->plan, now_ns - LF_MAX(f->launched_ns, e->last_read_ns));
+    e->last_read_ns = now_ns;
+    e->first_flight = (e->first_flight + 1) % (LF_ENGINE_AHEAD_N + 1);
+    e->n_flights--;
+}
+
 static void step(struct lf_engine *e)
 {
-    struct lf_batch batch;
-    lf_sched_plan(&e->sched, &e->plan);
-    LF_ASSERT(e->plan.n_items > 0);
-    lf_batch_build(&batch, &e->arrays, &e->plan);
-    int64_t before_ns = lf_clock_ns();
-    enum lf_status status = e->backend.step(e->backend.ctx, e->kv, &batch, e->logits);
-    e->figures.n_steps++;
-    if (status != LF_OK) {
-        LF_ERROR("the device failed in step %llu: %s", (unsigned long long)e->figures.n_steps, lf_status_name(status));
-        lf_mailbox_declare_dead(&e->mailbox, "the device failed");
-        e->failed = true;
-        return;
-    }
-    lf_histogram_observe(&e->metrics.tokens_per_step, e->plan.n_rows);
-    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)e->plan.n_prefill_rows);
-    lf_engine_read_step(e, lf_clock_ns());
-    lf_sched_learn(&e->sched, &e->plan, lf_clock_ns() - before_ns);
+    bool launched = e->sched.n_running > 0 && launch(e);
+    if (e->n_flights > (launched ? e->backend.n_ahead : 0)) read_step(e);
 }
 
 /* One round; false when the loop is to end. */
@@ -133,14 +180,14 @@ static bool run_round(struct lf_engine *e)
 {
     struct lf_list inbox;
     lf_list_init(&inbox);
-    bool go_on = lf_mailbox_take(&e->mailbox, e->sched.n_waiting + e->sched.n_running > 0, &inbox);
+    bool go_on = lf_mailbox_take(&e->mailbox, e->sched.n_waiting + e->sched.n_running + e->n_flights > 0, &inbox);
     int64_t now_ns = lf_clock_ns();
     take_in(e, &inbox);
     sweep(e, &e->sched.waiting, now_ns, !go_on);
     sweep(e, &e->sched.running, now_ns, !go_on);
     if (!e->failed && !lf_mailbox_is_alive(&e->mailbox)) e->failed = true;
     if (!e->failed) admit(e, now_ns);
-    if (!e->failed && e->sched.n_running > 0) step(e);
+    if (!e->failed) step(e);
     if (e->failed) {
         fail_all(e, &e->sched.waiting, "the engine has failed", now_ns);
         fail_all(e, &e->sched.running, "the engine has failed", now_ns);
@@ -153,6 +200,7 @@ static void *engine_main(void *ctx)
 {
     struct lf_engine *e = ctx;
     while (run_round(e)) continue;
+    while (e->n_flights > 0) read_step(e); /* nobody's any more, but what they write to is about to go */
     return NULL;
 }
 
@@ -167,47 +215,63 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
     if (o->queue_n < 1 || o->queue_tokens < 0 || o->per_tenant_n < 0 || o->watchdog_s < 0)
         return lf_fail(err, LF_INVALID, "engine: queue of %d requests, %lld tokens, %d a key, watchdog %d s",
                        o->queue_n, (long long)o->queue_tokens, o->per_tenant_n, o->watchdog_s);
+    if (b->n_ahead < 0 || b->n_ahead > LF_ENGINE_AHEAD_N)
+        return lf_fail(err, LF_INVALID, "engine: a device that is %d steps ahead; at most %d", b->n_ahead,
+                       LF_ENGINE_AHEAD_N);
     if (b->n_vocab < 1 || b->n_vocab > LF_VOCAB_N || b->n_eos < 0)
         return lf_fail(err, LF_INVALID, "engine: vocabulary of %d ids", b->n_vocab);
     return LF_OK;
 }
 
-static size_t logits_bytes(const struct lf_engine_opts *o, int n_vocab)
+static uint64_t bytes_of_seq(void)
 {
-    return (size_t)o->max_out * (size_t)n_vocab * sizeof(float);
+    return (LF_ENGINE_AHEAD_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq) + sizeof(int);
 }
 
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
+static uint64_t bytes_of_out(void)
 {
-    uint64_t per_seq = sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
-    return sizeof(struct lf_engine) + logits_bytes(o, n_vocab) + lf_sampler_scratch_bytes(n_vocab) +
-           (uint64_t)o->max_seqs * per_seq + (uint64_t)o->chunk * sizeof(int32_t) +
-           (uint64_t)o->max_out * sizeof(int32_t) + lf_kv_host_bytes(n_blocks, true);
+    return sizeof(int32_t) + sizeof(struct lf_batch_out) + sizeof(struct lf_sampled);
+}
+
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_blocks)
+{
+    return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() + (uint64_t)o->max_out * bytes_of_out() +
+           (uint64_t)o->chunk * sizeof(int32_t) + lf_kv_host_bytes(n_blocks, true);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
 {
     const struct lf_engine_opts *o = &e->opts;
-    e->logits = calloc(1, logits_bytes(o, e->backend.n_vocab));
-    e->scratch = calloc(1, lf_sampler_scratch_bytes(e->backend.n_vocab));
-    e->plan.items = calloc((size_t)o->max_seqs, sizeof(*e->plan.items));
+    size_t n_seqs = (size_t)o->max_seqs, n_out = (size_t)o->max_out;
+    bool all = true;
+    for (int i = 0; i <= LF_ENGINE_AHEAD_N; i++) {
+        e->flights[i].plan.items = calloc(n_seqs, sizeof(*e->flights[i].plan.items));
+        all = all && e->flights[i].plan.items;
+    }
+    e->slots = calloc(n_seqs, sizeof(*e->slots));
+    e->results = calloc(n_out, sizeof(*e->results));
     e->arrays.ids = calloc((size_t)o->chunk, sizeof(*e->arrays.ids));
-    e->arrays.seqs = calloc((size_t)o->max_seqs, sizeof(*e->arrays.seqs));
-    e->arrays.out_rows = calloc((size_t)o->max_out, sizeof(*e->arrays.out_rows));
-    if (!e->logits || !e->scratch || !e->plan.items || !e->arrays.ids || !e->arrays.seqs || !e->arrays.out_rows)
-        return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays (%zu bytes of logits)",
-                       logits_bytes(o, e->backend.n_vocab));
+    e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
+    e->arrays.out_rows = calloc(n_out, sizeof(*e->arrays.out_rows));
+    e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
+    all = all && e->slots && e->results && e->arrays.ids && e->arrays.seqs && e->arrays.out_rows && e->arrays.outs;
+    if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
+    while (e->n_slots < o->max_seqs) {
+        e->slots[e->n_slots] = e->n_slots;
+        e->n_slots++;
+    }
     return LF_OK;
 }
 
 static void release(struct lf_engine *e)
 {
+    free(e->arrays.outs);
     free(e->arrays.out_rows);
     free(e->arrays.seqs);
     free(e->arrays.ids);
-    free(e->plan.items);
-    free(e->scratch);
-    free(e->logits);
+    free(e->results);
+    free(e->slots);
+    for (int i = 0; i <= LF_ENGINE_AHEAD_N; i++) free(e->flights[i].plan.items);
     free(e);
 }
 

@@ -1,6 +1,7 @@
 /* The engine: one thread that owns the device, the model and all KV state, and turns submitted requests into tokens.
  *
- * Continuous batching: each step decodes every running sequence and gives the rest of the step's time to prefills. HTTP
+ * Continuous batching: each step decodes every running sequence and gives the rest of the step's time to prefills. A
+ * device that samples by itself is given the next step before the one in hand has ended, so it never waits. HTTP
  * threads talk to it only through submit, look, cancel and the snapshots below. After lf_engine_create returned, the
  * engine thread allocates nothing.
  *
@@ -19,10 +20,14 @@ struct lf_engine;
 struct lf_batch;
 struct lf_kv_cache;
 
-/* What the engine drives. step: computes logits [n_out, n_vocab] of a batch; called on the engine thread. */
+enum { LF_ENGINE_AHEAD_N = 1 };
+
+/* What the engine drives, on its thread: lf_model_launch and lf_model_wait, or a double of theirs. */
 struct lf_engine_backend {
     void *ctx;
-    enum lf_status (*step)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits);
+    enum lf_status (*launch)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch);
+    enum lf_status (*wait)(void *ctx, struct lf_sampled *out);
+    int n_ahead; /* <= LF_ENGINE_AHEAD_N */
     int n_vocab;
     const int32_t *eos_ids; /* borrowed */
     int n_eos;
@@ -45,7 +50,7 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
                                               struct lf_kv_cache *kv, const struct lf_engine_opts *opts,
                                               struct lf_err *err);
 /* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks);
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_blocks);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
 void lf_engine_drain(struct lf_engine *engine);
 /* Cancels what is left, ends the thread, frees. Every request must have been put. */

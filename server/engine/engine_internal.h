@@ -10,6 +10,12 @@
 #include "server/engine/mailbox.h"
 #include "server/engine/scheduler.h"
 
+/* A step that was launched and has not been read. */
+struct lf_flight {
+    struct lf_sched_plan plan; /* an item whose request has ended meanwhile has no seq */
+    int64_t launched_ns;
+};
+
 struct lf_engine {
     /* Constant after create. */
     struct lf_engine_backend backend;
@@ -21,10 +27,13 @@ struct lf_engine {
     /* The engine thread's. */
     struct lf_kv_cache *kv; /* borrowed */
     struct lf_sched sched;
-    struct lf_sched_plan plan;
+    struct lf_flight flights[LF_ENGINE_AHEAD_N + 1]; /* a ring: the oldest is flights[first_flight] */
+    int first_flight, n_flights;
+    int64_t last_read_ns;
     struct lf_batch_arrays arrays;
-    float *logits;              /* [max_out, n_vocab] */
-    void *scratch;              /* of the sampler */
+    struct lf_sampled *results; /* [max_out] of the step being read */
+    int *slots;                 /* [n_slots] free, of max_seqs */
+    int n_slots;
     struct lf_request *touched; /* chain of those with something to publish */
     struct lf_engine_state figures;
     bool failed;
@@ -35,7 +44,11 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
-/* Books the step that was run (e->plan, e->logits), samples, and ends what is complete. */
-void lf_engine_read_step(struct lf_engine *e, int64_t now_ns);
+/* Fills e->arrays.outs: what the planned step is to make of each row of logits. */
+void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan);
+/* Books what a step has brought (e->results) and ends what is complete. */
+void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns);
+/* Takes the sequence out of the steps on their way. */
+void lf_engine_forget(struct lf_engine *e, const struct lf_sched_seq *seq);
 
 #endif

@@ -1,10 +1,8 @@
-/* What becomes of a step's logits: tokens, log-probabilities of the prompt, and ends.
+/* What is to become of a step's logits, and what has: tokens, log-probabilities of the prompt, and ends.
  *
- * The logits of the plan's items lie one behind the other in the batch's order. A row's token is a pure function of
+ * The results of the plan's items lie one behind the other in the batch's order. A row's token is a pure function of
  * (logits, the request's parameters and history, position), so it is the same in any batch. */
 #include "server/engine/engine_internal.h"
-
-#include <string.h>
 
 #include "core/check.h"
 
@@ -60,7 +58,11 @@ void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finis
     LF_ASSERT(req->now.finish == LF_FINISH_NONE && finish != LF_FINISH_NONE);
     poison_blocks(e, &req->seq);
     lf_sched_end(&e->sched, &req->seq);
-    if (req->now.started_ns == 0) lf_mailbox_leave_queue(&e->mailbox, req, 0);
+    lf_engine_forget(e, &req->seq);
+    if (req->now.started_ns == 0)
+        lf_mailbox_leave_queue(&e->mailbox, req, 0);
+    else
+        e->slots[e->n_slots++] = req->slot;
     req->now.finish = finish;
     req->now.status = status;
     req->now.message = message;
@@ -90,82 +92,96 @@ static void note_time(struct lf_engine *e, struct lf_request *req, int64_t now_n
     req->last_token_ns = now_ns;
 }
 
-static void sample(struct lf_engine *e, struct lf_request *req, float *logits, int64_t now_ns)
+/* The token that a step has drawn for a request. */
+static void take_token(struct lf_engine *e, struct lf_request *req, const struct lf_sampled *sampled, int64_t now_ns)
 {
     struct lf_sched_seq *seq = &req->seq;
-    int n_output = seq->n_ids - seq->n_prompt;
-    const struct lf_sample_input in = {.logits = logits,
-                                       .n_vocab = e->backend.n_vocab,
-                                       .prompt = seq->ids,
-                                       .n_prompt = seq->n_prompt,
-                                       .output = seq->ids + seq->n_prompt,
-                                       .n_output = n_output,
-                                       .banned = req->stop_ids,
-                                       .n_banned = n_output < req->params.min_tokens ? req->n_stop_ids : 0,
-                                       .position = (uint64_t)seq->n_ids};
-    struct lf_sampled sampled;
-    lf_sample(&sampled, &req->params.sampling, &in, e->scratch);
-    LF_ASSERT(sampled.id >= 0 && sampled.id < e->backend.n_vocab);
+    int n_output = seq->n_ids - seq->n_promised - seq->n_prompt;
+    LF_ASSERT(sampled->id >= 0 && sampled->id < e->backend.n_vocab);
     note_time(e, req, now_ns);
-    if (is_stop(req, sampled.id) && n_output >= req->params.min_tokens) {
-        req->now.stop_token = sampled.id;
+    if (is_stop(req, sampled->id) && n_output >= req->params.min_tokens) {
+        req->now.stop_token = sampled->id;
         lf_engine_finish(e, req, LF_FINISH_STOP, LF_OK, "", now_ns);
         return;
     }
-    seq->ids[seq->n_ids++] = sampled.id;
-    lf_request_set_token(req, n_output, &sampled);
+    lf_sched_sampled(&e->sched, seq, sampled->id);
+    lf_request_set_token(req, n_output, sampled);
     req->now.n_tokens = n_output + 1;
     lf_counter_add(&e->metrics.generation_tokens, 1);
     if (n_output + 1 == seq->max_tokens) lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 
-/* Row p of the prompt says how likely token p + 1 was. first: position of the chunk's first row. */
-static void read_prompt_logprobs(struct lf_engine *e, struct lf_request *req, int first, int n, const float *logits)
-{
-    int n_vocab = e->backend.n_vocab;
-    for (int i = 0; i < n; i++) {
-        struct lf_sampled entry;
-        int at = first + i + 1;
-        lf_logprobs(&entry, logits + (size_t)i * (size_t)n_vocab, n_vocab, req->seq.ids[at],
-                    req->params.n_prompt_logprobs, e->scratch);
-        lf_request_set_prompt_logprob(req, at, &entry);
-    }
-    req->now.n_prompt_logprobs = LF_MIN(first + n + 1, req->seq.n_prompt);
-}
-
-static void note_progress(struct lf_engine *e, struct lf_request *req)
+static void note_progress(struct lf_engine *e, struct lf_request *req, const struct lf_sched_item *item)
 {
     const struct lf_sched_seq *seq = &req->seq;
     int n_new = seq->n_cached - req->now.n_cached; /* at admission, and what was taken over on the way */
     lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)n_new);
     req->now.n_cached = seq->n_cached;
-    req->now.n_processed = LF_MIN(seq->n_done, seq->n_prompt);
+    req->now.n_processed = LF_MIN(item->first + item->n_rows, seq->n_prompt);
     req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
     lf_engine_touch(e, req);
 }
 
-static void read_item(struct lf_engine *e, const struct lf_sched_item *item, int first, float *logits, int64_t now_ns)
+/* How many of an item's rows of logits tell how likely the prompt was; the last one may be the next token's. */
+static int n_echo_of(const struct lf_sched_item *item)
+{
+    if (!item->seq->all_logits || item->first >= item->seq->n_prompt) return 0;
+    return item->complete && item->seq->max_tokens > 0 ? item->n_out - 1 : item->n_out;
+}
+
+static void read_item(struct lf_engine *e, const struct lf_sched_item *item, const struct lf_sampled *results,
+                      int64_t now_ns)
 {
     struct lf_request *req = request_of(item->seq);
-    note_progress(e, req);
-    bool complete = item->seq->n_done == item->seq->n_ids; /* all that is known is computed: the next one is due */
-    int n_echo = item->n_out;
-    if (complete && item->seq->max_tokens > 0) n_echo--;
-    if (item->seq->all_logits && first < item->seq->n_prompt) read_prompt_logprobs(e, req, first, n_echo, logits);
-    if (!complete) return;
+    note_progress(e, req, item);
+    int n_echo = n_echo_of(item), at = item->first + 1; /* row p of the prompt is about token p + 1 */
+    for (int i = 0; i < n_echo; i++) lf_request_set_prompt_logprob(req, at + i, &results[i]);
+    if (item->seq->all_logits && item->first < item->seq->n_prompt)
+        req->now.n_prompt_logprobs = LF_MIN(at + n_echo, req->seq.n_prompt);
+    if (!item->complete) return;
     if (item->seq->max_tokens == 0)
         lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
     else
-        sample(e, req, logits + (size_t)(item->n_out - 1) * (size_t)e->backend.n_vocab, now_ns);
+        take_token(e, req, &results[item->n_out - 1], now_ns);
 }
 
-void lf_engine_read_step(struct lf_engine *e, int64_t now_ns)
+void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns)
 {
-    lf_sched_done(&e->sched, &e->plan);
-    float *logits = e->logits;
-    for (int i = 0; i < e->plan.n_items; i++) {
-        const struct lf_sched_item *item = &e->plan.items[i];
-        read_item(e, item, item->seq->n_done - item->n_rows, logits, now_ns);
-        logits += (size_t)item->n_out * (size_t)e->backend.n_vocab;
+    const struct lf_sampled *results = e->results;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_item *item = &plan->items[i];
+        if (item->seq) read_item(e, item, results, now_ns);
+        results += item->n_out;
+    }
+}
+
+/* ---- what a step is asked for ---- */
+
+static struct lf_batch_out sample_of(const struct lf_request *req)
+{
+    const struct lf_sched_seq *seq = &req->seq;
+    int n_output = seq->n_ids - seq->n_prompt;
+    return (struct lf_batch_out){.sampling = &req->params.sampling,
+                                 .prompt = seq->ids,
+                                 .n_prompt = seq->n_prompt,
+                                 .output = seq->ids + seq->n_prompt,
+                                 .n_output = n_output,
+                                 .banned = req->stop_ids,
+                                 .n_banned = n_output < req->params.min_tokens ? req->n_stop_ids : 0,
+                                 .position = (uint64_t)seq->n_ids,
+                                 .slot = req->slot};
+}
+
+void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan)
+{
+    struct lf_batch_out *out = e->arrays.outs;
+    for (int i = 0; i < plan->n_items; i++) {
+        const struct lf_sched_item *item = &plan->items[i];
+        const struct lf_request *req = request_of(item->seq);
+        int n_echo = n_echo_of(item);
+        for (int k = 0; k < n_echo; k++)
+            *out++ = (struct lf_batch_out){.given = item->seq->ids[item->first + 1 + k],
+                                           .n_given_top = req->params.n_prompt_logprobs};
+        if (item->n_out > n_echo) *out++ = sample_of(req);
     }
 }

@@ -29,7 +29,12 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 
 static void add_item(struct lf_sched_plan *plan, struct lf_sched_seq *seq, int n_rows, int out_first, int n_out)
 {
-    plan->items[plan->n_items++] = (struct lf_sched_item){seq, n_rows, out_first, n_out};
+    plan->items[plan->n_items++] = (struct lf_sched_item){.seq = seq,
+                                                          .n_rows = n_rows,
+                                                          .out_first = out_first,
+                                                          .n_out = n_out,
+                                                          .first = seq->n_done,
+                                                          .complete = seq->n_done + n_rows == seq->n_ids};
     plan->n_rows += n_rows;
     plan->n_out += n_out;
     seq->n_planned = n_rows;
@@ -52,7 +57,8 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_plan *plan, bool pr
     for (; n > 0 && plan->n_items < room; n--) {
         struct lf_sched_seq *seq = seq_of(it);
         it = it->next;
-        if (lf_sched_in_prefill(seq)) continue;
+        bool has_all = seq->n_ids == seq->n_prompt + seq->max_tokens; /* the last one is known or promised */
+        if (lf_sched_in_prefill(seq) || has_all) continue;
         add_item(plan, seq, 1, 0, 1);
         lf_list_remove(&seq->node);
         lf_list_push_back(&s->running, &seq->node);
@@ -223,15 +229,15 @@ void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
     }
     plan_decodes(s, plan, prefills);
     if (prefills) plan_prefills(s, plan);
-    LF_ASSERT(plan->n_items > 0);
     plan->predicted_ns = lf_cost_predict(&s->cost, &plan->load);
 }
 
-/* Blocks that have become full are offered to the prefix cache, those of the answer too. */
+/* Blocks that have become full are offered to the prefix cache, those of the answer too once their ids are known. */
 static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     if (!seq->keys) return;
-    for (; seq->n_entered < seq->n_done / BLOCK; seq->n_entered++) {
+    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_promised) / BLOCK;
+    for (; seq->n_entered < n_full; seq->n_entered++) {
         int i = seq->n_entered;
         const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
         if (seq->n_keys <= i + 1) {
@@ -242,14 +248,28 @@ static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
-void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan)
+void lf_sched_launched(struct lf_sched *s, const struct lf_sched_plan *plan)
 {
+    int out = 0;
     for (int i = 0; i < plan->n_items; i++) {
-        struct lf_sched_seq *seq = plan->items[i].seq;
-        seq->n_done += plan->items[i].n_rows;
+        const struct lf_sched_item *item = &plan->items[i];
+        struct lf_sched_seq *seq = item->seq;
+        seq->n_done += item->n_rows;
+        out += item->n_out;
         LF_ASSERT(seq->n_done <= seq->n_ids);
+        if (item->complete && seq->max_tokens > 0) {
+            seq->ids[seq->n_ids++] = -out; /* its row is the item's last: out - 1 */
+            seq->n_promised++;
+        }
         enter_full_blocks(s, seq);
     }
+}
+
+void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id)
+{
+    LF_ASSERT(seq->n_promised > 0 && id >= 0);
+    seq->ids[seq->n_ids - seq->n_promised--] = id;
+    enter_full_blocks(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
@@ -343,6 +363,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
         const struct lf_sched_seq *seq = seq_of(it);
         LF_ASSERT(seq->phase == LF_SCHED_RUNNING && seq->n_done <= seq->n_ids);
         LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * BLOCK);
+        LF_ASSERT(seq->n_promised >= 0 && seq->n_promised <= seq->n_ids - seq->n_prompt);
         for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
         n_running++;
     }

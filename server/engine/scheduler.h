@@ -5,8 +5,9 @@
  *
  *     lf_sched_submit          a sequence joins the queue
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
- *     lf_sched_plan            what the next step does; the caller runs it
- *     lf_sched_done            the step has been run; the caller appends sampled ids to seq->ids
+ *     lf_sched_plan            what the next step does; the caller starts it
+ *     lf_sched_launched        the step has been started: its rows count as computed, its samples are promised
+ *     lf_sched_sampled …       the step has ended: each promised id is known
  *     lf_sched_learn           how long it took
  *     lf_sched_end             a sequence leaves, from any phase; its blocks go back
  *
@@ -24,6 +25,13 @@
  *  6. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
  *     their leader; a request whose prompt is for the larger part being computed right now waits for that; and prefills
  *     that already run side by side take over each other's finished blocks.
+ *
+ * Promises of ids. A device may take a step before the one before it has ended: what it samples goes straight into the
+ * next step. So seq->ids has room for ids that nobody knows yet, and until lf_sched_sampled says which one it is, there
+ * stands -1 - (the logits row of the step that samples it). A sequence that turns out to have ended with a step has a
+ * row too many in the step behind it; nobody reads what comes of it, and its blocks are free at once: what is written
+ * to them later is written later on the device too.
+ *
  * What it deliberately does not do: swap to host memory, guess how long an answer will be, split a sequence's rows. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
 #define LF_SERVER_ENGINE_SCHEDULER_H
@@ -60,8 +68,9 @@ struct lf_sched_seq {
     /* Kept by the scheduler; n_ids is raised by who appends. */
     struct lf_list node;
     enum lf_sched_phase phase;
-    int n_ids;           /* known: prompt and sampled */
-    int n_done;          /* in the KV cache */
+    int n_ids;           /* known or promised: prompt and sampled */
+    int n_promised;      /* of these, the last ones: sampled by steps that have not ended */
+    int n_done;          /* in the KV cache, or will be when the steps that were launched have ended */
     int n_cached;        /* of the prompt, taken from the prefix cache */
     int n_blocks;        /* reserved, while running */
     int n_entered;       /* leading blocks that were offered to the prefix cache, or came from it */
@@ -86,6 +95,8 @@ struct lf_sched_opts {
 struct lf_sched_item {
     struct lf_sched_seq *seq;
     int n_rows, out_first, n_out;
+    int first;     /* seq->n_done when it was planned */
+    bool complete; /* all that is known of seq is computed by it: its last logits row is the next id's, if one is due */
 };
 
 struct lf_sched_plan {
@@ -119,10 +130,13 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Plans a step; plan->n_items is 0 only if nothing runs. */
+/* Plans a step; plan->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended. */
 void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan);
-/* The planned step has been run. Raises n_done and enters full blocks in the prefix cache. Before ids are appended. */
-void lf_sched_done(struct lf_sched *s, const struct lf_sched_plan *plan);
+/* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and promises an id to every
+ * sequence that is complete and has room for one. */
+void lf_sched_launched(struct lf_sched *s, const struct lf_sched_plan *plan);
+/* The first of seq's promised ids is id. */
+void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id);
 /* How long it took, all that belongs to a step (sampling too). Does not look at the plan's sequences: they may have
  * ended meanwhile. */
 void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns);

@@ -72,6 +72,7 @@ static struct scenario draw(uint64_t seed)
     s.p_follow = sim_chance(d, 0.3) ? 0.5 : 0;
     s.p_jump = sim_chance(d, 0.1) ? 0.01 : 0;
     s.p_fail = sim_chance(d, 0.05) ? 0.002 : 0;
+    s.world.ahead = sim_chance(d, 0.5) ? 1 : 0;
     return s;
 }
 
@@ -131,7 +132,8 @@ static void faults(struct sim_world *w, const struct scenario *s, struct tally *
 static int64_t longest_drain(const struct scenario *s)
 {
     int64_t n = s->world.max_seqs, per_step = LF_MIN(LF_MIN(s->world.chunk, s->world.max_out), n);
-    return n * s->max_prompt + n * s->max_tokens / LF_MAX(per_step, 1) + n * s->max_tokens + 10;
+    int64_t steps = n * s->max_prompt + n * s->max_tokens / LF_MAX(per_step, 1) + n * s->max_tokens + 10;
+    return steps * (1 + s->world.ahead); /* where nothing can be launched, one is read first */
 }
 
 static void print_step(const struct sim_world *w)

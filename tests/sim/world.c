@@ -14,10 +14,12 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     w->now_ns = 1000000000;
     LF_ASSERT(lf_block_pool_init(&w->pool, o->n_blocks, NULL) == LF_OK);
     if (o->prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "sim", 3, NULL) == LF_OK);
+    w->ahead = o->ahead;
     w->plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
+    for (int i = 0; i < 2; i++) w->flights[i].plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
     w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
     w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
-    LF_ASSERT(w->plan.items && w->shadow && w->refs);
+    LF_ASSERT(w->plan.items && w->flights[0].plan.items && w->flights[1].plan.items && w->shadow && w->refs);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
                                        .max_out = o->max_out,
@@ -35,6 +37,7 @@ void sim_close(struct sim_world *w)
     }
     free(w->refs);
     free(w->shadow);
+    for (int i = 0; i < 2; i++) free(w->flights[i].plan.items);
     free(w->plan.items);
     lf_prefix_cache_destroy(w->prefix);
     lf_block_pool_deinit(&w->pool);
@@ -101,17 +104,27 @@ struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n
     return r;
 }
 
+/* What is or will be token p of a sequence: an answer follows from its prompt. */
+static int32_t text_of(const struct lf_sched_seq *seq, int p)
+{
+    if (p < seq->n_prompt) return seq->ids[p];
+    return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt);
+}
+
 /* Every slot that the sequence counts as computed holds the token it should. */
 static void check_content(const struct sim_world *w, const struct lf_sched_seq *seq, int from, int to)
 {
     for (int p = from; p < to; p++)
-        LF_ASSERT(w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] == seq->ids[p]);
+        LF_ASSERT(w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] == text_of(seq, p));
 }
 
 void sim_end(struct sim_world *w, struct sim_request *r)
 {
     if (r->seq.phase == LF_SCHED_RUNNING && w->check) check_content(w, &r->seq, 0, r->seq.n_done);
     lf_sched_end(&w->sched, &r->seq);
+    for (int f = 0; f < w->n_flights; f++)
+        for (int i = 0; i < w->flights[f].plan.n_items; i++)
+            if (w->flights[f].plan.items[i].seq == &r->seq) w->flights[f].plan.items[i].seq = NULL;
     r->ended_ns = w->now_ns;
     LF_ASSERT(++r->n_ended == 1);
     if (w->on_end) w->on_end(w, r);
@@ -141,6 +154,8 @@ static void check_plan(const struct sim_world *w)
         LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_rows >= 1 && seq->n_done + item->n_rows <= seq->n_ids);
         LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_rows);
         bool complete = seq->n_done + item->n_rows == seq->n_ids;
+        LF_ASSERT(item->first == seq->n_done && item->complete == complete);
+        LF_ASSERT(lf_sched_in_prefill(seq) || seq->n_ids < seq->n_prompt + seq->max_tokens);
         if (complete && seq->max_tokens > 0)
             LF_ASSERT(item->n_out >= 1 && item->out_first + item->n_out == item->n_rows);
         if (seq->all_logits && lf_sched_in_prefill(seq))
@@ -168,7 +183,7 @@ static void write_rows(struct sim_world *w)
         const struct lf_sched_item *item = &w->plan.items[i];
         const struct lf_sched_seq *seq = item->seq;
         for (int p = seq->n_done; p < seq->n_done + item->n_rows; p++)
-            w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = seq->ids[p];
+            w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = text_of(seq, p);
     }
 }
 
@@ -188,12 +203,12 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
 {
     struct sim_request *r = (struct sim_request *)item->seq;
     struct lf_sched_seq *seq = &r->seq;
-    if (seq->n_done < seq->n_ids) return;
+    if (!item->complete) return;
     if (seq->max_tokens > 0) {
         note_token(w, r);
-        int n_output = seq->n_ids - seq->n_prompt;
-        seq->ids[seq->n_ids] = token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, n_output);
-        seq->n_ids++;
+        int at = seq->n_ids - seq->n_promised, n_output = at - seq->n_prompt;
+        LF_ASSERT(seq->ids[at] < 0);
+        lf_sched_sampled(&w->sched, seq, text_of(seq, at));
         if (n_output + 1 < r->n_answer) return;
     }
     sim_end(w, r);
@@ -208,6 +223,33 @@ static void check_head(struct sim_world *w)
     r->head_steps++;
 }
 
+static void launch(struct sim_world *w)
+{
+    struct sim_flight *f = &w->flights[w->n_flights++];
+    struct lf_sched_item *items = f->plan.items;
+    if (w->check) check_plan(w);
+    f->took_ns = true_cost(w);
+    w->n_steps++;
+    write_rows(w);
+    f->plan = w->plan;
+    f->plan.items = items;
+    memcpy(items, w->plan.items, (size_t)w->plan.n_items * sizeof(*items));
+    lf_sched_launched(&w->sched, &f->plan);
+}
+
+static void read_oldest(struct sim_world *w)
+{
+    struct sim_flight *f = &w->flights[0];
+    w->now_ns += f->took_ns;
+    for (int i = 0; i < f->plan.n_items; i++)
+        if (f->plan.items[i].seq) read_item(w, &f->plan.items[i]);
+    lf_sched_learn(&w->sched, &f->plan, f->took_ns);
+    struct sim_flight done = *f;
+    w->flights[0] = w->flights[1];
+    w->flights[1] = done;
+    w->n_flights--;
+}
+
 bool sim_step(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
@@ -218,17 +260,12 @@ bool sim_step(struct sim_world *w)
         if (w->check) check_content(w, seq, 0, seq->n_cached);
     }
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
-    if (w->sched.n_running == 0) return false;
+    if (w->sched.n_running == 0 && w->n_flights == 0) return false;
     if (w->check) check_head(w);
     lf_sched_plan(&w->sched, &w->plan);
-    if (w->check) check_plan(w);
-    int64_t took_ns = true_cost(w);
-    w->now_ns += took_ns;
-    w->n_steps++;
-    write_rows(w);
-    lf_sched_done(&w->sched, &w->plan);
-    for (int i = 0; i < w->plan.n_items; i++) read_item(w, &w->plan.items[i]);
-    lf_sched_learn(&w->sched, &w->plan, took_ns);
+    LF_ASSERT(w->plan.n_items > 0 || w->n_flights > 0);
+    if (w->plan.n_items > 0) launch(w);
+    if (w->n_flights > w->ahead || w->plan.n_items == 0) read_oldest(w);
     if (w->check) sim_check(w);
     return true;
 }

@@ -31,11 +31,19 @@ struct sim_request {
     int id;
 };
 
+/* A step that has been launched. */
+struct sim_flight {
+    struct lf_sched_plan plan; /* items whose sequence has ended meanwhile have none */
+    int64_t took_ns;
+};
+
 struct sim_world {
     struct lf_sched sched;
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix;
-    struct lf_sched_plan plan;
+    struct lf_sched_plan plan;    /* made last */
+    struct sim_flight flights[2]; /* launched and not read, the older one first */
+    int n_flights, ahead;
     struct sim_machine machine;
     uint64_t seed, n_draws;
     int64_t now_ns, n_steps;
@@ -53,6 +61,7 @@ struct sim_opts {
     int n_blocks, chunk, max_seqs, max_out;
     int64_t step_ns;
     bool prefix;
+    int ahead; /* 1: a step is launched before the one before it has ended */
     struct sim_machine machine;
     uint64_t seed;
 };
@@ -74,7 +83,8 @@ void sim_end(struct sim_world *w, struct sim_request *r);
 /* Frees a request that has ended. */
 void sim_collect(struct sim_world *w, struct sim_request *r);
 
-/* Admits, plans, runs one step, moves the clock. false: nothing runs (the clock stands). */
+/* Admits, plans and launches one step, and reads the oldest once more than `ahead` are under way: that moves the clock.
+ * false: nothing runs (the clock stands). */
 bool sim_step(struct sim_world *w);
 /* All invariants. */
 void sim_check(struct sim_world *w);

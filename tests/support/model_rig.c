@@ -61,7 +61,7 @@ void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *
         if (!all) rows[0] = m - 1;
         batch.n_out = all ? m : last;
         float *out = all ? logits + (size_t)first * (size_t)rig->hp.n_vocab : logits;
-        lf_model_step(rig->model, &rig->kv, &batch, out);
+        LF_ASSERT(lf_model_step(rig->model, &rig->kv, &batch, out, NULL) == LF_OK);
     }
     free(rows);
 }

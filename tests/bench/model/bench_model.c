@@ -1,11 +1,12 @@
 /* Prefill and decode speed of a model, without server and scheduler.
  *
- *     bench_model DIR [--dummy] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME] [--decode N] LENGTH…
+ *     bench_model DIR [--device NAME] [--dummy] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME] [--decode N]
+ * LENGTH…
  *
- * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time, each
- * followed by a plain read loop over as many bytes as the weights have, with as many threads. Prints tokens a second of
- * both, the bytes of weights and KV that a decoded token reads as GB/s, and beside it what the read loop reached
- * (medians). */
+ * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time; on a
+ * CPU each is followed by a plain read loop over as many bytes as the weights have, with as many threads. Prints tokens
+ * a second of both, the time to the first token and between tokens, the bytes of weights and KV that a decoded token
+ * reads as GB/s, and beside it what the read loop reached (medians). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@
 enum { MAX_DECODE = 1024 };
 
 struct options {
-    const char *dir;
+    const char *dir, *device;
     enum lf_load load;
     int n_threads, chunk, n_decode, isa;
     enum lf_dtype kv_dtype;
@@ -55,11 +56,13 @@ static int isa_by_name(const char *name)
 
 static struct options parse_args(int argc, char **argv)
 {
-    struct options o = {.chunk = 512, .n_decode = 64, .isa = -1, .kv_dtype = LF_BF16};
+    struct options o = {.device = "cpu", .chunk = 512, .n_decode = 64, .isa = -1, .kv_dtype = LF_BF16};
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--dummy") == 0)
             o.load = LF_LOAD_DUMMY;
+        else if (strcmp(argv[i], "--device") == 0 && ++i)
+            o.device = value;
         else if (strcmp(argv[i], "--threads") == 0 && ++i)
             o.n_threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--chunk") == 0 && ++i)
@@ -88,26 +91,33 @@ static void open_bench(struct bench *b, const struct options *o)
     struct lf_err err;
     int longest = 0;
     for (int i = 0; i < o->n_lengths; i++) longest = LF_MAX(longest, o->lengths[i] + o->n_decode);
-    must(lf_device_open(&b->dev, &(struct lf_device_opts){"cpu", o->n_threads, o->isa}, &err), &err);
     must(lf_hparams_read(&b->hp, o->dir, &err), &err);
+    struct lf_device_opts dev_opts = {.name = o->device,
+                                      .n_threads = o->n_threads,
+                                      .max_isa = o->isa,
+                                      .act_dtype = b->hp.dtype == LF_F16 ? LF_F16 : LF_BF16};
+    must(lf_device_open(&b->dev, &dev_opts, &err), &err);
+    const struct lf_device_info *info = lf_device_info(b->dev);
+    enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
     uint64_t weight_bytes;
     must(lf_weights_bytes(&weight_bytes, &b->hp, o->dir, o->load, b->dev, &err), &err);
     int n_blocks = longest / LF_KV_BLOCK_TOKENS + 2;
     struct lf_plan_opts plan_opts = {.ctx = longest,
                                      .chunk = o->chunk,
                                      .max_seqs = 1,
-                                     .kv_dtype = o->kv_dtype,
+                                     .kv_dtype = kv_dtype,
                                      .kv_tokens = (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS};
     must(lf_plan_make(&b->plan, &b->hp, weight_bytes, lf_device_ops(b->dev), lf_device_info(b->dev), &plan_opts, &err),
          &err);
     struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = 1, .plan = &b->plan};
     must(lf_model_open(&b->model, b->dev, &b->hp, &model_opts, &err), &err);
-    struct lf_kv_cache_opts kv_opts = {.dtype = o->kv_dtype,
+    struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
                                        .n_blocks = n_blocks,
                                        .n_layers = b->hp.n_layers,
                                        .n_kv_heads = b->hp.n_kv_heads,
                                        .head_dim = b->hp.head_dim};
     must(lf_kv_cache_open(&b->kv, b->dev, &kv_opts, &err), &err);
+    must(lf_model_prepare(b->model, &b->kv, &err), &err);
     b->ids = calloc((size_t)longest, sizeof *b->ids);
     b->blocks = calloc((size_t)n_blocks, sizeof *b->blocks);
     b->logits = calloc((size_t)b->hp.n_vocab, sizeof *b->logits);
@@ -117,14 +127,15 @@ static void open_bench(struct bench *b, const struct options *o)
 }
 
 /* Runs rows [first, first + n) of the sequence; seconds it took. */
-static double step(struct bench *b, int first, int n, bool logits)
+static double step(struct bench *b, int first, int n, bool logits, bool generated)
 {
     int last_row = n - 1;
-    struct lf_kv_seq seq = {.blocks = b->blocks, .first_row = 0, .n_rows = n, .kv_len = first + n};
+    struct lf_kv_seq seq = {
+        .blocks = b->blocks, .first_row = 0, .n_rows = n, .kv_len = first + n, .generated = generated};
     struct lf_batch batch = {
         .ids = b->ids + first, .n_rows = n, .seqs = &seq, .n_seqs = 1, .out_rows = &last_row, .n_out = logits ? 1 : 0};
     int64_t start = lf_clock_ns();
-    lf_model_step(b->model, &b->kv, &batch, b->logits);
+    LF_ASSERT(lf_model_step(b->model, &b->kv, &batch, b->logits, NULL) == LF_OK);
     return (double)(lf_clock_ns() - start) / LF_NS_PER_S;
 }
 
@@ -176,18 +187,20 @@ static void run_length(struct bench *b, const struct options *o, int length, con
     double prefill_s = 0, decode_s[MAX_DECODE], read_s[MAX_DECODE];
     for (int at = 0; at < length; at += o->chunk) {
         int n = LF_MIN(o->chunk, length - at);
-        prefill_s += step(b, at, n, at + n == length);
+        prefill_s += step(b, at, n, at + n == length, false);
     }
     for (int i = 0; i < o->n_decode; i++) {
-        decode_s[i] = step(b, length + i, 1, true);
-        read_s[i] = read_once(b, plain);
+        decode_s[i] = step(b, length + i, 1, true, true);
+        read_s[i] = plain->ptr ? read_once(b, plain) : 0;
     }
     double decode = median(decode_s, o->n_decode), read = median(read_s, o->n_decode);
     double kv_bytes = (double)lf_kv_block_bytes(&b->kv.view) / LF_KV_BLOCK_TOKENS * length;
-    double gbs = ((double)b->plan.weight_bytes + kv_bytes) / decode / 1e9,
-           plain_gbs = (double)plain->bytes / read / 1e9;
-    printf("%7d %10.1f %10.1f %10.1f %10.1f %6.1f%%\n", length, length / prefill_s, 1 / decode, gbs, plain_gbs,
-           100 * gbs / plain_gbs);
+    double gbs = ((double)b->plan.weight_bytes + kv_bytes) / decode / 1e9;
+    printf("%7d %10.1f %10.1f %10.2f %10.3f %10.1f", length, length / prefill_s, 1 / decode, prefill_s * 1e3,
+           decode * 1e3, gbs);
+    if (plain->ptr)
+        printf(" %10.1f %6.1f%%", (double)plain->bytes / read / 1e9, 100 * gbs * 1e9 * read / (double)plain->bytes);
+    printf("\n");
     fflush(stdout);
 }
 
@@ -197,13 +210,16 @@ int main(int argc, char **argv)
     struct bench b = {0};
     open_bench(&b, &o);
     struct lf_err err;
-    struct lf_buffer plain;
-    must(lf_buffer_alloc(b.dev, &plain, (size_t)b.plan.weight_bytes / 4096 * 4096, "the read loop", &err), &err);
-    memset(plain.ptr, 1, plain.bytes);
-    printf("# %s, %s, %d threads, chunk %d, kv %s\n#length  prefill/s   decode/s     GB/s    read loop\n", o.dir,
-           lf_isa_name(lf_device_info(b.dev)->isa), lf_device_info(b.dev)->n_threads, o.chunk,
-           lf_dtype_name(o.kv_dtype));
-    step(&b, 0, LF_MIN(o.chunk, 64), true); /* warm-up */
+    struct lf_buffer plain = {0};
+    const struct lf_device_info *info = lf_device_info(b.dev);
+    if (info->is_host) {
+        must(lf_buffer_alloc(b.dev, &plain, (size_t)b.plan.weight_bytes / 4096 * 4096, "the read loop", &err), &err);
+        memset(plain.ptr, 1, plain.bytes);
+    }
+    printf("# %s, %s, %d threads, chunk %d, kv %s\n", o.dir, info->name, info->n_threads, o.chunk,
+           lf_dtype_name(b.kv.view.dtype));
+    printf("#length  prefill/s   decode/s    TTFT ms     ITL ms       GB/s  read loop\n");
+    step(&b, 0, LF_MIN(o.chunk, 64), true, false); /* warm-up */
     for (int i = 0; i < o.n_lengths; i++) run_length(&b, &o, o.lengths[i], &plain);
     lf_buffer_free(b.dev, &plain);
     free(b.ids);

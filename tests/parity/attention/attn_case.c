@@ -204,7 +204,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     assert_int_equal(lf_buffer_alloc(d->dev, &ws, bytes, "attention workspace", &err), LF_OK);
     memset(ws.ptr, 0xff, bytes);
     assert_int_equal(lf_attn_create(&attn, d->dev, isa, &shape, ws, &err), LF_OK);
-    lf_attn_plan(attn, d->seqs, c->n_seqs, c->window);
+    lf_attn_plan(attn, 0, d->seqs, c->n_seqs, c->window);
     struct lf_attn_params p = {.out = d->out,
                                .q = d->q,
                                .lse = d->lse,
@@ -214,7 +214,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
                                .softcap = c->softcap,
                                .window = c->window,
                                .sinks = c->sinks ? d->sinks : NULL};
-    lf_attn_run(attn, &p);
+    lf_attn_run(attn, 0, &p);
     lf_attn_destroy(attn);
     lf_buffer_free(d->dev, &ws);
     size_t n = (size_t)d->n_rows * (size_t)c->n_heads;

@@ -191,7 +191,7 @@ static void run_rmsnorm_case(int n_rows, int dim, float eps, bool in_place, uint
     struct test_guarded x = test_guarded_copy(x_values, n * sizeof(float));
     struct fixture_out out = fixture_out(n);
     struct lf_rmsnorm_params p = {.out = in_place ? (void *)x.ptr : out.ptr,
-                                  .x = x.ptr,
+                                  .x = (const float *)(const void *)x.ptr,
                                   .weight = weight,
                                   .eps = eps,
                                   .n_rows = n_rows,

@@ -87,8 +87,8 @@ static void run(struct fixture *f, int n_rows, int kv_len, int plan_window, int 
 {
     struct lf_kv_seq seq = {.blocks = f->blocks, .n_rows = n_rows, .kv_len = kv_len};
     struct lf_attn_params p = {.out = out, .q = f->q, .kv = &f->kv, .scale = 0.125f, .window = window, .sinks = sinks};
-    lf_attn_plan(f->attn, &seq, 1, plan_window);
-    lf_attn_run(f->attn, &p);
+    lf_attn_plan(f->attn, 0, &seq, 1, plan_window);
+    lf_attn_run(f->attn, 0, &p);
 }
 
 typedef void check_fn(struct fixture *f);
@@ -254,7 +254,7 @@ static void workspace_is_small_and_monotonic(void **state)
                               .max_rows = 2048,
                               .max_seqs = 64,
                               .max_kv_len = 131072};
-    struct lf_device_info info = {.n_threads = 2};
+    struct lf_device_info info = {.n_threads = 2, .is_host = true};
     uint64_t two = lf_attn_workspace_bytes(&s, &info);
     assert_true(two < 40u * 1024 * 1024);
     info.n_threads = 64;

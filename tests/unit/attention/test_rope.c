@@ -1,4 +1,5 @@
 #include "attention/rope.h"
+#include "attention/rope_run.h"
 
 #include <math.h>
 
@@ -214,10 +215,8 @@ static void run_append(struct append_fixture *f, const struct lf_kv_seq *seqs, i
                                       .rotary_dim = f->rotary_dim,
                                       .n_heads = HEADS,
                                       .kv = &f->kv,
-                                      .layer = 1,
-                                      .seqs = seqs,
-                                      .n_seqs = n_seqs};
-    lf_rope_append(f->dev, &p);
+                                      .layer = 1};
+    lf_rope_append_cpu(f->dev, &p, seqs, n_seqs);
 }
 
 /* Norm and rotation of a head in double, from the definition. */

@@ -1,5 +1,6 @@
 /* A row of logits has the same bits alone, among others, in chunks of any size, and whether or not its neighbours are
  * wanted: for every instruction set of the machine, bfloat16 and float weights, bfloat16 and float KV. */
+#include "core/check.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "tests/support/model_rig.h"
@@ -159,7 +160,7 @@ static void check_company(struct fixture *f)
                 .blocks = f->blocks[order], .first_row = b.n_rows, .n_rows = n, .kv_len = done[order]};
             b.n_rows += n;
         }
-        lf_model_step(f->rig.model, &f->rig.kv, &b, logits);
+        LF_ASSERT(lf_model_step(f->rig.model, &f->rig.kv, &b, logits, NULL) == LF_OK);
         for (int i = 0; i < b.n_out; i++) {
             if (positions[i] >= 0) check_rows(f, logits + (size_t)i * N_VOCAB, positions[i], 1);
         }

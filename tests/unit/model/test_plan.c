@@ -155,9 +155,9 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     b.opts.ctx += LF_KV_BLOCK_TOKENS;
     assert_false(plan(&b).fits);
     b.opts = asked;
-    b.opts.memory_bytes = (uint64_t)follow(&p, "--memory ");
+    b.opts.memory_bytes = (uint64_t)follow(&p, "--memory ") * MIB; /* "90M" */
     assert_true(plan(&b).fits);
-    b.opts.memory_bytes -= p.kv_block_bytes;
+    b.opts.memory_bytes -= MIB;
     assert_false(plan(&b).fits);
     assert_non_null(strstr(p.advice, "--kv-dtype bf16 fits"));
     b.opts = asked;

@@ -17,7 +17,7 @@
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 
-enum { FAKE_VOCAB = 97, FAKE_EOS = 7 };
+enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
 struct fake_backend {
     int n_blocks;
@@ -25,6 +25,10 @@ struct fake_backend {
     int fail_at_step; /* 0: never */
     _Atomic int gate; /* steps wait while it is 1 */
     int n_steps;
+    int n_ahead; /* as a device that samples by itself */
+    int n_launched, n_waited;
+    struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
+    int n_results[2];
     int max_rows_seen, max_seqs_seen;
     void (*on_thread)(void); /* called at every step: marks the engine thread */
 };
@@ -74,9 +78,44 @@ static inline void fake_store(const struct lf_kv_view *v, const struct lf_kv_seq
     *fake_slot(v, seq, p, 1) = (uint32_t)h;
 }
 
-static inline enum lf_status fake_step(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch, float *logits)
+/* A promised id is what the launch before this one has drawn. */
+static inline int32_t fake_id(const struct fake_backend *f, int32_t id)
 {
+    if (id >= 0) return id;
+    LF_ASSERT(f->n_ahead == 1 && f->n_launched > 0 && -id <= f->n_results[(f->n_launched - 1) % 2]);
+    return f->results[(f->n_launched - 1) % 2][-1 - id].id;
+}
+
+/* All of the rows at once: what is drawn depends on logits alone where a request has no penalties. */
+static inline void fake_sample(struct fake_backend *f, const struct lf_batch *batch, float *logits)
+{
+    static _Thread_local uint32_t scratch[2 * FAKE_VOCAB];
+    struct lf_sampled *out = f->results[f->n_launched % 2];
+    LF_ASSERT(batch->n_out <= FAKE_OUT_N);
+    for (int i = 0; i < batch->n_out; i++, logits += FAKE_VOCAB) {
+        const struct lf_batch_out *o = &batch->outs[i];
+        struct lf_sample_input in = {.logits = logits,
+                                     .n_vocab = FAKE_VOCAB,
+                                     .prompt = o->prompt,
+                                     .n_prompt = o->n_prompt,
+                                     .output = o->output,
+                                     .n_output = o->n_output,
+                                     .banned = o->banned,
+                                     .n_banned = o->n_banned,
+                                     .position = o->position};
+        if (o->sampling)
+            lf_sample(&out[i], o->sampling, &in, scratch);
+        else
+            lf_logprobs(&out[i], logits, FAKE_VOCAB, o->given, o->n_given_top, scratch);
+    }
+    f->n_results[f->n_launched % 2] = batch->n_out;
+}
+
+static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
+{
+    static _Thread_local float logits[FAKE_OUT_N * FAKE_VOCAB];
     struct fake_backend *f = ctx;
+    LF_ASSERT(f->n_launched - f->n_waited <= f->n_ahead);
     if (f->on_thread) f->on_thread();
     while (f->gate) lf_clock_sleep_ms(1);
     f->n_steps++;
@@ -89,7 +128,7 @@ static inline enum lf_status fake_step(void *ctx, struct lf_kv_cache *kv, const 
         LF_ASSERT(seq->first_row == row && seq->n_rows >= 1 && seq->kv_len >= seq->n_rows);
         for (int i = 0; i < seq->n_rows; i++, row++) {
             int p = seq->kv_len - seq->n_rows + i;
-            uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), batch->ids[row]);
+            uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), fake_id(f, batch->ids[row]));
             fake_store(&kv->view, seq, p, h);
             if (out == batch->n_out || batch->out_rows[out] != row) continue;
             for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
@@ -97,10 +136,21 @@ static inline enum lf_status fake_step(void *ctx, struct lf_kv_cache *kv, const 
         }
     }
     LF_ASSERT(row == batch->n_rows && out == batch->n_out);
+    fake_sample(f, batch, logits);
+    f->n_launched++;
     if (f->delay_us > 0) {
         struct timespec t = {0, f->delay_us * 1000L};
         nanosleep(&t, NULL);
     }
+    return LF_OK;
+}
+
+static inline enum lf_status fake_wait_step(void *ctx, struct lf_sampled *out)
+{
+    struct fake_backend *f = ctx;
+    LF_ASSERT(f->n_waited < f->n_launched);
+    int at = f->n_waited++ % 2;
+    memcpy(out, f->results[at], (size_t)f->n_results[at] * sizeof(*out));
     return LF_OK;
 }
 

@@ -26,8 +26,13 @@ static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struc
         .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
-    struct lf_engine_backend backend = {
-        .ctx = &f->backend, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
+    struct lf_engine_backend backend = {.ctx = &f->backend,
+                                        .launch = fake_launch,
+                                        .wait = fake_wait_step,
+                                        .n_ahead = f->backend.n_ahead,
+                                        .n_vocab = FAKE_VOCAB,
+                                        .eos_ids = fake_eos,
+                                        .n_eos = 1};
     struct lf_err err = {LF_OK, ""};
     if (lf_engine_create(&f->engine, &backend, &f->kv, opts, &err) != LF_OK) fail_msg("%s", err.message);
 }

@@ -16,11 +16,14 @@ static void a_plan_becomes_rows_tables_and_logits_rows_in_order(void **state)
     }
     seqs[1].n_done = 2;
     seqs[2].n_done = 5;
-    struct lf_sched_item items[] = {{&seqs[0], 3, 3, 0}, {&seqs[1], 4, 3, 1}, {&seqs[2], 1, 0, 1}, {&seqs[3], 3, 0, 2}};
+    struct lf_sched_item items[] = {{.seq = &seqs[0], .n_rows = 3, .out_first = 3},
+                                    {.seq = &seqs[1], .n_rows = 4, .out_first = 3, .n_out = 1},
+                                    {.seq = &seqs[2], .n_rows = 1, .n_out = 1},
+                                    {.seq = &seqs[3], .n_rows = 3, .n_out = 2}};
     struct lf_sched_plan plan = {.items = items, .n_items = 4, .n_rows = 11, .n_out = 4};
     int32_t batch_ids[11], out_rows[4];
     struct lf_kv_seq kv_seqs[4];
-    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, out_rows};
+    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, out_rows, NULL};
     struct lf_batch batch;
     lf_batch_build(&batch, &arrays, &plan);
 

@@ -67,9 +67,12 @@ static void mark_thread(void)
 
 /* ---- helpers ---- */
 
+static int n_ahead; /* of the device that all tests run on: main runs them on either kind */
+
 static int setup(void **state)
 {
     struct fake_engine *f = calloc(1, sizeof(*f));
+    f->backend.n_ahead = n_ahead;
     f->backend.on_thread = mark_thread;
     struct lf_engine_opts opts = fake_opts();
     fake_open(f, 128, &opts);
@@ -397,7 +400,7 @@ static void a_failed_device_ends_every_request_and_refuses_later_ones(void **sta
 static void destroy_ends_what_is_left(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.delay_us = 200}};
+    struct fake_engine f = {.backend = {.delay_us = 200, .n_ahead = n_ahead}};
     struct lf_engine_opts opts = fake_opts();
     fake_open(&f, 128, &opts);
     int32_t prompt[100];
@@ -429,8 +432,13 @@ static void creating_fails_cleanly_at_every_allocation(void **state)
 {
     struct fake_engine *f = *state;
     struct lf_engine_opts opts = fake_opts();
-    struct lf_engine_backend backend = {
-        .ctx = &f->backend, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
+    struct lf_engine_backend backend = {.ctx = &f->backend,
+                                        .launch = fake_launch,
+                                        .wait = fake_wait_step,
+                                        .n_ahead = f->backend.n_ahead,
+                                        .n_vocab = FAKE_VOCAB,
+                                        .eos_ids = fake_eos,
+                                        .n_eos = 1};
     int n = 0;
     for (;; n++) {
         struct lf_engine *engine = NULL;
@@ -468,7 +476,7 @@ static void submitting_without_memory_is_refused_and_the_next_one_works(void **s
 static void without_prefix_cache_everything_is_computed(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.delay_us = 0}};
+    struct fake_engine f = {.backend = {.n_ahead = n_ahead}};
     struct lf_engine_opts opts = fake_opts();
     fake_open_kv(&f, 128, &opts, false);
     for (int i = 0; i < 3; i++) {
@@ -477,8 +485,8 @@ static void without_prefix_cache_everything_is_computed(void **state)
         assert_int_equal(st.n_tokens, 10);
     }
     fake_close(&f);
-    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128) > 16 * FAKE_VOCAB * sizeof(float));
-    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
+    assert_true(lf_engine_host_bytes(&opts, 128) > 16 * sizeof(struct lf_sampled));
+    assert_true(lf_engine_host_bytes(&opts, 256) > lf_engine_host_bytes(&opts, 128));
 }
 
 /* ---- watching ---- */
@@ -507,7 +515,7 @@ static int note_count(struct notes *notes)
 static void an_engine_that_does_not_move_is_declared_dead(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.gate = 1}};
+    struct fake_engine f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
     struct lf_engine_opts opts = fake_opts();
     opts.watchdog_s = 1;
     fake_open(&f, 128, &opts);
@@ -594,7 +602,7 @@ static void chunk_and_out_limits_are_kept_whatever_they_are(void **state)
     (void)state;
     const int limits[][3] = {{1, 1, 1}, {1, 16, 16}, {3, 8, 2}, {16, 16, 1}, {64, 4, 2}, {4096, 16, 16}};
     for (size_t i = 0; i < LF_N_ELEMS(limits); i++) {
-        struct fake_engine f = {.backend = {.delay_us = 0}};
+        struct fake_engine f = {.backend = {.n_ahead = n_ahead}};
         struct lf_engine_opts opts = fake_opts();
         opts.chunk = limits[i][0];
         opts.max_seqs = limits[i][1];
@@ -650,5 +658,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
         cmocka_unit_test(chunk_and_out_limits_are_kept_whatever_they_are),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int n_failed = 0;
+    for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed;
 }

@@ -56,7 +56,9 @@ static struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int max_toke
 
 static void run(struct fixture *f, int64_t took_ns)
 {
-    lf_sched_done(&f->sched, &f->plan);
+    lf_sched_launched(&f->sched, &f->plan);
+    for (int i = 0; i < f->plan.n_items; i++)
+        if (f->items[i].complete && f->items[i].seq->max_tokens > 0) lf_sched_sampled(&f->sched, f->items[i].seq, 1);
     lf_sched_learn(&f->sched, &f->plan, took_ns);
 }
 
@@ -65,10 +67,6 @@ static void step(struct fixture *f)
 {
     lf_sched_plan(&f->sched, &f->plan);
     run(f, LF_NS_PER_MS);
-    for (int i = 0; i < f->plan.n_items; i++) {
-        struct lf_sched_seq *seq = f->items[i].seq;
-        if (seq->n_done == seq->n_ids && seq->n_ids < seq->n_prompt + seq->max_tokens) seq->n_ids++;
-    }
 }
 
 static void blocks_are_counted_for_prompt_and_answer(void **state)
@@ -175,10 +173,35 @@ static void the_last_row_of_a_prompt_gets_logits_and_no_other(void **state)
     assert_int_equal(f->items[0].n_out, 1);
     run(f, LF_NS_PER_MS);
     assert_false(lf_sched_in_prefill(seq));
-    seq->n_ids++;
     lf_sched_plan(&f->sched, &f->plan);
     assert_int_equal(f->plan.n_prefill_rows, 0);
     assert_int_equal(f->items[0].n_out, 1);
+}
+
+/* A step may be planned and launched on ids that the step before it has yet to sample. */
+static void promised_ids_go_on_to_the_next_step_and_are_filled_in_later(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *seq = submit(f, 10, 3, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    for (int k = 0; k < 3; k++) {
+        lf_sched_plan(&f->sched, &f->plan);
+        assert_int_equal(f->plan.n_items, 1);
+        assert_int_equal(f->items[0].first, k == 0 ? 0 : 9 + k);
+        assert_true(f->items[0].complete);
+        lf_sched_launched(&f->sched, &f->plan);
+        assert_int_equal(seq->n_ids, 11 + k);
+        assert_int_equal(seq->ids[10 + k], -1); /* logits row 0 of that step */
+        if (k > 0) lf_sched_sampled(&f->sched, seq, 70 + k);
+        assert_int_equal(seq->n_promised, LF_MIN(k + 1, 1));
+    }
+    assert_int_equal(seq->ids[10], 71);
+    assert_int_equal(seq->ids[11], 72);
+    lf_sched_plan(&f->sched, &f->plan); /* the last id is promised: nothing is left to compute */
+    assert_int_equal(f->plan.n_items, 0);
+    lf_sched_sampled(&f->sched, seq, 73);
+    assert_int_equal(seq->ids[12], 73);
+    assert_int_equal(seq->n_promised, 0);
 }
 
 static void an_echo_gets_logits_of_every_row_it_needs(void **state)
@@ -255,6 +278,7 @@ int main(void)
         CASE(a_small_request_passes_a_large_one_only_in_its_time_of_grace),
         CASE(no_more_than_a_pool_of_blocks_passes),
         CASE(the_last_row_of_a_prompt_gets_logits_and_no_other),
+        CASE(promised_ids_go_on_to_the_next_step_and_are_filled_in_later),
         CASE(an_echo_gets_logits_of_every_row_it_needs),
         CASE(every_decode_gets_its_row_beside_a_prefill),
         CASE(decodes_that_do_not_fit_take_turns),

@@ -126,7 +126,7 @@ static void a_full_queue_says_when_to_come_back(void **state)
 static void bad_options_are_refused(void **state)
 {
     (void)state;
-    struct lf_engine_backend backend = {.step = fake_step, .n_vocab = FAKE_VOCAB};
+    struct lf_engine_backend backend = {.launch = fake_launch, .wait = fake_wait_step, .n_vocab = FAKE_VOCAB};
     struct lf_kv_cache kv = {.buffer = {0}};
     struct lf_engine *engine = NULL;
     struct lf_err err;

@@ -1,0 +1,119 @@
+/* What the host and the CUDA kernels of attention agree on. Inside attention/ only; read by C and by .cu files.
+ *
+ * A step is a few arrays in device memory, filled by attn_cuda.c before the step's first kernel and the same for all
+ * layers: the sequences, their block tables one behind the other, and three task lists. Kernels find out from memory
+ * how much there is to do, so a captured graph replays with other numbers.
+ *
+ * Packed rows. Row r of a sequence and a KV head is query head kv_head · G + r mod G of the new token r / G, with
+ * G = n_heads / n_kv_heads; its position is kv_len - n_rows + r / G.
+ *
+ * Spans. Keys are cut at fixed positions, whatever a sequence's length: prompt rows at multiples of
+ * LF_ATTN_PREFILL_SPAN; rows of generated tokens at multiples of LF_ATTN_DECODE_SHORT below LF_ATTN_DECODE_KNEE and of
+ * LF_ATTN_DECODE_LONG from there on. A row's result is the fold, in ascending order, of its spans' partial results,
+ * whether one task walks all of them or each is a task. So its bits depend on its position, its keys and its kind
+ * (prompt or generated) and on nothing else.
+ *
+ * A partial row is: m, the maximum of log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
+ * float. One that saw no key has m = -inf, l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and
+ * o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
+ *
+ * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
+ * may hold NaN: their scores are selected away and their V rows must be selected to zero before a product. */
+#ifndef LF_ATTENTION_ATTN_CUDA_H
+#define LF_ATTENTION_ATTN_CUDA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    LF_ATTN_PREFILL_ROWS = 128, /* packed rows of a prefill tile: 128 / G · G are used */
+    LF_ATTN_PREFILL_SPAN = 16384,
+    LF_ATTN_DECODE_ROWS = 16, /* packed rows of a decode tile */
+    LF_ATTN_DECODE_SHORT = 256,
+    LF_ATTN_DECODE_LONG = 1024,
+    LF_ATTN_DECODE_KNEE = 16384
+};
+
+/* One sequence of the step. */
+struct lf_attn_cuda_seq {
+    int32_t table;     /* index of its first block in tables[] */
+    int32_t first_row; /* of its new tokens among the step's rows */
+    int32_t n_rows;    /* new tokens */
+    int32_t kv_len;    /* keys, the new ones included */
+};
+
+/* A tile of packed rows of one KV head over keys key_lo .. key_hi - 1; key_lo is a span's start (with a window: the
+ * first span that the tile's first row sees), key_hi a span's end or the first key that no row of the tile sees.
+ * Causality and the window are the kernel's to mask. */
+struct lf_attn_cuda_task {
+    int32_t seq_idx, kv_head;
+    int32_t row, n_rows; /* packed rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
+    int32_t key_lo, key_hi;
+    int32_t slot; /* -1: writes the rows' output; else the keys are one span, and partial rows slot .. slot + n_rows - 1
+                     are written. In the merge list: the first partial row of the first span */
+    int32_t n_spans; /* in the merge list: span s of row i is partial row slot + s · n_rows + i; else 1 */
+};
+
+struct lf_attn_cuda_counts { /* device memory */
+    int32_t n_prefill, n_decode, n_merge, n_seqs;
+};
+
+/* One layer's call. All pointers are device addresses; tensors are bf16 or fp16 (`fp16`) with float accumulation. */
+struct lf_attn_cuda_args {
+    void *out;     /* [n_tokens, n_heads, head_dim] */
+    const void *q; /* [n_tokens, n_heads, head_dim], n_tokens is the capacity of the tensor, not the step's count */
+    float *lse;    /* [n_tokens, n_heads] natural log, or NULL */
+    const float *sinks; /* [n_heads] or NULL: e^sink joins the denominator, in the final write only */
+    const void *kv;     /* block 0 */
+    int64_t n_blocks;
+    int32_t n_layers, layer;
+    int32_t n_tokens, n_heads, n_kv_heads, head_dim;
+    bool fp16;
+    float scale, softcap; /* softcap 0: none */
+    int32_t window;       /* 0: none */
+    const struct lf_attn_cuda_counts *counts;
+    const struct lf_attn_cuda_seq *seqs;
+    const int32_t *tables;
+    const struct lf_attn_cuda_task *prefill, *decode, *merge; /* longest first */
+    float *partial_o;                                         /* [partial rows, head_dim] */
+    float *partial_ml;                                        /* [partial rows, 2]: m, l */
+    float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
+    int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
+    int32_t n_sms;
+};
+
+/* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
+ * allocates, synchronizes or reads device memory, so all can be captured. `_supports` says which head_dim a launcher
+ * takes; `_setup` is called once per process and device before the first launch, outside of any capture (function
+ * attributes, driver entry points). */
+bool lf_attn_prefill_sm90_supports(int head_dim);
+int lf_attn_prefill_sm90_setup(void);
+int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
+/* Scratch in which a CTA keeps the fold of the spans it has done while it computes the next. */
+size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms);
+
+bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
+int lf_attn_prefill_mma_setup(void);
+int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
+
+bool lf_attn_decode_sm90_supports(int head_dim);
+int lf_attn_decode_sm90_setup(void);
+int lf_attn_decode_sm90(const struct lf_attn_cuda_args *args, void *stream);
+
+bool lf_attn_decode_mma_supports(int head_dim); /* portable: sm_80 and later */
+int lf_attn_decode_mma_setup(void);
+int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
+
+/* Folds the partial rows of each task of the merge list in ascending order and writes output and lse. */
+int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

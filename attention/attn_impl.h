@@ -1,0 +1,41 @@
+/* What a backend of attention fills in behind attention.h. Inside attention/ only. */
+#ifndef LF_ATTENTION_ATTN_IMPL_H
+#define LF_ATTENTION_ATTN_IMPL_H
+
+#include "attention/attention.h"
+#include "attention/rope.h"
+
+/* What was asked of lf_attn_plan. */
+struct lf_attn_plan {
+    bool made;
+    const struct lf_kv_seq *seqs; /* borrowed */
+    int n_seqs;
+    int n_rows;
+    int window;
+};
+
+struct lf_attn_backend {
+    uint64_t (*workspace_bytes)(const struct lf_attn_shape *shape, const struct lf_device_info *info);
+    /* The shape has been checked and the workspace is large enough. Fills everything but the head of lf_attn. */
+    enum lf_status (*create)(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
+                             const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err);
+    void (*destroy)(struct lf_attn *attn);
+    void (*plan)(struct lf_attn *attn, int plan_idx);
+    void (*run)(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
+    void (*rope_append)(struct lf_attn *attn, const struct lf_rope_append_params *p);
+};
+
+/* The head of every backend's own struct. */
+struct lf_attn {
+    const struct lf_attn_backend *backend;
+    struct lf_device *dev;
+    struct lf_attn_shape shape;
+    struct lf_attn_plan plans[LF_ATTN_PLANS_N];
+};
+
+extern const struct lf_attn_backend lf_attn_backend_cpu;
+#ifdef LF_HAVE_CUDA
+extern const struct lf_attn_backend lf_attn_backend_cuda;
+#endif
+
+#endif

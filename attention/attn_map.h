@@ -1,0 +1,54 @@
+/* The task lists of a step for the CUDA kernels: plain host arithmetic, tested without a GPU. Inside attention/ only.
+ *
+ * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
+ * one task that walks all its keys, or one task a span whose partial rows the merge kernel folds: the same bits either
+ * way (attn_cuda.h), so how much is split is a question of speed alone. Generated rows are split as long as there is
+ * room for partial rows; prompt rows only where whole tiles would leave multiprocessors idle.
+ *
+ * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
+ * stay in the L2 cache. Generated spans are all about as long. */
+#ifndef LF_ATTENTION_ATTN_MAP_H
+#define LF_ATTENTION_ATTN_MAP_H
+
+#include "attention/attention.h"
+#include "attention/attn_cuda.h"
+
+/* Room for everything a step can need; a function of the shape and the number of multiprocessors. */
+struct lf_attn_map_caps {
+    int n_seqs, n_tables; /* block table entries */
+    int n_prefill, n_decode, n_merge;
+    int n_partial_rows;
+};
+
+/* A tile before it becomes tasks. */
+struct lf_attn_tile_rec {
+    int32_t seq_idx, row, n_rows;
+    int32_t key_lo, key_hi;
+};
+
+/* Host arrays of caps' sizes, owned. */
+struct lf_attn_map {
+    struct lf_attn_map_caps caps;
+    int n_heads, n_kv_heads;
+    int n_sms;
+    struct lf_attn_cuda_counts counts;
+    struct lf_attn_cuda_seq *seqs;
+    int32_t *tables;
+    int n_tables;
+    struct lf_attn_cuda_task *prefill, *decode, *merge;
+    struct lf_attn_tile_rec *tiles; /* [n_tiles_max] scratch */
+    int n_tiles_max;
+};
+
+void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms);
+LF_MUST_CHECK enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
+                                              struct lf_err *err);
+void lf_attn_map_deinit(struct lf_attn_map *map); /* accepts a zeroed one */
+/* seqs as checked by lf_attn_plan. */
+void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window);
+
+/* The span that a key is in, for rows of either kind: its first key, and its end. */
+int lf_attn_span_begin(bool generated, int key);
+int lf_attn_span_end(bool generated, int key);
+
+#endif

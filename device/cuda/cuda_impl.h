@@ -1,0 +1,67 @@
+/* The state of a CUDA device. Inside device/cuda/ only, host C. */
+#ifndef LF_DEVICE_CUDA_CUDA_IMPL_H
+#define LF_DEVICE_CUDA_CUDA_IMPL_H
+
+#include <cuda_runtime_api.h>
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/staging.h"
+#include "device/cuda/sticky.h"
+#include "device/device_impl.h"
+
+enum {
+    LF_CUDA_UP_SEGMENT_BYTES = 4 * 1024 * 1024,
+    LF_CUDA_UP_SEGMENTS = 4,
+    LF_CUDA_DOWN_BYTES = 2 * 1024 * 1024, /* of each of two halves */
+    LF_CUDA_OLDEST_SM = 80
+};
+
+struct lf_cuda_gemm;
+
+struct lf_cuda { /* owner thread */
+    int idx;     /* N of "cuda:N" */
+    cudaStream_t stream;
+    struct lf_sticky sticky;
+    bool capturing;
+
+    /* uploads: a ring in pinned memory, see staging.h */
+    struct lf_staging ring;
+    char *up;
+    cudaEvent_t up_marks[LF_CUDA_UP_SEGMENTS];
+    /* downloads: two halves by turns */
+    char *down;
+    cudaEvent_t down_marks[2];
+    /* fetches: a piece for each slot */
+    char *fetched; /* [LF_FETCHES_N, LF_FETCH_BYTES] */
+    cudaEvent_t fetch_marks[LF_FETCHES_N];
+
+    struct lf_cuda_gemm *gemm;
+};
+
+/* How this device's kernels are launched. */
+struct lf_cuda_launch lf_cuda_launch(const struct lf_device *dev);
+
+/* copy_cuda.c */
+cudaError_t lf_cuda_copy_init(struct lf_cuda *cuda);
+void lf_cuda_copy_deinit(struct lf_cuda *cuda); /* accepts half-built ones */
+void lf_cuda_upload(struct lf_device *dev, void *dst_device, const void *src_host, size_t bytes);
+void lf_cuda_download(struct lf_device *dev, void *dst_host, const void *src_device, size_t bytes);
+void lf_cuda_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
+LF_MUST_CHECK enum lf_status lf_cuda_fetch_end(struct lf_device *dev, int slot, void *dst_host, size_t bytes,
+                                               struct lf_err *err);
+/* As lf_cuda_upload, of n elements whose type changes on the way into the ring. */
+void lf_cuda_upload_as(struct lf_device *dev, void *dst_device, enum lf_dtype dst_type, const void *src_host,
+                       enum lf_dtype src_type, size_t n);
+
+/* graph_cuda.c */
+bool lf_cuda_graph_begin(struct lf_device *dev);
+struct lf_graph *lf_cuda_graph_end(struct lf_device *dev);
+void lf_cuda_graph_launch(struct lf_device *dev, struct lf_graph *graph);
+void lf_cuda_graph_destroy(struct lf_device *dev, struct lf_graph *graph);
+
+/* ops_cuda.c: the table, and everything that would else be loaded or allocated by a first launch. */
+LF_MUST_CHECK enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err);
+void lf_ops_cuda_deinit(struct lf_device *dev);
+
+#endif

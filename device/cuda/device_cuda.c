@@ -1,0 +1,193 @@
+/* A GPU as a device: one stream, plain cudaMalloc, pinned memory for the copies, and a first error that is final. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "device/cpu/sysinfo.h"
+#include "device/cpu/threads.h"
+#include "device/cuda/cuda_impl.h"
+
+enum { MAX_LOADERS = 16, MAX_GPU_DIGITS = 4 };
+
+void *lf_cuda_stream(const struct lf_device *dev)
+{
+    return dev->cuda->stream;
+}
+
+bool lf_cuda_ok(const struct lf_device *dev)
+{
+    return dev->cuda->sticky.code == 0;
+}
+
+bool lf_cuda_overlaps(const struct lf_device *dev)
+{
+    return dev->info.sm >= 90;
+}
+
+struct lf_cuda_launch lf_cuda_launch(const struct lf_device *dev)
+{
+    return (struct lf_cuda_launch){
+        .stream = dev->cuda->stream, .fp16 = dev->info.act_dtype == LF_F16, .overlaps = lf_cuda_overlaps(dev)};
+}
+
+void lf_cuda_check(struct lf_device *dev, int cuda_error, const char *what)
+{
+    if (cuda_error == cudaSuccess) return;
+    (void)lf_sticky_note(&dev->cuda->sticky, cuda_error, what, cudaGetErrorString((cudaError_t)cuda_error));
+}
+
+/* ---- opening ---- */
+
+/* The number behind "cuda:", 0 where there is none. */
+static enum lf_status parse_idx(const char *name, int *idx, struct lf_err *err)
+{
+    *idx = 0;
+    if (strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0) return LF_OK;
+    const char *digits = name + strlen("cuda:");
+    size_t n = strspn(digits, "0123456789");
+    if (n == 0 || n > MAX_GPU_DIGITS || digits[n] != '\0')
+        return lf_fail(err, LF_NOT_FOUND, "\"%s\" names no GPU: write \"cuda\" or \"cuda:N\"", name);
+    *idx = (int)strtol(digits, NULL, 10);
+    return LF_OK;
+}
+
+static enum lf_status fail_open(cudaError_t rc, const char *what, struct lf_err *err)
+{
+    (void)cudaGetLastError(); /* what was reported here is not to be reported again */
+    return lf_fail(err, rc == cudaErrorMemoryAllocation ? LF_NO_MEMORY : LF_DEVICE, "%s: %s", what,
+                   cudaGetErrorString(rc));
+}
+
+static enum lf_status find_gpu(struct lf_device *dev, int idx, struct lf_err *err)
+{
+    int n = 0, major = 0, minor = 0;
+    cudaError_t rc = cudaGetDeviceCount(&n);
+    if (rc != cudaSuccess || n == 0) {
+        (void)cudaGetLastError();
+        return lf_fail(err, LF_NOT_FOUND, "no GPU can be used: %s",
+                       rc != cudaSuccess ? cudaGetErrorString(rc) : "the driver knows none");
+    }
+    if (idx >= n)
+        return lf_fail(err, LF_NOT_FOUND, "there is no cuda:%d: this machine has cuda:0 to cuda:%d", idx, n - 1);
+    rc = cudaSetDevice(idx);
+    struct cudaDeviceProp prop;
+    if (rc == cudaSuccess) rc = cudaGetDeviceProperties(&prop, idx);
+    if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, idx);
+    if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, idx);
+    if (rc == cudaSuccess) rc = cudaDeviceGetAttribute(&dev->info.n_sms, cudaDevAttrMultiProcessorCount, idx);
+    if (rc != cudaSuccess) return fail_open(rc, "asking the GPU what it is", err);
+    dev->info.sm = major * 10 + minor;
+    (void)snprintf(dev->info.name, sizeof dev->info.name, "%.*s", LF_DEVICE_NAME - 1, prop.name);
+    if (dev->info.sm < LF_CUDA_OLDEST_SM)
+        return lf_fail(err, LF_UNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, at least %d.%d is needed", idx,
+                       dev->info.name, major, minor, LF_CUDA_OLDEST_SM / 10, LF_CUDA_OLDEST_SM % 10);
+    return LF_OK;
+}
+
+static void close_cuda(struct lf_device *dev)
+{
+    struct lf_cuda *cuda = dev->cuda;
+    if (cuda != NULL) {
+        /* What still runs must not lose its memory. A failure here was one before: it is in sticky. */
+        if (cuda->stream != NULL) (void)cudaStreamSynchronize(cuda->stream);
+        lf_ops_cuda_deinit(dev);
+        lf_cuda_copy_deinit(cuda);
+        if (cuda->stream != NULL) (void)cudaStreamDestroy(cuda->stream);
+        free(cuda);
+        dev->cuda = NULL;
+    }
+    lf_threads_destroy(dev->threads);
+    dev->threads = NULL;
+}
+
+/* Everything that stays in the GPU's memory beside buffers: context, code, library workspace. */
+static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struct lf_err *err)
+{
+    if (n_threads == 0) n_threads = LF_MIN(lf_sysinfo_n_cpus(""), (int)MAX_LOADERS);
+    LF_TRY(lf_threads_create(&dev->threads, n_threads, err));
+    dev->cuda = calloc(1, sizeof *dev->cuda);
+    if (dev->cuda == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for the device");
+    dev->cuda->idx = idx;
+    cudaError_t rc = cudaStreamCreateWithFlags(&dev->cuda->stream, cudaStreamNonBlocking);
+    if (rc != cudaSuccess) return fail_open(rc, "opening the GPU", err);
+    rc = lf_cuda_copy_init(dev->cuda);
+    if (rc != cudaSuccess) return fail_open(rc, "pinned memory for copies", err);
+    LF_TRY(lf_ops_cuda_init(dev, err));
+
+    size_t available = 0, total = 0;
+    rc = cudaMemGetInfo(&available, &total);
+    if (rc != cudaSuccess) return fail_open(rc, "asking for the GPU's memory", err);
+    dev->info.memory_bytes = total;
+    dev->info.available_bytes = available;
+    dev->info.context_bytes = total - available;
+    return LF_OK;
+}
+
+static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
+{
+    int idx = 0;
+    dev->info = (struct lf_device_info){.kind = "cuda", .isa = LF_ISA_C, .act_dtype = opts->act_dtype};
+    if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
+    LF_TRY(parse_idx(opts->name, &idx, err));
+    LF_TRY(find_gpu(dev, idx, err));
+    enum lf_status status = build(dev, idx, opts->n_threads, err);
+    if (status != LF_OK) close_cuda(dev);
+    return status;
+}
+
+/* ---- memory ---- */
+
+static enum lf_status alloc_cuda(struct lf_device *dev, void **out, size_t bytes, const char *what, struct lf_err *err)
+{
+    void *ptr = NULL;
+    LF_TRY(lf_sticky_status(&dev->cuda->sticky, dev->info.name, err));
+    cudaError_t rc = cudaMalloc(&ptr, bytes);
+    if (rc == cudaErrorMemoryAllocation) {
+        size_t available = 0, total = 0;
+        (void)cudaGetLastError();
+        (void)cudaMemGetInfo(&available, &total);
+        return lf_fail(err, LF_NO_MEMORY,
+                       "%s needs %zu bytes (%.2f GiB) on cuda:%d, %zu (%.2f GiB) of %.2f GiB are free", what, bytes,
+                       (double)bytes / (1 << 30), dev->cuda->idx, available, (double)available / (1 << 30),
+                       (double)total / (1 << 30));
+    }
+    /* Zeros, as fresh pages of a CPU are: rows that are never packed read as 0. */
+    if (rc == cudaSuccess) {
+        rc = cudaMemsetAsync(ptr, 0, bytes, dev->cuda->stream);
+        if (rc != cudaSuccess) (void)cudaFree(ptr);
+    }
+    lf_cuda_check(dev, (int)rc, what);
+    LF_TRY(lf_sticky_status(&dev->cuda->sticky, dev->info.name, err));
+    *out = ptr;
+    return LF_OK;
+}
+
+static void free_cuda(struct lf_device *dev, void *ptr, size_t bytes)
+{
+    (void)bytes;
+    lf_cuda_check(dev, (int)cudaFree(ptr), "freeing memory"); /* waits for what still uses it */
+}
+
+static enum lf_status sync_cuda(struct lf_device *dev, struct lf_err *err)
+{
+    LF_ASSERT(!dev->cuda->capturing);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, (int)cudaStreamSynchronize(dev->cuda->stream), "running a step");
+    return lf_sticky_status(&dev->cuda->sticky, dev->info.name, err);
+}
+
+const struct lf_backend lf_backend_cuda = {.kind = "cuda",
+                                           .open = open_cuda,
+                                           .close = close_cuda,
+                                           .alloc = alloc_cuda,
+                                           .free = free_cuda,
+                                           .upload = lf_cuda_upload,
+                                           .download = lf_cuda_download,
+                                           .fetch_begin = lf_cuda_fetch_begin,
+                                           .fetch_end = lf_cuda_fetch_end,
+                                           .sync = sync_cuda,
+                                           .graph_begin = lf_cuda_graph_begin,
+                                           .graph_end = lf_cuda_graph_end,
+                                           .graph_launch = lf_cuda_graph_launch,
+                                           .graph_destroy = lf_cuda_graph_destroy};

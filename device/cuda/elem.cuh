@@ -1,0 +1,64 @@
+/* Elements of activations and weights, bf16 or fp16, two in a 32-bit word (the lower address in the lower half). */
+#ifndef LF_DEVICE_CUDA_ELEM_CUH
+#define LF_DEVICE_CUDA_ELEM_CUH
+
+#include <stdint.h>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+using bf16 = __nv_bfloat16;
+using fp16 = __half;
+
+__device__ inline float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+__device__ inline float to_float(fp16 x)
+{
+    return __half2float(x);
+}
+
+template <class T> __device__ inline T from_float(float x);
+
+template <> __device__ inline bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+template <> __device__ inline fp16 from_float<fp16>(float x)
+{
+    return __float2half_rn(x);
+}
+
+template <class T> __device__ inline float2 unpack(uint32_t word);
+
+template <> __device__ inline float2 unpack<bf16>(uint32_t word)
+{
+    return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
+}
+
+template <> __device__ inline float2 unpack<fp16>(uint32_t word)
+{
+    __half2_raw raw;
+    raw.x = (unsigned short)(word & 0xffffu);
+    raw.y = (unsigned short)(word >> 16);
+    return __half22float2(__half2(raw));
+}
+
+template <class T> __device__ inline uint32_t pack(float low, float high);
+
+template <> __device__ inline uint32_t pack<bf16>(float low, float high)
+{
+    __nv_bfloat162_raw raw = __nv_bfloat162_raw(__floats2bfloat162_rn(low, high));
+    return (uint32_t)raw.x | (uint32_t)raw.y << 16;
+}
+
+template <> __device__ inline uint32_t pack<fp16>(float low, float high)
+{
+    __half2_raw raw = __half2_raw(__floats2half2_rn(low, high));
+    return (uint32_t)raw.x | (uint32_t)raw.y << 16;
+}
+
+#endif

@@ -1,0 +1,246 @@
+/* y = x · wᵀ (+ bias) (+ residual) by cuBLASLt.
+ *
+ * cuBLASLt counts columns first, so a row-major y [T, n_out] is its D [n_out, T], w is its A, transposed, and x is its
+ * B. The residual is its C (beta 1), a float bias its epilogue. Where y is not float the epilogue wants the bias in y's
+ * type: it is rounded into an area of this device's just before (exact where the file's bias has that type).
+ *
+ * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), without split-K,
+ * and their first answer is kept; T rows use the bucket above. So nothing is chosen while serving, the choice does not
+ * depend on a measurement, and a row is summed in one piece, k ascending. A shape that was not prepared is chosen when
+ * it first comes: the same choice, only later. */
+#include "device/cuda/gemm_cublaslt.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+
+enum {
+    WORKSPACE_BYTES = 32 * 1024 * 1024,
+    BIAS_BYTES = 8 * 1024 * 1024,
+    SHAPES_N = 64,   /* of one model: four a layer, the head, and with and without residual */
+    BUCKETS_N = 40,  /* 2, 3, 4, 6, 8, 12 … up to 2^21 rows */
+    ALIGN_BYTES = 16 /* of tensors; a shape with odd strides is chosen for less */
+};
+
+/* What an algorithm was chosen for. */
+struct shape {
+    int n_in, n_out, x_stride, y_stride;
+    bool y_float, bias, residual;
+};
+
+struct choice {
+    struct shape shape;
+    bool chosen[BUCKETS_N];
+    cublasLtMatmulAlgo_t algo[BUCKETS_N];
+};
+
+struct lf_cuda_gemm {
+    cublasLtHandle_t handle;
+    void *workspace; /* [WORKSPACE_BYTES] */
+    void *bias;      /* [BIAS_BYTES]: rounded, from one product to the next */
+    int n_choices, next_out;
+    struct choice choices[SHAPES_N];
+};
+
+/* A product as the library wants it said. Lives on the stack: the library copies what it keeps. */
+struct problem {
+    cublasLtMatmulDescOpaque_t op;
+    cublasLtMatrixLayoutOpaque_t w, x, y;
+};
+
+/* cuBLAS has codes of its own; those of CUDA end below 1000. */
+static void check_lt(struct lf_device *dev, cublasStatus_t rc)
+{
+    if (rc == CUBLAS_STATUS_SUCCESS) return;
+    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, "matrix product", cublasLtGetStatusString(rc));
+}
+
+static int bucket_rows(int bucket)
+{
+    int power = 1 << (bucket / 2 + 1);
+    return bucket % 2 == 0 ? power : power + power / 2;
+}
+
+/* The smallest bucket with room for n_rows. */
+static int bucket_of(int n_rows)
+{
+    int bucket = 0;
+    while (bucket < BUCKETS_N - 1 && bucket_rows(bucket) < n_rows) bucket++;
+    return bucket;
+}
+
+static struct shape shape_of(const struct lf_gemm_params *p)
+{
+    return (struct shape){.n_in = p->w->n_in,
+                          .n_out = p->w->n_out,
+                          .x_stride = p->x_stride,
+                          .y_stride = p->y_stride,
+                          .y_float = p->y_float,
+                          .bias = p->bias != NULL,
+                          .residual = p->residual != NULL};
+}
+
+static bool same_shape(const struct shape *a, const struct shape *b)
+{
+    return a->n_in == b->n_in && a->n_out == b->n_out && a->x_stride == b->x_stride && a->y_stride == b->y_stride &&
+           a->y_float == b->y_float && a->bias == b->bias && a->residual == b->residual;
+}
+
+/* The shape's entry; past the table's end the oldest is forgotten. */
+static struct choice *choice_of(struct lf_cuda_gemm *gemm, const struct lf_gemm_params *p)
+{
+    struct shape shape = shape_of(p);
+    for (int i = 0; i < gemm->n_choices; i++)
+        if (same_shape(&gemm->choices[i].shape, &shape)) return &gemm->choices[i];
+    struct choice *c = &gemm->choices[gemm->next_out];
+    gemm->n_choices = LF_MIN(gemm->n_choices + 1, (int)SHAPES_N);
+    gemm->next_out = (gemm->next_out + 1) % SHAPES_N;
+    *c = (struct choice){.shape = shape};
+    return c;
+}
+
+static cublasStatus_t set(struct problem *pr, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
+{
+    return cublasLtMatmulDescSetAttribute(&pr->op, what, value, bytes);
+}
+
+static cublasStatus_t describe(struct problem *pr, const struct shape *s, int n_rows, cudaDataType_t act)
+{
+    cudaDataType_t out = s->y_float ? CUDA_R_32F : act;
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;
+    uint64_t n_in = (uint64_t)s->n_in, n_out = (uint64_t)s->n_out, rows = (uint64_t)n_rows;
+    cublasStatus_t rc = cublasLtMatmulDescInit(&pr->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = set(pr, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
+    if (rc == CUBLAS_STATUS_SUCCESS && s->bias)
+        rc = set(pr, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias, sizeof with_bias);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->w, act, n_in, n_out, s->n_in);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->x, act, n_in, rows, s->x_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->y, out, n_out, rows, s->y_stride);
+    return rc;
+}
+
+/* The largest power of two up to ALIGN_BYTES that divides all. */
+static uint32_t align_of(const struct shape *s, size_t x_elem, size_t y_elem)
+{
+    size_t all = (size_t)s->n_in * x_elem | (size_t)s->x_stride * x_elem | (size_t)s->y_stride * y_elem | ALIGN_BYTES;
+    return (uint32_t)(all & (~all + 1));
+}
+
+static cublasStatus_t prefer(cublasLtMatmulPreferenceOpaque_t *pref, uint32_t align)
+{
+    static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const size_t workspace = WORKSPACE_BYTES;
+    cublasStatus_t rc = cublasLtMatmulPreferenceInit(pref);
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                  sizeof workspace);
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
+                                                  sizeof no_split);
+    for (size_t i = 0; i < LF_N_ELEMS(aligned) && rc == CUBLAS_STATUS_SUCCESS; i++)
+        rc = cublasLtMatmulPreferenceSetAttribute(pref, aligned[i], &align, sizeof align);
+    return rc;
+}
+
+static cudaDataType_t act_type(const struct lf_device *dev)
+{
+    return dev->info.act_dtype == LF_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+static void choose(struct lf_device *dev, struct choice *c, int bucket)
+{
+    struct problem pr;
+    cublasLtMatmulPreferenceOpaque_t pref;
+    cublasLtMatmulHeuristicResult_t found;
+    int n_found = 0;
+    size_t act = lf_dtype_bytes(dev->info.act_dtype);
+    cublasStatus_t rc = describe(&pr, &c->shape, bucket_rows(bucket), act_type(dev));
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = prefer(&pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act));
+    if (rc == CUBLAS_STATUS_SUCCESS)
+        rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
+                                            &found, &n_found);
+    if (rc == CUBLAS_STATUS_SUCCESS && n_found == 0) rc = CUBLAS_STATUS_NOT_SUPPORTED;
+    check_lt(dev, rc);
+    if (rc != CUBLAS_STATUS_SUCCESS) return;
+    c->algo[bucket] = found.algo;
+    c->chosen[bucket] = true;
+}
+
+/* The bias as the epilogue takes it. */
+static const void *bias_for(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    if (p->y_float) return p->bias;
+    LF_ASSERT((size_t)p->w->n_out * lf_dtype_bytes(dev->info.act_dtype) <= BIAS_BYTES);
+    void *rounded = dev->cuda->gemm->bias;
+    lf_cuda_check(dev, lf_cuda_round(rounded, p->bias, p->w->n_out, lf_cuda_launch(dev)), "bias");
+    return rounded;
+}
+
+static void run(struct lf_device *dev, const struct lf_gemm_params *p, const struct choice *c, int bucket)
+{
+    const float one = 1.0f, zero = 0.0f;
+    struct lf_cuda_gemm *gemm = dev->cuda->gemm;
+    struct problem pr;
+    cublasStatus_t rc = describe(&pr, &c->shape, p->n_rows, act_type(dev));
+    if (rc == CUBLAS_STATUS_SUCCESS && p->bias != NULL) {
+        const void *bias = bias_for(dev, p);
+        rc = set(&pr, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
+    }
+    if (rc == CUBLAS_STATUS_SUCCESS && lf_cuda_ok(dev))
+        rc = cublasLtMatmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
+                            p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
+                            &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
+    check_lt(dev, rc);
+}
+
+void lf_cuda_gemm_run(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    struct choice *c = choice_of(dev->cuda->gemm, p);
+    int bucket = bucket_of(p->n_rows);
+    if (!c->chosen[bucket]) choose(dev, c, bucket);
+    if (lf_cuda_ok(dev)) run(dev, p, c, bucket);
+}
+
+void lf_cuda_gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    for (int bucket = 0; bucket <= bucket_of(p->n_rows); bucket++) {
+        struct lf_gemm_params q = *p;
+        q.n_rows = LF_MIN(bucket_rows(bucket), p->n_rows);
+        lf_cuda_gemm_run(dev, &q);
+    }
+}
+
+enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
+{
+    struct lf_cuda_gemm *gemm = calloc(1, sizeof *gemm);
+    if (gemm == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for matrix products");
+    dev->cuda->gemm = gemm;
+    cublasStatus_t rc = cublasLtCreate(&gemm->handle);
+    if (rc != CUBLAS_STATUS_SUCCESS)
+        return lf_fail(err, LF_DEVICE, "cuBLASLt does not start: %s", cublasLtGetStatusString(rc));
+    cudaError_t alloc = cudaMalloc(&gemm->workspace, WORKSPACE_BYTES);
+    if (alloc == cudaSuccess) alloc = cudaMalloc(&gemm->bias, BIAS_BYTES);
+    if (alloc != cudaSuccess) {
+        (void)cudaGetLastError();
+        return lf_fail(err, LF_NO_MEMORY, "workspace of matrix products, %d bytes: %s", WORKSPACE_BYTES + BIAS_BYTES,
+                       cudaGetErrorString(alloc));
+    }
+    return LF_OK;
+}
+
+void lf_cuda_gemm_destroy(struct lf_device *dev)
+{
+    struct lf_cuda_gemm *gemm = dev->cuda->gemm;
+    if (gemm == NULL) return;
+    if (gemm->bias != NULL) (void)cudaFree(gemm->bias);
+    if (gemm->workspace != NULL) (void)cudaFree(gemm->workspace);
+    if (gemm->handle != NULL) (void)cublasLtDestroy(gemm->handle);
+    free(gemm);
+    dev->cuda->gemm = NULL;
+}

@@ -1,0 +1,43 @@
+/* The kernels of device/cuda/: launchers that host C calls and .cu files define.
+ *
+ * A launcher puts its kernel into the stream and returns a cudaError_t, 0 for success. It neither allocates nor waits
+ * nor reads device memory, so all can be captured in a graph. No rows is no launch. Activations are fp16 or bf16 as
+ * the launch says. `_setup` loads the file's kernels, so that no launch does; once per device, outside of a capture. */
+#ifndef LF_DEVICE_CUDA_KERNELS_H
+#define LF_DEVICE_CUDA_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct lf_cuda_launch {
+    void *stream;  /* cudaStream_t */
+    bool fp16;     /* activations and weights, else bf16 */
+    bool overlaps; /* programmatic dependent launch */
+};
+
+int lf_cuda_norm_setup(void);
+int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how);
+
+int lf_cuda_act_setup(void);
+int lf_cuda_silu_mul(const struct lf_silu_mul_params *p, struct lf_cuda_launch how);
+/* out[i] = x[i], rounded to the activations' type. */
+int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how);
+
+int lf_cuda_embed_setup(void);
+int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how);
+/* Rows of row_bytes bytes, an even number. */
+int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,
+                   struct lf_cuda_launch how);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

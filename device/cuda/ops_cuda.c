@@ -1,0 +1,130 @@
+/* The op table of a GPU: checks, then a launcher. Each op is skipped once the device has failed.
+ *
+ * Weights lie row-major, as in the file, and in the type of the activations whatever the file's is. */
+#include <string.h>
+
+#include "core/check.h"
+#include "device/cuda/cuda_impl.h"
+#include "device/cuda/gemm_cublaslt.h"
+
+enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
+
+/* ---- weights ---- */
+
+static uint64_t weight_bytes(enum lf_dtype dtype, int n_out, int n_in)
+{
+    (void)dtype; /* what is stored has the activations' type: two bytes */
+    return (uint64_t)n_out * (uint64_t)n_in * WEIGHT_BYTES;
+}
+
+static char *row_address(const struct lf_weight *w, int row)
+{
+    return (char *)w->data + (size_t)row * (size_t)w->n_in * WEIGHT_BYTES;
+}
+
+static void weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src)
+{
+    LF_ASSERT(row_first >= 0 && n_rows >= 0 && row_first <= w->n_out - n_rows);
+    lf_cuda_upload_as(dev, row_address(w, row_first), dev->info.act_dtype, src, w->dtype,
+                      (size_t)n_rows * (size_t)w->n_in);
+}
+
+static void weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out)
+{
+    LF_ASSERT(row >= 0 && row < w->n_out);
+    size_t n = (size_t)w->n_in;
+    /* The halves come into the upper half of out, and widening runs from the front: it never overtakes itself. */
+    const char *halves = (char *)out + n * WEIGHT_BYTES;
+    lf_cuda_download(dev, (char *)out + n * WEIGHT_BYTES, row_address(w, row), n * WEIGHT_BYTES);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, halves + i * WEIGHT_BYTES, sizeof half);
+        lf_to_f32(out + i, &half, dev->info.act_dtype, 1);
+    }
+}
+
+static uint64_t gemm_scratch_bytes(int max_rows, int max_n_in)
+{
+    (void)max_rows;
+    (void)max_n_in;
+    return GEMM_SCRATCH_BYTES; /* the workspace of matrix products is the device's: context_bytes */
+}
+
+/* ---- ops ---- */
+
+static void embed(struct lf_device *dev, const struct lf_embed_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->table->n_in > 0);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
+}
+
+static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->dim > 0 && p->out != p->x);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
+}
+
+static void check_gemm(const struct lf_gemm_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
+    LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
+    LF_ASSERT(p->residual == NULL || p->y_float);
+}
+
+static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    check_gemm(p);
+    if (lf_cuda_ok(dev) && p->n_rows > 0) lf_cuda_gemm_run(dev, p);
+}
+
+static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    check_gemm(p);
+    if (lf_cuda_ok(dev) && p->n_rows > 0) lf_cuda_gemm_prepare(dev, p);
+}
+
+static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->dim > 0);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_silu_mul(p, lf_cuda_launch(dev)), "silu_mul");
+}
+
+static void gather(struct lf_device *dev, const struct lf_gather_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->dim > 0);
+    if (!lf_cuda_ok(dev)) return;
+    size_t row_bytes = (size_t)p->dim * lf_dtype_bytes(p->dtype);
+    lf_cuda_check(dev, lf_cuda_gather(p->out, p->x, p->rows, p->n_rows, row_bytes, lf_cuda_launch(dev)), "gather");
+}
+
+static enum lf_status load_kernels(struct lf_err *err)
+{
+    int rc = lf_cuda_norm_setup();
+    if (rc == 0) rc = lf_cuda_act_setup();
+    if (rc == 0) rc = lf_cuda_embed_setup();
+    if (rc == 0) return LF_OK;
+    (void)cudaGetLastError();
+    return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
+}
+
+enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
+{
+    dev->ops = (struct lf_ops){.name = dev->info.name,
+                               .weight_bytes = weight_bytes,
+                               .weight_pack = weight_pack,
+                               .weight_row = weight_row,
+                               .gemm_scratch_bytes = gemm_scratch_bytes,
+                               .gemm_prepare = gemm_prepare,
+                               .embed = embed,
+                               .rmsnorm = rmsnorm,
+                               .gemm = gemm,
+                               .silu_mul = silu_mul,
+                               .gather = gather};
+    LF_TRY(load_kernels(err));
+    return lf_cuda_gemm_create(dev, err);
+}
+
+void lf_ops_cuda_deinit(struct lf_device *dev)
+{
+    lf_cuda_gemm_destroy(dev);
+}

@@ -1,0 +1,230 @@
+/* The task lists of the CUDA kernels, checked as sets: every row of every head meets every span of its keys once. */
+#include "tests/support/test.h"
+
+#include "attention/attn_map.h"
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/limits.h"
+
+enum { SMS = 132, MAX_SEQS = 24, MAX_LEN = 140000, MAX_ROWS = 4096 };
+
+struct fixture {
+    struct lf_attn_shape shape;
+    struct lf_attn_map map;
+    struct lf_kv_seq seqs[MAX_SEQS];
+    int32_t blocks[MAX_SEQS][MAX_LEN / LF_KV_BLOCK_TOKENS + 1];
+    int n_seqs, n_rows;
+};
+
+static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads)
+{
+    memset(f, 0, sizeof *f);
+    f->shape = (struct lf_attn_shape){.n_heads = n_heads,
+                                      .n_kv_heads = n_kv_heads,
+                                      .head_dim = 128,
+                                      .kv_dtype = LF_BF16,
+                                      .max_rows = MAX_ROWS,
+                                      .max_seqs = MAX_SEQS,
+                                      .max_kv_len = MAX_LEN};
+    assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+}
+
+static void add(struct fixture *f, int n_rows, int kv_len, bool generated)
+{
+    int i = f->n_seqs++;
+    for (int b = 0; b * LF_KV_BLOCK_TOKENS < kv_len; b++) f->blocks[i][b] = 1000 * i + b;
+    f->seqs[i] = (struct lf_kv_seq){
+        .blocks = f->blocks[i], .first_row = f->n_rows, .n_rows = n_rows, .kv_len = kv_len, .generated = generated};
+    f->n_rows += n_rows;
+}
+
+/* Partial rows that a task of a split tile writes must be written by no other. */
+static void claim(char *claimed, const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
+{
+    assert_true(t->slot >= 0 && t->slot + t->n_rows <= map->caps.n_partial_rows);
+    for (int r = 0; r < t->n_rows; r++) assert_int_equal(claimed[t->slot + r]++, 0);
+}
+
+static const struct lf_attn_cuda_task *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
+{
+    const struct lf_attn_cuda_task *found = NULL;
+    for (int i = 0; i < map->counts.n_merge; i++) {
+        const struct lf_attn_cuda_task *m = &map->merge[i];
+        if (m->seq_idx != t->seq_idx || m->kv_head != t->kv_head || m->row != t->row) continue;
+        assert_null(found);
+        found = m;
+    }
+    return found;
+}
+
+/* The tile's keys are those its rows see, from a span's start; a split one is where its merge looks for it. */
+static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *t, bool generated, int window)
+{
+    const struct lf_kv_seq *seq = &f->seqs[t->seq_idx];
+    int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_rows;
+    int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
+    int lowest = window > 0 && first >= window ? first - window + 1 : 0;
+    assert_int_equal(seq->generated, generated);
+    assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_rows * group);
+    assert_int_equal(t->key_lo, lf_attn_span_begin(generated, t->key_lo));
+    if (t->slot < 0) {
+        assert_int_equal(t->key_lo, lf_attn_span_begin(generated, lowest));
+        assert_int_equal(t->key_hi, last + 1);
+        return;
+    }
+    const struct lf_attn_cuda_task *m = merge_of(&f->map, t);
+    assert_non_null(m);
+    assert_int_equal(m->key_lo, lf_attn_span_begin(generated, lowest));
+    assert_int_equal(m->key_hi, last + 1);
+    assert_int_equal(t->key_hi, LF_MIN(lf_attn_span_end(generated, t->key_lo), last + 1));
+    int span = 0;
+    for (int key = m->key_lo; key < t->key_lo; key = lf_attn_span_end(generated, key)) span++;
+    assert_int_equal(t->slot, m->slot + span * t->n_rows);
+    assert_true(span < m->n_spans);
+}
+
+static int64_t keys_times_rows(const struct lf_attn_cuda_task *t)
+{
+    return (int64_t)(t->key_hi - t->key_lo) * t->n_rows;
+}
+
+/* Sum over all rows, heads and their spans' keys, from the definition. */
+static int64_t expected_work(const struct fixture *f, bool generated, int window)
+{
+    int group = f->shape.n_heads / f->shape.n_kv_heads;
+    int tile = generated ? LF_ATTN_DECODE_ROWS : LF_ATTN_PREFILL_ROWS / group * group;
+    int64_t sum = 0;
+    for (int i = 0; i < f->n_seqs; i++) {
+        const struct lf_kv_seq *seq = &f->seqs[i];
+        if (seq->generated != generated) continue;
+        int n_rows = seq->n_rows * group, pos0 = seq->kv_len - seq->n_rows;
+        for (int row = 0; row < n_rows; row += tile) {
+            int n = LF_MIN(tile, n_rows - row);
+            int first = pos0 + row / group, last = pos0 + (row + n - 1) / group;
+            int lowest = window > 0 && first >= window ? first - window + 1 : 0;
+            sum += (int64_t)(last + 1 - lf_attn_span_begin(generated, lowest)) * n * f->shape.n_kv_heads;
+        }
+    }
+    return sum;
+}
+
+static void check(struct fixture *f, int window)
+{
+    lf_attn_map_build(&f->map, f->seqs, f->n_seqs, window);
+    const struct lf_attn_map *map = &f->map;
+    char *claimed = calloc((size_t)map->caps.n_partial_rows, 1);
+    assert_non_null(claimed);
+    int64_t prefill = 0, decode = 0;
+    for (int i = 0; i < map->counts.n_prefill; i++) {
+        check_task(f, &map->prefill[i], false, window);
+        prefill += keys_times_rows(&map->prefill[i]);
+        if (map->prefill[i].slot >= 0) claim(claimed, map, &map->prefill[i]);
+    }
+    for (int i = 0; i < map->counts.n_decode; i++) {
+        check_task(f, &map->decode[i], true, window);
+        decode += keys_times_rows(&map->decode[i]);
+        if (map->decode[i].slot >= 0) claim(claimed, map, &map->decode[i]);
+    }
+    assert_int_equal(prefill, expected_work(f, false, window));
+    assert_int_equal(decode, expected_work(f, true, window));
+    assert_int_equal(map->counts.n_seqs, f->n_seqs);
+    for (int i = 0; i < f->n_seqs; i++) {
+        const struct lf_attn_cuda_seq *s = &map->seqs[i];
+        assert_int_equal(s->first_row, f->seqs[i].first_row);
+        assert_int_equal(s->n_rows, f->seqs[i].n_rows);
+        assert_int_equal(s->kv_len, f->seqs[i].kv_len);
+        for (int b = 0; b * LF_KV_BLOCK_TOKENS < s->kv_len; b++)
+            assert_int_equal(map->tables[s->table + b], f->seqs[i].blocks[b]);
+    }
+    free(claimed);
+    f->n_seqs = f->n_rows = 0;
+}
+
+static int between(uint64_t *seed, int lo, int hi)
+{
+    return lo + (int)(lf_random64(5, (*seed)++) % (uint64_t)(hi - lo + 1));
+}
+
+static void random_steps_are_covered_exactly(void **state)
+{
+    (void)state;
+    static const int heads[][2] = {{32, 8}, {28, 4}, {8, 8}, {8, 1}, {71, 1}};
+    uint64_t seed = 1;
+    for (size_t h = 0; h < LF_N_ELEMS(heads); h++) {
+        struct fixture *f = malloc(sizeof *f);
+        assert_non_null(f);
+        fixture_init(f, heads[h][0], heads[h][1]);
+        for (int round = 0; round < 40; round++) {
+            int n = between(&seed, 1, MAX_SEQS);
+            for (int i = 0; i < n; i++) {
+                bool generated = between(&seed, 0, 2) > 0;
+                int n_rows = generated ? between(&seed, 1, 3) : between(&seed, 1, MAX_ROWS / MAX_SEQS);
+                int most = between(&seed, 0, 3) ? 3000 : MAX_LEN;
+                add(f, n_rows, between(&seed, n_rows, most), generated);
+            }
+            check(f, round % 3 == 0 ? 4096 : (round % 3 == 1 ? 37 : 0));
+        }
+        lf_attn_map_deinit(&f->map);
+        free(f);
+    }
+}
+
+static void an_empty_step_has_no_tasks(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 32, 8);
+    check(f, 0);
+    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge, 0);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
+static void few_long_tiles_are_split_and_many_are_not(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 8, 1);
+    add(f, 256, 131072, false);
+    lf_attn_map_build(&f->map, f->seqs, 1, 0);
+    assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPAN));
+    assert_int_equal(f->map.counts.n_merge, 16);
+    lf_attn_map_deinit(&f->map);
+
+    fixture_init(f, 32, 8);
+    add(f, MAX_ROWS, 131072, false);
+    lf_attn_map_build(&f->map, f->seqs, 1, 0);
+    assert_int_equal(f->map.counts.n_prefill, MAX_ROWS * 4 / 128 * 8);
+    assert_int_equal(f->map.counts.n_merge, 0);
+    for (int i = 1; i < f->map.counts.n_prefill; i++) {
+        const struct lf_attn_cuda_task *a = &f->map.prefill[i - 1], *b = &f->map.prefill[i];
+        assert_true(a->kv_head < b->kv_head || (a->kv_head == b->kv_head && a->key_hi >= b->key_hi));
+    }
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
+static void spans_are_cut_at_fixed_positions(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_attn_span_begin(false, 40000), 2 * LF_ATTN_PREFILL_SPAN);
+    assert_int_equal(lf_attn_span_end(false, 40000), 3 * LF_ATTN_PREFILL_SPAN);
+    for (int key = 0; key < 3 * LF_ATTN_DECODE_KNEE; key += 97) {
+        int begin = lf_attn_span_begin(true, key), end = lf_attn_span_end(true, key);
+        assert_true(begin <= key && key < end);
+        assert_int_equal(begin % LF_KV_BLOCK_TOKENS, 0);
+        assert_int_equal(lf_attn_span_begin(true, end - 1), begin);
+        assert_int_equal(lf_attn_span_begin(true, end), end);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_covered_exactly),
+                                       cmocka_unit_test(an_empty_step_has_no_tasks),
+                                       cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
+                                       cmocka_unit_test(spans_are_cut_at_fixed_positions)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
