@@ -102,8 +102,12 @@ static enum lf_status run_engine(const void *ctx)
 {
     struct lf_kv_cache *kv = (struct lf_kv_cache *)(uintptr_t)ctx;
     struct fake_backend model = {0};
-    struct lf_engine_backend backend = {
-        .ctx = &model, .step = fake_step, .n_vocab = FAKE_VOCAB, .eos_ids = fake_eos, .n_eos = 1};
+    struct lf_engine_backend backend = {.ctx = &model,
+                                        .launch = fake_launch,
+                                        .wait = fake_wait_step,
+                                        .n_vocab = FAKE_VOCAB,
+                                        .eos_ids = fake_eos,
+                                        .n_eos = 1};
     const int32_t prompt[] = {1, 2, 3};
     struct lf_gen_params params = {.prompt = prompt,
                                    .n_prompt = 3,
