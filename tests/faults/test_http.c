@@ -35,7 +35,7 @@ static void from_bind_to_the_end(void **state)
     (void)state;
     const struct fake_engine_opts opts = {.ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
     struct lf_engine *engine = fake_engine_create(&opts);
-    sweep("HTTP server", serve_nobody, engine, 5);
+    sweep("HTTP server", serve_nobody, engine, 4);
     lf_engine_destroy(engine);
 }
 
