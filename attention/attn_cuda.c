@@ -5,7 +5,8 @@
  * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched, with
  * grids for the most it can have.
  *
- * The bf16 or fp16 kernels are chosen once: Hopper's own where they take the head_dim, else the portable ones. */
+ * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct attn_cuda {
     struct lf_attn base;
     struct lf_attn_map map; /* of the plan made last; its counts are kept below */
     struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
+    int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
     struct layout layout;
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
@@ -57,7 +59,8 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     at *= LF_ATTN_PLANS_N;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    l->fold = reserve(&at, lf_attn_prefill_fold_bytes(s->head_dim, n_sms));
+    size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
+    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms)));
     l->total = at;
 }
 
@@ -71,18 +74,14 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
 /* Chooses the kernels and has them loaded. */
 static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, int head_dim, struct lf_err *err)
 {
-    bool hopper = lf_device_info(dev)->sm == 90;
-    if (hopper && lf_attn_prefill_sm90_supports(head_dim)) {
+    if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
         a->prefill = lf_attn_prefill_sm90;
         lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
     } else if (lf_attn_prefill_mma_supports(head_dim)) {
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
     }
-    if (hopper && lf_attn_decode_sm90_supports(head_dim)) {
-        a->decode = lf_attn_decode_sm90;
-        lf_cuda_check(dev, lf_attn_decode_sm90_setup(), "attention's decode kernel");
-    } else if (lf_attn_decode_mma_supports(head_dim)) {
+    if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
     }
@@ -110,6 +109,8 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
     layout_init(&a->layout, shape, a->n_sms);
     enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
     if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
+    static const char zeros[LF_ATTN_PREFILL_FOLD_HEAD];
+    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.fold, zeros, sizeof zeros);
     if (status != LF_OK) {
         free(a);
         return status;
@@ -143,6 +144,9 @@ static void plan(struct lf_attn *attn, int plan_idx)
     const struct layout *l = &a->layout;
     lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->window);
     a->counts[plan_idx] = map->counts;
+    a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
+    for (int i = 0; i < map->counts.n_decode; i++)
+        a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
     upload(a, plan_idx, l->counts, &map->counts, 1, sizeof map->counts);
     upload(a, plan_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
     upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
@@ -186,7 +190,9 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .max_prefill = n->n_prefill,
         .max_decode = recording ? a->map.caps.n_decode : n->n_decode,
         .max_merge = recording ? a->map.caps.n_merge : n->n_merge,
+        .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
+        .overlaps = lf_cuda_overlaps(a->base.dev),
     };
 }
 

@@ -8,10 +8,11 @@
  * G = n_heads / n_kv_heads; its position is kv_len - n_rows + r / G.
  *
  * Spans. Keys are cut at fixed positions, whatever a sequence's length: prompt rows at multiples of
- * LF_ATTN_PREFILL_SPAN; rows of generated tokens at multiples of LF_ATTN_DECODE_SHORT below LF_ATTN_DECODE_KNEE and of
- * LF_ATTN_DECODE_LONG from there on. A row's result is the fold, in ascending order, of its spans' partial results,
- * whether one task walks all of them or each is a task. So its bits depend on its position, its keys and its kind
- * (prompt or generated) and on nothing else.
+ * LF_ATTN_PREFILL_SPAN; for rows of generated tokens spans get longer with their position, so that short contexts have
+ * many and long ones not too many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPAN_SHARE of it,
+ * between LF_ATTN_DECODE_SPAN_MIN and _MAX. A row's result is the fold, in ascending order, of its spans' partial
+ * results, whether one task walks all of them or each is a task. So its bits depend on its position, its keys and its
+ * kind (prompt or generated) and on nothing else.
  *
  * A partial row is: m, the maximum of log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
  * float. One that saw no key has m = -inf, l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and
@@ -33,10 +34,11 @@ extern "C" {
 enum {
     LF_ATTN_PREFILL_ROWS = 128, /* packed rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPAN = 16384,
-    LF_ATTN_DECODE_ROWS = 16, /* packed rows of a decode tile */
-    LF_ATTN_DECODE_SHORT = 256,
-    LF_ATTN_DECODE_LONG = 1024,
-    LF_ATTN_DECODE_KNEE = 16384
+    LF_ATTN_PREFILL_FOLD_HEAD = 256, /* bytes at the head of `fold` that are 0 before the first launch */
+    LF_ATTN_DECODE_ROWS = 64,        /* packed rows of a decode tile */
+    LF_ATTN_DECODE_SPAN_MIN = 128,
+    LF_ATTN_DECODE_SPAN_MAX = 1024,
+    LF_ATTN_DECODE_SPAN_SHARE = 8
 };
 
 /* One sequence of the step. */
@@ -84,7 +86,9 @@ struct lf_attn_cuda_args {
     float *partial_ml;                                        /* [partial rows, 2]: m, l */
     float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
     int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
+    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
+    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -100,10 +104,7 @@ size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms);
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_prefill_mma_setup(void);
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream);
-
-bool lf_attn_decode_sm90_supports(int head_dim);
-int lf_attn_decode_sm90_setup(void);
-int lf_attn_decode_sm90(const struct lf_attn_cuda_args *args, void *stream);
+size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
 
 bool lf_attn_decode_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_decode_mma_setup(void);

@@ -9,25 +9,30 @@
 #include "core/sort.h"
 
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
- * multiprocessor. */
-enum { SPLIT_TASKS = 4, WHOLE_TASKS = 2 };
+ * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows. */
+enum { SPLIT_TASKS = 5, WHOLE_TASKS = 2, FOLD_KEYS = 512 };
 
 static int div_up(int a, int b)
 {
     return a / b + (a % b != 0);
 }
 
+static int span_length(bool generated, int key)
+{
+    if (!generated) return LF_ATTN_PREFILL_SPAN;
+    int length = LF_ATTN_DECODE_SPAN_MIN;
+    while (length < LF_ATTN_DECODE_SPAN_MAX && 2 * length <= key / LF_ATTN_DECODE_SPAN_SHARE) length *= 2;
+    return length;
+}
+
 int lf_attn_span_begin(bool generated, int key)
 {
-    if (!generated) return key - key % LF_ATTN_PREFILL_SPAN;
-    return key - key % (key < LF_ATTN_DECODE_KNEE ? LF_ATTN_DECODE_SHORT : LF_ATTN_DECODE_LONG);
+    return key - key % span_length(generated, key);
 }
 
 int lf_attn_span_end(bool generated, int key)
 {
-    int begin = lf_attn_span_begin(generated, key);
-    if (!generated) return begin + LF_ATTN_PREFILL_SPAN;
-    return begin + (key < LF_ATTN_DECODE_KNEE ? LF_ATTN_DECODE_SHORT : LF_ATTN_DECODE_LONG);
+    return lf_attn_span_begin(generated, key) + span_length(generated, key);
 }
 
 /* Packed rows of a prefill tile: whole tokens. */
@@ -152,49 +157,106 @@ static void add_task(const struct list *list, const struct lf_attn_cuda_task *ta
     list->tasks[(*list->n)++] = *task;
 }
 
-/* One task a span, and one that folds them. */
-static void add_split(struct lf_attn_map *map, const struct list *list, const struct lf_attn_tile_rec *t, int head,
-                      bool generated, int *partial_rows)
+/* Takes partial rows for a tile in all heads, if it has several spans, more than max_keys keys, and there is room: the
+ * rows of span s and a head begin at slot + (head · n_spans + s) · n_rows. And adds the tasks that fold them. */
+static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int64_t max_keys,
+                       int *partial_rows)
 {
     const struct list merges = {map->merge, &map->counts.n_merge, map->caps.n_merge};
-    struct lf_attn_cuda_task task = {
-        .seq_idx = t->seq_idx, .kv_head = head, .row = t->row, .n_rows = t->n_rows, .n_spans = 1};
-    struct lf_attn_cuda_task merge = task;
-    merge.key_lo = t->key_lo;
-    merge.key_hi = t->key_hi;
-    merge.slot = *partial_rows;
-    merge.n_spans = 0;
-    for (int key = t->key_lo; key < t->key_hi; key = task.key_hi) {
-        task.key_lo = key;
-        task.key_hi = LF_MIN(lf_attn_span_end(generated, key), t->key_hi);
-        task.slot = *partial_rows;
-        *partial_rows += t->n_rows;
-        merge.n_spans++;
-        add_task(list, &task);
+    t->n_spans = t->n_left = n_spans_of(t, generated);
+    t->slot = -1;
+    int64_t n_rows = (int64_t)map->n_kv_heads * t->n_spans * t->n_rows;
+    if (t->n_spans == 1 || n_keys(t) <= max_keys || *partial_rows + n_rows > map->caps.n_partial_rows) return;
+    t->slot = *partial_rows;
+    *partial_rows += (int)n_rows;
+    for (int head = 0; head < map->n_kv_heads; head++) {
+        struct lf_attn_cuda_task merge = {.seq_idx = t->seq_idx,
+                                          .kv_head = head,
+                                          .row = t->row,
+                                          .n_rows = t->n_rows,
+                                          .key_lo = t->key_lo,
+                                          .key_hi = t->key_hi,
+                                          .slot = t->slot + head * t->n_spans * t->n_rows,
+                                          .n_spans = t->n_spans};
+        add_task(&merges, &merge);
     }
-    add_task(&merges, &merge);
 }
 
-static void add_tiles(struct lf_attn_map *map, const struct list *list, int n_tiles, bool generated, bool split,
-                      int *partial_rows)
+/* The tile's s-th span, keys lo … hi - 1, or with slot -1 all of it. */
+static void add_span(const struct list *list, const struct lf_attn_tile_rec *t, int head, int s, int lo, int hi)
 {
+    struct lf_attn_cuda_task task = {.seq_idx = t->seq_idx,
+                                     .kv_head = head,
+                                     .row = t->row,
+                                     .n_rows = t->n_rows,
+                                     .key_lo = lo,
+                                     .key_hi = hi,
+                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_spans + s) * t->n_rows,
+                                     .n_spans = 1};
+    add_task(list, &task);
+}
+
+/* Prompt rows: head by head. Where there is room for some tiles' partial rows only, the others, whole and long, come
+ * first. */
+static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
+{
+    const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
+    for (int i = n_tiles - 1; i >= 0; i--) {
+        map->tiles[i].slot = -1;
+        if (split) take_slots(map, &map->tiles[i], false, 0, partial_rows);
+    }
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = 0; i < n_tiles; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            int n_spans = n_spans_of(t, generated);
-            if (split && n_spans > 1 && *partial_rows + n_spans * t->n_rows <= map->caps.n_partial_rows) {
-                add_split(map, list, t, head, generated, partial_rows);
-                continue;
-            }
-            struct lf_attn_cuda_task whole = {.seq_idx = t->seq_idx,
-                                              .kv_head = head,
-                                              .row = t->row,
-                                              .n_rows = t->n_rows,
-                                              .key_lo = t->key_lo,
-                                              .key_hi = t->key_hi,
-                                              .slot = -1,
-                                              .n_spans = 1};
-            add_task(list, &whole);
+            if (t->slot < 0) add_span(&list, t, head, 0, t->key_lo, t->key_hi);
+        }
+    }
+    for (int head = 0; split && head < map->n_kv_heads; head++) {
+        for (int i = 0; i < n_tiles; i++) {
+            const struct lf_attn_tile_rec *t = &map->tiles[i];
+            for (int key = t->key_lo, s = 0; t->slot >= 0 && key < t->key_hi; key = lf_attn_span_end(false, key), s++)
+                add_span(&list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
+        }
+    }
+}
+
+/* A span of keys for all tiles of a sequence, in all heads; for each tile it is the one before the last added. */
+static void add_generated_span(struct lf_attn_map *map, const struct list *list, int first, int end, int key_lo)
+{
+    for (int i = first; i < end; i++) {
+        struct lf_attn_tile_rec *t = &map->tiles[i];
+        if (t->slot >= 0 && key_lo >= t->key_lo && key_lo < t->key_hi) t->n_left--;
+    }
+    for (int head = 0; head < map->n_kv_heads; head++) {
+        for (int i = first; i < end; i++) {
+            const struct lf_attn_tile_rec *t = &map->tiles[i];
+            if (t->slot >= 0 && key_lo >= t->key_lo && key_lo < t->key_hi)
+                add_span(list, t, head, t->n_left, key_lo, LF_MIN(lf_attn_span_end(true, key_lo), t->key_hi));
+        }
+    }
+}
+
+/* Generated rows: sequence by sequence, the last and longest spans first; heads and tiles side by side. A tile that is
+ * not much more than a multiprocessor's share of the step stays whole. */
+static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
+{
+    const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
+    int64_t share = 0; /* keys for each multiprocessor */
+    for (int i = 0; i < n_tiles; i++) share += n_keys(&map->tiles[i]);
+    share = share * map->n_kv_heads / map->n_sms;
+    for (int first = 0, end; first < n_tiles; first = end) {
+        int lo = map->tiles[first].key_lo, hi = map->tiles[first].key_hi;
+        for (end = first; end < n_tiles && map->tiles[end].seq_idx == map->tiles[first].seq_idx; end++) {
+            struct lf_attn_tile_rec *t = &map->tiles[end];
+            take_slots(map, t, true, share + FOLD_KEYS, partial_rows);
+            lo = LF_MIN(lo, t->key_lo);
+            hi = LF_MAX(hi, t->key_hi);
+            for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)
+                add_span(&list, t, head, 0, t->key_lo, t->key_hi);
+        }
+        for (int key = hi; key > lo;) {
+            key = lf_attn_span_begin(true, key - 1);
+            add_generated_span(map, &list, first, end, key);
         }
     }
 }
@@ -206,14 +268,12 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
     map->n_tables = 0;
     for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i);
 
-    const struct list decode = {map->decode, &map->counts.n_decode, map->caps.n_decode};
     int n = cut_tiles(map, seqs, n_seqs, window, true);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
-    add_tiles(map, &decode, n, true, true, &partial_rows);
+    add_generated_tiles(map, n, &partial_rows);
 
-    const struct list prefill = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
     n = cut_tiles(map, seqs, n_seqs, window, false);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
     bool split = (int64_t)n * map->n_kv_heads < (int64_t)WHOLE_TASKS * map->n_sms;
-    add_tiles(map, &prefill, n, false, split, &partial_rows);
+    add_prompt_tiles(map, n, split, &partial_rows);
 }

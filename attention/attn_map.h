@@ -2,11 +2,13 @@
  *
  * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
  * one task that walks all its keys, or one task a span whose partial rows the merge kernel folds: the same bits either
- * way (attn_cuda.h), so how much is split is a question of speed alone. Generated rows are split as long as there is
- * room for partial rows; prompt rows only where whole tiles would leave multiprocessors idle.
+ * way (attn_cuda.h), so how much is split is a question of speed alone: what would leave multiprocessors idle is, as
+ * long as there is room for partial rows.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
- * stay in the L2 cache. Generated spans are all about as long. */
+ * stay in the L2 cache. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a
+ * span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
+ * cache. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H
 
@@ -24,6 +26,7 @@ struct lf_attn_map_caps {
 struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
+    int32_t n_spans, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
 };
 
 /* Host arrays of caps' sizes, owned. */

@@ -62,12 +62,28 @@ static void gemm(const struct step *s, void *y, const void *x, const struct lf_w
 }
 
 /* x += h·wᵀ + bias: back into the residual stream. */
-static void gemm_add(const struct step *s, const void *h, const struct lf_weight *w, const float *bias)
+static struct lf_gemm_params gemm_add_params(const struct step *s, const void *h, const struct lf_weight *w,
+                                             const float *bias)
 {
     struct lf_gemm_params p = gemm_params(s, s->x, h, w, bias);
     p.y_float = true;
     p.residual = s->x;
+    return p;
+}
+
+static void gemm_add(const struct step *s, const void *h, const struct lf_weight *w, const float *bias)
+{
+    struct lf_gemm_params p = gemm_add_params(s, h, w, bias);
     s->ops->gemm(s->m->dev, &p);
+}
+
+/* The logits of the rows in h. */
+static struct lf_gemm_params head_params(const struct step *s)
+{
+    const struct lf_llama *m = s->m;
+    struct lf_gemm_params p = gemm_params(s, at(m, m->ws.logits), at(m, m->ws.h), &m->weights.head, NULL);
+    p.y_float = true;
+    return p;
 }
 
 /* h = norm(x) */
@@ -169,7 +185,7 @@ static void launch(struct step *s)
     const struct lf_llama *m = s->m;
     const struct lf_hparams *hp = m->hp;
     struct lf_embed_params embed = {
-        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .n_rows = s->n_rows};
+        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .sampled = m->sampled, .n_rows = s->n_rows};
     s->ops->embed(m->dev, &embed);
     for (int layer = 0; layer < hp->n_layers; layer++) {
         const struct lf_layer_weights *w = &m->weights.layers[layer];
@@ -188,8 +204,7 @@ static void launch(struct step *s)
     }
     if (s->n_rows != s->n_out) keep_out_rows(s);
     rmsnorm(s, m->weights.final_norm);
-    struct lf_gemm_params head = gemm_params(s, at(m, m->ws.logits), at(m, m->ws.h), &m->weights.head, NULL);
-    head.y_float = true;
+    struct lf_gemm_params head = head_params(s);
     s->ops->gemm(m->dev, &head);
 }
 
@@ -283,7 +298,26 @@ void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct 
         launch(&s);
 }
 
-/* ---- graphs ---- */
+/* ---- what comes before the first step ---- */
+
+/* All layers have the same shapes, so what is ready for the first is ready for all. */
+static void prepare_products(struct lf_llama *m)
+{
+    const struct lf_ops *ops = lf_device_ops(m->dev);
+    const struct lf_layer_weights *w = &m->weights.layers[0];
+    if (!ops->gemm_prepare) return;
+    struct step s = step_init(m, NULL, m->limits.chunk, m->limits.max_out);
+    const struct lf_gemm_params products[] = {
+        gemm_params(&s, at(m, m->ws.qkv), at(m, m->ws.h), &w->qkv, w->qkv_bias),
+        gemm_add_params(&s, at(m, m->ws.attn), &w->out, w->out_bias),
+        gemm_params(&s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias),
+        gemm_add_params(&s, at(m, m->ws.act), &w->down, w->down_bias),
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(products); i++) ops->gemm_prepare(m->dev, &products[i]);
+    s.n_rows = m->limits.max_out;
+    struct lf_gemm_params head = head_params(&s);
+    ops->gemm_prepare(m->dev, &head);
+}
 
 static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
 {
@@ -303,6 +337,7 @@ enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv,
     static const int rows[LF_LLAMA_GRAPHS_N] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256};
     static const int32_t no_ids[256];
     if (lf_device_info(m->dev)->is_host) return LF_OK;
+    prepare_products(m);
     int most = LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk);
     /* Surplus rows of a graph read ids too: there are valid ones from the start. */
     lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)LF_MIN(most, 256) * sizeof(*no_ids));

@@ -7,27 +7,31 @@
 
 static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_opts *o, struct lf_err *err)
 {
-    struct lf_device_opts dev_opts = {.name = "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
+    struct lf_device_opts dev_opts = {
+        .name = o->device ? o->device : "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
     uint64_t weight_bytes;
-    LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
     LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
+    dev_opts.act_dtype = rig->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
+    LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
+    const struct lf_device_info *info = lf_device_info(rig->dev);
+    enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
     LF_TRY(lf_weights_bytes(&weight_bytes, &rig->hp, o->dir, o->load, rig->dev, err));
     struct lf_plan_opts plan_opts = {.ctx = o->ctx,
                                      .chunk = o->chunk,
                                      .max_seqs = o->max_seqs,
                                      .max_out = o->max_out,
                                      .kv_tokens = (uint64_t)(o->kv_tokens ? o->kv_tokens : o->ctx),
-                                     .kv_dtype = o->kv_dtype};
-    LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), lf_device_info(rig->dev),
-                        &plan_opts, err));
+                                     .kv_dtype = kv_dtype};
+    LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
     struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = o->seed, .plan = &rig->plan};
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
-    struct lf_kv_cache_opts kv_opts = {.dtype = o->kv_dtype,
+    struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
                                        .n_blocks = rig->plan.n_blocks,
                                        .n_layers = rig->hp.n_layers,
                                        .n_kv_heads = rig->hp.n_kv_heads,
                                        .head_dim = rig->hp.head_dim};
-    return lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err);
+    LF_TRY(lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err));
+    return lf_model_prepare(rig->model, &rig->kv, err);
 }
 
 enum lf_status model_rig_open(struct model_rig *rig, const struct model_rig_opts *opts, struct lf_err *err)
@@ -55,7 +59,8 @@ void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *
     for (int first = 0; first < n; first += chunk) {
         int m = LF_MIN(chunk, n - first);
         bool last = first + m == n;
-        struct lf_kv_seq seq = {.blocks = blocks, .n_rows = m, .kv_len = kv_len + first + m};
+        struct lf_kv_seq seq = {
+            .blocks = blocks, .n_rows = m, .kv_len = kv_len + first + m, .generated = n == 1 && kv_len > 0};
         struct lf_batch batch = {.ids = ids + first, .n_rows = m, .seqs = &seq, .n_seqs = 1, .out_rows = rows};
         for (int i = 0; i < m && all; i++) rows[i] = i;
         if (!all) rows[0] = m - 1;

@@ -15,13 +15,14 @@ struct model_rig {
 
 struct model_rig_opts {
     const char *dir;
+    const char *device; /* NULL: cpu */
     enum lf_load load;
     uint64_t seed;
     int max_isa; /* an lf_isa, or -1 for the best */
     int n_threads;
     int ctx, chunk, max_seqs, max_out;
-    int kv_tokens; /* 0: one ctx */
-    enum lf_dtype kv_dtype;
+    int kv_tokens;          /* 0: one ctx */
+    enum lf_dtype kv_dtype; /* of a CPU; a GPU's is that of its activations */
 };
 
 /* LF_UNSUPPORTED where the machine has not that ISA. */
@@ -30,7 +31,8 @@ LF_MUST_CHECK enum lf_status model_rig_open(struct model_rig *rig, const struct 
 void model_rig_close(struct model_rig *rig);
 
 /* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk rows. blocks is its table.
- * logits: all rows [n, n_vocab], or with all false the last row only. */
+ * A single row behind others is a generated token's. logits: all rows [n, n_vocab], or with all false the last row
+ * only. */
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits);
 

@@ -211,10 +211,11 @@ static void spans_are_cut_at_fixed_positions(void **state)
     (void)state;
     assert_int_equal(lf_attn_span_begin(false, 40000), 2 * LF_ATTN_PREFILL_SPAN);
     assert_int_equal(lf_attn_span_end(false, 40000), 3 * LF_ATTN_PREFILL_SPAN);
-    for (int key = 0; key < 3 * LF_ATTN_DECODE_KNEE; key += 97) {
+    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPAN_MAX * LF_ATTN_DECODE_SPAN_SHARE; key += 97) {
         int begin = lf_attn_span_begin(true, key), end = lf_attn_span_end(true, key);
         assert_true(begin <= key && key < end);
         assert_int_equal(begin % LF_KV_BLOCK_TOKENS, 0);
+        assert_in_range(end - begin, LF_ATTN_DECODE_SPAN_MIN, LF_ATTN_DECODE_SPAN_MAX);
         assert_int_equal(lf_attn_span_begin(true, end - 1), begin);
         assert_int_equal(lf_attn_span_begin(true, end), end);
     }

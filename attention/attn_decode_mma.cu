@@ -1,0 +1,447 @@
+/* Attention of generated rows over paged KV, sm_80 and later: a task's keys are streamed once past its rows.
+ *
+ * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
+ * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into four slices of 16;
+ * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
+ * 16 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the streams are
+ * joined, (0 ⊕ 1) ⊕ (2 ⊕ 3), and the span to those before it (attn_cuda.h). Which warps share a task therefore does not
+ * show in a row's bits, nor does the number of its neighbours.
+ *
+ * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
+ * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
+ * such, the other shape is for several new tokens a step or for many query heads on one KV head. Shared memory: the
+ * rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
+ * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
+ * twin: attn_cpu.c. */
+#include "device/cuda/launch.cuh"
+#include "attention/attn_mma.cuh"
+
+enum { STREAMS = 4, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
+static_assert(SLICE == 16 && STREAMS == 4, "a slice is the depth of one product; four streams are joined");
+static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
+
+template <class T, int D, int R, int M> struct shape {
+    static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R * M;
+    static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
+    static constexpr int TILES = D / 8; /* accumulator tiles of a row tile */
+    using partial = partial_tiles<TILES>;
+
+    static size_t shared_bytes(int n_stages)
+    {
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 3 * R * M * sizeof(partial);
+    }
+};
+
+/* What a warp knows. */
+struct warp_place {
+    int stream, member; /* of the R warps of a stream */
+    uint32_t ring;      /* the stream's */
+    int n_stages;
+};
+
+/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced.
+ */
+template <int R> LF_GPU_FN void stream_sync(const warp_place &w)
+{
+    if (R == 1)
+        __syncwarp();
+    else
+        bar_sync(1 + w.stream, R * LANES);
+}
+
+/* All but the newest n - 1 groups have arrived. */
+LF_GPU_FN void wait_for_oldest(int n)
+{
+    switch (n) {
+    case 1:
+        cp_async_wait_group<0>();
+        break;
+    case 2:
+        cp_async_wait_group<1>();
+        break;
+    case 3:
+        cp_async_wait_group<2>();
+        break;
+    case 4:
+        cp_async_wait_group<3>();
+        break;
+    case 5:
+        cp_async_wait_group<4>();
+        break;
+    default:
+        cp_async_wait_group<5>();
+        break;
+    }
+    static_assert(MAX_STAGES == 6, "the cases above");
+}
+
+/* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
+struct cursor {
+    int task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
+    int page, n_pages, n_old_pages;      /* the old ones have no token of this step */
+    int kv_head, kv_len;
+    const int32_t *table; /* of the sequence */
+    int base, entry;
+};
+
+/* The first page that a row of the task sees. */
+LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
+{
+    return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
+}
+
+LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
+{
+    if (c.task_idx >= c.n_tasks) return;
+    lf_attn_cuda_task task = p.decode[c.task_idx];
+    lf_attn_cuda_seq seq = p.seqs[task.seq_idx];
+    c.n_rows = task.n_rows;
+    c.page = first_page(p, task, rows_of(p, seq, task));
+    c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
+    c.kv_head = task.kv_head;
+    c.kv_len = seq.kv_len;
+    c.table = p.tables + seq.table;
+    c.base = -LANES;
+}
+
+LF_GPU_FN int block_of(cursor &c)
+{
+    if (c.page >= c.base + LANES) {
+        int lane_page = c.page + threadIdx.x % LANES;
+        c.base = c.page;
+        c.entry = lane_page < c.n_pages ? c.table[lane_page] : 0;
+    }
+    return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
+}
+
+/* Fetches this warp's part of the stream's slice of a page, K and V. Keys at or past kv_len become zeros. */
+template <class T, int D, int R>
+LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
+    constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
+    int lane = threadIdx.x % LANES, unit = lane % UNITS, row = w.member * (SLICE / R) + lane / UNITS;
+    int token = w.stream * SLICE + row, n_seen = c.kv_len - c.page * PAGE - token;
+    if (unit * UNIT_ELEMS >= p.head_dim) n_seen = 0;
+    const T *k = page_of<T>(p, block_of(c), 0, c.kv_head) + token * p.head_dim + unit * UNIT_ELEMS;
+    const T *v = k + (int64_t)p.n_kv_heads * PAGE * p.head_dim;
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        int n_bytes = i * ROWS_AT_ONCE < n_seen ? UNIT_BYTES : 0;
+        uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, unit);
+        cp_async_cg_16(to, k + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
+        cp_async_cg_16(to + BYTES, v + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
+    }
+}
+
+/* Fetches what comes next, of this task or a later one, as one group; an empty one at the end of the list. */
+template <class T, int D, int R, int M>
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+{
+    if (c.task_idx < c.n_tasks) {
+        fetch_slice<T, D, R>(p, w, stage, c);
+        if (++c.page == c.n_pages) {
+            c.row0 += 16 * R * M;
+            if (c.row0 >= c.n_rows) {
+                c.row0 = 0;
+                c.task_idx += gridDim.x;
+            }
+            begin_pass(c, p);
+        }
+    }
+    cp_async_commit_group();
+}
+
+/* A warp's queries as operands A, straight from memory; rows and channels that are not there are zeros. */
+template <class T, int D>
+LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+{
+    int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int i = row0 + threadIdx.x % LANES / 4 + 8 * h, head;
+        bool is_row = i < t.n_rows;
+        const uint32_t *from =
+            (const uint32_t *)((const T *)p.q + head_row_of(p, t, is_row ? i : 0, &head) * p.head_dim + column);
+#pragma unroll
+        for (int ks = 0; ks < D / 16; ks++) {
+            bool is_there = is_row && ks * 16 < p.head_dim;
+            q[ks][h] = is_there ? from[ks * 8] : 0;
+            q[ks][h + 2] = is_there ? from[ks * 8 + 4] : 0;
+        }
+    }
+}
+
+/* What a warp computes with. */
+template <int D, int M> struct warp_rows {
+    uint32_t q[M][D / 16][4];
+    float o[M][D / 8][4];
+    row_state state[M];
+    int pos[M][2];
+    int first_pos, last_pos; /* of all its rows */
+};
+
+template <int D, int M> LF_GPU_FN void clear_rows(warp_rows<D, M> &rows)
+{
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) {
+        clear_tiles(rows.o[mi]);
+        row_state_init(rows.state[mi]);
+    }
+}
+
+/* Rows against one slice. */
+template <class T, int D, int M>
+LF_GPU_FN void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
+{
+    float s[M][2][4];
+    uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
+#pragma unroll
+    for (int ks = 0; ks < D / 16; ks++) {
+        ldmatrix_x4(b, tile_unit<D>(k_lane, 2 * ks));
+#pragma unroll
+        for (int mi = 0; mi < M; mi++) {
+            mma_m16n8k16<T>(s[mi][0], rows.q[mi][ks], b[0], b[1]);
+            mma_m16n8k16<T>(s[mi][1], rows.q[mi][ks], b[2], b[3]);
+        }
+    }
+    bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
+    uint32_t weights[M][4];
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) {
+        float rescale[2];
+        if (scale.cap > 0.0f) cap_scores(s[mi], scale);
+        if (!all_seen) mask_scores(s[mi], key0, rows.pos[mi], window);
+        if (soften(s[mi], rows.state[mi], scale.factor, rescale)) rescale_rows(rows.o[mi], rescale);
+        weights_of<T>(weights[mi], s[mi][0], s[mi][1]);
+    }
+#pragma unroll
+    for (int n = 0; n < D / 16; n++) {
+        ldmatrix_x4_trans(b, tile_unit<D>(v_lane, 2 * n));
+#pragma unroll
+        for (int mi = 0; mi < M; mi++) {
+            mma_m16n8k16<T>(rows.o[mi][2 * n], weights[mi], b[0], b[1]);
+            mma_m16n8k16<T>(rows.o[mi][2 * n + 1], weights[mi], b[2], b[3]);
+        }
+    }
+}
+
+/* Joins the streams' results of a span in order and leaves the span in the last stream's registers: folded to the
+ * spans before it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
+template <class T, int D, int R, int M>
+LF_GPU_FN void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
+                        bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
+                        int slot)
+{
+    typename shape<T, D, R, M>::partial *left = joined + w.stream / 2 * R * M, *fold = joined + 2 * R * M;
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) {
+        int tile = w.member * M + mi;
+        rows.state[mi].l[0] = row_sum(rows.state[mi].l[0]);
+        rows.state[mi].l[1] = row_sum(rows.state[mi].l[1]);
+        if (w.stream % 2 == 0) put_partial(left[tile], rows.o[mi], rows.state[mi]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) {
+        int tile = w.member * M + mi;
+        if (w.stream % 2 != 0) join_partial(left[tile], rows.o[mi], rows.state[mi]);
+        if (w.stream == 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int mi = 0; mi < M; mi++)
+        if (w.stream == 3) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
+    __syncthreads();
+    if (w.stream == STREAMS - 1) {
+#pragma unroll
+        for (int mi = 0; mi < M; mi++) {
+            int tile = w.member * M + mi;
+            if (!is_first) join_partial(fold[tile], rows.o[mi], rows.state[mi]);
+            if (!is_last) put_partial(fold[tile], rows.o[mi], rows.state[mi]);
+            for (int h = 0; is_last && h < 2; h++) {
+                int i = row0 + 16 * tile + threadIdx.x % LANES / 4 + 8 * h;
+                if (i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o[mi], rows.state[mi]);
+            }
+        }
+    }
+    clear_rows(rows);
+}
+
+/* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys; `stage` of the ring holds the first. */
+template <class T, int D, int R, int M>
+LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
+                        const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
+{
+    warp_rows<D, M> rows;
+    int warp_row = row0 + 16 * M * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
+    bool has_rows = warp_row < t.n_rows;
+#pragma unroll
+    for (int mi = 0; mi < M; mi++) {
+        load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
+#pragma unroll
+        for (int h = 0; h < 2; h++) rows.pos[mi][h] = position_of(t, min(lane_row + 16 * mi + 8 * h, t.n_rows - 1));
+    }
+    rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
+    rows.last_pos = position_of(t, min(warp_row + 16 * M, t.n_rows) - 1);
+    clear_rows(rows);
+
+    score_scale scale = score_scale_of(p);
+    int page = first_page(p, task, t), n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    int span_end = decode_span_end(page * PAGE);
+    for (bool is_first = true; page < n_pages; page++) {
+        uint32_t slice = w.ring + stage * (2 * shape<T, D, R, M>::SLICE_BYTES);
+        int key0 = page * PAGE + w.stream * SLICE;
+        wait_for_oldest(w.n_stages);
+        stream_sync<R>(w);
+        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
+        stream_sync<R>(w);
+        fetch_next<T, D, R, M>(p, w, slice, c);
+        stage = stage + 1 == w.n_stages ? 0 : stage + 1;
+
+        bool is_last = page + 1 == n_pages;
+        if (!is_last && (page + 1) * PAGE < span_end) continue;
+        end_span<T, D, R, M>(rows, joined, w, is_first, is_last, p, t, row0, task.slot);
+        span_end = decode_span_end((page + 1) * PAGE);
+        is_first = false;
+    }
+}
+
+template <class T, int D, int R, int M>
+__global__ void __launch_bounds__(STREAMS *R *LANES)
+    attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    using S = shape<T, D, R, M>;
+    int warp = threadIdx.x / LANES;
+    warp_place w = {warp % STREAMS, warp / STREAMS, 0, n_stages};
+    w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
+    typename S::partial *joined = (typename S::partial *)(shared + n_stages * STREAMS * 2 * S::SLICE_BYTES);
+
+    start_successor();
+    cursor c = {};
+    c.n_tasks = p.counts->n_decode;
+    c.task_idx = blockIdx.x;
+    begin_pass(c, p);
+    int n_fetched = 0;
+    for (; n_fetched < n_stages && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
+        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    wait_predecessor();
+    for (; n_fetched < n_stages; n_fetched++) fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    int stage = 0;
+    for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
+        lf_attn_cuda_task task = p.decode[i];
+        rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
+        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS)
+            run_pass<T, D, R, M>(p, task, t, row0, w, joined, c, stage);
+    }
+}
+
+/* ---- host ---- */
+
+/* Limits of the current device. */
+struct gpu_limits {
+    int cta_bytes, sm_bytes;
+};
+
+static int limits_of_gpu(gpu_limits *out)
+{
+    int device = 0, rc = (int)cudaGetDevice(&device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->cta_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    return rc;
+}
+
+enum { CTA_RESERVED_BYTES = 1024 }; /* of each resident CTA, for the system */
+
+template <class T, int D, int R, int M> static bool fits(const gpu_limits &gpu, int n_stages, int ctas)
+{
+    size_t bytes = shape<T, D, R, M>::shared_bytes(n_stages);
+    return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
+}
+
+/* A few CTAs each with a ring that hides all of a short span's latency, or several for each multiprocessor, so that one
+ * computes while another begins or ends a task. */
+template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_args *args, void *stream)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc != 0) return rc;
+    int ctas = 1, n_stages = MAX_STAGES;
+    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
+        ctas = 2;
+        n_stages = 2;
+    }
+    while (n_stages > 1 && !fits<T, D, R, M>(gpu, n_stages, ctas)) n_stages--;
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)min(args->max_decode, ctas * args->n_sms));
+    config.blockDim = dim3(shape<T, D, R, M>::THREADS);
+    config.dynamicSmemBytes = shape<T, D, R, M>::shared_bytes(n_stages);
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &overlap;
+    config.numAttrs = args->overlaps ? 1 : 0;
+    return (int)cudaLaunchKernelEx(&config, attn_decode<T, D, R, M>, *args, n_stages);
+}
+
+template <class T, int D, int R, int M> static int allow_shared(const gpu_limits &gpu)
+{
+    return (int)cudaFuncSetAttribute(attn_decode<T, D, R, M>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     gpu.cta_bytes);
+}
+
+template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc != 0) return rc;
+    if (args->decode_rows > 32 && D <= 128 && fits < T, D, 2, D <= 128 ? 2 : 1 > (gpu, 2, 1))
+        return launch < T, D, 2, D <= 128 ? 2 : 1 > (args, stream);
+    if (args->decode_rows > 16 && fits<T, D, 2, 1>(gpu, 2, 1)) return launch<T, D, 2, 1>(args, stream);
+    return launch<T, D, 1, 1>(args, stream);
+}
+
+template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
+{
+    if (args->head_dim <= 64) return launch_for_rows<T, 64>(args, stream);
+    if (args->head_dim <= 128) return launch_for_rows<T, 128>(args, stream);
+    return launch_for_rows<T, 256>(args, stream);
+}
+
+template <class T, int D> static int setup_dim(const gpu_limits &gpu)
+{
+    int rc = allow_shared<T, D, 1, 1>(gpu);
+    if (rc == 0) rc = allow_shared<T, D, 2, 1>(gpu);
+    return rc == 0 ? allow_shared < T, D, 2, D <= 128 ? 2 : 1 > (gpu) : rc;
+}
+
+template <class T> static int setup(const gpu_limits &gpu)
+{
+    int rc = setup_dim<T, 64>(gpu);
+    if (rc == 0) rc = setup_dim<T, 128>(gpu);
+    return rc == 0 ? setup_dim<T, 256>(gpu) : rc;
+}
+
+bool lf_attn_decode_mma_supports(int head_dim)
+{
+    return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
+}
+
+int lf_attn_decode_mma_setup(void)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc == 0) rc = setup<bf16>(gpu);
+    return rc == 0 ? setup<fp16>(gpu) : rc;
+}
+
+int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream)
+{
+    if (args->max_decode == 0) return 0;
+    return args->fp16 ? launch_for_dim<fp16>(args, stream) : launch_for_dim<bf16>(args, stream);
+}

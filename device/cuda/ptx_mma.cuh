@@ -1,0 +1,70 @@
+/* PTX instructions of sm_80 and later that CUDA C++ has no words for: one per function, named after it. Matrix products
+ * of a warp, their operands out of shared memory, and copies into it that need no registers.
+ *
+ * Fragments (t = lane). mma_m16n8k16: thread t has rows t / 4 and t / 4 + 8 of A and D; of D columns 2 (t mod 4) + {0,
+ * 1}, as d[0], d[1] and d[2], d[3]; of A the same columns, and those + 8, two in a word: row t / 4 in a[0] and a[2],
+ * row t / 4 + 8 in a[1] and a[3]. B: column t / 4, depth 2 (t mod 4) + {0, 1} in b0, + 8 in b1. */
+#ifndef LF_DEVICE_CUDA_PTX_MMA_CUH
+#define LF_DEVICE_CUDA_PTX_MMA_CUH
+
+#include "device/cuda/elem.cuh"
+#include "device/cuda/ptx.cuh"
+
+/* 16 bytes from global to shared memory, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
+LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes)
+                 : "memory");
+}
+
+LF_GPU_FN void cp_async_commit_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N of this thread's groups are unfinished. */
+template <int N> LF_GPU_FN void cp_async_wait_group()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+/* Four 8×8 matrices of 16-bit elements; lane l gives the address of row l mod 8 of matrix l / 8. */
+
+LF_GPU_FN void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+LF_GPU_FN void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* d += a · b, elements bf16 or fp16, sums float. */
+template <class T> LF_GPU_FN void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+
+template <>
+__device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+template <>
+__device__ __forceinline__ void mma_m16n8k16<fp16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+#endif

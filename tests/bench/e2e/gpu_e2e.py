@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""The server on a GPU, end to end: time to the first token, time between tokens and throughput by context and
+concurrency, on the shape of a model with dummy weights.
+
+    gpu_e2e.py BINARY SHAPE_DIR [--device cuda:0] [--out FILE.csv] [--commit NAME] [--only a,b] [-- SERVE_OPTION…]
+
+Parts: ready, ttft, itl, batch, mixed, full. Each prints a line a figure; --out collects them as CSV with date, GPU, driver
+and commit. Python's standard library only, beside tests/bench/serve/measure.py.
+"""
+import argparse
+import datetime
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
+from measure import Server, ids, percentile, together  # noqa: E402
+
+ROWS = []
+
+
+def note(name, value, unit):
+    ROWS.append((name, value, unit))
+    print(f"{name:44s} {value:12.4f} {unit}", flush=True)
+
+
+def smi(query):
+    """One field of nvidia-smi of the first GPU, '' without it."""
+    try:
+        out = subprocess.run(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits", "-i", "0"],
+                             capture_output=True, text=True, check=True).stdout
+        return out.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def ttft(r):
+    return r["times"][0] - r["sent"]
+
+
+def itl(r):
+    return (r["times"][-1] - r["times"][0]) / (len(r["times"]) - 1)
+
+
+def gaps(r):
+    return [b - a for a, b in zip(r["times"], r["times"][1:])]
+
+
+def part_ready(server, _):
+    note("ready", server.ready_s, "s")
+
+
+def part_ttft(server, longest):
+    for n in (1024, 8192, 32768, 65536, 130000):
+        if n < longest:
+            times = [ttft(server.complete(ids(n, 100 * n + i), 1)) for i in range(3 if n <= 65536 else 2)]
+            note(f"TTFT, {n} tokens", statistics.median(times), "s")
+
+
+def part_itl(server, longest):
+    for n, k in ((128, 256), (8192, 128), (32768, 128), (130000, 128)):
+        if n < longest:
+            note(f"ITL of one, behind {n} tokens", 1e3 * itl(server.complete(ids(n, n), k)), "ms")
+    for n in (2, 4, 8, 16, 32):
+        rs = together(*[lambda i=i: server.complete(ids(512, 7000 + i), 256) for i in range(n)])
+        first, last = max(r["times"][0] for r in rs), min(r["times"][-1] for r in rs)
+        note(f"ITL of {n}, behind 512 tokens", 1e3 * statistics.median(itl(r) for r in rs), "ms")
+        note(f"decode, {n} at once", sum(sum(first < t <= last for t in r["times"]) for r in rs) / (last - first), "tok/s")
+
+
+def part_batch(server, _):
+    n = 8
+    start = time.monotonic()
+    rs = together(*[lambda i=i: server.complete(ids(20000, 8000 + i), 2000) for i in range(n)])
+    took = max(r["times"][-1] for r in rs) - start
+    note("20000 in, 2000 out, 8 at once", sum(len(r["times"]) for r in rs) / took, "output tok/s")
+    note("20000 in, 2000 out, 8 at once, median TTFT", statistics.median(map(ttft, rs)), "s")
+
+
+def part_mixed(server, longest):
+    """A prefill of 128K alone; then beside four decoders and a short request every half second."""
+    n = min(130000, longest - 2048)
+    alone = ttft(server.complete(ids(n, 1), 1))
+    decoders, stop = [None] * 4, threading.Event()
+
+    def decode(i):
+        decoders[i] = server.complete(ids(256, 9000 + i), 1500)
+
+    threads = [threading.Thread(target=decode, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    time.sleep(1)
+    shorts = []
+
+    def short_requests():
+        i = 0
+        while not stop.is_set():
+            t = threading.Thread(target=lambda i=i: shorts.append(server.complete(ids(200, 9100 + i), 4)))
+            t.start()
+            waiting.append(t)
+            i += 1
+            time.sleep(0.5)
+
+    waiting = []
+    source = threading.Thread(target=short_requests)
+    source.start()
+    long = server.complete(ids(n, 2), 1)
+    stop.set()
+    for t in [source] + waiting + threads:
+        t.join()
+    begin, end = long["sent"], long["times"][0]
+    beside = [b - a for d in decoders for a, b in zip(d["times"], d["times"][1:]) if begin < b < end]
+    note(f"{n} tokens alone, TTFT", alone, "s")
+    note(f"{n} tokens beside others, TTFT", ttft(long), "s")
+    note("the long one, beside others / alone", ttft(long) / alone, "")
+    note("short requests meanwhile, TTFT p99", percentile([ttft(r) for r in shorts], 99), "s")
+    note("decoders meanwhile, ITL p50", 1e3 * percentile(beside, 50), "ms")
+    note("decoders meanwhile, ITL p99", 1e3 * percentile(beside, 99), "ms")
+
+
+def part_full(server, longest):
+    """As many documents of the longest context as fit, at once, and what the GPU's memory is then."""
+    import json
+
+    capacity = json.loads(server.get("/v1/capacity")[1])
+    blocks = capacity.get("kv", {}).get("tokens_total") or capacity.get("kv_tokens", 0)
+    n = max(1, min(8, int(blocks) // longest)) if blocks else 3
+    before = smi("memory.used")
+    rs = together(*[lambda i=i: server.complete(ids(longest - 64, 9500 + i), 8) for i in range(n)])
+    note(f"documents of {longest} tokens at once, answered", sum(len(r["times"]) == 8 for r in rs), f"of {n}")
+    note("the last one's TTFT", max(map(ttft, rs)), "s")
+    if before:
+        note("GPU memory before", float(before), "MiB")
+        note("GPU memory after", float(smi("memory.used")), "MiB")
+
+
+PARTS = {"ready": part_ready, "ttft": part_ttft, "itl": part_itl, "batch": part_batch, "mixed": part_mixed,
+         "full": part_full}
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("binary")
+    ap.add_argument("shape")
+    ap.add_argument("--device", default="cuda:0")
+    ap.add_argument("--ctx", type=int, default=131072)
+    ap.add_argument("--out")
+    ap.add_argument("--commit", default="")
+    ap.add_argument("--only", default=",".join(PARTS))
+    ap.add_argument("serve", nargs="*")
+    args = ap.parse_args()
+    server = Server(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
+                    *args.serve)
+    try:
+        for name in args.only.split(","):
+            PARTS[name](server, args.ctx)
+    finally:
+        server.stop()
+    if args.out:
+        head = f"{datetime.date.today()},{smi('name')},{smi('driver_version')},{args.commit}"
+        with open(args.out, "w") as f:
+            f.write("date,gpu,driver,commit,shape,what,value,unit\n")
+            for name, value, unit in ROWS:
+                f.write(f'{head},{os.path.basename(args.shape.rstrip("/"))},"{name}",{value:.6g},{unit}\n')
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
