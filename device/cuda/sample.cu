@@ -368,15 +368,20 @@ __device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint
     return n <= LIST ? n : LIST + 1;
 }
 
-/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. */
+/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. In steps up
+ * to 32 a warp stays among its own 64 entries. */
 __device__ inline unsigned sort_list(sample_shared *s)
 {
     unsigned n = 2;
     while (n < s->n_list) n *= 2;
     for (unsigned i = s->n_list + threadIdx.x; i < n; i += THREADS) s->list[i] = 0;
+    __syncthreads();
     for (unsigned size = 2; size <= n; size *= 2) {
         for (unsigned step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
+            if (step > WARP || (step == WARP && size > 2 * WARP))
+                __syncthreads();
+            else
+                __syncwarp();
             if (threadIdx.x >= n / 2) continue;
             unsigned a = threadIdx.x / step * 2 * step + threadIdx.x % step, b = a + step;
             uint64_t x = s->list[a], y = s->list[b];
