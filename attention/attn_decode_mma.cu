@@ -24,11 +24,12 @@ template <class T, int D, int R, int M> struct shape {
     static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R * M;
     static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
     static constexpr int TILES = D / 8; /* accumulator tiles of a row tile */
+    static constexpr int Q_BYTES = R > 1 ? ROWS *D *(int)sizeof(T) : 0;
     using partial = partial_tiles<TILES>;
 
     static size_t shared_bytes(int n_stages)
     {
-        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 3 * R * M * sizeof(partial);
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 3 * R * M * sizeof(partial);
     }
 };
 
@@ -36,6 +37,7 @@ template <class T, int D, int R, int M> struct shape {
 struct warp_place {
     int stream, member; /* of the R warps of a stream */
     uint32_t ring;      /* the stream's */
+    uint32_t q_tile;    /* the CTA's, where a stream is several warps */
     int n_stages;
 };
 
@@ -173,16 +175,35 @@ LF_DEVICE void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
     }
 }
 
-/* What a warp computes with. */
-template <int D, int M> struct warp_rows {
-    uint32_t q[M][D / 16][4];
+/* The queries of a pass in shared memory, for all warps; rows and channels that are not there are zeros. */
+template <class T, int D, int R, int M>
+LF_DEVICE void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+{
+    using S = shape<T, D, R, M>;
+    constexpr int UNITS = D / UNIT_ELEMS;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < S::ROWS * UNITS; i += S::THREADS) {
+        int row = i / UNITS, unit = i % UNITS, head;
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (row0 + row < t.n_rows && unit * UNIT_ELEMS < p.head_dim)
+            x = *(const uint4 *)((const T *)p.q + head_row_of(p, t, row0 + row, &head) * p.head_dim +
+                                 unit * UNIT_ELEMS);
+        st_shared_v4(q_tile + tile_offset<D>(row, unit), x);
+    }
+    __syncthreads();
+}
+
+/* What a warp computes with. Queries of a stream of one warp stay in registers. */
+template <int D, int R, int M> struct warp_rows {
+    uint32_t q[R == 1 ? M : 1][R == 1 ? D / 16 : 1][4];
+    uint32_t q_lane; /* else, what this lane hands to ldmatrix for its warp's tile */
     float o[M][D / 8][4];
     row_state state[M];
     int pos[M][2];
     int first_pos, last_pos; /* of all its rows */
 };
 
-template <int D, int M> LF_DEVICE void clear_rows(warp_rows<D, M> &rows)
+template <int D, int R, int M> LF_DEVICE void clear_rows(warp_rows<D, R, M> &rows)
 {
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
@@ -192,9 +213,10 @@ template <int D, int M> LF_DEVICE void clear_rows(warp_rows<D, M> &rows)
 }
 
 /* Rows against one slice. */
-template <class T, int D, int M>
-LF_DEVICE void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
+template <class T, int D, int R, int M>
+LF_DEVICE void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
 {
+    constexpr int TILE_BYTES = 16 * D * (int)sizeof(T);
     float s[M][2][4];
     uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
 #pragma unroll
@@ -204,8 +226,11 @@ LF_DEVICE void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, c
         ldmatrix_x4(b, tile_unit<D>(k_lane, 2 * ks));
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(s[mi][0], rows.q[mi][ks], b[0], b[1]);
-            mma_m16n8k16<T>(s[mi][1], rows.q[mi][ks], b[2], b[3]);
+            uint32_t shared_q[4];
+            if (R > 1) ldmatrix_x4(shared_q, tile_unit<D>(rows.q_lane + mi * TILE_BYTES, 2 * ks));
+            const uint32_t(&q)[4] = R > 1 ? shared_q : rows.q[R == 1 ? mi : 0][R == 1 ? ks : 0];
+            mma_m16n8k16<T>(s[mi][0], q, b[0], b[1]);
+            mma_m16n8k16<T>(s[mi][1], q, b[2], b[3]);
         }
     }
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
@@ -232,7 +257,7 @@ LF_DEVICE void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, c
 /* Joins the streams' results of a span in order and leaves the span in the last stream's registers: folded to the
  * spans before it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
 template <class T, int D, int R, int M>
-LF_DEVICE void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
+LF_DEVICE void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
                         bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                         int slot)
 {
@@ -276,12 +301,14 @@ template <class T, int D, int R, int M>
 LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
                         const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
 {
-    warp_rows<D, M> rows;
+    warp_rows<D, R, M> rows;
     int warp_row = row0 + 16 * M * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
     bool has_rows = warp_row < t.n_rows;
+    if constexpr (R > 1) share_queries<T, D, R, M>(w.q_tile, p, t, row0);
+    rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * M * w.member * D * (int)sizeof(T));
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
-        load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
+        if constexpr (R == 1) load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
 #pragma unroll
         for (int h = 0; h < 2; h++) rows.pos[mi][h] = position_of(t, min(lane_row + 16 * mi + 8 * h, t.n_rows - 1));
     }
@@ -297,7 +324,7 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         int key0 = page * PAGE + w.stream * SLICE;
         wait_for_oldest(w.n_stages);
         stream_sync<R>(w);
-        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
+        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D, R, M>(rows, slice, key0, scale, p.window);
         stream_sync<R>(w);
         fetch_next<T, D, R, M>(p, w, slice, c);
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
@@ -317,9 +344,11 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R, M>;
     int warp = threadIdx.x / LANES;
-    warp_place w = {warp % STREAMS, warp / STREAMS, 0, n_stages};
+    int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
+    warp_place w = {warp % STREAMS, warp / STREAMS, 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
-    typename S::partial *joined = (typename S::partial *)(shared + n_stages * STREAMS * 2 * S::SLICE_BYTES);
+    w.q_tile = shared_address(shared) + rings_bytes;
+    typename S::partial *joined = (typename S::partial *)(shared + rings_bytes + S::Q_BYTES);
 
     start_successor();
     cursor c = {};
@@ -342,6 +371,10 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
 
 /* ---- host ---- */
 
+#ifndef BIG_R
+#define BIG_R 4
+#define BIG_M 1
+#endif
 /* Limits of the current device. */
 struct gpu_limits {
     int cta_bytes, sm_bytes;
@@ -395,13 +428,18 @@ template <class T, int D, int R, int M> static int allow_shared(const gpu_limits
                                      gpu.cta_bytes);
 }
 
+/* The shape for the most rows at a time. */
+template <int D> struct most_rows {
+    static constexpr int R = D <= 128 ? BIG_R : 2, M = D <= 128 ? BIG_M : 1;
+};
+
 template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    if (args->decode_rows > 32 && D <= 128 && fits < T, D, 2, D <= 128 ? 2 : 1 > (gpu, 2, 1))
-        return launch < T, D, 2, D <= 128 ? 2 : 1 > (args, stream);
+    constexpr int R = most_rows<D>::R, M = most_rows<D>::M;
+    if (args->decode_rows > 32 && fits<T, D, R, M>(gpu, 2, 1)) return launch<T, D, R, M>(args, stream);
     if (args->decode_rows > 16 && fits<T, D, 2, 1>(gpu, 2, 1)) return launch<T, D, 2, 1>(args, stream);
     return launch<T, D, 1, 1>(args, stream);
 }
@@ -417,7 +455,7 @@ template <class T, int D> static int setup_dim(const gpu_limits &gpu)
 {
     int rc = allow_shared<T, D, 1, 1>(gpu);
     if (rc == 0) rc = allow_shared<T, D, 2, 1>(gpu);
-    return rc == 0 ? allow_shared < T, D, 2, D <= 128 ? 2 : 1 > (gpu) : rc;
+    return rc == 0 ? allow_shared<T, D, most_rows<D>::R, most_rows<D>::M>(gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)
