@@ -41,14 +41,11 @@ struct warp_place {
     int n_stages;
 };
 
-/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced.
- */
-template <int R> LF_DEVICE void stream_sync(const warp_place &w)
+/* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
+ * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
+template <int R> LF_DEVICE int n_in_flight(const warp_place &w)
 {
-    if (R == 1)
-        __syncwarp();
-    else
-        bar_sync(1 + w.stream, R * LANES);
+    return R == 1 ? w.n_stages : w.n_stages - 1;
 }
 
 /* All but the newest n - 1 groups have arrived. */
@@ -322,11 +319,19 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     for (bool is_first = true; page < n_pages; page++) {
         uint32_t slice = w.ring + stage * (2 * shape<T, D, R, M>::SLICE_BYTES);
         int key0 = page * PAGE + w.stream * SLICE;
-        wait_for_oldest(w.n_stages);
-        stream_sync<R>(w);
+        wait_for_oldest(n_in_flight<R>(w));
+        if constexpr (R == 1) {
+            __syncwarp();
+        } else {
+            bar_sync(1 + w.stream, R * LANES);
+            int before = stage == 0 ? w.n_stages - 1 : stage - 1;
+            fetch_next<T, D, R, M>(p, w, w.ring + before * (2 * shape<T, D, R, M>::SLICE_BYTES), c);
+        }
         if (has_rows && key0 <= rows.last_pos) attend_slice<T, D, R, M>(rows, slice, key0, scale, p.window);
-        stream_sync<R>(w);
-        fetch_next<T, D, R, M>(p, w, slice, c);
+        if constexpr (R == 1) {
+            __syncwarp();
+            fetch_next<T, D, R, M>(p, w, slice, c);
+        }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
         bool is_last = page + 1 == n_pages;
@@ -338,14 +343,14 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 }
 
 template <class T, int D, int R, int M>
-__global__ void __launch_bounds__(STREAMS *R *LANES)
+__global__ void __launch_bounds__(STREAMS *R *LANES, R == 1 ? 2 : 1)
     attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R, M>;
     int warp = threadIdx.x / LANES;
     int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
-    warp_place w = {warp % STREAMS, warp / STREAMS, 0, 0, n_stages};
+    warp_place w = {warp / R, warp % R, 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
     w.q_tile = shared_address(shared) + rings_bytes;
     typename S::partial *joined = (typename S::partial *)(shared + rings_bytes + S::Q_BYTES);
@@ -356,10 +361,11 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
     c.task_idx = blockIdx.x;
     begin_pass(c, p);
     int n_fetched = 0;
-    for (; n_fetched < n_stages && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
+    for (; n_fetched < n_in_flight<R>(w) && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
         fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     wait_predecessor();
-    for (; n_fetched < n_stages; n_fetched++) fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    for (; n_fetched < n_in_flight<R>(w); n_fetched++)
+        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     int stage = 0;
     for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
         lf_attn_cuda_task task = p.decode[i];
