@@ -8,16 +8,16 @@
  * show in a row's bits, nor does the number of its neighbours.
  *
  * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
- * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
+ * CTA of 64 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
  * such, the other shape is for several new tokens a step or for many query heads on one KV head. Shared memory: the
- * rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
+ * rings, (n_stages · 2) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
  * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
  * twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 4, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
-static_assert(SLICE == 16 && STREAMS == 4, "a slice is the depth of one product; four streams are joined");
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
+static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
 template <class T, int D, int R, int M> struct shape {
@@ -29,7 +29,7 @@ template <class T, int D, int R, int M> struct shape {
 
     static size_t shared_bytes(int n_stages)
     {
-        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 3 * R * M * sizeof(partial);
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 2 * R * M * sizeof(partial);
     }
 };
 
@@ -213,40 +213,49 @@ template <int D, int R, int M> LF_DEVICE void clear_rows(warp_rows<D, R, M> &row
 template <class T, int D, int R, int M>
 LF_DEVICE void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
 {
-    constexpr int TILE_BYTES = 16 * D * (int)sizeof(T);
-    float s[M][2][4];
+    constexpr int TILE_BYTES = 16 * D * (int)sizeof(T); /* 16 rows or keys */
+    float s[M][SLICE / 8][4];
     uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
 #pragma unroll
     for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
 #pragma unroll
     for (int ks = 0; ks < D / 16; ks++) {
-        ldmatrix_x4(b, tile_unit<D>(k_lane, 2 * ks));
+        uint32_t shared_q[M][4];
 #pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            uint32_t shared_q[4];
-            if (R > 1) ldmatrix_x4(shared_q, tile_unit<D>(rows.q_lane + mi * TILE_BYTES, 2 * ks));
-            const uint32_t(&q)[4] = R > 1 ? shared_q : rows.q[R == 1 ? mi : 0][R == 1 ? ks : 0];
-            mma_m16n8k16<T>(s[mi][0], q, b[0], b[1]);
-            mma_m16n8k16<T>(s[mi][1], q, b[2], b[3]);
+        for (int mi = 0; R > 1 && mi < M; mi++)
+            ldmatrix_x4(shared_q[mi], tile_unit<D>(rows.q_lane + mi * TILE_BYTES, 2 * ks));
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) {
+            ldmatrix_x4(b, tile_unit<D>(k_lane + n * TILE_BYTES, 2 * ks));
+#pragma unroll
+            for (int mi = 0; mi < M; mi++) {
+                const uint32_t(&q)[4] = R > 1 ? shared_q[mi] : rows.q[R == 1 ? mi : 0][R == 1 ? ks : 0];
+                mma_m16n8k16<T>(s[mi][2 * n], q, b[0], b[1]);
+                mma_m16n8k16<T>(s[mi][2 * n + 1], q, b[2], b[3]);
+            }
         }
     }
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
-    uint32_t weights[M][4];
+    uint32_t weights[M][SLICE / 16][4];
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
         float rescale[2];
         if (scale.cap > 0.0f) cap_scores(s[mi], scale);
         if (!all_seen) mask_scores(s[mi], key0, rows.pos[mi], window);
         if (soften(s[mi], rows.state[mi], scale.factor, rescale)) rescale_rows(rows.o[mi], rescale);
-        weights_of<T>(weights[mi], s[mi][0], s[mi][1]);
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) weights_of<T>(weights[mi][n], s[mi][2 * n], s[mi][2 * n + 1]);
     }
 #pragma unroll
-    for (int n = 0; n < D / 16; n++) {
-        ldmatrix_x4_trans(b, tile_unit<D>(v_lane, 2 * n));
+    for (int n = 0; n < SLICE / 16; n++) {
 #pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(rows.o[mi][2 * n], weights[mi], b[0], b[1]);
-            mma_m16n8k16<T>(rows.o[mi][2 * n + 1], weights[mi], b[2], b[3]);
+        for (int c = 0; c < D / 16; c++) {
+            ldmatrix_x4_trans(b, tile_unit<D>(v_lane + n * TILE_BYTES, 2 * c));
+#pragma unroll
+            for (int mi = 0; mi < M; mi++) {
+                mma_m16n8k16<T>(rows.o[mi][2 * c], weights[mi][n], b[0], b[1]);
+                mma_m16n8k16<T>(rows.o[mi][2 * c + 1], weights[mi][n], b[2], b[3]);
+            }
         }
     }
 }
@@ -258,25 +267,17 @@ LF_DEVICE void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::pa
                         bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                         int slot)
 {
-    typename shape<T, D, R, M>::partial *left = joined + w.stream / 2 * R * M, *fold = joined + 2 * R * M;
+    typename shape<T, D, R, M>::partial *fold = joined + R * M;
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
         rows.state[mi].l[0] = row_sum(rows.state[mi].l[0]);
         rows.state[mi].l[1] = row_sum(rows.state[mi].l[1]);
-        if (w.stream % 2 == 0) put_partial(left[tile], rows.o[mi], rows.state[mi]);
-    }
-    __syncthreads();
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
-        if (w.stream % 2 != 0) join_partial(left[tile], rows.o[mi], rows.state[mi]);
-        if (w.stream == 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
+        if (w.stream == 0) put_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
     }
     __syncthreads();
 #pragma unroll
     for (int mi = 0; mi < M; mi++)
-        if (w.stream == 3) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
+        if (w.stream == 1) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
     __syncthreads();
     if (w.stream == STREAMS - 1) {
 #pragma unroll
@@ -343,7 +344,7 @@ LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 }
 
 template <class T, int D, int R, int M>
-__global__ void __launch_bounds__(STREAMS *R *LANES, R == 1 ? 2 : 1)
+__global__ void __launch_bounds__(STREAMS *R *LANES, R <= 2 ? 2 : 1)
     attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
     extern __shared__ __align__(128) unsigned char shared[];
@@ -377,6 +378,9 @@ __global__ void __launch_bounds__(STREAMS *R *LANES, R == 1 ? 2 : 1)
 
 /* ---- host ---- */
 
+#ifndef LF_STAGES
+#define LF_STAGES 3
+#endif
 #ifndef BIG_R
 #define BIG_R 4
 #define BIG_M 1
@@ -410,9 +414,9 @@ template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_arg
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
     int ctas = 1, n_stages = MAX_STAGES;
-    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
+    if (args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
         ctas = 2;
-        n_stages = 2;
+        n_stages = LF_STAGES;
     }
     while (n_stages > 1 && !fits<T, D, R, M>(gpu, n_stages, ctas)) n_stages--;
     cudaLaunchAttribute overlap = {};
