@@ -5,7 +5,8 @@
  * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched, with
  * grids for the most it can have.
  *
- * The bf16 or fp16 kernels are the portable ones (mma.sync), chosen once by head_dim. */
+ * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +59,8 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     at *= LF_ATTN_PLANS_N;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    l->fold = reserve(&at, lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms));
+    size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
+    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms)));
     l->total = at;
 }
 
@@ -72,7 +74,10 @@ static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct 
 /* Chooses the kernels and has them loaded. */
 static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, int head_dim, struct lf_err *err)
 {
-    if (lf_attn_prefill_mma_supports(head_dim)) {
+    if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
+        a->prefill = lf_attn_prefill_sm90;
+        lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
+    } else if (lf_attn_prefill_mma_supports(head_dim)) {
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
     }
@@ -104,6 +109,8 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
     layout_init(&a->layout, shape, a->n_sms);
     enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
     if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
+    static const char zeros[LF_ATTN_PREFILL_FOLD_HEAD];
+    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.fold, zeros, sizeof zeros);
     if (status != LF_OK) {
         free(a);
         return status;

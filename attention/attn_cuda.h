@@ -34,7 +34,8 @@ extern "C" {
 enum {
     LF_ATTN_PREFILL_ROWS = 128, /* packed rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPAN = 16384,
-    LF_ATTN_DECODE_ROWS = 64, /* packed rows of a decode tile */
+    LF_ATTN_PREFILL_FOLD_HEAD = 256, /* bytes at the head of `fold` that are 0 before the first launch */
+    LF_ATTN_DECODE_ROWS = 64,        /* packed rows of a decode tile */
     LF_ATTN_DECODE_SPAN_MIN = 128,
     LF_ATTN_DECODE_SPAN_MAX = 1024,
     LF_ATTN_DECODE_SPAN_SHARE = 8
@@ -83,9 +84,9 @@ struct lf_attn_cuda_args {
     const struct lf_attn_cuda_task *prefill, *decode, *merge; /* longest first */
     float *partial_o;                                         /* [partial rows, head_dim] */
     float *partial_ml;                                        /* [partial rows, 2]: m, l */
-    float *fold;                                /* as many bytes as the prefill kernel asks for, or NULL */
-    int32_t max_prefill, max_decode, max_merge; /* ceilings of the counts, for the size of the grid */
-    int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
+    float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
+    int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
+    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };

@@ -43,13 +43,13 @@ struct warp_place {
 
 /* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
  * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
-template <int R> LF_DEVICE int n_in_flight(const warp_place &w)
+template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
 {
     return R == 1 ? w.n_stages : w.n_stages - 1;
 }
 
 /* All but the newest n - 1 groups have arrived. */
-LF_DEVICE void wait_for_oldest(int n)
+LF_GPU_FN void wait_for_oldest(int n)
 {
     switch (n) {
     case 1:
@@ -84,12 +84,12 @@ struct cursor {
 };
 
 /* The first page that a row of the task sees. */
-LF_DEVICE int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
+LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
 {
     return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
 }
 
-LF_DEVICE void begin_pass(cursor &c, const lf_attn_cuda_args &p)
+LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
 {
     if (c.task_idx >= c.n_tasks) return;
     lf_attn_cuda_task task = p.decode[c.task_idx];
@@ -104,7 +104,7 @@ LF_DEVICE void begin_pass(cursor &c, const lf_attn_cuda_args &p)
     c.base = -LANES;
 }
 
-LF_DEVICE int block_of(cursor &c)
+LF_GPU_FN int block_of(cursor &c)
 {
     if (c.page >= c.base + LANES) {
         int lane_page = c.page + threadIdx.x % LANES;
@@ -116,7 +116,7 @@ LF_DEVICE int block_of(cursor &c)
 
 /* Fetches this warp's part of the stream's slice of a page, K and V. Keys at or past kv_len become zeros. */
 template <class T, int D, int R>
-LF_DEVICE void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
     constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
@@ -136,7 +136,7 @@ LF_DEVICE void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint
 
 /* Fetches what comes next, of this task or a later one, as one group; an empty one at the end of the list. */
 template <class T, int D, int R, int M>
-LF_DEVICE void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     if (c.task_idx < c.n_tasks) {
         fetch_slice<T, D, R>(p, w, stage, c);
@@ -154,7 +154,7 @@ LF_DEVICE void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint3
 
 /* A warp's queries as operands A, straight from memory; rows and channels that are not there are zeros. */
 template <class T, int D>
-LF_DEVICE void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
 {
     int column = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -174,7 +174,7 @@ LF_DEVICE void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
 
 /* The queries of a pass in shared memory, for all warps; rows and channels that are not there are zeros. */
 template <class T, int D, int R, int M>
-LF_DEVICE void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
 {
     using S = shape<T, D, R, M>;
     constexpr int UNITS = D / UNIT_ELEMS;
@@ -200,7 +200,7 @@ template <int D, int R, int M> struct warp_rows {
     int first_pos, last_pos; /* of all its rows */
 };
 
-template <int D, int R, int M> LF_DEVICE void clear_rows(warp_rows<D, R, M> &rows)
+template <int D, int R, int M> LF_GPU_FN void clear_rows(warp_rows<D, R, M> &rows)
 {
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
@@ -211,7 +211,7 @@ template <int D, int R, int M> LF_DEVICE void clear_rows(warp_rows<D, R, M> &row
 
 /* Rows against one slice. */
 template <class T, int D, int R, int M>
-LF_DEVICE void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
+LF_GPU_FN void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
 {
     constexpr int TILE_BYTES = 16 * D * (int)sizeof(T); /* 16 rows or keys */
     float s[M][SLICE / 8][4];
@@ -263,7 +263,7 @@ LF_DEVICE void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0
 /* Joins the streams' results of a span in order and leaves the span in the last stream's registers: folded to the
  * spans before it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
 template <class T, int D, int R, int M>
-LF_DEVICE void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
+LF_GPU_FN void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
                         bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                         int slot)
 {
@@ -296,7 +296,7 @@ LF_DEVICE void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::pa
 
 /* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys; `stage` of the ring holds the first. */
 template <class T, int D, int R, int M>
-LF_DEVICE void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
+LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
                         const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
 {
     warp_rows<D, R, M> rows;

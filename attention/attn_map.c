@@ -196,11 +196,12 @@ static void add_span(const struct list *list, const struct lf_attn_tile_rec *t, 
     add_task(list, &task);
 }
 
-/* Prompt rows: head by head. */
+/* Prompt rows: head by head. Where there is room for some tiles' partial rows only, the others, whole and long, come
+ * first. */
 static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
 {
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
-    for (int i = 0; i < n_tiles; i++) {
+    for (int i = n_tiles - 1; i >= 0; i--) {
         map->tiles[i].slot = -1;
         if (split) take_slots(map, &map->tiles[i], false, 0, partial_rows);
     }
@@ -208,6 +209,11 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
         for (int i = 0; i < n_tiles; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
             if (t->slot < 0) add_span(&list, t, head, 0, t->key_lo, t->key_hi);
+        }
+    }
+    for (int head = 0; split && head < map->n_kv_heads; head++) {
+        for (int i = 0; i < n_tiles; i++) {
+            const struct lf_attn_tile_rec *t = &map->tiles[i];
             for (int key = t->key_lo, s = 0; t->slot >= 0 && key < t->key_hi; key = lf_attn_span_end(false, key), s++)
                 add_span(&list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
         }

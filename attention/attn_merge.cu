@@ -35,7 +35,7 @@ struct fold {
 };
 
 /* Asks for the channels of n partial rows that lie `stride` rows apart, a group of copies each WAVE. */
-LF_DEVICE void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, int channel0)
+LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, int channel0)
 {
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
     int channel = channel0 + unit * 4, n_bytes = channel < p.head_dim ? UNIT_BYTES : 0;
@@ -50,7 +50,7 @@ LF_DEVICE void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int
 }
 
 /* The prefix maximum over the lanes. */
-LF_DEVICE float prefix_max(float x)
+LF_GPU_FN float prefix_max(float x)
 {
 #pragma unroll
     for (int step = 1; step < LANES; step *= 2) {
@@ -61,7 +61,7 @@ LF_DEVICE float prefix_max(float x)
 }
 
 /* Factors of N · 32 spans; f.m and f.any become those behind them. */
-template <int N> LF_DEVICE void find_factors(float4 *factors, fold &f, const float2 *ml)
+template <int N> LF_GPU_FN void find_factors(float4 *factors, fold &f, const float2 *ml)
 {
     int lane = threadIdx.x % LANES;
     float top[N];
@@ -81,7 +81,7 @@ template <int N> LF_DEVICE void find_factors(float4 *factors, fold &f, const flo
 }
 
 template <class T>
-LF_DEVICE void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t,
+LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t,
                          int i, int channel0)
 {
     int lane = threadIdx.x % LANES;

@@ -22,14 +22,14 @@ template <int D> struct tile_swizzle {
 };
 
 /* Byte offset of a unit. */
-template <int D> LF_DEVICE uint32_t tile_offset(int row, int unit)
+template <int D> LF_GPU_FN uint32_t tile_offset(int row, int unit)
 {
     constexpr int SPAN = tile_swizzle<D>::SPAN;
     return (uint32_t)((row * tile_swizzle<D>::UNITS + (unit ^ (row * SPAN / 8 & (SPAN - 1)))) * UNIT_BYTES);
 }
 
 /* Address of unit number + `unit`, given that of a number below SPAN; `unit` is a multiple of 2, the number below 2. */
-template <int D> LF_DEVICE uint32_t tile_unit(uint32_t address, int unit)
+template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
 {
     constexpr int SPAN = tile_swizzle<D>::SPAN;
     return (address ^ (uint32_t)((unit & (SPAN - 1)) * UNIT_BYTES)) + (uint32_t)((unit & ~(SPAN - 1)) * UNIT_BYTES);
@@ -37,7 +37,7 @@ template <int D> LF_DEVICE uint32_t tile_unit(uint32_t address, int unit)
 
 /* What a lane hands to ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units of rows
  * 0 … 7, then of 8 … 15. */
-template <int D> LF_DEVICE uint32_t tile_lane_k(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile)
 {
     int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
@@ -45,7 +45,7 @@ template <int D> LF_DEVICE uint32_t tile_lane_k(uint32_t tile)
 
 /* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
  * second. */
-template <int D> LF_DEVICE uint32_t tile_lane_qv(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile)
 {
     int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane % 16, lane / 16);
@@ -54,7 +54,7 @@ template <int D> LF_DEVICE uint32_t tile_lane_qv(uint32_t tile)
 /* ---- where things are ---- */
 
 /* First element of a page. */
-template <class T> LF_DEVICE const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
+template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
 {
     int64_t page = (((int64_t)block * p.n_layers + p.layer) * 2 + part) * p.n_kv_heads + kv_head;
     return (const T *)p.kv + page * PAGE * p.head_dim;
@@ -68,19 +68,19 @@ struct rows_of_task {
     int kv_len;
 };
 
-LF_DEVICE rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
 {
     int group = p.n_heads / p.n_kv_heads;
     return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
 }
 
-LF_DEVICE int position_of(const rows_of_task &t, int i)
+LF_GPU_FN int position_of(const rows_of_task &t, int i)
 {
     return t.pos0 + (t.row + i) / t.group;
 }
 
 /* Index of row i's (token, head) in q, out, lse, and its head. */
-LF_DEVICE int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t, int i, int *head)
+LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t, int i, int *head)
 {
     int row = t.row + i;
     *head = t.first_head + row % t.group;
@@ -95,19 +95,19 @@ struct score_scale {
     float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
 };
 
-LF_DEVICE score_scale score_scale_of(const lf_attn_cuda_args &p)
+LF_GPU_FN score_scale score_scale_of(const lf_attn_cuda_args &p)
 {
     if (p.softcap > 0.0f) return {LF_ATTN_LOG2E, p.softcap, 2.0f * LF_ATTN_LOG2E * p.scale / p.softcap};
     return {p.scale * LF_ATTN_LOG2E, 0.0f, 0.0f};
 }
 
 /* cap · tanh x with x = arg / (2 log2 e): 1 - 2 / (1 + e^2x), right at both ends. */
-LF_DEVICE float capped(float cap, float arg)
+LF_GPU_FN float capped(float cap, float arg)
 {
     return cap - 2.0f * cap * rcp_approx_ftz(1.0f + ex2_approx_ftz(arg));
 }
 
-template <int N> LF_DEVICE void cap_scores(float (&s)[N][4], const score_scale &c)
+template <int N> LF_GPU_FN void cap_scores(float (&s)[N][4], const score_scale &c)
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -116,7 +116,7 @@ template <int N> LF_DEVICE void cap_scores(float (&s)[N][4], const score_scale &
 }
 
 /* Selects away what rows at positions pos[0], pos[1] do not see; key0 is the tile's first key. */
-template <int N> LF_DEVICE void mask_scores(float (&s)[N][4], int key0, const int (&pos)[2], int window)
+template <int N> LF_GPU_FN void mask_scores(float (&s)[N][4], int key0, const int (&pos)[2], int window)
 {
     int column = key0 + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -135,7 +135,7 @@ struct row_state {
     float m[2], l[2];
 };
 
-LF_DEVICE void row_state_init(row_state &r)
+LF_GPU_FN void row_state_init(row_state &r)
 {
     r.m[0] = r.m[1] = -INFINITY;
     r.l[0] = r.l[1] = 0.0f;
@@ -144,7 +144,7 @@ LF_DEVICE void row_state_init(row_state &r)
 /* Scores become weights 2^(s · factor - m). Where a row's maximum has outgrown its reference, m moves, l follows, and
  * rescale (else 1) is what the row's o must be multiplied by; true if any row of the warp has one. A row without a
  * visible key keeps m = -inf and gets weights 0. A row's arithmetic depends on no other row. */
-template <int N> LF_DEVICE bool soften(float (&s)[N][4], row_state &r, float factor, float (&rescale)[2])
+template <int N> LF_GPU_FN bool soften(float (&s)[N][4], row_state &r, float factor, float (&rescale)[2])
 {
     bool moves = false;
 #pragma unroll
@@ -173,7 +173,7 @@ template <int N> LF_DEVICE bool soften(float (&s)[N][4], row_state &r, float fac
 }
 
 /* Weights of 16 keys, two accumulator tiles, as operand A. */
-template <class T> LF_DEVICE void weights_of(uint32_t (&a)[4], const float (&s0)[4], const float (&s1)[4])
+template <class T> LF_GPU_FN void weights_of(uint32_t (&a)[4], const float (&s0)[4], const float (&s1)[4])
 {
     a[0] = pack<T>(s0[0], s0[1]);
     a[1] = pack<T>(s0[2], s0[3]);
@@ -181,7 +181,7 @@ template <class T> LF_DEVICE void weights_of(uint32_t (&a)[4], const float (&s0)
     a[3] = pack<T>(s1[2], s1[3]);
 }
 
-template <int N> LF_DEVICE void rescale_rows(float (&o)[N][4], const float (&rescale)[2])
+template <int N> LF_GPU_FN void rescale_rows(float (&o)[N][4], const float (&rescale)[2])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -189,7 +189,7 @@ template <int N> LF_DEVICE void rescale_rows(float (&o)[N][4], const float (&res
         for (int e = 0; e < 4; e++) o[n][e] *= rescale[e / 2];
 }
 
-template <int N> LF_DEVICE void clear_tiles(float (&o)[N][4])
+template <int N> LF_GPU_FN void clear_tiles(float (&o)[N][4])
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
@@ -198,7 +198,7 @@ template <int N> LF_DEVICE void clear_tiles(float (&o)[N][4])
 }
 
 /* The sum of a row, from its four threads' shares; the same in all of them. */
-LF_DEVICE float row_sum(float share)
+LF_GPU_FN float row_sum(float share)
 {
     share += __shfl_xor_sync(0xffffffffu, share, 1);
     return share + __shfl_xor_sync(0xffffffffu, share, 2);
@@ -213,7 +213,7 @@ template <int N> struct partial_tiles {
     float2 ml[2][LANES];
 };
 
-template <int N> LF_DEVICE void put_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
+template <int N> LF_GPU_FN void put_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
 {
     int lane = threadIdx.x % LANES;
 #pragma unroll
@@ -222,7 +222,7 @@ template <int N> LF_DEVICE void put_partial(partial_tiles<N> &to, const float (&
     for (int h = 0; h < 2; h++) to.ml[h][lane] = make_float2(r.m[h], r.l[h]);
 }
 
-template <int N> LF_DEVICE void join_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
+template <int N> LF_GPU_FN void join_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
 {
     int lane = threadIdx.x % LANES;
     lf_attn_join j[2];
@@ -245,7 +245,7 @@ template <int N> LF_DEVICE void join_partial(const partial_tiles<N> &left, float
 
 /* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
 template <class T, int N>
-LF_DEVICE void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
+LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
                          const float (&o)[N][4], const row_state &r)
 {
     int column = threadIdx.x % 4 * 2;
@@ -273,7 +273,7 @@ LF_DEVICE void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
 }
 
 /* End of the span of generated rows that key is in (attn_map.c). */
-LF_DEVICE int decode_span_end(int key)
+LF_GPU_FN int decode_span_end(int key)
 {
     int scale = LF_ATTN_DECODE_SPAN_SHARE;
     int place = min(max(key, LF_ATTN_DECODE_SPAN_MIN * scale), LF_ATTN_DECODE_SPAN_MAX * scale);

@@ -34,7 +34,7 @@ template <class T, int D> struct shape {
 
 /* Fetches the task's queries; rows and channels that are not there become zeros. */
 template <class T, int D>
-LF_DEVICE void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, uint32_t q_tile)
+LF_GPU_FN void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, uint32_t q_tile)
 {
     using S = shape<T, D>;
 #pragma unroll 4
@@ -49,7 +49,7 @@ LF_DEVICE void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, 
 
 /* Fetches K and V of the keys from key0 on, all of one page; keys at or past kv_len become zeros. */
 template <class T, int D>
-LF_DEVICE void fetch_keys(const lf_attn_cuda_args &p, int kv_head, int block, int key0, int kv_len, uint32_t k_tile)
+LF_GPU_FN void fetch_keys(const lf_attn_cuda_args &p, int kv_head, int block, int key0, int kv_len, uint32_t k_tile)
 {
     using S = shape<T, D>;
     constexpr int TURNS = S::KEYS * S::UNITS / S::THREADS, STEP = S::THREADS / S::UNITS; /* keys of a turn */
@@ -79,7 +79,7 @@ template <int D, int M> struct warp_rows {
     int first_pos, last_pos; /* of all its rows */
 };
 
-template <int D, int M> LF_DEVICE void clear_rows(warp_rows<D, M> &rows)
+template <int D, int M> LF_GPU_FN void clear_rows(warp_rows<D, M> &rows)
 {
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
@@ -90,7 +90,7 @@ template <int D, int M> LF_DEVICE void clear_rows(warp_rows<D, M> &rows)
 
 /* A warp's rows against a tile of keys. */
 template <class T, int D, int M>
-LF_DEVICE void attend_keys(warp_rows<D, M> &rows, uint32_t q_lane, uint32_t k_tile, int key0, const score_scale &scale,
+LF_GPU_FN void attend_keys(warp_rows<D, M> &rows, uint32_t q_lane, uint32_t k_tile, int key0, const score_scale &scale,
                            int window)
 {
     using S = shape<T, D>;
@@ -142,7 +142,7 @@ LF_DEVICE void attend_keys(warp_rows<D, M> &rows, uint32_t q_lane, uint32_t k_ti
 
 /* Joins the span to those before it; the fold waits for the next span or is written. The rows start anew. */
 template <class T, int D, int M>
-LF_DEVICE void end_span(warp_rows<D, M> &rows, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row,
+LF_GPU_FN void end_span(warp_rows<D, M> &rows, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row,
                         bool is_first, bool is_last, int slot)
 {
     partial_tiles<D / 8> *fold = (partial_tiles<D / 8> *)((char *)p.fold + COUNTER_BYTES) + blockIdx.x * ROW_TILES;
@@ -163,7 +163,7 @@ LF_DEVICE void end_span(warp_rows<D, M> &rows, const lf_attn_cuda_args &p, const
 }
 
 template <class T, int D>
-LF_DEVICE void run_task(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq,
+LF_GPU_FN void run_task(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq,
                         uint32_t q_tile, int n_stages)
 {
     using S = shape<T, D>;

@@ -30,7 +30,8 @@ enum lf_status lf_file_open(int *fd_out, uint64_t *size, const char *path, struc
     }
     if (!S_ISREG(st.st_mode)) {
         close(fd);
-        return lf_fail(err, LF_INVALID, "%s is not a regular file", path);
+        return lf_fail(err, LF_INVALID, "%s is %s, expected a regular file", path,
+                       S_ISDIR(st.st_mode) ? "a directory" : "a device or a pipe");
     }
     *fd_out = fd;
     *size = (uint64_t)st.st_size;

@@ -21,7 +21,6 @@ enum {
     LF_HEADER_DEADLINE_MS = 10 * 1000,
     LF_BODY_DEADLINE_MS = 30 * 1000,
     LF_SLOW_READER_MS = 30 * 1000,
-    LF_REQUEST_DEADLINE_MS = 600 * 1000,
     LF_SSE_BACKLOG_BYTES = 64 * 1024, /* per stream */
     LF_API_KEYS_N = 1024,
 
@@ -44,7 +43,10 @@ enum {
 
     /* scheduler */
     LF_QUEUE_N = 256,
-    LF_RUNNING_N = 64, /* default of --max-seqs */
+    LF_QUEUE_MAX_N = 64 * 1024,   /* --queue at most */
+    LF_RUNNING_N = 64,            /* default of --max-seqs */
+    LF_RUNNING_MAX_N = 1024,      /* --max-seqs at most */
+    LF_STEP_TOKENS_N = 64 * 1024, /* --chunk at most */
 
     /* tokenizers */
     LF_TOKEN_BYTES = 4096,                       /* the text of one token */

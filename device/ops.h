@@ -20,6 +20,7 @@
 
 #include "core/dtype.h"
 #include "device/device.h"
+#include "device/sample.h"
 
 /* A weight matrix [n_out, n_in] in the order the device's GEMM reads it. Made by weight_init, filled row by row from
  * a file by weight_pack, then read-only. The bytes live in a buffer the model owns. */
@@ -99,6 +100,10 @@ struct lf_ops {
     void (*gemm)(struct lf_device *dev, const struct lf_gemm_params *p);
     void (*silu_mul)(struct lf_device *dev, const struct lf_silu_mul_params *p);
     void (*gather)(struct lf_device *dev, const struct lf_gather_params *p);
+
+    /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */
+    void (*sample)(struct lf_device *dev, const struct lf_sample_params *p);
+    void (*sample_marks)(struct lf_device *dev, const struct lf_sample_marks_params *p);
 };
 
 #endif

@@ -185,7 +185,7 @@ static void launch(struct step *s)
     const struct lf_llama *m = s->m;
     const struct lf_hparams *hp = m->hp;
     struct lf_embed_params embed = {
-        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .n_rows = s->n_rows};
+        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .sampled = m->sampled, .n_rows = s->n_rows};
     s->ops->embed(m->dev, &embed);
     for (int layer = 0; layer < hp->n_layers; layer++) {
         const struct lf_layer_weights *w = &m->weights.layers[layer];

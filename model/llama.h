@@ -25,7 +25,8 @@ struct lf_llama {
     int n_windows;
     struct lf_graph *graphs[LF_LLAMA_GRAPHS_N]; /* owned; of decode steps of graph_rows[i] rows, ascending */
     int graph_rows[LF_LLAMA_GRAPHS_N];
-    int n_graphs; /* 0 on a device without */
+    int n_graphs;           /* 0 on a device without */
+    const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
 };
 
 /* As lf_model_prepare. */

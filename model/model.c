@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "model/llama.h"
+#include "model/sample_device.h"
 #include "model/sample_rows.h"
 #include "model/safetensors.h"
 #include "model/weights.h"
@@ -18,8 +19,10 @@ struct lf_model {
     struct lf_llama llama;
     struct lf_hparams hp;
     struct lf_buffer workspace;
-    struct lf_sampled *results; /* [max_out] of the step that was launched */
-    int n_results;
+    struct lf_sampled *results;      /* [max_out] of the step that was launched, where the host samples */
+    struct lf_sample_device sampler; /* else */
+    uint64_t n_launched, n_waited;   /* steps */
+    int n_out[LF_FETCHES_N];         /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
 };
 
@@ -138,6 +141,11 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         return lf_fail(err, LF_NO_MEMORY, "no memory for %d sequences", plan->max_seqs);
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
+    if (!lf_device_info(m->dev)->is_host) {
+        LF_TRY(lf_sample_device_init(&model->sampler, m->dev, m->base + m->ws.sampler, plan->max_out, plan->max_seqs,
+                                     plan->ctx, model->hp.n_vocab, err));
+        m->sampled = lf_sample_device_ids(&model->sampler);
+    }
     LF_TRY(fill_rope_table(model, plan->ctx, err));
     LF_TRY(assign_plans(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
@@ -179,6 +187,7 @@ void lf_model_close(struct lf_model *model)
     lf_weights_unload(&model->llama.weights, dev);
     lf_attn_destroy(model->llama.attn);
     lf_buffer_free(dev, &model->workspace);
+    lf_sample_device_deinit(&model->sampler);
     free(model->results);
     free(model->llama.tail_seqs);
     lf_hparams_deinit(&model->hp);
@@ -202,26 +211,41 @@ enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, 
 
 int lf_model_n_ahead(const struct lf_model *model)
 {
-    (void)model;
-    return 0;
+    return model->llama.sampled ? LF_FETCHES_N - 1 : 0;
+}
+
+static float *logits_of(const struct lf_model *model)
+{
+    return (float *)(void *)(model->llama.base + model->llama.ws.logits);
 }
 
 enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                struct lf_err *err)
 {
     struct lf_llama *m = &model->llama;
-    lf_llama_run(m, &kv->view, batch, 0);
-    LF_TRY(lf_device_sync(m->dev, err));
-    lf_sample_rows(m->dev, model->results, batch, (float *)(void *)(m->base + m->ws.logits), model->hp.n_vocab,
-                   m->base + m->ws.sampler);
-    model->n_results = batch->n_out;
+    int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
+    LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_ahead(model));
+    lf_llama_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
+    if (m->sampled) {
+        lf_sample_device_launch(&model->sampler, batch, logits_of(model));
+        lf_fetch_begin(m->dev, slot, lf_sample_device_out(&model->sampler),
+                       (size_t)batch->n_out * sizeof(struct lf_sampled));
+    } else {
+        LF_TRY(lf_device_sync(m->dev, err));
+        lf_sample_rows(m->dev, model->results, batch, logits_of(model), model->hp.n_vocab, m->base + m->ws.sampler);
+    }
+    model->n_out[slot] = batch->n_out;
+    model->n_launched++;
     return LF_OK;
 }
 
 enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err)
 {
-    (void)err;
-    memcpy(out, model->results, (size_t)model->n_results * sizeof(*out));
+    int slot = (int)(model->n_waited % LF_FETCHES_N);
+    LF_ASSERT(model->n_waited < model->n_launched);
+    model->n_waited++;
+    if (model->llama.sampled) return lf_fetch_end(model->llama.dev, slot, out, err);
+    memcpy(out, model->results, (size_t)model->n_out[slot] * sizeof(*out));
     return LF_OK;
 }
 

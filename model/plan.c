@@ -54,8 +54,8 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
                        f->hp->max_positions);
     }
     LF_TRY(check_range("ctx", o->ctx, LF_CONTEXT_TOKENS, err));
-    LF_TRY(check_range("chunk", o->chunk, LF_PLAN_CHUNK_ROWS, err));
-    LF_TRY(check_range("max-seqs", o->max_seqs, LF_PLAN_SEQS_N, err));
+    LF_TRY(check_range("chunk", o->chunk, LF_STEP_TOKENS_N, err));
+    LF_TRY(check_range("max-seqs", o->max_seqs, LF_RUNNING_MAX_N, err));
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
     if (o->max_out < 0) return lf_fail(err, LF_INVALID, "%d rows of logits, expected 1 or more", o->max_out);
     if (f->info->is_host && o->kv_dtype != LF_F32 && o->kv_dtype != LF_BF16) {
@@ -205,7 +205,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     bool from_memory = f->opts.memory_bytes && f->opts.memory_bytes <= p->available_bytes;
     int needed = blocks_of((uint64_t)p->ctx) * f->opts.concurrency;
     if (f->opts.kv_tokens && p->total_bytes <= limit) {
-        lf_buf_printf(&out, "--kv-tokens %" PRIu64 " holds %d blocks, %d request(s) of %d tokens need %d; ",
+        lf_buf_printf(&out, "--kv-tokens %" PRIu64 " makes blocks: %d, needed for %d × %d tokens: %d; ",
                       f->opts.kv_tokens, p->n_blocks, f->opts.concurrency, p->ctx, needed);
     } else {
         lf_buf_printf(&out, "%s more than %s of %s; ",
@@ -235,6 +235,16 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     if (from_memory && p->total_bytes <= p->available_bytes) {
         lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
+    }
+    o = f->opts;
+    if (o.kv_tokens) {
+        o.kv_tokens = (uint64_t)needed * LF_KV_BLOCK_TOKENS;
+        if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-tokens %" PRIu64 " fits; ", o.kv_tokens);
+        o = f->opts;
+    }
+    if (o.memory_bytes > p->available_bytes) {
+        o.memory_bytes = 0;
+        if (fits_with(f, &o)) lf_buf_printf(&out, "without --memory it fits; ");
     }
     if (out.len == n_before) lf_buf_printf(&out, "no context fits: a machine with more memory, or a smaller model; ");
     if (out.len >= 2) out.len -= 2;

@@ -14,9 +14,6 @@
 #include "device/ops.h"
 #include "model/hparams.h"
 
-/* Ceilings of --chunk and --max-seqs. */
-enum { LF_PLAN_CHUNK_ROWS = 64 * 1024, LF_PLAN_SEQS_N = 4096 };
-
 struct lf_plan_opts {
     int ctx;               /* --ctx, tokens; 0: the model's max_positions */
     int chunk;             /* --chunk, rows of one step at most; 0: default */

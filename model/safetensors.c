@@ -244,7 +244,9 @@ static enum lf_status check_cover(struct lf_tensor *tensors, int n, uint64_t dat
         t->offset += data_start;
     }
     if (at != data_bytes) {
-        return lf_fail(err, LF_CORRUPT, "the tensors take %" PRIu64 " bytes, the file holds %" PRIu64, at, data_bytes);
+        return lf_fail(err, LF_CORRUPT,
+                       "the tensors take %" PRIu64 " bytes, the file holds %" PRIu64 ": it was cut or changed", at,
+                       data_bytes);
     }
     return LF_OK;
 }
@@ -332,9 +334,8 @@ static enum lf_status add_file(struct builder *b, int file_idx, struct lf_err *e
     if (status != LF_OK) goto named;
     LF_TRY_GOTO(read_entries(b, lf_json_root(&json), file_idx, err), named);
     uint64_t data_start = HEADER_LENGTH_BYTES + buf.len;
-    LF_TRY_GOTO(
-        check_cover(b->set->tensors + first, b->set->n_tensors - first, file->size - data_start, data_start, err),
-        named);
+    struct lf_tensor *added = b->set->tensors ? b->set->tensors + first : NULL; /* NULL: a header without entries */
+    LF_TRY_GOTO(check_cover(added, b->set->n_tensors - first, file->size - data_start, data_start, err), named);
     lf_sha256(buf.ptr, buf.len, file->header_sha);
 named:
     if (status != LF_OK) lf_fail_within(err, status, "%s", file->path);
@@ -527,7 +528,10 @@ enum lf_status lf_tensor_set_open(struct lf_tensor_set *out, const char *dir, st
     }
     if (access(single, F_OK) == 0) return lf_tensor_set_open_file(out, single, err);
     if (access(index, F_OK) == 0) return open_index(out, dir, index, err);
-    return lf_fail(err, LF_NOT_FOUND, "%s holds neither model.safetensors nor model.safetensors.index.json", dir);
+    return lf_fail(err, LF_NOT_FOUND,
+                   "%s holds neither model.safetensors nor model.safetensors.index.json (.bin, .pth and .gguf are not "
+                   "read; --load dummy needs no weights)",
+                   dir);
 }
 
 void lf_tensor_set_close(struct lf_tensor_set *set)

@@ -12,11 +12,7 @@
 #include <stdint.h>
 
 #include "core/limits.h"
-
-struct lf_logit_bias {
-    int32_t id;
-    float bias;
-};
+#include "device/sample.h"
 
 /* Defaults in comments. Checked by who fills it. */
 struct lf_sampling {
@@ -31,14 +27,6 @@ struct lf_sampling {
     int n_bias;
     struct lf_logit_bias bias[LF_LOGIT_BIAS_N];
     int n_logprobs; /* -1: none, 0: of the chosen token, k: and of the k most likely */
-};
-
-struct lf_sampled {
-    int32_t id;
-    float logprob; /* natural log; set where n_logprobs >= 0 */
-    int n_top;
-    int32_t top_ids[LF_TOP_LOGPROBS_N]; /* most likely first */
-    float top_logprobs[LF_TOP_LOGPROBS_N];
 };
 
 struct lf_sample_input {

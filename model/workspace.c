@@ -1,9 +1,10 @@
 #include "model/workspace.h"
 
 #include "core/check.h"
+#include "model/sample_device.h"
 #include "model/sample_rows.h"
 
-enum { ALIGN_BYTES = 64 };
+enum { ALIGN_BYTES = 256 };
 
 /* Reserves n bytes and returns where they begin. No sum passes 2^63: limits.h bounds every factor. */
 static uint64_t reserve(uint64_t *at, uint64_t n)
@@ -22,6 +23,15 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_hparams *hp, const 
                                   .max_rows = limits->chunk,
                                   .max_seqs = limits->max_seqs,
                                   .max_kv_len = limits->ctx};
+}
+
+static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_limits *limits,
+                              const struct lf_device_info *info)
+{
+    struct lf_sample_layout layout;
+    if (info->is_host) return lf_sample_rows_scratch_bytes(hp->n_vocab);
+    lf_sample_layout(&layout, limits->max_out, limits->max_seqs, limits->ctx, hp->n_vocab);
+    return layout.total;
 }
 
 void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, const struct lf_step_limits *limits,
@@ -54,7 +64,7 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     w.act_bytes = at;
 
     w.logits = reserve(&at, out_rows * (uint64_t)hp->n_vocab * sizeof(float));
-    w.sampler = reserve(&at, info->is_host ? lf_sample_rows_scratch_bytes(hp->n_vocab) : 0);
+    w.sampler = reserve(&at, sampler_bytes(hp, limits, info));
     w.logits_bytes = at - w.logits;
     w.rope = reserve(&at, lf_rope_table_bytes(&hp->rope, limits->ctx));
     w.rope_bytes = at - w.rope;

@@ -18,7 +18,7 @@ struct lf_step_limits {
     enum lf_dtype kv_dtype;
 };
 
-/* Offsets in bytes, each a multiple of 64. T = chunk rows.
+/* Offsets in bytes, each a multiple of 256. T = chunk rows.
  *
  *     ids      [T] int32,  out_rows [max_out] int32      the step's input, uploaded
  *     x        [T, hidden]       the residual stream, float
@@ -29,7 +29,7 @@ struct lf_step_limits {
  *       q      [T, n_heads·head_dim]                       act     [T, intermediate]
  *       attn   [T, n_heads·head_dim]
  *     picked   [max_out, n_heads·head_dim]   query rows of the last layer, see llama.c
- *     scratch  of the GEMM;  logits [max_out, n_vocab] float, and what sampling needs on a CPU
+ *     scratch  of the GEMM;  logits [max_out, n_vocab] float, and what sampling needs (sampler)
  *     rope table;  workspace of attention */
 struct lf_workspace {
     uint64_t ids, out_rows, x, x_out, h, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler, rope, attention;

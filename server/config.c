@@ -335,8 +335,8 @@ static enum lf_status apply_member(struct lf_config *c, enum lf_command command,
     const struct lf_option *o = find_json_name(name, command);
     if (!o && find_json_name(name, 0)) return LF_OK; /* a setting of another command: one file serves them all */
     if (!o || o->offset == offsetof(struct lf_config, config) || o->offset == offsetof(struct lf_config, help))
-        return lf_fail(err, LF_INVALID, "%s: \"%.*s\" is no setting", path, (int)(raw.len < 60 ? raw.len : 60),
-                       raw.ptr);
+        return lf_fail(err, LF_INVALID, "%s: \"%.*s\" is no setting; --help lists them", path,
+                       (int)(raw.len < 60 ? raw.len : 60), raw.ptr);
     struct lf_buf source;
     lf_buf_init(&source, LF_ERR_MESSAGE_BYTES);
     lf_buf_printf(&source, "%.200s: %.*s", path, (int)raw.len, raw.ptr);

@@ -63,6 +63,7 @@ struct lf_config {
     const char *const *allowed_host;
     uint64_t max_body;
     int request_timeout;
+    int drain_timeout;
     int keep_alive;     /* an lf_keep_alive */
     int metrics_prefix; /* 0: longflash, 1: vllm */
 

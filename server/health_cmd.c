@@ -44,8 +44,11 @@ static enum lf_status ask(const struct lf_config *config, struct lf_err *err)
 
 int lf_health_command(const struct lf_config *config)
 {
-    struct lf_err err;
-    if (!config->url) return LF_EXIT_REFUSED;
+    struct lf_err err = {0};
+    if (config->n_args > 0 || !config->url) {
+        fprintf(stderr, "longflash: health takes no arguments but --url http://host:port\n");
+        return LF_EXIT_REFUSED;
+    }
     if (ask(config, &err) == LF_OK) return LF_EXIT_OK;
     fprintf(stderr, "longflash: %s\n", err.message);
     return err.status == LF_INVALID ? LF_EXIT_REFUSED : LF_EXIT_FAILED;

@@ -16,8 +16,8 @@ static const struct {
     {LF_COMMAND_SERVE, "longflash serve [--model DIR] [options]",
      "Serves a model over HTTP with the OpenAI API: /v1/chat/completions, /v1/completions, /v1/models, /tokenize,\n"
      "/detokenize, /apply-template, /v1/capacity, /metrics, /livez, /readyz. The memory plan is made, and refused\n"
-     "where it does not fit, before a weight is read. SIGTERM: no new requests, those in flight go on for up to 30 s.\n"
-     "SIGHUP: reads the keys again and reopens the log.\n\n"
+     "where it does not fit, before a weight is read. SIGTERM: no new requests, those in flight go on for up to\n"
+     "--drain-timeout, exit status 0; a second one: ends at once, 1. SIGHUP: reads the keys again, reopens the log.\n\n"
      "  longflash serve --model /models/llama --ctx 128K --memory 40G\n"
      "  curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n"},
@@ -118,5 +118,7 @@ void lf_help_print(unsigned command, struct lf_buf *out)
         out,
         "\nNumbers take K, M, G and T (× 1024). An option may also be set in the environment (LONGFLASH_CTX for\n"
         "--ctx) or in the file of --config (\"ctx\"); the command line wins over the environment, the environment\n"
-        "over the file.\n");
+        "over the file.\n"
+        "Exit status: 0 done; 1 failed on the way; 2 refused: what was asked for cannot be, and the message says "
+        "why.\n");
 }

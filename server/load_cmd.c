@@ -3,6 +3,7 @@
  * The matrix: every number of clients with every prompt length, one row of figures each. --find-limit: doubling, then
  * halving the interval, for the longest prompt (one client) and for the most clients (the shortest length); a step
  * counts as passed when every request was answered and the p90 bounds hold. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,7 +150,8 @@ static enum lf_status run_matrix(struct load *l, struct lf_err *err)
             lf_load_result_deinit(&t.result);
         }
     }
-    return n_ok > 0 ? LF_OK : lf_fail(err, LF_TIMEOUT, "no request was answered: %s", last_bad);
+    return n_ok > 0 ? LF_OK
+                    : lf_fail(err, LF_TIMEOUT, "no request was answered by %.200s: %s", l->config->url, last_bad);
 }
 
 /* ---- the search ---- */
@@ -256,7 +258,7 @@ static enum lf_status run(struct load *l, struct lf_err *err)
         return lf_fail(err, LF_IO, "the system gives no random numbers: expected --seed");
     if (c->csv) {
         l->csv = fopen(c->csv, "we");
-        if (!l->csv) return lf_fail(err, LF_IO, "--csv: %.200s cannot be written", c->csv);
+        if (!l->csv) return lf_fail(err, LF_IO, "--csv: cannot write %.200s: %s", c->csv, strerror(errno));
     }
     return c->find_limit ? run_search(l, err) : run_matrix(l, err);
 }

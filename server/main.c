@@ -64,12 +64,21 @@ static int run(size_t which, int argc, char **argv)
     return exit_status;
 }
 
+/* 0 where there is none. */
+static unsigned command_of(const char *name)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
+        if (strcmp(name, commands[i].name) == 0) return commands[i].command;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     lf_runtime_tame_heap();
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) return print_help(0);
-    if (strcmp(name, "--version") == 0) {
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
+        return print_help(argc > 2 ? command_of(argv[2]) : 0);
+    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("longflash " LF_VERSION "\n");
         return LF_EXIT_OK;
     }

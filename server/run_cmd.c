@@ -41,7 +41,11 @@ static enum lf_status append_document(const struct lf_config *c, struct lf_buf *
 {
     if (c->document) {
         LF_TRY(lf_text_read(out, c->document, DOCUMENT_BYTES, err));
+        struct lf_str text = lf_buf_view(out);
+        if (!lf_utf8_valid(text) || memchr(text.ptr, '\0', text.len))
+            return lf_fail(err, LF_INVALID, "--document: %.200s is not a text in UTF-8", c->document);
         while (out->len > 0 && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == ' ')) out->len--;
+        if (out->len == 0) return lf_fail(err, LF_INVALID, "--document: %.200s is empty", c->document);
         if (c->n_args > 0) lf_buf_cstr(out, "\n\n");
     }
     return LF_OK;
@@ -93,10 +97,11 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     enum lf_status status;
     lf_buf_init(&text, DOCUMENT_BYTES);
     LF_TRY_GOTO(append_document(c, &text, err), done);
-    r->chat = r->rt.chat && !c->raw;
-    if (!r->chat && !c->raw) lf_buf_cstr(&text, "Question: ");
+    bool raw = c->raw || r->rt.id_text;
+    r->chat = r->rt.chat && !raw;
+    if (!r->chat && !raw) lf_buf_cstr(&text, "Question: ");
     append_question(c, &text);
-    if (!r->chat && !c->raw) lf_buf_cstr(&text, "\nAnswer:");
+    if (!r->chat && !raw) lf_buf_cstr(&text, "\nAnswer:");
     if (text.status != LF_OK) {
         status = lf_fail(err, text.status, "the document is too long for memory");
         goto done;
@@ -216,8 +221,9 @@ static enum lf_status size_context(struct run *r, struct lf_config *sized, int *
     *sized = *r->config;
     size_t most = (size_t)(sized->ctx ? sized->ctx : r->rt.hp.max_positions);
     if (r->prompt.n >= most)
-        return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu: no room for an answer",
-                       r->prompt.n, most);
+        return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu%s: no room for an answer",
+                       r->prompt.n, most,
+                       sized->ctx && sized->ctx < r->rt.hp.max_positions ? " (--ctx)" : " and the model has no more");
     *max_tokens = (int)LF_MIN((size_t)r->config->max_tokens, most - r->prompt.n);
     if (!sized->ctx) sized->ctx = (int)r->prompt.n + *max_tokens;
     if (!sized->memory && !sized->kv_tokens) sized->kv_tokens = (uint64_t)sized->ctx;
@@ -246,7 +252,7 @@ int lf_run_command(const struct lf_config *config)
     struct run r = {.config = config};
     struct lf_config sized;
     struct lf_err err = {0};
-    if (config->n_args == 0 && !config->document) {
+    if ((config->n_args == 0 || !*config->args[0]) && !config->document) {
         fprintf(stderr, "longflash: run: expected a question, or --document FILE and a question; see --help\n");
         return LF_EXIT_REFUSED;
     }

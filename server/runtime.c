@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/engine/engine.h"
+#include "server/model_dir.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -51,7 +52,10 @@ uint64_t lf_runtime_peak_bytes(void)
 static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct lf_err *err)
 {
     enum lf_status status = lf_tokenizer_open(&rt->tok, rt->config->model, err);
+    rt->id_text = status == LF_NOT_FOUND && rt->config->load_choice == LF_LOAD_DUMMY;
+    if (rt->id_text) return lf_tokenizer_open_ids(&rt->tok, rt->hp.n_vocab, err);
     if (status == LF_NOT_FOUND && !needed) return LF_OK;
+    if (status == LF_NOT_FOUND) return lf_model_dir_no_tokenizer(rt->config->model, err);
     LF_TRY(status);
     struct lf_str source = lf_tokenizer_chat_template(rt->tok);
     if (source.len == 0) return LF_OK;
@@ -69,6 +73,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     rt->config = config;
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(lf_model_dir_check(config->model, err), fail);
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
@@ -89,16 +94,22 @@ static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
+/* Of a step, in ms: what those who decode wait for, and what a new request may wait for where nobody does. On a GPU
+ * large steps of a long document are faster than several small ones; on a CPU they are not. */
+enum { STEP_MS_CPU = 100, STEP_MS_GPU = 50, ALONE_MS_GPU = 250 };
+
 static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
 {
     const struct lf_config *c = rt->config;
+    bool is_host = lf_device_info(rt->dev)->is_host;
     return (struct lf_engine_opts){
         .ctx = rt->plan.ctx,
         .chunk = rt->plan.chunk,
         .max_seqs = rt->plan.max_seqs,
         .max_out = rt->plan.max_out,
         .queue_n = c->queue ? c->queue : LF_QUEUE_N,
-        .step_ms = c->step_ms ? c->step_ms : 100,
+        .step_ms = c->step_ms ? c->step_ms : (is_host ? STEP_MS_CPU : STEP_MS_GPU),
+        .alone_ms = is_host ? 0 : ALONE_MS_GPU,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .watchdog_s = c->watchdog,
     };

@@ -21,6 +21,7 @@ struct lf_runtime {
     struct lf_device *dev;
     struct lf_hparams hp;
     struct lf_tokenizer *tok;      /* NULL: the directory has none */
+    bool id_text;                  /* --load dummy without a tokenizer: texts are ids */
     struct lf_chat_template *chat; /* NULL: the model has no template */
     uint64_t process_bytes;        /* resident, measured at the end of open */
     struct lf_plan plan;
@@ -29,7 +30,8 @@ struct lf_runtime {
     struct lf_engine *engine;
 };
 
-/* need_tokenizer: a directory without one is LF_NOT_FOUND. On failure nothing is left to close. */
+/* need_tokenizer: a directory without one is LF_NOT_FOUND, unless its weights are dummies as well. On failure nothing
+ * is left to close. */
 LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                              struct lf_err *err);
 /* Fills rt->plan. A plan that does not fit is LF_OK: look at rt->plan.fits. */

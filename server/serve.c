@@ -16,13 +16,19 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/http_server.h"
 #include "server/runtime.h"
 
-enum { DRAIN_MS = 30 * 1000, POLL_MS = 200, DEAD_GRACE_MS = 2000, HTTP_THREADS_N = 4, CHOICES_N = 8 };
+enum {
+    TELL_MS = 2000, /* for the last errors to go out */
+    POLL_MS = 200,
+    DEAD_GRACE_MS = 2000,
+    HTTP_THREADS_N = 4
+};
 
 struct server {
     const struct lf_config *config;
@@ -43,7 +49,8 @@ static bool is_loopback(const char *host)
 
 static enum lf_status check_config(const struct lf_config *c, struct lf_err *err)
 {
-    if (c->n_args > 0) return lf_fail(err, LF_INVALID, "serve takes no arguments, got \"%.60s\"", c->args[0]);
+    if (c->n_args > 0)
+        return lf_fail(err, LF_INVALID, "serve takes no arguments, got \"%.60s\"; see --help", c->args[0]);
     if (!c->model) return lf_fail(err, LF_INVALID, "--model: expected a directory");
     if (!c->host) return lf_fail(err, LF_INVALID, "--host: expected an address");
     if (!is_loopback(c->host) && !c->api_keys_file && !c->api_keys_env && !c->insecure_no_auth)
@@ -88,7 +95,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .n_connections_per_address = LF_CONNECTIONS_PER_ADDRESS_N,
         .n_threads = HTTP_THREADS_N,
         .request_deadline_ms = c->request_timeout * 1000,
-        .max_choices = CHOICES_N,
+        .max_choices = LF_CHOICES_N,
         .keep_alive = (enum lf_keep_alive)c->keep_alive,
         .metrics_prefix = c->metrics_prefix ? "vllm:" : "longflash:",
         .api_keys_file = c->api_keys_file,
@@ -163,16 +170,24 @@ static void reload(struct server *s)
         LF_INFO("keys reloaded");
 }
 
+/* Waits until nothing is in flight, for ms at most. */
+static void wait_answered(struct server *s, const sigset_t *set, int64_t ms)
+{
+    int64_t end_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
+    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
+        int sig = wait_signal(set, POLL_MS / 4);
+        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
+    }
+}
+
 static int drain(struct server *s, const sigset_t *set)
 {
     LF_INFO("draining in_flight=%d", lf_http_server_n_in_flight(s->http));
     lf_http_server_drain(s->http);
     lf_engine_drain(s->rt.engine);
-    int64_t end_ns = lf_clock_ns() + (int64_t)DRAIN_MS * LF_NS_PER_MS;
-    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
-        int sig = wait_signal(set, POLL_MS / 4);
-        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
-    }
+    wait_answered(s, set, (int64_t)s->config->drain_timeout * 1000);
+    lf_engine_stop(s->rt.engine);
+    wait_answered(s, set, TELL_MS);
     LF_INFO("stopped in_flight=%d", lf_http_server_n_in_flight(s->http));
     return LF_EXIT_OK;
 }

@@ -7,7 +7,10 @@
 
 #include "core/check.h"
 #include "core/json.h"
+#include "model/hparams.h"
+#include "model/model.h"
 #include "server/commands.h"
+#include "server/model_dir.h"
 #include "server/text_input.h"
 #include "tokenizer/tokenizer.h"
 
@@ -16,6 +19,7 @@ enum { TEXT_BYTES = 1 << 30 };
 static enum lf_status decode(const struct lf_config *c, const struct lf_tokenizer *tok, struct lf_err *err)
 {
     int32_t ids[LF_CONFIG_ARGS_N];
+    if (c->n_args == 0) return lf_fail(err, LF_INVALID, "tokenize --decode: expected token ids behind it");
     for (int i = 0; i < c->n_args; i++) {
         uint64_t id;
         if (!lf_config_parse_size(c->args[i], &id) || id > INT32_MAX)
@@ -69,11 +73,25 @@ done:
     return status;
 }
 
+/* As the runtime does: a shape without a tokenizer has ids for texts. */
+static enum lf_status open_tokenizer(struct lf_tokenizer **tok, const struct lf_config *c, struct lf_err *err)
+{
+    struct lf_hparams hp = {0};
+    enum lf_status status = lf_tokenizer_open(tok, c->model, err);
+    if (status != LF_NOT_FOUND) return status;
+    LF_TRY(lf_model_dir_check(c->model, err));
+    if (c->load_choice != LF_LOAD_DUMMY) return lf_model_dir_no_tokenizer(c->model, err);
+    LF_TRY(lf_hparams_read(&hp, c->model, err));
+    status = lf_tokenizer_open_ids(tok, hp.n_vocab, err);
+    lf_hparams_deinit(&hp);
+    return status;
+}
+
 int lf_tokenize_command(const struct lf_config *config)
 {
     struct lf_tokenizer *tok = NULL;
     struct lf_err err;
-    if (lf_tokenizer_open(&tok, config->model, &err) != LF_OK) return lf_report(&err);
+    if (open_tokenizer(&tok, config, &err) != LF_OK) return lf_report(&err);
     enum lf_status status = config->decode ? decode(config, tok, &err) : encode(config, tok, &err);
     lf_tokenizer_close(tok);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);

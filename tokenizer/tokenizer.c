@@ -6,6 +6,7 @@
 #include "tokenizer/detok.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/hf.h"
+#include "tokenizer/id_text.h"
 #include "tokenizer/spm_open.h"
 #include "tokenizer/tokenizer_impl.h"
 
@@ -130,6 +131,7 @@ static enum lf_status mark_user_bytes(uint8_t **out, struct lf_str text, const s
 static enum lf_status encode_all(const struct lf_tokenizer *tok, struct lf_encode_work *work,
                                  const struct lf_added_search *search, unsigned flags)
 {
+    if (tok->id_text) return lf_tokenizer_encode_ids(tok, work, search->text);
     bool around = (flags & LF_ENCODE_BOS_EOS) != 0;
     for (size_t i = 0; around && i < tok->n_before; i++) LF_TRY(lf_encode_push(work, tok->before[i]));
     LF_TRY(tok->hf ? lf_tokenizer_encode_hf(tok, work, search) : lf_tokenizer_encode_spm(tok, work, search));

@@ -39,6 +39,9 @@ enum lf_encode_flags {
 
 /* dir: a model directory. LF_NOT_FOUND: no tokenizer in it; LF_UNSUPPORTED: names the part; LF_CORRUPT. */
 LF_MUST_CHECK enum lf_status lf_tokenizer_open(struct lf_tokenizer **out, const char *dir, struct lf_err *err);
+/* For a shape without a tokenizer: the ids 0 to n_vocab - 1, and the text of a token is its id (id_text.h). LF_CORRUPT
+ * where n_vocab is no size of a vocabulary; LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_tokenizer_open_ids(struct lf_tokenizer **out, int n_vocab, struct lf_err *err);
 void lf_tokenizer_close(struct lf_tokenizer *tok); /* accepts NULL */
 
 /* Appends the ids of text to out. Text that is not valid UTF-8 is LF_INVALID. max_ids: LF_LIMIT as soon as there are

@@ -7,19 +7,20 @@
  * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), without split-K,
  * and their first answer is kept; T rows use the bucket above. So nothing is chosen while serving, the choice does not
  * depend on a measurement, and a row is summed in one piece, k ascending. A shape that was not prepared is chosen when
- * it first comes: the same choice, only later. */
+ * it first comes: the same choice, only later. Where the library has no answer (odd strides) a plain kernel of ours
+ * stands in. */
 #include "device/cuda/gemm_cublaslt.h"
 
 #include <cublasLt.h>
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "device/cuda/gemm_plan.h"
 
 enum {
     WORKSPACE_BYTES = 32 * 1024 * 1024,
     BIAS_BYTES = 8 * 1024 * 1024,
     SHAPES_N = 64,   /* of one model: four a layer, the head, and with and without residual */
-    BUCKETS_N = 40,  /* 2, 3, 4, 6, 8, 12 … up to 2^21 rows */
     ALIGN_BYTES = 16 /* of tensors; a shape with odd strides is chosen for less */
 };
 
@@ -31,8 +32,9 @@ struct shape {
 
 struct choice {
     struct shape shape;
-    bool chosen[BUCKETS_N];
-    cublasLtMatmulAlgo_t algo[BUCKETS_N];
+    bool chosen[LF_GEMM_BUCKETS_N];
+    bool plain[LF_GEMM_BUCKETS_N]; /* the library has none: odd strides, say */
+    cublasLtMatmulAlgo_t algo[LF_GEMM_BUCKETS_N];
 };
 
 struct lf_cuda_gemm {
@@ -50,24 +52,10 @@ struct problem {
 };
 
 /* cuBLAS has codes of its own; those of CUDA end below 1000. */
-static void check_lt(struct lf_device *dev, cublasStatus_t rc)
+static void check_lt(struct lf_device *dev, cublasStatus_t rc, const char *what)
 {
     if (rc == CUBLAS_STATUS_SUCCESS) return;
-    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, "matrix product", cublasLtGetStatusString(rc));
-}
-
-static int bucket_rows(int bucket)
-{
-    int power = 1 << (bucket / 2 + 1);
-    return bucket % 2 == 0 ? power : power + power / 2;
-}
-
-/* The smallest bucket with room for n_rows. */
-static int bucket_of(int n_rows)
-{
-    int bucket = 0;
-    while (bucket < BUCKETS_N - 1 && bucket_rows(bucket) < n_rows) bucket++;
-    return bucket;
+    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, what, cublasLtGetStatusString(rc));
 }
 
 static struct shape shape_of(const struct lf_gemm_params *p)
@@ -159,16 +147,15 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
     cublasLtMatmulHeuristicResult_t found;
     int n_found = 0;
     size_t act = lf_dtype_bytes(dev->info.act_dtype);
-    cublasStatus_t rc = describe(&pr, &c->shape, bucket_rows(bucket), act_type(dev));
+    cublasStatus_t rc = describe(&pr, &c->shape, lf_gemm_bucket_rows(bucket), act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = prefer(&pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act));
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
                                             &found, &n_found);
-    if (rc == CUBLAS_STATUS_SUCCESS && n_found == 0) rc = CUBLAS_STATUS_NOT_SUPPORTED;
-    check_lt(dev, rc);
-    if (rc != CUBLAS_STATUS_SUCCESS) return;
-    c->algo[bucket] = found.algo;
+    c->plain[bucket] = rc == CUBLAS_STATUS_NOT_SUPPORTED || (rc == CUBLAS_STATUS_SUCCESS && n_found == 0);
+    if (!c->plain[bucket]) check_lt(dev, rc, "choosing a matrix product");
+    if (!c->plain[bucket]) c->algo[bucket] = found.algo;
     c->chosen[bucket] = true;
 }
 
@@ -196,22 +183,26 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
         rc = cublasLtMatmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
                             p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
                             &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
-    check_lt(dev, rc);
+    check_lt(dev, rc, "matrix product");
 }
 
 void lf_cuda_gemm_run(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct choice *c = choice_of(dev->cuda->gemm, p);
-    int bucket = bucket_of(p->n_rows);
+    int bucket = lf_gemm_bucket_of(p->n_rows);
     if (!c->chosen[bucket]) choose(dev, c, bucket);
-    if (lf_cuda_ok(dev)) run(dev, p, c, bucket);
+    if (!lf_cuda_ok(dev)) return;
+    if (c->plain[bucket])
+        lf_cuda_check(dev, lf_cuda_gemm_any(p, lf_cuda_launch(dev)), "matrix product");
+    else
+        run(dev, p, c, bucket);
 }
 
 void lf_cuda_gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    for (int bucket = 0; bucket <= bucket_of(p->n_rows); bucket++) {
+    for (int bucket = 0; bucket <= lf_gemm_bucket_of(p->n_rows); bucket++) {
         struct lf_gemm_params q = *p;
-        q.n_rows = LF_MIN(bucket_rows(bucket), p->n_rows);
+        q.n_rows = LF_MIN(lf_gemm_bucket_rows(bucket), p->n_rows);
         lf_cuda_gemm_run(dev, &q);
     }
 }

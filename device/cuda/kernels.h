@@ -36,6 +36,25 @@ int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how);
 int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, size_t row_bytes,
                    struct lf_cuda_launch how);
 
+int lf_cuda_sample_setup(void);
+int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how);
+int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_launch how);
+
+/* Products of few rows, gemv.cu. */
+enum { LF_CUDA_GEMV_ROWS = 16 };
+
+struct lf_cuda_gemv_plan {
+    int tile_rows; /* weight rows a thread block takes at a time: 16 or 32 */
+    int n_blocks;  /* of the grid at most */
+};
+
+int lf_cuda_gemv_setup(void);
+bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
+/* p's rows, strides and alignment are supported. The plan changes no bit of y. */
+int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how);
+/* Any shape and number of rows, slowly. */
+int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
+
 #ifdef __cplusplus
 }
 #endif

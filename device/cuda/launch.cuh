@@ -25,26 +25,55 @@ __device__ inline void wait_predecessor()
 #endif
 }
 
+/* In clusters of n_blocks neighbouring blocks (more than one needs sm_90), with so much dynamic shared memory. */
 template <class... Params, class... Args>
-static int queue_kernel(void (*kernel)(Params...), dim3 grid, unsigned threads, lf_cuda_launch how, Args... args)
+static int queue_any(void (*kernel)(Params...), dim3 grid, unsigned threads, unsigned n_blocks, size_t shared_bytes,
+                     lf_cuda_launch how, Args... args)
 {
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned n = 0;
+    if (how.overlaps) {
+        attributes[n].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[n++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (n_blocks > 1) {
+        attributes[n].id = cudaLaunchAttributeClusterDimension;
+        attributes[n].val.clusterDim.x = n_blocks;
+        attributes[n].val.clusterDim.y = 1;
+        attributes[n++].val.clusterDim.z = 1;
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
     config.stream = (cudaStream_t)how.stream;
-    config.attrs = &overlap;
-    config.numAttrs = how.overlaps ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = n;
     return (int)cudaLaunchKernelEx(&config, kernel, args...);
 }
 
-/* Loads a kernel's code now instead of at its first launch. */
+template <class... Params, class... Args>
+static int queue_kernel(void (*kernel)(Params...), dim3 grid, unsigned threads, lf_cuda_launch how, Args... args)
+{
+    return queue_any(kernel, grid, threads, 1, 0, how, args...);
+}
+
+template <class... Params, class... Args>
+static int queue_shared(void (*kernel)(Params...), dim3 grid, unsigned threads, size_t shared_bytes, lf_cuda_launch how,
+                        Args... args)
+{
+    return queue_any(kernel, grid, threads, 1, shared_bytes, how, args...);
+}
+
+/* Loads a kernel's code now instead of at its first launch. All kernels ask for the same division of L1, as much shared
+ * memory as there is: a multiprocessor changes it only when it is empty, so kernels that differ cannot overlap. */
 template <class... Params> static int load_kernel(void (*kernel)(Params...))
 {
     cudaFuncAttributes attributes;
-    return (int)cudaFuncGetAttributes(&attributes, kernel);
+    int rc = (int)cudaFuncGetAttributes(&attributes, kernel);
+    if (rc != 0) return rc;
+    return (int)cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                     cudaSharedmemCarveoutMaxShared);
 }
 
 #endif

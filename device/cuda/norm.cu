@@ -9,7 +9,7 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/reduce.cuh"
 
-enum { MAX_VECS = 4, MAX_THREADS = 1024, ELEMS_PER_THREAD = 8 };
+enum { MAX_VECS = 4, MAX_THREADS = 1024, ELEMS_PER_THREAD = 4 * MAX_VECS };
 
 template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_vec(lf_rmsnorm_params p)
 {

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
+#include "device/cuda/gemm_plan.h"
 
 enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
 
@@ -74,7 +75,14 @@ static void check_gemm(const struct lf_gemm_params *p)
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
-    if (lf_cuda_ok(dev) && p->n_rows > 0) lf_cuda_gemm_run(dev, p);
+    if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
+    if (!lf_cuda_gemv_supports(p)) {
+        lf_cuda_gemm_run(dev, p);
+        return;
+    }
+    int n_blocks = dev->info.n_sms;
+    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->w->n_out, n_blocks), n_blocks};
+    lf_cuda_check(dev, lf_cuda_gemv(p, plan, lf_cuda_launch(dev)), "skinny product");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -97,11 +105,25 @@ static void gather(struct lf_device *dev, const struct lf_gather_params *p)
     lf_cuda_check(dev, lf_cuda_gather(p->out, p->x, p->rows, p->n_rows, row_bytes, lf_cuda_launch(dev)), "gather");
 }
 
+static void sample(struct lf_device *dev, const struct lf_sample_params *p)
+{
+    LF_ASSERT(p->n_rows >= 0 && p->n_vocab > 0 && p->n_vocab <= LF_VOCAB_N);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample(p, lf_cuda_launch(dev)), "sample");
+}
+
+static void sample_marks(struct lf_device *dev, const struct lf_sample_marks_params *p)
+{
+    LF_ASSERT(p->n_vocab > 0 && p->n_prompt >= 0 && p->n_generated >= 0);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample_marks(p, lf_cuda_launch(dev)), "sample_marks");
+}
+
 static enum lf_status load_kernels(struct lf_err *err)
 {
     int rc = lf_cuda_norm_setup();
     if (rc == 0) rc = lf_cuda_act_setup();
     if (rc == 0) rc = lf_cuda_embed_setup();
+    if (rc == 0) rc = lf_cuda_gemv_setup();
+    if (rc == 0) rc = lf_cuda_sample_setup();
     if (rc == 0) return LF_OK;
     (void)cudaGetLastError();
     return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
@@ -119,7 +141,9 @@ enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,
                                .silu_mul = silu_mul,
-                               .gather = gather};
+                               .gather = gather,
+                               .sample = sample,
+                               .sample_marks = sample_marks};
     LF_TRY(load_kernels(err));
     return lf_cuda_gemm_create(dev, err);
 }

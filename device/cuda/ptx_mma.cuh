@@ -11,25 +11,25 @@
 #include "device/cuda/ptx.cuh"
 
 /* 16 bytes from global to shared memory, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
-LF_DEVICE void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
+LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes)
                  : "memory");
 }
 
-LF_DEVICE void cp_async_commit_group()
+LF_GPU_FN void cp_async_commit_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
 /* Waits until at most N of this thread's groups are unfinished. */
-template <int N> LF_DEVICE void cp_async_wait_group()
+template <int N> LF_GPU_FN void cp_async_wait_group()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
 /* A 16-byte store to shared memory. */
-LF_DEVICE void st_shared_v4(uint32_t address, uint4 x)
+LF_GPU_FN void st_shared_v4(uint32_t address, uint4 x)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
                  : "memory");
@@ -37,7 +37,7 @@ LF_DEVICE void st_shared_v4(uint32_t address, uint4 x)
 
 /* Four 8×8 matrices of 16-bit elements; lane l gives the address of row l mod 8 of matrix l / 8. */
 
-LF_DEVICE void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
+LF_GPU_FN void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -45,7 +45,7 @@ LF_DEVICE void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)
                  : "memory");
 }
 
-LF_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
+LF_GPU_FN void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -54,7 +54,7 @@ LF_DEVICE void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 }
 
 /* d += a · b, elements bf16 or fp16, sums float. */
-template <class T> LF_DEVICE void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+template <class T> LF_GPU_FN void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
 template <>
 __device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)

@@ -41,6 +41,7 @@ struct lf_engine_opts {
     int queue_n;          /* waiting requests, at most */
     int64_t queue_tokens; /* waiting prompt tokens, at most; 0: 4 × ctx */
     int step_ms;          /* time budget of a step (--step-ms) */
+    int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
     int per_tenant_n;     /* in flight per key; 0: no limit */
     int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
@@ -53,6 +54,8 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_blocks);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
 void lf_engine_drain(struct lf_engine *engine);
+/* As drain, and what is in flight is cancelled at the end of the running step. Returns at once. */
+void lf_engine_stop(struct lf_engine *engine);
 /* Cancels what is left, ends the thread, frees. Every request must have been put. */
 void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 

@@ -53,8 +53,10 @@ static enum lf_status add_file(struct key_list *list, const char *path, struct l
     struct lf_buf text;
     lf_buf_init(&text, KEY_FILE_BYTES);
     enum lf_status status = lf_file_read(&text, path, KEY_FILE_BYTES, err);
+    if (status != LF_OK) (void)lf_fail_within(err, status, "--api-keys-file: expected one key a line");
     if (status == LF_OK) status = add_keys(list, lf_buf_view(&text), '\n', path, err);
-    if (status == LF_OK && list->n == 0) status = lf_fail(err, LF_INVALID, "%s: no key in this file", path);
+    if (status == LF_OK && list->n == 0)
+        status = lf_fail(err, LF_INVALID, "--api-keys-file: %s holds no key, expected one a line", path);
     lf_buf_deinit(&text);
     return status;
 }

@@ -38,7 +38,11 @@ static enum lf_status bind_first(int *fd, bool *loopback, const struct addrinfo 
     }
     char why[128];
     const char *text = strerror_r(saved, why, sizeof why);
-    return lf_fail(err, LF_IO, "cannot listen on %s port %d: %s", host, port, text);
+    const char *hint = saved == EADDRINUSE      ? "; --port N takes another, 0 any free one"
+                       : saved == EADDRNOTAVAIL ? "; expected an address of this machine"
+                       : saved == EACCES        ? "; ports below 1024 need privileges"
+                                                : "";
+    return lf_fail(err, LF_IO, "cannot listen on %s port %d: %s%s", host, port, text, hint);
 }
 
 static enum lf_status bound_port(int fd, int *port, struct lf_err *err)

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 import unittest
 
@@ -114,6 +115,42 @@ class Server:
 
     def rss_bytes(self):
         return int(open(f"/proc/{self.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Program(Server):
+    """The program itself. Arguments are options of serve; without --model the demo is served."""
+
+    program = os.environ.get("LF_LONGFLASH", "")
+
+    def __init__(self, *args):
+        defaults = [x for option in (("--model", "demo/model"), ("--port", "0")) if option[0] not in args for x in option]
+        self.process = subprocess.Popen([self.program, "serve", *defaults, *args], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self.log = []
+        line = self.process.stdout.readline().decode()
+        m = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+        if not m:
+            raise RuntimeError(f"the program did not start: {line!r} {self.process.stderr.read()!r}")
+        self.port = int(m.group(1))
+        # the log goes on all the time: a pipe that nobody reads would fill
+        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
+        self.reader.start()
+
+    def stop(self, sig=signal.SIGTERM, timeout=40):
+        if sig and self.process.poll() is None:
+            self.process.send_signal(sig)
+        self.process.wait(timeout)
+        self.reader.join(5)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        self.stderr = b"".join(self.log)
+        return self.process.returncode
+
+    def idle(self):
+        """Nothing is left of any request but the one that asks."""
+        m = self.metric
+        return (m("num_requests_running") == 0 and m("num_requests_waiting") == 0 and m("kv_blocks_used") == 0
+                and m("http_requests_open") == 1 and m("http_requests_in_flight") == 0)
 
 
 def wait_until(condition, seconds=5.0, step=0.02):

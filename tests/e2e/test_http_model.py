@@ -1,13 +1,9 @@
 """The program itself on the demo model: what the doubles cannot show."""
 import concurrent.futures
 import json
-import os
 import random
-import re
-import signal
 import socket
 import struct
-import subprocess
 import threading
 import time
 
@@ -19,35 +15,8 @@ FACTS = ("The access code for Marrow Hill is 48213. Anna Vell lives in Dorrun. T
 FILLER = "And it came to pass in those days that the people went up to the hill and sat there until the evening. "
 
 
-class Program(harness.Server):
-    program = os.environ.get("LF_LONGFLASH", "")
-
-    def __init__(self, *args):
-        self.process = subprocess.Popen([self.program, "serve", "--model", "demo/model", "--port", "0", *args],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.log = []
-        line = self.process.stdout.readline().decode()
-        m = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-        if not m:
-            raise RuntimeError(f"the program did not start: {line!r} {self.process.stderr.read()!r}")
-        self.port = int(m.group(1))
-        # the log goes on all the time: a pipe that nobody reads would fill
-        self.reader = threading.Thread(target=lambda: self.log.extend(self.process.stderr), daemon=True)
-        self.reader.start()
-
-    def stop(self, sig=signal.SIGTERM, timeout=40):
-        if self.process.poll() is None:
-            self.process.send_signal(sig)
-        self.process.wait(timeout)
-        self.reader.join(5)
-        self.process.stdout.close()
-        self.process.stderr.close()
-        self.stderr = b"".join(self.log)
-        return self.process.returncode
-
-
 class Model(harness.Case):
-    server_class = Program
+    server_class = harness.Program
     args = ("--ctx", "8192")
 
     def ask(self, question, document=FACTS, **more):
@@ -66,11 +35,6 @@ class Model(harness.Case):
             for c in json.loads(e)["choices"]:
                 out[c["index"]] = out.get(c["index"], "") + (c["text"] if path == TEXT else c["delta"].get("content", ""))
         return [out[i] for i in sorted(out)]
-
-    def idle(self):
-        m = self.server.metric
-        return (m("num_requests_running") == 0 and m("num_requests_waiting") == 0 and m("kv_blocks_used") == 0
-                and m("http_requests_open") == 1 and m("http_requests_in_flight") == 0)
 
     def test_a_question_about_a_document_is_answered(self):
         r = self.ask("What is the access code for Marrow Hill?", FACTS + FILLER * 60)
@@ -164,7 +128,7 @@ class Model(harness.Case):
         self.assertEqual(seen[-1]["processed"], seen[-1]["total"])
 
     def test_capacity_and_metrics_agree_when_nothing_runs(self):
-        self.assertTrue(harness.wait_until(self.idle))
+        self.assertTrue(harness.wait_until(self.server.idle))
         c = self.server.get("/v1/capacity").json
         b = c["blocks"]
         self.assertEqual(b["total"], b["used"] + b["cached"] + b["free"])
@@ -180,11 +144,11 @@ class Model(harness.Case):
                 self.assertTrue(harness.wait_until(lambda: self.server.metric("num_requests_running") == 1, 5, 0.001))
                 s.close()
                 began = time.monotonic()
-                self.assertTrue(harness.wait_until(self.idle, 5, 0.005))
+                self.assertTrue(harness.wait_until(self.server.idle, 5, 0.005))
                 self.assertLess(time.monotonic() - began, 0.5 * harness.SLOW)
 
     def test_200_clients_of_which_60_vanish_leave_nothing(self):
-        self.assertTrue(harness.wait_until(self.idle))
+        self.assertTrue(harness.wait_until(self.server.idle))
         base = self.server.n_descriptors()
         body = lambda i: {"prompt": FILLER * (i % 7) + FACTS, "max_tokens": 25, "temperature": 1, "seed": i % 7, "ignore_eos": True}
         quiet = [self.text(TEXT, body(i))[0] for i in range(7)]
@@ -221,7 +185,7 @@ class Model(harness.Case):
         for t in threads:
             t.join()
         self.assertEqual(wrong, [])
-        self.assertTrue(harness.wait_until(self.idle))
+        self.assertTrue(harness.wait_until(self.server.idle))
         self.assertTrue(harness.wait_until(lambda: self.server.n_descriptors() <= base))
 
     def test_shapes_of_the_operations(self):

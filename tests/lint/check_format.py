@@ -23,10 +23,13 @@ def main():
         print("no clang-format 14: skipped")
         sys.exit(77)
     if "--self-test" in sys.argv:
-        done = subprocess.run([tool, "--dry-run", "--Werror", "--assume-filename=a.c"], input="int  x ;\n", text=True,
-                              cwd=source.ROOT, capture_output=True)
-        sys.exit(0 if done.returncode != 0 else "self-test format: bad text passed")
-    paths = source.files(source.FOLDERS + ["tests"], [".c", ".h", ".cc"])
+        for name in ("a.c", "a.cu", "a.cuh"):
+            done = subprocess.run([tool, "--dry-run", "--Werror", "--assume-filename=" + name], input="int  x ;\n",
+                                  text=True, cwd=source.ROOT, capture_output=True)
+            if done.returncode == 0:
+                sys.exit("self-test format: bad text passed in " + name)
+        return
+    paths = source.files(source.FOLDERS + ["tests"], [".c", ".h", ".cc", ".cu", ".cuh"])
     done = subprocess.run([tool, "--dry-run", "--Werror", *paths], cwd=source.ROOT, capture_output=True, text=True)
     bad = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", done.stderr, re.M)))
     source.finish([f"{path}: not as clang-format leaves it" for path in bad] or

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Measures what the README says of the server: start, memory, and how requests share the machine.
 
-    measure.py BINARY MODEL_DIR [--only NAME] [--step-ms N]
+    measure.py BINARY MODEL_DIR [--only NAME] [--step-ms N] [--idle SECONDS]
 
 Starts servers of its own on a free loopback port, with random token ids as documents. Prints one line a figure. Python's
 standard library only.
 """
 import argparse
+import ctypes
 import http.client
 import json
+import mmap
+import os
 import random
 import re
 import subprocess
@@ -114,6 +117,87 @@ def percentile(xs, p):
     return xs[min(len(xs) - 1, int(len(xs) * p / 100))]
 
 
+class Gaps:
+    """The server's own histogram of the time between tokens, between two looks at /metrics."""
+
+    NAME = ":inter_token_latency_seconds_bucket{"
+
+    def __init__(self, server):
+        self.server = server
+
+    def look(self):
+        """Upper bound in seconds → observations up to it, of everything so far."""
+        out = {}
+        for line in self.server.get("/metrics")[1].decode().splitlines():
+            if self.NAME in line:
+                out[float(re.search(r'le="([^"]+)"', line).group(1).replace("+Inf", "inf"))] = int(line.split()[-1])
+        return out
+
+    def begin(self):
+        self.before = self.look()
+
+    def end(self):
+        self.counts = sorted((bound, n - self.before[bound]) for bound, n in self.look().items())
+
+    def percentile(self, p):
+        """As Prometheus' histogram_quantile: linear inside the bucket. The bucket is (above, at most), in ms."""
+        rank, below, n_below = self.counts[-1][1] * p / 100, 0.0, 0
+        for bound, n in self.counts:
+            if n >= rank and n > n_below:
+                inside = below + (bound - below) * (rank - n_below) / (n - n_below) if bound < float("inf") else below
+                return f"{inside * 1e3:.1f} ({below * 1e3:g}–{bound * 1e3:g}]"
+            below, n_below = bound, n
+        return "none"
+
+
+def touch_s(n_bytes, n_threads=2):
+    """What the system alone takes for so many bytes of huge pages: no server starts faster than this."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    start = time.monotonic()
+    at = libc.mmap(None, n_bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    libc.madvise(at, n_bytes, mmap.MADV_HUGEPAGE)
+    part = n_bytes // n_threads // 4096 * 4096
+    populate_write = 23
+    together(*[lambda i=i: libc.madvise(at + i * part, part, populate_write) for i in range(n_threads)])
+    took = time.monotonic() - start
+    libc.munmap(at, n_bytes)
+    return took
+
+
+def ready(a):
+    """Start to ready, in turn with the bare making of as many bytes of memory: caches dropped where we may, and warm.
+    --idle lets the machine rest before each start, in which a virtual machine may hand its free pages back."""
+    plan = json.loads(subprocess.run([a.binary, "plan", "--model", a.model, "--json", *a.serve], capture_output=True,
+                                     text=True, check=True).stdout)
+    for kind in ("cold", "warm"):
+        rows = []
+        for _ in range(5):
+            row = []
+            for measure in (lambda: start_s(a), lambda: touch_s(plan["total_bytes"])):
+                time.sleep(a.idle)
+                if kind == "cold":
+                    os.sync()
+                    try:
+                        with open("/proc/sys/vm/drop_caches", "w") as f:
+                            f.write("3")
+                    except OSError:
+                        print("cold: /proc/sys/vm/drop_caches cannot be written")
+                        return
+                row.append(measure())
+            rows.append(row)
+        show = lambda i: " ".join(f"{r[i]:.2f}" for r in rows)
+        print(f"ready_{kind}_s {show(0)}; {plan['total_bytes'] / 1e6:.0f} MB of bare pages {show(1)}")
+
+
+def start_s(a):
+    s = Server(a.binary, a.model, *a.serve)
+    s.stop()
+    return s.ready_s
+
+
 def start_and_memory(a):
     plan = json.loads(subprocess.run([a.binary, "plan", "--model", a.model, "--json"], capture_output=True, text=True,
                                      check=True).stdout)
@@ -151,9 +235,14 @@ def decoders_during_long(a):
     def decode(i):
         return s.complete(ids(256, 50 + i), 3000)
 
+    own = Gaps(s)
+
     def long():
         time.sleep(0.3)
-        return s.complete(ids(32000, 77), 1)
+        own.begin()
+        r = s.complete(ids(32000, 77), 1)
+        own.end()
+        return r
 
     *streams, doc = together(*[lambda i=i: decode(i) for i in range(4)], long)
     gaps = []
@@ -162,6 +251,8 @@ def decoders_during_long(a):
         gaps += [b - x for x, b in zip(inside, inside[1:])]
     print(f"decoders_itl_ms p50 {percentile(gaps, 50) * 1e3:.1f} p99 {percentile(gaps, 99) * 1e3:.1f} "
           f"step budget {a.step_ms} n {len(gaps)}")
+    print(f"the server's own histogram: p50 {own.percentile(50)} p90 {own.percentile(90)} p99 {own.percentile(99)} "
+          f"n {own.counts[-1][1]}")
     s.stop()
 
 
@@ -210,8 +301,10 @@ def main():
     p.add_argument("model")
     p.add_argument("--only")
     p.add_argument("--step-ms", type=int, default=50)
+    p.add_argument("--idle", type=float, default=0, help="ready: seconds of rest before each start")
+    p.add_argument("--serve", nargs="*", default=[], help="ready: more options, as --serve=--config=FILE")
     a = p.parse_args()
-    for f in (start_and_memory, same_bytes, short_during_long, decoders_during_long, two_documents):
+    for f in (ready, start_and_memory, same_bytes, short_during_long, decoders_during_long, two_documents):
         if a.only in (None, f.__name__):
             f(a)
 

@@ -1,4 +1,5 @@
 #include "core/json.h"
+#include "core/limits.h"
 #include "model/plan.h"
 #include "tests/support/config_text.h"
 #include "tests/support/model_rig.h"
@@ -176,6 +177,30 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     bench_close(&b);
 }
 
+static void asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.ctx = 8000;
+    b.opts.memory_bytes = (uint64_t)1 << 50;
+    struct lf_plan p = plan(&b);
+    assert_false(p.fits);
+    assert_non_null(strstr(p.advice, "without --memory it fits"));
+    b.opts.memory_bytes = 0;
+    assert_true(plan(&b).fits);
+    const uint64_t too_few_or_many[] = {1, (uint64_t)1 << 40};
+    for (size_t i = 0; i < 2; i++) {
+        b.opts.kv_tokens = too_few_or_many[i];
+        p = plan(&b);
+        assert_false(p.fits);
+        assert_non_null(strstr(p.advice, "--kv-tokens 8000 fits"));
+        b.opts.kv_tokens = 8000;
+        assert_true(plan(&b).fits);
+    }
+    bench_close(&b);
+}
+
 static void options_that_contradict_each_other_or_the_model_are_refused(void **state)
 {
     (void)state;
@@ -186,8 +211,8 @@ static void options_that_contradict_each_other_or_the_model_are_refused(void **s
         {{.ctx = 131073, .kv_dtype = LF_BF16}, "--ctx is 131073, but the model has positions for 131072"},
         {{.ctx = -1, .kv_dtype = LF_BF16}, "--ctx is -1"},
         {{.chunk = -1, .kv_dtype = LF_BF16}, "--chunk is -1"},
-        {{.chunk = LF_PLAN_CHUNK_ROWS + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
-        {{.max_seqs = LF_PLAN_SEQS_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 4097"},
+        {{.chunk = LF_STEP_TOKENS_N + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
+        {{.max_seqs = LF_RUNNING_MAX_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 1025"},
         {{.chunk = 16, .max_seqs = 17, .kv_dtype = LF_BF16}, "--max-seqs is 17"},
         {{.concurrency = -2, .kv_dtype = LF_BF16}, "--concurrency is -2"},
         {{.max_out = -2, .kv_dtype = LF_BF16}, "rows of logits"},
@@ -202,8 +227,8 @@ static void options_that_contradict_each_other_or_the_model_are_refused(void **s
             lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &rows[i].opts, &err), LF_OK);
         if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
     }
-    b.opts.chunk = LF_PLAN_CHUNK_ROWS;
-    b.opts.max_seqs = LF_PLAN_SEQS_N;
+    b.opts.chunk = LF_STEP_TOKENS_N;
+    b.opts.max_seqs = LF_RUNNING_MAX_N;
     assert_true(plan(&b).workspace_bytes > 0);
     b.opts = (struct lf_plan_opts){.chunk = 16, .kv_dtype = LF_BF16, .ctx = 100};
     assert_int_equal(plan(&b).max_seqs, 16);
@@ -286,6 +311,7 @@ int main(void)
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
         cmocka_unit_test(advice_leads_to_a_plan_that_fits),
+        cmocka_unit_test(asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out),
         cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
         cmocka_unit_test(both_printouts_hold_the_numbers),

@@ -1,0 +1,40 @@
+/* Sampling on a GPU: what a step's outs ask for, as rows in device memory. The host's way is sample_rows.h.
+ *
+ * Token counts for penalties stay on the device, one row of marks for each running sequence: they begin with its prompt
+ * at its first sample, and the kernel counts what it draws. So a step can be launched before the host knows what the
+ * one before it has drawn. */
+#ifndef LF_MODEL_SAMPLE_DEVICE_H
+#define LF_MODEL_SAMPLE_DEVICE_H
+
+#include "device/device.h"
+#include "device/ops.h"
+#include "model/batch.h"
+
+/* Where in the workspace its memory lies; bytes, from the beginning of its region. */
+struct lf_sample_layout {
+    uint64_t rows, bias, banned, prompt, marks, ids, out, total;
+};
+void lf_sample_layout(struct lf_sample_layout *out, int max_out, int max_seqs, int ctx, int n_vocab);
+
+struct lf_sample_device {
+    struct lf_device *dev; /* borrowed */
+    struct lf_sample_layout at;
+    char *base; /* of the region, device address, borrowed */
+    int n_vocab;
+    /* host, [max_out], and as much for each of them as a request may have */
+    struct lf_sample_row *rows;
+    struct lf_logit_bias *bias;
+    int32_t *banned;
+};
+LF_MUST_CHECK enum lf_status lf_sample_device_init(struct lf_sample_device *s, struct lf_device *dev, char *base,
+                                                   int max_out, int max_seqs, int ctx, int n_vocab, struct lf_err *err);
+void lf_sample_device_deinit(struct lf_sample_device *s); /* accepts a zeroed one */
+/* Queues the sampling of batch's outs from logits [n_out, n_vocab]; what is drawn will be at lf_sample_device_ids, the
+ * records at lf_sample_device_out. */
+void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *batch, float *logits);
+
+/* Device addresses. */
+const int32_t *lf_sample_device_ids(const struct lf_sample_device *s);
+const struct lf_sampled *lf_sample_device_out(const struct lf_sample_device *s);
+
+#endif

@@ -1,0 +1,135 @@
+"""Prefill attention on a GPU: ours, cuDNN's and FlashAttention-2 (as PyTorch's SDPA calls them) and an unfused
+computation, interleaved in one run; medians of TFLOP/s, only pairs that are not masked counted.
+
+    python3 tests/bench/attention/attn_bench.py [--lib attn.so] [--kernel prefill_sm90] [--rounds 10] [--only d128] --csv out.csv
+
+Inputs are N(0,1) in bf16. Ours reads a paged cache with shuffled blocks and is given its task lists; the others read
+dense K and V. Events around a call on a busy stream, so host time does not count.
+"""
+import argparse
+import csv
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gpu"))
+import attn_gpu as gpu  # noqa: E402
+
+LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
+# name, query heads, KV heads, head_dim, [(queries, keys)]
+CASES = [
+    ("d128", 32, 8, 128, [(n, n) for n in LENGTHS]),
+    ("d64", 32, 32, 64, [(n, n) for n in LENGTHS]),
+    ("d256", 8, 8, 256, [(n, n) for n in LENGTHS]),
+    ("d96", 32, 8, 96, [(n, n) for n in (4096, 16384)]),
+    ("chunk 32/8", 32, 8, 128, [(n, 131072) for n in (256, 512, 1024, 2048)]),
+    ("chunk 8/1", 8, 1, 128, [(n, 131072) for n in (256, 512, 1024, 2048)]),
+    ("mha d128", 16, 16, 128, [(n, n) for n in (4096, 16384)]),
+]
+
+
+def sdpa(backend, q, k, v):
+    square = q.shape[2] == k.shape[2]
+    mask = None if square else causal_lower_right(q.shape[2], k.shape[2])
+
+    def call():
+        with sdpa_kernel(backend):
+            torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=square, enable_gqa=True)
+    return call
+
+
+def unfused(q, k, v):
+    group = q.shape[1] // k.shape[1]
+    n, m = q.shape[2], k.shape[2]
+    mask = torch.ones(n, m, device="cuda", dtype=torch.bool).tril(m - n)
+
+    def call():
+        kk, vv = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+        scores = (q @ kk.transpose(2, 3)) * q.shape[3] ** -0.5
+        return torch.softmax(scores.masked_fill(~mask, float("-inf")), -1) @ vv
+    return call
+
+
+def time_ms(call):
+    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda._sleep(100_000)
+    a.record()
+    call()
+    b.record()
+    torch.cuda.synchronize()
+    return a.elapsed_time(b)
+
+
+def contestants(lib, kernel, n_heads, n_kv, dim, queries, keys):
+    batch = max(1, 16384 // keys) if queries == keys else 1
+    pool = gpu.Pool([keys] * batch, n_heads, n_kv, dim, n_layers=1, layer=0, poison=False, outliers=False)
+    step = gpu.Step(lib, pool, [(i, keys - queries, queries) for i in range(batch)])
+    calls = {"ours": lambda: step.run(prefill=kernel)}
+    q = torch.randn(batch, n_heads, queries, dim, device="cuda", dtype=torch.bfloat16)
+    k, v = (torch.randn(batch, n_kv, keys, dim, device="cuda", dtype=torch.bfloat16) for _ in (0, 1))
+    calls["cudnn"] = sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v)
+    calls["fa2"] = sdpa(SDPBackend.FLASH_ATTENTION, q, k, v)
+    if batch * n_heads * queries * keys <= 1 << 33:
+        calls["unfused"] = unfused(q, k, v)
+    works = {}
+    for name, call in calls.items():
+        try:
+            call()
+            torch.cuda.synchronize()
+            works[name] = call
+        except (RuntimeError, torch.OutOfMemoryError) as e:
+            if name == "ours":
+                raise
+            print("    %s: %s" % (name, str(e).split("\n")[0][:80]))
+    return step.flops(), works
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--lib")
+    p.add_argument("--kernel", default="prefill_sm90")
+    p.add_argument("--rounds", type=int, default=10)
+    p.add_argument("--only", default="")
+    p.add_argument("--csv")
+    p.add_argument("--commit", default="", help="for the CSV, where there is no git")
+    a = p.parse_args()
+    lib = gpu.load(a.lib or gpu.build(os.path.join(tempfile.gettempdir(), "lf_attn_gpu.so")))
+    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
+                         text=True).stdout.strip().split(", ")
+    stamp = [datetime.date.today().isoformat(), *smi, torch.__version__, a.commit]
+    rows = []
+    for name, n_heads, n_kv, dim, sizes in CASES:
+        if a.only not in name or not getattr(lib, "lf_attn_%s_supports" % a.kernel)(dim):
+            continue
+        for queries, keys in sizes:
+            flops, calls = contestants(lib, a.kernel, n_heads, n_kv, dim, queries, keys)
+            times = {c: [] for c in calls}
+            rounds = a.rounds if flops < 3e13 else max(3, a.rounds // 3)
+            for r in range(rounds + 1):
+                for c, call in calls.items():
+                    if c == "unfused" and r > 3:
+                        continue
+                    ms = time_ms(call)
+                    if r > 0:
+                        times[c].append(ms)
+            rate = {c: flops / sorted(t)[len(t) // 2] / 1e9 for c, t in times.items()}
+            print("%-10s %2d/%d d%-3d %6d x %6d  " % (name, n_heads, n_kv, dim, queries, keys) +
+                  "  ".join("%s %.0f" % x for x in rate.items()) +
+                  ("  x%.2f cudnn" % (rate["ours"] / rate["cudnn"]) if "cudnn" in rate else ""), flush=True)
+            rows += [[*stamp, name, n_heads, n_kv, dim, queries, keys, c, "%.1f" % x] for c, x in rate.items()]
+            torch.cuda.empty_cache()
+    if a.csv:
+        with open(a.csv, "w", newline="") as f:
+            w = csv.writer(f)
+            w.writerow(["date", "gpu", "driver", "torch", "commit", "case", "heads", "kv_heads", "head_dim", "queries", "keys",
+                        "implementation", "tflops"])
+            w.writerows(rows)
+
+
+main()

@@ -1,0 +1,127 @@
+"""A model of which only config.json is there: served, run, planned, tokenized and load-tested on random weights."""
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+
+import harness
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+class Shape(harness.Case):
+    server_class = harness.Program
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="lf_shape_")
+        with open("demo/model/config.json") as f:
+            cls.config = json.load(f)
+        with open(os.path.join(cls.dir, "config.json"), "w") as f:
+            json.dump(cls.config, f)
+        cls.args = ("--model", cls.dir, "--load", "dummy", "--ctx", "4096", "--model-id", "shape")
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.dir)
+
+    def command(self, *args, stdin=None):
+        return subprocess.run([self.server.program, *args], input=stdin, capture_output=True, text=True, timeout=120 * harness.SLOW)
+
+    def test_a_prompt_of_ids_and_the_same_as_text_have_one_answer(self):
+        body = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": 2}
+        a = self.server.complete([17, 4, 256], **{**body, "logprobs": None}).json
+        b = self.server.complete("17 4\n256 ", **{**body, "logprobs": None}).json
+        self.assertEqual(a["choices"], b["choices"])
+        self.assertEqual((a["usage"]["prompt_tokens"], a["usage"]["completion_tokens"]), (3, 12))
+        ids = [int(word) for word in a["choices"][0]["text"].split(" ")[1:]]
+        self.assertEqual(len(ids), 12)
+        self.assertTrue(all(0 <= i < self.config["vocab_size"] for i in ids))
+        scored = self.server.complete([17, 4, 256], **body).json["choices"][0]["logprobs"]
+        self.assertEqual([int(t) for t in scored["tokens"]], ids)
+
+    def test_a_stream_is_the_same_answer_with_an_event_for_each_token(self):
+        body = {"prompt": "17 4 256", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+        whole = self.server.complete(**body).json["choices"][0]["text"]
+        parts = [json.loads(e)["choices"][0]["text"] for e in harness.events(self.server.stream(TEXT, body).body)[:-1]]
+        self.assertEqual("".join(parts), whole)
+        self.assertGreaterEqual(len([p for p in parts if p]), 2)
+
+    def test_an_answer_goes_on_where_the_last_one_ended(self):
+        body = {"temperature": 0, "ignore_eos": True}
+        whole = self.server.complete("17 4 256", max_tokens=12, **body).json["choices"][0]["text"]
+        first = self.server.complete("17 4 256", max_tokens=5, **body).json["choices"][0]["text"]
+        rest = self.server.complete("17 4 256" + first, max_tokens=7, **body).json["choices"][0]["text"]
+        self.assertEqual(first + rest, whole)
+        echo = self.server.complete("17 4 256", max_tokens=5, echo=True, **body).json["choices"][0]["text"]
+        self.assertEqual(echo, "17 4 256" + first)
+
+    def test_texts_that_are_no_ids_are_refused_with_what_was_expected(self):
+        for text in ("Hello", "17 4096", "17,4", "-1", "1.5"):
+            r = self.server.complete(text)
+            self.assert_error(r, 400, None, "prompt")
+            self.assertIn("token ids from 0 to 4095", r.error["message"])
+        self.assert_error(self.server.complete([17, 4096]), 400, None, "prompt")
+
+    def test_chat_is_refused_by_name(self):
+        self.assert_error(self.server.chat("17 4 256"), 400, "no_chat_template", "messages")
+        self.assert_error(self.server.post("/apply-template", {"messages": [{"role": "user", "content": "1"}]}), 400,
+                          "no_chat_template", "messages")
+
+    def test_tokens_there_and_back(self):
+        r = self.server.post("/tokenize", {"prompt": "0 17  4095"}).json
+        self.assertEqual((r["tokens"], r["count"]), ([0, 17, 4095], 3))
+        self.assertEqual(self.server.post("/detokenize", {"tokens": [0, 17, 4095]}).json, {"prompt": "0 17 4095"})
+        self.assert_error(self.server.post("/tokenize", {"prompt": "one"}), 400)
+
+    def test_a_stop_string_is_found(self):
+        body = {"prompt": "17 4 256", "max_tokens": 12, "temperature": 0, "ignore_eos": True}
+        whole = self.server.complete(**body).json["choices"][0]["text"]
+        stop = whole.split(" ")[4]
+        c = self.server.complete(**body, stop=[" " + stop + " "]).json["choices"][0]
+        self.assertEqual((c["text"], c["finish_reason"]), (whole[:whole.index(" " + stop + " ")], "stop"))
+
+    def test_the_load_test_runs_against_it(self):
+        r = self.command("load", "--url", f"http://127.0.0.1:{self.server.port}", "--concurrency", "1,4", "--lengths", "64,1K",
+                         "--output-tokens", "8", "--rounds", "2")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        rows = [line.split() for line in r.stdout.splitlines()[1:]]
+        self.assertEqual([(x[0], x[1], x[2], x[3]) for x in rows],
+                         [("1", "64", "2", "0"), ("1", "1024", "2", "0"), ("4", "64", "8", "0"), ("4", "1024", "8", "0")])
+
+    def test_the_other_commands_take_it(self):
+        model = ("--model", self.dir, "--load", "dummy")
+        r = self.command("plan", *model, "--ctx", "4K", "--json")
+        self.assertEqual((r.returncode, json.loads(r.stdout)["ctx"]), (0, 4096))
+        r = self.command("run", *model, "--max-tokens", "6", "17 4 256")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(len(r.stdout.split()), 6)
+        again = self.command("run", *model, "--max-tokens", "6", "--document", "-", "256", stdin="17 4\n")
+        self.assertEqual(again.stdout, r.stdout)
+        r = self.command("tokenize", *model, "17 4 256")
+        self.assertEqual((r.returncode, r.stdout), (0, '17\t"17"\n4\t"4"\n256\t"256"\n'))
+        r = self.command("tokenize", *model, "--decode", "17", "4")
+        self.assertEqual((r.returncode, r.stdout), (0, "17 4\n"))
+
+    def test_without_dummy_weights_what_is_missing_is_named(self):
+        for command in (("serve", "--port", "0"), ("run", "17"), ("tokenize", "17")):
+            r = self.command(command[0], "--model", self.dir, *command[1:])
+            self.assertEqual(r.returncode, 2)
+            self.assertIn("tokenizer.json", r.stderr)
+            self.assertIn("--load dummy", r.stderr)
+        r = self.command("plan", "--model", self.dir)
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("safetensors", r.stderr)
+
+    def test_the_seed_decides_the_weights(self):
+        answers = [self.command("run", "--model", self.dir, "--load", "dummy", "--max-tokens", "8", "--seed", seed, "5 6 7").stdout
+                   for seed in ("1", "1", "2")]
+        self.assertEqual(answers[0], answers[1])
+        self.assertNotEqual(answers[0], answers[2])
+
+
+if __name__ == "__main__":
+    harness.main()
