@@ -96,9 +96,10 @@ template <typename T, int D> struct consumer {
         l[0] = l[1] = 0.0f;
     }
 
+    /* Each warp for itself: it has read its queries and the task. */
     LF_GPU_MEMBER void release_queries() const
     {
-        if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
     }
 
     /* S = Q·Kᵀ out of a slot, started. */
@@ -328,7 +329,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
             mbarrier_init(shared_address(&smem.empty[i]), 2);
         }
         mbarrier_init(shared_address(&smem.q_full), 1);
-        mbarrier_init(shared_address(&smem.q_empty), 2);
+        mbarrier_init(shared_address(&smem.q_empty), CONSUMER_THREADS / 32);
         mbarrier_init(shared_address(&smem.tail), 1);
         fence_mbarrier_init();
     }

@@ -13,7 +13,7 @@ import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK = 64
-CUDA_SOURCES = ["attention/attn_prefill_sm90.cu", "attention/attn_prefill_mma.cu", "attention/attn_decode_sm90.cu",
+CUDA_SOURCES = ["attention/attn_prefill_sm90.cu", "attention/attn_prefill_mma.cu",
                 "attention/attn_decode_mma.cu", "attention/attn_merge.cu"]
 C_SOURCES = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 
@@ -89,7 +89,7 @@ class Map(C.Structure):
 def load(path):
     lib = C.CDLL(path)
     lib.lf_attn_prefill_fold_bytes.restype = C.c_size_t
-    for name in ("prefill_sm90", "prefill_mma", "decode_sm90", "decode_mma"):
+    for name in ("prefill_sm90", "prefill_mma", "decode_mma"):
         if hasattr(lib, "lf_attn_%s_setup" % name):
             status = getattr(lib, "lf_attn_%s_setup" % name)()
             assert status == 0, (name, status)

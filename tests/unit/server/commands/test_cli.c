@@ -68,7 +68,7 @@ static const struct {
     {{"serve", "--chunk", "1000000"}, "--chunk"},
     {{"serve", "--max-seqs", "5000"}, "--max-seqs"},
     {{"serve", "--max-seqs", "100", "--chunk", "10"}, "--chunk"},
-    {{"serve", "--step-ms", "0"}, "--step-ms"},
+    {{"serve", "--step-ms", "-1"}, "--step-ms"},
     {{"serve", "--queue", "0"}, "--queue"},
     {{"serve", "--queue", "65537"}, "from 1 to 65536"},
     {{"serve", "--chunk", "65537"}, "from 0 to 65536"},
