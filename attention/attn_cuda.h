@@ -35,7 +35,7 @@ enum {
     LF_ATTN_PREFILL_ROWS = 128, /* packed rows of a prefill tile: 128 / G · G are used */
     LF_ATTN_PREFILL_SPAN = 16384,
     LF_ATTN_PREFILL_FOLD_HEAD = 256, /* bytes at the head of `fold` that are 0 before the first launch */
-    LF_ATTN_DECODE_ROWS = 64, /* packed rows of a decode tile */
+    LF_ATTN_DECODE_ROWS = 64,        /* packed rows of a decode tile */
     LF_ATTN_DECODE_SPAN_MIN = 128,
     LF_ATTN_DECODE_SPAN_MAX = 1024,
     LF_ATTN_DECODE_SPAN_SHARE = 8
