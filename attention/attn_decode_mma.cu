@@ -8,27 +8,28 @@
  * show in a row's bits, nor does the number of its neighbours.
  *
  * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
- * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
+ * CTA of 64 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
  * such, the other shape is for several new tokens a step or for many query heads on one KV head. Shared memory: the
- * rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
+ * rings, (n_stages · 2) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
  * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
  * twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 4, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
-static_assert(SLICE == 16 && STREAMS == 4, "a slice is the depth of one product; four streams are joined");
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
+static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
 template <class T, int D, int R, int M> struct shape {
     static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R * M;
     static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
     static constexpr int TILES = D / 8; /* accumulator tiles of a row tile */
+    static constexpr int Q_BYTES = R > 1 ? ROWS *D *(int)sizeof(T) : 0;
     using partial = partial_tiles<TILES>;
 
     static size_t shared_bytes(int n_stages)
     {
-        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 3 * R * M * sizeof(partial);
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 2 * R * M * sizeof(partial);
     }
 };
 
@@ -36,17 +37,15 @@ template <class T, int D, int R, int M> struct shape {
 struct warp_place {
     int stream, member; /* of the R warps of a stream */
     uint32_t ring;      /* the stream's */
+    uint32_t q_tile;    /* the CTA's, where a stream is several warps */
     int n_stages;
 };
 
-/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced.
- */
-template <int R> LF_GPU_FN void stream_sync(const warp_place &w)
+/* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
+ * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
+template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
 {
-    if (R == 1)
-        __syncwarp();
-    else
-        bar_sync(1 + w.stream, R * LANES);
+    return R == 1 ? w.n_stages : w.n_stages - 1;
 }
 
 /* All but the newest n - 1 groups have arrived. */
@@ -78,7 +77,8 @@ LF_GPU_FN void wait_for_oldest(int n)
 /* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
     int task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
-    int page, n_pages, kv_head, kv_len;
+    int page, n_pages, n_old_pages;      /* the old ones have no token of this step */
+    int kv_head, kv_len;
     const int32_t *table; /* of the sequence */
     int base, entry;
 };
@@ -97,6 +97,7 @@ LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
     c.n_rows = task.n_rows;
     c.page = first_page(p, task, rows_of(p, seq, task));
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
     c.kv_head = task.kv_head;
     c.kv_len = seq.kv_len;
     c.table = p.tables + seq.table;
@@ -171,16 +172,35 @@ LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
     }
 }
 
-/* What a warp computes with. */
-template <int D, int M> struct warp_rows {
-    uint32_t q[M][D / 16][4];
+/* The queries of a pass in shared memory, for all warps; rows and channels that are not there are zeros. */
+template <class T, int D, int R, int M>
+LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+{
+    using S = shape<T, D, R, M>;
+    constexpr int UNITS = D / UNIT_ELEMS;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < S::ROWS * UNITS; i += S::THREADS) {
+        int row = i / UNITS, unit = i % UNITS, head;
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (row0 + row < t.n_rows && unit * UNIT_ELEMS < p.head_dim)
+            x = *(const uint4 *)((const T *)p.q + head_row_of(p, t, row0 + row, &head) * p.head_dim +
+                                 unit * UNIT_ELEMS);
+        st_shared_v4(q_tile + tile_offset<D>(row, unit), x);
+    }
+    __syncthreads();
+}
+
+/* What a warp computes with. Queries of a stream of one warp stay in registers. */
+template <int D, int R, int M> struct warp_rows {
+    uint32_t q[R == 1 ? M : 1][R == 1 ? D / 16 : 1][4];
+    uint32_t q_lane; /* else, what this lane hands to ldmatrix for its warp's tile */
     float o[M][D / 8][4];
     row_state state[M];
     int pos[M][2];
     int first_pos, last_pos; /* of all its rows */
 };
 
-template <int D, int M> LF_GPU_FN void clear_rows(warp_rows<D, M> &rows)
+template <int D, int R, int M> LF_GPU_FN void clear_rows(warp_rows<D, R, M> &rows)
 {
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
@@ -190,39 +210,52 @@ template <int D, int M> LF_GPU_FN void clear_rows(warp_rows<D, M> &rows)
 }
 
 /* Rows against one slice. */
-template <class T, int D, int M>
-LF_GPU_FN void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
+template <class T, int D, int R, int M>
+LF_GPU_FN void attend_slice(warp_rows<D, R, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
 {
-    float s[M][2][4];
+    constexpr int TILE_BYTES = 16 * D * (int)sizeof(T); /* 16 rows or keys */
+    float s[M][SLICE / 8][4];
     uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
 #pragma unroll
     for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
 #pragma unroll
     for (int ks = 0; ks < D / 16; ks++) {
-        ldmatrix_x4(b, tile_unit<D>(k_lane, 2 * ks));
+        uint32_t shared_q[M][4];
 #pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(s[mi][0], rows.q[mi][ks], b[0], b[1]);
-            mma_m16n8k16<T>(s[mi][1], rows.q[mi][ks], b[2], b[3]);
+        for (int mi = 0; R > 1 && mi < M; mi++)
+            ldmatrix_x4(shared_q[mi], tile_unit<D>(rows.q_lane + mi * TILE_BYTES, 2 * ks));
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) {
+            ldmatrix_x4(b, tile_unit<D>(k_lane + n * TILE_BYTES, 2 * ks));
+#pragma unroll
+            for (int mi = 0; mi < M; mi++) {
+                const uint32_t(&q)[4] = R > 1 ? shared_q[mi] : rows.q[R == 1 ? mi : 0][R == 1 ? ks : 0];
+                mma_m16n8k16<T>(s[mi][2 * n], q, b[0], b[1]);
+                mma_m16n8k16<T>(s[mi][2 * n + 1], q, b[2], b[3]);
+            }
         }
     }
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
-    uint32_t weights[M][4];
+    uint32_t weights[M][SLICE / 16][4];
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
         float rescale[2];
         if (scale.cap > 0.0f) cap_scores(s[mi], scale);
         if (!all_seen) mask_scores(s[mi], key0, rows.pos[mi], window);
         if (soften(s[mi], rows.state[mi], scale.factor, rescale)) rescale_rows(rows.o[mi], rescale);
-        weights_of<T>(weights[mi], s[mi][0], s[mi][1]);
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) weights_of<T>(weights[mi][n], s[mi][2 * n], s[mi][2 * n + 1]);
     }
 #pragma unroll
-    for (int n = 0; n < D / 16; n++) {
-        ldmatrix_x4_trans(b, tile_unit<D>(v_lane, 2 * n));
+    for (int n = 0; n < SLICE / 16; n++) {
 #pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(rows.o[mi][2 * n], weights[mi], b[0], b[1]);
-            mma_m16n8k16<T>(rows.o[mi][2 * n + 1], weights[mi], b[2], b[3]);
+        for (int c = 0; c < D / 16; c++) {
+            ldmatrix_x4_trans(b, tile_unit<D>(v_lane + n * TILE_BYTES, 2 * c));
+#pragma unroll
+            for (int mi = 0; mi < M; mi++) {
+                mma_m16n8k16<T>(rows.o[mi][2 * c], weights[mi][n], b[0], b[1]);
+                mma_m16n8k16<T>(rows.o[mi][2 * c + 1], weights[mi][n], b[2], b[3]);
+            }
         }
     }
 }
@@ -230,29 +263,21 @@ LF_GPU_FN void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, c
 /* Joins the streams' results of a span in order and leaves the span in the last stream's registers: folded to the
  * spans before it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
 template <class T, int D, int R, int M>
-LF_GPU_FN void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
+LF_GPU_FN void end_span(warp_rows<D, R, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
                         bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                         int slot)
 {
-    typename shape<T, D, R, M>::partial *left = joined + w.stream / 2 * R * M, *fold = joined + 2 * R * M;
+    typename shape<T, D, R, M>::partial *fold = joined + R * M;
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
         rows.state[mi].l[0] = row_sum(rows.state[mi].l[0]);
         rows.state[mi].l[1] = row_sum(rows.state[mi].l[1]);
-        if (w.stream % 2 == 0) put_partial(left[tile], rows.o[mi], rows.state[mi]);
-    }
-    __syncthreads();
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
-        if (w.stream % 2 != 0) join_partial(left[tile], rows.o[mi], rows.state[mi]);
-        if (w.stream == 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
+        if (w.stream == 0) put_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
     }
     __syncthreads();
 #pragma unroll
     for (int mi = 0; mi < M; mi++)
-        if (w.stream == 3) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
+        if (w.stream == 1) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
     __syncthreads();
     if (w.stream == STREAMS - 1) {
 #pragma unroll
@@ -274,12 +299,14 @@ template <class T, int D, int R, int M>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
                         const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
 {
-    warp_rows<D, M> rows;
+    warp_rows<D, R, M> rows;
     int warp_row = row0 + 16 * M * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
     bool has_rows = warp_row < t.n_rows;
+    if constexpr (R > 1) share_queries<T, D, R, M>(w.q_tile, p, t, row0);
+    rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * M * w.member * D * (int)sizeof(T));
 #pragma unroll
     for (int mi = 0; mi < M; mi++) {
-        load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
+        if constexpr (R == 1) load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
 #pragma unroll
         for (int h = 0; h < 2; h++) rows.pos[mi][h] = position_of(t, min(lane_row + 16 * mi + 8 * h, t.n_rows - 1));
     }
@@ -293,11 +320,19 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     for (bool is_first = true; page < n_pages; page++) {
         uint32_t slice = w.ring + stage * (2 * shape<T, D, R, M>::SLICE_BYTES);
         int key0 = page * PAGE + w.stream * SLICE;
-        wait_for_oldest(w.n_stages);
-        stream_sync<R>(w);
-        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
-        stream_sync<R>(w);
-        fetch_next<T, D, R, M>(p, w, slice, c);
+        wait_for_oldest(n_in_flight<R>(w));
+        if constexpr (R == 1) {
+            __syncwarp();
+        } else {
+            bar_sync(1 + w.stream, R * LANES);
+            int before = stage == 0 ? w.n_stages - 1 : stage - 1;
+            fetch_next<T, D, R, M>(p, w, w.ring + before * (2 * shape<T, D, R, M>::SLICE_BYTES), c);
+        }
+        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D, R, M>(rows, slice, key0, scale, p.window);
+        if constexpr (R == 1) {
+            __syncwarp();
+            fetch_next<T, D, R, M>(p, w, slice, c);
+        }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
         bool is_last = page + 1 == n_pages;
@@ -309,23 +344,29 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 }
 
 template <class T, int D, int R, int M>
-__global__ void __launch_bounds__(STREAMS *R *LANES)
+__global__ void __launch_bounds__(STREAMS *R *LANES, R <= 2 ? 2 : 1)
     attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R, M>;
     int warp = threadIdx.x / LANES;
-    warp_place w = {warp % STREAMS, warp / STREAMS, 0, n_stages};
+    int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
+    warp_place w = {warp / R, warp % R, 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
-    typename S::partial *joined = (typename S::partial *)(shared + n_stages * STREAMS * 2 * S::SLICE_BYTES);
+    w.q_tile = shared_address(shared) + rings_bytes;
+    typename S::partial *joined = (typename S::partial *)(shared + rings_bytes + S::Q_BYTES);
 
     start_successor();
-    wait_predecessor();
     cursor c = {};
     c.n_tasks = p.counts->n_decode;
     c.task_idx = blockIdx.x;
     begin_pass(c, p);
-    for (int i = 0; i < n_stages; i++) fetch_next<T, D, R, M>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
+    int n_fetched = 0;
+    for (; n_fetched < n_in_flight<R>(w) && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
+        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    wait_predecessor();
+    for (; n_fetched < n_in_flight<R>(w); n_fetched++)
+        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     int stage = 0;
     for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
         lf_attn_cuda_task task = p.decode[i];
@@ -337,6 +378,13 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
 
 /* ---- host ---- */
 
+#ifndef LF_STAGES
+#define LF_STAGES 3
+#endif
+#ifndef BIG_R
+#define BIG_R 4
+#define BIG_M 1
+#endif
 /* Limits of the current device. */
 struct gpu_limits {
     int cta_bytes, sm_bytes;
@@ -366,9 +414,9 @@ template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_arg
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
     int ctas = 1, n_stages = MAX_STAGES;
-    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
+    if (args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
         ctas = 2;
-        n_stages = 2;
+        n_stages = LF_STAGES;
     }
     while (n_stages > 1 && !fits<T, D, R, M>(gpu, n_stages, ctas)) n_stages--;
     cudaLaunchAttribute overlap = {};
@@ -390,13 +438,18 @@ template <class T, int D, int R, int M> static int allow_shared(const gpu_limits
                                      gpu.cta_bytes);
 }
 
+/* The shape for the most rows at a time. */
+template <int D> struct most_rows {
+    static constexpr int R = D <= 128 ? BIG_R : 2, M = D <= 128 ? BIG_M : 1;
+};
+
 template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    if (args->decode_rows > 32 && D <= 128 && fits < T, D, 2, D <= 128 ? 2 : 1 > (gpu, 2, 1))
-        return launch < T, D, 2, D <= 128 ? 2 : 1 > (args, stream);
+    constexpr int R = most_rows<D>::R, M = most_rows<D>::M;
+    if (args->decode_rows > 32 && fits<T, D, R, M>(gpu, 2, 1)) return launch<T, D, R, M>(args, stream);
     if (args->decode_rows > 16 && fits<T, D, 2, 1>(gpu, 2, 1)) return launch<T, D, 2, 1>(args, stream);
     return launch<T, D, 1, 1>(args, stream);
 }
@@ -412,7 +465,7 @@ template <class T, int D> static int setup_dim(const gpu_limits &gpu)
 {
     int rc = allow_shared<T, D, 1, 1>(gpu);
     if (rc == 0) rc = allow_shared<T, D, 2, 1>(gpu);
-    return rc == 0 ? allow_shared < T, D, 2, D <= 128 ? 2 : 1 > (gpu) : rc;
+    return rc == 0 ? allow_shared<T, D, most_rows<D>::R, most_rows<D>::M>(gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)

@@ -9,8 +9,8 @@
 #include "core/sort.h"
 
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
- * multiprocessor. */
-enum { SPLIT_TASKS = 5, WHOLE_TASKS = 2 };
+ * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows. */
+enum { SPLIT_TASKS = 5, WHOLE_TASKS = 2, FOLD_KEYS = 512 };
 
 static int div_up(int a, int b)
 {
@@ -157,15 +157,16 @@ static void add_task(const struct list *list, const struct lf_attn_cuda_task *ta
     list->tasks[(*list->n)++] = *task;
 }
 
-/* Takes partial rows for a tile in all heads, if it has several spans and there is room: the rows of span s and a head
- * begin at slot + (head · n_spans + s) · n_rows. And adds the tasks that fold them. */
-static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int *partial_rows)
+/* Takes partial rows for a tile in all heads, if it has several spans, more than max_keys keys, and there is room: the
+ * rows of span s and a head begin at slot + (head · n_spans + s) · n_rows. And adds the tasks that fold them. */
+static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int64_t max_keys,
+                       int *partial_rows)
 {
     const struct list merges = {map->merge, &map->counts.n_merge, map->caps.n_merge};
     t->n_spans = t->n_left = n_spans_of(t, generated);
     t->slot = -1;
     int64_t n_rows = (int64_t)map->n_kv_heads * t->n_spans * t->n_rows;
-    if (t->n_spans == 1 || *partial_rows + n_rows > map->caps.n_partial_rows) return;
+    if (t->n_spans == 1 || n_keys(t) <= max_keys || *partial_rows + n_rows > map->caps.n_partial_rows) return;
     t->slot = *partial_rows;
     *partial_rows += (int)n_rows;
     for (int head = 0; head < map->n_kv_heads; head++) {
@@ -202,7 +203,7 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
     for (int i = n_tiles - 1; i >= 0; i--) {
         map->tiles[i].slot = -1;
-        if (split) take_slots(map, &map->tiles[i], false, partial_rows);
+        if (split) take_slots(map, &map->tiles[i], false, 0, partial_rows);
     }
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = 0; i < n_tiles; i++) {
@@ -235,15 +236,19 @@ static void add_generated_span(struct lf_attn_map *map, const struct list *list,
     }
 }
 
-/* Generated rows: sequence by sequence, the last and longest spans first; heads and tiles side by side. */
+/* Generated rows: sequence by sequence, the last and longest spans first; heads and tiles side by side. A tile that is
+ * not much more than a multiprocessor's share of the step stays whole. */
 static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
 {
     const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
+    int64_t share = 0; /* keys for each multiprocessor */
+    for (int i = 0; i < n_tiles; i++) share += n_keys(&map->tiles[i]);
+    share = share * map->n_kv_heads / map->n_sms;
     for (int first = 0, end; first < n_tiles; first = end) {
         int lo = map->tiles[first].key_lo, hi = map->tiles[first].key_hi;
         for (end = first; end < n_tiles && map->tiles[end].seq_idx == map->tiles[first].seq_idx; end++) {
             struct lf_attn_tile_rec *t = &map->tiles[end];
-            take_slots(map, t, true, partial_rows);
+            take_slots(map, t, true, share + FOLD_KEYS, partial_rows);
             lo = LF_MIN(lo, t->key_lo);
             hi = LF_MAX(hi, t->key_hi);
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)

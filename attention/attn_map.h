@@ -2,8 +2,8 @@
  *
  * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
  * one task that walks all its keys, or one task a span whose partial rows the merge kernel folds: the same bits either
- * way (attn_cuda.h), so how much is split is a question of speed alone. Generated rows are split as long as there is
- * room for partial rows; prompt rows only where whole tiles would leave multiprocessors idle.
+ * way (attn_cuda.h), so how much is split is a question of speed alone: what would leave multiprocessors idle is, as
+ * long as there is room for partial rows.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
  * stay in the L2 cache. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a

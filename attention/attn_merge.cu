@@ -6,18 +6,22 @@
  * multiplications and additions of the fold itself are left to do one span after another: for its channel and for the
  * sum, by every lane. Same operations as attn_join() in the same order, hence the same bits as a task that walks all
  * spans by itself.
+ * Overlap: the lists are read before the predecessor is complete.
  * Shared memory: SPANS rows of 32 floats, and as many factors. Bound by latency: a few hundred spans, one or two
  * batches of them. CPU twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
 enum {
-    SPANS = 192,   /* of a batch */
+    SPANS = 192, /* of a batch */
+    WAVE = 64,   /* of them, waited for together */
+    WAVES = SPANS / WAVE,
     CHANNELS = 32, /* of a unit */
     ROW_GROUPS = 16,
     CTAS_PER_SM = 8,
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
 };
+static_assert(WAVES == 3, "the waits of merge_row");
 static_assert((int)CHANNELS == (int)LANES && SPANS % LANES == 0, "a lane holds a channel, and a span of every LANES");
 
 struct batch {
@@ -30,36 +34,50 @@ struct fold {
     bool any;      /* a span had keys */
 };
 
-/* Asks for the channels of n partial rows that lie `stride` rows apart. */
+/* Asks for the channels of n partial rows that lie `stride` rows apart, a group of copies each WAVE. */
 LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, int channel0)
 {
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
     int channel = channel0 + unit * 4, n_bytes = channel < p.head_dim ? UNIT_BYTES : 0;
-    for (int s = lane / CHANNEL_UNITS; s < n; s += LANES / CHANNEL_UNITS)
-        cp_async_cg_16(shared_address(&b.o[s][unit * 4]),
-                       p.partial_o + (row + (int64_t)s * stride) * p.head_dim + channel, n_bytes);
-    cp_async_commit_group();
+    const float *from = p.partial_o + row * p.head_dim + channel;
+    int64_t step = (int64_t)stride * p.head_dim;
+#pragma unroll
+    for (int wave = 0; wave < WAVES; wave++) {
+        for (int s = wave * WAVE + lane / CHANNEL_UNITS; s < min(n, (wave + 1) * WAVE); s += LANES / CHANNEL_UNITS)
+            cp_async_cg_16(shared_address(&b.o[s][unit * 4]), from + s * step, n_bytes);
+        cp_async_commit_group();
+    }
 }
 
-/* Factors of 32 spans, a lane each; f.m and f.any become those behind them. */
-LF_GPU_FN void find_factors(float4 *factors, fold &f, float2 ml)
+/* The prefix maximum over the lanes. */
+LF_GPU_FN float prefix_max(float x)
 {
-    int lane = threadIdx.x % LANES;
-    unsigned with_keys = __ballot_sync(0xffffffffu, ml.y != 0.0f);
-    bool any_before = f.any || (with_keys & ((1u << lane) - 1)) != 0;
-    float top = ml.y != 0.0f ? ml.x : -INFINITY;
 #pragma unroll
     for (int step = 1; step < LANES; step *= 2) {
-        float other = __shfl_up_sync(0xffffffffu, top, step);
-        if (lane >= step) top = fmaxf(top, other);
+        float other = __shfl_up_sync(0xffffffffu, x, step);
+        if (threadIdx.x % LANES >= step) x = fmaxf(x, other);
     }
-    top = fmaxf(f.m, top);
-    float before = __shfl_up_sync(0xffffffffu, top, 1);
-    if (lane == 0) before = f.m;
-    lf_attn_join j = attn_join(before, any_before ? 1.0f : 0.0f, ml.x, ml.y);
-    factors[lane] = make_float4(j.scale_a, j.scale_b, ml.y, 0.0f);
-    f.m = __shfl_sync(0xffffffffu, top, LANES - 1);
-    f.any = f.any || with_keys != 0;
+    return x;
+}
+
+/* Factors of N · 32 spans; f.m and f.any become those behind them. */
+template <int N> LF_GPU_FN void find_factors(float4 *factors, fold &f, const float2 *ml)
+{
+    int lane = threadIdx.x % LANES;
+    float top[N];
+#pragma unroll
+    for (int i = 0; i < N; i++) top[i] = prefix_max(ml[i].y != 0.0f ? ml[i].x : -INFINITY);
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        unsigned with_keys = __ballot_sync(0xffffffffu, ml[i].y != 0.0f);
+        bool any_before = f.any || (with_keys & ((1u << lane) - 1)) != 0;
+        float before = __shfl_up_sync(0xffffffffu, top[i], 1);
+        before = lane == 0 ? f.m : fmaxf(f.m, before);
+        lf_attn_join j = attn_join(before, any_before ? 1.0f : 0.0f, ml[i].x, ml[i].y);
+        factors[i * LANES + lane] = make_float4(j.scale_a, j.scale_b, ml[i].y, 0.0f);
+        f.m = fmaxf(f.m, __shfl_sync(0xffffffffu, top[i], LANES - 1));
+        f.any = f.any || with_keys != 0;
+    }
 }
 
 template <class T>
@@ -79,16 +97,25 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
                              : make_float2(-INFINITY, 0.0f);
         }
         fetch_rows(b, p, row, task.n_rows, n, channel0);
+        if (n <= LANES)
+            find_factors<1>(b.factors, f, ml);
+        else
+            find_factors<SPANS / LANES>(b.factors, f, ml);
 #pragma unroll
-        for (int s = 0; s < SPANS / LANES; s++)
-            if (s * LANES < n) find_factors(b.factors + s * LANES, f, ml[s]);
-        cp_async_wait_group<0>();
-        __syncwarp();
+        for (int wave = 0; wave < WAVES; wave++) {
+            if (wave == 0)
+                cp_async_wait_group<WAVES - 1>();
+            else if (wave == 1)
+                cp_async_wait_group<WAVES - 2>();
+            else
+                cp_async_wait_group<WAVES - 3>();
+            __syncwarp();
 #pragma unroll 8
-        for (int s = 0; s < n; s++) {
-            float4 c = b.factors[s];
-            f.o = __fmaf_rn(b.o[s][lane], c.y, __fmul_rn(f.o, c.x));
-            f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
+            for (int s = wave * WAVE; s < min(n, (wave + 1) * WAVE); s++) {
+                float4 c = b.factors[s];
+                f.o = __fmaf_rn(b.o[s][lane], c.y, __fmul_rn(f.o, c.x));
+                f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
+            }
         }
         __syncwarp();
     }
@@ -104,15 +131,17 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
-    wait_predecessor();
     int n_units = p.counts->n_merge * ROW_GROUPS * n_chunks;
+    bool waited = false;
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int row_group = unit / n_chunks % ROW_GROUPS, channel0 = unit % n_chunks * CHANNELS;
         lf_attn_cuda_task task = p.merge[unit / n_chunks / ROW_GROUPS];
-        if (row_group >= task.n_rows) continue;
         rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
+        if (!waited) wait_predecessor();
+        waited = true;
         for (int i = row_group; i < task.n_rows; i += ROW_GROUPS) merge_row<T>(b, p, task, t, i, channel0);
     }
+    if (!waited) wait_predecessor();
 }
 
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream)

@@ -334,9 +334,8 @@ static enum lf_status add_file(struct builder *b, int file_idx, struct lf_err *e
     if (status != LF_OK) goto named;
     LF_TRY_GOTO(read_entries(b, lf_json_root(&json), file_idx, err), named);
     uint64_t data_start = HEADER_LENGTH_BYTES + buf.len;
-    LF_TRY_GOTO(
-        check_cover(b->set->tensors + first, b->set->n_tensors - first, file->size - data_start, data_start, err),
-        named);
+    struct lf_tensor *added = b->set->tensors ? b->set->tensors + first : NULL; /* NULL: a header without entries */
+    LF_TRY_GOTO(check_cover(added, b->set->n_tensors - first, file->size - data_start, data_start, err), named);
     lf_sha256(buf.ptr, buf.len, file->header_sha);
 named:
     if (status != LF_OK) lf_fail_within(err, status, "%s", file->path);

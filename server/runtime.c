@@ -94,16 +94,22 @@ static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
+/* Of a step, in ms: what those who decode wait for, and what a new request may wait for where nobody does. On a GPU
+ * large steps of a long document are faster than several small ones; on a CPU they are not. */
+enum { STEP_MS_CPU = 100, STEP_MS_GPU = 50, ALONE_MS_GPU = 250 };
+
 static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
 {
     const struct lf_config *c = rt->config;
+    bool is_host = lf_device_info(rt->dev)->is_host;
     return (struct lf_engine_opts){
         .ctx = rt->plan.ctx,
         .chunk = rt->plan.chunk,
         .max_seqs = rt->plan.max_seqs,
         .max_out = rt->plan.max_out,
         .queue_n = c->queue ? c->queue : LF_QUEUE_N,
-        .step_ms = c->step_ms ? c->step_ms : 100,
+        .step_ms = c->step_ms ? c->step_ms : (is_host ? STEP_MS_CPU : STEP_MS_GPU),
+        .alone_ms = is_host ? 0 : ALONE_MS_GPU,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .watchdog_s = c->watchdog,
     };

@@ -103,8 +103,10 @@ static enum lf_status read_merge(struct merge_reader *r, struct lf_json_value v,
 {
     struct lf_str left, right, raw = lf_json_raw(v);
     int shown = (int)LF_MIN(raw.len, 64u);
-    if (!read_pair(r, v, &left, &right))
-        return lf_fail(err, LF_CORRUPT, "merge %u: two tokens are expected, not %.*s", rank, shown, raw.ptr);
+    bool pair = read_pair(r, v, &left, &right);
+    if (r->left.status == LF_NO_MEMORY || r->right.status == LF_NO_MEMORY)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for the merges");
+    if (!pair) return lf_fail(err, LF_CORRUPT, "merge %u: two tokens are expected, not %.*s", rank, shown, raw.ptr);
     lf_buf_clear(&r->joined);
     lf_buf_str(&r->joined, left);
     lf_buf_str(&r->joined, right);
@@ -170,7 +172,9 @@ enum lf_status lf_bpe_open(struct lf_bpe *bpe, struct lf_vocab *vocab, struct lf
     struct lf_buf text;
     lf_buf_init(&text, LF_TOKEN_BYTES);
     if (lf_json_string(unk, &text)) bpe->unk = lf_vocab_find(vocab, lf_buf_view(&text));
+    enum lf_status status = text.status;
     lf_buf_deinit(&text);
+    if (status == LF_NO_MEMORY) return lf_fail(err, status, "no memory for model.unk_token");
     if (bpe->unk < 0) return lf_fail(err, LF_CORRUPT, "model.unk_token is not in the vocabulary");
     return LF_OK;
 }

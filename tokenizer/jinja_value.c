@@ -227,6 +227,9 @@ enum lf_status lf_jinja_equal(struct lf_jinja *j, bool *out, struct lf_jinja_val
     case LF_JINJA_FUNCTION:
         *out = a.as.function == b.as.function;
         break;
+    case LF_JINJA_VIEW: /* equal as sets in Python, and no template asks */
+        status = lf_jinja_fail(j, LF_UNSUPPORTED, "comparing keys(), values() or items() is not implemented");
+        break;
     default:
         *out = a.as.dict == b.as.dict;
         break; /* the same object; every other kind holds a pointer */

@@ -23,6 +23,7 @@ static enum lf_status compile(struct lf_regex *regex, struct lf_str pattern, str
     PCRE2_SIZE at;
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NO_AUTO_CAPTURE | PCRE2_NEVER_BACKSLASH_C;
     regex->code = pcre2_compile((PCRE2_SPTR)pattern.ptr, pattern.len, options, &code, &at, NULL);
+    if (!regex->code && code == PCRE2_ERROR_HEAP_FAILED) return lf_fail(err, LF_NO_MEMORY, "no memory for a pattern");
     if (!regex->code) {
         PCRE2_UCHAR reason[160] = "";
         pcre2_get_error_message(code, reason, sizeof reason);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -21,6 +22,47 @@ void say(char *message, size_t message_bytes, const char *text)
     if (message_bytes > 0) std::snprintf(message, message_bytes, "%s", text);
 }
 
+// Memory for the library while it reads a model. Its protobuf does not survive an exception in the middle of a message:
+// destructors then run over parts that were never made. So a reserve is taken before (address space only, it is not
+// touched); where memory runs out it is given back, the library comes to its end on it, and what it made is dropped.
+// What `new` calls is one for the whole process, hence the reserve of each thread stands outside of any object.
+constexpr std::size_t RESERVE_BASE_BYTES = 4 << 20, RESERVE_PER_BYTE = 32;
+
+thread_local void *reserve = nullptr;
+
+void give_back_reserve()
+{
+    if (!reserve) throw std::bad_alloc();
+    std::free(reserve);
+    reserve = nullptr;
+}
+
+class Reserve
+{
+  public:
+    explicit Reserve(std::size_t n_bytes)
+    {
+        reserve = std::malloc(n_bytes);
+        if (!reserve) throw std::bad_alloc();
+        before = std::set_new_handler(give_back_reserve);
+    }
+    ~Reserve()
+    {
+        std::set_new_handler(before);
+        std::free(reserve);
+        reserve = nullptr;
+    }
+    Reserve(const Reserve &) = delete;
+    Reserve &operator=(const Reserve &) = delete;
+    void check() const
+    {
+        if (!reserve) throw std::bad_alloc();
+    }
+
+  private:
+    std::new_handler before = nullptr;
+};
+
 } // namespace
 
 extern "C" enum lf_sp_status lf_sp_open(struct lf_sp **out, const void *model, size_t n_bytes, char *message,
@@ -28,8 +70,10 @@ extern "C" enum lf_sp_status lf_sp_open(struct lf_sp **out, const void *model, s
 {
     struct lf_sp *sp = nullptr;
     try {
+        const Reserve held(RESERVE_BASE_BYTES + RESERVE_PER_BYTE * n_bytes);
         sp = new lf_sp;
         const auto status = sp->processor.LoadFromSerializedProto({static_cast<const char *>(model), n_bytes});
+        held.check();
         if (!status.ok()) {
             say(message, message_bytes, status.error_message());
             delete sp;

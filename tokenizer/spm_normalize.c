@@ -52,7 +52,13 @@ static uint32_t unit_offset(uint32_t unit)
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* The longest rule that text begins with: its length, 0 if none; *rule is its place among the texts. */
+static bool inside_code_point(char byte)
+{
+    return ((uint8_t)byte & 0xc0) == 0x80;
+}
+
+/* The longest rule that text begins with: its length, 0 if none; *rule is its place among the texts. A rule that takes
+ * or gives a part of a code point is none: what is normalized stays valid UTF-8, which the encoders build on. */
 static size_t longest_rule(const struct lf_charsmap *map, struct lf_str text, uint32_t *rule)
 {
     size_t len = 0;
@@ -69,6 +75,7 @@ static size_t longest_rule(const struct lf_charsmap *map, struct lf_str text, ui
         if (at >= map->n_units) break;
         uint32_t value = map->units[at] & 0x7fffffffu;
         if (value > map->rules_bytes) break;
+        if (inside_code_point(map->rules[value]) || (i + 1 < text.len && inside_code_point(text.ptr[i + 1]))) continue;
         *rule = value;
         len = i + 1;
     }

@@ -66,7 +66,7 @@ static enum lf_status find_gpu(struct lf_device *dev, int idx, struct lf_err *er
     cudaError_t rc = cudaGetDeviceCount(&n);
     if (rc != cudaSuccess || n == 0) {
         (void)cudaGetLastError();
-        return lf_fail(err, LF_NOT_FOUND, "no GPU can be used: %s",
+        return lf_fail(err, LF_NOT_FOUND, "cuda:%d: no GPU can be used: %s", idx,
                        rc != cudaSuccess ? cudaGetErrorString(rc) : "the driver knows none");
     }
     if (idx >= n)

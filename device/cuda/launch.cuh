@@ -65,13 +65,6 @@ static int queue_shared(void (*kernel)(Params...), dim3 grid, unsigned threads, 
     return queue_any(kernel, grid, threads, 1, shared_bytes, how, args...);
 }
 
-template <class... Params, class... Args>
-static int queue_clusters(void (*kernel)(Params...), dim3 grid, unsigned threads, unsigned n_blocks, lf_cuda_launch how,
-                          Args... args)
-{
-    return queue_any(kernel, grid, threads, n_blocks, 0, how, args...);
-}
-
 /* Loads a kernel's code now instead of at its first launch. All kernels ask for the same division of L1, as much shared
  * memory as there is: a multiprocessor changes it only when it is empty, so kernels that differ cannot overlap. */
 template <class... Params> static int load_kernel(void (*kernel)(Params...))

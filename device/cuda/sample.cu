@@ -1,9 +1,9 @@
 /* Sampling: a row of logits to a token, in one launch.
  *
  * Work split: a cluster of eight thread blocks a row (before sm_90 one block). A warp owns a segment of neighbouring
- * ids, its lanes by turns; what blocks have to tell each other they read from one another's shared memory. The logits
- * stay where they are (a row of 128K is half a megabyte: it is in L2, and a block's part in L1) and are passed over a
- * few times:
+ * ids, its lanes by turns; what blocks have to tell each other they read from one another's shared memory. A block
+ * keeps its part of the logits in shared memory where there is room (160K ids by eight blocks), else they stay where
+ * they are. They are passed over a few times:
  *
  *     prepare  bias, bans, penalties written back; largest and least
  *     [log-probabilities: Σ e^x, and the cut of the n largest]
@@ -19,7 +19,8 @@
  * Sums are whole numbers, weights times 2^41, so they do not depend on who adds when. Weights come from the
  * polynomial of model/sampler.c in the same operations, bit by bit; that file is the CPU twin.
  *
- * Shared memory: 12 KiB, most of it the list. Bound by latency: some 2 µs a pass, half of it barriers. */
+ * Shared memory: 12 KiB, most of it the list, and the logits. Bound by latency: some 2 µs a pass, half of it barriers.
+ */
 #include <float.h>
 
 #include "device/cuda/launch.cuh"
@@ -32,7 +33,8 @@ enum {
     BLOCKS = 8,  /* of a cluster */
     SPLITS = 8,  /* of an interval */
     LIST = 1024, /* candidates that are sorted */
-    UNROLL = 8
+    UNROLL = 8,
+    LOCAL_BYTES = 80 * 1024 /* of logits in shared memory at most */
 };
 static_assert(LIST == 2 * THREADS, "a thread scans two");
 
@@ -56,7 +58,9 @@ struct sample_shared {
 struct row_work {
     sample_shared *s;
     float *logits; /* of the row */
+    float *values; /* the block's part of them, [id - base]: in shared memory, or where logits are */
     int n_vocab;
+    int base;       /* the block's first id */
     int first, end; /* of this warp's segment, end not past n_vocab */
     int turn;       /* of part[] */
     float max, low; /* the largest logit and the least that is finite */
@@ -211,18 +215,25 @@ __device__ inline uint64_t sum_cluster(row_work &r, uint64_t x)
 
 /* ---- passes ---- */
 
-/* Calls visit(id, logit) for each of the lane's ids, in rising order; eight loads are under way at a time. */
-template <class V> __device__ inline void visit_logits(const row_work &r, V visit)
+/* Calls visit(id, x[id]) for each of the lane's ids, in rising order; eight loads are under way at a time. x begins at
+ * the block's first id. */
+template <class V> __device__ inline void visit_part(const row_work &r, const float *part, V visit)
 {
     for (int base = r.first + threadIdx.x % WARP; base < r.end; base += UNROLL * WARP) {
         float x[UNROLL];
 #pragma unroll
         for (int i = 0; i < UNROLL; i++)
-            if (base + i * WARP < r.end) x[i] = r.logits[base + i * WARP];
+            if (base + i * WARP < r.end) x[i] = part[base + i * WARP - r.base];
 #pragma unroll
         for (int i = 0; i < UNROLL; i++)
             if (base + i * WARP < r.end) visit(base + i * WARP, x[i]);
     }
+}
+
+/* Of the logits as prepare() leaves them. */
+template <class V> __device__ inline void visit_logits(const row_work &r, V visit)
+{
+    visit_part(r, r.values, visit);
 }
 
 /* Entries of the same id follow one another in their order: the first of them sees to all. */
@@ -284,17 +295,17 @@ __device__ inline float penalized(float logit, uint32_t mark, const penalties &p
     return logit >= -FLT_MAX ? sane(x) : -INFINITY;
 }
 
-/* Logits as they are drawn from, written back where they change. Returns the largest candidate (with -0 as 0) and sets
+/* Logits as they are drawn from, into values. Returns the largest candidate (with -0 as 0) and sets
  * max, low and the least candidate. */
 __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
 {
     uint64_t best = 0, inverse_least = 0;
     float low = INFINITY;
-    visit_logits(r, [&](int id, float raw) {
+    visit_part(r, r.logits + r.base, [&](int id, float raw) {
         float x = sane(raw);
         uint32_t mark = pen.marks ? pen.marks[id] : 0;
         if (mark != 0) x = penalized(x, mark, pen);
-        if (__float_as_uint(x) != __float_as_uint(raw)) r.logits[id] = x;
+        r.values[id - r.base] = x;
         best = join_max::of(best, rank_of(x, id, true));
         inverse_least = join_max::of(inverse_least, ~rank_of(x, id, false));
         if (x >= -FLT_MAX && x < low) low = x;
@@ -357,15 +368,20 @@ __device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint
     return n <= LIST ? n : LIST + 1;
 }
 
-/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. */
+/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. In steps up
+ * to 32 a warp stays among its own 64 entries. */
 __device__ inline unsigned sort_list(sample_shared *s)
 {
     unsigned n = 2;
     while (n < s->n_list) n *= 2;
     for (unsigned i = s->n_list + threadIdx.x; i < n; i += THREADS) s->list[i] = 0;
+    __syncthreads();
     for (unsigned size = 2; size <= n; size *= 2) {
         for (unsigned step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
+            if (step > WARP || (step == WARP && size > 2 * WARP))
+                __syncthreads();
+            else
+                __syncwarp();
             if (threadIdx.x >= n / 2) continue;
             unsigned a = threadIdx.x / step * 2 * step + threadIdx.x % step, b = a + step;
             uint64_t x = s->list[a], y = s->list[b];
@@ -606,13 +622,13 @@ __device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, u
     uint64_t mine = 0;
     int first = min(r.end, r.first + lane * part), end = min(r.end, first + part);
 #pragma unroll 8
-    for (int id = first; id < end; id++) mine += mass_of(r, u, id, r.logits[id]);
+    for (int id = first; id < end; id++) mine += mass_of(r, u, id, r.values[id - r.base]);
     int of = pass_lane(mine, target, &below);
     first = __shfl_sync(0xffffffffu, first, of);
     end = __shfl_sync(0xffffffffu, end, of);
     for (int base = first; base < end; base += WARP) {
         int id = base + lane;
-        float x = id < end ? r.logits[id] : 0.0f;
+        float x = id < end ? r.values[id - r.base] : 0.0f;
         int at = pass_lane(id < end ? mass_of(r, u, id, x) : 0, target, &below);
         if (at >= 0) return {lane == at ? id : -1, x};
     }
@@ -666,17 +682,28 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
     if (row.slot >= 0) p.marks[(size_t)row.slot * p.n_vocab + d.id]++;
 }
 
-__global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sample_params p)
+/* Ids of a warp's segment. */
+__host__ __device__ inline int segment_of(int n_vocab, int n_blocks)
 {
+    int n_lanes = n_blocks * WARPS * WARP;
+    return (n_vocab + n_lanes - 1) / n_lanes * WARP;
+}
+
+__global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sample_params p, bool is_local)
+{
+    extern __shared__ float local[];
     __shared__ sample_shared s;
-    int row_idx = blockIdx.x / cluster_nctarank(), n_parts = (int)cluster_nctarank() * WARPS;
+    int row_idx = blockIdx.x / cluster_nctarank();
     start_successor();
     wait_predecessor();
     lf_sample_row row = p.rows[row_idx];
     if (row.position == LF_SAMPLE_INACTIVE) return;
-    int segment = (p.n_vocab + n_parts * WARP - 1) / (n_parts * WARP) * WARP;
-    row_work r = {&s, p.logits + (size_t)row_idx * p.n_vocab, p.n_vocab};
-    r.first = min(p.n_vocab, (int)(cluster_ctarank() * WARPS + threadIdx.x / WARP) * segment);
+    int segment = segment_of(p.n_vocab, (int)cluster_nctarank());
+    row_work r = {&s, p.logits + (size_t)row_idx * p.n_vocab};
+    r.n_vocab = p.n_vocab;
+    r.base = min(p.n_vocab, (int)cluster_ctarank() * WARPS * segment);
+    r.values = is_local ? local : r.logits + r.base;
+    r.first = min(p.n_vocab, r.base + (int)threadIdx.x / WARP * segment);
     r.end = min(p.n_vocab, r.first + segment);
     sample_row(r, row, p, row_idx);
     barrier_cluster(); /* nobody leaves whose shared memory may still be read */
@@ -707,6 +734,7 @@ __global__ void __launch_bounds__(THREADS) set_marks(lf_sample_marks_params p)
 int lf_cuda_sample_setup(void)
 {
     int rc = load_kernel(sample);
+    if (rc == 0) rc = (int)cudaFuncSetAttribute(sample, cudaFuncAttributeMaxDynamicSharedMemorySize, LOCAL_BYTES);
     if (rc == 0) rc = load_kernel(clear_marks);
     if (rc == 0) rc = load_kernel(set_marks);
     return rc;
@@ -716,7 +744,10 @@ int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how)
 {
     if (p->n_rows == 0) return 0;
     unsigned blocks = how.overlaps ? BLOCKS : 1; /* sm_90 has both */
-    return queue_clusters(sample, dim3((unsigned)p->n_rows * blocks), THREADS, blocks, how, *p);
+    size_t local_bytes = (size_t)segment_of(p->n_vocab, (int)blocks) * WARPS * sizeof(float);
+    bool is_local = local_bytes <= LOCAL_BYTES;
+    return queue_any(sample, dim3((unsigned)p->n_rows * blocks), THREADS, blocks, is_local ? local_bytes : 0, how, *p,
+                     is_local);
 }
 
 static unsigned blocks_for(int n)

@@ -305,6 +305,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .max_seqs = opts->max_seqs,
                                         .max_out = opts->max_out,
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
+                                        .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
                                         .pool = &kv->pool,
                                         .prefix = kv->prefix};
     lf_sched_init(&e->sched, &sched);

@@ -19,7 +19,8 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
-    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->step_ns >= 1);
+    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1);
+    LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
     lf_list_init(&s->waiting);
@@ -194,7 +195,7 @@ static bool computed_by_another(const struct lf_sched_plan *plan, const struct l
 
 static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
 {
-    double step_ns = (double)s->opts.step_ns;
+    double step_ns = (double)(plan->n_items > 0 ? s->opts.step_ns : s->opts.alone_ns);
     double budget_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &plan->load), step_ns * PREFILL_SHARE);
     int n_before = plan->n_items;
     budget_ns -= plan_eldest(s, plan, budget_ns);
@@ -308,15 +309,17 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
     if (s->cost.n_seen == 0 || !lf_sched_in_prefill(seq)) return 0;
-    double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.step_ns;
+    double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.alone_ns;
     struct lf_load decodes = {{1}};
     LF_LIST_EACH(it, &s->running)
     {
         const struct lf_sched_seq *other = seq_of(it);
-        if (!lf_sched_in_prefill(other))
+        if (!lf_sched_in_prefill(other)) {
             lf_load_add_decode(&decodes, other->n_done);
-        else
-            ns += LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+            step_ns = (double)s->opts.step_ns;
+            continue;
+        }
+        ns += LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
     }
     double left_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &decodes), step_ns * PREFILL_SHARE);
     double eta = ns * LF_MAX(step_ns, lf_cost_predict(&s->cost, &decodes)) / left_ns;

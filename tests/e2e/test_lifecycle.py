@@ -19,6 +19,7 @@ import harness
 SEED = int(os.environ.get("LF_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 R = random.Random(SEED)
 SMALL = ("--ctx", "8192", "--kv-tokens", "64K")
+PATIENT = ("--drain-timeout", "300")
 ENDING = (signal.SIGTERM, signal.SIGINT)
 WORDS = "And it came to pass in those days that the people went up to the hill. "
 
@@ -36,9 +37,14 @@ def quiet_port():
                 pass
 
 
+def fewer(n):
+    """So many tokens or words, or fewer under sanitizers."""
+    return int(n / harness.SLOW)
+
+
 def rounds(n):
-    """Fewer of them under sanitizers."""
-    return range(max(2, int(n / harness.SLOW)))
+    """So many starts, or many fewer."""
+    return range(max(1, int(n / harness.SLOW**1.5)))
 
 
 class Client(threading.Thread):
@@ -76,7 +82,7 @@ class Lifecycle(unittest.TestCase):
         print(f"LF_SEED={SEED} port {cls.port}", flush=True)
 
     def serve(self, *more):
-        s = harness.Program("--port", str(self.port), *SMALL, *more)
+        s = harness.Program("--port", str(self.port), *SMALL, *(more or PATIENT))
         self.addCleanup(lambda: s.process.poll() is None and s.process.kill())  # only where the test has failed
         return s
 
@@ -116,7 +122,7 @@ class Lifecycle(unittest.TestCase):
     def test_while_prefilling(self):
         for i in rounds(6):
             s = self.serve()
-            c = Client(s, WORDS * 380 + str(i), 4, stream=i % 2 == 0)
+            c = Client(s, WORDS * fewer(380) + str(i), 4, stream=i % 2 == 0)
             self.running(s, 1)
             time.sleep(R.random() * 0.1 * harness.SLOW)
             s.process.send_signal(R.choice(ENDING))
@@ -129,8 +135,8 @@ class Lifecycle(unittest.TestCase):
         for _ in rounds(8):
             s = self.serve()
             if quiet is None:
-                quiet = s.complete(WORDS, max_tokens=600, temperature=0, ignore_eos=True).json["choices"][0]["text"]
-            clients = [Client(s, WORDS, 600, stream=k % 3 > 0) for k in range(6)]
+                quiet = s.complete(WORDS, max_tokens=fewer(600), temperature=0, ignore_eos=True).json["choices"][0]["text"]
+            clients = [Client(s, WORDS, fewer(600), stream=k % 3 > 0) for k in range(6)]
             self.running(s, 6)
             keep = s.connect()
             s.get("/livez", connection=keep)
@@ -149,7 +155,7 @@ class Lifecycle(unittest.TestCase):
 
     def test_draining_is_told(self):
         s = self.serve()
-        c = Client(s, WORDS, 4000)
+        c = Client(s, WORDS, fewer(4000))
         self.running(s, 1)
         keep = s.connect()
         self.assertEqual(s.get("/readyz", connection=keep).status, 200)
@@ -199,7 +205,7 @@ class Lifecycle(unittest.TestCase):
 
     def test_hup_and_killed_clients_change_nothing(self):
         s = self.serve()
-        clients = [Client(s, WORDS, 300) for _ in range(4)]
+        clients = [Client(s, WORDS, fewer(300)) for _ in range(4)]
         self.running(s, 4)
         gone = s.socket(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n")
         for _ in range(10):

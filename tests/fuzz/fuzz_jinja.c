@@ -3,14 +3,9 @@
  *
  * Nothing is compared: a run must end, within the budgets, without a report of the sanitizers, with valid UTF-8 and
  * with spans in order. */
-#include <stdint.h>
-#include <stdlib.h>
-
-#include "core/check.h"
 #include "core/json.h"
+#include "tests/fuzz/fuzz.h"
 #include "tokenizer/chat_template.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const char default_request[] =
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi <\\u00fc>\\n\"},{\"role\":\"assistant\",\"content\":null,"

@@ -11,6 +11,7 @@ import torch
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PAGE = 64
+FOLD_KEYS = 512  # of attn_map.c
 PORTABLE = ["attn_decode_mma.cu", "attn_merge.cu", "attn_prefill_mma.cu"]
 
 
@@ -89,8 +90,9 @@ class Store:
         n = [-(-x // PAGE) for x in lengths]
         self.n_blocks = sum(n) + spare
         order = torch.randperm(self.n_blocks, generator=torch.Generator().manual_seed(seed)).tolist()
-        if spare > 2:  # somebody's block must be the last one: offsets past 2^31
-            order[0], order[order.index(self.n_blocks - 1)] = self.n_blocks - 1, order[0]
+        if spare > 2:  # sequence 0 begins in the last block: offsets past 2^31
+            order.remove(self.n_blocks - 1)
+            order.insert(0, self.n_blocks - 1)
         self.tables, at = [], 0
         for i, blocks in enumerate(n):
             own = order[at:at + blocks]
@@ -143,7 +145,7 @@ def span_end(generated, key):
     return span_begin(generated, key) + span_length(generated, key)
 
 
-def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefill=None, split_decode=True):
+def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefill=None, split_decode=None):
     """seqs: (n_rows, kv_len, generated). Returns prefill, decode, merge lists of Task and the partial rows used."""
     group, used, merge, lists = n_heads // n_kv_heads, 0, [], {}
     for generated in (True, False):
@@ -159,7 +161,10 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                 lo = first - window + 1 if window > 0 and first >= window else 0
                 tiles.append((i, row, n, span_begin(generated, lo), last + 1))
         tiles.sort(key=lambda t: (t[3] - t[4], t[0], t[1]))
-        split = split_decode
+        max_keys = 0
+        split = split_decode is not False
+        if generated and split_decode is None:
+            max_keys = sum(t[4] - t[3] for t in tiles) * n_kv_heads // n_sms + FOLD_KEYS
         if not generated:
             split = len(tiles) * n_kv_heads < 2 * n_sms if split_prefill is None else split_prefill
         records = []
@@ -170,7 +175,7 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                 spans.append((key, end))
                 key = end
             slot = -1
-            if split and len(spans) > 1 and used + n_kv_heads * len(spans) * n <= n_partial:
+            if split and len(spans) > 1 and hi - lo > max_keys and used + n_kv_heads * len(spans) * n <= n_partial:
                 slot = used
                 used += n_kv_heads * len(spans) * n
                 merge += [Task(i, head, row, n, lo, hi, slot + head * len(spans) * n, len(spans))
@@ -202,7 +207,7 @@ class Step:
     """One call over a store: entries are (sequence, n_rows, kv_len, generated)."""
 
     def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, overlaps=False, n_sms=None, n_partial=None,
-                 split_prefill=None, split_decode=True, recorded=False, out=None):
+                 split_prefill=None, split_decode=None, recorded=False, out=None):
         self.lib, self.store, self.entries = lib, store, entries
         self.window, self.softcap, self.sinks = window, softcap, sinks
         self.scale = store.d ** -0.5

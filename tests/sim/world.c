@@ -24,6 +24,7 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .max_seqs = o->max_seqs,
                                        .max_out = o->max_out,
                                        .step_ns = o->step_ns,
+                                       .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
                                        .pool = &w->pool,
                                        .prefix = w->prefix};
     lf_sched_init(&w->sched, &opts);

@@ -353,6 +353,37 @@ static void bend(const char *source, const char *name, int rounds)
     model_dir_free(&dir);
 }
 
+/* A rule for "a" whose text begins inside of a code point, and one for the first byte of "\xc3\xa9": neither applies,
+ * or the encoders would be given text that is not valid UTF-8. */
+static void test_rules_over_parts_of_code_points_do_not_apply(void **state)
+{
+    (void)state;
+    uint32_t units[164] = {0x60u << 10};
+    units[0x60 ^ 'a'] = 'a' | 1u << 8 | 3u << 10; /* its leaf is unit 2 */
+    units[2] = 1u << 31 | 1;                      /* the second byte of the texts */
+    units[0x60 ^ 0xc3] = 0xc3 | 1u << 8 | 160u << 10;
+    units[3] = 1u << 31 | 3; /* the empty text */
+    struct model_dir dir = model_dir_make();
+    struct lf_ids ids[2] = {{0}, {0}};
+    for (int with_rules = 0; with_rules < 2; with_rules++) {
+        struct lf_buf m = start_model(true);
+        put_piece(&m, LF_STR("a"), -1, 1);
+        put_piece(&m, LF_STR("\xc3\xa9"), -1, 1);
+        if (with_rules) put_rules(&m, units, 164, LF_STR("\xc3\xa9\0"), sizeof units);
+        model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+        struct lf_tokenizer *tok = open_or_fail(dir.path);
+        struct lf_str text = LF_STR("a\xc3\xa9za\xc3\xa9");
+        assert_int_equal(lf_tokenizer_encode(tok, &ids[with_rules], text, NULL, 0, 0, 0, NULL), LF_OK);
+        lf_tokenizer_close(tok);
+        lf_buf_deinit(&m);
+    }
+    assert_true(ids[0].n >= 5);
+    assert_ids(&ids[1], ids[0].ids, ids[0].n);
+    lf_ids_deinit(&ids[0]);
+    lf_ids_deinit(&ids[1]);
+    model_dir_free(&dir);
+}
+
 static void test_bent_files(void **state)
 {
     (void)state;
@@ -378,6 +409,7 @@ int main(void)
         cmocka_unit_test(test_wrong_tokenizer_model),
         cmocka_unit_test(test_longest_allowed_piece),
         cmocka_unit_test(test_rules_that_lead_astray),
+        cmocka_unit_test(test_rules_over_parts_of_code_points_do_not_apply),
         cmocka_unit_test(test_bent_files),
         cmocka_unit_test(test_a_directory_without_a_tokenizer),
     };

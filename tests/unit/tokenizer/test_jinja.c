@@ -127,6 +127,7 @@ static void what_is_not_implemented_is_refused_by_name(void **state)
         expect(source, LF_UNSUPPORTED, part);
     }
     expect("{% for x in y recursive %}{% endfor %}", LF_UNSUPPORTED, "recursive loops");
+    expect("{{ {}.items() == {}.items() }}", LF_UNSUPPORTED, "comparing keys()");
     expect("{{ [1]|random }}", LF_UNSUPPORTED, "the filter 'random'");
     expect("{{ 'a'.encode() }}", LF_UNSUPPORTED, "this method");
     expect("{{ 9223372036854775807 + 1 }}", LF_UNSUPPORTED, "64 bits");

@@ -36,6 +36,9 @@ static void test_classes_are_those_of_unicode(void **state)
     assert_matches("\\d", "1\xd9\xa1\xc2\xb2", "[1][\xd9\xa1]");
     assert_matches("\\p{Han}+", "a\xe4\xb8\xad\xe3\x80\x82", "[\xe4\xb8\xad]");
     assert_matches("\\bab\\b", "ab cab ab.", "[ab][ab]");
+    assert_matches("\\Bb", "ab b", "[b]");
+    assert_matches("\\p{^L}+|\\P{^Number}", "ab12", "[12]");
+    assert_matches("\\Aa|a\\z", "aaa", "[a][a]");
 }
 
 static void test_what_families_use_means_the_same(void **state)
@@ -63,15 +66,17 @@ static void test_empty_matches_do_not_follow_a_match(void **state)
 static void test_what_is_read_differently_is_refused_by_name(void **state)
 {
     (void)state;
-    static const char *const patterns[] = {"a{1,2}+",   "[a[b]]", "[a&&b]",     "(?m:a)", "(?<n>a)", "\\1",
-                                           "[\\S]",     "\\K",    "\\p{Emoji}", "[]a]",   "[a",      "\\",
-                                           "(*ACCEPT)", "(?~a)",  "\\xzz",      "(a"};
+    static const char *const patterns[] = {"a{1,2}+", "[a[b]]",     "[a&&b]", "(?m:a)", "(?<n>a)", "\\1",       "[\\S]",
+                                           "\\K",     "\\p{Emoji}", "[]a]",   "[a",     "\\",      "(*ACCEPT)", "(?~a)",
+                                           "\\xzz",   "(a",         "[\\b]",  "[\\B]",  "[\\z]",   "\\p{}"};
     for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
         struct lf_regex *regex = NULL;
         struct lf_err err = {0};
         assert_int_equal(lf_regex_compile(&regex, lf_str_c(patterns[i]), &err), LF_UNSUPPORTED);
         assert_non_null(strstr(err.message, patterns[i]));
     }
+    struct lf_regex *regex = NULL;
+    assert_int_equal(lf_regex_compile(&regex, LF_STR("a\0b"), NULL), LF_UNSUPPORTED);
 }
 
 static void test_a_pattern_that_tries_for_ever_is_stopped(void **state)

@@ -130,12 +130,36 @@ static void test_only_what_opens_the_prompt_gets_a_mark(void **state)
     model_dir_free(&dir);
 }
 
+static void test_added_tokens_of_a_file_of_their_own(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    model_dir_copy(&dir, "tokenizer.model", FIXTURES "sp-bpe/tokenizer.model");
+    struct lf_tokenizer *tok = open_or_fail(dir.path);
+    int n_pieces = lf_tokenizer_n_vocab(tok);
+    int32_t a = lf_tokenizer_find(tok, LF_STR("\xe2\x96\x81"
+                                              "a"));
+    lf_tokenizer_close(tok);
+    char json[64];
+    (void)snprintf(json, sizeof json, "{\"<call>\": %d, \"<end>\": %d}", n_pieces, n_pieces + 3);
+    model_dir_text(&dir, "added_tokens.json", json);
+    tok = open_or_fail(dir.path);
+    assert_int_equal(lf_tokenizer_n_vocab(tok), n_pieces + 4);
+    assert_int_equal(lf_tokenizer_find(tok, LF_STR("<call>")), n_pieces);
+    ASSERT_ENCODES(tok, "a<call><end>", LF_ENCODE_SPECIALS, a, n_pieces, n_pieces + 3, -1);
+    struct lf_token_info info;
+    assert_false(lf_tokenizer_token(tok, n_pieces + 1, &info)); /* a hole names no token */
+    lf_tokenizer_close(tok);
+    model_dir_free(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ids_are_those_of_the_library),
         cmocka_unit_test(test_the_door_to_the_library_gives_statuses),
         cmocka_unit_test(test_only_what_opens_the_prompt_gets_a_mark),
+        cmocka_unit_test(test_added_tokens_of_a_file_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

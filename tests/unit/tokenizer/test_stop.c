@@ -36,6 +36,7 @@ static void test_text_before_the_stop_is_shown_whatever_the_pieces(void **state)
     (void)state;
     expect((const char *[]){"\n\n"}, 1, "one\ntwo\n\nthree", "one\ntwo", 0);
     expect((const char *[]){"aab"}, 1, "aaaab", "aa", 0);
+    expect((const char *[]){NULL}, 0, "aaab", "aaab", -1);
     expect((const char *[]){"abab", "x"}, 2, "ababab", "", 0);
     expect((const char *[]){"</s>", "User:"}, 2, "a < b User: c", "a < b ", 1);
 }

@@ -151,7 +151,7 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"--port", ""}, "--port: expected a whole number"},
         {{"--port=8080x"}, "got \"8080x\""},
         {{"--port"}, "--port: expected N behind it"},
-        {{"--step-ms", "0"}, "from 1 to"},
+        {{"--step-ms", "-1"}, "from 0 to"},
         {{"--max-body", "1023"}, "from 1024 to"},
         {{"--kv-dtype", "f16"}, "--kv-dtype: expected auto|f32|bf16, got \"f16\""},
         {{"--kv-dtype", ""}, "--kv-dtype: expected auto|f32|bf16"},

@@ -22,8 +22,12 @@ static int setup(void **state)
     static struct fixture f;
     memset(&f, 0, sizeof(f));
     if (lf_block_pool_init(&f.pool, N_BLOCKS, NULL) != LF_OK) return -1;
-    const struct lf_sched_opts opts = {
-        .chunk = 256, .max_seqs = MAX_SEQS, .max_out = MAX_SEQS, .step_ns = 50 * LF_NS_PER_MS, .pool = &f.pool};
+    const struct lf_sched_opts opts = {.chunk = 256,
+                                       .max_seqs = MAX_SEQS,
+                                       .max_out = MAX_SEQS,
+                                       .step_ns = 50 * LF_NS_PER_MS,
+                                       .alone_ns = 50 * LF_NS_PER_MS,
+                                       .pool = &f.pool};
     lf_sched_init(&f.sched, &opts);
     f.plan.items = f.items;
     *state = &f;

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Lines and branches that the tests reached, folder by folder, from a build with -DLF_COVERAGE=ON:
+
+    cmake --preset coverage && cmake --build build/coverage -j2
+    ctest --test-dir build/coverage -L 'unit|golden|sim|fuzz' -j2
+    python3 tests/coverage.py build/coverage              the table
+    python3 tests/coverage.py build/coverage tokenizer/   the same for each file below, with the lines not reached
+
+A branch is one outcome of a condition, as gcov counts them; those of LF_ASSERT are left out, since no test may reach
+them."""
+import collections
+import json
+import os
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FOLDERS = ["core", "device", "tokenizer", "kv", "attention", "model", "server/engine", "server/http", "server"]
+
+
+def data_files(build):
+    for where, _, names in os.walk(build):
+        for name in sorted(names):
+            if name.endswith(".gcda"):
+                yield os.path.abspath(os.path.join(where, name))
+
+
+def read(build):
+    """{path: ({line: count}, {(line, index): count})} of our own .c and .cc files."""
+    files = collections.defaultdict(lambda: (collections.Counter(), collections.Counter()))
+    for data in data_files(build):
+        out = subprocess.run(["gcov", "--json-format", "--branch-probabilities", "--stdout", data], capture_output=True,
+                             cwd=os.path.dirname(data), check=True).stdout
+        for text in out.splitlines():
+            for f in json.loads(text)["files"]:
+                path = os.path.relpath(os.path.join(ROOT, f["file"]), ROOT)
+                if path.startswith(("..", "tests/")) or not path.endswith((".c", ".cc")):
+                    continue
+                lines, branches = files[path]
+                for line in f["lines"]:
+                    lines[line["line_number"]] += line["count"]
+                    for i, b in enumerate(line["branches"]):
+                        if not b.get("throw"):
+                            branches[line["line_number"], i] += b["count"]
+    return files
+
+
+def without_asserts(path, branches):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        text = f.read().splitlines()
+    return {k: n for k, n in branches.items() if "LF_ASSERT(" not in text[k[0] - 1]}
+
+
+def folder_of(path):
+    return next((f for f in FOLDERS if path.startswith(f + "/")), os.path.dirname(path))
+
+
+def share(counts):
+    return 100.0 * sum(n > 0 for n in counts) / len(counts) if counts else 100.0
+
+
+def missed(lines):
+    """Ranges of lines that were not reached: "12-15, 20"."""
+    out = []
+    for line in sorted(n for n, count in lines.items() if count == 0):
+        if out and line <= out[-1][1] + 2:
+            out[-1][1] = line
+        else:
+            out.append([line, line])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
+
+
+def main():
+    files = read(sys.argv[1])
+    if not files:
+        sys.exit(f"{sys.argv[1]}: no .gcda in it: build with -DLF_COVERAGE=ON and run the tests")
+    if len(sys.argv) > 2:
+        for path in sorted(p for p in files if p.startswith(sys.argv[2])):
+            lines, branches = files[path]
+            print(f"{path}: {share(lines.values()):.1f}% of lines, "
+                  f"{share(without_asserts(path, branches).values()):.1f}% of branches; not reached: {missed(lines)}")
+        return
+    print("| folder | lines | reached | branches | taken |\n|---|---|---|---|---|")
+    totals = [], []
+    for folder in FOLDERS:
+        lines, branches = [], []
+        for path in files:
+            if folder_of(path) == folder:
+                lines += files[path][0].values()
+                branches += without_asserts(path, files[path][1]).values()
+        totals[0].extend(lines)
+        totals[1].extend(branches)
+        print(f"| {folder} | {len(lines)} | {share(lines):.1f}% | {len(branches)} | {share(branches):.1f}% |")
+    print(f"| all | {len(totals[0])} | {share(totals[0]):.1f}% | {len(totals[1])} | {share(totals[1]):.1f}% |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+/* The allocation sweep over models, the KV cache and the engine. */
+#include "core/log.h"
+#include "model/safetensors.h"
+#include "server/engine/engine.h"
+#include "tests/faults/sweep.h"
+#include "tests/support/model_rig.h"
+#include "tests/unit/server/engine/fake_backend.h"
+
+#define FIXTURES "tests/golden/model/data/"
+
+static const char *const models[] = {"llama-f32",          "llama-bf16-tied",    "llama-f16-sharded",     "llama3-f32",
+                                     "mistral-window-f32", "qwen2-windows-bf16", "qwen3-layer-types-bf16"};
+
+static enum lf_status open_headers(const void *ctx)
+{
+    struct lf_tensor_set set = {0};
+    struct lf_err err;
+    enum lf_status status = lf_tensor_set_open(&set, ctx, &err);
+    lf_tensor_set_close(&set);
+    return status;
+}
+
+static enum lf_status read_hparams(const void *ctx)
+{
+    struct lf_hparams hp = {0};
+    struct lf_err err;
+    enum lf_status status = lf_hparams_read(&hp, ctx, &err);
+    lf_hparams_deinit(&hp);
+    return status;
+}
+
+static enum lf_status load_model(const void *ctx)
+{
+    struct model_rig rig;
+    struct lf_err err;
+    struct model_rig_opts opts = {.dir = ctx,
+                                  .load = LF_LOAD_FILES,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = 128,
+                                  .chunk = 32,
+                                  .max_seqs = 2,
+                                  .max_out = 2,
+                                  .kv_dtype = LF_F32};
+    enum lf_status status = model_rig_open(&rig, &opts, &err);
+    model_rig_close(&rig);
+    return status;
+}
+
+static void models_of_every_family(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(models); i++) {
+        char dir[128], name[128];
+        snprintf(dir, sizeof dir, FIXTURES "%s", models[i]);
+        snprintf(name, sizeof name, "headers of %s", models[i]);
+        sweep(name, open_headers, dir, 4);
+        snprintf(name, sizeof name, "config of %s", models[i]);
+        sweep(name, read_hparams, dir, 3);
+        snprintf(name, sizeof name, "load %s", models[i]);
+        sweep(name, load_model, dir, 20);
+    }
+}
+
+/* ---- KV cache and engine ---- */
+
+struct cache {
+    struct lf_device *dev;
+    struct lf_kv_cache kv;
+};
+
+static const struct lf_kv_cache_opts kv_opts = {
+    .dtype = LF_F32, .n_blocks = 8, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = true};
+static const struct lf_engine_opts engine_opts = {
+    .ctx = 256, .chunk = 64, .max_seqs = 4, .max_out = 4, .queue_n = 8, .step_ms = 5, .watchdog_s = 30};
+
+static enum lf_status open_device(const void *ctx)
+{
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = *(const int *)ctx, .max_isa = -1};
+    struct lf_device *dev = NULL;
+    struct lf_err err;
+    enum lf_status status = lf_device_open(&dev, &opts, &err);
+    lf_device_close(dev);
+    return status;
+}
+
+static enum lf_status open_cache(const void *ctx)
+{
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = -1};
+    struct lf_kv_cache_opts o = kv_opts;
+    struct cache c = {0};
+    struct lf_err err;
+    o.prefix_cache = ctx != NULL;
+    enum lf_status status = lf_device_open(&c.dev, &opts, &err);
+    if (status == LF_OK) status = lf_kv_cache_open(&c.kv, c.dev, &o, &err);
+    lf_kv_cache_close(&c.kv);
+    lf_device_close(c.dev);
+    return status;
+}
+
+static enum lf_status run_engine(const void *ctx)
+{
+    struct lf_kv_cache *kv = (struct lf_kv_cache *)(uintptr_t)ctx;
+    struct fake_backend model = {0};
+    struct lf_engine_backend backend = {.ctx = &model,
+                                        .launch = fake_launch,
+                                        .wait = fake_wait_step,
+                                        .n_vocab = FAKE_VOCAB,
+                                        .eos_ids = fake_eos,
+                                        .n_eos = 1};
+    const int32_t prompt[] = {1, 2, 3};
+    struct lf_gen_params params = {.prompt = prompt,
+                                   .n_prompt = 3,
+                                   .max_tokens = 2,
+                                   .ignore_eos = true,
+                                   .sampling = {.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1},
+                                   .n_prompt_logprobs = -1};
+    struct lf_engine *engine = NULL;
+    struct lf_request *req = NULL;
+    struct lf_request_state st;
+    struct lf_err err;
+    int retry;
+    enum lf_status status = lf_engine_create(&engine, &backend, kv, &engine_opts, &err);
+    if (status == LF_OK) status = lf_engine_submit(engine, &params, &req, &retry, &err);
+    for (int i = 0; status == LF_OK && i < 10000; i++) {
+        lf_request_look(req, &st);
+        if (st.finish != LF_FINISH_NONE) break;
+        lf_clock_sleep_ms(1);
+    }
+    if (status == LF_OK && st.finish != LF_FINISH_LENGTH) status = LF_TIMEOUT;
+    if (req) lf_request_put(req);
+    lf_engine_destroy(engine);
+    return status;
+}
+
+static void device_cache_and_engine(void **state)
+{
+    (void)state;
+    struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = -1};
+    struct cache c = {0};
+    int one = 1, two = 2;
+    sweep("device with one thread", open_device, &one, 1);
+    sweep("device with two threads", open_device, &two, 2);
+    sweep("KV cache", open_cache, NULL, 2);
+    sweep("KV cache with prefix cache", open_cache, &one, 4);
+    assert_int_equal(lf_device_open(&c.dev, &opts, NULL), LF_OK);
+    assert_int_equal(lf_kv_cache_open(&c.kv, c.dev, &kv_opts, NULL), LF_OK);
+    sweep("engine, and a request through it", run_engine, &c.kv, 8);
+    lf_kv_cache_close(&c.kv);
+    lf_device_close(c.dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_cache_and_engine),
+        cmocka_unit_test(models_of_every_family),
+    };
+    lf_log_set_level(LF_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

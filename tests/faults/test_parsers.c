@@ -1,0 +1,211 @@
+/* The allocation sweep over what reads bytes of others: JSON, requests, templates, settings, keys. */
+#include "server/config.h"
+#include "server/http/auth.h"
+#include "server/http/messages.h"
+#include "server/http/prompts.h"
+#include "tests/faults/sweep.h"
+#include "tests/support/temp_dir.h"
+#include "tokenizer/chat_template.h"
+
+static enum lf_status read_json(const void *ctx)
+{
+    struct lf_json doc = {0};
+    struct lf_buf text;
+    struct lf_err err;
+    lf_buf_init(&text, 1 << 20);
+    enum lf_status status = lf_json_parse(&doc, lf_str_c(ctx), &lf_json_limits_request, &err);
+    for (uint32_t i = 0; status == LF_OK && i < doc.n_nodes; i++) {
+        struct lf_json_value v = {&doc, i};
+        if (lf_json_type(v) == LF_JSON_STRING && !lf_json_string(v, &text)) status = text.status;
+    }
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+static void json_parse_and_read(void **state)
+{
+    (void)state;
+    sweep("JSON with strings and numbers", read_json, "{\"a\":[1,\"\\u00e9x\",{\"b\":\"c\"},2.5e3],\"d\":null}", 2);
+    sweep("JSON of nothing", read_json, "\"\"", 1);
+}
+
+/* ---- requests ---- */
+
+struct request {
+    enum lf_ask_kind kind;
+    const char *body;
+};
+
+static struct lf_prompt_source source = {.ctx = 512};
+
+static enum lf_status status_of(enum lf_status status, const struct lf_api_err *err)
+{
+    return status == LF_INVALID && err->status == 503 ? LF_NO_MEMORY : status;
+}
+
+static enum lf_status read_request(const void *ctx)
+{
+    const struct request *r = ctx;
+    const struct lf_ask_limits limits = {.max_choices = 4, .n_vocab = lf_tokenizer_n_vocab(source.tok)};
+    struct lf_json body = {0};
+    struct lf_ask ask;
+    struct lf_prompts prompts = {0};
+    struct lf_api_err err = {0};
+    enum lf_status status = lf_json_parse(&body, lf_str_c(r->body), &lf_json_limits_request, NULL);
+    if (status != LF_OK) return status;
+    status = status_of(lf_ask_read(&ask, r->kind, &body, &limits, &err), &err);
+    if (status == LF_OK && r->kind != LF_ASK_DETOKENIZE)
+        status = status_of(lf_prompts_read(&prompts, &ask, &source, &err), &err);
+    lf_prompts_deinit(&prompts);
+    lf_ask_deinit(&ask);
+    lf_json_deinit(&body);
+    return status;
+}
+
+static void requests_of_every_kind(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        struct request request;
+    } cases[] = {
+        {"completion of a text",
+         {LF_ASK_COMPLETION, "{\"prompt\":\"the king\",\"stop\":[\"a\",\"b\"],\"logit_bias\":{\"5\":1},\"seed\":1}"}},
+        {"completion of many texts", {LF_ASK_COMPLETION, "{\"prompt\":[\"the\",\"king\",\"\\u00e9\"]}"}},
+        {"completion of ids", {LF_ASK_COMPLETION, "{\"prompt\":[[1,2,3],[4]],\"stop_token_ids\":[7]}"}},
+        {"chat", {LF_ASK_CHAT, "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a <s> b\"}]}"}},
+        {"chat of parts",
+         {LF_ASK_CHAT, "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}],"
+                       "\"cache_salt\":\"s\",\"chat_template_kwargs\":{\"thinking\":\"no\"}}"}},
+        {"tokenize", {LF_ASK_TOKENIZE, "{\"content\":\"the king\",\"add_special_tokens\":false}"}},
+        {"detokenize", {LF_ASK_DETOKENIZE, "{\"tokens\":[1,2,3],\"model\":\"m\"}"}},
+    };
+    struct lf_tokenizer *tok = NULL;
+    struct lf_chat_template *chat = NULL;
+    assert_int_equal(lf_tokenizer_open(&tok, "tests/golden/tokenizer/sp-bpe", NULL), LF_OK);
+    assert_int_equal(lf_chat_template_create(&chat,
+                                             LF_STR("{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content | "
+                                                    "trim }}{{ thinking }}{% endfor %}"),
+                                             NULL),
+                     LF_OK);
+    source.tok = tok;
+    source.chat = chat;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) sweep(cases[i].name, read_request, &cases[i].request, 2);
+    lf_chat_template_destroy(chat);
+    lf_tokenizer_close(tok);
+}
+
+static enum lf_status write_refusal(const void *ctx)
+{
+    struct lf_reply reply;
+    const struct lf_api_err *err = ctx;
+    lf_reply_init(&reply);
+    lf_reply_error(&reply, err);
+    enum lf_status status = reply.body.status;
+    lf_reply_deinit(&reply);
+    return status;
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    struct lf_api_err err;
+    assert_int_equal(lf_refuse(&err, 400, "n", "invalid_value", "n: expected another, got %d", 7), LF_INVALID);
+    sweep("a refusal as JSON", write_refusal, &err, 1);
+}
+
+/* ---- templates ---- */
+
+static enum lf_status render(const void *ctx)
+{
+    struct lf_chat_template *t = NULL;
+    struct lf_chat_text out = {0};
+    struct lf_json request = {0};
+    struct lf_err err = {0};
+    static const char text[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\\n\"},{\"role\":\"assistant\","
+                               "\"content\":\"a b\"}],\"extra\":{\"x\":[3,\"b\",{\"k\":\"v\"}]}}";
+    enum lf_status status = lf_json_parse(&request, lf_str_c(text), &lf_json_limits_request, NULL);
+    if (status == LF_OK) status = lf_chat_template_create(&t, lf_str_c(ctx), &err);
+    if (status == LF_OK) {
+        struct lf_json_value root = lf_json_root(&request);
+        const struct lf_chat_render_params p = {
+            .messages = lf_json_get(root, "messages"), .extra = lf_json_get(root, "extra"), .bos_token = LF_STR("<s>")};
+        status = lf_chat_template_render(t, &out, &p, &err);
+    }
+    lf_chat_text_deinit(&out);
+    lf_chat_template_destroy(t);
+    lf_json_deinit(&request);
+    return status;
+}
+
+static void templates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *source;
+    } cases[] = {
+        {"template: text", "plain"},
+        {"template: messages",
+         "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m['content'] | trim }}{% endfor %}"},
+        {"template: macro and namespace",
+         "{% macro f(a, b=2) %}{{ a * b }}{% endmacro %}{% set ns = namespace(n=0) %}{% for x in range(40) %}"
+         "{% set ns.n = ns.n + x %}{% endfor %}{{ f(ns.n) }}"},
+        {"template: filters",
+         "{{ x | map('string') | join(',') }}{{ messages | tojson(indent=2) }}{{ 'b,a'.split(',') | "
+         "sort | first | upper }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"},
+        {"template: texts", "{{ 'x' * 5000 }}{{ 'abc'[::-1] ~ 'é'.upper() }}{{ '%s-%d' | format('a', 3) }}"},
+        {"template: containers",
+         "{% set d = {'k': [1, (2, 3)]} %}{% for k, v in d.items() %}{{ k }}{{ v[-1][0] }}{% endfor %}"
+         "{{ (messages + [d])[1:] | length }}"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) sweep(cases[i].name, render, cases[i].source, 3);
+}
+
+/* ---- settings and keys ---- */
+
+static enum lf_status read_config(const void *ctx)
+{
+    char *const argv[] = {(char[]){"--model"}, (char[]){"m"}, (char[]){"--cors-origin=a,b"}, (char[]){"--ctx=4K"},
+                          NULL};
+    char config_env[600];
+    char *const env[] = {config_env, (char[]){"LONGFLASH_QUEUE=9"}, NULL};
+    struct lf_config config = {0};
+    struct lf_err err;
+    snprintf(config_env, sizeof config_env, "LONGFLASH_CONFIG=%s", (const char *)ctx);
+    enum lf_status status = lf_config_read(&config, LF_COMMAND_SERVE, 4, argv, env, &err);
+    lf_config_deinit(&config);
+    return status;
+}
+
+static enum lf_status read_keys(const void *ctx)
+{
+    struct lf_keys keys = {0};
+    struct lf_err err;
+    enum lf_status status = lf_keys_init(&keys, ctx, "one,two", &err);
+    if (status == LF_OK) status = lf_keys_reload(&keys, &err);
+    lf_keys_deinit(&keys);
+    return status;
+}
+
+static void settings_and_keys(void **state)
+{
+    (void)state;
+    sweep("settings", read_config, "configs/demo.json", 4);
+    sweep("keys", read_keys, NULL, 2);
+    struct temp_dir dir = temp_dir_make();
+    char path[512];
+    temp_dir_write_text(&dir, "keys", "# ours\nthree\nfour\n");
+    temp_dir_path(&dir, "keys", path);
+    sweep("keys of a file", read_keys, path, 3);
+    temp_dir_remove(&dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_parse_and_read), cmocka_unit_test(requests_of_every_kind), cmocka_unit_test(refusals),
+        cmocka_unit_test(templates),           cmocka_unit_test(settings_and_keys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+/* The allocation sweep over tokenizers: opening each kind, encoding, decoding, and the door to the C++ library, where
+ * std::bad_alloc must become a status.
+ *
+ * What goes through that library is swept by single refusals: it lives on the shim's reserve after the first, and does
+ * not survive when that is refused as well. */
+#include "core/file.h"
+#include "tests/faults/sweep.h"
+#include "tokenizer/regex.h"
+#include "tokenizer/sp_shim.h"
+#include "tokenizer/tokenizer.h"
+
+#define FIXTURES "tests/golden/tokenizer/"
+
+static const char text[] = "Hi  the <s> king's\n\t\xc3\xa9\xcc\x81 1234 \xe4\xb8\xad\xf0\x9f\xa6\x99 </s>.";
+
+static enum lf_status open_tokenizer(const void *ctx)
+{
+    struct lf_tokenizer *tok = NULL;
+    struct lf_err err = {0};
+    enum lf_status status = lf_tokenizer_open(&tok, ctx, &err);
+    if (status != LF_OK && (tok != NULL || err.message[0] == 0)) return LF_CORRUPT; /* which the sweep refuses */
+    lf_tokenizer_close(tok);
+    return status;
+}
+
+static enum lf_status encode_and_decode(const void *ctx)
+{
+    struct lf_ids ids = {0};
+    struct lf_buf out;
+    struct lf_text_span span = {3, 9};
+    lf_buf_init(&out, 1 << 20);
+    enum lf_status status =
+        lf_tokenizer_encode(ctx, &ids, lf_str_c(text), &span, 1, LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS, 0, NULL);
+    if (status == LF_OK) status = lf_tokenizer_decode(ctx, &out, ids.ids, ids.n, true, NULL);
+    lf_buf_deinit(&out);
+    lf_ids_deinit(&ids);
+    return status;
+}
+
+static void every_kind_opens_and_encodes(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"like-deepseek", "like-falcon", "like-gpt2",   "like-llama2",
+                                        "like-llama3",   "like-qwen",   "like-tekken", "like-metaspace",
+                                        "like-words",    "sp-bpe",      "sp-suffix",   "sp-unigram"};
+    for (size_t i = 0; i < LF_N_ELEMS(kinds); i++) {
+        char path[128], name[128];
+        struct lf_tokenizer *tok = NULL;
+        snprintf(path, sizeof path, FIXTURES "%s", kinds[i]);
+        snprintf(name, sizeof name, "open %s", kinds[i]);
+        sweep_ways(name, open_tokenizer, path, 20, strncmp(kinds[i], "sp-", 3) == 0 ? 1 : 2);
+        assert_int_equal(lf_tokenizer_open(&tok, path, NULL), LF_OK);
+        snprintf(name, sizeof name, "encode and decode with %s", kinds[i]);
+        sweep(name, encode_and_decode, tok, 3);
+        lf_tokenizer_close(tok);
+    }
+}
+
+static enum lf_status open_library(const void *ctx)
+{
+    const struct lf_buf *file = ctx;
+    static const enum lf_status statuses[] = {
+        [LF_SP_OK] = LF_OK, [LF_SP_REFUSED] = LF_INVALID, [LF_SP_NO_MEMORY] = LF_NO_MEMORY};
+    struct lf_sp *sp = NULL;
+    struct lf_sp_piece piece;
+    char message[64] = "";
+    enum lf_sp_status status = lf_sp_open(&sp, file->ptr, file->len, message, sizeof message);
+    if (status == LF_SP_OK) status = lf_sp_get(sp, 3, &piece);
+    lf_sp_close(sp);
+    return statuses[status];
+}
+
+static void exceptions_end_at_the_door(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"sp-bpe", "sp-unigram"};
+    for (size_t i = 0; i < LF_N_ELEMS(kinds); i++) {
+        char path[128], name[128];
+        struct lf_buf file;
+        lf_buf_init(&file, 1 << 20);
+        snprintf(path, sizeof path, FIXTURES "%s/tokenizer.model", kinds[i]);
+        snprintf(name, sizeof name, "the library with %s", kinds[i]);
+        assert_int_equal(lf_file_read(&file, path, 1 << 20, NULL), LF_OK);
+        sweep_ways(name, open_library, &file, 20, 1);
+        lf_buf_deinit(&file);
+    }
+}
+
+static enum lf_status match(const void *ctx)
+{
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work = {0};
+    struct lf_regex_walk walk = lf_regex_walk_init(lf_str_c(text));
+    struct lf_err err = {0};
+    bool found = true;
+    enum lf_status status = lf_regex_compile(&regex, lf_str_c(ctx), &err);
+    while (status == LF_OK && found) status = lf_regex_next(regex, &work, &walk, &found);
+    lf_regex_work_deinit(&work);
+    lf_regex_free(regex);
+    return status;
+}
+
+static void patterns(void **state)
+{
+    (void)state;
+    sweep("a pattern", match, "'(?:[sdmt]|ll)| ?\\p{L}+| ?\\p{N}+|\\s+(?!\\S)|\\s+", 2);
+    sweep("a pattern with classes", match, "[\\u4e00-\\u9fff\\-]+|(?i:'S)|[^\\r\\n\\p{L}]?\\p{L}{1,3}", 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns),
+        cmocka_unit_test(exceptions_end_at_the_door),
+        cmocka_unit_test(every_kind_opens_and_encodes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

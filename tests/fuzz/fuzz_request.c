@@ -1,0 +1,107 @@
+/* Fuzzing what becomes of a request body: JSON, the table of fields, messages, the template, token ids.
+ *
+ * The first byte says which endpoint; the rest is the body. A refusal must say why, with a status of 4xx or 503; what
+ * is accepted must lie within the limits that the engine is promised. */
+#include "server/http/messages.h"
+#include "server/http/prompts.h"
+#include "tests/fuzz/fuzz.h"
+#include "tokenizer/chat_template.h"
+
+static const char template_source[] =
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}{% if m.name %}{{ m.name "
+    "}}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{% endif %}";
+
+enum { CTX = 512, MAX_CHOICES = 4 };
+
+static struct lf_prompt_source source = {.ctx = CTX};
+
+static void open_source(void)
+{
+    struct lf_tokenizer *tok = NULL;
+    struct lf_chat_template *chat = NULL;
+    LF_ASSERT(lf_tokenizer_open(&tok, LF_SOURCE_DIR "/tests/golden/tokenizer/sp-bpe", NULL) == LF_OK);
+    LF_ASSERT(lf_chat_template_create(&chat, lf_str_c(template_source), NULL) == LF_OK);
+    source.tok = tok;
+    source.chat = chat;
+}
+
+static void check_refusal(const struct lf_api_err *err)
+{
+    struct lf_buf out;
+    struct lf_json doc = {0};
+    LF_ASSERT((err->status >= 400 && err->status < 500) || err->status == 503);
+    LF_ASSERT(err->message[0] != 0);
+    lf_buf_init(&out, 64 * 1024);
+    lf_api_err_write(&out, err);
+    LF_ASSERT(lf_json_parse(&doc, lf_buf_view(&out), &lf_json_limits_request, NULL) == LF_OK);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&out);
+}
+
+static void check_ask(const struct lf_ask *ask, int n_vocab)
+{
+    LF_ASSERT(ask->n >= 1 && ask->n <= MAX_CHOICES);
+    LF_ASSERT(ask->n_stops <= LF_STOP_N && ask->n_stop_tokens <= LF_STOP_TOKENS_N);
+    LF_ASSERT(ask->sampling.n_bias <= LF_LOGIT_BIAS_N && ask->sampling.top_k >= 0);
+    LF_ASSERT(ask->sampling.temperature >= 0 && ask->sampling.temperature <= 2);
+    for (int i = 0; i < ask->n_stops; i++)
+        LF_ASSERT(ask->stops[i].len > 0 && ask->stops[i].len <= LF_STOP_BYTES && lf_utf8_valid(ask->stops[i]));
+    for (int i = 0; i < ask->n_stop_tokens; i++) LF_ASSERT(ask->stop_tokens[i] >= 0 && ask->stop_tokens[i] < n_vocab);
+    for (int i = 0; i < ask->sampling.n_bias; i++)
+        LF_ASSERT(ask->sampling.bias[i].id >= 0 && ask->sampling.bias[i].id < n_vocab);
+}
+
+static void check_messages(struct lf_json_value messages)
+{
+    bool rewrite = false, again = false;
+    struct lf_api_err err;
+    struct lf_buf out;
+    struct lf_json doc = {0};
+    if (lf_json_type(messages) != LF_JSON_ARRAY || lf_messages_check(messages, &rewrite, &err) != LF_OK) return;
+    lf_buf_init(&out, 1 << 24);
+    lf_messages_write(&out, messages, false);
+    LF_ASSERT(lf_json_parse(&doc, lf_buf_view(&out), &lf_json_limits_request, NULL) == LF_OK);
+    LF_ASSERT(lf_json_len(lf_json_root(&doc)) == lf_json_len(messages));
+    LF_ASSERT(lf_messages_check(lf_json_root(&doc), &again, &err) == LF_OK && !again);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&out);
+}
+
+static void read_prompts(struct lf_ask *ask, int n_vocab)
+{
+    struct lf_prompts prompts;
+    struct lf_api_err err = {0};
+    if (lf_prompts_read(&prompts, ask, &source, &err) != LF_OK) {
+        check_refusal(&err);
+        return;
+    }
+    LF_ASSERT(prompts.n >= 1 && prompts.n <= LF_PROMPTS_N);
+    for (int i = 0; i < prompts.n; i++)
+        for (size_t k = 0; k < prompts.items[i].ids.n; k++)
+            LF_ASSERT(prompts.items[i].ids.ids[k] >= 0 && prompts.items[i].ids.ids[k] < n_vocab);
+    lf_prompts_deinit(&prompts);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE};
+    struct lf_json body = {0};
+    struct lf_ask ask;
+    struct lf_api_err err = {0};
+    if (size == 0) return 0;
+    if (!source.tok) open_source();
+    enum lf_ask_kind kind = kinds[data[0] % LF_N_ELEMS(kinds)];
+    struct lf_str text = lf_str_from((const char *)data + 1, size - 1);
+    if (lf_json_parse(&body, text, &lf_json_limits_request, NULL) != LF_OK) return 0;
+    const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES, .n_vocab = lf_tokenizer_n_vocab(source.tok)};
+    if (lf_ask_read(&ask, kind, &body, &limits, &err) == LF_OK) {
+        check_ask(&ask, limits.n_vocab);
+        check_messages(ask.messages);
+        if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, limits.n_vocab);
+    } else {
+        check_refusal(&err);
+    }
+    lf_ask_deinit(&ask);
+    lf_json_deinit(&body);
+    return 0;
+}

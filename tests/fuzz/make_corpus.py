@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Writes the seeds of corpus/: small inputs that each driver accepts in part or whole. Inputs that once failed stand
+beside them under names that begin with "found-"; this script leaves them alone.
+
+Files have no ending: most are no valid file of any kind."""
+import os
+import struct
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def put(driver, name, *parts, sep=b"\0"):
+    os.makedirs(os.path.join(HERE, "corpus", driver), exist_ok=True)
+    raw = sep.join(p.encode() if isinstance(p, str) else p for p in parts)
+    with open(os.path.join(HERE, "corpus", driver, name), "wb") as f:
+        f.write(raw)
+
+
+def json_texts():
+    put("json", "object", '{"a":[1,-2.5e-3,"x\\n\\u00e9\\ud83e\\udd99"],"b":{"c":null,"d":true},"e":false}')
+    put("json", "deep", "[[[[[[[[]]]]]]]]")
+    put("json", "numbers", "[0,-0,1e308,-1e-400,123456789012345678901234567890,1.0,1e3,9223372036854775807]")
+    put("json", "strings", '["","\\"\\\\\\/\\b\\f\\n\\r\\t","\u2028é中🦙"]')
+    put("json", "three", '["a","b","c"]')
+
+
+def request_bodies():
+    completion = ('{"prompt":["the king",""],"max_tokens":3,"echo":true,"logprobs":5,"temperature":0.5,"stop":["a","b"],'
+                  '"logit_bias":{"5":-1.5},"seed":7,"stream":true,"stream_options":{"include_usage":true},"n":2}')
+    put("request", "completion", b"\0" + completion.encode())
+    put("request", "completion-ids", b'\0{"prompt":[[1,2,3],[4]],"stop_token_ids":[7],"ignore_eos":true,"min_tokens":1}')
+    chat = ('{"model":"m","messages":[{"role":"developer","content":"be brief"},{"role":"user","content":[{"type":"text",'
+            '"text":"a\\u00e9"},{"type":"text","text":"b"}]},{"role":"assistant","content":null,"tool_calls":[]}],'
+            '"max_completion_tokens":9,"logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"thinking":false},'
+            '"cache_salt":"s","response_format":{"type":"text"},"tools":[],"user":"u"}')
+    put("request", "chat", b"\1" + chat.encode())
+    put("request", "tokenize", b'\2{"content":"the <s> king","add_special_tokens":false,"parse_special":true}')
+    put("request", "detokenize", b'\3{"tokens":[1,2,3]}')
+
+
+def safetensors():
+    two = '{"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},' \
+          '"b":{"dtype":"BF16","shape":[],"data_offsets":[16,18]}}  '
+    put("safetensors", "two", struct.pack("<H", 18) + two.encode())
+    put("safetensors", "empty", struct.pack("<H", 0) + b"{}")
+    zero = '{"z":{"dtype":"I64","shape":[0,3],"data_offsets":[0,0]}}'
+    put("safetensors", "zero-size", struct.pack("<H", 0) + zero.encode())
+    put("safetensors", "whole-file", struct.pack("<HQ", 0x8000, len(zero)) + zero.encode())
+
+
+def model_dirs():
+    llama = ('{"architectures":["LlamaForCausalLM"],"model_type":"llama","hidden_act":"silu","hidden_size":64,'
+             '"intermediate_size":96,"num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"head_dim":32,'
+             '"vocab_size":50,"max_position_embeddings":256,"rms_norm_eps":1e-5,"rope_theta":10000.0,'
+             '"rope_scaling":{"rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,"high_freq_factor":4.0,'
+             '"original_max_position_embeddings":64},"tie_word_embeddings":false,"torch_dtype":"float32",'
+             '"bos_token_id":1,"eos_token_id":[2,3]}')
+    qwen = ('{"architectures":["Qwen2ForCausalLM"],"model_type":"qwen2","hidden_act":"silu","hidden_size":64,'
+            '"intermediate_size":96,"num_hidden_layers":3,"num_attention_heads":4,"num_key_value_heads":2,"vocab_size":50,'
+            '"max_position_embeddings":256,"rms_norm_eps":1e-6,"rope_theta":1e6,"use_sliding_window":true,'
+            '"sliding_window":64,"max_window_layers":1,"rope_scaling":{"type":"yarn","factor":4.0,'
+            '"original_max_position_embeddings":64},"tie_word_embeddings":true,"torch_dtype":"bfloat16"}')
+    index = '{"metadata":{"total_size":8},"weight_map":{"a":"s.safetensors","b":"s.safetensors"}}'
+    put("model_dir", "llama", llama, '{"eos_token_id":[2,4],"temperature":0.6}', index)
+    put("model_dir", "qwen2", qwen, "{}", index)
+    put("model_dir", "wrong-shard", llama, "{}", '{"weight_map":{"a":"../s.safetensors"}}')
+
+
+def tokenizer_files():
+    vocab = ('{"<unk>":0,"<s>":1,"</s>":2,"\u2581":3,"a":4,"b":5,"ab":6,"\u2581a":7,"<0x0A>":8,"<0xC3>":9,"<0xA9>":10,'
+             '"\u0120":11,"\u0120a":12,"1":13,"e":14}')
+    added = ('"added_tokens":[{"id":1,"content":"<s>","special":true,"lstrip":false,"rstrip":true,"single_word":false,'
+             '"normalized":false},{"id":20,"content":"<x>","special":false,"normalized":true}]')
+    post = ('"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>","type_id":0}},'
+            '{"Sequence":{"id":"A","type_id":0}}],"special_tokens":{"<s>":{"id":"<s>","ids":[1],"tokens":["<s>"]}}}')
+    spm_like = ('{%s,"normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"\u2581"},{"type":"Replace",'
+                '"pattern":{"String":" "},"content":"\u2581"}]},"pre_tokenizer":null,%s,"decoder":{"type":"Sequence",'
+                '"decoders":[{"type":"Replace","pattern":{"String":"\u2581"},"content":" "},{"type":"ByteFallback"},'
+                '{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},"model":{"type":"BPE","unk_token":'
+                '"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":%s,"merges":["a b",["\u2581","a"]]}}'
+                % (added, post, vocab))
+    byte_level = ('{%s,"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split",'
+                  '"pattern":{"Regex":"\\\\p{N}{1,3}| ?\\\\p{L}+|\\\\s+(?!\\\\S)"},"behavior":"Isolated","invert":false},'
+                  '{"type":"ByteLevel","add_prefix_space":true,"use_regex":false}]},"decoder":{"type":"ByteLevel"},'
+                  '"model":{"type":"BPE","ignore_merges":true,"vocab":%s,"merges":["a b","\u0120 a"]}}' % (added, vocab))
+    words = ('{"added_tokens":[],"normalizer":{"type":"Lowercase"},"pre_tokenizer":{"type":"Sequence","pretokenizers":['
+             '{"type":"Metaspace","replacement":"\u2581","prepend_scheme":"first"},{"type":"Digits","individual_digits":'
+             'true},{"type":"Punctuation","behavior":"Contiguous"},{"type":"Whitespace"}]},"decoder":{"type":"Metaspace",'
+             '"replacement":"\u2581","prepend_scheme":"first"},"model":{"type":"BPE","vocab":%s,"merges":[]}}' % vocab)
+    config = ('{"tokenizer_class":"LlamaTokenizer","legacy":false,"add_bos_token":true,"add_eos_token":true,"bos_token":'
+              '"<s>","eos_token":{"content":"</s>"},"added_tokens_decoder":{"1":{"content":"<s>","special":true}},'
+              '"chat_template":[{"name":"default","template":"{{ messages }}"}]}')
+    put("tokenizer_json", "spm-like", spm_like, config, '{"unk_token":"<unk>"}', '{"<x>":20}', "ab a\u00e9<s> a\n<x>")
+    put("tokenizer_json", "byte-level", byte_level, config, "{}", "{}", " a ab 1a <x>")
+    put("tokenizer_json", "words", words, "{}", "{}", "{}", "Ab, a11 b!!")
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    """A protobuf field: bytes by length, an int as a varint, a float in four bytes."""
+    if isinstance(value, bytes):
+        return varint(number << 3 | 2) + varint(len(value)) + value
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    return varint(number << 3) + varint(value)
+
+
+def sentencepiece_models():
+    def model(kind, extra, normalizer):
+        pieces = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3)] + extra
+        raw = b"".join(field(1, field(1, p.encode()) + field(2, s) + field(3, t)) for p, s, t in pieces)
+        return raw + field(2, field(3, kind)) + field(3, normalizer)
+
+    letters = [("\u2581", -2.0, 1), ("a", -2.5, 1), ("b", -3.0, 1), ("ab", -1.0, 1), ("\u2581a", -1.5, 1), ("<x>", 0.0, 4)]
+    byte_pieces = [(f"<0x{b:02X}>", 0.0, 6) for b in range(256)]
+    plain = field(1, b"identity") + field(3, 1) + field(4, 1) + field(5, 1)
+    put("tokenizer_model", "unigram", model(1, letters, plain))
+    put("tokenizer_model", "bpe", model(2, letters, plain))
+    put("tokenizer_model", "bpe-bytes", model(2, byte_pieces + letters, field(1, b"identity") + field(3, 0)))
+
+
+def templates():
+    put("jinja", "chat", "{% for m in messages %}{{ '<' ~ m.role ~ '>' + m['content'] | trim }}{% endfor %}")
+    put("jinja", "macro", "{% macro f(a, b=2) -%} {{ a * b }} {%- endmacro %}{{ f(3) }}{% set ns = namespace(n=0) %}"
+        "{% for x in range(5) if x % 2 %}{% set ns.n = ns.n + x %}{{ loop.index }}{% else %}-{% endfor %}{{ ns.n }}")
+    put("jinja", "filters", "{{ x | map('string') | join(',') }}{{ messages | tojson(indent=2) }}"
+        "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}{{ '%s' | format(3) }}")
+    put("jinja", "tests", "{{ 1 is odd and x is not defined or 'a' in 'abc' }}{{ [3,1,2] | sort | reverse | first }}"
+        "{{ 'a-b'.split('-')[-1].upper()[::-1] }}{{ raise_exception('no') if false else {'k': [1, (2,)]}.items() }}")
+    put("jinja", "request", "{{ messages[0].content }}{{ y }}",
+        '{"messages":[{"role":"user","content":"é"}],"extra":{"y":[1,{"z":"<"}]}}')
+
+
+def texts():
+    for kind in range(12):
+        put("text", f"encode-{kind}", bytes([kind, 1 | 2 | 4 | 8]) + "The <s> king's\n 12é\u0301 中🦙 </s>\t\u2581a".encode())
+        ids = b"".join(struct.pack("<H", i * 7 % 300) for i in range(24))
+        put("text", f"decode-{kind}", bytes([kind, 0]) + ids)
+    put("text", "utf8", b"\0\1" + "\u07ff\u0800\uffff\U00010000\U0010ffff".encode() + b"\xed\xa0\x80\xf4\x90\x80\x80\xc0\xaf")
+
+
+def patterns():
+    gpt = "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+    put("regex", "gpt2", gpt, "It's 12 of the king's\n\n  men é中 ")
+    put("regex", "llama3", "(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|\\s*[\\r\\n]+", "Don'T 1234\r\n\u00a0x")
+    put("regex", "classes", "[\\u4e00-\\u9fff\\-\\]!]|\\h|\\v|\\bab\\b|a{,2}b|(?=B)|(x|y)*?z", "ab aab xyz B中]")
+    put("regex", "empty-matches", "a*", "baac")
+
+
+def settings():
+    file = '{"comment":"x","max_seqs":"8","memory":"2G","prefix_cache":false,"cors_origin":["https://a","b,c"],"port":8080}'
+    put("config", "serve", b"\0" + file.encode(), "--model", "m", "--ctx=128K", "--port", "0", "--isa", "avx2",
+        "LONGFLASH_QUEUE=9", "--insecure-no-auth")
+    put("config", "run", b"\2{}", "--document", "d.txt", "--temperature", "0.5", "--", "--what is it?")
+    put("config", "load", b"\3{}", "http://127.0.0.1:80", "--concurrency", "1,2,4", "--find-limit", "--lengths=1K,2K")
+    put("config", "slips", b"\1{\"max-seqs\":1}", "--modle", "m", "LONGFLASH_PRT=1", "LONGFLASH_PORT=tcp://1.2.3.4:5")
+
+
+def http():
+    answer = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n1;x=y\r\n" \
+             "a\r\n0\r\nTrailer: t\r\n\r\n"
+    put("http_text", "chunked", "localhost:8080", "https://app.example", "Bearer one", answer)
+    put("http_text", "counted", "[::1]:80", "null", "bearer  two ", "HTTP/1.0 503 No\r\nContent-Length: 3\r\n\r\nabc")
+    put("http_text", "until-end", "127.0.0.1.evil.example", "https://app.example.evil", "Basic b25l",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200\r\n\r\nrest")
+
+
+if __name__ == "__main__":
+    for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
+                 patterns, settings, http):
+        make()

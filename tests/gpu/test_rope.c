@@ -1,0 +1,376 @@
+/* RoPE, QK norm and KV append on a GPU against float64 and against plain C: heads of several sizes, partial rotation,
+ * with and without norm, sequences over pages in any order, and the surplus rows of a graph's bucket.
+ *
+ *     test_rope [PATTERN]   (of the names of tests) */
+#include "tests/gpu/gpu_fixture.h"
+
+#include "attention/rope_cuda.h"
+#include "attention/rope_run.h"
+#include "device/cuda/cuda.h"
+
+enum { MAX_SEQS = 40, MAX_BLOCKS = 8, N_LAYERS = 2, LAYER = 1, REPEATS = 200 };
+
+struct shape {
+    int n_heads, n_kv_heads, head_dim, rotary_dim;
+    bool norm;
+};
+
+struct seq {
+    int first_row, n_rows, kv_len;
+    int32_t blocks[MAX_BLOCKS];
+};
+
+/* A step and its tensors. */
+struct step {
+    struct shape shape;
+    int n_seqs, n_rows, bucket_rows, n_blocks;
+    struct seq seqs[MAX_SEQS];
+    float *qkv_values, *q_norm_values, *k_norm_values, *table_values;
+    struct gpu_tensor qkv, q_norm, k_norm, table, q_out, kv;
+    struct lf_buffer lists; /* counts, sequences, tables */
+    struct lf_rope_cuda_args args;
+};
+
+static size_t row_elems(const struct shape *s)
+{
+    return (size_t)(s->n_heads + 2 * s->n_kv_heads) * (size_t)s->head_dim;
+}
+
+static size_t page_elems(const struct shape *s)
+{
+    return (size_t)LF_KV_BLOCK_TOKENS * (size_t)s->head_dim;
+}
+
+/* Blocks are dealt out in random order. Sequence i begins where the one before ends; a gap of rows may lie between. */
+static void make_seqs(struct step *st, uint64_t *seed, int n_seqs, int most_rows, int gap)
+{
+    int32_t deck[MAX_SEQS * MAX_BLOCKS];
+    st->n_seqs = n_seqs;
+    st->n_blocks = n_seqs * MAX_BLOCKS;
+    for (int i = 0; i < st->n_blocks; i++) deck[i] = i;
+    for (int i = st->n_blocks - 1; i > 0; i--) {
+        int j = fixture_between(seed, 0, i);
+        int32_t swap = deck[i];
+        deck[i] = deck[j];
+        deck[j] = swap;
+    }
+    int row = gap;
+    for (int i = 0; i < n_seqs; i++) {
+        struct seq *q = &st->seqs[i];
+        q->first_row = row;
+        q->n_rows = fixture_between(seed, 1, most_rows);
+        q->kv_len = q->n_rows + fixture_between(seed, 0, MAX_BLOCKS * LF_KV_BLOCK_TOKENS - q->n_rows);
+        memcpy(q->blocks, deck + (size_t)i * MAX_BLOCKS, sizeof q->blocks);
+        row += q->n_rows + gap;
+    }
+    st->n_rows = row;
+}
+
+static void upload_lists(struct step *st)
+{
+    struct {
+        struct lf_attn_cuda_counts counts;
+        struct lf_attn_cuda_seq seqs[MAX_SEQS];
+        int32_t tables[MAX_SEQS * MAX_BLOCKS];
+    } host;
+    memset(&host, 0xff, sizeof host);
+    host.counts = (struct lf_attn_cuda_counts){.n_seqs = st->n_seqs};
+    for (int i = 0; i < st->n_seqs; i++) {
+        const struct seq *q = &st->seqs[i];
+        host.seqs[i] = (struct lf_attn_cuda_seq){i * MAX_BLOCKS, q->first_row, q->n_rows, q->kv_len};
+        memcpy(host.tables + (size_t)i * MAX_BLOCKS, q->blocks, sizeof q->blocks);
+    }
+    lf_upload(gpu, st->lists.ptr, &host, sizeof host);
+    char *base = st->lists.ptr;
+    st->args.counts = (const void *)base;
+    st->args.seqs = (const void *)(base + ((char *)host.seqs - (char *)&host));
+    st->args.tables = (const void *)(base + ((char *)host.tables - (char *)&host));
+}
+
+static void make_step(struct step *st, const struct shape *shape, uint64_t *seed, int n_seqs, int most_rows,
+                      int surplus, int gap)
+{
+    memset(st, 0, sizeof *st);
+    st->shape = *shape;
+    make_seqs(st, seed, n_seqs, most_rows, gap);
+    st->bucket_rows = st->n_rows + surplus;
+    size_t rows = (size_t)st->bucket_rows, dim = (size_t)shape->head_dim;
+    st->qkv = gpu_random(gpu_act, seed, rows * row_elems(shape), 1.0f, &st->qkv_values);
+    st->q_norm = gpu_random(LF_F32, seed, dim, 1.0f, &st->q_norm_values);
+    st->k_norm = gpu_random(LF_F32, seed, dim, 1.0f, &st->k_norm_values);
+    int n_positions = MAX_BLOCKS * LF_KV_BLOCK_TOKENS;
+    struct lf_rope_opts opts = {
+        .head_dim = shape->head_dim, .rotary_dim = shape->rotary_dim, .theta = 10000.0, .factor = 1.0};
+    size_t n_table = (size_t)n_positions * (size_t)shape->rotary_dim;
+    assert_int_equal(lf_rope_table_bytes(&opts, n_positions), n_table * sizeof(float));
+    st->table_values = fixture_alloc(n_table * sizeof(float));
+    lf_rope_table_fill(gpu, &opts, n_positions, st->table_values);
+    st->table = gpu_tensor(LF_F32, st->table_values, n_table);
+    st->q_out = gpu_poisoned(gpu_act, rows * (size_t)shape->n_heads * dim);
+    st->kv = gpu_poisoned(gpu_act, (size_t)st->n_blocks * N_LAYERS * 2 * (size_t)shape->n_kv_heads * page_elems(shape));
+    assert_int_equal(lf_buffer_alloc(gpu, &st->lists, 1 << 20, "lists", NULL), LF_OK);
+    st->args = (struct lf_rope_cuda_args){.q_out = st->q_out.ptr,
+                                          .qkv = st->qkv.ptr,
+                                          .q_norm = shape->norm ? (const float *)(void *)st->q_norm.ptr : NULL,
+                                          .k_norm = shape->norm ? (const float *)(void *)st->k_norm.ptr : NULL,
+                                          .table = (const float *)(void *)st->table.ptr,
+                                          .kv = st->kv.ptr,
+                                          .norm_eps = 1e-6f,
+                                          .n_rows = st->bucket_rows,
+                                          .n_heads = shape->n_heads,
+                                          .n_kv_heads = shape->n_kv_heads,
+                                          .head_dim = shape->head_dim,
+                                          .rotary_dim = shape->rotary_dim,
+                                          .n_layers = N_LAYERS,
+                                          .layer = LAYER,
+                                          .fp16 = gpu_act == LF_F16,
+                                          .overlaps = lf_cuda_overlaps(gpu)};
+    upload_lists(st);
+}
+
+static void free_step(struct step *st)
+{
+    gpu_free(&st->qkv);
+    gpu_free(&st->q_norm);
+    gpu_free(&st->k_norm);
+    gpu_free(&st->table);
+    gpu_free(&st->q_out);
+    gpu_free(&st->kv);
+    lf_buffer_free(gpu, &st->lists);
+    free(st->qkv_values);
+    free(st->q_norm_values);
+    free(st->k_norm_values);
+    free(st->table_values);
+}
+
+static void append(const struct step *st)
+{
+    assert_true(lf_rope_append_cuda_supports(st->shape.head_dim, st->shape.rotary_dim));
+    lf_cuda_check(gpu, lf_rope_append_cuda(&st->args, lf_cuda_stream(gpu)), "rope_append");
+}
+
+/* ---- float64 ---- */
+
+static void head_in_double(double *out, const float *x, const float *norm, const float *cos_sin, const struct shape *s)
+{
+    int half = s->rotary_dim / 2;
+    double squares = 0.0, factor = 1.0;
+    for (int i = 0; i < s->head_dim; i++) squares += (double)x[i] * (double)x[i];
+    if (norm) factor = 1.0 / sqrt(squares / s->head_dim + (double)1e-6f);
+    for (int i = 0; i < s->head_dim; i++) out[i] = (double)x[i] * factor * (norm ? (double)norm[i] : 1.0);
+    for (int i = 0; i < half; i++) {
+        double a = out[i], b = out[i + half], c = (double)cos_sin[2 * i], sn = (double)cos_sin[2 * i + 1];
+        out[i] = a * c - b * sn;
+        out[i + half] = b * c + a * sn;
+    }
+}
+
+static double magnitude(const double *x, int n)
+{
+    double most = 0.0;
+    for (int i = 0; i < n; i++) most = fmax(most, fabs(x[i]));
+    return most;
+}
+
+static void check_head(const float *got, const double *want, const struct shape *s)
+{
+    double most = magnitude(want, s->head_dim);
+    for (int i = 0; i < s->head_dim; i++) {
+        double allowed = most * ldexp(1.0, -19);
+        allowed += gpu_rounding(gpu_act, fabs(want[i]) + allowed);
+        if (!(fabs((double)got[i] - want[i]) <= allowed))
+            fail_msg("head_dim %d channel %d: %g, expected %g within %g", s->head_dim, i, (double)got[i], want[i],
+                     allowed);
+    }
+}
+
+/* ---- the plain C twin: the same step into pages of a CPU ---- */
+
+static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
+{
+    const struct shape *s = &st->shape;
+    *kv = (struct lf_kv_view){.dtype = LF_F32,
+                              .n_blocks = st->n_blocks,
+                              .n_layers = N_LAYERS,
+                              .n_kv_heads = s->n_kv_heads,
+                              .head_dim = s->head_dim};
+    kv->base = fixture_alloc(lf_kv_block_bytes(kv) * (size_t)st->n_blocks);
+    float *q_out = fixture_alloc((size_t)st->bucket_rows * (size_t)s->n_heads * (size_t)s->head_dim * sizeof(float));
+    struct lf_rope_append_params p = {.q_out = q_out,
+                                      .qkv = st->qkv_values,
+                                      .q_norm = s->norm ? st->q_norm_values : NULL,
+                                      .k_norm = s->norm ? st->k_norm_values : NULL,
+                                      .norm_eps = 1e-6f,
+                                      .table = st->table_values,
+                                      .rotary_dim = s->rotary_dim,
+                                      .n_heads = s->n_heads,
+                                      .kv = kv,
+                                      .layer = LAYER};
+    for (int i = 0; i < st->n_seqs; i++) {
+        const struct seq *q = &st->seqs[i];
+        for (int r = 0; r < q->n_rows; r++) {
+            int pos = q->kv_len - q->n_rows + r;
+            struct lf_rope_run run = {q->first_row + r, 1, pos, q->blocks[pos / LF_KV_BLOCK_TOKENS]};
+            lf_rope_rows_c(&p, &run);
+        }
+    }
+    return q_out;
+}
+
+static size_t page_at(const struct shape *s, int block, int part, int kv_head)
+{
+    return ((((size_t)block * N_LAYERS + LAYER) * 2 + (size_t)part) * (size_t)s->n_kv_heads + (size_t)kv_head) *
+           page_elems(s);
+}
+
+/* Row r of sequence q: its query heads, and its K and V in the pages; each is then made NaN again. */
+static void check_row(const struct step *st, const struct seq *q, int r, float *q_out, float *kv, const float *cpu_q,
+                      const struct lf_kv_view *cpu_kv)
+{
+    const struct shape *s = &st->shape;
+    size_t dim = (size_t)s->head_dim, row = (size_t)(q->first_row + r);
+    int pos = q->kv_len - q->n_rows + r, slot = pos % LF_KV_BLOCK_TOKENS, block = q->blocks[pos / LF_KV_BLOCK_TOKENS];
+    const float *x = st->qkv_values + row * row_elems(s),
+                *cos_sin = st->table_values + (size_t)pos * (size_t)s->rotary_dim;
+    double want[LF_HEAD_DIM];
+    for (int h = 0; h < s->n_heads; h++) {
+        float *got = q_out + (row * (size_t)s->n_heads + (size_t)h) * dim;
+        head_in_double(want, x + (size_t)h * dim, s->norm ? st->q_norm_values : NULL, cos_sin, s);
+        check_head(got, want, s);
+        for (size_t i = 0; i < dim; i++) want[i] = (double)cpu_q[(row * (size_t)s->n_heads + (size_t)h) * dim + i];
+        check_head(got, want, s);
+        for (size_t i = 0; i < dim; i++) got[i] = NAN;
+    }
+    for (int h = 0; h < s->n_kv_heads; h++) {
+        const float *k = x + (size_t)(s->n_heads + h) * dim, *v = k + (size_t)s->n_kv_heads * dim;
+        float *got_k = kv + page_at(s, block, 0, h) + (size_t)slot * dim;
+        float *got_v = kv + page_at(s, block, 1, h) + (size_t)slot * dim;
+        const float *cpu_page = lf_kv_page(cpu_kv, block, LAYER, LF_KV_K, h);
+        head_in_double(want, k, s->norm ? st->k_norm_values : NULL, cos_sin, s);
+        check_head(got_k, want, s);
+        for (int i = 0; i < s->head_dim; i++) want[i] = (double)cpu_page[lf_kv_k_index(cpu_kv, slot, i)];
+        check_head(got_k, want, s);
+        assert_memory_equal(got_v, v, dim * sizeof(float));
+        for (size_t i = 0; i < dim; i++) got_k[i] = got_v[i] = NAN;
+    }
+}
+
+/* All that was to be written is right, and nothing else was touched. */
+static void check_step(const struct step *st)
+{
+    struct lf_kv_view cpu_kv;
+    float *cpu_q = append_on_cpu(st, &cpu_kv), *q_out = gpu_read(&st->q_out), *kv = gpu_read(&st->kv);
+    for (int i = 0; i < st->n_seqs; i++)
+        for (int r = 0; r < st->seqs[i].n_rows; r++) check_row(st, &st->seqs[i], r, q_out, kv, cpu_q, &cpu_kv);
+    for (size_t i = 0; i < st->q_out.n; i++) assert_true(isnan(q_out[i]));
+    for (size_t i = 0; i < st->kv.n; i++) assert_true(isnan(kv[i]));
+    free(kv);
+    free(q_out);
+    free(cpu_q);
+    free(cpu_kv.base);
+}
+
+static const struct shape shapes[] = {
+    {32, 8, 128, 128, false}, {8, 1, 128, 128, true}, {4, 2, 64, 64, false}, {6, 2, 96, 96, true},
+    {3, 3, 256, 256, true},   {4, 2, 128, 32, false}, {5, 1, 96, 48, true},  {2, 1, 256, 64, false},
+    {12, 2, 32, 32, true},    {7, 7, 80, 80, false},
+};
+
+/* ---- tests ---- */
+
+static void rows_are_rotated_and_appended(void **state)
+{
+    (void)state;
+    uint64_t seed = 41;
+    for (size_t i = 0; i < LF_N_ELEMS(shapes); i++) {
+        struct step st;
+        make_step(&st, &shapes[i], &seed, fixture_between(&seed, 1, 4), 100, 0, 0);
+        append(&st);
+        check_step(&st);
+        free_step(&st);
+    }
+}
+
+static void rows_of_no_sequence_write_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = 42;
+    for (size_t i = 0; i < LF_N_ELEMS(shapes); i++) {
+        struct step st;
+        make_step(&st, &shapes[i], &seed, i % 2 ? MAX_SEQS : 3, 1 + (int)(i % 3), 24, (int)(i % 3));
+        append(&st);
+        check_step(&st);
+        free_step(&st);
+    }
+}
+
+static void a_graph_replays_with_other_sequences(void **state)
+{
+    (void)state;
+    uint64_t seed = 43;
+    struct step st;
+    make_step(&st, &shapes[1], &seed, 8, 1, 8, 0);
+    gpu_sync();
+    assert_true(lf_graph_begin(gpu));
+    append(&st);
+    struct lf_graph *graph = lf_graph_end(gpu);
+    assert_non_null(graph);
+    size_t kv_bytes = st.kv.n * 2, q_bytes = st.q_out.n * 2;
+    char *poison = malloc(LF_MAX(kv_bytes, q_bytes));
+    assert_non_null(poison);
+    memset(poison, 0xff, LF_MAX(kv_bytes, q_bytes));
+    for (int n_seqs = 0; n_seqs <= 8; n_seqs++) {
+        int n_blocks = st.n_blocks;
+        lf_upload(gpu, st.kv.ptr, poison, kv_bytes);
+        lf_upload(gpu, st.q_out.ptr, poison, q_bytes);
+        make_seqs(&st, &seed, n_seqs, 1, 0);
+        st.n_blocks = n_blocks;
+        upload_lists(&st);
+        lf_graph_launch(gpu, graph);
+        check_step(&st);
+    }
+    free(poison);
+    lf_graph_destroy(gpu, graph);
+    free_step(&st);
+}
+
+static void appends_repeat(void **state)
+{
+    (void)state;
+    uint64_t seed = 44;
+    struct step st;
+    make_step(&st, &shapes[1], &seed, 4, 60, 3, 0);
+    append(&st);
+    char *q_out = gpu_read_raw(&st.q_out), *kv = gpu_read_raw(&st.kv);
+    for (int i = 1; i < REPEATS; i++) {
+        append(&st);
+        char *q_again = gpu_read_raw(&st.q_out), *kv_again = gpu_read_raw(&st.kv);
+        assert_memory_equal(q_again, q_out, st.q_out.n * 2);
+        assert_memory_equal(kv_again, kv, st.kv.n * 2);
+        free(kv_again);
+        free(q_again);
+    }
+    free(kv);
+    free(q_out);
+    free_step(&st);
+}
+
+static void shapes_that_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    assert_true(lf_rope_append_cuda_supports(128, 128) && lf_rope_append_cuda_supports(256, 4));
+    assert_false(lf_rope_append_cuda_supports(260, 64) || lf_rope_append_cuda_supports(126, 64));
+    assert_false(lf_rope_append_cuda_supports(128, 130) || lf_rope_append_cuda_supports(128, 6));
+    assert_false(lf_rope_append_cuda_supports(128, 0) || lf_rope_append_cuda_supports(0, 0));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_rotated_and_appended),        cmocka_unit_test(rows_of_no_sequence_write_nothing),
+        cmocka_unit_test(a_graph_replays_with_other_sequences), cmocka_unit_test(appends_repeat),
+        cmocka_unit_test(shapes_that_do_not_fit_are_named),
+    };
+    return gpu_run(tests);
+}

@@ -1,0 +1,79 @@
+/* server/http/listen.c: what an address is for the limit per address, and listening on both kinds of loopback. */
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include "server/http/server.h"
+
+static uint64_t peer(const char *text)
+{
+    struct sockaddr_storage addr = {0};
+    if (strchr(text, ':')) {
+        struct sockaddr_in6 *a = (struct sockaddr_in6 *)(void *)&addr;
+        a->sin6_family = AF_INET6;
+        assert_int_equal(inet_pton(AF_INET6, text, &a->sin6_addr), 1);
+    } else {
+        struct sockaddr_in *a = (struct sockaddr_in *)(void *)&addr;
+        a->sin_family = AF_INET;
+        assert_int_equal(inet_pton(AF_INET, text, &a->sin_addr), 1);
+    }
+    return lf_peer_address(&addr);
+}
+
+static void an_ipv6_network_of_64_bits_is_one_address(void **state)
+{
+    (void)state;
+    assert_true(peer("2001:db8:1:2::1") == peer("2001:db8:1:2:ffff::9"));
+    assert_true(peer("2001:db8:1:2::1") != peer("2001:db8:1:3::1"));
+    assert_true(peer("2001:db8:1:2::1") != peer("2001:db8:2:2::1"));
+}
+
+static void an_ipv4_address_is_the_same_over_ipv6(void **state)
+{
+    (void)state;
+    assert_true(peer("10.0.0.1") == peer("::ffff:10.0.0.1"));
+    assert_true(peer("10.0.0.1") != peer("10.0.0.2"));
+    assert_true(peer("::ffff:10.0.0.1") != peer("::ffff:10.0.0.2"));
+    assert_true(peer("0.0.0.0") != peer("::"));
+}
+
+static void listens_where_it_is_told(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    int fd = -1, other = -1, port = 0, again = 0;
+    bool loopback = false;
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", 0, &err), LF_OK);
+    assert_true(fd >= 0 && port > 0 && loopback);
+    assert_int_equal(lf_listen(&other, &again, &loopback, "127.0.0.1", port, &err), LF_IO);
+    assert_non_null(strstr(err.message, "cannot listen"));
+    assert_int_equal(other, -1);
+    close(fd);
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", 65536, &err), LF_INVALID);
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", -1, &err), LF_INVALID);
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "0.0.0.0", 0, &err), LF_OK);
+    assert_false(loopback);
+    close(fd);
+    int probe = socket(AF_INET6, SOCK_STREAM, 0);
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool has_ipv6 = probe >= 0 && bind(probe, (struct sockaddr *)&here, sizeof here) == 0;
+    if (probe >= 0) close(probe);
+    if (!has_ipv6) {
+        print_message("no IPv6 on this machine: its loopback is left out\n");
+        return;
+    }
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "::1", 0, &err), LF_OK);
+    assert_true(port > 0 && loopback);
+    close(fd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_ipv6_network_of_64_bits_is_one_address),
+        cmocka_unit_test(an_ipv4_address_is_the_same_over_ipv6),
+        cmocka_unit_test(listens_where_it_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
