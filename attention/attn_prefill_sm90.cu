@@ -286,7 +286,7 @@ template <typename T, int D> struct consumer {
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
-            int task_idx = uniform(*(volatile int *)&smem.task_idx);
+            int task_idx = uniform(threadIdx.x % 32 == 0 ? *(volatile int *)&smem.task_idx : 0);
             if (task_idx >= n_tasks) break;
             const struct lf_attn_cuda_task task = args.prefill[task_idx];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];

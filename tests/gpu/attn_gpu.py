@@ -141,6 +141,12 @@ class Pool:
                 self.kv[i:i + 256] = random_values((len(self.kv[i:i + 256]), *shape[1:]), dtype, outliers)
         self.q = [random_values((n, n_heads, head_dim), dtype, outliers) for n in lens]
 
+    def steepen(self, most):
+        """Scales keys by `most` at a sequence's start, falling to 1 at its end: maxima grow from tile to tile."""
+        for t in self.tables:
+            for i, block in enumerate(t):
+                self.kv[block, self.layer, 0] *= 1 + (most - 1) * (1 - i / len(t))
+
     def keys_values(self, seq, n):
         """[n_kv_heads, n, head_dim], twice."""
         blocks = torch.tensor(self.tables[seq][:(n + BLOCK - 1) // BLOCK], device="cuda")

@@ -52,7 +52,8 @@ def check(name, step, kernel, most=48, **kernels):
         dot += (mine * ref).sum().item()
         norm += (mine ** 2).sum().item()
         if step.lse is not None:
-            lse_worst = max(lse_worst, (step.lse[row + at - p].double() - lse).abs().max().item())
+            error = (step.lse[row + at - p].double() - lse).abs() / lse.abs().clamp(min=1)
+            lse_worst = max(lse_worst, error.max().item())
         row += n
     frobenius, cosine = (num / den) ** 0.5, dot / (den * norm) ** 0.5
     written = not out.isnan().any().item() and not (step.lse is not None and step.lse[:step.n_tokens].isnan().any().item())
@@ -88,6 +89,9 @@ def accuracy(lib, kernel, dim):
                                       (0, 0.0, sinks), (1, 0.0, None), (4096, 30.0, sinks)]:
                 check("d%d %s window %d softcap %g%s" % (dim, kind, window, cap, " sinks" if sink is not None else ""),
                       gpu.Step(lib, pool, steps, window=window, softcap=cap, sinks=sink, lse=True), kernel, most=40)
+    pool = gpu.Pool([9000, 700, 20000], 16, 4, dim)
+    pool.steepen(40)
+    check("d%d maxima that grow" % dim, gpu.Step(lib, pool, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=True), kernel)
     pool = gpu.Pool([700, 900, 130], 8, 2, dim, share=(0, 1, 6))
     check("d%d shared prefix blocks" % dim, gpu.Step(lib, pool, [(0, 0, 700), (1, 384, 516), (2, 0, 130)]), kernel)
 
@@ -98,10 +102,11 @@ def same(name, a, b):
 
 
 def bits(lib, kernel, dim):
-    for window in (0, 3000):
+    for window, steep in ((0, 1), (0, 60), (3000, 20)):
         n = 40000
         pool = gpu.Pool([n, 1000, 17, 5000], 8, 2, dim)
-        name = "d%d window %d: " % (dim, window)
+        pool.steepen(steep)
+        name = "d%d window %d%s: " % (dim, window, ", maxima that grow" if steep > 1 else "")
         opts = dict(window=window)
         whole = gpu.Step(lib, pool, [(0, 0, n)], **opts).result(prefill=kernel).clone()
         batch = gpu.Step(lib, pool, [(1, 0, 1000), (0, 0, n), (2, 3, 14), (3, 1234, 3000)], **opts)
@@ -118,7 +123,7 @@ def bits(lib, kernel, dim):
         step = gpu.Step(lib, pool, [(0, 30000, 2000), (3, 0, 5000)], **opts)
         first = step.result(prefill=kernel).clone()
         differ = 0
-        for _ in range(1000 if window == 0 else 20):
+        for _ in range(1000 if steep == 1 else 20):
             step.run(prefill=kernel)
             differ += int(not torch.equal(first, step.out[:step.n_tokens]))
         say(differ == 0, name + "repeats", "%d differ" % differ)
