@@ -1,13 +1,17 @@
 """The prefill kernel against float64 and against itself, on a GPU.
 
     python3 tests/gpu/attn_prefill.py [--lib attn.so] [--kernel prefill_sm90] [--dims 64,128] [--only WORD] [--small]
+                                         [--csv out.csv]
 
 Accuracy: max|out - ref| <= 2 max|naive - ref| + 4 ulp, where naive is an unfused computation in the tensors' own type;
 relative Frobenius error and cosine; lse. Bits: a row is the same alone, in a batch, in chunks, whole or split by spans,
 and 1,000 times over. --small: one small case, for compute-sanitizer.
 """
 import argparse
+import csv
+import datetime
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,12 +22,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import attn_gpu as gpu  # noqa: E402
 
 BF16, FP16 = torch.bfloat16, torch.float16
-failures = []
+failures, results = [], []
 
 
 def say(ok, name, text):
     if not ok:
         failures.append(name)
+    results.append(["ok" if ok else "FAIL", name, text])
     print("%s %-58s %s" % ("ok  " if ok else "FAIL", name, text), flush=True)
 
 
@@ -145,6 +150,15 @@ def small(lib, kernel, dim):
     check("d%d small" % dim, step, kernel)
 
 
+def write_csv(path, commit):
+    gpu_name = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                              capture_output=True, text=True).stdout.strip().split(", ")
+    with open(path, "w", newline="") as f:
+        w = csv.writer(f)
+        w.writerow(["date", "gpu", "driver", "commit", "result", "case", "figures"])
+        w.writerows([datetime.date.today().isoformat(), *gpu_name, commit, *r] for r in results)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--lib", help="shared library of the kernels; built if not given")
@@ -152,6 +166,8 @@ def main():
     p.add_argument("--dims", default="64,80,96,112,128,256")
     p.add_argument("--only", default="", help="accuracy, bits or long")
     p.add_argument("--small", action="store_true")
+    p.add_argument("--csv", help="where to write what was found")
+    p.add_argument("--commit", default="", help="for the CSV")
     a = p.parse_args()
     torch.manual_seed(int(time.time()) % 100000)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -162,6 +178,8 @@ def main():
         for part in ([small] if a.small else [accuracy, bits, long]):
             if a.only in part.__name__:
                 part(lib, a.kernel, dim)
+    if a.csv:
+        write_csv(a.csv, a.commit)
     print("%d failures" % len(failures), *failures, sep="\n  ")
     return 1 if failures else 0
 
