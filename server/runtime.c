@@ -126,7 +126,7 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     uint64_t weight_bytes;
-    enum lf_dtype kv_dtype;
+    enum lf_dtype kv_dtype = LF_BF16;
     LF_TRY(choose_kv_dtype(&kv_dtype, rt, err));
     LF_TRY(lf_weights_bytes(&weight_bytes, &rt->hp, c->model, (enum lf_load)c->load_choice, rt->dev, err));
     struct lf_plan_opts opts = {
