@@ -48,8 +48,12 @@ static enum lf_status open_by_name(struct lf_device *dev, const struct lf_device
     if (any) return status;
     for (size_t i = 0; i < LF_N_ELEMS(backends); i++)
         if (is_called(backends[i], opts->name)) return open_backend(dev, backends[i], opts, err);
-    return lf_fail(err, LF_NOT_FOUND, "no device is called \"%s\" (this build has: auto, cpu%s)", opts->name,
-                   LF_N_ELEMS(backends) > 1 ? ", cuda, cuda:N" : "");
+    bool has_gpu = LF_N_ELEMS(backends) > 1;
+    if (!has_gpu && strncmp(opts->name, "cuda", 4) == 0)
+        return lf_fail(err, LF_NOT_FOUND, "%.60s: this build has no GPU backend: it is made where CMake finds nvcc",
+                       opts->name);
+    return lf_fail(err, LF_NOT_FOUND, "no device is called \"%.60s\" (this build has: auto, cpu%s)", opts->name,
+                   has_gpu ? ", cuda, cuda:N" : "");
 }
 
 enum lf_status lf_device_open(struct lf_device **out, const struct lf_device_opts *opts, struct lf_err *err)
