@@ -20,10 +20,6 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_gemv.cuh"
 
-#ifndef LOADSN
-#define LOADSN  4
-#define CHUNKSN 5
-#endif
 enum {
     WARP_LANES = 32,
     WARPS = 8,
@@ -32,8 +28,8 @@ enum {
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
-    LOADS = LOADSN,   /* of a lane in a chunk */
-    CHUNKS = CHUNKSN, /* of the ring */
+    LOADS = 8,  /* of a lane in a chunk */
+    CHUNKS = 3, /* of the ring */
     RING_BYTES = WARPS * CHUNKS * LOADS * WARP_LANES * 16
 };
 

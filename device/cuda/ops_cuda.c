@@ -81,7 +81,7 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
         return;
     }
     int n_blocks = dev->info.n_sms;
-    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->w->n_out, n_blocks), n_blocks};
+    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->n_rows, p->w->n_out, n_blocks), n_blocks};
     lf_cuda_check(dev, lf_cuda_gemv(p, plan, lf_cuda_launch(dev)), "skinny product");
 }
 
