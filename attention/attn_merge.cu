@@ -121,9 +121,9 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
     }
     int head, channel = channel0 + lane;
     int64_t row = head_row_of(p, t, i, &head);
-    float factor = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL).factor;
-    if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * factor);
-    if (p.lse && channel == 0) p.lse[row] = attn_finish(f.m, f.l, NULL).lse;
+    lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
+    if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
+    if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
 template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __grid_constant__ lf_attn_cuda_args p)

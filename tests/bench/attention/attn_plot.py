@@ -8,7 +8,7 @@ import sys
 PANELS = [("d64", "head_dim 64, 32/32 heads"), ("d128", "head_dim 128, 32/8 heads"), ("d256", "head_dim 256, 8/8 heads")]
 LINES = [("ours", "LongFlash", "#c0392b"), ("cudnn", "cuDNN", "#2c6fbb"), ("fa2", "FlashAttention-2", "#2e8b57"),
          ("unfused", "unfused", "#888888")]
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP, TOP_RATE = 300, 260, 46, 46, 44, 18, 900
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM, GAP, TOP_RATE = 290, 260, 46, 46, 44, 40, 900
 
 
 def panel(rows, case, title, x0, out):

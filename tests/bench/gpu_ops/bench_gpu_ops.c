@@ -151,7 +151,7 @@ static void bench_product(struct bench *b, struct product shape)
     for (size_t i = 0; i < n; i++) {
         char name[64] = "cuBLASLt";
         if (plans[i].n_blocks > 0)
-            (void)snprintf(name, sizeof name, "ours, %d rows a tile%s", plans[i].tile_rows,
+            (void)snprintf(name, sizeof name, "ours %d rows a tile%s", plans[i].tile_rows,
                            plans[i].tile_rows == best ? " *" : "");
         bench_report(b, shape.name, name, shape.n_rows, candidates[i].us, bytes);
     }
@@ -243,7 +243,7 @@ static void call_step(struct lf_device *dev, const void *ctx, int call_idx)
 static void bench_step(struct bench *b)
 {
     static const int rows[] = {1, 2, 4, 8, 16};
-    static const char *const names[] = {"cuBLASLt", "cuBLASLt, overlapped", "ours", "ours, overlapped"};
+    static const char *const names[] = {"cuBLASLt", "cuBLASLt overlapped", "ours", "ours overlapped"};
     double bytes = 2.0 * (N_LAYERS * ((double)DIM * (QKV + DIM + 3 * HIDDEN)) + (double)DIM * VOCAB);
     for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
         struct step steps[LF_N_ELEMS(names)];
