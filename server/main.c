@@ -72,18 +72,25 @@ static unsigned command_of(const char *name)
     return 0;
 }
 
+static int no_such_command(const char *name)
+{
+    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
+    return LF_EXIT_REFUSED;
+}
+
 int main(int argc, char **argv)
 {
     lf_runtime_tame_heap();
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-        return print_help(argc > 2 ? command_of(argv[2]) : 0);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        unsigned command = argc > 2 ? command_of(argv[2]) : 0;
+        return argc > 2 && !command ? no_such_command(argv[2]) : print_help(command);
+    }
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("longflash " LF_VERSION "\n");
         return LF_EXIT_OK;
     }
     for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
         if (strcmp(name, commands[i].name) == 0) return run(i, argc - 2, argv + 2);
-    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
-    return LF_EXIT_REFUSED;
+    return no_such_command(name);
 }

@@ -86,19 +86,12 @@ fail:
     return status;
 }
 
-/* A GPU's cache has the type of its activations. */
-static enum lf_status choose_kv_dtype(enum lf_dtype *out, const struct lf_runtime *rt, struct lf_err *err)
+static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
 {
     const struct lf_device_info *info = lf_device_info(rt->dev);
-    int choice = rt->config->kv_dtype;
-    enum lf_dtype own = rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
-    if (!info->is_host) own = info->act_dtype;
-    enum lf_dtype asked = choice == LF_KV_AUTO ? own : choice == LF_KV_F32 ? LF_F32 : LF_BF16;
-    if (!info->is_host && asked != own)
-        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s: on a GPU this model's cache is %s; leave it at auto",
-                       lf_dtype_name(asked), lf_dtype_name(own));
-    *out = asked;
-    return LF_OK;
+    if (rt->config->kv_dtype == LF_KV_AUTO && !info->is_host) return info->act_dtype;
+    if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
+    return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
 /* Of a step, in ms: what those who decode wait for, and what a new request may wait for where nobody does. On a GPU
@@ -126,8 +119,6 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     uint64_t weight_bytes;
-    enum lf_dtype kv_dtype = LF_BF16;
-    LF_TRY(choose_kv_dtype(&kv_dtype, rt, err));
     LF_TRY(lf_weights_bytes(&weight_bytes, &rt->hp, c->model, (enum lf_load)c->load_choice, rt->dev, err));
     struct lf_plan_opts opts = {
         .ctx = c->ctx,
@@ -136,7 +127,7 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
         .concurrency = c->concurrency,
         .memory_bytes = c->memory,
         .kv_tokens = c->kv_tokens,
-        .kv_dtype = kv_dtype,
+        .kv_dtype = kv_dtype(rt),
         .host_bytes = rt->process_bytes + HTTP_BYTES,
     };
     /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for
