@@ -57,10 +57,14 @@ static enum lf_status encode_stretch(struct hf_work *w, struct lf_str text, cons
     struct lf_added_match match;
     size_t at = 0;
     if (text.len == 0) return LF_OK;
-    lf_marked_clear(&w->text);
+    lf_marked_begin(&w->text, text.len);
+    lf_marked_begin(&w->other, text.len);
     lf_marked_copy(&w->text, text, (const char *)user);
     enum lf_status status = lf_marked_status(&w->text);
     if (status == LF_OK) status = lf_normalizer_run(&tok->hf->normalizer, &w->regex, &w->text, &w->other);
+    if (status == LF_LIMIT && lf_marked_status(&w->other) == LF_LIMIT)
+        return lf_fail(w->encode->err, LF_CORRUPT, "normalizer: %zu bytes of text become more than %d times as many",
+                       text.len, LF_TEXT_GROWTH);
     if (status != LF_OK) return explain(w, status, "normalizer");
     struct lf_str normalized = lf_buf_view(&w->text.text);
     struct lf_added_search search = {normalized, w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, w->specials};
