@@ -1,34 +1,41 @@
 /* Attention of generated rows over paged KV, sm_80 and later: a task's keys are streamed once past its rows.
  *
  * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
- * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into four slices of 16;
+ * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
  * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
- * 16 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the streams are
- * joined, (0 ⊕ 1) ⊕ (2 ⊕ 3), and the span to those before it (attn_cuda.h). Which warps share a task therefore does not
- * show in a row's bits, nor does the number of its neighbours.
+ * 32 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the two are
+ * joined, and the span to those before it (attn_cuda.h). Which warps share a task therefore does not show in a row's
+ * bits, nor does the number of its neighbours.
  *
- * Work split: CTAs walk the task list in strides of the grid. A stream is R warps, each with M tiles of 16 rows, so a
- * CTA of 128 · R threads takes 16 · R · M rows at a time; a task with more is walked again. R = M = 1 is decode as
- * such, the other shape is for several new tokens a step or for many query heads on one KV head. Shared memory: the
- * rings, (n_stages · 4) slices of K and of V; one joined span and one fold of spans, float. Bound by memory. Needs
- * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
- * twin: attn_cpu.c. */
+ * Work split: CTAs walk the task list in strides of the grid. A stream is R warps of 16 rows each, so a CTA of 64 · R
+ * threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is for several
+ * new tokens a step or for many query heads on one KV head.
+ *
+ * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and pages that
+ * have no token of this step.
+ *
+ * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
+ * stream's results and one fold of spans, float. Bound by memory up to about 8 tokens × 4 query heads, then by the
+ * latency of the steps between two slices. Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128
+ * or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 4, SLICE = PAGE / STREAMS, MAX_STAGES = 6 };
-static_assert(SLICE == 16 && STREAMS == 4, "a slice is the depth of one product; four streams are joined");
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
+static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
-template <class T, int D, int R, int M> struct shape {
-    static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R * M;
+template <class T, int D, int R> struct shape {
+    static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R;
     static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
-    static constexpr int TILES = D / 8; /* accumulator tiles of a row tile */
-    using partial = partial_tiles<TILES>;
+    static constexpr bool SHARES_Q = R > 1 || D > 128; /* in shared memory, else in registers */
+    static constexpr int Q_BYTES = SHARES_Q ? ROWS * D * (int)sizeof(T) : 0;
+    static constexpr int CTAS = R <= 2 && D <= 128 ? 2 : 1; /* at most, of a multiprocessor */
+    using partial = partial_tiles<D / 8>;
 
     static size_t shared_bytes(int n_stages)
     {
-        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + 3 * R * M * sizeof(partial);
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 2 * R * sizeof(partial);
     }
 };
 
@@ -36,17 +43,15 @@ template <class T, int D, int R, int M> struct shape {
 struct warp_place {
     int stream, member; /* of the R warps of a stream */
     uint32_t ring;      /* the stream's */
+    uint32_t q_tile;    /* the CTA's, where queries are shared */
     int n_stages;
 };
 
-/* The stream's warps wait for each other: before slices are read that all have fetched, and before they are replaced.
- */
-template <int R> LF_GPU_FN void stream_sync(const warp_place &w)
+/* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
+ * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
+template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
 {
-    if (R == 1)
-        __syncwarp();
-    else
-        bar_sync(1 + w.stream, R * LANES);
+    return R == 1 ? w.n_stages : w.n_stages - 1;
 }
 
 /* All but the newest n - 1 groups have arrived. */
@@ -136,13 +141,13 @@ LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint
 }
 
 /* Fetches what comes next, of this task or a later one, as one group; an empty one at the end of the list. */
-template <class T, int D, int R, int M>
+template <class T, int D, int R>
 LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     if (c.task_idx < c.n_tasks) {
         fetch_slice<T, D, R>(p, w, stage, c);
         if (++c.page == c.n_pages) {
-            c.row0 += 16 * R * M;
+            c.row0 += 16 * R;
             if (c.row0 >= c.n_rows) {
                 c.row0 = 0;
                 c.task_idx += gridDim.x;
@@ -173,153 +178,165 @@ LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
     }
 }
 
-/* What a warp computes with. */
-template <int D, int M> struct warp_rows {
-    uint32_t q[M][D / 16][4];
-    float o[M][D / 8][4];
-    row_state state[M];
-    int pos[M][2];
+/* The queries of a pass in shared memory, for all warps; rows and channels that are not there are zeros. */
+template <class T, int D, int R>
+LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+{
+    using S = shape<T, D, R>;
+    constexpr int UNITS = D / UNIT_ELEMS;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < S::ROWS * UNITS; i += S::THREADS) {
+        int row = i / UNITS, unit = i % UNITS, head;
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (row0 + row < t.n_rows && unit * UNIT_ELEMS < p.head_dim)
+            x = *(const uint4 *)((const T *)p.q + head_row_of(p, t, row0 + row, &head) * p.head_dim +
+                                 unit * UNIT_ELEMS);
+        st_shared_v4(q_tile + tile_offset<D>(row, unit), x);
+    }
+    __syncthreads();
+}
+
+/* What a warp computes with: 16 rows. */
+template <int D, bool SHARES_Q> struct warp_rows {
+    uint32_t q[SHARES_Q ? 1 : D / 16][4];
+    uint32_t q_lane; /* else, what this lane hands to ldmatrix for its warp's tile */
+    float o[D / 8][4];
+    row_state state;
+    int pos[2];
     int first_pos, last_pos; /* of all its rows */
 };
 
-template <int D, int M> LF_GPU_FN void clear_rows(warp_rows<D, M> &rows)
+template <int D, bool SHARES_Q> LF_GPU_FN void clear_rows(warp_rows<D, SHARES_Q> &rows)
 {
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        clear_tiles(rows.o[mi]);
-        row_state_init(rows.state[mi]);
-    }
+    clear_tiles(rows.o);
+    row_state_init(rows.state);
 }
 
 /* Rows against one slice. */
-template <class T, int D, int M>
-LF_GPU_FN void attend_slice(warp_rows<D, M> &rows, uint32_t k_slice, int key0, const score_scale &scale, int window)
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void attend_slice(warp_rows<D, SHARES_Q> &rows, uint32_t k_slice, int key0, const score_scale &scale,
+                            int window)
 {
-    float s[M][2][4];
+    constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T); /* of 16 keys */
+    float s[SLICE / 8][4], rescale[2];
     uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
+    clear_tiles(s);
 #pragma unroll
     for (int ks = 0; ks < D / 16; ks++) {
-        ldmatrix_x4(b, tile_unit<D>(k_lane, 2 * ks));
+        uint32_t shared_q[4];
+        if (SHARES_Q) ldmatrix_x4(shared_q, tile_unit<D>(rows.q_lane, 2 * ks));
+        const uint32_t(&q)[4] = SHARES_Q ? shared_q : rows.q[SHARES_Q ? 0 : ks];
 #pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(s[mi][0], rows.q[mi][ks], b[0], b[1]);
-            mma_m16n8k16<T>(s[mi][1], rows.q[mi][ks], b[2], b[3]);
+        for (int n = 0; n < SLICE / 16; n++) {
+            ldmatrix_x4(b, tile_unit<D>(k_lane + n * BLOCK_BYTES, 2 * ks));
+            mma_m16n8k16<T>(s[2 * n], q, b[0], b[1]);
+            mma_m16n8k16<T>(s[2 * n + 1], q, b[2], b[3]);
         }
     }
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
-    uint32_t weights[M][4];
+    if (scale.cap > 0.0f) cap_scores(s, scale);
+    if (!all_seen) mask_scores(s, key0, rows.pos, window);
+    if (soften(s, rows.state, scale.factor, rescale)) rescale_rows(rows.o, rescale);
 #pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        float rescale[2];
-        if (scale.cap > 0.0f) cap_scores(s[mi], scale);
-        if (!all_seen) mask_scores(s[mi], key0, rows.pos[mi], window);
-        if (soften(s[mi], rows.state[mi], scale.factor, rescale)) rescale_rows(rows.o[mi], rescale);
-        weights_of<T>(weights[mi], s[mi][0], s[mi][1]);
-    }
+    for (int n = 0; n < SLICE / 16; n++) {
+        uint32_t weights[4];
+        weights_of<T>(weights, s[2 * n], s[2 * n + 1]);
 #pragma unroll
-    for (int n = 0; n < D / 16; n++) {
-        ldmatrix_x4_trans(b, tile_unit<D>(v_lane, 2 * n));
-#pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            mma_m16n8k16<T>(rows.o[mi][2 * n], weights[mi], b[0], b[1]);
-            mma_m16n8k16<T>(rows.o[mi][2 * n + 1], weights[mi], b[2], b[3]);
+        for (int c = 0; c < D / 16; c++) {
+            ldmatrix_x4_trans(b, tile_unit<D>(v_lane + n * BLOCK_BYTES, 2 * c));
+            mma_m16n8k16<T>(rows.o[2 * c], weights, b[0], b[1]);
+            mma_m16n8k16<T>(rows.o[2 * c + 1], weights, b[2], b[3]);
         }
     }
 }
 
-/* Joins the streams' results of a span in order and leaves the span in the last stream's registers: folded to the
- * spans before it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
-template <class T, int D, int R, int M>
-LF_GPU_FN void end_span(warp_rows<D, M> &rows, typename shape<T, D, R, M>::partial *joined, const warp_place &w,
-                        bool is_first, bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
-                        int slot)
+/* Joins the streams' results of a span and leaves the span in the second stream's registers: folded to the spans before
+ * it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
+template <class T, int D, int R, bool SHARES_Q>
+LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, partial_tiles<D / 8> *joined, const warp_place &w, bool is_first,
+                        bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0, int slot)
 {
-    typename shape<T, D, R, M>::partial *left = joined + w.stream / 2 * R * M, *fold = joined + 2 * R * M;
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
-        rows.state[mi].l[0] = row_sum(rows.state[mi].l[0]);
-        rows.state[mi].l[1] = row_sum(rows.state[mi].l[1]);
-        if (w.stream % 2 == 0) put_partial(left[tile], rows.o[mi], rows.state[mi]);
-    }
+    partial_tiles<D / 8> &left = joined[w.member], &fold = joined[R + w.member];
+    rows.state.l[0] = row_sum(rows.state.l[0]);
+    rows.state.l[1] = row_sum(rows.state.l[1]);
+    if (w.stream == 0) put_partial(left, rows.o, rows.state);
     __syncthreads();
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        int tile = w.member * M + mi;
-        if (w.stream % 2 != 0) join_partial(left[tile], rows.o[mi], rows.state[mi]);
-        if (w.stream == 1) put_partial(joined[tile], rows.o[mi], rows.state[mi]);
-    }
+    if (w.stream == 1) join_partial(left, rows.o, rows.state);
     __syncthreads();
+    if (w.stream == 1) {
+        if (!is_first) join_partial(fold, rows.o, rows.state);
+        if (!is_last) put_partial(fold, rows.o, rows.state);
 #pragma unroll
-    for (int mi = 0; mi < M; mi++)
-        if (w.stream == 3) join_partial(joined[w.member * M + mi], rows.o[mi], rows.state[mi]);
-    __syncthreads();
-    if (w.stream == STREAMS - 1) {
-#pragma unroll
-        for (int mi = 0; mi < M; mi++) {
-            int tile = w.member * M + mi;
-            if (!is_first) join_partial(fold[tile], rows.o[mi], rows.state[mi]);
-            if (!is_last) put_partial(fold[tile], rows.o[mi], rows.state[mi]);
-            for (int h = 0; is_last && h < 2; h++) {
-                int i = row0 + 16 * tile + threadIdx.x % LANES / 4 + 8 * h;
-                if (i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o[mi], rows.state[mi]);
-            }
+        for (int h = 0; h < 2; h++) {
+            int i = row0 + 16 * w.member + threadIdx.x % LANES / 4 + 8 * h;
+            if (is_last && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
         }
     }
     clear_rows(rows);
 }
 
-/* Rows row0 … row0 + 16 · R · M - 1 of a task over its keys; `stage` of the ring holds the first. */
-template <class T, int D, int R, int M>
+/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. */
+template <class T, int D, int R>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_place &w, typename shape<T, D, R, M>::partial *joined, cursor &c, int &stage)
+                        const warp_place &w, partial_tiles<D / 8> *joined, cursor &c, int &stage)
 {
-    warp_rows<D, M> rows;
-    int warp_row = row0 + 16 * M * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
+    using S = shape<T, D, R>;
+    warp_rows<D, S::SHARES_Q> rows;
+    int warp_row = row0 + 16 * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
     bool has_rows = warp_row < t.n_rows;
-#pragma unroll
-    for (int mi = 0; mi < M; mi++) {
-        load_queries<T, D>(rows.q[mi], p, t, warp_row + 16 * mi);
-#pragma unroll
-        for (int h = 0; h < 2; h++) rows.pos[mi][h] = position_of(t, min(lane_row + 16 * mi + 8 * h, t.n_rows - 1));
+    if constexpr (S::SHARES_Q) {
+        share_queries<T, D, R>(w.q_tile, p, t, row0);
+        rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * w.member * D * (int)sizeof(T));
+    } else {
+        load_queries<T, D>(rows.q, p, t, warp_row);
     }
+#pragma unroll
+    for (int h = 0; h < 2; h++) rows.pos[h] = position_of(t, min(lane_row + 8 * h, t.n_rows - 1));
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
-    rows.last_pos = position_of(t, min(warp_row + 16 * M, t.n_rows) - 1);
+    rows.last_pos = position_of(t, min(warp_row + 16, t.n_rows) - 1);
     clear_rows(rows);
 
     score_scale scale = score_scale_of(p);
     int page = first_page(p, task, t), n_pages = (task.key_hi + PAGE - 1) / PAGE;
     int span_end = decode_span_end(page * PAGE);
     for (bool is_first = true; page < n_pages; page++) {
-        uint32_t slice = w.ring + stage * (2 * shape<T, D, R, M>::SLICE_BYTES);
+        uint32_t slice = w.ring + stage * 2 * S::SLICE_BYTES;
         int key0 = page * PAGE + w.stream * SLICE;
-        wait_for_oldest(w.n_stages);
-        stream_sync<R>(w);
-        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D>(rows, slice, key0, scale, p.window);
-        stream_sync<R>(w);
-        fetch_next<T, D, R, M>(p, w, slice, c);
+        wait_for_oldest(n_in_flight<R>(w));
+        if constexpr (R == 1) {
+            __syncwarp();
+        } else {
+            bar_sync(1 + w.stream, R * LANES);
+            int before = stage == 0 ? w.n_stages - 1 : stage - 1;
+            fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
+        }
+        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D, S::SHARES_Q>(rows, slice, key0, scale, p.window);
+        if constexpr (R == 1) {
+            __syncwarp();
+            fetch_next<T, D, R>(p, w, slice, c);
+        }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
         bool is_last = page + 1 == n_pages;
         if (!is_last && (page + 1) * PAGE < span_end) continue;
-        end_span<T, D, R, M>(rows, joined, w, is_first, is_last, p, t, row0, task.slot);
+        end_span<T, D, R>(rows, joined, w, is_first, is_last, p, t, row0, task.slot);
         span_end = decode_span_end((page + 1) * PAGE);
         is_first = false;
     }
 }
 
-template <class T, int D, int R, int M>
-__global__ void __launch_bounds__(STREAMS *R *LANES)
+template <class T, int D, int R>
+__global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
     extern __shared__ __align__(128) unsigned char shared[];
-    using S = shape<T, D, R, M>;
+    using S = shape<T, D, R>;
     int warp = threadIdx.x / LANES;
-    warp_place w = {warp % STREAMS, warp / STREAMS, 0, n_stages};
+    int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
+    warp_place w = {warp / R, warp % R, 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
-    typename S::partial *joined = (typename S::partial *)(shared + n_stages * STREAMS * 2 * S::SLICE_BYTES);
+    w.q_tile = shared_address(shared) + rings_bytes;
+    partial_tiles<D / 8> *joined = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES);
 
     start_successor();
     cursor c = {};
@@ -327,16 +344,16 @@ __global__ void __launch_bounds__(STREAMS *R *LANES)
     c.task_idx = blockIdx.x;
     begin_pass(c, p);
     int n_fetched = 0;
-    for (; n_fetched < n_stages && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
-        fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    for (; n_fetched < n_in_flight<R>(w) && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
+        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     wait_predecessor();
-    for (; n_fetched < n_stages; n_fetched++) fetch_next<T, D, R, M>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    for (; n_fetched < n_in_flight<R>(w); n_fetched++)
+        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     int stage = 0;
     for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
         lf_attn_cuda_task task = p.decode[i];
         rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
-        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS)
-            run_pass<T, D, R, M>(p, task, t, row0, w, joined, c, stage);
+        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS) run_pass<T, D, R>(p, task, t, row0, w, joined, c, stage);
     }
 }
 
@@ -357,42 +374,47 @@ static int limits_of_gpu(gpu_limits *out)
 
 enum { CTA_RESERVED_BYTES = 1024 }; /* of each resident CTA, for the system */
 
-template <class T, int D, int R, int M> static bool fits(const gpu_limits &gpu, int n_stages, int ctas)
+template <class T, int D, int R> static bool fits(const gpu_limits &gpu, int n_stages, int ctas)
 {
-    size_t bytes = shape<T, D, R, M>::shared_bytes(n_stages);
+    size_t bytes = shape<T, D, R>::shared_bytes(n_stages);
     return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
 }
 
-/* A few CTAs each with a ring that hides all of a short span's latency, or several for each multiprocessor, so that one
- * computes while another begins or ends a task. */
-template <class T, int D, int R, int M> static int launch(const lf_attn_cuda_args *args, void *stream)
+/* A few CTAs each with a ring that hides all of a short span's latency, or two for each multiprocessor, so that one
+ * computes while the other begins or ends a task. */
+template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
     int ctas = 1, n_stages = MAX_STAGES;
-    if (R == 1 && args->max_decode > args->n_sms && fits<T, D, R, M>(gpu, 2, 2)) {
+    if (shape<T, D, R>::CTAS == 2 && args->max_decode > args->n_sms && fits<T, D, R>(gpu, 2, 2)) {
         ctas = 2;
-        n_stages = 2;
+        n_stages = PAIR_STAGES;
     }
-    while (n_stages > 1 && !fits<T, D, R, M>(gpu, n_stages, ctas)) n_stages--;
+    while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     overlap.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = dim3((unsigned)min(args->max_decode, ctas * args->n_sms));
-    config.blockDim = dim3(shape<T, D, R, M>::THREADS);
-    config.dynamicSmemBytes = shape<T, D, R, M>::shared_bytes(n_stages);
+    config.blockDim = dim3(shape<T, D, R>::THREADS);
+    config.dynamicSmemBytes = shape<T, D, R>::shared_bytes(n_stages);
     config.stream = (cudaStream_t)stream;
     config.attrs = &overlap;
     config.numAttrs = args->overlaps ? 1 : 0;
-    return (int)cudaLaunchKernelEx(&config, attn_decode<T, D, R, M>, *args, n_stages);
+    return (int)cudaLaunchKernelEx(&config, attn_decode<T, D, R>, *args, n_stages);
 }
 
-template <class T, int D, int R, int M> static int allow_shared(const gpu_limits &gpu)
+template <class T, int D, int R> static int allow_shared(const gpu_limits &gpu)
 {
-    return (int)cudaFuncSetAttribute(attn_decode<T, D, R, M>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     gpu.cta_bytes);
+    return (int)cudaFuncSetAttribute(attn_decode<T, D, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, gpu.cta_bytes);
+}
+
+/* Warps of a stream where tasks have the most rows. */
+template <int D> static constexpr int most_warps()
+{
+    return D <= 128 ? 4 : 2;
 }
 
 template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
@@ -400,10 +422,10 @@ template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *ar
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    if (args->decode_rows > 32 && D <= 128 && fits < T, D, 2, D <= 128 ? 2 : 1 > (gpu, 2, 1))
-        return launch < T, D, 2, D <= 128 ? 2 : 1 > (args, stream);
-    if (args->decode_rows > 16 && fits<T, D, 2, 1>(gpu, 2, 1)) return launch<T, D, 2, 1>(args, stream);
-    return launch<T, D, 1, 1>(args, stream);
+    if (args->decode_rows > 32 && fits<T, D, most_warps<D>()>(gpu, 2, 1))
+        return launch<T, D, most_warps<D>()>(args, stream);
+    if (args->decode_rows > 16 && fits<T, D, 2>(gpu, 2, 1)) return launch<T, D, 2>(args, stream);
+    return launch<T, D, 1>(args, stream);
 }
 
 template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
@@ -415,9 +437,9 @@ template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void
 
 template <class T, int D> static int setup_dim(const gpu_limits &gpu)
 {
-    int rc = allow_shared<T, D, 1, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, D, 2, 1>(gpu);
-    return rc == 0 ? allow_shared < T, D, 2, D <= 128 ? 2 : 1 > (gpu) : rc;
+    int rc = allow_shared<T, D, 1>(gpu);
+    if (rc == 0) rc = allow_shared<T, D, 2>(gpu);
+    return rc == 0 ? allow_shared<T, D, most_warps<D>()>(gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)

@@ -13,12 +13,15 @@
 #include "attention/attn_mma.cuh"
 
 enum {
-    SPANS = 192,   /* of a batch */
+    SPANS = 192, /* of a batch */
+    WAVE = 64,   /* of them, waited for together */
+    WAVES = SPANS / WAVE,
     CHANNELS = 32, /* of a unit */
     ROW_GROUPS = 16,
     CTAS_PER_SM = 8,
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
 };
+static_assert(WAVES == 3, "the waits of merge_row");
 static_assert((int)CHANNELS == (int)LANES && SPANS % LANES == 0, "a lane holds a channel, and a span of every LANES");
 
 struct batch {
@@ -31,15 +34,19 @@ struct fold {
     bool any;      /* a span had keys */
 };
 
-/* Asks for the channels of n partial rows that lie `stride` rows apart. */
+/* Asks for the channels of n partial rows that lie `stride` rows apart, a group of copies each WAVE. */
 LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, int channel0)
 {
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
     int channel = channel0 + unit * 4, n_bytes = channel < p.head_dim ? UNIT_BYTES : 0;
-    for (int s = lane / CHANNEL_UNITS; s < n; s += LANES / CHANNEL_UNITS)
-        cp_async_cg_16(shared_address(&b.o[s][unit * 4]),
-                       p.partial_o + (row + (int64_t)s * stride) * p.head_dim + channel, n_bytes);
-    cp_async_commit_group();
+    const float *from = p.partial_o + row * p.head_dim + channel;
+    int64_t step = (int64_t)stride * p.head_dim;
+#pragma unroll
+    for (int wave = 0; wave < WAVES; wave++) {
+        for (int s = wave * WAVE + lane / CHANNEL_UNITS; s < min(n, (wave + 1) * WAVE); s += LANES / CHANNEL_UNITS)
+            cp_async_cg_16(shared_address(&b.o[s][unit * 4]), from + s * step, n_bytes);
+        cp_async_commit_group();
+    }
 }
 
 /* The prefix maximum over the lanes. */
@@ -94,21 +101,29 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
             find_factors<1>(b.factors, f, ml);
         else
             find_factors<SPANS / LANES>(b.factors, f, ml);
-        cp_async_wait_group<0>();
-        __syncwarp();
+#pragma unroll
+        for (int wave = 0; wave < WAVES; wave++) {
+            if (wave == 0)
+                cp_async_wait_group<WAVES - 1>();
+            else if (wave == 1)
+                cp_async_wait_group<WAVES - 2>();
+            else
+                cp_async_wait_group<WAVES - 3>();
+            __syncwarp();
 #pragma unroll 8
-        for (int s = 0; s < n; s++) {
-            float4 c = b.factors[s];
-            f.o = __fmaf_rn(b.o[s][lane], c.y, __fmul_rn(f.o, c.x));
-            f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
+            for (int s = wave * WAVE; s < min(n, (wave + 1) * WAVE); s++) {
+                float4 c = b.factors[s];
+                f.o = __fmaf_rn(b.o[s][lane], c.y, __fmul_rn(f.o, c.x));
+                f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
+            }
         }
         __syncwarp();
     }
     int head, channel = channel0 + lane;
     int64_t row = head_row_of(p, t, i, &head);
-    float factor = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL).factor;
-    if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * factor);
-    if (p.lse && channel == 0) p.lse[row] = attn_finish(f.m, f.l, NULL).lse;
+    lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
+    if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
+    if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
 template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __grid_constant__ lf_attn_cuda_args p)

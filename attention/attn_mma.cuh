@@ -262,13 +262,13 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     }
     int head;
     int64_t row = head_row_of(p, t, i, &head);
-    if (p.lse && column == 0) p.lse[row] = attn_finish(r.m[h], r.l[h], NULL).lse;
-    float factor = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL).factor;
+    lf_attn_finish end = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
+    if (p.lse && column == 0) p.lse[row] = end.lse;
     uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         int c = 8 * n + column;
-        if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * factor, o[n][2 * h + 1] * factor);
+        if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * end.factor, o[n][2 * h + 1] * end.factor);
     }
 }
 

@@ -96,9 +96,10 @@ template <typename T, int D> struct consumer {
         l[0] = l[1] = 0.0f;
     }
 
+    /* Each warp for itself: it has read its queries and the task. */
     LF_GPU_MEMBER void release_queries() const
     {
-        if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
     }
 
     /* S = Q·Kᵀ out of a slot, started. */
@@ -285,7 +286,7 @@ template <typename T, int D> struct consumer {
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
-            int task_idx = uniform(*(volatile int *)&smem.task_idx);
+            int task_idx = uniform(threadIdx.x % 32 == 0 ? *(volatile int *)&smem.task_idx : 0);
             if (task_idx >= n_tasks) break;
             const struct lf_attn_cuda_task task = args.prefill[task_idx];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
@@ -328,7 +329,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
             mbarrier_init(shared_address(&smem.empty[i]), 2);
         }
         mbarrier_init(shared_address(&smem.q_full), 1);
-        mbarrier_init(shared_address(&smem.q_empty), 2);
+        mbarrier_init(shared_address(&smem.q_empty), CONSUMER_THREADS / 32);
         mbarrier_init(shared_address(&smem.tail), 1);
         fence_mbarrier_init();
     }

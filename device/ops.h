@@ -5,7 +5,10 @@
  * the residual stream is float everywhere: it is what errors add up in. Accumulation is float.
  *
  * Reduction order belongs to the row: every op computes a row in the same order of operations whatever T is and
- * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks.
+ * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks. One exception: a GPU's
+ * product of more than 16 rows. Up to 16 rows each row's bits are the same in any batch (device/cuda/gemv.cu; on GPUs
+ * that have the shared memory for it: sm_80, sm_90, sm_100); from 17 on they belong to the row and to the bucket that T
+ * falls into (device/cuda/gemm_plan.h), whose sums run otherwise.
  *
  * All pointers are device addresses. Ops neither allocate nor fail: shapes were checked when the model was opened
  * (LF_ASSERT guards them), a GPU's errors wait for lf_device_sync. On a CPU they run on the device's threads and are

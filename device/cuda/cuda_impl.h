@@ -37,6 +37,7 @@ struct lf_cuda { /* owner thread */
     cudaEvent_t fetch_marks[LF_FETCHES_N];
 
     struct lf_cuda_gemm *gemm;
+    bool has_gemv; /* products of few rows by gemv.cu */
 };
 
 /* How this device's kernels are launched. */

@@ -4,11 +4,12 @@
  * B. The residual is its C (beta 1), a float bias its epilogue. Where y is not float the epilogue wants the bias in y's
  * type: it is rounded into an area of this device's just before (exact where the file's bias has that type).
  *
- * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), without split-K,
- * and their first answer is kept; T rows use the bucket above. So nothing is chosen while serving, the choice does not
- * depend on a measurement, and a row is summed in one piece, k ascending. A shape that was not prepared is chosen when
- * it first comes: the same choice, only later. Where the library has no answer (odd strides) a plain kernel of ours
- * stands in. */
+ * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), and their first
+ * answer is kept; T rows use the bucket above. So nothing is chosen while serving, and the choice does not depend on a
+ * measurement. Where y is float, k may be split, the parts joined as floats in a fixed order; other
+ * products would be rounded once more on the way. A shape that was not
+ * prepared is chosen when it first comes: the same choice, only later. Where the library has no answer (odd strides) a
+ * plain kernel of ours stands in. */
 #include "device/cuda/gemm_cublaslt.h"
 
 #include <cublasLt.h>
@@ -116,20 +117,20 @@ static uint32_t align_of(const struct shape *s, size_t x_elem, size_t y_elem)
     return (uint32_t)(all & (~all + 1));
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreferenceOpaque_t *pref, uint32_t align)
+static cublasStatus_t prefer(cublasLtMatmulPreferenceOpaque_t *pref, uint32_t align, bool y_float)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
-    const uint32_t no_split = CUBLASLT_REDUCTION_SCHEME_NONE;
+    const uint32_t split = y_float ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
     const size_t workspace = WORKSPACE_BYTES;
     cublasStatus_t rc = cublasLtMatmulPreferenceInit(pref);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                                                   sizeof workspace);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &no_split,
-                                                  sizeof no_split);
+        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &split,
+                                                  sizeof split);
     for (size_t i = 0; i < LF_N_ELEMS(aligned) && rc == CUBLAS_STATUS_SUCCESS; i++)
         rc = cublasLtMatmulPreferenceSetAttribute(pref, aligned[i], &align, sizeof align);
     return rc;
@@ -149,7 +150,7 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
     size_t act = lf_dtype_bytes(dev->info.act_dtype);
     cublasStatus_t rc = describe(&pr, &c->shape, lf_gemm_bucket_rows(bucket), act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = prefer(&pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act));
+        rc = prefer(&pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act), c->shape.y_float);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
                                             &found, &n_found);

@@ -15,15 +15,11 @@
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
  * and the next product's to be on a multiprocessor together. x comes from L1 or L2 at the moment of use.
  *
- * Shared memory: the ring, 96 KiB, and the warps' sums of a tile. Bound by memory. Needs n_in and x's row stride
- * divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
+ * Shared memory: the ring, 96 KiB, and the warps' sums of a tile, up to 18 KiB. Bound by memory. Needs n_in and x's row
+ * stride divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_gemv.cuh"
 
-#ifndef LOADSN
-#define LOADSN  4
-#define CHUNKSN 5
-#endif
 enum {
     WARP_LANES = 32,
     WARPS = 8,
@@ -32,8 +28,8 @@ enum {
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
-    LOADS = LOADSN,   /* of a lane in a chunk */
-    CHUNKS = CHUNKSN, /* of the ring */
+    LOADS = 8,  /* of a lane in a chunk */
+    CHUNKS = 3, /* of the ring */
     RING_BYTES = WARPS * CHUNKS * LOADS * WARP_LANES * 16
 };
 
@@ -215,14 +211,20 @@ template <class T> static int setup_type()
     int rc = setup_one<T, 1, 1>();
     if (rc == 0) rc = setup_one<T, 1, 2>();
     if (rc == 0) rc = setup_one<T, 2, 1>();
-    if (rc == 0) rc = setup_one<T, 2, 2>();
-    return rc == 0 ? load_kernel(gemm_any<T>) : rc;
+    return rc == 0 ? setup_one<T, 2, 2>() : rc;
 }
 
-int lf_cuda_gemv_setup(void)
+int lf_cuda_gemv_setup(bool *fits)
 {
-    int rc = setup_type<bf16>();
-    return rc == 0 ? setup_type<fp16>() : rc;
+    int rc = load_kernel(gemm_any<bf16>);
+    if (rc == 0) rc = load_kernel(gemm_any<fp16>);
+    if (rc != 0) return rc;
+    rc = setup_type<bf16>();
+    if (rc == 0) rc = setup_type<fp16>();
+    *fits = rc == 0;
+    if (rc != cudaErrorInvalidValue) return rc;
+    (void)cudaGetLastError(); /* the ring is larger than what a block may have */
+    return 0;
 }
 
 template <class T, int MT> static int launch_tile(const lf_gemv_args &args, dim3 grid, lf_cuda_launch how)

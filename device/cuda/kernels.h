@@ -48,7 +48,8 @@ struct lf_cuda_gemv_plan {
     int n_blocks;  /* of the grid at most */
 };
 
-int lf_cuda_gemv_setup(void);
+/* *fits: a block may have the shared memory lf_cuda_gemv needs. */
+int lf_cuda_gemv_setup(bool *fits);
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
 /* p's rows, strides and alignment are supported. The plan changes no bit of y. */
 int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how);

@@ -76,12 +76,12 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
     if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
-    if (!lf_cuda_gemv_supports(p)) {
+    if (!dev->cuda->has_gemv || !lf_cuda_gemv_supports(p)) {
         lf_cuda_gemm_run(dev, p);
         return;
     }
     int n_blocks = dev->info.n_sms;
-    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->w->n_out, n_blocks), n_blocks};
+    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->n_rows, p->w->n_out, n_blocks), n_blocks};
     lf_cuda_check(dev, lf_cuda_gemv(p, plan, lf_cuda_launch(dev)), "skinny product");
 }
 
@@ -117,12 +117,12 @@ static void sample_marks(struct lf_device *dev, const struct lf_sample_marks_par
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample_marks(p, lf_cuda_launch(dev)), "sample_marks");
 }
 
-static enum lf_status load_kernels(struct lf_err *err)
+static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 {
     int rc = lf_cuda_norm_setup();
     if (rc == 0) rc = lf_cuda_act_setup();
     if (rc == 0) rc = lf_cuda_embed_setup();
-    if (rc == 0) rc = lf_cuda_gemv_setup();
+    if (rc == 0) rc = lf_cuda_gemv_setup(&dev->cuda->has_gemv);
     if (rc == 0) rc = lf_cuda_sample_setup();
     if (rc == 0) return LF_OK;
     (void)cudaGetLastError();
@@ -144,7 +144,7 @@ enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
                                .gather = gather,
                                .sample = sample,
                                .sample_marks = sample_marks};
-    LF_TRY(load_kernels(err));
+    LF_TRY(load_kernels(dev, err));
     return lf_cuda_gemm_create(dev, err);
 }
 

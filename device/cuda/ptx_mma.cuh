@@ -28,6 +28,13 @@ template <int N> LF_GPU_FN void cp_async_wait_group()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
+/* A 16-byte store to shared memory. */
+LF_GPU_FN void st_shared_v4(uint32_t address, uint4 x)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
+}
+
 /* Four 8×8 matrices of 16-bit elements; lane l gives the address of row l mod 8 of matrix l / 8. */
 
 LF_GPU_FN void ldmatrix_x4(uint32_t (&r)[4], uint32_t address)

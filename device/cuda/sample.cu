@@ -10,6 +10,8 @@
  *     [top_k: its cut]  [top_p: Σ weights and its cut]
  *     draw     Σ weights of what is left, by warps; one warp walks the segment in which the drawn number lies
  *
+ * With a top_k of up to 1024 one block does the rest alone, from the sorted list of candidates.
+ *
  * Order. A candidate is the 64-bit number (bits of its logit made monotone, ~id): falling order is falling logit, then
  * rising id, and no two are equal. So what top_k and top_p keep is everything from one such number on, the cut; ties
  * need no care. A cut is found by narrowing an interval: eight numbers split it, one pass measures what lies at or
@@ -21,220 +23,7 @@
  *
  * Shared memory: 12 KiB, most of it the list, and the logits. Bound by latency: some 2 µs a pass, half of it barriers.
  */
-#include <float.h>
-
-#include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_cluster.cuh"
-#include "device/cuda/reduce.cuh"
-
-enum {
-    THREADS = 512,
-    WARPS = THREADS / WARP,
-    BLOCKS = 8,  /* of a cluster */
-    SPLITS = 8,  /* of an interval */
-    LIST = 1024, /* candidates that are sorted */
-    UNROLL = 8,
-    LOCAL_BYTES = 80 * 1024 /* of logits in shared memory at most */
-};
-static_assert(LIST == 2 * THREADS, "a thread scans two");
-
-static const float WEIGHT_UNIT = 2199023255552.0f; /* 2^41: the sum of 2^22 weights fits */
-static const float LOGPROB_FLOOR = -9999.0f, GREEDY_TEMPERATURE = 1e-5f;
-static const uint32_t MARK_PROMPT = 0x80000000u;
-
-struct sample_shared {
-    uint64_t list[LIST];
-    uint64_t warp_part[WARPS][SPLITS + 1];
-    uint64_t part[2][SPLITS + 1]; /* of the block, by turns: a neighbour may still read the other */
-    uint64_t total[SPLITS + 1];   /* of the cluster */
-    uint64_t best[WARPS];         /* of each warp: its largest candidate, -0 as 0 */
-    uint64_t bests[BLOCKS * WARPS];
-    uint64_t answer; /* of the leader */
-    unsigned n_list, found;
-    int32_t bias_ids[LF_LOGIT_BIAS_N];
-};
-
-/* What all threads of a row know. */
-struct row_work {
-    sample_shared *s;
-    float *logits; /* of the row */
-    float *values; /* the block's part of them, [id - base]: in shared memory, or where logits are */
-    int n_vocab;
-    int base;       /* the block's first id */
-    int first, end; /* of this warp's segment, end not past n_vocab */
-    int turn;       /* of part[] */
-    float max, low; /* the largest logit and the least that is finite */
-    float inv_t;
-};
-
-/* ---- numbers ---- */
-
-__device__ inline float sane(float x)
-{
-    if (!(x >= -FLT_MAX)) return -INFINITY; /* NaN too */
-    return x > FLT_MAX ? FLT_MAX : x;
-}
-
-/* Falling order of candidates. bare_zero: -0 counts as 0. */
-__device__ inline uint64_t rank_of(float x, int id, bool bare_zero)
-{
-    uint32_t bits = __float_as_uint(bare_zero ? __fadd_rn(x, 0.0f) : x);
-    uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-    return (uint64_t)key << 32 | (uint32_t)~id;
-}
-
-__device__ inline float logit_of(uint64_t rank)
-{
-    uint32_t key = (uint32_t)(rank >> 32);
-    return __uint_as_float(key & 0x80000000u ? key & ~0x80000000u : ~key);
-}
-
-__device__ inline int id_of(uint64_t rank)
-{
-    return (int)~(uint32_t)rank;
-}
-
-/* e^((x - max) · inv_t), at most 1: the operations of exp_lanes() in model/sampler.c. */
-__device__ inline float weight_of(float x, float max, float inv_t)
-{
-    const float magic = 12582912.0f;
-    float in = __fmul_rn(__fsub_rn(x, max), inv_t);
-    float t = __fmul_rn(in > -88.1f ? in : -88.1f, 1.44269504f);
-    float whole = __fsub_rn(__fadd_rn(t, magic), magic), f = __fsub_rn(t, whole);
-    float p = 1.5403530e-4f;
-    p = __fadd_rn(__fmul_rn(p, f), 1.3333558e-3f);
-    p = __fadd_rn(__fmul_rn(p, f), 9.6181291e-3f);
-    p = __fadd_rn(__fmul_rn(p, f), 5.5504109e-2f);
-    p = __fadd_rn(__fmul_rn(p, f), 2.4022651e-1f);
-    p = __fadd_rn(__fmul_rn(p, f), 6.9314718e-1f);
-    p = __fadd_rn(__fmul_rn(p, f), 1.0f);
-    return __fmul_rn(p, __uint_as_float((uint32_t)((int)whole + 127) << 23));
-}
-
-__device__ inline uint64_t units(float weight)
-{
-    return __float2ull_rn(weight * WEIGHT_UNIT);
-}
-
-__device__ inline uint64_t mix64(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-/* lf_random64 of core/hash.h. */
-__device__ inline uint64_t random64(uint64_t seed, uint64_t counter)
-{
-    return mix64(mix64(seed) ^ mix64(counter ^ 0xd1b54a32d192ed03u));
-}
-
-__device__ inline float floored(double logprob)
-{
-    return logprob >= (double)LOGPROB_FLOOR ? (float)logprob : LOGPROB_FLOOR;
-}
-
-/* ---- joining ---- */
-
-struct join_sum {
-    __device__ static uint64_t of(uint64_t a, uint64_t b)
-    {
-        return a + b;
-    }
-};
-
-struct join_max {
-    __device__ static uint64_t of(uint64_t a, uint64_t b)
-    {
-        return a > b ? a : b;
-    }
-};
-
-template <class J> __device__ inline uint64_t join_warp(uint64_t x)
-{
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2) x = J::of(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-
-/* What each warp has put into warp_part[], N values, joined over the cluster into total[]. */
-template <class J, int N> __device__ inline void join_cluster(row_work &r)
-{
-    sample_shared *s = r.s;
-    __syncthreads();
-    uint64_t *part = s->part[r.turn];
-    r.turn = 1 - r.turn;
-    if (threadIdx.x < N) {
-        uint64_t x = s->warp_part[0][threadIdx.x];
-#pragma unroll
-        for (int w = 1; w < WARPS; w++) x = J::of(x, s->warp_part[w][threadIdx.x]);
-        part[threadIdx.x] = x;
-    }
-    barrier_cluster();
-    if (threadIdx.x < N) {
-        uint64_t x[BLOCKS];
-#pragma unroll
-        for (unsigned b = 0; b < BLOCKS; b++) x[b] = b < cluster_nctarank() ? mapa(part, b)[threadIdx.x] : 0;
-#pragma unroll
-        for (unsigned b = 1; b < BLOCKS; b++) x[0] = J::of(x[0], x[b]); /* 0 changes neither sum nor maximum */
-        s->total[threadIdx.x] = x[0];
-    }
-    __syncthreads();
-}
-
-/* Eight sums of 32 lanes at a time: in each of three steps a lane gives half of its values away and adds what it gets
- * for the rest. Into warp_part[warp][0 .. 7]. */
-__device__ inline void put_eight_sums(sample_shared *s, uint64_t v[SPLITS])
-{
-    int lane = threadIdx.x % WARP;
-#pragma unroll
-    for (int half = SPLITS / 2, mask = WARP / 2; half > 0; half /= 2, mask /= 2) {
-        bool upper = lane & mask;
-#pragma unroll
-        for (int i = 0; i < SPLITS / 2; i++) {
-            if (i >= half) continue;
-            uint64_t give = upper ? v[i] : v[i + half], keep = upper ? v[i + half] : v[i];
-            v[i] = keep + __shfl_xor_sync(0xffffffffu, give, mask);
-        }
-    }
-    uint64_t sum = v[0];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    if (lane % 4 == 0) s->warp_part[threadIdx.x / WARP][lane / 4] = sum;
-}
-
-/* The same sum in all threads of the cluster. */
-__device__ inline uint64_t sum_cluster(row_work &r, uint64_t x)
-{
-    x = join_warp<join_sum>(x);
-    if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][0] = x;
-    join_cluster<join_sum, 1>(r);
-    return r.s->total[0];
-}
-
-/* ---- passes ---- */
-
-/* Calls visit(id, x[id]) for each of the lane's ids, in rising order; eight loads are under way at a time. x begins at
- * the block's first id. */
-template <class V> __device__ inline void visit_part(const row_work &r, const float *part, V visit)
-{
-    for (int base = r.first + threadIdx.x % WARP; base < r.end; base += UNROLL * WARP) {
-        float x[UNROLL];
-#pragma unroll
-        for (int i = 0; i < UNROLL; i++)
-            if (base + i * WARP < r.end) x[i] = part[base + i * WARP - r.base];
-#pragma unroll
-        for (int i = 0; i < UNROLL; i++)
-            if (base + i * WARP < r.end) visit(base + i * WARP, x[i]);
-    }
-}
-
-/* Of the logits as prepare() leaves them. */
-template <class V> __device__ inline void visit_logits(const row_work &r, V visit)
-{
-    visit_part(r, r.values, visit);
-}
+#include "device/cuda/sample.cuh"
 
 /* Entries of the same id follow one another in their order: the first of them sees to all. */
 __device__ inline void apply_bias(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
@@ -368,15 +157,20 @@ __device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint
     return n <= LIST ? n : LIST + 1;
 }
 
-/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. */
+/* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. In steps up
+ * to 32 a warp stays among its own 64 entries. */
 __device__ inline unsigned sort_list(sample_shared *s)
 {
     unsigned n = 2;
     while (n < s->n_list) n *= 2;
     for (unsigned i = s->n_list + threadIdx.x; i < n; i += THREADS) s->list[i] = 0;
+    __syncthreads();
     for (unsigned size = 2; size <= n; size *= 2) {
         for (unsigned step = size / 2; step > 0; step /= 2) {
-            __syncthreads();
+            if (step > WARP || (step == WARP && size > 2 * WARP))
+                __syncthreads();
+            else
+                __syncwarp();
             if (threadIdx.x >= n / 2) continue;
             unsigned a = threadIdx.x / step * 2 * step + threadIdx.x % step, b = a + step;
             uint64_t x = s->list[a], y = s->list[b];
@@ -391,29 +185,61 @@ __device__ inline unsigned sort_list(sample_shared *s)
     return n;
 }
 
-/* The first entry of the leader's sorted list with which above plus the measure reaches the target. */
-__device__ inline void search_list(row_work &r, const cut_query &q, uint64_t above)
+__device__ inline uint64_t running_sum(uint64_t x)
 {
-    sample_shared *s = r.s;
-    unsigned n = sort_list(s), i = 2 * threadIdx.x, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    if (threadIdx.x == 0) s->found = s->n_list - 1;
-    uint64_t m0 = i < s->n_list && i < n ? measure_of(r, q, logit_of(s->list[i])) : 0;
-    uint64_t m1 = i + 1 < s->n_list ? measure_of(r, q, logit_of(s->list[i + 1])) : 0;
-    uint64_t sum = m0 + m1;
 #pragma unroll
-    for (unsigned step = 1; step < WARP; step *= 2) {
-        uint64_t below = __shfl_up_sync(0xffffffffu, sum, step);
-        if (lane >= step) sum += below;
+    for (int step = 1; step < WARP; step *= 2) {
+        uint64_t left = __shfl_up_sync(0xffffffffu, x, step);
+        if ((int)threadIdx.x % WARP >= step) x += left;
     }
-    if (lane == WARP - 1) s->warp_part[warp][0] = sum;
+    return x;
+}
+
+/* Running sums of a list, up to the first and up to the second of the thread's two entries. */
+struct running {
+    uint64_t one, two;
+};
+
+/* Of the block's list of n entries. The total is then list_total(). */
+template <class M> __device__ inline running scan_list(sample_shared *s, unsigned n, M measure)
+{
+    unsigned i = 2 * threadIdx.x, warp = threadIdx.x / WARP;
+    uint64_t second = i + 1 < n ? measure(s->list[i + 1]) : 0;
+    uint64_t sum = running_sum((i < n ? measure(s->list[i]) : 0) + second);
+    __syncthreads();
+    if (threadIdx.x % WARP == WARP - 1) s->warp_part[warp][0] = sum;
     __syncthreads();
     for (unsigned w = 0; w < warp; w++) sum += s->warp_part[w][0];
-    if (i < s->n_list && above + sum - m1 >= q.target)
-        atomicMin(&s->found, i);
-    else if (i + 1 < s->n_list && above + sum >= q.target)
-        atomicMin(&s->found, i + 1);
+    return {sum - second, sum};
+}
+
+__device__ inline uint64_t list_total(const sample_shared *s)
+{
+    uint64_t total = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) total += s->warp_part[w][0];
+    return total;
+}
+
+/* The first of n entries for which one of the thread's two flags is set; n - 1 where none is. */
+__device__ inline unsigned first_in_list(sample_shared *s, unsigned n, bool one, bool two)
+{
+    unsigned i = 2 * threadIdx.x;
     __syncthreads();
-    if (threadIdx.x == 0) s->answer = s->list[s->found];
+    if (threadIdx.x == 0) s->found = n - 1;
+    __syncthreads();
+    if ((one && i < n) || (two && i + 1 < n)) atomicMin(&s->found, one ? i : i + 1);
+    __syncthreads();
+    return s->found;
+}
+
+/* The first entry of the leader's list, which it sorts, with which above plus the measure reaches the target. */
+__device__ inline void search_list(row_work &r, const cut_query &q, uint64_t above)
+{
+    (void)sort_list(r.s);
+    running sums = scan_list(r.s, r.s->n_list, [&](uint64_t rank) { return measure_of(r, q, logit_of(rank)); });
+    unsigned at = first_in_list(r.s, r.s->n_list, above + sums.one >= q.target, above + sums.two >= q.target);
+    if (threadIdx.x == 0) r.s->answer = r.s->list[at];
 }
 
 __device__ inline void make_splits(uint64_t split[SPLITS], float max, float low, uint64_t lo, uint64_t hi, bool first)
@@ -474,7 +300,7 @@ __device__ inline uint64_t find_cut(row_work &r, const cut_query &q, bool *is_to
         }
         hi = below;
         above = beyond;
-        few = total[SPLITS] <= LIST;
+        few = total[SPLITS] <= (SPLITS + 1) * LIST; /* about what the narrower interval holds */
     }
     if (cluster_ctarank() == 0) search_list(r, q, above);
     barrier_cluster();
@@ -511,6 +337,17 @@ __device__ inline uint64_t count_cut(row_work &r, int k, bool bare_zero, uint64_
     return find_cut(r, {false, bare_zero, few, r.low, few ? bound : least, most, (uint64_t)k}, is_top);
 }
 
+/* Makes the leader's list begin with the k largest in falling order. */
+__device__ inline void list_largest(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most)
+{
+    bool is_top;
+    uint64_t cut = count_cut(r, k, bare_zero, least, most, &is_top);
+    if (is_top) return;
+    (void)gather(r, bare_zero, cut, most);
+    if (cluster_ctarank() == 0) (void)sort_list(r.s);
+    barrier_cluster();
+}
+
 /* ---- the row ---- */
 
 /* Natural log of Σ e^x. */
@@ -522,24 +359,24 @@ __device__ inline double log_sum_exp(row_work &r)
     return (double)r.max + log((double)sum_cluster(r, sum) / (double)WEIGHT_UNIT);
 }
 
-__device__ inline void find_top(row_work &r, lf_sampled *out, int n_top, uint64_t least, uint64_t most, double lse)
+/* From the leader's list. */
+__device__ inline void write_top(const row_work &r, lf_sampled *out, int n_top, double lse)
 {
-    n_top = min(min(n_top, (int)LF_TOP_LOGPROBS_N), r.n_vocab);
-    bool is_top = true;
-    if (n_top > 0) {
-        uint64_t cut = count_cut(r, n_top, true, least, most, &is_top);
-        if (!is_top) {
-            (void)gather(r, true, cut, most);
-            if (cluster_ctarank() == 0) sort_list(r.s);
-        }
-    }
     if (cluster_ctarank() != 0) return;
     if (threadIdx.x == 0) out->n_top = n_top;
-    if ((int)threadIdx.x < n_top) {
-        uint64_t rank = r.s->list[threadIdx.x];
-        out->top_ids[threadIdx.x] = id_of(rank);
-        out->top_logprobs[threadIdx.x] = floored((double)logit_of(rank) - lse);
-    }
+    if ((int)threadIdx.x >= n_top) return;
+    uint64_t rank = r.s->list[threadIdx.x];
+    out->top_ids[threadIdx.x] = id_of(rank);
+    out->top_logprobs[threadIdx.x] = floored((double)logit_of(rank) - lse);
+}
+
+/* The leader's list begins with the k largest and more, -0 taken as 0. Whether its first k are also what top_k keeps,
+ * to which -0 is less than 0: they are unless the last of them is a zero. */
+__device__ inline bool list_serves(row_work &r, int k)
+{
+    bool serves = logit_of(mapa(r.s->list, 0)[k - 1]) != 0.0f;
+    barrier_cluster(); /* before the leader changes its list */
+    return serves;
 }
 
 /* A logit that top_p cannot reach down to, or -inf: as many candidates as there are, weighing what it weighs, make no
@@ -556,15 +393,15 @@ __device__ inline float low_of_top_p(const row_work &r, float top_p, double sum)
 __device__ inline uint64_t cut_of(row_work &r, const lf_sample_row &row, uint64_t least, uint64_t most)
 {
     uint64_t cut = least;
-    bool is_top, few = row.top_k > 0 && row.top_k < r.n_vocab;
-    if (few) cut = count_cut(r, row.top_k, false, least, most, &is_top);
+    bool is_top;
+    if (row.top_k > 0 && row.top_k < r.n_vocab) cut = count_cut(r, row.top_k, false, least, most, &is_top);
     if (!(row.top_p < 1.0f)) return cut;
     uint64_t part = 0;
     visit_logits(r, [&](int id, float x) {
         if (rank_of(x, id, false) >= cut) part += units(weight_of(x, r.max, r.inv_t));
     });
     double sum = (double)sum_cluster(r, part), target = ceil((double)row.top_p * sum);
-    cut_query q = {true, false, few && row.top_k <= LIST, r.low, cut, most, target > 1.0 ? (uint64_t)target : 1};
+    cut_query q = {true, false, false, r.low, cut, most, target > 1.0 ? (uint64_t)target : 1};
     float low = low_of_top_p(r, row.top_p, sum);
     if (low > r.low) q.low = low;
     q.least = join_max::of(cut, rank_of(low, -1, false));
@@ -587,16 +424,6 @@ __device__ inline uint64_t mass_of(const row_work &r, const urn &u, int id, floa
     if (rank_of(x, id, false) < u.cut) return 0;
     float weight = weight_of(x, r.max, r.inv_t);
     return weight >= u.floor ? units(weight) : 0;
-}
-
-__device__ inline uint64_t running_sum(uint64_t x)
-{
-#pragma unroll
-    for (int step = 1; step < WARP; step *= 2) {
-        uint64_t left = __shfl_up_sync(0xffffffffu, x, step);
-        if ((int)threadIdx.x % WARP >= step) x += left;
-    }
-    return x;
 }
 
 /* The lane of this warp at which the running sum of mine, begun at *below, passes target; -1: none does, and *below has
@@ -630,6 +457,45 @@ __device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, u
     return {-1, 0.0f};
 }
 
+/* A share of the total: random's upper 53 bits as a fraction of 1. */
+__device__ inline uint64_t share_of(uint64_t total, uint64_t random)
+{
+    uint64_t share = random >> 11;
+    return __umul64hi(share, total) << 11 | (share * total) >> 53;
+}
+
+__device__ inline uint64_t halves_swapped(uint64_t x)
+{
+    return x << 32 | x >> 32;
+}
+
+/* As draw(), from the first k of the leader's list, by the leader alone. Its order is that of falling weights: what
+ * top_p and min_p keep is a beginning of it. */
+__device__ inline drawn draw_from_list(row_work &r, const lf_sample_row &row, unsigned k, uint64_t random)
+{
+    sample_shared *s = r.s;
+    unsigned n = k, i = 2 * threadIdx.x;
+    auto weight = [&](uint64_t rank) { return weight_of(logit_of(rank), r.max, r.inv_t); };
+    if (row.top_p < 1.0f) {
+        running sums = scan_list(s, n, [&](uint64_t rank) { return units(weight(rank)); });
+        double target = fmax(1.0, ceil((double)row.top_p * (double)list_total(s)));
+        n = first_in_list(s, n, (double)sums.one >= target, (double)sums.two >= target) + 1;
+    }
+    if (row.min_p > 0.0f) {
+        float floor = fminf(row.min_p, 1.0f);
+        bool one = i < n && weight(s->list[i]) < floor, two = i + 1 < n && weight(s->list[i + 1]) < floor;
+        if (__syncthreads_or(one || two)) n = first_in_list(s, n, one, two); /* the largest weighs 1 */
+    }
+    for (unsigned at = threadIdx.x; at < n; at += THREADS) s->list[at] = halves_swapped(s->list[at]); /* ids lead */
+    if (threadIdx.x == 0) s->n_list = n;
+    __syncthreads();
+    (void)sort_list(s);
+    running sums = scan_list(s, n, [&](uint64_t swapped) { return units(weight(halves_swapped(swapped))); });
+    uint64_t target = share_of(list_total(s), random);
+    uint64_t rank = halves_swapped(s->list[first_in_list(s, n, sums.one > target, sums.two > target)]);
+    return {threadIdx.x == 0 ? id_of(rank) : -1, logit_of(rank)};
+}
+
 /* The first id at which the running sum of weights passes the drawn share of the total. */
 __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
 {
@@ -641,8 +507,7 @@ __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
     if (threadIdx.x % WARP == 0) s->warp_part[warp][0] = sum;
     const uint64_t *part = s->part[r.turn];
     join_cluster<join_sum, 1>(r);
-    uint64_t total = s->total[0], share = random >> 11, below = 0;
-    uint64_t target = __umul64hi(share, total) << 11 | (share * total) >> 53;
+    uint64_t target = share_of(s->total[0], random), below = 0;
 #pragma unroll
     for (unsigned b = 0; b < BLOCKS; b++) below += b < cluster_ctarank() ? *mapa(part, b) : 0;
 #pragma unroll
@@ -651,25 +516,38 @@ __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
     return walk(r, u, target, below);
 }
 
+__device__ inline drawn draw_row(row_work &r, const lf_sample_row &row, bool listed, uint64_t least, uint64_t most)
+{
+    uint64_t random = random64(row.seed, row.position);
+    r.inv_t = __fdiv_rn(1.0f, row.temperature);
+    if (row.top_k > 0 && row.top_k < r.n_vocab && row.top_k <= LIST) {
+        if (!listed || !list_serves(r, row.top_k)) list_largest(r, row.top_k, false, least, most);
+        if (cluster_ctarank() != 0) return {-1, 0.0f};
+        return draw_from_list(r, row, (unsigned)row.top_k, random);
+    }
+    uint64_t cut = cut_of(r, row, least, most);
+    return draw(r, {cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f}, random);
+}
+
 __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const lf_sample_params &p, int row_idx)
 {
     uint64_t least;
     double lse = 0.0;
     apply_bias_and_bans(r, row, p);
     uint64_t most = prepare(r, penalties_of(row, p), &least);
-    if (row.n_logprobs >= 0) {
-        lse = log_sum_exp(r);
-        find_top(r, p.out + row_idx, row.n_logprobs, least, most, lse);
+    bool draws = row.given < 0 && row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX;
+    int n_top = min(min(row.n_logprobs, (int)LF_TOP_LOGPROBS_N), r.n_vocab), n_listed = 0;
+    if (row.n_logprobs >= 0) lse = log_sum_exp(r);
+    if (n_top > 0) {
+        bool both = draws && row.top_k < r.n_vocab && row.top_k <= BLOCKS * WARPS;
+        n_listed = both ? max(n_top, row.top_k) : n_top;
+        list_largest(r, n_listed, true, least, most);
     }
+    if (row.n_logprobs >= 0) write_top(r, p.out + row_idx, n_top, lse);
     bool leads = cluster_ctarank() == 0 && threadIdx.x == 0;
     drawn d = {leads ? id_of(most) : -1, r.max};
-    if (row.given >= 0) {
-        d = {leads ? row.given : -1, sane(r.logits[row.given])};
-    } else if (row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX) {
-        r.inv_t = __fdiv_rn(1.0f, row.temperature);
-        uint64_t cut = cut_of(r, row, least, most);
-        d = draw(r, {cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f}, random64(row.seed, row.position));
-    }
+    if (row.given >= 0) d = {leads ? row.given : -1, sane(r.logits[row.given])};
+    if (draws) d = draw_row(r, row, row.top_k <= n_listed, least, most);
     if (d.id < 0) return;
     p.ids_out[row_idx] = d.id;
     p.out[row_idx].id = d.id;

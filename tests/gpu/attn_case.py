@@ -42,7 +42,8 @@ class Args(ct.Structure):
                 [("overlaps", ct.c_bool)])
 
 
-def build(sources=PORTABLE, arch="90", out=None):
+def build(sources=PORTABLE, arch=None, out=None):
+    arch = arch or "%d%d" % torch.cuda.get_device_capability()
     out = out or os.path.join(tempfile.mkdtemp(), "attn.so")
     objects, jobs = [], []
     for s in sources:

@@ -13,7 +13,7 @@ import torch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BLOCK = 64
-CUDA_SOURCES = ["attention/attn_prefill_sm90.cu", "attention/attn_prefill_mma.cu", "attention/attn_decode_sm90.cu",
+CUDA_SOURCES = ["attention/attn_prefill_sm90.cu", "attention/attn_prefill_mma.cu",
                 "attention/attn_decode_mma.cu", "attention/attn_merge.cu"]
 C_SOURCES = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 
@@ -89,7 +89,7 @@ class Map(C.Structure):
 def load(path):
     lib = C.CDLL(path)
     lib.lf_attn_prefill_fold_bytes.restype = C.c_size_t
-    for name in ("prefill_sm90", "prefill_mma", "decode_sm90", "decode_mma"):
+    for name in ("prefill_sm90", "prefill_mma", "decode_mma"):
         if hasattr(lib, "lf_attn_%s_setup" % name):
             status = getattr(lib, "lf_attn_%s_setup" % name)()
             assert status == 0, (name, status)
@@ -140,6 +140,12 @@ class Pool:
             for i in range(0, self.n_blocks, 256):
                 self.kv[i:i + 256] = random_values((len(self.kv[i:i + 256]), *shape[1:]), dtype, outliers)
         self.q = [random_values((n, n_heads, head_dim), dtype, outliers) for n in lens]
+
+    def steepen(self, most):
+        """Scales keys by `most` at a sequence's start, falling to 1 at its end: maxima grow from tile to tile."""
+        for t in self.tables:
+            for i, block in enumerate(t):
+                self.kv[block, self.layer, 0] *= 1 + (most - 1) * (1 - i / len(t))
 
     def keys_values(self, seq, n):
         """[n_kv_heads, n, head_dim], twice."""

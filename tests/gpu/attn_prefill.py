@@ -1,13 +1,17 @@
 """The prefill kernel against float64 and against itself, on a GPU.
 
     python3 tests/gpu/attn_prefill.py [--lib attn.so] [--kernel prefill_sm90] [--dims 64,128] [--only WORD] [--small]
+                                         [--csv out.csv]
 
 Accuracy: max|out - ref| <= 2 max|naive - ref| + 4 ulp, where naive is an unfused computation in the tensors' own type;
 relative Frobenius error and cosine; lse. Bits: a row is the same alone, in a batch, in chunks, whole or split by spans,
 and 1,000 times over. --small: one small case, for compute-sanitizer.
 """
 import argparse
+import csv
+import datetime
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,12 +22,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import attn_gpu as gpu  # noqa: E402
 
 BF16, FP16 = torch.bfloat16, torch.float16
-failures = []
+failures, results = [], []
 
 
 def say(ok, name, text):
     if not ok:
         failures.append(name)
+    results.append(["ok" if ok else "FAIL", name, text])
     print("%s %-58s %s" % ("ok  " if ok else "FAIL", name, text), flush=True)
 
 
@@ -52,7 +57,8 @@ def check(name, step, kernel, most=48, **kernels):
         dot += (mine * ref).sum().item()
         norm += (mine ** 2).sum().item()
         if step.lse is not None:
-            lse_worst = max(lse_worst, (step.lse[row + at - p].double() - lse).abs().max().item())
+            error = (step.lse[row + at - p].double() - lse).abs() / lse.abs().clamp(min=1)
+            lse_worst = max(lse_worst, error.max().item())
         row += n
     frobenius, cosine = (num / den) ** 0.5, dot / (den * norm) ** 0.5
     written = not out.isnan().any().item() and not (step.lse is not None and step.lse[:step.n_tokens].isnan().any().item())
@@ -88,6 +94,9 @@ def accuracy(lib, kernel, dim):
                                       (0, 0.0, sinks), (1, 0.0, None), (4096, 30.0, sinks)]:
                 check("d%d %s window %d softcap %g%s" % (dim, kind, window, cap, " sinks" if sink is not None else ""),
                       gpu.Step(lib, pool, steps, window=window, softcap=cap, sinks=sink, lse=True), kernel, most=40)
+    pool = gpu.Pool([9000, 700, 20000], 16, 4, dim)
+    pool.steepen(40)
+    check("d%d maxima that grow" % dim, gpu.Step(lib, pool, [(0, 0, 9000), (1, 0, 700), (2, 19000, 1000)], lse=True), kernel)
     pool = gpu.Pool([700, 900, 130], 8, 2, dim, share=(0, 1, 6))
     check("d%d shared prefix blocks" % dim, gpu.Step(lib, pool, [(0, 0, 700), (1, 384, 516), (2, 0, 130)]), kernel)
 
@@ -98,10 +107,11 @@ def same(name, a, b):
 
 
 def bits(lib, kernel, dim):
-    for window in (0, 3000):
+    for window, steep in ((0, 1), (0, 60), (3000, 20)):
         n = 40000
         pool = gpu.Pool([n, 1000, 17, 5000], 8, 2, dim)
-        name = "d%d window %d: " % (dim, window)
+        pool.steepen(steep)
+        name = "d%d window %d%s: " % (dim, window, ", maxima that grow" if steep > 1 else "")
         opts = dict(window=window)
         whole = gpu.Step(lib, pool, [(0, 0, n)], **opts).result(prefill=kernel).clone()
         batch = gpu.Step(lib, pool, [(1, 0, 1000), (0, 0, n), (2, 3, 14), (3, 1234, 3000)], **opts)
@@ -118,7 +128,7 @@ def bits(lib, kernel, dim):
         step = gpu.Step(lib, pool, [(0, 30000, 2000), (3, 0, 5000)], **opts)
         first = step.result(prefill=kernel).clone()
         differ = 0
-        for _ in range(1000 if window == 0 else 20):
+        for _ in range(1000 if steep == 1 else 20):
             step.run(prefill=kernel)
             differ += int(not torch.equal(first, step.out[:step.n_tokens]))
         say(differ == 0, name + "repeats", "%d differ" % differ)
@@ -140,6 +150,15 @@ def small(lib, kernel, dim):
     check("d%d small" % dim, step, kernel)
 
 
+def write_csv(path, commit):
+    gpu_name = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                              capture_output=True, text=True).stdout.strip().split(", ")
+    with open(path, "w", newline="") as f:
+        w = csv.writer(f)
+        w.writerow(["date", "gpu", "driver", "commit", "result", "case", "figures"])
+        w.writerows([datetime.date.today().isoformat(), *gpu_name, commit, *r] for r in results)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--lib", help="shared library of the kernels; built if not given")
@@ -147,6 +166,8 @@ def main():
     p.add_argument("--dims", default="64,80,96,112,128,256")
     p.add_argument("--only", default="", help="accuracy, bits or long")
     p.add_argument("--small", action="store_true")
+    p.add_argument("--csv", help="where to write what was found")
+    p.add_argument("--commit", default="", help="for the CSV")
     a = p.parse_args()
     torch.manual_seed(int(time.time()) % 100000)
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -157,6 +178,8 @@ def main():
         for part in ([small] if a.small else [accuracy, bits, long]):
             if a.only in part.__name__:
                 part(lib, a.kernel, dim)
+    if a.csv:
+        write_csv(a.csv, a.commit)
     print("%d failures" % len(failures), *failures, sep="\n  ")
     return 1 if failures else 0
 

@@ -309,4 +309,5 @@ def main():
             f(a)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -206,6 +206,23 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     free(f);
 }
 
+static void tiles_without_room_for_partial_rows_come_whole_and_first(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 8, 1);
+    add(f, MAX_ROWS, 131072, false);
+    lf_attn_map_build(&f->map, f->seqs, 1, 0);
+    int n_whole = 0;
+    while (n_whole < f->map.counts.n_prefill && f->map.prefill[n_whole].slot < 0) n_whole++;
+    assert_in_range(n_whole, 1, MAX_ROWS * 8 / 128 - 1);
+    for (int i = n_whole; i < f->map.counts.n_prefill; i++) assert_true(f->map.prefill[i].slot >= 0);
+    check(f, 0);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 static void spans_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
@@ -226,6 +243,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_covered_exactly),
                                        cmocka_unit_test(an_empty_step_has_no_tasks),
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
+                                       cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
                                        cmocka_unit_test(spans_are_cut_at_fixed_positions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,18 +38,21 @@ static void tiles_of_the_skinny_product_fit_the_shape(void **state)
 {
     (void)state;
     /* an 8B shape on 132 multiprocessors */
-    assert_int_equal(lf_gemv_tile_rows(6144, 132), 16);
-    assert_int_equal(lf_gemv_tile_rows(4096, 132), 32);
-    assert_int_equal(lf_gemv_tile_rows(28672, 132), 32);
-    assert_int_equal(lf_gemv_tile_rows(128256, 132), 32);
+    static const int n_outs[] = {6144, 4096, 28672, 128256}, for_16[] = {16, 16, 32, 32};
+    for (size_t i = 0; i < LF_N_ELEMS(n_outs); i++) {
+        for (int n_rows = 1; n_rows <= 8; n_rows++) assert_int_equal(lf_gemv_tile_rows(n_rows, n_outs[i], 132), 16);
+        assert_int_equal(lf_gemv_tile_rows(9, n_outs[i], 132), for_16[i]);
+        assert_int_equal(lf_gemv_tile_rows(16, n_outs[i], 132), for_16[i]);
+    }
     for (int n_blocks = 1; n_blocks <= 160; n_blocks += 3) {
         for (int n_out = 1; n_out < 40000; n_out += 37) {
-            int rows = lf_gemv_tile_rows(n_out, n_blocks);
+            int rows = lf_gemv_tile_rows(16, n_out, n_blocks);
             assert_true(rows == 16 || rows == 32);
+            assert_true(rows == 16 || n_out > 32 * (n_blocks - 1)); /* a tile for every block */
             assert_true(most_rows(n_out, n_blocks, rows) * 50 <= most_rows(n_out, n_blocks, 16) * 51);
         }
     }
-    assert_int_equal(lf_gemv_tile_rows(INT32_MAX, 1), 32);
+    assert_int_equal(lf_gemv_tile_rows(16, INT32_MAX, 1), 32);
 }
 
 int main(void)
