@@ -134,7 +134,7 @@ static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_pa
     }
     if (most->per_tenant_n == 0 || p->tenant == 0) return LF_OK;
     int n_tenant = n_of_tenant(mb, p->tenant);
-    if (n_tenant > 0 && n_tenant + n > most->per_tenant_n) {
+    if (n_tenant + n > most->per_tenant_n) {
         lf_counter_add(&m->rejected_tenant, 1);
         return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be", n_tenant,
                        n, most->per_tenant_n);

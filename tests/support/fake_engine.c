@@ -423,7 +423,7 @@ static enum lf_status check_locked(struct lf_engine *e, const struct lf_gen_para
         lf_counter_add(&e->metrics.rejected_queue, 1);
         return lf_fail(err, LF_FULL, "queue");
     }
-    if (e->opts.per_tenant_n && n_tenant > 0 && n_tenant + n_group > e->opts.per_tenant_n) {
+    if (p->tenant && e->opts.per_tenant_n && n_tenant + n_group > e->opts.per_tenant_n) {
         lf_counter_add(&e->metrics.rejected_tenant, 1);
         return lf_fail(err, LF_FULL, "tenant");
     }
