@@ -126,6 +126,7 @@ static void exit_now(int sig)
 static void block_signals(sigset_t *set)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log at the limit of a file's size loses lines, like one on a full disk */
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
