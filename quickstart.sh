@@ -14,7 +14,7 @@ usage() {
       --port N   the port to listen on (default 8080)
 
 ./quickstart.sh test [ctest options]
-    Builds and runs all tests; -L unit runs one lane (unit, parity, golden, sim, e2e, lint).
+    Builds and runs all tests; -L unit runs one lane (unit, parity, golden, sim, fuzz, e2e, lint, gpu).
 
 ./quickstart.sh --help
     This page.

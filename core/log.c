@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +12,8 @@
 
 /* The log is one of the two places with mutable state of their own (metrics is the other): a level, a descriptor and a
  * count, each an atomic. A line is formatted on the stack and written with one write(), so lines of different threads
- * do not mix and no lock is held while the disk is slow. */
+ * do not mix and no lock is held while the disk is slow. Nobody waits for the reader of a pipe: a line that finds it
+ * full is dropped. */
 static _Atomic int min_level = LF_LOG_INFO;
 static _Atomic int log_fd = STDERR_FILENO;
 static _Atomic uint64_t n_dropped;
@@ -24,7 +27,8 @@ enum lf_status lf_log_open(const char *path, struct lf_err *err)
 {
     int fd = STDERR_FILENO;
     if (path) {
-        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0640);
+        /* a FIFO that nobody reads is an error and not a wait; regular files ignore O_NONBLOCK */
+        fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
         if (fd < 0) return lf_fail(err, LF_IO, "cannot open the log file %s: %s", path, strerror(errno));
     }
     int old = atomic_load(&log_fd);
@@ -58,6 +62,23 @@ static size_t write_head(char *line, size_t cap, enum lf_log_level level)
     return n + (size_t)m;
 }
 
+/* Standard error is shared with other processes and stays as it is, so it is asked whether it takes a line at once. */
+static bool takes_a_line(int fd)
+{
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    return poll(&p, 1, 0) == 1;
+}
+
+static bool write_line(const char *line, size_t n)
+{
+    int fd = atomic_load(&log_fd);
+    ssize_t written;
+    if (!takes_a_line(fd)) return false;
+    do written = write(fd, line, n);
+    while (written < 0 && errno == EINTR);
+    return written == (ssize_t)n;
+}
+
 void lf_log(enum lf_log_level level, const char *fmt, ...)
 {
     if ((int)level < atomic_load_explicit(&min_level, memory_order_relaxed)) return;
@@ -73,8 +94,5 @@ void lf_log(enum lf_log_level level, const char *fmt, ...)
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)line[i] < 0x20) line[i] = ' ';
     line[n++] = '\n';
-    ssize_t written;
-    do written = write(atomic_load(&log_fd), line, n);
-    while (written < 0 && errno == EINTR);
-    if (written != (ssize_t)n) atomic_fetch_add(&n_dropped, 1);
+    if (!write_line(line, n)) atomic_fetch_add(&n_dropped, 1);
 }

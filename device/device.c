@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/log.h"
 #include "device/device_impl.h"
 
 /* Slowest first. */
@@ -43,13 +44,20 @@ static enum lf_status open_by_name(struct lf_device *dev, const struct lf_device
 {
     bool any = strcmp(opts->name, "auto") == 0;
     enum lf_status status = LF_NOT_FOUND;
-    for (size_t i = LF_N_ELEMS(backends); any && status != LF_OK && i-- > 0;)
+    for (size_t i = LF_N_ELEMS(backends); any && status != LF_OK && i-- > 0;) {
         status = open_backend(dev, backends[i], opts, err);
+        if (i > 0 && status != LF_OK && status != LF_NOT_FOUND)
+            LF_WARN("%s is there but cannot be used: %s", backends[i]->kind, err->message);
+    }
     if (any) return status;
     for (size_t i = 0; i < LF_N_ELEMS(backends); i++)
         if (is_called(backends[i], opts->name)) return open_backend(dev, backends[i], opts, err);
-    return lf_fail(err, LF_NOT_FOUND, "no device is called \"%s\" (this build has: auto, cpu%s)", opts->name,
-                   LF_N_ELEMS(backends) > 1 ? ", cuda, cuda:N" : "");
+    bool has_gpu = LF_N_ELEMS(backends) > 1;
+    if (!has_gpu && strncmp(opts->name, "cuda", 4) == 0)
+        return lf_fail(err, LF_NOT_FOUND, "%.60s: this build has no GPU backend: it is made where CMake finds nvcc",
+                       opts->name);
+    return lf_fail(err, LF_NOT_FOUND, "no device is called \"%.60s\" (this build has: auto, cpu%s)", opts->name,
+                   has_gpu ? ", cuda, cuda:N" : "");
 }
 
 enum lf_status lf_device_open(struct lf_device **out, const struct lf_device_opts *opts, struct lf_err *err)

@@ -62,6 +62,10 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s is not implemented (f32 and bf16 are)",
                        lf_dtype_name(o->kv_dtype));
     }
+    if (!f->info->is_host && o->kv_dtype != f->info->act_dtype) {
+        return lf_fail(err, LF_UNSUPPORTED, "--kv-dtype %s: on a GPU this model's KV cache is in %s, leave it at auto",
+                       lf_dtype_name(o->kv_dtype), lf_dtype_name(f->info->act_dtype));
+    }
     if (o->chunk > 0 && o->max_seqs > o->chunk) {
         return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
                        o->max_seqs, o->chunk);
@@ -109,6 +113,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
+    snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = 0;
     uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
     p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
@@ -144,7 +149,7 @@ static void decide(struct lf_plan *p, const struct frame *f)
     p->longest_ctx = (int)LF_MIN((int64_t)n * LF_KV_BLOCK_TOKENS, (int64_t)o->ctx);
     p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
     if (p->fits) return;
-    if (!o->kv_tokens && (uint64_t)n < needed) {
+    if (!o->kv_tokens && ((uint64_t)n < needed || p->limit_bytes > p->available_bytes)) {
         set_blocks(p, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
     }
 }
@@ -196,13 +201,13 @@ static struct size_text size_text(uint64_t bytes)
     return t;
 }
 
-/* Each way out that really leads out, with its number. */
-static void write_advice(struct lf_plan *p, const struct frame *f)
+/* What to change where the limit is the machine's or below it: each way out that really leads out, with its number. */
+static void write_ways_out(struct lf_plan *p, const struct frame *f)
 {
     struct lf_buf out;
     lf_buf_init(&out, sizeof(p->advice) - 1);
-    uint64_t limit = LF_MIN(p->limit_bytes, p->available_bytes);
-    bool from_memory = f->opts.memory_bytes && f->opts.memory_bytes <= p->available_bytes;
+    uint64_t limit = p->limit_bytes;
+    bool may_name_memory = f->opts.memory_bytes || f->info->is_host; /* a GPU's last 3% are not to be promised */
     int needed = blocks_of((uint64_t)p->ctx) * f->opts.concurrency;
     if (f->opts.kv_tokens && p->total_bytes <= limit) {
         lf_buf_printf(&out, "--kv-tokens %" PRIu64 " makes blocks: %d, needed for %d × %d tokens: %d; ",
@@ -210,7 +215,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     } else {
         lf_buf_printf(&out, "%s more than %s of %s; ",
                       size_text(p->total_bytes > limit ? p->total_bytes - limit : 0).text, size_text(limit).text,
-                      from_memory ? "--memory" : "memory that may be used");
+                      f->opts.memory_bytes ? "--memory" : "memory that may be used");
     }
     size_t n_before = out.len;
     struct lf_plan_opts o = f->opts;
@@ -232,7 +237,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     }
     int ctx = largest_ctx(f);
     if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits; ", ctx);
-    if (from_memory && p->total_bytes <= p->available_bytes) {
+    if (may_name_memory && p->total_bytes > limit && p->total_bytes <= p->available_bytes) {
         lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
     }
@@ -242,13 +247,28 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-tokens %" PRIu64 " fits; ", o.kv_tokens);
         o = f->opts;
     }
-    if (o.memory_bytes > p->available_bytes) {
-        o.memory_bytes = 0;
-        if (fits_with(f, &o)) lf_buf_printf(&out, "without --memory it fits; ");
-    }
     if (out.len == n_before) lf_buf_printf(&out, "no context fits: a machine with more memory, or a smaller model; ");
     if (out.len >= 2) out.len -= 2;
     snprintf(p->advice, sizeof(p->advice), "%.*s", (int)out.len, out.ptr ? out.ptr : "");
+    lf_buf_deinit(&out);
+}
+
+static void write_advice(struct lf_plan *p, const struct frame *f)
+{
+    if (p->limit_bytes <= p->available_bytes) {
+        write_ways_out(p, f);
+        return;
+    }
+    struct lf_plan other;
+    struct frame without = *f;
+    without.opts.memory_bytes = 0;
+    decide(&other, &without);
+    if (!other.fits) write_ways_out(&other, &without);
+    struct lf_buf out;
+    lf_buf_init(&out, 2 * sizeof(p->advice));
+    lf_buf_printf(&out, "--memory is %s, but %s are available; without it: %s", size_text(p->limit_bytes).text,
+                  size_text(p->available_bytes).text, other.fits ? "it fits" : other.advice);
+    snprintf(p->advice, sizeof(p->advice), "%s", lf_buf_view(&out).ptr);
     lf_buf_deinit(&out);
 }
 
@@ -276,6 +296,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     lf_buf_printf(out, "%s: %d layers, hidden %d, %d query and %d KV heads of %d, vocabulary %d, %d positions\n",
                   hp->architecture, hp->n_layers, hp->hidden, hp->n_heads, hp->n_kv_heads, hp->head_dim, hp->n_vocab,
                   hp->max_positions);
+    lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     row(out, "weights", p->weight_bytes, "");
     snprintf(note, sizeof(note), "%d rows a step", p->chunk);
     row(out, "activations", p->act_bytes, note);
@@ -333,6 +354,8 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
     };
     lf_buf_printf(out, "{\"architecture\":");
     lf_json_write_string(out, lf_str_c(hp->architecture));
+    lf_buf_cstr(out, ",\"device\":");
+    lf_json_write_string(out, lf_str_c(p->device));
     lf_buf_printf(out, ",\"kv_dtype\":\"%s\"", lf_dtype_name(p->kv_dtype));
     for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
         lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);

@@ -27,6 +27,7 @@ struct lf_plan_opts {
 };
 
 struct lf_plan {
+    char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     uint64_t weight_bytes;    /* packed, on the device */

@@ -278,7 +278,8 @@ static enum lf_status apply_env(struct lf_config *c, enum lf_command command, ch
         clear_list(c, o);
         LF_TRY(apply(c, &(struct setting){o, value, name}, err));
     }
-    c->api_keys_env = env_value(env, "LONGFLASH_API_KEYS");
+    const char *keys = env_value(env, "LONGFLASH_API_KEYS");
+    c->api_keys_env = keys && *keys ? keys : NULL; /* empty is unset, as with every other variable */
     return LF_OK;
 }
 

@@ -1,4 +1,6 @@
 /* The program: finds the command, reads its configuration, runs it. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,6 +50,23 @@ static int print_help(unsigned command)
     return status;
 }
 
+/* What was printed may not have arrived: a full disk must not look like success. */
+static int flushed(int exit_status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout)) return exit_status;
+    fprintf(stderr, "longflash: standard output could not be written whole\n");
+    return exit_status == LF_EXIT_OK ? LF_EXIT_FAILED : exit_status;
+}
+
+/* A standard descriptor that the caller closed would be given to the first socket or file that is opened, and what is
+ * printed or logged would go into that one. It is taken here instead, and stays as unusable as it was. */
+static void take_closed_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 static int run(size_t which, int argc, char **argv)
 {
     struct lf_config config;
@@ -60,6 +79,8 @@ static int run(size_t which, int argc, char **argv)
     } else {
         exit_status = commands[which].run(&config);
     }
+    /* whoever started a server may have closed the pipe that it said "ready" to */
+    if (commands[which].command != LF_COMMAND_SERVE) exit_status = flushed(exit_status);
     lf_config_deinit(&config);
     return exit_status;
 }
@@ -72,18 +93,26 @@ static unsigned command_of(const char *name)
     return 0;
 }
 
+static int no_such_command(const char *name)
+{
+    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
+    return LF_EXIT_REFUSED;
+}
+
 int main(int argc, char **argv)
 {
+    take_closed_descriptors();
     lf_runtime_tame_heap();
     const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0)
-        return print_help(argc > 2 ? command_of(argv[2]) : 0);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        unsigned command = argc > 2 ? command_of(argv[2]) : 0;
+        return argc > 2 && !command ? no_such_command(argv[2]) : flushed(print_help(command));
+    }
     if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
         printf("longflash " LF_VERSION "\n");
-        return LF_EXIT_OK;
+        return flushed(LF_EXIT_OK);
     }
     for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
         if (strcmp(name, commands[i].name) == 0) return run(i, argc - 2, argv + 2);
-    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
-    return LF_EXIT_REFUSED;
+    return no_such_command(name);
 }

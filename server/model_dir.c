@@ -11,11 +11,13 @@
 
 #define PARTS "expected a directory with config.json, *.safetensors and tokenizer.json or tokenizer.model"
 
+/* What cannot be looked at counts as being there: reading it will say why. */
 static bool has(const char *dir, const char *name)
 {
     char path[PATH_MAX];
     struct stat st;
-    return lf_path_join(path, sizeof(path), dir, name) == LF_OK && stat(path, &st) == 0;
+    if (lf_path_join(path, sizeof(path), dir, name) != LF_OK) return false;
+    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 enum lf_status lf_model_dir_check(const char *dir, struct lf_err *err)

@@ -46,22 +46,30 @@ const struct lf_option lf_options[] = {
     {"ctx", LF_OPTION_INT, FIELD(ctx), 0, LF_CONTEXT_TOKENS, NULL, "0", "TOKENS",
      "longest prompt + answer of one request; 0: what the model was made for", MODELS, LF_GROUP_MEMORY},
     {"memory", LF_OPTION_SIZE, FIELD(memory), 0, BYTES_N, NULL, "0", "BYTES",
-     "ceiling for the whole process; 0: four fifths of what is available", MODELS, LF_GROUP_MEMORY},
+     "ceiling for the whole process, on a GPU for what it puts into the GPU's memory; 0: four fifths of what is "
+     "available, on a GPU 97 in 100",
+     MODELS, LF_GROUP_MEMORY},
     {"kv-tokens", LF_OPTION_SIZE, FIELD(kv_tokens), 0, BYTES_N, NULL, "0", "TOKENS",
      "KV cache of exactly this many tokens; 0: what memory gives", MODELS, LF_GROUP_MEMORY},
     {"kv-dtype", LF_OPTION_CHOICE, FIELD(kv_dtype), 0, 0, "auto|f32|bf16", "auto", "TYPE",
-     "element type of the KV cache; auto: f32 for a model in f32, bf16 for all others", MODELS, LF_GROUP_MEMORY},
+     "element type of the KV cache; auto: f32 for a model in f32, bf16 for all others; on a GPU auto only, which is "
+     "f16 "
+     "for a model in f16, bf16 for all others",
+     MODELS, LF_GROUP_MEMORY},
     {"prefix-cache", LF_OPTION_SWITCH, FIELD(prefix_cache), 0, 0, NULL, "on", "on|off",
      "keep the KV blocks of finished requests, so that the same document is not read twice", SERVE, LF_GROUP_MEMORY},
     {"concurrency", LF_OPTION_INT, FIELD(concurrency), 0, LF_QUEUE_N, NULL, "0", "N",
      "requests of --ctx tokens that must fit at once; 0: one", SERVE | PLAN, LF_GROUP_MEMORY},
 
     /* device */
-    {"device", LF_OPTION_STRING, FIELD(device), 0, 0, NULL, "auto", "NAME", "auto or cpu", MODELS, LF_GROUP_DEVICE},
+    {"device", LF_OPTION_STRING, FIELD(device), 0, 0, NULL, "auto", "NAME",
+     "cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU", MODELS,
+     LF_GROUP_DEVICE},
     {"threads", LF_OPTION_INT, FIELD(threads), 0, LF_THREADS_N, NULL, "0", "N",
-     "worker threads; 0: one for each CPU this process may run on", MODELS, LF_GROUP_DEVICE},
+     "worker threads; 0: one for each CPU this process may run on, on a GPU 16 of them at most", MODELS,
+     LF_GROUP_DEVICE},
     {"isa", LF_OPTION_CHOICE, FIELD(isa), 0, 0, "auto|c|avx2|avx512|avx512-bf16|amx", "auto", "ISA",
-     "instruction set not to be exceeded", MODELS, LF_GROUP_DEVICE},
+     "instruction set of the CPU not to be exceeded", MODELS, LF_GROUP_DEVICE},
 
     /* scheduling */
     {"chunk", LF_OPTION_INT, FIELD(chunk), 0, LF_STEP_TOKENS_N, NULL, "0", "TOKENS",

@@ -27,6 +27,8 @@ enum {
     STEP_MS = 1000 /* of the engine: nobody else waits, so a step may be as large as its rows allow */
 };
 
+#define TOO_LONG "the document is too long for memory"
+
 struct run {
     const struct lf_config *config;
     struct lf_runtime rt;
@@ -51,12 +53,15 @@ static enum lf_status append_document(const struct lf_config *c, struct lf_buf *
     return LF_OK;
 }
 
-static void append_question(const struct lf_config *c, struct lf_buf *out)
+static enum lf_status append_question(const struct lf_config *c, struct lf_buf *out, struct lf_err *err)
 {
     for (int i = 0; i < c->n_args; i++) {
+        if (!lf_utf8_valid(lf_str_c(c->args[i])))
+            return lf_fail(err, LF_INVALID, "the question is not a text in UTF-8");
         if (i > 0) lf_buf_char(out, ' ');
         lf_buf_cstr(out, c->args[i]);
     }
+    return LF_OK;
 }
 
 static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_err *err)
@@ -69,7 +74,10 @@ static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_e
     lf_buf_cstr(&message, "[{\"role\":\"user\",\"content\":");
     lf_json_write_string(&message, text);
     lf_buf_cstr(&message, "}]");
-    LF_TRY_GOTO(message.status, done);
+    if (message.status != LF_OK) {
+        status = lf_fail(err, message.status, TOO_LONG);
+        goto done;
+    }
     LF_TRY_GOTO(lf_json_parse(&json, lf_buf_view(&message), &lf_json_limits_request, err), done);
     struct lf_chat_render_params params = {
         .messages = lf_json_root(&json),
@@ -100,10 +108,10 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     bool raw = c->raw || r->rt.id_text;
     r->chat = r->rt.chat && !raw;
     if (!r->chat && !raw) lf_buf_cstr(&text, "Question: ");
-    append_question(c, &text);
+    LF_TRY_GOTO(append_question(c, &text, err), done);
     if (!r->chat && !raw) lf_buf_cstr(&text, "\nAnswer:");
     if (text.status != LF_OK) {
-        status = lf_fail(err, text.status, "the document is too long for memory");
+        status = lf_fail(err, text.status, TOO_LONG);
         goto done;
     }
     if (r->chat)

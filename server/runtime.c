@@ -89,7 +89,7 @@ fail:
 static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
 {
     const struct lf_device_info *info = lf_device_info(rt->dev);
-    if (!info->is_host) return info->act_dtype;
+    if (rt->config->kv_dtype == LF_KV_AUTO && !info->is_host) return info->act_dtype;
     if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }

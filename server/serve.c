@@ -126,6 +126,7 @@ static void exit_now(int sig)
 static void block_signals(sigset_t *set)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a log at the limit of a file's size loses lines, like one on a full disk */
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
@@ -225,10 +226,11 @@ static void print_ready(const struct server *s)
 {
     const struct lf_plan *p = &s->rt.plan;
     bool v6 = strchr(s->config->host, ':') != NULL;
-    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such requests at once, %.1f MiB\n",
-           (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
-           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent,
-           (double)p->total_bytes / (1024.0 * 1024.0));
+    printf(
+        "ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once, %.1f MiB, on %s\n",
+        (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
+        lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s",
+        (double)p->total_bytes / (1024.0 * 1024.0), p->device);
     fflush(stdout);
 }
 

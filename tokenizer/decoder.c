@@ -25,7 +25,7 @@ int lf_byte_level_byte(uint32_t cp)
 void lf_text_replace(struct lf_buf *out, struct lf_str text, struct lf_str from, struct lf_str to)
 {
     const char *at = text.ptr, *end = text.ptr + text.len;
-    while (from.len > 0 && (size_t)(end - at) >= from.len) {
+    while (out->status == LF_OK && from.len > 0 && (size_t)(end - at) >= from.len) {
         const char *hit = memmem(at, (size_t)(end - at), from.ptr, from.len);
         if (!hit) break;
         lf_buf_append(out, at, (size_t)(hit - at));

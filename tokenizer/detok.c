@@ -167,10 +167,10 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
         put_replaced(detok, text, d->replaces[0].from, d->replaces[0].to, out);
         return;
     }
-    lf_buf_init(&from, SIZE_MAX / 2);
-    lf_buf_init(&to, SIZE_MAX / 2);
+    lf_buf_init(&from, out->ceiling);
+    lf_buf_init(&to, out->ceiling);
     lf_buf_str(&from, text);
-    for (int i = 0; i < d->n_replaces; i++) {
+    for (int i = 0; i < d->n_replaces && from.status == LF_OK; i++) {
         if (d->replaces[i].first_token_only && !first) continue;
         lf_buf_clear(&to);
         lf_text_replace(&to, lf_buf_view(&from), d->replaces[i].from, d->replaces[i].to);

@@ -37,10 +37,17 @@ static enum lf_status explain(const struct hf_work *w, enum lf_status status, co
     return lf_fail(w->encode->err, status, "%s: no memory for the text", what);
 }
 
+static enum lf_status fail_grown(const struct hf_work *w, size_t n, const char *what)
+{
+    return lf_fail(w->encode->err, LF_CORRUPT, "%s: %zu bytes of text become more than %d times as many", what, n,
+                   LF_TEXT_GROWTH);
+}
+
 static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, bool opens)
 {
     const struct lf_hf *hf = w->tok->hf;
     enum lf_status status = lf_pretokenizer_run(&hf->pretokenizer, &w->regex, &w->pieces, text, opens);
+    if (w->pieces.other_text.status == LF_LIMIT) return fail_grown(w, text.len, "pre-tokenizer");
     if (status != LF_OK) return explain(w, status, "pre-tokenizer");
     const char *base = w->pieces.text.ptr;
     for (size_t i = 0; i < w->pieces.pieces.n; i++) {
@@ -57,10 +64,12 @@ static enum lf_status encode_stretch(struct hf_work *w, struct lf_str text, cons
     struct lf_added_match match;
     size_t at = 0;
     if (text.len == 0) return LF_OK;
-    lf_marked_clear(&w->text);
+    lf_marked_begin(&w->text, text.len);
+    lf_marked_begin(&w->other, text.len);
     lf_marked_copy(&w->text, text, (const char *)user);
     enum lf_status status = lf_marked_status(&w->text);
     if (status == LF_OK) status = lf_normalizer_run(&tok->hf->normalizer, &w->regex, &w->text, &w->other);
+    if (lf_marked_status(&w->other) == LF_LIMIT) return fail_grown(w, text.len, "normalizer");
     if (status != LF_OK) return explain(w, status, "normalizer");
     struct lf_str normalized = lf_buf_view(&w->text.text);
     struct lf_added_search search = {normalized, w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, w->specials};

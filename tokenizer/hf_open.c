@@ -47,7 +47,8 @@ static enum lf_status normalized_text(const struct lf_hf *hf, struct lf_marked *
                                       struct lf_str content, struct lf_err *err)
 {
     struct lf_regex_work work = {0};
-    lf_marked_clear(text);
+    lf_marked_begin(text, content.len);
+    lf_marked_begin(other, content.len);
     lf_marked_put(text, content, false);
     enum lf_status status = lf_normalizer_run(&hf->normalizer, &work, text, other);
     lf_regex_work_deinit(&work);

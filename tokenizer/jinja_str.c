@@ -89,6 +89,7 @@ enum lf_status lf_jinja_find(struct lf_jinja *j, ptrdiff_t *out, struct lf_jinja
 {
     const char *s = lf_jinja_text_ptr(t) + from, *place;
     size_t n = t.len - from;
+    LF_TRY(lf_jinja_charge(j, LF_JINJA_CHAR_COST)); /* a search that ends at once is still one */
     if (needle.len == 0) {
         *out = (ptrdiff_t)(last ? t.len : from);
         return LF_OK;

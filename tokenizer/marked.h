@@ -5,7 +5,16 @@
 #ifndef LF_TOKENIZER_MARKED_H
 #define LF_TOKENIZER_MARKED_H
 
+#include "core/limits.h"
 #include "core/str.h"
+
+/* What n bytes may become on their way to tokens: Unicode's forms make 11 times as much of them at most, and a file
+ * whose rules make more of it must not take all memory. */
+enum { LF_TEXT_GROWTH = 16 };
+static inline size_t lf_text_grown_bytes(size_t n)
+{
+    return n > SIZE_MAX / 4 / LF_TEXT_GROWTH ? SIZE_MAX / 2 : n * LF_TEXT_GROWTH + LF_TOKEN_BYTES;
+}
 
 struct lf_marked {
     struct lf_buf text;
@@ -28,6 +37,12 @@ static inline void lf_marked_clear(struct lf_marked *marked)
 {
     lf_buf_clear(&marked->text);
     lf_buf_clear(&marked->user);
+}
+/* Empties it for what n bytes may become: past that its status is LF_LIMIT. */
+static inline void lf_marked_begin(struct lf_marked *marked, size_t n)
+{
+    lf_marked_clear(marked);
+    marked->text.ceiling = marked->user.ceiling = lf_text_grown_bytes(n);
 }
 /* Text with the same mark on each byte. */
 static inline void lf_marked_put(struct lf_marked *marked, struct lf_str text, bool user)

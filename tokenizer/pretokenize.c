@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "tokenizer/marked.h"
 #include "tokenizer/config.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/normalize.h"
@@ -241,6 +242,8 @@ enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_
 {
     state->pieces.n = 0;
     lf_buf_clear(&state->text);
+    lf_buf_clear(&state->other_text);
+    state->text.ceiling = state->other_text.ceiling = LF_MIN(lf_text_grown_bytes(text.len), (size_t)UINT32_MAX);
     lf_buf_str(&state->text, text);
     LF_TRY(state->text.status);
     if (text.len == 0) return LF_OK;

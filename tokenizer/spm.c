@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "tokenizer/marked.h"
 #include "tokenizer/sp_shim.h"
 #include "tokenizer/spm_proto.h"
 
@@ -211,7 +212,11 @@ enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_encode_work *wo
                              enum lf_spm_start start, bool marks_are_spaces)
 {
     lf_buf_clear(&work->text);
+    work->text.ceiling = lf_text_grown_bytes(text.len);
     lf_spm_normalize(spm, &work->text, text, start, marks_are_spaces);
+    if (work->text.status == LF_LIMIT)
+        return lf_fail(work->err, LF_CORRUPT, "normalization: %zu bytes of text become more than %d times as many",
+                       text.len, LF_TEXT_GROWTH);
     if (work->text.status != LF_OK)
         return lf_fail(work->err, work->text.status, "no memory to normalize %zu bytes of text", text.len);
     work->after_unknown = false;

@@ -128,7 +128,7 @@ void lf_spm_normalize(const struct lf_spm *spm, struct lf_buf *out, struct lf_st
     if (dummy && !spm->whitespace_as_suffix) lf_buf_str(out, space);
 
     bool after_space = drop && !inside;
-    while (text.len > 0) {
+    while (text.len > 0 && out->status == LF_OK) {
         struct lf_str part = normalize_front(spm, text, marks_are_spaces, &taken);
         text = without_front(text, taken);
         while (after_space && part.len > 0 && part.ptr[0] == ' ') part = without_front(part, 1);

@@ -12,10 +12,10 @@
  * plain kernel of ours stands in. */
 #include "device/cuda/gemm_cublaslt.h"
 
-#include <cublasLt.h>
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "device/cuda/cublaslt.h"
 #include "device/cuda/gemm_plan.h"
 
 enum {
@@ -39,6 +39,7 @@ struct choice {
 };
 
 struct lf_cuda_gemm {
+    struct lf_cublaslt lt;
     cublasLtHandle_t handle;
     void *workspace; /* [WORKSPACE_BYTES] */
     void *bias;      /* [BIAS_BYTES]: rounded, from one product to the next */
@@ -48,6 +49,7 @@ struct lf_cuda_gemm {
 
 /* A product as the library wants it said. Lives on the stack: the library copies what it keeps. */
 struct problem {
+    const struct lf_cublaslt *lt;
     cublasLtMatmulDescOpaque_t op;
     cublasLtMatrixLayoutOpaque_t w, x, y;
 };
@@ -56,7 +58,7 @@ struct problem {
 static void check_lt(struct lf_device *dev, cublasStatus_t rc, const char *what)
 {
     if (rc == CUBLAS_STATUS_SUCCESS) return;
-    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, what, cublasLtGetStatusString(rc));
+    (void)lf_sticky_note(&dev->cuda->sticky, 10000 + (int)rc, what, dev->cuda->gemm->lt.status_string(rc));
 }
 
 static struct shape shape_of(const struct lf_gemm_params *p)
@@ -91,7 +93,13 @@ static struct choice *choice_of(struct lf_cuda_gemm *gemm, const struct lf_gemm_
 
 static cublasStatus_t set(struct problem *pr, cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
 {
-    return cublasLtMatmulDescSetAttribute(&pr->op, what, value, bytes);
+    return pr->lt->desc_set_attribute(&pr->op, what, value, bytes);
+}
+
+static cublasStatus_t layout(const struct problem *pr, cublasLtMatrixLayoutOpaque_t *of, cudaDataType_t type,
+                             uint64_t n_rows, uint64_t n_columns, int stride)
+{
+    return pr->lt->layout_init(of, sizeof *of, type, n_rows, n_columns, stride);
 }
 
 static cublasStatus_t describe(struct problem *pr, const struct shape *s, int n_rows, cudaDataType_t act)
@@ -100,13 +108,13 @@ static cublasStatus_t describe(struct problem *pr, const struct shape *s, int n_
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;
     uint64_t n_in = (uint64_t)s->n_in, n_out = (uint64_t)s->n_out, rows = (uint64_t)n_rows;
-    cublasStatus_t rc = cublasLtMatmulDescInit(&pr->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t rc = pr->lt->desc_init(&pr->op, sizeof pr->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (rc == CUBLAS_STATUS_SUCCESS) rc = set(pr, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
     if (rc == CUBLAS_STATUS_SUCCESS && s->bias)
         rc = set(pr, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias, sizeof with_bias);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->w, act, n_in, n_out, s->n_in);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->x, act, n_in, rows, s->x_stride);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutInit(&pr->y, out, n_out, rows, s->y_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->w, act, n_in, n_out, s->n_in);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->x, act, n_in, rows, s->x_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->y, out, n_out, rows, s->y_stride);
     return rc;
 }
 
@@ -117,22 +125,21 @@ static uint32_t align_of(const struct shape *s, size_t x_elem, size_t y_elem)
     return (uint32_t)(all & (~all + 1));
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreferenceOpaque_t *pref, uint32_t align, bool y_float)
+static cublasStatus_t prefer(const struct lf_cublaslt *lt, cublasLtMatmulPreferenceOpaque_t *pref, uint32_t align,
+                             bool y_float)
 {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint32_t split = y_float ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
     const size_t workspace = WORKSPACE_BYTES;
-    cublasStatus_t rc = cublasLtMatmulPreferenceInit(pref);
+    cublasStatus_t rc = lt->preference_init(pref, sizeof *pref);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                  sizeof workspace);
+        rc = lt->preference_set_attribute(pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulPreferenceSetAttribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &split,
-                                                  sizeof split);
+        rc = lt->preference_set_attribute(pref, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &split, sizeof split);
     for (size_t i = 0; i < LF_N_ELEMS(aligned) && rc == CUBLAS_STATUS_SUCCESS; i++)
-        rc = cublasLtMatmulPreferenceSetAttribute(pref, aligned[i], &align, sizeof align);
+        rc = lt->preference_set_attribute(pref, aligned[i], &align, sizeof align);
     return rc;
 }
 
@@ -143,17 +150,18 @@ static cudaDataType_t act_type(const struct lf_device *dev)
 
 static void choose(struct lf_device *dev, struct choice *c, int bucket)
 {
-    struct problem pr;
+    struct lf_cuda_gemm *gemm = dev->cuda->gemm;
+    struct problem pr = {.lt = &gemm->lt};
     cublasLtMatmulPreferenceOpaque_t pref;
     cublasLtMatmulHeuristicResult_t found;
     int n_found = 0;
     size_t act = lf_dtype_bytes(dev->info.act_dtype);
     cublasStatus_t rc = describe(&pr, &c->shape, lf_gemm_bucket_rows(bucket), act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = prefer(&pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act), c->shape.y_float);
+        rc = prefer(&gemm->lt, &pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act),
+                    c->shape.y_float);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulAlgoGetHeuristic(dev->cuda->gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1,
-                                            &found, &n_found);
+        rc = gemm->lt.algo_get_heuristic(gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1, &found, &n_found);
     c->plain[bucket] = rc == CUBLAS_STATUS_NOT_SUPPORTED || (rc == CUBLAS_STATUS_SUCCESS && n_found == 0);
     if (!c->plain[bucket]) check_lt(dev, rc, "choosing a matrix product");
     if (!c->plain[bucket]) c->algo[bucket] = found.algo;
@@ -174,16 +182,16 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
 {
     const float one = 1.0f, zero = 0.0f;
     struct lf_cuda_gemm *gemm = dev->cuda->gemm;
-    struct problem pr;
+    struct problem pr = {.lt = &gemm->lt};
     cublasStatus_t rc = describe(&pr, &c->shape, p->n_rows, act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS && p->bias != NULL) {
         const void *bias = bias_for(dev, p);
         rc = set(&pr, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
     if (rc == CUBLAS_STATUS_SUCCESS && lf_cuda_ok(dev))
-        rc = cublasLtMatmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
-                            p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
-                            &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
+        rc = gemm->lt.matmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
+                             p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
+                             &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
     check_lt(dev, rc, "matrix product");
 }
 
@@ -213,9 +221,10 @@ enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
     struct lf_cuda_gemm *gemm = calloc(1, sizeof *gemm);
     if (gemm == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for matrix products");
     dev->cuda->gemm = gemm;
-    cublasStatus_t rc = cublasLtCreate(&gemm->handle);
+    LF_TRY(lf_cublaslt_open(&gemm->lt, err));
+    cublasStatus_t rc = gemm->lt.create(&gemm->handle);
     if (rc != CUBLAS_STATUS_SUCCESS)
-        return lf_fail(err, LF_DEVICE, "cuBLASLt does not start: %s", cublasLtGetStatusString(rc));
+        return lf_fail(err, LF_DEVICE, "cuBLASLt does not start: %s", gemm->lt.status_string(rc));
     cudaError_t alloc = cudaMalloc(&gemm->workspace, WORKSPACE_BYTES);
     if (alloc == cudaSuccess) alloc = cudaMalloc(&gemm->bias, BIAS_BYTES);
     if (alloc != cudaSuccess) {
@@ -232,7 +241,8 @@ void lf_cuda_gemm_destroy(struct lf_device *dev)
     if (gemm == NULL) return;
     if (gemm->bias != NULL) (void)cudaFree(gemm->bias);
     if (gemm->workspace != NULL) (void)cudaFree(gemm->workspace);
-    if (gemm->handle != NULL) (void)cublasLtDestroy(gemm->handle);
+    if (gemm->handle != NULL) (void)gemm->lt.destroy(gemm->handle);
+    lf_cublaslt_close(&gemm->lt);
     free(gemm);
     dev->cuda->gemm = NULL;
 }

@@ -6,9 +6,9 @@
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
  *     admit      starts what fits
  *     launch     the next step is planned, built and given to the device
- *     read       once more steps than the device may be ahead are on their way: the oldest is waited for, its tokens
- * are booked, tokens end requests (output.c), and how long it took is learnt publish    everything that changed, under
- * one lock; then each request's notify, once
+ *     read       once more steps are on their way than the device may be ahead: waits for the oldest, books its tokens,
+ *                ends requests (output.c), learns how long it took
+ *     publish    everything that changed, under one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).

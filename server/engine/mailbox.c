@@ -114,44 +114,54 @@ static int n_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
     return n;
 }
 
-/* Under the lock. */
-static enum lf_status check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant, int *retry_after_s,
-                                 struct lf_err *err)
+/* Under the lock: whether the queue, and the key's share, have room for a request and those that follow it. */
+static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_params *p, struct lf_err *err)
 {
     struct lf_engine_metrics *m = mb->metrics;
-    if (!mb->alive) return lf_fail(err, LF_DEVICE, "%s", mb->message);
-    if (mb->draining || mb->stop) {
-        lf_counter_add(&m->rejected_draining, 1);
-        return lf_fail(err, LF_SHUTDOWN, "the server is shutting down");
-    }
-    int retry = LF_MAX(mb->figures.retry_after_s, 1);
-    if (mb->n_waiting >= mb->limits.queue_n) {
+    const struct lf_mailbox_limits *most = &mb->limits;
+    int n = LF_MAX(p->n_group, 1);
+    int64_t n_tokens = p->n_group > 0 ? p->group_tokens : p->n_prompt;
+    if (mb->n_waiting > 0 && mb->n_waiting + n > most->queue_n) {
         lf_counter_add(&m->rejected_queue, 1);
-        *retry_after_s = retry;
-        return lf_fail(err, LF_FULL, "the queue is full: %d requests are waiting, at most %d may", mb->n_waiting,
-                       mb->limits.queue_n);
+        return lf_fail(err, LF_FULL, "the queue is full: %d requests are waiting, %d would come, at most %d may wait",
+                       mb->n_waiting, n, most->queue_n);
     }
-    if (mb->n_waiting > 0 && mb->waiting_tokens + n_prompt > mb->limits.queue_tokens) {
+    if (mb->n_waiting > 0 && mb->waiting_tokens + n_tokens > most->queue_tokens) {
         lf_counter_add(&m->rejected_tokens, 1);
-        *retry_after_s = retry;
         return lf_fail(err, LF_FULL,
-                       "the queue is full: %lld prompt tokens are waiting, this one has %d, at most %lld may",
-                       (long long)mb->waiting_tokens, n_prompt, (long long)mb->limits.queue_tokens);
+                       "the queue is full: %lld prompt tokens are waiting, %lld would come, at most %lld may wait",
+                       (long long)mb->waiting_tokens, (long long)n_tokens, (long long)most->queue_tokens);
     }
-    if (mb->limits.per_tenant_n > 0 && tenant != 0 && n_of_tenant(mb, tenant) >= mb->limits.per_tenant_n) {
+    if (most->per_tenant_n == 0 || p->tenant == 0) return LF_OK;
+    int n_tenant = n_of_tenant(mb, p->tenant);
+    if (n_tenant + n > most->per_tenant_n) {
         lf_counter_add(&m->rejected_tenant, 1);
-        *retry_after_s = retry;
-        return lf_fail(err, LF_FULL, "this key has %d requests in flight, at most %d may be", mb->limits.per_tenant_n,
-                       mb->limits.per_tenant_n);
+        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be", n_tenant,
+                       n, most->per_tenant_n);
     }
     return LF_OK;
 }
 
-enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant, int *retry_after_s,
+/* Under the lock. */
+static enum lf_status check_room(struct lf_mailbox *mb, const struct lf_gen_params *p, int *retry_after_s,
+                                 struct lf_err *err)
+{
+    if (!mb->alive) return lf_fail(err, LF_DEVICE, "%s", mb->message);
+    if (mb->draining || mb->stop) {
+        lf_counter_add(&mb->metrics->rejected_draining, 1);
+        return lf_fail(err, LF_SHUTDOWN, "the server is shutting down");
+    }
+    if (p->follows) return LF_OK;
+    enum lf_status status = check_bounds(mb, p, err);
+    if (status != LF_OK) *retry_after_s = LF_MAX(mb->figures.retry_after_s, 1);
+    return status;
+}
+
+enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_params *params, int *retry_after_s,
                                      struct lf_err *err)
 {
     lock(mb);
-    enum lf_status status = check_room(mb, n_prompt, tenant, retry_after_s, err);
+    enum lf_status status = check_room(mb, params, retry_after_s, err);
     unlock(mb);
     return status;
 }
@@ -160,7 +170,7 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
                                  int *retry_after_s, struct lf_err *err)
 {
     lock(mb);
-    enum lf_status status = check_room(mb, req->params.n_prompt, req->params.tenant, retry_after_s, err);
+    enum lf_status status = check_room(mb, &req->params, retry_after_s, err);
     if (status == LF_OK) {
         req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
         req->n_refs++;

@@ -60,8 +60,9 @@ LF_MUST_CHECK enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_e
 void lf_mailbox_deinit(struct lf_mailbox *mb);
 
 /* HTTP threads. */
-/* Whether a request of these sizes would be taken at this moment: what submit checks, before anything is built. */
-LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, int n_prompt, uint64_t tenant,
+/* Whether a request would be taken at this moment: what submit checks, before anything is built. While nothing waits
+ * there is room for any one client's requests, within its share, so what is refused can be taken later. */
+LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_params *params,
                                                    int *retry_after_s, struct lf_err *err);
 /* Checks again and queues it; adds the engine's reference, and one on leader (may be NULL). On failure nothing is kept.
  */

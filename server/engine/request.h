@@ -37,6 +37,11 @@ struct lf_gen_params {
     uint64_t tenant;           /* which key; for the per-key limit and for counting cached tokens. 0: no keys */
     int64_t deadline_ns;       /* lf_clock_ns() value after which it is ended with LF_TIMEOUT; 0: none */
     struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
+    /* What a client asks for at once (n, several prompts) enters the queue as one. Room for all is asked for with the
+     * first: n_group requests with group_tokens prompt tokens together; 0: it is alone. The others follow it in. */
+    int n_group;
+    int64_t group_tokens;
+    bool follows;
     /* Called on the engine thread after something was published; must return at once and not call back. */
     void (*notify)(void *ctx);
     void *notify_ctx;

@@ -53,7 +53,7 @@ enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_pa
     struct lf_request *req;
     LF_TRY(check_params(params, e->backend.n_vocab, err));
     LF_TRY(check_size(e, params, err));
-    LF_TRY(lf_mailbox_check_room(&e->mailbox, params->n_prompt, params->tenant, retry_after_s, err));
+    LF_TRY(lf_mailbox_check_room(&e->mailbox, params, retry_after_s, err));
     LF_TRY(lf_request_create(&req, params, e->backend.eos_ids, e->backend.n_eos, e->kv->prefix, &e->mailbox, err));
     enum lf_status status = lf_mailbox_submit(&e->mailbox, req, params->leader, retry_after_s, err);
     if (status != LF_OK) {

@@ -91,6 +91,9 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .tenant = st->call->tenant.id,
         .deadline_ns = deadline_ms > 0 ? st->call->started_ns + deadline_ms * LF_NS_PER_MS : 0,
         .leader = i == first ? NULL : gen->choices[first].req,
+        .n_group = i == 0 ? gen->n_choices : 0,
+        .group_tokens = i == 0 ? gen->n_prompt_tokens * ask->n : 0,
+        .follows = i > 0,
         .notify = lf_call_notify,
         .notify_ctx = st->call,
     };
@@ -153,11 +156,9 @@ static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
         return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     }
     for (int i = 0; i < gen->n_choices; i++) init_choice(gen, &gen->choices[i], &gen->prompts.items[i / gen->ask.n]);
+    for (int i = 0; i < gen->prompts.n; i++) gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
     for (int i = 0; i < gen->n_choices; i++) LF_TRY(submit(st, i, err));
-    for (int i = 0; i < gen->prompts.n; i++) {
-        gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
-        if (!gen->ask.echo) lf_ids_deinit(&gen->prompts.items[i].ids);
-    }
+    for (int i = 0; i < gen->prompts.n && !gen->ask.echo; i++) lf_ids_deinit(&gen->prompts.items[i].ids);
     return LF_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/check.h"
 
-enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024 };
+enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024, SHOWN_DIGITS_N = 24 };
 
 struct reading {
     struct lf_ask *ask;
@@ -173,10 +173,13 @@ static enum lf_status read_number(struct reading *r, const struct field *f, stru
     double x;
     bool ok = f->kind == INT ? lf_json_int64(v, &whole) : lf_json_double(v, &x);
     if (ok && f->kind == INT) x = (double)whole;
-    if (!ok || x < f->min || x > f->max)
-        return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %s.", f->name,
-                         f->kind == INT ? "an integer" : "a number", f->min, f->max,
-                         lf_json_type(v) == LF_JSON_NUMBER ? "another number" : lf_json_type_name(v));
+    if (!ok || x < f->min || x > f->max) {
+        struct lf_str got = lf_str_c(lf_json_type_name(v));
+        if (lf_json_type(v) == LF_JSON_NUMBER)
+            got = lf_json_raw(v).len <= SHOWN_DIGITS_N ? lf_json_raw(v) : LF_STR("another number");
+        return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %.*s.",
+                         f->name, f->kind == INT ? "an integer" : "a number", f->min, f->max, (int)got.len, got.ptr);
+    }
     if (f->kind == INT)
         memcpy(at, &whole, sizeof whole);
     else
@@ -206,10 +209,11 @@ static bool is_neutral(enum field_kind kind, struct lf_json_value v)
     }
 }
 
-static enum lf_status unsupported(struct reading *r, const char *name)
+static enum lf_status unsupported(struct reading *r, const char *name, bool with_any_value)
 {
     return lf_refuse(r->err, 400, name, "unsupported_parameter",
-                     "%s: not implemented with this value, and ignoring it would change the answer.", name);
+                     "%s: not implemented%s, and ignoring it would change the answer.", name,
+                     with_any_value ? "" : " with this value");
 }
 
 static enum lf_status read_field(struct reading *r, const struct field *f, struct lf_json_value v)
@@ -226,7 +230,8 @@ static enum lf_status read_field(struct reading *r, const struct field *f, struc
     case NOTHING:
         return LF_OK;
     default:
-        return is_neutral(f->kind, v) ? LF_OK : unsupported(r, f->name);
+        if (is_neutral(f->kind, v)) return LF_OK;
+        return unsupported(r, f->name, f->kind == REFUSE || f->kind == REFUSE_UNLESS_EMPTY);
     }
 }
 
@@ -407,19 +412,19 @@ static enum lf_status read_cache_salt(struct reading *r, const char *name, struc
 static enum lf_status read_response_format(struct reading *r, const char *name, struct lf_json_value v)
 {
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
-    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : unsupported(r, name);
+    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : unsupported(r, name, false);
 }
 
 static enum lf_status read_tool_choice(struct reading *r, const char *name, struct lf_json_value v)
 {
-    return lf_json_string_is(v, "none") ? LF_OK : unsupported(r, name);
+    return lf_json_string_is(v, "none") ? LF_OK : unsupported(r, name, false);
 }
 
 static enum lf_status read_modalities(struct reading *r, const char *name, struct lf_json_value v)
 {
     if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "an array of strings");
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
-        if (!lf_json_string_is(it, "text")) return unsupported(r, name);
+        if (!lf_json_string_is(it, "text")) return unsupported(r, name, false);
     return LF_OK;
 }
 

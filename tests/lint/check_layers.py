@@ -5,13 +5,15 @@ import sys
 
 import source
 
+CUDA = ["cuda.h", "cuda_bf16.h", "cuda_fp16.h", "cuda_runtime.h", "cuda_runtime_api.h"]
+
 # folder: (what it may include, its own files aside; outside libraries it may use)
 FLOORS = {
     "core": ([], []),
-    "device": (["core/"], []),
+    "device": (["core/"], [*CUDA, "cublasLt.h"]),
     "tokenizer": (["core/"], ["sentencepiece_processor.h", "pcre2.h"]),
     "kv": (["core/", "device/"], []),
-    "attention": (["core/", "device/", "kv/kv_view.h"], []),
+    "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], []),
     "server/engine": (["core/", "device/device.h", "kv/", "model/"], []),
     "server/http": (["core/", "tokenizer/", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
@@ -20,7 +22,7 @@ FLOORS = {
 }
 # Headers of a folder that its neighbours may see; the rest is its own business.
 PUBLIC_OF_DEVICE = {"device/device.h", "device/ops.h", "device/sample.h", "device/cpu/threads.h", "device/cuda/cuda.h"}
-OUTSIDE = {"sentencepiece_processor.h", "pcre2.h", "microhttpd.h", "cmocka.h"}
+OUTSIDE = {"sentencepiece_processor.h", "pcre2.h", "microhttpd.h", "cmocka.h", "cublasLt.h", *CUDA}
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
@@ -61,9 +63,11 @@ def self_test():
     found += check_text("server/http/a.c", '// #include "model/model.h"\n#  include "model/model.h"\n#include <microhttpd.h>\n')
     found += check_text("server/engine/a.c", '#include <microhttpd.h>\n#include "engine.h"\n')
     found += check_text("model/a.c", '#include "device/cpu/gemm_cpu.h"\n#include "device/ops.h"\n')
+    found += check_text("model/b.c", '#include <cuda_runtime.h>\n')
+    found += check_text("attention/b.cu", '#include <cuda_runtime.h>\n#include <cublasLt.h>\n')
     found += check_text("server/a.c", '#include "server/http/sse.h"\n#include "server/config.h"\n')
     source.expect("layers", found, ["core/a.c:1", "attention/a.c:2", "http/a.c:2", "engine/a.c:1", "engine/a.c:2",
-                                    "private to device/", "server/a.c:1"])
+                                    "private to device/", "model/b.c:1", "attention/b.cu:2", "server/a.c:1"])
 
 
 def main():

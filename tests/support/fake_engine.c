@@ -417,11 +417,13 @@ static enum lf_status check_locked(struct lf_engine *e, const struct lf_gen_para
         lf_counter_add(&e->metrics.rejected_too_long, 1);
         return lf_fail(err, LF_LIMIT, "too long");
     }
-    if (e->n_waiting >= e->opts.queue_n) {
+    if (p->follows) return LF_OK;
+    int n_group = LF_MAX(p->n_group, 1), n_tenant = p->tenant ? count_of_tenant(e, p->tenant) : 0;
+    if (e->n_waiting > 0 && e->n_waiting + n_group > e->opts.queue_n) {
         lf_counter_add(&e->metrics.rejected_queue, 1);
         return lf_fail(err, LF_FULL, "queue");
     }
-    if (p->tenant && e->opts.per_tenant_n && count_of_tenant(e, p->tenant) >= e->opts.per_tenant_n) {
+    if (p->tenant && e->opts.per_tenant_n && n_tenant + n_group > e->opts.per_tenant_n) {
         lf_counter_add(&e->metrics.rejected_tenant, 1);
         return lf_fail(err, LF_FULL, "tenant");
     }

@@ -186,7 +186,7 @@ static void asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_
     b.opts.memory_bytes = (uint64_t)1 << 50;
     struct lf_plan p = plan(&b);
     assert_false(p.fits);
-    assert_non_null(strstr(p.advice, "without --memory it fits"));
+    assert_non_null(strstr(p.advice, "but 1000.00 MiB are available; without it: it fits"));
     b.opts.memory_bytes = 0;
     assert_true(plan(&b).fits);
     const uint64_t too_few_or_many[] = {1, (uint64_t)1 << 40};
@@ -198,6 +198,54 @@ static void asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_
         b.opts.kv_tokens = 8000;
         assert_true(plan(&b).fits);
     }
+    bench_close(&b);
+}
+
+/* More than the machine has is asked for, and the context would not fit into all that it has either. */
+static void advice_behind_too_much_memory_is_advice_without_it(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    b.opts.ctx = 131072;
+    b.info.available_bytes = 80 * MIB;
+    b.opts.memory_bytes = 1000 * MIB;
+    struct lf_plan p = plan(&b);
+    assert_false(p.fits);
+    assert_int_equal(p.n_blocks, 2048); /* what is missing is said for what was asked, not for all of --memory */
+    assert_non_null(strstr(p.advice, "--memory is 1000.00 MiB, but 80.00 MiB are available; without it: "));
+    b.opts.memory_bytes = 0;
+    b.opts.ctx = (int)follow(&p, "--ctx ");
+    assert_true(b.opts.ctx > 0 && plan(&b).fits);
+    bench_close(&b);
+}
+
+static void a_share_that_is_too_small_is_told_the_memory_that_would_do(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    struct lf_plan p = plan(&b);
+    b.info.available_bytes = (p.total_bytes - p.kv_bytes + 125 * p.kv_block_bytes) / 9 * 10; /* 80% are too few */
+    p = plan(&b);
+    assert_false(p.fits);
+    b.opts.memory_bytes = (uint64_t)follow(&p, "--memory ") * MIB;
+    assert_true(plan(&b).fits);
+    bench_close(&b);
+}
+
+static void a_gpu_has_one_type_of_cache_for_a_model(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_plan p;
+    struct lf_err err;
+    bench_open(&b);
+    b.info.is_host = false;
+    b.info.act_dtype = LF_F16;
+    assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err),
+                     LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "--kv-dtype bf16: on a GPU this model's KV cache is in f16"));
     bench_close(&b);
 }
 
@@ -297,6 +345,8 @@ static void both_printouts_hold_the_numbers(void **state)
         assert_true(lf_json_int64(lf_json_get(root, "concurrent_requests"), &x) && x == p.n_concurrent);
         assert_true(lf_json_bool(lf_json_get(root, "fits"), &fits) && fits == p.fits);
         assert_true(lf_json_string_is(lf_json_get(root, "advice"), p.advice));
+        assert_true(lf_json_string_is(lf_json_get(root, "device"), p.device));
+        assert_true(strncmp(p.device, "cpu, ", 5) == 0 && strlen(p.device) > 5);
         lf_json_deinit(&json);
         b.opts.memory_bytes = 5 * MIB;
     }
@@ -312,6 +362,9 @@ int main(void)
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
         cmocka_unit_test(advice_leads_to_a_plan_that_fits),
         cmocka_unit_test(asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out),
+        cmocka_unit_test(advice_behind_too_much_memory_is_advice_without_it),
+        cmocka_unit_test(a_share_that_is_too_small_is_told_the_memory_that_would_do),
+        cmocka_unit_test(a_gpu_has_one_type_of_cache_for_a_model),
         cmocka_unit_test(options_that_contradict_each_other_or_the_model_are_refused),
         cmocka_unit_test(the_model_allocates_exactly_what_the_plan_says),
         cmocka_unit_test(both_printouts_hold_the_numbers),

@@ -308,6 +308,98 @@ static void test_rules_that_lead_astray(void **state)
     model_dir_free(&dir);
 }
 
+static void expect_growth_refused(struct model_dir *dir)
+{
+    static char text[100000];
+    memset(text, 'a', sizeof text);
+    struct lf_tokenizer *tok = open_or_fail(dir->path);
+    struct lf_ids ids = {0};
+    struct lf_err err = {0};
+    double start = cpu_seconds();
+    enum lf_status status = lf_tokenizer_encode(tok, &ids, lf_str_from(text, sizeof text), NULL, 0, 0, 0, &err);
+    if (status != LF_CORRUPT || !strstr(err.message, "00000 bytes of text become more than 16 times"))
+        fail_msg("%s: %s", lf_status_name(status), err.message);
+    assert_true(cpu_seconds() - start < 1.0 * SLOWNESS);
+    lf_ids_deinit(&ids);
+    lf_tokenizer_close(tok);
+    model_dir_free(dir);
+}
+
+/* Rules that make a thousand letters of one, and a thousand of each of these, would take all memory there is. */
+static void test_rules_that_grow_the_text(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    struct lf_buf json;
+    lf_buf_init(&json, 1 << 20);
+    lf_buf_cstr(&json, "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
+    for (int i = 0; i < 8; i++) {
+        lf_buf_printf(&json, "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"",
+                      i ? "," : "");
+        for (int k = 0; k < 1000; k++) lf_buf_char(&json, 'a');
+        lf_buf_cstr(&json, "\"}");
+    }
+    lf_buf_cstr(&json, "]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
+    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    expect_growth_refused(&dir);
+
+    dir = model_dir_make();
+    lf_buf_clear(&json);
+    lf_buf_cstr(&json, "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
+    for (int i = 0; i < 15; i++) /* a letter that is not ASCII becomes two of them, a space the first */
+        lf_buf_printf(&json, "%s{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": false}",
+                      i ? "," : "");
+    lf_buf_cstr(&json, "]}, \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": "
+                       "\"\\u00e9\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
+    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    lf_buf_deinit(&json);
+    expect_growth_refused(&dir);
+
+    char rule[1000];
+    uint32_t units['a' + 1] = {0};
+    units['a'] = 'a' | 1u << 8 | 1u << 10; /* a leaf, one place from it: what "a" becomes is the text at 0 */
+    memset(rule, 'a', sizeof rule);
+    rule[sizeof rule - 1] = '\0';
+    struct lf_buf m = start_model(true);
+    put_piece(&m, LF_STR("a"), -1, 1);
+    put_rules(&m, units, 'a' + 1, lf_str_from(rule, sizeof rule), sizeof units);
+    dir = model_dir_make();
+    model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+    lf_buf_deinit(&m);
+    expect_growth_refused(&dir);
+}
+
+/* The same on the way back: a token's text is bounded by what the caller has room for, and says that it is not whole.
+ */
+static void test_replacements_that_grow_a_token(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    struct lf_buf json, out;
+    lf_buf_init(&json, 1 << 20);
+    lf_buf_init(&out, 1 << 20);
+    lf_buf_cstr(&json, "{\"decoder\": {\"type\": \"Sequence\", \"decoders\": [");
+    for (int i = 0; i < 8; i++) {
+        lf_buf_printf(&json, "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"",
+                      i ? "," : "");
+        for (int k = 0; k < 1000; k++) lf_buf_char(&json, 'a');
+        lf_buf_cstr(&json, "\"}");
+    }
+    lf_buf_cstr(&json, "]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
+    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    struct lf_tokenizer *tok = open_or_fail(dir.path);
+    struct lf_detok detok;
+    double start = cpu_seconds();
+    lf_detok_init(&detok, tok, false, false);
+    lf_detok_push(&detok, 0, &out);
+    assert_int_not_equal(out.status, LF_OK);
+    assert_true(cpu_seconds() - start < 1.0 * SLOWNESS);
+    lf_tokenizer_close(tok);
+    lf_buf_deinit(&out);
+    lf_buf_deinit(&json);
+    model_dir_free(&dir);
+}
+
 /* What a bent file still opens as must encode and decode without a crash. */
 static void use(const struct lf_tokenizer *tok)
 {
@@ -409,6 +501,8 @@ int main(void)
         cmocka_unit_test(test_wrong_tokenizer_model),
         cmocka_unit_test(test_longest_allowed_piece),
         cmocka_unit_test(test_rules_that_lead_astray),
+        cmocka_unit_test(test_rules_that_grow_the_text),
+        cmocka_unit_test(test_replacements_that_grow_a_token),
         cmocka_unit_test(test_rules_over_parts_of_code_points_do_not_apply),
         cmocka_unit_test(test_bent_files),
         cmocka_unit_test(test_a_directory_without_a_tokenizer),

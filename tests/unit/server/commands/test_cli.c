@@ -62,7 +62,7 @@ static const struct {
     {{"serve", "--kv-dtype", "int8"}, "auto|f32|bf16"},
     {{"serve", "--prefix-cache", "yes"}, "on or off"},
     {{"serve", "--device", "tpu"}, "tpu"},
-    {{"serve", "--device", "cuda:0"}, "cuda:0"},
+    {{"serve", "--device", "cuda:9999"}, "cuda:9999"}, /* no machine has so many */
     {{"serve", "--threads", "1000"}, "--threads"},
     {{"serve", "--isa", "neon"}, "--isa"},
     {{"serve", "--chunk", "1000000"}, "--chunk"},
@@ -188,6 +188,9 @@ static void help_is_a_page_for_every_command(void **state)
         run(&again, (const char *const[]){"help", commands[i], NULL}, NULL);
         assert_string_equal(again.out, end.out);
     }
+    run(&end, (const char *const[]){"help", "sevre", NULL}, NULL);
+    assert_int_equal(end.exit_status, 2);
+    assert_non_null(strstr(end.err, "sevre: no such command; expected serve, plan"));
     run(&end, (const char *const[]){"--help", NULL}, NULL);
     assert_int_equal(end.exit_status, 0);
     run(&end, (const char *const[]){NULL}, NULL);

@@ -123,6 +123,68 @@ static void a_full_queue_says_when_to_come_back(void **state)
     check_full(&opts, 10, 0, 9);
 }
 
+enum { GROUP_N = 6 };
+
+/* Submits n requests as one client's; false where there is no room, and then none of them is kept. */
+static bool submit_group(struct fake_engine *f, const struct lf_gen_params *params, struct lf_request **reqs, int n)
+{
+    struct lf_gen_params p = *params;
+    struct lf_err err = {LF_OK, ""};
+    int retry = 0;
+    for (int i = 0; i < n; i++) {
+        p.n_group = i == 0 ? n : 0;
+        p.group_tokens = i == 0 ? (int64_t)n * p.n_prompt : 0;
+        p.follows = i > 0;
+        enum lf_status status = lf_engine_submit(f->engine, &p, &reqs[i], &retry, &err);
+        if (i == 0 && status == LF_FULL) return false;
+        assert_int_equal(status, LF_OK);
+    }
+    return true;
+}
+
+/* With the engine held in a step and n_before waiting, GROUP_N requests of one client come: all are taken or none. */
+static void check_group(const struct lf_engine_opts *opts, int n_prompt, int n_before, bool taken)
+{
+    struct fake_engine f = {.backend = {.gate = 1}};
+    fake_open(&f, 128, opts);
+    int32_t prompt[1000];
+    fake_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    struct lf_request *reqs[GROUP_N + 2], *more = NULL;
+    struct lf_engine_state es;
+    int n = 0;
+    reqs[n++] = fake_submit(&f, &p);
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0);
+    p = fake_params(prompt, n_prompt, 4);
+    for (int i = 0; i < n_before; i++) reqs[n++] = fake_submit(&f, &p);
+    assert_int_equal(submit_group(&f, &p, reqs + n, GROUP_N), taken);
+    if (taken) n += GROUP_N;
+    if (taken) assert_false(submit_group(&f, &p, &more, 1));
+    lf_engine_look(f.engine, &es);
+    assert_int_equal(es.n_waiting, n - 1);
+    f.backend.gate = 0;
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(fake_wait(reqs[i]).finish, LF_FINISH_LENGTH);
+        lf_request_put(reqs[i]);
+    }
+    fake_close(&f);
+}
+
+/* Where nothing waits there is room for as many as one client may ask for: "try again" must not be said for ever. */
+static void what_a_client_asks_for_at_once_enters_as_one(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 4;
+    check_group(&opts, 10, 0, true);
+    check_group(&opts, 10, 1, false);
+    opts = fake_opts();
+    opts.queue_tokens = 2500;
+    check_group(&opts, 1000, 0, true);
+    check_group(&opts, 1000, 1, false);
+}
+
 static void bad_options_are_refused(void **state)
 {
     (void)state;
@@ -153,6 +215,7 @@ int main(void)
         CASE(bad_parameters_are_refused_by_name),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
+        cmocka_unit_test(what_a_client_asks_for_at_once_enters_as_one),
         cmocka_unit_test(bad_options_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,28 @@ static void defaults(void **state)
     lf_ask_deinit(&ask);
 }
 
+static void a_refusal_says_what_came(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"{\"n\":1000}", "n: expected an integer from 1 to 128, got 1000."},
+        {"{\"n\":1.5}", "got 1.5."},
+        {"{\"n\":\"1\"}", "got a string."},
+        {"{\"temperature\":2.00000000000000000000000000000001}", ""}, /* which is 2 */
+        {"{\"temperature\":200000000000000000000000000000000}", "from 0 to 2, got another number."},
+        {"{\"tools\":[1]}", "tools: not implemented, and ignoring it would change the answer."},
+        {"{\"tool_choice\":\"auto\"}", "tool_choice: not implemented with this value, and"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct lf_ask ask;
+        struct lf_api_err err = {0};
+        enum lf_status status = read_as(&ask, LF_ASK_CHAT, rows[i][0], &err);
+        assert_true((status == LF_OK) == (rows[i][1][0] == '\0'));
+        if (!strstr(err.message, rows[i][1])) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i][1]);
+        lf_ask_deinit(&ask);
+    }
+}
+
 static void values_arrive(void **state)
 {
     (void)state;
@@ -144,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
+        cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(refusals_name_the_field),
         cmocka_unit_test(at_each_limit_and_one_past_it),
