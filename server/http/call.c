@@ -87,6 +87,9 @@ static enum lf_status check_body_head(struct lf_call *call, const struct lf_head
 {
     if (call->route->method[0] == 'P' && !lf_headers_is_json(h))
         return lf_refuse(err, 415, NULL, "unsupported_media_type", "Expected Content-Type: application/json.");
+    if (lf_headers_is_encoded(h))
+        return lf_refuse(err, 415, NULL, "unsupported_media_type",
+                         "Content-Encoding is not implemented: send the body as it is.");
     if (lf_headers_body_bytes(h) > (int64_t)call->server->opts.max_body_bytes)
         return lf_refuse(err, 413, NULL, "body_too_large", "The body has more than %llu bytes.",
                          (unsigned long long)call->server->opts.max_body_bytes);

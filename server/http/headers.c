@@ -18,6 +18,16 @@ static bool is_token(const char *s, size_t n)
     return n > 0;
 }
 
+/* RFC 9110, 5.5: no control characters but the tab. */
+static bool is_field_value(const char *value, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)value[i];
+        if ((c < ' ' && c != '\t') || c == 0x7f) return false;
+    }
+    return true;
+}
+
 struct field_row {
     const char *name;
     size_t count_offset; /* SIZE_MAX: not counted */
@@ -36,6 +46,7 @@ static const struct field_row rows[] = {
     COUNTED("Authorization", authorization),
     COUNTED("Expect", expect),
     COUNTED("Origin", origin),
+    {"Content-Encoding", SIZE_MAX, offsetof(struct lf_headers, content_encoding)},
     {"X-Request-Id", SIZE_MAX, offsetof(struct lf_headers, request_id)},
 };
 
@@ -46,6 +57,7 @@ static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char
     struct lf_headers *h = ctx;
     h->n++;
     if (!is_token(key, key_bytes)) h->bad_name = true;
+    if (value && !is_field_value(value, value_bytes)) h->bad_value = true;
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         if (strlen(rows[i].name) != key_bytes || strncasecmp(key, rows[i].name, key_bytes) != 0) continue;
         if (rows[i].count_offset != SIZE_MAX) ++*(int *)(void *)((char *)h + rows[i].count_offset);
@@ -96,6 +108,8 @@ enum lf_status lf_headers_check_framing(const struct lf_headers *h, const char *
         return lf_refuse(err, 400, NULL, "bad_version", "This server speaks HTTP/1.1 and HTTP/1.0.");
     if (h->bad_name)
         return lf_refuse(err, 400, NULL, "bad_header", "The name of a header field has a character it may not have.");
+    if (h->bad_value)
+        return lf_refuse(err, 400, NULL, "bad_header", "The value of a header field has a control character.");
     LF_TRY(check_body_framing(h, http_1_1, err));
     if (h->n_host > 1 || (http_1_1 && h->n_host == 0))
         return lf_refuse(err, 400, NULL, "bad_host", "Expected one Host header, got %d.", h->n_host);
@@ -116,6 +130,11 @@ int64_t lf_headers_body_bytes(const struct lf_headers *h)
     int64_t n = 0;
     for (size_t i = 0; i < h->content_length.len; i++) n = n * 10 + (h->content_length.ptr[i] - '0');
     return n;
+}
+
+bool lf_headers_is_encoded(const struct lf_headers *h)
+{
+    return h->content_encoding.len > 0 && !is_word(h->content_encoding, "identity");
 }
 
 bool lf_headers_is_json(const struct lf_headers *h)

@@ -18,9 +18,10 @@ struct MHD_Connection;
 struct lf_headers {
     int n;
     size_t bytes; /* of the whole head, the request line included */
-    bool bad_name;
+    bool bad_name, bad_value;
     int n_host, n_content_length, n_transfer_encoding, n_content_type, n_authorization, n_expect, n_origin;
-    struct lf_str host, content_length, transfer_encoding, content_type, authorization, expect, origin, request_id;
+    struct lf_str host, content_length, transfer_encoding, content_type, authorization, expect, origin;
+    struct lf_str content_encoding, request_id;
 };
 
 void lf_headers_read(struct lf_headers *out, struct MHD_Connection *mhd);
@@ -30,6 +31,8 @@ LF_MUST_CHECK enum lf_status lf_headers_check_framing(const struct lf_headers *h
                                                       struct lf_api_err *err);
 /* Declared length of the body: -1 unknown (chunked), 0 none. */
 int64_t lf_headers_body_bytes(const struct lf_headers *h);
+/* The body is compressed or so. */
+bool lf_headers_is_encoded(const struct lf_headers *h);
 bool lf_headers_is_json(const struct lf_headers *h);
 
 #endif

@@ -48,6 +48,12 @@ class Errors(harness.Case):
             r = self.server.request("POST", "/v1/completions", body, {"Content-Type": kind})
             self.assertEqual(r.status, 200)
 
+    def test_a_compressed_body_is_refused_by_name(self):
+        for encoding, status in (("gzip", 415), ("br", 415), ("identity", 200), ("Identity", 200)):
+            r = self.server.request("POST", "/v1/completions", b'{"prompt":"x"}',
+                                    {"Content-Type": "application/json", "Content-Encoding": encoding})
+            self.assertEqual(r.status, status)
+
     def test_a_body_at_the_limit_is_read_and_one_byte_more_is_413(self):
         fill = 100000 - len(json.dumps({"prompt": "x", "user": ""}))
         self.assertEqual(self.server.post("/v1/completions", {"prompt": "x", "user": "y" * fill}).status, 200)

@@ -68,6 +68,14 @@ class Framing(harness.Case):
         for line in ("Bad Name: x", "Bad\x01: x", "Bad(x): y", "B\xe9: y"):
             self.assert_refused("Host: localhost", TYPE, n, line)
 
+    def test_values_of_fields(self):
+        n = f"Content-Length: {len(BODY)}"
+        for value in ("a\x01b", "a\x7fb", "a\x1b[31m"):
+            self.assert_refused("Host: localhost", TYPE, n, "X-Request-Id: " + value)
+        r, s = self.send("Host: localhost", TYPE, n, "X-Note: a\tb \xe9")
+        self.assertEqual(r.status, 200)
+        s.close()
+
     def test_fields_that_may_come_once(self):
         n = f"Content-Length: {len(BODY)}"
         self.assert_refused("Host: localhost", TYPE, TYPE, n)

@@ -35,6 +35,9 @@ if [ "$part" != bench ]; then
         step "attention: decode" python3 tests/gpu/attn_decode.py
         step "attention: portable" python3 tests/gpu/attn_portable.py
     fi
+    # Every option can come from the environment: the same end-to-end tests, on the GPU.
+    step "end to end" env LONGFLASH_DEVICE=cuda:0 ctest --test-dir "$bin" --output-on-failure \
+        -R 'e2e/(http_model|http_dummy|lifecycle|chaos)'
     step "greedy answers of the demo model" python3 tests/golden/model/demo_oracle.py \
         "$(find "$bin/tests" -name greedy_driver -type f)" --device cuda:0 --torch-device cuda --tokens 16 --kv bf16 \
         --lengths 1024,8192,32768,130000

@@ -136,6 +136,37 @@ static void running_decodes_keep_their_pace_during_a_32k_prefill(void **state)
     }
 }
 
+/* Where nobody decodes a step may take alone_ns; from the moment somebody does, step_ns, on a device that is a step
+ * ahead too. */
+static void steps_are_longer_only_while_nobody_decodes(void **state)
+{
+    (void)state;
+    for (int ahead = 0; ahead <= 1; ahead++) {
+        static struct gaps gaps;
+        struct sim_world w;
+        struct sim_opts o = defaults();
+        o.alone_ns = 4 * o.step_ns;
+        o.ahead = ahead;
+        sim_open(&w, &o);
+        gaps.n = 0;
+        w.ctx = &gaps;
+        w.on_token = note_gap;
+        (void)submit(&w, DOC, 1);
+        double longest = 0;
+        for (int i = 0; i < 20; i++) {
+            (void)sim_step(&w);
+            longest = fmax(longest, w.plan.predicted_ns * 1e-6);
+        }
+        assert_true(longest > 3 * STEP_MS && longest < 4.5 * STEP_MS);
+        struct sim_request *r = submit(&w, 200, 40);
+        while (r->ended_ns == 0) (void)sim_step(&w);
+        double p90 = percentile_ms(&gaps, 0.9);
+        print_message("%d ahead: steps alone up to %.0f ms, then ITL p90 %.0f ms\n", ahead, longest, p90);
+        assert_true(p90 <= 2 * STEP_MS);
+        sim_close(&w);
+    }
+}
+
 static void two_documents_at_once_take_no_longer_than_one_after_the_other(void **state)
 {
     (void)state;
@@ -416,6 +447,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_short_request_starts_within_a_second_while_a_32k_prefill_runs),
         cmocka_unit_test(running_decodes_keep_their_pace_during_a_32k_prefill),
+        cmocka_unit_test(steps_are_longer_only_while_nobody_decodes),
         cmocka_unit_test(two_documents_at_once_take_no_longer_than_one_after_the_other),
         cmocka_unit_test(a_stream_of_short_requests_does_not_starve_a_document),
         cmocka_unit_test(a_large_request_is_passed_for_a_bounded_time_only),
