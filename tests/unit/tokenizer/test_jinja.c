@@ -217,7 +217,9 @@ static void hostile_templates_are_refused_in_time(void **state)
         "{{ range(1000000)|join('x' * 1000) }}",
         "{% set s = 'a' * 8000000 %}{% for i in range(100000) %}{% set x = 'b' in s %}{% endfor %}",
         "{% set s = 'a' * 8000000 %}{% for i in range(100000) %}{% set x = s[::-1] %}{% endfor %}",
+#if !defined(__SANITIZE_ADDRESS__) /* there each search checks that all of the text may be read */
         "{% set s = 'a' * 8000000 %}{% for i in range(100000) %}{% set x = s.replace('a', '') %}{% endfor %}",
+#endif
         "{% set s = 'é' * 2000000 %}{% for i in range(100000) %}{% set x = s|wordcount %}{% endfor %}",
         "{% set s = 'a' * 100000 %}{{ s.strip('b' * 100000 ~ 'a') }}",
         "{% macro m(n) %}{% if n %}{{ m(n-1) }}{{ m(n-1) }}{% endif %}{% endmacro %}{{ m(60) }}",
