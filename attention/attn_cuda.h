@@ -91,6 +91,8 @@ struct lf_attn_cuda_args {
     int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+    const struct lf_attn_cuda_task *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
+    int32_t n_merge_prompt;
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -114,6 +116,9 @@ int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 
 /* Folds the partial rows of each task of the merge list in ascending order and writes output and lse. */
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream);
+/* The same for merge_prompt. */
+int lf_attn_merge_prompt_setup(void);
+int lf_attn_merge_prompt(const struct lf_attn_cuda_args *args, void *stream);
 
 #ifdef __cplusplus
 }

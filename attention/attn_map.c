@@ -162,7 +162,10 @@ static void add_task(const struct list *list, const struct lf_attn_cuda_task *ta
 static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int64_t max_keys,
                        int *partial_rows)
 {
-    const struct list merges = {map->merge, &map->counts.n_merge, map->caps.n_merge};
+    struct list merges = {map->merge, &map->counts.n_merge, map->caps.n_merge};
+    if (!generated)
+        merges = (struct list){map->merge + map->counts.n_merge, &map->n_merge_prompt,
+                               map->caps.n_merge - map->counts.n_merge};
     t->n_spans = t->n_left = n_spans_of(t, generated);
     t->slot = -1;
     int64_t n_rows = (int64_t)map->n_kv_heads * t->n_spans * t->n_rows;
@@ -196,8 +199,16 @@ static void add_span(const struct list *list, const struct lf_attn_tile_rec *t, 
     add_task(list, &task);
 }
 
+/* The spans of a split tile for one head: its last, which is shorter than the others, or all but that. */
+static void add_spans(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
+{
+    for (int key = t->key_lo, s = 0; key < t->key_hi; key = lf_attn_span_end(false, key), s++)
+        if ((s == t->n_spans - 1) == last)
+            add_span(list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
+}
+
 /* Prompt rows: head by head. Where there is room for some tiles' partial rows only, the others, whole and long, come
- * first. */
+ * first; of the spans those that are cut short come last. */
 static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
 {
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
@@ -211,11 +222,10 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
             if (t->slot < 0) add_span(&list, t, head, 0, t->key_lo, t->key_hi);
         }
     }
-    for (int head = 0; split && head < map->n_kv_heads; head++) {
-        for (int i = 0; i < n_tiles; i++) {
-            const struct lf_attn_tile_rec *t = &map->tiles[i];
-            for (int key = t->key_lo, s = 0; t->slot >= 0 && key < t->key_hi; key = lf_attn_span_end(false, key), s++)
-                add_span(&list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
+    for (int last = 0; split && last < 2; last++) {
+        for (int head = 0; head < map->n_kv_heads; head++) {
+            for (int i = 0; i < n_tiles; i++)
+                if (map->tiles[i].slot >= 0) add_spans(&list, &map->tiles[i], head, last == 1);
         }
     }
 }
@@ -265,6 +275,7 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 {
     int partial_rows = 0;
     map->counts = (struct lf_attn_cuda_counts){.n_seqs = n_seqs};
+    map->n_merge_prompt = 0;
     map->n_tables = 0;
     for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i);
 

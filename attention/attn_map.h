@@ -6,7 +6,8 @@
  * long as there is room for partial rows.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
- * stay in the L2 cache. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a
+ * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
+ * fill the gaps at the end. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a
  * span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
  * cache. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
@@ -35,6 +36,7 @@ struct lf_attn_map {
     int n_heads, n_kv_heads;
     int n_sms;
     struct lf_attn_cuda_counts counts;
+    int n_merge_prompt; /* tasks of split prompt tiles, behind the counts.n_merge ones in merge */
     struct lf_attn_cuda_seq *seqs;
     int32_t *tables;
     int n_tables;

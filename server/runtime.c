@@ -110,6 +110,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .queue_n = c->queue ? c->queue : LF_QUEUE_N,
         .step_ms = c->step_ms ? c->step_ms : (is_host ? STEP_MS_CPU : STEP_MS_GPU),
         .alone_ms = is_host ? 0 : ALONE_MS_GPU,
+        .row_tile = lf_device_info(rt->dev)->row_tile,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .watchdog_s = c->watchdog,
     };

@@ -130,7 +130,8 @@ static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struc
 static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
 {
     int idx = 0;
-    dev->info = (struct lf_device_info){.kind = "cuda", .isa = LF_ISA_C, .act_dtype = opts->act_dtype};
+    dev->info = (struct lf_device_info){
+        .kind = "cuda", .isa = LF_ISA_C, .row_tile = LF_CUDA_ROW_TILE, .act_dtype = opts->act_dtype};
     if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
     LF_TRY(parse_idx(opts->name, &idx, err));
     LF_TRY(find_gpu(dev, idx, err));

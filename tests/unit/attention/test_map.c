@@ -48,7 +48,7 @@ static void claim(char *claimed, const struct lf_attn_map *map, const struct lf_
 static const struct lf_attn_cuda_task *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
 {
     const struct lf_attn_cuda_task *found = NULL;
-    for (int i = 0; i < map->counts.n_merge; i++) {
+    for (int i = 0; i < map->counts.n_merge + map->n_merge_prompt; i++) {
         const struct lf_attn_cuda_task *m = &map->merge[i];
         if (m->seq_idx != t->seq_idx || m->kv_head != t->kv_head || m->row != t->row) continue;
         assert_null(found);
@@ -176,7 +176,7 @@ static void an_empty_step_has_no_tasks(void **state)
     assert_non_null(f);
     fixture_init(f, 32, 8);
     check(f, 0);
-    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge, 0);
+    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge + f->map.n_merge_prompt, 0);
     lf_attn_map_deinit(&f->map);
     free(f);
 }
@@ -190,14 +190,14 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPAN));
-    assert_int_equal(f->map.counts.n_merge, 16);
+    assert_int_equal(f->map.n_merge_prompt, 16);
     lf_attn_map_deinit(&f->map);
 
     fixture_init(f, 32, 8);
     add(f, MAX_ROWS, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, MAX_ROWS * 4 / 128 * 8);
-    assert_int_equal(f->map.counts.n_merge, 0);
+    assert_int_equal(f->map.n_merge_prompt + f->map.counts.n_merge, 0);
     for (int i = 1; i < f->map.counts.n_prefill; i++) {
         const struct lf_attn_cuda_task *a = &f->map.prefill[i - 1], *b = &f->map.prefill[i];
         assert_true(a->kv_head < b->kv_head || (a->kv_head == b->kv_head && a->key_hi >= b->key_hi));
