@@ -10,7 +10,7 @@
 
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
  * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows. */
-enum { SPLIT_TASKS = 5, WHOLE_TASKS = 2, FOLD_KEYS = 512 };
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 512 };
 
 static int div_up(int a, int b)
 {
