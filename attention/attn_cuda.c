@@ -89,7 +89,8 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
     }
     if (!a->prefill || !a->decode)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d is not implemented", head_dim);
+        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
+                       head_dim);
     return lf_device_sync(dev, err);
 }
 

@@ -207,14 +207,18 @@ static void add_spans(const struct list *list, const struct lf_attn_tile_rec *t,
             add_span(list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
 }
 
-/* Prompt rows: head by head. Where there is room for some tiles' partial rows only, the others, whole and long, come
- * first; of the spans those that are cut short come last. */
+/* Prompt rows: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and
+ * long, come first; of the spans those that are cut short come last. */
 static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
 {
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
+    int n_tasks = n_tiles * map->n_kv_heads;
     for (int i = n_tiles - 1; i >= 0; i--) {
-        map->tiles[i].slot = -1;
-        if (split) take_slots(map, &map->tiles[i], false, 0, partial_rows);
+        struct lf_attn_tile_rec *t = &map->tiles[i];
+        int n_more = split ? (n_spans_of(t, false) - 1) * map->n_kv_heads : 0;
+        t->slot = -1;
+        if (split && n_tasks + n_more <= list.cap) take_slots(map, t, false, 0, partial_rows);
+        if (t->slot >= 0) n_tasks += n_more;
     }
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = 0; i < n_tiles; i++) {

@@ -5,9 +5,7 @@
 Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and merge together count. A
 replay goes through layers of different pages, so that the cache of the last one does not help."""
 import csv
-import datetime
 import os
-import subprocess
 import sys
 
 import torch
@@ -15,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "gpu"))
-import attn_case as c  # noqa: E402
+import attn_kernels as c  # noqa: E402
 
 ROWS = []
 
@@ -92,18 +90,7 @@ def peers(batch, n_new, length, h, hk, d, n_layers, causal=False, fa2=False):
 
 
 def ours(lib, batch, n_new, length, h, hk, d, n_layers, generated=True, **more):
-    blocks = batch * -(-length // c.PAGE)
-    store = c.Store.__new__(c.Store)
-    store.h, store.hk, store.d, store.dtype, store.n_layers, store.layer = h, hk, d, torch.bfloat16, n_layers, 0
-    store.n_blocks, store.lengths = blocks, [length] * batch
-    order = torch.randperm(blocks).tolist()
-    per = blocks // batch
-    store.tables = [order[i * per:(i + 1) * per] for i in range(batch)]
-    store.kv = torch.empty(blocks, n_layers, 2, hk, c.PAGE, d, device="cuda", dtype=torch.bfloat16)
-    for layer in range(n_layers):
-        store.kv[:, layer].normal_()
-    store.base = [length - n_new] * batch
-    store.q = [torch.randn(n_new, h, d, device="cuda", dtype=torch.bfloat16) for _ in range(batch)]
+    store = c.Store([length] * batch, [n_new] * batch, h, hk, d, n_layers=n_layers, layer=0, plain=True)
     step = c.Step(lib, store, [(i, n_new, length, generated) for i in range(batch)], overlaps=True, **more)
 
     def layer_call(layer):
@@ -161,14 +148,6 @@ def prefill(lib):
         torch.cuda.empty_cache()
 
 
-def environment():
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu, driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().split(", ")
-    commit = os.environ.get("LF_COMMIT") or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
-                                                           text=True, cwd=HERE).stdout.strip()
-    return dict(date=datetime.date.today().isoformat(), gpu=gpu, driver=driver, commit=commit)
-
-
 def main():
     lib = c.library()
     argv = sys.argv[1:]
@@ -189,7 +168,7 @@ def main():
     if "prefill" in parts:
         prefill(lib)
     if out:
-        env = environment()
+        env = c.stamp()
         with open(out, "w", newline="") as f:
             w = csv.DictWriter(f, list(env) + ["copy_GBs"] + list(ROWS[0]))
             w.writeheader()

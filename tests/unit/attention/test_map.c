@@ -223,6 +223,22 @@ static void tiles_without_room_for_partial_rows_come_whole_and_first(void **stat
     free(f);
 }
 
+static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 32, 8);
+    lf_attn_map_deinit(&f->map);
+    f->shape.max_rows = 512;
+    assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+    for (int i = 0; i < MAX_SEQS; i++) add(f, 20, MAX_LEN, false);
+    check(f, 0);
+    assert_in_range(f->map.counts.n_merge, 1, MAX_SEQS * 8 - 1); /* some split, not all */
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 static void spans_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
@@ -244,6 +260,7 @@ int main(void)
                                        cmocka_unit_test(an_empty_step_has_no_tasks),
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
+                                       cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
                                        cmocka_unit_test(spans_are_cut_at_fixed_positions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
