@@ -7,8 +7,8 @@
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
  * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
- * fill the gaps at the end. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a
- * span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
+ * fill the gaps at the end. Generated spans go from the last, which are the longest, to the first, all heads and tiles
+ * of a span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
  * cache. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H

@@ -14,7 +14,7 @@ enum {
     LF_CUDA_UP_SEGMENT_BYTES = 4 * 1024 * 1024,
     LF_CUDA_UP_SEGMENTS = 4,
     LF_CUDA_DOWN_BYTES = 2 * 1024 * 1024, /* of each of two halves */
-    LF_CUDA_ROW_TILE = 128, /* cuBLASLt's tiles have so many rows, or a part of it */
+    LF_CUDA_ROW_TILE = 128,               /* cuBLASLt's tiles have so many rows, or a part of it */
     LF_CUDA_OLDEST_SM = 80
 };
 
