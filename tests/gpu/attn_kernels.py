@@ -66,9 +66,10 @@ def build(out=None, sm=None):
         for src in PORTABLE + (HOPPER if sm == "90" else []) + HOST:
             objects.append(os.path.join(work, os.path.basename(src) + ".o"))
             arch = sm + "a" if src in HOPPER else sm
+            gpu = f"-gencode=arch=compute_{arch},code=sm_{arch}"
             how = ["gcc", "-std=c11", "-O2", "-fPIC", "-D_GNU_SOURCE"]
             if src.endswith(".cu"):
-                how = ["nvcc", "-std=c++17", "-O3", "-lineinfo", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-Xcompiler=-fPIC"]
+                how = ["nvcc", "-std=c++17", "-O3", "-lineinfo", gpu, "-Xcompiler=-fPIC"]
             jobs.append(subprocess.Popen([*how, "-I" + ROOT, "-c", os.path.join(ROOT, src), "-o", objects[-1]]))
         if any([job.wait() for job in jobs]):
             raise SystemExit("attention's kernels do not compile")
@@ -109,6 +110,8 @@ def fold_bytes(lib, head_dim, n_sms):
 
 
 def supports(lib, kernel, head_dim):
+    if not has(lib, kernel):
+        raise SystemExit(f"the library has no {kernel}: was it built for another GPU?")
     f = launcher(lib, kernel + "_supports")
     f.restype = ct.c_bool
     return f(head_dim)
