@@ -144,7 +144,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
     return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
 }
 
-enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
+void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
                                .weight_bytes = weight_bytes,
@@ -160,6 +160,11 @@ enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
                                .gather = gather,
                                .sample = sample,
                                .sample_marks = sample_marks};
+}
+
+enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
+{
+    lf_ops_cuda_fill(dev);
     LF_TRY(load_kernels(dev, err));
     return lf_cuda_gemm_create(dev, err);
 }

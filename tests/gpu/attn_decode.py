@@ -6,7 +6,8 @@ import attn_checks as t
 import attn_kernels as c
 
 HEADS = [(4, 4), (8, 2), (8, 1), (7, 1), (32, 1)]
-SPLITS = (None, True, False)
+SPLITS = (None, True, False, 8000)
+EDGE = (16, 14343)  # with a window of 4,096 its last rows see no key of the first span
 
 
 def step_of(lib, store, shapes, **more):
@@ -14,10 +15,11 @@ def step_of(lib, store, shapes, **more):
 
 
 def grid(lib, quick):
-    shapes = [(1, 1), (1, 64), (1, 128), (1, 339), (3, 799), (16, 20000), (2, 16385), (5, 4100), (1, 257)]
+    shapes = [(1, 1), (1, 64), (1, 128), (1, 339), (3, 799), (16, 20000), (2, 16385), (5, 4100), (1, 257), EDGE]
 
     def make(store, i, options):
-        return step_of(lib, store, shapes, recorded=i % 2 == 1, overlaps=i > 2, split=SPLITS[i % 3], **options)
+        split = (8000, True, False, True, None)[i]
+        return step_of(lib, store, shapes, recorded=i % 2 == 1, overlaps=i > 2, split=split, **options)
     t.grid(make, shapes, HEADS, (64, 128) if quick else (32, 64, 80, 96, 112, 128, 192, 256), quick)
 
 
@@ -35,22 +37,22 @@ def long_contexts(lib, _quick):
 
 
 def bits(lib, _quick):
-    shapes = [(16, 20000), (1, 1), (8, 300), (16, 1100), (4, 70000), (1, 16384), (3, 17000)]
+    shapes = [(16, 20000), (1, 1), (8, 300), (16, 1100), (4, 70000), (1, 16384), (3, 17000), EDGE]
     for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3))):
         store = t.store_of(shapes, heads, d)
-        for window in (0, 300):
+        for window in (0, 300, 4096):
             step = step_of(lib, store, shapes, window=window)
             whole = [x.clone() for x in step.run()]
             for _ in range(20):
                 t.expect_rows(whole, 0, step, "a repeat")
-            for way in (dict(split=False), dict(split=True), dict(n_partial=999), dict(recorded=True, overlaps=True),
-                        dict(n_sms=7)):
+            for way in (dict(split=False), dict(split=True), dict(split=8000), dict(n_partial=999), dict(n_sms=7),
+                        dict(recorded=True, overlaps=True)):
                 t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d}: {way}")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start
                 t.expect_rows(whole, first, c.Step(lib, store, [(e, n, kv, True)], window), f"d{d}: {n}, {kv} alone")
                 for i in range(n):  # one token a step
-                    one = c.Step(lib, store, [(e, 1, kv - n + 1 + i, True)], window, split=SPLITS[i % 3])
+                    one = c.Step(lib, store, [(e, 1, kv - n + 1 + i, True)], window, split=SPLITS[i % 4])
                     t.expect_rows(whole, first + i, one, f"d{d}: token {i} of {n}, {kv} by itself")
     print("bits: alone, in a batch, a token at a time, split, whole, recorded", flush=True)
 

@@ -25,12 +25,13 @@ PORTABLE = ["attention/attn_prefill_mma.cu", "attention/attn_decode_mma.cu", "at
 HOPPER = ["attention/attn_prefill_sm90.cu"]
 HOST = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
-FILLED_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
+MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
 BEHIND = 5         # rows of the tensors behind the step's, which nobody may touch
 
 
 def read_headers():
-    """Constants by name, and ctypes structures by name without lf_: pointers are addresses, enums are ints."""
+    """Constants by name; ctypes structures by name without lf_: pointers are addresses, enums are ints, and `elements` has
+    the structure that an address is of."""
     kinds = {"int": ct.c_int, "int32_t": ct.c_int32, "int64_t": ct.c_int64, "bool": ct.c_bool, "float": ct.c_float}
     constants, structures = {}, {}
     for header in HEADERS:
@@ -38,22 +39,23 @@ def read_headers():
             text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
         constants.update((m[1], int(m[2])) for m in re.finditer(r"\b(LF_\w+) = (\d+)", text))
         for name, body in re.findall(r"\bstruct lf_(\w+) \{([^{}]*)\};", text):
-            fields = []
+            fields, elements = [], {}
             for kind, names in re.findall(r"(?:const\s+)?((?:struct |enum )?\w+)\s+([^;]+);", body):
                 for field in (x.strip() for x in names.split(",")):
                     if field.startswith("*"):
                         fields.append((field.lstrip("* "), ct.c_void_p))
+                        elements[fields[-1][0]] = structures.get(kind[len("struct lf_"):])
                     elif kind.startswith("struct "):
                         fields.append((field, structures[kind[len("struct lf_"):]]))
                     else:
                         fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
-            structures[name] = type(name, (ct.Structure,), {"_fields_": fields})
+            structures[name] = type(name, (ct.Structure,), {"_fields_": fields, "elements": elements})
     return constants, structures
 
 
 E, S = read_headers()
 PAGE = E["LF_KV_BLOCK_TOKENS"]
-Task = S["attn_cuda_task"]
+FOLDS = ("prefill", "prefill_mma", "decode_mma")  # who may want a `fold`
 
 
 def build(out=None, sm=None):
@@ -65,8 +67,10 @@ def build(out=None, sm=None):
         for src in PORTABLE + (HOPPER if sm == "90" else []) + HOST:
             objects.append(os.path.join(work, os.path.basename(src) + ".o"))
             arch = sm + "a" if src in HOPPER else sm
-            how = (["nvcc", "-std=c++17", "-O3", "-lineinfo", f"-gencode=arch=compute_{arch},code=sm_{arch}", "-Xcompiler=-fPIC"]
-                   if src.endswith(".cu") else ["gcc", "-std=c11", "-O2", "-fPIC", "-D_GNU_SOURCE"])
+            gpu = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+            how = ["gcc", "-std=c11", "-O2", "-fPIC", "-D_GNU_SOURCE"]
+            if src.endswith(".cu"):
+                how = ["nvcc", "-std=c++17", "-O3", "-lineinfo", gpu, "-Xcompiler=-fPIC"]
             jobs.append(subprocess.Popen([*how, "-I" + ROOT, "-c", os.path.join(ROOT, src), "-o", objects[-1]]))
         if any([job.wait() for job in jobs]):
             raise SystemExit("attention's kernels do not compile")
@@ -82,11 +86,9 @@ def check(rc, what):
 def library(path=None):
     """The kernels, ready to launch: of `path`, or of what LF_ATTN_SO names, or built."""
     lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
-    for name in ("prefill_fold_bytes", "prefill_mma_fold_bytes"):
-        if has(lib, name):
-            launcher(lib, name).restype = ct.c_size_t
-    for name in ("prefill_mma", "decode_mma", "prefill_sm90"):
-        if has(lib, name) and DEV == "cuda" and (name != "prefill_sm90" or torch.cuda.get_device_capability() == (9, 0)):
+    for name in ("prefill_mma", "decode_mma", "merge_cuda", "prefill_sm90"):
+        is_for_this = name != "prefill_sm90" or DEV == "cuda" and torch.cuda.get_device_capability() == (9, 0)
+        if DEV == "cuda" and is_for_this and has(lib, name + "_setup"):
             check(launcher(lib, name + "_setup")(), name + "_setup")
     return lib
 
@@ -99,7 +101,18 @@ def launcher(lib, name):
     return getattr(lib, "lf_attn_" + name)
 
 
+def fold_bytes(lib, head_dim, n_sms):
+    """What the greediest of the kernels wants."""
+    most = 0
+    for name in (x + "_fold_bytes" for x in FOLDS if has(lib, x + "_fold_bytes")):
+        launcher(lib, name).restype = ct.c_size_t
+        most = max(most, launcher(lib, name)(head_dim, n_sms))
+    return most
+
+
 def supports(lib, kernel, head_dim):
+    if not has(lib, kernel):
+        raise SystemExit(f"the library has no {kernel}: was it built for another GPU?")
     f = launcher(lib, kernel + "_supports")
     f.restype = ct.c_bool
     return f(head_dim)
@@ -193,15 +206,26 @@ class Store:
 # ---- task lists ----
 
 
+def sms_for(store, entries, window, share):
+    """Of a GPU on which `share` keys of generated rows fall to each multiprocessor; the largest where there are none."""
+    group, keys = store.h // store.hk, 0
+    for _, n_rows, kv_len, generated in entries:
+        if generated:
+            keys += min(kv_len, window or kv_len) * -(-n_rows * group // E["LF_ATTN_DECODE_ROWS"]) * store.hk
+    return min(MOST_SMS, max(1, keys // share)) if keys else MOST_SMS
+
+
 def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
     """Lists of attn_map.c for entries (sequence, n_rows, kv_len, generated), and the partial rows that they use.
 
-    split None: what it says for a GPU of n_sms multiprocessors. True: what it says for one of FILLED_SMS, so that all that
-    is long enough is split. False: what it says without room for partial rows, so that all is whole. n_partial: room for
-    so many rows at most."""
+    split None: what it says for a GPU of n_sms multiprocessors. False: what it says without room for partial rows, so that
+    all is whole. A number: what it says for a GPU on which so many keys of generated rows fall to each multiprocessor; 1, or
+    True, splits all that is long enough. n_partial: room for so many partial rows at most."""
     shape = S["attn_shape"](store.h, store.hk, store.d, 0, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
     m, err = S["attn_map"](), ct.create_string_buffer(4096)
-    check(lib.lf_attn_map_init(ct.byref(m), ct.byref(shape), FILLED_SMS if split else n_sms, err), "lf_attn_map_init")
+    if split:
+        n_sms = sms_for(store, entries, window, int(split))
+    check(lib.lf_attn_map_init(ct.byref(m), ct.byref(shape), n_sms, err), "lf_attn_map_init")
     if split is False:
         n_partial = 0
     if n_partial is not None:
@@ -213,21 +237,23 @@ def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
         row += n_rows
     lib.lf_attn_map_build(ct.byref(m), seqs, len(entries), window)
 
-    def copied(kind, n, address):
-        return (kind * n).from_buffer_copy(ct.string_at(address, n * ct.sizeof(kind)))
+    def copied(name, n):
+        kind = m.elements[name] or ct.c_int32
+        return (kind * n).from_buffer_copy(ct.string_at(getattr(m, name), n * ct.sizeof(kind)))
 
     c = m.counts
-    lists = SimpleNamespace(prefill=copied(Task, c.n_prefill, m.prefill), decode=copied(Task, c.n_decode, m.decode),
-                            merge=copied(Task, c.n_merge + m.n_merge_prompt, m.merge), n_merge_prompt=m.n_merge_prompt,
-                            seqs=copied(S["attn_cuda_seq"], c.n_seqs, m.seqs),
-                            tables=copied(ct.c_int32, m.n_tables, m.tables), counts=type(c).from_buffer_copy(c))
+    lists = SimpleNamespace(prefill=copied("prefill", c.n_prefill), decode=copied("decode", c.n_decode),
+                            merge=copied("merge", c.n_merge + m.n_merge_prompt), n_merge_prompt=m.n_merge_prompt,
+                            seqs=copied("seqs", c.n_seqs),
+                            tables=copied("tables", m.n_tables), counts=type(c).from_buffer_copy(c))
     lib.lf_attn_map_deinit(ct.byref(m))
-    lists.n_partial = max((t.slot + t.n_rows * t.n_spans for t in lists.merge), default=0)
+    tasks = (*lists.prefill, *lists.decode)
+    lists.n_partial = max((t.slot + t.n_rows for t in tasks if t.slot >= 0), default=0)
     return lists
 
 
 def to_device(data):
-    return torch.frombuffer(bytearray(data) or bytearray(ct.sizeof(Task)), dtype=torch.uint8).to(DEV)
+    return torch.frombuffer(bytearray(data) or bytearray(64), dtype=torch.uint8).to(DEV)
 
 
 def poisoned(*shape, dtype=torch.float32):
@@ -255,8 +281,7 @@ class Step:
         torch.cat([store.queries(i, kv_len, n_rows) for i, n_rows, kv_len, _ in entries], out=self.q_room[:self.n_rows])
         self.out, self.lse = self.out_room[:self.n_rows], self.lse_room[:self.n_rows] if lse else None
         self.partial_o, self.partial_ml = poisoned(max(lists.n_partial, 1), store.d), poisoned(max(lists.n_partial, 1), 2)
-        sizes = [launcher(lib, x)(store.d, n_sms) for x in ("prefill_fold_bytes", "prefill_mma_fold_bytes") if has(lib, x)]
-        self.fold = poisoned(-(-max(sizes) // 4))
+        self.fold = poisoned(-(-fold_bytes(lib, store.d, n_sms) // 4))
         self.fold[:E["LF_ATTN_PREFILL_FOLD_HEAD"] // 4] = 0
         self.counts, self.seqs, self.tables, self.prefill, self.decode, self.merge = (
             to_device(x) for x in (lists.counts, lists.seqs, lists.tables, lists.prefill, lists.decode, lists.merge))
