@@ -36,6 +36,9 @@ template <class T, int D, int N_KEYS> struct shape {
     /* A tile's values are added while the next tile's scores become weights. That takes registers for both tiles'
      * weights; more CTAs, where there is room for them, do the same and better. */
     static constexpr bool LAGS = D > 128;
+    /* The usual tile has code of its own to its end: more of it, but where registers are short fewer wait on the stack.
+     */
+    static constexpr bool FORKS = D > 96;
     static constexpr int UNITS = D / UNIT_ELEMS, ROW_BYTES = D * (int)sizeof(T);
     static constexpr int Q_BYTES = ROWS * ROW_BYTES, TILE_BYTES = KEYS * ROW_BYTES;
     static constexpr int SHARED_BYTES = Q_BYTES + 4 * TILE_BYTES;
@@ -97,25 +100,22 @@ LF_GPU_FN void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, 
 template <class T, int D, int N_KEYS> struct key_copier {
     using S = shape<T, D, N_KEYS>;
     const char *from; /* of block 0, K */
-    uint32_t block_bytes, row_bytes, to;
-    int kv_len, key;
-    bool is_there; /* the unit; others are padding */
+    uint32_t block_bytes, to;
+    int kv_len;
 
     LF_GPU_MEMBER key_copier(const lf_attn_cuda_args &p, int kv_head, int n_keys) : kv_len(n_keys)
     {
-        int unit = threadIdx.x % S::UNITS;
-        key = threadIdx.x / S::UNITS;
-        is_there = unit * UNIT_ELEMS < p.head_dim;
+        int key = threadIdx.x / S::UNITS, unit = threadIdx.x % S::UNITS;
         to = kept(tile_offset<D>(key, unit));
         from = (const char *)(page_of<T>(p, 0, 0, kv_head) + key * p.head_dim + unit * UNIT_ELEMS);
-        row_bytes = p.head_dim * (uint32_t)sizeof(T);
-        block_bytes = 2 * p.n_layers * p.n_kv_heads * PAGE * row_bytes;
+        block_bytes = 2 * p.n_layers * p.n_kv_heads * PAGE * p.head_dim * (uint32_t)sizeof(T);
     }
 
     /* Fetches K (part 0) or V (part 1) of the keys from key0 on; those at or past kv_len become zeros. */
     LF_GPU_MEMBER void fetch(const lf_attn_cuda_args &p, int part, int block, int key0, uint32_t tile) const
     {
         if (S::COPIERS < S::THREADS && threadIdx.x >= S::COPIERS) return;
+        int row_bytes = p.head_dim * (int)sizeof(T);
         const char *page = from + (uint64_t)(uint32_t)block * block_bytes;
         if (part == 1) page += p.n_kv_heads * PAGE * row_bytes;
         if (S::KEYS < PAGE) page += key0 % PAGE * row_bytes;
@@ -125,10 +125,11 @@ template <class T, int D, int N_KEYS> struct key_copier {
                 cp_async_cg_16(tile + to + at * S::ROW_BYTES, page + at * S::ROW_BYTES, UNIT_BYTES);
             return;
         }
+        int key = key0 + (int)threadIdx.x / S::UNITS, unit = threadIdx.x % S::UNITS;
 #pragma unroll 1
         for (int at = 0; at < S::KEYS; at += S::STEP)
             cp_async_cg_16(tile + to + at * S::ROW_BYTES, page + at * row_bytes,
-                           is_there && key0 + key + at < kv_len ? UNIT_BYTES : 0);
+                           unit * UNIT_ELEMS < p.head_dim && key + at < kv_len ? UNIT_BYTES : 0);
     }
 };
 
@@ -140,22 +141,19 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 
     const lf_attn_cuda_args &p;
     lane_offsets<D> k_lane, qv_lane;
-    uint32_t q_tile;         /* the warp's rows */
-    int first_pos, last_pos; /* of all its rows */
-    uint32_t pos_offsets;    /* what to add to first_pos for each of the thread's rows, a byte each */
-    float factor;            /* makes a score an exponent of two */
+    uint32_t q_tile;      /* the warp's rows */
+    int first_pos;        /* of its first row */
+    uint32_t pos_offsets; /* what to add to first_pos for each of the thread's rows, a byte each */
+    float factor;         /* makes a score an exponent of two */
     float o[M][D / 8][4];
     float m[M][2], l[M][2];            /* references, shares of the sums */
     uint32_t weights[M][KEYS / 16][4]; /* of the last tile */
-    bool is_fresh;                     /* the span's first tile is yet to come */
-    bool owes;                         /* the last tile's values are yet to be added */
 
     LF_GPU_MEMBER warp_rows(const lf_attn_cuda_args &args, const rows_of_task &t, uint32_t q, int warp)
         : p(args), k_lane(tile_lane_k<D>(0)), qv_lane(tile_lane_qv<D>(0)), q_tile(q + warp * 16 * M * S::ROW_BYTES)
     {
         int first = warp * 16 * M, end = t.n_rows - 1;
         first_pos = uniform(position_of(t, min(first, end)));
-        last_pos = uniform(position_of(t, min(first + 16 * M - 1, end)));
         pos_offsets = 0;
 #pragma unroll
         for (int i = 0; i < 2 * M; i++) {
@@ -166,6 +164,12 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         factor = score_scale_of(p).factor;
     }
 
+    /* No row's position is beyond. */
+    LF_GPU_MEMBER int last_pos() const
+    {
+        return first_pos + 16 * M - 1;
+    }
+
     LF_GPU_MEMBER void begin_span()
     {
 #pragma unroll
@@ -174,8 +178,6 @@ template <class T, int D, int N_KEYS> struct warp_rows {
             m[mi][0] = m[mi][1] = -INFINITY;
             l[mi][0] = l[mi][1] = 0.0f;
         }
-        is_fresh = true;
-        owes = false;
     }
 
     /* Scores of a tile: products, capped, and -inf where a row does not see the key. */
@@ -185,20 +187,20 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
 #pragma unroll
         for (int ks = 0; ks < D / 16; ks++) {
-            uint32_t q[M][4], b[4];
+            uint32_t q[M][4], k[4];
 #pragma unroll
             for (int mi = 0; mi < M; mi++) ldmatrix_x4(q[mi], q_tile + qv_lane.at(2 * ks) + mi * 16 * S::ROW_BYTES);
 #pragma unroll
             for (int n = 0; n < KEYS / 16; n++) {
-                ldmatrix_x4(b, k_tile + k_lane.at(2 * ks) + n * 16 * S::ROW_BYTES);
+                ldmatrix_x4(k, k_tile + k_lane.at(2 * ks) + n * 16 * S::ROW_BYTES);
 #pragma unroll
                 for (int mi = 0; mi < M; mi++) {
-                    mma_m16n8k16<T>(s[mi][2 * n], q[mi], b[0], b[1]);
-                    mma_m16n8k16<T>(s[mi][2 * n + 1], q[mi], b[2], b[3]);
+                    mma_m16n8k16<T>(s[mi][2 * n], q[mi], k[0], k[1]);
+                    mma_m16n8k16<T>(s[mi][2 * n + 1], q[mi], k[2], k[3]);
                 }
             }
         }
-        bool sees_all = key0 + KEYS - 1 <= first_pos && (p.window == 0 || key0 > last_pos - p.window);
+        bool sees_all = key0 + KEYS - 1 <= first_pos && (p.window == 0 || key0 > last_pos() - p.window);
         if (sees_all && p.softcap == 0.0f) return;
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -261,37 +263,41 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         for (int n = 0; n < KEYS / 16; n++) {
 #pragma unroll
             for (int c = 0; c < D / 16; c++) {
-                uint32_t b[4];
-                ldmatrix_x4_trans(b, v_tile + qv_lane.at(2 * c) + n * 16 * S::ROW_BYTES);
+                uint32_t v[4];
+                ldmatrix_x4_trans(v, v_tile + qv_lane.at(2 * c) + n * 16 * S::ROW_BYTES);
 #pragma unroll
                 for (int mi = 0; mi < M; mi++) {
-                    mma_m16n8k16<T>(o[mi][2 * c], weights[mi][n], b[0], b[1]);
-                    mma_m16n8k16<T>(o[mi][2 * c + 1], weights[mi][n], b[2], b[3]);
+                    mma_m16n8k16<T>(o[mi][2 * c], weights[mi][n], v[0], v[1]);
+                    mma_m16n8k16<T>(o[mi][2 * c + 1], weights[mi][n], v[2], v[3]);
                 }
             }
         }
     }
 
-    LF_GPU_MEMBER void add_sums(const float (&sum)[M][2])
+    /* What follows once the tile's weights and their sums stand. */
+    LF_GPU_MEMBER void settle(const float (&sum)[M][2], uint32_t v_tile)
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++)
 #pragma unroll
             for (int h = 0; h < 2; h++) l[mi][h] += sum[mi][h];
+        if (!S::LAGS) add_values(v_tile);
     }
 
-    /* A tile of keys. Adds its values, or where they lag those of the tile before: v_tile is whose they are. */
-    LF_GPU_MEMBER void attend(uint32_t k_tile, uint32_t v_tile, int key0)
+    /* A tile of keys, is_first: of a span. Adds its values, or where they lag those of the tile before: v_tile is whose
+     * they are. */
+    LF_GPU_MEMBER void attend(uint32_t k_tile, uint32_t v_tile, int key0, bool is_first)
     {
         float s[M][KEYS / 8][4], sum[M][2], reference[M][2];
+        bool passed = true;
 #pragma unroll
         for (int mi = 0; mi < M; mi++) sum[mi][0] = sum[mi][1] = INFINITY;
-        if (!is_fresh) {
+        if (!is_first) {
             uint32_t next[M][KEYS / 16][4];
-            bool passed = false;
             score(s, k_tile, key0);
             if (S::LAGS) add_values(v_tile);
             weigh(next, s, m, sum);
+            passed = false;
 #pragma unroll
             for (int mi = 0; mi < M; mi++) {
                 passed = passed || !(sum[mi][0] <= SUM_BOUND) || !(sum[mi][1] <= SUM_BOUND);
@@ -300,18 +306,18 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 #pragma unroll
                     for (int e = 0; e < 4; e++) weights[mi][n][e] = next[mi][n][e];
             }
-            if (!__any_sync(~0u, passed)) {
-                add_sums(sum);
-                if (!S::LAGS) add_values(v_tile);
+            passed = __any_sync(~0u, passed);
+            if (S::FORKS && !passed) {
+                settle(sum, v_tile);
                 return;
             }
         }
-        score(s, k_tile, key0);
-        refer(s, sum, reference);
-        weigh(weights, s, reference, sum);
-        add_sums(sum);
-        if (!S::LAGS) add_values(v_tile);
-        is_fresh = false;
+        if (passed) {
+            score(s, k_tile, key0);
+            refer(s, sum, reference);
+            weigh(weights, s, reference, sum);
+        }
+        settle(sum, v_tile);
     }
 
     /* Joins the span to those before it; the fold waits for the next span or is written. */
@@ -339,58 +345,57 @@ template <class T, int D, int N_KEYS> struct warp_rows {
     }
 };
 
-template <class T, int D, int KEYS>
-LF_GPU_FN void run_task(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, uint32_t q_tile)
+template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_tile)
 {
     using S = shape<T, D, KEYS>;
-    constexpr int SPAN_TILES = LF_ATTN_PREFILL_SPAN / KEYS;
+    constexpr int SPAN_TILES = LF_ATTN_PREFILL_SPAN / KEYS, TILE_BYTES = S::TILE_BYTES;
+    const lf_attn_cuda_task &task = p.prefill[task_idx];
     const lf_attn_cuda_seq &seq = p.seqs[task.seq_idx];
     rows_of_task t = rows_of(p, seq, task);
-    const int32_t *table = p.tables + seq.table;
     int first_seen = p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo;
     int tile = uniform(first_seen / KEYS), n_tiles = uniform((task.key_hi + KEYS - 1) / KEYS);
-    int warp = uniform((int)threadIdx.x / LANES);
-    uint32_t k_tiles = q_tile + S::Q_BYTES, v_tiles = k_tiles + 2 * S::TILE_BYTES, stage = 0;
+    int warp = uniform((int)threadIdx.x / LANES), table = seq.table;
+    auto block_of = [&](int i) { return i < n_tiles ? p.tables[table + i * KEYS / PAGE] : 0; };
 
+    /* A step computes tile i, from stage i mod 2, and fetches K of tile i + 1, and V of tile i + 1 or, if it lags, i.
+     */
+    uint32_t k_tiles = q_tile + S::Q_BYTES, v_tiles = k_tiles + 2 * TILE_BYTES, stage = 0;
     key_copier<T, D, KEYS> copier(p, task.kv_head, uniform(t.kv_len));
-    int block = table[tile * KEYS / PAGE], next_block = tile + 1 < n_tiles ? table[(tile + 1) * KEYS / PAGE] : 0;
     fetch_queries<T, D, KEYS>(p, t, q_tile);
+    int block = block_of(tile);
     copier.fetch(p, 0, block, tile * KEYS, k_tiles);
     if (!S::LAGS) copier.fetch(p, 1, block, tile * KEYS, v_tiles);
     cp_async_commit_group();
 
     warp_rows<T, D, KEYS> rows(p, t, q_tile, warp);
     for (bool is_first = true; tile < n_tiles; is_first = false) {
-        int end = min(n_tiles, (tile / SPAN_TILES + 1) * SPAN_TILES);
+        int begin = tile, end = min(n_tiles, (tile / SPAN_TILES + 1) * SPAN_TILES);
+        bool owes = false; /* the last tile's values */
         rows.begin_span();
         for (; tile < end; tile++) {
-            uint32_t other = stage ^ S::TILE_BYTES;
+            uint32_t other = stage ^ TILE_BYTES, v_tile = v_tiles + (S::LAGS ? other : stage);
+            int next_block = block_of(tile + 1);
             cp_async_wait_group<0>();
             __syncthreads();
             if (S::LAGS) copier.fetch(p, 1, block, tile * KEYS, v_tiles + stage);
-            block = next_block;
             if (tile + 1 < n_tiles) {
-                copier.fetch(p, 0, block, (tile + 1) * KEYS, k_tiles + other);
-                if (!S::LAGS) copier.fetch(p, 1, block, (tile + 1) * KEYS, v_tiles + other);
+                copier.fetch(p, 0, next_block, (tile + 1) * KEYS, k_tiles + other);
+                if (!S::LAGS) copier.fetch(p, 1, next_block, (tile + 1) * KEYS, v_tiles + other);
             }
             cp_async_commit_group();
-            if (tile + 2 < n_tiles) next_block = table[(tile + 2) * KEYS / PAGE];
-            uint32_t v_tile = v_tiles + (S::LAGS ? other : stage);
-            if (tile * KEYS <= rows.last_pos) {
-                rows.attend(k_tiles + stage, v_tile, tile * KEYS);
-                rows.owes = S::LAGS;
-            } else if (rows.owes) {
-                rows.add_values(v_tile);
-                rows.owes = false;
-            }
+            block = next_block;
+            bool sees = tile * KEYS <= rows.last_pos();
+            if (sees) rows.attend(k_tiles + stage, v_tile, tile * KEYS, tile == begin);
+            if (!sees && owes) rows.add_values(v_tile);
+            owes = S::LAGS && sees;
             stage = other;
         }
         if (S::LAGS) {
             cp_async_wait_group<0>();
             __syncthreads();
-            if (rows.owes) rows.add_values(v_tiles + (stage ^ S::TILE_BYTES));
+            if (owes) rows.add_values(v_tiles + (stage ^ TILE_BYTES));
         }
-        rows.end_span(task, warp, is_first, end == n_tiles);
+        rows.end_span(p.prefill[task_idx], warp, is_first, end == n_tiles);
     }
 }
 
@@ -404,7 +409,7 @@ __global__ void __launch_bounds__(shape<T, D, KEYS>::THREADS, shape<T, D, KEYS>:
     wait_predecessor();
     int n_tasks = p.counts->n_prefill;
     for (int i = blockIdx.x; i < n_tasks; i = next_task) {
-        run_task<T, D, KEYS>(p, p.prefill[i], shared_address(shared));
+        run_task<T, D, KEYS>(p, i, shared_address(shared));
         __syncthreads();
         if (threadIdx.x == 0)
             next_task = (int)gridDim.x < n_tasks ? (int)gridDim.x + atomicAdd((int *)p.fold, 1) : n_tasks;

@@ -1,6 +1,6 @@
 """Attention of prompt rows on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
-alone and in mixed batches with generated rows, and bit for bit against itself: alone, in a batch, in chunks, split and
-whole, repeated.
+alone and in mixed batches with generated rows, with scores that grow along the keys, and bit for bit against itself:
+alone, in a batch, in chunks, split and whole, repeated.
 
     python3 tests/gpu/attn_portable.py [--quick | --sanitize]"""
 import itertools
@@ -76,6 +76,30 @@ def bits(lib):
     print("bits: alone, in a batch, in chunks, split, whole", flush=True)
 
 
+def growth(lib):
+    """Keys that get longer along the sequence, queries of which every third is long: references move in the middle of a
+    span, each row's on its own."""
+    shapes = [(300, 3000), (64, 20000), (257, 257)]
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
+        store = store_of(shapes, heads, d, torch.bfloat16, seed=d + 1)
+        for i, (n, kv) in enumerate(shapes):
+            store.q[i][::3] *= 8
+            for b, block in enumerate(store.tables[i]):
+                store.kv[block, store.layer, 0] *= 1 + 6 * b * c.PAGE / kv
+        for window in (0, 500):
+            step = c.Step(lib, store, entries_of(shapes), window)
+            c.check_step(step, sample=100, what=f"growing keys, d{d} {heads} window {window}")
+            out, lse = (x.clone() for x in step.run())
+            for e, (n, kv) in enumerate(shapes):
+                for at in range(0, n, 41):
+                    m = min(41, n - at)
+                    part = c.Step(lib, store, [(e, m, kv - n + at + m, False)], window).run()
+                    rows = slice(step.rows_of(e).start + at, step.rows_of(e).start + at + m)
+                    assert c.same_bits(out[rows], part[0]), f"growing keys, d{d}: {n}, {kv}: rows {at} + {m} differ"
+                    assert c.same_bits(lse[rows], part[1]), f"growing keys, d{d}: lse of {n}, {kv}: rows {at} + {m} differ"
+    print("growing keys", flush=True)
+
+
 def repeats(lib, n=1000):
     store = c.Store([5000, 300, 33000], [700, 300, 200], 32, 8, 128, torch.bfloat16)
     step = c.Step(lib, store, [(0, 700, 5000, False), (1, 300, 300, False), (2, 200, 33000, False)])
@@ -106,6 +130,7 @@ def main():
     quick = "--quick" in sys.argv
     grid(lib, quick)
     bits(lib)
+    growth(lib)
     if not quick:
         large(lib)
     repeats(lib, 100 if quick else 1000)
