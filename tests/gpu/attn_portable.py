@@ -1,6 +1,6 @@
 """Attention of prompt rows on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
-alone and in mixed batches with generated rows, and bit for bit against itself: alone, in a batch, in chunks, split and
-whole, repeated.
+alone and in mixed batches with generated rows, with scores that grow along the keys, and bit for bit against itself:
+alone, in a batch, in chunks, split and whole, repeated.
 
     python3 tests/gpu/attn_portable.py [--quick | --sanitize]"""
 import attn_checks as t
@@ -52,6 +52,28 @@ def bits(lib, _quick):
     print("bits: alone, in a batch, in chunks, split, whole", flush=True)
 
 
+def growth(lib, _quick):
+    """Keys that get longer along the sequence, queries of which every third is long: references move in the middle of a
+    span, each row's on its own."""
+    shapes = [(300, 3000), (64, 20000), (257, 257)]
+    for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
+        store = t.store_of(shapes, heads, d, seed=d + 1)
+        for i, (n, kv) in enumerate(shapes):
+            store.q[i][::3] *= 8
+            for b, block in enumerate(store.tables[i]):
+                store.kv[block, store.layer, 0] *= 1 + 6 * b * c.PAGE / kv
+        for window in (0, 500):
+            step = step_of(lib, store, shapes, window=window)
+            t.check_step(step, most=100, what=f"growing keys, d{d} {heads} window {window}")
+            whole = [x.clone() for x in step.run()]
+            for e, (n, kv) in enumerate(shapes):
+                for at in range(0, n, 41):
+                    m = min(41, n - at)
+                    part = c.Step(lib, store, [(e, m, kv - n + at + m, False)], window)
+                    t.expect_rows(whole, step.rows_of(e).start + at, part, f"growing keys, d{d}: {n}, {kv}: rows {at} + {m}")
+    print("growing keys", flush=True)
+
+
 def repeats(lib, quick):
     shapes = [(700, 5000), (300, 300), (200, 33000)]
     t.repeats(step_of(lib, t.store_of(shapes, (32, 8), 128), shapes), 100 if quick else 1000)
@@ -66,4 +88,4 @@ def sanitize(lib):
 
 
 if __name__ == "__main__":
-    t.main("attn_portable", [grid, bits, repeats], [large], sanitize)
+    t.main("attn_portable", [grid, bits, growth, repeats], [large], sanitize)

@@ -1,6 +1,7 @@
 """Speed of attention on a GPU beside torch's SDPA (cuDNN, FlashAttention-2) and the copy bandwidth of the same run.
 
-    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short] [prefill]
+    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short]
+    python3 tests/bench/attention/decode_bench.py --out results/prefill_portable.csv prefill
 
 Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and merge together count. A
 replay goes through layers of different pages, so that the cache of the last one does not help."""
@@ -136,8 +137,8 @@ def decode(lib, copy, shapes, what="decode", with_peers=True):
 
 
 def prefill(lib):
-    for n, h, hk, d in ((4096, 32, 8, 128), (8192, 32, 8, 128), (16384, 32, 8, 128), (32768, 32, 8, 128),
-                        (8192, 16, 16, 128), (8192, 32, 32, 64), (8192, 8, 8, 256)):
+    shapes = [(n, h, hk, d) for h, hk, d in ((32, 8, 128), (32, 32, 64), (8, 8, 256)) for n in (4096, 8192, 16384, 32768)]
+    for n, h, hk, d in shapes + [(8192, 16, 16, 128), (8192, 32, 8, 96)]:
         batch = max(1, 16384 // n)
         flops = 2 * n * n * d * h * batch
         graph, step = ours(lib, batch, n, n, h, hk, d, 1, generated=False)
