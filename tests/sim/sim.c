@@ -86,7 +86,8 @@ static int n_live(const struct sim_world *w)
 static void arrive(struct sim_world *w, const struct scenario *s)
 {
     int n_prompt = sim_chance(w, 0.5) ? sim_between(w, 1, LF_MIN(80, s->max_prompt)) : sim_between(w, 1, s->max_prompt);
-    int n_shared = sim_chance(w, 0.6) ? sim_between(w, 0, n_prompt) : 0;
+    if (n_prompt > SIM_BLOCK && sim_chance(w, 0.3)) n_prompt -= n_prompt % SIM_BLOCK; /* ends with a block */
+    int n_shared = sim_chance(w, 0.2) ? n_prompt : sim_chance(w, 0.6) ? sim_between(w, 0, n_prompt) : 0;
     int max_tokens = sim_between(w, 0, s->max_tokens);
     struct sim_request *newest = w->requests;
     struct sim_request *r = sim_make(w, sim_between(w, 1, DOCS_N), n_shared, n_prompt, max_tokens,

@@ -240,6 +240,60 @@ static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
     free(f);
 }
 
+/* Steps as large as the shape allows, of tiles with few rows and of tiles with many. */
+static void add_full_step(struct fixture *f, int n_generated, int n_prompts, int rows, int kv_len)
+{
+    for (int i = 0; i < n_generated + n_prompts; i++) add(f, rows, kv_len, i < n_generated);
+    assert_true(f->n_seqs <= f->shape.max_seqs && f->n_rows <= f->shape.max_rows);
+}
+
+static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
+{
+    (void)state;
+    static const int groups[] = {1, 3, 8, 33, 64, 128}, sms[] = {1, 132}, kv_lens[] = {100, 20000, MAX_LEN};
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    for (size_t i = 0; i < LF_N_ELEMS(groups) * LF_N_ELEMS(sms) * LF_N_ELEMS(kv_lens); i++) {
+        int group = groups[i % LF_N_ELEMS(groups)], n_sms = sms[i / LF_N_ELEMS(groups) % LF_N_ELEMS(sms)];
+        int kv_len = kv_lens[i / LF_N_ELEMS(groups) / LF_N_ELEMS(sms)];
+        for (int rows = 1; rows <= LF_ATTN_PREFILL_ROWS / group + 1; rows += LF_ATTN_PREFILL_ROWS / group) {
+            fixture_init(f, 2 * group, 2);
+            lf_attn_map_deinit(&f->map);
+            f->shape.max_rows = rows * MAX_SEQS;
+            assert_int_equal(lf_attn_map_init(&f->map, &f->shape, n_sms, NULL), LF_OK);
+            for (int n_generated = 0; n_generated <= MAX_SEQS; n_generated += MAX_SEQS / 2) {
+                add_full_step(f, n_generated, MAX_SEQS - n_generated, rows, kv_len);
+                check(f, 0);
+                add_full_step(f, n_generated, MAX_SEQS - n_generated, rows, kv_len);
+                check(f, kv_len / 2);
+                add_full_step(f, n_generated / MAX_SEQS, n_generated < MAX_SEQS, rows * MAX_SEQS, MAX_LEN);
+                check(f, 0);
+            }
+            lf_attn_map_deinit(&f->map);
+        }
+    }
+    free(f);
+}
+
+/* The spans of split prompts that are cut short fill the gaps at the end of a step. */
+static void last_spans_of_prompts_come_last(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 8, 1);
+    add(f, 64, 100000, false);
+    lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
+    int n = f->map.counts.n_prefill, n_last = f->map.n_merge_prompt;
+    assert_true(n_last > 0);
+    for (int i = 0; i < n; i++) {
+        bool cut_short = f->map.prefill[i].key_hi % LF_ATTN_PREFILL_SPAN != 0;
+        assert_int_equal(cut_short, i >= n - n_last);
+    }
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 static void spans_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
@@ -262,6 +316,8 @@ int main(void)
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
                                        cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
+                                       cmocka_unit_test(the_largest_steps_of_a_shape_fit_the_lists),
+                                       cmocka_unit_test(last_spans_of_prompts_come_last),
                                        cmocka_unit_test(spans_are_cut_at_fixed_positions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
