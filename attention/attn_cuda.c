@@ -54,13 +54,14 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     l->tables = reserve(&at, (uint64_t)caps.n_tables * sizeof(int32_t));
     l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
     l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
-    l->merge = reserve(&at, (uint64_t)caps.n_merge * task_bytes);
+    l->merge = reserve(&at, (uint64_t)caps.n_merge * sizeof(struct lf_attn_cuda_merge));
     l->plan_bytes = at;
     at *= LF_ATTN_PLANS_N;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
     size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
-    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms)));
+    fold_bytes = LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms));
+    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_decode_mma_fold_bytes(s->head_dim, n_sms)));
     l->total = at;
 }
 
@@ -84,6 +85,7 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
     if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
+        lf_cuda_check(dev, lf_attn_merge_cuda_setup(), "attention's merge kernel");
     }
     if (!a->prefill || !a->decode)
         return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d is not implemented", head_dim);

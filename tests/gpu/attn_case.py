@@ -11,7 +11,7 @@ import torch
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 PAGE = 64
-FOLD_KEYS = 512  # of attn_map.c
+FOLD_KEYS, GROUP_QUARTERS = 512, 3  # of attn_map.c
 PORTABLE = ["attn_decode_mma.cu", "attn_merge.cu", "attn_prefill_mma.cu"]
 
 
@@ -30,6 +30,10 @@ class Seq(ct.Structure):
 
 class Task(ct.Structure):
     _fields_ = [(n, ct.c_int32) for n in ("seq_idx", "kv_head", "row", "n_rows", "key_lo", "key_hi", "slot", "n_spans")]
+
+
+class Merge(ct.Structure):
+    _fields_ = [(n, ct.c_int32) for n in ("seq_idx", "kv_head", "row", "n_rows", "slot", "n_parts", "n_first", "n_group")]
 
 
 class Args(ct.Structure):
@@ -59,8 +63,8 @@ def build(sources=PORTABLE, arch=None, out=None):
 
 def library(path=None):
     lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
-    lib.lf_attn_prefill_mma_fold_bytes.restype = ct.c_size_t
-    for setup in ("lf_attn_decode_mma_setup", "lf_attn_prefill_mma_setup"):
+    lib.lf_attn_prefill_mma_fold_bytes.restype = lib.lf_attn_decode_mma_fold_bytes.restype = ct.c_size_t
+    for setup in ("lf_attn_decode_mma_setup", "lf_attn_prefill_mma_setup", "lf_attn_merge_cuda_setup"):
         check(getattr(lib, setup)(), setup)
     return lib
 
@@ -146,8 +150,23 @@ def span_end(generated, key):
     return span_begin(generated, key) + span_length(generated, key)
 
 
+def group_length(key):
+    return E["LF_ATTN_DECODE_GROUP"] * span_length(True, key)
+
+
+def parts_of(generated, lo, hi, by_groups):
+    """The parts, (begin, end), that a split tile of keys lo .. hi - 1 has."""
+    parts, key = [], lo
+    while key < hi:
+        end = key - key % group_length(key) + group_length(key) if by_groups else span_end(generated, key)
+        parts.append((key, min(end, hi)))
+        key = parts[-1][1]
+    return parts
+
+
 def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefill=None, split_decode=None):
-    """seqs: (n_rows, kv_len, generated). Returns prefill, decode, merge lists of Task and the partial rows used."""
+    """seqs: (n_rows, kv_len, generated). Returns prefill and decode lists of Task, the list of Merge, and the partial rows
+    used. split_decode: None as attn_map.c has it, False not at all, True into spans, "groups" into groups."""
     group, used, merge, lists = n_heads // n_kv_heads, 0, [], {}
     for generated in (True, False):
         tile_rows = E["LF_ATTN_DECODE_ROWS"] if generated else E["LF_ATTN_PREFILL_ROWS"] // group * group
@@ -162,25 +181,30 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                 lo = first - window + 1 if window > 0 and first >= window else 0
                 tiles.append((i, row, n, span_begin(generated, lo), last + 1))
         tiles.sort(key=lambda t: (t[3] - t[4], t[0], t[1]))
-        max_keys = 0
-        split = split_decode is not False
-        if generated and split_decode is None:
-            max_keys = sum(t[4] - t[3] for t in tiles) * n_kv_heads // n_sms + FOLD_KEYS
-        if not generated:
-            split = len(tiles) * n_kv_heads < 2 * n_sms if split_prefill is None else split_prefill
+        share = sum(t[4] - t[3] for t in tiles) * n_kv_heads // n_sms
+        split = len(tiles) * n_kv_heads < 2 * n_sms if split_prefill is None else split_prefill
         records = []
         for i, row, n, lo, hi in tiles:
-            spans, key = [], lo
-            while key < hi:
-                end = min(span_end(generated, key), hi)
-                spans.append((key, end))
-                key = end
-            slot = -1
-            if split and len(spans) > 1 and hi - lo > max_keys and used + n_kv_heads * len(spans) * n <= n_partial:
-                slot = used
-                used += n_kv_heads * len(spans) * n
-                merge += [Task(i, head, row, n, lo, hi, slot + head * len(spans) * n, len(spans))
-                          for head in range(n_kv_heads)]
+            ways = [False] if split else []  # by groups or not, the first for which there is room
+            if generated:
+                by_groups = 4 * group_length(hi - 1) <= GROUP_QUARTERS * share
+                ways = [True] if by_groups else [False, True]
+                if split_decode is not None:
+                    ways = {False: [], True: [False, True], "groups": [True]}[split_decode]
+                elif hi - lo <= share + FOLD_KEYS:
+                    ways = []
+            slot, spans = -1, [(lo, hi)]
+            for by_groups in ways:
+                parts = parts_of(generated, lo, hi, by_groups)
+                if len(parts) > 1 and used + n_kv_heads * len(parts) * n <= n_partial:
+                    slot, spans = used, parts
+                    used += n_kv_heads * len(parts) * n
+                    grouped = generated and not by_groups
+                    missing = lo % group_length(lo) // span_length(True, lo) if grouped else 0
+                    n_group = E["LF_ATTN_DECODE_GROUP"] if grouped else 1
+                    merge += [Merge(i, head, row, n, slot + head * len(parts) * n, len(parts), n_group - missing, n_group)
+                              for head in range(n_kv_heads)]
+                    break
             records.append((i, row, n, lo, hi, spans, slot))
         tasks = []
         for head in range(n_kv_heads):
@@ -189,7 +213,7 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                     tasks.append(Task(i, head, row, n, lo, hi, -1, 1))
                 for s, (a, b) in enumerate(spans if slot >= 0 else ()):
                     tasks.append(Task(i, head, row, n, a, b, slot + (head * len(spans) + s) * n, 1))
-        if generated:  # sequence by sequence, the last spans first, heads and tiles side by side
+        if generated:  # sequence by sequence, the last parts first, heads and tiles side by side
             place = {r[0]: k for k, r in reversed(list(enumerate(records)))}
             tasks.sort(key=lambda t: (place[t.seq_idx], t.slot >= 0, -t.key_lo, t.kv_head, t.row))
         lists[generated] = tasks
@@ -227,12 +251,12 @@ class Step:
         self.lse = torch.empty(at, store.h, device=DEV)
         self.partial_o = torch.full((max(used, 1), store.d), float("nan"), device=DEV)
         self.partial_ml = torch.full((max(used, 1), 2), float("nan"), device=DEV)
-        fold = lib.lf_attn_prefill_mma_fold_bytes(store.d, n_sms) if prefill else 256
+        fold = max(f(store.d, n_sms) for f in (lib.lf_attn_prefill_mma_fold_bytes, lib.lf_attn_decode_mma_fold_bytes))
         self.fold = torch.empty(fold, device=DEV, dtype=torch.uint8)
         self.counts = torch.tensor([len(prefill), len(decode), len(merge), len(seqs)], device=DEV, dtype=torch.int32)
         self.tables = torch.tensor(tables, device=DEV, dtype=torch.int32)
         self.seqs, self.prefill = to_device(seqs, Seq), to_device(prefill, Task)
-        self.decode, self.merge = to_device(decode, Task), to_device(merge, Task)
+        self.decode, self.merge = to_device(decode, Task), to_device(merge, Merge)
         n = [len(prefill), len(decode), len(merge)]
         if recorded:  # as in a graph: ceilings far above what there is
             n = [n[0], n[1] + 5000, n[2] + 5000]

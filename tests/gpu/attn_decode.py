@@ -13,6 +13,8 @@ import attn_case as c
 HEADS = [(4, 4), (8, 2), (8, 1), (7, 1), (32, 1)]
 WAYS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
 
+WAYS_TO_SPLIT = (None, True, False, "groups")
+
 
 def entries_of(shapes):
     return [(i, n, kv, True) for i, (n, kv) in enumerate(shapes)]
@@ -38,7 +40,7 @@ def grid(lib, quick):
             if quick and i % 2:
                 continue
             step = c.Step(lib, store, entries_of(shapes), window, softcap, sinks_of(store) if sinks else None,
-                          recorded=i % 2 == 1, overlaps=i > 2, split_decode=(None, True, False)[i % 3])
+                          recorded=i % 2 == 1, overlaps=i > 2, split_decode=WAYS_TO_SPLIT[i % 4])
             c.check_step(step, what=f"{dtype} d{d} {heads} window {window} softcap {softcap} sinks {sinks}")
             n += len(shapes)
     print(f"grid: {n} sequences", flush=True)
@@ -66,7 +68,7 @@ def bits(lib, dims=((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3))))
             for _ in range(20):
                 again = step.run()
                 assert c.same_bits(out, again[0]) and c.same_bits(lse, again[1]), "repeats differ"
-            ways = [dict(split_decode=False), dict(split_decode=True), dict(n_partial=999), dict(recorded=True, overlaps=True), dict(n_sms=7)]
+            ways = [dict(split_decode=False), dict(split_decode=True), dict(split_decode="groups"), dict(n_partial=999), dict(recorded=True, overlaps=True), dict(n_sms=7)]
             for way in ways:
                 other = c.Step(lib, store, entries_of(shapes), window, **way).run()
                 assert c.same_bits(out, other[0]) and c.same_bits(lse, other[1]), f"d{d}: {way} differs"
@@ -75,7 +77,7 @@ def bits(lib, dims=((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3))))
                 assert c.same_bits(out[step.rows_of(e)], alone[0]), f"d{d}: {n}, {kv} alone differs"
                 assert c.same_bits(lse[step.rows_of(e)], alone[1]), f"d{d}: lse of {n}, {kv} alone differs"
                 for i in range(n):  # one token a step
-                    one = c.Step(lib, store, [(e, 1, kv - n + 1 + i, True)], window, split_decode=(None, True, False)[i % 3]).run()
+                    one = c.Step(lib, store, [(e, 1, kv - n + 1 + i, True)], window, split_decode=WAYS_TO_SPLIT[i % 4]).run()
                     at = step.rows_of(e).start + i
                     assert c.same_bits(out[at:at + 1], one[0]), f"d{d}: token {i} of {n}, {kv} by itself differs"
                     assert c.same_bits(lse[at:at + 1], one[1]), f"d{d}: lse of token {i} of {n}, {kv} differs"
