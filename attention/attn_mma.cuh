@@ -37,17 +37,15 @@ template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
 
 /* What a lane hands to ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units of rows
  * 0 … 7, then of 8 … 15. */
-template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % LANES)
 {
-    int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 /* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
  * second. */
-template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threadIdx.x % LANES)
 {
-    int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane % 16, lane / 16);
 }
 
