@@ -2,8 +2,8 @@
  *
  * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
  * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
- * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched, with
- * grids for the most it can have.
+ * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
+ * grid then fills the GPU, and merge's is small enough for a block of the next product to be there beside it.
  *
  * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
  */
@@ -16,6 +16,9 @@
 #include "attention/rope_cuda.h"
 #include "core/check.h"
 #include "device/cuda/cuda.h"
+
+/* In a recorded graph, multiprocessors for each tile that merge's grid is made for. */
+enum { MERGES_SHARE = 16 };
 
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
@@ -191,7 +194,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .fold = (float *)(void *)(a->workspace + l->fold),
         .max_prefill = n->n_prefill,
         .max_decode = recording ? a->map.caps.n_decode : n->n_decode,
-        .max_merge = recording ? a->map.caps.n_merge : n->n_merge,
+        .max_merge = recording ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),

@@ -12,11 +12,11 @@
  * Spans. Keys are cut at fixed positions, whatever a sequence's length: prompt rows at multiples of
  * LF_ATTN_PREFILL_SPAN; for rows of generated tokens spans get longer with their position, so that short contexts have
  * many and long ones not too many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPAN_SHARE of it,
- * between LF_ATTN_DECODE_SPAN_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP spans of one length, at multiples of
- * their length together. A prompt row's result is the fold, in ascending order, of its spans' partial results; that of a
- * generated row the fold of its groups, each the fold of its spans. Whether one task walks all of them, or each group or
- * each span is a task, is the same: a row's bits depend on its position, its keys and its kind (prompt or generated) and
- * on nothing else.
+ * between LF_ATTN_DECODE_SPAN_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP spans of one length, at multiples
+ * of their length together. A prompt row's result is the fold, in ascending order, of its spans' partial results; that
+ * of a generated row the fold of its groups, each the fold of its spans. Whether one task walks all of them, or each
+ * group or each span is a task, is the same: a row's bits depend on its position, its keys and its kind (prompt or
+ * generated) and on nothing else.
  *
  * A partial row is: m, the maximum of log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
  * float. One that saw no key has m = -inf, l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and
@@ -61,18 +61,18 @@ struct lf_attn_cuda_task {
     int32_t seq_idx, kv_head;
     int32_t row, n_rows; /* packed rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
     int32_t key_lo, key_hi;
-    int32_t slot; /* -1: writes the rows' output; else the keys are one part, a span or (generated rows) a group, and
-                     partial rows slot .. slot + n_rows - 1 are written */
+    int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
+                     are written. A part is a span; or, of generated rows, a group, the first of several groups */
     int32_t n_spans; /* 1 */
 };
 
-/* The parts of a split tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the first
- * group, every n_group behind them the next, the last of fewer. */
+/* The parts of a split tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the
+ * first group, every n_group behind them the next, the last of fewer. */
 struct lf_attn_cuda_merge {
     int32_t seq_idx, kv_head;
     int32_t row, n_rows;
     int32_t slot, n_parts;
-    int32_t n_first, n_group; /* at most LF_ATTN_DECODE_GROUP; 1 where parts are not to be grouped */
+    int32_t n_first, n_group; /* n_group is LF_ATTN_DECODE_GROUP, or 1 where parts are not to be grouped */
 };
 
 struct lf_attn_cuda_counts { /* device memory */
@@ -100,8 +100,8 @@ struct lf_attn_cuda_args {
     float *partial_o;                           /* [partial rows, head_dim] */
     float *partial_ml;                          /* [partial rows, 2]: m, l */
     float *fold;                                /* scratch of as many bytes as the kernels' `_fold_bytes` say */
-    int32_t max_prefill, max_decode, max_merge; /* ceilings of the counts, for the size of the grid */
-    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
+    int32_t max_prefill, max_decode, max_merge; /* the counts, or guesses: for the size of the grid */
+    int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };

@@ -4,20 +4,24 @@
  * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
  * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
  * 32 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the two are
- * joined, and the span to those before it (attn_cuda.h). Which warps share a task therefore does not show in a row's
- * bits, nor does the number of its neighbours.
+ * joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a task
+ * therefore does not show in a row's bits, nor does the number of its neighbours.
  *
- * Work split: CTAs walk the task list in strides of the grid. A stream is R warps of 16 rows each, so a CTA of 64 · R
- * threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is for several
- * new tokens a step or for many query heads on one KV head.
+ * Work split: CTAs walk the task list there and back, in strides of the grid. A stream is R warps of 16 rows each, so a
+ * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is
+ * for several new tokens a step or for many query heads on one KV head.
+ *
+ * With R = 4 a step of 32 keys must take a multiprocessor less than a microsecond and a half, what memory needs for it.
+ * Half of the instructions are not products, so these are counted: addresses are added up instead of computed, the lane
+ * is in a register, queries are too, and the next slice is asked for while the products of the last are under way.
  *
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and pages that
  * have no token of this step.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
- * stream's results and one fold of spans, float. Bound by memory up to about 8 tokens × 4 query heads, then by the
- * latency of the steps between two slices. Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128
- * or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
+ * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
+ * groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs head_dim divisible by 16
+ * up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
@@ -81,7 +85,7 @@ LF_GPU_FN int task_of(int round)
 /* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
     int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
-    int page, n_pages, n_old_pages;      /* the old ones have no token of this step */
+    int page, n_pages, n_old_pages;             /* the old ones have no token of this step */
     int kv_len;
     const char *from;     /* this lane's first unit of K in block 0 */
     const int32_t *table; /* of the sequence */
@@ -94,8 +98,7 @@ LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &ta
     return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
 }
 
-template <class T, int D, int R>
-LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
 {
     if (c.task_idx >= c.n_tasks) return;
     lf_attn_cuda_task task = p.decode[c.task_idx];
@@ -106,7 +109,8 @@ LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_plac
     c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
     c.kv_len = seq.kv_len;
     int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
-    c.from = (const char *)(page_of<T>(p, 0, 0, task.kv_head) + token * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS);
+    c.from =
+        (const char *)(page_of<T>(p, 0, 0, task.kv_head) + token * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS);
     c.table = p.tables + seq.table;
     c.base = -LANES;
 }
@@ -123,7 +127,8 @@ LF_GPU_FN int block_of(cursor &c, int lane)
 
 /* Copies a lane's units, every `step` bytes, of K and of V. */
 template <class T, int D, int R>
-LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w, int n_seen)
+LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w,
+                          int n_seen)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
     constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
@@ -143,7 +148,8 @@ template <class T, int D, int R>
 LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
-    uint32_t v_offset = (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T), block_bytes = 2 * p.n_layers * v_offset;
+    uint32_t v_offset = (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T),
+             block_bytes = 2 * p.n_layers * v_offset;
     int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / UNITS, n_seen = c.kv_len - c.page * PAGE - token;
     const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
     if (p.head_dim == D) {
@@ -292,8 +298,8 @@ template <int N> struct warp_folds {
  * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
  * anew. */
 template <class T, int D, bool SHARES_Q>
-LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w, span_place at,
-                        const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
+LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
+                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
     rows.state.l[0] = row_sum(rows.state.l[0]);
     rows.state.l[1] = row_sum(rows.state.l[1]);
@@ -392,9 +398,6 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     c.n_tasks = p.counts->n_decode;
     c.task_idx = blockIdx.x;
     begin_pass<T, D, R>(c, p, w);
-    int n_fetched = 0;
-    for (; n_fetched < n_in_flight<R>(w) && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
-        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
     lf_attn_cuda_task task = {};
     rows_of_task t = {};
     int round = 0;
@@ -402,9 +405,15 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
         task = p.decode[task_of(0)];
         t = rows_of(p, p.seqs[task.seq_idx], task);
     }
-    wait_predecessor();
-    for (; n_fetched < n_in_flight<R>(w); n_fetched++)
-        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    bool waited = false;
+#pragma unroll 1
+    for (int i = 0; i < n_in_flight<R>(w); i++) {
+        bool is_old = c.task_idx < c.n_tasks && c.page < c.n_old_pages;
+        if (!waited && !is_old) wait_predecessor();
+        waited = waited || !is_old;
+        fetch_next<T, D, R>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
+    }
+    if (!waited) wait_predecessor();
     int stage = 0;
     while (task_of(round) < c.n_tasks) {
         for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS) run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage);
@@ -438,28 +447,22 @@ template <class T, int D, int R> static bool fits(const gpu_limits &gpu, int n_s
     return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
 }
 
-/* A few CTAs each with a ring that hides all of a short span's latency, or two for each multiprocessor, so that one
- * computes while the other begins or ends a task. */
+/* Two CTAs for each multiprocessor where they fit, so that one computes while the other begins or ends a task; else one
+ * with a deeper ring. */
 template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    int ctas = 1, n_stages = MAX_STAGES;
-    if (shape<T, D, R>::CTAS == 2 && args->max_decode > args->n_sms && fits<T, D, R>(gpu, 2, 2)) {
-        ctas = 2;
-        n_stages = PAIR_STAGES;
-    }
+    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
+    int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
-#ifdef LF_EXPERIMENT
-    if (getenv("LF_ONE")) { ctas = 1; n_stages = PAIR_STAGES; }
-#endif
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),
                         shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages), how, *args, n_stages);
 }
 
-template <class T, int D, int R> static int allow_shared(const gpu_limits &gpu)
+template <class T, int D, int R> static int load(const gpu_limits &gpu)
 {
     int rc = load_kernel(attn_decode<T, D, R>);
     if (rc != 0) return rc;
@@ -492,9 +495,9 @@ template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void
 
 template <class T, int D> static int setup_dim(const gpu_limits &gpu)
 {
-    int rc = allow_shared<T, D, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, D, 2>(gpu);
-    return rc == 0 ? allow_shared<T, D, most_warps<D>()>(gpu) : rc;
+    int rc = load<T, D, 1>(gpu);
+    if (rc == 0) rc = load<T, D, 2>(gpu);
+    return rc == 0 ? load<T, D, most_warps<D>()>(gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)

@@ -123,7 +123,7 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
         for (int row = 0; row < n_rows; row += tile_rows) {
             LF_ASSERT(n < map->n_tiles_max);
             struct lf_attn_tile_rec *t = &map->tiles[n++];
-            t->by_groups = false;
+            t->first_end = 0;
             t->seq_idx = i;
             t->row = row;
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
@@ -153,12 +153,14 @@ static bool comes_before(const void *a, const void *b)
 /* The part of a tile that key is in begins there, and ends. */
 static int part_begin(const struct lf_attn_tile_rec *t, bool generated, int key)
 {
-    return LF_MAX(t->key_lo, t->by_groups ? lf_attn_group_begin(key) : lf_attn_span_begin(generated, key));
+    if (key < t->first_end) return t->key_lo;
+    return LF_MAX(t->key_lo, t->first_end > 0 ? lf_attn_group_begin(key) : lf_attn_span_begin(generated, key));
 }
 
 static int part_end(const struct lf_attn_tile_rec *t, bool generated, int key)
 {
-    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
+    if (key < t->first_end) return LF_MIN(t->key_hi, t->first_end);
+    return LF_MIN(t->key_hi, t->first_end > 0 ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
 }
 
 static int n_parts_of(const struct lf_attn_tile_rec *t, bool generated)
@@ -194,7 +196,7 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
     *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
-    bool grouped = generated && !t->by_groups;
+    bool grouped = generated && t->first_end == 0;
     int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
         LF_ASSERT(map->counts.n_merge < map->caps.n_merge);
@@ -267,18 +269,18 @@ static void add_generated_parts(struct lf_attn_map *map, const struct list *list
 }
 
 /* Decides how a tile of generated rows is split; share is the keys of a multiprocessor. A tile that is not much more
- * stays whole. */
+ * stays whole. Groups near the beginning are short; they are one part of the length of the others: the fold of the
+ * first so many is what any way of splitting comes to. */
 static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
 {
     int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);
     t->slot = -1;
     if (n_keys(t) <= share + FOLD_KEYS) return;
-    t->by_groups = 4 * (int64_t)group <= GROUP_QUARTERS * share;
-    if (!t->by_groups) {
+    if (4 * (int64_t)group > GROUP_QUARTERS * share) {
         take_slots(map, t, true, partial_rows);
         if (t->slot >= 0) return;
     }
-    t->by_groups = true;
+    t->first_end = group;
     take_slots(map, t, true, partial_rows);
 }
 

@@ -28,7 +28,7 @@ struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
     int32_t n_parts, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
-    bool by_groups;                /* parts are groups, else spans */
+    int32_t first_end;             /* parts are groups, but the first is all before this key; 0: parts are spans */
 };
 
 /* Host arrays of caps' sizes, owned. */

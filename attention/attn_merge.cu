@@ -1,11 +1,11 @@
 /* Folds partial rows in the order of their parts and writes output and lse.
  *
  * Work split: a unit is 32 channels of one row, a warp's; CTAs are single warps that walk the units in strides of the
- * grid. All of a unit's partial rows (128 bytes each) are asked for at once. Meanwhile the lanes find the factors of the
- * fold, a group of parts each (attn_cuda.h): inside a group one after the other, and among groups side by side, since the
- * maximum before and after a group is a prefix maximum, exact in any order. Only the multiplications and additions of
- * the fold itself are left to do one group after another: for its channel and for the sum, by every lane. Same operations
- * as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
+ * grid. All of a unit's partial rows (128 bytes each) are asked for at once. Meanwhile the lanes find the factors of
+ * the fold, a group of parts each (attn_cuda.h): inside a group one after the other, and among groups side by side,
+ * since the maximum before and after a group is a prefix maximum, exact in any order. Only the multiplications and
+ * additions of the fold itself are left to do one group after another: for its channel and for the sum, by every lane.
+ * Same operations as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
  * Overlap: the lists are read before the predecessor is complete.
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
  * batches of them. CPU twin: attn_cpu.c. */
@@ -13,9 +13,9 @@
 #include "attention/attn_mma.cuh"
 
 enum {
-    PARTS = 160,              /* of a batch */
+    PARTS = 160, /* of a batch */
     GROUP = LF_ATTN_DECODE_GROUP,
-    LANE_GROUPS = 2,          /* of a batch, for each lane */
+    LANE_GROUPS = 2, /* of a batch, for each lane */
     GROUPS = LANE_GROUPS * LANES,
     CHANNELS = 32, /* of a unit */
     ROW_GROUPS = 16,
@@ -26,8 +26,8 @@ static_assert((int)CHANNELS == (int)LANES, "a lane holds a channel");
 
 struct batch {
     float o[PARTS][CHANNELS];
-    float2 factors[PARTS];  /* of the parts of the group before, of the part */
-    float4 groups[GROUPS];  /* of the groups before, of the group; the group's l */
+    float2 factors[PARTS]; /* of the parts of the group before, of the part */
+    float4 groups[GROUPS]; /* of the groups before, of the group; the group's l */
 };
 
 struct fold {
@@ -64,30 +64,35 @@ LF_GPU_FN float prefix_max(float x)
     return x;
 }
 
-/* Factors of N · 32 groups from group0 on, whose first part is part0, and of their parts. `ml` is the row's first; f.m and
- * f.any become those behind the groups. */
-template <int N>
-LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, int group0, int part0)
+/* Of a batch: groups and parts, counted from the tile's first. */
+struct batch_place {
+    int group0, n_groups, part0, part_end;
+};
+
+/* Factors of the batch's groups, of which a lane has N, and where they have several parts (G) of these; f.m and f.any
+ * become those behind them. `ml` is the row's first. */
+template <int N, int G>
+LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at)
 {
-    int lane = threadIdx.x % LANES, part[N];
-    float2 of[N][GROUP];
+    int lane = threadIdx.x % LANES, part[N], end[N];
+    float2 of[N][G];
     float top[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        int group = group0 + i * LANES + lane, end = min(part_of(tile, group + 1), min(tile.n_parts, part0 + PARTS));
+        int group = at.group0 + i * LANES + lane;
         part[i] = part_of(tile, group);
+        end[i] = min(part_of(tile, group + 1), at.part_end);
 #pragma unroll
-        for (int s = 0; s < GROUP; s++)
-            of[i][s] = part[i] + s < end ? ml[(int64_t)(part[i] + s) * tile.n_rows] : make_float2(-INFINITY, 0.0f);
+        for (int s = 0; s < G; s++)
+            of[i][s] = part[i] + s < end[i] ? ml[(int64_t)(part[i] + s) * tile.n_rows] : make_float2(-INFINITY, 0.0f);
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
 #pragma unroll
-        for (int s = 1; s < GROUP; s++) {
+        for (int s = 1; s < G; s++) {
             lf_attn_join j = attn_join(of[i][0].x, of[i][0].y, of[i][s].x, of[i][s].y);
             of[i][0] = make_float2(j.m, j.l);
-            if (s < tile.n_group && part[i] + s < part0 + PARTS)
-                b.factors[part[i] - part0 + s] = make_float2(j.scale_a, j.scale_b);
+            if (part[i] + s < end[i]) b.factors[part[i] - at.part0 + s] = make_float2(j.scale_a, j.scale_b);
         }
         top[i] = prefix_max(of[i][0].y != 0.0f ? of[i][0].x : -INFINITY);
     }
@@ -105,50 +110,70 @@ LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, c
     }
 }
 
-/* The lane's channel of a group of n parts. */
-LF_GPU_FN float fold_group(const batch &b, int part, int n)
+/* Folds group g of the batch, n parts from `part` on, into the lane's channel and the sum. */
+LF_GPU_FN void fold_group(fold &f, const batch &b, int g, int part, int n)
 {
     int lane = threadIdx.x % LANES;
+    float4 c = b.groups[g];
     float o = b.o[part][lane];
 #pragma unroll
-    for (int s = 1; s < GROUP; s++) {
-        if (s >= n) break;
-        float2 c = b.factors[part + s];
-        o = __fmaf_rn(b.o[part + s][lane], c.y, __fmul_rn(o, c.x));
+    for (int s = 1; s < n; s++) {
+        float2 scale = b.factors[part + s];
+        o = __fmaf_rn(b.o[part + s][lane], scale.y, __fmul_rn(o, scale.x));
     }
-    return o;
+    f.o = __fmaf_rn(o, c.y, __fmul_rn(f.o, c.x));
+    f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
+}
+
+/* All groups of the batch: only the first and the last may have fewer parts than G. */
+template <int G>
+LF_GPU_FN void fold_batch(fold &f, const batch &b, const lf_attn_cuda_merge &tile, const batch_place &at)
+{
+    int g = 0, part = 0, n_parts = at.part_end - at.part0;
+    if (G > 1 && at.group0 == 0 && tile.n_first < G) {
+        part = min(tile.n_first, n_parts);
+        fold_group(f, b, g++, 0, part);
+    }
+    int n_full = (n_parts - part) / G;
+#pragma unroll 8
+    for (int i = 0; i < n_full; i++) fold_group(f, b, g + i, part + i * G, G);
+    part += n_full * G;
+    if (G > 1 && part < n_parts) fold_group(f, b, g + n_full, part, n_parts - part);
+}
+
+/* A unit: the lane's channel of row i, G parts a group. */
+template <int G>
+LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, int i, int channel0)
+{
+    constexpr int AT_ONCE = PARTS / G < GROUPS ? PARTS / G : GROUPS;
+    int n_groups = 1 + max(0, tile.n_parts - tile.n_first + G - 1) / G;
+    const float2 *ml = (const float2 *)p.partial_ml + tile.slot + i;
+    fold f = {-INFINITY, 0.0f, 0.0f, false};
+    for (int group0 = 0; group0 < n_groups; group0 += AT_ONCE) {
+        batch_place at = {group0, min(AT_ONCE, n_groups - group0), part_of(tile, group0), 0};
+        at.part_end = min(part_of(tile, group0 + at.n_groups), tile.n_parts);
+        fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0,
+                   channel0);
+        if (at.n_groups <= LANES)
+            find_factors<1, G>(b, f, tile, ml, at);
+        else
+            find_factors<LANE_GROUPS, G>(b, f, tile, ml, at);
+        cp_async_wait_group<0>();
+        __syncwarp();
+        fold_batch<G>(f, b, tile, at);
+        __syncwarp();
+    }
+    return f;
 }
 
 template <class T>
-LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, const lf_attn_cuda_seq &seq,
-                         int i, int channel0)
+LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile,
+                         const lf_attn_cuda_seq &seq, int i, int channel0)
 {
-    int lane = threadIdx.x % LANES, at_once = min((int)GROUPS, PARTS / tile.n_group);
-    int n_groups = 1 + max(0, tile.n_parts - tile.n_first + tile.n_group - 1) / tile.n_group;
-    fold f = {-INFINITY, 0.0f, 0.0f, false};
-    for (int group0 = 0; group0 < n_groups; group0 += at_once) {
-        int n = min(at_once, n_groups - group0), part0 = part_of(tile, group0);
-        int part_end = min(part_of(tile, group0 + n), tile.n_parts);
-        const float2 *ml = (const float2 *)p.partial_ml + tile.slot + i;
-        fetch_rows(b, p, tile.slot + (int64_t)part0 * tile.n_rows + i, tile.n_rows, part_end - part0, channel0);
-        if (n <= LANES)
-            find_factors<1>(b, f, tile, ml, group0, part0);
-        else
-            find_factors<LANE_GROUPS>(b, f, tile, ml, group0, part0);
-        cp_async_wait_group<0>();
-        __syncwarp();
-#pragma unroll 4
-        for (int g = 0; g < n; g++) {
-            int part = part_of(tile, group0 + g), end = min(part_of(tile, group0 + g + 1), part_end);
-            float4 c = b.groups[g];
-            f.o = __fmaf_rn(fold_group(b, part - part0, end - part), c.y, __fmul_rn(f.o, c.x));
-            f.l = __fmaf_rn(c.z, c.y, __fmul_rn(f.l, c.x));
-        }
-        __syncwarp();
-    }
+    fold f = tile.n_group == 1 ? fold_row<1>(b, p, tile, i, channel0) : fold_row<GROUP>(b, p, tile, i, channel0);
     int group = p.n_heads / p.n_kv_heads, packed = tile.row + i, head = tile.kv_head * group + packed % group;
     int64_t row = (int64_t)(seq.first_row + packed / group) * p.n_heads + head;
-    int channel = channel0 + lane;
+    int channel = channel0 + threadIdx.x % LANES;
     lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
     if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
     if (p.lse && channel == 0) p.lse[row] = end.lse;

@@ -156,10 +156,10 @@ def group_length(key):
 
 def parts_of(generated, lo, hi, by_groups):
     """The parts, (begin, end), that a split tile of keys lo .. hi - 1 has."""
-    parts, key = [], lo
+    parts, key, first_end = [], lo, group_length(hi - 1) if by_groups else 0
     while key < hi:
         end = key - key % group_length(key) + group_length(key) if by_groups else span_end(generated, key)
-        parts.append((key, min(end, hi)))
+        parts.append((key, min(max(end, first_end), hi)))
         key = parts[-1][1]
     return parts
 
