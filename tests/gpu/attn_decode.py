@@ -72,6 +72,9 @@ def bits(lib, dims=((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3))))
             for way in ways:
                 other = c.Step(lib, store, entries_of(shapes), window, **way).run()
                 assert c.same_bits(out, other[0]) and c.same_bits(lse, other[1]), f"d{d}: {way} differs"
+            step.args.max_decode, step.args.max_merge = 3, 1  # a grid smaller than the lists
+            other = step.run()
+            assert c.same_bits(out, other[0]) and c.same_bits(lse, other[1]), f"d{d}: a small grid differs"
             for e, (n, kv) in enumerate(shapes):
                 alone = c.Step(lib, store, [(e, n, kv, True)], window).run()
                 assert c.same_bits(out[step.rows_of(e)], alone[0]), f"d{d}: {n}, {kv} alone differs"
