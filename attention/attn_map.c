@@ -250,20 +250,29 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
     }
 }
 
-static bool begins_part(const struct lf_attn_tile_rec *t, int key)
+/* The first part of a tile that is split into groups has the most spans, whose ends take time: it comes first. */
+static bool comes_first(const struct lf_attn_tile_rec *t, int key)
 {
-    return t->slot >= 0 && key >= t->key_lo && key < t->key_hi && key == part_begin(t, true, key);
+    return t->first_end > 0 && key == t->key_lo;
 }
 
-/* The parts that begin at a key, of all tiles of a sequence, in all heads; of each tile it is the one before the last
- * added. */
-static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first, int end, int key)
+static bool begins_part(const struct lf_attn_tile_rec *t, int key, bool first)
 {
-    for (int i = first; i < end; i++) map->tiles[i].n_left -= begins_part(&map->tiles[i], key) ? 1 : 0;
+    if (t->slot < 0 || key < t->key_lo || key >= t->key_hi || comes_first(t, key) != first) return false;
+    return key == part_begin(t, true, key);
+}
+
+/* The parts that begin at a key, of all tiles of a sequence, in all heads; either those that come first, or the others,
+ * of which each is of its tile the one before the last added. */
+static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key,
+                                bool first)
+{
+    for (int i = first_tile; i < end; i++)
+        map->tiles[i].n_left -= !first && begins_part(&map->tiles[i], key, first) ? 1 : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
-        for (int i = first; i < end; i++) {
+        for (int i = first_tile; i < end; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (begins_part(t, key)) add_part(list, t, head, t->n_left, key, part_end(t, true, key));
+            if (begins_part(t, key, first)) add_part(list, t, head, first ? 0 : t->n_left, key, part_end(t, true, key));
         }
     }
 }
@@ -284,7 +293,7 @@ static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t,
     take_slots(map, t, true, partial_rows);
 }
 
-/* Generated rows: sequence by sequence, the last and longest parts first; heads and tiles side by side. */
+/* Generated rows: sequence by sequence, the last and longest parts first, or second; heads and tiles side by side. */
 static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
 {
     const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
@@ -301,9 +310,11 @@ static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *parti
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)
                 add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
+        for (int key = lo; key < hi; key = lf_attn_span_end(true, key))
+            add_generated_parts(map, &list, first, end, key, true);
         for (int key = hi; key > lo;) {
             key = lf_attn_span_begin(true, key - 1);
-            add_generated_parts(map, &list, first, end, key);
+            add_generated_parts(map, &list, first, end, key, false);
         }
     }
 }

@@ -193,7 +193,7 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                     ways = {False: [], True: [False, True], "groups": [True]}[split_decode]
                 elif hi - lo <= share + FOLD_KEYS:
                     ways = []
-            slot, spans = -1, [(lo, hi)]
+            slot, spans, by_groups = -1, [(lo, hi)], False
             for by_groups in ways:
                 parts = parts_of(generated, lo, hi, by_groups)
                 if len(parts) > 1 and used + n_kv_heads * len(parts) * n <= n_partial:
@@ -205,17 +205,18 @@ def task_lists(seqs, n_heads, n_kv_heads, window, n_sms, n_partial, split_prefil
                     merge += [Merge(i, head, row, n, slot + head * len(parts) * n, len(parts), n_group - missing, n_group)
                               for head in range(n_kv_heads)]
                     break
-            records.append((i, row, n, lo, hi, spans, slot))
+            records.append((i, row, n, lo, hi, spans, slot, by_groups))
         tasks = []
         for head in range(n_kv_heads):
-            for i, row, n, lo, hi, spans, slot in records:
+            for i, row, n, lo, hi, spans, slot, _ in records:
                 if slot < 0:
                     tasks.append(Task(i, head, row, n, lo, hi, -1, 1))
                 for s, (a, b) in enumerate(spans if slot >= 0 else ()):
                     tasks.append(Task(i, head, row, n, a, b, slot + (head * len(spans) + s) * n, 1))
-        if generated:  # sequence by sequence, the last parts first, heads and tiles side by side
+        if generated:  # sequence by sequence, the first of groups and then the last parts first, heads and tiles side by side
             place = {r[0]: k for k, r in reversed(list(enumerate(records)))}
-            tasks.sort(key=lambda t: (place[t.seq_idx], t.slot >= 0, -t.key_lo, t.kv_head, t.row))
+            begins = {r[6] + head * len(r[5]) * r[2] for r in records for head in range(n_kv_heads) if r[6] >= 0 and r[7]}
+            tasks.sort(key=lambda t: (place[t.seq_idx], t.slot >= 0, t.slot not in begins, -t.key_lo, t.kv_head, t.row))
         lists[generated] = tasks
     return lists[False], lists[True], merge, used
 
