@@ -11,9 +11,9 @@
  * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is
  * for several new tokens a step or for many query heads on one KV head.
  *
- * With R = 4 a step of 32 keys must take a multiprocessor less than a microsecond and a half, what memory needs for it.
- * Half of the instructions are not products, so these are counted: addresses are added up instead of computed, the lane
- * is in a register, queries are too, and the next slice is asked for while the products of the last are under way.
+ * With R = 4 a page must take less than a microsecond and a half, what memory needs for it. Most instructions are not
+ * products, so these are counted: addresses are added up instead of computed, the lane is in a register, queries are
+ * too, and the next slice is asked for while the products of the last are under way.
  *
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and pages that
  * have no token of this step.

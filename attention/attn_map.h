@@ -7,9 +7,9 @@
  * short beside a multiprocessor's share of the step.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
- * stay in the L2 cache. Generated spans go from the last, which are the longest, to the first, all heads and tiles of a
- * span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
- * cache. */
+ * stay in the L2 cache. Parts of generated tiles go from the last, which are the longest, to the first, all heads and
+ * tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in
+ * the L2 cache. Only the first of several groups, which has the most spans to end, is ahead of all. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H
 
