@@ -123,6 +123,10 @@ demo() {
     once= full= port=8080
     while [ $# -gt 0 ]; do
         case "$1" in
+        -h | --help)
+            usage
+            exit 0
+            ;;
         --once) once=1 ;;
         --full) full=1 ;;
         --port)
@@ -161,7 +165,7 @@ TXT
 }
 
 case "${1:-}" in
--h | --help | help) usage ;;
+help) usage ;;
 test)
     shift
     run_tests "$@"

@@ -32,6 +32,7 @@ struct attn_cuda {
     struct lf_attn base;
     struct lf_attn_map map; /* of the plan made last; its counts are kept below */
     struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
+    int n_merge_prompt[LF_ATTN_PLANS_N];
     int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
     struct layout layout;
     char *workspace; /* device, borrowed */
@@ -85,13 +86,16 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
     }
+    lf_cuda_check(dev, lf_attn_merge_prompt_setup(), "attention's merge kernel");
+    lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
     if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
         lf_cuda_check(dev, lf_attn_merge_cuda_setup(), "attention's merge kernel");
     }
     if (!a->prefill || !a->decode)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d is not implemented", head_dim);
+        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
+                       head_dim);
     return lf_device_sync(dev, err);
 }
 
@@ -149,6 +153,7 @@ static void plan(struct lf_attn *attn, int plan_idx)
     const struct layout *l = &a->layout;
     lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->window);
     a->counts[plan_idx] = map->counts;
+    a->n_merge_prompt[plan_idx] = map->n_merge_prompt;
     a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
     for (int i = 0; i < map->counts.n_decode; i++)
         a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
@@ -157,7 +162,7 @@ static void plan(struct lf_attn *attn, int plan_idx)
     upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
     upload(a, plan_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
     upload(a, plan_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
-    upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge, sizeof *map->merge);
+    upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge + map->n_merge_prompt, sizeof *map->merge);
 }
 
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx, const struct lf_attn_params *p)
@@ -198,6 +203,8 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
+        .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
+        .n_merge_prompt = a->n_merge_prompt[plan_idx],
     };
 }
 
@@ -210,6 +217,7 @@ static void run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params 
     void *stream = lf_cuda_stream(dev);
     if (args.max_prefill > 0) lf_cuda_check(dev, a->prefill(&args, stream), "attention (prefill)");
     if (args.max_decode > 0) lf_cuda_check(dev, a->decode(&args, stream), "attention (decode)");
+    if (args.n_merge_prompt > 0) lf_cuda_check(dev, lf_attn_merge_prompt(&args, stream), "attention (merge)");
     if (args.max_merge > 0) lf_cuda_check(dev, lf_attn_merge_cuda(&args, stream), "attention (merge)");
 }
 

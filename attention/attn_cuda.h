@@ -63,7 +63,7 @@ struct lf_attn_cuda_task {
     int32_t key_lo, key_hi;
     int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
                      are written. A part is a span; or, of generated rows, a group, the first of several groups */
-    int32_t n_spans; /* 1 */
+    int32_t unused; /* records are 32 bytes */
 };
 
 /* The parts of a split tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the
@@ -103,7 +103,9 @@ struct lf_attn_cuda_args {
     int32_t max_prefill, max_decode, max_merge; /* the counts, or guesses: for the size of the grid */
     int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
-    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+    bool overlaps;                                 /* lf_cuda_overlaps of device/cuda/cuda.h */
+    const struct lf_attn_cuda_merge *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
+    int32_t n_merge_prompt;
 };
 
 /* Launchers. Each puts its kernel into the stream (a cudaStream_t) and returns a cudaError_t, 0 for success; none
@@ -129,6 +131,9 @@ size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fo
 /* Folds the partial rows of each entry of the merge list in ascending order and writes output and lse. */
 int lf_attn_merge_cuda_setup(void);
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream);
+/* The same for merge_prompt. */
+int lf_attn_merge_prompt_setup(void);
+int lf_attn_merge_prompt(const struct lf_attn_cuda_args *args, void *stream);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
  * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows; of a
  * multiprocessor's share of the keys, the quarters that a group may have. */
-enum { SPLIT_TASKS = 5, WHOLE_TASKS = 2, FOLD_KEYS = 512, GROUP_QUARTERS = 3 };
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 512, GROUP_QUARTERS = 3 };
 
 static int div_up(int a, int b)
 {
@@ -196,19 +196,20 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
     *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
+    struct lf_attn_cuda_merge *merges = generated ? map->merge : map->merge + map->counts.n_merge;
+    int *n_merges = generated ? &map->counts.n_merge : &map->n_merge_prompt;
     bool grouped = generated && t->first_end == 0;
     int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
-        LF_ASSERT(map->counts.n_merge < map->caps.n_merge);
-        map->merge[map->counts.n_merge++] =
-            (struct lf_attn_cuda_merge){.seq_idx = t->seq_idx,
-                                        .kv_head = head,
-                                        .row = t->row,
-                                        .n_rows = t->n_rows,
-                                        .slot = t->slot + head * t->n_parts * t->n_rows,
-                                        .n_parts = t->n_parts,
-                                        .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
-                                        .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
+        LF_ASSERT(map->counts.n_merge + map->n_merge_prompt < map->caps.n_merge);
+        merges[(*n_merges)++] = (struct lf_attn_cuda_merge){.seq_idx = t->seq_idx,
+                                                            .kv_head = head,
+                                                            .row = t->row,
+                                                            .n_rows = t->n_rows,
+                                                            .slot = t->slot + head * t->n_parts * t->n_rows,
+                                                            .n_parts = t->n_parts,
+                                                            .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
+                                                            .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
     }
 }
 
@@ -221,19 +222,29 @@ static void add_part(const struct list *list, const struct lf_attn_tile_rec *t, 
                                      .n_rows = t->n_rows,
                                      .key_lo = lo,
                                      .key_hi = hi,
-                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_parts + s) * t->n_rows,
-                                     .n_spans = 1};
+                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_parts + s) * t->n_rows};
     add_task(list, &task);
 }
 
-/* Prompt rows: head by head. Where there is room for some tiles' partial rows only, the others, whole and long, come
- * first. */
+/* The spans of a split tile for one head: its last, which is shorter than the others, or all but that. */
+static void add_spans(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
+{
+    for (int key = t->key_lo, s = 0; key < t->key_hi; key = part_end(t, false, key), s++)
+        if ((s == t->n_parts - 1) == last) add_part(list, t, head, s, key, part_end(t, false, key));
+}
+
+/* Prompt rows: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and
+ * long, come first; of the spans those that are cut short come last. */
 static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
 {
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
+    int n_tasks = n_tiles * map->n_kv_heads;
     for (int i = n_tiles - 1; i >= 0; i--) {
-        map->tiles[i].slot = -1;
-        if (split) take_slots(map, &map->tiles[i], false, partial_rows);
+        struct lf_attn_tile_rec *t = &map->tiles[i];
+        int n_more = split ? (n_parts_of(t, false) - 1) * map->n_kv_heads : 0;
+        t->slot = -1;
+        if (split && n_tasks + n_more <= list.cap) take_slots(map, t, false, partial_rows);
+        if (t->slot >= 0) n_tasks += n_more;
     }
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = 0; i < n_tiles; i++) {
@@ -241,11 +252,10 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
             if (t->slot < 0) add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
     }
-    for (int head = 0; split && head < map->n_kv_heads; head++) {
-        for (int i = 0; i < n_tiles; i++) {
-            const struct lf_attn_tile_rec *t = &map->tiles[i];
-            for (int key = t->key_lo, s = 0; t->slot >= 0 && key < t->key_hi; key = part_end(t, false, key), s++)
-                add_part(&list, t, head, s, key, part_end(t, false, key));
+    for (int last = 0; split && last < 2; last++) {
+        for (int head = 0; head < map->n_kv_heads; head++) {
+            for (int i = 0; i < n_tiles; i++)
+                if (map->tiles[i].slot >= 0) add_spans(&list, &map->tiles[i], head, last == 1);
         }
     }
 }
@@ -323,6 +333,7 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 {
     int partial_rows = 0;
     map->counts = (struct lf_attn_cuda_counts){.n_seqs = n_seqs};
+    map->n_merge_prompt = 0;
     map->n_tables = 0;
     for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i);
 

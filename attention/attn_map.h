@@ -7,9 +7,10 @@
  * short beside a multiprocessor's share of the step.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
- * stay in the L2 cache. Parts of generated tiles go from the last, which are the longest, to the first, all heads and
- * tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in
- * the L2 cache. Only the first of several groups, which has the most spans to end, is ahead of all. */
+ * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
+ * fill the gaps at the end. Parts of generated tiles go from the last, which are the longest, to the first, all heads
+ * and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet
+ * in the L2 cache. Only the first of several groups, which has the most spans to end, is ahead of all. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H
 
@@ -37,6 +38,7 @@ struct lf_attn_map {
     int n_heads, n_kv_heads;
     int n_sms;
     struct lf_attn_cuda_counts counts;
+    int n_merge_prompt; /* of split prompt tiles, behind the counts.n_merge ones in merge */
     struct lf_attn_cuda_seq *seqs;
     int32_t *tables;
     int n_tables;

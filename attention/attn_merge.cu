@@ -167,12 +167,12 @@ LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda
 }
 
 template <class T>
-LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile,
-                         const lf_attn_cuda_seq &seq, int i, int channel0)
+LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, const rows_of_task &t,
+                         int i, int channel0)
 {
     fold f = tile.n_group == 1 ? fold_row<1>(b, p, tile, i, channel0) : fold_row<GROUP>(b, p, tile, i, channel0);
-    int group = p.n_heads / p.n_kv_heads, packed = tile.row + i, head = tile.kv_head * group + packed % group;
-    int64_t row = (int64_t)(seq.first_row + packed / group) * p.n_heads + head;
+    int head;
+    int64_t row = head_row_of(p, t, i, &head);
     int channel = channel0 + threadIdx.x % LANES;
     lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
     if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
@@ -189,10 +189,10 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
         lf_attn_cuda_merge tile = p.merge[unit / n_chunks % n_tiles];
-        lf_attn_cuda_seq seq = p.seqs[tile.seq_idx];
+        rows_of_task t = rows_of(p, p.seqs[tile.seq_idx], tile);
         if (!waited) wait_predecessor();
         waited = true;
-        for (int i = row_group; i < tile.n_rows; i += ROW_GROUPS) merge_row<T>(b, p, tile, seq, i, channel0);
+        for (int i = row_group; i < tile.n_rows; i += ROW_GROUPS) merge_row<T>(b, p, tile, t, i, channel0);
     }
     if (!waited) wait_predecessor();
 }

@@ -72,6 +72,12 @@ LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_se
     return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
 }
 
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_merge &tile)
+{
+    int group = p.n_heads / p.n_kv_heads;
+    return {group, tile.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, tile.row, tile.n_rows, seq.kv_len};
+}
+
 LF_GPU_FN int position_of(const rows_of_task &t, int i)
 {
     return t.pos0 + (t.row + i) / t.group;

@@ -1,11 +1,13 @@
-/* Hashes: SHA-256 (FIPS 180-4) for identities and keys, SipHash-1-3 for tables whose keys come from outside, and a
- * counter-based random function. Pure functions, any thread. */
+/* Hashes: SHA-256 (FIPS 180-4) for identities and keys, SipHash-1-3 for tables whose keys come from outside, and those
+ * of core/mix.h. Pure functions, any thread. */
 #ifndef LF_CORE_HASH_H
 #define LF_CORE_HASH_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "core/mix.h"
 
 enum { LF_SHA256_BYTES = 32 };
 
@@ -26,21 +28,6 @@ bool lf_equal_ct(const void *a, const void *b, size_t n);
 
 /* SipHash-1-3 under a key drawn once per process from the operating system. */
 uint64_t lf_hash64(const void *bytes, size_t n);
-
-/* Mixes a 64-bit value (the finalizer of SplitMix64): a cheap hash of integers we made ourselves. */
-static inline uint64_t lf_mix64(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-/* Counter-based random numbers: the value depends on (seed, counter) only, so a token's draw is the same in any batch.
- */
-static inline uint64_t lf_random64(uint64_t seed, uint64_t counter)
-{
-    return lf_mix64(lf_mix64(seed) ^ lf_mix64(counter ^ 0xd1b54a32d192ed03u));
-}
 
 /* n bytes from the operating system's generator; false when it has none (then nothing is written). */
 bool lf_random_bytes(void *out, size_t n);

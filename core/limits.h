@@ -74,7 +74,8 @@ enum {
     LF_KV_BLOCK_TOKENS = 64,
 
     /* threads */
-    LF_THREADS_N = 512
+    LF_THREADS_N = 512,
+    LF_STACK_BYTES = 1024 * 1024 /* of each, at least: a template may need it */
 };
 
 #endif

@@ -33,6 +33,9 @@ struct lf_device_opts {
     enum lf_dtype
         act_dtype; /* GPU: of activations and KV, LF_BF16 or LF_F16; 0 stands for LF_BF16. CPU: not looked at */
     int max_isa;   /* an lf_isa that is not to be exceeded, -1: the best the machine has. For tests and --isa */
+    uint64_t gpu_memory_bytes; /* not 0: "cuda" is a GPU as described here, which need not be there. It has an op table
+                                  and info, for plans; nothing can be allocated or run on it */
+    int gpu_n_sms;             /* its multiprocessors, >= 1 */
 };
 
 struct lf_device_info {
@@ -42,7 +45,9 @@ struct lf_device_info {
     int n_threads;             /* of a CPU's pool */
     int sm;                    /* compute capability, 90 for 9.0; 0 on a CPU */
     int n_sms;                 /* multiprocessors; 0 on a CPU */
+    int row_tile;              /* a product's rows are computed so many at a time, filled or not; 1 on a CPU */
     enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
+    bool is_described;         /* by the options, and nothing but that */
     bool is_host;              /* buffers are host memory: it counts against the same limit as the process */
     uint64_t memory_bytes; /* what this process may use: RAM or the cgroup's limit, whichever is less; a GPU's memory */
     uint64_t available_bytes;

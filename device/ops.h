@@ -102,6 +102,9 @@ struct lf_ops {
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);
     void (*gemm)(struct lf_device *dev, const struct lf_gemm_params *p);
     void (*silu_mul)(struct lf_device *dev, const struct lf_silu_mul_params *p);
+    /* gemm, then silu_mul of p->y, dense, into out [T, p->w->n_out / 2]; the same bits, but p->y is undefined
+     * afterwards. */
+    void (*gemm_silu_mul)(struct lf_device *dev, const struct lf_gemm_params *p, void *out);
     void (*gather)(struct lf_device *dev, const struct lf_gather_params *p);
 
     /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */

@@ -153,10 +153,8 @@ static void mlp(const struct step *s, const struct lf_layer_weights *w)
 {
     const struct lf_llama *m = s->m;
     rmsnorm(s, w->mlp_norm);
-    gemm(s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias);
-    struct lf_silu_mul_params p = {
-        .out = at(m, m->ws.act), .gate_up = at(m, m->ws.gate_up), .n_rows = s->n_rows, .dim = m->hp->intermediate};
-    s->ops->silu_mul(m->dev, &p);
+    struct lf_gemm_params p = gemm_params(s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias);
+    s->ops->gemm_silu_mul(m->dev, &p, at(m, m->ws.act));
     gemm_add(s, at(m, m->ws.act), &w->down, w->down_bias);
 }
 

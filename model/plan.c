@@ -111,7 +111,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .host_bytes = o->host_bytes,
                           .kv_block_bytes = lf_kv_block_bytes(&view),
                           .context_bytes = f->info->context_bytes,
-                          .available_bytes = f->info->available_bytes};
+                          .available_bytes = f->info->available_bytes,
+                          .is_described = f->info->is_described};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = 0;
@@ -313,7 +314,8 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     snprintf(note, sizeof(note), "of %s (%s available)", size_text(p->limit_bytes).text,
              size_text(p->available_bytes).text);
     row(out, "total", p->total_bytes, note);
-    if (p->context_bytes > 0) row(out, "in use before", p->context_bytes, "driver, code, other processes");
+    const char *by = p->is_described ? "assumed for driver and code" : "driver, code, other processes";
+    if (p->context_bytes > 0) row(out, "in use before", p->context_bytes, by);
     if (p->fits) {
         lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
                       p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
@@ -356,6 +358,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
     lf_json_write_string(out, lf_str_c(hp->architecture));
     lf_buf_cstr(out, ",\"device\":");
     lf_json_write_string(out, lf_str_c(p->device));
+    lf_buf_printf(out, ",\"device_is_described\":%s", p->is_described ? "true" : "false");
     lf_buf_printf(out, ",\"kv_dtype\":\"%s\"", lf_dtype_name(p->kv_dtype));
     for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
         lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);

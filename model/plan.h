@@ -28,6 +28,7 @@ struct lf_plan_opts {
 
 struct lf_plan {
     char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
+    bool is_described;               /* the device is not there: context_bytes is an assumption */
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     uint64_t weight_bytes;    /* packed, on the device */

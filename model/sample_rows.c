@@ -23,16 +23,14 @@ uint64_t lf_sample_rows_scratch_bytes(int n_vocab)
     return (uint64_t)LANES_N * lane_bytes(n_vocab);
 }
 
-static void sample_row(const struct rows_job *job, int i, void *scratch)
+void lf_sample_row(struct lf_sampled *out, const struct lf_batch_out *o, float *logits, int n_vocab, void *scratch)
 {
-    const struct lf_batch_out *o = &job->batch->outs[i];
-    float *logits = job->logits + (size_t)i * (size_t)job->n_vocab;
     if (!o->sampling) {
-        lf_logprobs(&job->out[i], logits, job->n_vocab, o->given, o->n_given_top, scratch);
+        lf_logprobs(out, logits, n_vocab, o->given, o->n_given_top, scratch);
         return;
     }
     const struct lf_sample_input in = {.logits = logits,
-                                       .n_vocab = job->n_vocab,
+                                       .n_vocab = n_vocab,
                                        .prompt = o->prompt,
                                        .n_prompt = o->n_prompt,
                                        .output = o->output,
@@ -40,7 +38,7 @@ static void sample_row(const struct rows_job *job, int i, void *scratch)
                                        .banned = o->banned,
                                        .n_banned = o->n_banned,
                                        .position = o->position};
-    lf_sample(&job->out[i], o->sampling, &in, scratch);
+    lf_sample(out, o->sampling, &in, scratch);
 }
 
 static void sample_lane(void *ctx, int task_idx, int worker_idx)
@@ -48,7 +46,9 @@ static void sample_lane(void *ctx, int task_idx, int worker_idx)
     (void)worker_idx;
     const struct rows_job *job = ctx;
     void *scratch = job->scratch + (size_t)task_idx * lane_bytes(job->n_vocab);
-    for (int i = task_idx; i < job->batch->n_out; i += job->n_lanes) sample_row(job, i, scratch);
+    for (int i = task_idx; i < job->batch->n_out; i += job->n_lanes)
+        lf_sample_row(&job->out[i], &job->batch->outs[i], job->logits + (size_t)i * (size_t)job->n_vocab, job->n_vocab,
+                      scratch);
 }
 
 void lf_sample_rows(struct lf_device *dev, struct lf_sampled *out, const struct lf_batch *batch, float *logits,

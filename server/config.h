@@ -45,7 +45,9 @@ struct lf_config {
     /* device */
     const char *device;
     int threads;
-    int isa; /* 0: the best there is, else an lf_isa + 1 */
+    int isa;             /* 0: the best there is, else an lf_isa + 1 */
+    uint64_t gpu_memory; /* plan: not 0 for a GPU that need not be there */
+    int gpu_sms;
 
     /* scheduling */
     int step_ms;

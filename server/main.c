@@ -1,11 +1,14 @@
 /* The program: finds the command, reads its configuration, runs it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "server/commands.h"
 #include "server/options.h"
 #include "server/runtime.h"
@@ -67,12 +70,23 @@ static void take_closed_descriptors(void)
             (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+/* The limit holds for this thread, and is the size that all others get. */
+static enum lf_status check_stack(struct lf_err *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= LF_STACK_BYTES) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "the stack is limited to %ju KiB; expected %d KiB or more: ulimit -s %d",
+                   (uintmax_t)limit.rlim_cur / 1024, LF_STACK_BYTES / 1024, LF_STACK_BYTES / 1024);
+}
+
 static int run(size_t which, int argc, char **argv)
 {
-    struct lf_config config;
+    struct lf_config config = {0};
     struct lf_err err;
     int exit_status;
-    if (lf_config_read(&config, commands[which].command, argc, argv, environ, &err) != LF_OK) {
+    if (check_stack(&err) != LF_OK) {
+        exit_status = lf_report(&err);
+    } else if (lf_config_read(&config, commands[which].command, argc, argv, environ, &err) != LF_OK) {
         exit_status = lf_report(&err);
     } else if (config.help) {
         exit_status = print_help(commands[which].command);

@@ -66,6 +66,18 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
     return LF_OK;
 }
 
+/* --device, or what stands in its place. */
+static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
+{
+    if (config->gpu_memory == 0) return LF_OK;
+    if (strcmp(config->device, "cpu") == 0)
+        return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is cpu");
+    out->name = "cuda";
+    out->gpu_memory_bytes = config->gpu_memory;
+    out->gpu_n_sms = config->gpu_sms;
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                struct lf_err *err)
 {
@@ -73,6 +85,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     rt->config = config;
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
+    LF_TRY_GOTO(describe_device(&dev_opts, config, err), fail);
     LF_TRY_GOTO(lf_model_dir_check(config->model, err), fail);
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
@@ -110,6 +123,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .queue_n = c->queue ? c->queue : LF_QUEUE_N,
         .step_ms = c->step_ms ? c->step_ms : (is_host ? STEP_MS_CPU : STEP_MS_GPU),
         .alone_ms = is_host ? 0 : ALONE_MS_GPU,
+        .row_tile = lf_device_info(rt->dev)->row_tile,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .watchdog_s = c->watchdog,
     };

@@ -142,6 +142,7 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .rmsnorm = rmsnorm,
                                .gemm = lf_cpu_gemm,
                                .silu_mul = silu_mul,
+                               .gemm_silu_mul = lf_gemm_then_silu_mul,
                                .gather = gather};
     use_c(dev);
 #ifdef LF_X86

@@ -5,14 +5,9 @@
  * any. CPU twin: device/cpu/row_cpu.c. */
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
+#include "device/cuda/silu.cuh"
 
 enum { THREADS = 128, VEC = 8, MAX_GRID_Y = 65535 };
-
-/* a / (1 + e^-a). Where e^-a is infinite the result is -0; NaN stays. */
-__device__ inline float silu_mul(float gate, float up)
-{
-    return gate / (1.0f + __expf(-gate)) * up;
-}
 
 template <class T> __device__ inline uint32_t silu_mul_pair(uint32_t gate, uint32_t up)
 {

@@ -14,6 +14,7 @@ enum {
     LF_CUDA_UP_SEGMENT_BYTES = 4 * 1024 * 1024,
     LF_CUDA_UP_SEGMENTS = 4,
     LF_CUDA_DOWN_BYTES = 2 * 1024 * 1024, /* of each of two halves */
+    LF_CUDA_ROW_TILE = 128,               /* cuBLASLt's tiles have so many rows, or a part of it */
     LF_CUDA_OLDEST_SM = 80
 };
 
@@ -62,6 +63,7 @@ void lf_cuda_graph_launch(struct lf_device *dev, struct lf_graph *graph);
 void lf_cuda_graph_destroy(struct lf_device *dev, struct lf_graph *graph);
 
 /* ops_cuda.c: the table, and everything that would else be loaded or allocated by a first launch. */
+void lf_ops_cuda_fill(struct lf_device *dev); /* the table alone */
 LF_MUST_CHECK enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err);
 void lf_ops_cuda_deinit(struct lf_device *dev);
 

@@ -11,6 +11,10 @@
 
 enum { MAX_LOADERS = 16, MAX_GPU_DIGITS = 4 };
 
+/* What driver, code and library workspaces are taken to need of a GPU that cannot be asked, and what the driver keeps
+ * of the memory that its data sheet names: more than was seen on an H100, so that what is planned is there. */
+#define DESCRIBED_CONTEXT_BYTES ((uint64_t)1536 << 20)
+
 void *lf_cuda_stream(const struct lf_device *dev)
 {
     return dev->cuda->stream;
@@ -127,11 +131,29 @@ static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struc
     return LF_OK;
 }
 
+/* A GPU that is not asked for anything: what a plan needs, without a driver. */
+static enum lf_status describe(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
+{
+    struct lf_device_info *info = &dev->info;
+    if (opts->gpu_n_sms < 1) return lf_fail(err, LF_INVALID, "a GPU of %d multiprocessors", opts->gpu_n_sms);
+    info->is_described = true;
+    info->n_sms = opts->gpu_n_sms;
+    info->memory_bytes = opts->gpu_memory_bytes;
+    info->context_bytes = LF_MIN(DESCRIBED_CONTEXT_BYTES, info->memory_bytes);
+    info->available_bytes = info->memory_bytes - info->context_bytes;
+    (void)snprintf(info->name, sizeof info->name, "a GPU as described: %.2f GiB, %d multiprocessors",
+                   (double)info->memory_bytes / (1 << 30), info->n_sms);
+    lf_ops_cuda_fill(dev);
+    return LF_OK;
+}
+
 static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_opts *opts, struct lf_err *err)
 {
     int idx = 0;
-    dev->info = (struct lf_device_info){.kind = "cuda", .isa = LF_ISA_C, .act_dtype = opts->act_dtype};
+    dev->info = (struct lf_device_info){
+        .kind = "cuda", .isa = LF_ISA_C, .row_tile = LF_CUDA_ROW_TILE, .act_dtype = opts->act_dtype};
     if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
+    if (opts->gpu_memory_bytes > 0) return describe(dev, opts, err);
     LF_TRY(parse_idx(opts->name, &idx, err));
     LF_TRY(find_gpu(dev, idx, err));
     enum lf_status status = build(dev, idx, opts->n_threads, err);
@@ -144,6 +166,7 @@ static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_op
 static enum lf_status alloc_cuda(struct lf_device *dev, void **out, size_t bytes, const char *what, struct lf_err *err)
 {
     void *ptr = NULL;
+    LF_ASSERT(!dev->info.is_described);
     LF_TRY(lf_sticky_status(&dev->cuda->sticky, dev->info.name, err));
     cudaError_t rc = cudaMalloc(&ptr, bytes);
     if (rc == cudaErrorMemoryAllocation) {

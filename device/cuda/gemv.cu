@@ -1,10 +1,11 @@
 /* y = x · wᵀ (+ bias) (+ residual) for 1 to 16 rows: every weight is read once, and reading them is what it costs.
+ * With w = [gate, up] also y = silu(x · gateᵀ) · (x · upᵀ) at once: one kernel less between two products.
  *
- * Work split: the tensor cores take 16 weight rows as the left operand and the step's rows, eight or sixteen, zero
- * behind the last, as the right one. A thread block of eight warps owns tiles of 16 · MT weight rows, every
- * gridDim.x-th one. Along k a tile is cut into groups of 128; warp w takes groups w, w + 8, … in ascending order, and
- * the eight sums of an output are added in the order of the warps. So a row's bits depend on its own x, on w and on
- * n_in, not on how many rows there are, on MT or on the grid.
+ * Work split: the tensor cores take 16 weight rows as the left operand (where gate and up meet, eight of each) and the
+ * step's rows, eight or sixteen, zero behind the last, as the right one. A thread block of eight warps owns tiles of 16
+ * · MT weight rows, every gridDim.x-th one. Along k a tile is cut into groups of 128; warp w takes groups w, w + 8, …
+ * in ascending order, and the eight sums of an output are added in the order of the warps. So a row's bits depend on
+ * its own x, on w and on n_in, not on how many rows there are, on MT or on the grid.
  *
  * Order of k. A product does not mind in which order k runs as long as both operands agree: lane 4g + t reads 16 bytes
  * of rows g and g + 8 at k = 32 · step + 8t, and of x's row g at the same k, and calls these eight elements its own of
@@ -19,12 +20,14 @@
  * stride divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_gemv.cuh"
+#include "device/cuda/silu.cuh"
 
 enum {
     WARP_LANES = 32,
     WARPS = 8,
     THREADS = WARPS * WARP_LANES,
-    TILE = 16,  /* weight rows of one instruction */
+    TILE = 16, /* weight rows of one instruction, in two halves */
+    HALF = TILE / 2,
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
@@ -38,8 +41,9 @@ struct lf_gemv_args {
     void *y;
     const float *bias, *residual;
     int n_rows, n_in, n_out, n_tiles, groups_per_warp;
+    int half_stride, tile_stride; /* of weight rows: from a tile's first half to its second, and to the next tile */
     int x_stride, y_stride;
-    bool y_float;
+    bool y_float, gates; /* gates: the halves are gate and up, n_out counts both */
 };
 
 /* A place in a warp's way through its tiles: the next chunk of steps. */
@@ -71,7 +75,8 @@ template <int MT> __device__ inline void ask_weights(uint4 *slot, const lf_gemv_
     if (at.tile < p.n_tiles) {
 #pragma unroll
         for (int i = 0; i < LOADS; i++) { /* step, 16 rows, half of them */
-            int k = k0 + i / (2 * MT) * STEP, row = (at.tile * MT + i / 2 % MT) * TILE + i % 2 * 8 + g;
+            int k = k0 + i / (2 * MT) * STEP;
+            int row = (at.tile * MT + i / 2 % MT) * p.tile_stride + i % 2 * p.half_stride + g;
             bool any = k < p.n_in && row < p.n_out;
             cp_async_cg(slot + i * WARP_LANES, any ? p.w + ((size_t)row * p.n_in + k) * 2 : p.w, any ? 16 : 0);
         }
@@ -132,6 +137,38 @@ template <class T> __device__ inline void write_y(const lf_gemv_args &p, int row
         ((T *)p.y)[at] = from_float<T>(sum);
 }
 
+/* The warps' sums of a tile's weight row r, in the order of the warps. */
+template <int MT, int NT> __device__ inline float sum_of(const sums<MT, NT> &s, int row, int r)
+{
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) sum += s.of[w][row][r];
+    return sum;
+}
+
+/* Writes output i of a tile of plain weight rows, or of pairs of gate and up; both are rounded before they meet. */
+template <class T, int MT, int NT>
+__device__ inline void write_plain(const lf_gemv_args &p, const sums<MT, NT> &s, int tile, int i)
+{
+    int row = i / (MT * TILE), r = i % (MT * TILE), col = tile * MT * TILE + r;
+    if (row < p.n_rows && col < p.n_out) write_y<T>(p, row, col, sum_of(s, row, r));
+}
+
+template <class T, int MT, int NT>
+__device__ inline void write_gated(const lf_gemv_args &p, const sums<MT, NT> &s, int tile, int i)
+{
+    int row = i / (MT * HALF), r = i % (MT * HALF), col = tile * MT * HALF + r;
+    if (row >= p.n_rows || col >= p.half_stride) return;
+    r += r / HALF * HALF;
+    float gate = sum_of(s, row, r), up = sum_of(s, row, r + HALF);
+    if (p.bias) {
+        gate += p.bias[col];
+        up += p.bias[col + p.half_stride];
+    }
+    ((T *)p.y)[(size_t)row * p.y_stride + col] =
+        from_float<T>(silu_mul(to_float(from_float<T>(gate)), to_float(from_float<T>(up))));
+}
+
 /* Joins the warps' sums of a tile, writes the outputs, and zeroes acc. */
 template <class T, int MT, int NT>
 __device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const lf_gemv_args &p, int tile)
@@ -150,11 +187,10 @@ __device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const 
     }
     __syncthreads();
     for (int i = threadIdx.x; i < p.n_rows * MT * TILE; i += THREADS) {
-        int row = i / (MT * TILE), r = i % (MT * TILE), col = tile * MT * TILE + r;
-        float sum = 0.0f;
-#pragma unroll
-        for (int w = 0; w < WARPS; w++) sum += s.of[w][row][r];
-        if (col < p.n_out) write_y<T>(p, row, col, sum);
+        if (!p.gates)
+            write_plain<T>(p, s, tile, i);
+        else
+            write_gated<T>(p, s, tile, i);
     }
     __syncthreads();
 }
@@ -243,6 +279,11 @@ bool lf_cuda_gemv_supports(const struct lf_gemm_params *p)
            ((size_t)p->w->data | (size_t)p->x) % 16 == 0;
 }
 
+bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p)
+{
+    return lf_cuda_gemv_supports(p) && !p->y_float && p->w->n_out % TILE == 0;
+}
+
 static lf_gemv_args args_of(const struct lf_gemm_params *p)
 {
     int n_groups = (p->w->n_in + GROUP_STEPS * STEP - 1) / (GROUP_STEPS * STEP);
@@ -259,16 +300,33 @@ static lf_gemv_args args_of(const struct lf_gemm_params *p)
     args.x_stride = p->x_stride;
     args.y_stride = p->y_stride;
     args.y_float = p->y_float;
+    args.half_stride = HALF;
+    args.tile_stride = TILE;
     return args;
+}
+
+static int launch_planned(lf_gemv_args args, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how)
+{
+    if (args.n_rows == 0) return 0;
+    args.n_tiles = (args.n_out + plan.tile_rows - 1) / plan.tile_rows;
+    dim3 grid((unsigned)(args.n_tiles < plan.n_blocks ? args.n_tiles : plan.n_blocks));
+    return how.fp16 ? launch<fp16>(args, plan.tile_rows, grid, how) : launch<bf16>(args, plan.tile_rows, grid, how);
 }
 
 int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how)
 {
-    if (p->n_rows == 0) return 0;
+    return launch_planned(args_of(p), plan, how);
+}
+
+int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, struct lf_cuda_gemv_plan plan,
+                          struct lf_cuda_launch how)
+{
     lf_gemv_args args = args_of(p);
-    args.n_tiles = (args.n_out + plan.tile_rows - 1) / plan.tile_rows;
-    dim3 grid((unsigned)(args.n_tiles < plan.n_blocks ? args.n_tiles : plan.n_blocks));
-    return how.fp16 ? launch<fp16>(args, plan.tile_rows, grid, how) : launch<bf16>(args, plan.tile_rows, grid, how);
+    args.gates = true;
+    args.y = out;
+    args.half_stride = args.y_stride = args.n_out / 2;
+    args.tile_stride = HALF;
+    return launch_planned(args, plan, how);
 }
 
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)

@@ -53,6 +53,11 @@ int lf_cuda_gemv_setup(bool *fits);
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
 /* p's rows, strides and alignment are supported. The plan changes no bit of y. */
 int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how);
+/* out [T, n_out / 2] = silu(gate) · up, where p's product is [gate, up]; p->y is not written. The same bits as
+ * lf_cuda_silu_mul of lf_cuda_gemv. */
+bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p);
+int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, struct lf_cuda_gemv_plan plan,
+                          struct lf_cuda_launch how);
 /* Any shape and number of rows, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 

@@ -72,6 +72,12 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->residual == NULL || p->y_float);
 }
 
+static struct lf_cuda_gemv_plan gemv_plan(const struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    int n_blocks = dev->info.n_sms;
+    return (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(p->n_rows, p->w->n_out, n_blocks), n_blocks};
+}
+
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
@@ -80,9 +86,18 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
         lf_cuda_gemm_run(dev, p);
         return;
     }
-    int n_blocks = dev->info.n_sms;
-    struct lf_cuda_gemv_plan plan = {lf_gemv_tile_rows(p->n_rows, p->w->n_out, n_blocks), n_blocks};
-    lf_cuda_check(dev, lf_cuda_gemv(p, plan, lf_cuda_launch(dev)), "skinny product");
+    lf_cuda_check(dev, lf_cuda_gemv(p, gemv_plan(dev, p), lf_cuda_launch(dev)), "skinny product");
+}
+
+static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
+{
+    check_gemm(p);
+    if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
+    if (!dev->cuda->has_gemv || !lf_cuda_gemv_silu_mul_supports(p)) {
+        lf_gemm_then_silu_mul(dev, p, out);
+        return;
+    }
+    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, gemv_plan(dev, p), lf_cuda_launch(dev)), "skinny product");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -129,7 +144,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
     return lf_fail(err, LF_DEVICE, "loading kernels: %s", cudaGetErrorString((cudaError_t)rc));
 }
 
-enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
+void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
                                .weight_bytes = weight_bytes,
@@ -141,9 +156,15 @@ enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,
                                .silu_mul = silu_mul,
+                               .gemm_silu_mul = gemm_silu_mul,
                                .gather = gather,
                                .sample = sample,
                                .sample_marks = sample_marks};
+}
+
+enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)
+{
+    lf_ops_cuda_fill(dev);
     LF_TRY(load_kernels(dev, err));
     return lf_cuda_gemm_create(dev, err);
 }

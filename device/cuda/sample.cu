@@ -518,7 +518,7 @@ __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
 
 __device__ inline drawn draw_row(row_work &r, const lf_sample_row &row, bool listed, uint64_t least, uint64_t most)
 {
-    uint64_t random = random64(row.seed, row.position);
+    uint64_t random = lf_random64(row.seed, row.position);
     r.inv_t = __fdiv_rn(1.0f, row.temperature);
     if (row.top_k > 0 && row.top_k < r.n_vocab && row.top_k <= LIST) {
         if (!listed || !list_serves(r, row.top_k)) list_largest(r, row.top_k, false, least, most);

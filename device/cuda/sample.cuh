@@ -5,6 +5,7 @@
 
 #include <float.h>
 
+#include "core/mix.h"
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_cluster.cuh"
 #include "device/cuda/reduce.cuh"
@@ -96,20 +97,6 @@ __device__ inline float weight_of(float x, float max, float inv_t)
 __device__ inline uint64_t units(float weight)
 {
     return __float2ull_rn(weight * WEIGHT_UNIT);
-}
-
-__device__ inline uint64_t mix64(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
-/* lf_random64 of core/hash.h. */
-__device__ inline uint64_t random64(uint64_t seed, uint64_t counter)
-{
-    return mix64(mix64(seed) ^ mix64(counter ^ 0xd1b54a32d192ed03u));
 }
 
 __device__ inline float floored(double logprob)

@@ -304,6 +304,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     const struct lf_sched_opts sched = {.chunk = opts->chunk,
                                         .max_seqs = opts->max_seqs,
                                         .max_out = opts->max_out,
+                                        .row_tile = LF_MAX(opts->row_tile, 1),
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
                                         .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
                                         .pool = &kv->pool,

@@ -42,6 +42,7 @@ struct lf_engine_opts {
     int64_t queue_tokens; /* waiting prompt tokens, at most; 0: 4 × ctx */
     int step_ms;          /* time budget of a step (--step-ms) */
     int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
+    int row_tile;         /* of lf_device_info; 0: 1 */
     int per_tenant_n;     /* in flight per key; 0: no limit */
     int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };

@@ -19,7 +19,7 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
-    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1);
+    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->row_tile >= 1);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
@@ -118,6 +118,18 @@ static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
     return (int)LF_MIN(LF_MIN(least - first, rows_left(seq)), room);
 }
 
+/* The rows of a chunk of seq, of n that are affordable. Where the step is larger than a tile of rows it ends with a
+ * whole one, since a row more would cost as much as a tile; then 0 if n does not fill a further one. */
+static int chunk_rows(const struct lf_sched *s, const struct lf_sched_plan *plan, const struct lf_sched_seq *seq, int n,
+                      int room, bool must)
+{
+    int tile = s->opts.row_tile, n_step = plan->n_rows + LF_MIN(n, room);
+    int whole = n_step - n_step % tile - plan->n_rows;
+    bool fills = tile > 1 && n_step >= tile && LF_MIN(n, room) < rows_left(seq);
+    if (fills && (whole > 0 || !must)) return LF_MAX(whole, 0);
+    return LF_MIN(cut(seq, n, room, must), room);
+}
+
 /* Plans a chunk of seq within budget_ns; returns what it is predicted to take, 0 if there is no room for one. */
 static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct lf_sched_seq *seq, double budget_ns,
                          bool must)
@@ -130,8 +142,8 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
     if (room < 1) return 0;
 
-    int n = cut(seq, lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits), room, must);
-    n = LF_MIN(n, room);
+    int affordable = lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits);
+    int n = chunk_rows(s, plan, seq, affordable, room, must);
     if (n < 1) return 0;
     bool last = seq->n_done + n == seq->n_prompt;
     int n_sampled = last && seq->max_tokens > 0 ? 1 : 0;
@@ -161,20 +173,20 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double
     return ns;
 }
 
-/* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool. */
+/* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool, with the
+ * rows it may already have. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     if (!seq->keys || seq->all_logits) return;
-    while (seq->n_done % BLOCK == 0 && seq->n_done + BLOCK < seq->n_prompt) {
-        int i = seq->n_done / BLOCK;
+    for (int i = seq->n_done / BLOCK; (i + 1) * BLOCK < seq->n_prompt; i++) {
         int32_t found =
             lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
         if (found < 0) return;
         lf_block_pool_get(s->opts.pool, found);
         lf_block_pool_put(s->opts.pool, seq->blocks[i]);
         seq->blocks[i] = found;
-        seq->n_done += BLOCK;
-        seq->n_cached += BLOCK;
+        seq->n_cached += (i + 1) * BLOCK - seq->n_done;
+        seq->n_done = (i + 1) * BLOCK;
         seq->n_entered = i + 1;
     }
 }
@@ -183,7 +195,7 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
 {
     int next = seq->n_done / BLOCK + 1;
-    if (!seq->keys || seq->all_logits || seq->n_done % BLOCK != 0 || next * BLOCK >= seq->n_prompt) return false;
+    if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
     for (int i = 0; i < plan->n_items; i++) {
         const struct lf_sched_seq *other = plan->items[i].seq;
         if (lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&

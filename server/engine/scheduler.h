@@ -85,6 +85,7 @@ struct lf_sched_opts {
     int chunk;    /* rows of one step, >= 1 */
     int max_seqs; /* running at once, >= 1 */
     int max_out;  /* logits rows of one step, >= 1 */
+    int row_tile; /* rows cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
     int64_t step_ns;
     int64_t alone_ns;               /* >= step_ns: of a step in which nobody decodes */
     struct lf_block_pool *pool;     /* borrowed */

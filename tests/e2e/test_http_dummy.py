@@ -31,6 +31,27 @@ class Shape(harness.Case):
     def command(self, *args, stdin=None):
         return subprocess.run([self.server.program, *args], input=stdin, capture_output=True, text=True, timeout=120 * harness.SLOW)
 
+    def test_a_gpu_that_is_not_here_is_planned_for(self):
+        def plan(*args):
+            r = self.command("plan", "--model", "tests/bench/shapes/llama-3.1-8b", "--load", "dummy", "--ctx", "128K", "--json",
+                             *args)
+            return r.returncode, r.stderr, json.loads(r.stdout or "null")
+
+        status, message, p = plan("--gpu-memory", "80G")
+        if p is None:
+            self.assertEqual(status, 2)
+            return self.assertIn("no GPU backend", message)
+        self.assertEqual((status, p["fits"], p["device_is_described"], p["kv_dtype"]), (0, True, True, "bf16"))
+        self.assertIn("80.00 GiB, 132 multiprocessors", p["device"])
+        self.assertEqual(p["context_bytes"] + p["available_bytes"], 80 << 30)
+        self.assertEqual((p["concurrent_requests"], p["host_bytes"]), (3, 0))
+        more = plan("--gpu-memory", "80G", "--gpu-sms", "264")[2]
+        self.assertGreater(more["attention_bytes"], 1.5 * p["attention_bytes"])
+        self.assertEqual(more["weight_bytes"], p["weight_bytes"])
+        status, _, p = plan("--gpu-memory", "20G")
+        self.assertEqual((status, p["fits"]), (2, False))
+        self.assertIn("--ctx", p["advice"])
+
     def test_a_prompt_of_ids_and_the_same_as_text_have_one_answer(self):
         body = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": 2}
         a = self.server.complete([17, 4, 256], **{**body, "logprobs": None}).json

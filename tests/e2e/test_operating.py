@@ -107,6 +107,19 @@ class Operating(unittest.TestCase):
             self.assertEqual(r.returncode, 2)
             self.assertIn(b"Permission denied", r.stderr)
 
+    def test_a_stack_that_is_too_small_says_so(self):
+        def with_stack(kib):
+            return lambda: resource.setrlimit(resource.RLIMIT_STACK, (kib << 10, kib << 10))
+
+        for args in (["serve", "--port", "0"], ["plan"], ["tokenize", "a"]):
+            r = run(*args, preexec_fn=with_stack(64))
+            self.assertEqual((r.returncode, r.stdout, r.stderr.count(b"\n")), (2, b"", 1), (args, r.stderr))
+            self.assertIn(b"64 KiB", r.stderr)
+            self.assertIn(b"ulimit -s 1024", r.stderr)
+        s = Running(stderr=subprocess.DEVNULL, preexec_fn=with_stack(1024))
+        self.assertTrue(s.answers(3))
+        self.assertEqual(s.stop(), 0)
+
     def test_many_choices_of_a_long_prompt_enter_an_idle_queue(self):
         s = Running("--kv-tokens", "4K", "--queue", "4", stderr=subprocess.DEVNULL)
         ids = [[300 + (i * 7 + k) % 3000 for i in range(900)] for k in range(8)]

@@ -67,11 +67,42 @@ static inline void fuzz_file_fill(struct fuzz_file *f, struct lf_str bytes, size
     LF_ASSERT(ftruncate(f->fd, (off_t)LF_MAX(n_bytes, bytes.len)) == 0);
 }
 
-/* A directory for one input: fuzz_dir_make, fuzz_dir_put, fuzz_dir_drop with the same names. */
-static inline void fuzz_dir_make(char path[64])
+/* The process's directory for inputs that are several files. */
+struct fuzz_dir {
+    char path[64];
+    const char *const *names;
+    size_t n_names;
+};
+
+static inline struct fuzz_dir *fuzz_the_dir(void)
 {
-    snprintf(path, 64, "%s/longflash-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    LF_ASSERT(mkdtemp(path) != NULL);
+    static struct fuzz_dir dir;
+    return &dir;
+}
+
+static inline void fuzz_dir_drop(void)
+{
+    struct fuzz_dir *dir = fuzz_the_dir();
+    char path[128];
+    for (size_t i = 0; i < dir->n_names; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir->path, dir->names[i]);
+        unlink(path);
+    }
+    LF_ASSERT(rmdir(dir->path) == 0);
+}
+
+/* Its path. The first call makes it; with the process it goes, and so do files of these names. */
+static inline const char *fuzz_dir(const char *const *names, size_t n_names)
+{
+    struct fuzz_dir *dir = fuzz_the_dir();
+    if (dir->path[0] != 0) return dir->path;
+    dir->names = names;
+    dir->n_names = n_names;
+    const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    snprintf(dir->path, sizeof dir->path, "%s/longflash-fuzz-XXXXXX", parent);
+    LF_ASSERT(mkdtemp(dir->path) != NULL);
+    LF_ASSERT(atexit(fuzz_dir_drop) == 0);
+    return dir->path;
 }
 
 static inline void fuzz_dir_put(const char *dir, const char *name, struct lf_str bytes)
@@ -82,16 +113,6 @@ static inline void fuzz_dir_put(const char *dir, const char *name, struct lf_str
     LF_ASSERT(fd >= 0);
     fuzz_write_all(fd, bytes.ptr, bytes.len);
     close(fd);
-}
-
-static inline void fuzz_dir_drop(const char *dir, const char *const *names, size_t n_names)
-{
-    char path[128];
-    for (size_t i = 0; i < n_names; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
-        unlink(path);
-    }
-    LF_ASSERT(rmdir(dir) == 0);
 }
 
 #endif

@@ -7,23 +7,15 @@
 
 static const char *const names[] = {"config.json", "generation_config.json", "model.safetensors.index.json",
                                     "s.safetensors"};
-static char dir[64];
 
-static void drop_dir(void)
-{
-    fuzz_dir_drop(dir, names, LF_N_ELEMS(names));
-}
-
-static void make_dir(void)
+static void put_shard(const char *dir)
 {
     static const char header[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
                                  "\"b\":{\"dtype\":\"F16\",\"shape\":[2,1],\"data_offsets\":[4,8]}}";
     char shard[8 + sizeof header - 1 + 8] = {0};
     shard[0] = (char)(sizeof header - 1);
     memcpy(shard + 8, header, sizeof header - 1);
-    fuzz_dir_make(dir);
     fuzz_dir_put(dir, names[3], lf_str_from(shard, sizeof shard));
-    LF_ASSERT(atexit(drop_dir) == 0);
 }
 
 static void check_hparams(const struct lf_hparams *hp)
@@ -43,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lf_hparams hp = {0};
     struct lf_tensor_set set = {0};
     struct lf_err err = {0};
-    if (dir[0] == 0) make_dir();
+    const char *dir = fuzz_dir(names, LF_N_ELEMS(names));
+    put_shard(dir);
     for (size_t i = 0; i < 3; i++) fuzz_dir_put(dir, names[i], fuzz_part(&data, &size));
     if (lf_hparams_read(&hp, dir, &err) == LF_OK) {
         check_hparams(&hp);

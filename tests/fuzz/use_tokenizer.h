@@ -78,4 +78,17 @@ static inline void fuzz_use_tokenizer(const struct lf_tokenizer *tok, struct lf_
     free(ids);
 }
 
+/* Opens what stands in the directory and uses it on the text; what is refused says why. */
+static inline void fuzz_open_tokenizer(const char *dir, struct lf_str text)
+{
+    struct lf_tokenizer *tok = NULL;
+    struct lf_err err = {0};
+    if (lf_tokenizer_open(&tok, dir, &err) == LF_OK) {
+        fuzz_use_tokenizer(tok, text);
+        lf_tokenizer_close(tok);
+    } else {
+        LF_ASSERT(err.message[0] != 0 && tok == NULL);
+    }
+}
+
 #endif

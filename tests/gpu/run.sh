@@ -26,7 +26,14 @@ fi
 commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
 has_torch=no
 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=yes
-[ "$has_torch" = yes ] || echo "no PyTorch with CUDA: the attention harnesses and peers are left out"
+if [ "$has_torch" = yes ]; then
+    if [ -z "${LF_ATTN_SO:-}" ]; then
+        export LF_ATTN_SO=$out/attn.so
+        step "attention's kernels as a library" python3 tests/gpu/attn_kernels.py "$LF_ATTN_SO"
+    fi
+else
+    echo "no PyTorch with CUDA: the attention harnesses and peers are left out"
+fi
 
 if [ "$part" != bench ]; then
     step "ops, sampling, RoPE" ctest --test-dir "$bin" -L gpu --output-on-failure

@@ -313,6 +313,34 @@ static void products_repeat(void **state)
     }
 }
 
+/* In one kernel and in two, tiles of 16 and of 32 weight rows, halves of 8 and not. */
+static void gated_products_have_the_bits_of_product_and_activation(void **state)
+{
+    (void)state;
+    uint64_t seed = 15;
+    static const int shapes[][2] = {{256, 28672}, {520, 144}, {264, 2 * 77}, {1024, 9024}};
+    static const int rows[] = {1, 3, 8, 9, 16, 17, 130};
+    for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
+        for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
+            struct gemm_case c = {.n_rows = rows[r], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = r % 2 == 0};
+            struct gemm_data d;
+            gemm_make(&d, &c, &seed);
+            size_t n = (size_t)c.n_rows * (size_t)c.n_out / 2;
+            struct gpu_tensor at_once = gpu_poisoned(gpu_act, n), in_two = gpu_poisoned(gpu_act, n);
+            gpu_ops->gemm_silu_mul(gpu, &d.p, at_once.ptr);
+            gpu_ops->gemm(gpu, &d.p);
+            gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){in_two.ptr, d.p.y, c.n_rows, c.n_out / 2});
+            char *got = gpu_read_raw(&at_once), *expected = gpu_read_raw(&in_two);
+            assert_memory_equal(got, expected, n * 2);
+            free(expected);
+            free(got);
+            gpu_free(&in_two);
+            gpu_free(&at_once);
+            gemm_free(&d);
+        }
+    }
+}
+
 static void prepared_products_are_the_same(void **state)
 {
     (void)state;
@@ -656,6 +684,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(prepared_products_are_the_same),
         cmocka_unit_test(embed_widens_rows_of_the_table),
         cmocka_unit_test(rmsnorm_is_right),
+        cmocka_unit_test(gated_products_have_the_bits_of_product_and_activation),
         cmocka_unit_test(silu_mul_is_right),
         cmocka_unit_test(gather_copies_rows),
         cmocka_unit_test(rows_of_norm_and_silu_stay_alone_and_repeat),

@@ -50,6 +50,7 @@ static struct scenario draw(uint64_t seed)
     s.world.chunk = 1 << sim_between(d, 0, 8);
     s.world.max_seqs = sim_between(d, 1, 8);
     s.world.max_out = sim_between(d, 1, 8);
+    s.world.row_tile = sim_chance(d, 0.5) ? 1 : 1 << sim_between(d, 1, 7);
     s.world.step_ns = (int64_t)sim_between(d, 1, 50) * 1000000;
     s.world.prefix = sim_chance(d, 0.9);
     struct sim_machine *m = &s.world.machine;

@@ -23,6 +23,7 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
                                        .max_out = o->max_out,
+                                       .row_tile = LF_MAX(o->row_tile, 1),
                                        .step_ns = o->step_ns,
                                        .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
                                        .pool = &w->pool,

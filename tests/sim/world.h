@@ -59,6 +59,7 @@ struct sim_world {
 
 struct sim_opts {
     int n_blocks, chunk, max_seqs, max_out;
+    int row_tile;              /* 0: 1 */
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
     int ahead; /* 1: a step is launched before the one before it has ended */

@@ -8,18 +8,15 @@ dense K and V. Events around a call on a busy stream, so host time does not coun
 """
 import argparse
 import csv
-import datetime
 import os
-import subprocess
 import sys
-import tempfile
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "gpu"))
-import attn_gpu as gpu  # noqa: E402
+import attn_kernels as c  # noqa: E402
 
 LENGTHS = [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072]
 # name, query heads, KV heads, head_dim, [(queries, keys)]
@@ -68,9 +65,10 @@ def time_ms(call):
 
 def contestants(lib, kernel, n_heads, n_kv, dim, queries, keys):
     batch = max(1, 16384 // keys) if queries == keys else 1
-    pool = gpu.Pool([keys] * batch, n_heads, n_kv, dim, n_layers=1, layer=0, poison=False, outliers=False)
-    step = gpu.Step(lib, pool, [(i, keys - queries, queries) for i in range(batch)])
-    calls = {"ours": lambda: step.run(prefill=kernel)}
+    store = c.Store([keys] * batch, [queries] * batch, n_heads, n_kv, dim, n_layers=1, layer=0, plain=True)
+    entries = [(i, queries, keys, False) for i in range(batch)]
+    step = c.Step(lib, store, entries, lse=False, overlaps=True, prefill=kernel)
+    calls = {"ours": step.launch}
     q = torch.randn(batch, n_heads, queries, dim, device="cuda", dtype=torch.bfloat16)
     k, v = (torch.randn(batch, n_kv, keys, dim, device="cuda", dtype=torch.bfloat16) for _ in (0, 1))
     calls["cudnn"] = sdpa(SDPBackend.CUDNN_ATTENTION, q, k, v)
@@ -92,44 +90,40 @@ def contestants(lib, kernel, n_heads, n_kv, dim, queries, keys):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--lib")
+    p.add_argument("--lib", help="shared library of the kernels; else LF_ATTN_SO, or built")
     p.add_argument("--kernel", default="prefill_sm90")
     p.add_argument("--rounds", type=int, default=10)
     p.add_argument("--only", default="")
     p.add_argument("--csv")
-    p.add_argument("--commit", default="", help="for the CSV, where there is no git")
+    p.add_argument("--commit", default="", help="for the CSV; else LF_COMMIT, or what git says")
     a = p.parse_args()
-    lib = gpu.load(a.lib or gpu.build(os.path.join(tempfile.gettempdir(), "lf_attn_gpu.so")))
-    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True,
-                         text=True).stdout.strip().split(", ")
-    stamp = [datetime.date.today().isoformat(), *smi, torch.__version__, a.commit]
-    rows = []
+    lib, stamp, rows = c.library(a.lib), c.stamp(a.commit, torch=torch.__version__), []
     for name, n_heads, n_kv, dim, sizes in CASES:
-        if a.only not in name or not getattr(lib, "lf_attn_%s_supports" % a.kernel)(dim):
+        if a.only not in name or not c.supports(lib, a.kernel, dim):
             continue
         for queries, keys in sizes:
             flops, calls = contestants(lib, a.kernel, n_heads, n_kv, dim, queries, keys)
-            times = {c: [] for c in calls}
+            times = {who: [] for who in calls}
             rounds = a.rounds if flops < 3e13 else max(3, a.rounds // 3)
             for r in range(rounds + 1):
-                for c, call in calls.items():
-                    if c == "unfused" and r > 3:
+                for who, call in calls.items():
+                    if who == "unfused" and r > 3:
                         continue
                     ms = time_ms(call)
                     if r > 0:
-                        times[c].append(ms)
-            rate = {c: flops / sorted(t)[len(t) // 2] / 1e9 for c, t in times.items()}
+                        times[who].append(ms)
+            rate = {who: flops / sorted(t)[len(t) // 2] / 1e9 for who, t in times.items()}
             print("%-10s %2d/%d d%-3d %6d x %6d  " % (name, n_heads, n_kv, dim, queries, keys) +
                   "  ".join("%s %.0f" % x for x in rate.items()) +
                   ("  x%.2f cudnn" % (rate["ours"] / rate["cudnn"]) if "cudnn" in rate else ""), flush=True)
-            rows += [[*stamp, name, n_heads, n_kv, dim, queries, keys, c, "%.1f" % x] for c, x in rate.items()]
+            rows += [[*stamp.values(), name, n_heads, n_kv, dim, queries, keys, who, "%.1f" % x] for who, x in rate.items()]
             torch.cuda.empty_cache()
     if a.csv:
         with open(a.csv, "w", newline="") as f:
             w = csv.writer(f)
-            w.writerow(["date", "gpu", "driver", "torch", "commit", "case", "heads", "kv_heads", "head_dim", "queries", "keys",
-                        "implementation", "tflops"])
+            w.writerow([*stamp, "case", "heads", "kv_heads", "head_dim", "queries", "keys", "implementation", "tflops"])
             w.writerows(rows)
 
 
-main()
+if __name__ == "__main__":
+    main()

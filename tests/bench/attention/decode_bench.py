@@ -1,13 +1,12 @@
 """Speed of attention on a GPU beside torch's SDPA (cuDNN, FlashAttention-2) and the copy bandwidth of the same run.
 
-    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short] [prefill]
+    python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short]
+    python3 tests/bench/attention/decode_bench.py --out results/prefill_portable.csv prefill
 
 Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and merge together count. A
 replay goes through layers of different pages, so that the cache of the last one does not help."""
 import csv
-import datetime
 import os
-import subprocess
 import sys
 
 import torch
@@ -15,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "gpu"))
-import attn_case as c  # noqa: E402
+import attn_kernels as c  # noqa: E402
 
 ROWS = []
 
@@ -92,18 +91,7 @@ def peers(batch, n_new, length, h, hk, d, n_layers, causal=False, fa2=False):
 
 
 def ours(lib, batch, n_new, length, h, hk, d, n_layers, generated=True, **more):
-    blocks = batch * -(-length // c.PAGE)
-    store = c.Store.__new__(c.Store)
-    store.h, store.hk, store.d, store.dtype, store.n_layers, store.layer = h, hk, d, torch.bfloat16, n_layers, 0
-    store.n_blocks, store.lengths = blocks, [length] * batch
-    order = torch.randperm(blocks).tolist()
-    per = blocks // batch
-    store.tables = [order[i * per:(i + 1) * per] for i in range(batch)]
-    store.kv = torch.empty(blocks, n_layers, 2, hk, c.PAGE, d, device="cuda", dtype=torch.bfloat16)
-    for layer in range(n_layers):
-        store.kv[:, layer].normal_()
-    store.base = [length - n_new] * batch
-    store.q = [torch.randn(n_new, h, d, device="cuda", dtype=torch.bfloat16) for _ in range(batch)]
+    store = c.Store([length] * batch, [n_new] * batch, h, hk, d, n_layers=n_layers, layer=0, plain=True)
     step = c.Step(lib, store, [(i, n_new, length, generated) for i in range(batch)], overlaps=True, **more)
 
     def layer_call(layer):
@@ -149,8 +137,8 @@ def decode(lib, copy, shapes, what="decode", with_peers=True):
 
 
 def prefill(lib):
-    for n, h, hk, d in ((4096, 32, 8, 128), (8192, 32, 8, 128), (16384, 32, 8, 128), (32768, 32, 8, 128),
-                        (8192, 16, 16, 128), (8192, 32, 32, 64), (8192, 8, 8, 256)):
+    shapes = [(n, h, hk, d) for h, hk, d in ((32, 8, 128), (32, 32, 64), (8, 8, 256)) for n in (4096, 8192, 16384, 32768)]
+    for n, h, hk, d in shapes + [(8192, 16, 16, 128), (8192, 32, 8, 96)]:
         batch = max(1, 16384 // n)
         flops = 2 * n * n * d * h * batch
         graph, step = ours(lib, batch, n, n, h, hk, d, 1, generated=False)
@@ -159,14 +147,6 @@ def prefill(lib):
         report("prefill", batch, n, n, h, hk, d, us, "TFLOP/s", flops / us / 1e6, peer_us[1] / us if peer_us[1] else 0, peer_us)
         del graph, step, others
         torch.cuda.empty_cache()
-
-
-def environment():
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu, driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().split(", ")
-    commit = os.environ.get("LF_COMMIT") or subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True,
-                                                           text=True, cwd=HERE).stdout.strip()
-    return dict(date=datetime.date.today().isoformat(), gpu=gpu, driver=driver, commit=commit)
 
 
 def main():
@@ -189,7 +169,7 @@ def main():
     if "prefill" in parts:
         prefill(lib)
     if out:
-        env = environment()
+        env = c.stamp()
         with open(out, "w", newline="") as f:
             w = csv.DictWriter(f, list(env) + ["copy_GBs"] + list(ROWS[0]))
             w.writeheader()

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/check.h"
+#include "core/mix.h"
 #include "tests/support/test.h"
 
 enum { CANARY = 64, DENSE_NONE = -1 };
@@ -13,29 +14,21 @@ struct attn_dense {
     double *w;    /* [kv_len] */
 };
 
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 /* About N(0, 1): four uniform numbers summed and scaled to variance 1. */
 static float normal(uint64_t key, bool outliers)
 {
-    uint64_t x = mix(key);
+    uint64_t x = lf_mix64(key);
     double sum = (double)(x & 0xffff) + (double)(x >> 16 & 0xffff) + (double)(x >> 32 & 0xffff) + (double)(x >> 48);
     double n = (sum / 65535.0 - 2.0) * 1.7320508;
-    if (outliers && mix(x) % 1000 == 0) n *= 10.0;
+    if (outliers && lf_mix64(x) % 1000 == 0) n *= 10.0;
     return (float)n;
 }
 
 /* One key per (seed, what, sequence, position, head): channels are added to it. */
 static uint64_t key_of(const struct attn_case *c, int what, int seq_idx, int pos, int head)
 {
-    uint64_t k = mix(c->seed ^ mix((uint64_t)what << 48 | (uint64_t)seq_idx << 32));
-    return mix(k ^ ((uint64_t)pos << 24 | (uint64_t)head << 12));
+    uint64_t k = lf_mix64(c->seed ^ lf_mix64((uint64_t)what << 48 | (uint64_t)seq_idx << 32));
+    return lf_mix64(k ^ ((uint64_t)pos << 24 | (uint64_t)head << 12));
 }
 
 static void store(const struct lf_kv_view *kv, void *page, size_t idx, float x)
@@ -89,7 +82,7 @@ static void make_tables(struct attn_data *d)
     assert_non_null(order);
     for (int i = 0; i < n; i++) order[i] = c->first_block + i;
     for (int i = n - 1; i > 0; i--) {
-        int j = (int)(mix(c->seed + (uint64_t)i) % (uint64_t)(i + 1));
+        int j = (int)(lf_mix64(c->seed + (uint64_t)i) % (uint64_t)(i + 1));
         int32_t t = order[i];
         order[i] = order[j];
         order[j] = t;

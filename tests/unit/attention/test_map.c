@@ -48,7 +48,7 @@ static void claim(char *claimed, const struct lf_attn_map *map, const struct lf_
 static const struct lf_attn_cuda_merge *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
 {
     const struct lf_attn_cuda_merge *found = NULL;
-    for (int i = 0; i < map->counts.n_merge; i++) {
+    for (int i = 0; i < map->counts.n_merge + map->n_merge_prompt; i++) {
         const struct lf_attn_cuda_merge *m = &map->merge[i];
         if (m->seq_idx != t->seq_idx || m->kv_head != t->kv_head || m->row != t->row) continue;
         assert_null(found);
@@ -208,7 +208,8 @@ static void an_empty_step_has_no_tasks(void **state)
     assert_non_null(f);
     fixture_init(f, 32, 8);
     check(f, 0);
-    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge, 0);
+    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge + f->map.n_merge_prompt,
+                     0);
     lf_attn_map_deinit(&f->map);
     free(f);
 }
@@ -222,14 +223,14 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPAN));
-    assert_int_equal(f->map.counts.n_merge, 16);
+    assert_int_equal(f->map.n_merge_prompt, 16);
     lf_attn_map_deinit(&f->map);
 
     fixture_init(f, 32, 8);
     add(f, MAX_ROWS, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, MAX_ROWS * 4 / 128 * 8);
-    assert_int_equal(f->map.counts.n_merge, 0);
+    assert_int_equal(f->map.n_merge_prompt + f->map.counts.n_merge, 0);
     for (int i = 1; i < f->map.counts.n_prefill; i++) {
         const struct lf_attn_cuda_task *a = &f->map.prefill[i - 1], *b = &f->map.prefill[i];
         assert_true(a->kv_head < b->kv_head || (a->kv_head == b->kv_head && a->key_hi >= b->key_hi));
@@ -251,6 +252,22 @@ static void tiles_without_room_for_partial_rows_come_whole_and_first(void **stat
     assert_in_range(n_whole, 1, MAX_ROWS * 8 / 128 - 1);
     for (int i = n_whole; i < f->map.counts.n_prefill; i++) assert_true(f->map.prefill[i].slot >= 0);
     check(f, 0);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
+static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 32, 8);
+    lf_attn_map_deinit(&f->map);
+    f->shape.max_rows = 512;
+    assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
+    for (int i = 0; i < MAX_SEQS; i++) add(f, 20, MAX_LEN, false);
+    check(f, 0);
+    assert_in_range(f->map.n_merge_prompt, 1, MAX_SEQS * 8 - 1); /* some split, not all */
     lf_attn_map_deinit(&f->map);
     free(f);
 }
@@ -316,6 +333,7 @@ int main(void)
                                        cmocka_unit_test(an_empty_step_has_no_tasks),
                                        cmocka_unit_test(few_long_tiles_are_split_and_many_are_not),
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
+                                       cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
                                        cmocka_unit_test(spans_are_cut_at_fixed_positions),
                                        cmocka_unit_test(groups_are_four_spans_of_one_length),
                                        cmocka_unit_test(long_contexts_of_many_heads_are_split_into_groups)};

@@ -325,14 +325,13 @@ static void expect_growth_refused(struct model_dir *dir)
     model_dir_free(dir);
 }
 
-/* Rules that make a thousand letters of one, and a thousand of each of these, would take all memory there is. */
-static void test_rules_that_grow_the_text(void **state)
+/* Writes a tokenizer of one letter whose `part`, "normalizer" or "decoder", makes a thousand letters of each, eight
+ * times over. */
+static void put_growing_rules(const struct model_dir *dir, const char *part)
 {
-    (void)state;
-    struct model_dir dir = model_dir_make();
     struct lf_buf json;
     lf_buf_init(&json, 1 << 20);
-    lf_buf_cstr(&json, "{\"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [");
+    lf_buf_printf(&json, "{\"%s\": {\"type\": \"Sequence\", \"%ss\": [", part, part);
     for (int i = 0; i < 8; i++) {
         lf_buf_printf(&json, "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"",
                       i ? "," : "");
@@ -340,11 +339,21 @@ static void test_rules_that_grow_the_text(void **state)
         lf_buf_cstr(&json, "\"}");
     }
     lf_buf_cstr(&json, "]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
-    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    model_dir_put(dir, "tokenizer.json", json.ptr, json.len);
+    lf_buf_deinit(&json);
+}
+
+/* Rules that make a thousand letters of one, and a thousand of each of these, would take all memory there is. */
+static void test_rules_that_grow_the_text(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    put_growing_rules(&dir, "normalizer");
     expect_growth_refused(&dir);
 
     dir = model_dir_make();
-    lf_buf_clear(&json);
+    struct lf_buf json;
+    lf_buf_init(&json, 1 << 20);
     lf_buf_cstr(&json, "{\"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
     for (int i = 0; i < 15; i++) /* a letter that is not ASCII becomes two of them, a space the first */
         lf_buf_printf(&json, "%s{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"use_regex\": false}",
@@ -375,18 +384,9 @@ static void test_replacements_that_grow_a_token(void **state)
 {
     (void)state;
     struct model_dir dir = model_dir_make();
-    struct lf_buf json, out;
-    lf_buf_init(&json, 1 << 20);
+    struct lf_buf out;
     lf_buf_init(&out, 1 << 20);
-    lf_buf_cstr(&json, "{\"decoder\": {\"type\": \"Sequence\", \"decoders\": [");
-    for (int i = 0; i < 8; i++) {
-        lf_buf_printf(&json, "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"",
-                      i ? "," : "");
-        for (int k = 0; k < 1000; k++) lf_buf_char(&json, 'a');
-        lf_buf_cstr(&json, "\"}");
-    }
-    lf_buf_cstr(&json, "]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
-    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    put_growing_rules(&dir, "decoder");
     struct lf_tokenizer *tok = open_or_fail(dir.path);
     struct lf_detok detok;
     double start = cpu_seconds();
@@ -396,7 +396,6 @@ static void test_replacements_that_grow_a_token(void **state)
     assert_true(cpu_seconds() - start < 1.0 * SLOWNESS);
     lf_tokenizer_close(tok);
     lf_buf_deinit(&out);
-    lf_buf_deinit(&json);
     model_dir_free(&dir);
 }
 

@@ -16,6 +16,7 @@
 #include "core/hash.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
+#include "model/sample_rows.h"
 
 enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
@@ -92,22 +93,8 @@ static inline void fake_sample(struct fake_backend *f, const struct lf_batch *ba
     static _Thread_local uint32_t scratch[2 * FAKE_VOCAB];
     struct lf_sampled *out = f->results[f->n_launched % 2];
     LF_ASSERT(batch->n_out <= FAKE_OUT_N);
-    for (int i = 0; i < batch->n_out; i++, logits += FAKE_VOCAB) {
-        const struct lf_batch_out *o = &batch->outs[i];
-        struct lf_sample_input in = {.logits = logits,
-                                     .n_vocab = FAKE_VOCAB,
-                                     .prompt = o->prompt,
-                                     .n_prompt = o->n_prompt,
-                                     .output = o->output,
-                                     .n_output = o->n_output,
-                                     .banned = o->banned,
-                                     .n_banned = o->n_banned,
-                                     .position = o->position};
-        if (o->sampling)
-            lf_sample(&out[i], o->sampling, &in, scratch);
-        else
-            lf_logprobs(&out[i], logits, FAKE_VOCAB, o->given, o->n_given_top, scratch);
-    }
+    for (int i = 0; i < batch->n_out; i++)
+        lf_sample_row(&out[i], &batch->outs[i], logits + i * FAKE_VOCAB, FAKE_VOCAB, scratch);
     f->n_results[f->n_launched % 2] = batch->n_out;
 }
 

@@ -25,6 +25,7 @@ static int setup(void **state)
     const struct lf_sched_opts opts = {.chunk = 256,
                                        .max_seqs = MAX_SEQS,
                                        .max_out = MAX_SEQS,
+                                       .row_tile = 1,
                                        .step_ns = 50 * LF_NS_PER_MS,
                                        .alone_ns = 50 * LF_NS_PER_MS,
                                        .pool = &f.pool};
@@ -255,6 +256,28 @@ static void decodes_that_do_not_fit_take_turns(void **state)
     assert_true(least >= 10 && most - least <= 4);
 }
 
+/* Three that decode and a long prompt: steps of whole tiles, but for the prompt's last rows. */
+static void prefills_fill_tiles_of_rows(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.row_tile = 48;
+    for (int i = 0; i < 3; i++) (void)submit(f, 1, 60, i);
+    while (lf_sched_admit(&f->sched, 3)) continue;
+    step(f);
+    struct lf_sched_seq *prompt = submit(f, 780, 1, 4);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 5), prompt);
+    int n_whole = 0;
+    while (lf_sched_in_prefill(prompt)) {
+        lf_sched_plan(&f->sched, &f->plan);
+        assert_int_equal(f->plan.n_rows - f->plan.n_prefill_rows, 3);
+        bool ends = prompt->n_done + f->plan.n_prefill_rows == prompt->n_prompt;
+        if (!ends && f->plan.n_rows >= 48) assert_int_equal(f->plan.n_rows % 48, 0);
+        n_whole += f->plan.n_rows % 48 == 0;
+        run(f, LF_NS_PER_MS);
+    }
+    assert_true(n_whole >= 3);
+}
+
 static void retry_after_follows_backlog_and_speed(void **state)
 {
     struct fixture *f = *state;
@@ -286,6 +309,7 @@ int main(void)
         CASE(an_echo_gets_logits_of_every_row_it_needs),
         CASE(every_decode_gets_its_row_beside_a_prefill),
         CASE(decodes_that_do_not_fit_take_turns),
+        CASE(prefills_fill_tiles_of_rows),
         CASE(retry_after_follows_backlog_and_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

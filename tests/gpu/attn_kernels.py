@@ -1,0 +1,336 @@
+"""Attention's CUDA kernels, called as attention/attn_cuda.h says, on torch's memory: what the GPU tests and benches share.
+
+build() compiles the kernels and the host's task map into one shared library; a Store is a paged cache of random sequences
+with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes. Structures and constants
+come from the headers. Where there is no GPU a Step can be made, not launched.
+
+    python3 tests/gpu/attn_kernels.py attn.so [SM]     builds, for LF_ATTN_SO; SM: 90 and the like, else this GPU's
+"""
+import ctypes as ct
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from types import SimpleNamespace
+
+import torch
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
+HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/attn_cuda.h", "attention/attention.h", "attention/attn_map.h"]
+PORTABLE = ["attention/attn_prefill_mma.cu", "attention/attn_decode_mma.cu", "attention/attn_merge.cu",
+            "attention/attn_merge_prompt.cu"]
+HOPPER = ["attention/attn_prefill_sm90.cu"]
+HOST = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
+DEV = "cuda" if torch.cuda.is_available() else "cpu"
+MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
+BEHIND = 5         # rows of the tensors behind the step's, which nobody may touch
+
+
+def read_headers():
+    """Constants by name; ctypes structures by name without lf_: pointers are addresses, enums are ints, and `elements` has
+    the structure that an address is of."""
+    kinds = {"int": ct.c_int, "int32_t": ct.c_int32, "int64_t": ct.c_int64, "bool": ct.c_bool, "float": ct.c_float}
+    constants, structures = {}, {}
+    for header in HEADERS:
+        with open(os.path.join(ROOT, header)) as f:
+            text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+        constants.update((m[1], int(m[2])) for m in re.finditer(r"\b(LF_\w+) = (\d+)", text))
+        for name, body in re.findall(r"\bstruct lf_(\w+) \{([^{}]*)\};", text):
+            fields, elements = [], {}
+            for kind, names in re.findall(r"(?:const\s+)?((?:struct |enum )?\w+)\s+([^;]+);", body):
+                for field in (x.strip() for x in names.split(",")):
+                    if field.startswith("*"):
+                        fields.append((field.lstrip("* "), ct.c_void_p))
+                        elements[fields[-1][0]] = structures.get(kind[len("struct lf_"):])
+                    elif kind.startswith("struct "):
+                        fields.append((field, structures[kind[len("struct lf_"):]]))
+                    else:
+                        fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
+            structures[name] = type(name, (ct.Structure,), {"_fields_": fields, "elements": elements})
+    return constants, structures
+
+
+E, S = read_headers()
+PAGE = E["LF_KV_BLOCK_TOKENS"]
+FOLDS = ("prefill", "prefill_mma", "decode_mma")  # who may want a `fold`
+
+
+def build(out=None, sm=None):
+    """Compiles everything for GPUs of compute capability sm ("90"); returns the library's path."""
+    sm = sm or "%d%d" % torch.cuda.get_device_capability()
+    out = out or os.path.join(tempfile.mkdtemp(), "attn.so")
+    with tempfile.TemporaryDirectory() as work:
+        jobs, objects = [], []
+        for src in PORTABLE + (HOPPER if sm == "90" else []) + HOST:
+            objects.append(os.path.join(work, os.path.basename(src) + ".o"))
+            arch = sm + "a" if src in HOPPER else sm
+            gpu = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+            how = ["gcc", "-std=c11", "-O2", "-fPIC", "-D_GNU_SOURCE"]
+            if src.endswith(".cu"):
+                how = ["nvcc", "-std=c++17", "-O3", "-lineinfo", gpu, "-Xcompiler=-fPIC"]
+            jobs.append(subprocess.Popen([*how, "-I" + ROOT, "-c", os.path.join(ROOT, src), "-o", objects[-1]]))
+        if any([job.wait() for job in jobs]):
+            raise SystemExit("attention's kernels do not compile")
+        subprocess.check_call(["nvcc", "-shared", "-Xlinker=-z,defs", *objects, "-o", out])
+    return out
+
+
+def check(rc, what):
+    if rc != 0:
+        raise RuntimeError(f"{what}: error {rc}")
+
+
+def library(path=None):
+    """The kernels, ready to launch: of `path`, or of what LF_ATTN_SO names, or built."""
+    lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
+    for name in ("prefill_mma", "decode_mma", "merge_cuda", "prefill_sm90"):
+        is_for_this = name != "prefill_sm90" or DEV == "cuda" and torch.cuda.get_device_capability() == (9, 0)
+        if DEV == "cuda" and is_for_this and has(lib, name + "_setup"):
+            check(launcher(lib, name + "_setup")(), name + "_setup")
+    return lib
+
+
+def has(lib, name):
+    return hasattr(lib, "lf_attn_" + name)
+
+
+def launcher(lib, name):
+    return getattr(lib, "lf_attn_" + name)
+
+
+def fold_bytes(lib, head_dim, n_sms):
+    """What the greediest of the kernels wants."""
+    most = 0
+    for name in (x + "_fold_bytes" for x in FOLDS if has(lib, x + "_fold_bytes")):
+        launcher(lib, name).restype = ct.c_size_t
+        most = max(most, launcher(lib, name)(head_dim, n_sms))
+    return most
+
+
+def supports(lib, kernel, head_dim):
+    if not has(lib, kernel):
+        raise SystemExit(f"the library has no {kernel}: was it built for another GPU?")
+    f = launcher(lib, kernel + "_supports")
+    f.restype = ct.c_bool
+    return f(head_dim)
+
+
+def n_sms_here():
+    return torch.cuda.get_device_properties(0).multi_processor_count if DEV == "cuda" else 132
+
+
+def stamp(commit="", **more):
+    """Date, GPU, driver, what else, and commit (else LF_COMMIT, or what git says): the first columns of a CSV."""
+    smi = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    gpu, driver = subprocess.run(smi, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(", ")
+    commit = commit or os.environ.get("LF_COMMIT", "")
+    if not commit and shutil.which("git"):
+        git = ["git", "-C", ROOT, "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    return dict(date=datetime.date.today().isoformat(), gpu=gpu, driver=driver, **more, commit=commit)
+
+
+# ---- data ----
+
+
+def noise(*shape, dtype, gen):
+    """N(0, 1), and with probability 0.001 N(0, 10)."""
+    x = torch.randn(*shape, device=DEV, generator=gen)
+    rare = torch.rand(*shape, device=DEV, generator=gen) < 0.001
+    return torch.where(rare, x * 10, x).to(dtype)
+
+
+class Store:
+    """Sequences of the given lengths in shuffled blocks of a paged cache, in one layer; what belongs to no sequence is NaN.
+    The last tails[i] positions of sequence i have queries (all of them if not given).
+
+    first_block: where the cache's used part begins; the last block is the first of sequence 0. shared: {i: n}, sequence i
+    begins with the first n blocks of sequence 0. plain: N(0, 1) in every slot of every layer, for timing."""
+
+    def __init__(self, lengths, tails, n_heads, n_kv_heads, head_dim, dtype=torch.bfloat16, n_layers=2, layer=1, seed=0,
+                 first_block=0, shared=None, plain=False):
+        gen = torch.Generator(device=DEV).manual_seed(seed)
+        self.h, self.hk, self.d, self.dtype, self.n_layers, self.layer = n_heads, n_kv_heads, head_dim, dtype, n_layers, layer
+        self.lengths, tails = lengths, tails or lengths
+        n = [-(-x // PAGE) for x in lengths]
+        n_used = sum(n) + (0 if plain else 2)
+        self.n_blocks = first_block + n_used
+        ids = (torch.randperm(n_used, generator=torch.Generator().manual_seed(seed)) + first_block).tolist()
+        ids.remove(self.n_blocks - 1)
+        ids.insert(0, self.n_blocks - 1)
+        self.tables = [ids[sum(n[:i]):sum(n[:i + 1])] for i in range(len(n))]
+        for i, n_shared in (shared or {}).items():
+            self.tables[i][:n_shared] = self.tables[0][:n_shared]
+        self.kv = torch.empty(self.n_blocks, n_layers, 2, n_kv_heads, PAGE, head_dim, device=DEV, dtype=dtype)
+        if plain:
+            self.kv.normal_(generator=gen)
+        else:
+            self.kv.view(torch.int16).fill_(-1)
+            for i, length in enumerate(lengths):
+                self._fill(i, length, (shared or {}).get(i, 0), gen)
+        draw = (lambda *shape: torch.randn(*shape, device=DEV, generator=gen).to(dtype)) if plain else (
+            lambda *shape: noise(*shape, dtype=dtype, gen=gen))
+        self.q = [draw(t, n_heads, head_dim) for t in tails]
+        self.base = [length - t for length, t in zip(lengths, tails)]
+
+    def _fill(self, i, length, n_shared, gen):
+        blocks = torch.tensor(self.tables[i][n_shared:], device=DEV)
+        x = torch.full((2, self.hk, len(blocks) * PAGE, self.d), float("nan"), device=DEV, dtype=self.dtype)
+        own = length - n_shared * PAGE
+        x[:, :, :own] = noise(2, self.hk, own, self.d, dtype=self.dtype, gen=gen)
+        self.kv[blocks, self.layer] = x.view(2, self.hk, -1, PAGE, self.d).permute(2, 0, 1, 3, 4)
+
+    def steepen(self, most):
+        """Scales keys by `most` at a sequence's start, falling to 1 at its end: maxima grow from tile to tile."""
+        for table in self.tables:
+            blocks = torch.tensor(table, device=DEV)
+            factors = 1 + (most - 1) * (1 - torch.arange(len(table), device=DEV) / len(table))
+            keys = self.kv[blocks, self.layer, 0]
+            self.kv[blocks, self.layer, 0] = (keys * factors.view(-1, 1, 1, 1)).to(self.dtype)
+
+    def dense(self, i, length):
+        """K and V [n_kv_heads, length, d]."""
+        blocks = torch.tensor(self.tables[i][:-(-length // PAGE)], device=DEV)
+        x = self.kv[blocks, self.layer].permute(1, 2, 0, 3, 4).reshape(2, self.hk, -1, self.d)[:, :, :length]
+        return x[0], x[1]
+
+    def queries(self, i, kv_len, n_rows):
+        at = kv_len - n_rows - self.base[i]
+        assert at >= 0
+        return self.q[i][at:at + n_rows]
+
+
+# ---- task lists ----
+
+
+def sms_for(store, entries, window, share):
+    """Of a GPU on which `share` keys of generated rows fall to each multiprocessor; the largest where there are none."""
+    group, keys = store.h // store.hk, 0
+    for _, n_rows, kv_len, generated in entries:
+        if generated:
+            keys += min(kv_len, window or kv_len) * -(-n_rows * group // E["LF_ATTN_DECODE_ROWS"]) * store.hk
+    return min(MOST_SMS, max(1, keys // share)) if keys else MOST_SMS
+
+
+def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
+    """Lists of attn_map.c for entries (sequence, n_rows, kv_len, generated), and the partial rows that they use.
+
+    split None: what it says for a GPU of n_sms multiprocessors. False: what it says without room for partial rows, so that
+    all is whole. A number: what it says for a GPU on which so many keys of generated rows fall to each multiprocessor; 1, or
+    True, splits all that is long enough. n_partial: room for so many partial rows at most."""
+    shape = S["attn_shape"](store.h, store.hk, store.d, 0, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
+    m, err = S["attn_map"](), ct.create_string_buffer(4096)
+    if split:
+        n_sms = sms_for(store, entries, window, int(split))
+    check(lib.lf_attn_map_init(ct.byref(m), ct.byref(shape), n_sms, err), "lf_attn_map_init")
+    if split is False:
+        n_partial = 0
+    if n_partial is not None:
+        m.caps.n_partial_rows = min(m.caps.n_partial_rows, n_partial)
+    seqs, blocks, row = (S["kv_seq"] * len(entries))(), [], 0
+    for x, (i, n_rows, kv_len, generated) in zip(seqs, entries):
+        blocks.append((ct.c_int32 * len(store.tables[i]))(*store.tables[i]))
+        x.blocks, x.first_row, x.n_rows, x.kv_len, x.generated = ct.addressof(blocks[-1]), row, n_rows, kv_len, generated
+        row += n_rows
+    lib.lf_attn_map_build(ct.byref(m), seqs, len(entries), window)
+
+    def copied(name, n):
+        kind = m.elements[name] or ct.c_int32
+        return (kind * n).from_buffer_copy(ct.string_at(getattr(m, name), n * ct.sizeof(kind)))
+
+    c = m.counts
+    lists = SimpleNamespace(prefill=copied("prefill", c.n_prefill), decode=copied("decode", c.n_decode),
+                            merge=copied("merge", c.n_merge + m.n_merge_prompt), n_merge_prompt=m.n_merge_prompt,
+                            seqs=copied("seqs", c.n_seqs),
+                            tables=copied("tables", m.n_tables), counts=type(c).from_buffer_copy(c))
+    lib.lf_attn_map_deinit(ct.byref(m))
+    tasks = (*lists.prefill, *lists.decode)
+    lists.n_partial = max((t.slot + t.n_rows for t in tasks if t.slot >= 0), default=0)
+    return lists
+
+
+def to_device(data):
+    return torch.frombuffer(bytearray(data) or bytearray(64), dtype=torch.uint8).to(DEV)
+
+
+def poisoned(*shape, dtype=torch.float32):
+    return torch.full(shape, float("nan"), device=DEV, dtype=dtype)
+
+
+# ---- a step ----
+
+
+class Step:
+    """One call over a store: entries are (sequence, n_rows, kv_len, generated). n_sms, n_partial, split: see task_lists();
+    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prompt rows."""
+
+    def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, lse=True, overlaps=False, n_sms=None,
+                 n_partial=None, split=None, recorded=False, prefill="prefill_mma"):
+        self.lib, self.store, self.entries = lib, store, entries
+        self.window, self.softcap, self.sinks, self.prefill_kernel = window, softcap, sinks, prefill
+        self.scale = store.d ** -0.5
+        n_sms = n_sms or n_sms_here()
+        lists = task_lists(lib, store, entries, window, n_sms, n_partial, split)
+        self.n_rows = sum(e[1] for e in entries)
+        n = self.n_rows + BEHIND
+        self.q_room, self.out_room = (poisoned(n, store.h, store.d, dtype=store.dtype) for _ in range(2))
+        self.lse_room = poisoned(n, store.h) if lse else None
+        torch.cat([store.queries(i, kv_len, n_rows) for i, n_rows, kv_len, _ in entries], out=self.q_room[:self.n_rows])
+        self.out, self.lse = self.out_room[:self.n_rows], self.lse_room[:self.n_rows] if lse else None
+        self.partial_o, self.partial_ml = poisoned(max(lists.n_partial, 1), store.d), poisoned(max(lists.n_partial, 1), 2)
+        self.fold = poisoned(-(-fold_bytes(lib, store.d, n_sms) // 4))
+        self.fold[:E["LF_ATTN_PREFILL_FOLD_HEAD"] // 4] = 0
+        self.counts, self.seqs, self.tables, self.prefill, self.decode, self.merge = (
+            to_device(x) for x in (lists.counts, lists.seqs, lists.tables, lists.prefill, lists.decode, lists.merge))
+        more = 5000 if recorded else 0
+        n_merge = lists.counts.n_merge
+        values = dict(
+            out=self.out_room, q=self.q_room, lse=self.lse_room, sinks=sinks, kv=store.kv, n_blocks=store.n_blocks,
+            n_layers=store.n_layers, layer=store.layer, n_tokens=n, n_heads=store.h, n_kv_heads=store.hk, head_dim=store.d,
+            fp16=store.dtype == torch.float16, scale=self.scale, softcap=softcap, window=window, counts=self.counts,
+            seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, merge=self.merge,
+            partial_o=self.partial_o, partial_ml=self.partial_ml, fold=self.fold, max_prefill=len(lists.prefill),
+            max_decode=len(lists.decode) + more, max_merge=n_merge + more,
+            merge_prompt=self.merge.data_ptr() + n_merge * ct.sizeof(S["attn_cuda_merge"]), n_merge_prompt=lists.n_merge_prompt,
+            decode_rows=max((t.n_rows for t in lists.decode), default=0), n_sms=n_sms, overlaps=overlaps)
+        self.args = S["attn_cuda_args"](**{k: x.data_ptr() if torch.is_tensor(x) else x for k, x in values.items()})
+
+    def poison(self):
+        self.out_room.view(torch.int16).fill_(-1)
+        if self.lse is not None:
+            self.lse_room.fill_(float("nan"))
+
+    def launch(self):
+        stream, args = ct.c_void_p(torch.cuda.current_stream().cuda_stream), ct.byref(self.args)
+        for n, name in ((self.args.max_prefill, self.prefill_kernel), (self.args.max_decode, "decode_mma"),
+                        (self.args.n_merge_prompt, "merge_prompt"), (self.args.max_merge, "merge_cuda")):
+            if n:
+                check(launcher(self.lib, name)(args, stream), name)
+
+    def run(self):
+        """Output [n_rows, n_heads, d] and lse [n_rows, n_heads]."""
+        self.poison()
+        self.launch()
+        torch.cuda.synchronize()
+        return self.out, self.lse
+
+    def rows_of(self, e):
+        at = sum(x[1] for x in self.entries[:e])
+        return slice(at, at + self.entries[e][1])
+
+    def flops(self):
+        """Of the pairs that are not masked."""
+        pairs = 0
+        for _, n, kv_len, _ in self.entries:
+            if self.window:
+                pairs += sum(min(self.window, i + 1) for i in range(kv_len - n, kv_len))
+            else:
+                pairs += n * (kv_len - n) + n * (n + 1) / 2
+        return 4 * self.store.d * self.store.h * pairs
+
+
+if __name__ == "__main__":
+    print(build(*sys.argv[1:]))
