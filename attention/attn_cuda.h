@@ -41,9 +41,9 @@ enum {
     LF_ATTN_PREFILL_FOLD_HEAD = 256, /* bytes at the head of `fold` that are 0 before the first launch */
     LF_ATTN_DECODE_ROWS = 64,        /* packed rows of a decode tile */
     LF_ATTN_DECODE_SPAN_MIN = 128,
-    LF_ATTN_DECODE_SPAN_MAX = 1024,
+    LF_ATTN_DECODE_SPAN_MAX = 512,
     LF_ATTN_DECODE_SPAN_SHARE = 8,
-    LF_ATTN_DECODE_GROUP = 4 /* spans of a group */
+    LF_ATTN_DECODE_GROUP = 8 /* spans of a group */
 };
 
 /* One sequence of the step. */
