@@ -170,7 +170,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
     const struct lf_attn_shape *shape = &a->base.shape;
     const struct layout *l = &a->layout;
     const struct lf_attn_cuda_counts *n = &a->counts[plan_idx];
-    bool recording = a->base.plans[plan_idx].n_seqs == 0;
+    const struct lf_attn_plan *made = &a->base.plans[plan_idx];
     return (struct lf_attn_cuda_args){
         .out = p->out,
         .q = p->q,
@@ -198,11 +198,12 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .partial_ml = (float *)(void *)(a->workspace + l->partial_ml),
         .fold = (float *)(void *)(a->workspace + l->fold),
         .max_prefill = n->n_prefill,
-        .max_decode = recording ? a->map.caps.n_decode : n->n_decode,
-        .max_merge = recording ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
+        .max_decode = made->records ? a->map.caps.n_decode : n->n_decode,
+        .max_merge = made->records ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
+        .compact = made->records && made->record_keys > 0,
         .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
         .n_merge_prompt = a->n_merge_prompt[plan_idx],
     };

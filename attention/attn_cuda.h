@@ -103,7 +103,8 @@ struct lf_attn_cuda_args {
     int32_t max_prefill, max_decode, max_merge; /* the counts, or guesses: for the size of the grid */
     int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
-    bool overlaps;                                 /* lf_cuda_overlaps of device/cuda/cuda.h */
+    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+    bool compact; /* decode and merge leave room on a multiprocessor for a block of the next product: for speed alone */
     const struct lf_attn_cuda_merge *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
     int32_t n_merge_prompt;
 };

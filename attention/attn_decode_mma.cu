@@ -25,7 +25,7 @@
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3, COMPACT_STAGES = 2 };
 static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
@@ -454,8 +454,8 @@ template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
-    int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
+    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) && !args->compact ? 2 : 1;
+    int n_stages = ctas == 2 ? PAIR_STAGES : args->compact ? COMPACT_STAGES : MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),

@@ -11,7 +11,7 @@
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
  * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows; of a
  * multiprocessor's share of the keys, the quarters that a group may have. */
-enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 512, GROUP_QUARTERS = 3 };
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 128, GROUP_QUARTERS = 3 };
 
 static int div_up(int a, int b)
 {
