@@ -260,9 +260,8 @@ static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
     for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
     lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_rows * sizeof(*b->ids));
-    if (b->n_out == 0) return false;
+    if (b->n_out == 0 || b->n_out == b->n_rows) return false;
     lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
-    if (b->n_out == b->n_rows) return false;
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
     lf_attn_plan(m->attn, PLAN_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);

@@ -51,6 +51,9 @@ class Shape(harness.Case):
         status, _, p = plan("--gpu-memory", "20G")
         self.assertEqual((status, p["fits"]), (2, False))
         self.assertIn("--ctx", p["advice"])
+        status, message, p = plan("--gpu-memory", "80")
+        self.assertEqual((status, p), (2, None))
+        self.assertIn("80 bytes", message)
 
     def test_a_prompt_of_ids_and_the_same_as_text_have_one_answer(self):
         body = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": 2}
