@@ -34,11 +34,17 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
     return LF_OK;
 }
 
+enum lf_status lf_attn_check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
+{
+    LF_TRY(check_shape(shape, err));
+    return backend_of(info)->check(shape, info, err);
+}
+
 enum lf_status lf_attn_create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
                               const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err)
 {
-    LF_TRY(check_shape(shape, err));
     const struct lf_device_info *info = lf_device_info(dev);
+    LF_TRY(lf_attn_check(shape, info, err));
     const struct lf_attn_backend *backend = backend_of(info);
     uint64_t needed = backend->workspace_bytes(shape, info);
     if (workspace.bytes < needed)

@@ -57,10 +57,13 @@ struct lf_attn_params {
 
 struct lf_attn;
 
-/* Bytes of lf_attn's workspace for a shape: closed formula, part of the memory plan. */
+/* LF_UNSUPPORTED for a head_dim, dtype or number of heads no kernel of such a device takes. */
+LF_MUST_CHECK enum lf_status lf_attn_check(const struct lf_attn_shape *shape, const struct lf_device_info *info,
+                                           struct lf_err *err);
+/* Bytes of lf_attn's workspace for a shape that lf_attn_check takes: closed formula, part of the memory plan. */
 uint64_t lf_attn_workspace_bytes(const struct lf_attn_shape *shape, const struct lf_device_info *info);
 /* workspace: device memory of that size, borrowed. isa: normally info->isa; less, to compare implementations.
- * LF_UNSUPPORTED for a head_dim or dtype no kernel takes. */
+ * LF_UNSUPPORTED where lf_attn_check or that isa's kernel says so. */
 LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
                                             const struct lf_attn_shape *shape, struct lf_buffer workspace,
                                             struct lf_err *err);

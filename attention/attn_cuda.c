@@ -69,6 +69,18 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     l->total = at;
 }
 
+static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
+{
+    int group = shape->n_heads / shape->n_kv_heads;
+    if (shape->kv_dtype != info->act_dtype)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
+                       lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
+    if (group > LF_ATTN_PREFILL_ROWS)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: %d query heads share a KV head; at most %d may", group,
+                       (int)LF_ATTN_PREFILL_ROWS);
+    return LF_OK;
+}
+
 static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct lf_device_info *info)
 {
     struct layout l;
@@ -104,12 +116,6 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
 {
     (void)isa;
     const struct lf_device_info *info = lf_device_info(dev);
-    if (shape->kv_dtype != info->act_dtype)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: KV of type %s with activations of type %s",
-                       lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
-    if (shape->n_heads / shape->n_kv_heads > LF_ATTN_PREFILL_ROWS)
-        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: %d query heads share a KV head; at most %d may",
-                       shape->n_heads / shape->n_kv_heads, (int)LF_ATTN_PREFILL_ROWS);
     struct attn_cuda *a = calloc(1, sizeof *a);
     if (!a) return lf_fail(err, LF_NO_MEMORY, "attention: %zu bytes", sizeof *a);
     a->n_sms = info->n_sms;
@@ -251,7 +257,8 @@ static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params
     lf_cuda_check(dev, lf_rope_append_cuda(&args, lf_cuda_stream(dev)), "RoPE and KV append");
 }
 
-const struct lf_attn_backend lf_attn_backend_cuda = {.workspace_bytes = workspace_bytes,
+const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
+                                                     .workspace_bytes = workspace_bytes,
                                                      .create = create,
                                                      .destroy = destroy,
                                                      .plan = plan,

@@ -18,8 +18,10 @@ struct lf_attn_plan {
 };
 
 struct lf_attn_backend {
+    /* What this device's kernels do not take, of a shape that is sound in itself. */
+    enum lf_status (*check)(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err);
     uint64_t (*workspace_bytes)(const struct lf_attn_shape *shape, const struct lf_device_info *info);
-    /* The shape has been checked and the workspace is large enough. Fills everything but the head of lf_attn. */
+    /* The shape has passed check and the workspace is large enough. Fills everything but the head of lf_attn. */
     enum lf_status (*create)(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
                              const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err);
     void (*destroy)(struct lf_attn *attn);

@@ -48,6 +48,7 @@ struct lf_attn_map {
     int n_tiles_max;
 };
 
+/* shape: at most LF_ATTN_PREFILL_ROWS query heads share a KV head. */
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms);
 LF_MUST_CHECK enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
                                               struct lf_err *err);

@@ -130,13 +130,18 @@ static const struct lf_attn_kernel *choose_kernel(enum lf_isa isa, enum lf_dtype
     return &lf_attn_kernel_c;
 }
 
+static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
+{
+    (void)info;
+    if (shape->kv_dtype == LF_F32 || shape->kv_dtype == LF_BF16) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "attention: KV of type %s; expected f32 or bf16",
+                   lf_dtype_name(shape->kv_dtype));
+}
+
 static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
                              const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err)
 {
     const struct lf_device_info *info = lf_device_info(dev);
-    if (shape->kv_dtype != LF_F32 && shape->kv_dtype != LF_BF16)
-        return lf_fail(err, LF_UNSUPPORTED, "attention: KV of type %s; expected f32 or bf16",
-                       lf_dtype_name(shape->kv_dtype));
     if (isa > info->isa)
         return lf_fail(err, LF_UNSUPPORTED, "attention: %s kernels asked for, the device has %s", lf_isa_name(isa),
                        lf_isa_name(info->isa));
@@ -343,7 +348,8 @@ static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params
     lf_rope_append_cpu(attn->dev, p, attn->plans[0].seqs, attn->plans[0].n_seqs);
 }
 
-const struct lf_attn_backend lf_attn_backend_cpu = {.workspace_bytes = workspace_bytes,
+const struct lf_attn_backend lf_attn_backend_cpu = {.check = check,
+                                                    .workspace_bytes = workspace_bytes,
                                                     .create = create,
                                                     .destroy = destroy,
                                                     .plan = plan,

@@ -85,12 +85,17 @@ static int blocks_of(uint64_t tokens)
     return (int)LF_MIN(n, (uint64_t)INT32_MAX);
 }
 
+static struct lf_step_limits limits_of(const struct lf_plan_opts *o)
+{
+    return (struct lf_step_limits){
+        .ctx = o->ctx, .chunk = o->chunk, .max_seqs = o->max_seqs, .max_out = o->max_out, .kv_dtype = o->kv_dtype};
+}
+
 /* Everything but the cache. */
 static void size_parts(struct lf_plan *p, const struct frame *f)
 {
     const struct lf_plan_opts *o = &f->opts;
-    struct lf_step_limits limits = {
-        .ctx = o->ctx, .chunk = o->chunk, .max_seqs = o->max_seqs, .max_out = o->max_out, .kv_dtype = o->kv_dtype};
+    struct lf_step_limits limits = limits_of(o);
     struct lf_kv_view view = {.dtype = o->kv_dtype,
                               .n_layers = f->hp->n_layers,
                               .n_kv_heads = f->hp->n_kv_heads,
@@ -280,6 +285,9 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     struct frame f = {.hp = hp, .ops = ops, .info = info, .weight_bytes = weight_bytes, .opts = *opts};
     struct lf_plan p;
     LF_TRY(fill_defaults(&f, err));
+    struct lf_step_limits limits = limits_of(&f.opts);
+    struct lf_attn_shape shape = lf_workspace_attn_shape(hp, &limits);
+    LF_TRY(lf_attn_check(&shape, info, err));
     decide(&p, &f);
     if (!p.fits) write_advice(&p, &f);
     *out = p;

@@ -119,15 +119,19 @@ static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
 }
 
 /* The rows of a chunk of seq, of n that are affordable. Where the step is larger than a tile of rows it ends with a
- * whole one, since a row more would cost as much as a tile; then 0 if n does not fill a further one. */
+ * whole one, since a row more would cost as much as a tile; then 0 if n does not fill a further one. A step's first
+ * chunk goes on into the next tile rather than give up most of its rows for that. */
 static int chunk_rows(const struct lf_sched *s, const struct lf_sched_plan *plan, const struct lf_sched_seq *seq, int n,
                       int room, bool must)
 {
-    int tile = s->opts.row_tile, n_step = plan->n_rows + LF_MIN(n, room);
-    int whole = n_step - n_step % tile - plan->n_rows;
-    bool fills = tile > 1 && n_step >= tile && LF_MIN(n, room) < rows_left(seq);
-    if (fills && (whole > 0 || !must)) return LF_MAX(whole, 0);
-    return LF_MIN(cut(seq, n, room, must), room);
+    int tile = s->opts.row_tile, n_most = LF_MIN(n, room), n_step = plan->n_rows + n_most;
+    int whole = LF_MAX(n_step - n_step % tile - plan->n_rows, 0);
+    int least = must ? LF_MAX(n_most / 2, LF_SCHED_MIN_ROWS) : 0;
+    bool fills = tile > 1 && n_step >= tile && n_most < rows_left(seq);
+    if (fills && whole >= least) return whole;
+    int rows = cut(seq, n, room, must);
+    if (must) rows = (int)LF_MAX(rows, LF_MIN(LF_SCHED_MIN_ROWS, rows_left(seq)));
+    return LF_MIN(rows, room);
 }
 
 /* Plans a chunk of seq within budget_ns; returns what it is predicted to take, 0 if there is no room for one. */
@@ -163,7 +167,7 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double
         s->eldest_credit_ns = 0;
         return 0;
     }
-    int n = (int)LF_MIN(rows_left(eldest), LF_SCHED_MIN_ROWS - eldest->n_done % LF_SCHED_MIN_ROWS);
+    int n = (int)LF_MIN(rows_left(eldest), LF_SCHED_MIN_ROWS);
     double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
     double saved_ns = s->eldest_credit_ns + budget_ns * ELDEST_SHARE;
     s->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);

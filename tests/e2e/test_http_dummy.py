@@ -55,6 +55,18 @@ class Shape(harness.Case):
         self.assertEqual((status, p), (2, None))
         self.assertIn("80 bytes", message)
 
+    def test_heads_that_no_gpu_kernel_takes_are_told_by_plan(self):
+        with tempfile.TemporaryDirectory(prefix="lf_shape_") as dir:
+            for heads, status, answer in ((128, 0, "Fits"), (129, 2, "129 query heads share a KV head; at most 128 may")):
+                shape = {**self.config, "num_attention_heads": heads, "num_key_value_heads": 1, "head_dim": 32}
+                with open(os.path.join(dir, "config.json"), "w") as f:
+                    json.dump(shape, f)
+                r = self.command("plan", "--model", dir, "--load", "dummy", "--gpu-memory", "80G")
+                if "no GPU backend" in r.stderr:
+                    status, answer = 2, "no GPU backend"
+                self.assertEqual(r.returncode, status, r.stderr)
+                self.assertIn(answer, r.stdout + r.stderr)
+
     def test_a_prompt_of_ids_and_the_same_as_text_have_one_answer(self):
         body = {"max_tokens": 12, "temperature": 0, "ignore_eos": True, "logprobs": 2}
         a = self.server.complete([17, 4, 256], **{**body, "logprobs": None}).json

@@ -47,11 +47,12 @@ static struct scenario draw(uint64_t seed)
     struct sim_world *d = &dice;
     struct scenario s = {.world = {.seed = seed}};
     s.world.n_blocks = sim_chance(d, 0.1) ? 1 : sim_between(d, 2, 24);
-    s.world.chunk = 1 << sim_between(d, 0, 8);
+    s.world.chunk = sim_chance(d, 0.5) ? 1 << sim_between(d, 0, 8) : sim_between(d, 1, 300);
     s.world.max_seqs = sim_between(d, 1, 8);
     s.world.max_out = sim_between(d, 1, 8);
-    s.world.row_tile = sim_chance(d, 0.5) ? 1 : 1 << sim_between(d, 1, 7);
+    s.world.row_tile = sim_chance(d, 0.3) ? 1 : sim_chance(d, 0.5) ? 1 << sim_between(d, 1, 7) : sim_between(d, 1, 400);
     s.world.step_ns = (int64_t)sim_between(d, 1, 50) * 1000000;
+    s.world.alone_ns = s.world.step_ns * sim_between(d, 1, 4);
     s.world.prefix = sim_chance(d, 0.9);
     struct sim_machine *m = &s.world.machine;
     double speed = 1 << sim_between(d, 0, 10); /* from a fast machine to a very slow one */

@@ -402,6 +402,41 @@ static void prefill_and_decode_both_progress_under_overload(void **state)
     sim_close(&w);
 }
 
+static double seconds_beside(int n_decodes, int row_tile)
+{
+    struct sim_world w;
+    struct sim_opts o = defaults();
+    o.machine = (struct sim_machine){.w = {[LF_COST_STEP] = 1e7,
+                                           [LF_COST_ROW] = 2e5,
+                                           [LF_COST_PREFILL_KEY] = 5,
+                                           [LF_COST_OUT_ROW] = 5e3,
+                                           [LF_COST_DECODE_KEY] = 10}};
+    o.n_blocks = 32768;
+    o.max_seqs = o.max_out = 256;
+    o.row_tile = row_tile;
+    sim_open(&w, &o);
+    w.check = true;
+    for (int i = 0; i < n_decodes; i++) (void)submit(&w, 100, 2000);
+    while (w.sched.n_waiting > 0 || w.plan.n_prefill_rows > 0 || w.n_steps == 0) (void)sim_step(&w);
+    struct sim_request *doc = submit(&w, 4096, 1);
+    while (doc->first_token_ns == 0) (void)sim_step(&w);
+    double s = ms(doc->first_token_ns - doc->submitted_ns) * 1e-3;
+    sim_close(&w);
+    return s;
+}
+
+/* Decodes that leave a few rows of a tile free: the prefill does not make do with those. */
+static void a_tile_that_is_nearly_full_does_not_hold_a_prefill_up(void **state)
+{
+    (void)state;
+    static const int decodes[] = {60, 100, 120, 127, 128, 200};
+    for (size_t i = 0; i < LF_N_ELEMS(decodes); i++) {
+        double without = seconds_beside(decodes[i], 1), took = seconds_beside(decodes[i], 128);
+        print_message("4K beside %d decodes: %.1f s, in tiles of 128 rows %.1f s\n", decodes[i], without, took);
+        assert_true(took < 1.5 * without);
+    }
+}
+
 static void chunks_end_at_block_ends(void **state)
 {
     (void)state;
@@ -458,6 +493,7 @@ int main(void)
         cmocka_unit_test(the_cost_model_finds_the_machine),
         cmocka_unit_test(hiccups_do_not_spoil_the_pace),
         cmocka_unit_test(prefill_and_decode_both_progress_under_overload),
+        cmocka_unit_test(a_tile_that_is_nearly_full_does_not_hold_a_prefill_up),
         cmocka_unit_test(chunks_end_at_block_ends),
         cmocka_unit_test(the_eta_is_about_right),
     };

@@ -144,6 +144,20 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
     free(r);
 }
 
+/* Prefills progress by LF_SCHED_MIN_ROWS rows at least, unless one ends with fewer or there is no room for more. */
+static void check_progress(const struct sim_world *w)
+{
+    const struct lf_sched_plan *plan = &w->plan;
+    bool full = plan->n_rows == w->sched.opts.chunk || plan->n_out == w->sched.opts.max_out, ends = false, due = false;
+    for (int i = 0; i < plan->n_items; i++)
+        ends = ends || (lf_sched_in_prefill(plan->items[i].seq) && plan->items[i].complete);
+    LF_LIST_EACH(it, &w->sched.running)
+    {
+        due = due || lf_sched_in_prefill(LF_LIST_ENTRY(it, struct lf_sched_seq, node));
+    }
+    LF_ASSERT(!due || full || ends || plan->n_prefill_rows >= LF_SCHED_MIN_ROWS);
+}
+
 /* What was planned keeps the limits, and every row has a place of its own. */
 static void check_plan(const struct sim_world *w)
 {
@@ -168,6 +182,7 @@ static void check_plan(const struct sim_world *w)
     }
     LF_ASSERT(plan->n_items >= 1 && plan->n_items <= o->max_seqs);
     LF_ASSERT(n_rows == plan->n_rows && n_rows <= o->chunk && n_out == plan->n_out && n_out <= o->max_out);
+    check_progress(w);
 }
 
 static int64_t true_cost(struct sim_world *w)

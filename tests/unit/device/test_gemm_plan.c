@@ -52,6 +52,10 @@ static void tiles_of_the_skinny_product_fit_the_shape(void **state)
             assert_true(most_rows(n_out, n_blocks, rows) * 50 <= most_rows(n_out, n_blocks, 16) * 51);
         }
     }
+    /* a tile of 32 for each block exactly, the last of them with one row, and one too few */
+    assert_int_equal(lf_gemv_tile_rows(16, 132 * 32, 132), 32);
+    assert_int_equal(lf_gemv_tile_rows(16, 131 * 32 + 1, 132), 32);
+    assert_int_equal(lf_gemv_tile_rows(16, 131 * 32, 132), 16);
     assert_int_equal(lf_gemv_tile_rows(16, INT32_MAX, 1), 32);
 }
 

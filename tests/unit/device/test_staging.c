@@ -49,6 +49,20 @@ static void a_piece_that_fills_up_by_its_padding_leaves_too(void **state)
     assert_int_equal(lf_staging_take(&ring, 1).segment, 1);
 }
 
+static void every_byte_of_every_segment_is_used_in_turn(void **state)
+{
+    (void)state;
+    struct lf_staging ring;
+    lf_staging_init(&ring, SEGMENT, N_SEGMENTS);
+    for (size_t at = 0; at < 2 * SEGMENT * N_SEGMENTS; at += LF_STAGING_ALIGN) {
+        struct lf_staging_piece p = lf_staging_take(&ring, LF_STAGING_ALIGN);
+        assert_int_equal(p.offset, at % (SEGMENT * N_SEGMENTS));
+        assert_int_equal(p.bytes, LF_STAGING_ALIGN);
+        assert_int_equal(p.enters, at % SEGMENT == 0);
+        assert_int_equal(p.leaves, (at + LF_STAGING_ALIGN) % SEGMENT == 0);
+    }
+}
+
 /* What the copy engine may still read: bytes from a piece until its segment's mark is waited for. A piece never touches
  * such bytes, marks are waited for once and in turn, and no byte of an upload is lost. */
 static void random_uploads_never_overwrite_what_is_on_its_way(void **state)
@@ -88,6 +102,7 @@ int main(void)
         cmocka_unit_test(small_pieces_lie_one_behind_the_other_at_multiples_of_64),
         cmocka_unit_test(a_piece_ends_where_its_segment_does),
         cmocka_unit_test(a_piece_that_fills_up_by_its_padding_leaves_too),
+        cmocka_unit_test(every_byte_of_every_segment_is_used_in_turn),
         cmocka_unit_test(random_uploads_never_overwrite_what_is_on_its_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
