@@ -19,8 +19,9 @@
  * generated) and on nothing else.
  *
  * A partial row is: m, what its exponents refer to (of a generated row the maximum, of a prompt row some reference) in
- * log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all float. One that saw no key has m = -inf, l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and
- * o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
+ * log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all float. One that saw no key has m = -inf,
+ * l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and o scaled by 2^(its m - m), fused as
+ * fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
  *
  * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
  * may hold NaN: their scores are selected away and their V rows must be selected to zero before a product. */
