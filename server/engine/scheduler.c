@@ -158,12 +158,21 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     return lf_cost_prefill_ns(&s->cost, seq->n_done, n, plan->items[plan->n_items - 1].n_out);
 }
 
-/* The eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too it gets
- * everything anyway. */
+/* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
+static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_sched_seq *other)
+{
+    int next = seq->n_done / BLOCK + 1;
+    if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
+    return lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
+           memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0;
+}
+
+/* The eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or takes over
+ * what that computes, it gets everything anyway. */
 static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double budget_ns)
 {
-    struct lf_sched_seq *eldest = eldest_prefill(s);
-    if (eldest == shortest_prefill(s)) {
+    struct lf_sched_seq *eldest = eldest_prefill(s), *shortest = shortest_prefill(s);
+    if (eldest == shortest || needs_what_computes(eldest, shortest)) {
         s->eldest_credit_ns = 0;
         return 0;
     }
@@ -198,14 +207,8 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 /* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
 static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
 {
-    int next = seq->n_done / BLOCK + 1;
-    if (!seq->keys || seq->all_logits || next * BLOCK >= seq->n_prompt) return false;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_seq *other = plan->items[i].seq;
-        if (lf_sched_in_prefill(other) && other->n_done < next * BLOCK && next < other->n_keys &&
-            memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0)
-            return true;
-    }
+    for (int i = 0; i < plan->n_items; i++)
+        if (needs_what_computes(seq, plan->items[i].seq)) return true;
     return false;
 }
 

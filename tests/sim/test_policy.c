@@ -333,6 +333,65 @@ static void prefills_side_by_side_take_over_finished_blocks(void **state)
     sim_close(&w);
 }
 
+static double seconds_behind_a_longer_one(int n_shared)
+{
+    struct sim_world w;
+    struct sim_opts o = defaults();
+    o.machine.w[LF_COST_STEP] = 2e7;
+    o.machine.noise = 0;
+    sim_open(&w, &o);
+    (void)submit(&w, 2048, 1); /* the fit has settled */
+    run_until_idle(&w);
+    (void)sim_submit(&w, 9, n_shared, 16384, 1, 1);
+    (void)sim_step(&w);
+    struct sim_request *r = sim_submit(&w, 9, n_shared, 10000, 1, 1);
+    while (r->ended_ns == 0) (void)sim_step(&w);
+    double s = ms(r->ended_ns - r->submitted_ns) * 1e-3;
+    sim_close(&w);
+    return s;
+}
+
+static void a_longer_document_with_the_same_beginning_does_not_hold_a_shorter_one_up(void **state)
+{
+    (void)state;
+    double apart = seconds_behind_a_longer_one(0), shared = seconds_behind_a_longer_one(4096);
+    print_message("10K behind 16K: %.1f s; 4K of them the same: %.1f s\n", apart, shared);
+    assert_true(shared < apart);
+}
+
+/* A document that is being computed in chunks which end within blocks, and a shorter one with the same beginning that
+ * overtakes it: the longer one takes over the block it is in the middle of. */
+static void blocks_are_taken_over_in_their_middle(void **state)
+{
+    (void)state;
+    int n_within = 0;
+    for (int n_steps = 1; n_steps <= 10; n_steps++) {
+        struct sim_world w;
+        struct sim_opts o = defaults();
+        o.row_tile = 48;
+        sim_open(&w, &o);
+        w.check = true;
+        for (int i = 0; i < 5; i++) (void)submit(&w, 100, 2000);
+        run_for(&w, 2);
+        struct sim_request *slow = sim_submit(&w, 9, 4096, 16384, 1, 1);
+        for (int i = 0; i < n_steps; i++) (void)sim_step(&w);
+        assert_in_range(slow->seq.n_done, 1, 4096 - SIM_BLOCK);
+        int at = slow->seq.n_done;
+        struct sim_request *fast = sim_submit(&w, 9, 4096, 9000, 1, 1);
+        while (fast->ended_ns == 0) {
+            int before = slow->seq.n_done, cached = slow->seq.n_cached;
+            (void)sim_step(&w);
+            if (before % SIM_BLOCK > 0 && slow->seq.n_cached > cached) n_within++;
+        }
+        while (slow->ended_ns == 0) (void)sim_step(&w);
+        assert_true(slow->seq.n_cached + fast->seq.n_cached >= 4096 - SIM_BLOCK);
+        assert_true(fast->seq.n_cached >= at / SIM_BLOCK * SIM_BLOCK);
+        sim_close(&w);
+    }
+    print_message("%d blocks were taken over in their middle\n", n_within);
+    assert_true(n_within >= 5);
+}
+
 static void the_cost_model_finds_the_machine(void **state)
 {
     (void)state;
@@ -437,6 +496,45 @@ static void a_tile_that_is_nearly_full_does_not_hold_a_prefill_up(void **state)
     }
 }
 
+static void steps_of_long_documents_are_whole_tiles_of_rows(void **state)
+{
+    (void)state;
+    struct sim_world w;
+    struct sim_opts o = defaults();
+    o.row_tile = 128;
+    sim_open(&w, &o);
+    for (int i = 0; i < 5; i++) (void)submit(&w, 100, 2000);
+    run_for(&w, 2);
+    struct sim_request *a = submit(&w, 8192, 1), *b = submit(&w, 8192, 1);
+    int n = 0, n_whole = 0;
+    while (a->ended_ns == 0 && b->ended_ns == 0) {
+        (void)sim_step(&w);
+        n++;
+        if (w.plan.n_rows % 128 == 0) n_whole++;
+    }
+    print_message("%d of %d steps beside 5 decodes are whole tiles\n", n_whole, n);
+    assert_true(n > 40 && n_whole > n * 9 / 10);
+    sim_close(&w);
+}
+
+static void a_step_smaller_than_a_tile_is_filled_too(void **state)
+{
+    (void)state;
+    struct sim_world w;
+    struct sim_opts o = defaults();
+    o.row_tile = 1024;
+    o.chunk = 128;
+    sim_open(&w, &o);
+    (void)submit(&w, 500, 1);
+    run_until_idle(&w);
+    (void)submit(&w, 30, 1);
+    (void)submit(&w, 5000, 1);
+    (void)sim_step(&w);
+    assert_int_equal(w.plan.n_items, 2);
+    assert_in_range(w.plan.n_rows, 30 + SIM_BLOCK, 128);
+    sim_close(&w);
+}
+
 static void chunks_end_at_block_ends(void **state)
 {
     (void)state;
@@ -490,10 +588,14 @@ int main(void)
         cmocka_unit_test(equal_requests_are_served_in_order_of_arrival),
         cmocka_unit_test(questions_about_one_document_compute_it_once),
         cmocka_unit_test(prefills_side_by_side_take_over_finished_blocks),
+        cmocka_unit_test(a_longer_document_with_the_same_beginning_does_not_hold_a_shorter_one_up),
+        cmocka_unit_test(blocks_are_taken_over_in_their_middle),
         cmocka_unit_test(the_cost_model_finds_the_machine),
         cmocka_unit_test(hiccups_do_not_spoil_the_pace),
         cmocka_unit_test(prefill_and_decode_both_progress_under_overload),
         cmocka_unit_test(a_tile_that_is_nearly_full_does_not_hold_a_prefill_up),
+        cmocka_unit_test(steps_of_long_documents_are_whole_tiles_of_rows),
+        cmocka_unit_test(a_step_smaller_than_a_tile_is_filled_too),
         cmocka_unit_test(chunks_end_at_block_ends),
         cmocka_unit_test(the_eta_is_about_right),
     };

@@ -199,6 +199,7 @@ static void write_rows(struct sim_world *w)
     for (int i = 0; i < w->plan.n_items; i++) {
         const struct lf_sched_item *item = &w->plan.items[i];
         const struct lf_sched_seq *seq = item->seq;
+        if (lf_sched_in_prefill(seq)) ((struct sim_request *)item->seq)->n_prefilled += item->n_rows;
         for (int p = seq->n_done; p < seq->n_done + item->n_rows; p++)
             w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = text_of(seq, p);
     }
@@ -221,6 +222,8 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
     struct sim_request *r = (struct sim_request *)item->seq;
     struct lf_sched_seq *seq = &r->seq;
     if (!item->complete) return;
+    LF_ASSERT(r->n_prefilled + seq->n_cached == seq->n_prompt);
+    if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
     if (seq->max_tokens > 0) {
         note_token(w, r);
         int at = seq->n_ids - seq->n_promised, n_output = at - seq->n_prompt;
