@@ -71,9 +71,11 @@ void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 
 /* Makes plan plan_idx (0 .. LF_ATTN_PLANS_N - 1) of the step. seqs and their block tables are borrowed until the last
  * run of the step. window as in the runs to come (0 if layers differ: the plan is then only less tight). All plans of a
- * step come before its first run; with no sequence (seqs NULL) the runs do nothing. Plan 0 is also where lf_rope_append
- * takes the step's rows from. */
+ * step come before its first run. Plan 0 is also where lf_rope_append takes the step's rows from. */
 void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
+/* A plan without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of generated
+ * rows, one a sequence, can need: n_seqs of them with n_keys keys in all, or with any number where n_keys is 0. */
+void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, int n_seqs, int64_t n_keys);
 void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
  * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
- * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched, with
- * grids for the most it can have.
+ * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
+ * grid then fills the GPU, and merge's is small enough for a block of the next product to be there beside it.
  *
  * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
  */
@@ -16,6 +16,9 @@
 #include "attention/rope_cuda.h"
 #include "core/check.h"
 #include "device/cuda/cuda.h"
+
+/* In a recorded graph, multiprocessors for each tile that merge's grid is made for. */
+enum { MERGES_SHARE = 16 };
 
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
@@ -55,13 +58,14 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     l->tables = reserve(&at, (uint64_t)caps.n_tables * sizeof(int32_t));
     l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
     l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
-    l->merge = reserve(&at, (uint64_t)caps.n_merge * task_bytes);
+    l->merge = reserve(&at, (uint64_t)caps.n_merge * sizeof(struct lf_attn_cuda_merge));
     l->plan_bytes = at;
     at *= LF_ATTN_PLANS_N;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
     size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
-    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms)));
+    fold_bytes = LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms));
+    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_decode_mma_fold_bytes(s->head_dim, n_sms)));
     l->total = at;
 }
 
@@ -99,6 +103,7 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
     if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
+        lf_cuda_check(dev, lf_attn_merge_cuda_setup(), "attention's merge kernel");
     }
     if (!a->prefill || !a->decode)
         return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
@@ -171,7 +176,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
     const struct lf_attn_shape *shape = &a->base.shape;
     const struct layout *l = &a->layout;
     const struct lf_attn_cuda_counts *n = &a->counts[plan_idx];
-    bool recording = a->base.plans[plan_idx].n_seqs == 0;
+    const struct lf_attn_plan *made = &a->base.plans[plan_idx];
     return (struct lf_attn_cuda_args){
         .out = p->out,
         .q = p->q,
@@ -199,12 +204,13 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .partial_ml = (float *)(void *)(a->workspace + l->partial_ml),
         .fold = (float *)(void *)(a->workspace + l->fold),
         .max_prefill = n->n_prefill,
-        .max_decode = recording ? a->map.caps.n_decode : n->n_decode,
-        .max_merge = recording ? a->map.caps.n_merge : n->n_merge,
+        .max_decode = made->records ? a->map.caps.n_decode : n->n_decode,
+        .max_merge = made->records ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
-        .merge_prompt = (const struct lf_attn_cuda_task *)part(a, plan_idx, l->merge) + n->n_merge,
+        .compact = made->records && made->record_keys > 0,
+        .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
         .n_merge_prompt = a->n_merge_prompt[plan_idx],
     };
 }

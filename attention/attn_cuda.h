@@ -12,13 +12,16 @@
  * Spans. Keys are cut at fixed positions, whatever a sequence's length: prompt rows at multiples of
  * LF_ATTN_PREFILL_SPAN; for rows of generated tokens spans get longer with their position, so that short contexts have
  * many and long ones not too many: the greatest power of two that is at most 1 / LF_ATTN_DECODE_SPAN_SHARE of it,
- * between LF_ATTN_DECODE_SPAN_MIN and _MAX. A row's result is the fold, in ascending order, of its spans' partial
- * results, whether one task walks all of them or each is a task. So its bits depend on its position, its keys and its
- * kind (prompt or generated) and on nothing else.
+ * between LF_ATTN_DECODE_SPAN_MIN and _MAX. These form groups: LF_ATTN_DECODE_GROUP spans of one length, at multiples
+ * of their length together. A prompt row's result is the fold, in ascending order, of its spans' partial results; that
+ * of a generated row the fold of its groups, each the fold of its spans. Whether one task walks all of them, or each
+ * group or each span is a task, is the same: a row's bits depend on its position, its keys and its kind (prompt or
+ * generated) and on nothing else.
  *
- * A partial row is: m, the maximum of log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all
- * float. One that saw no key has m = -inf, l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and
- * o scaled by 2^(its m - m), fused as fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
+ * A partial row is: m, what its exponents refer to (of a generated row the maximum, of a prompt row some reference) in
+ * log2(e) · scaled score; l = Σ 2^(s - m); o[head_dim] = Σ 2^(s - m) · v, all float. One that saw no key has m = -inf,
+ * l = 0, o = 0. Joining a (left) with b: m = max(a.m, b.m), each side's l and o scaled by 2^(its m - m), fused as
+ * fma(b, scale_b, a · scale_a); a side with l = 0 changes nothing.
  *
  * Pages hold [64 tokens][head_dim] elements, K and V alike (LF_KV_ROWS order, see kv_view.h). Slots at or past kv_len
  * may hold NaN: their scores are selected away and their V rows must be selected to zero before a product. */
@@ -39,8 +42,9 @@ enum {
     LF_ATTN_PREFILL_FOLD_HEAD = 256, /* bytes at the head of `fold` that are 0 before the first launch */
     LF_ATTN_DECODE_ROWS = 64,        /* packed rows of a decode tile */
     LF_ATTN_DECODE_SPAN_MIN = 128,
-    LF_ATTN_DECODE_SPAN_MAX = 1024,
-    LF_ATTN_DECODE_SPAN_SHARE = 8
+    LF_ATTN_DECODE_SPAN_MAX = 512,
+    LF_ATTN_DECODE_SPAN_SHARE = 8,
+    LF_ATTN_DECODE_GROUP = 8 /* spans of a group */
 };
 
 /* One sequence of the step. */
@@ -58,9 +62,18 @@ struct lf_attn_cuda_task {
     int32_t seq_idx, kv_head;
     int32_t row, n_rows; /* packed rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
     int32_t key_lo, key_hi;
-    int32_t slot; /* -1: writes the rows' output; else the keys are one span, and partial rows slot .. slot + n_rows - 1
-                     are written. In the merge list: the first partial row of the first span */
-    int32_t n_spans; /* in the merge list: span s of row i is partial row slot + s · n_rows + i; else 1 */
+    int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
+                     are written. A part is a span; or, of generated rows, a group, the first of several groups */
+    int32_t unused; /* records are 32 bytes */
+};
+
+/* The parts of a split tile: part s of row i is partial row slot + s · n_rows + i. The first n_first parts are the
+ * first group, every n_group behind them the next, the last of fewer. */
+struct lf_attn_cuda_merge {
+    int32_t seq_idx, kv_head;
+    int32_t row, n_rows;
+    int32_t slot, n_parts;
+    int32_t n_first, n_group; /* n_group is LF_ATTN_DECODE_GROUP, or 1 where parts are not to be grouped */
 };
 
 struct lf_attn_cuda_counts { /* device memory */
@@ -83,15 +96,17 @@ struct lf_attn_cuda_args {
     const struct lf_attn_cuda_counts *counts;
     const struct lf_attn_cuda_seq *seqs;
     const int32_t *tables;
-    const struct lf_attn_cuda_task *prefill, *decode, *merge; /* longest first */
-    float *partial_o;                                         /* [partial rows, head_dim] */
-    float *partial_ml;                                        /* [partial rows, 2]: m, l */
-    float *fold;                                              /* lf_attn_prefill_fold_bytes() bytes or NULL */
-    int32_t max_prefill, max_decode, max_merge;               /* ceilings of the counts, for the size of the grid */
-    int32_t decode_rows; /* most rows of a decode task, or a guess: a matter of speed alone */
+    const struct lf_attn_cuda_task *prefill, *decode; /* longest first */
+    const struct lf_attn_cuda_merge *merge;
+    float *partial_o;                           /* [partial rows, head_dim] */
+    float *partial_ml;                          /* [partial rows, 2]: m, l */
+    float *fold;                                /* scratch of as many bytes as the kernels' `_fold_bytes` say */
+    int32_t max_prefill, max_decode, max_merge; /* the counts, or guesses: for the size of the grid */
+    int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
-    bool overlaps;                                /* lf_cuda_overlaps of device/cuda/cuda.h */
-    const struct lf_attn_cuda_task *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
+    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+    bool compact; /* decode and merge leave room on a multiprocessor for a block of the next product: for speed alone */
+    const struct lf_attn_cuda_merge *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
     int32_t n_merge_prompt;
 };
 
@@ -102,7 +117,7 @@ struct lf_attn_cuda_args {
 bool lf_attn_prefill_sm90_supports(int head_dim);
 int lf_attn_prefill_sm90_setup(void);
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream);
-/* Scratch in which a CTA keeps the fold of the spans it has done while it computes the next. */
+/* Scratch in which a CTA keeps the fold of the spans (decode: groups) it has done while it computes the next. */
 size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms);
 
 bool lf_attn_prefill_mma_supports(int head_dim); /* portable: sm_80 and later */
@@ -113,8 +128,10 @@ size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms); /* of its own `f
 bool lf_attn_decode_mma_supports(int head_dim); /* portable: sm_80 and later */
 int lf_attn_decode_mma_setup(void);
 int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
+size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
 
-/* Folds the partial rows of each task of the merge list in ascending order and writes output and lse. */
+/* Folds the partial rows of each entry of the merge list in ascending order and writes output and lse. */
+int lf_attn_merge_cuda_setup(void);
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream);
 /* The same for merge_prompt. */
 int lf_attn_merge_prompt_setup(void);

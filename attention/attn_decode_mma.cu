@@ -4,31 +4,35 @@
  * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
  * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
  * 32 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the two are
- * joined, and the span to those before it (attn_cuda.h). Which warps share a task therefore does not show in a row's
- * bits, nor does the number of its neighbours.
+ * joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a task
+ * therefore does not show in a row's bits, nor does the number of its neighbours.
  *
- * Work split: CTAs walk the task list in strides of the grid. A stream is R warps of 16 rows each, so a CTA of 64 · R
- * threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is for several
- * new tokens a step or for many query heads on one KV head.
+ * Work split: CTAs walk the task list there and back, in strides of the grid. A stream is R warps of 16 rows each, so a
+ * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is
+ * for several new tokens a step or for many query heads on one KV head.
+ *
+ * With R = 4 a page must take less than a microsecond and a half, what memory needs for it. Most instructions are not
+ * products, so these are counted: addresses are added up instead of computed, the lane is in a register, queries are
+ * too, and the next slice is asked for while the products of the last are under way.
  *
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and pages that
  * have no token of this step.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
- * stream's results and one fold of spans, float. Bound by memory up to about 8 tokens × 4 query heads, then by the
- * latency of the steps between two slices. Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128
- * or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
+ * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
+ * groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs head_dim divisible by 16
+ * up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3, COMPACT_STAGES = 2 };
 static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
 template <class T, int D, int R> struct shape {
     static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R;
     static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
-    static constexpr bool SHARES_Q = R > 1 || D > 128; /* in shared memory, else in registers */
+    static constexpr bool SHARES_Q = D > 128; /* in shared memory, else in registers */
     static constexpr int Q_BYTES = SHARES_Q ? ROWS * D * (int)sizeof(T) : 0;
     static constexpr int CTAS = R <= 2 && D <= 128 ? 2 : 1; /* at most, of a multiprocessor */
     using partial = partial_tiles<D / 8>;
@@ -42,8 +46,9 @@ template <class T, int D, int R> struct shape {
 /* What a warp knows. */
 struct warp_place {
     int stream, member; /* of the R warps of a stream */
-    uint32_t ring;      /* the stream's */
-    uint32_t q_tile;    /* the CTA's, where queries are shared */
+    int lane;
+    uint32_t ring;   /* the stream's */
+    uint32_t q_tile; /* the CTA's, where queries are shared */
     int n_stages;
 };
 
@@ -54,37 +59,35 @@ template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
     return R == 1 ? w.n_stages : w.n_stages - 1;
 }
 
-/* All but the newest n - 1 groups have arrived. */
+/* All but the newest n - 1 groups have arrived. The usual n come first: a jump through a table would cost more. */
 LF_GPU_FN void wait_for_oldest(int n)
 {
-    switch (n) {
-    case 1:
-        cp_async_wait_group<0>();
-        break;
-    case 2:
+    if (n == PAIR_STAGES)
+        cp_async_wait_group<PAIR_STAGES - 1>();
+    else if (n == MAX_STAGES)
+        cp_async_wait_group<MAX_STAGES - 1>();
+    else if (n > PAIR_STAGES)
+        cp_async_wait_group<PAIR_STAGES>();
+    else if (n == 2)
         cp_async_wait_group<1>();
-        break;
-    case 3:
-        cp_async_wait_group<2>();
-        break;
-    case 4:
-        cp_async_wait_group<3>();
-        break;
-    case 5:
-        cp_async_wait_group<4>();
-        break;
-    default:
-        cp_async_wait_group<5>();
-        break;
-    }
-    static_assert(MAX_STAGES == 6, "the cases above");
+    else
+        cp_async_wait_group<0>();
+    static_assert(PAIR_STAGES == 3, "the cases below it");
+}
+
+/* The i-th task of a CTA: there and back through the list, so that who has a longer one has a shorter one next. */
+LF_GPU_FN int task_of(int round)
+{
+    int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+    return round * gridDim.x + place;
 }
 
 /* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
-    int task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
-    int page, n_pages, n_old_pages;      /* the old ones have no token of this step */
-    int kv_head, kv_len;
+    int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
+    int page, n_pages, n_old_pages;             /* the old ones have no token of this step */
+    int kv_len;
+    const char *from;     /* this lane's first unit of K in block 0 */
     const int32_t *table; /* of the sequence */
     int base, entry;
 };
@@ -95,7 +98,7 @@ LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &ta
     return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
 }
 
-LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
+template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
 {
     if (c.task_idx >= c.n_tasks) return;
     lf_attn_cuda_task task = p.decode[c.task_idx];
@@ -104,39 +107,56 @@ LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p)
     c.page = first_page(p, task, rows_of(p, seq, task));
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
     c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
-    c.kv_head = task.kv_head;
     c.kv_len = seq.kv_len;
+    int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
+    c.from =
+        (const char *)(page_of<T>(p, 0, 0, task.kv_head) + token * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS);
     c.table = p.tables + seq.table;
     c.base = -LANES;
 }
 
-LF_GPU_FN int block_of(cursor &c)
+LF_GPU_FN int block_of(cursor &c, int lane)
 {
     if (c.page >= c.base + LANES) {
-        int lane_page = c.page + threadIdx.x % LANES;
+        int lane_page = c.page + lane;
         c.base = c.page;
         c.entry = lane_page < c.n_pages ? c.table[lane_page] : 0;
     }
     return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
 }
 
+/* Copies a lane's units, every `step` bytes, of K and of V. */
+template <class T, int D, int R>
+LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w,
+                          int n_seen)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
+    constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
+    int row = w.member * (SLICE / R) + w.lane / UNITS;
+    const char *v = k + v_offset;
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        int n_bytes = i * ROWS_AT_ONCE < n_seen ? UNIT_BYTES : 0;
+        uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, w.lane % UNITS);
+        cp_async_cg_16(to, k + i * step, n_bytes);
+        cp_async_cg_16(to + BYTES, v + i * step, n_bytes);
+    }
+}
+
 /* Fetches this warp's part of the stream's slice of a page, K and V. Keys at or past kv_len become zeros. */
 template <class T, int D, int R>
 LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
-    constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
-    constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
-    int lane = threadIdx.x % LANES, unit = lane % UNITS, row = w.member * (SLICE / R) + lane / UNITS;
-    int token = w.stream * SLICE + row, n_seen = c.kv_len - c.page * PAGE - token;
-    if (unit * UNIT_ELEMS >= p.head_dim) n_seen = 0;
-    const T *k = page_of<T>(p, block_of(c), 0, c.kv_head) + token * p.head_dim + unit * UNIT_ELEMS;
-    const T *v = k + (int64_t)p.n_kv_heads * PAGE * p.head_dim;
-#pragma unroll
-    for (int i = 0; i < TURNS; i++) {
-        int n_bytes = i * ROWS_AT_ONCE < n_seen ? UNIT_BYTES : 0;
-        uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, unit);
-        cp_async_cg_16(to, k + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
-        cp_async_cg_16(to + BYTES, v + i * ROWS_AT_ONCE * p.head_dim, n_bytes);
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
+    uint32_t v_offset = (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T),
+             block_bytes = 2 * p.n_layers * v_offset;
+    int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / UNITS, n_seen = c.kv_len - c.page * PAGE - token;
+    const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
+    if (p.head_dim == D) {
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * D * sizeof(T), w, n_seen);
+    } else {
+        if (w.lane % UNITS * UNIT_ELEMS >= p.head_dim) n_seen = 0;
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * p.head_dim * (int)sizeof(T), w, n_seen);
     }
 }
 
@@ -150,9 +170,9 @@ LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint3
             c.row0 += 16 * R;
             if (c.row0 >= c.n_rows) {
                 c.row0 = 0;
-                c.task_idx += gridDim.x;
+                c.task_idx = task_of(++c.round);
             }
-            begin_pass(c, p);
+            begin_pass<T, D, R>(c, p, w);
         }
     }
     cp_async_commit_group();
@@ -199,7 +219,8 @@ LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const 
 /* What a warp computes with: 16 rows. */
 template <int D, bool SHARES_Q> struct warp_rows {
     uint32_t q[SHARES_Q ? 1 : D / 16][4];
-    uint32_t q_lane; /* else, what this lane hands to ldmatrix for its warp's tile */
+    uint32_t q_lane;           /* else, what this lane hands to ldmatrix for its warp's tile */
+    uint32_t k_place, v_place; /* the same for K and V, from the beginning of their tile */
     float o[D / 8][4];
     row_state state;
     int pos[2];
@@ -212,27 +233,39 @@ template <int D, bool SHARES_Q> LF_GPU_FN void clear_rows(warp_rows<D, SHARES_Q>
     row_state_init(rows.state);
 }
 
-/* Rows against one slice. */
+/* Products of a slice's keys with the queries. */
 template <class T, int D, bool SHARES_Q>
-LF_GPU_FN void attend_slice(warp_rows<D, SHARES_Q> &rows, uint32_t k_slice, int key0, const score_scale &scale,
-                            int window)
+LF_GPU_FN void multiply_keys(float (&s)[SLICE / 8][4], const warp_rows<D, SHARES_Q> &rows, uint32_t k_slice)
 {
     constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T); /* of 16 keys */
-    float s[SLICE / 8][4], rescale[2];
-    uint32_t b[4], k_lane = tile_lane_k<D>(k_slice), v_lane = tile_lane_qv<D>(k_slice + SLICE * D * (int)sizeof(T));
+    uint32_t b[4];
     clear_tiles(s);
 #pragma unroll
     for (int ks = 0; ks < D / 16; ks++) {
-        uint32_t shared_q[4];
-        if (SHARES_Q) ldmatrix_x4(shared_q, tile_unit<D>(rows.q_lane, 2 * ks));
-        const uint32_t(&q)[4] = SHARES_Q ? shared_q : rows.q[SHARES_Q ? 0 : ks];
+        uint32_t q[4];
+        if (SHARES_Q) {
+            ldmatrix_x4(q, tile_unit<D>(rows.q_lane, 2 * ks));
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) q[i] = rows.q[SHARES_Q ? 0 : ks][i];
+        }
 #pragma unroll
         for (int n = 0; n < SLICE / 16; n++) {
-            ldmatrix_x4(b, tile_unit<D>(k_lane + n * BLOCK_BYTES, 2 * ks));
+            ldmatrix_x4(b, tile_unit<D>(k_slice + rows.k_place + n * BLOCK_BYTES, 2 * ks));
             mma_m16n8k16<T>(s[2 * n], q, b[0], b[1]);
             mma_m16n8k16<T>(s[2 * n + 1], q, b[2], b[3]);
         }
     }
+}
+
+/* Products become weights, and the slice's values are added. */
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void add_values(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4], uint32_t v_slice, int key0,
+                          const score_scale &scale, int window)
+{
+    constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T);
+    uint32_t b[4];
+    float rescale[2];
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
     if (scale.cap > 0.0f) cap_scores(s, scale);
     if (!all_seen) mask_scores(s, key0, rows.pos, window);
@@ -243,33 +276,46 @@ LF_GPU_FN void attend_slice(warp_rows<D, SHARES_Q> &rows, uint32_t k_slice, int 
         weights_of<T>(weights, s[2 * n], s[2 * n + 1]);
 #pragma unroll
         for (int c = 0; c < D / 16; c++) {
-            ldmatrix_x4_trans(b, tile_unit<D>(v_lane + n * BLOCK_BYTES, 2 * c));
+            ldmatrix_x4_trans(b, tile_unit<D>(v_slice + rows.v_place + n * BLOCK_BYTES, 2 * c));
             mma_m16n8k16<T>(rows.o[2 * c], weights, b[0], b[1]);
             mma_m16n8k16<T>(rows.o[2 * c + 1], weights, b[2], b[3]);
         }
     }
 }
 
-/* Joins the streams' results of a span and leaves the span in the second stream's registers: folded to the spans before
- * it, and written if it is the task's last. All warps call it; afterwards all rows start anew. */
-template <class T, int D, int R, bool SHARES_Q>
-LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, partial_tiles<D / 8> *joined, const warp_place &w, bool is_first,
-                        bool is_last, const lf_attn_cuda_args &p, const rows_of_task &t, int row0, int slot)
+/* Where a span is in its task. */
+struct span_place {
+    bool begins_group, ends_group; /* a task's end ends a group */
+    bool is_first_group, ends_task;
+};
+
+/* Folds: of a warp's rows, the streams' exchange and a group in shared memory, the groups before it in global. */
+template <int N> struct warp_folds {
+    partial_tiles<N> *left, *group, *whole;
+};
+
+/* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
+ * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
+ * anew. */
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
+                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
-    partial_tiles<D / 8> &left = joined[w.member], &fold = joined[R + w.member];
     rows.state.l[0] = row_sum(rows.state.l[0]);
     rows.state.l[1] = row_sum(rows.state.l[1]);
-    if (w.stream == 0) put_partial(left, rows.o, rows.state);
+    if (w.stream == 0) put_partial(*folds.left, rows.o, rows.state);
     __syncthreads();
-    if (w.stream == 1) join_partial(left, rows.o, rows.state);
+    if (w.stream == 1) join_partial(*folds.left, rows.o, rows.state);
     __syncthreads();
     if (w.stream == 1) {
-        if (!is_first) join_partial(fold, rows.o, rows.state);
-        if (!is_last) put_partial(fold, rows.o, rows.state);
+        if (!at.begins_group) join_partial(*folds.group, rows.o, rows.state);
+        if (!at.ends_group) put_partial(*folds.group, rows.o, rows.state);
+        if (at.ends_group && !at.is_first_group) join_partial(*folds.whole, rows.o, rows.state);
+        if (at.ends_group && !at.ends_task) put_partial(*folds.whole, rows.o, rows.state);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            int i = row0 + 16 * w.member + threadIdx.x % LANES / 4 + 8 * h;
-            if (is_last && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
+            int i = warp_row + w.lane / 4 + 8 * h;
+            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
         }
     }
     clear_rows(rows);
@@ -278,11 +324,11 @@ LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, partial_tiles<D / 8> *join
 /* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. */
 template <class T, int D, int R>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_place &w, partial_tiles<D / 8> *joined, cursor &c, int &stage)
+                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage)
 {
     using S = shape<T, D, R>;
     warp_rows<D, S::SHARES_Q> rows;
-    int warp_row = row0 + 16 * w.member, lane_row = warp_row + threadIdx.x % LANES / 4;
+    int warp_row = row0 + 16 * w.member, lane_row = warp_row + w.lane / 4;
     bool has_rows = warp_row < t.n_rows;
     if constexpr (S::SHARES_Q) {
         share_queries<T, D, R>(w.q_tile, p, t, row0);
@@ -290,6 +336,8 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     } else {
         load_queries<T, D>(rows.q, p, t, warp_row);
     }
+    rows.k_place = tile_lane_k<D>(0, w.lane);
+    rows.v_place = tile_lane_qv<D>(0, w.lane);
 #pragma unroll
     for (int h = 0; h < 2; h++) rows.pos[h] = position_of(t, min(lane_row + 8 * h, t.n_rows - 1));
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
@@ -299,29 +347,34 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     score_scale scale = score_scale_of(p);
     int page = first_page(p, task, t), n_pages = (task.key_hi + PAGE - 1) / PAGE;
     int span_end = decode_span_end(page * PAGE);
-    for (bool is_first = true; page < n_pages; page++) {
+    span_place at = {true, false, true, false};
+    for (; page < n_pages; page++) {
         uint32_t slice = w.ring + stage * 2 * S::SLICE_BYTES;
-        int key0 = page * PAGE + w.stream * SLICE;
+        int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
+        bool is_seen = has_rows && key0 <= rows.last_pos;
+        float s[SLICE / 8][4];
         wait_for_oldest(n_in_flight<R>(w));
-        if constexpr (R == 1) {
+        if (R == 1)
             __syncwarp();
-        } else {
+        else
             bar_sync(1 + w.stream, R * LANES);
-            int before = stage == 0 ? w.n_stages - 1 : stage - 1;
-            fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
-        }
-        if (has_rows && key0 <= rows.last_pos) attend_slice<T, D, S::SHARES_Q>(rows, slice, key0, scale, p.window);
-        if constexpr (R == 1) {
+        if (is_seen) multiply_keys<T, D>(s, rows, slice);
+        if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
+        if (is_seen) add_values<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
+        if (R == 1) {
             __syncwarp();
             fetch_next<T, D, R>(p, w, slice, c);
         }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
-        bool is_last = page + 1 == n_pages;
-        if (!is_last && (page + 1) * PAGE < span_end) continue;
-        end_span<T, D, R>(rows, joined, w, is_first, is_last, p, t, row0, task.slot);
-        span_end = decode_span_end((page + 1) * PAGE);
-        is_first = false;
+        int next_key = (page + 1) * PAGE;
+        at.ends_task = page + 1 == n_pages;
+        if (!at.ends_task && next_key < span_end) continue;
+        at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
+        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot);
+        at.begins_group = at.ends_group;
+        at.is_first_group = at.is_first_group && !at.ends_group;
+        span_end = decode_span_end(next_key);
     }
 }
 
@@ -333,27 +386,41 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     using S = shape<T, D, R>;
     int warp = threadIdx.x / LANES;
     int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
-    warp_place w = {warp / R, warp % R, 0, 0, n_stages};
+    warp_place w = {warp / R, warp % R, laneid(), 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
     w.q_tile = shared_address(shared) + rings_bytes;
-    partial_tiles<D / 8> *joined = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES);
+    partial_tiles<D / 8> *joined = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES) + w.member;
+    partial_tiles<D / 8> *whole = (partial_tiles<D / 8> *)((char *)p.fold + LF_ATTN_PREFILL_FOLD_HEAD);
+    warp_folds<D / 8> folds = {joined, joined + R, whole + blockIdx.x * R + w.member};
 
     start_successor();
     cursor c = {};
     c.n_tasks = p.counts->n_decode;
     c.task_idx = blockIdx.x;
-    begin_pass(c, p);
-    int n_fetched = 0;
-    for (; n_fetched < n_in_flight<R>(w) && c.task_idx < c.n_tasks && c.page < c.n_old_pages; n_fetched++)
-        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
-    wait_predecessor();
-    for (; n_fetched < n_in_flight<R>(w); n_fetched++)
-        fetch_next<T, D, R>(p, w, w.ring + n_fetched * 2 * S::SLICE_BYTES, c);
+    begin_pass<T, D, R>(c, p, w);
+    lf_attn_cuda_task task = {};
+    rows_of_task t = {};
+    int round = 0;
+    if (task_of(0) < c.n_tasks) {
+        task = p.decode[task_of(0)];
+        t = rows_of(p, p.seqs[task.seq_idx], task);
+    }
+    bool waited = false;
+#pragma unroll 1
+    for (int i = 0; i < n_in_flight<R>(w); i++) {
+        bool is_old = c.task_idx < c.n_tasks && c.page < c.n_old_pages;
+        if (!waited && !is_old) wait_predecessor();
+        waited = waited || !is_old;
+        fetch_next<T, D, R>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
+    }
+    if (!waited) wait_predecessor();
     int stage = 0;
-    for (int i = blockIdx.x; i < c.n_tasks; i += gridDim.x) {
-        lf_attn_cuda_task task = p.decode[i];
-        rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
-        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS) run_pass<T, D, R>(p, task, t, row0, w, joined, c, stage);
+    while (task_of(round) < c.n_tasks) {
+        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS) run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage);
+        round++;
+        if (task_of(round) >= c.n_tasks) break;
+        task = p.decode[task_of(round)];
+        t = rows_of(p, p.seqs[task.seq_idx], task);
     }
 }
 
@@ -380,34 +447,25 @@ template <class T, int D, int R> static bool fits(const gpu_limits &gpu, int n_s
     return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
 }
 
-/* A few CTAs each with a ring that hides all of a short span's latency, or two for each multiprocessor, so that one
- * computes while the other begins or ends a task. */
+/* Two CTAs for each multiprocessor where they fit, so that one computes while the other begins or ends a task; else one
+ * with a deeper ring. */
 template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    int ctas = 1, n_stages = MAX_STAGES;
-    if (shape<T, D, R>::CTAS == 2 && args->max_decode > args->n_sms && fits<T, D, R>(gpu, 2, 2)) {
-        ctas = 2;
-        n_stages = PAIR_STAGES;
-    }
+    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) && !args->compact ? 2 : 1;
+    int n_stages = ctas == 2 ? PAIR_STAGES : args->compact ? COMPACT_STAGES : MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)min(args->max_decode, ctas * args->n_sms));
-    config.blockDim = dim3(shape<T, D, R>::THREADS);
-    config.dynamicSmemBytes = shape<T, D, R>::shared_bytes(n_stages);
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = args->overlaps ? 1 : 0;
-    return (int)cudaLaunchKernelEx(&config, attn_decode<T, D, R>, *args, n_stages);
+    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
+    return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),
+                        shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages), how, *args, n_stages);
 }
 
-template <class T, int D, int R> static int allow_shared(const gpu_limits &gpu)
+template <class T, int D, int R> static int load(const gpu_limits &gpu)
 {
+    int rc = load_kernel(attn_decode<T, D, R>);
+    if (rc != 0) return rc;
     return (int)cudaFuncSetAttribute(attn_decode<T, D, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, gpu.cta_bytes);
 }
 
@@ -437,9 +495,9 @@ template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void
 
 template <class T, int D> static int setup_dim(const gpu_limits &gpu)
 {
-    int rc = allow_shared<T, D, 1>(gpu);
-    if (rc == 0) rc = allow_shared<T, D, 2>(gpu);
-    return rc == 0 ? allow_shared<T, D, most_warps<D>()>(gpu) : rc;
+    int rc = load<T, D, 1>(gpu);
+    if (rc == 0) rc = load<T, D, 2>(gpu);
+    return rc == 0 ? load<T, D, most_warps<D>()>(gpu) : rc;
 }
 
 template <class T> static int setup(const gpu_limits &gpu)
@@ -452,6 +510,14 @@ template <class T> static int setup(const gpu_limits &gpu)
 bool lf_attn_decode_mma_supports(int head_dim)
 {
     return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
+}
+
+size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms)
+{
+    size_t warp_tiles = head_dim <= 64    ? 4 * sizeof(shape<bf16, 64, 4>::partial)
+                        : head_dim <= 128 ? 4 * sizeof(shape<bf16, 128, 4>::partial)
+                                          : 2 * sizeof(shape<bf16, 256, 2>::partial);
+    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * warp_tiles;
 }
 
 int lf_attn_decode_mma_setup(void)

@@ -5,13 +5,16 @@
 #include "attention/attention.h"
 #include "attention/rope.h"
 
-/* What was asked of lf_attn_plan. */
+/* What was asked of lf_attn_plan or lf_attn_record. */
 struct lf_attn_plan {
     bool made;
     const struct lf_kv_seq *seqs; /* borrowed */
     int n_seqs;
     int n_rows;
     int window;
+    bool records; /* made by lf_attn_record, for as many sequences and keys */
+    int record_seqs;
+    int64_t record_keys;
 };
 
 struct lf_attn_backend {

@@ -9,8 +9,9 @@
 #include "core/sort.h"
 
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
- * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows. */
-enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 512 };
+ * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows; of a
+ * multiprocessor's share of the keys, the quarters that a group may have. */
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 128, GROUP_QUARTERS = 3 };
 
 static int div_up(int a, int b)
 {
@@ -33,6 +34,16 @@ int lf_attn_span_begin(bool generated, int key)
 int lf_attn_span_end(bool generated, int key)
 {
     return lf_attn_span_begin(generated, key) + span_length(generated, key);
+}
+
+int lf_attn_group_begin(int key)
+{
+    return key - key % (LF_ATTN_DECODE_GROUP * span_length(true, key));
+}
+
+int lf_attn_group_end(int key)
+{
+    return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * span_length(true, key);
 }
 
 /* Packed rows of a prefill tile: whole tokens. */
@@ -112,6 +123,7 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
         for (int row = 0; row < n_rows; row += tile_rows) {
             LF_ASSERT(n < map->n_tiles_max);
             struct lf_attn_tile_rec *t = &map->tiles[n++];
+            t->first_end = 0;
             t->seq_idx = i;
             t->row = row;
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
@@ -138,10 +150,23 @@ static bool comes_before(const void *a, const void *b)
     return x->seq_idx != y->seq_idx ? x->seq_idx < y->seq_idx : x->row < y->row;
 }
 
-static int n_spans_of(const struct lf_attn_tile_rec *t, bool generated)
+/* The part of a tile that key is in begins there, and ends. */
+static int part_begin(const struct lf_attn_tile_rec *t, bool generated, int key)
+{
+    if (key < t->first_end) return t->key_lo;
+    return LF_MAX(t->key_lo, t->first_end > 0 ? lf_attn_group_begin(key) : lf_attn_span_begin(generated, key));
+}
+
+static int part_end(const struct lf_attn_tile_rec *t, bool generated, int key)
+{
+    if (key < t->first_end) return LF_MIN(t->key_hi, t->first_end);
+    return LF_MIN(t->key_hi, t->first_end > 0 ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
+}
+
+static int n_parts_of(const struct lf_attn_tile_rec *t, bool generated)
 {
     int n = 0;
-    for (int key = t->key_lo; key < t->key_hi; key = lf_attn_span_end(generated, key)) n++;
+    for (int key = t->key_lo; key < t->key_hi; key = part_end(t, generated, key)) n++;
     return n;
 }
 
@@ -157,36 +182,39 @@ static void add_task(const struct list *list, const struct lf_attn_cuda_task *ta
     list->tasks[(*list->n)++] = *task;
 }
 
-/* Takes partial rows for a tile in all heads, if it has several spans, more than max_keys keys, and there is room: the
- * rows of span s and a head begin at slot + (head · n_spans + s) · n_rows. And adds the tasks that fold them. */
-static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int64_t max_keys,
-                       int *partial_rows)
+static bool has_room(const struct lf_attn_map *map, const struct lf_attn_tile_rec *t, int partial_rows)
 {
-    struct list merges = {map->merge, &map->counts.n_merge, map->caps.n_merge};
-    if (!generated)
-        merges = (struct list){map->merge + map->counts.n_merge, &map->n_merge_prompt,
-                               map->caps.n_merge - map->counts.n_merge};
-    t->n_spans = t->n_left = n_spans_of(t, generated);
+    return partial_rows + (int64_t)map->n_kv_heads * t->n_parts * t->n_rows <= map->caps.n_partial_rows;
+}
+
+/* Takes partial rows for a tile in all heads, if it has several parts and there is room: the rows of part s and a head
+ * begin at slot + (head · n_parts + s) · n_rows. And says how they are folded. */
+static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int *partial_rows)
+{
+    t->n_parts = t->n_left = n_parts_of(t, generated);
     t->slot = -1;
-    int64_t n_rows = (int64_t)map->n_kv_heads * t->n_spans * t->n_rows;
-    if (t->n_spans == 1 || n_keys(t) <= max_keys || *partial_rows + n_rows > map->caps.n_partial_rows) return;
+    if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
-    *partial_rows += (int)n_rows;
+    *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
+    struct lf_attn_cuda_merge *merges = generated ? map->merge : map->merge + map->counts.n_merge;
+    int *n_merges = generated ? &map->counts.n_merge : &map->n_merge_prompt;
+    bool grouped = generated && t->first_end == 0;
+    int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
-        struct lf_attn_cuda_task merge = {.seq_idx = t->seq_idx,
-                                          .kv_head = head,
-                                          .row = t->row,
-                                          .n_rows = t->n_rows,
-                                          .key_lo = t->key_lo,
-                                          .key_hi = t->key_hi,
-                                          .slot = t->slot + head * t->n_spans * t->n_rows,
-                                          .n_spans = t->n_spans};
-        add_task(&merges, &merge);
+        LF_ASSERT(map->counts.n_merge + map->n_merge_prompt < map->caps.n_merge);
+        merges[(*n_merges)++] = (struct lf_attn_cuda_merge){.seq_idx = t->seq_idx,
+                                                            .kv_head = head,
+                                                            .row = t->row,
+                                                            .n_rows = t->n_rows,
+                                                            .slot = t->slot + head * t->n_parts * t->n_rows,
+                                                            .n_parts = t->n_parts,
+                                                            .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
+                                                            .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
     }
 }
 
-/* The tile's s-th span, keys lo … hi - 1, or with slot -1 all of it. */
-static void add_span(const struct list *list, const struct lf_attn_tile_rec *t, int head, int s, int lo, int hi)
+/* The tile's s-th part, keys lo … hi - 1, or with slot -1 all of it. */
+static void add_part(const struct list *list, const struct lf_attn_tile_rec *t, int head, int s, int lo, int hi)
 {
     struct lf_attn_cuda_task task = {.seq_idx = t->seq_idx,
                                      .kv_head = head,
@@ -194,17 +222,15 @@ static void add_span(const struct list *list, const struct lf_attn_tile_rec *t, 
                                      .n_rows = t->n_rows,
                                      .key_lo = lo,
                                      .key_hi = hi,
-                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_spans + s) * t->n_rows,
-                                     .n_spans = 1};
+                                     .slot = t->slot < 0 ? -1 : t->slot + (head * t->n_parts + s) * t->n_rows};
     add_task(list, &task);
 }
 
 /* The spans of a split tile for one head: its last, which is shorter than the others, or all but that. */
 static void add_spans(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
 {
-    for (int key = t->key_lo, s = 0; key < t->key_hi; key = lf_attn_span_end(false, key), s++)
-        if ((s == t->n_spans - 1) == last)
-            add_span(list, t, head, s, key, LF_MIN(lf_attn_span_end(false, key), t->key_hi));
+    for (int key = t->key_lo, s = 0; key < t->key_hi; key = part_end(t, false, key), s++)
+        if ((s == t->n_parts - 1) == last) add_part(list, t, head, s, key, part_end(t, false, key));
 }
 
 /* Prompt rows: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and
@@ -215,15 +241,15 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
     int n_tasks = n_tiles * map->n_kv_heads;
     for (int i = n_tiles - 1; i >= 0; i--) {
         struct lf_attn_tile_rec *t = &map->tiles[i];
-        int n_more = split ? (n_spans_of(t, false) - 1) * map->n_kv_heads : 0;
+        int n_more = split ? (n_parts_of(t, false) - 1) * map->n_kv_heads : 0;
         t->slot = -1;
-        if (split && n_tasks + n_more <= list.cap) take_slots(map, t, false, 0, partial_rows);
+        if (split && n_tasks + n_more <= list.cap) take_slots(map, t, false, partial_rows);
         if (t->slot >= 0) n_tasks += n_more;
     }
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = 0; i < n_tiles; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (t->slot < 0) add_span(&list, t, head, 0, t->key_lo, t->key_hi);
+            if (t->slot < 0) add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
     }
     for (int last = 0; split && last < 2; last++) {
@@ -234,24 +260,50 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
     }
 }
 
-/* A span of keys for all tiles of a sequence, in all heads; for each tile it is the one before the last added. */
-static void add_generated_span(struct lf_attn_map *map, const struct list *list, int first, int end, int key_lo)
+/* The first part of a tile that is split into groups has the most spans, whose ends take time: it comes first. */
+static bool comes_first(const struct lf_attn_tile_rec *t, int key)
 {
-    for (int i = first; i < end; i++) {
-        struct lf_attn_tile_rec *t = &map->tiles[i];
-        if (t->slot >= 0 && key_lo >= t->key_lo && key_lo < t->key_hi) t->n_left--;
-    }
+    return t->first_end > 0 && key == t->key_lo;
+}
+
+static bool begins_part(const struct lf_attn_tile_rec *t, int key, bool first)
+{
+    if (t->slot < 0 || key < t->key_lo || key >= t->key_hi || comes_first(t, key) != first) return false;
+    return key == part_begin(t, true, key);
+}
+
+/* The parts that begin at a key, of all tiles of a sequence, in all heads; either those that come first, or the others,
+ * of which each is of its tile the one before the last added. */
+static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key,
+                                bool first)
+{
+    for (int i = first_tile; i < end; i++)
+        map->tiles[i].n_left -= !first && begins_part(&map->tiles[i], key, first) ? 1 : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
-        for (int i = first; i < end; i++) {
+        for (int i = first_tile; i < end; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (t->slot >= 0 && key_lo >= t->key_lo && key_lo < t->key_hi)
-                add_span(list, t, head, t->n_left, key_lo, LF_MIN(lf_attn_span_end(true, key_lo), t->key_hi));
+            if (begins_part(t, key, first)) add_part(list, t, head, first ? 0 : t->n_left, key, part_end(t, true, key));
         }
     }
 }
 
-/* Generated rows: sequence by sequence, the last and longest spans first; heads and tiles side by side. A tile that is
- * not much more than a multiprocessor's share of the step stays whole. */
+/* Decides how a tile of generated rows is split; share is the keys of a multiprocessor. A tile that is not much more
+ * stays whole. Groups near the beginning are short; they are one part of the length of the others: the fold of the
+ * first so many is what any way of splitting comes to. */
+static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
+{
+    int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);
+    t->slot = -1;
+    if (n_keys(t) <= share + FOLD_KEYS) return;
+    if (4 * (int64_t)group > GROUP_QUARTERS * share) {
+        take_slots(map, t, true, partial_rows);
+        if (t->slot >= 0) return;
+    }
+    t->first_end = group;
+    take_slots(map, t, true, partial_rows);
+}
+
+/* Generated rows: sequence by sequence, the last and longest parts first, or second; heads and tiles side by side. */
 static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
 {
     const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
@@ -262,15 +314,17 @@ static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *parti
         int lo = map->tiles[first].key_lo, hi = map->tiles[first].key_hi;
         for (end = first; end < n_tiles && map->tiles[end].seq_idx == map->tiles[first].seq_idx; end++) {
             struct lf_attn_tile_rec *t = &map->tiles[end];
-            take_slots(map, t, true, share + FOLD_KEYS, partial_rows);
+            split_generated(map, t, share, partial_rows);
             lo = LF_MIN(lo, t->key_lo);
             hi = LF_MAX(hi, t->key_hi);
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)
-                add_span(&list, t, head, 0, t->key_lo, t->key_hi);
+                add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
+        for (int key = lo; key < hi; key = lf_attn_span_end(true, key))
+            add_generated_parts(map, &list, first, end, key, true);
         for (int key = hi; key > lo;) {
             key = lf_attn_span_begin(true, key - 1);
-            add_generated_span(map, &list, first, end, key);
+            add_generated_parts(map, &list, first, end, key, false);
         }
     }
 }

@@ -1,15 +1,16 @@
 /* The task lists of a step for the CUDA kernels: plain host arithmetic, tested without a GPU. Inside attention/ only.
  *
  * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
- * one task that walks all its keys, or one task a span whose partial rows the merge kernel folds: the same bits either
- * way (attn_cuda.h), so how much is split is a question of speed alone: what would leave multiprocessors idle is, as
- * long as there is room for partial rows.
+ * one task that walks all its keys, or one task a part (a span, or of generated rows a group of spans) whose partial
+ * rows the merge kernel folds: the same bits each way (attn_cuda.h), so how much is split is a question of speed alone:
+ * what would leave multiprocessors idle is, as long as there is room for partial rows, and into groups where these are
+ * short beside a multiprocessor's share of the step.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
  * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
- * fill the gaps at the end. Generated spans go from the last, which are the longest, to the first, all heads and tiles
- * of a span side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet in the L2
- * cache. */
+ * fill the gaps at the end. Parts of generated tiles go from the last, which are the longest, to the first, all heads
+ * and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet
+ * in the L2 cache. Only the first of several groups, which has the most spans to end, is ahead of all. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H
 
@@ -27,7 +28,8 @@ struct lf_attn_map_caps {
 struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
-    int32_t n_spans, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
+    int32_t n_parts, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
+    int32_t first_end;             /* parts are groups, but the first is all before this key; 0: parts are spans */
 };
 
 /* Host arrays of caps' sizes, owned. */
@@ -36,11 +38,12 @@ struct lf_attn_map {
     int n_heads, n_kv_heads;
     int n_sms;
     struct lf_attn_cuda_counts counts;
-    int n_merge_prompt; /* tasks of split prompt tiles, behind the counts.n_merge ones in merge */
+    int n_merge_prompt; /* of split prompt tiles, behind the counts.n_merge ones in merge */
     struct lf_attn_cuda_seq *seqs;
     int32_t *tables;
     int n_tables;
-    struct lf_attn_cuda_task *prefill, *decode, *merge;
+    struct lf_attn_cuda_task *prefill, *decode;
+    struct lf_attn_cuda_merge *merge;
     struct lf_attn_tile_rec *tiles; /* [n_tiles_max] scratch */
     int n_tiles_max;
 };
@@ -56,5 +59,8 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 /* The span that a key is in, for rows of either kind: its first key, and its end. */
 int lf_attn_span_begin(bool generated, int key);
 int lf_attn_span_end(bool generated, int key);
+/* The same of the group of generated rows' spans. */
+int lf_attn_group_begin(int key);
+int lf_attn_group_end(int key);
 
 #endif

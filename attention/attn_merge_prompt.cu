@@ -55,12 +55,12 @@ __global__ void __launch_bounds__(THREADS) attn_merge_prompt(const __grid_consta
     start_successor();
     wait_predecessor();
     for (int unit = first; unit < p.n_merge_prompt * LF_ATTN_PREFILL_ROWS; unit += gridDim.x * WARPS) {
-        lf_attn_cuda_task task = p.merge_prompt[unit / LF_ATTN_PREFILL_ROWS];
+        lf_attn_cuda_merge tile = p.merge_prompt[unit / LF_ATTN_PREFILL_ROWS];
         int i = unit % LF_ATTN_PREFILL_ROWS, head;
-        if (i >= task.n_rows) continue;
-        int64_t row = head_row_of(p, rows_of(p, p.seqs[task.seq_idx], task), i, &head);
+        if (i >= tile.n_rows) continue;
+        int64_t row = head_row_of(p, rows_of(p, p.seqs[tile.seq_idx], tile), i, &head);
         for (int channel = lane * LANE_CHANNELS; channel < p.head_dim; channel += LANES * LANE_CHANNELS) {
-            row_fold f = fold_row(p, task.slot + i, task.n_rows, task.n_spans, channel);
+            row_fold f = fold_row(p, tile.slot + i, tile.n_rows, tile.n_parts, channel);
             lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
             *(uint2 *)((T *)p.out + row * p.head_dim + channel) = make_uint2(
                 pack<T>(f.o.x * end.factor, f.o.y * end.factor), pack<T>(f.o.z * end.factor, f.o.w * end.factor));

@@ -37,17 +37,15 @@ template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
 
 /* What a lane hands to ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units of rows
  * 0 … 7, then of 8 … 15. */
-template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % LANES)
 {
-    int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 /* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
  * second. */
-template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile)
+template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threadIdx.x % LANES)
 {
-    int lane = threadIdx.x % LANES;
     return tile + tile_offset<D>(lane % 16, lane / 16);
 }
 
@@ -72,6 +70,12 @@ LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_se
 {
     int group = p.n_heads / p.n_kv_heads;
     return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
+}
+
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_merge &tile)
+{
+    int group = p.n_heads / p.n_kv_heads;
+    return {group, tile.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, tile.row, tile.n_rows, seq.kv_len};
 }
 
 LF_GPU_FN int position_of(const rows_of_task &t, int i)
@@ -243,12 +247,13 @@ template <int N> LF_GPU_FN void join_partial(const partial_tiles<N> &left, float
     }
 }
 
-/* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
+/* Writes row i (0 … n_rows - 1 of the task) of accumulator half h, from channel0 on: a partial row, or output and lse.
+ */
 template <class T, int N>
 LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
-                         const float (&o)[N][4], const row_state &r)
+                         const float (&o)[N][4], const row_state &r, int channel0 = 0)
 {
-    int column = threadIdx.x % 4 * 2;
+    int column = channel0 + threadIdx.x % 4 * 2;
     if (slot >= 0) {
         int64_t row = slot + i;
         if (column == 0) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
@@ -272,12 +277,24 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     }
 }
 
-/* End of the span of generated rows that key is in (attn_map.c). */
-LF_GPU_FN int decode_span_end(int key)
+/* Length of the span of generated rows that key is in (attn_map.c). */
+LF_GPU_FN int decode_span_length(int key)
 {
     int scale = LF_ATTN_DECODE_SPAN_SHARE;
     int place = min(max(key, LF_ATTN_DECODE_SPAN_MIN * scale), LF_ATTN_DECODE_SPAN_MAX * scale);
-    int length = 1 << (31 - __clz(place / scale));
+    return 1 << (31 - __clz(place / scale));
+}
+
+/* Ends of its span and of its group. */
+LF_GPU_FN int decode_span_end(int key)
+{
+    int length = decode_span_length(key);
+    return (key & -length) + length;
+}
+
+LF_GPU_FN int decode_group_end(int key)
+{
+    int length = LF_ATTN_DECODE_GROUP * decode_span_length(key);
     return (key & -length) + length;
 }
 

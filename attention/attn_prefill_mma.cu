@@ -39,8 +39,6 @@ template <class T, int D, int N_KEYS> struct shape {
     /* A tile's values are added while the next tile's scores become weights. That takes registers for both tiles'
      * weights; more CTAs, where there is room for them, do the same and better. */
     static constexpr bool LAGS = D > 128;
-    /* The usual tile has code of its own to its end, which here takes fewer registers than what both ways share. */
-    static constexpr bool FORKS = D > 96;
     static constexpr int UNITS = D / UNIT_ELEMS, ROW_BYTES = D * (int)sizeof(T);
     static constexpr int Q_BYTES = ROWS * ROW_BYTES, TILE_BYTES = KEYS * ROW_BYTES;
     static constexpr int SHARED_BYTES = Q_BYTES + 4 * TILE_BYTES;
@@ -189,16 +187,17 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         for (int mi = 0; mi < M; mi++) clear_tiles(s[mi]);
 #pragma unroll
         for (int ks = 0; ks < D / 16; ks++) {
-            uint32_t q[M][4], k[4];
+            uint32_t q[M][4], k[KEYS / 16][4]; /* read first, all of them: that takes fewer registers */
 #pragma unroll
             for (int mi = 0; mi < M; mi++) ldmatrix_x4(q[mi], q_tile + qv_lane.at(2 * ks) + mi * 16 * S::ROW_BYTES);
 #pragma unroll
+            for (int n = 0; n < KEYS / 16; n++) ldmatrix_x4(k[n], k_tile + k_lane.at(2 * ks) + n * 16 * S::ROW_BYTES);
+#pragma unroll
             for (int n = 0; n < KEYS / 16; n++) {
-                ldmatrix_x4(k, k_tile + k_lane.at(2 * ks) + n * 16 * S::ROW_BYTES);
 #pragma unroll
                 for (int mi = 0; mi < M; mi++) {
-                    mma_m16n8k16<T>(s[mi][2 * n], q[mi], k[0], k[1]);
-                    mma_m16n8k16<T>(s[mi][2 * n + 1], q[mi], k[2], k[3]);
+                    mma_m16n8k16<T>(s[mi][2 * n], q[mi], k[n][0], k[n][1]);
+                    mma_m16n8k16<T>(s[mi][2 * n + 1], q[mi], k[n][2], k[n][3]);
                 }
             }
         }
@@ -309,10 +308,6 @@ template <class T, int D, int N_KEYS> struct warp_rows {
                     for (int e = 0; e < 4; e++) weights[mi][n][e] = next[mi][n][e];
             }
             passed = __any_sync(~0u, passed);
-            if (S::FORKS && !passed) {
-                settle(sum, v_tile);
-                return;
-            }
         }
         if (passed) {
             score(s, k_tile, key0);

@@ -14,8 +14,8 @@
  *     bf16   K page  [head_dim/2][64 tokens][2]       two neighbouring channels side by side
  *            V page  [64/2 tokens][head_dim][2]       two neighbouring tokens side by side
  *
- * and for those of a GPU [64 tokens][head_dim] throughout: one 16 KiB tile that its copy engine fetches in one go and
- * swizzles on the way.
+ * and for those of a GPU [64 tokens][head_dim] throughout: one tile (16 KiB at head_dim 128) that its copy engine
+ * fetches in one go and swizzles on the way.
  *
  * The bf16 orders of a CPU are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats
  * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which

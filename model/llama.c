@@ -12,8 +12,8 @@
  *
  * A step is prepared, then launched. Preparing plans attention and uploads what differs from step to step: ids, out
  * rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of pure decode steps
- * are recorded once for a few row counts; a step replays the next larger one, whose surplus rows compute on what is
- * there and touch nothing that others read.
+ * are recorded once for a few row counts, for few rows also with few keys; a step replays the next larger one, whose
+ * surplus rows compute on what is there and touch nothing that others read.
  *
  * Every buffer is a piece of the workspace (workspace.h draws it); a step allocates nothing. */
 #include "model/llama.h"
@@ -25,6 +25,8 @@
 #include "core/check.h"
 
 enum { PLAN_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
+/* Steps of few rows and keys have graphs of their own: attention then leaves room for its neighbours on the device. */
+enum { FEW_ROWS = 8, FEW_KEYS = 4096 };
 
 /* What the launches of one step share. Rows become fewer in the last layer. */
 struct step {
@@ -258,9 +260,8 @@ static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
     for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
     lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_rows * sizeof(*b->ids));
-    if (b->n_out == 0) return false;
+    if (b->n_out == 0 || b->n_out == b->n_rows) return false;
     lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
-    if (b->n_out == b->n_rows) return false;
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
     lf_attn_plan(m->attn, PLAN_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
@@ -276,11 +277,16 @@ static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *
 /* The graph that a batch can replay, or NULL. */
 static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batch *b)
 {
+    int64_t n_keys = 0;
     if (b->n_out != b->n_rows || b->n_seqs != b->n_rows) return NULL;
-    for (int i = 0; i < b->n_seqs; i++)
+    for (int i = 0; i < b->n_seqs; i++) {
         if (!b->seqs[i].generated) return NULL;
-    for (int i = 0; i < m->n_graphs; i++)
-        if (m->graph_rows[i] >= b->n_rows) return m->graphs[i];
+        n_keys += b->seqs[i].kv_len;
+    }
+    for (int i = 0; i < m->n_graphs; i++) {
+        const struct lf_llama_graph *g = &m->graphs[i];
+        if (g->n_rows >= b->n_rows && (g->n_keys == 0 || g->n_keys >= n_keys)) return g->graph;
+    }
     return NULL;
 }
 
@@ -317,31 +323,35 @@ static void prepare_products(struct lf_llama *m)
     ops->gemm_prepare(m->dev, &head);
 }
 
-static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
+static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, int64_t n_keys,
+                             struct lf_err *err)
 {
     struct step s = step_init(m, kv, n_rows, n_rows);
+    struct lf_llama_graph *g = &m->graphs[m->n_graphs];
+    LF_ASSERT(m->n_graphs < LF_LLAMA_GRAPHS_N);
+    for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i], n_rows, n_keys);
     launch(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(m->dev, err));
     if (!lf_graph_begin(m->dev)) return LF_OK;
     launch(&s);
-    m->graphs[m->n_graphs] = lf_graph_end(m->dev);
-    m->graph_rows[m->n_graphs] = n_rows;
-    if (m->graphs[m->n_graphs]) m->n_graphs++;
+    *g = (struct lf_llama_graph){.graph = lf_graph_end(m->dev), .n_rows = n_rows, .n_keys = n_keys};
+    if (g->graph) m->n_graphs++;
     return lf_device_sync(m->dev, err);
 }
 
 enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err)
 {
-    static const int rows[LF_LLAMA_GRAPHS_N] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256};
+    static const int rows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256};
     static const int32_t no_ids[256];
     if (lf_device_info(m->dev)->is_host) return LF_OK;
     prepare_products(m);
     int most = LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk);
     /* Surplus rows of a graph read ids too: there are valid ones from the start. */
     lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)LF_MIN(most, 256) * sizeof(*no_ids));
-    for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, NULL, 0, m->windows[i]);
-    for (int i = 0; i < LF_LLAMA_GRAPHS_N; i++) {
-        LF_TRY(record(m, kv, LF_MIN(rows[i], most), err));
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        int n_rows = LF_MIN(rows[i], most);
+        if (n_rows <= FEW_ROWS) LF_TRY(record(m, kv, n_rows, FEW_KEYS, err));
+        LF_TRY(record(m, kv, n_rows, 0, err));
         if (rows[i] >= most) break;
     }
     return LF_OK;
@@ -349,6 +359,6 @@ enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv,
 
 void lf_llama_deinit(struct lf_llama *m)
 {
-    for (int i = 0; i < m->n_graphs; i++) lf_graph_destroy(m->dev, m->graphs[i]);
+    for (int i = 0; i < m->n_graphs; i++) lf_graph_destroy(m->dev, m->graphs[i].graph);
     m->n_graphs = 0;
 }

@@ -8,8 +8,15 @@
 #include "model/weights.h"
 #include "model/workspace.h"
 
-/* Windows that layers may differ in, and row counts of decode steps that have a graph. */
-enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 16 };
+/* Windows that layers may differ in, and graphs of decode steps. */
+enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 24 };
+
+/* A recorded decode step: up to n_rows rows, n_keys keys in all sequences (0: any number). */
+struct lf_llama_graph {
+    struct lf_graph *graph; /* owned */
+    int n_rows;
+    int64_t n_keys;
+};
 
 /* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after open. */
 struct lf_llama {
@@ -23,9 +30,8 @@ struct lf_llama {
     struct lf_kv_seq *tail_seqs;     /* [limits.max_seqs] host */
     int windows[LF_LLAMA_WINDOWS_N]; /* plan i of attention is for windows[i] */
     int n_windows;
-    struct lf_graph *graphs[LF_LLAMA_GRAPHS_N]; /* owned; of decode steps of graph_rows[i] rows, ascending */
-    int graph_rows[LF_LLAMA_GRAPHS_N];
-    int n_graphs;           /* 0 on a device without */
+    struct lf_llama_graph graphs[LF_LLAMA_GRAPHS_N]; /* the cheaper first */
+    int n_graphs;                                    /* 0 on a device without */
     const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
 };
 

@@ -296,7 +296,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
 
 static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char *note)
 {
-    lf_buf_printf(out, "  %-22s %12s  %s\n", name, size_text(bytes).text, note);
+    lf_buf_printf(out, "  %-22s %12s%s%s\n", name, size_text(bytes).text, note[0] ? "  " : "", note);
 }
 
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)

@@ -84,9 +84,8 @@ const struct lf_option lf_options[] = {
     {"max-seqs", LF_OPTION_INT, FIELD(max_seqs), 0, LF_RUNNING_MAX_N, NULL, "0", "N",
      "requests that run at once at most; 0: 64", SERVE | PLAN, LF_GROUP_SCHEDULE},
     {"step-ms", LF_OPTION_INT, FIELD(step_ms), 0, 60000, NULL, "0", "MS",
-     "time a step may take: what a running answer waits for its next token while documents are being read; 0: 100, on "
-     "a "
-     "GPU 50",
+     "time a step may take: what a running answer waits for its next token while documents are being read; 0: 100, "
+     "on a GPU 50",
      SERVE, LF_GROUP_SCHEDULE},
     {"queue", LF_OPTION_INT, FIELD(queue), 1, LF_QUEUE_MAX_N, NULL, "256", "N", "waiting requests at most; past it 429",
      SERVE, LF_GROUP_SCHEDULE},

@@ -136,10 +136,14 @@ static enum lf_status describe(struct lf_device *dev, const struct lf_device_opt
 {
     struct lf_device_info *info = &dev->info;
     if (opts->gpu_n_sms < 1) return lf_fail(err, LF_INVALID, "a GPU of %d multiprocessors", opts->gpu_n_sms);
+    if (opts->gpu_memory_bytes <= DESCRIBED_CONTEXT_BYTES)
+        return lf_fail(err, LF_INVALID,
+                       "a GPU of %" PRIu64 " bytes: driver and code alone take 1.5 GiB (write 80G for 80 GiB)",
+                       opts->gpu_memory_bytes);
     info->is_described = true;
     info->n_sms = opts->gpu_n_sms;
     info->memory_bytes = opts->gpu_memory_bytes;
-    info->context_bytes = LF_MIN(DESCRIBED_CONTEXT_BYTES, info->memory_bytes);
+    info->context_bytes = DESCRIBED_CONTEXT_BYTES;
     info->available_bytes = info->memory_bytes - info->context_bytes;
     (void)snprintf(info->name, sizeof info->name, "a GPU as described: %.2f GiB, %d multiprocessors",
                    (double)info->memory_bytes / (1 << 30), info->n_sms);

@@ -195,8 +195,7 @@ __device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const 
     __syncthreads();
 }
 
-/* Up to eight rows the bound is one warp more than there are: it makes the compiler keep to 96 registers, and the next
- * product and a small kernel before it find room beside this one. */
+/* Two blocks a multiprocessor: this product's and the next one's. */
 template <class T, int MT, int NT>
 __global__ void __launch_bounds__(THREADS, 2) gemv(const __grid_constant__ lf_gemv_args p)
 {

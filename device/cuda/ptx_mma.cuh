@@ -10,6 +10,14 @@
 #include "device/cuda/elem.cuh"
 #include "device/cuda/ptx.cuh"
 
+/* The lane of this thread, read once: threadIdx.x is read anew, in tens of cycles, wherever registers are short. */
+LF_GPU_FN int laneid()
+{
+    int lane;
+    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
+}
+
 /* 16 bytes from global to shared memory, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
 LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
 {

@@ -19,7 +19,8 @@
  *     for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then it is next.
  *  3. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
  *  4. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
- *     of it, and never less than LF_SCHED_MIN_ROWS rows a step: both sides always progress.
+ *     of it, and never less than LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a
+ *     step of more than one is filled up to whole ones, but for the last rows of a prompt.
  *  5. The prefill with the least left to do goes first, but a quarter of the prefill time belongs to the one that was
  *     admitted first: a long document is never slower than a quarter of full speed, a short one never waits for it.
  *  6. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for

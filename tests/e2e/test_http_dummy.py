@@ -51,6 +51,9 @@ class Shape(harness.Case):
         status, _, p = plan("--gpu-memory", "20G")
         self.assertEqual((status, p["fits"]), (2, False))
         self.assertIn("--ctx", p["advice"])
+        status, message, p = plan("--gpu-memory", "80")
+        self.assertEqual((status, p), (2, None))
+        self.assertIn("80 bytes", message)
 
     def test_heads_that_no_gpu_kernel_takes_are_told_by_plan(self):
         with tempfile.TemporaryDirectory(prefix="lf_shape_") as dir:

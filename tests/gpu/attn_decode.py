@@ -48,6 +48,8 @@ def bits(lib, _quick):
             for way in (dict(split=False), dict(split=True), dict(split=8000), dict(n_partial=999), dict(n_sms=7),
                         dict(recorded=True, overlaps=True)):
                 t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d}: {way}")
+            step.args.max_decode, step.args.max_merge = 3, 1  # a grid smaller than the lists
+            t.expect_rows(whole, 0, step, f"d{d}: a small grid")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start
                 t.expect_rows(whole, first, c.Step(lib, store, [(e, n, kv, True)], window), f"d{d}: {n}, {kv} alone")

@@ -294,7 +294,7 @@ class Step:
             seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, merge=self.merge,
             partial_o=self.partial_o, partial_ml=self.partial_ml, fold=self.fold, max_prefill=len(lists.prefill),
             max_decode=len(lists.decode) + more, max_merge=n_merge + more,
-            merge_prompt=self.merge.data_ptr() + n_merge * ct.sizeof(S["attn_cuda_task"]), n_merge_prompt=lists.n_merge_prompt,
+            merge_prompt=self.merge.data_ptr() + n_merge * ct.sizeof(S["attn_cuda_merge"]), n_merge_prompt=lists.n_merge_prompt,
             decode_rows=max((t.n_rows for t in lists.decode), default=0), n_sms=n_sms, overlaps=overlaps)
         self.args = S["attn_cuda_args"](**{k: x.data_ptr() if torch.is_tensor(x) else x for k, x in values.items()})
 

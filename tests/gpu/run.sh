@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Everything that is tested and measured on a GPU, in one command, in about ten minutes on an H100:
+# Everything that is tested and measured on a GPU, in one command:
 #
 #     tests/gpu/run.sh [OUT_DIR] [tests|bench]
 #
-# Builds build/release with the GPU backend where it is missing. OUT_DIR (default build/gpu) gets the CSV files; those in
-# the repository are copies of such a run. The attention harnesses need PyTorch; without it they are named and left out.
+# Builds what is missing in build/release, with the GPU backend. OUT_DIR (default build/gpu) gets the CSV files, under the
+# names they have in the repository. The attention harnesses need PyTorch, the comparison of answers sentencepiece and
+# transformers as well, or instead of the first LF_PROMPTS, a file of demo_oracle.py --write-prompts; without them they are
+# named and left out. Without a GPU nothing runs and the exit status is 77.
 set -eu
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:-build/gpu}")
@@ -19,11 +21,17 @@ step() { # step NAME COMMAND…
     "$@" || failed+=("$*")
 }
 
-if [ ! -x "$bin/longflash" ]; then
-    cmake --preset release -DLF_CUDA=ON >/dev/null
+greedy=$bin/tests/golden/model/greedy_driver
+bench_ops=$bin/tests/bench/gpu_ops/bench_gpu_ops
+if [ ! -x "$bin/longflash" ] || [ ! -x "$greedy" ] || [ ! -x "$bench_ops" ]; then
+    cmake --preset release -DLF_CUDA=ON -DBUILD_TESTING=ON >/dev/null
     cmake --build "$bin" -j "$(nproc)" >"$out/build.log" 2>&1 || { tail -n 40 "$out/build.log"; exit 1; }
 fi
-commit=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+why=$("$bin/longflash" plan --model demo/model --device cuda:0 2>&1 >/dev/null) || {
+    echo "skipped: ${why:-the demo model does not fit}"
+    exit 77
+}
+commit=${LF_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
 has_torch=no
 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=yes
 if [ "$has_torch" = yes ]; then
@@ -35,30 +43,46 @@ else
     echo "no PyTorch with CUDA: the attention harnesses and peers are left out"
 fi
 
-if [ "$part" != bench ]; then
+server() {
+    step "server, 8B shape" python3 tests/bench/e2e/gpu_e2e.py "$bin/longflash" tests/bench/shapes/llama-3.1-8b \
+        --commit "$commit" --out "$out/llama-3.1-8b_h100.csv"
+}
+
+tests() {
     step "ops, sampling, RoPE" ctest --test-dir "$bin" -L gpu --output-on-failure
     if [ "$has_torch" = yes ]; then
-        step "attention: prefill on Hopper" python3 tests/gpu/attn_prefill.py
+        step "attention: prefill on Hopper" python3 tests/gpu/attn_prefill.py --csv "$out/attn_prefill_h100.csv"
         step "attention: decode" python3 tests/gpu/attn_decode.py
         step "attention: portable" python3 tests/gpu/attn_portable.py
+    fi
+    if [ -n "${LF_PROMPTS:-}" ] || python3 -c 'import sentencepiece, torch, transformers' 2>/dev/null; then
+        step "greedy answers of the demo model" python3 tests/golden/model/demo_oracle.py "$greedy" --device cuda:0 \
+            --torch-device cuda --tokens 16 --kv bf16 --lengths 1024,8192,32768,65536,130000 \
+            ${LF_PROMPTS:+--prompts "$LF_PROMPTS"}
+    else
+        echo "no sentencepiece, PyTorch and transformers: the comparison of answers is left out"
     fi
     # Every option can come from the environment: the same end-to-end tests, on the GPU.
     step "end to end" env LONGFLASH_DEVICE=cuda:0 ctest --test-dir "$bin" --output-on-failure \
         -R 'e2e/(http_model|http_dummy|lifecycle|chaos)'
-    step "greedy answers of the demo model" python3 tests/golden/model/demo_oracle.py \
-        "$(find "$bin/tests" -name greedy_driver -type f)" --device cuda:0 --torch-device cuda --tokens 16 --kv bf16 \
-        --lengths 1024,8192,32768,130000
-fi
-if [ "$part" != tests ]; then
+}
+
+kernels() {
     if [ "$has_torch" = yes ]; then
-        step "attention beside its peers" python3 tests/bench/attention/attn_bench.py --csv "$out/prefill.csv"
-        step "decode beside its peers" python3 tests/bench/attention/decode_bench.py --out "$out/decode.csv"
-        step "bytes" python3 tests/bench/hbm/attn_hbm.py --csv "$out/attn_bytes.csv"
+        step "decode beside its peers" python3 tests/bench/attention/decode_bench.py --out "$out/decode.csv" \
+            decode tokens short
+        step "portable prefill beside its peers" python3 tests/bench/attention/decode_bench.py \
+            --out "$out/prefill_portable.csv" prefill
+        step "prefill beside its peers" python3 tests/bench/attention/attn_bench.py --csv "$out/prefill_h100.csv"
+        step "bytes" python3 tests/bench/hbm/attn_hbm.py --csv "$out/attn_h100.csv"
     fi
-    step "ops" "$bin/tests/bench/gpu_ops/bench_gpu_ops"
-    step "server, 8B shape" python3 tests/bench/e2e/gpu_e2e.py "$bin/longflash" tests/bench/shapes/llama-3.1-8b \
-        --commit "$commit" --out "$out/llama-3.1-8b.csv"
-fi
+    driver=$(nvidia-smi --query-gpu=driver_version --format=csv,noheader -i 0 2>/dev/null || echo unknown)
+    step "ops" "$bench_ops" --csv "$out/gpu_ops_h100.csv" --driver "$driver" --commit "$commit"
+}
+
+[ "$part" = tests ] || server
+[ "$part" = bench ] || tests
+[ "$part" = tests ] || kernels
 for f in "${failed[@]:-}"; do [ -z "$f" ] || echo "failed: $f"; done
 echo "done after $SECONDS s, ${#failed[@]} failed; figures in $out"
 [ "${#failed[@]}" -eq 0 ]

@@ -124,11 +124,8 @@ def part_mixed(server, longest):
 
 def part_full(server, longest):
     """As many documents of the longest context as fit, at once, and what the GPU's memory is then."""
-    import json
-
-    capacity = json.loads(server.get("/v1/capacity")[1])
-    blocks = capacity.get("kv", {}).get("tokens_total") or capacity.get("kv_tokens", 0)
-    n = max(1, min(8, int(blocks) // longest)) if blocks else 3
+    blocks = json.loads(server.get("/v1/capacity")[1])["blocks"]
+    n = max(1, min(8, blocks["tokens"] * blocks["total"] // longest))
     before = smi("memory.used")
     rs = together(*[lambda i=i: server.complete(ids(longest - 64, 9500 + i), 8) for i in range(n)])
     note(f"documents of {longest} tokens at once, answered", sum(r["usage"]["completion_tokens"] == 8 for r in rs), f"of {n}")
@@ -151,10 +148,10 @@ def main():
     ap.add_argument("--out")
     ap.add_argument("--commit", default="")
     ap.add_argument("--only", default=",".join(PARTS))
-    ap.add_argument("serve", nargs="*")
-    args = ap.parse_args()
+    n_own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    args = ap.parse_args(sys.argv[1:n_own])
     server = Server(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
-                    *args.serve)
+                    *sys.argv[n_own + 1:])
     try:
         for name in args.only.split(","):
             PARTS[name](server, args.ctx)

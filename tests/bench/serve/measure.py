@@ -33,21 +33,30 @@ class Server:
         self.ready_rss = self.memory("VmRSS")
 
     def find_port(self):
-        """The port the server names in its first lines; afterwards its output is only drained."""
+        """The port the server names in its first lines; afterwards its output is only drained. Ends with the server's
+        own words where it does not start."""
         found = threading.Event()
-        ports = []
+        ports, said = [], []
 
         def drain(pipe):
             for line in pipe:
                 hit = re.search(r"http://[^ /]*:(\d+)", line)
+                if not ports:
+                    said.append(line)
                 if hit and not ports:
                     ports.append(int(hit.group(1)))
                     found.set()
 
-        for pipe in (self.process.stdout, self.process.stderr):
-            threading.Thread(target=drain, args=(pipe,), daemon=True).start()
-        if not found.wait(60):
-            sys.exit("the server named no address")
+        drains = [threading.Thread(target=drain, args=(pipe,), daemon=True)
+                  for pipe in (self.process.stdout, self.process.stderr)]
+        for t in drains:
+            t.start()
+        deadline = time.monotonic() + 60
+        while not found.wait(0.1):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                for t in drains:
+                    t.join(1)
+                sys.exit("the server named no address: " + "".join(said[-3:]).strip())
         return ports[0]
 
     def get(self, path):

@@ -45,16 +45,46 @@ static void claim(char *claimed, const struct lf_attn_map *map, const struct lf_
     for (int r = 0; r < t->n_rows; r++) assert_int_equal(claimed[t->slot + r]++, 0);
 }
 
-static const struct lf_attn_cuda_task *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
+static const struct lf_attn_cuda_merge *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
 {
-    const struct lf_attn_cuda_task *found = NULL;
+    const struct lf_attn_cuda_merge *found = NULL;
     for (int i = 0; i < map->counts.n_merge + map->n_merge_prompt; i++) {
-        const struct lf_attn_cuda_task *m = &map->merge[i];
+        const struct lf_attn_cuda_merge *m = &map->merge[i];
         if (m->seq_idx != t->seq_idx || m->kv_head != t->kv_head || m->row != t->row) continue;
         assert_null(found);
         found = m;
     }
     return found;
+}
+
+/* A split tile whose parts are spans: the merge list says to which group each belongs. Returns a span's part. */
+static int check_span(const struct lf_attn_cuda_merge *m, const struct lf_attn_cuda_task *t, bool generated,
+                      int tile_lo)
+{
+    int part = 0, group_end = m->n_first;
+    for (int key = tile_lo; key < t->key_lo; key = lf_attn_span_end(generated, key)) {
+        part++;
+        bool ends = generated && lf_attn_span_end(true, key) == lf_attn_group_end(key);
+        if (generated) assert_int_equal(ends, part == group_end);
+        if (part == group_end) group_end += m->n_group;
+    }
+    return part;
+}
+
+/* One whose parts are groups, the first of as many as there are before some group's end. */
+static int check_group(const struct lf_attn_cuda_task *t, int tile_lo, int tile_hi)
+{
+    int first_end = lf_attn_group_end(tile_hi - 1) - lf_attn_group_begin(tile_hi - 1);
+    if (t->key_lo == tile_lo) {
+        assert_int_equal(t->key_hi, LF_MIN(tile_hi, LF_MAX(first_end, lf_attn_group_end(tile_lo))));
+        return 0;
+    }
+    assert_true(t->key_lo >= first_end);
+    assert_int_equal(t->key_lo, lf_attn_group_begin(t->key_lo));
+    assert_int_equal(t->key_hi, LF_MIN(tile_hi, lf_attn_group_end(t->key_lo)));
+    int part = 1;
+    for (int key = LF_MAX(first_end, lf_attn_group_end(tile_lo)); key < t->key_lo; key = lf_attn_group_end(key)) part++;
+    return part;
 }
 
 /* The tile's keys are those its rows see, from a span's start; a split one is where its merge looks for it. */
@@ -64,23 +94,25 @@ static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *
     int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_rows;
     int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
     int lowest = window > 0 && first >= window ? first - window + 1 : 0;
+    int tile_lo = lf_attn_span_begin(generated, lowest);
     assert_int_equal(seq->generated, generated);
     assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_rows * group);
     assert_int_equal(t->key_lo, lf_attn_span_begin(generated, t->key_lo));
     if (t->slot < 0) {
-        assert_int_equal(t->key_lo, lf_attn_span_begin(generated, lowest));
+        assert_int_equal(t->key_lo, tile_lo);
         assert_int_equal(t->key_hi, last + 1);
         return;
     }
-    const struct lf_attn_cuda_task *m = merge_of(&f->map, t);
+    const struct lf_attn_cuda_merge *m = merge_of(&f->map, t);
     assert_non_null(m);
-    assert_int_equal(m->key_lo, lf_attn_span_begin(generated, lowest));
-    assert_int_equal(m->key_hi, last + 1);
-    assert_int_equal(t->key_hi, LF_MIN(lf_attn_span_end(generated, t->key_lo), last + 1));
-    int span = 0;
-    for (int key = m->key_lo; key < t->key_lo; key = lf_attn_span_end(generated, key)) span++;
-    assert_int_equal(t->slot, m->slot + span * t->n_rows);
-    assert_true(span < m->n_spans);
+    assert_int_equal(m->n_rows, t->n_rows);
+    bool by_spans = !generated || m->n_group > 1;
+    assert_int_equal(m->n_group, generated && by_spans ? LF_ATTN_DECODE_GROUP : 1);
+    assert_in_range(m->n_first, 1, m->n_group);
+    if (by_spans) assert_int_equal(t->key_hi, LF_MIN(lf_attn_span_end(generated, t->key_lo), last + 1));
+    int part = by_spans ? check_span(m, t, generated, tile_lo) : check_group(t, tile_lo, last + 1);
+    assert_int_equal(t->slot, m->slot + part * t->n_rows);
+    assert_true(part < m->n_parts);
 }
 
 static int64_t keys_times_rows(const struct lf_attn_cuda_task *t)
@@ -309,6 +341,46 @@ static void spans_are_cut_at_fixed_positions(void **state)
     }
 }
 
+static void groups_are_spans_of_one_length(void **state)
+{
+    (void)state;
+    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPAN_MAX * LF_ATTN_DECODE_SPAN_SHARE; key += 97) {
+        int begin = lf_attn_group_begin(key), end = lf_attn_group_end(key), n = 0;
+        assert_true(begin <= key && key < end);
+        for (int at = begin; at < end; at = lf_attn_span_end(true, at), n++) {
+            assert_int_equal(lf_attn_span_begin(true, at), at);
+            assert_int_equal(lf_attn_span_end(true, at) - at, (end - begin) / LF_ATTN_DECODE_GROUP);
+        }
+        assert_int_equal(n, LF_ATTN_DECODE_GROUP);
+        assert_int_equal(lf_attn_group_begin(end), end);
+    }
+}
+
+static void long_contexts_of_many_heads_are_split_into_groups(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 32, 8);
+    add(f, 1, 131072, true);
+    lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
+    assert_int_equal(f->map.counts.n_merge, 8);
+    assert_int_equal(f->map.counts.n_decode, 8 * f->map.merge[0].n_parts);
+    assert_int_equal(f->map.merge[0].n_group, 1);
+    assert_int_equal(f->map.merge[0].n_parts, 32); /* of 4,096 keys */
+    check(f, 0);
+    lf_attn_map_deinit(&f->map);
+
+    fixture_init(f, 8, 1);
+    add(f, 1, 131072, true);
+    lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
+    assert_int_equal(f->map.merge[0].n_group, LF_ATTN_DECODE_GROUP);
+    assert_int_equal(f->map.merge[0].n_parts, 272);
+    check(f, 0);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_steps_are_covered_exactly),
@@ -318,6 +390,8 @@ int main(void)
                                        cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
                                        cmocka_unit_test(the_largest_steps_of_a_shape_fit_the_lists),
                                        cmocka_unit_test(last_spans_of_prompts_come_last),
-                                       cmocka_unit_test(spans_are_cut_at_fixed_positions)};
+                                       cmocka_unit_test(spans_are_cut_at_fixed_positions),
+                                       cmocka_unit_test(groups_are_spans_of_one_length),
+                                       cmocka_unit_test(long_contexts_of_many_heads_are_split_into_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
