@@ -1,4 +1,4 @@
-/* How products are cut for a GPU: buckets of rows, tiles of the skinny kernel. Arithmetic only: plain C, no CUDA. */
+/* Buckets of rows that a GPU's products are chosen for. Arithmetic only: plain C, no CUDA. */
 #ifndef LF_DEVICE_CUDA_GEMM_PLAN_H
 #define LF_DEVICE_CUDA_GEMM_PLAN_H
 
@@ -7,10 +7,5 @@
 enum { LF_GEMM_BUCKETS_N = 42 };
 int lf_gemm_bucket_rows(int bucket_idx);
 int lf_gemm_bucket_of(int n_rows); /* n_rows >= 1; the last one where there are more rows than it holds */
-
-/* Weight rows that a thread block of the skinny kernel takes at a time: 16, or 32, which reads x half as often. More
- * rows of x than 8 are worth that, unless a block were left without a tile or one had much more to do: on a
- * multiprocessor without a block of this product two of the next would begin. */
-int lf_gemv_tile_rows(int n_rows, int n_out, int n_blocks);
 
 #endif

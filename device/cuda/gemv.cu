@@ -2,21 +2,22 @@
  * With w = [gate, up] also y = silu(x · gateᵀ) · (x · upᵀ) at once: one kernel less between two products.
  *
  * Work split: the tensor cores take 16 weight rows as the left operand (where gate and up meet, eight of each) and the
- * step's rows, eight or sixteen, zero behind the last, as the right one. A thread block of eight warps owns tiles of 16
- * · MT weight rows, every gridDim.x-th one. Along k a tile is cut into groups of 128; warp w takes groups w, w + 8, …
- * in ascending order, and the eight sums of an output are added in the order of the warps. So a row's bits depend on
- * its own x, on w and on n_in, not on how many rows there are, on MT or on the grid.
+ * step's rows, eight or sixteen, zero behind the last, as the right one. A thread block of eight warps owns every
+ * gridDim.x-th of these tiles. Along k a tile is cut into groups of 128; warp w takes groups w, w + 8, … in ascending
+ * order, and the eight sums of an output are added in the order of the warps. So a row's bits depend on its own x, on w
+ * and on n_in, not on how many rows there are or on the grid. Tiles of 32 weight rows read x half as often, but their
+ * blocks take a third longer: registers.
  *
  * Order of k. A product does not mind in which order k runs as long as both operands agree: lane 4g + t reads 16 bytes
  * of rows g and g + 8 at k = 32 · step + 8t, and of x's row g at the same k, and calls these eight elements its own of
  * two instructions. So weights go from memory to registers to the tensor cores without a detour.
  *
- * Pipeline. Each lane copies what it will multiply into a ring in shared memory (cp.async, past L1) some chunks ahead
- * and across tiles; nobody else touches it, so the only thing waited for is its own copies. The first chunks are asked
+ * Pipeline. Each lane copies what it will multiply into a ring in shared memory (cp.async, past L1) some groups ahead
+ * and across tiles; nobody else touches it, so the only thing waited for is its own copies. The first groups are asked
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
  * and the next product's to be on a multiprocessor together. x comes from L1 or L2 at the moment of use.
  *
- * Shared memory: the ring, 96 KiB, and the warps' sums of a tile, up to 18 KiB. Bound by memory. Needs n_in and x's row
+ * Shared memory: the ring, 96 KiB, and the warps' sums of a tile, up to 10 KiB. Bound by memory. Needs n_in and x's row
  * stride divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_gemv.cuh"
@@ -31,9 +32,9 @@ enum {
     TOKENS = 8, /* rows of x of one instruction */
     STEP = 32,  /* k of one load: four lanes of 8 elements */
     GROUP_STEPS = 4,
-    LOADS = 8,  /* of a lane in a chunk */
-    CHUNKS = 3, /* of the ring */
-    RING_BYTES = WARPS * CHUNKS * LOADS * WARP_LANES * 16
+    LOADS = 2 * GROUP_STEPS, /* of a lane in a group */
+    GROUPS = 3,              /* of a warp in the ring */
+    RING_BYTES = WARPS * GROUPS * LOADS * WARP_LANES * 16
 };
 
 struct lf_gemv_args {
@@ -46,37 +47,30 @@ struct lf_gemv_args {
     bool y_float, gates; /* gates: the halves are gate and up, n_out counts both */
 };
 
-/* A place in a warp's way through its tiles: the next chunk of steps. */
+/* A place in a warp's way through its tiles: the next group, of the warp's. */
 struct way {
-    int tile, chunk;
+    int tile, group;
 };
 
-/* Of a chunk: MT · 16 weight rows by so many steps. */
-template <int MT> struct chunk_of {
-    static constexpr int STEPS = LOADS / (2 * MT), N_PER_GROUP = GROUP_STEPS / STEPS;
-};
-
-__device__ inline int first_k(int chunk, int steps)
+/* Of the lane's first element in a warp's group. */
+__device__ inline int first_k(int group)
 {
-    int step = chunk * steps, group = step / GROUP_STEPS * WARPS + threadIdx.x / WARP_LANES;
-    return (group * GROUP_STEPS + step % GROUP_STEPS) * STEP + threadIdx.x % 4 * 8;
+    return (group * WARPS + threadIdx.x / WARP_LANES) * GROUP_STEPS * STEP + threadIdx.x % 4 * 8;
 }
 
 /* The lane's place in a slot of its warp's ring; its loads lie a warp apart. */
 __device__ inline uint4 *ring_slot(uint4 *ring, int slot)
 {
-    return ring + ((threadIdx.x / WARP_LANES * CHUNKS + slot) * LOADS) * WARP_LANES + threadIdx.x % WARP_LANES;
+    return ring + ((threadIdx.x / WARP_LANES * GROUPS + slot) * LOADS) * WARP_LANES + threadIdx.x % WARP_LANES;
 }
 
-template <int MT> __device__ inline void ask_weights(uint4 *slot, const lf_gemv_args &p, way at)
+__device__ inline void ask_weights(uint4 *slot, const lf_gemv_args &p, way at)
 {
-    constexpr int STEPS = chunk_of<MT>::STEPS;
-    int g = threadIdx.x % WARP_LANES / 4, k0 = first_k(at.chunk, STEPS);
+    int g = threadIdx.x % WARP_LANES / 4, k0 = first_k(at.group);
     if (at.tile < p.n_tiles) {
 #pragma unroll
-        for (int i = 0; i < LOADS; i++) { /* step, 16 rows, half of them */
-            int k = k0 + i / (2 * MT) * STEP;
-            int row = (at.tile * MT + i / 2 % MT) * p.tile_stride + i % 2 * p.half_stride + g;
+        for (int i = 0; i < LOADS; i++) { /* step, half of the tile's rows */
+            int k = k0 + i / 2 * STEP, row = at.tile * p.tile_stride + i % 2 * p.half_stride + g;
             bool any = k < p.n_in && row < p.n_out;
             cp_async_cg(slot + i * WARP_LANES, any ? p.w + ((size_t)row * p.n_in + k) * 2 : p.w, any ? 16 : 0);
         }
@@ -84,21 +78,20 @@ template <int MT> __device__ inline void ask_weights(uint4 *slot, const lf_gemv_
     cp_async_commit_group();
 }
 
-template <int MT> __device__ inline void advance(way &at, const lf_gemv_args &p)
+__device__ inline void advance(way &at, const lf_gemv_args &p)
 {
-    if (++at.chunk < p.groups_per_warp * chunk_of<MT>::N_PER_GROUP) return;
-    at.chunk = 0;
+    if (++at.group < p.groups_per_warp) return;
+    at.group = 0;
     at.tile += gridDim.x;
 }
 
-template <class T, int MT, int NT>
-__device__ inline void multiply(float acc[MT][NT][4], const uint4 *slot, const lf_gemv_args &p, way at)
+template <class T, int NT>
+__device__ inline void multiply(float acc[NT][4], const uint4 *slot, const lf_gemv_args &p, way at)
 {
-    constexpr int STEPS = chunk_of<MT>::STEPS;
-    int g = threadIdx.x % WARP_LANES / 4, k0 = first_k(at.chunk, STEPS);
-    uint4 x[STEPS][NT];
+    int g = threadIdx.x % WARP_LANES / 4, k0 = first_k(at.group);
+    uint4 x[GROUP_STEPS][NT];
 #pragma unroll
-    for (int s = 0; s < STEPS; s++) {
+    for (int s = 0; s < GROUP_STEPS; s++) {
 #pragma unroll
         for (int n = 0; n < NT; n++) {
             int k = k0 + s * STEP, row = n * TOKENS + g;
@@ -106,24 +99,21 @@ __device__ inline void multiply(float acc[MT][NT][4], const uint4 *slot, const l
             x[s][n] = any ? *(const uint4 *)(p.x + ((size_t)row * p.x_stride + k) * 2) : make_uint4(0, 0, 0, 0);
         }
     }
-    cp_async_wait_group<CHUNKS - 1>();
+    cp_async_wait_group<GROUPS - 1>();
 #pragma unroll
-    for (int s = 0; s < STEPS; s++) {
+    for (int s = 0; s < GROUP_STEPS; s++) {
+        uint4 u = slot[2 * s * WARP_LANES], v = slot[(2 * s + 1) * WARP_LANES];
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            uint4 u = slot[(s * MT + m) * 2 * WARP_LANES], v = slot[((s * MT + m) * 2 + 1) * WARP_LANES];
-#pragma unroll
-            for (int n = 0; n < NT; n++) {
-                mma_m16n8k16<T>(acc[m][n], u.x, v.x, u.y, v.y, x[s][n].x, x[s][n].y);
-                mma_m16n8k16<T>(acc[m][n], u.z, v.z, u.w, v.w, x[s][n].z, x[s][n].w);
-            }
+        for (int n = 0; n < NT; n++) {
+            mma_m16n8k16<T>(acc[n], u.x, v.x, u.y, v.y, x[s][n].x, x[s][n].y);
+            mma_m16n8k16<T>(acc[n], u.z, v.z, u.w, v.w, x[s][n].z, x[s][n].w);
         }
     }
 }
 
 /* The warps' sums of a tile, [row of x][weight row]; the pad keeps the lanes' stores in different banks. */
-template <int MT, int NT> struct sums {
-    float of[WARPS][NT * TOKENS][MT * TILE + 4];
+template <int NT> struct sums {
+    float of[WARPS][NT * TOKENS][TILE + 4];
 };
 
 template <class T> __device__ inline void write_y(const lf_gemv_args &p, int row, int col, float sum)
@@ -138,7 +128,7 @@ template <class T> __device__ inline void write_y(const lf_gemv_args &p, int row
 }
 
 /* The warps' sums of a tile's weight row r, in the order of the warps. */
-template <int MT, int NT> __device__ inline float sum_of(const sums<MT, NT> &s, int row, int r)
+template <int NT> __device__ inline float sum_of(const sums<NT> &s, int row, int r)
 {
     float sum = 0.0f;
 #pragma unroll
@@ -147,19 +137,16 @@ template <int MT, int NT> __device__ inline float sum_of(const sums<MT, NT> &s, 
 }
 
 /* Writes output i of a tile of plain weight rows, or of pairs of gate and up; both are rounded before they meet. */
-template <class T, int MT, int NT>
-__device__ inline void write_plain(const lf_gemv_args &p, const sums<MT, NT> &s, int tile, int i)
+template <class T, int NT> __device__ inline void write_plain(const lf_gemv_args &p, const sums<NT> &s, int tile, int i)
 {
-    int row = i / (MT * TILE), r = i % (MT * TILE), col = tile * MT * TILE + r;
+    int row = i / TILE, r = i % TILE, col = tile * TILE + r;
     if (row < p.n_rows && col < p.n_out) write_y<T>(p, row, col, sum_of(s, row, r));
 }
 
-template <class T, int MT, int NT>
-__device__ inline void write_gated(const lf_gemv_args &p, const sums<MT, NT> &s, int tile, int i)
+template <class T, int NT> __device__ inline void write_gated(const lf_gemv_args &p, const sums<NT> &s, int tile, int i)
 {
-    int row = i / (MT * HALF), r = i % (MT * HALF), col = tile * MT * HALF + r;
+    int row = i / HALF, r = i % HALF, col = tile * HALF + r;
     if (row >= p.n_rows || col >= p.half_stride) return;
-    r += r / HALF * HALF;
     float gate = sum_of(s, row, r), up = sum_of(s, row, r + HALF);
     if (p.bias) {
         gate += p.bias[col];
@@ -170,23 +157,20 @@ __device__ inline void write_gated(const lf_gemv_args &p, const sums<MT, NT> &s,
 }
 
 /* Joins the warps' sums of a tile, writes the outputs, and zeroes acc. */
-template <class T, int MT, int NT>
-__device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const lf_gemv_args &p, int tile)
+template <class T, int NT>
+__device__ inline void finish_tile(float acc[NT][4], sums<NT> &s, const lf_gemv_args &p, int tile)
 {
     int warp = threadIdx.x / WARP_LANES, g = threadIdx.x % WARP_LANES / 4, t = threadIdx.x % 4;
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
+    for (int n = 0; n < NT; n++) {
 #pragma unroll
-        for (int n = 0; n < NT; n++) {
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                s.of[warp][n * TOKENS + 2 * t + i % 2][m * TILE + g + i / 2 * 8] = acc[m][n][i];
-                acc[m][n][i] = 0.0f;
-            }
+        for (int i = 0; i < 4; i++) {
+            s.of[warp][n * TOKENS + 2 * t + i % 2][g + i / 2 * HALF] = acc[n][i];
+            acc[n][i] = 0.0f;
         }
     }
     __syncthreads();
-    for (int i = threadIdx.x; i < p.n_rows * MT * TILE; i += THREADS) {
+    for (int i = threadIdx.x; i < p.n_rows * TILE; i += THREADS) {
         if (!p.gates)
             write_plain<T>(p, s, tile, i);
         else
@@ -196,23 +180,22 @@ __device__ inline void finish_tile(float acc[MT][NT][4], sums<MT, NT> &s, const 
 }
 
 /* Two blocks a multiprocessor: this product's and the next one's. */
-template <class T, int MT, int NT>
-__global__ void __launch_bounds__(THREADS, 2) gemv(const __grid_constant__ lf_gemv_args p)
+template <class T, int NT> __global__ void __launch_bounds__(THREADS, 2) gemv(const __grid_constant__ lf_gemv_args p)
 {
     extern __shared__ uint4 ring[];
-    __shared__ sums<MT, NT> shared;
-    float acc[MT][NT][4] = {};
+    __shared__ sums<NT> shared;
+    float acc[NT][4] = {};
     way ask = {(int)blockIdx.x, 0}, at = ask;
     start_successor();
-    for (int slot = 0; slot < CHUNKS; slot++, advance<MT>(ask, p)) ask_weights<MT>(ring_slot(ring, slot), p, ask);
+    for (int slot = 0; slot < GROUPS; slot++, advance(ask, p)) ask_weights(ring_slot(ring, slot), p, ask);
     wait_predecessor();
-    for (int slot = 0; at.tile < p.n_tiles; slot = slot + 1 < CHUNKS ? slot + 1 : 0) {
+    for (int slot = 0; at.tile < p.n_tiles; slot = slot + 1 < GROUPS ? slot + 1 : 0) {
         int tile = at.tile;
-        multiply<T, MT, NT>(acc, ring_slot(ring, slot), p, at);
-        ask_weights<MT>(ring_slot(ring, slot), p, ask);
-        advance<MT>(ask, p);
-        advance<MT>(at, p);
-        if (at.tile != tile) finish_tile<T, MT, NT>(acc, shared, p, tile);
+        multiply<T, NT>(acc, ring_slot(ring, slot), p, at);
+        ask_weights(ring_slot(ring, slot), p, ask);
+        advance(ask, p);
+        advance(at, p);
+        if (at.tile != tile) finish_tile<T, NT>(acc, shared, p, tile);
     }
 }
 
@@ -234,19 +217,17 @@ template <class T> __global__ void __launch_bounds__(THREADS) gemm_any(const __g
     }
 }
 
-template <class T, int MT, int NT> static int setup_one()
+template <class T, int NT> static int setup_one()
 {
-    int rc = load_kernel(gemv<T, MT, NT>);
+    int rc = load_kernel(gemv<T, NT>);
     if (rc != 0) return rc;
-    return (int)cudaFuncSetAttribute(gemv<T, MT, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES);
+    return (int)cudaFuncSetAttribute(gemv<T, NT>, cudaFuncAttributeMaxDynamicSharedMemorySize, RING_BYTES);
 }
 
 template <class T> static int setup_type()
 {
-    int rc = setup_one<T, 1, 1>();
-    if (rc == 0) rc = setup_one<T, 1, 2>();
-    if (rc == 0) rc = setup_one<T, 2, 1>();
-    return rc == 0 ? setup_one<T, 2, 2>() : rc;
+    int rc = setup_one<T, 1>();
+    return rc == 0 ? setup_one<T, 2>() : rc;
 }
 
 int lf_cuda_gemv_setup(bool *fits)
@@ -262,14 +243,9 @@ int lf_cuda_gemv_setup(bool *fits)
     return 0;
 }
 
-template <class T, int MT> static int launch_tile(const lf_gemv_args &args, dim3 grid, lf_cuda_launch how)
+template <class T> static int launch(const lf_gemv_args &args, dim3 grid, lf_cuda_launch how)
 {
-    return queue_shared(args.n_rows <= TOKENS ? gemv<T, MT, 1> : gemv<T, MT, 2>, grid, THREADS, RING_BYTES, how, args);
-}
-
-template <class T> static int launch(const lf_gemv_args &args, int tile_rows, dim3 grid, lf_cuda_launch how)
-{
-    return tile_rows == TILE ? launch_tile<T, 1>(args, grid, how) : launch_tile<T, 2>(args, grid, how);
+    return queue_shared(args.n_rows <= TOKENS ? gemv<T, 1> : gemv<T, 2>, grid, THREADS, RING_BYTES, how, args);
 }
 
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p)
@@ -304,28 +280,27 @@ static lf_gemv_args args_of(const struct lf_gemm_params *p)
     return args;
 }
 
-static int launch_planned(lf_gemv_args args, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how)
+static int launch_tiles(lf_gemv_args args, int n_blocks, struct lf_cuda_launch how)
 {
     if (args.n_rows == 0) return 0;
-    args.n_tiles = (args.n_out + plan.tile_rows - 1) / plan.tile_rows;
-    dim3 grid((unsigned)(args.n_tiles < plan.n_blocks ? args.n_tiles : plan.n_blocks));
-    return how.fp16 ? launch<fp16>(args, plan.tile_rows, grid, how) : launch<bf16>(args, plan.tile_rows, grid, how);
+    args.n_tiles = (args.n_out + TILE - 1) / TILE;
+    dim3 grid((unsigned)(args.n_tiles < n_blocks ? args.n_tiles : n_blocks));
+    return how.fp16 ? launch<fp16>(args, grid, how) : launch<bf16>(args, grid, how);
 }
 
-int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how)
+int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how)
 {
-    return launch_planned(args_of(p), plan, how);
+    return launch_tiles(args_of(p), n_blocks, how);
 }
 
-int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, struct lf_cuda_gemv_plan plan,
-                          struct lf_cuda_launch how)
+int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how)
 {
     lf_gemv_args args = args_of(p);
     args.gates = true;
     args.y = out;
     args.half_stride = args.y_stride = args.n_out / 2;
     args.tile_stride = HALF;
-    return launch_planned(args, plan, how);
+    return launch_tiles(args, n_blocks, how);
 }
 
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)

@@ -43,21 +43,15 @@ int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_
 /* Products of few rows, gemv.cu. */
 enum { LF_CUDA_GEMV_ROWS = 16 };
 
-struct lf_cuda_gemv_plan {
-    int tile_rows; /* weight rows a thread block takes at a time: 16 or 32 */
-    int n_blocks;  /* of the grid at most */
-};
-
 /* *fits: a block may have the shared memory lf_cuda_gemv needs. */
 int lf_cuda_gemv_setup(bool *fits);
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
-/* p's rows, strides and alignment are supported. The plan changes no bit of y. */
-int lf_cuda_gemv(const struct lf_gemm_params *p, struct lf_cuda_gemv_plan plan, struct lf_cuda_launch how);
+/* p's rows, strides and alignment are supported. n_blocks: of the grid at most; it changes no bit of y. */
+int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
 /* out [T, n_out / 2] = silu(gate) · up, where p's product is [gate, up]; p->y is not written. The same bits as
  * lf_cuda_silu_mul of lf_cuda_gemv. */
 bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p);
-int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, struct lf_cuda_gemv_plan plan,
-                          struct lf_cuda_launch how);
+int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how);
 /* Any shape and number of rows, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 

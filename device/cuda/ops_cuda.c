@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
-#include "device/cuda/gemm_plan.h"
 
 enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
 
@@ -72,12 +71,6 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->residual == NULL || p->y_float);
 }
 
-static struct lf_cuda_gemv_plan gemv_plan(const struct lf_device *dev, const struct lf_gemm_params *p)
-{
-    int n_blocks = dev->info.n_sms;
-    return (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(p->n_rows, p->w->n_out, n_blocks), n_blocks};
-}
-
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
@@ -86,7 +79,7 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
         lf_cuda_gemm_run(dev, p);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv(p, gemv_plan(dev, p), lf_cuda_launch(dev)), "skinny product");
+    lf_cuda_check(dev, lf_cuda_gemv(p, dev->info.n_sms, lf_cuda_launch(dev)), "skinny product");
 }
 
 static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
@@ -97,7 +90,7 @@ static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p,
         lf_gemm_then_silu_mul(dev, p, out);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, gemv_plan(dev, p), lf_cuda_launch(dev)), "skinny product");
+    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, dev->info.n_sms, lf_cuda_launch(dev)), "skinny product");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)

@@ -16,7 +16,6 @@
 #include "core/check.h"
 #include "device/cuda/cuda_impl.h"
 #include "device/cuda/gemm_cublaslt.h"
-#include "device/cuda/gemm_plan.h"
 #include "tests/bench/gpu_ops/bench_gpu_ops.h"
 
 enum {
@@ -97,8 +96,8 @@ struct product {
     int n_in, n_out;
     bool y_float, residual;
     int n_rows;
-    struct lf_cuda_gemv_plan plan; /* 0: cuBLASLt */
-    size_t base;                   /* of its matrices in the pool */
+    bool ours;
+    size_t base; /* of its matrices in the pool */
 };
 
 static void call_product(struct lf_device *dev, const void *ctx, int call_idx)
@@ -118,8 +117,8 @@ static void call_product(struct lf_device *dev, const void *ctx, int call_idx)
                                .n_rows = pr->n_rows,
                                .x_stride = pr->n_in,
                                .y_stride = pr->n_out};
-    if (pr->plan.n_blocks > 0)
-        lf_cuda_check(dev, lf_cuda_gemv(&p, pr->plan, lf_cuda_launch(dev)), "skinny product");
+    if (pr->ours)
+        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, lf_cuda_launch(dev)), "skinny product");
     else
         lf_cuda_gemm_run(dev, &p);
 }
@@ -133,28 +132,21 @@ static const struct product shapes[] = {
 
 static void bench_product(struct bench *b, struct product shape)
 {
-    int n_sms = lf_device_info(b->dev)->n_sms, best = lf_gemv_tile_rows(LF_MIN(shape.n_rows, 16), shape.n_out, n_sms);
-    const struct lf_cuda_gemv_plan plans[] = {{0}, {16, n_sms}, {32, n_sms}};
-    struct product variants[LF_N_ELEMS(plans)];
-    struct bench_candidate candidates[LF_N_ELEMS(plans)];
+    static const char *const names[] = {"cuBLASLt", "ours"};
+    struct product variants[LF_N_ELEMS(names)];
+    struct bench_candidate candidates[LF_N_ELEMS(names)];
     double bytes = 2.0 * shape.n_in * (shape.n_out + shape.n_rows) +
                    (double)shape.n_rows * shape.n_out * ((shape.y_float ? 4 : 2) + (shape.residual ? 4 : 0));
     int n_calls = LF_MAX((int)(6e8 / bytes), 3);
-    for (size_t i = 0; i < LF_N_ELEMS(plans); i++) {
+    for (size_t i = 0; i < LF_N_ELEMS(names); i++) {
         variants[i] = shape;
         variants[i].b = b;
-        variants[i].plan = plans[i];
+        variants[i].ours = i == 1;
         candidates[i] = (struct bench_candidate){.call = call_product, .ctx = &variants[i], .n_calls = n_calls};
     }
-    size_t n = shape.n_rows <= LF_CUDA_GEMV_ROWS ? LF_N_ELEMS(plans) : 1;
+    size_t n = shape.n_rows <= LF_CUDA_GEMV_ROWS ? LF_N_ELEMS(names) : 1;
     bench_time(b->dev, candidates, (int)n);
-    for (size_t i = 0; i < n; i++) {
-        char name[64] = "cuBLASLt";
-        if (plans[i].n_blocks > 0)
-            (void)snprintf(name, sizeof name, "ours %d rows a tile%s", plans[i].tile_rows,
-                           plans[i].tile_rows == best ? " *" : "");
-        bench_report(b, shape.name, name, shape.n_rows, candidates[i].us, bytes);
-    }
+    for (size_t i = 0; i < n; i++) bench_report(b, shape.name, names[i], shape.n_rows, candidates[i].us, bytes);
 }
 
 static void bench_products(struct bench *b)
@@ -178,13 +170,11 @@ struct step {
 
 static void step_product(struct lf_device *dev, const struct step *st, int shape_idx, size_t *at)
 {
-    int n_sms = lf_device_info(dev)->n_sms;
     struct product pr = shapes[shape_idx];
     pr.b = st->b;
     pr.n_rows = st->n_rows;
     pr.base = *at;
     if (st->ours) {
-        pr.plan = (struct lf_cuda_gemv_plan){lf_gemv_tile_rows(pr.n_rows, pr.n_out, n_sms), n_sms};
         /* as call_product, with or without the overlap */
         struct lf_weight w = {
             .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
@@ -198,7 +188,7 @@ static void step_product(struct lf_device *dev, const struct step *st, int shape
                                    .y_stride = pr.n_out};
         struct lf_cuda_launch how = lf_cuda_launch(dev);
         how.overlaps = st->overlaps;
-        lf_cuda_check(dev, lf_cuda_gemv(&p, pr.plan, how), "skinny product");
+        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, how), "skinny product");
     } else {
         call_product(dev, &pr, 0);
     }
