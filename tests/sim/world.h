@@ -26,7 +26,7 @@ struct sim_request {
     int64_t submitted_ns, started_ns, first_token_ns, last_token_ns, ended_ns;
     int64_t max_gap_ns;
     int64_t head_steps; /* steps it has been first in the queue with the bypass closed */
-    int n_prefilled; /* rows of the prompt that were computed; the others come from the cache */
+    int n_prefilled;    /* rows of the prompt that were computed; the others come from the cache */
     int n_ended;
     int id;
 };

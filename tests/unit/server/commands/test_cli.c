@@ -101,6 +101,7 @@ static const struct {
     {{"plan", "--ctx", "131073"}, "131072"},
     {{"plan", "--concurrency", "many"}, "--concurrency"},
     {{"plan", "--device", "cpu", "--gpu-memory", "80G"}, "--gpu-memory"},
+    {{"plan", "--device", "tpu", "--gpu-memory", "80G"}, "--device is tpu"},
     {{"plan", "--gpu-memory", "80G", "--gpu-sms", "0"}, "--gpu-sms"},
     {{"serve", "--gpu-memory", "80G"}, "no such option"},
     {{"plan", "--model", "/nonexistent"}, "/nonexistent"},
