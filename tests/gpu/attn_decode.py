@@ -19,7 +19,7 @@ def grid(lib, quick):
 
     def make(store, i, options):
         split = (8000, True, False, True, None)[i]
-        return step_of(lib, store, shapes, recorded=i % 2 == 1, overlaps=i > 2, split=split, **options)
+        return step_of(lib, store, shapes, recorded=i % 2 == 1, compact=i % 3 == 1, overlaps=i > 2, split=split, **options)
     t.grid(make, shapes, HEADS, (64, 128) if quick else (32, 64, 80, 96, 112, 128, 192, 256), quick)
 
 
