@@ -82,11 +82,11 @@ void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *se
     attn->backend->plan(attn, plan_idx);
 }
 
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, int n_seqs, int64_t n_keys)
+void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, bool few_keys)
 {
-    LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N && n_seqs >= 1 && n_keys >= 0);
-    attn->plans[plan_idx] = (struct lf_attn_plan){
-        .made = true, .window = window, .records = true, .record_seqs = n_seqs, .record_keys = n_keys};
+    LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N);
+    attn->plans[plan_idx] =
+        (struct lf_attn_plan){.made = true, .window = window, .records = true, .few_keys = few_keys};
     attn->backend->plan(attn, plan_idx);
 }
 

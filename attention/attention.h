@@ -74,8 +74,8 @@ void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
  * step come before its first run. Plan 0 is also where lf_rope_append takes the step's rows from. */
 void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
 /* A plan without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of generated
- * rows, one a sequence, can need: n_seqs of them with n_keys keys in all, or with any number where n_keys is 0. */
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, int n_seqs, int64_t n_keys);
+ * rows, one a sequence, can need. few_keys: a hint, for speed alone, that these steps will have few rows and keys. */
+void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, bool few_keys);
 void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
 
 #endif

@@ -3,7 +3,8 @@
  * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
  * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
  * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
- * grid then fills the GPU, and merge's is small enough for a block of the next product to be there beside it.
+ * grid then fills the GPU, or, where few keys are expected, leaves a block of the next product room beside it, as
+ * merge's does.
  *
  * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
  */
@@ -209,7 +210,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
-        .compact = made->records && made->record_keys > 0,
+        .compact = made->few_keys,
         .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
         .n_merge_prompt = a->n_merge_prompt[plan_idx],
     };

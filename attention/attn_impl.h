@@ -12,9 +12,7 @@ struct lf_attn_plan {
     int n_seqs;
     int n_rows;
     int window;
-    bool records; /* made by lf_attn_record, for as many sequences and keys */
-    int record_seqs;
-    int64_t record_keys;
+    bool records, few_keys; /* lf_attn_record's */
 };
 
 struct lf_attn_backend {

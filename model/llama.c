@@ -329,7 +329,7 @@ static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, in
     struct step s = step_init(m, kv, n_rows, n_rows);
     struct lf_llama_graph *g = &m->graphs[m->n_graphs];
     LF_ASSERT(m->n_graphs < LF_LLAMA_GRAPHS_N);
-    for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i], n_rows, n_keys);
+    for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i], n_keys > 0);
     launch(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(m->dev, err));
     if (!lf_graph_begin(m->dev)) return LF_OK;
