@@ -6,7 +6,7 @@
  *
  * Reduction order belongs to the row: every op computes a row in the same order of operations whatever T is and
  * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks. One exception: a GPU's
- * product of more than 16 rows. Up to 16 rows each row's bits are the same in any batch (device/cuda/gemv.cu; on GPUs
+ * product of more than 16 rows. Up to 16 rows each row's bits are the same in any batch (device/cuda/gemv.cuh; on GPUs
  * that have the shared memory for it: sm_80, sm_90, sm_100); from 17 on they belong to the row and to the bucket that T
  * falls into (device/cuda/gemm_plan.h), whose sums run otherwise.
  *
@@ -52,6 +52,16 @@ struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang
     int dim;
 };
 
+/* RMSNorm between two products, without a pass of its own. The product that leaves the residual stream y also leaves
+ * h = y ∘ weight and the sums of y² over every LF_NORM_PART channels; the one that takes h divides its sums by
+ * sqrt(Σ squares / n_in + eps), which is a row's. The roundings are as many and as large as rmsnorm's, not the same. */
+enum { LF_NORM_PART = 16, LF_NORM_ROWS = 16 }; /* channels of a part; rows at most */
+struct lf_norm_link {
+    void *h;             /* [T, n_out], act_dtype; NULL: no link */
+    const float *weight; /* [n_out] */
+    float *squares;      /* [T, ceil(n_out / LF_NORM_PART)] */
+};
+
 struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
     void *y;            /* [T, w->n_out], row stride y_stride */
     bool y_float;       /* y is float: the residual stream, logits; else act_dtype */
@@ -61,7 +71,11 @@ struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
     const float *residual;  /* [T, n_out], row stride y_stride, or NULL; may equal y; only with y_float */
     int n_rows;             /* T */
     int x_stride, y_stride; /* elements */
-    void *scratch;          /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
+    /* Only where norm_rows() allows T rows. */
+    struct lf_norm_link norm; /* with y_float: what to leave */
+    const float *x_squares;   /* [T, ceil(n_in / LF_NORM_PART)]: x is such an h, with these; or NULL */
+    float x_eps;
+    void *scratch; /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
 };
 
 struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim + i], silu(a) = a / (1 + e^-a) */
@@ -97,6 +111,10 @@ struct lf_ops {
      * tensors: y is undefined afterwards. Called before the device is warm; NULL where there is nothing to get ready.
      */
     void (*gemm_prepare)(struct lf_device *dev, const struct lf_gemm_params *p);
+
+    /* Rows (at most LF_NORM_ROWS) up to which a product of p's shape leaves and takes norms (struct lf_norm_link), 0
+     * for never; p->n_rows is not looked at. NULL where no product does. */
+    int (*norm_rows)(const struct lf_device *dev, const struct lf_gemm_params *p);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);

@@ -40,7 +40,7 @@ int lf_cuda_sample_setup(void);
 int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how);
 int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_launch how);
 
-/* Products of few rows, gemv.cu. */
+/* Products of few rows, gemv.cu: also where a norm links them. */
 enum { LF_CUDA_GEMV_ROWS = 16 };
 
 /* *fits: a block may have the shared memory lf_cuda_gemv needs. */

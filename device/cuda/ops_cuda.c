@@ -8,6 +8,7 @@
 #include "device/cuda/gemm_cublaslt.h"
 
 enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
+_Static_assert((int)LF_CUDA_GEMV_ROWS <= (int)LF_NORM_ROWS, "what norm_rows says");
 
 /* ---- weights ---- */
 
@@ -69,6 +70,16 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->n_rows >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     LF_ASSERT(p->residual == NULL || p->y_float);
+    LF_ASSERT(p->norm.h == NULL || (p->y_float && p->y_stride == p->w->n_out));
+}
+
+/* Half a norm may be far from 1, which bf16 takes and fp16 does not. */
+static int norm_rows(const struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    struct lf_gemm_params most = *p;
+    most.n_rows = LF_CUDA_GEMV_ROWS;
+    bool may = dev->cuda->has_gemv && dev->info.act_dtype == LF_BF16 && lf_cuda_gemv_supports(&most);
+    return may ? LF_CUDA_GEMV_ROWS : 0;
 }
 
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -76,6 +87,7 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     check_gemm(p);
     if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_supports(p)) {
+        LF_ASSERT(p->norm.h == NULL && p->x_squares == NULL);
         lf_cuda_gemm_run(dev, p);
         return;
     }
@@ -145,6 +157,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .weight_row = weight_row,
                                .gemm_scratch_bytes = gemm_scratch_bytes,
                                .gemm_prepare = gemm_prepare,
+                               .norm_rows = norm_rows,
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,

@@ -6,12 +6,20 @@
 
 #include "device/cuda/elem.cuh"
 
-/* 16 bytes on their way to shared memory, past L1; zeros where n_bytes is 0 (then nothing is read). */
-__device__ inline void cp_async_cg(void *shared, const void *global, int n_bytes)
+/* 16 bytes on their way to shared memory, past L1. */
+__device__ inline void cp_async_cg(void *shared, const void *global)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+}
+
+/* The same, or zeros where they are not wanted: then nothing is read. */
+__device__ inline void cp_async_cg_if(bool wanted, void *shared, const void *global)
 {
     asm volatile(
         "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
-        "l"(global), "r"(n_bytes)
+        "l"(global), "r"(wanted ? 16 : 0)
         : "memory");
 }
 
