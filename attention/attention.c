@@ -105,3 +105,12 @@ void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     attn->backend->rope_append(attn, p);
 }
+
+void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm, const struct lf_rope_append_params *p)
+{
+    LF_ASSERT(gemm->y == p->qkv && gemm->n_rows == p->n_rows && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
+    LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
+    if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;
+    lf_device_ops(attn->dev)->gemm(attn->dev, gemm);
+    lf_rope_append(attn, p);
+}

@@ -39,7 +39,7 @@ struct attn_cuda {
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
     int n_sms;
-    bool fp16;
+    bool fp16, has_qkv;
 };
 
 static uint64_t reserve(uint64_t *at, uint64_t n)
@@ -101,6 +101,7 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
     }
     lf_cuda_check(dev, lf_attn_merge_prompt_setup(), "attention's merge kernel");
     lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
+    lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
     if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
@@ -229,12 +230,9 @@ static void run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params 
     if (args.max_merge > 0) lf_cuda_check(dev, lf_attn_merge_cuda(&args, stream), "attention (merge)");
 }
 
-static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
+static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const struct lf_rope_append_params *p)
 {
-    struct attn_cuda *a = (struct attn_cuda *)attn;
-    struct lf_device *dev = attn->dev;
-    if (!lf_cuda_ok(dev)) return;
-    struct lf_rope_cuda_args args = {
+    return (struct lf_rope_cuda_args){
         .q_out = p->q_out,
         .qkv = p->qkv,
         .q_norm = p->q_norm,
@@ -253,9 +251,28 @@ static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params
         .n_layers = p->kv->n_layers,
         .layer = p->layer,
         .fp16 = a->fp16,
-        .overlaps = lf_cuda_overlaps(dev),
+        .overlaps = lf_cuda_overlaps(a->base.dev),
     };
+}
+
+static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
+{
+    struct lf_device *dev = attn->dev;
+    if (!lf_cuda_ok(dev)) return;
+    struct lf_rope_cuda_args args = rope_args_of((struct attn_cuda *)attn, p);
     lf_cuda_check(dev, lf_rope_append_cuda(&args, lf_cuda_stream(dev)), "RoPE and KV append");
+}
+
+static bool gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm,
+                             const struct lf_rope_append_params *p)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    struct lf_device *dev = attn->dev;
+    struct lf_rope_cuda_args args = rope_args_of(a, p);
+    if (!a->has_qkv || !lf_qkv_cuda_supports(gemm, &args)) return false;
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "product, RoPE and KV append");
+    return true;
 }
 
 const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
@@ -264,4 +281,5 @@ const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
                                                      .destroy = destroy,
                                                      .plan = plan,
                                                      .run = run,
-                                                     .rope_append = rope_append};
+                                                     .rope_append = rope_append,
+                                                     .gemm_rope_append = gemm_rope_append};

@@ -26,6 +26,9 @@ struct lf_attn_backend {
     void (*plan)(struct lf_attn *attn, int plan_idx);
     void (*run)(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
     void (*rope_append)(struct lf_attn *attn, const struct lf_rope_append_params *p);
+    /* lf_gemm_rope_append in one, or false where the backend does not; NULL where it never does. */
+    bool (*gemm_rope_append)(struct lf_attn *attn, const struct lf_gemm_params *gemm,
+                             const struct lf_rope_append_params *p);
 };
 
 /* The head of every backend's own struct. */

@@ -10,6 +10,7 @@
 
 #include "core/status.h"
 #include "device/device.h"
+#include "device/ops.h"
 #include "kv/kv_view.h"
 
 struct lf_attn;
@@ -51,5 +52,9 @@ struct lf_rope_append_params {
 };
 /* Of the rows of attn's plan 0. An op like those of device/ops.h: does not fail, queued on a GPU. */
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);
+/* The product that makes p->qkv (gemm->y, dense), then lf_rope_append; the same bits, but qkv is undefined afterwards.
+ */
+void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm,
+                         const struct lf_rope_append_params *p);
 
 #endif

@@ -6,7 +6,7 @@
  * registers between the norm's sum and the rotation. All lanes look for the row's sequence together, 32 at a time. No
  * shared memory. Bound by memory for many rows (each element is read and written once), for a decode step by the
  * latency of count, sequence and block table. Needs head_dim and rotary_dim divisible by 4. CPU twin: rope_rows.h. */
-#include "attention/rope_cuda.h"
+#include "attention/rope_place.cuh"
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
@@ -16,35 +16,21 @@ enum {
     WARPS = 4,
     THREADS = WARPS * WARP,
     HALF_WORDS = LF_HEAD_DIM / 2 / 2 / WARP, /* a lane's share of half a head */
-    REST_WORDS = LF_HEAD_DIM / 2 / WARP,
-    PAGE_TOKENS = LF_KV_BLOCK_TOKENS
+    REST_WORDS = LF_HEAD_DIM / 2 / WARP
 };
 static_assert(HALF_WORDS == 2 && REST_WORDS == 4, "the head comment says so");
 
-/* Where a row's keys go. */
-struct place {
-    bool valid;
-    int pos, block;
-};
-
 /* first_row rises, so the sequences that begin at or before the row are a prefix, and the last of them is the row's. */
-__device__ inline place find_place(const lf_rope_cuda_args &p, int row)
+__device__ inline rope_place find_place(const lf_rope_cuda_args &p, int row)
 {
     int lane = threadIdx.x % WARP, n_seqs = p.counts->n_seqs, n_before = 0;
-    place at = {false, 0, 0};
     for (int base = 0; base < n_seqs; base += WARP) {
         bool before = base + lane < n_seqs && p.seqs[base + lane].first_row <= row;
         unsigned votes = __ballot_sync(0xffffffffu, before);
         n_before += __popc(votes);
         if (votes != 0xffffffffu) break;
     }
-    if (n_before == 0) return at;
-    lf_attn_cuda_seq seq = p.seqs[n_before - 1];
-    if (row >= seq.first_row + seq.n_rows) return at;
-    at.pos = seq.kv_len - seq.n_rows + (row - seq.first_row);
-    at.block = p.tables[seq.table + at.pos / PAGE_TOKENS];
-    at.valid = true;
-    return at;
+    return rope_place_in(p, row, n_before - 1);
 }
 
 /* A lane's words of a head. */
@@ -131,16 +117,11 @@ __device__ inline void rotate_head(head_words &h, const float4 *cos_sin, int hal
         if (w >= half) continue;
         float4 t = __ldg(cos_sin + w); /* cos, sin; cos, sin */
         float2 a = h.low[i], b = h.high[i];
-        h.low[i] = make_float2(a.x * t.x - b.x * t.y, a.y * t.z - b.y * t.w);
-        h.high[i] = make_float2(b.x * t.x + a.x * t.y, b.y * t.z + a.y * t.w);
+        rotate(a.x, b.x, make_float2(t.x, t.y));
+        rotate(a.y, b.y, make_float2(t.z, t.w));
+        h.low[i] = a;
+        h.high[i] = b;
     }
-}
-
-/* First word of token pos of a head's page. */
-__device__ inline uint32_t *page_row(const lf_rope_cuda_args &p, place at, int part, int kv_head)
-{
-    size_t page = ((size_t)at.block * p.n_layers + p.layer) * 2 * p.n_kv_heads + (size_t)part * p.n_kv_heads + kv_head;
-    return (uint32_t *)p.kv + (page * PAGE_TOKENS + at.pos % PAGE_TOKENS) * (p.head_dim / 2);
 }
 
 template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const __grid_constant__ lf_rope_cuda_args p)
@@ -153,14 +134,12 @@ template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const 
     if (head >= n_heads) return;
     head_words h;
     load_head<T>(h, (const uint32_t *)p.qkv + ((size_t)row * n_heads + head) * words, half, rest);
-    place at = find_place(p, row);
+    rope_place at = find_place(p, row);
     if (!at.valid) return;
 
     int kv_head = head - p.n_heads;
     bool is_value = kv_head >= p.n_kv_heads;
-    uint32_t *to = head < p.n_heads ? (uint32_t *)p.q_out + ((size_t)row * p.n_heads + head) * words
-                   : is_value       ? page_row(p, at, 1, kv_head - p.n_kv_heads)
-                                    : page_row(p, at, 0, kv_head);
+    uint32_t *to = (uint32_t *)rope_target<T>(p, at, row, head);
     if (!is_value) {
         const float *norm = head < p.n_heads ? p.q_norm : p.k_norm;
         if (norm) norm_head(h, norm, p.norm_eps, half, rest);

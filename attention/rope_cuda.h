@@ -8,6 +8,7 @@
 #define LF_ATTENTION_ROPE_CUDA_H
 
 #include "attention/attn_cuda.h"
+#include "device/ops.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,6 +36,13 @@ bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of
 int lf_rope_append_cuda_setup(void);                             /* loads the kernels, outside of a capture */
 /* Puts the kernel into stream (a cudaStream_t); a cudaError_t. Neither allocates nor waits. */
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
+
+/* qkv_cuda.cu: the product whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
+ * touched. For few rows, without QK norm, all channels rotated. *fits: a block may have the shared memory. */
+int lf_qkv_cuda_setup(bool *fits);
+bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
+/* n_blocks: of the grid at most. */
+int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args, int n_blocks, void *stream);
 
 #ifdef __cplusplus
 }

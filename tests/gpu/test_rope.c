@@ -355,6 +355,77 @@ static void appends_repeat(void **state)
     free_step(&st);
 }
 
+/* What the step has written, which is then NaN again. Freed by the caller. */
+static char *take_written(struct step *st)
+{
+    size_t q_bytes = st->q_out.n * 2, kv_bytes = st->kv.n * 2;
+    char *q_out = gpu_read_raw(&st->q_out), *kv = gpu_read_raw(&st->kv), *all = malloc(q_bytes + kv_bytes);
+    assert_non_null(all);
+    memcpy(all, q_out, q_bytes);
+    memcpy(all + q_bytes, kv, kv_bytes);
+    memset(q_out, 0xff, q_bytes);
+    memset(kv, 0xff, kv_bytes);
+    lf_upload(gpu, st->q_out.ptr, q_out, q_bytes);
+    lf_upload(gpu, st->kv.ptr, kv, kv_bytes);
+    free(kv);
+    free(q_out);
+    return all;
+}
+
+/* With and without bias, with x as it is and as half a norm. */
+static void a_product_that_ends_with_rope_has_the_bits_of_both(void **state)
+{
+    (void)state;
+    enum { N_IN = 264, PARTS = (N_IN + LF_NORM_PART - 1) / LF_NORM_PART };
+    uint64_t seed = 45;
+    static const struct shape plain[] = {
+        {32, 8, 128, 128, false}, {4, 2, 64, 64, false}, {7, 7, 80, 80, false}, {3, 3, 256, 256, false}};
+    for (int i = 0; i < 48; i++) {
+        const struct shape *shape = &plain[i % (int)LF_N_ELEMS(plain)];
+        struct step st;
+        make_step(&st, shape, &seed, 1 + i % 5, 1 + i % 3, i % 2, 0);
+        if (i % 7 == 0) st.n_seqs = 0;
+        upload_lists(&st);
+        struct gpu_weight gw = gpu_weight(&seed, LF_BF16, (int)row_elems(shape), N_IN, 1.0f);
+        float *x_values, *bias_values, *squares_values;
+        struct gpu_tensor x = gpu_random(gpu_act, &seed, (size_t)st.bucket_rows * N_IN, 1.0f, &x_values);
+        struct gpu_tensor bias = gpu_random(LF_F32, &seed, row_elems(shape), 1.0f, &bias_values);
+        struct gpu_tensor squares = gpu_random(LF_F32, &seed, LF_NORM_ROWS * PARTS, 1.0f, &squares_values);
+        for (int k = 0; k < LF_NORM_ROWS * PARTS; k++) squares_values[k] = fabsf(squares_values[k]);
+        lf_upload(gpu, squares.ptr, squares_values, squares.n * sizeof(float));
+        bool halves = gpu_act == LF_BF16 && i % 3 != 0;
+        struct lf_gemm_params p = {.y = st.qkv.ptr,
+                                   .x = x.ptr,
+                                   .w = &gw.w,
+                                   .bias = i % 4 < 2 ? (const float *)(void *)bias.ptr : NULL,
+                                   .n_rows = st.bucket_rows,
+                                   .x_stride = N_IN,
+                                   .y_stride = (int)row_elems(shape),
+                                   .x_squares = halves ? (const float *)(void *)squares.ptr : NULL,
+                                   .x_eps = 1e-5f};
+        assert_true(st.bucket_rows <= 16);
+        gpu_ops->gemm(gpu, &p);
+        append(&st);
+        char *in_two = take_written(&st);
+        bool fits = false;
+        lf_cuda_check(gpu, lf_qkv_cuda_setup(&fits), "setup");
+        assert_true(fits && lf_qkv_cuda_supports(&p, &st.args));
+        lf_cuda_check(gpu, lf_qkv_cuda(&p, &st.args, 1 + i * 7, lf_cuda_stream(gpu)), "product and RoPE");
+        char *at_once = take_written(&st);
+        assert_memory_equal(at_once, in_two, (st.q_out.n + st.kv.n) * 2);
+        free(at_once);
+        free(in_two);
+        gpu_free(&squares);
+        gpu_free(&bias);
+        gpu_free(&x);
+        free(squares_values);
+        free(bias_values);
+        free(x_values);
+        gpu_weight_free(&gw);
+        free_step(&st);
+    }
+}
+
 static void shapes_that_do_not_fit_are_named(void **state)
 {
     (void)state;
@@ -368,9 +439,12 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_rotated_and_appended),        cmocka_unit_test(rows_of_no_sequence_write_nothing),
-        cmocka_unit_test(a_graph_replays_with_other_sequences), cmocka_unit_test(appends_repeat),
+        cmocka_unit_test(rows_are_rotated_and_appended),
+        cmocka_unit_test(rows_of_no_sequence_write_nothing),
+        cmocka_unit_test(a_graph_replays_with_other_sequences),
+        cmocka_unit_test(appends_repeat),
         cmocka_unit_test(shapes_that_do_not_fit_are_named),
+        cmocka_unit_test(a_product_that_ends_with_rope_has_the_bits_of_both),
     };
     return gpu_run(tests);
 }
