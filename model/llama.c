@@ -10,6 +10,9 @@
  * chunk in the middle of a prompt has no such row, so its last layer ends with the append; the last chunk computes one
  * row there instead of hundreds. Since a row's bits depend on its own position and keys only, this changes nothing.
  *
+ * Where the device can, in steps of few rows the norms inside and between layers are no ops of their own: the product
+ * before leaves half of one and the product behind takes it (struct lf_norm_link). The first norm and the last stay.
+ *
  * A step is prepared, then launched. Preparing plans attention and uploads what differs from step to step: ids, out
  * rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of pure decode steps
  * are recorded once for a few row counts, for few rows also with few keys; a step replays the next larger one, whose
@@ -36,6 +39,7 @@ struct step {
     float *x; /* the residual stream */
     int n_rows, n_out;
     bool narrows; /* the last layer goes on with n_out rows */
+    bool linked;  /* h is half a norm of x, by the product before */
 };
 
 static void *at(const struct lf_llama *m, uint64_t offset)
@@ -57,12 +61,6 @@ static struct lf_gemm_params gemm_params(const struct step *s, void *y, const vo
                                    .scratch = at(s->m, s->m->ws.scratch)};
 }
 
-static void gemm(const struct step *s, void *y, const void *x, const struct lf_weight *w, const float *bias)
-{
-    struct lf_gemm_params p = gemm_params(s, y, x, w, bias);
-    s->ops->gemm(s->m->dev, &p);
-}
-
 /* x += h·wᵀ + bias: back into the residual stream. */
 static struct lf_gemm_params gemm_add_params(const struct step *s, const void *h, const struct lf_weight *w,
                                              const float *bias)
@@ -71,12 +69,6 @@ static struct lf_gemm_params gemm_add_params(const struct step *s, const void *h
     p.y_float = true;
     p.residual = s->x;
     return p;
-}
-
-static void gemm_add(const struct step *s, const void *h, const struct lf_weight *w, const float *bias)
-{
-    struct lf_gemm_params p = gemm_add_params(s, h, w, bias);
-    s->ops->gemm(s->m->dev, &p);
 }
 
 /* The logits of the rows in h. */
@@ -101,6 +93,31 @@ static void rmsnorm(const struct step *s, const float *weight)
     s->ops->rmsnorm(s->m->dev, &p);
 }
 
+/* x += h·wᵀ + bias, followed by a norm of x if its weight is given: half of it is done here where it can be. */
+static void gemm_add(struct step *s, const void *h, const struct lf_weight *w, const float *bias,
+                     const float *norm_weight)
+{
+    const struct lf_llama *m = s->m;
+    struct lf_gemm_params p = gemm_add_params(s, h, w, bias);
+    s->linked = norm_weight && s->n_rows <= m->norm_rows;
+    if (s->linked)
+        p.norm = (struct lf_norm_link){.h = at(m, m->ws.h), .weight = norm_weight, .squares = at(m, m->ws.squares)};
+    s->ops->gemm(m->dev, &p);
+}
+
+/* The product norm(x)·wᵀ + bias, with the norm done as far as the product does not do it. */
+static struct lf_gemm_params norm_gemm_params(struct step *s, const float *norm_weight, void *y,
+                                              const struct lf_weight *w, const float *bias)
+{
+    const struct lf_llama *m = s->m;
+    struct lf_gemm_params p = gemm_params(s, y, at(m, m->ws.h), w, bias);
+    if (!s->linked) rmsnorm(s, norm_weight);
+    if (s->linked) p.x_squares = at(m, m->ws.squares);
+    p.x_eps = m->hp->norm_eps;
+    s->linked = false;
+    return p;
+}
+
 /* The out rows of x. */
 static void gather(const struct step *s, void *out, const void *x, int dim, enum lf_dtype dtype)
 {
@@ -110,12 +127,11 @@ static void gather(const struct step *s, void *out, const void *x, int dim, enum
 }
 
 /* Norm, QKV, rotation; K and V of all rows are in the cache afterwards. */
-static void project_qkv(const struct step *s, const struct lf_layer_weights *w, int layer)
+static void project_qkv(struct step *s, const struct lf_layer_weights *w, int layer)
 {
     const struct lf_llama *m = s->m;
     const struct lf_hparams *hp = m->hp;
-    rmsnorm(s, w->attn_norm);
-    gemm(s, at(m, m->ws.qkv), at(m, m->ws.h), &w->qkv, w->qkv_bias);
+    struct lf_gemm_params qkv = norm_gemm_params(s, w->attn_norm, at(m, m->ws.qkv), &w->qkv, w->qkv_bias);
     struct lf_rope_append_params p = {.q_out = at(m, m->ws.q),
                                       .qkv = at(m, m->ws.qkv),
                                       .q_norm = w->q_norm,
@@ -127,7 +143,7 @@ static void project_qkv(const struct step *s, const struct lf_layer_weights *w, 
                                       .n_heads = hp->n_heads,
                                       .kv = s->kv,
                                       .layer = layer};
-    lf_rope_append(m->attn, &p);
+    lf_gemm_rope_append(m->attn, &qkv, &p);
 }
 
 /* The plan for a layer's window. */
@@ -138,7 +154,7 @@ static int plan_of(const struct lf_llama *m, int layer)
     return i;
 }
 
-static void attend(const struct step *s, const struct lf_layer_weights *w, int layer, int plan_idx, const void *q)
+static void attend(struct step *s, const struct lf_layer_weights *w, int layer, int plan_idx, const void *q)
 {
     const struct lf_llama *m = s->m;
     struct lf_attn_params p = {.out = at(m, m->ws.attn),
@@ -148,16 +164,17 @@ static void attend(const struct step *s, const struct lf_layer_weights *w, int l
                                .scale = 1.0f / sqrtf((float)m->hp->head_dim),
                                .window = m->hp->window[layer]};
     lf_attn_run(m->attn, plan_idx, &p);
-    gemm_add(s, at(m, m->ws.attn), &w->out, w->out_bias);
+    gemm_add(s, at(m, m->ws.attn), &w->out, w->out_bias, w->mlp_norm);
 }
 
-static void mlp(const struct step *s, const struct lf_layer_weights *w)
+static void mlp(struct step *s, int layer)
 {
     const struct lf_llama *m = s->m;
-    rmsnorm(s, w->mlp_norm);
-    struct lf_gemm_params p = gemm_params(s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias);
+    const struct lf_layer_weights *w = &m->weights.layers[layer];
+    const float *next_norm = layer + 1 < m->hp->n_layers ? w[1].attn_norm : NULL;
+    struct lf_gemm_params p = norm_gemm_params(s, w->mlp_norm, at(m, m->ws.gate_up), &w->gate_up, w->gate_up_bias);
     s->ops->gemm_silu_mul(m->dev, &p, at(m, m->ws.act));
-    gemm_add(s, at(m, m->ws.act), &w->down, w->down_bias);
+    gemm_add(s, at(m, m->ws.act), &w->down, w->down_bias, next_norm);
 }
 
 /* x has only the rows that are wanted from here on. */
@@ -200,7 +217,7 @@ static void launch(struct step *s)
             }
         }
         attend(s, w, layer, plan_idx, q);
-        mlp(s, w);
+        mlp(s, layer);
     }
     if (s->n_rows != s->n_out) keep_out_rows(s);
     rmsnorm(s, m->weights.final_norm);
@@ -227,6 +244,8 @@ static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch
             continue;
         }
         if (n == m->limits.max_seqs) return -1;
+        /* The keys before a generated row are of earlier steps: attention may read them early. */
+        LF_ASSERT(!seq->generated || row == seq->first_row);
         m->tail_seqs[n++] = (struct lf_kv_seq){
             .blocks = seq->blocks, .first_row = i, .n_rows = 1, .kv_len = kv_len, .generated = seq->generated};
     }
@@ -304,7 +323,7 @@ void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct 
 
 /* ---- what comes before the first step ---- */
 
-/* All layers have the same shapes, so what is ready for the first is ready for all. */
+/* All layers have the same shapes, so what holds and is ready for the first does for all. */
 static void prepare_products(struct lf_llama *m)
 {
     const struct lf_ops *ops = lf_device_ops(m->dev);
@@ -317,7 +336,11 @@ static void prepare_products(struct lf_llama *m)
         gemm_params(&s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias),
         gemm_add_params(&s, at(m, m->ws.act), &w->down, w->down_bias),
     };
-    for (size_t i = 0; i < LF_N_ELEMS(products); i++) ops->gemm_prepare(m->dev, &products[i]);
+    m->norm_rows = ops->norm_rows ? LF_NORM_ROWS : 0;
+    for (size_t i = 0; i < LF_N_ELEMS(products); i++) {
+        ops->gemm_prepare(m->dev, &products[i]);
+        if (ops->norm_rows) m->norm_rows = LF_MIN(m->norm_rows, ops->norm_rows(m->dev, &products[i]));
+    }
     s.n_rows = m->limits.max_out;
     struct lf_gemm_params head = head_params(&s);
     ops->gemm_prepare(m->dev, &head);

@@ -32,6 +32,7 @@ struct lf_llama {
     int n_windows;
     struct lf_llama_graph graphs[LF_LLAMA_GRAPHS_N]; /* the cheaper first */
     int n_graphs;                                    /* 0 on a device without */
+    int norm_rows;                                   /* steps of so many rows at most link norms to products (ops.h) */
     const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
 };
 

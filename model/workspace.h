@@ -23,7 +23,7 @@ struct lf_step_limits {
  *     ids      [T] int32,  out_rows [max_out] int32      the step's input, uploaded
  *     x        [T, hidden]       the residual stream, float
  *     x_out    [max_out, hidden] its rows that go on behind the last append, float
- *     h        [T, hidden]       its norm
+ *     h        [T, hidden]       its norm;  squares: where products leave half a norm (struct lf_norm_link)
  *     one region, by turns:
  *       qkv    [T, (n_heads + 2·n_kv_heads)·head_dim]      gate_up [T, 2·intermediate]
  *       q      [T, n_heads·head_dim]                       act     [T, intermediate]
@@ -32,7 +32,8 @@ struct lf_step_limits {
  *     scratch  of the GEMM;  logits [max_out, n_vocab] float, and what sampling needs (sampler)
  *     rope table;  workspace of attention */
 struct lf_workspace {
-    uint64_t ids, out_rows, x, x_out, h, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler, rope, attention;
+    uint64_t ids, out_rows, x, x_out, h, squares, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler, rope,
+        attention;
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;
 };
