@@ -3,8 +3,8 @@
  * A step is a few arrays in device memory, filled by attn_cuda.c before the step's first kernel and the same for all
  * layers: the sequences, their block tables one behind the other, and three task lists. Kernels find out from memory
  * how much there is to do, so a captured graph replays with other numbers. They change by copies alone, never by a
- * kernel: one that starts before its predecessor is complete may read them, and pages whose tokens are all of earlier
- * steps.
+ * kernel: one that starts before its predecessor is complete may read them, and the tokens of earlier steps. In the
+ * decode list these are all before kv_len - n_rows.
  *
  * Packed rows. Row r of a sequence and a KV head is query head kv_head · G + r mod G of the new token r / G, with
  * G = n_heads / n_kv_heads; its position is kv_len - n_rows + r / G.

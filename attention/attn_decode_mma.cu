@@ -15,8 +15,13 @@
  * products, so these are counted: addresses are added up instead of computed, the lane is in a register, queries are
  * too, and the next slice is asked for while the products of the last are under way.
  *
- * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and pages that
- * have no token of this step.
+ * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and the tokens
+ * of earlier steps, with which it fills the rings. This step's follow when the predecessor is complete: of a page that
+ * both have tokens in, a few rows out of the second-level cache.
+ * While the copies are under way a CTA rehearses its first pass, so that instructions are in the cache when queries are
+ * there; else fetching them takes longer than a short context's keys. A rehearsal is a round of the same loop, told by
+ * a variable, since a copy of the loop would be other instructions. It goes over whatever is in shared memory,
+ * writes nothing to global memory, and to shared memory only what is written again before it is read.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
  * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
@@ -82,20 +87,38 @@ LF_GPU_FN int task_of(int round)
     return round * gridDim.x + place;
 }
 
+/* Lane i's: what the slice in stage i of the ring lacks as long as the predecessor may be writing it. */
+struct missing {
+    unsigned long long page; /* address of its page's K */
+    unsigned tokens;         /* a bit each */
+};
+
 /* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
     int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
-    int page, n_pages, n_old_pages;             /* the old ones have no token of this step */
-    int kv_len;
+    int page, n_pages;
+    int n_old, kv_len;    /* tokens that no predecessor may be writing, all */
     const char *from;     /* this lane's first unit of K in block 0 */
     const int32_t *table; /* of the sequence */
     int base, entry;
+    missing late; /* of what was fetched before the predecessor was complete */
 };
 
 /* The first page that a row of the task sees. */
 LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
 {
     return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
+}
+
+/* The first token of a page of which a lane fetches a unit, and where in the page that is, in bytes. */
+template <int D, int R> LF_GPU_FN int lane_token(const warp_place &w)
+{
+    return w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
+}
+
+template <class T, int D, int R> LF_GPU_FN int lane_bytes(const lf_attn_cuda_args &p, const warp_place &w)
+{
+    return (lane_token<D, R>(w) * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS) * (int)sizeof(T);
 }
 
 template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
@@ -106,11 +129,9 @@ template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_a
     c.n_rows = task.n_rows;
     c.page = first_page(p, task, rows_of(p, seq, task));
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
-    c.n_old_pages = (seq.kv_len - seq.n_rows) / PAGE;
+    c.n_old = p.overlaps ? seq.kv_len - seq.n_rows : seq.kv_len;
     c.kv_len = seq.kv_len;
-    int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
-    c.from =
-        (const char *)(page_of<T>(p, 0, 0, task.kv_head) + token * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS);
+    c.from = (const char *)page_of<T>(p, 0, 0, task.kv_head) + lane_bytes<T, D, R>(p, w);
     c.table = p.tables + seq.table;
     c.base = -LANES;
 }
@@ -125,9 +146,16 @@ LF_GPU_FN int block_of(cursor &c, int lane)
     return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
 }
 
-/* Copies a lane's units, every `step` bytes, of K and of V. */
+/* From the K of a page to its V, in bytes. */
+template <class T> LF_GPU_FN uint32_t bytes_to_v(const lf_attn_cuda_args &p)
+{
+    return (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T);
+}
+
+/* Copies a lane's units, every `step` bytes, of K and of V. Rows from n_seen on become zeros; those from n_old on that
+ * are before it are left alone. */
 template <class T, int D, int R>
-LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w,
+LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w, int n_old,
                           int n_seen)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
@@ -136,57 +164,133 @@ LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64
     const char *v = k + v_offset;
 #pragma unroll
     for (int i = 0; i < TURNS; i++) {
-        int n_bytes = i * ROWS_AT_ONCE < n_seen ? UNIT_BYTES : 0;
+        bool is_seen = i * ROWS_AT_ONCE < n_seen;
+        if (is_seen && i * ROWS_AT_ONCE >= n_old) continue;
         uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, w.lane % UNITS);
-        cp_async_cg_16(to, k + i * step, n_bytes);
-        cp_async_cg_16(to + BYTES, v + i * step, n_bytes);
+        cp_async_cg_16(to, k + i * step, is_seen ? UNIT_BYTES : 0);
+        cp_async_cg_16(to + BYTES, v + i * step, is_seen ? UNIT_BYTES : 0);
     }
 }
 
-/* Fetches this warp's part of the stream's slice of a page, K and V. Keys at or past kv_len become zeros. */
+/* Fetches this warp's part of the stream's slice of a page, K and V, as far as its tokens are among the sequence's
+ * first n_tokens. Keys at or past kv_len become zeros; those between are left alone. Returns the lane's first unit of
+ * K.
+ */
 template <class T, int D, int R>
-LF_GPU_FN void fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c,
+                                  int n_tokens)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
-    uint32_t v_offset = (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T),
-             block_bytes = 2 * p.n_layers * v_offset;
-    int token = w.stream * SLICE + w.member * (SLICE / R) + w.lane / UNITS, n_seen = c.kv_len - c.page * PAGE - token;
+    uint32_t v_offset = bytes_to_v<T>(p), block_bytes = 2 * p.n_layers * v_offset;
+    int first = c.page * PAGE + lane_token<D, R>(w), n_seen = c.kv_len - first, n_old = n_tokens - first;
     const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
     if (p.head_dim == D) {
-        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * D * sizeof(T), w, n_seen);
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * D * sizeof(T), w, n_old, n_seen);
     } else {
-        if (w.lane % UNITS * UNIT_ELEMS >= p.head_dim) n_seen = 0;
-        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * p.head_dim * (int)sizeof(T), w, n_seen);
+        if (w.lane % UNITS * UNIT_ELEMS >= p.head_dim) n_seen = n_old = 0;
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * p.head_dim * (int)sizeof(T), w, n_old, n_seen);
     }
+    return k;
 }
 
-/* Fetches what comes next, of this task or a later one, as one group; an empty one at the end of the list. */
+/* On to the page that is fetched next, of this task or a later one. */
+template <class T, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+{
+    if (++c.page < c.n_pages) return;
+    c.row0 += 16 * R;
+    if (c.row0 >= c.n_rows) {
+        c.row0 = 0;
+        c.task_idx = task_of(++c.round);
+    }
+    begin_pass<T, D, R>(c, p, w);
+}
+
+/* Fetches what comes next as one group; an empty one at the end of the list. */
 template <class T, int D, int R>
 LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
 {
     if (c.task_idx < c.n_tasks) {
-        fetch_slice<T, D, R>(p, w, stage, c);
-        if (++c.page == c.n_pages) {
-            c.row0 += 16 * R;
-            if (c.row0 >= c.n_rows) {
-                c.row0 = 0;
-                c.task_idx = task_of(++c.round);
-            }
-            begin_pass<T, D, R>(c, p, w);
-        }
+        fetch_slice<T, D, R>(p, w, stage, c, c.kv_len);
+        advance<T, D, R>(c, p, w);
     }
     cp_async_commit_group();
 }
 
-/* A warp's queries as operands A, straight from memory; rows and channels that are not there are zeros. */
+/* ---- the beginning ---- */
+
+/* The lowest n of 32 bits, none for less than 0. */
+LF_GPU_FN unsigned low_bits(int n)
+{
+    return n < 32 ? (1u << max(n, 0)) - 1 : ~0u;
+}
+
+/* Fills the ring while the predecessor may still be writing the tokens of this step: with all others. */
+template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_place &w, cursor &c)
+{
+    static_assert(SLICE == 32, "a bit for each token");
+#pragma unroll 1
+    for (int i = 0; i < n_in_flight<R>(w); i++) {
+        if (c.task_idx < c.n_tasks) {
+            int first = c.page * PAGE + w.stream * SLICE;
+            unsigned tokens = low_bits(c.kv_len - first) & ~low_bits(c.n_old - first);
+            const char *k = fetch_slice<T, D, R>(p, w, w.ring + i * 2 * shape<T, D, R>::SLICE_BYTES, c, c.n_old);
+            if (w.lane == i) c.late = {(unsigned long long)(k - lane_bytes<T, D, R>(p, w)), tokens};
+            advance<T, D, R>(c, p, w);
+        }
+        cp_async_commit_group();
+    }
+}
+
+/* Fetches these tokens, if there are any, and waits for all that the ring holds. Their places in it were left alone, so
+ * it does not matter which copy is there first. A rehearsal does neither, but walks the code. The lane is read anew:
+ * what ptxas sees computed from the same here and for each page it moves into the loop. */
+template <class T, int D, int R>
+LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const missing &late, bool rehearses)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
+    unsigned stages = __ballot_sync(0xffffffffu, late.tokens != 0);
+    if (stages == 0) return;
+    int lane = laneid(), unit = lane % UNITS;
+    bool copies = !rehearses && unit * UNIT_ELEMS < p.head_dim;
+#pragma unroll 1
+    for (; stages != 0; stages &= stages - 1) {
+        int i = __ffs(stages) - 1;
+        unsigned tokens = __shfl_sync(0xffffffffu, late.tokens, i);
+        const char *page = (const char *)__shfl_sync(0xffffffffu, late.page, i);
+        int first = __ffs(tokens) - 1, end = copies ? first + __popc(tokens) : 0;
+        int row = first + w.member * ROWS_AT_ONCE + lane / UNITS;
+#pragma unroll 1
+        do {
+            const char *k = page + ((w.stream * SLICE + row) * p.head_dim + unit * UNIT_ELEMS) * (int)sizeof(T);
+            uint32_t to = w.ring + i * 2 * BYTES + tile_offset<D>(row, unit);
+            if (row < end) {
+                cp_async_cg_16(to, k, UNIT_BYTES);
+                cp_async_cg_16(to + BYTES, k + bytes_to_v<T>(p), UNIT_BYTES);
+            }
+            row += R * ROWS_AT_ONCE;
+        } while (row < end);
+    }
+    if (rehearses) return;
+    cp_async_commit_group();
+    cp_async_wait_group<0>();
+}
+
+/* ---- a pass ---- */
+
+/* A pass over a task's rows is one of many; or the first, which waits for the predecessor and has the ring completed;
+ * or comes before that and is none, but walks the same code. */
+enum pass_kind { REGULAR, FIRST, REHEARSAL };
+
+/* A warp's queries as operands A, straight from memory; rows from n_rows on and channels not there are zeros. */
 template <class T, int D>
-LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
+                            int n_rows)
 {
     int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int i = row0 + threadIdx.x % LANES / 4 + 8 * h, head;
-        bool is_row = i < t.n_rows;
+        bool is_row = i < n_rows;
         const uint32_t *from =
             (const uint32_t *)((const T *)p.q + head_row_of(p, t, is_row ? i : 0, &head) * p.head_dim + column);
 #pragma unroll
@@ -198,9 +302,9 @@ LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
     }
 }
 
-/* The queries of a pass in shared memory, for all warps; rows and channels that are not there are zeros. */
+/* The queries of a pass in shared memory, for all warps, and zeros likewise. */
 template <class T, int D, int R>
-LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0)
+LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0, int n_rows)
 {
     using S = shape<T, D, R>;
     constexpr int UNITS = D / UNIT_ELEMS;
@@ -208,7 +312,7 @@ LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const 
     for (int i = threadIdx.x; i < S::ROWS * UNITS; i += S::THREADS) {
         int row = i / UNITS, unit = i % UNITS, head;
         uint4 x = make_uint4(0, 0, 0, 0);
-        if (row0 + row < t.n_rows && unit * UNIT_ELEMS < p.head_dim)
+        if (row0 + row < n_rows && unit * UNIT_ELEMS < p.head_dim)
             x = *(const uint4 *)((const T *)p.q + head_row_of(p, t, row0 + row, &head) * p.head_dim +
                                  unit * UNIT_ELEMS);
         st_shared_v4(q_tile + tile_offset<D>(row, unit), x);
@@ -295,11 +399,12 @@ template <int N> struct warp_folds {
 };
 
 /* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
- * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
- * anew. */
+ * ended group into those before it, and written, n_channels of each row, if it is the task's last. All warps call it;
+ * afterwards all rows start anew. */
 template <class T, int D, bool SHARES_Q>
 LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
-                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
+                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot,
+                        int n_channels)
 {
     rows.state.l[0] = row_sum(rows.state.l[0]);
     rows.state.l[1] = row_sum(rows.state.l[1]);
@@ -315,27 +420,31 @@ LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &f
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int i = warp_row + w.lane / 4 + 8 * h;
-            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
+            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state, 0, n_channels);
         }
     }
     clear_rows(rows);
 }
 
-/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. */
+/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. A rehearsal takes the
+ * task's last page, which has most to it: whatever is in the ring, with no queries. It waits for no copy, asks for none
+ * and writes nothing to global memory. */
 template <class T, int D, int R>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage)
+                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage, pass_kind kind)
 {
     using S = shape<T, D, R>;
     warp_rows<D, S::SHARES_Q> rows;
     int warp_row = row0 + 16 * w.member, lane_row = warp_row + w.lane / 4;
-    bool has_rows = warp_row < t.n_rows;
+    bool has_rows = warp_row < t.n_rows, rehearses = kind == REHEARSAL;
+    if (kind == FIRST) wait_predecessor();
     if constexpr (S::SHARES_Q) {
-        share_queries<T, D, R>(w.q_tile, p, t, row0);
+        share_queries<T, D, R>(w.q_tile, p, t, row0, rehearses ? 0 : t.n_rows);
         rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * w.member * D * (int)sizeof(T));
     } else {
-        load_queries<T, D>(rows.q, p, t, warp_row);
+        load_queries<T, D>(rows.q, p, t, warp_row, rehearses ? 0 : t.n_rows);
     }
+    if (kind != REGULAR) fetch_new<T, D, R>(p, w, c.late, rehearses);
     rows.k_place = tile_lane_k<D>(0, w.lane);
     rows.v_place = tile_lane_qv<D>(0, w.lane);
 #pragma unroll
@@ -345,7 +454,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     clear_rows(rows);
 
     score_scale scale = score_scale_of(p);
-    int page = first_page(p, task, t), n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = rehearses ? n_pages - 1 : first_page(p, task, t);
     int span_end = decode_span_end(page * PAGE);
     span_place at = {true, false, true, false};
     for (; page < n_pages; page++) {
@@ -353,17 +462,17 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
         bool is_seen = has_rows && key0 <= rows.last_pos;
         float s[SLICE / 8][4];
-        wait_for_oldest(n_in_flight<R>(w));
+        if (!rehearses) wait_for_oldest(n_in_flight<R>(w));
         if (R == 1)
             __syncwarp();
         else
             bar_sync(1 + w.stream, R * LANES);
         if (is_seen) multiply_keys<T, D>(s, rows, slice);
-        if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
+        if (R > 1 && !rehearses) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
         if (is_seen) add_values<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
         if (R == 1) {
             __syncwarp();
-            fetch_next<T, D, R>(p, w, slice, c);
+            if (!rehearses) fetch_next<T, D, R>(p, w, slice, c);
         }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
@@ -371,7 +480,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         at.ends_task = page + 1 == n_pages;
         if (!at.ends_task && next_key < span_end) continue;
         at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
-        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot);
+        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot, rehearses ? 0 : p.head_dim);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
         span_end = decode_span_end(next_key);
@@ -400,23 +509,25 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     begin_pass<T, D, R>(c, p, w);
     lf_attn_cuda_task task = {};
     rows_of_task t = {};
-    int round = 0;
+    int round = 0, row0 = 0, stage = 0;
     if (task_of(0) < c.n_tasks) {
         task = p.decode[task_of(0)];
         t = rows_of(p, p.seqs[task.seq_idx], task);
     }
-    bool waited = false;
-#pragma unroll 1
-    for (int i = 0; i < n_in_flight<R>(w); i++) {
-        bool is_old = c.task_idx < c.n_tasks && c.page < c.n_old_pages;
-        if (!waited && !is_old) wait_predecessor();
-        waited = waited || !is_old;
-        fetch_next<T, D, R>(p, w, w.ring + i * 2 * S::SLICE_BYTES, c);
-    }
-    if (!waited) wait_predecessor();
-    int stage = 0;
+    fetch_old<T, D, R>(p, w, c);
+    if (task_of(0) >= c.n_tasks) wait_predecessor();
+    pass_kind kind = p.overlaps ? REHEARSAL : FIRST;
     while (task_of(round) < c.n_tasks) {
-        for (int row0 = 0; row0 < t.n_rows; row0 += S::ROWS) run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage);
+        run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, kind);
+        if (kind == REHEARSAL) {
+            kind = FIRST;
+            stage = 0;
+            continue;
+        }
+        kind = REGULAR;
+        row0 += S::ROWS;
+        if (row0 < t.n_rows) continue;
+        row0 = 0;
         round++;
         if (task_of(round) >= c.n_tasks) break;
         task = p.decode[task_of(round)];

@@ -6,7 +6,10 @@
  * since the maximum before and after a group is a prefix maximum, exact in any order. Only the multiplications and
  * additions of the fold itself are left to do one group after another: for its channel and for the sum, by every lane.
  * Same operations as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
- * Overlap: the lists are read before the predecessor is complete.
+ *
+ * Overlap: before the predecessor is complete the lists are read and the first unit is rehearsed, so that its code is
+ * in the instruction cache when the parts are: the same instructions, but nothing is asked for and nothing written.
+ *
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
  * batches of them. CPU twin: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
@@ -41,11 +44,16 @@ LF_GPU_FN int part_of(const lf_attn_cuda_merge &tile, int group)
     return group == 0 ? 0 : tile.n_first + (group - 1) * tile.n_group;
 }
 
+/* Channels of a unit: 32 from `first` on, as far as they are below `end`. A rehearsal has none. */
+struct channels {
+    int first, end;
+};
+
 /* Asks for the channels of n partial rows that lie `stride` rows apart. */
-LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, int channel0)
+LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, const channels &of)
 {
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
-    int channel = channel0 + unit * 4, n_bytes = channel < p.head_dim ? UNIT_BYTES : 0;
+    int channel = of.first + unit * 4, n_bytes = channel < of.end ? UNIT_BYTES : 0;
     const float *from = p.partial_o + row * p.head_dim + channel;
     int64_t step = (int64_t)stride * p.head_dim;
     for (int s = lane / CHANNEL_UNITS; s < n; s += LANES / CHANNEL_UNITS)
@@ -70,10 +78,13 @@ struct batch_place {
 };
 
 /* Factors of the batch's groups, of which a lane has N, and where they have several parts (G) of these; f.m and f.any
- * become those behind them. `ml` is the row's first. */
+ * become those behind them. `ml` is the row's first; a rehearsal does not read it, and takes every part for one with
+ * keys, of which there is most to compute. */
 template <int N, int G>
-LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at)
+LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at,
+                            bool rehearses)
 {
+    float2 absent = rehearses ? make_float2(0.0f, 1.0f) : make_float2(-INFINITY, 0.0f);
     int lane = threadIdx.x % LANES, part[N], end[N];
     float2 of[N][G];
     float top[N];
@@ -82,9 +93,10 @@ LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, c
         int group = at.group0 + i * LANES + lane;
         part[i] = part_of(tile, group);
         end[i] = min(part_of(tile, group + 1), at.part_end);
+        int read_end = rehearses ? 0 : end[i];
 #pragma unroll
         for (int s = 0; s < G; s++)
-            of[i][s] = part[i] + s < end[i] ? ml[(int64_t)(part[i] + s) * tile.n_rows] : make_float2(-INFINITY, 0.0f);
+            of[i][s] = part[i] + s < read_end ? ml[(int64_t)(part[i] + s) * tile.n_rows] : absent;
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -143,7 +155,7 @@ LF_GPU_FN void fold_batch(fold &f, const batch &b, const lf_attn_cuda_merge &til
 
 /* A unit: the lane's channel of row i, G parts a group. */
 template <int G>
-LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, int i, int channel0)
+LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, int i, const channels &c)
 {
     constexpr int AT_ONCE = PARTS / G < GROUPS ? PARTS / G : GROUPS;
     int n_groups = 1 + max(0, tile.n_parts - tile.n_first + G - 1) / G;
@@ -152,12 +164,11 @@ LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda
     for (int group0 = 0; group0 < n_groups; group0 += AT_ONCE) {
         batch_place at = {group0, min(AT_ONCE, n_groups - group0), part_of(tile, group0), 0};
         at.part_end = min(part_of(tile, group0 + at.n_groups), tile.n_parts);
-        fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0,
-                   channel0);
+        fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0, c);
         if (at.n_groups <= LANES)
-            find_factors<1, G>(b, f, tile, ml, at);
+            find_factors<1, G>(b, f, tile, ml, at, c.end == 0);
         else
-            find_factors<LANE_GROUPS, G>(b, f, tile, ml, at);
+            find_factors<LANE_GROUPS, G>(b, f, tile, ml, at, c.end == 0);
         cp_async_wait_group<0>();
         __syncwarp();
         fold_batch<G>(f, b, tile, at);
@@ -168,15 +179,15 @@ LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda
 
 template <class T>
 LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, const rows_of_task &t,
-                         int i, int channel0)
+                         int i, const channels &c)
 {
-    fold f = tile.n_group == 1 ? fold_row<1>(b, p, tile, i, channel0) : fold_row<GROUP>(b, p, tile, i, channel0);
+    fold f = tile.n_group == 1 ? fold_row<1>(b, p, tile, i, c) : fold_row<GROUP>(b, p, tile, i, c);
     int head;
     int64_t row = head_row_of(p, t, i, &head);
-    int channel = channel0 + threadIdx.x % LANES;
+    int channel = c.first + threadIdx.x % LANES;
     lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
-    if (channel < p.head_dim) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
-    if (p.lse && channel == 0) p.lse[row] = end.lse;
+    if (channel < c.end) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
+    if (p.lse && channel == 0 && c.end > 0) p.lse[row] = end.lse;
 }
 
 template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __grid_constant__ lf_attn_cuda_args p)
@@ -185,16 +196,22 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
     int n_tiles = p.counts->n_merge, n_units = n_tiles * ROW_GROUPS * n_chunks;
-    bool waited = false;
+    bool rehearses = p.overlaps;
+    if (!rehearses) wait_predecessor();
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
         lf_attn_cuda_merge tile = p.merge[unit / n_chunks % n_tiles];
         rows_of_task t = rows_of(p, p.seqs[tile.seq_idx], tile);
-        if (!waited) wait_predecessor();
-        waited = true;
-        for (int i = row_group; i < tile.n_rows; i += ROW_GROUPS) merge_row<T>(b, p, tile, t, i, channel0);
+        for (int i = row_group; i < tile.n_rows;) {
+            merge_row<T>(b, p, tile, t, i, {channel0, rehearses ? 0 : p.head_dim});
+            if (rehearses)
+                wait_predecessor();
+            else
+                i += ROW_GROUPS;
+            rehearses = false;
+        }
     }
-    if (!waited) wait_predecessor();
+    if (rehearses) wait_predecessor();
 }
 
 int lf_attn_merge_cuda_setup(void)

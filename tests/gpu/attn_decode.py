@@ -1,7 +1,10 @@
 """Attention of generated rows on a GPU: attn_decode_mma.cu and attn_merge.cu against float64 over the grid of shapes, and
-bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated.
+bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated, and with a
+predecessor that writes the step's tokens when decode and merge have long started.
 
     python3 tests/gpu/attn_decode.py [--quick | --sanitize]"""
+import itertools
+
 import attn_checks as t
 import attn_kernels as c
 
@@ -59,6 +62,27 @@ def bits(lib, _quick):
     print("bits: alone, in a batch, a token at a time, split, whole, recorded", flush=True)
 
 
+def late_tokens(lib, quick):
+    """Of one token a sequence, a few, and many: the first of a page, the last, over two pages, with none before them."""
+    ones = [(1, kv) for kv in (1, 2, 64, 65, 128, 129, 1000, 4100, 16385)]
+    some = [(3, 3), (2, 64), (8, 66), (7, 67), (1, 65), (8, 4100)]
+    many = [(16, 16), (16, 70), (1, 65), (16, 1100), (12, 64), (16, 17000)]
+    ways = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True, compact=True))
+    n = 0
+    for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (128, (32, 1)), (80, (4, 4))):
+        for shapes, window in itertools.product((ones, some, many), (0, 64, 4096)):
+            store = t.store_of(shapes, heads, d)
+            whole = [x.clone() for x in step_of(lib, store, shapes, window=window).run()]
+            for way, rows in itertools.product(ways, (None, 1, 17)):  # rows: a wrong guess of the most of a task
+                late = c.LateStep(lib, store, t.entries_of(shapes, range(len(shapes))), window=window, **way)
+                late.args.decode_rows = rows or late.args.decode_rows
+                for _ in range(1 if quick else 3):
+                    t.expect_rows(whole, 0, late, f"d{d} {heads}, window {window}, {way}, {rows} rows: late tokens")
+                    assert all(x.isnan().all() for x in late.early), f"d{d} {heads}, {way}: wrote too early"
+                    n += 1
+    print(f"late tokens: {n} steps", flush=True)
+
+
 def shared_pages(lib, _quick):
     shapes = [(1, 1000), (1, 1500), (2, 2000)]
     store = t.store_of(shapes, (8, 2), 128, shared={1: 10, 2: 10})
@@ -80,4 +104,4 @@ def sanitize(lib):
 
 
 if __name__ == "__main__":
-    t.main("attn_decode", [grid, shared_pages, bits, repeats], [long_contexts], sanitize)
+    t.main("attn_decode", [grid, shared_pages, bits, late_tokens, repeats], [long_contexts], sanitize)

@@ -1,8 +1,9 @@
 """Attention's CUDA kernels, called as attention/attn_cuda.h says, on torch's memory: what the GPU tests and benches share.
 
 build() compiles the kernels and the host's task map into one shared library; a Store is a paged cache of random sequences
-with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes. Structures and constants
-come from the headers. Where there is no GPU a Step can be made, not launched.
+with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes; a LateStep one whose own
+tokens are written when it has already started. Structures and constants come from the headers. Where there is no GPU a
+Step can be made, not launched.
 
     python3 tests/gpu/attn_kernels.py attn.so [SM]     builds, for LF_ATTN_SO; SM: 90 and the like, else this GPU's
 """
@@ -22,6 +23,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/attn_cuda.h", "attention/attention.h", "attention/attn_map.h"]
 PORTABLE = ["attention/attn_prefill_mma.cu", "attention/attn_decode_mma.cu", "attention/attn_merge.cu",
             "attention/attn_merge_prompt.cu"]
+TESTS = ["tests/gpu/attn_late.cu"]
 HOPPER = ["attention/attn_prefill_sm90.cu"]
 HOST = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
@@ -64,7 +66,7 @@ def build(out=None, sm=None):
     out = out or os.path.join(tempfile.mkdtemp(), "attn.so")
     with tempfile.TemporaryDirectory() as work:
         jobs, objects = [], []
-        for src in PORTABLE + (HOPPER if sm == "90" else []) + HOST:
+        for src in PORTABLE + TESTS + (HOPPER if sm == "90" else []) + HOST:
             objects.append(os.path.join(work, os.path.basename(src) + ".o"))
             arch = sm + "a" if src in HOPPER else sm
             gpu = f"-gencode=arch=compute_{arch},code=sm_{arch}"
@@ -318,6 +320,12 @@ class Step:
         torch.cuda.synchronize()
         return self.out, self.lse
 
+    def places(self):
+        """Block and slot of each row's token."""
+        places = [(self.store.tables[i][pos // PAGE], pos % PAGE)
+                  for i, n_rows, kv_len, _ in self.entries for pos in range(kv_len - n_rows, kv_len)]
+        return torch.tensor(places, device=DEV).unbind(1)
+
     def rows_of(self, e):
         at = sum(x[1] for x in self.entries[:e])
         return slice(at, at + self.entries[e][1])
@@ -331,6 +339,40 @@ class Step:
             else:
                 pairs += n * (kv_len - n) + n * (n + 1) / 2
         return 4 * self.store.d * self.store.h * pairs
+
+
+class LateStep(Step):
+    """A step of generated rows that may start before its predecessor is complete, behind one that writes its queries, keys
+    and values late; until then they are NaN. `early` is what there was of output and partial rows just before that."""
+
+    WAIT = 300000  # cycles: longer than a launch takes, and what a kernel does ahead of its predecessor
+
+    def __init__(self, lib, store, entries, **more):
+        super().__init__(lib, store, entries, overlaps=True, **more)
+        kv, (blocks, slots) = store.kv, self.places()
+        self.new = kv[blocks, store.layer, :, :, slots].clone()  # [rows, K and V, heads, d]
+        self.queries = self.q_room.clone()
+        self.written = [x for x in (self.out_room, self.lse_room, self.partial_o, self.partial_ml) if x is not None]
+        self.early = [torch.empty_like(x) for x in self.written]
+        offsets = sum(torch.arange(n, device=DEV).view(-1, *[1] * rest) * kv.stride(dim)
+                      for n, rest, dim in ((2, 1, 2), (store.hk, 0, 3)))
+        rows = (blocks * kv.stride(0) + store.layer * kv.stride(1) + slots * kv.stride(4)).view(-1, 1, 1) + offsets
+        to = (kv.data_ptr() + rows.flatten() * kv.element_size()).tolist()
+        n_bytes = store.d * kv.element_size()
+        copies = [(x, self.new.data_ptr() + i * n_bytes, n_bytes // 4) for i, x in enumerate(to)]
+        copies += [(x.data_ptr(), y.data_ptr(), x.numel() * x.element_size() // 4)
+                   for x, y in ((self.q_room, self.queries), *zip(self.early, self.written))]
+        self.copies = torch.tensor(copies, device=DEV)
+
+    def launch(self):
+        blocks, slots = self.places()
+        self.store.kv[blocks, self.store.layer, :, :, slots] = float("nan")
+        for x in (self.q_room, *self.written):
+            x.fill_(float("nan"))
+        stream = ct.c_void_p(torch.cuda.current_stream().cuda_stream)
+        copies = ct.c_void_p(self.copies.data_ptr())
+        check(launcher(self.lib, "late_copies")(copies, len(self.copies), ct.c_int64(self.WAIT), stream), "late_copies")
+        super().launch()
 
 
 if __name__ == "__main__":
