@@ -16,7 +16,7 @@
  * Pipeline. Each lane copies what it will multiply into a ring in shared memory (cp.async, past L1) some groups ahead
  * and across tiles; nobody else touches it, so the only thing waited for is its own copies. The first groups are asked
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
- * and the next product's to be on a multiprocessor together. x comes from L1 or L2 at the moment of use.
+ * and the next product's to be on a multiprocessor together. x comes from L1 or L2 into registers, a group ahead.
  *
  * x may be half a norm: x ∘ weight, with the sums of x² in parts of 16 channels (struct lf_norm_link of ops.h). Its
  * factor is a row's, so the sums are multiplied by it, and the parts are added while weights are under way.
@@ -141,33 +141,36 @@ __device__ inline void gemv_advance(gemv_way &at, const lf_gemv_args &p, const t
     if (++at.group == p.groups_per_warp) at = gemv_begin<Finish>(p, f, at.tile + gridDim.x);
 }
 
-/* What the lane has of x's row n · 8 + g in a group; zeros where there is none. */
-template <int NT>
-__device__ inline void gemv_load_x(uint4 (&x)[GEMV_GROUP_STEPS][NT], const lf_gemv_args &p, int n, int group)
+/* What a lane has of x's rows in a group. */
+template <int NT> struct gemv_x {
+    uint4 of[GEMV_GROUP_STEPS][NT];
+};
+
+/* Asks for it; zeros where there is no row and behind n_in. */
+template <int NT> __device__ inline void gemv_ask_x(gemv_x<NT> &x, const lf_gemv_args &p, int group)
 {
-    int row = n * GEMV_TOKENS + threadIdx.x % WARP / 4, k0 = gemv_first_k(group);
-    const uint4 *from = (const uint4 *)(p.x + ((size_t)row * p.x_stride + k0) * 2);
-    int n_steps = row >= p.n_rows           ? 0
-                  : gemv_is_whole(p, group) ? GEMV_GROUP_STEPS
-                                            : (p.n_in - k0 + GEMV_STEP - 1) / GEMV_STEP;
+    int k0 = gemv_first_k(group), left = (p.n_in - k0 + GEMV_STEP - 1) / GEMV_STEP;
+    int n_steps = gemv_is_whole(p, group) ? GEMV_GROUP_STEPS : left;
 #pragma unroll
-    for (int s = 0; s < GEMV_GROUP_STEPS; s++) x[s][n] = s < n_steps ? from[s * 4] : make_uint4(0, 0, 0, 0);
+    for (int n = 0; n < NT; n++) {
+        int row = n * GEMV_TOKENS + threadIdx.x % WARP / 4, n_there = row < p.n_rows ? n_steps : 0;
+        const uint4 *from = (const uint4 *)(p.x + ((size_t)row * p.x_stride + k0) * 2);
+#pragma unroll
+        for (int s = 0; s < GEMV_GROUP_STEPS; s++) x.of[s][n] = s < n_there ? from[s * 4] : make_uint4(0, 0, 0, 0);
+    }
 }
 
 template <class T, int NT>
-__device__ inline void gemv_multiply(float acc[NT][4], const uint4 *slot, const lf_gemv_args &p, int group)
+__device__ inline void gemv_multiply(float acc[NT][4], const uint4 *slot, const gemv_x<NT> &x)
 {
-    uint4 x[GEMV_GROUP_STEPS][NT];
-#pragma unroll
-    for (int n = 0; n < NT; n++) gemv_load_x<NT>(x, p, n, group);
     cp_async_wait_group<GEMV_GROUPS - 1>();
 #pragma unroll
     for (int s = 0; s < GEMV_GROUP_STEPS; s++) {
         uint4 u = slot[2 * s * WARP], v = slot[(2 * s + 1) * WARP];
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            mma_m16n8k16<T>(acc[n], u.x, v.x, u.y, v.y, x[s][n].x, x[s][n].y);
-            mma_m16n8k16<T>(acc[n], u.z, v.z, u.w, v.w, x[s][n].z, x[s][n].w);
+            mma_m16n8k16<T>(acc[n], u.x, v.x, u.y, v.y, x.of[s][n].x, x.of[s][n].y);
+            mma_m16n8k16<T>(acc[n], u.z, v.z, u.w, v.w, x.of[s][n].z, x.of[s][n].w);
         }
     }
 }
@@ -221,10 +224,13 @@ __global__ void __launch_bounds__(GEMV_THREADS, 2)
     Finish finish(p, f);
     wait_predecessor();
     int slot = 0, place = 0;
+    gemv_x<NT> x;
+    gemv_ask_x(x, p, 0);
     for (int tile = blockIdx.x; tile < p.n_tiles; tile += gridDim.x) {
         finish.ask(p, tile);
         for (int group = 0; group < p.groups_per_warp; group++) {
-            gemv_multiply<T, NT>(acc, gemv_slot(ring, slot), p, group);
+            gemv_multiply<T, NT>(acc, gemv_slot(ring, slot), x);
+            gemv_ask_x(x, p, group + 1 < p.groups_per_warp ? group + 1 : 0);
             gemv_ask_weights(gemv_slot(ring, slot), p, ask);
             gemv_advance<Finish>(ask, p, f);
             slot = slot + 1 < GEMV_GROUPS ? slot + 1 : 0;
