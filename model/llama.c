@@ -29,7 +29,7 @@
 
 enum { PLAN_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
 /* Steps of few rows and keys have graphs of their own: attention then leaves room for its neighbours on the device. */
-enum { FEW_ROWS = 8, FEW_KEYS = 4096 };
+enum { FEW_ROWS = 32, FEW_KEYS = 16384 };
 
 /* What the launches of one step share. Rows become fewer in the last layer. */
 struct step {

@@ -9,7 +9,7 @@
 #include "model/workspace.h"
 
 /* Windows that layers may differ in, and graphs of decode steps. */
-enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 24 };
+enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 32 };
 
 /* A recorded decode step: up to n_rows rows, n_keys keys in all sequences (0: any number). */
 struct lf_llama_graph {
