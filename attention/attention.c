@@ -90,6 +90,12 @@ void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, bool few_key
     attn->backend->plan(attn, plan_idx);
 }
 
+bool lf_attn_folds_few(const struct lf_attn *attn, int plan_idx)
+{
+    LF_ASSERT(attn->plans[plan_idx].made);
+    return !attn->backend->folds_few || attn->backend->folds_few(attn, plan_idx);
+}
+
 void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)
 {
     const struct lf_attn_plan *plan = &attn->plans[plan_idx];

@@ -18,8 +18,10 @@
 #include "core/check.h"
 #include "device/cuda/cuda.h"
 
-/* In a recorded graph, multiprocessors for each tile that merge's grid is made for. */
-enum { MERGES_SHARE = 16 };
+/* In a recorded graph, multiprocessors for each tile that merge's grid is made for. And units of merge for each, up to
+ * which a graph of few keys, where a multiprocessor has one warp for them, is the faster one: measured, 4 rows of 512
+ * keys are 512 units, 8 are 1,024, on 132 multiprocessors. */
+enum { MERGES_SHARE = 16, FEW_UNITS = 4 };
 
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
@@ -35,6 +37,7 @@ struct attn_cuda {
     struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
     int n_merge_prompt[LF_ATTN_PLANS_N];
     int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
+    int64_t merge_units[LF_ATTN_PLANS_N];
     struct layout layout;
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
@@ -165,12 +168,21 @@ static void plan(struct lf_attn *attn, int plan_idx)
     a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
     for (int i = 0; i < map->counts.n_decode; i++)
         a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
+    a->merge_units[plan_idx] = 0;
+    for (int i = 0; i < map->counts.n_merge; i++)
+        a->merge_units[plan_idx] += map->merge[i].n_rows * lf_attn_merge_chunks(attn->shape.head_dim);
     upload(a, plan_idx, l->counts, &map->counts, 1, sizeof map->counts);
     upload(a, plan_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
     upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
     upload(a, plan_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
     upload(a, plan_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
     upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge + map->n_merge_prompt, sizeof *map->merge);
+}
+
+static bool folds_few(const struct lf_attn *attn, int plan_idx)
+{
+    const struct attn_cuda *a = (const struct attn_cuda *)attn;
+    return a->merge_units[plan_idx] <= (int64_t)FEW_UNITS * a->n_sms;
 }
 
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx, const struct lf_attn_params *p)
@@ -280,6 +292,7 @@ const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
                                                      .create = create,
                                                      .destroy = destroy,
                                                      .plan = plan,
+                                                     .folds_few = folds_few,
                                                      .run = run,
                                                      .rope_append = rope_append,
                                                      .gemm_rope_append = gemm_rope_append};

@@ -293,18 +293,20 @@ static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *
         .m = m, .ops = lf_device_ops(m->dev), .kv = kv, .x = at(m, m->ws.x), .n_rows = n_rows, .n_out = n_out};
 }
 
-/* The graph that a batch can replay, or NULL. */
+/* The graph that a prepared batch can replay, or NULL. */
 static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batch *b)
 {
     int64_t n_keys = 0;
+    bool few = true;
     if (b->n_out != b->n_rows || b->n_seqs != b->n_rows) return NULL;
     for (int i = 0; i < b->n_seqs; i++) {
         if (!b->seqs[i].generated) return NULL;
         n_keys += b->seqs[i].kv_len;
     }
+    for (int i = 0; i < m->n_windows; i++) few = few && lf_attn_folds_few(m->attn, i);
     for (int i = 0; i < m->n_graphs; i++) {
         const struct lf_llama_graph *g = &m->graphs[i];
-        if (g->n_rows >= b->n_rows && (g->n_keys == 0 || g->n_keys >= n_keys)) return g->graph;
+        if (g->n_rows >= b->n_rows && (g->n_keys == 0 || (few && g->n_keys >= n_keys))) return g->graph;
     }
     return NULL;
 }
@@ -313,8 +315,8 @@ void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct 
 {
     check_batch(m, kv, batch, n_before);
     struct step s = step_init(m, kv, batch->n_rows, batch->n_out);
-    struct lf_graph *graph = graph_for(m, batch);
     s.narrows = prepare_step(m, batch);
+    struct lf_graph *graph = graph_for(m, batch);
     if (graph)
         lf_graph_launch(m->dev, graph);
     else
