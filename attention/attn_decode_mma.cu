@@ -18,8 +18,9 @@
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and the tokens
  * of earlier steps, with which it fills the rings. This step's follow when the predecessor is complete: of a page that
  * both have tokens in, a few rows out of the second-level cache.
- * While the copies are under way a CTA rehearses its first pass, so that instructions are in the cache when queries are
- * there; else fetching them takes longer than a short context's keys. A rehearsal is a round of the same loop, told by
+ * In steps of few keys (`compact`), whose CTAs are there long before, a CTA rehearses its first pass while the copies
+ * are under way, so that instructions are in the cache when queries are there; else fetching them takes longer than a
+ * short context's keys. A rehearsal is a round of the same loop, told by
  * a variable, since a copy of the loop would be other instructions. It goes over whatever is in shared memory,
  * writes nothing to global memory, and to shared memory only what is written again before it is read.
  *
@@ -516,7 +517,7 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     }
     fetch_old<T, D, R>(p, w, c);
     if (task_of(0) >= c.n_tasks) wait_predecessor();
-    pass_kind kind = p.overlaps ? REHEARSAL : FIRST;
+    pass_kind kind = p.overlaps && p.compact ? REHEARSAL : FIRST;
     while (task_of(round) < c.n_tasks) {
         run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, kind);
         if (kind == REHEARSAL) {

@@ -7,8 +7,9 @@
  * additions of the fold itself are left to do one group after another: for its channel and for the sum, by every lane.
  * Same operations as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
  *
- * Overlap: before the predecessor is complete the lists are read and the first unit is rehearsed, so that its code is
- * in the instruction cache when the parts are: the same instructions, but nothing is asked for and nothing written.
+ * Overlap: before the predecessor is complete the lists are read and, in steps of few keys, the first unit is
+ * rehearsed, so that its code is in the instruction cache when the parts are: the same instructions, but nothing is
+ * asked for and nothing written.
  *
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
  * batches of them. CPU twin: attn_cpu.c. */
@@ -196,7 +197,7 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
     int n_tiles = p.counts->n_merge, n_units = n_tiles * ROW_GROUPS * n_chunks;
-    bool rehearses = p.overlaps;
+    bool rehearses = p.overlaps && p.compact;
     if (!rehearses) wait_predecessor();
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
