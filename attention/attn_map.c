@@ -198,6 +198,7 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
     struct lf_attn_cuda_merge *merges = generated ? map->merge : map->merge + map->counts.n_merge;
     int *n_merges = generated ? &map->counts.n_merge : &map->n_merge_prompt;
+    if (generated) map->counts.merge_rows = LF_MAX(map->counts.merge_rows, t->n_rows);
     bool grouped = generated && t->first_end == 0;
     int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {

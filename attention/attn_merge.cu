@@ -196,7 +196,8 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
-    int n_tiles = p.counts->n_merge, n_units = n_tiles * ROW_GROUPS * n_chunks;
+    int n_tiles = p.counts->n_merge, n_row_groups = min(p.counts->merge_rows, (int)ROW_GROUPS);
+    int n_units = n_tiles * n_row_groups * n_chunks;
     bool rehearses = p.overlaps && p.compact;
     if (!rehearses) wait_predecessor();
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
@@ -208,7 +209,7 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
             if (rehearses)
                 wait_predecessor();
             else
-                i += ROW_GROUPS;
+                i += n_row_groups;
             rehearses = false;
         }
     }

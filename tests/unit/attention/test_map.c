@@ -147,6 +147,9 @@ static void check(struct fixture *f, int window)
     char *claimed = calloc((size_t)map->caps.n_partial_rows, 1);
     assert_non_null(claimed);
     int64_t prefill = 0, decode = 0;
+    int merge_rows = 0;
+    for (int i = 0; i < map->counts.n_merge; i++) merge_rows = LF_MAX(merge_rows, map->merge[i].n_rows);
+    assert_int_equal(map->counts.merge_rows, merge_rows);
     for (int i = 0; i < map->counts.n_prefill; i++) {
         check_task(f, &map->prefill[i], false, window);
         prefill += keys_times_rows(&map->prefill[i]);
