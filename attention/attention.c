@@ -114,6 +114,9 @@ void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 
 void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm, const struct lf_rope_append_params *p)
 {
+    LF_ASSERT(attn->plans[0].made && p->n_rows >= attn->plans[0].n_rows);
+    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
+    LF_ASSERT(!gemm->residual && !gemm->norm.h);
     LF_ASSERT(gemm->y == p->qkv && gemm->n_rows == p->n_rows && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;

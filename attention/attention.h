@@ -70,8 +70,9 @@ LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_devi
 void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 
 /* Makes plan plan_idx (0 .. LF_ATTN_PLANS_N - 1) of the step. seqs and their block tables are borrowed until the last
- * run of the step. window as in the runs to come (0 if layers differ: the plan is then only less tight). All plans of a
- * step come before its first run. Plan 0 is also where lf_rope_append takes the step's rows from. */
+ * run of the step. Of a generated sequence the tokens before its new ones are of earlier steps. window as in the runs
+ * to come (0 if layers differ: the plan is then only less tight). All plans of a step come before its first run. Plan 0
+ * is also where lf_rope_append takes the step's rows from. */
 void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
 /* A plan without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of generated
  * rows, one a sequence, can need. few_keys: a hint, for speed alone, that these steps will have few rows and keys. */

@@ -18,10 +18,12 @@
 #include "core/check.h"
 #include "device/cuda/cuda.h"
 
-/* In a recorded graph, multiprocessors for each tile that merge's grid is made for. And units of merge for each, up to
- * which a graph of few keys, where a multiprocessor has one warp for them, is the faster one: measured, 4 rows of 512
- * keys are 512 units, 8 are 1,024, on 132 multiprocessors. */
-enum { MERGES_SHARE = 16, FEW_UNITS = 4 };
+enum {
+    MERGES_SHARE = 16, /* in a recorded graph, multiprocessors for each tile that merge's grid is made for */
+    /* Units of merge for each multiprocessor up to which a graph of few keys, which has one warp there for them, is the
+     * faster one. 4 rows of 512 keys are 512 units: it is; 8 are 1,024: it is not (132 multiprocessors). */
+    FEW_UNITS = 4
+};
 
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {

@@ -78,7 +78,7 @@ struct lf_attn_cuda_merge {
 
 struct lf_attn_cuda_counts { /* device memory */
     int32_t n_prefill, n_decode, n_merge, n_seqs;
-    int32_t merge_rows; /* most n_rows of the merge list */
+    int32_t merge_rows; /* most n_rows of the merge list's generated entries */
 };
 
 /* One layer's call. All pointers are device addresses; tensors are bf16 or fp16 (`fp16`) with float accumulation. */

@@ -20,9 +20,9 @@
  * both have tokens in, a few rows out of the second-level cache.
  * In steps of few keys (`compact`), whose CTAs are there long before, a CTA rehearses its first pass while the copies
  * are under way, so that instructions are in the cache when queries are there; else fetching them takes longer than a
- * short context's keys. A rehearsal is a round of the same loop, told by
- * a variable, since a copy of the loop would be other instructions. It goes over whatever is in shared memory,
- * writes nothing to global memory, and to shared memory only what is written again before it is read.
+ * short context's keys. A rehearsal is a round of the same loop, told by a variable, since a copy of the loop would be
+ * other instructions. It goes over whatever is in shared memory, writes nothing to global memory, and to shared memory
+ * only what is written again before it is read.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
  * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several

@@ -198,22 +198,20 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     start_successor();
     int n_tiles = p.counts->n_merge, n_row_groups = min(p.counts->merge_rows, (int)ROW_GROUPS);
     int n_units = n_tiles * n_row_groups * n_chunks;
-    bool rehearses = p.overlaps && p.compact;
-    if (!rehearses) wait_predecessor();
+    bool rehearses = p.overlaps && p.compact, waited = false;
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
         lf_attn_cuda_merge tile = p.merge[unit / n_chunks % n_tiles];
         rows_of_task t = rows_of(p, p.seqs[tile.seq_idx], tile);
         for (int i = row_group; i < tile.n_rows;) {
+            if (!rehearses && !waited) wait_predecessor();
+            waited = waited || !rehearses;
             merge_row<T>(b, p, tile, t, i, {channel0, rehearses ? 0 : p.head_dim});
-            if (rehearses)
-                wait_predecessor();
-            else
-                i += n_row_groups;
+            if (!rehearses) i += n_row_groups;
             rehearses = false;
         }
     }
-    if (rehearses) wait_predecessor();
+    if (!waited) wait_predecessor();
 }
 
 int lf_attn_merge_chunks(int head_dim)

@@ -48,9 +48,9 @@ template <class T> struct roped {
         return tile % f.tiles_a_head * GEMV_RUN + r;
     }
 
-    __device__ inline void ask(const lf_gemv_args &p, int tile)
+    __device__ inline void ask(const lf_gemv_args &, int tile)
     {
-        if (!at.valid || tile >= p.n_tiles) return;
+        if (!at.valid) return;
         cos_sin = __ldg((const float2 *)(f.rope.table + (size_t)at.pos * f.rope.head_dim) + channel(tile));
     }
 

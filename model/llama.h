@@ -18,7 +18,8 @@ struct lf_llama_graph {
     int64_t n_keys;
 };
 
-/* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after open. */
+/* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after
+ * lf_llama_prepare. */
 struct lf_llama {
     struct lf_device *dev;
     const struct lf_hparams *hp;

@@ -23,7 +23,8 @@ struct lf_step_limits {
  *     ids      [T] int32,  out_rows [max_out] int32      the step's input, uploaded
  *     x        [T, hidden]       the residual stream, float
  *     x_out    [max_out, hidden] its rows that go on behind the last append, float
- *     h        [T, hidden]       its norm;  squares: where products leave half a norm (struct lf_norm_link)
+ *     h        [T, hidden]       its norm
+ *     squares  [16, ceil(hidden / 16)] float, where products link norms (struct lf_norm_link)
  *     one region, by turns:
  *       qkv    [T, (n_heads + 2·n_kv_heads)·head_dim]      gate_up [T, 2·intermediate]
  *       q      [T, n_heads·head_dim]                       act     [T, intermediate]

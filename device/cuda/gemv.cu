@@ -56,7 +56,7 @@ template <class T> struct plain {
     /* x ∘ weight and the tile's part of the sum of squares; 16 lanes have a row. */
     __device__ inline void leave_norm(const lf_gemv_args &p, float y, bool is_own, int tile)
     {
-        float square = y * y;
+        float square = __fmul_rn(y, y);
         if (is_own) ((T *)f.norm.h)[(size_t)row * p.n_out + tile * GEMV_TILE + r] = from_float<T>(y * weight);
 #pragma unroll
         for (int step = GEMV_TILE / 2; step > 0; step /= 2) square += __shfl_xor_sync(0xffffffffu, square, step);

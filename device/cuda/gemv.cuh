@@ -70,7 +70,8 @@ template <int NT> struct gemv_sums {
     }
 };
 
-/* A Finish<T> is made from its `args`, plain data that the host passes, by each thread for itself:
+/* A Finish<T> is made from its `args`, plain data that the host passes, by each thread for itself, and before the
+ * predecessor is complete: what it reads then are lists and weights.
  *
  *     static int first_row(const args &, int tile)   of the weights: the tile's first run of eight
  *     static int run_stride(const args &)             from there to the second
@@ -83,7 +84,7 @@ template <int NT> struct gemv_sums {
 struct gemv_way {
     int tile, group;
     const char *from;
-    int run_bytes; /* from the lane's row of the first run to that of the second */
+    int64_t run_bytes; /* from the lane's row of the first run to that of the second */
 };
 
 /* Of the lane's first element in a warp's group. */
@@ -110,7 +111,7 @@ __device__ inline gemv_way gemv_begin(const lf_gemv_args &p, const typename Fini
     int row = Finish::first_row(f, tile) + threadIdx.x % WARP / 4, last = p.n_out - 1;
     int row0 = min(row, last), row1 = min(row + Finish::run_stride(f), last);
     const char *from = p.w + ((size_t)row0 * p.n_in + gemv_first_k(0)) * 2;
-    return {tile, 0, from, (row1 - row0) * p.n_in * 2};
+    return {tile, 0, from, (int64_t)(row1 - row0) * p.n_in * 2};
 }
 
 /* Asks for a group's weights; zeros behind n_in. Whole groups, nearly all there are, take the short way. */

@@ -3,7 +3,8 @@
  * A kernel launched by queue_kernel says at its start that its successor may come (start_successor) and then, before it
  * touches anything another kernel writes or reads, waits for its predecessors to be complete (wait_predecessor). Every
  * thread does, whatever it does later, so "my predecessor is complete" includes all kernels before it. Between the two
- * it may read what no kernel ever writes: weights. */
+ * it may read what no kernel before it in the step writes: weights; a step's lists, which copies bring; what earlier
+ * steps have left. For a step begins with copies, and these wait for all that was queued before. */
 #ifndef LF_DEVICE_CUDA_LAUNCH_CUH
 #define LF_DEVICE_CUDA_LAUNCH_CUH
 
