@@ -111,8 +111,10 @@ static struct lf_gemm_params norm_gemm_params(struct step *s, const float *norm_
 {
     const struct lf_llama *m = s->m;
     struct lf_gemm_params p = gemm_params(s, y, at(m, m->ws.h), w, bias);
-    if (!s->linked) rmsnorm(s, norm_weight);
-    if (s->linked) p.x_squares = at(m, m->ws.squares);
+    if (s->linked)
+        p.x_squares = at(m, m->ws.squares);
+    else
+        rmsnorm(s, norm_weight);
     p.x_eps = m->hp->norm_eps;
     s->linked = false;
     return p;
