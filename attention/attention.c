@@ -82,18 +82,11 @@ void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *se
     attn->backend->plan(attn, plan_idx);
 }
 
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, bool few_keys)
+void lf_attn_record(struct lf_attn *attn, int plan_idx, int window)
 {
     LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N);
-    attn->plans[plan_idx] =
-        (struct lf_attn_plan){.made = true, .window = window, .records = true, .few_keys = few_keys};
+    attn->plans[plan_idx] = (struct lf_attn_plan){.made = true, .window = window, .records = true};
     attn->backend->plan(attn, plan_idx);
-}
-
-bool lf_attn_folds_few(const struct lf_attn *attn, int plan_idx)
-{
-    LF_ASSERT(attn->plans[plan_idx].made);
-    return !attn->backend->folds_few || attn->backend->folds_few(attn, plan_idx);
 }
 
 void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)

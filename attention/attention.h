@@ -75,10 +75,8 @@ void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
  * is also where lf_rope_append takes the step's rows from. */
 void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
 /* A plan without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of generated
- * rows, one a sequence, can need. few_keys: a hint, for speed alone, that these steps will have few rows and keys. */
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window, bool few_keys);
-/* Whether such a graph of few keys serves a plan well, also by what its splits leave to be folded; for speed alone. */
-bool lf_attn_folds_few(const struct lf_attn *attn, int plan_idx);
+ * rows, one a sequence, can need. */
+void lf_attn_record(struct lf_attn *attn, int plan_idx, int window);
 void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
 
 #endif

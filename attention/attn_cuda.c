@@ -3,8 +3,7 @@
  * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
  * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
  * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
- * grid then fills the GPU, or, where few keys are expected, leaves a block of the next product room beside it, as
- * merge's does.
+ * grid then fills the GPU.
  *
  * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
  */
@@ -18,12 +17,7 @@
 #include "core/check.h"
 #include "device/cuda/cuda.h"
 
-enum {
-    MERGES_SHARE = 16, /* in a recorded graph, multiprocessors for each tile that merge's grid is made for */
-    /* Units of merge for each multiprocessor up to which a graph of few keys, which has one warp there for them, is the
-     * faster one. 4 rows of 512 keys are 512 units: it is; 8 are 1,024: it is not (132 multiprocessors). */
-    FEW_UNITS = 4
-};
+enum { MERGES_SHARE = 16 }; /* in a recorded graph, multiprocessors for each tile that merge's grid is made for */
 
 /* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
@@ -39,7 +33,6 @@ struct attn_cuda {
     struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
     int n_merge_prompt[LF_ATTN_PLANS_N];
     int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
-    int64_t merge_units[LF_ATTN_PLANS_N];
     struct layout layout;
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
@@ -170,21 +163,12 @@ static void plan(struct lf_attn *attn, int plan_idx)
     a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
     for (int i = 0; i < map->counts.n_decode; i++)
         a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
-    a->merge_units[plan_idx] = 0;
-    for (int i = 0; i < map->counts.n_merge; i++)
-        a->merge_units[plan_idx] += map->merge[i].n_rows * lf_attn_merge_chunks(attn->shape.head_dim);
     upload(a, plan_idx, l->counts, &map->counts, 1, sizeof map->counts);
     upload(a, plan_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
     upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
     upload(a, plan_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
     upload(a, plan_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
     upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge + map->n_merge_prompt, sizeof *map->merge);
-}
-
-static bool folds_few(const struct lf_attn *attn, int plan_idx)
-{
-    const struct attn_cuda *a = (const struct attn_cuda *)attn;
-    return a->merge_units[plan_idx] <= (int64_t)FEW_UNITS * a->n_sms;
 }
 
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx, const struct lf_attn_params *p)
@@ -225,7 +209,6 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .decode_rows = a->decode_rows[plan_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
-        .compact = made->few_keys,
         .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
         .n_merge_prompt = a->n_merge_prompt[plan_idx],
     };
@@ -294,7 +277,6 @@ const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
                                                      .create = create,
                                                      .destroy = destroy,
                                                      .plan = plan,
-                                                     .folds_few = folds_few,
                                                      .run = run,
                                                      .rope_append = rope_append,
                                                      .gemm_rope_append = gemm_rope_append};

@@ -63,7 +63,7 @@ struct lf_attn_cuda_task {
     int32_t row, n_rows; /* packed rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
     int32_t key_lo, key_hi;
     int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
-                     are written. A part is a span; or, of generated rows, a group, the first of several groups */
+                     are written. A part is a span; or, of generated rows, a group of them */
     int32_t unused; /* records are 32 bytes */
 };
 
@@ -105,8 +105,7 @@ struct lf_attn_cuda_args {
     int32_t max_prefill, max_decode, max_merge; /* the counts, or guesses: for the size of the grid */
     int32_t decode_rows;                        /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
-    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
-    bool compact; /* decode and merge leave room on a multiprocessor for a block of the next product: for speed alone */
+    bool overlaps;                                 /* lf_cuda_overlaps of device/cuda/cuda.h */
     const struct lf_attn_cuda_merge *merge_prompt; /* split prompt tiles, like merge; the host knows how many */
     int32_t n_merge_prompt;
 };

@@ -18,11 +18,6 @@
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and the tokens
  * of earlier steps, with which it fills the rings. This step's follow when the predecessor is complete: of a page that
  * both have tokens in, a few rows out of the second-level cache.
- * In steps of few keys (`compact`), whose CTAs are there long before, a CTA rehearses its first pass while the copies
- * are under way, so that instructions are in the cache when queries are there; else fetching them takes longer than a
- * short context's keys. A rehearsal is a round of the same loop, told by a variable, since a copy of the loop would be
- * other instructions. It goes over whatever is in shared memory, writes nothing to global memory, and to shared memory
- * only what is written again before it is read.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
  * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
@@ -31,7 +26,7 @@
 #include "device/cuda/launch.cuh"
 #include "attention/attn_mma.cuh"
 
-enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3, COMPACT_STAGES = 2 };
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
 static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
 static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
 
@@ -243,22 +238,21 @@ template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_arg
 }
 
 /* Fetches these tokens, if there are any, and waits for all that the ring holds. Their places in it were left alone, so
- * it does not matter which copy is there first. A rehearsal does neither, but walks the code. The lane is read anew:
- * what ptxas sees computed from the same here and for each page it moves into the loop. */
+ * it does not matter which copy is there first. The lane is read anew: what ptxas sees computed from the same here and
+ * for each page it moves into the loop. */
 template <class T, int D, int R>
-LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const missing &late, bool rehearses)
+LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const missing &late)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
     unsigned stages = __ballot_sync(0xffffffffu, late.tokens != 0);
     if (stages == 0) return;
     int lane = laneid(), unit = lane % UNITS;
-    bool copies = !rehearses && unit * UNIT_ELEMS < p.head_dim;
 #pragma unroll 1
     for (; stages != 0; stages &= stages - 1) {
         int i = __ffs(stages) - 1;
         unsigned tokens = __shfl_sync(0xffffffffu, late.tokens, i);
         const char *page = (const char *)__shfl_sync(0xffffffffu, late.page, i);
-        int first = __ffs(tokens) - 1, end = copies ? first + __popc(tokens) : 0;
+        int first = __ffs(tokens) - 1, end = unit * UNIT_ELEMS < p.head_dim ? first + __popc(tokens) : 0;
         int row = first + w.member * ROWS_AT_ONCE + lane / UNITS;
 #pragma unroll 1
         do {
@@ -271,16 +265,11 @@ LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const 
             row += R * ROWS_AT_ONCE;
         } while (row < end);
     }
-    if (rehearses) return;
     cp_async_commit_group();
     cp_async_wait_group<0>();
 }
 
 /* ---- a pass ---- */
-
-/* A pass over a task's rows is one of many; or the first, which waits for the predecessor and has the ring completed;
- * or comes before that and is none, but walks the same code. */
-enum pass_kind { REGULAR, FIRST, REHEARSAL };
 
 /* A warp's queries as operands A, straight from memory; rows from n_rows on and channels not there are zeros. */
 template <class T, int D>
@@ -400,12 +389,11 @@ template <int N> struct warp_folds {
 };
 
 /* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
- * ended group into those before it, and written, n_channels of each row, if it is the task's last. All warps call it;
+ * ended group into those before it, and written if it is the task's last. All warps call it;
  * afterwards all rows start anew. */
 template <class T, int D, bool SHARES_Q>
 LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
-                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot,
-                        int n_channels)
+                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
     rows.state.l[0] = row_sum(rows.state.l[0]);
     rows.state.l[1] = row_sum(rows.state.l[1]);
@@ -421,31 +409,30 @@ LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &f
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int i = warp_row + w.lane / 4 + 8 * h;
-            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state, 0, n_channels);
+            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
         }
     }
     clear_rows(rows);
 }
 
-/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. A rehearsal takes the
- * task's last page, which has most to it: whatever is in the ring, with no queries. It waits for no copy, asks for none
- * and writes nothing to global memory. */
+/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. A CTA's first pass waits
+ * for the predecessor and has the ring completed. */
 template <class T, int D, int R>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage, pass_kind kind)
+                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage, bool is_first)
 {
     using S = shape<T, D, R>;
     warp_rows<D, S::SHARES_Q> rows;
     int warp_row = row0 + 16 * w.member, lane_row = warp_row + w.lane / 4;
-    bool has_rows = warp_row < t.n_rows, rehearses = kind == REHEARSAL;
-    if (kind == FIRST) wait_predecessor();
+    bool has_rows = warp_row < t.n_rows;
+    if (is_first) wait_predecessor();
     if constexpr (S::SHARES_Q) {
-        share_queries<T, D, R>(w.q_tile, p, t, row0, rehearses ? 0 : t.n_rows);
+        share_queries<T, D, R>(w.q_tile, p, t, row0, t.n_rows);
         rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * w.member * D * (int)sizeof(T));
     } else {
-        load_queries<T, D>(rows.q, p, t, warp_row, rehearses ? 0 : t.n_rows);
+        load_queries<T, D>(rows.q, p, t, warp_row, t.n_rows);
     }
-    if (kind != REGULAR) fetch_new<T, D, R>(p, w, c.late, rehearses);
+    if (is_first) fetch_new<T, D, R>(p, w, c.late);
     rows.k_place = tile_lane_k<D>(0, w.lane);
     rows.v_place = tile_lane_qv<D>(0, w.lane);
 #pragma unroll
@@ -455,7 +442,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     clear_rows(rows);
 
     score_scale scale = score_scale_of(p);
-    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = rehearses ? n_pages - 1 : first_page(p, task, t);
+    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = first_page(p, task, t);
     int span_end = decode_span_end(page * PAGE);
     span_place at = {true, false, true, false};
     for (; page < n_pages; page++) {
@@ -463,17 +450,17 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
         bool is_seen = has_rows && key0 <= rows.last_pos;
         float s[SLICE / 8][4];
-        if (!rehearses) wait_for_oldest(n_in_flight<R>(w));
+        wait_for_oldest(n_in_flight<R>(w));
         if (R == 1)
             __syncwarp();
         else
             bar_sync(1 + w.stream, R * LANES);
         if (is_seen) multiply_keys<T, D>(s, rows, slice);
-        if (R > 1 && !rehearses) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
+        if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
         if (is_seen) add_values<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
         if (R == 1) {
             __syncwarp();
-            if (!rehearses) fetch_next<T, D, R>(p, w, slice, c);
+            fetch_next<T, D, R>(p, w, slice, c);
         }
         stage = stage + 1 == w.n_stages ? 0 : stage + 1;
 
@@ -481,7 +468,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         at.ends_task = page + 1 == n_pages;
         if (!at.ends_task && next_key < span_end) continue;
         at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
-        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot, rehearses ? 0 : p.head_dim);
+        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
         span_end = decode_span_end(next_key);
@@ -517,15 +504,10 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     }
     fetch_old<T, D, R>(p, w, c);
     if (task_of(0) >= c.n_tasks) wait_predecessor();
-    pass_kind kind = p.overlaps && p.compact ? REHEARSAL : FIRST;
+    bool is_first = true;
     while (task_of(round) < c.n_tasks) {
-        run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, kind);
-        if (kind == REHEARSAL) {
-            kind = FIRST;
-            stage = 0;
-            continue;
-        }
-        kind = REGULAR;
+        run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, is_first);
+        is_first = false;
         row0 += S::ROWS;
         if (row0 < t.n_rows) continue;
         row0 = 0;
@@ -566,8 +548,8 @@ template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args
     gpu_limits gpu;
     int rc = limits_of_gpu(&gpu);
     if (rc != 0) return rc;
-    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) && !args->compact ? 2 : 1;
-    int n_stages = ctas == 2 ? PAIR_STAGES : args->compact ? COMPACT_STAGES : MAX_STAGES;
+    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
+    int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),

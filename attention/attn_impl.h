@@ -12,7 +12,7 @@ struct lf_attn_plan {
     int n_seqs;
     int n_rows;
     int window;
-    bool records, few_keys; /* lf_attn_record's */
+    bool records; /* lf_attn_record's */
 };
 
 struct lf_attn_backend {
@@ -24,7 +24,6 @@ struct lf_attn_backend {
                              const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err);
     void (*destroy)(struct lf_attn *attn);
     void (*plan)(struct lf_attn *attn, int plan_idx);
-    bool (*folds_few)(const struct lf_attn *attn, int plan_idx); /* NULL: always */
     void (*run)(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
     void (*rope_append)(struct lf_attn *attn, const struct lf_rope_append_params *p);
     /* lf_gemm_rope_append in one, or false where the backend does not; NULL where it never does. */

@@ -11,7 +11,7 @@
 /* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
  * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows; of a
  * multiprocessor's share of the keys, the quarters that a group may have. */
-enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 128, GROUP_QUARTERS = 3 };
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 128, GROUP_QUARTERS = 5 };
 
 static int div_up(int a, int b)
 {
@@ -123,7 +123,7 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
         for (int row = 0; row < n_rows; row += tile_rows) {
             LF_ASSERT(n < map->n_tiles_max);
             struct lf_attn_tile_rec *t = &map->tiles[n++];
-            t->first_end = 0;
+            t->by_groups = false;
             t->seq_idx = i;
             t->row = row;
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
@@ -150,17 +150,10 @@ static bool comes_before(const void *a, const void *b)
     return x->seq_idx != y->seq_idx ? x->seq_idx < y->seq_idx : x->row < y->row;
 }
 
-/* The part of a tile that key is in begins there, and ends. */
-static int part_begin(const struct lf_attn_tile_rec *t, bool generated, int key)
-{
-    if (key < t->first_end) return t->key_lo;
-    return LF_MAX(t->key_lo, t->first_end > 0 ? lf_attn_group_begin(key) : lf_attn_span_begin(generated, key));
-}
-
+/* The part of a tile that key is in ends there. */
 static int part_end(const struct lf_attn_tile_rec *t, bool generated, int key)
 {
-    if (key < t->first_end) return LF_MIN(t->key_hi, t->first_end);
-    return LF_MIN(t->key_hi, t->first_end > 0 ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
+    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
 }
 
 static int n_parts_of(const struct lf_attn_tile_rec *t, bool generated)
@@ -199,7 +192,7 @@ static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool
     struct lf_attn_cuda_merge *merges = generated ? map->merge : map->merge + map->counts.n_merge;
     int *n_merges = generated ? &map->counts.n_merge : &map->n_merge_prompt;
     if (generated) map->counts.merge_rows = LF_MAX(map->counts.merge_rows, t->n_rows);
-    bool grouped = generated && t->first_end == 0;
+    bool grouped = generated && !t->by_groups; /* by the merge */
     int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
         LF_ASSERT(map->counts.n_merge + map->n_merge_prompt < map->caps.n_merge);
@@ -261,50 +254,40 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
     }
 }
 
-/* The first part of a tile that is split into groups has the most spans, whose ends take time: it comes first. */
-static bool comes_first(const struct lf_attn_tile_rec *t, int key)
+static bool begins_part(const struct lf_attn_tile_rec *t, int key)
 {
-    return t->first_end > 0 && key == t->key_lo;
+    if (t->slot < 0 || key < t->key_lo || key >= t->key_hi) return false;
+    return key == t->key_lo || key == (t->by_groups ? lf_attn_group_begin(key) : lf_attn_span_begin(true, key));
 }
 
-static bool begins_part(const struct lf_attn_tile_rec *t, int key, bool first)
+/* The parts that begin at a key, of all tiles of a sequence, in all heads: each is of its tile the one before the last
+ * added. */
+static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key)
 {
-    if (t->slot < 0 || key < t->key_lo || key >= t->key_hi || comes_first(t, key) != first) return false;
-    return key == part_begin(t, true, key);
-}
-
-/* The parts that begin at a key, of all tiles of a sequence, in all heads; either those that come first, or the others,
- * of which each is of its tile the one before the last added. */
-static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key,
-                                bool first)
-{
-    for (int i = first_tile; i < end; i++)
-        map->tiles[i].n_left -= !first && begins_part(&map->tiles[i], key, first) ? 1 : 0;
+    for (int i = first_tile; i < end; i++) map->tiles[i].n_left -= begins_part(&map->tiles[i], key) ? 1 : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
         for (int i = first_tile; i < end; i++) {
             const struct lf_attn_tile_rec *t = &map->tiles[i];
-            if (begins_part(t, key, first)) add_part(list, t, head, first ? 0 : t->n_left, key, part_end(t, true, key));
+            if (begins_part(t, key)) add_part(list, t, head, t->n_left, key, part_end(t, true, key));
         }
     }
 }
 
 /* Decides how a tile of generated rows is split; share is the keys of a multiprocessor. A tile that is not much more
- * stays whole. Groups near the beginning are short; they are one part of the length of the others: the fold of the
- * first so many is what any way of splitting comes to. */
+ * stays whole. Others are cut into spans; into groups where these are short beside the share, or spans too many. */
 static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
 {
     int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);
     t->slot = -1;
     if (n_keys(t) <= share + FOLD_KEYS) return;
-    if (4 * (int64_t)group > GROUP_QUARTERS * share) {
-        take_slots(map, t, true, partial_rows);
-        if (t->slot >= 0) return;
-    }
-    t->first_end = group;
+    t->by_groups = 4 * (int64_t)group <= GROUP_QUARTERS * share;
+    take_slots(map, t, true, partial_rows);
+    if (t->slot >= 0 || t->by_groups) return;
+    t->by_groups = true;
     take_slots(map, t, true, partial_rows);
 }
 
-/* Generated rows: sequence by sequence, the last and longest parts first, or second; heads and tiles side by side. */
+/* Generated rows: sequence by sequence, the last and longest parts first; heads and tiles side by side. */
 static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
 {
     const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
@@ -321,11 +304,9 @@ static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *parti
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)
                 add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
-        for (int key = lo; key < hi; key = lf_attn_span_end(true, key))
-            add_generated_parts(map, &list, first, end, key, true);
         for (int key = hi; key > lo;) {
             key = lf_attn_span_begin(true, key - 1);
-            add_generated_parts(map, &list, first, end, key, false);
+            add_generated_parts(map, &list, first, end, key);
         }
     }
 }

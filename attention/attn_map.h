@@ -10,7 +10,7 @@
  * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
  * fill the gaps at the end. Parts of generated tiles go from the last, which are the longest, to the first, all heads
  * and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet
- * in the L2 cache. Only the first of several groups, which has the most spans to end, is ahead of all. */
+ * in the L2 cache. */
 #ifndef LF_ATTENTION_ATTN_MAP_H
 #define LF_ATTENTION_ATTN_MAP_H
 
@@ -29,7 +29,7 @@ struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
     int32_t n_parts, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
-    int32_t first_end;             /* parts are groups, but the first is all before this key; 0: parts are spans */
+    bool by_groups;                /* its parts are groups, not spans */
 };
 
 /* Host arrays of caps' sizes, owned. */

@@ -7,9 +7,7 @@
  * additions of the fold itself are left to do one group after another: for its channel and for the sum, by every lane.
  * Same operations as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
  *
- * Overlap: before the predecessor is complete the lists are read and, in steps of few keys, the first unit is
- * rehearsed, so that its code is in the instruction cache when the parts are: the same instructions, but nothing is
- * asked for and nothing written.
+ * Overlap: before the predecessor is complete the lists are read.
  *
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
  * batches of them. CPU twin: attn_cpu.c. */
@@ -45,7 +43,7 @@ LF_GPU_FN int part_of(const lf_attn_cuda_merge &tile, int group)
     return group == 0 ? 0 : tile.n_first + (group - 1) * tile.n_group;
 }
 
-/* Channels of a unit: 32 from `first` on, as far as they are below `end`. A rehearsal has none. */
+/* Channels of a unit: 32 from `first` on, as far as they are below `end`. */
 struct channels {
     int first, end;
 };
@@ -79,13 +77,10 @@ struct batch_place {
 };
 
 /* Factors of the batch's groups, of which a lane has N, and where they have several parts (G) of these; f.m and f.any
- * become those behind them. `ml` is the row's first; a rehearsal does not read it, and takes every part for one with
- * keys, of which there is most to compute. */
+ * become those behind them. `ml` is the row's first. */
 template <int N, int G>
-LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at,
-                            bool rehearses)
+LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at)
 {
-    float2 absent = rehearses ? make_float2(0.0f, 1.0f) : make_float2(-INFINITY, 0.0f);
     int lane = threadIdx.x % LANES, part[N], end[N];
     float2 of[N][G];
     float top[N];
@@ -94,10 +89,9 @@ LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, c
         int group = at.group0 + i * LANES + lane;
         part[i] = part_of(tile, group);
         end[i] = min(part_of(tile, group + 1), at.part_end);
-        int read_end = rehearses ? 0 : end[i];
 #pragma unroll
         for (int s = 0; s < G; s++)
-            of[i][s] = part[i] + s < read_end ? ml[(int64_t)(part[i] + s) * tile.n_rows] : absent;
+            of[i][s] = part[i] + s < end[i] ? ml[(int64_t)(part[i] + s) * tile.n_rows] : make_float2(-INFINITY, 0.0f);
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -167,9 +161,9 @@ LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda
         at.part_end = min(part_of(tile, group0 + at.n_groups), tile.n_parts);
         fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0, c);
         if (at.n_groups <= LANES)
-            find_factors<1, G>(b, f, tile, ml, at, c.end == 0);
+            find_factors<1, G>(b, f, tile, ml, at);
         else
-            find_factors<LANE_GROUPS, G>(b, f, tile, ml, at, c.end == 0);
+            find_factors<LANE_GROUPS, G>(b, f, tile, ml, at);
         cp_async_wait_group<0>();
         __syncwarp();
         fold_batch<G>(f, b, tile, at);
@@ -188,7 +182,7 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
     int channel = c.first + threadIdx.x % LANES;
     lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
     if (channel < c.end) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
-    if (p.lse && channel == 0 && c.end > 0) p.lse[row] = end.lse;
+    if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
 template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __grid_constant__ lf_attn_cuda_args p)
@@ -198,18 +192,15 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     start_successor();
     int n_tiles = p.counts->n_merge, n_row_groups = min(p.counts->merge_rows, (int)ROW_GROUPS);
     int n_units = n_tiles * n_row_groups * n_chunks;
-    bool rehearses = p.overlaps && p.compact, waited = false;
+    bool waited = false;
     for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
         int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
         lf_attn_cuda_merge tile = p.merge[unit / n_chunks % n_tiles];
         rows_of_task t = rows_of(p, p.seqs[tile.seq_idx], tile);
-        for (int i = row_group; i < tile.n_rows;) {
-            if (!rehearses && !waited) wait_predecessor();
-            waited = waited || !rehearses;
-            merge_row<T>(b, p, tile, t, i, {channel0, rehearses ? 0 : p.head_dim});
-            if (!rehearses) i += n_row_groups;
-            rehearses = false;
-        }
+        if (!waited) wait_predecessor();
+        waited = true;
+        for (int i = row_group; i < tile.n_rows; i += n_row_groups)
+            merge_row<T>(b, p, tile, t, i, {channel0, p.head_dim});
     }
     if (!waited) wait_predecessor();
 }
@@ -229,7 +220,7 @@ int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->max_merge == 0) return 0;
     int64_t n_units = (int64_t)args->max_merge * ROW_GROUPS * lf_attn_merge_chunks(args->head_dim);
-    int64_t n_ctas = min(n_units, (int64_t)(args->compact ? 1 : CTAS_PER_SM) * args->n_sms);
+    int64_t n_ctas = min(n_units, (int64_t)CTAS_PER_SM * args->n_sms);
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     return queue_kernel(args->fp16 ? attn_merge<fp16> : attn_merge<bf16>, dim3((unsigned)n_ctas), LANES, how, *args);
 }

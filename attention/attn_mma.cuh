@@ -247,34 +247,32 @@ template <int N> LF_GPU_FN void join_partial(const partial_tiles<N> &left, float
     }
 }
 
-/* Writes row i (0 … n_rows - 1 of the task) of accumulator half h, channels from channel0 to below `end`: a partial
- * row, or output and lse. */
+/* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
 template <class T, int N>
 LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
-                         const float (&o)[N][4], const row_state &r, int channel0, int end)
+                         const float (&o)[N][4], const row_state &r)
 {
-    int column = channel0 + threadIdx.x % 4 * 2;
-    bool is_first = column == 0 && column < end;
+    int column = threadIdx.x % 4 * 2;
     if (slot >= 0) {
         int64_t row = slot + i;
-        if (is_first) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
+        if (column == 0) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
         float *to = p.partial_o + row * p.head_dim;
 #pragma unroll
         for (int n = 0; n < N; n++) {
             int c = 8 * n + column;
-            if (c < end) *(float2 *)(to + c) = make_float2(o[n][2 * h], o[n][2 * h + 1]);
+            if (c < p.head_dim) *(float2 *)(to + c) = make_float2(o[n][2 * h], o[n][2 * h + 1]);
         }
         return;
     }
     int head;
     int64_t row = head_row_of(p, t, i, &head);
     lf_attn_finish last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
-    if (p.lse && is_first) p.lse[row] = last.lse;
+    if (p.lse && column == 0) p.lse[row] = last.lse;
     uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
 #pragma unroll
     for (int n = 0; n < N; n++) {
         int c = 8 * n + column;
-        if (c < end) to[c / 2] = pack<T>(o[n][2 * h] * last.factor, o[n][2 * h + 1] * last.factor);
+        if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * last.factor, o[n][2 * h + 1] * last.factor);
     }
 }
 

@@ -336,7 +336,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 int i = 16 * tile + threadIdx.x % LANES / 4 + 8 * h;
-                if (is_last && i < t.n_rows) write_row<T>(p, t, task.slot, i, h, o[mi], state, 0, p.head_dim);
+                if (is_last && i < t.n_rows) write_row<T>(p, t, task.slot, i, h, o[mi], state);
             }
         }
     }

@@ -87,5 +87,5 @@ int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_arg
 {
     rope_args f = {*rope, gemm->bias, rope->head_dim / GEMV_TILE};
     lf_cuda_launch how = {stream, rope->fp16, rope->overlaps};
-    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, how);
+    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, false, how);
 }

@@ -28,8 +28,6 @@
 #include "core/check.h"
 
 enum { PLAN_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
-/* Steps of few rows and keys have graphs of their own: attention then leaves room for its neighbours on the device. */
-enum { FEW_ROWS = 32, FEW_KEYS = 16384 };
 
 /* What the launches of one step share. Rows become fewer in the last layer. */
 struct step {
@@ -298,18 +296,11 @@ static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *
 /* The graph that a prepared batch can replay, or NULL. */
 static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batch *b)
 {
-    int64_t n_keys = 0;
-    bool few = true;
     if (b->n_out != b->n_rows || b->n_seqs != b->n_rows) return NULL;
-    for (int i = 0; i < b->n_seqs; i++) {
+    for (int i = 0; i < b->n_seqs; i++)
         if (!b->seqs[i].generated) return NULL;
-        n_keys += b->seqs[i].kv_len;
-    }
-    for (int i = 0; i < m->n_windows; i++) few = few && lf_attn_folds_few(m->attn, i);
-    for (int i = 0; i < m->n_graphs; i++) {
-        const struct lf_llama_graph *g = &m->graphs[i];
-        if (g->n_rows >= b->n_rows && (g->n_keys == 0 || (few && g->n_keys >= n_keys))) return g->graph;
-    }
+    for (int i = 0; i < m->n_graphs; i++)
+        if (m->graphs[i].n_rows >= b->n_rows) return m->graphs[i].graph;
     return NULL;
 }
 
@@ -350,18 +341,17 @@ static void prepare_products(struct lf_llama *m)
     ops->gemm_prepare(m->dev, &head);
 }
 
-static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, int64_t n_keys,
-                             struct lf_err *err)
+static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
 {
     struct step s = step_init(m, kv, n_rows, n_rows);
     struct lf_llama_graph *g = &m->graphs[m->n_graphs];
     LF_ASSERT(m->n_graphs < LF_LLAMA_GRAPHS_N);
-    for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i], n_keys > 0);
+    for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i]);
     launch(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(m->dev, err));
     if (!lf_graph_begin(m->dev)) return LF_OK;
     launch(&s);
-    *g = (struct lf_llama_graph){.graph = lf_graph_end(m->dev), .n_rows = n_rows, .n_keys = n_keys};
+    *g = (struct lf_llama_graph){.graph = lf_graph_end(m->dev), .n_rows = n_rows};
     if (g->graph) m->n_graphs++;
     return lf_device_sync(m->dev, err);
 }
@@ -377,8 +367,7 @@ enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv,
     lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)LF_MIN(most, 256) * sizeof(*no_ids));
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         int n_rows = LF_MIN(rows[i], most);
-        if (n_rows <= FEW_ROWS) LF_TRY(record(m, kv, n_rows, FEW_KEYS, err));
-        LF_TRY(record(m, kv, n_rows, 0, err));
+        LF_TRY(record(m, kv, n_rows, err));
         if (rows[i] >= most) break;
     }
     return LF_OK;

@@ -176,13 +176,14 @@ bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p)
 int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how)
 {
     plain_args f = {p->y, p->bias, p->residual, p->y_stride, p->y_float, p->norm};
-    return gemv_launch<plain>(gemv_args(p, (p->w->n_out + GEMV_TILE - 1) / GEMV_TILE), f, n_blocks, how);
+    bool wide = p->residual != NULL;
+    return gemv_launch<plain>(gemv_args(p, (p->w->n_out + GEMV_TILE - 1) / GEMV_TILE), f, n_blocks, wide, how);
 }
 
 int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how)
 {
     gated_args f = {out, p->bias, p->w->n_out / 2};
-    return gemv_launch<gated>(gemv_args(p, p->w->n_out / GEMV_TILE), f, n_blocks, how);
+    return gemv_launch<gated>(gemv_args(p, p->w->n_out / GEMV_TILE), f, n_blocks, false, how);
 }
 
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)

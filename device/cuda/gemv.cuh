@@ -18,11 +18,18 @@
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
  * and the next product's to be on a multiprocessor together. x comes from L1 or L2 into registers, a group ahead.
  *
+ * One block of a product on each multiprocessor: where two share one, another has none, and a product is over when its
+ * slowest block is. Blocks are put where there is room, and behind attention, say, there is room for two on those
+ * multiprocessors that are done first. Therefore the blocks of every other product, those that add to the residual
+ * stream, are wide: they ask for more than half of a multiprocessor's shared memory (228 KiB), and leave room for one
+ * block of a product between. So no two of a kind meet: of the wide ones two do not fit, and of the others two do not
+ * beside a wide one.
+ *
  * x may be half a norm: x ∘ weight, with the sums of x² in parts of 16 channels (struct lf_norm_link of ops.h). Its
  * factor is a row's, so the sums are multiplied by it, and the parts are added while weights are under way.
  *
- * Shared memory: the ring, 96 KiB, and the warps' sums of a tile, up to 10 KiB. Bound by memory. Needs n_in and x's row
- * stride divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
+ * Shared memory: the ring, 96 KiB (wide blocks ask for 106), and the warps' sums of a tile, up to 10 KiB. Bound by
+ * memory. Needs n_in and x's row stride divisible by 8, w and x aligned to 16 bytes. CPU twin: gemm of device/cpu. */
 #ifndef LF_DEVICE_CUDA_GEMV_CUH
 #define LF_DEVICE_CUDA_GEMV_CUH
 
@@ -42,7 +49,8 @@ enum {
     GEMV_GROUP_STRIDE = GEMV_WARPS * GEMV_GROUP_K * 2, /* bytes from a warp's group to its next */
     GEMV_LOADS = 2 * GEMV_GROUP_STEPS,                 /* of a lane in a group */
     GEMV_GROUPS = 3,                                   /* of a warp in the ring */
-    GEMV_RING_BYTES = GEMV_WARPS * GEMV_GROUPS * GEMV_LOADS * WARP * 16
+    GEMV_RING_BYTES = GEMV_WARPS * GEMV_GROUPS * GEMV_LOADS * WARP * 16,
+    GEMV_WIDE_BYTES = GEMV_RING_BYTES + 10240 /* what a wide block asks for */
 };
 static_assert(LF_CUDA_GEMV_ROWS * GEMV_TILE <= GEMV_THREADS, "a thread an output of a tile");
 static_assert((int)GEMV_TILE == (int)LF_NORM_PART, "a tile makes one part of a norm's sum");
@@ -254,8 +262,8 @@ template <class T, template <class> class Finish> static int gemv_setup_type()
     if (rc == 0) rc = load_kernel(gemv<T, 2, Finish<T>>);
     if (rc != 0) return rc;
     const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    rc = (int)cudaFuncSetAttribute(gemv<T, 1, Finish<T>>, what, GEMV_RING_BYTES);
-    return rc == 0 ? (int)cudaFuncSetAttribute(gemv<T, 2, Finish<T>>, what, GEMV_RING_BYTES) : rc;
+    rc = (int)cudaFuncSetAttribute(gemv<T, 1, Finish<T>>, what, GEMV_WIDE_BYTES);
+    return rc == 0 ? (int)cudaFuncSetAttribute(gemv<T, 2, Finish<T>>, what, GEMV_WIDE_BYTES) : rc;
 }
 
 template <template <class> class Finish> static int gemv_setup(bool *fits)
@@ -286,19 +294,21 @@ static inline lf_gemv_args gemv_args(const struct lf_gemm_params *p, int n_tiles
 }
 
 template <class Finish, class T>
-static int gemv_queue(const lf_gemv_args &p, const typename Finish::args &f, dim3 grid, lf_cuda_launch how)
+static int gemv_queue(const lf_gemv_args &p, const typename Finish::args &f, dim3 grid, bool wide, lf_cuda_launch how)
 {
     auto kernel = p.n_rows <= GEMV_TOKENS ? gemv<T, 1, Finish> : gemv<T, 2, Finish>;
-    return queue_shared(kernel, grid, GEMV_THREADS, GEMV_RING_BYTES, how, p, f);
+    return queue_shared(kernel, grid, GEMV_THREADS, wide ? GEMV_WIDE_BYTES : GEMV_RING_BYTES, how, p, f);
 }
 
-/* n_blocks: of the grid at most; it changes no bit. */
+/* n_blocks: of the grid at most; neither it nor `wide` changes a bit. */
 template <template <class> class Finish>
-static int gemv_launch(const lf_gemv_args &p, const typename Finish<bf16>::args &f, int n_blocks, lf_cuda_launch how)
+static int gemv_launch(const lf_gemv_args &p, const typename Finish<bf16>::args &f, int n_blocks, bool wide,
+                       lf_cuda_launch how)
 {
     if (p.n_rows == 0) return 0;
     dim3 grid((unsigned)(p.n_tiles < n_blocks ? p.n_tiles : n_blocks));
-    return how.fp16 ? gemv_queue<Finish<fp16>, fp16>(p, f, grid, how) : gemv_queue<Finish<bf16>, bf16>(p, f, grid, how);
+    return how.fp16 ? gemv_queue<Finish<fp16>, fp16>(p, f, grid, wide, how)
+                    : gemv_queue<Finish<bf16>, bf16>(p, f, grid, wide, how);
 }
 
 #endif

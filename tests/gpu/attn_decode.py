@@ -22,7 +22,7 @@ def grid(lib, quick):
 
     def make(store, i, options):
         split = (8000, True, False, True, None)[i]
-        return step_of(lib, store, shapes, recorded=i % 2 == 1, compact=i % 3 == 1, overlaps=i > 2, split=split, **options)
+        return step_of(lib, store, shapes, recorded=i % 2 == 1, overlaps=i > 2, split=split, **options)
     t.grid(make, shapes, HEADS, (64, 128) if quick else (32, 64, 80, 96, 112, 128, 192, 256), quick)
 
 
@@ -67,8 +67,7 @@ def late_tokens(lib, quick):
     ones = [(1, kv) for kv in (1, 2, 64, 65, 128, 129, 1000, 4100, 16385)]
     some = [(3, 3), (2, 64), (8, 66), (7, 67), (1, 65), (8, 4100)]
     many = [(16, 16), (16, 70), (1, 65), (16, 1100), (12, 64), (16, 17000)]
-    ways = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(compact=True), dict(split=True, compact=True),
-            dict(split=8000, recorded=True, compact=True))
+    ways = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True))
     n = 0
     for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (128, (32, 1)), (80, (4, 4))):
         for shapes, window in itertools.product((ones, some, many), (0, 64, 4096)):
@@ -102,7 +101,7 @@ def sanitize(lib):
         store = t.store_of(shapes, heads, d)
         for window in (0, 64):
             step_of(lib, store, shapes, window=window, split=window == 0, recorded=True).run()
-            step_of(lib, store, shapes, window=window, split=window == 0, overlaps=True, compact=True).run()
+            step_of(lib, store, shapes, window=window, split=window == 0, overlaps=True).run()
 
 
 if __name__ == "__main__":

@@ -267,10 +267,10 @@ def poisoned(*shape, dtype=torch.float32):
 
 class Step:
     """One call over a store: entries are (sequence, n_rows, kv_len, generated). n_sms, n_partial, split: see task_lists();
-    recorded: with ceilings far above the lists, as in a graph; compact: as in one for few keys; prefill: which kernel takes the prompt rows."""
+    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prompt rows."""
 
     def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, lse=True, overlaps=False, n_sms=None,
-                 n_partial=None, split=None, recorded=False, compact=False, prefill="prefill_mma"):
+                 n_partial=None, split=None, recorded=False, prefill="prefill_mma"):
         self.lib, self.store, self.entries = lib, store, entries
         self.window, self.softcap, self.sinks, self.prefill_kernel = window, softcap, sinks, prefill
         self.scale = store.d ** -0.5
@@ -297,8 +297,7 @@ class Step:
             partial_o=self.partial_o, partial_ml=self.partial_ml, fold=self.fold, max_prefill=len(lists.prefill),
             max_decode=len(lists.decode) + more, max_merge=n_merge + more,
             merge_prompt=self.merge.data_ptr() + n_merge * ct.sizeof(S["attn_cuda_merge"]), n_merge_prompt=lists.n_merge_prompt,
-            decode_rows=max((t.n_rows for t in lists.decode), default=0), n_sms=n_sms, overlaps=overlaps,
-            compact=compact)
+            decode_rows=max((t.n_rows for t in lists.decode), default=0), n_sms=n_sms, overlaps=overlaps)
         self.args = S["attn_cuda_args"](**{k: x.data_ptr() if torch.is_tensor(x) else x for k, x in values.items()})
 
     def poison(self):

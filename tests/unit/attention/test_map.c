@@ -71,19 +71,13 @@ static int check_span(const struct lf_attn_cuda_merge *m, const struct lf_attn_c
     return part;
 }
 
-/* One whose parts are groups, the first of as many as there are before some group's end. */
+/* One whose parts are groups. */
 static int check_group(const struct lf_attn_cuda_task *t, int tile_lo, int tile_hi)
 {
-    int first_end = lf_attn_group_end(tile_hi - 1) - lf_attn_group_begin(tile_hi - 1);
-    if (t->key_lo == tile_lo) {
-        assert_int_equal(t->key_hi, LF_MIN(tile_hi, LF_MAX(first_end, lf_attn_group_end(tile_lo))));
-        return 0;
-    }
-    assert_true(t->key_lo >= first_end);
-    assert_int_equal(t->key_lo, lf_attn_group_begin(t->key_lo));
+    int part = 0;
+    assert_int_equal(t->key_lo, LF_MAX(tile_lo, lf_attn_group_begin(t->key_lo)));
     assert_int_equal(t->key_hi, LF_MIN(tile_hi, lf_attn_group_end(t->key_lo)));
-    int part = 1;
-    for (int key = LF_MAX(first_end, lf_attn_group_end(tile_lo)); key < t->key_lo; key = lf_attn_group_end(key)) part++;
+    for (int key = tile_lo; key < t->key_lo; key = lf_attn_group_end(key)) part++;
     return part;
 }
 
@@ -370,7 +364,7 @@ static void long_contexts_of_many_heads_are_split_into_groups(void **state)
     assert_int_equal(f->map.counts.n_merge, 8);
     assert_int_equal(f->map.counts.n_decode, 8 * f->map.merge[0].n_parts);
     assert_int_equal(f->map.merge[0].n_group, 1);
-    assert_int_equal(f->map.merge[0].n_parts, 32); /* of 4,096 keys */
+    assert_int_equal(f->map.merge[0].n_parts, 3 + 31); /* of up to 2,048 keys, and of 4,096 */
     check(f, 0);
     lf_attn_map_deinit(&f->map);
 
