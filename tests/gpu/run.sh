@@ -59,6 +59,8 @@ tests() {
         step "greedy answers of the demo model" python3 tests/golden/model/demo_oracle.py "$greedy" --device cuda:0 \
             --torch-device cuda --tokens 16 --kv bf16 --lengths 1024,8192,32768,65536,130000 \
             ${LF_PROMPTS:+--prompts "$LF_PROMPTS"}
+        step "the same in fp16" python3 tests/golden/model/demo_oracle.py "$greedy" --device cuda:0 --torch-device cuda \
+            --dtype float16 --kv f16 --tokens 16 --lengths 1024,8192 ${LF_PROMPTS:+--prompts "$LF_PROMPTS"}
     else
         echo "no sentencepiece, PyTorch and transformers: the comparison of answers is left out"
     fi

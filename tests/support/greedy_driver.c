@@ -1,6 +1,6 @@
 /* Greedy answers of a model to a list of token ids, for comparison with another implementation.
  *
- *     greedy_driver DIR N_TOKENS [--kv f32|bf16] [--chunk N] [--isa N] [--device NAME] [--logits] < ids
+ *     greedy_driver DIR N_TOKENS [--kv f32|bf16|f16] [--chunk N] [--isa N] [--device NAME] [--logits] < ids
  *
  * Reads white-space separated ids from standard input; prints a line "id gap" for each answer token, gap being the
  * distance between the two largest logits; with --logits the logits of the prompt's last token follow as one line. */
@@ -22,7 +22,7 @@ struct args {
 static int usage(void)
 {
     fprintf(stderr,
-            "greedy_driver DIR N_TOKENS [--kv f32|bf16] [--chunk N] [--isa N] [--device NAME] [--logits] < ids\n");
+            "greedy_driver DIR N_TOKENS [--kv f32|bf16|f16] [--chunk N] [--isa N] [--device NAME] [--logits] < ids\n");
     return 2;
 }
 
@@ -36,7 +36,8 @@ static bool parse_args(struct args *a, int argc, char **argv)
         if (strcmp(argv[i], "--logits") == 0) {
             a->logits = true;
         } else if (strcmp(argv[i], "--kv") == 0 && more) {
-            a->rig.kv_dtype = strcmp(argv[++i], "f32") == 0 ? LF_F32 : LF_BF16;
+            const char *type = argv[++i];
+            a->rig.kv_dtype = strcmp(type, "f32") == 0 ? LF_F32 : strcmp(type, "f16") == 0 ? LF_F16 : LF_BF16;
         } else if (strcmp(argv[i], "--device") == 0 && more) {
             a->rig.device = argv[++i];
         } else if (strcmp(argv[i], "--chunk") == 0 && more) {

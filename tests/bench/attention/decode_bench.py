@@ -124,7 +124,7 @@ def decode(lib, copy, shapes, what="decode", with_peers=True):
     base = {}
     for batch, n_new, length, h, hk, d in shapes:
         kv_bytes = batch * 2 * length * hk * d * 2
-        n_layers = max(2, min(32, int(400e6 / kv_bytes) + 1)) if length <= 4096 else 4 if kv_bytes < 1e9 else 2
+        n_layers = max(2, min(32, int(2e9 / kv_bytes) + 1))  # a graph's start is spread over them, as over a model's
         graph, step = ours(lib, batch, n_new, length, h, hk, d, n_layers)
         others = peers(batch, n_new, length, h, hk, d, n_layers) if with_peers else [None, None]
         us, peer_us = time_beside(graph, others, n_layers)

@@ -76,9 +76,8 @@ class Server:
 
     def complete(self, ids, n, **more):
         """One streamed completion: list of arrival times of its chunks, and its last usage and timings."""
-        body = {"model": "demo", "prompt": ids, "max_tokens": n, "temperature": 0, "stream": True, "ignore_eos": True,
+        body = {"prompt": ids, "max_tokens": n, "temperature": 0, "stream": True, "ignore_eos": True,
                 "stream_options": {"include_usage": True}, **more}
-        body.pop("model")
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         sent = time.monotonic()
         c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})

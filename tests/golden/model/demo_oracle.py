@@ -2,7 +2,7 @@
 """Compares greedy answers of the demo model with those of Hugging Face transformers, token by token.
 
     demo_oracle.py DRIVER [--model demo/model] [--lengths 1024,8192,32768] [--tokens 24] [--kv bf16,f32]
-                   [--device cpu] [--torch-device cpu]
+                   [--device cpu] [--torch-device cpu] [--dtype bfloat16]
     demo_oracle.py --write-prompts FILE [--lengths …]
     demo_oracle.py DRIVER --prompts FILE …
 
@@ -11,13 +11,17 @@ The second form only makes the prompts, for the third on a machine without sente
 DRIVER is build/…/tests/golden/model/greedy_driver. A document is filler text with facts between its sentences; the
 questions are put as chat turns. Needs sentencepiece, torch and transformers; skipped (exit 77) where they are missing.
 An answer counts as equal where every token is, or where the first that differs has a gap under 0.02 between the two
-largest logits on either side.
+largest logits on either side. With --dtype the weights are rounded to another type first, for both sides; transformers
+computes in float32.
 """
 import argparse
 import json
+import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 CLEAR_GAP = 0.02
@@ -69,6 +73,22 @@ def prompts(model, lengths):
     return made
 
 
+def rounded(model, dtype, directory):
+    """A copy of the model in `directory`, of that type."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(model, directory)
+    for name in os.listdir(model):
+        if name.endswith(".safetensors"):
+            weights = {k: w.to(getattr(torch, dtype)) for k, w in load_file(f"{model}/{name}").items()}
+            save_file(weights, f"{directory}/{name}", metadata={"format": "pt"})
+    config = json.load(open(model + "/config.json"))
+    config["torch_dtype"] = dtype
+    json.dump(config, open(directory + "/config.json", "w"))
+    return directory
+
+
 def ours(driver, model, ids, n, kv, args):
     args = [driver, model, str(n), "--kv", kv, "--device", args.device] + (["--isa", args.isa] if args.isa else [])
     out = subprocess.run(args, input=" ".join(map(str, ids)), capture_output=True, text=True, check=True).stdout
@@ -103,7 +123,7 @@ def compare(a, a_gaps, b, b_gaps):
     return len(b), True
 
 
-def main():
+def options():
     ap = argparse.ArgumentParser()
     ap.add_argument("driver", nargs="?")
     ap.add_argument("--model", default="demo/model")
@@ -115,19 +135,15 @@ def main():
     ap.add_argument("--torch-device", default="cpu")
     ap.add_argument("--prompts")
     ap.add_argument("--write-prompts")
-    args = ap.parse_args()
-    lengths = list(map(int, args.lengths.split(",")))
-    try:
-        if args.write_prompts:
-            json.dump(prompts(args.model, lengths), open(args.write_prompts, "w"))
-            return 0
-        import torch
-        from transformers import AutoModelForCausalLM
-    except ImportError as missing:
-        print(f"skipped: {missing}")
-        return 77
-    torch.set_num_threads(2)
-    all_ids = json.load(open(args.prompts)) if args.prompts else prompts(args.model, lengths)
+    ap.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
+    return ap.parse_args()
+
+
+def differing(args, all_ids):
+    """How many answers are not equal."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     eos = json.load(open(args.model + "/config.json"))["eos_token_id"]
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32, attn_implementation="sdpa")
     model = model.eval().to(args.torch_device)
@@ -142,6 +158,28 @@ def main():
             bad += not good
             print(f"{len(ids):6d} tokens, KV {kv:4s}: {n:2d} of {len(b):2d} tokens equal, "
                   f"{'ok' if good else 'DIFFERS'}, least gap {min(b_gaps):.3f} ({took:.0f} s theirs)", flush=True)
+    return bad
+
+
+def main():
+    args = options()
+    lengths = list(map(int, args.lengths.split(",")))
+    try:
+        if args.write_prompts:
+            json.dump(prompts(args.model, lengths), open(args.write_prompts, "w"))
+            return 0
+        import torch
+        import transformers  # noqa: F401
+    except ImportError as missing:
+        print(f"skipped: {missing}")
+        return 77
+    torch.set_num_threads(2)
+    all_ids = json.load(open(args.prompts)) if args.prompts else prompts(args.model, lengths)
+    all_ids = [ids for ids in all_ids if len(ids) <= max(lengths) + 100]
+    with tempfile.TemporaryDirectory() as scratch:
+        if args.dtype != "bfloat16":
+            args.model = rounded(args.model, args.dtype, scratch + "/model")
+        bad = differing(args, all_ids)
     print("all equal" if bad == 0 else f"{bad} answers differ")
     return 1 if bad else 0
 
