@@ -131,7 +131,6 @@ int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream);
 size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms); /* of its own `fold` */
 
 /* Folds the partial rows of each entry of the merge list in ascending order and writes output and lse. */
-int lf_attn_merge_chunks(int head_dim); /* a row of so many channels is as many units of work, a warp's each */
 int lf_attn_merge_cuda_setup(void);
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream);
 /* The same for merge_prompt. */

@@ -205,11 +205,6 @@ template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __g
     if (!waited) wait_predecessor();
 }
 
-int lf_attn_merge_chunks(int head_dim)
-{
-    return (head_dim + CHANNELS - 1) / CHANNELS;
-}
-
 int lf_attn_merge_cuda_setup(void)
 {
     int rc = load_kernel(attn_merge<bf16>);
@@ -219,7 +214,7 @@ int lf_attn_merge_cuda_setup(void)
 int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->max_merge == 0) return 0;
-    int64_t n_units = (int64_t)args->max_merge * ROW_GROUPS * lf_attn_merge_chunks(args->head_dim);
+    int64_t n_units = (int64_t)args->max_merge * ROW_GROUPS * ((args->head_dim + CHANNELS - 1) / CHANNELS);
     int64_t n_ctas = min(n_units, (int64_t)CTAS_PER_SM * args->n_sms);
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     return queue_kernel(args->fp16 ? attn_merge<fp16> : attn_merge<bf16>, dim3((unsigned)n_ctas), LANES, how, *args);
