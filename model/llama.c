@@ -15,8 +15,8 @@
  *
  * A step is prepared, then launched. Preparing plans attention and uploads what differs from step to step: ids, out
  * rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of pure decode steps
- * are recorded once for a few row counts, for few rows also with few keys; a step replays the next larger one, whose
- * surplus rows compute on what is there and touch nothing that others read.
+ * are recorded once for a few row counts (graphs.h); a step replays the next larger one, whose surplus rows compute on
+ * what is there and touch nothing that others read.
  *
  * Every buffer is a piece of the workspace (workspace.h draws it); a step allocates nothing. */
 #include "model/llama.h"
@@ -293,23 +293,12 @@ static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *
         .m = m, .ops = lf_device_ops(m->dev), .kv = kv, .x = at(m, m->ws.x), .n_rows = n_rows, .n_out = n_out};
 }
 
-/* The graph that a prepared batch can replay, or NULL. */
-static struct lf_graph *graph_for(const struct lf_llama *m, const struct lf_batch *b)
-{
-    if (b->n_out != b->n_rows || b->n_seqs != b->n_rows) return NULL;
-    for (int i = 0; i < b->n_seqs; i++)
-        if (!b->seqs[i].generated) return NULL;
-    for (int i = 0; i < m->n_graphs; i++)
-        if (m->graphs[i].n_rows >= b->n_rows) return m->graphs[i].graph;
-    return NULL;
-}
-
 void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
 {
     check_batch(m, kv, batch, n_before);
     struct step s = step_init(m, kv, batch->n_rows, batch->n_out);
     s.narrows = prepare_step(m, batch);
-    struct lf_graph *graph = graph_for(m, batch);
+    struct lf_graph *graph = lf_graphs_find(&m->graphs, batch);
     if (graph)
         lf_graph_launch(m->dev, graph);
     else
@@ -344,37 +333,31 @@ static void prepare_products(struct lf_llama *m)
 static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
 {
     struct step s = step_init(m, kv, n_rows, n_rows);
-    struct lf_llama_graph *g = &m->graphs[m->n_graphs];
-    LF_ASSERT(m->n_graphs < LF_LLAMA_GRAPHS_N);
     for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i]);
     launch(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(m->dev, err));
     if (!lf_graph_begin(m->dev)) return LF_OK;
     launch(&s);
-    *g = (struct lf_llama_graph){.graph = lf_graph_end(m->dev), .n_rows = n_rows};
-    if (g->graph) m->n_graphs++;
+    struct lf_graph *graph = lf_graph_end(m->dev);
+    if (graph) lf_graphs_add(&m->graphs, graph, n_rows);
     return lf_device_sync(m->dev, err);
 }
 
 enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err)
 {
-    static const int rows[] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, 256};
-    static const int32_t no_ids[256];
+    static const int32_t no_ids[LF_GRAPH_ROWS];
     if (lf_device_info(m->dev)->is_host) return LF_OK;
     prepare_products(m);
-    int most = LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk);
+    int rows[LF_GRAPHS_N];
+    int n = lf_graph_rows(rows, LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk));
     /* Surplus rows of a graph read ids too: there are valid ones from the start. */
-    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)LF_MIN(most, 256) * sizeof(*no_ids));
-    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
-        int n_rows = LF_MIN(rows[i], most);
-        LF_TRY(record(m, kv, n_rows, err));
-        if (rows[i] >= most) break;
-    }
+    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)rows[n - 1] * sizeof(*no_ids));
+    for (int i = 0; i < n; i++) LF_TRY(record(m, kv, rows[i], err));
     return LF_OK;
 }
 
 void lf_llama_deinit(struct lf_llama *m)
 {
-    for (int i = 0; i < m->n_graphs; i++) lf_graph_destroy(m->dev, m->graphs[i].graph);
-    m->n_graphs = 0;
+    for (int i = 0; i < m->graphs.n; i++) lf_graph_destroy(m->dev, m->graphs.of[i].graph);
+    m->graphs.n = 0;
 }

@@ -5,17 +5,11 @@
 
 #include "attention/attention.h"
 #include "model/batch.h"
+#include "model/graphs.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
-/* Windows that layers may differ in, and graphs of decode steps. */
-enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1, LF_LLAMA_GRAPHS_N = 16 };
-
-/* A recorded decode step of up to n_rows rows. */
-struct lf_llama_graph {
-    struct lf_graph *graph; /* owned */
-    int n_rows;
-};
+enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1 }; /* that layers may differ in */
 
 /* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after
  * lf_llama_prepare. */
@@ -30,10 +24,9 @@ struct lf_llama {
     struct lf_kv_seq *tail_seqs;     /* [limits.max_seqs] host */
     int windows[LF_LLAMA_WINDOWS_N]; /* plan i of attention is for windows[i] */
     int n_windows;
-    struct lf_llama_graph graphs[LF_LLAMA_GRAPHS_N]; /* the smaller first */
-    int n_graphs;                                    /* 0 on a device without */
-    int norm_rows;                                   /* steps of so many rows at most link norms to products (ops.h) */
-    const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
+    struct lf_graphs graphs; /* of decode steps, owned; none on a device without */
+    int norm_rows;           /* steps of so many rows at most link norms to products (ops.h) */
+    const int32_t *sampled;  /* device: what the last sampling has drawn; NULL where the host samples */
 };
 
 /* As lf_model_prepare. */
