@@ -74,8 +74,8 @@ const struct lf_option lf_options[] = {
     {"gpu-memory", LF_OPTION_SIZE, FIELD(gpu_memory), 0, BYTES_N, NULL, "0", "BYTES",
      "plan for a GPU of so much memory, whether this machine has it or not; 1.5 GiB of it are counted as the driver's",
      PLAN, LF_GROUP_DEVICE},
-    {"gpu-sms", LF_OPTION_INT, FIELD(gpu_sms), 1, 1024, NULL, "132", "N",
-     "multiprocessors of the GPU of --gpu-memory; an H100 has 132", PLAN, LF_GROUP_DEVICE},
+    {"gpu-sms", LF_OPTION_INT, FIELD(gpu_sms), 0, 1024, NULL, "0", "N",
+     "multiprocessors of the GPU of --gpu-memory; 0: 132, as an H100 has", PLAN, LF_GROUP_DEVICE},
 
     /* scheduling */
     {"chunk", LF_OPTION_INT, FIELD(chunk), 0, LF_STEP_TOKENS_N, NULL, "0", "TOKENS",

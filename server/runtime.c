@@ -66,15 +66,20 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
     return LF_OK;
 }
 
+enum { H100_SMS = 132 };
+
 /* --device, or what stands in its place. */
 static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
 {
+    if (config->gpu_memory == 0 && config->gpu_sms != 0)
+        return lf_fail(err, LF_INVALID, "--gpu-sms %d describes a GPU of which --gpu-memory is not given",
+                       config->gpu_sms);
     if (config->gpu_memory == 0) return LF_OK;
     if (strcmp(config->device, "auto") != 0 && strncmp(config->device, "cuda", 4) != 0)
         return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is %s", config->device);
     out->name = "cuda";
     out->gpu_memory_bytes = config->gpu_memory;
-    out->gpu_n_sms = config->gpu_sms;
+    out->gpu_n_sms = config->gpu_sms > 0 ? config->gpu_sms : H100_SMS;
     return LF_OK;
 }
 
