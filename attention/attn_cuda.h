@@ -1,8 +1,9 @@
 /* What the host and the CUDA kernels of attention agree on. Inside attention/ only; read by C and by .cu files.
  *
  * A step is a few arrays in device memory, filled by attn_cuda.c before the step's first kernel and the same for all
- * layers: the sequences, their block tables one behind the other, and three task lists. Kernels find out from memory
- * how much there is to do, so a captured graph replays with other numbers. They change by copies alone, never by a
+ * layers: the sequences, their block tables one behind the other, and lists of tasks and of what is to be merged.
+ * Kernels find out from memory how much there is to do, so a captured graph replays with other numbers; but
+ * merge_prompt's length is the host's, prompts are not in graphs. They change by copies alone, never by a
  * kernel: one that starts before its predecessor is complete may read them, and the tokens of earlier steps. In the
  * decode list these are all before kv_len - n_rows.
  *
@@ -97,7 +98,7 @@ struct lf_attn_cuda_args {
     const struct lf_attn_cuda_counts *counts;
     const struct lf_attn_cuda_seq *seqs;
     const int32_t *tables;
-    const struct lf_attn_cuda_task *prefill, *decode; /* longest first */
+    const struct lf_attn_cuda_task *prefill, *decode; /* in the order of attn_map.h */
     const struct lf_attn_cuda_merge *merge;
     float *partial_o;                           /* [partial rows, head_dim] */
     float *partial_ml;                          /* [partial rows, 2]: m, l */

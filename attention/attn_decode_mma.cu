@@ -3,9 +3,9 @@
  * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
  * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
  * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
- * 32 keys with mma.sync and keeps its own (m, l, o). No warp waits for another until a span ends; then the two are
- * joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a task
- * therefore does not show in a row's bits, nor does the number of its neighbours.
+ * 32 keys with mma.sync and keeps its own (m, l, o). Neither stream waits for the other until a span ends; then the two
+ * are joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a
+ * task therefore does not show in a row's bits, nor does the number of its neighbours.
  *
  * Work split: CTAs walk the task list there and back, in strides of the grid. A stream is R warps of 16 rows each, so a
  * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is

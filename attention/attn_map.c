@@ -274,7 +274,7 @@ static void add_generated_parts(struct lf_attn_map *map, const struct list *list
 }
 
 /* Decides how a tile of generated rows is split; share is the keys of a multiprocessor. A tile that is not much more
- * stays whole. Others are cut into spans; into groups where these are short beside the share, or spans too many. */
+ * stays whole. Others are cut into spans, or into groups where one is about a share or less, or spans are too many. */
 static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
 {
     int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);

@@ -2,9 +2,9 @@
  *
  * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
  * one task that walks all its keys, or one task a part (a span, or of generated rows a group of spans) whose partial
- * rows the merge kernel folds: the same bits each way (attn_cuda.h), so how much is split is a question of speed alone:
- * what would leave multiprocessors idle is, as long as there is room for partial rows, and into groups where these are
- * short beside a multiprocessor's share of the step.
+ * rows the merge kernels fold: the same bits each way (attn_cuda.h), so how much is split is a question of speed alone:
+ * what would leave multiprocessors idle is, as long as there is room for partial rows, and into groups where one is
+ * about a multiprocessor's share of the step or less.
  *
  * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
  * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and

@@ -157,7 +157,8 @@ const struct lf_option lf_options[] = {
     {"ttft-ms", LF_OPTION_INT, FIELD(ttft_ms), 0, INT_MAX, NULL, "0", "MS",
      "bound on the time to first token (p90); 0: none", LOAD, LF_GROUP_COMMAND},
     {"itl-ms", LF_OPTION_INT, FIELD(itl_ms), 0, INT_MAX, NULL, "0", "MS",
-     "bound on the time between tokens (p90); 0: none", LOAD, LF_GROUP_COMMAND},
+     "bound on the time between tokens (p90), as they arrive: those of one packet are 0 apart; 0: none", LOAD,
+     LF_GROUP_COMMAND},
 
     /* other */
     {"config", LF_OPTION_STRING, FIELD(config), 0, 0, NULL, "", "FILE",

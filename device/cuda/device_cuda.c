@@ -73,7 +73,7 @@ static enum lf_status find_gpu(struct lf_device *dev, int idx, struct lf_err *er
         const char *why = rc == cudaSuccess ? "the driver knows none" : cudaGetErrorString(rc);
         if (rc == cudaErrorInsufficientDriver)
             why = "there is no NVIDIA driver, or it is too old for this build's CUDA";
-        return lf_fail(err, LF_NOT_FOUND, "cuda:%d: no GPU can be used: %s", idx, why);
+        return lf_fail(err, LF_NOT_FOUND, "cuda:%d: no GPU can be used: %s (plan --gpu-memory does without)", idx, why);
     }
     if (idx >= n)
         return lf_fail(err, LF_NOT_FOUND, "there is no cuda:%d: this machine has cuda:0 to cuda:%d", idx, n - 1);

@@ -16,14 +16,15 @@
  * Pipeline. Each lane copies what it will multiply into a ring in shared memory (cp.async, past L1) some groups ahead
  * and across tiles; nobody else touches it, so the only thing waited for is its own copies. The first groups are asked
  * for before the predecessor has ended (launch.cuh): weights are never written. Rings are small enough for this block
- * and the next product's to be on a multiprocessor together. x comes from L1 or L2 into registers, a group ahead.
+ * and the next product's to be on a multiprocessor of Hopper together. x comes from L1 or L2 into registers, a group
+ * ahead.
  *
  * One block of a product on each multiprocessor: where two share one, another has none, and a product is over when its
  * slowest block is. Blocks are put where there is room, and behind attention, say, there is room for two on those
  * multiprocessors that are done first. Therefore the blocks of every other product, those that add to the residual
- * stream, are wide: they ask for more than half of a multiprocessor's shared memory (228 KiB), and leave room for one
- * block of a product between. So no two of a kind meet: of the wide ones two do not fit, and of the others two do not
- * beside a wide one.
+ * stream, are wide: they ask for 10 KiB more than they use, so that each takes more than half of a multiprocessor's
+ * shared memory (117 of 228 KiB) and leaves room for one block of a product between (107). So no two of a kind meet: of
+ * the wide ones two do not fit, and of the others two do not beside a wide one.
  *
  * x may be half a norm: x ∘ weight, with the sums of x² in parts of 16 channels (struct lf_norm_link of ops.h). Its
  * factor is a row's, so the sums are multiplied by it, and the parts are added while weights are under way.

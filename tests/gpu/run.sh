@@ -21,6 +21,10 @@ step() { # step NAME COMMAND…
     "$@" || failed+=("$*")
 }
 
+nvidia-smi -L >/dev/null 2>&1 || {
+    echo "skipped: nvidia-smi finds no GPU"
+    exit 77
+}
 greedy=$bin/tests/golden/model/greedy_driver
 bench_ops=$bin/tests/bench/gpu_ops/bench_gpu_ops
 if [ ! -x "$bin/longflash" ] || [ ! -x "$greedy" ] || [ ! -x "$bench_ops" ]; then

@@ -303,16 +303,19 @@ def same_bytes(a):
     print(f"same_bytes {'yes' if equal else 'NO: ' + str(answers)} ({', '.join(answers)})")
 
 
+PARTS = ready, start_and_memory, same_bytes, short_during_long, decoders_during_long, two_documents
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("binary")
     p.add_argument("model")
-    p.add_argument("--only")
+    p.add_argument("--only", choices=[f.__name__ for f in PARTS])
     p.add_argument("--step-ms", type=int, default=50)
     p.add_argument("--idle", type=float, default=0, help="ready: seconds of rest before each start")
     p.add_argument("--serve", nargs="*", default=[], help="ready: more options, as --serve=--config=FILE")
     a = p.parse_args()
-    for f in (ready, start_and_memory, same_bytes, short_during_long, decoders_during_long, two_documents):
+    for f in PARTS:
         if a.only in (None, f.__name__):
             f(a)
 
