@@ -146,6 +146,7 @@ demo() {
         say "Making a document of 128K tokens"
         python3 demo/make_document.py --tokens 128000 --out $documents
     fi
+    [ -z "$once" ] || trap 'stop_server; exit 130' INT TERM
     start_server
     cat $state/server.out
     say "Asking about $documents/document.txt ($(wc -c <$documents/document.txt) bytes); the first question reads it"

@@ -18,11 +18,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def stream(url, body):
     """The events of a streaming chat completion, as parsed JSON. An answer that is no stream is an error."""
     where = urlparse(url)
+    if where.scheme != "http" or not where.hostname:
+        raise ValueError(f"--url {url}: expected http://host:port")
     conn = http.client.HTTPConnection(where.hostname, where.port or 80, timeout=3600)
     headers = {"Content-Type": "application/json"}
     if os.environ.get("LONGFLASH_API_KEYS"):
         headers["Authorization"] = "Bearer " + os.environ["LONGFLASH_API_KEYS"].split(",")[0]
-    conn.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+    try:
+        conn.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+    except OSError as e:
+        raise OSError(f"{url}: {e.strerror or e}") from None
     response = conn.getresponse()
     if response.status != 200:
         sys.exit(f"HTTP {response.status}: {response.read().decode(errors='replace')}")
@@ -76,14 +81,24 @@ def main():
     ap.add_argument("--min-right", type=int, default=0, help="exit with 1 where fewer answers are right")
     args = ap.parse_args()
 
-    with open(args.document, encoding="utf-8") as f:
-        document = f.read()
-    if args.question:
-        questions = [{"question": args.question}]
-    else:
-        with open(args.questions, encoding="utf-8") as f:
-            questions = json.load(f)
+    try:
+        sys.exit(ask_all(args))
+    except (OSError, ValueError, http.client.HTTPException) as e:
+        sys.exit(f"ask.py: {e}")
 
+
+def read_text(path):
+    try:
+        with open(path, encoding="utf-8") as f:
+            return f.read()
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not a text in UTF-8") from None
+
+
+def ask_all(args):
+    """Asks and prints; the exit status."""
+    document = read_text(args.document)
+    questions = [{"question": args.question}] if args.question else json.loads(read_text(args.questions))
     n_right = 0
     for q in questions:
         answer, first, total, usage = ask(args.url, document, q["question"])
@@ -98,7 +113,7 @@ def main():
               f"{first:.2f} s, all after {total:.2f} s", flush=True)
     if not args.question:
         print(f"{n_right} of {len(questions)} answers are right")
-    sys.exit(1 if n_right < args.min_right else 0)
+    return 1 if n_right < args.min_right else 0
 
 
 if __name__ == "__main__":

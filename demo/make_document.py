@@ -88,6 +88,8 @@ def main():
     # The first statement of a relation names the subject first, the way the model knows best.
     hidden = [f.fill(facts.REL[f.rel][2][0]) for f in present]
     document = make_document(read_paragraphs(args.text), hidden, int(args.tokens * CHARS_PER_TOKEN))
+    if not all(h in document for h in hidden):
+        ap.error(f"{args.tokens} tokens are too few to hide {args.questions} facts in")
 
     questions = []
     for i, f in enumerate(present):

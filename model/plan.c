@@ -70,6 +70,10 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
                        o->max_seqs, o->chunk);
     }
+    if (o->max_seqs > 0 && o->concurrency > o->max_seqs) {
+        return lf_fail(err, LF_INVALID, "--concurrency is %d, but --max-seqs lets %d requests run at once",
+                       o->concurrency, o->max_seqs);
+    }
     if (o->ctx == 0) o->ctx = f->hp->max_positions;
     if (o->chunk == 0) o->chunk = LF_MAX(f->info->is_host ? DEFAULT_CHUNK : DEFAULT_CHUNK_GPU, o->max_seqs);
     if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
@@ -154,7 +158,10 @@ static void decide(struct lf_plan *p, const struct frame *f)
     p->n_concurrent = n / per_request;
     p->longest_ctx = (int)LF_MIN((int64_t)n * LF_KV_BLOCK_TOKENS, (int64_t)o->ctx);
     p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
-    if (p->fits) return;
+    if (p->fits) {
+        p->n_concurrent = LF_MIN(p->n_concurrent, o->max_seqs);
+        return;
+    }
     if (!o->kv_tokens && ((uint64_t)n < needed || p->limit_bytes > p->available_bytes)) {
         set_blocks(p, (int)LF_MIN(needed, (uint64_t)INT32_MAX));
     }

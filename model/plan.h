@@ -43,7 +43,7 @@ struct lf_plan {
     uint64_t available_bytes; /* what the machine has */
     uint64_t limit_bytes;     /* --memory, or what was decided */
     bool fits;
-    int n_concurrent; /* requests of ctx tokens at once */
+    int n_concurrent; /* requests of ctx tokens at once; where the plan does not fit, what there is memory for */
     int longest_ctx;  /* tokens of the longest single request */
     char advice[512]; /* what to change where it does not fit; "" where it does */
 };

@@ -9,16 +9,17 @@
 #include "core/check.h"
 #include "core/limits.h"
 
-#define FIELD(f) offsetof(struct lf_config, f)
-#define SERVE    LF_COMMAND_SERVE
-#define PLAN     LF_COMMAND_PLAN
-#define RUN      LF_COMMAND_RUN
-#define LOAD     LF_COMMAND_LOAD
-#define TOKENIZE LF_COMMAND_TOKENIZE
-#define HEALTH   LF_COMMAND_HEALTH
-#define MODELS   (SERVE | PLAN | RUN)
-#define ALL      (MODELS | LOAD | TOKENIZE | HEALTH)
-#define BYTES_N  ((int64_t)1 << 50)
+#define FIELD(f)    offsetof(struct lf_config, f)
+#define SERVE       LF_COMMAND_SERVE
+#define PLAN        LF_COMMAND_PLAN
+#define RUN         LF_COMMAND_RUN
+#define LOAD        LF_COMMAND_LOAD
+#define TOKENIZE    LF_COMMAND_TOKENIZE
+#define HEALTH      LF_COMMAND_HEALTH
+#define MODELS      (SERVE | PLAN | RUN)
+#define ALL         (MODELS | LOAD | TOKENIZE | HEALTH)
+#define BYTES_N     ((int64_t)1 << 50)
+#define KV_TOKENS_N ((int64_t)INT32_MAX * LF_KV_BLOCK_TOKENS)
 
 const struct lf_option lf_options[] = {
     /* model */
@@ -49,7 +50,7 @@ const struct lf_option lf_options[] = {
      "ceiling for the whole process, on a GPU for what it puts into the GPU's memory; 0: four fifths of what is "
      "available, on a GPU 97 in 100",
      MODELS, LF_GROUP_MEMORY},
-    {"kv-tokens", LF_OPTION_SIZE, FIELD(kv_tokens), 0, BYTES_N, NULL, "0", "TOKENS",
+    {"kv-tokens", LF_OPTION_SIZE, FIELD(kv_tokens), 0, KV_TOKENS_N, NULL, "0", "TOKENS",
      "KV cache of exactly this many tokens; 0: what memory gives", MODELS, LF_GROUP_MEMORY},
     {"kv-dtype", LF_OPTION_CHOICE, FIELD(kv_dtype), 0, 0, "auto|f32|bf16", "auto", "TYPE",
      "element type of the KV cache; auto: f32 for a model in f32, bf16 for all others; on a GPU auto only, which is "

@@ -68,14 +68,20 @@ static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct 
 
 enum { H100_SMS = 132 };
 
+static bool is_gpu(const char *device)
+{
+    return strcmp(device, "auto") == 0 || strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
+}
+
 /* --device, or what stands in its place. */
 static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
 {
+    if (config->device == NULL) return lf_fail(err, LF_INVALID, "--device: expected a name: auto, cpu or cuda:0");
     if (config->gpu_memory == 0 && config->gpu_sms != 0)
         return lf_fail(err, LF_INVALID, "--gpu-sms %d describes a GPU of which --gpu-memory is not given",
                        config->gpu_sms);
     if (config->gpu_memory == 0) return LF_OK;
-    if (strcmp(config->device, "auto") != 0 && strncmp(config->device, "cuda", 4) != 0)
+    if (!is_gpu(config->device))
         return lf_fail(err, LF_INVALID, "--gpu-memory describes a GPU, but --device is %s", config->device);
     out->name = "cuda";
     out->gpu_memory_bytes = config->gpu_memory;

@@ -21,6 +21,13 @@ step() { # step NAME COMMAND…
     "$@" || failed+=("$*")
 }
 
+case "$part" in
+all | tests | bench) ;;
+*)
+    echo "tests/gpu/run.sh [OUT_DIR] [tests|bench]: \"$part\" is neither" >&2
+    exit 2
+    ;;
+esac
 nvidia-smi -L >/dev/null 2>&1 || {
     echo "skipped: nvidia-smi finds no GPU"
     exit 77

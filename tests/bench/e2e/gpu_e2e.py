@@ -150,6 +150,9 @@ def main():
     ap.add_argument("--only", default=",".join(PARTS))
     n_own = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     args = ap.parse_args(sys.argv[1:n_own])
+    unknown = [name for name in args.only.split(",") if name not in PARTS]
+    if unknown:
+        ap.error(f"--only: no part is called {', '.join(unknown)} (there are: {', '.join(PARTS)})")
     server = Server(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
                     *sys.argv[n_own + 1:])
     try:

@@ -91,7 +91,10 @@ def rounded(model, dtype, directory):
 
 def ours(driver, model, ids, n, kv, args):
     args = [driver, model, str(n), "--kv", kv, "--device", args.device] + (["--isa", args.isa] if args.isa else [])
-    out = subprocess.run(args, input=" ".join(map(str, ids)), capture_output=True, text=True, check=True).stdout
+    run = subprocess.run(args, input=" ".join(map(str, ids)), capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{driver}: {run.stderr.strip()}")
+    out = run.stdout
     rows = [line.split() for line in out.strip().split("\n")]
     return [int(r[0]) for r in rows], [float(r[1]) for r in rows]
 
@@ -136,7 +139,12 @@ def options():
     ap.add_argument("--prompts")
     ap.add_argument("--write-prompts")
     ap.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float16", "float32"])
-    return ap.parse_args()
+    args = ap.parse_args()
+    if not args.driver and not args.write_prompts:
+        ap.error("expected the greedy_driver, or --write-prompts")
+    if args.tokens < 1:
+        ap.error("--tokens must be at least 1")
+    return args
 
 
 def differing(args, all_ids):
@@ -176,6 +184,8 @@ def main():
     torch.set_num_threads(2)
     all_ids = json.load(open(args.prompts)) if args.prompts else prompts(args.model, lengths)
     all_ids = [ids for ids in all_ids if len(ids) <= max(lengths) + 100]
+    if not all_ids:
+        sys.exit(f"{args.prompts} has no prompt of up to {max(lengths)} tokens: nothing was compared")
     with tempfile.TemporaryDirectory() as scratch:
         if args.dtype != "bfloat16":
             args.model = rounded(args.model, args.dtype, scratch + "/model")

@@ -174,6 +174,12 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     assert_true(plan(&b).fits);
     b.opts.concurrency++;
     assert_false(plan(&b).fits);
+    b.opts.ctx = 64;
+    b.opts.concurrency = 0;
+    b.opts.kv_tokens = 200 * LF_KV_BLOCK_TOKENS;
+    p = plan(&b);
+    assert_true(p.fits && p.n_blocks == 200 && p.n_blocks > p.max_seqs);
+    assert_int_equal(p.n_concurrent, p.max_seqs);
     bench_close(&b);
 }
 
