@@ -57,7 +57,16 @@ RANGES = {
     "skip_special_tokens": ([True], [False]),
     "include_stop_str_in_output": ([False], [True]),
     "n_predict": ([], [5]),
+    "max_new_tokens": ([], [5]),
     "mirostat": ([0], [2]),
+    "repeat_penalty": ([1, 1.0], [1.1]),
+    "no_repeat_ngram_size": ([0], [3]),
+    "dynatemp_range": ([0, 0.0], [0.5]),
+    "top_n_sigma": ([0], [1]),
+    "n_probs": ([0], [5]),
+    "num_beams": ([1], [4]),
+    "samplers": ([[]], [["top_k"]]),
+    "stop_sequences": ([[]], [["x"]]),
     "logits_processors": ([[]], [["x"]]),
 }
 
