@@ -91,6 +91,10 @@ int lf_tokenize_command(const struct lf_config *config)
 {
     struct lf_tokenizer *tok = NULL;
     struct lf_err err;
+    if (config->decode && config->count) {
+        (void)lf_fail(&err, LF_INVALID, "tokenize --count counts a text's tokens: not with --decode");
+        return lf_report(&err);
+    }
     if (open_tokenizer(&tok, config, &err) != LF_OK) return lf_report(&err);
     enum lf_status status = config->decode ? decode(config, tok, &err) : encode(config, tok, &err);
     lf_tokenizer_close(tok);

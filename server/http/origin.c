@@ -4,15 +4,15 @@
 
 #include "server/http/http_server.h"
 
-/* Without the port; the brackets of an IPv6 address stay. */
+/* Without the port; the brackets of an IPv6 address stay. What follows the name and is no port stays as well. */
 static struct lf_str without_port(struct lf_str host)
 {
-    if (host.len && host.ptr[0] == '[') {
-        const char *end = memchr(host.ptr, ']', host.len);
-        return end ? lf_str_from(host.ptr, (size_t)(end - host.ptr) + 1) : host;
-    }
-    const char *colon = memchr(host.ptr, ':', host.len);
-    return colon ? lf_str_from(host.ptr, (size_t)(colon - host.ptr)) : host;
+    size_t n = host.len;
+    while (n > 0 && host.ptr[n - 1] >= '0' && host.ptr[n - 1] <= '9') n--;
+    bool has_port = n > 1 && host.ptr[n - 1] == ':';
+    struct lf_str name = lf_str_from(host.ptr, has_port ? n - 1 : host.len);
+    bool is_v6 = name.len > 0 && name.ptr[0] == '[';
+    return is_v6 && name.ptr[name.len - 1] != ']' ? host : name; /* inside brackets a colon begins no port */
 }
 
 static bool same(struct lf_str s, const char *name)

@@ -3,7 +3,8 @@
  * libmicrohttpd is given accepted sockets and does not listen itself. Its own accept spins when descriptors run out,
  * its timeout knows inactivity only, and while a connection is suspended it sees nothing of it. So all of that is here:
  *   accept    limits in all and per address; out of descriptors it pauses until the next tick instead of spinning
- *   hang-up   every socket is in our epoll set for EPOLLRDHUP: a client that closes is noticed at once, parked or not
+ *   hang-up   every socket is in our epoll set for EPOLLRDHUP: a client that closes is noticed at once, parked or not.
+ *             One that ends only its own side looks the same and counts as gone too, as with most proxies
  *   deadlines a tick every LF_TICK_MS looks at each connection's phase; too late means shutdown(2), upon which
  *             libmicrohttpd ends the connection by its usual way
  *   news      the engine marks calls dirty; here they are woken

@@ -132,6 +132,7 @@ static const struct {
     {{"tokenize", "--model", "demo", "x"}, "demo/model has one"},
     {{"tokenize", "--model", "configs", "x"}, "no config.json"},
     {{"tokenize", "--decode"}, "expected token ids"},
+    {{"tokenize", "--count", "--decode", "1"}, "not with --decode"},
     {{"tokenize", "--decode", "x"}, "expected a token id"},
     {{"tokenize", "--decode", "4096"}, "4096"},
     {{"health", "--url", "x"}, "expected http://host:port"},

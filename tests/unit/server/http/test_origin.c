@@ -13,11 +13,14 @@ static void on_loopback_only_its_own_names(void **state)
 {
     (void)state;
     const struct lf_http_opts opts = {0};
-    static const char *const good[] = {"localhost", "LocalHost:80", "127.0.0.1", "127.255.1.2:9",
-                                       "[::1]",     "[::1]:80",     ""};
-    static const char *const bad[] = {
-        "example.com", "127.0.0.1.example.com", "localhost.example", "10.0.0.1", "[::2]:80", "[::1", "127.0.0.1x",
-        ":80",         "localhost@evil"};
+    static const char *const good[] = {"localhost", "LocalHost:80", "127.0.0.1",  "127.255.1.2:9",
+                                       "[::1]",     "[::1]:80",     "localhost:", ""};
+    static const char *const bad[] = {"example.com",       "127.0.0.1.example.com",
+                                      "localhost.example", "10.0.0.1",
+                                      "[::2]:80",          "[::1",
+                                      "127.0.0.1x",        ":80",
+                                      "localhost@evil",    "localhost:80:evil",
+                                      "[::1].evil",        "127.0.0.1:80.evil"};
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) assert_true(host(&opts, true, good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(host(&opts, true, bad[i]));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_true(host(&opts, false, bad[i]));
