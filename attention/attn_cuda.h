@@ -2,8 +2,8 @@
  *
  * A step is a few arrays in device memory, filled by attn_cuda.c before the step's first kernel and the same for all
  * layers: the sequences, their block tables one behind the other, and lists of tasks and of what is to be merged.
- * Kernels find out from memory how much there is to do, so a captured graph replays with other numbers; but
- * merge_prompt's length is the host's, prompts are not in graphs. They change by copies alone, never by a
+ * Kernels find out from memory how much there is to do, so a captured graph replays with other numbers; only
+ * merge_prompt's length is the host's, for prompts are in no graph. The arrays change by copies alone, never by a
  * kernel: one that starts before its predecessor is complete may read them, and the tokens of earlier steps. In the
  * decode list these are all before kv_len - n_rows.
  *

@@ -389,8 +389,8 @@ template <int N> struct warp_folds {
 };
 
 /* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
- * ended group into those before it, and written if it is the task's last. All warps call it;
- * afterwards all rows start anew. */
+ * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
+ * anew. */
 template <class T, int D, bool SHARES_Q>
 LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
                         span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)

@@ -3,10 +3,10 @@
  * Work split: a unit is 32 channels of a row, or of several rows one after another where a tile has more than 16; CTAs
  * are single warps that walk the units in strides of the grid. A row's partial rows (128 bytes each) are asked for
  * together, up to 160. Meanwhile the lanes find the factors of the fold, a group of parts or two each (attn_cuda.h):
- * inside a group one after the other, and among groups side by side,
- * since the maximum before and after a group is a prefix maximum, exact in any order. Only the multiplications and
- * additions of the fold itself are left to do one group after another: for its channel and for the sum, by every lane.
- * Same operations as attn_join() in the same order, hence the same bits as a task that walks all parts by itself.
+ * inside a group one after the other, and among groups side by side, since the maximum before and after a group is a
+ * prefix maximum, exact in any order. Only the multiplications and additions of the fold itself are left to do one
+ * group after another: for its channel and for the sum, by every lane. Same operations as attn_join() in the same
+ * order, hence the same bits as a task that walks all parts by itself.
  *
  * Overlap: before the predecessor is complete the lists are read.
  *

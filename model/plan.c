@@ -70,16 +70,16 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
                        o->max_seqs, o->chunk);
     }
-    if (o->max_seqs > 0 && o->concurrency > o->max_seqs) {
-        return lf_fail(err, LF_INVALID, "--concurrency is %d, but --max-seqs lets %d requests run at once",
-                       o->concurrency, o->max_seqs);
-    }
     if (o->ctx == 0) o->ctx = f->hp->max_positions;
     if (o->chunk == 0) o->chunk = LF_MAX(f->info->is_host ? DEFAULT_CHUNK : DEFAULT_CHUNK_GPU, o->max_seqs);
     if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
     if (o->max_out == 0) o->max_out = o->max_seqs;
     o->max_out = LF_MIN(o->max_out, o->chunk);
     if (o->concurrency == 0) o->concurrency = 1;
+    if (o->concurrency > o->max_seqs) {
+        return lf_fail(err, LF_INVALID, "--concurrency is %d, but at most %d requests run at once (--max-seqs)",
+                       o->concurrency, o->max_seqs);
+    }
     return LF_OK;
 }
 
@@ -237,9 +237,8 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-dtype bf16 fits; ");
         o = f->opts;
     }
-    if (o.chunk > SMALL_CHUNK) {
+    if (o.chunk > SMALL_CHUNK && o.max_seqs <= SMALL_CHUNK) {
         o.chunk = SMALL_CHUNK;
-        o.max_seqs = LF_MIN(o.max_seqs, o.chunk);
         o.max_out = LF_MIN(o.max_out, o.chunk);
         if (fits_with(f, &o)) lf_buf_printf(&out, "--chunk %d fits; ", SMALL_CHUNK);
         o = f->opts;

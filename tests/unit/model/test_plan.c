@@ -167,7 +167,7 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     b.opts = asked;
     b.opts.ctx = 8000;
     b.opts.memory_bytes = 0;
-    b.opts.concurrency = 1000;
+    b.opts.concurrency = b.opts.max_seqs = 256;
     p = plan(&b);
     assert_false(p.fits);
     b.opts.concurrency = (int)follow(&p, "--concurrency ");
@@ -175,7 +175,7 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     b.opts.concurrency++;
     assert_false(plan(&b).fits);
     b.opts.ctx = 64;
-    b.opts.concurrency = 0;
+    b.opts.concurrency = b.opts.max_seqs = 0;
     b.opts.kv_tokens = 200 * LF_KV_BLOCK_TOKENS;
     p = plan(&b);
     assert_true(p.fits && p.n_blocks == 200 && p.n_blocks > p.max_seqs);

@@ -106,6 +106,7 @@ static const struct {
     {{"plan", "--device", ""}, "--device: expected a name"},
     {{"run", "--device", "", "Why?"}, "--device: expected a name"},
     {{"plan", "--max-seqs", "2", "--concurrency", "3"}, "--concurrency is 3"},
+    {{"plan", "--concurrency", "65"}, "--concurrency is 65, but at most 64"},
     {{"plan", "--kv-tokens", "1T"}, "--kv-tokens"},
     {{"plan", "--gpu-memory", "80G", "--gpu-sms", "-1"}, "--gpu-sms"},
     {{"plan", "--gpu-sms", "132"}, "--gpu-memory is not given"},
