@@ -1,6 +1,6 @@
 #include "core/arena.h"
 
-#include <stdlib.h>
+#include "core/text_memory.h"
 
 struct lf_arena_chunk {
     struct lf_arena_chunk *next;
@@ -10,7 +10,12 @@ struct lf_arena_chunk {
 
 void lf_arena_init(struct lf_arena *arena, size_t chunk_bytes, size_t ceiling)
 {
-    *arena = (struct lf_arena){.chunk_bytes = chunk_bytes, .ceiling = ceiling};
+    lf_arena_init_in(arena, chunk_bytes, ceiling, NULL);
+}
+
+void lf_arena_init_in(struct lf_arena *arena, size_t chunk_bytes, size_t ceiling, struct lf_text_memory *memory)
+{
+    *arena = (struct lf_arena){.chunk_bytes = chunk_bytes, .ceiling = ceiling, .memory = memory};
 }
 
 void lf_arena_deinit(struct lf_arena *arena)
@@ -18,7 +23,7 @@ void lf_arena_deinit(struct lf_arena *arena)
     struct lf_arena_chunk *chunk = arena->chunks;
     while (chunk) {
         struct lf_arena_chunk *next = chunk->next;
-        free(chunk);
+        lf_text_free(arena->memory, chunk);
         chunk = next;
     }
     arena->chunks = NULL;
@@ -33,7 +38,7 @@ void *lf_arena_alloc(struct lf_arena *arena, size_t n)
     struct lf_arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->cap - chunk->used < n) {
         size_t cap = n > arena->chunk_bytes ? n : arena->chunk_bytes;
-        chunk = calloc(1, sizeof *chunk + cap);
+        chunk = lf_text_alloc_zeroed(arena->memory, sizeof *chunk + cap);
         if (!chunk) return NULL;
         chunk->cap = cap;
         if (arena->chunks && n > arena->chunk_bytes / 2) {

@@ -16,10 +16,12 @@ struct lf_arena {
     size_t chunk_bytes;
     size_t used_bytes;
     size_t ceiling;
+    struct lf_text_memory *memory; /* borrowed; NULL: the process's heap */
 };
 
 /* chunk_bytes is the usual size of a chunk (a larger piece gets one of its own). Allocates nothing yet. */
 void lf_arena_init(struct lf_arena *arena, size_t chunk_bytes, size_t ceiling);
+void lf_arena_init_in(struct lf_arena *arena, size_t chunk_bytes, size_t ceiling, struct lf_text_memory *memory);
 void lf_arena_deinit(struct lf_arena *arena); /* accepts a zeroed one */
 /* n bytes, zeroed, aligned to 16; NULL when the ceiling or the memory is reached. */
 void *lf_arena_alloc(struct lf_arena *arena, size_t n) LF_MUST_CHECK;

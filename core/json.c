@@ -8,11 +8,12 @@
 #include "core/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/json_text.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 
 const struct lf_json_limits lf_json_limits_request = {LF_JSON_DEPTH, LF_JSON_NODES};
 const struct lf_json_limits lf_json_limits_file = {LF_JSON_DEPTH, LF_JSON_FILE_NODES};
@@ -28,6 +29,9 @@ struct parser {
     uint32_t depth;
     uint32_t n_names;
     const struct lf_json_limits *limits;
+    struct lf_work *work;
+    struct lf_text_memory *memory; /* the work's */
+    size_t looked_pos;             /* work is counted up to here */
     struct lf_err *err;
 };
 
@@ -51,7 +55,7 @@ static enum lf_status add_node(struct parser *p, enum lf_json_type type, uint32_
     if (p->n_nodes == p->cap) {
         uint32_t cap = p->cap ? p->cap * 2 : 64;
         if (cap > p->limits->max_nodes) cap = p->limits->max_nodes;
-        struct lf_json_node *nodes = realloc(p->nodes, (size_t)cap * sizeof *nodes);
+        struct lf_json_node *nodes = lf_text_realloc(p->memory, p->nodes, (size_t)cap * sizeof *nodes);
         if (!nodes) return fail_at(p, LF_NO_MEMORY, "no memory for its values");
         p->nodes = nodes;
         p->cap = cap;
@@ -262,10 +266,10 @@ static enum lf_status check_names(struct parser *p, const struct lf_json *doc)
     if (p->n_names < 2) return LF_OK;
     size_t n_slots = 16;
     while (n_slots < (size_t)p->n_names * 2) n_slots *= 2;
-    struct name_slot *slots = calloc(n_slots, sizeof *slots);
+    struct name_slot *slots = lf_text_alloc_zeroed(p->memory, n_slots * sizeof *slots);
     struct lf_buf sa, sb;
-    lf_buf_init(&sa, p->len + 16);
-    lf_buf_init(&sb, p->len + 16);
+    lf_buf_init_in(&sa, p->len + 16, p->memory);
+    lf_buf_init_in(&sb, p->len + 16, p->memory);
     enum lf_status status = LF_OK;
     if (!slots) status = fail_at(p, LF_NO_MEMORY, "no memory to compare its names");
     for (uint32_t object = 0; status == LF_OK && object < doc->n_nodes; object++) {
@@ -286,41 +290,60 @@ static enum lf_status check_names(struct parser *p, const struct lf_json *doc)
         }
         if (sa.status != LF_OK || sb.status != LF_OK) status = fail_at(p, LF_NO_MEMORY, "no memory for its names");
     }
-    free(slots);
+    lf_text_free(p->memory, slots);
     lf_buf_deinit(&sa);
     lf_buf_deinit(&sb);
     return status;
+}
+
+static enum lf_status count_work(struct parser *p)
+{
+    size_t n = p->pos - p->looked_pos;
+    p->looked_pos = p->pos;
+    enum lf_status status = lf_work_step(p->work, n);
+    return status == LF_OK ? LF_OK : fail_at(p, status, "nobody waits for the rest");
 }
 
 static enum lf_status parse_document(struct parser *p)
 {
     skip_space(p);
     LF_TRY(parse_value(p));
-    while (p->open != NO_PARENT) LF_TRY(parse_in_container(p));
+    while (p->open != NO_PARENT) {
+        LF_TRY(parse_in_container(p));
+        LF_TRY(count_work(p));
+    }
     skip_space(p);
     if (p->pos < p->len) return fail_at(p, LF_INVALID, "something follows the end of the value");
-    struct lf_json doc = {p->text, p->len, p->nodes, p->n_nodes};
+    struct lf_json doc = {p->text, p->len, p->nodes, p->n_nodes, NULL};
     return check_names(p, &doc);
 }
 
 enum lf_status lf_json_parse(struct lf_json *out, struct lf_str text, const struct lf_json_limits *limits,
                              struct lf_err *err)
 {
-    struct parser p = {.text = text.ptr, .len = text.len, .open = NO_PARENT, .limits = limits, .err = err};
+    return lf_json_parse_in(out, text, limits, NULL, err);
+}
+
+enum lf_status lf_json_parse_in(struct lf_json *out, struct lf_str text, const struct lf_json_limits *limits,
+                                struct lf_work *work, struct lf_err *err)
+{
+    struct parser p = {
+        .text = text.ptr, .len = text.len, .open = NO_PARENT, .limits = limits, .work = work, .err = err};
+    p.memory = lf_work_memory(work);
     if (text.len >= 0xffffffffu) return fail_at(&p, LF_LIMIT, "the text is larger than 4 GiB");
     enum lf_status status = parse_document(&p);
     if (status != LF_OK) {
-        free(p.nodes);
+        lf_text_free(p.memory, p.nodes);
         return status;
     }
     /* what doubling left over goes back: a tape may live as long as the server */
-    struct lf_json_node *fitted = realloc(p.nodes, (size_t)p.n_nodes * sizeof *fitted);
-    *out = (struct lf_json){text.ptr, text.len, fitted ? fitted : p.nodes, p.n_nodes};
+    struct lf_json_node *fitted = lf_text_realloc(p.memory, p.nodes, (size_t)p.n_nodes * sizeof *fitted);
+    *out = (struct lf_json){text.ptr, text.len, fitted ? fitted : p.nodes, p.n_nodes, p.memory};
     return LF_OK;
 }
 
 void lf_json_deinit(struct lf_json *json)
 {
-    free(json->nodes);
+    lf_text_free(json->memory, json->nodes);
     *json = (struct lf_json){0};
 }

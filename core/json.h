@@ -16,6 +16,8 @@
 
 #include "core/str.h"
 
+struct lf_work;
+
 enum lf_json_type {
     LF_JSON_NONE, /* the value of a missing member: see lf_json_get */
     LF_JSON_NULL,
@@ -41,6 +43,7 @@ struct lf_json {
     size_t text_len;
     struct lf_json_node *nodes; /* owned */
     uint32_t n_nodes;
+    struct lf_text_memory *memory; /* of the nodes; borrowed */
 };
 
 struct lf_json_limits {
@@ -54,6 +57,10 @@ extern const struct lf_json_limits lf_json_limits_request, lf_json_limits_file;
 /* Parses text (at most 4 GiB - 1). LF_INVALID with position and reason; LF_LIMIT; LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_json_parse(struct lf_json *out, struct lf_str text, const struct lf_json_limits *limits,
                                            struct lf_err *err);
+/* The same as work on a text: its memory, and LF_CANCELLED or LF_TIMEOUT where it ends. work may be NULL. */
+LF_MUST_CHECK enum lf_status lf_json_parse_in(struct lf_json *out, struct lf_str text,
+                                              const struct lf_json_limits *limits, struct lf_work *work,
+                                              struct lf_err *err);
 void lf_json_deinit(struct lf_json *json); /* accepts a zeroed one */
 
 /* A value: a document and an index, passed by value. A missing member is the value of type LF_JSON_NONE, on which

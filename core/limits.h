@@ -48,6 +48,9 @@ enum {
     LF_RUNNING_MAX_N = 1024,      /* --max-seqs at most */
     LF_STEP_TOKENS_N = 64 * 1024, /* --chunk at most */
 
+    /* memory for texts (core/text_memory.h): bodies, what is made of them, and replies; part of the plan */
+    LF_TEXT_BYTES_MIN = 16 * 1024 * 1024,
+
     /* tokenizers */
     LF_TOKEN_BYTES = 4096,                       /* the text of one token */
     LF_TOKENIZER_TEXT_BYTES = 512 * 1024 * 1024, /* a text to encode */

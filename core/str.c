@@ -1,7 +1,8 @@
 #include "core/str.h"
 
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "core/text_memory.h"
 
 bool lf_str_starts(struct lf_str s, struct lf_str prefix)
 {
@@ -22,12 +23,17 @@ ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle)
 
 void lf_buf_init(struct lf_buf *buf, size_t ceiling)
 {
-    *buf = (struct lf_buf){.ceiling = ceiling};
+    lf_buf_init_in(buf, ceiling, NULL);
+}
+
+void lf_buf_init_in(struct lf_buf *buf, size_t ceiling, struct lf_text_memory *memory)
+{
+    *buf = (struct lf_buf){.ceiling = ceiling, .memory = memory};
 }
 
 void lf_buf_deinit(struct lf_buf *buf)
 {
-    free(buf->ptr);
+    lf_text_free(buf->memory, buf->ptr);
     *buf = (struct lf_buf){0};
 }
 
@@ -48,7 +54,7 @@ enum lf_status lf_buf_reserve(struct lf_buf *buf, size_t n)
     while (cap < need) cap = cap > SIZE_MAX / 2 ? need : cap * 2;
     /* doubling must not pass the ceiling by much: the last step takes what is allowed, not twice of it */
     if (cap > buf->ceiling + 1) cap = buf->ceiling + 1;
-    char *ptr = realloc(buf->ptr, cap);
+    char *ptr = lf_text_realloc(buf->memory, buf->ptr, cap);
     if (!ptr) return buf->status = LF_NO_MEMORY;
     buf->ptr = ptr;
     buf->cap = cap;

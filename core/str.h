@@ -13,6 +13,8 @@
 
 #include "core/status.h"
 
+struct lf_text_memory;
+
 struct lf_str {
     const char *ptr; /* borrowed */
     size_t len;
@@ -44,9 +46,11 @@ struct lf_buf {
     size_t cap;
     size_t ceiling; /* len never passes it */
     enum lf_status status;
+    struct lf_text_memory *memory; /* borrowed; NULL: the process's heap */
 };
 
 void lf_buf_init(struct lf_buf *buf, size_t ceiling);
+void lf_buf_init_in(struct lf_buf *buf, size_t ceiling, struct lf_text_memory *memory);
 void lf_buf_deinit(struct lf_buf *buf); /* accepts a zeroed or deinitialized one */
 void lf_buf_clear(struct lf_buf *buf);  /* len = 0, keeps the memory, forgets a failure */
 /* Room for n more bytes without another allocation. */

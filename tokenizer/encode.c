@@ -4,13 +4,14 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/text_memory.h"
 
 /* Shorter texts do not repeat enough to pay for clearing the cache. */
 enum { CACHE_MIN_TEXT_BYTES = 2048, CACHE_MIN_WORDS = 256, CACHE_MAX_WORDS = 8192 };
 
 void lf_ids_deinit(struct lf_ids *ids)
 {
-    free(ids->ids);
+    lf_text_free(ids->memory, ids->ids);
     *ids = (struct lf_ids){0};
 }
 
@@ -18,7 +19,8 @@ enum lf_status lf_ids_push(struct lf_ids *ids, int32_t id)
 {
     if (ids->n == ids->cap) {
         size_t cap = ids->cap ? ids->cap * 2 : 64;
-        int32_t *grown = cap > SIZE_MAX / sizeof *grown ? NULL : realloc(ids->ids, cap * sizeof *grown);
+        int32_t *grown =
+            cap > SIZE_MAX / sizeof *grown ? NULL : lf_text_realloc(ids->memory, ids->ids, cap * sizeof *grown);
         if (!grown) return LF_NO_MEMORY;
         ids->ids = grown;
         ids->cap = cap;

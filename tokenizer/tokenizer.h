@@ -17,11 +17,12 @@
 
 struct lf_tokenizer;
 
-/* A growing list of ids, owned; zero it first. */
+/* A growing list of ids, owned; zero it first, then set memory if it is not to be the process's heap. */
 struct lf_ids {
     int32_t *ids;
     size_t n;
     size_t cap;
+    struct lf_text_memory *memory; /* borrowed */
 };
 void lf_ids_deinit(struct lf_ids *ids);
 LF_MUST_CHECK enum lf_status lf_ids_push(struct lf_ids *ids, int32_t id);

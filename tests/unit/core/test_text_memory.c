@@ -1,0 +1,189 @@
+#include "tests/support/test.h"
+
+#include "core/clock.h"
+#include "core/hash.h"
+#include "core/text_memory.h"
+#include "core/work.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { ONE_BY_ONE = 1 };
+#else
+enum { ONE_BY_ONE = 0 };
+#endif
+
+enum { MIB = 1024 * 1024, N_PIECES = 300 };
+
+static struct lf_text_memory_state look(struct lf_text_memory *m)
+{
+    struct lf_text_memory_state st;
+    lf_text_memory_look(m, &st);
+    return st;
+}
+
+static struct lf_text_memory *memory_of(uint64_t bytes)
+{
+    struct lf_text_memory *m = NULL;
+    assert_int_equal(lf_text_memory_create(&m, bytes, NULL), LF_OK);
+    return m;
+}
+
+static void fill(unsigned char *p, size_t n, unsigned seed)
+{
+    for (size_t i = 0; i < n; i++) p[i] = (unsigned char)(seed + i * 7);
+}
+
+static bool filled(const unsigned char *p, size_t n, unsigned seed)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] != (unsigned char)(seed + i * 7)) return false;
+    return true;
+}
+
+/* Random sizes, random order: bytes stay, nothing overlaps, and at the end nothing is held. */
+static void bytes_stay_and_all_of_it_goes_back(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    unsigned char *p[N_PIECES] = {0};
+    size_t n[N_PIECES] = {0};
+    for (uint64_t k = 0; k < 20000; k++) {
+        uint64_t r = lf_random64(11, k);
+        unsigned i = (unsigned)(r % N_PIECES);
+        size_t size = (size_t)(r >> 32) % (k % 16 ? 3000u : 200000u);
+        assert_true(!p[i] || filled(p[i], n[i], i));
+        if (r >> 20 & 1) {
+            lf_text_free(m, p[i]);
+            p[i] = NULL;
+            continue;
+        }
+        unsigned char *grown = lf_text_realloc(m, p[i], size);
+        assert_non_null(grown);
+        assert_int_equal((uintptr_t)grown % 16, 0);
+        if (p[i]) assert_true(filled(grown, size < n[i] ? size : n[i], i));
+        fill(grown, size, i);
+        p[i] = grown;
+        n[i] = size;
+    }
+    for (int i = 0; i < N_PIECES; i++) lf_text_free(m, p[i]);
+    assert_true(look(m).used_bytes <= 16 * (uint64_t)LF_TEXT_SLAB_BYTES); /* slabs kept for later */
+    assert_int_equal(look(m).n_refused, 0);
+    lf_text_memory_destroy(m);
+}
+
+static void the_budget_holds_to_the_byte(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(MIB);
+    size_t most = ONE_BY_ONE ? MIB : MIB - 64; /* a piece has a header of 64 bytes */
+    char *p = lf_text_alloc(m, most);
+    assert_non_null(p);
+    assert_int_equal(look(m).used_bytes, MIB);
+    assert_null(lf_text_alloc(m, 1));
+    assert_null(lf_text_realloc(m, p, most + 1));
+    assert_int_equal(look(m).used_bytes, MIB);
+    lf_text_free(m, p);
+    assert_null(lf_text_alloc(m, most + 1));
+    assert_int_equal(look(m).n_refused, 3);
+    assert_int_equal(look(m).peak_bytes, MIB);
+    lf_text_memory_destroy(m);
+}
+
+/* Small slots fill the budget with slabs; once they are free, the slabs make room for a piece. */
+static void free_slabs_make_room(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(MIB);
+    void *slots[4096];
+    int n = 0;
+    while (n < 4096 && (slots[n] = lf_text_alloc(m, 1000))) n++;
+    assert_true(n >= 900 && n <= 1048);
+    while (n > 0) lf_text_free(m, slots[--n]);
+    void *p = lf_text_alloc(m, MIB - 64);
+    assert_non_null(p);
+    lf_text_free(m, p);
+    lf_text_memory_destroy(m);
+}
+
+static void zeroed_is_zero_also_where_it_was_used(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(4 * MIB);
+    static const size_t sizes[] = {1, 64, 65, 1000, 8192, 8193, 100000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        unsigned char *p = lf_text_alloc(m, sizes[i]);
+        memset(p, 0xEE, sizes[i]);
+        lf_text_free(m, p);
+        p = lf_text_alloc_zeroed(m, sizes[i]);
+        for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(p[k], 0);
+        lf_text_free(m, p);
+    }
+    lf_text_memory_destroy(m);
+}
+
+static void reservations_count_only_against_each_other(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(MIB);
+    assert_true(lf_text_reserve(m, MIB));
+    assert_false(lf_text_reserve(m, 1));
+    void *p = lf_text_alloc(m, MIB / 2);
+    assert_non_null(p);
+    lf_text_unreserve(m, MIB);
+    assert_false(lf_text_reserve(m, MIB / 2 + 1));
+    lf_text_free(m, p);
+    assert_true(lf_text_reserve(m, MIB));
+    lf_text_unreserve(m, MIB);
+    lf_text_memory_destroy(m);
+}
+
+static void a_buffer_and_an_arena_stop_at_the_budget(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(256 * 1024);
+    struct lf_buf buf;
+    lf_buf_init_in(&buf, MIB, m);
+    for (int i = 0; i < 1000; i++)
+        lf_buf_cstr(&buf,
+                    "a line of some thirty characters, again and again, until there is no room left in the budget\n");
+    for (int i = 0; i < 10000; i++) lf_buf_cstr(&buf, "a line of some thirty characters\n");
+    assert_int_equal(buf.status, LF_NO_MEMORY);
+    lf_buf_deinit(&buf);
+    lf_text_memory_destroy(m);
+}
+
+static bool yes(void *ctx)
+{
+    ++*(int *)ctx;
+    return true;
+}
+
+static void work_ends_when_nobody_waits(void **state)
+{
+    (void)state;
+    int n_asked = 0;
+    struct lf_work work = {.is_over = yes, .ctx = &n_asked};
+    int64_t n_steps = 0;
+    while (lf_work_step(&work, 1000) == LF_OK) n_steps += 1000;
+    assert_int_equal(n_asked, 1);
+    assert_true(n_steps <= LF_WORK_LOOK_STEPS);
+    assert_int_equal(lf_work_step(&work, 1), LF_CANCELLED); /* it stays so */
+    struct lf_work late = {.deadline_ns = lf_clock_ns() - 1};
+    assert_int_equal(lf_work_look(&late), LF_TIMEOUT);
+    struct lf_work early = {.deadline_ns = lf_clock_ns() + INT64_C(60000000000)};
+    assert_int_equal(lf_work_look(&early), LF_OK);
+    assert_int_equal(lf_work_step(NULL, SIZE_MAX), LF_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_stay_and_all_of_it_goes_back),
+        cmocka_unit_test(the_budget_holds_to_the_byte),
+        cmocka_unit_test(free_slabs_make_room),
+        cmocka_unit_test(zeroed_is_zero_also_where_it_was_used),
+        cmocka_unit_test(reservations_count_only_against_each_other),
+        cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
+        cmocka_unit_test(work_ends_when_nobody_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
