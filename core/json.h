@@ -105,6 +105,8 @@ struct lf_str lf_json_raw(struct lf_json_value v);
 /* The quoted JSON string of s. Escapes quotes, backslashes, controls, U+2028 and U+2029; s must be valid UTF-8,
  * else each bad byte becomes U+FFFD. */
 void lf_json_write_string(struct lf_buf *out, struct lf_str s);
+/* The same without its quotes, for a string that is written in pieces, cut between code points. */
+void lf_json_write_escaped(struct lf_buf *out, struct lf_str s);
 /* The shortest decimal that reads back as the same double; 0 for NaN and infinities (JSON has none). */
 void lf_json_write_double(struct lf_buf *out, double x);
 

@@ -22,9 +22,8 @@ static void write_ascii_escape(struct lf_buf *out, char c)
         lf_buf_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
 }
 
-void lf_json_write_string(struct lf_buf *out, struct lf_str s)
+void lf_json_write_escaped(struct lf_buf *out, struct lf_str s)
 {
-    lf_buf_char(out, '"');
     size_t i = 0;
     while (i < s.len) {
         size_t run = plain_run(s.ptr + i, s.len - i);
@@ -43,6 +42,12 @@ void lf_json_write_string(struct lf_buf *out, struct lf_str s)
             lf_buf_append(out, s.ptr + i, (size_t)n);
         i += n ? (size_t)n : 1;
     }
+}
+
+void lf_json_write_string(struct lf_buf *out, struct lf_str s)
+{
+    lf_buf_char(out, '"');
+    lf_json_write_escaped(out, s);
     lf_buf_char(out, '"');
 }
 

@@ -18,7 +18,8 @@ enum { LF_API_KEY_BYTES = 512 };
 
 /* Whose request it is. salt parts the prefix cache between tenants; all zero without keys. */
 struct lf_tenant {
-    uint64_t id; /* 0: no keys in use */
+    uint64_t id; /* of the key; without keys 0 here, and the address's once the head has been read */
+    bool by_key; /* it is a key's */
     uint8_t salt[LF_SHA256_BYTES];
 };
 

@@ -1,14 +1,22 @@
 #include "server/http/generation.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/hash.h"
+#include "core/text_memory.h"
 #include "server/engine/engine.h"
-#include "server/http/openai_json.h"
 
-enum { PIECE_BYTES = 16 * 1024, SALT_BYTES = LF_SHA256_BYTES + LF_CACHE_SALT_BYTES, TOKEN_BYTES = 32 * 1024 * 1024 };
+enum {
+    PIECE_BYTES = 4 * 1024, /* text in one event */
+    TEXT_BYTES = 64 * 1024 * 1024,
+    ECHO_PIECE_BYTES = 16 * 1024,
+    SALT_BYTES = LF_SHA256_BYTES + LF_CACHE_SALT_BYTES,
+    TOKEN_BYTES = 32 * 1024 * 1024,
+    HEAD_BYTES = 64 * 1024
+};
 
 static int64_t count_code_points(const char *s, size_t n)
 {
@@ -20,7 +28,7 @@ static int64_t count_code_points(const char *s, size_t n)
 /* ---- starting ---- */
 
 struct start {
-    struct lf_call *call;
+    const struct lf_generation_params *params;
     struct lf_generation *gen;
     int64_t room; /* tokens of prompt and answer that one request may have */
     uint64_t seed;
@@ -33,11 +41,13 @@ static enum lf_status answer_length(const struct start *st, const struct lf_prom
                                     struct lf_api_err *err)
 {
     const struct lf_ask *ask = &st->gen->ask;
-    const char *param = ask->kind == LF_ASK_CHAT ? "messages" : "prompt";
+    const struct lf_dialect *dialect = st->gen->dialect;
     int64_t left = st->room - (int64_t)p->ids.n, want = ask->max_tokens;
-    if (want == LF_ABSENT && ask->kind == LF_ASK_CHAT) want = LF_MAX(left, 1);
-    if (want == LF_ABSENT) want = LF_MAX(LF_MIN(left, st->call->server->opts.default_max_tokens), 1);
-    if (want > left) return lf_refuse_context(err, param, (int64_t)p->ids.n, want, st->room, false);
+    if (want == LF_ABSENT) {
+        int64_t most = dialect->fills_context ? left : LF_MIN(left, st->params->default_max_tokens);
+        want = LF_MAX(most, 1);
+    }
+    if (want > left) return lf_refuse_context(err, dialect->text_param, (int64_t)p->ids.n, want, st->room, false);
     if (ask->min_tokens > want)
         return lf_refuse(err, 400, "min_tokens", "invalid_value", "min_tokens: more than the answer may have.");
     *out = want;
@@ -47,7 +57,7 @@ static enum lf_status answer_length(const struct start *st, const struct lf_prom
 static enum lf_status refuse_submit(enum lf_status status, const struct start *st, const struct lf_gen_params *p,
                                     int retry_after_s, const struct lf_err *why, struct lf_api_err *err)
 {
-    const char *param = st->gen->ask.kind == LF_ASK_CHAT ? "messages" : "prompt";
+    const char *param = st->gen->dialect->text_param;
     switch (status) {
     case LF_LIMIT:
         return lf_refuse_context(err, param, p->n_prompt, p->max_tokens, st->room, false);
@@ -62,7 +72,7 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
     case LF_DEVICE:
         return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
     case LF_NO_MEMORY:
-        return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        return lf_refuse_work(err, LF_NO_MEMORY);
     default:
         return lf_refuse(err, 500, NULL, "internal_error", "The request could not be queued.");
     }
@@ -73,7 +83,6 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
     const struct lf_generation *gen = st->gen;
     const struct lf_ask *ask = &gen->ask;
     const struct lf_prompt *p = gen->choices[i].prompt;
-    int64_t deadline_ms = st->call->server->opts.request_deadline_ms;
     int first = i - i % (int)ask->n;
     *out = (struct lf_gen_params){
         .prompt = p->ids.ids,
@@ -88,14 +97,14 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .priority = (int)ask->priority,
         .salt = st->salt,
         .salt_bytes = st->salt_bytes,
-        .tenant = st->call->tenant.id,
-        .deadline_ns = deadline_ms > 0 ? st->call->started_ns + deadline_ms * LF_NS_PER_MS : 0,
+        .tenant = st->params->tenant->id,
+        .deadline_ns = st->params->deadline_ns,
         .leader = i == first ? NULL : gen->choices[first].req,
         .n_group = i == 0 ? gen->n_choices : 0,
         .group_tokens = i == 0 ? gen->n_prompt_tokens * ask->n : 0,
         .follows = i > 0,
-        .notify = lf_call_notify,
-        .notify_ctx = st->call,
+        .notify = st->params->notify,
+        .notify_ctx = st->params->notify_ctx,
     };
     out->sampling.n_logprobs = ask->logprobs == LF_ABSENT ? -1 : (int)ask->logprobs;
     out->sampling.seed = st->seed + (uint64_t)i;
@@ -110,35 +119,51 @@ static enum lf_status submit(const struct start *st, int i, struct lf_api_err *e
     LF_TRY(answer_length(st, st->gen->choices[i].prompt, &max_tokens, err));
     fill_params(&params, st, i, max_tokens);
     enum lf_status status =
-        lf_engine_submit(st->call->server->engine, &params, &st->gen->choices[i].req, &retry_after_s, &why);
+        lf_engine_submit(st->params->engine, &params, &st->gen->choices[i].req, &retry_after_s, &why);
     return status == LF_OK ? LF_OK : refuse_submit(status, st, &params, retry_after_s, &why, err);
+}
+
+/* The text as it was given; of ids, what they decode to (they were checked to be in the vocabulary). */
+static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
+{
+    const struct lf_prompt *p = c->prompt;
+    if (p->is_text)
+        lf_buf_str(&c->text, p->text);
+    else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL) != LF_OK)
+        c->text.status = LF_NO_MEMORY;
+    c->offset = count_code_points(c->text.ptr, c->text.len);
+}
+
+void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
+{
+    const struct lf_ask *ask = &gen->ask;
+    gen->n_finished -= c->finish != NULL;
+    c->finish = NULL;
+    c->n_read = c->n_echoed = 0;
+    c->offset = c->echo_offset = 0;
+    c->text_shown = 0;
+    lf_detok_init(&c->detok, gen->tok, false, gen->dialect->continues);
+    lf_detok_init(&c->echo_detok, gen->tok, false, false);
+    lf_stop_init(&c->stop, ask->stops, ask->n_stops);
+    lf_buf_clear(&c->text);
+    lf_logprob_text_clear(&c->lp);
+    c->echo_done = !ask->echo || ask->logprobs == LF_ABSENT || gen->quiet;
+    if (ask->echo) echo_prompt(gen, c);
 }
 
 static void init_choice(struct lf_generation *gen, struct lf_choice *c, const struct lf_prompt *prompt)
 {
-    const struct lf_ask *ask = &gen->ask;
-    bool chat = ask->kind == LF_ASK_CHAT;
+    int n_top = gen->ask.logprobs == LF_ABSENT ? 0 : (int)gen->ask.logprobs;
     c->prompt = prompt;
-    lf_detok_init(&c->detok, gen->tok, false, !chat);
-    lf_detok_init(&c->echo_detok, gen->tok, false, false);
-    lf_stop_init(&c->stop, ask->stops, ask->n_stops);
-    lf_buf_init(&c->text, LF_ANSWER_BYTES);
-    lf_logprob_text_init(&c->lp, gen->tok, chat, ask->logprobs == LF_ABSENT ? 0 : (int)ask->logprobs);
-    c->echo_done = !ask->echo || ask->logprobs == LF_ABSENT;
-    if (!ask->echo) return;
-    /* the text as it was given; of ids, what they decode to (they were checked to be in the vocabulary) */
-    if (prompt->is_text)
-        lf_buf_str(&c->text, prompt->text);
-    else if (lf_tokenizer_decode(gen->tok, &c->text, prompt->ids.ids, prompt->ids.n, false, NULL) != LF_OK)
-        c->text.status = LF_NO_MEMORY;
-    c->offset = count_code_points(c->text.ptr, c->text.len);
+    lf_buf_init_in(&c->text, TEXT_BYTES, gen->memory);
+    lf_logprob_text_init(&c->lp, gen->tok, gen->dialect->logprobs, n_top, gen->memory);
+    lf_choice_rewind(gen, c);
 }
 
 static enum lf_status count_choices(const struct start *st, struct lf_api_err *err)
 {
     struct lf_generation *gen = st->gen;
-    bool keys = st->call->tenant.id != 0;
-    int64_t n = gen->prompts.n * gen->ask.n, most = keys ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
+    int64_t n = gen->prompts.n * gen->ask.n, most = st->params->tenant->by_key ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
     if (n > most)
         return lf_refuse(err, 400, "n", "too_many_choices", "%lld answers asked for at once, the most is %lld.",
                          (long long)n, (long long)most);
@@ -150,10 +175,10 @@ static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
 {
     struct lf_generation *gen = st->gen;
     LF_TRY(count_choices(st, err));
-    gen->choices = calloc((size_t)gen->n_choices, sizeof *gen->choices);
+    gen->choices = lf_text_alloc_zeroed(gen->memory, (size_t)gen->n_choices * sizeof *gen->choices);
     if (!gen->choices) {
         gen->n_choices = 0;
-        return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        return lf_refuse_work(err, LF_NO_MEMORY);
     }
     for (int i = 0; i < gen->n_choices; i++) init_choice(gen, &gen->choices[i], &gen->prompts.items[i / gen->ask.n]);
     for (int i = 0; i < gen->prompts.n; i++) gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
@@ -166,40 +191,48 @@ static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
 static void mix_salt(struct start *st)
 {
     struct lf_str extra = st->gen->ask.cache_salt;
-    memcpy(st->salt, st->call->tenant.salt, LF_SHA256_BYTES);
+    memcpy(st->salt, st->params->tenant->salt, LF_SHA256_BYTES);
     if (extra.len) memcpy(st->salt + LF_SHA256_BYTES, extra.ptr, extra.len);
     st->salt_bytes = LF_SHA256_BYTES + (int)extra.len;
 }
 
-enum lf_status lf_generation_start(struct lf_call *call, struct lf_ask *ask, struct lf_prompts *prompts,
-                                   int64_t tokenize_ns, struct lf_api_err *err)
+static struct lf_generation *create(const struct lf_generation_params *params)
 {
-    struct lf_generation *gen = calloc(1, sizeof *gen);
+    struct lf_generation *gen = lf_text_alloc_zeroed(params->memory, sizeof *gen);
+    if (!gen) return NULL;
+    gen->dialect = params->dialect;
+    gen->tok = params->tok;
+    gen->memory = params->memory;
+    gen->model = params->model;
+    gen->created_s = lf_clock_unix_s();
+    gen->tokenize_ns = params->tokenize_ns;
+    snprintf(gen->id, sizeof gen->id, "%s", params->id);
+    lf_buf_init_in(&gen->head, HEAD_BYTES, params->memory);
+    return gen;
+}
+
+enum lf_status lf_generation_start(struct lf_generation **out, const struct lf_generation_params *params,
+                                   struct lf_ask *ask, struct lf_prompts *prompts, struct lf_api_err *err)
+{
+    struct lf_generation *gen = create(params);
     if (!gen) {
         lf_ask_deinit(ask);
         lf_prompts_deinit(prompts);
-        return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        return lf_refuse_work(err, LF_NO_MEMORY);
     }
-    struct lf_http_server *s = call->server;
     struct lf_engine_state engine;
-    lf_engine_look(s->engine, &engine);
-    gen->tok = s->tok;
+    lf_engine_look(params->engine, &engine);
     gen->ask = *ask;
     gen->prompts = *prompts;
-    gen->tokenize_ns = tokenize_ns;
     *ask = (struct lf_ask){0};
     *prompts = (struct lf_prompts){0};
-    struct start st = {.call = call, .gen = gen};
+    struct start st = {.params = params, .gen = gen};
     st.room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
-    st.seed = gen->ask.seed_given ? (uint64_t)gen->ask.seed
-                                  : lf_random64(s->id_seed ^ 0x5eed, atomic_fetch_add(&s->id_counter, 1));
+    st.seed = gen->ask.seed_given ? (uint64_t)gen->ask.seed : params->seed;
     mix_salt(&st);
-    lf_openai_head(gen, call->id, s->opts.model_id);
-    enum lf_status status = gen->head.status == LF_OK
-                                ? start_choices(&st, err)
-                                : lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+    enum lf_status status = start_choices(&st, err);
     if (status == LF_OK)
-        call->gen = gen;
+        *out = gen;
     else
         lf_generation_destroy(gen);
     return status;
@@ -215,11 +248,11 @@ void lf_generation_destroy(struct lf_generation *gen)
         lf_buf_deinit(&c->text);
         lf_logprob_text_deinit(&c->lp);
     }
-    free(gen->choices);
+    lf_text_free(gen->memory, gen->choices);
     lf_prompts_deinit(&gen->prompts);
     lf_ask_deinit(&gen->ask);
     lf_buf_deinit(&gen->head);
-    free(gen);
+    lf_text_free(gen->memory, gen);
 }
 
 /* ---- pulling ---- */
@@ -227,7 +260,7 @@ void lf_generation_destroy(struct lf_generation *gen)
 static void finish(struct lf_generation *gen, struct lf_choice *c, const char *reason)
 {
     c->finish = reason;
-    c->finished_ns = lf_clock_ns();
+    if (c->finished_ns == 0) c->finished_ns = lf_clock_ns();
     gen->n_finished++;
 }
 
@@ -241,8 +274,6 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
 {
     if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
         fail(gen, 503, "draining", "The server is shutting down.");
-    else if (st->status == LF_TIMEOUT)
-        fail(gen, 500, "request_timeout", "The request took longer than this server allows.");
     else if (st->status == LF_DEVICE)
         fail(gen, 500, "engine_failed", "The engine has failed.");
     else
@@ -256,13 +287,13 @@ static void note_loss(struct lf_choice *c, const struct lf_buf *piece)
 }
 
 /* Log-probabilities of the prompt's own tokens, as far as they are known. */
-static void pull_echo(struct lf_choice *c, const struct lf_request_state *st, bool one)
+static void pull_echo(const struct lf_generation *gen, struct lf_choice *c, const struct lf_request_state *st, bool one)
 {
     const struct lf_ids *ids = &c->prompt->ids;
     struct lf_buf piece;
-    lf_buf_init(&piece, TOKEN_BYTES);
+    lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
     int known = LF_MIN(LF_MAX(st->n_prompt_logprobs, 1), (int)ids->n);
-    for (; c->n_echoed < known && !(one && c->lp.list[0].len > PIECE_BYTES); c->n_echoed++) {
+    for (; c->n_echoed < known && !(one && c->lp.list[0].len > ECHO_PIECE_BYTES); c->n_echoed++) {
         int i = c->n_echoed;
         lf_logprob_text_add(&c->lp, i ? lf_request_prompt_logprob(c->req, i) : NULL, ids->ids[i], c->echo_offset);
         lf_buf_clear(&piece);
@@ -287,7 +318,7 @@ static bool show(struct lf_generation *gen, struct lf_choice *c, struct lf_str t
 static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf_buf *piece)
 {
     const struct lf_sampled *sampled = lf_request_token(c->req, c->n_read++);
-    if (gen->ask.logprobs != LF_ABSENT) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
+    if (gen->ask.logprobs != LF_ABSENT && !gen->quiet) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
     lf_buf_clear(piece);
     lf_detok_push(&c->detok, sampled->id, piece);
     note_loss(c, piece);
@@ -318,24 +349,31 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
     struct lf_request_state st;
     struct lf_buf piece;
     if (c->finish || gen->failed) return;
-    lf_buf_init(&piece, TOKEN_BYTES);
+    lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
     lf_request_look(c->req, &st);
-    if (!c->echo_done) pull_echo(c, &st, one);
+    if (!c->echo_done) pull_echo(gen, c, &st, one);
     while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
     if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))
         take_end(gen, c, &st, &piece);
-    if (c->text.status != LF_OK) fail(gen, 500, "answer_too_large", "The answer does not fit into memory.");
+    if (c->text.status != LF_OK) fail(gen, 503, "text_memory_full", "No memory for the text of this answer right now.");
     lf_buf_deinit(&piece);
 }
 
-bool lf_generation_poll(struct lf_generation *gen, struct lf_reply *reply)
+struct lf_str lf_choice_next_text(const struct lf_choice *c)
 {
-    for (int i = 0; i < gen->n_choices; i++) lf_choice_pull(gen, &gen->choices[i], false);
-    if (gen->failed) {
-        lf_reply_error(reply, &gen->err);
-        return true;
-    }
-    if (gen->n_finished < gen->n_choices) return false;
-    lf_openai_write_answer(lf_reply_json(reply, 200), gen);
-    return true;
+    size_t n = c->text.len - c->text_shown;
+    if (n == 0) return LF_STR("");
+    const char *at = c->text.ptr + c->text_shown;
+    if (n <= PIECE_BYTES) return lf_str_from(at, n);
+    n = PIECE_BYTES;
+    while (n > PIECE_BYTES - 4 && ((unsigned char)at[n] & 0xc0) == 0x80) n--;
+    return lf_str_from(at, n);
+}
+
+void lf_choice_shown(struct lf_choice *c, size_t n)
+{
+    c->text_shown += n;
+    if (c->text_shown < c->text.len) return;
+    lf_buf_clear(&c->text);
+    c->text_shown = 0;
 }

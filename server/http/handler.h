@@ -1,17 +1,20 @@
-/* What the endpoints that take a JSON body begin with. */
+/* What the handlers that take a JSON body begin with. */
 #ifndef LF_SERVER_HTTP_HANDLER_H
 #define LF_SERVER_HTTP_HANDLER_H
 
-#include "server/http/call.h"
 #include "server/http/openai_request.h"
 #include "server/http/prompts.h"
 
-/* Reads the call's body as a request of that kind, and frees the body. json holds what ask's values refer to; both are
- * to be deinitialized whatever comes back. */
-LF_MUST_CHECK enum lf_status lf_handler_read(struct lf_call *call, enum lf_ask_kind kind, struct lf_json *json,
-                                             struct lf_ask *ask, struct lf_api_err *err);
-struct lf_prompt_source lf_handler_source(const struct lf_call *call);
-/* All of /v1/completions and /v1/chat/completions: they differ in the kind only. */
-void lf_handler_generate(struct lf_call *call, enum lf_ask_kind kind);
+struct lf_exchange;
+
+typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                                   struct lf_api_err *err);
+typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
+
+/* Parses the body and has it answered; frees what was read. A refusal becomes the reply, in the route's own form. */
+void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer);
+struct lf_prompt_source lf_prompt_source_of(const struct lf_exchange *x);
+/* Puts a refusal into the reply, in the form that the route's dialect has for errors. */
+void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err);
 
 #endif

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,15 +13,12 @@
 #include "core/clock.h"
 #include "core/hash.h"
 #include "core/log.h"
-#include "server/http/access.h"
+#include "core/text_memory.h"
+#include "server/http/exchange.h"
+#include "server/http/server.h"
+#include "server/http/watch.h"
 
-enum {
-    THREADS_MIN = 2,
-    THREADS_MAX = 64,
-    KEEP_ALIVE_MS = 10 * 1000,
-    BODY_BUDGET_FACTOR = 16, /* bodies in memory at once, in units of the largest */
-    SPARE_DESCRIPTORS = 64
-};
+enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, SPARE_DESCRIPTORS = 64 };
 
 /* ---- libmicrohttpd's callbacks ---- */
 
@@ -38,9 +34,9 @@ static void on_connection(void *ctx, struct MHD_Connection *mhd, void **socket_c
     struct lf_http_server *s = ctx;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        *socket_ctx = info ? lf_conn_started(s, info->connect_fd, mhd) : NULL;
+        *socket_ctx = info ? lf_conn_started(&s->conns, info->connect_fd, mhd) : NULL;
     } else if (*socket_ctx) {
-        lf_conn_closed(s, *socket_ctx);
+        lf_conn_closed(&s->conns, *socket_ctx);
         *socket_ctx = NULL;
     }
 }
@@ -54,29 +50,29 @@ static void *on_uri(void *ctx, const char *uri, struct MHD_Connection *mhd)
 }
 
 static enum MHD_Result on_access(void *ctx, struct MHD_Connection *mhd, const char *url, const char *method,
-                                 const char *version, const char *upload, size_t *upload_bytes, void **call_ctx)
+                                 const char *version, const char *upload, size_t *upload_bytes, void **exchange)
 {
     struct lf_http_server *s = ctx;
-    struct lf_call *call = *call_ctx;
-    if (!call) {
+    struct lf_exchange *x = *exchange;
+    if (!x) {
         struct lf_conn *conn = conn_of(mhd);
-        call = conn ? lf_call_create(s, conn, mhd) : NULL;
-        if (!call) return MHD_NO;
-        *call_ctx = call;
-        return lf_call_head(call, url, method, version);
+        x = conn ? lf_exchange_begin(s, conn, mhd) : NULL;
+        if (!x) return MHD_NO;
+        *exchange = x;
+        return lf_exchange_head(x, url, method, version);
     }
-    if (*upload_bytes == 0) return lf_call_advance(call);
+    if (*upload_bytes == 0) return lf_exchange_advance(x);
     size_t n = *upload_bytes;
     *upload_bytes = 0;
-    return lf_call_body(call, upload, n);
+    return lf_exchange_body(x, upload, n);
 }
 
-static void on_completed(void *ctx, struct MHD_Connection *mhd, void **call_ctx, enum MHD_RequestTerminationCode why)
+static void on_completed(void *ctx, struct MHD_Connection *mhd, void **exchange, enum MHD_RequestTerminationCode why)
 {
     (void)ctx;
     (void)mhd;
-    if (*call_ctx) lf_call_end(*call_ctx, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
-    *call_ctx = NULL;
+    if (*exchange) lf_exchange_end(*exchange, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    *exchange = NULL;
 }
 
 /* Paths stay as they came: routes are compared raw, and what follows a route is decoded by us, once. */
@@ -99,7 +95,8 @@ static void fill_defaults(struct lf_http_opts *o)
     if (!o->host) o->host = "127.0.0.1";
     if (o->max_body_bytes == 0) o->max_body_bytes = LF_BODY_BYTES;
     o->n_connections = or_default(o->n_connections, LF_CONNECTIONS_N);
-    o->n_connections_per_address = or_default(o->n_connections_per_address, LF_CONNECTIONS_PER_ADDRESS_N);
+    if (o->n_connections_per_address < 0) o->n_connections_per_address = 0;
+    if (o->text_bytes == 0) o->text_bytes = lf_http_text_bytes(o->max_body_bytes, 0);
     o->n_threads = LF_MIN(LF_MAX(o->n_threads, THREADS_MIN), THREADS_MAX);
     o->max_choices = LF_MIN(or_default(o->max_choices, LF_CHOICES_N), LF_CHOICES_N);
     if (!o->metrics_prefix) o->metrics_prefix = "longflash:";
@@ -135,9 +132,9 @@ static enum lf_status start_daemon(struct lf_http_server *s, struct lf_err *err)
         {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)keep_escapes, s},
         {MHD_OPTION_THREAD_POOL_SIZE, s->opts.n_threads, NULL},
         /* our own table is the limit: no thread's share of it may be smaller */
-        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)s->opts.n_connections * s->opts.n_threads, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)s->conns.n_places * s->opts.n_threads, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, LF_CONN_POOL_BYTES, NULL},
-        {MHD_OPTION_CONNECTION_TIMEOUT, 0, NULL}, /* watch.c keeps the deadlines */
+        {MHD_OPTION_CONNECTION_TIMEOUT, 0, NULL}, /* conn.c keeps the deadlines */
 #if MHD_VERSION >= 0x00097705
         {MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1, NULL},
 #endif
@@ -149,42 +146,32 @@ static enum lf_status start_daemon(struct lf_http_server *s, struct lf_err *err)
 
 static enum lf_status allocate(struct lf_http_server *s, struct lf_err *err)
 {
-    s->n_conns = s->opts.n_connections;
-    s->conns = calloc((size_t)s->n_conns, sizeof *s->conns);
-    if (!s->conns) return lf_fail(err, LF_NO_MEMORY, "no memory for %d connections", s->n_conns);
-    for (int i = 0; i < s->n_conns; i++) s->conns[i].fd = -1;
-    if (!lf_random_bytes(&s->id_seed, sizeof s->id_seed)) return lf_fail(err, LF_IO, "no random numbers");
-    s->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    struct lf_conn_deadlines deadlines = {s->opts.header_deadline_ms, s->opts.body_deadline_ms, s->opts.slow_reader_ms};
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (s->event_fd < 0 || s->epoll_fd < 0) return lf_fail(err, LF_IO, "no descriptors for the HTTP server");
-    return LF_OK;
+    if (s->epoll_fd < 0 || !lf_waker_init(&s->waker)) return lf_fail(err, LF_IO, "no descriptors for the HTTP server");
+    if (!lf_random_bytes(&s->id_seed, sizeof s->id_seed)) return lf_fail(err, LF_IO, "no random numbers");
+    LF_TRY(lf_text_memory_create(&s->text_memory, s->opts.text_bytes, err));
+    return lf_conns_init(&s->conns, s->opts.n_connections, s->opts.n_connections_per_address, deadlines, s->epoll_fd,
+                         err);
 }
 
 static void set_up(struct lf_http_server *s, const struct lf_http_opts *opts)
 {
     s->opts = *opts;
     fill_defaults(&s->opts);
-    s->body_budget = s->opts.max_body_bytes * BODY_BUDGET_FACTOR;
-    s->listen_fd = s->event_fd = s->epoll_fd = -1;
-    for (int i = 0; i < LF_REFUSED_N; i++) s->refused[i].fd = -1;
-    lf_list_init(&s->calls);
-    lf_list_init(&s->dirty);
-    lf_list_init(&s->later);
-    lf_list_init(&s->work);
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->work_cond, NULL);
+    s->listen_fd = s->epoll_fd = s->waker.event_fd = -1;
+    lf_acceptor_init(&s->acceptor);
 }
 
 static void tear_down(struct lf_http_server *s)
 {
     if (s->daemon) MHD_stop_daemon(s->daemon);
     if (s->listen_fd >= 0) close(s->listen_fd);
-    if (s->event_fd >= 0) close(s->event_fd);
     if (s->epoll_fd >= 0) close(s->epoll_fd);
+    lf_waker_deinit(&s->waker);
+    lf_conns_deinit(&s->conns);
     lf_keys_deinit(&s->keys);
-    free(s->conns);
-    pthread_cond_destroy(&s->work_cond);
-    pthread_mutex_destroy(&s->lock);
+    lf_text_memory_destroy(s->text_memory);
     free(s);
 }
 
@@ -197,18 +184,30 @@ enum lf_status lf_http_server_create(struct lf_http_server **out, const struct l
     LF_TRY_GOTO(lf_keys_init(&s->keys, opts->api_keys_file, opts->api_keys_env, err), fail);
     LF_TRY_GOTO(lf_listen(&s->listen_fd, &s->port, &s->loopback, s->opts.host, s->opts.port, err), fail);
     LF_TRY_GOTO(allocate(s, err), fail);
-    raise_descriptor_limit(s->n_conns);
+    raise_descriptor_limit(s->conns.n_places);
     LF_TRY_GOTO(start_daemon(s, err), fail);
-    LF_TRY_GOTO(lf_workers_start(s, err), fail_workers);
-    LF_TRY_GOTO(lf_watch_start(s, err), fail_workers);
+    LF_TRY_GOTO(lf_workers_start(&s->workers, s->opts.n_threads, err), fail);
+    LF_TRY_GOTO(lf_watch_start(s, err), fail);
     *out = s;
     return LF_OK;
-fail_workers:
-    atomic_store(&s->stopping, true);
-    lf_workers_stop(s);
 fail:
+    lf_workers_stop(&s->workers);
     tear_down(s);
     return status;
+}
+
+uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes)
+{
+    uint64_t least = LF_MAX((LF_WORK_FACTOR + 1) * max_body_bytes + LF_TEXT_SPARE_BYTES, LF_TEXT_BYTES_MIN);
+    uint64_t usual = LF_TEXT_BODIES_N * max_body_bytes + LF_TEXT_SPARE_BYTES;
+    if (memory_bytes == 0) return LF_MAX(usual, least);
+    return LF_MAX(LF_MIN(usual, memory_bytes / LF_TEXT_SHARE), least);
+}
+
+uint64_t lf_http_host_bytes(uint64_t text_bytes, int n_connections)
+{
+    int n = n_connections + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
+    return text_bytes + (uint64_t)n * (LF_CONN_POOL_BYTES + sizeof(struct lf_exchange) + sizeof(struct lf_conn));
 }
 
 void lf_http_server_progress(struct lf_http_server *s, double fraction)
@@ -231,6 +230,11 @@ void lf_http_server_drain(struct lf_http_server *s)
     atomic_store(&s->draining, true);
 }
 
+double lf_http_server_progress_now(struct lf_http_server *s)
+{
+    return LF_MIN(atomic_load(&s->progress_permille), 999) / 1000.0;
+}
+
 int lf_http_server_n_in_flight(struct lf_http_server *s)
 {
     return atomic_load(&s->n_in_flight);
@@ -246,18 +250,17 @@ int lf_http_server_port(const struct lf_http_server *s)
     return s->port;
 }
 
-/* Everything that is parked is resumed before libmicrohttpd is stopped, and nothing parks again (lf_call_park looks at
- * `stopping` under the lock): suspended connections at MHD_stop_daemon would be a panic. */
+/* Everything that is parked is resumed before libmicrohttpd is stopped, and nothing parks again: suspended connections
+ * at MHD_stop_daemon would be a panic. */
 void lf_http_server_destroy(struct lf_http_server *s)
 {
+    int n_wakes, n_suspended;
     if (!s) return;
-    pthread_mutex_lock(&s->lock);
-    atomic_store(&s->stopping, true);
-    LF_LIST_EACH(node, &s->calls) lf_call_wake_locked(LF_LIST_ENTRY(node, struct lf_call, in_calls));
-    pthread_mutex_unlock(&s->lock);
+    lf_waker_stop(&s->waker);
     lf_watch_stop(s);
-    lf_workers_stop(s);
-    LF_ASSERT(s->n_parked == 0);
+    lf_workers_stop(&s->workers);
+    lf_waker_count(&s->waker, &n_wakes, &n_suspended);
+    LF_ASSERT(n_suspended == 0);
     tear_down(s);
 }
 

@@ -20,10 +20,11 @@ struct lf_http_opts {
     const char *host; /* numeric address or name to bind, "127.0.0.1" */
     int port;         /* 0: any free one */
     uint64_t max_body_bytes;
-    int n_connections, n_connections_per_address;
-    int n_threads; /* of libmicrohttpd's pool */
-    int request_deadline_ms;
-    int max_choices; /* n */
+    int n_connections, n_connections_per_address; /* n_connections_per_address 0: no limit of its own */
+    uint64_t text_bytes;     /* memory for texts: lf_http_text_bytes, or what is wished; 0: by max_body_bytes alone */
+    int n_threads;           /* of libmicrohttpd's pool */
+    int request_deadline_ms; /* 0: none */
+    int max_choices;         /* n */
     enum lf_keep_alive keep_alive;
     const char *metrics_prefix;       /* "longflash:" or "vllm:" */
     const char *api_keys_file;        /* one key a line; NULL: none */
@@ -36,6 +37,12 @@ struct lf_http_opts {
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
 };
+
+/* The memory for texts by default: enough for any one request of max_body_bytes, and a share of memory_bytes (0: not
+ * limited) for several at once. */
+uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes);
+/* What the server may hold in all, for the plan: texts and the buffers of connections. */
+uint64_t lf_http_host_bytes(uint64_t text_bytes, int n_connections);
 
 /* Binds and starts answering: /livez 200, /readyz 503 with loading progress, everything else 503 until
  * lf_http_server_ready. LF_IO: the address is in use or not ours (one line for the person at the terminal). */

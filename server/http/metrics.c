@@ -3,9 +3,11 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "core/text_memory.h"
 #include "server/engine/engine.h"
-#include "server/http/call.h"
+#include "server/http/exchange.h"
 #include "server/http/routes.h"
+#include "server/http/server.h"
 
 enum { LABEL_BYTES = 640 };
 
@@ -139,36 +141,44 @@ static void write_http_requests(struct page *p, const struct lf_http_server *s)
 static void write_http(struct page *p, struct lf_http_server *s)
 {
     const struct lf_http_metrics *m = &s->metrics;
-    const struct labelled refused[] = {{"all", &m->refused_full}, {"address", &m->refused_address}};
-    const struct labelled cuts[] = {
-        {"head", &m->cut_head}, {"idle", &m->cut_idle}, {"body", &m->cut_body}, {"reader", &m->cut_reader}};
+    const struct lf_conn_metrics *c = &s->conns.metrics;
+    const struct labelled refused[] = {{"all", &c->refused_full}, {"address", &c->refused_address}};
+    const struct labelled cuts[] = {{"head", &c->cut_head},
+                                    {"idle", &c->cut_idle},
+                                    {"body", &c->cut_body},
+                                    {"reader", &c->cut_reader},
+                                    {"room", &c->made_room}};
     struct lf_counter dropped = {lf_log_n_dropped()};
-    pthread_mutex_lock(&s->lock);
-    int n_conns = s->n_conns_used, n_parked = s->n_parked, n_calls = 0;
-    LF_LIST_EACH(node, &s->calls) n_calls++;
-    pthread_mutex_unlock(&s->lock);
+    struct lf_text_memory_state text;
+    int n_open, n_suspended;
+    lf_waker_count(&s->waker, &n_open, &n_suspended);
+    lf_text_memory_look(s->text_memory, &text);
     write_http_requests(p, s);
-    gauge(p, "http_connections", n_conns, "Open connections.");
-    gauge(p, "http_requests_open", n_calls, "HTTP requests being read or answered, this one included.");
-    gauge(p, "http_requests_parked", n_parked, "HTTP requests that wait for the engine or a worker.");
+    gauge(p, "http_connections", lf_conns_n_open(&s->conns), "Open connections.");
+    gauge(p, "http_requests_open", n_open, "HTTP requests being read or answered, this one included.");
+    gauge(p, "http_requests_suspended", n_suspended, "HTTP requests that wait for the engine or a worker.");
     gauge(p, "http_requests_in_flight", atomic_load(&s->n_in_flight), "Generation requests not fully answered.");
-    gauge(p, "http_body_bytes", (double)atomic_load(&s->body_bytes), "Bytes of request bodies in memory.");
-    counter(p, "http_connections_total", &m->connections, "Connections accepted.");
+    gauge(p, "text_memory_budget_bytes", (double)text.budget_bytes,
+          "Memory for texts: bodies, what is made of them, replies.");
+    gauge(p, "text_memory_used_bytes", (double)text.used_bytes, "Of it, in use.");
+    gauge(p, "text_memory_peak_bytes", (double)text.peak_bytes, "Of it, the most that was ever in use.");
+    counter(p, "http_connections_total", &c->accepted, "Connections accepted.");
     counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
-    counter(p, "http_accept_failures_total", &m->accept_failed, "Times that no descriptor or memory was left.");
-    counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts), "Connections ended by a deadline.");
+    counter(p, "http_accept_failures_total", &c->failed, "Times that no descriptor or memory was left.");
+    counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts),
+             "Connections ended by a deadline, or to make room for another.");
     counter(p, "http_clients_gone_total", &m->clients_gone, "Requests whose client left before the end.");
     counter(p, "http_unknown_fields_total", &m->unknown_fields, "Fields of requests that were ignored.");
-    counter(p, "http_bodies_refused_total", &m->refused_body_memory, "Bodies refused for want of memory.");
+    counter(p, "http_text_memory_refused_total", &m->refused_text_memory, "Requests refused for want of text memory.");
     counter(p, "log_lines_dropped_total", &dropped, "Log lines that could not be written.");
 }
 
-void lf_handle_metrics(struct lf_call *call)
+void lf_handle_metrics(struct lf_exchange *x)
 {
-    struct lf_http_server *s = call->server;
+    struct lf_http_server *s = x->server;
     const struct lf_engine_metrics *m = lf_engine_metrics(s->engine);
-    struct page p = {.out = lf_reply_json(&call->reply, 200), .prefix = s->opts.metrics_prefix};
-    call->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    struct page p = {.out = lf_reply_json(&x->reply, 200), .prefix = s->opts.metrics_prefix};
+    x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, s->engine);
     write_engine_counters(&p, m);

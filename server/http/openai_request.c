@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/work.h"
 
 enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024, SHOWN_DIGITS_N = 24 };
 
@@ -258,7 +259,7 @@ enum lf_status lf_ask_text(struct lf_ask *ask, struct lf_str *out, struct lf_jso
         return lf_refuse(err, 400, param, "invalid_value", "%s: expected a string, got %s.", param,
                          lf_json_type_name(v));
     struct lf_buf text;
-    lf_buf_init(&text, lf_json_raw(v).len); /* unescaping never makes it longer */
+    lf_buf_init_in(&text, lf_json_raw(v).len, ask->arena.memory); /* unescaping never makes it longer */
     bool ok = lf_json_string(v, &text);
     char *copy = ok ? lf_arena_strdup(&ask->arena, lf_buf_view(&text)) : NULL;
     if (copy) *out = lf_str_from(copy, text.len);
@@ -492,13 +493,13 @@ static void set_defaults(struct lf_ask *ask, enum lf_ask_kind kind)
     ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
     ask->sampling.temperature = ask->sampling.top_p = ask->sampling.repetition_penalty = 1;
-    lf_arena_init(&ask->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
 }
 
 enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const struct lf_json *json,
                            const struct lf_ask_limits *limits, struct lf_api_err *err)
 {
     set_defaults(ask, kind);
+    lf_arena_init_in(&ask->arena, ARENA_CHUNK_BYTES, ARENA_BYTES, lf_work_memory(limits->work));
     struct lf_json_value root = lf_json_root(json);
     if (lf_json_type(root) != LF_JSON_OBJECT)
         return lf_refuse(err, 400, NULL, "invalid_json", "The body must be a JSON object, got %s.",

@@ -47,6 +47,7 @@ struct lf_ask {
 struct lf_ask_limits {
     int max_choices;
     int n_vocab;
+    struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 
 /* Reads the root object of a request of that kind. ask is to be deinitialized whatever comes back. */

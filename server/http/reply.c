@@ -22,6 +22,17 @@ enum lf_status lf_refuse(struct lf_api_err *err, int status, const char *param, 
     return LF_INVALID;
 }
 
+enum lf_status lf_refuse_work(struct lf_api_err *err, enum lf_status why)
+{
+    if (why == LF_TIMEOUT)
+        return lf_refuse(err, 503, NULL, "request_timeout", "The request took longer than this server allows.");
+    if (why == LF_CANCELLED) return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
+    (void)!lf_refuse(err, 503, NULL, "text_memory_full",
+                     "No memory for the text of this request right now (--text-memory): try again in a moment.");
+    err->retry_after_s = 1;
+    return LF_INVALID;
+}
+
 static void write_nullable(struct lf_buf *out, const char *s)
 {
     if (s && *s)
@@ -49,6 +60,11 @@ void lf_reply_init(struct lf_reply *reply)
 {
     *reply = (struct lf_reply){0};
     lf_buf_init(&reply->body, LF_REPLY_BYTES);
+}
+
+void lf_reply_use_memory(struct lf_reply *reply, struct lf_text_memory *memory)
+{
+    if (!reply->body.ptr) reply->body.memory = memory;
 }
 
 void lf_reply_deinit(struct lf_reply *reply)

@@ -27,6 +27,8 @@ struct lf_api_err {
 /* Fills err and returns LF_INVALID, so that refusing is one line. param and code may be NULL. */
 LF_MUST_CHECK enum lf_status lf_refuse(struct lf_api_err *err, int status, const char *param, const char *code,
                                        const char *fmt, ...) LF_PRINTF(5, 6);
+/* What stopped work on a text (core/work.h): no memory for it now, a deadline, or that the server stops. */
+LF_MUST_CHECK enum lf_status lf_refuse_work(struct lf_api_err *err, enum lf_status why);
 /* The error's JSON, one line. */
 void lf_api_err_write(struct lf_buf *out, const struct lf_api_err *err);
 
@@ -36,9 +38,12 @@ struct lf_reply {
     const char *content_type; /* static */
     const char *allow;        /* static; 405 and OPTIONS */
     int retry_after_s;
+    bool close; /* the connection ends with it */
 };
 
 void lf_reply_init(struct lf_reply *reply);
+/* Where its body is to be from now on; nothing has been written yet. */
+void lf_reply_use_memory(struct lf_reply *reply, struct lf_text_memory *memory);
 void lf_reply_deinit(struct lf_reply *reply);
 /* Takes the reply back to an empty JSON one of that status; the body is then written by the caller. */
 struct lf_buf *lf_reply_json(struct lf_reply *reply, int status);

@@ -1,25 +1,29 @@
 #include "server/http/routes.h"
 
 #include "core/check.h"
+#include "server/http/dialect.h"
 #include "server/http/server.h"
 
-#define GET  "GET", "GET, HEAD, OPTIONS"
-#define POST "POST", "POST, OPTIONS"
+#define GET  .method = "GET", .allow = "GET, HEAD, OPTIONS"
+#define POST .method = "POST", .allow = "POST, OPTIONS"
+#define KEY  .auth = LF_AUTH_KEY
+/* health: no key, at any time, and on the places kept for it */
+#define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
+#define GENERATE(dialect_name) POST, KEY, .generates = true, .handle = lf_handle_generate, .dialect = &dialect_name
 
-/* path, method, allow, auth, before_ready, generates, handler */
 static const struct lf_route rows[] = {
-    {"/v1/completions", POST, LF_AUTH_KEY, false, true, lf_handle_completions},
-    {"/v1/chat/completions", POST, LF_AUTH_KEY, false, true, lf_handle_chat_completions},
-    {"/v1/models", GET, LF_AUTH_KEY, false, false, lf_handle_models},
-    {"/v1/models/", GET, LF_AUTH_KEY, false, false, lf_handle_model},
-    {"/tokenize", POST, LF_AUTH_KEY, false, false, lf_handle_tokenize},
-    {"/detokenize", POST, LF_AUTH_KEY, false, false, lf_handle_detokenize},
-    {"/apply-template", POST, LF_AUTH_KEY, false, false, lf_handle_apply_template},
-    {"/livez", GET, LF_AUTH_NONE, true, false, lf_handle_livez},
-    {"/readyz", GET, LF_AUTH_NONE, true, false, lf_handle_readyz},
-    {"/health", GET, LF_AUTH_NONE, true, false, lf_handle_readyz},
-    {"/metrics", GET, LF_AUTH_KEY, false, false, lf_handle_metrics},
-    {"/v1/capacity", GET, LF_AUTH_KEY, false, false, lf_handle_capacity},
+    {.path = "/v1/completions", GENERATE(lf_dialect_completions)},
+    {.path = "/v1/chat/completions", GENERATE(lf_dialect_chat)},
+    {.path = "/v1/models", GET, KEY, .handle = lf_handle_models},
+    {.path = "/v1/models/", GET, KEY, .handle = lf_handle_model},
+    {.path = "/tokenize", POST, KEY, .handle = lf_handle_tokenize},
+    {.path = "/detokenize", POST, KEY, .handle = lf_handle_detokenize},
+    {.path = "/apply-template", POST, KEY, .handle = lf_handle_apply_template},
+    {.path = "/livez", HEALTH, .handle = lf_handle_livez},
+    {.path = "/readyz", HEALTH, .handle = lf_handle_readyz},
+    {.path = "/health", HEALTH, .handle = lf_handle_readyz},
+    {.path = "/metrics", GET, KEY, .handle = lf_handle_metrics},
+    {.path = "/v1/capacity", GET, KEY, .handle = lf_handle_capacity},
 };
 _Static_assert(LF_N_ELEMS(rows) <= LF_ROUTES_N, "the metrics have a row for each route");
 

@@ -6,22 +6,24 @@
 
 #include "core/str.h"
 
-struct lf_call;
+struct lf_dialect;
+struct lf_exchange;
 
 enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
 
-/* Answers a call: fills call->reply, or starts call->gen. POST routes run on a worker and find the whole body;
- * GET routes run on libmicrohttpd's thread and must be quick. */
-typedef void lf_route_fn(struct lf_call *call);
+/* Answers an exchange: fills x->reply, or sets x->answer. POST routes run on a worker and find the whole body; GET
+ * routes run on libmicrohttpd's thread and must be quick. */
+typedef void lf_route_fn(struct lf_exchange *x);
 
 struct lf_route {
-    const char *path;   /* ends with '/': everything below it, and the rest is call->tail */
+    const char *path;   /* ends with '/': everything below it, and the rest is x->tail */
     const char *method; /* "GET" (HEAD as well) or "POST" */
     const char *allow;  /* for 405 and OPTIONS */
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
+    const struct lf_dialect *dialect; /* of lf_handle_generate; errors have its form too. NULL: OpenAI's errors */
 };
 
 /* The row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
@@ -31,8 +33,7 @@ int lf_route_idx(const struct lf_route *route);
 int lf_routes_n(void);
 const struct lf_route *lf_route_at(int i);
 
-lf_route_fn lf_handle_completions, lf_handle_chat_completions, lf_handle_models, lf_handle_model, lf_handle_tokenize,
-    lf_handle_detokenize, lf_handle_apply_template, lf_handle_livez, lf_handle_readyz, lf_handle_metrics,
-    lf_handle_capacity;
+lf_route_fn lf_handle_generate, lf_handle_models, lf_handle_model, lf_handle_tokenize, lf_handle_detokenize,
+    lf_handle_apply_template, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;
 
 #endif

@@ -209,10 +209,11 @@ static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *
     for (int i = 0; i < top.n; i++) lf_buf_deinit(&top.names[i]);
 }
 
-void lf_logprob_text_init(struct lf_logprob_text *lp, const struct lf_tokenizer *tok, bool chat, int n_top)
+void lf_logprob_text_init(struct lf_logprob_text *lp, const struct lf_tokenizer *tok, enum lf_logprob_form form,
+                          int n_top, struct lf_text_memory *memory)
 {
-    *lp = (struct lf_logprob_text){.tok = tok, .chat = chat, .n_top = n_top};
-    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) lf_buf_init(&lp->list[i], LIST_BYTES);
+    *lp = (struct lf_logprob_text){.tok = tok, .form = form, .n_top = n_top};
+    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) lf_buf_init_in(&lp->list[i], LIST_BYTES, memory);
 }
 
 void lf_logprob_text_deinit(struct lf_logprob_text *lp)
@@ -228,28 +229,36 @@ void lf_logprob_text_clear(struct lf_logprob_text *lp)
 
 void lf_logprob_text_add(struct lf_logprob_text *lp, const struct lf_sampled *sampled, int32_t id, int64_t offset)
 {
-    if (lp->chat)
+    if (lp->form == LF_LOGPROBS_CHAT)
         add_chat(lp, sampled);
     else
         add_completion(lp, sampled, id, offset);
     lp->n++;
 }
 
+int lf_logprob_n_lists(enum lf_logprob_form form)
+{
+    return form == LF_LOGPROBS_CHAT ? 1 : LF_LOGPROB_LISTS_N;
+}
+
+const char *lf_logprob_list_head(enum lf_logprob_form form, int list)
+{
+    static const char *const heads[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
+                                        "],\"text_offset\":["};
+    return form == LF_LOGPROBS_CHAT ? "{\"content\":[" : heads[list];
+}
+
+const char *lf_logprob_end(enum lf_logprob_form form)
+{
+    return form == LF_LOGPROBS_CHAT ? "],\"refusal\":null}" : "]}";
+}
+
 void lf_logprob_text_write(struct lf_buf *out, const struct lf_logprob_text *lp)
 {
-    static const char *const names[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
-                                        "],\"text_offset\":["};
-    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++)
-        if (lp->list[i].status != LF_OK) out->status = lp->list[i].status;
-    if (lp->chat) {
-        lf_buf_cstr(out, "{\"content\":[");
-        lf_buf_str(out, lf_buf_view(&lp->list[0]));
-        lf_buf_cstr(out, "],\"refusal\":null}");
-        return;
-    }
-    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) {
-        lf_buf_cstr(out, names[i]);
+    for (int i = 0; i < lf_logprob_n_lists(lp->form); i++) {
+        lf_buf_cstr(out, lf_logprob_list_head(lp->form, i));
         lf_buf_str(out, lf_buf_view(&lp->list[i]));
+        if (lp->list[i].status != LF_OK) out->status = lp->list[i].status;
     }
-    lf_buf_cstr(out, "]}");
+    lf_buf_cstr(out, lf_logprob_end(lp->form));
 }

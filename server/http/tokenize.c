@@ -2,8 +2,10 @@
 #include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
+#include "server/http/exchange.h"
 #include "server/http/handler.h"
 #include "server/http/routes.h"
+#include "server/http/server.h"
 
 static void write_tokens(struct lf_buf *out, const struct lf_ids *ids, int64_t ctx)
 {
@@ -12,40 +14,39 @@ static void write_tokens(struct lf_buf *out, const struct lf_ids *ids, int64_t c
     lf_buf_cstr(out, "]}");
 }
 
-static enum lf_status tokenize(struct lf_call *call, struct lf_ask *ask, struct lf_api_err *err)
+static enum lf_status tokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     struct lf_prompts prompts = {0};
-    struct lf_prompt_source source = lf_handler_source(call);
+    struct lf_prompt_source source = lf_prompt_source_of(x);
     bool text = lf_json_type(ask->prompt) == LF_JSON_STRING, chat = lf_json_type(ask->messages) != LF_JSON_NONE;
     if (text == chat)
         return lf_refuse(err, 400, "prompt", "missing_parameter", "Expected either prompt, a string, or messages.");
     LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
-    write_tokens(lf_reply_json(&call->reply, 200), &prompts.items[0].ids, source.ctx);
+    write_tokens(lf_reply_json(&x->reply, 200), &prompts.items[0].ids, source.ctx);
     lf_prompts_deinit(&prompts);
     return LF_OK;
 }
 
-static enum lf_status detokenize(struct lf_call *call, struct lf_ask *ask, struct lf_api_err *err)
+static enum lf_status detokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
-    const struct lf_tokenizer *tok = call->server->tok;
+    const struct lf_tokenizer *tok = x->server->tok;
     struct lf_buf text;
-    struct lf_ids ids = {0};
+    struct lf_ids ids = {.memory = x->server->text_memory};
     enum lf_status status = LF_OK;
     if (lf_json_type(ask->tokens) == LF_JSON_NONE)
         return lf_refuse(err, 400, "tokens", "missing_parameter", "tokens: this field is needed.");
-    lf_buf_init(&text, LF_REPLY_BYTES);
+    lf_buf_init_in(&text, LF_REPLY_BYTES, x->server->text_memory);
     for (struct lf_json_value it = lf_json_first(ask->tokens); status == LF_OK && lf_json_more(ask->tokens, it);
          it = lf_json_next(ask->tokens, it)) {
         int32_t id = 0;
         status = lf_ask_token_id(&id, it, lf_tokenizer_n_vocab(tok), "tokens", err);
-        if (status == LF_OK && lf_ids_push(&ids, id) != LF_OK)
-            status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        if (status == LF_OK && lf_ids_push(&ids, id) != LF_OK) status = lf_refuse_work(err, LF_NO_MEMORY);
     }
     if (status == LF_OK &&
         (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL) != LF_OK || text.status != LF_OK))
-        status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        status = lf_refuse_work(err, LF_NO_MEMORY);
     if (status == LF_OK) {
-        struct lf_buf *out = lf_reply_json(&call->reply, 200);
+        struct lf_buf *out = lf_reply_json(&x->reply, 200);
         lf_buf_cstr(out, "{\"prompt\":");
         lf_json_write_string(out, lf_buf_view(&text));
         lf_buf_char(out, '}');
@@ -55,16 +56,15 @@ static enum lf_status detokenize(struct lf_call *call, struct lf_ask *ask, struc
     return status;
 }
 
-static enum lf_status apply_template(struct lf_call *call, struct lf_ask *ask, struct lf_api_err *err)
+static enum lf_status apply_template(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     struct lf_buf text;
-    struct lf_prompt_source source = lf_handler_source(call);
-    lf_buf_init(&text, LF_REPLY_BYTES);
+    struct lf_prompt_source source = lf_prompt_source_of(x);
+    lf_buf_init_in(&text, LF_REPLY_BYTES, x->server->text_memory);
     enum lf_status status = lf_prompt_render(&text, ask, &source, err);
-    if (status == LF_OK && text.status != LF_OK)
-        status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+    if (status == LF_OK && text.status != LF_OK) status = lf_refuse_work(err, LF_NO_MEMORY);
     if (status == LF_OK) {
-        struct lf_buf *out = lf_reply_json(&call->reply, 200);
+        struct lf_buf *out = lf_reply_json(&x->reply, 200);
         lf_buf_cstr(out, "{\"prompt\":");
         lf_json_write_string(out, lf_buf_view(&text));
         lf_buf_char(out, '}');
@@ -73,32 +73,29 @@ static enum lf_status apply_template(struct lf_call *call, struct lf_ask *ask, s
     return status;
 }
 
-typedef enum lf_status step_fn(struct lf_call *call, struct lf_ask *ask, struct lf_api_err *err);
-
-static void run(struct lf_call *call, enum lf_ask_kind kind, step_fn *step)
+static enum lf_status parse_tokenize(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                                     struct lf_api_err *err)
 {
-    struct lf_json json = {0};
-    struct lf_ask ask = {0};
-    struct lf_api_err err = {0};
-    enum lf_status status = lf_handler_read(call, kind, &json, &ask, &err);
-    if (status == LF_OK) status = step(call, &ask, &err);
-    lf_ask_deinit(&ask);
-    lf_json_deinit(&json);
-    lf_call_drop_body(call);
-    if (status != LF_OK) lf_reply_error(&call->reply, &err);
+    return lf_ask_read(ask, LF_ASK_TOKENIZE, json, limits, err);
 }
 
-void lf_handle_tokenize(struct lf_call *call)
+static enum lf_status parse_detokenize(struct lf_ask *ask, const struct lf_json *json,
+                                       const struct lf_ask_limits *limits, struct lf_api_err *err)
 {
-    run(call, LF_ASK_TOKENIZE, tokenize);
+    return lf_ask_read(ask, LF_ASK_DETOKENIZE, json, limits, err);
 }
 
-void lf_handle_detokenize(struct lf_call *call)
+void lf_handle_tokenize(struct lf_exchange *x)
 {
-    run(call, LF_ASK_DETOKENIZE, detokenize);
+    lf_handle_body(x, parse_tokenize, tokenize);
 }
 
-void lf_handle_apply_template(struct lf_call *call)
+void lf_handle_detokenize(struct lf_exchange *x)
 {
-    run(call, LF_ASK_TOKENIZE, apply_template);
+    lf_handle_body(x, parse_detokenize, detokenize);
+}
+
+void lf_handle_apply_template(struct lf_exchange *x)
+{
+    lf_handle_body(x, parse_tokenize, apply_template);
 }

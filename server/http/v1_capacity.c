@@ -1,16 +1,17 @@
 /* /v1/capacity: what fits right now. */
 #include "core/json.h"
 #include "server/engine/engine.h"
-#include "server/http/call.h"
+#include "server/http/exchange.h"
 #include "server/http/routes.h"
+#include "server/http/server.h"
 
-void lf_handle_capacity(struct lf_call *call)
+void lf_handle_capacity(struct lf_exchange *x)
 {
     struct lf_engine_state e;
-    lf_engine_look(call->server->engine, &e);
-    struct lf_buf *out = lf_reply_json(&call->reply, 200);
+    lf_engine_look(x->server->engine, &e);
+    struct lf_buf *out = lf_reply_json(&x->reply, 200);
     lf_buf_cstr(out, "{\"object\":\"capacity\",\"model\":");
-    lf_json_write_string(out, lf_str_c(call->server->opts.model_id));
+    lf_json_write_string(out, lf_str_c(x->server->opts.model_id));
     lf_buf_printf(out, ",\"max_model_len\":%d,\"max_running\":%d,\"running\":%d,\"waiting\":%d,\"waiting_tokens\":%lld",
                   e.ctx, e.max_seqs, e.n_running, e.n_waiting, (long long)e.waiting_tokens);
     lf_buf_printf(out,

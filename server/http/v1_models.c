@@ -1,7 +1,8 @@
 #include "core/json.h"
 #include "server/engine/engine.h"
-#include "server/http/call.h"
+#include "server/http/exchange.h"
 #include "server/http/routes.h"
+#include "server/http/server.h"
 
 static void write_model(struct lf_buf *out, const struct lf_http_server *s)
 {
@@ -13,21 +14,21 @@ static void write_model(struct lf_buf *out, const struct lf_http_server *s)
                   (long long)s->opts.model_created_s, engine.ctx);
 }
 
-void lf_handle_models(struct lf_call *call)
+void lf_handle_models(struct lf_exchange *x)
 {
-    struct lf_buf *out = lf_reply_json(&call->reply, 200);
+    struct lf_buf *out = lf_reply_json(&x->reply, 200);
     lf_buf_cstr(out, "{\"object\":\"list\",\"data\":[");
-    write_model(out, call->server);
+    write_model(out, x->server);
     lf_buf_cstr(out, "]}");
 }
 
-void lf_handle_model(struct lf_call *call)
+void lf_handle_model(struct lf_exchange *x)
 {
-    if (lf_str_eq(call->tail, lf_str_c(call->server->opts.model_id))) {
-        write_model(lf_reply_json(&call->reply, 200), call->server);
+    if (lf_str_eq(x->tail, lf_str_c(x->server->opts.model_id))) {
+        write_model(lf_reply_json(&x->reply, 200), x->server);
         return;
     }
     struct lf_api_err err;
     (void)!lf_refuse(&err, 404, "model", "model_not_found", "There is no such model here; see /v1/models.");
-    lf_reply_error(&call->reply, &err);
+    lf_reply_error(&x->reply, &err);
 }

@@ -1,55 +1,61 @@
-/* Workers: the threads that read JSON, render templates and tokenize, so that a long document on one connection holds
- * up nobody's socket. A call waits in line while its connection is suspended; the line is as long as there are
- * connections at most. */
+#include "server/http/workers.h"
+
 #include <stdlib.h>
 
-#include "server/http/call.h"
-#include "server/http/routes.h"
-
-static struct lf_call *next_call(struct lf_http_server *s)
+static struct lf_job *take(struct lf_workers *workers)
 {
-    struct lf_call *call = NULL;
-    pthread_mutex_lock(&s->lock);
-    while (lf_list_empty(&s->work) && !atomic_load(&s->stopping)) pthread_cond_wait(&s->work_cond, &s->lock);
-    struct lf_list *node = lf_list_first(&s->work);
+    struct lf_job *job = NULL;
+    pthread_mutex_lock(&workers->lock);
+    while (lf_list_empty(&workers->jobs) && !workers->stopping) pthread_cond_wait(&workers->not_empty, &workers->lock);
+    struct lf_list *node = lf_list_first(&workers->jobs);
     if (node) {
         lf_list_remove(node);
-        call = LF_LIST_ENTRY(node, struct lf_call, in_work);
+        job = LF_LIST_ENTRY(node, struct lf_job, node);
     }
-    pthread_mutex_unlock(&s->lock);
-    return call;
+    pthread_mutex_unlock(&workers->lock);
+    return job;
 }
 
-/* Ends when the server stops and the line is empty: calls still waiting then go back unhandled, and end there. */
 static void *work(void *ctx)
 {
-    struct lf_http_server *s = ctx;
-    struct lf_call *call;
-    while ((call = next_call(s))) {
-        if (!lf_call_is_over(call)) call->route->handle(call);
-        lf_call_hand_back(call);
-    }
+    struct lf_workers *workers = ctx;
+    struct lf_job *job;
+    while ((job = take(workers))) job->run(job);
     return NULL;
 }
 
-enum lf_status lf_workers_start(struct lf_http_server *s, struct lf_err *err)
+enum lf_status lf_workers_start(struct lf_workers *workers, int n, struct lf_err *err)
 {
-    int n = s->opts.n_threads;
-    s->worker_threads = calloc((size_t)n, sizeof *s->worker_threads);
-    if (!s->worker_threads) return lf_fail(err, LF_NO_MEMORY, "no memory for %d worker threads", n);
-    for (; s->n_workers < n; s->n_workers++)
-        if (pthread_create(&s->worker_threads[s->n_workers], NULL, work, s) != 0)
-            return lf_fail(err, LF_NO_MEMORY, "worker thread %d of %d does not start", s->n_workers + 1, n);
+    *workers = (struct lf_workers){0};
+    pthread_mutex_init(&workers->lock, NULL);
+    pthread_cond_init(&workers->not_empty, NULL);
+    lf_list_init(&workers->jobs);
+    workers->threads = calloc((size_t)n, sizeof *workers->threads);
+    if (!workers->threads) return lf_fail(err, LF_NO_MEMORY, "no memory for %d worker threads", n);
+    for (; workers->n < n; workers->n++)
+        if (pthread_create(&workers->threads[workers->n], NULL, work, workers) != 0)
+            return lf_fail(err, LF_NO_MEMORY, "worker thread %d of %d does not start", workers->n + 1, n);
     return LF_OK;
 }
 
-void lf_workers_stop(struct lf_http_server *s)
+void lf_workers_put(struct lf_workers *workers, struct lf_job *job)
 {
-    pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->work_cond);
-    pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < s->n_workers; i++) pthread_join(s->worker_threads[i], NULL);
-    s->n_workers = 0;
-    free(s->worker_threads);
-    s->worker_threads = NULL;
+    pthread_mutex_lock(&workers->lock);
+    lf_list_push_back(&workers->jobs, &job->node);
+    pthread_cond_signal(&workers->not_empty);
+    pthread_mutex_unlock(&workers->lock);
+}
+
+void lf_workers_stop(struct lf_workers *workers)
+{
+    if (!workers->jobs.next) return; /* never started */
+    pthread_mutex_lock(&workers->lock);
+    workers->stopping = true;
+    pthread_cond_broadcast(&workers->not_empty);
+    pthread_mutex_unlock(&workers->lock);
+    for (int i = 0; i < workers->n; i++) pthread_join(workers->threads[i], NULL);
+    free(workers->threads);
+    pthread_cond_destroy(&workers->not_empty);
+    pthread_mutex_destroy(&workers->lock);
+    *workers = (struct lf_workers){0};
 }

@@ -1,6 +1,7 @@
 """Memory: every allocation of ours fails once, then all of them do; and bodies have a budget in all."""
 import json
 import subprocess
+import time
 
 import harness
 from test_http_disconnects import request
@@ -99,7 +100,7 @@ class Memory(harness.Case):
             else:
                 self.assertGreater(most, 5)
         self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 1
-                                           and self.server.metric("http_body_bytes") == 0
+                                           and self.server.metric("text_memory_used_bytes") < 3e6
                                            and self.server.metric("num_requests_running") == 0))
 
     def test_each_allocation_fails_once(self):
@@ -109,24 +110,30 @@ class Memory(harness.Case):
         self.sweep(1000000, 60)
 
 
-class Bodies(harness.Case):
-    args = ("max_body_bytes=100000", "n_connections_per_address=100")
+class Texts(harness.Case):
+    """Bodies that wait use the budget up; who comes then is told to come again, and nobody is forgotten."""
+
+    args = ("max_body_bytes=1000000", "text_bytes=16000000", "n_connections_per_address=100")
 
     def test_bodies_in_memory_have_a_budget_in_all(self):
         body = request("x", False)
-        head = body[:body.index(b"Content-Length")] + b"Content-Length: 100000\r\n\r\n"
+        head = body[:body.index(b"Content-Length")] + b"Content-Length: 1000000\r\n\r\n"
+        used = lambda: self.server.metric("text_memory_used_bytes")
         held = []
-        for _ in range(16):
-            held.append(self.server.socket(head + b" " * 99900))
-        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_body_bytes") >= 16 * 99900))
-        r = self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 50000})
-        self.assert_error(r, 429, "server_busy")
+        while used() < 15e6 and len(held) < 40:
+            held.append(self.server.socket(head + b" " * 999000))
+            time.sleep(0.05)
+        self.assertGreater(len(held), 12)
+        self.assertTrue(harness.wait_until(lambda: used() >= 14.5e6))
+        r = self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 900000})
+        self.assert_error(r, 503, "text_memory_full")
         self.assertEqual(r.headers["retry-after"], "1")
-        self.assertEqual(self.server.complete("[[say=ok]]").status, 200)
+        self.assertEqual(self.server.get("/livez").status, 200)
         for s in held:
             s.close()
-        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_body_bytes") == 0))
-        self.assertEqual(self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 50000}).status, 200)
+        self.assertTrue(harness.wait_until(lambda: used() < 3e6))
+        self.assertEqual(self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 900000}).status, 200)
+        self.assertLessEqual(self.server.metric("text_memory_peak_bytes"), 16e6)
 
 
 if __name__ == "__main__":

@@ -13,13 +13,14 @@
 
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text_memory.h"
 #include "server/http/http_server.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum { LIST_N = 8, DRAIN_MS = 30000 };
 
-/* ---- allocations that fail: the program is linked with --wrap for these three ---- */
+/* ---- allocations that fail: the program is linked with --wrap for these, the heap's and the text memory's ---- */
 
 static _Atomic long n_until_failure = 0, n_failures = 0;
 
@@ -49,6 +50,29 @@ void *__wrap_calloc(size_t n, size_t size)
 void *__wrap_realloc(void *ptr, size_t n)
 {
     return fails() ? NULL : __real_realloc(ptr, n);
+}
+
+void *__real_lf_text_alloc(struct lf_text_memory *m, size_t n);
+void *__real_lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n);
+void *__real_lf_text_realloc(struct lf_text_memory *m, void *ptr, size_t n);
+void *__wrap_lf_text_alloc(struct lf_text_memory *m, size_t n);
+void *__wrap_lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n);
+void *__wrap_lf_text_realloc(struct lf_text_memory *m, void *ptr, size_t n);
+
+/* Without a text memory it is the heap's, which is counted by itself. */
+void *__wrap_lf_text_alloc(struct lf_text_memory *m, size_t n)
+{
+    return m && fails() ? NULL : __real_lf_text_alloc(m, n);
+}
+
+void *__wrap_lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n)
+{
+    return m && fails() ? NULL : __real_lf_text_alloc_zeroed(m, n);
+}
+
+void *__wrap_lf_text_realloc(struct lf_text_memory *m, void *ptr, size_t n)
+{
+    return m && fails() ? NULL : __real_lf_text_realloc(m, ptr, n);
 }
 
 /* Reads `fail FIRST N` lines until standard input ends. The tests wait for each answer, so a read is a line. */
@@ -113,6 +137,8 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.model_id = v;
     else if ((v = value_of(arg, "max_body_bytes")))
         s->http.max_body_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "text_bytes")))
+        s->http.text_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "cors"))) {
         s->http.cors_origins = s->cors;
         return add(s->cors, v);
@@ -188,7 +214,10 @@ static void serve(struct lf_http_server *server, struct lf_engine *engine, const
 
 int main(int argc, char **argv)
 {
-    struct settings s = {.http = {.model_id = "fake", .model_created_s = 1700000000, .request_deadline_ms = 600000},
+    struct settings s = {.http = {.model_id = "fake",
+                                  .model_created_s = 1700000000,
+                                  .request_deadline_ms = 600000,
+                                  .n_connections_per_address = 64},
                          .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};
     for (int i = 1; i < argc; i++) {
         if (read_arg(&s, argv[i])) continue;

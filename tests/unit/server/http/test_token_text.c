@@ -55,7 +55,7 @@ static void chat_form(void **state)
     struct lf_logprob_text lp;
     struct lf_sampled s = {
         .id = 'a', .logprob = -0.5f, .n_top = 2, .top_ids = {'a', 0xC3}, .top_logprobs = {-0.5f, -INFINITY}};
-    lf_logprob_text_init(&lp, fake_tokenizer(), true, 2);
+    lf_logprob_text_init(&lp, fake_tokenizer(), LF_LOGPROBS_CHAT, 2, NULL);
     check(&lp, "{\"content\":[],\"refusal\":null}");
     lf_logprob_text_add(&lp, &s, s.id, 0);
     check(&lp, "{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],\"top_logprobs\":["
@@ -72,7 +72,7 @@ static void completion_form(void **state)
     (void)state;
     struct lf_logprob_text lp;
     struct lf_sampled s = {.id = 'a', .logprob = -0.1f, .n_top = 1, .top_ids = {'b'}, .top_logprobs = {NAN}};
-    lf_logprob_text_init(&lp, fake_tokenizer(), false, 1);
+    lf_logprob_text_init(&lp, fake_tokenizer(), LF_LOGPROBS_COMPLETION, 1, NULL);
     lf_logprob_text_add(&lp, NULL, 0xC3, 0);
     lf_logprob_text_add(&lp, &s, s.id, 1);
     check(&lp, "{\"tokens\":[\"bytes:\\\\xc3\",\"a\"],\"token_logprobs\":[null,-0.1],"
@@ -87,7 +87,7 @@ static void a_name_comes_once_although_two_tokens_read_the_same(void **state)
     int32_t piece = find("\xC3\xA9");
     struct lf_sampled s = {
         .id = piece, .logprob = -1, .n_top = 3, .top_ids = {piece, piece, 'x'}, .top_logprobs = {-1, -2, -3}};
-    lf_logprob_text_init(&lp, fake_tokenizer(), false, 3);
+    lf_logprob_text_init(&lp, fake_tokenizer(), LF_LOGPROBS_COMPLETION, 3, NULL);
     lf_logprob_text_add(&lp, &s, s.id, 0);
     check(&lp, "{\"tokens\":[\"\xC3\xA9\"],\"token_logprobs\":[-1],\"top_logprobs\":[{\"\xC3\xA9\":-1,\"x\":-3}],"
                "\"text_offset\":[0]}");
