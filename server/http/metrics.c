@@ -153,7 +153,7 @@ static void write_http(struct page *p, struct lf_http_server *s)
     gauge(p, "http_requests_parked", n_parked, "HTTP requests that wait for the engine or a worker.");
     gauge(p, "http_requests_in_flight", atomic_load(&s->n_in_flight), "Generation requests not fully answered.");
     gauge(p, "http_body_bytes", (double)atomic_load(&s->body_bytes), "Bytes of request bodies in memory.");
-    counter(p, "http_connections_total", &m->connections, "Connections accepted.");
+    counter(p, "http_connections_accepted_total", &m->connections, "Connections accepted.");
     counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
     counter(p, "http_accept_failures_total", &m->accept_failed, "Times that no descriptor or memory was left.");
     counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts), "Connections ended by a deadline.");
