@@ -15,14 +15,19 @@ enum {
     LF_URI_BYTES = 8 * 1024,
     LF_HEADERS_BYTES = 32 * 1024,
     LF_HEADERS_N = 100,
-    LF_CONNECTIONS_N = 1024,
-    LF_CONNECTIONS_PER_ADDRESS_N = 64,
+    LF_CONNECTIONS_N = 1024,           /* default of --connections */
+    LF_CONNECTIONS_PER_ADDRESS_N = 64, /* default of --connections-per-address */
+    LF_CONNECTIONS_MIN_N = 16,         /* --connections at least */
+    LF_CONNECTIONS_MAX_N = 64 * 1024,  /* both at most */
     LF_IN_FLIGHT_PER_KEY_N = 32,
     LF_HEADER_DEADLINE_MS = 10 * 1000,
     LF_BODY_DEADLINE_MS = 30 * 1000,
     LF_SLOW_READER_MS = 30 * 1000,
     LF_SSE_BACKLOG_BYTES = 64 * 1024, /* per stream */
     LF_API_KEYS_N = 1024,
+    LF_SHOWN_BYTES = 128,         /* of a request's text in a message, with its end */
+    LF_CORS_HEADERS_BYTES = 2048, /* names of headers in the answer to a preflight, with their end */
+    LF_HEADER_NAME_BYTES = 128,   /* one of these names */
 
     /* JSON of a request */
     LF_JSON_DEPTH = 64,

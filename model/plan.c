@@ -1,9 +1,10 @@
 /* The memory plan.
  *
- *     total = weights + workspace(ctx, chunk, max_seqs, max_out) + host + n_blocks · bytes of a KV block
+ *     total = weights + workspace(ctx, chunk, max_seqs, max_out) + host + texts + n_blocks · bytes of a KV block
  *
- * all of it on the device. `host`, what the process needs beside the model, counts where the device's memory is the
- * host's; a GPU has instead its context, which was taken before the available memory was read.
+ * all of it on the device. `host`, what the process needs beside the model, and `texts`, what clients' requests may
+ * take of it at most, count where the device's memory is the host's; a GPU has instead its context, which was taken
+ * before the available memory was read.
  *
  * Everything but n_blocks is given; the policy below chooses that:
  *     --kv-tokens   exactly so many blocks
@@ -118,13 +119,14 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .act_bytes = ws.act_bytes,
                           .logits_bytes = ws.logits_bytes,
                           .host_bytes = o->host_bytes,
+                          .text_bytes = o->text_bytes,
                           .kv_block_bytes = lf_kv_block_bytes(&view),
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
-    if (!f->info->is_host) p->host_bytes = 0;
+    if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
     uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
     p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
@@ -133,13 +135,13 @@ static void set_blocks(struct lf_plan *p, int n_blocks)
 {
     p->n_blocks = n_blocks;
     p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
-    p->total_bytes = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->kv_bytes;
+    p->total_bytes = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->kv_bytes;
 }
 
 /* Blocks that the limit leaves beside everything else. */
 static int blocks_left(const struct lf_plan *p)
 {
-    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes;
+    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes;
     if (fixed >= p->limit_bytes) return 0;
     return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
 }
@@ -321,6 +323,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     snprintf(note, sizeof(note), "%d rows", p->max_out);
     row(out, "logits", p->logits_bytes, note);
     if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
+    if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");
     snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
              (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
              lf_dtype_name(p->kv_dtype));
@@ -355,6 +358,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"rope_bytes", p->rope_bytes},
         {"logits_bytes", p->logits_bytes},
         {"host_bytes", p->host_bytes},
+        {"text_bytes", p->text_bytes},
         {"context_bytes", p->context_bytes},
         {"kv_block_tokens", LF_KV_BLOCK_TOKENS},
         {"kv_block_bytes", p->kv_block_bytes},

@@ -23,7 +23,8 @@ struct lf_plan_opts {
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
     uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
     enum lf_dtype kv_dtype;
-    uint64_t host_bytes; /* what the process needs beside the model: server, tokenizer, stacks (caller's sum) */
+    uint64_t host_bytes; /* what the process needs beside the model: program, tokenizer, tables (caller's sum) */
+    uint64_t text_bytes; /* beside that, at most, for what clients send and read; taken when it is needed */
 };
 
 struct lf_plan {
@@ -34,7 +35,7 @@ struct lf_plan {
     uint64_t weight_bytes;    /* packed, on the device */
     uint64_t workspace_bytes; /* activations, attention workspace, rope table, logits: no function of the prompt */
     uint64_t rope_bytes, attn_bytes, act_bytes, logits_bytes; /* its parts */
-    uint64_t host_bytes;                                      /* 0 on a GPU: not of its memory */
+    uint64_t host_bytes, text_bytes;                          /* 0 on a GPU: not of its memory */
     uint64_t context_bytes;                                   /* of a GPU's memory, in use before; not in the total */
     uint64_t kv_block_bytes, kv_token_bytes;
     int n_blocks;

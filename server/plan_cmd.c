@@ -14,7 +14,7 @@ int lf_plan_command(const struct lf_config *config)
     }
     if (lf_runtime_open(&rt, config, false, &err) != LF_OK) return lf_report(&err);
     int exit_status;
-    if (lf_runtime_plan(&rt, &err) != LF_OK) {
+    if (lf_runtime_plan(&rt, true, &err) != LF_OK) {
         exit_status = lf_report(&err);
     } else {
         struct lf_buf page;

@@ -116,8 +116,9 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     }
     if (r->chat)
         status = encode_chat(r, lf_buf_view(&text), err);
-    else
-        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0, LF_ENCODE_BOS_EOS, 0, err);
+    else /* --raw: as /v1/completions; without it the document is somebody's text, and no template's */
+        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0,
+                                     LF_ENCODE_BOS_EOS | (raw ? LF_ENCODE_SPECIALS : 0u), 0, err);
 done:
     lf_buf_deinit(&text);
     return status;
@@ -248,7 +249,7 @@ static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_e
     LF_TRY(lf_runtime_open(&r->rt, r->config, true, err));
     LF_TRY(encode_prompt(r, err));
     LF_TRY(size_context(r, sized, &max_tokens, err));
-    LF_TRY(lf_runtime_plan(&r->rt, err));
+    LF_TRY(lf_runtime_plan(&r->rt, false, err));
     if (!r->rt.plan.fits) return lf_fail(err, LF_NO_MEMORY, "the plan does not fit: %s", r->rt.plan.advice);
     LF_TRY(lf_runtime_load(&r->rt, NULL, NULL, err));
     LF_TRY(lf_runtime_start(&r->rt, err));

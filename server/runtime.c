@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/engine/engine.h"
+#include "server/http/http_server.h"
 #include "server/model_dir.h"
 #include "tokenizer/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -140,10 +141,28 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
     };
 }
 
-enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
+uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt)
+{
+    const struct lf_config *c = rt->config;
+    return c->text_memory ? c->text_memory : lf_http_text_bytes(c->max_body, c->memory);
+}
+
+static enum lf_status check_text_memory(const struct lf_config *c, struct lf_err *err)
+{
+    uint64_t least = lf_http_text_bytes_least(c->max_body);
+    if (c->text_memory == 0 || c->text_memory >= least) return LF_OK;
+    return lf_fail(
+        err, LF_INVALID,
+        "--text-memory is %llu bytes, but a request of --max-body %llu bytes may need %llu: expected more of "
+        "the one or less of the other",
+        (unsigned long long)c->text_memory, (unsigned long long)c->max_body, (unsigned long long)least);
+}
+
+enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     uint64_t weight_bytes;
+    if (serves) LF_TRY(check_text_memory(c, err));
     LF_TRY(lf_weights_bytes(&weight_bytes, &rt->hp, c->model, (enum lf_load)c->load_choice, rt->dev, err));
     struct lf_plan_opts opts = {
         .ctx = c->ctx,
@@ -154,6 +173,7 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err)
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
         .host_bytes = rt->process_bytes + HTTP_BYTES,
+        .text_bytes = serves ? lf_http_host_bytes(lf_runtime_text_bytes(rt), c->n_connections) : 0,
     };
     /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for
      * the second plan has no more blocks than the first. */

@@ -34,8 +34,10 @@ struct lf_runtime {
  * is left to close. */
 LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                              struct lf_err *err);
-/* Fills rt->plan. A plan that does not fit is LF_OK: look at rt->plan.fits. */
-LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, struct lf_err *err);
+/* Fills rt->plan. serves: with what an HTTP server takes. A plan that does not fit is LF_OK: look at rt->plan.fits. */
+LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err);
+/* The memory for texts that the plan counts. */
+uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt);
 /* Weights and cache. progress (may be NULL) is called with bytes done of total. */
 LF_MUST_CHECK enum lf_status lf_runtime_load(struct lf_runtime *rt,
                                              void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,

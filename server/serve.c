@@ -91,8 +91,9 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .host = c->host,
         .port = c->port,
         .max_body_bytes = c->max_body,
-        .n_connections = LF_CONNECTIONS_N,
-        .n_connections_per_address = LF_CONNECTIONS_PER_ADDRESS_N,
+        .n_connections = c->n_connections,
+        .n_connections_per_address = c->n_connections_per_address,
+        .text_bytes = lf_runtime_text_bytes(&s->rt),
         .n_threads = HTTP_THREADS_N,
         .request_deadline_ms = c->request_timeout * 1000,
         .max_choices = LF_CHOICES_N,
@@ -252,7 +253,7 @@ int lf_serve_command(const struct lf_config *config)
     if (config->log_file && lf_log_open(config->log_file, &err) != LF_OK) return lf_report(&err);
     block_signals(&signals);
     if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
-    if (lf_runtime_plan(&s.rt, &err) != LF_OK) return fail(&s, &err);
+    if (lf_runtime_plan(&s.rt, true, &err) != LF_OK) return fail(&s, &err);
     if (!s.rt.plan.fits) {
         print_plan(&s);
         (void)lf_fail(&err, LF_NO_MEMORY, "the plan does not fit: %s", s.rt.plan.advice);

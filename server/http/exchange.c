@@ -23,7 +23,6 @@ struct lf_exchange *lf_exchange_begin(struct lf_http_server *s, struct lf_conn *
     lf_list_init(&x->job.node);
     lf_buf_init_in(&x->body, s->opts.max_body_bytes, s->text_memory);
     lf_buf_init(&x->tail_buf, LF_URI_BYTES);
-    lf_buf_init(&x->preflight_allow, LF_HEADERS_BYTES);
     lf_buf_init_in(&x->window, LF_REPLY_BYTES, s->text_memory);
     lf_reply_init(&x->reply);
     lf_wake_init(&x->wake, &s->waker, mhd);
@@ -162,7 +161,6 @@ void lf_exchange_end(struct lf_exchange *x, bool finished)
     if (x->counted) atomic_fetch_sub(&s->n_in_flight, 1);
     lf_exchange_drop_body(x);
     lf_buf_deinit(&x->tail_buf);
-    lf_buf_deinit(&x->preflight_allow);
     lf_buf_deinit(&x->window);
     lf_reply_deinit(&x->reply);
     free(x);

@@ -49,8 +49,8 @@ struct lf_exchange {
     char id[25];
     char request_id[LF_REQUEST_ID_BYTES + 1];
     struct lf_tenant tenant;
-    const char *cors;              /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
-    struct lf_buf preflight_allow; /* request headers that a preflight may announce */
+    const char *cors;        /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
+    struct lf_str preflight; /* Access-Control-Request-Headers, borrowed from libmicrohttpd */
     bool http_1_0;
 
     struct lf_buf body; /* while it is read; the handler drops it when it has read it */

@@ -4,6 +4,7 @@
 #include "server/engine/engine.h"
 #include "server/http/dialect.h"
 #include "server/http/exchange.h"
+#include "server/http/models.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 
@@ -11,7 +12,7 @@
 static enum lf_status check_model(const struct lf_exchange *x, struct lf_str model, struct lf_api_err *err)
 {
     if (model.len == 0 || lf_str_eq(model, lf_str_c(x->server->opts.model_id))) return LF_OK;
-    return lf_refuse(err, 404, "model", "model_not_found", "There is no such model here; see /v1/models.");
+    return lf_refuse_model(err, model, &x->server->opts);
 }
 
 static enum lf_status parse_json(struct lf_exchange *x, struct lf_json *json, struct lf_api_err *err)

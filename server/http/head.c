@@ -134,8 +134,7 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     struct lf_http_server *s = x->server;
     if (atomic_load(&x->conn->uri_bytes) > LF_URI_BYTES)
         return lf_refuse(err, 414, NULL, "uri_too_long", "The URI has more than %d bytes.", LF_URI_BYTES);
-    if (!lf_host_allowed(&s->opts, s->loopback, h->host))
-        return lf_refuse(err, 403, NULL, "host_not_allowed", "The Host header names another server.");
+    if (!lf_host_allowed(&s->opts, s->loopback, h->host)) return lf_refuse_host(err, h->host);
     LF_TRY(find_route(x, url, method, err));
     if (x->reply.status) return LF_OK; /* OPTIONS */
     LF_TRY(check_place(x, err));
@@ -152,6 +151,7 @@ struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, con
     read_ids(x, &h);
     x->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     x->cors = lf_cors_allow(&x->server->opts, h.origin);
+    x->preflight = h.cors_request_headers;
     enum lf_status status = lf_headers_check_framing(&h, version, &err);
     bool framed = status == LF_OK;
     if (framed) status = check(x, &h, url, method, &err);

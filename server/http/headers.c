@@ -48,6 +48,7 @@ static const struct field_row rows[] = {
     COUNTED("Origin", origin),
     {"Content-Encoding", SIZE_MAX, offsetof(struct lf_headers, content_encoding)},
     {"X-Request-Id", SIZE_MAX, offsetof(struct lf_headers, request_id)},
+    {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 
 static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char *key, size_t key_bytes,

@@ -196,9 +196,15 @@ fail:
     return status;
 }
 
+uint64_t lf_http_text_bytes_least(uint64_t max_body_bytes)
+{
+    /* a body may take twice its size while it grows */
+    return LF_MAX((LF_WORK_FACTOR + 2) * max_body_bytes + LF_TEXT_SPARE_BYTES, LF_TEXT_BYTES_MIN);
+}
+
 uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes)
 {
-    uint64_t least = LF_MAX((LF_WORK_FACTOR + 1) * max_body_bytes + LF_TEXT_SPARE_BYTES, LF_TEXT_BYTES_MIN);
+    uint64_t least = lf_http_text_bytes_least(max_body_bytes);
     uint64_t usual = LF_TEXT_BODIES_N * max_body_bytes + LF_TEXT_SPARE_BYTES;
     if (memory_bytes == 0) return LF_MAX(usual, least);
     return LF_MAX(LF_MIN(usual, memory_bytes / LF_TEXT_SHARE), least);

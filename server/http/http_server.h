@@ -41,6 +41,8 @@ struct lf_http_opts {
 /* The memory for texts by default: enough for any one request of max_body_bytes, and a share of memory_bytes (0: not
  * limited) for several at once. */
 uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes);
+/* What any one request of max_body_bytes may need. */
+uint64_t lf_http_text_bytes_least(uint64_t max_body_bytes);
 /* What the server may hold in all, for the plan: texts and the buffers of connections. */
 uint64_t lf_http_host_bytes(uint64_t text_bytes, int n_connections);
 

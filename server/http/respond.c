@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/text_memory.h"
 #include "server/http/exchange.h"
+#include "server/http/origin.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 
@@ -29,10 +30,13 @@ static void add_cors(const struct lf_exchange *x, struct MHD_Response *response)
     if (!x->cors) return;
     add(response, "Access-Control-Allow-Origin", x->cors);
     add(response, "Access-Control-Expose-Headers", "x-request-id, retry-after");
-    add(response, "Vary", "Origin");
-    if (x->reply.status != 204) return;
+    bool preflight = x->reply.status == 204;
+    add(response, "Vary", preflight ? "Origin, Access-Control-Request-Headers" : "Origin");
+    if (!preflight) return;
+    char allowed[LF_CORS_HEADERS_BYTES];
+    lf_cors_headers(allowed, x->preflight);
     add(response, "Access-Control-Allow-Methods", x->reply.allow);
-    add(response, "Access-Control-Allow-Headers", "authorization, content-type, x-request-id");
+    if (allowed[0]) add(response, "Access-Control-Allow-Headers", allowed);
     add(response, "Access-Control-Max-Age", "600");
 }
 
