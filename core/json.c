@@ -42,11 +42,15 @@ static enum lf_status fail_at(struct parser *p, enum lf_status status, const cha
 
 static void skip_space(struct parser *p)
 {
-    while (p->pos < p->len) {
-        char c = p->text[p->pos];
-        if (c != ' ' && c != '\n' && c != '\r' && c != '\t') return;
-        p->pos++;
-    }
+    p->pos = lf_json_space_end(p->text, p->len, p->pos);
+}
+
+static enum lf_status count_work(struct parser *p)
+{
+    size_t n = p->pos - p->looked_pos;
+    p->looked_pos = p->pos;
+    enum lf_status status = lf_work_step(p->work, n);
+    return status == LF_OK ? LF_OK : fail_at(p, status, "nobody waits for the rest");
 }
 
 static enum lf_status add_node(struct parser *p, enum lf_json_type type, uint32_t *idx)
@@ -98,44 +102,29 @@ static enum lf_status parse_string(struct parser *p)
     return LF_OK;
 }
 
-static size_t skip_digits(const struct parser *p, size_t i)
+/* Where the number at pos ends, or what is wrong with it. */
+static size_t number_end(const struct parser *p, const char **why)
 {
-    while (i < p->len && p->text[i] >= '0' && p->text[i] <= '9') i++;
-    return i;
+    size_t end = lf_json_number_end(p->text, p->len, p->pos, why), n = end - p->pos;
+    const char *start = p->text + p->pos;
+    if (*why) return end;
+    /* a short number without exponent cannot overflow; of the rest strtod knows */
+    if (n > 300 || memchr(start, 'e', n) || memchr(start, 'E', n)) {
+        double x;
+        if (!lf_json_number_text(lf_str_from(start, n), &x) || !isfinite(x)) *why = "a number that no double can hold";
+    }
+    return end;
 }
 
 static enum lf_status parse_number(struct parser *p)
 {
-    size_t i = p->pos, start = i;
-    if (p->text[i] == '-') i++;
-    size_t digits = skip_digits(p, i);
-    if (digits == i) return fail_at(p, LF_INVALID, "expected a value");
-    if (p->text[i] == '0' && digits > i + 1) return fail_at(p, LF_INVALID, "a number with a leading zero");
-    i = digits;
-    if (i < p->len && p->text[i] == '.') {
-        digits = skip_digits(p, ++i);
-        if (digits == i) return fail_at(p, LF_INVALID, "a number without digits behind its point");
-        i = digits;
-    }
-    if (i < p->len && (p->text[i] == 'e' || p->text[i] == 'E')) {
-        i++;
-        if (i < p->len && (p->text[i] == '+' || p->text[i] == '-')) i++;
-        digits = skip_digits(p, i);
-        if (digits == i) return fail_at(p, LF_INVALID, "a number without digits in its exponent");
-        i = digits;
-    }
     uint32_t idx;
+    const char *why;
+    size_t end = number_end(p, &why);
+    if (why) return fail_at(p, LF_INVALID, why);
     LF_TRY(add_node(p, LF_JSON_NUMBER, &idx));
-    p->nodes[idx].text_len = (uint32_t)(i - start);
-    p->pos = i;
-    /* a short number without exponent cannot overflow; of the rest strtod knows */
-    if (i - start > 300 || memchr(p->text + start, 'e', i - start) || memchr(p->text + start, 'E', i - start)) {
-        double x;
-        if (!lf_json_number_text(lf_str_from(p->text + start, i - start), &x) || !isfinite(x)) {
-            p->pos = start;
-            return fail_at(p, LF_INVALID, "a number that no double can hold");
-        }
-    }
+    p->nodes[idx].text_len = (uint32_t)(end - p->pos);
+    p->pos = end;
     return LF_OK;
 }
 
@@ -157,15 +146,51 @@ static enum lf_status parse_word(struct parser *p)
     return fail_at(p, LF_INVALID, "expected a value");
 }
 
+/* pos is behind the bracket of array idx: the whole array, if it holds only numbers. Else, and also where something is
+ * wrong in it, pos stays and its elements are parsed one by one. So each number is looked at twice at most: only by
+ * the array right around it. */
+static enum lf_status pack_numbers(struct parser *p, uint32_t idx, bool *packed)
+{
+    size_t start = p->pos;
+    uint32_t n = 0;
+    *packed = false;
+    for (;;) {
+        const char *why;
+        skip_space(p);
+        size_t end = number_end(p, &why);
+        if (why) break;
+        p->pos = end;
+        n++;
+        skip_space(p);
+        LF_TRY(count_work(p));
+        if (p->pos >= p->len || (p->text[p->pos] != ',' && p->text[p->pos] != ']')) break;
+        *packed = p->text[p->pos++] == ']';
+        if (*packed) break;
+    }
+    if (*packed) {
+        struct lf_json_node *node = &p->nodes[idx];
+        node->packed = true;
+        node->n_children = n;
+        node->text_len = (uint32_t)(p->pos - node->text_off);
+    } else {
+        p->pos = p->looked_pos = start;
+    }
+    return LF_OK;
+}
+
+/* A packed array is closed again at once. */
 static enum lf_status open_container(struct parser *p, enum lf_json_type type)
 {
     if (p->depth >= p->limits->max_depth) return fail_at(p, LF_LIMIT, "nested deeper than is accepted");
     uint32_t idx;
+    bool packed = false;
     LF_TRY(add_node(p, type, &idx));
+    p->pos++;
+    if (type == LF_JSON_ARRAY) LF_TRY(pack_numbers(p, idx, &packed));
+    if (packed) return LF_OK;
     p->nodes[idx].next = p->open;
     p->open = idx;
     p->depth++;
-    p->pos++;
     return LF_OK;
 }
 
@@ -179,7 +204,7 @@ static void close_container(struct parser *p)
     p->depth--;
 }
 
-/* One value; a container is only opened. */
+/* One value; a container that is not packed is only opened. */
 static enum lf_status parse_value(struct parser *p)
 {
     if (p->pos >= p->len) return fail_at(p, LF_INVALID, "the text ends where a value is expected");
@@ -244,7 +269,7 @@ struct name_slot {
 static uint64_t hash_name(const struct lf_json *doc, uint32_t object, uint32_t name, struct lf_buf *scratch)
 {
     struct lf_str s;
-    struct lf_json_value v = {doc, name};
+    struct lf_json_value v = {.json = doc, .idx = name};
     if (!lf_json_borrow(v, &s)) {
         lf_buf_clear(scratch);
         if (!lf_json_string(v, scratch)) return 0; /* no memory: noticed by the caller through scratch->status */
@@ -257,7 +282,8 @@ static bool same_name(const struct lf_json *doc, uint32_t a, uint32_t b, struct 
 {
     lf_buf_clear(sa);
     lf_buf_clear(sb);
-    return lf_json_string((struct lf_json_value){doc, a}, sa) && lf_json_string((struct lf_json_value){doc, b}, sb) &&
+    return lf_json_string((struct lf_json_value){.json = doc, .idx = a}, sa) &&
+           lf_json_string((struct lf_json_value){.json = doc, .idx = b}, sb) &&
            lf_str_eq(lf_buf_view(sa), lf_buf_view(sb));
 }
 
@@ -273,7 +299,7 @@ static enum lf_status check_names(struct parser *p, const struct lf_json *doc)
     enum lf_status status = LF_OK;
     if (!slots) status = fail_at(p, LF_NO_MEMORY, "no memory to compare its names");
     for (uint32_t object = 0; status == LF_OK && object < doc->n_nodes; object++) {
-        struct lf_json_value v = {doc, object};
+        struct lf_json_value v = {.json = doc, .idx = object};
         if (doc->nodes[object].type != LF_JSON_OBJECT || doc->nodes[object].n_children < 2) continue;
         for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
             uint64_t hash = hash_name(doc, object, it.idx, &sa);
@@ -294,14 +320,6 @@ static enum lf_status check_names(struct parser *p, const struct lf_json *doc)
     lf_buf_deinit(&sa);
     lf_buf_deinit(&sb);
     return status;
-}
-
-static enum lf_status count_work(struct parser *p)
-{
-    size_t n = p->pos - p->looked_pos;
-    p->looked_pos = p->pos;
-    enum lf_status status = lf_work_step(p->work, n);
-    return status == LF_OK ? LF_OK : fail_at(p, status, "nobody waits for the rest");
 }
 
 static enum lf_status parse_document(struct parser *p)

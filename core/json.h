@@ -4,6 +4,10 @@
  * the text under its node again. So there is no second parser to disagree with the check, integers keep all their
  * digits, and memory is nodes × 20 bytes, known before the first getter runs.
  *
+ * An array that holds numbers and nothing else is packed: one node, however many numbers. Its elements are read from
+ * the text in order, so a list of token ids costs no memory beyond its text, and does not count towards the limit of
+ * nodes. An array with one other element in it has a node for each. Nobody outside sees the difference.
+ *
  * Refused beyond the grammar: invalid UTF-8, \u0000 and lone surrogates in strings, a name twice in one object (in
  * linear time, keys compared after unescaping), numbers that overflow a double, depth and node count past the limits.
  *
@@ -36,6 +40,7 @@ struct lf_json_node {
     uint32_t next;       /* index of the node after this whole value */
     uint8_t type;
     uint8_t escaped; /* a string with backslashes in it */
+    uint8_t packed;  /* an array of numbers only, which have no nodes */
 };
 
 struct lf_json {
@@ -67,7 +72,8 @@ void lf_json_deinit(struct lf_json *json); /* accepts a zeroed one */
  * every getter below may be called. */
 struct lf_json_value {
     const struct lf_json *json;
-    uint32_t idx;
+    uint32_t idx;        /* of its node; of a packed array's element: the array's */
+    uint32_t number_off; /* of a packed array's element: where its text begins, never 0; else 0 */
 };
 
 struct lf_json_value lf_json_root(const struct lf_json *json);
@@ -81,7 +87,8 @@ uint32_t lf_json_len(struct lf_json_value v);
 /* The member of that name (case-sensitive, after unescaping), NONE if missing or v is no object. Linear. */
 struct lf_json_value lf_json_get(struct lf_json_value v, const char *name);
 /* Iteration in document order: for (it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)).
- * Over an array `it` is the element; over an object `it` is the name, a string, and lf_json_member(it) its value. */
+ * Over an array `it` is the element; over an object `it` is the name, a string, and lf_json_member(it) its value.
+ * Going through all of them takes time linear in the text. */
 struct lf_json_value lf_json_first(struct lf_json_value v);
 bool lf_json_more(struct lf_json_value v, struct lf_json_value it);
 struct lf_json_value lf_json_next(struct lf_json_value v, struct lf_json_value it);

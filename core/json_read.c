@@ -1,4 +1,5 @@
-/* The getters: each reads the text under its node again. */
+/* The getters: each reads the text under its node again. An element of a packed array has no node and is read from
+ * where its number begins; the one behind the last begins at the closing bracket. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -6,22 +7,23 @@
 #include "core/json.h"
 #include "core/json_text.h"
 
-static const struct lf_json_node none = {.type = LF_JSON_NONE};
+static const struct lf_json_node none = {.type = LF_JSON_NONE}, number = {.type = LF_JSON_NUMBER};
 enum { NONE_IDX = 0xffffffffu >> 1, NUMBER_TEXT_BYTES = 4096 };
 
 static const struct lf_json_node *node_of(struct lf_json_value v)
 {
+    if (v.number_off) return v.json->text[v.number_off] == ']' ? &none : &number;
     return v.json && v.idx < v.json->n_nodes ? &v.json->nodes[v.idx] : &none;
 }
 
 static struct lf_json_value none_of(struct lf_json_value v)
 {
-    return (struct lf_json_value){v.json, NONE_IDX};
+    return (struct lf_json_value){.json = v.json, .idx = NONE_IDX};
 }
 
 struct lf_json_value lf_json_root(const struct lf_json *json)
 {
-    return (struct lf_json_value){json, 0};
+    return (struct lf_json_value){.json = json};
 }
 
 enum lf_json_type lf_json_type(struct lf_json_value v)
@@ -47,27 +49,48 @@ uint32_t lf_json_len(struct lf_json_value v)
     return n->type >= LF_JSON_ARRAY ? n->n_children : 0;
 }
 
+/* The element of the packed array v that begins at `at` or after white space. */
+static struct lf_json_value element_at(struct lf_json_value v, size_t at)
+{
+    v.number_off = (uint32_t)lf_json_space_end(v.json->text, v.json->text_len, at);
+    return v;
+}
+
+static size_t element_end(struct lf_json_value it)
+{
+    const char *why;
+    return lf_json_number_end(it.json->text, it.json->text_len, it.number_off, &why);
+}
+
 struct lf_json_value lf_json_first(struct lf_json_value v)
 {
-    return (struct lf_json_value){v.json, v.idx + 1};
+    const struct lf_json_node *n = node_of(v);
+    if (n->packed) return element_at(v, n->text_off + 1);
+    return (struct lf_json_value){.json = v.json, .idx = v.idx + 1};
 }
 
 bool lf_json_more(struct lf_json_value v, struct lf_json_value it)
 {
     const struct lf_json_node *n = node_of(v);
+    if (n->packed) return v.json->text[it.number_off] != ']';
     return n->type >= LF_JSON_ARRAY && it.idx < n->next;
 }
 
 struct lf_json_value lf_json_next(struct lf_json_value v, struct lf_json_value it)
 {
+    if (node_of(v)->packed) {
+        if (!lf_json_more(v, it)) return it;
+        it = element_at(it, element_end(it));
+        return lf_json_more(v, it) ? element_at(it, it.number_off + 1) : it; /* over the comma */
+    }
     uint32_t next = node_of(it)->next;
     if (node_of(v)->type == LF_JSON_OBJECT) next = v.json->nodes[next].next; /* over the member's value */
-    return (struct lf_json_value){v.json, next};
+    return (struct lf_json_value){.json = v.json, .idx = next};
 }
 
 struct lf_json_value lf_json_member(struct lf_json_value name)
 {
-    return (struct lf_json_value){name.json, name.idx + 1};
+    return (struct lf_json_value){.json = name.json, .idx = name.idx + 1};
 }
 
 struct lf_json_value lf_json_get(struct lf_json_value v, const char *name)
@@ -89,7 +112,37 @@ bool lf_json_bool(struct lf_json_value v, bool *out)
 struct lf_str lf_json_raw(struct lf_json_value v)
 {
     const struct lf_json_node *n = node_of(v);
+    if (n == &number) return lf_str_from(v.json->text + v.number_off, element_end(v) - v.number_off);
     return n->type == LF_JSON_NONE ? lf_str_from("", 0) : lf_str_from(v.json->text + n->text_off, n->text_len);
+}
+
+static size_t digits_end(const char *text, size_t len, size_t at)
+{
+    while (at < len && text[at] >= '0' && text[at] <= '9') at++;
+    return at;
+}
+
+size_t lf_json_number_end(const char *text, size_t len, size_t at, const char **why)
+{
+    size_t first = at < len && text[at] == '-' ? at + 1 : at, end = digits_end(text, len, first);
+    *why = NULL;
+    if (end == first) {
+        *why = "expected a value";
+        return at;
+    }
+    if (text[first] == '0' && end > first + 1) *why = "a number with a leading zero";
+    if (end < len && text[end] == '.') {
+        first = end + 1;
+        end = digits_end(text, len, first);
+        if (end == first && !*why) *why = "a number without digits behind its point";
+    }
+    if (end < len && (text[end] == 'e' || text[end] == 'E')) {
+        first = end + 1;
+        if (first < len && (text[first] == '+' || text[first] == '-')) first++;
+        end = digits_end(text, len, first);
+        if (end == first && !*why) *why = "a number without digits in its exponent";
+    }
+    return end;
 }
 
 bool lf_json_number_text(struct lf_str s, double *out)

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/work.h"
 
 /* Parses text placed against an unmapped page. */
 static enum lf_status parse(struct lf_json *out, struct test_guarded *g, struct lf_str text)
@@ -146,11 +147,159 @@ static void depth_and_nodes_are_bounded(void **state)
                          over ? LF_LIMIT : LF_OK);
         lf_json_deinit(&doc);
         lf_buf_deinit(&deep);
-        struct lf_buf wide = repeated("[", "1,", LF_JSON_NODES - 2 + over, "1]");
+        struct lf_buf wide = repeated("[", "1,", LF_JSON_NODES - 2 + over, "null]");
         assert_int_equal(lf_json_parse(&doc, lf_buf_view(&wide), &lf_json_limits_request, NULL),
                          over ? LF_LIMIT : LF_OK);
         lf_json_deinit(&doc);
         lf_buf_deinit(&wide);
+    }
+}
+
+/* So many lists of so many ids between brackets. */
+static struct lf_buf id_lists(int n_lists, int n_ids)
+{
+    struct lf_buf buf;
+    lf_buf_init(&buf, (size_t)64 << 20);
+    for (int i = 0; i < n_lists; i++) {
+        lf_buf_cstr(&buf, i ? ",[" : "[[");
+        for (int k = 0; k < n_ids; k++) lf_buf_printf(&buf, "%s%d", k ? ", " : "", i * n_ids + k);
+        lf_buf_char(&buf, ']');
+    }
+    lf_buf_char(&buf, ']');
+    assert_int_equal(buf.status, LF_OK);
+    return buf;
+}
+
+static void lists_of_ids_are_no_nodes(void **state)
+{
+    (void)state;
+    enum { N_LISTS = 16, N_IDS = 16384 };
+    struct lf_buf text = id_lists(N_LISTS, N_IDS);
+    struct lf_json doc = parsed(text.ptr);
+    struct lf_json_value root = lf_json_root(&doc);
+    assert_true(N_LISTS * N_IDS > LF_JSON_NODES);
+    assert_int_equal(doc.n_nodes, 1 + N_LISTS);
+    assert_int_equal(lf_json_len(root), N_LISTS);
+    int64_t want = 0, id;
+    for (struct lf_json_value list = lf_json_first(root); lf_json_more(root, list); list = lf_json_next(root, list)) {
+        assert_int_equal(lf_json_len(list), N_IDS);
+        for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it))
+            assert_true(lf_json_int64(it, &id) && id == want++);
+    }
+    assert_int_equal(want, N_LISTS * N_IDS);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&text);
+}
+
+/* The array of numbers `v` against the same with a null behind them, which makes each a node. */
+static void compare_with_unpacked(struct lf_json_value v)
+{
+    struct lf_buf text;
+    lf_buf_init(&text, 1 << 16);
+    lf_buf_append(&text, lf_json_raw(v).ptr, lf_json_raw(v).len - 1);
+    lf_buf_cstr(&text, ",null]");
+    struct lf_json doc = parsed(text.ptr);
+    struct lf_json_value list = lf_json_root(&doc), other = lf_json_first(list);
+    assert_int_equal(doc.n_nodes, lf_json_len(v) + 2);
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
+        int64_t i = 0, other_i = 0;
+        double x = 0, other_x = 0;
+        assert_int_equal(lf_json_type(it), LF_JSON_NUMBER);
+        assert_true(lf_str_eq(lf_json_raw(it), lf_json_raw(other)));
+        assert_int_equal(lf_json_int64(it, &i), lf_json_int64(other, &other_i));
+        assert_true(lf_json_double(it, &x) && lf_json_double(other, &other_x));
+        assert_true(i == other_i && x == other_x);
+        other = lf_json_next(list, other);
+    }
+    assert_int_equal(lf_json_type(other), LF_JSON_NULL);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&text);
+}
+
+static void packed_numbers_read_as_unpacked_ones(void **state)
+{
+    (void)state;
+    static const char *const numbers[] = {"0",   "-0",   "7",    "-12", "1.5",    "1e3",    "1E-7",
+                                          "1.0", "0.25", "10e0", "3",   "2e+300", "123456", "9223372036854775808"};
+    static const char *const spaces[] = {"", " ", "\n", "\t\r ", ""};
+    uint32_t random = 1;
+    for (int round = 0; round < 2000; round++) {
+        struct lf_buf text;
+        lf_buf_init(&text, 1 << 16);
+        random = random * 1664525u + 1013904223u;
+        uint32_t n = 1 + (random >> 24) % 9;
+        for (uint32_t i = 0; i < n; i++) {
+            random = random * 1664525u + 1013904223u;
+            lf_buf_printf(&text, "%s%s%s%s", i ? "," : "[", spaces[(random >> 8) % 5], numbers[(random >> 16) % 14],
+                          spaces[(random >> 24) % 5]);
+        }
+        lf_buf_char(&text, ']');
+        struct lf_json doc = parsed(text.ptr);
+        assert_int_equal(doc.n_nodes, 1);
+        assert_int_equal(lf_json_len(lf_json_root(&doc)), n);
+        compare_with_unpacked(lf_json_root(&doc));
+        lf_json_deinit(&doc);
+        lf_buf_deinit(&text);
+    }
+}
+
+static void packed_arrays_stand_among_others(void **state)
+{
+    (void)state;
+    struct lf_json doc = parsed("{\"a\":[1,2,[3,4],[]],\"b\":[ 5 ],\"c\":{\"d\":[6,7]},\"e\":[8,\"x\"],\"f\":9}");
+    struct lf_json_value root = lf_json_root(&doc), a = lf_json_get(root, "a"), it = lf_json_first(a);
+    int64_t i = 0;
+    assert_int_equal(lf_json_len(a), 4);
+    assert_true(lf_json_int64(it, &i) && i == 1);
+    it = lf_json_next(a, lf_json_next(a, it));
+    assert_int_equal(lf_json_len(it), 2);
+    assert_true(lf_json_int64(lf_json_first(it), &i) && i == 3);
+    it = lf_json_next(a, it);
+    assert_int_equal(lf_json_type(it), LF_JSON_ARRAY);
+    assert_false(lf_json_len(it) || lf_json_more(it, lf_json_first(it)));
+    assert_false(lf_json_more(a, lf_json_next(a, it)));
+    struct lf_json_value b = lf_json_get(root, "b"), five = lf_json_first(b);
+    assert_true(lf_json_int64(five, &i) && i == 5);
+    assert_string_equal(lf_json_type_name(five), "a number");
+    assert_false(lf_json_more(five, lf_json_first(five)) || lf_json_len(five) || lf_json_is_absent(five));
+    assert_int_equal(lf_json_type(lf_json_get(five, "x")), LF_JSON_NONE);
+    struct lf_json_value end = lf_json_next(b, five);
+    assert_false(lf_json_more(b, end) || lf_json_more(b, lf_json_next(b, end)));
+    assert_true(lf_json_is_absent(end) && lf_json_raw(end).len == 0 && !lf_json_int64(end, &i));
+    assert_int_equal(lf_json_len(lf_json_get(lf_json_get(root, "c"), "d")), 2);
+    assert_int_equal(lf_json_len(lf_json_get(root, "e")), 2);
+    assert_true(lf_json_int64(lf_json_get(root, "f"), &i) && i == 9);
+    lf_json_deinit(&doc);
+}
+
+static void a_packed_array_is_checked_like_any(void **state)
+{
+    (void)state;
+    const char *bad[] = {"[01]",         "[1,02]", "[1,]",   "[,1]", "[1 2]",    "[1,2",   "[1.]",
+                         "[1,-]",        "[1,2}",  "[1,1e]", "[+1]", "[1,.5]",   "[1,,2]", "[1,1e999]",
+                         "[1,-1e400,2]", "[1]]",   "[1,2,",  "[1",   "[[1,2],3", "[1,nan]"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) accepts(bad[i], false);
+    struct lf_json doc = {0};
+    struct lf_err err;
+    assert_int_equal(lf_json_parse(&doc, LF_STR("[1, 2, 03]"), &lf_json_limits_request, &err), LF_INVALID);
+    assert_string_equal(err.message, "invalid JSON at byte 7: a number with a leading zero");
+}
+
+static bool nobody_waits(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static void a_packed_array_ends_when_nobody_waits(void **state)
+{
+    (void)state;
+    for (int mixed = 0; mixed < 2; mixed++) {
+        struct lf_buf ids = repeated("[", "1,", 100000, mixed ? "null]" : "1]");
+        struct lf_work work = {.is_over = nobody_waits};
+        struct lf_json doc = {0};
+        assert_int_equal(lf_json_parse_in(&doc, lf_buf_view(&ids), &lf_json_limits_request, &work, NULL), LF_CANCELLED);
+        lf_buf_deinit(&ids);
     }
 }
 
@@ -163,15 +312,26 @@ static void hostile_texts_take_linear_time(void **state)
     for (int i = 0; i < 120000; i++) lf_buf_printf(&names, "%s\"k%d\":0", i ? "," : "", i);
     lf_buf_char(&names, '}');
     struct lf_buf opening = repeated("", "[", 1000000, "");
+    struct lf_buf nested = repeated("", "[1,1,1,[", 1000000, "");
+    struct lf_buf ids = repeated("[", "1,", 8000000, "1]");
     int64_t start = lf_clock_ns();
     struct lf_json doc = {0};
     assert_int_equal(lf_json_parse(&doc, lf_buf_view(&names), &lf_json_limits_request, NULL), LF_OK);
     lf_json_deinit(&doc);
     assert_int_equal(lf_json_parse(&doc, lf_buf_view(&opening), &lf_json_limits_request, NULL), LF_LIMIT);
+    assert_int_equal(lf_json_parse(&doc, lf_buf_view(&nested), &lf_json_limits_request, NULL), LF_LIMIT);
+    assert_int_equal(lf_json_parse(&doc, lf_buf_view(&ids), &lf_json_limits_request, NULL), LF_OK);
+    struct lf_json_value root = lf_json_root(&doc);
+    uint32_t n = 0;
+    for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) n++;
+    assert_int_equal(n, 8000001);
+    lf_json_deinit(&doc);
     assert_true(lf_clock_ns() - start <
                 2 * (int64_t)LF_NS_PER_S); /* tens of milliseconds; quadratic would be minutes */
     lf_buf_deinit(&names);
     lf_buf_deinit(&opening);
+    lf_buf_deinit(&nested);
+    lf_buf_deinit(&ids);
 }
 
 static void every_prefix_of_a_text_is_handled(void **state)
@@ -222,6 +382,11 @@ int main(void)
         cmocka_unit_test(getters_read_exactly),
         cmocka_unit_test(iteration_visits_every_child_once),
         cmocka_unit_test(depth_and_nodes_are_bounded),
+        cmocka_unit_test(lists_of_ids_are_no_nodes),
+        cmocka_unit_test(packed_numbers_read_as_unpacked_ones),
+        cmocka_unit_test(packed_arrays_stand_among_others),
+        cmocka_unit_test(a_packed_array_is_checked_like_any),
+        cmocka_unit_test(a_packed_array_ends_when_nobody_waits),
         cmocka_unit_test(hostile_texts_take_linear_time),
         cmocka_unit_test(every_prefix_of_a_text_is_handled),
         cmocka_unit_test(strings_are_written_as_one_line_of_json),
