@@ -116,8 +116,9 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     }
     if (r->chat)
         status = encode_chat(r, lf_buf_view(&text), err);
-    else
-        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0, LF_ENCODE_BOS_EOS, 0, err);
+    else /* --raw: as /v1/completions; without it the document is somebody's text, and no template's */
+        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0,
+                                     LF_ENCODE_BOS_EOS | (raw ? LF_ENCODE_SPECIALS : 0u), 0, err);
 done:
     lf_buf_deinit(&text);
     return status;

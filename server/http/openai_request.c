@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/http/unsupported_fields.h"
 
 enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024, SHOWN_DIGITS_N = 24 };
 
@@ -15,28 +16,15 @@ struct reading {
 
 typedef enum lf_status read_fn(struct reading *r, const char *name, struct lf_json_value v);
 
-/* BOOL, INT, FLOAT: stored at `offset` of the ask, numbers from min to max. READ: a function. NOTHING: known, and
- * without effect on the answer. The REFUSE kinds: refused by name unless the value asks for what is done anyway. */
-enum field_kind {
-    BOOL,
-    INT,
-    FLOAT,
-    READ,
-    NOTHING,
-    REFUSE,
-    REFUSE_UNLESS_FALSE,
-    REFUSE_UNLESS_TRUE,
-    REFUSE_UNLESS_EMPTY,
-    REFUSE_UNLESS_ZERO,
-    REFUSE_UNLESS_ONE
-};
+/* BOOL, INT, FLOAT: stored there in the ask, numbers within the range, its ends included. READ: by a function. */
+enum field_kind { BOOL, INT, FLOAT, READ };
 
 struct field {
     const char *name;
     unsigned asks; /* of enum lf_ask_kind */
     enum field_kind kind;
-    size_t offset;
-    double min, max;
+    size_t at;
+    double range[2];
     read_fn *read;
 };
 
@@ -48,130 +36,56 @@ static read_fn read_model, read_prompt, read_messages, read_tokens, read_templat
     read_response_format, read_tool_choice, read_modalities;
 
 #define AT(member) offsetof(struct lf_ask, member)
-#define ROW_BOOL(name, asks, member)                                                                                   \
-    {                                                                                                                  \
-        name, asks, BOOL, AT(member), 0, 0, NULL                                                                       \
-    }
-#define ROW_INT(name, asks, member, lo, hi)                                                                            \
-    {                                                                                                                  \
-        name, asks, INT, AT(member), lo, hi, NULL                                                                      \
-    }
-#define ROW_FLOAT(name, asks, member, lo, hi)                                                                          \
-    {                                                                                                                  \
-        name, asks, FLOAT, AT(member), lo, hi, NULL                                                                    \
-    }
-#define ROW_READ(name, asks, fn)                                                                                       \
-    {                                                                                                                  \
-        name, asks, READ, 0, 0, 0, fn                                                                                  \
-    }
-#define ROW(name, asks, kind)                                                                                          \
-    {                                                                                                                  \
-        name, asks, kind, 0, 0, 0, NULL                                                                                \
-    }
 
+/* What is implemented, and what a function must look at to say that it is not. The rest is in unsupported_fields.c. */
 static const struct field fields[] = {
-    ROW_READ("model", ALL, read_model),
-    ROW_READ("prompt", TEXT, read_prompt),
-    ROW_READ("content", LF_ASK_TOKENIZE, read_prompt),
-    ROW_READ("messages", TALK, read_messages),
-    ROW_READ("tokens", LF_ASK_DETOKENIZE, read_tokens),
-    ROW_READ("chat_template_kwargs", TALK, read_template_vars),
-    ROW_BOOL("add_generation_prompt", TALK, add_generation_prompt),
-    ROW_BOOL("stream", GEN, stream),
-    ROW_READ("stream_options", GEN, read_stream_options),
-    ROW_BOOL("return_progress", GEN, return_progress),
-    ROW_BOOL("echo", LF_ASK_COMPLETION, echo),
-    ROW_BOOL("add_special_tokens", TEXT, add_special_tokens),
-    ROW_BOOL("parse_special", TEXT, parse_special),
-    ROW_READ("logprobs", LF_ASK_COMPLETION, read_completion_logprobs),
-    ROW_BOOL("logprobs", LF_ASK_CHAT, chat_logprobs),
-    ROW_INT("top_logprobs", LF_ASK_CHAT, top_logprobs, 0, LF_TOP_LOGPROBS_N),
-    ROW_INT("n", GEN, n, 1, 128),
-    ROW_INT("best_of", LF_ASK_COMPLETION, best_of, 1, 128),
-    ROW_INT("max_tokens", GEN, max_tokens, 0, LF_CONTEXT_TOKENS),
-    ROW_INT("max_completion_tokens", GEN, max_completion_tokens, 0, LF_CONTEXT_TOKENS),
-    ROW_INT("min_tokens", GEN, min_tokens, 0, LF_CONTEXT_TOKENS),
-    ROW_BOOL("ignore_eos", GEN, ignore_eos),
-    ROW_FLOAT("temperature", GEN, sampling.temperature, 0, 2),
-    ROW_FLOAT("top_p", GEN, sampling.top_p, 0, 1),
-    ROW_FLOAT("min_p", GEN, sampling.min_p, 0, 1),
-    ROW_INT("top_k", GEN, top_k, -1, LF_VOCAB_N),
-    ROW_FLOAT("presence_penalty", GEN, sampling.presence_penalty, -2, 2),
-    ROW_FLOAT("frequency_penalty", GEN, sampling.frequency_penalty, -2, 2),
-    ROW_FLOAT("repetition_penalty", GEN, sampling.repetition_penalty, 0.01, 100),
-    ROW_READ("seed", GEN, read_seed),
-    ROW_READ("logit_bias", GEN, read_logit_bias),
-    ROW_READ("stop", GEN, read_stop),
-    ROW_READ("stop_token_ids", GEN, read_stop_token_ids),
-    ROW_READ("cache_salt", GEN, read_cache_salt),
-    ROW_INT("priority", GEN, priority, -1000000, 1000000),
-
-    ROW("user", GEN, NOTHING),
-    ROW("metadata", GEN, NOTHING),
-    ROW("store", GEN, NOTHING),
-    ROW("service_tier", GEN, NOTHING),
-    ROW("safety_identifier", GEN, NOTHING),
-    ROW("prompt_cache_key", GEN, NOTHING),
-    ROW("prompt_cache_retention", GEN, NOTHING),
-    ROW("parallel_tool_calls", GEN, NOTHING), /* without tools there is nothing to call */
-    ROW("return_token_strs", LF_ASK_TOKENIZE, NOTHING),
-
-    ROW_READ("response_format", GEN, read_response_format),
-    ROW_READ("tool_choice", GEN, read_tool_choice),
-    ROW_READ("function_call", GEN, read_tool_choice),
-    ROW_READ("modalities", GEN, read_modalities),
-    ROW("tools", GEN | LF_ASK_TOKENIZE, REFUSE_UNLESS_EMPTY),
-    ROW("functions", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("suffix", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("audio", GEN, REFUSE),
-    ROW("prediction", GEN, REFUSE),
-    ROW("web_search_options", GEN, REFUSE),
-    ROW("reasoning_effort", GEN, REFUSE),
-    ROW("verbosity", GEN, REFUSE),
-    ROW("chat_template", TALK, REFUSE), /* templates come from the model, never from the request */
-    ROW("continue_final_message", TALK, REFUSE_UNLESS_FALSE),
-    ROW("documents", TALK, REFUSE_UNLESS_EMPTY),
-    ROW("prompt_embeds", GEN, REFUSE),
-    ROW("truncate_prompt_tokens", GEN, REFUSE),
-    ROW("prompt_logprobs", GEN, REFUSE),
-    ROW("use_beam_search", GEN, REFUSE_UNLESS_FALSE),
-    ROW("length_penalty", GEN, REFUSE_UNLESS_ONE),
-    ROW("guided_json", GEN, REFUSE),
-    ROW("guided_regex", GEN, REFUSE),
-    ROW("guided_choice", GEN, REFUSE),
-    ROW("guided_grammar", GEN, REFUSE),
-    ROW("structured_outputs", GEN, REFUSE),
-    ROW("json_schema", GEN, REFUSE),
-    ROW("grammar", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("logits_processors", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("bad_words", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("allowed_token_ids", GEN, REFUSE),
-    ROW("skip_special_tokens", GEN, REFUSE_UNLESS_TRUE),
-    ROW("spaces_between_special_tokens", GEN, NOTHING),
-    ROW("include_stop_str_in_output", GEN, REFUSE_UNLESS_FALSE),
-    ROW("detokenize", GEN, REFUSE_UNLESS_TRUE),
-    ROW("return_tokens_as_token_ids", GEN, REFUSE_UNLESS_FALSE),
-    ROW("n_predict", GEN, REFUSE), /* llama.cpp's max_tokens: ignoring it would change the length */
-    ROW("max_new_tokens", GEN, REFUSE),
-    ROW("t_max_predict_ms", GEN, REFUSE_UNLESS_ZERO),
-    ROW("n_probs", GEN, REFUSE_UNLESS_ZERO),
-    ROW("stop_sequences", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("samplers", GEN, REFUSE_UNLESS_EMPTY),
-    ROW("num_beams", GEN, REFUSE_UNLESS_ONE),
-    ROW("repeat_penalty", GEN, REFUSE_UNLESS_ONE),
-    ROW("encoder_repetition_penalty", GEN, REFUSE_UNLESS_ONE),
-    ROW("no_repeat_ngram_size", GEN, REFUSE_UNLESS_ZERO),
-    ROW("dynatemp_range", GEN, REFUSE_UNLESS_ZERO),
-    ROW("smoothing_factor", GEN, REFUSE_UNLESS_ZERO),
-    ROW("epsilon_cutoff", GEN, REFUSE_UNLESS_ZERO),
-    ROW("eta_cutoff", GEN, REFUSE_UNLESS_ZERO),
-    ROW("top_n_sigma", GEN, REFUSE_UNLESS_ZERO),
-    ROW("mirostat", GEN, REFUSE_UNLESS_ZERO),
-    ROW("typical_p", GEN, REFUSE_UNLESS_ONE),
-    ROW("tfs_z", GEN, REFUSE_UNLESS_ONE),
-    ROW("top_a", GEN, REFUSE_UNLESS_ZERO),
-    ROW("xtc_probability", GEN, REFUSE_UNLESS_ZERO),
-    ROW("dry_multiplier", GEN, REFUSE_UNLESS_ZERO),
+    {.name = "model", .asks = ALL, .kind = READ, .read = read_model},
+    {.name = "prompt", .asks = TEXT, .kind = READ, .read = read_prompt},
+    {.name = "content", .asks = LF_ASK_TOKENIZE, .kind = READ, .read = read_prompt},
+    {.name = "messages", .asks = TALK, .kind = READ, .read = read_messages},
+    {.name = "tokens", .asks = LF_ASK_DETOKENIZE, .kind = READ, .read = read_tokens},
+    {.name = "chat_template_kwargs", .asks = TALK, .kind = READ, .read = read_template_vars},
+    {.name = "add_generation_prompt", .asks = TALK, .kind = BOOL, .at = AT(add_generation_prompt)},
+    {.name = "stream", .asks = GEN, .kind = BOOL, .at = AT(stream)},
+    {.name = "stream_options", .asks = GEN, .kind = READ, .read = read_stream_options},
+    {.name = "return_progress", .asks = GEN, .kind = BOOL, .at = AT(return_progress)},
+    {.name = "echo", .asks = LF_ASK_COMPLETION, .kind = BOOL, .at = AT(echo)},
+    {.name = "add_special_tokens", .asks = TEXT, .kind = BOOL, .at = AT(add_special_tokens)},
+    {.name = "parse_special", .asks = TEXT, .kind = BOOL, .at = AT(parse_special)},
+    {.name = "logprobs", .asks = LF_ASK_COMPLETION, .kind = READ, .read = read_completion_logprobs},
+    {.name = "logprobs", .asks = LF_ASK_CHAT, .kind = BOOL, .at = AT(chat_logprobs)},
+    {.name = "top_logprobs", .asks = LF_ASK_CHAT, .kind = INT, .at = AT(top_logprobs), .range = {0, LF_TOP_LOGPROBS_N}},
+    {.name = "n", .asks = GEN, .kind = INT, .at = AT(n), .range = {1, 128}},
+    {.name = "best_of", .asks = GEN, .kind = INT, .at = AT(best_of), .range = {1, 128}},
+    {.name = "max_tokens", .asks = GEN, .kind = INT, .at = AT(max_tokens), .range = {0, LF_CONTEXT_TOKENS}},
+    {.name = "max_completion_tokens",
+     .asks = GEN,
+     .kind = INT,
+     .at = AT(max_completion_tokens),
+     .range = {0, LF_CONTEXT_TOKENS}},
+    {.name = "min_tokens", .asks = GEN, .kind = INT, .at = AT(min_tokens), .range = {0, LF_CONTEXT_TOKENS}},
+    {.name = "ignore_eos", .asks = GEN, .kind = BOOL, .at = AT(ignore_eos)},
+    {.name = "temperature", .asks = GEN, .kind = FLOAT, .at = AT(sampling.temperature), .range = {0, 2}},
+    {.name = "top_p", .asks = GEN, .kind = FLOAT, .at = AT(sampling.top_p), .range = {0, 1}},
+    {.name = "min_p", .asks = GEN, .kind = FLOAT, .at = AT(sampling.min_p), .range = {0, 1}},
+    {.name = "top_k", .asks = GEN, .kind = INT, .at = AT(top_k), .range = {-1, LF_VOCAB_N}},
+    {.name = "presence_penalty", .asks = GEN, .kind = FLOAT, .at = AT(sampling.presence_penalty), .range = {-2, 2}},
+    {.name = "frequency_penalty", .asks = GEN, .kind = FLOAT, .at = AT(sampling.frequency_penalty), .range = {-2, 2}},
+    {.name = "repetition_penalty",
+     .asks = GEN,
+     .kind = FLOAT,
+     .at = AT(sampling.repetition_penalty),
+     .range = {0.01, 100}},
+    {.name = "seed", .asks = GEN, .kind = READ, .read = read_seed},
+    {.name = "logit_bias", .asks = GEN, .kind = READ, .read = read_logit_bias},
+    {.name = "stop", .asks = GEN, .kind = READ, .read = read_stop},
+    {.name = "stop_token_ids", .asks = GEN, .kind = READ, .read = read_stop_token_ids},
+    {.name = "cache_salt", .asks = GEN, .kind = READ, .read = read_cache_salt},
+    {.name = "priority", .asks = GEN, .kind = INT, .at = AT(priority), .range = {-1000000, 1000000}},
+    {.name = "response_format", .asks = GEN, .kind = READ, .read = read_response_format},
+    {.name = "tool_choice", .asks = GEN, .kind = READ, .read = read_tool_choice},
+    {.name = "function_call", .asks = GEN, .kind = READ, .read = read_tool_choice},
+    {.name = "modalities", .asks = GEN, .kind = READ, .read = read_modalities},
 };
 
 static enum lf_status expected(struct reading *r, const char *name, struct lf_json_value v, const char *what)
@@ -183,17 +97,18 @@ static enum lf_status expected(struct reading *r, const char *name, struct lf_js
 
 static enum lf_status read_number(struct reading *r, const struct field *f, struct lf_json_value v)
 {
-    char *at = (char *)r->ask + f->offset;
+    char *at = (char *)r->ask + f->at;
     int64_t whole;
     double x;
     bool ok = f->kind == INT ? lf_json_int64(v, &whole) : lf_json_double(v, &x);
     if (ok && f->kind == INT) x = (double)whole;
-    if (!ok || x < f->min || x > f->max) {
+    if (!ok || x < f->range[0] || x > f->range[1]) {
         struct lf_str got = lf_str_c(lf_json_type_name(v));
         if (lf_json_type(v) == LF_JSON_NUMBER)
             got = lf_json_raw(v).len <= SHOWN_DIGITS_N ? lf_json_raw(v) : LF_STR("another number");
         return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %.*s.",
-                         f->name, f->kind == INT ? "an integer" : "a number", f->min, f->max, (int)got.len, got.ptr);
+                         f->name, f->kind == INT ? "an integer" : "a number", f->range[0], f->range[1], (int)got.len,
+                         got.ptr);
     }
     if (f->kind == INT)
         memcpy(at, &whole, sizeof whole);
@@ -202,52 +117,35 @@ static enum lf_status read_number(struct reading *r, const struct field *f, stru
     return LF_OK;
 }
 
-/* Whether a field that is not implemented asks for what happens without it. */
-static bool is_neutral(enum field_kind kind, struct lf_json_value v)
-{
-    bool flag;
-    double x;
-    switch (kind) {
-    case REFUSE_UNLESS_FALSE:
-        return lf_json_bool(v, &flag) && !flag;
-    case REFUSE_UNLESS_TRUE:
-        return lf_json_bool(v, &flag) && flag;
-    case REFUSE_UNLESS_ZERO:
-        return lf_json_double(v, &x) && x >= 0 && x <= 0;
-    case REFUSE_UNLESS_ONE:
-        return lf_json_double(v, &x) && x >= 1 && x <= 1;
-    case REFUSE_UNLESS_EMPTY:
-        return lf_json_string_is(v, "") || (lf_json_type(v) == LF_JSON_ARRAY && lf_json_len(v) == 0) ||
-               (lf_json_type(v) == LF_JSON_OBJECT && lf_json_len(v) == 0);
-    default:
-        return false;
-    }
-}
-
-static enum lf_status unsupported(struct reading *r, const char *name, bool with_any_value)
+static enum lf_status unsupported(struct reading *r, const char *name, bool with_any_value, const char *instead)
 {
     return lf_refuse(r->err, 400, name, "unsupported_parameter",
-                     "%s: not implemented%s, and ignoring it would change the answer.", name,
-                     with_any_value ? "" : " with this value");
+                     "%s: not implemented%s, and ignoring it would change the answer%s%s.", name,
+                     with_any_value ? "" : " with this value", instead ? "; here that is " : "",
+                     instead ? instead : "");
+}
+
+static enum lf_status refuse_unless_neutral(struct reading *r, const struct lf_unsupported_field *f,
+                                            struct lf_json_value v)
+{
+    if (lf_unsupported_is_neutral(f, v)) return LF_OK;
+    return unsupported(r, f->name, f->neutral == LF_NEUTRAL_NONE || f->neutral == LF_NEUTRAL_EMPTY, f->instead);
 }
 
 static enum lf_status read_field(struct reading *r, const struct field *f, struct lf_json_value v)
 {
     switch (f->kind) {
     case BOOL:
-        if (lf_json_bool(v, (bool *)((char *)r->ask + f->offset))) return LF_OK;
+        if (lf_json_bool(v, (bool *)((char *)r->ask + f->at))) return LF_OK;
         return expected(r, f->name, v, "true or false");
     case INT:
     case FLOAT:
         return read_number(r, f, v);
     case READ:
         return f->read(r, f->name, v);
-    case NOTHING:
-        return LF_OK;
-    default:
-        if (is_neutral(f->kind, v)) return LF_OK;
-        return unsupported(r, f->name, f->kind == REFUSE || f->kind == REFUSE_UNLESS_EMPTY);
     }
+    LF_ASSERT(false);
+    return LF_INVALID;
 }
 
 /* ---- the fields that need a function ---- */
@@ -310,7 +208,10 @@ static enum lf_status read_stream_options(struct reading *r, const char *name, s
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
         struct lf_json_value flag = lf_json_member(it);
+        bool on = false;
         if (lf_json_string_is(it, "include_obfuscation") || lf_json_is_absent(flag)) continue;
+        if (lf_json_string_is(it, "continuous_usage_stats") && !(lf_json_bool(flag, &on) && !on))
+            return unsupported(r, "stream_options.continuous_usage_stats", false, NULL);
         if (!lf_json_string_is(it, "include_usage"))
             r->ask->n_unknown++;
         else if (!lf_json_bool(flag, &r->ask->include_usage))
@@ -427,19 +328,19 @@ static enum lf_status read_cache_salt(struct reading *r, const char *name, struc
 static enum lf_status read_response_format(struct reading *r, const char *name, struct lf_json_value v)
 {
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
-    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : unsupported(r, name, false);
+    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : unsupported(r, name, false, NULL);
 }
 
 static enum lf_status read_tool_choice(struct reading *r, const char *name, struct lf_json_value v)
 {
-    return lf_json_string_is(v, "none") ? LF_OK : unsupported(r, name, false);
+    return lf_json_string_is(v, "none") ? LF_OK : unsupported(r, name, false, NULL);
 }
 
 static enum lf_status read_modalities(struct reading *r, const char *name, struct lf_json_value v)
 {
     if (lf_json_type(v) != LF_JSON_ARRAY) return expected(r, name, v, "an array of strings");
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
-        if (!lf_json_string_is(it, "text")) return unsupported(r, name, false);
+        if (!lf_json_string_is(it, "text")) return unsupported(r, name, false, NULL);
     return LF_OK;
 }
 
@@ -489,7 +390,8 @@ static const struct field *find_field(enum lf_ask_kind kind, struct lf_json_valu
 
 static void set_defaults(struct lf_ask *ask, enum lf_ask_kind kind)
 {
-    *ask = (struct lf_ask){.kind = kind, .n = 1, .add_special_tokens = true, .add_generation_prompt = true};
+    *ask = (struct lf_ask){
+        .kind = kind, .n = 1, .add_special_tokens = true, .parse_special = true, .add_generation_prompt = true};
     ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
     ask->sampling.temperature = ask->sampling.top_p = ask->sampling.repetition_penalty = 1;
@@ -509,10 +411,12 @@ enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const stru
     for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) {
         struct lf_json_value v = lf_json_member(it);
         const struct field *f = find_field(kind, it);
-        if (!f) ask->n_unknown++;
-        if (!f || lf_json_is_absent(v)) continue;
-        if (f->read == read_stream_options) stream_options = true;
-        LF_TRY(read_field(&r, f, v));
+        const struct lf_unsupported_field *other = f ? NULL : lf_unsupported_find(kind, it);
+        if (!f && !other) ask->n_unknown++;
+        if (lf_json_is_absent(v)) continue;
+        if (f && f->read == read_stream_options) stream_options = true;
+        if (f) LF_TRY(read_field(&r, f, v));
+        if (other) LF_TRY(refuse_unless_neutral(&r, other, v));
     }
     return check_together(ask, limits, stream_options, err);
 }

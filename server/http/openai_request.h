@@ -1,8 +1,8 @@
 /* A request body of the OpenAI API, read and checked: from JSON to plain data.
  *
- * One table says which fields there are, of what kind and in which range, and which ones would change the meaning of
- * the answer and are refused by name. Every optional field may be null. Unknown fields are counted and otherwise
- * ignored. Nothing here knows of sockets or of the engine's queue. */
+ * One table says which fields there are, of what kind and in which range; another (unsupported_fields.h), which ones
+ * would change the meaning of the answer and are refused by name. Every optional field may be null. Unknown fields are
+ * counted and otherwise ignored. Nothing here knows of sockets or of the engine's queue. */
 #ifndef LF_SERVER_HTTP_OPENAI_REQUEST_H
 #define LF_SERVER_HTTP_OPENAI_REQUEST_H
 
@@ -29,7 +29,7 @@ struct lf_ask {
     struct lf_str model;                           /* empty: not given */
 
     bool stream, include_usage, return_progress, echo;
-    bool add_special_tokens, parse_special, add_generation_prompt; /* true; false; true */
+    bool add_special_tokens, parse_special, add_generation_prompt; /* true unless given */
     bool chat_logprobs;
     int64_t logprobs, top_logprobs; /* LF_ABSENT: none */
     int64_t n, best_of;             /* n is 1 unless given */

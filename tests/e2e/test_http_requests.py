@@ -52,6 +52,13 @@ RANGES = {
     "guided_regex": ([], ["a*"]),
     "grammar": ([""], ["root ::= x"]),
     "structured_outputs": ([], [{"json": {}}]),
+    "num_predict": ([], [5]),
+    "system": ([""], ["be brief"]),
+    "enable_thinking": ([], [True, False]),
+    "thinking": ([], [{"type": "enabled"}]),
+    "lora": ([[]], [[{"id": 0, "scale": 1}]]),
+    "options": ([{}], [{"num_predict": 5}]),
+    "keep_alive": (["5m", 0], []),
     "truncate_prompt_tokens": ([], [5]),
     "prompt_logprobs": ([], [1]),
     "skip_special_tokens": ([True], [False]),
@@ -109,7 +116,12 @@ class Requests(harness.Case):
         for value, ok in ((True, 1), (False, 1), (1, 0)):
             self.assertEqual(self.send({**TEXT, "echo": value}).status, 200 if ok else 400)
         for n, best_of, ok in ((1, 1, 1), (2, 2, 1), (1, 2, 0), (2, 1, 0)):
-            self.assertEqual(self.send({**TEXT, "n": n, "best_of": best_of}).status, 200 if ok else 400)
+            for base in (TEXT, CHAT):
+                self.assertEqual(self.send({**base, "n": n, "best_of": best_of}).status, 200 if ok else 400)
+        for value, ok in ((False, 1), (True, 0)):
+            r = self.server.post("/tokenize", {"prompt": "x", "with_pieces": value})
+            self.assertEqual(r.status, 200 if ok else 400)
+            self.assertEqual(self.send({**CHAT, "echo": value}).status, 200 if ok else 400)
 
     def test_lengths_that_contradict_each_other(self):
         self.assert_error(self.send({**TEXT, "max_tokens": 5, "max_completion_tokens": 6}), 400, None, "max_tokens")
@@ -212,8 +224,14 @@ class Requests(harness.Case):
         self.assertEqual(ids[0], 256)
         self.assertEqual(sum(i == 259 for i in ids), 1)  # the template's own <|user|>
         self.assertNotIn(257, ids)
-        self.assertNotIn(257, self.server.post("/tokenize", {"prompt": "</s>"}).json["tokens"])
-        self.assertIn(257, self.server.post("/tokenize", {"prompt": "</s>", "parse_special": True}).json["tokens"])
+
+    def test_special_tokens_in_a_prompt_are_recognized_unless_told_otherwise(self):
+        for name in ("prompt", "content"):
+            self.assertEqual(self.server.post("/tokenize", {name: "</s>"}).json["tokens"], [256, 257])
+            self.assertNotIn(257, self.server.post("/tokenize", {name: "</s>", "parse_special": False}).json["tokens"])
+        for special, n in ((None, 2), (True, 2), (False, 5)):
+            r = self.send({"prompt": "</s>", "parse_special": special, "max_tokens": 1})
+            self.assertEqual(r.json["usage"]["prompt_tokens"], n)
 
     def test_too_long_is_400_with_the_numbers(self):
         r = self.server.complete("a" * 2000, max_tokens=512)
@@ -249,9 +267,15 @@ class Requests(harness.Case):
         ask = lambda text: self.server.request("POST", "/v1/completions", text.encode(), {"Content-Type": "application/json"})
         self.assertEqual(ask(body % deep).status, 200)
         self.assert_error(ask(body % ("[" + deep + "]")), 400, "invalid_json")
-        many = "[" + ",".join(["1"] * 249000) + "]"
+        many = "[" + ",".join(["null"] * 249000) + "]"
         self.assertEqual(ask(body % many).status, 200)
-        self.assert_error(ask(body % ("[" + ",".join(["1"] * 250001) + "]")), 400, "invalid_json")
+        self.assert_error(ask(body % ("[" + ",".join(["null"] * 250001) + "]")), 400, "invalid_json")
+
+    def test_lists_of_ids_of_any_length_that_fits_the_body(self):
+        r = self.send({"prompt": [[97] * 16384] * 16, "max_tokens": 1})
+        self.assert_error(r, 400, "context_length_exceeded", "prompt")
+        r = self.server.post("/detokenize", {"tokens": [97] * 300000})
+        self.assertEqual(len(r.json["prompt"]), 300000)
 
     def test_escapes_and_names_in_any_writing(self):
         r = self.server.request("POST", "/v1/completions", rb' { "\u0070rompt" : "[[say=\u00e9\ud83d\ude00]]" , "max_tokens":1e1 } ',

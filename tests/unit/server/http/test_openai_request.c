@@ -2,7 +2,9 @@
  * in tests/e2e/test_http_requests.py; here are the values that come out. */
 #include "tests/support/test.h"
 
+#include "core/check.h"
 #include "server/http/openai_request.h"
+#include "server/http/unsupported_fields.h"
 
 static const struct lf_ask_limits limits = {.max_choices = 4, .n_vocab = 100};
 
@@ -28,8 +30,8 @@ static void defaults(void **state)
     assert_true(ask.sampling.temperature == 1 && ask.sampling.top_p == 1 && ask.sampling.min_p == 0);
     assert_true(ask.sampling.repetition_penalty == 1 && ask.sampling.presence_penalty == 0);
     assert_int_equal(ask.sampling.top_k, 0);
-    assert_false(ask.stream || ask.echo || ask.ignore_eos || ask.seed_given || ask.parse_special);
-    assert_true(ask.add_special_tokens && ask.add_generation_prompt);
+    assert_false(ask.stream || ask.echo || ask.ignore_eos || ask.seed_given);
+    assert_true(ask.add_special_tokens && ask.parse_special && ask.add_generation_prompt);
     assert_int_equal(ask.n_stops + ask.n_stop_tokens + ask.n_unknown + ask.sampling.n_bias, 0);
     lf_ask_deinit(&ask);
 }
@@ -45,6 +47,8 @@ static void a_refusal_says_what_came(void **state)
         {"{\"temperature\":200000000000000000000000000000000}", "from 0 to 2, got another number."},
         {"{\"tools\":[1]}", "tools: not implemented, and ignoring it would change the answer."},
         {"{\"tool_choice\":\"auto\"}", "tool_choice: not implemented with this value, and"},
+        {"{\"num_predict\":5}",
+         "num_predict: not implemented, and ignoring it would change the answer; here that is max_tokens."},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct lf_ask ask;
@@ -110,6 +114,11 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"chat_template\":\"x\"}", "chat_template", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"suffix\":\"x\"}", "suffix", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"best_of\":2}", "best_of", "unsupported_parameter"},
+        {LF_ASK_CHAT, "{\"best_of\":2}", "best_of", "unsupported_parameter"},
+        {LF_ASK_CHAT, "{\"n\":2,\"best_of\":1}", "best_of", "unsupported_parameter"},
+        {LF_ASK_CHAT, "{\"logit_bias\":[[1,-1]]}", "logit_bias", "invalid_value"},
+        {LF_ASK_CHAT, "{\"stream\":true,\"stream_options\":{\"continuous_usage_stats\":true}}",
+         "stream_options.continuous_usage_stats", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"logprobs\":true}", "logprobs", "invalid_value"},
         {LF_ASK_COMPLETION, "{\"min_tokens\":5,\"max_tokens\":4}", "min_tokens", "invalid_value"},
         {LF_ASK_COMPLETION, "[]", "", "invalid_json"},
@@ -123,6 +132,114 @@ static void refusals_name_the_field(void **state)
         assert_string_equal(err.code, cases[i].code);
         lf_ask_deinit(&ask);
     }
+}
+
+static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE};
+
+/* Reads {"name":value}; a refusal must be the one that names the field. */
+static bool is_taken(enum lf_ask_kind kind, const char *name, const char *value)
+{
+    char text[256];
+    struct lf_ask ask;
+    struct lf_api_err err = {0};
+    snprintf(text, sizeof text, "{\"%s\":%s}", name, value);
+    bool taken = read_as(&ask, kind, text, &err) == LF_OK;
+    if (!taken && (err.status != 400 || strcmp(err.param, name) != 0 || strcmp(err.code, "unsupported_parameter") != 0))
+        fail_msg("%s: %d %s %s", text, err.status, err.param, err.code);
+    if (taken && ask.n_unknown) fail_msg("%s: nobody knows it", text);
+    lf_ask_deinit(&ask);
+    return taken;
+}
+
+static void a_field_without_effect_here_is_refused_unless_it_asks_for_none(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        unsigned neutral;
+    } values[] = {
+        {"null", ~0u},
+        {"false", LF_NEUTRAL_FALSE},
+        {"true", LF_NEUTRAL_TRUE},
+        {"0", LF_NEUTRAL_ZERO},
+        {"0.0", LF_NEUTRAL_ZERO},
+        {"1", LF_NEUTRAL_ONE},
+        {"1.0", LF_NEUTRAL_ONE},
+        {"-1", LF_NEUTRAL_MINUS_ONE},
+        {"\"\"", LF_NEUTRAL_EMPTY},
+        {"[]", LF_NEUTRAL_EMPTY},
+        {"{}", LF_NEUTRAL_EMPTY},
+        {"\"none\"", LF_NEUTRAL_DISABLED},
+        {"\"disabled\"", LF_NEUTRAL_DISABLED},
+        {"5", 0},
+        {"0.5", 0},
+        {"1e300", 0},
+        {"\"x\"", 0},
+        {"[1]", 0},
+        {"[[]]", 0},
+        {"{\"a\":null}", 0},
+    };
+    assert_true(lf_unsupported_fields_n > 150);
+    for (int i = 0; i < lf_unsupported_fields_n; i++) {
+        const struct lf_unsupported_field *f = &lf_unsupported_fields[i];
+        assert_true(f->asks != 0);
+        for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
+            for (size_t v = 0; (f->asks & kinds[k]) && v < LF_N_ELEMS(values); v++) {
+                bool expected = values[v].value[0] == 'n' || (f->neutral & (values[v].neutral | LF_NEUTRAL_ANY));
+                if (is_taken(kinds[k], f->name, values[v].value) != expected)
+                    fail_msg("%s: %s was %s", f->name, values[v].value, expected ? "refused" : "taken");
+            }
+        }
+    }
+}
+
+/* What clients have met; the table must not lose one of these. */
+static void fields_that_would_change_the_answer_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned asks;
+        const char *name, *refused, *taken;
+    } rows[] = {
+        {LF_ASK_CHAT, "echo", "true", "false"},
+        {LF_ASK_CHAT, "prompt", "\"x\"", "\"\""},
+        {LF_ASK_COMPLETION, "messages", "[{}]", "[]"},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "enable_thinking", "false", "null"},
+        {LF_ASK_CHAT, "thinking", "{\"type\":\"enabled\"}", "null"},
+        {LF_ASK_CHAT, "think", "true", "null"},
+        {LF_ASK_CHAT, "reasoning", "{\"effort\":\"high\"}", "{}"},
+        {LF_ASK_CHAT, "include_reasoning", "null", "false"},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "num_predict", "5", "null"},
+        {LF_ASK_CHAT, "system", "\"be brief\"", "\"\""},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "lora", "[{\"id\":0}]", "[]"},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "adapter", "\"x\"", "\"\""},
+        {LF_ASK_TOKENIZE, "with_pieces", "true", "false"},
+        {LF_ASK_TOKENIZE, "return_token_strs", "true", "false"},
+        {LF_ASK_CHAT, "format", "\"json\"", "\"\""},
+        {LF_ASK_CHAT, "options", "{\"num_predict\":1}", "{}"},
+        {LF_ASK_CHAT, "kv_transfer_params", "{\"a\":1}", "{}"},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "cache_prompt", "null", "false"},
+        {LF_ASK_CHAT | LF_ASK_COMPLETION, "keep_alive", "null", "\"5m\""},
+        {LF_ASK_COMPLETION, "truncate", "100", "false"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
+            if (!(rows[i].asks & kinds[k])) continue;
+            if (strcmp(rows[i].refused, "null") != 0 && is_taken(kinds[k], rows[i].name, rows[i].refused))
+                fail_msg("%s: %s was taken", rows[i].name, rows[i].refused);
+            assert_true(is_taken(kinds[k], rows[i].name, rows[i].taken));
+        }
+    }
+}
+
+/* A field that one endpoint implements is not refused there by the table, and no row is written twice. */
+static void no_field_is_in_two_rows(void **state)
+{
+    (void)state;
+    for (int i = 0; i < lf_unsupported_fields_n; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(lf_unsupported_fields[i].name, lf_unsupported_fields[k].name) == 0)
+                assert_int_equal(lf_unsupported_fields[i].asks & lf_unsupported_fields[k].asks, 0);
 }
 
 /* A list of n times the same element, in brackets. */
@@ -169,6 +286,9 @@ int main(void)
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(refusals_name_the_field),
+        cmocka_unit_test(a_field_without_effect_here_is_refused_unless_it_asks_for_none),
+        cmocka_unit_test(fields_that_would_change_the_answer_are_refused),
+        cmocka_unit_test(no_field_is_in_two_rows),
         cmocka_unit_test(at_each_limit_and_one_past_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

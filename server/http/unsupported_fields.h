@@ -1,0 +1,40 @@
+/* Fields of requests that are known here and not implemented: OpenAI's own that this server lacks, and what clients of
+ * vLLM, llama.cpp, Ollama, TGI, SGLang and other servers send.
+ *
+ * Ignoring a field that would change the answer is a lie with status 200. So each of these fields is refused by name,
+ * unless its value asks for what happens without it: its neutral values, null always among them. A field that cannot
+ * change the text of the answer is neutral with any value. */
+#ifndef LF_SERVER_HTTP_UNSUPPORTED_FIELDS_H
+#define LF_SERVER_HTTP_UNSUPPORTED_FIELDS_H
+
+#include "core/json.h"
+
+/* Which values ask for nothing; bits. */
+enum lf_neutral {
+    LF_NEUTRAL_NONE = 0, /* but null */
+    LF_NEUTRAL_FALSE = 1,
+    LF_NEUTRAL_TRUE = 2,
+    LF_NEUTRAL_ZERO = 4,
+    LF_NEUTRAL_ONE = 8,
+    LF_NEUTRAL_MINUS_ONE = 16,
+    LF_NEUTRAL_EMPTY = 32,    /* "", [] and {} */
+    LF_NEUTRAL_DISABLED = 64, /* "none" and "disabled" */
+    LF_NEUTRAL_ANY = 128
+};
+
+struct lf_unsupported_field {
+    const char *name;
+    unsigned asks;       /* enum lf_ask_kind: the endpoints that know it */
+    unsigned neutral;    /* enum lf_neutral */
+    const char *instead; /* what does the same here; NULL: nothing */
+};
+
+extern const struct lf_unsupported_field lf_unsupported_fields[];
+extern const int lf_unsupported_fields_n;
+
+/* The row of a field at an endpoint, or NULL. */
+const struct lf_unsupported_field *lf_unsupported_find(unsigned ask, struct lf_json_value name);
+/* Whether the value asks for what happens without it. */
+bool lf_unsupported_is_neutral(const struct lf_unsupported_field *field, struct lf_json_value v);
+
+#endif
