@@ -23,6 +23,9 @@ enum {
     LF_SLOW_READER_MS = 30 * 1000,
     LF_SSE_BACKLOG_BYTES = 64 * 1024, /* per stream */
     LF_API_KEYS_N = 1024,
+    LF_SHOWN_BYTES = 128,         /* of a request's text in a message, with its end */
+    LF_CORS_HEADERS_BYTES = 2048, /* names of headers in the answer to a preflight, with their end */
+    LF_HEADER_NAME_BYTES = 128,   /* one of these names */
 
     /* JSON of a request */
     LF_JSON_DEPTH = 64,

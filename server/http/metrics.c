@@ -162,7 +162,7 @@ static void write_http(struct page *p, struct lf_http_server *s)
           "Memory for texts: bodies, what is made of them, replies.");
     gauge(p, "text_memory_used_bytes", (double)text.used_bytes, "Of it, in use.");
     gauge(p, "text_memory_peak_bytes", (double)text.peak_bytes, "Of it, the most that was ever in use.");
-    counter(p, "http_connections_total", &c->accepted, "Connections accepted.");
+    counter(p, "http_connections_accepted_total", &c->accepted, "Connections accepted.");
     counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
     counter(p, "http_accept_failures_total", &c->failed, "Times that no descriptor or memory was left.");
     counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts),

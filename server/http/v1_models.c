@@ -1,8 +1,19 @@
 #include "core/json.h"
 #include "server/engine/engine.h"
 #include "server/http/exchange.h"
+#include "server/http/models.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
+#include "server/http/shown.h"
+
+enum lf_status lf_refuse_model(struct lf_api_err *err, struct lf_str wanted, const struct lf_http_opts *opts)
+{
+    char asked[LF_SHOWN_BYTES], known[LF_SHOWN_BYTES];
+    lf_shown(asked, wanted);
+    lf_shown(known, lf_str_c(opts->model_id));
+    return lf_refuse(err, 404, "model", "model_not_found",
+                     "The model \"%s\" does not exist here. There is \"%s\"; see /v1/models.", asked, known);
+}
 
 static void write_model(struct lf_buf *out, const struct lf_http_server *s)
 {
@@ -29,6 +40,6 @@ void lf_handle_model(struct lf_exchange *x)
         return;
     }
     struct lf_api_err err;
-    (void)!lf_refuse(&err, 404, "model", "model_not_found", "There is no such model here; see /v1/models.");
+    (void)!lf_refuse_model(&err, x->tail, &x->server->opts);
     lf_reply_error(&x->reply, &err);
 }

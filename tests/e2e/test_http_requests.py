@@ -1,5 +1,6 @@
 """Requests: every field with its range, null as its default, what is refused by name."""
 import json
+import urllib.parse
 
 import harness
 
@@ -142,6 +143,14 @@ class Requests(harness.Case):
         before = self.server.metric("http_unknown_fields_total")
         self.assertEqual(self.send({**TEXT, "wibble": 1, "Temperature": 99, "x" * 300: None}).status, 200)
         self.assertEqual(self.server.metric("http_unknown_fields_total"), before + 3)
+
+    def test_a_model_that_is_not_there_is_named_beside_the_one_that_is(self):
+        for name in ("gpt-9", "x/y\u202ez", "m" * 500):
+            r = self.server.get("/v1/models/" + urllib.parse.quote(name))
+            self.assert_error(r, 404, "model_not_found", "model")
+            self.assertIn('"%s' % name[:100].replace("\u202e", "?"), r.error["message"])
+            self.assertIn('"fake"', r.error["message"])
+            self.assertLess(len(r.error["message"]), 300)
 
     def test_forms_of_a_prompt(self):
         say = list(b"[[say=ok]]")

@@ -55,12 +55,73 @@ static void origins_match_whole_or_not_at_all(void **state)
     assert_null(lf_cors_allow(&all, LF_STR("")));
 }
 
+static void a_refused_host_is_told_how_to_be_allowed(void **state)
+{
+    (void)state;
+    struct lf_api_err err;
+    assert_int_equal(lf_refuse_host(&err, LF_STR("box.example:8080\r")), LF_INVALID);
+    assert_int_equal(err.status, 403);
+    assert_string_equal(err.code, "host_not_allowed");
+    assert_non_null(strstr(err.message, "\"box.example:8080?\""));
+    assert_non_null(strstr(err.message, "--allowed-host"));
+}
+
+static void allows_headers(const char *asked, const char *expected)
+{
+    char out[LF_CORS_HEADERS_BYTES];
+    struct test_guarded copy = test_guarded_copy(asked, strlen(asked));
+    lf_cors_headers(out, lf_str_from(copy.ptr, strlen(asked)));
+    assert_string_equal(out, expected);
+    test_guarded_free(&copy);
+}
+
+static void a_preflight_is_allowed_what_clients_send(void **state)
+{
+    (void)state;
+    allows_headers("", "accept, authorization, content-type, user-agent, x-api-key, x-request-id");
+    allows_headers("authorization,content-type,x-stainless-arch,x-stainless-retry-count",
+                   "authorization, content-type, x-stainless-arch, x-stainless-retry-count");
+    allows_headers("Authorization , X-API-Key,\tanthropic-version, anthropic-dangerous-direct-browser-access",
+                   "authorization, x-api-key, anthropic-version, anthropic-dangerous-direct-browser-access");
+    allows_headers("OpenAI-Organization,x-request-id,accept,user-agent",
+                   "openai-organization, x-request-id, accept, user-agent");
+    allows_headers("x-evil, authorization, cookie", "authorization");
+    allows_headers("x-evil", "");
+    allows_headers(",, ,authorization,", "authorization");
+    allows_headers("x-stainless-,x-stainless,openai,anthropic_version,xx-stainless-os", "");
+    allows_headers("x-stainless-a\r\nset-cookie: x,x-stainless-a b,x-stainless-\xc3\xa9", "");
+}
+
+static void allowed_headers_are_bounded(void **state)
+{
+    (void)state;
+    char name[LF_HEADER_NAME_BYTES + 2] = "openai-";
+    memset(name + 7, 'x', sizeof name - 8);
+    name[LF_HEADER_NAME_BYTES] = '\0';
+    allows_headers(name, name);
+    name[LF_HEADER_NAME_BYTES] = 'x'; /* one past it */
+    name[LF_HEADER_NAME_BYTES + 1] = '\0';
+    allows_headers(name, "");
+    name[LF_HEADER_NAME_BYTES] = '\0';
+    struct lf_buf asked;
+    char out[LF_CORS_HEADERS_BYTES];
+    lf_buf_init(&asked, 1 << 20);
+    for (int i = 0; i < 100; i++) lf_buf_printf(&asked, "%s%s", i ? "," : "", name);
+    lf_cors_headers(out, lf_buf_view(&asked));
+    size_t n_fit = (LF_CORS_HEADERS_BYTES - 1 + 2) / (LF_HEADER_NAME_BYTES + 2);
+    assert_int_equal(strlen(out), n_fit * (LF_HEADER_NAME_BYTES + 2) - 2);
+    lf_buf_deinit(&asked);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_loopback_only_its_own_names),
         cmocka_unit_test(a_list_adds_to_loopback_and_narrows_the_rest),
         cmocka_unit_test(origins_match_whole_or_not_at_all),
+        cmocka_unit_test(a_refused_host_is_told_how_to_be_allowed),
+        cmocka_unit_test(a_preflight_is_allowed_what_clients_send),
+        cmocka_unit_test(allowed_headers_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
