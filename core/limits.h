@@ -15,8 +15,10 @@ enum {
     LF_URI_BYTES = 8 * 1024,
     LF_HEADERS_BYTES = 32 * 1024,
     LF_HEADERS_N = 100,
-    LF_CONNECTIONS_N = 1024,
-    LF_CONNECTIONS_PER_ADDRESS_N = 64,
+    LF_CONNECTIONS_N = 1024,           /* default of --connections */
+    LF_CONNECTIONS_PER_ADDRESS_N = 64, /* default of --connections-per-address */
+    LF_CONNECTIONS_MIN_N = 16,         /* --connections at least */
+    LF_CONNECTIONS_MAX_N = 64 * 1024,  /* both at most */
     LF_IN_FLIGHT_PER_KEY_N = 32,
     LF_HEADER_DEADLINE_MS = 10 * 1000,
     LF_BODY_DEADLINE_MS = 30 * 1000,

@@ -38,6 +38,7 @@ struct lf_config {
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
     bool prefix_cache;
+    uint64_t text_memory; /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;
     int concurrency;
@@ -64,7 +65,8 @@ struct lf_config {
     const char *const *cors_origin;
     const char *const *allowed_host;
     uint64_t max_body;
-    int request_timeout;
+    int n_connections, n_connections_per_address; /* the latter 0: no limit of its own */
+    int request_timeout;                          /* seconds; 0: none */
     int drain_timeout;
     int keep_alive;     /* an lf_keep_alive */
     int metrics_prefix; /* 0: longflash, 1: vllm */

@@ -15,7 +15,7 @@ static enum lf_status read_json(const void *ctx)
     lf_buf_init(&text, 1 << 20);
     enum lf_status status = lf_json_parse(&doc, lf_str_c(ctx), &lf_json_limits_request, &err);
     for (uint32_t i = 0; status == LF_OK && i < doc.n_nodes; i++) {
-        struct lf_json_value v = {&doc, i};
+        struct lf_json_value v = {.json = &doc, .idx = i};
         if (lf_json_type(v) == LF_JSON_STRING && !lf_json_string(v, &text)) status = text.status;
     }
     lf_json_deinit(&doc);

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include "core/limits.h"
 #include "server/config.h"
 #include "server/options.h"
 
@@ -40,11 +41,54 @@ static void defaults_stand_where_nothing_is_said(void **state)
     assert_string_equal(c.host, "127.0.0.1");
     assert_int_equal(c.port, 8080);
     assert_int_equal(c.max_body, 10 * 1024 * 1024);
+    assert_int_equal(c.n_connections, LF_CONNECTIONS_N);
+    assert_int_equal(c.n_connections_per_address, LF_CONNECTIONS_PER_ADDRESS_N);
+    assert_int_equal(c.text_memory, 0);
+    assert_int_equal(c.request_timeout, 0);
     assert_int_equal(c.ctx, 0);
     assert_true(c.prefix_cache);
     assert_false(c.insecure_no_auth);
     assert_null(c.api_keys_file);
     assert_null(c.cors_origin);
+    lf_config_deinit(&c);
+}
+
+static void limits_of_connections_and_texts_are_settings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *const args[3];
+        bool taken;
+    } rows[] = {
+        {{"--connections", "16"}, true},
+        {{"--connections", "15"}, false},
+        {{"--connections", "64K"}, true},
+        {{"--connections", "65537"}, false},
+        {{"--connections-per-address", "0"}, true},
+        {{"--connections-per-address", "64K"}, true},
+        {{"--connections-per-address", "65537"}, false},
+        {{"--text-memory", "0"}, true},
+        {{"--text-memory", "1G"}, true},
+        {{"--text-memory", "1025T"}, false},
+        {{"--request-timeout", "0"}, true},
+        {{"--request-timeout", "86400"}, true},
+        {{"--request-timeout", "86401"}, false},
+    };
+    struct lf_config c;
+    struct lf_err err;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(read_config(&c, LF_COMMAND_SERVE, rows[i].args, no_env, &err) == LF_OK, rows[i].taken);
+        if (!rows[i].taken) assert_non_null(strstr(err.message, rows[i].args[0]));
+        lf_config_deinit(&c);
+    }
+    const char *path =
+        temporary_file("{\"connections\": 100, \"connections_per_address\": 7, \"text_memory\": \"64M\"}");
+    const char *const args[] = {"--config", path, "--request-timeout", "5", NULL};
+    assert_int_equal(read_config(&c, LF_COMMAND_SERVE, args, no_env, &err), LF_OK);
+    assert_int_equal(c.n_connections, 100);
+    assert_int_equal(c.n_connections_per_address, 7);
+    assert_int_equal(c.text_memory, 64 << 20);
+    assert_int_equal(c.request_timeout, 5);
     lf_config_deinit(&c);
 }
 
@@ -277,6 +321,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_stand_where_nothing_is_said),
+        cmocka_unit_test(limits_of_connections_and_texts_are_settings),
         cmocka_unit_test(command_line_wins_over_environment_over_file),
         cmocka_unit_test(sizes_take_suffixes),
         cmocka_unit_test(lists_gather_and_a_higher_source_replaces_them),
