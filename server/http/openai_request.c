@@ -208,10 +208,9 @@ static enum lf_status read_stream_options(struct reading *r, const char *name, s
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
         struct lf_json_value flag = lf_json_member(it);
-        bool on = false;
         if (lf_json_string_is(it, "include_obfuscation") || lf_json_is_absent(flag)) continue;
-        if (lf_json_string_is(it, "continuous_usage_stats") && !(lf_json_bool(flag, &on) && !on))
-            return unsupported(r, "stream_options.continuous_usage_stats", false, NULL);
+        if (lf_json_string_is(it, "continuous_usage_stats"))
+            continue; /* load generators send it; the last chunk has it */
         if (!lf_json_string_is(it, "include_usage"))
             r->ask->n_unknown++;
         else if (!lf_json_bool(flag, &r->ask->include_usage))
