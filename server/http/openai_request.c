@@ -208,10 +208,9 @@ static enum lf_status read_stream_options(struct reading *r, const char *name, s
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r, name, v, "an object");
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
         struct lf_json_value flag = lf_json_member(it);
-        bool on = false;
         if (lf_json_string_is(it, "include_obfuscation") || lf_json_is_absent(flag)) continue;
-        if (lf_json_string_is(it, "continuous_usage_stats") && !(lf_json_bool(flag, &on) && !on))
-            return unsupported(r, "stream_options.continuous_usage_stats", false, NULL);
+        if (lf_json_string_is(it, "continuous_usage_stats"))
+            continue; /* load generators send it; the last chunk has it */
         if (!lf_json_string_is(it, "include_usage"))
             r->ask->n_unknown++;
         else if (!lf_json_bool(flag, &r->ask->include_usage))
@@ -381,11 +380,42 @@ static enum lf_status check_together(struct lf_ask *ask, const struct lf_ask_lim
     return LF_OK;
 }
 
-static const struct field *find_field(enum lf_ask_kind kind, struct lf_json_value name)
+static const struct field *find_field(enum lf_ask_kind kind, struct lf_str name)
 {
     for (size_t i = 0; i < LF_N_ELEMS(fields); i++)
-        if ((fields[i].asks & (unsigned)kind) && lf_json_string_is(name, fields[i].name)) return &fields[i];
+        if ((fields[i].asks & (unsigned)kind) && lf_field_is(fields[i].name, name)) return &fields[i];
     return NULL;
+}
+
+/* The unescaped name, or "" where it is longer than any field's. */
+static struct lf_str field_name(struct lf_json_value name, struct lf_buf *scratch)
+{
+    struct lf_str s;
+    if (lf_json_borrow(name, &s)) return s;
+    lf_buf_clear(scratch);
+    return lf_json_string(name, scratch) ? lf_buf_view(scratch) : lf_str_from("", 0);
+}
+
+static enum lf_status read_fields(struct reading *r, struct lf_json_value root, bool *stream_options)
+{
+    struct lf_ask *ask = r->ask;
+    struct lf_buf scratch;
+    enum lf_status status = LF_OK;
+    lf_buf_init(&scratch, LF_PARAM_BYTES);
+    for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) {
+        struct lf_json_value v = lf_json_member(it);
+        struct lf_str name = field_name(it, &scratch);
+        const struct field *f = find_field(ask->kind, name);
+        const struct lf_unsupported_field *other = f ? NULL : lf_unsupported_find(ask->kind, name);
+        if (!f && !other) ask->n_unknown++;
+        if (lf_json_is_absent(v)) continue;
+        if (f && f->read == read_stream_options) *stream_options = true;
+        if (f) LF_TRY_GOTO(read_field(r, f, v), done);
+        if (other) LF_TRY_GOTO(refuse_unless_neutral(r, other, v), done);
+    }
+done:
+    lf_buf_deinit(&scratch);
+    return status;
 }
 
 static void set_defaults(struct lf_ask *ask, enum lf_ask_kind kind)
@@ -408,16 +438,7 @@ enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const stru
                          lf_json_type_name(root));
     struct reading r = {ask, limits, err};
     bool stream_options = false;
-    for (struct lf_json_value it = lf_json_first(root); lf_json_more(root, it); it = lf_json_next(root, it)) {
-        struct lf_json_value v = lf_json_member(it);
-        const struct field *f = find_field(kind, it);
-        const struct lf_unsupported_field *other = f ? NULL : lf_unsupported_find(kind, it);
-        if (!f && !other) ask->n_unknown++;
-        if (lf_json_is_absent(v)) continue;
-        if (f && f->read == read_stream_options) stream_options = true;
-        if (f) LF_TRY(read_field(&r, f, v));
-        if (other) LF_TRY(refuse_unless_neutral(&r, other, v));
-    }
+    LF_TRY(read_fields(&r, root, &stream_options));
     return check_together(ask, limits, stream_options, err);
 }
 

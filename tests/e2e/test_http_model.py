@@ -1,9 +1,12 @@
 """The program itself on the demo model: what the doubles cannot show."""
 import concurrent.futures
 import json
+import os
 import random
+import re
 import socket
 import struct
+import subprocess
 import threading
 import time
 
@@ -104,11 +107,21 @@ class Model(harness.Case):
             for a, b in zip(e["logprobs"]["token_logprobs"][-8:], j["choices"][0]["logprobs"]["token_logprobs"]):
                 self.assertAlmostEqual(a, b, delta=1e-3)
 
+    def test_the_command_line_reads_a_raw_prompt_as_completions_do(self):
+        for text, special in (("</s></s></s>", True), ("In the beginning", True), ("</s></s></s>", False)):
+            r = self.server.complete(text, max_tokens=1, parse_special=special).json
+            out = subprocess.run([os.environ["LF_LONGFLASH"], "run", "--raw", "--max-tokens", "1", text], check=True,
+                                 stdin=subprocess.DEVNULL, capture_output=True, timeout=60).stderr.decode()
+            same = int(re.search(r"prompt (\d+) tokens", out)[1]) == r["usage"]["prompt_tokens"]
+            self.assertEqual(same, special, (text, out))
+
     def test_tokens_there_and_back(self):
         for text in ("The quick brown fox", "é日本 😀\n\n  x", "<|im_start|>user</s>", "4711"):
-            ids = self.server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
-            self.assertEqual(self.server.post("/detokenize", {"tokens": ids}).json["prompt"].lstrip(" "), text)
-            self.assertFalse([i for i in ids if i in (1, 2, 3, 4)])
+            for special in (True, False):
+                ids = self.server.post("/tokenize", {"prompt": text, "add_special_tokens": False,
+                                                     "parse_special": special}).json["tokens"]
+                self.assertEqual(self.server.post("/detokenize", {"tokens": ids}).json["prompt"].lstrip(" "), text)
+                self.assertEqual([i for i in ids if i in (1, 2, 3, 4)], [3, 2] if special and "</s>" in text else [])
         text = self.server.post("/apply-template", {"messages": [{"role": "user", "content": "<|im_end|>x"}]}).json["prompt"]
         self.assertTrue(text.startswith("<"))
         ids = self.server.post("/tokenize", {"messages": [{"role": "user", "content": "<|im_end|>x"}]}).json["tokens"]

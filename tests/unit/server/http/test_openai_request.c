@@ -2,6 +2,8 @@
  * in tests/e2e/test_http_requests.py; here are the values that come out. */
 #include "tests/support/test.h"
 
+#include <time.h>
+
 #include "core/check.h"
 #include "server/http/openai_request.h"
 #include "server/http/unsupported_fields.h"
@@ -69,7 +71,8 @@ static void values_arrive(void **state)
         "{\"temperature\":0.25,\"top_p\":0.5,\"top_k\":-1,\"n\":3,\"seed\":-9223372036854775808,"
         "\"stop\":[\"\\u00e9\",\"b\"],\"stop_token_ids\":[7,99],\"logit_bias\":{\"5\":-1.5,\"0\":100},"
         "\"max_completion_tokens\":12,\"min_tokens\":2,\"cache_salt\":\"s\\\"\",\"priority\":-3,"
-        "\"logprobs\":true,\"top_logprobs\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+        "\"logprobs\":true,\"top_logprobs\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+        "\"continuous_usage_stats\":true,\"include_obfuscation\":false},"
         "\"what\":{\"deep\":[1]}}";
     assert_int_equal(read_as(&ask, LF_ASK_CHAT, text, &err), LF_OK);
     assert_true(ask.sampling.temperature == 0.25f && ask.sampling.top_p == 0.5f);
@@ -117,8 +120,6 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"best_of\":2}", "best_of", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"n\":2,\"best_of\":1}", "best_of", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"logit_bias\":[[1,-1]]}", "logit_bias", "invalid_value"},
-        {LF_ASK_CHAT, "{\"stream\":true,\"stream_options\":{\"continuous_usage_stats\":true}}",
-         "stream_options.continuous_usage_stats", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"logprobs\":true}", "logprobs", "invalid_value"},
         {LF_ASK_COMPLETION, "{\"min_tokens\":5,\"max_tokens\":4}", "min_tokens", "invalid_value"},
         {LF_ASK_COMPLETION, "[]", "", "invalid_json"},
@@ -256,6 +257,52 @@ static char *list_of(const char *before, const char *element, int n, const char 
     return out.ptr;
 }
 
+static void a_name_counts_after_unescaping(void **state)
+{
+    (void)state;
+    struct lf_ask ask;
+    struct lf_api_err err;
+    const char *text =
+        "{\"\\u006e\":3,\"n\\u0075\":5,\"\":1,\"m\":{},\"ma\":1,\"max_tokens_\":1,\"\\u006d\\u0061x_tokens\":7}";
+    assert_int_equal(read_as(&ask, LF_ASK_CHAT, text, &err), LF_OK);
+    assert_int_equal(ask.n, 3);
+    assert_int_equal(ask.max_tokens, 7);
+    assert_int_equal(ask.n_unknown, 5);
+    lf_ask_deinit(&ask);
+    char *escaped = list_of("{\"", "\\u0061", 300, "\":1}"); /* longer than any field's name */
+    assert_int_equal(read_as(&ask, LF_ASK_CHAT, escaped, &err), LF_OK);
+    assert_int_equal(ask.n_unknown, 1);
+    lf_ask_deinit(&ask);
+    free(escaped);
+    assert_int_equal(read_as(&ask, LF_ASK_CHAT, "{\"num_pr\\u0065dict\":5}", &err), LF_INVALID);
+    lf_ask_deinit(&ask);
+}
+
+/* Each is compared with every row of two tables, and that must not take much longer than parsing them. */
+static void as_many_unknown_fields_as_fit_are_read_in_time(void **state)
+{
+    (void)state;
+    struct lf_buf text;
+    struct lf_json json = {0};
+    struct lf_ask ask;
+    struct lf_api_err err;
+    enum { N = LF_JSON_NODES / 2 - 1 };
+    lf_buf_init(&text, 1 << 24);
+    for (int i = 0; i < N; i++) lf_buf_printf(&text, "%s\"max_%06d\":0", i ? "," : "{", i);
+    lf_buf_char(&text, '}');
+    clock_t start = clock();
+    assert_int_equal(lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_request, NULL), LF_OK);
+    clock_t parsed = clock();
+    assert_int_equal(lf_ask_read(&ask, LF_ASK_CHAT, &json, &limits, &err), LF_OK);
+    clock_t read = clock();
+    print_message("parsed in %ld, read in %ld\n", (long)(parsed - start), (long)(read - parsed));
+    assert_true(read - parsed < 10 * (parsed - start));
+    assert_int_equal(ask.n_unknown, N);
+    lf_ask_deinit(&ask);
+    lf_json_deinit(&json);
+    lf_buf_deinit(&text);
+}
+
 static void at_each_limit_and_one_past_it(void **state)
 {
     (void)state;
@@ -289,6 +336,8 @@ int main(void)
         cmocka_unit_test(a_field_without_effect_here_is_refused_unless_it_asks_for_none),
         cmocka_unit_test(fields_that_would_change_the_answer_are_refused),
         cmocka_unit_test(no_field_is_in_two_rows),
+        cmocka_unit_test(a_name_counts_after_unescaping),
+        cmocka_unit_test(as_many_unknown_fields_as_fit_are_read_in_time),
         cmocka_unit_test(at_each_limit_and_one_past_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
