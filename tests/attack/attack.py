@@ -262,7 +262,7 @@ def flood(port, seconds, n, request, timeout=20, leave=False):
 
 
 def unread_templates(port, seconds):
-    body = {"messages": [{"role": "user", "content": "x" * (8 << 20)}]}
+    body = {"messages": [{"role": "user", "content": "x" * 8000000}]}
     return hold(port, seconds, 16, post("/apply-template", body, close=False))
 
 
