@@ -185,6 +185,7 @@ enum lf_status lf_headers_check_framing(const struct lf_headers *h, const struct
 int64_t lf_headers_body_bytes(const struct lf_headers *h)
 {
     if (h->n_transfer_encoding) return -1;
+    if (h->n_content_length && !is_digits(h->content_length)) return INT64_MAX; /* refused, but not by all who ask */
     int64_t n = 0;
     for (size_t i = 0; i < h->content_length.len; i++) n = n * 10 + (h->content_length.ptr[i] - '0');
     return n;

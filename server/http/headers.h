@@ -53,7 +53,7 @@ LF_MUST_CHECK enum lf_status lf_headers_check_framing(const struct lf_headers *h
 /* The connection ends after the answer, though the message is well framed: libmicrohttpd takes a bare LF inside chunked
  * bodies and their trailers, where nothing tells us, so nothing may follow them. */
 bool lf_headers_end_connection(const struct lf_headers *h);
-/* Declared length of the body: -1 unknown (chunked), 0 none. */
+/* Declared length of the body: -1 unknown (chunked), 0 none, INT64_MAX where it is no number that we take. */
 int64_t lf_headers_body_bytes(const struct lf_headers *h);
 /* The body is compressed or so. */
 bool lf_headers_is_encoded(const struct lf_headers *h);
