@@ -40,6 +40,7 @@ enum {
     ANSWER_BYTES = 256 * 1024,
     REPEATS_N = 64,
     WAIT_MS = 20 * 1000, /* far past every deadline of the server: then it hangs */
+    TOKENS_EVERY = 4,
     COMPLETION_EVERY = 64
 };
 
@@ -236,14 +237,19 @@ static bool good_exchange(const char *request, const char *want)
 
 static void ask_well(void)
 {
-    static const char tokens[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                                 "Content-Length: 18\r\n\r\n{\"content\":\"good\"}";
-    static const char completion[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-                                     "application/json\r\nContent-Length: 25\r\n\r\n{\"prompt\":\"[[say=well]]\"}";
-    bool long_one = rig.n_inputs % COMPLETION_EVERY == 0;
+    static const struct {
+        const char *request, *want;
+    } kinds[] = {{"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "200"},
+                 {"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  "Content-Length: 18\r\n\r\n{\"content\":\"good\"}",
+                  "103,111,111,100]"},
+                 {"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                  "Content-Length: 25\r\n\r\n{\"prompt\":\"[[say=well]]\"}",
+                  "\"well\""}};
+    int kind = rig.n_inputs % COMPLETION_EVERY == 0 ? 2 : rig.n_inputs % TOKENS_EVERY == 0 ? 1 : 0;
     for (int attempt = 0; attempt < 3; attempt++) {
         if (rig.good_fd < 0) rig.good_fd = dial(INADDR_LOOPBACK);
-        if (long_one ? good_exchange(completion, "\"well\"") : good_exchange(tokens, "103,111,111,100]")) return;
+        if (good_exchange(kinds[kind].request, kinds[kind].want)) return;
         close(rig.good_fd);
         rig.good_fd = -1;
     }
