@@ -440,7 +440,7 @@ class Attack:
 PATTERN, TOKEN = {"pattern": SLOW_PATTERN}, {"added": LONG_TOKEN}
 ATTACKS = {
     "unread-templates": Attack(unread_templates, least_s=4),
-    "unread-logprobs": Attack(unread_logprobs, least_s=6),
+    "unread-logprobs": Attack(unread_logprobs, least_s=4),
     "half-bodies": Attack(half_bodies, least_s=3),
     "large-json": Attack(large_json, least_s=3),
     "slow-readers": Attack(slow_readers, least_s=3),
@@ -454,7 +454,7 @@ ATTACKS = {
     "arguments": Attack(one_case("target with 1,500 arguments"), least_s=1),
     "lengths-list": Attack(one_case("length a list of two"), least_s=1),
     "stopped": Attack(stopped_process, options=("--watchdog", "2"), kills=True),
-    "two-sigterms": Attack(two_sigterms, PATTERN, kills=True, least_s=5),
+    "two-sigterms": Attack(two_sigterms, PATTERN, kills=True, least_s=2),
 }
 
 
@@ -528,14 +528,16 @@ def attack_once(names, seconds, args, alone_s):
             beside = Bystanders(server, key, good=not first.kills)
             if first.kills:
                 own = first.run(server, seconds)
+                row = beside.result()
             else:
                 running = [(n, run_in_process(ATTACKS[n], server.port, seconds)) for n in names]
+                time.sleep(seconds)  # what an attacker still waits for is no attack any more
+                row = beside.result()
                 results = {n: finish(*r, seconds) for n, r in running}
                 own = results[names[0]] if len(names) == 1 else results
                 wrong = {n: r["wrong"] for n, r in results.items() if "wrong" in r}
                 if len(names) > 1 and wrong:
                     own["wrong"] = str(wrong)
-            row = beside.result()
         finally:
             server.process.kill()
             server.stop()
@@ -581,7 +583,7 @@ def main():
         seconds = args.minutes * 60 if args.all else ATTACKS[group[0]].least_s
         if not args.all and not args.short:
             seconds = max(seconds, args.seconds)
-        rows.append(attack_once(group, seconds, args, 1 if args.short else 3))
+        rows.append(attack_once(group, seconds, args, 0.5 if args.short else 3))
         print(line(rows[-1]), flush=True)
     if args.json:
         with open(args.json, "w") as f:

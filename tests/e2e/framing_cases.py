@@ -332,5 +332,10 @@ def verdict(name, data, ended):
 
 
 def escaped(data):
-    """Whether a request was answered that lies in the body of a message, or behind one that is not clear."""
-    return b"x-request-id: smuggled" in data or b"x-request-id: marker" in data
+    """Whether a request was answered that lies in the body of a message, or behind one that is not clear. (An id alone
+    proves nothing: a message without a line end takes the marker's fields for its own, and is refused under its id.)"""
+    try:
+        answers = split_answers(data)
+    except Broken:
+        return False
+    return any(i in ("smuggled", "marker") and (place > 0 or status == 200) for place, (status, i) in enumerate(answers))

@@ -225,7 +225,7 @@ static bool good_exchange(const char *request, const char *want)
         n += (size_t)got;
         answer[n] = 0;
         const char *body = strstr(answer, "\r\n\r\n"), *length = strstr(answer, "Content-Length: ");
-        if (body && length && n >= (size_t)(body + 4 - answer) + (size_t)atol(length + 16)) break;
+        if (body && length && n >= (size_t)(body + 4 - answer) + strtoul(length + 16, NULL, 10)) break;
     }
     if (!engine_is_alive()) return true;
     if (strncmp(answer, "HTTP/1.1 200 ", 13) != 0 || !strstr(answer, want)) {
