@@ -85,7 +85,8 @@ static void answer(int fd, unsigned status)
 
 enum MHD_Result MHD_queue_response(struct MHD_Connection *mhd, unsigned status, struct MHD_Response *response)
 {
-    if (!MHD_get_response_header(response, "x-request-id")) {
+    /* success without an id is ours, where no memory was left for the header */
+    if (status >= 400 && !MHD_get_response_header(response, "x-request-id")) {
         const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
         if (info) answer(info->connect_fd, status);
     }
