@@ -453,7 +453,7 @@ ATTACKS = {
     "chunk-extension": Attack(one_case("chunk extension of 200 KB"), least_s=1),
     "arguments": Attack(one_case("target with 1,500 arguments"), least_s=1),
     "lengths-list": Attack(one_case("length a list of two"), least_s=1),
-    "stopped": Attack(stopped_process, options=("--watchdog", "2"), kills=True),
+    "stopped": Attack(stopped_process, options=("--watchdog", "2"), kills=True, least_s=5),
     "two-sigterms": Attack(two_sigterms, PATTERN, kills=True, least_s=2),
 }
 
