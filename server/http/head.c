@@ -152,8 +152,10 @@ struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, con
     x->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
     x->cors = lf_cors_allow(&x->server->opts, h.origin);
     x->preflight = h.cors_request_headers;
-    enum lf_status status = lf_headers_check_framing(&h, version, &err);
+    const struct lf_request_line line = {method, url, version, atomic_load(&x->conn->uri_bytes)};
+    enum lf_status status = lf_headers_check_framing(&h, &line, &err);
     bool framed = status == LF_OK;
+    if (!framed || lf_headers_end_connection(&h)) x->reply.close = true;
     if (framed) status = check(x, &h, url, method, &err);
     if (status != LF_OK) lf_reply_error(&x->reply, &err);
     if (err.status == 405) x->reply.allow = x->route->allow;

@@ -1,6 +1,8 @@
 """Messages that two parsers could read in two ways are refused, and the connection ends."""
 import re
+import socket
 
+import framing_cases
 import harness
 from harness import read_response
 
@@ -52,8 +54,20 @@ class Framing(harness.Case):
         for value in ("-1", "+5", "0x10", "1 2", "5,5", "", "9" * 30, "1e3", "23a"):
             r, s = self.send("Host: localhost", TYPE, f"Content-Length: {value}")
             with s:
-                self.assertTrue(r is None or 400 <= r.status < 500, (value, r and r.status))
+                self.assertIsNotNone(r, value)
+                self.assert_error(r, 413 if len(value) == 30 else 400)
                 self.assertTrue(self.is_closed(s))
+
+    def test_what_the_library_refuses_is_refused_in_our_words(self):
+        """Its own pages would be HTML, with two heads, a 500, or nothing at all."""
+        for name, status, code in (("length a list of two", 400, "bad_framing"), ("length of 30 digits", 413, "body_too_large"),
+                                   ("chunk extension of 200 KB", 400, "bad_framing"),
+                                   ("chunk size no number", 400, "bad_framing"),
+                                   ("target with 1,500 arguments", 431, "headers_too_large"),
+                                   ("target of 200 KB", 414, "uri_too_long"), ("version HTTP/2.0", 505, "bad_version")):
+            with self.server.socket(framing_cases.CASES[name][1]) as s:
+                self.assert_error(read_response(s), status, code)
+                self.assertTrue(self.is_closed(s), name)
 
     def test_host(self):
         n = f"Content-Length: {len(BODY)}"
@@ -142,6 +156,52 @@ class Framing(harness.Case):
             while got := s.recv(65536):
                 data += got
             self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", data), [b"200", b"404"])
+
+
+class Pipelined(harness.Case):
+    """Every case of framing_cases.py with a marker request behind it."""
+
+    args = ("header_deadline_ms=2000", "body_deadline_ms=2000")
+
+    def exchange(self, pieces):
+        """What comes back until the connection ends, and whether it ended."""
+        with self.server.socket(timeout=10) as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            data = b""
+            try:
+                for piece in pieces:
+                    s.sendall(piece)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused before it was sent whole; what was said is still there to read
+            try:
+                while got := s.recv(65536):
+                    data += got
+            except ConnectionResetError:
+                pass
+            except TimeoutError:
+                return data, False
+        return data, True
+
+    def check(self, cut):
+        wrong = []
+        for name, (_, message) in framing_cases.CASES.items():
+            data, ended = self.exchange(cut(message + framing_cases.MARKER))
+            if why := framing_cases.verdict(name, data, ended):
+                wrong.append(f"{name}: {why}")
+        self.assertEqual(wrong, [])
+
+    def test_there_are_at_least_94_cases(self):
+        self.assertGreaterEqual(len(framing_cases.CASES), 94)
+        self.assertLessEqual(framing_cases.SILENT, set(framing_cases.CASES))
+
+    def test_in_one_piece(self):
+        self.check(lambda data: [data])
+
+    def test_the_head_in_pieces(self):
+        """The line ends fall between two reads, wherever they are."""
+        def cut(data):
+            return [data[i:i + 3] for i in range(0, len(data), 3)] if len(data) < 2000 else [data[:1500], data[1500:]]
+        self.check(cut)
 
 
 if __name__ == "__main__":

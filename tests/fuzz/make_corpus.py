@@ -4,9 +4,13 @@ beside them under names that begin with "found-"; this script leaves them alone.
 
 Files have no ending: most are no valid file of any kind."""
 import os
+import re
 import struct
+import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+import framing_cases  # noqa: E402
 
 
 def put(driver, name, *parts, sep=b"\0"):
@@ -172,7 +176,42 @@ def http():
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200\r\n\r\nrest")
 
 
+def sockets():
+    """Scripts of fuzz_socket.c, and each short framing case with the marker behind it."""
+    flush, half, reset, wait, read, more = (bytes([0xff, c]) for c in range(4, 10))
+    on = [bytes([0xff, c]) for c in range(4)]
+
+    def request(body, path=b"/v1/completions", head=b""):
+        return (b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s"
+                % (path, head, len(body), body))
+
+    say = request(b'{"prompt":"[[say=hello]]","max_tokens":8}')
+    stream = request(b'{"prompt":"[[step_ms=1]] x","max_tokens":20,"stream":true,"n":2}')
+    chat = request(b'{"messages":[{"role":"user","content":"[[say=yes]]"}],"stream":true,"logprobs":true}',
+                   b"/v1/chat/completions")
+    get = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    put("socket", "one", say)
+    put("socket", "pipelined", get + say + get + stream)
+    put("socket", "cut", say[:30] + flush + say[30:70] + wait + say[70:] + wait + read)
+    put("socket", "stream-left", stream + wait + read + half)
+    put("socket", "stream-reset", stream + wait + read + reset + get)
+    put("socket", "chat", chat + wait + say + wait + half)
+    put("socket", "merged", on[1] + chat[:50] + flush + on[2] + stream + flush + on[1] + chat[50:] + on[3] + get + more + on[0] + say)
+    put("socket", "body-cut", say[:-5] + half)
+    put("socket", "many", get + more + wait + more + read)
+    put("socket", "waits", request(b'{"prompt":"[[say=x]]"}', head=b"Expect: 100-continue\r\n"))
+    put("socket", "tokenize", request(b'{"content":"a<|end|>b","with_pieces":true}', b"/tokenize") + wait
+        + request(b'{"tokens":[104,105]}', b"/detokenize") + wait
+        + request(b'{"messages":[{"role":"user","content":"hi"}]}', b"/apply-template"))
+    put("socket", "fails", request(b'{"prompt":"[[fail_at=2]]"}') + wait + request(b'{"prompt":"[[die_at=1]]"}') + wait)
+    put("socket", "chunks", b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n9;a=b\r\n{\"content" + flush + b"\r\n6\r\n\":\"a\"}\r\n0\r\nX: y\r\n\r\n")
+    for name, (_, message) in framing_cases.CASES.items():
+        if len(message) < 1024:
+            put("socket", "framing-" + re.sub("[^a-z0-9]+", "-", name.lower()), message + framing_cases.MARKER)
+
+
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, settings, http):
+                 patterns, settings, http, sockets):
         make()
