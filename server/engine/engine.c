@@ -58,7 +58,7 @@ static void sweep(struct lf_engine *e, struct lf_list *list, int64_t now_ns, boo
         if (stop || atomic_load_explicit(&req->cancelled, memory_order_acquire))
             lf_engine_finish(e, req, LF_FINISH_CANCELLED, LF_CANCELLED, "", now_ns);
         else if (req->params.deadline_ns != 0 && now_ns >= req->params.deadline_ns)
-            lf_engine_finish(e, req, LF_FINISH_ERROR, LF_TIMEOUT, "the request took longer than it may", now_ns);
+            lf_engine_time_out(e, req, now_ns);
     }
 }
 
@@ -77,6 +77,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
         req->now.started_ns = now_ns;
         req->slot = e->slots[--e->n_slots];
+        req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
         lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);

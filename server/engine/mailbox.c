@@ -166,6 +166,14 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
     return status;
 }
 
+/* Under the lock: how long a prompt takes behind those that wait, at the speed measured so far. */
+static int64_t first_eta_ns(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    double speed = mb->figures.prefill_tokens_per_s;
+    double ns = ((double)mb->waiting_tokens + req->params.n_prompt) * (speed > 0 ? 1e9 / speed : LF_COST_FIRST_ROW_NS);
+    return ns < 1e18 ? LF_MAX((int64_t)ns, 1) : (int64_t)1e18;
+}
+
 enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                  int *retry_after_s, struct lf_err *err)
 {
@@ -173,6 +181,7 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
     enum lf_status status = check_room(mb, &req->params, retry_after_s, err);
     if (status == LF_OK) {
         req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
+        req->now.eta_ns = req->state.eta_ns = first_eta_ns(mb, req);
         req->n_refs++;
         req->leader = leader;
         if (leader) leader->n_refs++;
@@ -281,7 +290,10 @@ void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64
 {
     lock(mb);
     leave_queue(mb, req);
-    if (req->state.finish == LF_FINISH_NONE) req->state.started_ns = started_ns;
+    if (req->state.finish == LF_FINISH_NONE) {
+        req->state.started_ns = started_ns;
+        req->state.eta_ns = req->now.eta_ns;
+    }
     if (req->leader && drop(req->leader)) bury(mb, req->leader);
     req->leader = NULL;
     unlock(mb);

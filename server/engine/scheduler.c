@@ -327,7 +327,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
 
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    if (s->cost.n_seen == 0 || !lf_sched_in_prefill(seq)) return 0;
+    if (!lf_sched_in_prefill(seq)) return 0;
     double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.alone_ns;
     struct lf_load decodes = {{1}};
     LF_LIST_EACH(it, &s->running)
@@ -342,7 +342,7 @@ int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq
     }
     double left_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &decodes), step_ns * PREFILL_SHARE);
     double eta = ns * LF_MAX(step_ns, lf_cost_predict(&s->cost, &decodes)) / left_ns;
-    return eta < 1e18 ? (int64_t)eta : (int64_t)1e18;
+    return eta < 1e18 ? (int64_t)ceil(eta) : (int64_t)1e18;
 }
 
 double lf_sched_prefill_speed(const struct lf_sched *s)

@@ -149,7 +149,8 @@ static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)
 {
     return seq->n_done < seq->n_prompt;
 }
-/* Predicted ns until the prompt of a running sequence is computed. */
+/* Predicted ns until the prompt of a running sequence is computed: more than 0 before. Until a step has been measured it
+ * follows from what the cost model assumes of a machine. */
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq);
 /* Tokens a second, as measured; 0 before the first. */
 double lf_sched_prefill_speed(const struct lf_sched *s);

@@ -283,7 +283,7 @@ static void retry_after_follows_backlog_and_speed(void **state)
     struct fixture *f = *state;
     (void)submit(f, 600, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    assert_int_equal(lf_sched_eta_ns(&f->sched, &f->seqs[0]), 0); /* nothing measured */
+    assert_true(lf_sched_eta_ns(&f->sched, &f->seqs[0]) > 0); /* nothing measured: of an assumed machine */
     lf_sched_plan(&f->sched, &f->plan);
     run(f, LF_NS_PER_S); /* 64 tokens a second */
     assert_int_equal((int)lf_sched_prefill_speed(&f->sched), 64);
