@@ -1,6 +1,7 @@
 /* See mailbox.h. */
 #include "server/engine/mailbox.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -262,7 +263,7 @@ bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out)
         mb->busy = false;
         pthread_cond_wait(&mb->wake, &mb->lock);
     }
-    mb->moved_ns = lf_clock_ns();
+    mb->n_moves++;
     if (!mb->busy) {
         mb->busy = true;
         if (mb->limits.watchdog_s > 0) pthread_cond_signal(&mb->attend);
@@ -349,6 +350,7 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
 
 /* ---- the keeper ---- */
 
+enum { TICK_MS = 250 };
 static const char STUCK[] = "the engine has made no step for too long";
 
 /* Under the lock: ends a request in place of the engine, which is stuck inside a step. Its blocks are lost, but nobody
@@ -388,24 +390,34 @@ static void end_all(struct lf_mailbox *mb, int64_t now_ns)
     }
 }
 
-/* Under the lock. Declares the engine dead if it has not come by for watchdog_s with work queued; otherwise sleeps
- * until it could be, or until something else is to be done. */
+/* Under the lock, which it gives up meanwhile. True: a tick has passed, false: something is to be done before. */
+static bool sleep_a_tick(struct lf_mailbox *mb)
+{
+    int64_t until_ns = lf_clock_ns() + TICK_MS * (int64_t)LF_NS_PER_MS;
+    struct timespec at = {.tv_sec = (time_t)(until_ns / LF_NS_PER_S), .tv_nsec = (long)(until_ns % LF_NS_PER_S)};
+    return pthread_cond_timedwait(&mb->attend, &mb->lock, &at) == ETIMEDOUT;
+}
+
+/* Under the lock. Declares the engine dead if it has not come by for watchdog_s with work queued; otherwise sleeps for
+ * a tick, or until something else is to be done. A tick that took longer, because this process did not run, is one. */
 static void watch(struct lf_mailbox *mb)
 {
     if (!mb->busy || !mb->alive || mb->limits.watchdog_s <= 0) {
         pthread_cond_wait(&mb->attend, &mb->lock);
         return;
     }
-    int64_t due_ns = mb->moved_ns + (int64_t)mb->limits.watchdog_s * LF_NS_PER_S, now_ns = lf_clock_ns();
-    if (now_ns < due_ns) {
-        struct timespec at = {.tv_sec = (time_t)(due_ns / LF_NS_PER_S), .tv_nsec = (long)(due_ns % LF_NS_PER_S)};
-        pthread_cond_timedwait(&mb->attend, &mb->lock, &at);
+    if (mb->n_moves_seen != mb->n_moves) {
+        mb->n_moves_seen = mb->n_moves;
+        mb->n_still_ticks = 0;
+    }
+    if (mb->n_still_ticks < (int64_t)mb->limits.watchdog_s * 1000 / TICK_MS) {
+        if (sleep_a_tick(mb)) mb->n_still_ticks++;
         return;
     }
     mb->alive = false;
     mb->message = STUCK;
     LF_ERROR("the engine has made no step for %d s with work queued", mb->limits.watchdog_s);
-    end_all(mb, now_ns);
+    end_all(mb, lf_clock_ns());
 }
 
 static void *keeper_main(void *ctx)

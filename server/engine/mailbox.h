@@ -8,7 +8,8 @@
  *     HTTP threads     submit, look, put (cancel is an atomic flag and takes no lock)
  *     the engine       take (sleeps here while there is nothing to do), leave_queue, publish
  *     the keeper       one thread that frees requests the engine let go of last (the engine never calls free) and
- *                      watches that the engine moves; it sleeps while neither is needed
+ *                      watches that the engine moves; it sleeps while neither is needed. It counts ticks of its own
+ *                      rather than time: a process that is stopped, or a machine that sleeps, ages the engine by one
  *
  * Life of a request's references: the caller's from submit to put, the engine's from submit until it has published the
  * end, one for each follower until that is admitted or ends. Who drops the last one on an HTTP thread frees it there.
@@ -47,7 +48,9 @@ struct lf_mailbox {
     int64_t waiting_tokens;
     bool stop, keeper_stop, draining, alive;
     bool busy;                      /* the engine has work */
-    int64_t moved_ns;               /* when it last came by */
+    uint64_t n_moves;               /* how often it has come by */
+    uint64_t n_moves_seen;          /* when the keeper last looked, */
+    int n_still_ticks;              /* and for how many of its ticks there have been no more */
     const char *message;            /* why it is dead, static text */
     struct lf_engine_state figures; /* what the engine last said of itself; queue and flags are filled in by look */
 };
