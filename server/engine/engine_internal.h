@@ -33,6 +33,8 @@ struct lf_engine {
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
     int *slots;                 /* [n_slots] free, of max_seqs */
+    struct lf_sched_tenant *tenants;
+    uint32_t *marks; /* [n_blocks] */
     int n_slots;
     struct lf_request *touched; /* chain of those with something to publish */
     struct lf_engine_state figures;

@@ -14,6 +14,8 @@ struct fixture {
     struct lf_sched_item items[MAX_SEQS];
     struct lf_sched_seq seqs[8];
     int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
+    struct lf_sched_tenant tenants[4];
+    uint32_t marks[N_BLOCKS];
     int n_seqs;
 };
 
@@ -28,7 +30,10 @@ static int setup(void **state)
                                        .row_tile = 1,
                                        .step_ns = 50 * LF_NS_PER_MS,
                                        .alone_ns = 50 * LF_NS_PER_MS,
-                                       .pool = &f.pool};
+                                       .pool = &f.pool,
+                                       .tenants = f.tenants,
+                                       .n_tenants = 4,
+                                       .marks = f.marks};
     lf_sched_init(&f.sched, &opts);
     f.plan.items = f.items;
     *state = &f;
