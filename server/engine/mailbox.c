@@ -105,17 +105,56 @@ void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req)
 
 /* ---- submitting ---- */
 
-static int n_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
+struct tenant_use {
+    int n_flight, n_waiting;
+    int64_t waiting_tokens;
+};
+
+/* Under the lock. */
+static struct tenant_use use_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
 {
-    int n = 0;
+    struct tenant_use use = {0};
     LF_LIST_EACH(it, &mb->flight)
     {
-        if (in_flight(it)->params.tenant == tenant) n++;
+        const struct lf_request *req = in_flight(it);
+        if (req->params.tenant != tenant) continue;
+        use.n_flight++;
+        if (!req->waiting) continue;
+        use.n_waiting++;
+        use.waiting_tokens += req->params.n_prompt;
     }
-    return n;
+    return use;
 }
 
-/* Under the lock: whether the queue, and the key's share, have room for a request and those that follow it. */
+/* Under the lock: whether a tenant's share of the queue, and what a key may have in flight, have room. */
+static enum lf_status check_tenant(struct lf_mailbox *mb, const struct lf_gen_params *p, int n, int64_t n_tokens,
+                                   struct lf_err *err)
+{
+    const struct lf_mailbox_limits *most = &mb->limits;
+    struct tenant_use use = use_of_tenant(mb, p->tenant);
+    int64_t share_n = lf_mailbox_share(most->queue_n), share_tokens = lf_mailbox_share(most->queue_tokens);
+    if (use.n_waiting > 0 && use.n_waiting + n > share_n) {
+        lf_counter_add(&mb->metrics->rejected_queue, 1);
+        return lf_fail(err, LF_FULL,
+                       "%d requests of this client are waiting, %d would come, at most %lld of one client may wait",
+                       use.n_waiting, n, (long long)share_n);
+    }
+    if (use.n_waiting > 0 && use.waiting_tokens + n_tokens > share_tokens) {
+        lf_counter_add(&mb->metrics->rejected_tokens, 1);
+        return lf_fail(
+            err, LF_FULL,
+            "%lld prompt tokens of this client are waiting, %lld would come, at most %lld of one client may wait",
+            (long long)use.waiting_tokens, (long long)n_tokens, (long long)share_tokens);
+    }
+    if (most->per_tenant_n > 0 && use.n_flight + n > most->per_tenant_n) {
+        lf_counter_add(&mb->metrics->rejected_tenant, 1);
+        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be",
+                       use.n_flight, n, most->per_tenant_n);
+    }
+    return LF_OK;
+}
+
+/* Under the lock: whether the queue, and the tenant's share, have room for a request and those that follow it. */
 static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_params *p, struct lf_err *err)
 {
     struct lf_engine_metrics *m = mb->metrics;
@@ -133,14 +172,7 @@ static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_pa
                        "the queue is full: %lld prompt tokens are waiting, %lld would come, at most %lld may wait",
                        (long long)mb->waiting_tokens, (long long)n_tokens, (long long)most->queue_tokens);
     }
-    if (most->per_tenant_n == 0 || p->tenant == 0) return LF_OK;
-    int n_tenant = n_of_tenant(mb, p->tenant);
-    if (n_tenant + n > most->per_tenant_n) {
-        lf_counter_add(&m->rejected_tenant, 1);
-        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be", n_tenant,
-                       n, most->per_tenant_n);
-    }
-    return LF_OK;
+    return p->tenant == 0 ? LF_OK : check_tenant(mb, p, n, n_tokens, err);
 }
 
 /* Under the lock. */

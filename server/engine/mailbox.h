@@ -19,6 +19,7 @@
 
 #include <pthread.h>
 
+#include "core/check.h"
 #include "server/engine/engine.h"
 #include "server/engine/request_internal.h"
 
@@ -62,9 +63,17 @@ LF_MUST_CHECK enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_e
 /* After the engine thread has ended: joins the keeper, if it was started, and frees what is dead. */
 void lf_mailbox_deinit(struct lf_mailbox *mb);
 
+/* Of a queue's n requests or tokens those that one tenant may have waiting: the others' requests find room beside any
+ * flood of its. Tenant 0 is nobody in particular and has no share. */
+static inline int64_t lf_mailbox_share(int64_t n)
+{
+    return LF_MAX(n - (n + 3) / 4, 1);
+}
+
 /* HTTP threads. */
 /* Whether a request would be taken at this moment: what submit checks, before anything is built. While nothing waits
- * there is room for any one client's requests, within its share, so what is refused can be taken later. */
+ * there is room for any one client's requests, and while nothing of a tenant waits its share has room for them, so what
+ * is refused can be taken later. */
 LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_params *params,
                                                    int *retry_after_s, struct lf_err *err);
 /* Checks again and queues it; adds the engine's reference, and one on leader (may be NULL). On failure nothing is kept.
