@@ -462,6 +462,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
     }
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
     LF_ASSERT(n_running <= s->opts.max_seqs);
+    lf_sched_check_tenants(s);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);
 }

@@ -14,18 +14,35 @@
  * Promises (tests/sim and tests/sim/policy show each of them):
  *  1. Nothing is preempted and nothing runs out half way: blocks for prompt + max_tokens are reserved at admission;
  *     those shared with the prefix cache count once.
- *  2. The queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of urgent
- *     requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller ones,
- *     for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then it is next.
- *  3. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
- *  4. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
- *     of it, and never less than LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a
- *     step of more than one is filled up to whole ones, but for the last rows of a prompt.
- *  5. The prefill with the least left to do goes first, but a quarter of the prefill time belongs to the one that was
- *     admitted first: a long document is never slower than a quarter of full speed, a short one never waits for it.
- *  6. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
- *     their leader; a request whose prompt is for the larger part being computed right now waits for that; and prefills
- *     that already run side by side take over each other's finished blocks.
+ *  2. Among tenants whoever was given least is next, in predicted device time (tenants.h), both out of the queue and in
+ *     the prefills of a step. Priorities mean nothing between tenants. One that had no turn for LF_SCHED_TURN_NS is
+ *     next, however many others come.
+ *  3. A tenant reserves at most three quarters of the pool and of max_seqs while another waits, runs, or was here in
+ *     the last LF_SCHED_ALONE_NS; alone it may have all. A request that is larger than a share by itself starts when
+ *     its tenant runs nothing and is alone, or has waited LF_SCHED_ALONE_NS.
+ *  4. A tenant's queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of
+ *     urgent requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller
+ *     ones of later turns, for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then they wait too.
+ *  5. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
+ *  6. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
+ *     of it, and as much as makes the step's parts of the tenants equal where others decode; never less than
+ *     LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a step of more than one is
+ *     filled up to whole ones, but for the last rows of a prompt.
+ *  7. Of a tenant the prefill with the least left to do goes first, but a quarter of its prefill time belongs to the
+ * one that was admitted first: a long document is never slower than a quarter of that, a short one never waits for it.
+ *  8. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
+ *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
+ * for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
+ *
+ * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
+ * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
+ * everything, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
+ *
+ *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
+ *                        + (max_tokens of A's longest request) · (longest step)
+ *
+ * since every decode advances in every step and prefills have a quarter of the time. From then on B has half of the
+ * device: with one other tenant its first token takes at most twice as long as alone, and a step.
  *
  * Promises of ids. A device may take a step before the one before it has ended: what it samples goes straight into the
  * next step. So seq->ids has room for ids that nobody knows yet, and until lf_sched_sampled says which one it is, there
@@ -75,16 +92,16 @@ struct lf_sched_seq {
     struct lf_list node, tenant_node; /* tenant_node: in its tenant's queue, while waiting */
     struct lf_sched_tenant *tenant;   /* from submit on */
     enum lf_sched_phase phase;
-    int n_ids;      /* known or promised: prompt and sampled */
-    int n_promised; /* of these, the last ones: sampled by steps that have not ended */
-    int n_done;     /* in the KV cache, or will be when the steps that were launched have ended */
-    int n_cached;   /* of the prompt, taken from the prefix cache */
-    int n_blocks;   /* reserved, while running */
-    int n_entered;  /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;     /* leading blocks that were in the cache when last looked */
-    int64_t submitted_ns;
-    int64_t order_ns;    /* place in the queue */
-    int64_t admitted_ns; /* 0: not yet */
+    int n_ids;            /* known or promised: prompt and sampled */
+    int n_promised;       /* of these, the last ones: sampled by steps that have not ended */
+    int n_done;           /* in the KV cache, or will be when the steps that were launched have ended */
+    int n_cached;         /* of the prompt, taken from the prefix cache */
+    int n_blocks;         /* reserved, while running */
+    int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
+    int n_hint;           /* leading blocks that were in the cache when last looked */
+    int64_t submitted_ns; /* when it came */
+    int64_t order_ns;     /* place in the queue */
+    int64_t admitted_ns;  /* 0: not yet */
     uint64_t admitted_no;
     int n_planned; /* rows in the step being planned; -1: looked at, none */
 };

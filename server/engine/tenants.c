@@ -6,6 +6,8 @@
 #include "core/check.h"
 #include "server/engine/scheduler.h"
 
+enum { AHEAD_STEPS = 4 }; /* so long a prefill of a tenant that was quiet comes before any of the others' */
+
 static struct lf_sched_seq *queued(struct lf_list *node)
 {
     return LF_LIST_ENTRY(node, struct lf_sched_seq, tenant_node);
@@ -197,6 +199,54 @@ void lf_sched_tenant_runs(struct lf_sched *s, struct lf_sched_tenant *t, bool in
     }
     if (!in_prefill || t->prefill_no == s->n_plans) return;
     if (t->prefill_no + 1 != s->n_plans)
-        t->served_ns = level(t->served_ns, s->served_level_ns, (double)s->opts.step_ns);
+        t->served_ns = level(t->served_ns, s->served_level_ns, AHEAD_STEPS * (double)s->opts.step_ns);
     t->prefill_no = s->n_plans;
+}
+
+static bool is_before_in_queue(const struct lf_list *a, const struct lf_list *b)
+{
+    return LF_LIST_ENTRY(a, struct lf_sched_seq, tenant_node)->order_ns <=
+           LF_LIST_ENTRY(b, struct lf_sched_seq, tenant_node)->order_ns;
+}
+
+static void check_tenant(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    int n_waiting = 0, n_running = 0, n_queues = 0;
+    int64_t n_blocks = 0;
+    LF_LIST_EACH(it, &t->queue)
+    {
+        const struct lf_sched_seq *seq = queued(it);
+        LF_ASSERT(seq->tenant == t && seq->phase == LF_SCHED_WAITING);
+        LF_ASSERT(it->next == &t->queue || is_before_in_queue(it, it->next));
+        n_waiting++;
+    }
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        if (seq->tenant != t) continue;
+        n_running++;
+        n_blocks += seq->n_blocks;
+    }
+    LF_LIST_EACH(it, &s->queues)
+    {
+        n_queues += it == &t->node;
+    }
+    LF_ASSERT(n_waiting == t->n_waiting && n_running == t->n_running && n_blocks == t->n_blocks);
+    LF_ASSERT(n_queues == (n_waiting > 0));
+    LF_ASSERT(!t->blocked.seq || (t->blocked.seq->tenant == t && t->blocked.seq->phase == LF_SCHED_WAITING));
+    LF_ASSERT(!t->held.seq || (t->held.seq->tenant == t && t->held.seq->phase == LF_SCHED_WAITING));
+    LF_ASSERT(t->served_ns >= 0 && t->admitted_ns >= 0);
+}
+
+void lf_sched_check_tenants(const struct lf_sched *s)
+{
+    int n_here = 0, n_waiting = 0, n_running = 0;
+    for (int i = 0; i < s->n_tenants; i++) {
+        const struct lf_sched_tenant *t = &s->opts.tenants[i];
+        check_tenant(s, t);
+        n_here += is_here(t);
+        n_waiting += t->n_waiting;
+        n_running += t->n_running;
+    }
+    LF_ASSERT(n_here == s->n_here && n_waiting == s->n_waiting && n_running == s->n_running);
 }

@@ -9,8 +9,8 @@
  *
  * The tenant with the least goes first: deficit round robin with a deficit instead of a quantum, so a turn is never
  * too small for a chunk. An account matters only while its tenant competes. One that begins to (its queue was empty, it
- * had no prefill in the last step) is brought level: at most a step ahead of the others, so that a pause saves nothing
- * up, and at most LF_SCHED_DEBT_NS behind, so that what it used while nobody else wanted it is forgotten.
+ * had no prefill in the last step) is brought level: at most a few steps ahead of the others, so that a pause saves
+ * nothing up, and at most LF_SCHED_DEBT_NS behind, so that what it used while nobody else wanted it is forgotten.
  *
  * The table has room for as many tenants as can wait and run. A tenant that left stays in it until its place is needed;
  * should there be none, two tenants share a place and count as one. All of it is the engine thread's. */
@@ -62,6 +62,8 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
                            bool *marked);
 /* Puts the tenants with a queue in the order of their turns. */
 void lf_sched_sort_queues(struct lf_sched *s, int64_t now_ns);
+/* Asserts that table, queues and counts agree. */
+void lf_sched_check_tenants(const struct lf_sched *s);
 /* Of a step: the tenant runs in it; brings the account of one whose prefills begin level. */
 void lf_sched_tenant_runs(struct lf_sched *s, struct lf_sched_tenant *t, bool in_prefill);
 

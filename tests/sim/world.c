@@ -280,6 +280,33 @@ static void read_oldest(struct sim_world *w)
     w->n_flights--;
 }
 
+/* Of the blocks that are in use those that stand in a table of the tenant. */
+static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
+{
+    int n = 0;
+    memset(w->refs, 0, (size_t)w->pool.n_blocks * sizeof(*w->refs));
+    LF_LIST_EACH(it, &w->sched.running)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        for (int i = 0; i < seq->n_blocks && seq->tenant == t; i++) n += w->refs[seq->blocks[i]]++ == 0;
+    }
+    return n;
+}
+
+/* A tenant among others has not been given more than its share. */
+static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
+{
+    const struct lf_sched_tenant *t = seq->tenant;
+    bool others = false;
+    for (struct sim_request *r = w->requests; r; r = r->next) {
+        if (r->seq.phase == LF_SCHED_NEW || r->seq.tenant == t) continue;
+        others = others || r->seq.phase != LF_SCHED_ENDED;
+    }
+    if (!others || t->n_running == 1) return; /* one request may be larger than a share */
+    LF_ASSERT(t->n_running <= LF_MAX(w->sched.opts.max_seqs * 3 / 4, 1));
+    LF_ASSERT(n_blocks_of(w, t) <= LF_MAX(w->pool.n_blocks * 3 / 4, 1));
+}
+
 bool sim_step(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
@@ -288,6 +315,7 @@ bool sim_step(struct sim_world *w)
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
         if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
         if (w->check) check_content(w, seq, 0, seq->n_cached);
+        if (w->check) check_share(w, seq);
     }
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
     if (w->sched.n_running == 0 && w->n_flights == 0) return false;
