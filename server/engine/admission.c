@@ -167,8 +167,8 @@ static void count_passing(struct lf_sched *s, const struct lf_sched_seq *seq)
 }
 
 /* The next of a tenant's queue that may start; NULL if none. *room: how many blocks it may have at most, so as not to
- * delay those before it that do not fit. */
-static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_tenant *t, int64_t *room)
+ * delay those before it that do not fit. shares: whether tenants are kept to theirs. */
+static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_tenant *t, bool shares, int64_t *room)
 {
     int64_t own_room = INT64_MAX; /* beside the one that is beyond the tenant's share */
     bool marked = false;
@@ -179,7 +179,7 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
         int max_blocks = max_cached_blocks(seq);
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
-        if (!lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &marked)) {
+        if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &marked)) {
             if (t->held.look_no != s->n_looks) note_hold(s, &t->held, seq);
             own_room = room_beside(s, &t->held);
             continue;
@@ -191,20 +191,27 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
     return NULL;
 }
 
-struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
+static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
 {
     int64_t room = INT64_MAX;
-    s->now_ns = LF_MAX(s->now_ns, now_ns);
-    if (s->n_running >= s->opts.max_seqs) return NULL;
     s->n_looks++;
-    lf_sched_sort_queues(s, s->now_ns);
     LF_LIST_EACH(it, &s->queues)
     {
-        struct lf_sched_seq *seq = first_that_may(s, LF_LIST_ENTRY(it, struct lf_sched_tenant, node), &room);
+        struct lf_sched_seq *seq = first_that_may(s, LF_LIST_ENTRY(it, struct lf_sched_tenant, node), shares, &room);
         if (!seq) continue;
         count_passing(s, seq);
         start(s, seq);
         return seq;
     }
     return NULL;
+}
+
+/* Where nothing runs the first that may start does, whatever its share. */
+struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
+{
+    s->now_ns = LF_MAX(s->now_ns, now_ns);
+    if (s->n_running >= s->opts.max_seqs || s->n_waiting == 0) return NULL;
+    lf_sched_sort_queues(s, s->now_ns);
+    struct lf_sched_seq *seq = look_through(s, true);
+    return seq || s->n_running > 0 ? seq : look_through(s, false);
 }

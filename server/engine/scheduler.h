@@ -19,7 +19,7 @@
  *     next, however many others come.
  *  3. A tenant reserves at most three quarters of the pool and of max_seqs while another waits, runs, or was here in
  *     the last LF_SCHED_ALONE_NS; alone it may have all. A request that is larger than a share by itself starts when
- *     its tenant runs nothing and is alone, or has waited LF_SCHED_ALONE_NS.
+ *     its tenant runs nothing and is alone, or it has waited LF_SCHED_ALONE_NS, or nothing else can start or runs.
  *  4. A tenant's queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of
  *     urgent requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller
  *     ones of later turns, for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then they wait too.
@@ -134,12 +134,6 @@ struct lf_sched_plan {
     int n_items, n_rows, n_out, n_prefill_rows;
     struct lf_load load;
     double predicted_ns;
-};
-
-/* A tenant that has nothing here any more, and since when; at_ns 0: none. */
-struct lf_sched_left {
-    uint64_t id;
-    int64_t at_ns;
 };
 
 struct lf_sched {

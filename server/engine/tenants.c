@@ -157,7 +157,7 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
 {
     const struct lf_sched_tenant *t = seq->tenant;
     int64_t most = share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
-    if (s->n_running == 0 || !lf_sched_others_may_come(s, t, now_ns)) return true;
+    if (!lf_sched_others_may_come(s, t, now_ns)) return true;
     if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
     if (t->n_running >= share_of(s->opts.max_seqs)) return false;
     if (t->n_blocks + n <= most) return true;

@@ -48,6 +48,12 @@ struct lf_sched_tenant {
     double decode_ns;
 };
 
+/* A tenant that has nothing here any more, and since when; at_ns 0: none. */
+struct lf_sched_left {
+    uint64_t id;
+    int64_t at_ns;
+};
+
 /* Its place in the table. */
 struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id);
 /* A sequence of it comes, starts and goes. */
