@@ -28,11 +28,12 @@
  *     of it, and as much as makes the step's parts of the tenants equal where others decode; never less than
  *     LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a step of more than one is
  *     filled up to whole ones, but for the last rows of a prompt.
- *  7. Of a tenant the prefill with the least left to do goes first, but a quarter of its prefill time belongs to the
- * one that was admitted first: a long document is never slower than a quarter of that, a short one never waits for it.
+ *  7. Of a tenant the prefill with the least left to do goes first, but a quarter of its prefill time belongs to
+ *     the one that was admitted first: a long document is never slower than a quarter of that, a short one never
+ *     waits for it.
  *  8. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
  *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
- * for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
+ *     for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
  *
  * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
  * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
