@@ -392,7 +392,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
     if (!lf_sched_in_prefill(seq)) return 0;
-    double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.alone_ns;
+    double own_ns = ns_left(s, seq), ns = 0, others_ns = 0, step_ns = (double)s->opts.alone_ns;
     struct lf_load decodes = {{1}};
     LF_LIST_EACH(it, &s->running)
     {
@@ -402,8 +402,13 @@ int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq
             step_ns = (double)s->opts.step_ns;
             continue;
         }
-        ns += LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+        double first_ns = LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+        if (other->tenant == seq->tenant)
+            ns += first_ns;
+        else
+            others_ns += first_ns;
     }
+    if (seq->phase == LF_SCHED_RUNNING) ns += LF_MIN(others_ns, ns * (s->n_here - 1)); /* each has its part */
     double left_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &decodes), step_ns * PREFILL_SHARE);
     double eta = ns * LF_MAX(step_ns, lf_cost_predict(&s->cost, &decodes)) / left_ns;
     return eta < 1e18 ? (int64_t)ceil(eta) : (int64_t)1e18;

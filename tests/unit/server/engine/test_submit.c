@@ -172,6 +172,35 @@ static void a_flood_leaves_room_in_the_queue_for_others(void **state)
     fake_close(&f);
 }
 
+/* A flood at the highest priority, and one request of another: it starts after one of the flood. */
+static void tenants_take_turns_whatever_their_priorities(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.max_seqs = 1;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[10];
+    fake_prompt(prompt, 10, 1);
+    struct lf_gen_params p = fake_params(prompt, 10, 4);
+    struct lf_request *reqs[12];
+    struct lf_engine_state es;
+    reqs[0] = fake_submit(&f, &p);
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0);
+    for (int i = 1; i < 12; i++) {
+        p.tenant = i < 11 ? 1 : 2;
+        p.priority = i < 11 ? -1000000 : 0;
+        reqs[i] = fake_submit(&f, &p);
+    }
+    f.backend.gate = 0;
+    int64_t started_ns[12];
+    for (int i = 0; i < 12; i++) started_ns[i] = fake_wait(reqs[i]).started_ns;
+    for (int i = 2; i < 11; i++) assert_true(started_ns[i] > started_ns[11]);
+    for (int i = 0; i < 12; i++) lf_request_put(reqs[i]);
+    fake_close(&f);
+}
+
 enum { GROUP_N = 6 };
 
 /* Submits n requests as one client's; false where there is no room, and then none of them is kept. */
@@ -266,6 +295,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
         cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),
+        cmocka_unit_test(tenants_take_turns_whatever_their_priorities),
         cmocka_unit_test(what_a_client_asks_for_at_once_enters_as_one),
         cmocka_unit_test(bad_options_are_refused),
     };
