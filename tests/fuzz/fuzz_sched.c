@@ -6,13 +6,14 @@
  * again, so that everything is over after as many steps as there are rows. That bounds every wait. */
 #include "server/engine/scheduler.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "core/hash.h"
 #include "core/limits.h"
 #include "tests/fuzz/fuzz.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS, SEQS_N = 40, BLOCKS_N = 32, TENANTS_N = 5, RUN_N = 8, FLIGHTS_N = 2 };
+enum { BLOCK = LF_KV_BLOCK_TOKENS, SEQS_N = 24, BLOCKS_N = 12, TENANTS_N = 5, RUN_N = 8, FLIGHTS_N = 2 };
 enum op { SUBMIT, ADMIT, LAUNCH, READ, END, JUMP, CLEAR, STEP, OPS_N };
 
 struct bytes {
@@ -36,6 +37,7 @@ struct world {
     int64_t now_ns;
     uint64_t n_texts;
     struct lf_sched_seq seqs[SEQS_N];
+    /* From here on not cleared: written before they are read. */
     int32_t ids[SEQS_N][BLOCKS_N * BLOCK];
     int32_t blocks[SEQS_N][BLOCKS_N];
     struct lf_prefix_key keys[SEQS_N][BLOCKS_N + 1];
@@ -53,7 +55,7 @@ static bool is_live(const struct lf_sched_seq *seq)
 
 static void open_world(struct world *w, struct bytes *b)
 {
-    memset(w, 0, sizeof *w);
+    memset(w, 0, offsetof(struct world, ids));
     w->now_ns = 1000;
     int n_blocks = 1 + take(b) % BLOCKS_N, chunk = 1 + take(b) * 2, max_seqs = 1 + take(b) % RUN_N;
     int max_out = 1 + take(b) % RUN_N, row_tile = 1 + take(b), n_tenants = 1 + take(b) % TENANTS_N;
@@ -102,9 +104,9 @@ static void fill_ids(struct world *w, struct lf_sched_seq *seq, uint64_t text)
 static void submit(struct world *w, struct bytes *b)
 {
     struct lf_sched_seq *seq = free_place(w);
-    int room = w->pool.n_blocks * BLOCK, tenant = take(b) % 8, n_prompt = take(b) % BLOCKS_N * BLOCK;
-    n_prompt = LF_MIN(LF_MAX(n_prompt + take(b) % BLOCK, 1), room);
-    int max_tokens = LF_MIN(take(b), room - n_prompt), priority = (int8_t)take(b), text = take(b) % 4, flags = take(b);
+    int room = w->pool.n_blocks * BLOCK, tenant = take(b) % 8, n_blocks = take(b) % BLOCKS_N, n_rest = take(b) % BLOCK;
+    int n_prompt = LF_MIN(LF_MAX(n_blocks * BLOCK + n_rest, 1), room), max_tokens = take(b) % 128;
+    int priority = (int8_t)take(b), text = take(b) % 4, flags = take(b);
     if (!seq) return;
     ptrdiff_t i = seq - w->seqs;
     memset(seq, 0, sizeof *seq);
@@ -112,7 +114,7 @@ static void submit(struct world *w, struct bytes *b)
     seq->blocks = w->blocks[i];
     seq->keys = w->prefix ? w->keys[i] : NULL;
     seq->n_prompt = n_prompt;
-    seq->max_tokens = max_tokens;
+    seq->max_tokens = LF_MIN(max_tokens, room - n_prompt);
     seq->priority = priority * (flags & 4 ? 100000 : 1);
     seq->tenant_id = (uint64_t)tenant * (flags & 8 ? 0x9e3779b97f4a7c15u : 1);
     seq->all_logits = flags & 1;
