@@ -24,6 +24,8 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_prompt >= 1 && seq->max_tokens >= 0);
     LF_ASSERT(lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) <= s->opts.pool->n_blocks);
     int priority = LF_MIN(LF_MAX(seq->priority, -LF_SCHED_PRIORITY_N), LF_SCHED_PRIORITY_N);
+    s->now_ns = LF_MAX(s->now_ns, now_ns);
+    seq->submitted_ns = now_ns;
     seq->order_ns = now_ns + priority * LF_SCHED_PRIORITY_NS;
     seq->phase = LF_SCHED_WAITING;
     seq->n_ids = seq->n_prompt;
@@ -32,6 +34,9 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     lf_list_insert_before(at, &seq->node);
     s->n_waiting++;
     s->waiting_tokens += seq->n_prompt;
+    lf_list_init(&seq->tenant_node);
+    seq->tenant = lf_sched_tenant_of(s, seq->tenant_id);
+    lf_sched_tenant_joins(s, seq, s->now_ns);
 }
 
 /* Blocks of the prompt that may come from the cache: never the one with the last token, whose logits are needed. */
@@ -41,7 +46,7 @@ static int max_cached_blocks(const struct lf_sched_seq *seq)
     return LF_MIN((seq->n_prompt - 1) / BLOCK, seq->n_keys - 1);
 }
 
-static int32_t find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i)
+int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i)
 {
     return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
 }
@@ -84,6 +89,7 @@ static bool waits_for_another(const struct lf_sched *s, const struct lf_sched_se
     if (max_blocks == 0) return false;
     LF_LIST_EACH(it, &s->running)
     {
+        if (seq_of(it)->tenant != seq->tenant) continue; /* whose pace is another's affair: they meet while running */
         if (worth_waiting_for(seq, seq_of(it), max_blocks)) return true;
     }
     return false;
@@ -95,7 +101,7 @@ static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks
 {
     struct lf_block_pool *pool = s->opts.pool;
     int n = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens), n_found = 0;
-    while (n_found < max_blocks && (seq->blocks[n_found] = find_block(s, seq, n_found)) >= 0) n_found++;
+    while (n_found < max_blocks && (seq->blocks[n_found] = lf_sched_find_block(s, seq, n_found)) >= 0) n_found++;
     seq->n_hint = n_found;
     for (int i = 0; i < n_found; i++) lf_block_pool_get(pool, seq->blocks[i]);
     if (n - n_found > lf_block_pool_n_available(pool)) {
@@ -109,7 +115,7 @@ static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks
     return true;
 }
 
-static void start(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
+static void start(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     lf_list_remove(&seq->node);
     s->n_waiting--;
@@ -117,54 +123,95 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
     lf_list_push_back(&s->running, &seq->node);
     s->n_running++;
     seq->phase = LF_SCHED_RUNNING;
-    seq->admitted_ns = now_ns;
+    seq->admitted_ns = s->now_ns;
     seq->admitted_no = ++s->n_admitted;
     seq->leader = NULL;
-    if (s->blocked == seq) s->blocked = NULL;
+    lf_sched_tenant_starts(s, seq, s->now_ns);
 }
 
 /* Cheap and never too strict: extends the last look at the cache by what has been entered since. */
 static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
 {
-    while (seq->n_hint < max_blocks && find_block(s, seq, seq->n_hint) >= 0) seq->n_hint++;
+    while (seq->n_hint < max_blocks && lf_sched_find_block(s, seq, seq->n_hint) >= 0) seq->n_hint++;
     return lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - seq->n_hint <= lf_block_pool_n_available(s->opts.pool);
 }
 
-/* seq is first in the queue and does not fit. */
-static void note_blocked(struct lf_sched *s, const struct lf_sched_seq *seq, int64_t now_ns)
+/* ---- turns ---- */
+
+/* seq is the first of its queue that cannot start for this reason. */
+static void note_hold(const struct lf_sched *s, struct lf_sched_hold *hold, const struct lf_sched_seq *seq)
 {
-    if (s->blocked == seq) return;
-    s->blocked = seq;
-    s->blocked_since_ns = now_ns;
-    s->bypassed_blocks = 0;
+    hold->look_no = s->n_looks;
+    if (hold->seq == seq) return;
+    hold->seq = seq;
+    hold->since_ns = s->now_ns;
+    hold->passed_blocks = 0;
 }
 
-static bool may_pass(const struct lf_sched *s, const struct lf_sched_seq *seq, int64_t now_ns)
+/* How many blocks a sequence may have that passes this one. */
+static int64_t room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold)
 {
-    int64_t n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
-    return now_ns - s->blocked_since_ns < LF_SCHED_BYPASS_NS && s->bypassed_blocks + n <= s->opts.pool->n_blocks;
+    if (s->now_ns - hold->since_ns >= LF_SCHED_BYPASS_NS) return 0;
+    return s->opts.pool->n_blocks - hold->passed_blocks;
 }
 
-struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
+static void count_passing(struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    if (s->n_running >= s->opts.max_seqs) return NULL;
-    const struct lf_sched_seq *blocked = NULL;
-    LF_LIST_EACH(it, &s->waiting)
+    LF_LIST_EACH(it, &s->queues)
     {
-        struct lf_sched_seq *seq = seq_of(it);
-        if (blocked && !may_pass(s, seq, now_ns)) continue;
+        struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
+        if (t->blocked.look_no == s->n_looks) t->blocked.passed_blocks += seq->n_blocks;
+        if (t == seq->tenant) break;
+    }
+    if (seq->tenant->held.look_no == s->n_looks) seq->tenant->held.passed_blocks += seq->n_blocks;
+}
+
+/* The next of a tenant's queue that may start; NULL if none. *room: how many blocks it may have at most, so as not to
+ * delay those before it that do not fit. shares: whether tenants are kept to theirs. */
+static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_tenant *t, bool shares, int64_t *room)
+{
+    int64_t own_room = INT64_MAX; /* beside the one that is beyond the tenant's share */
+    bool marked = false;
+    LF_LIST_EACH(it, &t->queue)
+    {
+        struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, tenant_node);
+        if (lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) > LF_MIN(*room, own_room)) continue;
         int max_blocks = max_cached_blocks(seq);
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
-        if (fits && reserve(s, seq, max_blocks)) {
-            if (blocked) s->bypassed_blocks += seq->n_blocks;
-            start(s, seq, now_ns);
-            return seq;
+        if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &marked)) {
+            if (t->held.look_no != s->n_looks) note_hold(s, &t->held, seq);
+            own_room = room_beside(s, &t->held);
+            continue;
         }
-        if (!blocked) {
-            blocked = seq;
-            note_blocked(s, seq, now_ns);
-        }
+        if (fits && reserve(s, seq, max_blocks)) return seq;
+        if (t->blocked.look_no != s->n_looks) note_hold(s, &t->blocked, seq);
+        *room = LF_MIN(*room, room_beside(s, &t->blocked));
     }
     return NULL;
+}
+
+static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
+{
+    int64_t room = INT64_MAX;
+    s->n_looks++;
+    LF_LIST_EACH(it, &s->queues)
+    {
+        struct lf_sched_seq *seq = first_that_may(s, LF_LIST_ENTRY(it, struct lf_sched_tenant, node), shares, &room);
+        if (!seq) continue;
+        count_passing(s, seq);
+        start(s, seq);
+        return seq;
+    }
+    return NULL;
+}
+
+/* Where nothing runs the first that may start does, whatever its share. */
+struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
+{
+    s->now_ns = LF_MAX(s->now_ns, now_ns);
+    if (s->n_running >= s->opts.max_seqs || s->n_waiting == 0) return NULL;
+    lf_sched_sort_queues(s, s->now_ns);
+    struct lf_sched_seq *seq = look_through(s, true);
+    return seq || s->n_running > 0 ? seq : look_through(s, false);
 }

@@ -16,7 +16,7 @@ void lf_cost_init(struct lf_cost *cost)
     memset(cost, 0, sizeof(*cost));
     /* A machine slower than most: the first chunks come out small, and the first step measured corrects the scale. */
     cost->w[LF_COST_STEP] = 5e6;
-    cost->w[LF_COST_ROW] = 3e5;
+    cost->w[LF_COST_ROW] = LF_COST_FIRST_ROW_NS;
     cost->w[LF_COST_PREFILL_KEY] = 30;
     cost->w[LF_COST_OUT_ROW] = 1e5;
     cost->w[LF_COST_DECODE_KEY] = 100;

@@ -21,6 +21,9 @@ struct lf_load {
     double x[LF_COST_N];
 };
 
+/* What a row is taken to cost before a step has been measured: a machine slower than most. */
+enum { LF_COST_FIRST_ROW_NS = 300000 };
+
 struct lf_cost {
     double w[LF_COST_N];                              /* ns for one of each, > 0 */
     double xtx[LF_COST_N][LF_COST_N], xty[LF_COST_N]; /* decayed sums */

@@ -58,7 +58,7 @@ static void sweep(struct lf_engine *e, struct lf_list *list, int64_t now_ns, boo
         if (stop || atomic_load_explicit(&req->cancelled, memory_order_acquire))
             lf_engine_finish(e, req, LF_FINISH_CANCELLED, LF_CANCELLED, "", now_ns);
         else if (req->params.deadline_ns != 0 && now_ns >= req->params.deadline_ns)
-            lf_engine_finish(e, req, LF_FINISH_ERROR, LF_TIMEOUT, "the request took longer than it may", now_ns);
+            lf_engine_time_out(e, req, now_ns);
     }
 }
 
@@ -77,6 +77,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
         req->now.started_ns = now_ns;
         req->slot = e->slots[--e->n_slots];
+        req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
         lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);
@@ -233,10 +234,17 @@ static uint64_t bytes_of_out(void)
     return sizeof(int32_t) + sizeof(struct lf_batch_out) + sizeof(struct lf_sampled);
 }
 
+/* As many as can wait and run, and one: a client's requests may enter an empty queue beyond its limit together. */
+static int n_tenants(const struct lf_engine_opts *o)
+{
+    return (int)LF_MIN((int64_t)o->queue_n + o->max_seqs + 1, INT32_MAX);
+}
+
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_blocks)
 {
     return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() + (uint64_t)o->max_out * bytes_of_out() +
-           (uint64_t)o->chunk * sizeof(int32_t) + lf_kv_host_bytes(n_blocks, true);
+           (uint64_t)o->chunk * sizeof(int32_t) + (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) +
+           (uint64_t)n_blocks * sizeof(uint32_t) + lf_kv_host_bytes(n_blocks, true);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
@@ -254,7 +262,10 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
     e->arrays.out_rows = calloc(n_out, sizeof(*e->arrays.out_rows));
     e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
-    all = all && e->slots && e->results && e->arrays.ids && e->arrays.seqs && e->arrays.out_rows && e->arrays.outs;
+    e->tenants = calloc((size_t)n_tenants(o), sizeof(*e->tenants));
+    e->marks = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->marks));
+    all = all && e->tenants && e->marks && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
+          e->arrays.out_rows && e->arrays.outs;
     if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
     while (e->n_slots < o->max_seqs) {
         e->slots[e->n_slots] = e->n_slots;
@@ -265,6 +276,8 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
 
 static void release(struct lf_engine *e)
 {
+    free(e->marks);
+    free(e->tenants);
     free(e->arrays.outs);
     free(e->arrays.out_rows);
     free(e->arrays.seqs);
@@ -297,6 +310,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->kv = kv;
     if (e->opts.queue_tokens == 0) e->opts.queue_tokens = 4 * (int64_t)opts->ctx;
     init_metrics(&e->metrics);
+    enum lf_status status;
+    LF_TRY_GOTO(allocate(e, err), fail);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
                                              .queue_tokens = e->opts.queue_tokens,
                                              .per_tenant_n = opts->per_tenant_n,
@@ -308,10 +323,11 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
                                         .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
                                         .pool = &kv->pool,
-                                        .prefix = kv->prefix};
+                                        .prefix = kv->prefix,
+                                        .tenants = e->tenants,
+                                        .n_tenants = n_tenants(opts),
+                                        .marks = e->marks};
     lf_sched_init(&e->sched, &sched);
-    enum lf_status status;
-    LF_TRY_GOTO(allocate(e, err), fail);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     collect_figures(e);
     e->figures.ctx = opts->ctx;

@@ -38,12 +38,12 @@ struct lf_engine_opts {
     int chunk;            /* rows of one step, at most */
     int max_seqs;         /* running at once */
     int max_out;          /* logits rows of one step */
-    int queue_n;          /* waiting requests, at most */
-    int64_t queue_tokens; /* waiting prompt tokens, at most; 0: 4 × ctx */
+    int queue_n;          /* waiting requests, at most; of one tenant three quarters */
+    int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
     int step_ms;          /* time budget of a step (--step-ms) */
     int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
     int row_tile;         /* of lf_device_info; 0: 1 */
-    int per_tenant_n;     /* in flight per key; 0: no limit */
+    int per_tenant_n;     /* in flight per tenant, where tenants are keys; 0: no limit */
     int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
 
@@ -62,7 +62,7 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 
 /* Checks and queues a request; *out has one reference, the caller's. Errors, before anything is kept:
  * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has
- * LF_FULL   the queue (requests or tokens) or the key's share is full; retry_after_s is set
+ * LF_FULL   the queue (requests or tokens) or the tenant's share of it is full; retry_after_s is set
  * LF_SHUTDOWN draining; LF_DEVICE the engine is dead; LF_NO_MEMORY; LF_INVALID an id out of range.
  * Any thread. */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,

@@ -33,6 +33,8 @@ struct lf_engine {
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
     int *slots;                 /* [n_slots] free, of max_seqs */
+    struct lf_sched_tenant *tenants;
+    uint32_t *marks; /* [n_blocks] */
     int n_slots;
     struct lf_request *touched; /* chain of those with something to publish */
     struct lf_engine_state figures;
@@ -44,6 +46,8 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
+/* Ends a request whose deadline has passed, with what it has. */
+void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns);
 /* Fills e->arrays.outs: what the planned step is to make of each row of logits. */
 void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan);
 /* Books what a step has brought (e->results) and ends what is complete. */

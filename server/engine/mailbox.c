@@ -1,6 +1,7 @@
 /* See mailbox.h. */
 #include "server/engine/mailbox.h"
 
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 
@@ -104,17 +105,56 @@ void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req)
 
 /* ---- submitting ---- */
 
-static int n_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
+struct tenant_use {
+    int n_flight, n_waiting;
+    int64_t waiting_tokens;
+};
+
+/* Under the lock. */
+static struct tenant_use use_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
 {
-    int n = 0;
+    struct tenant_use use = {0};
     LF_LIST_EACH(it, &mb->flight)
     {
-        if (in_flight(it)->params.tenant == tenant) n++;
+        const struct lf_request *req = in_flight(it);
+        if (req->params.tenant != tenant) continue;
+        use.n_flight++;
+        if (!req->waiting) continue;
+        use.n_waiting++;
+        use.waiting_tokens += req->params.n_prompt;
     }
-    return n;
+    return use;
 }
 
-/* Under the lock: whether the queue, and the key's share, have room for a request and those that follow it. */
+/* Under the lock: whether a tenant's share of the queue, and what a key may have in flight, have room. */
+static enum lf_status check_tenant(struct lf_mailbox *mb, const struct lf_gen_params *p, int n, int64_t n_tokens,
+                                   struct lf_err *err)
+{
+    const struct lf_mailbox_limits *most = &mb->limits;
+    struct tenant_use use = use_of_tenant(mb, p->tenant);
+    int64_t share_n = lf_mailbox_share(most->queue_n), share_tokens = lf_mailbox_share(most->queue_tokens);
+    if (use.n_waiting > 0 && use.n_waiting + n > share_n) {
+        lf_counter_add(&mb->metrics->rejected_queue, 1);
+        return lf_fail(err, LF_FULL,
+                       "%d requests of this client are waiting, %d would come, at most %lld of one client may wait",
+                       use.n_waiting, n, (long long)share_n);
+    }
+    if (use.n_waiting > 0 && use.waiting_tokens + n_tokens > share_tokens) {
+        lf_counter_add(&mb->metrics->rejected_tokens, 1);
+        return lf_fail(
+            err, LF_FULL,
+            "%lld prompt tokens of this client are waiting, %lld would come, at most %lld of one client may wait",
+            (long long)use.waiting_tokens, (long long)n_tokens, (long long)share_tokens);
+    }
+    if (most->per_tenant_n > 0 && use.n_flight + n > most->per_tenant_n) {
+        lf_counter_add(&mb->metrics->rejected_tenant, 1);
+        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be",
+                       use.n_flight, n, most->per_tenant_n);
+    }
+    return LF_OK;
+}
+
+/* Under the lock: whether the queue, and the tenant's share, have room for a request and those that follow it. */
 static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_params *p, struct lf_err *err)
 {
     struct lf_engine_metrics *m = mb->metrics;
@@ -132,14 +172,7 @@ static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_pa
                        "the queue is full: %lld prompt tokens are waiting, %lld would come, at most %lld may wait",
                        (long long)mb->waiting_tokens, (long long)n_tokens, (long long)most->queue_tokens);
     }
-    if (most->per_tenant_n == 0 || p->tenant == 0) return LF_OK;
-    int n_tenant = n_of_tenant(mb, p->tenant);
-    if (n_tenant + n > most->per_tenant_n) {
-        lf_counter_add(&m->rejected_tenant, 1);
-        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be", n_tenant,
-                       n, most->per_tenant_n);
-    }
-    return LF_OK;
+    return p->tenant == 0 ? LF_OK : check_tenant(mb, p, n, n_tokens, err);
 }
 
 /* Under the lock. */
@@ -166,6 +199,14 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
     return status;
 }
 
+/* Under the lock: how long a prompt takes behind those that wait, at the speed measured so far. */
+static int64_t first_eta_ns(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    double speed = mb->figures.prefill_tokens_per_s;
+    double ns = ((double)mb->waiting_tokens + req->params.n_prompt) * (speed > 0 ? 1e9 / speed : LF_COST_FIRST_ROW_NS);
+    return ns < 1e18 ? LF_MAX((int64_t)ns, 1) : (int64_t)1e18;
+}
+
 enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                  int *retry_after_s, struct lf_err *err)
 {
@@ -173,6 +214,7 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
     enum lf_status status = check_room(mb, &req->params, retry_after_s, err);
     if (status == LF_OK) {
         req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
+        req->now.eta_ns = req->state.eta_ns = first_eta_ns(mb, req);
         req->n_refs++;
         req->leader = leader;
         if (leader) leader->n_refs++;
@@ -253,7 +295,7 @@ bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out)
         mb->busy = false;
         pthread_cond_wait(&mb->wake, &mb->lock);
     }
-    mb->moved_ns = lf_clock_ns();
+    mb->n_moves++;
     if (!mb->busy) {
         mb->busy = true;
         if (mb->limits.watchdog_s > 0) pthread_cond_signal(&mb->attend);
@@ -281,7 +323,10 @@ void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64
 {
     lock(mb);
     leave_queue(mb, req);
-    if (req->state.finish == LF_FINISH_NONE) req->state.started_ns = started_ns;
+    if (req->state.finish == LF_FINISH_NONE) {
+        req->state.started_ns = started_ns;
+        req->state.eta_ns = req->now.eta_ns;
+    }
     if (req->leader && drop(req->leader)) bury(mb, req->leader);
     req->leader = NULL;
     unlock(mb);
@@ -337,6 +382,7 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
 
 /* ---- the keeper ---- */
 
+enum { TICK_MS = 250 };
 static const char STUCK[] = "the engine has made no step for too long";
 
 /* Under the lock: ends a request in place of the engine, which is stuck inside a step. Its blocks are lost, but nobody
@@ -376,24 +422,34 @@ static void end_all(struct lf_mailbox *mb, int64_t now_ns)
     }
 }
 
-/* Under the lock. Declares the engine dead if it has not come by for watchdog_s with work queued; otherwise sleeps
- * until it could be, or until something else is to be done. */
+/* Under the lock, which it gives up meanwhile. True: a tick has passed, false: something is to be done before. */
+static bool sleep_a_tick(struct lf_mailbox *mb)
+{
+    int64_t until_ns = lf_clock_ns() + TICK_MS * (int64_t)LF_NS_PER_MS;
+    struct timespec at = {.tv_sec = (time_t)(until_ns / LF_NS_PER_S), .tv_nsec = (long)(until_ns % LF_NS_PER_S)};
+    return pthread_cond_timedwait(&mb->attend, &mb->lock, &at) == ETIMEDOUT;
+}
+
+/* Under the lock. Declares the engine dead if it has not come by for watchdog_s with work queued; otherwise sleeps for
+ * a tick, or until something else is to be done. A tick that took longer, because this process did not run, is one. */
 static void watch(struct lf_mailbox *mb)
 {
     if (!mb->busy || !mb->alive || mb->limits.watchdog_s <= 0) {
         pthread_cond_wait(&mb->attend, &mb->lock);
         return;
     }
-    int64_t due_ns = mb->moved_ns + (int64_t)mb->limits.watchdog_s * LF_NS_PER_S, now_ns = lf_clock_ns();
-    if (now_ns < due_ns) {
-        struct timespec at = {.tv_sec = (time_t)(due_ns / LF_NS_PER_S), .tv_nsec = (long)(due_ns % LF_NS_PER_S)};
-        pthread_cond_timedwait(&mb->attend, &mb->lock, &at);
+    if (mb->n_moves_seen != mb->n_moves) {
+        mb->n_moves_seen = mb->n_moves;
+        mb->n_still_ticks = 0;
+    }
+    if (mb->n_still_ticks < (int64_t)mb->limits.watchdog_s * 1000 / TICK_MS) {
+        if (sleep_a_tick(mb)) mb->n_still_ticks++;
         return;
     }
     mb->alive = false;
     mb->message = STUCK;
     LF_ERROR("the engine has made no step for %d s with work queued", mb->limits.watchdog_s);
-    end_all(mb, now_ns);
+    end_all(mb, lf_clock_ns());
 }
 
 static void *keeper_main(void *ctx)

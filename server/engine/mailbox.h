@@ -8,7 +8,8 @@
  *     HTTP threads     submit, look, put (cancel is an atomic flag and takes no lock)
  *     the engine       take (sleeps here while there is nothing to do), leave_queue, publish
  *     the keeper       one thread that frees requests the engine let go of last (the engine never calls free) and
- *                      watches that the engine moves; it sleeps while neither is needed
+ *                      watches that the engine moves; it sleeps while neither is needed. It counts ticks of its own
+ *                      rather than time: a process that is stopped, or a machine that sleeps, ages the engine by one
  *
  * Life of a request's references: the caller's from submit to put, the engine's from submit until it has published the
  * end, one for each follower until that is admitted or ends. Who drops the last one on an HTTP thread frees it there.
@@ -18,6 +19,7 @@
 
 #include <pthread.h>
 
+#include "core/check.h"
 #include "server/engine/engine.h"
 #include "server/engine/request_internal.h"
 
@@ -47,7 +49,9 @@ struct lf_mailbox {
     int64_t waiting_tokens;
     bool stop, keeper_stop, draining, alive;
     bool busy;                      /* the engine has work */
-    int64_t moved_ns;               /* when it last came by */
+    uint64_t n_moves;               /* how often it has come by */
+    uint64_t n_moves_seen;          /* when the keeper last looked, */
+    int n_still_ticks;              /* and for how many of its ticks there have been no more */
     const char *message;            /* why it is dead, static text */
     struct lf_engine_state figures; /* what the engine last said of itself; queue and flags are filled in by look */
 };
@@ -59,9 +63,17 @@ LF_MUST_CHECK enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_e
 /* After the engine thread has ended: joins the keeper, if it was started, and frees what is dead. */
 void lf_mailbox_deinit(struct lf_mailbox *mb);
 
+/* Of a queue's n requests or tokens those that one tenant may have waiting: the others' requests find room beside any
+ * flood of its. Tenant 0 is nobody in particular and has no share. */
+static inline int64_t lf_mailbox_share(int64_t n)
+{
+    return LF_MAX(n - (n + 3) / 4, 1);
+}
+
 /* HTTP threads. */
 /* Whether a request would be taken at this moment: what submit checks, before anything is built. While nothing waits
- * there is room for any one client's requests, within its share, so what is refused can be taken later. */
+ * there is room for any one client's requests, and while nothing of a tenant waits its share has room for them, so what
+ * is refused can be taken later. */
 LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_params *params,
                                                    int *retry_after_s, struct lf_err *err);
 /* Checks again and queues it; adds the engine's reference, and one on leader (may be NULL). On failure nothing is kept.

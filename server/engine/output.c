@@ -72,6 +72,12 @@ void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finis
     lf_engine_touch(e, req);
 }
 
+void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns)
+{
+    req->now.timed_out = true;
+    lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
+}
+
 static bool is_stop(const struct lf_request *req, int32_t id)
 {
     for (int i = 0; i < req->n_stop_ids; i++)
@@ -111,6 +117,17 @@ static void take_token(struct lf_engine *e, struct lf_request *req, const struct
     if (n_output + 1 == seq->max_tokens) lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 
+/* Until all prompt tokens are in the cache: what the scheduler predicts for those that no step has been launched for,
+ * and the steps on their way behind the one that is being read. */
+static int64_t eta_ns(struct lf_engine *e, const struct lf_request *req)
+{
+    if (req->now.n_processed >= req->now.n_prompt) return 0;
+    int64_t ns = lf_sched_eta_ns(&e->sched, &req->seq);
+    for (int i = 1; i < e->n_flights; i++)
+        ns += (int64_t)e->flights[(e->first_flight + i) % (LF_ENGINE_AHEAD_N + 1)].plan.predicted_ns;
+    return LF_MAX(ns, 1);
+}
+
 static void note_progress(struct lf_engine *e, struct lf_request *req, const struct lf_sched_item *item)
 {
     const struct lf_sched_seq *seq = &req->seq;
@@ -118,7 +135,7 @@ static void note_progress(struct lf_engine *e, struct lf_request *req, const str
     lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)n_new);
     req->now.n_cached = seq->n_cached;
     req->now.n_processed = LF_MIN(item->first + item->n_rows, seq->n_prompt);
-    req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
+    req->now.eta_ns = eta_ns(e, req);
     lf_engine_touch(e, req);
 }
 

@@ -69,6 +69,7 @@ static void fill(struct lf_request *req, const struct lf_gen_params *p, struct l
     req->seq.n_prompt = p->n_prompt;
     req->seq.max_tokens = p->max_tokens;
     req->seq.priority = p->priority;
+    req->seq.tenant_id = p->tenant;
     req->seq.all_logits = p->n_prompt_logprobs >= 0;
     req->now.n_prompt = p->n_prompt;
     req->now.stop_token = -1;

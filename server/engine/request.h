@@ -34,8 +34,9 @@ struct lf_gen_params {
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */
     int salt_bytes;
-    uint64_t tenant;           /* which key; for the per-key limit and for counting cached tokens. 0: no keys */
-    int64_t deadline_ns;       /* lf_clock_ns() value after which it is ended with LF_TIMEOUT; 0: none */
+    uint64_t tenant;     /* whose it is: a key, or an address. Tenants share queue, cache and device (scheduler.h);
+                          * 0: nobody's in particular, with no limit of its own in the queue */
+    int64_t deadline_ns; /* lf_clock_ns() value after which it ends with what it has, as timed_out; 0: none */
     struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
     /* What a client asks for at once (n, several prompts) enters the queue as one. Room for all is asked for with the
      * first: n_group requests with group_tokens prompt tokens together; 0: it is alone. The others follow it in. */
@@ -54,11 +55,12 @@ struct lf_request_state {
     int n_prompt, n_cached,
         n_processed;       /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
     enum lf_finish finish; /* NONE while running; final afterwards */
+    bool timed_out;        /* LF_FINISH_LENGTH because its deadline passed, running or still in the queue */
     int32_t stop_token;    /* the id that ended it, -1 if none */
     enum lf_status status; /* of LF_FINISH_ERROR */
     const char *message;   /* of LF_FINISH_ERROR, static text */
     int64_t submitted_ns, started_ns, first_token_ns, finished_ns;
-    int64_t eta_ns; /* predicted duration of the rest of the prefill; 0 unknown */
+    int64_t eta_ns; /* predicted duration of the rest of the prefill; > 0 until n_processed is n_prompt */
 };
 
 /* Any thread that holds a reference. */

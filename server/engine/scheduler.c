@@ -20,11 +20,13 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
     LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->row_tile >= 1);
+    LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->marks);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
     lf_list_init(&s->waiting);
     lf_list_init(&s->running);
+    lf_list_init(&s->queues);
     lf_cost_init(&s->cost);
 }
 
@@ -76,15 +78,15 @@ static double ns_left(const struct lf_sched *s, const struct lf_sched_seq *seq)
     return lf_cost_prefill_ns(&s->cost, seq->n_done, (int)rows_left(seq), seq->all_logits ? (int)rows_left(seq) : 1);
 }
 
-/* The prefill with the least left to do that is not in the plan yet; the one admitted first among equals. */
-static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s)
+/* A tenant's prefill with the least left to do that is not in the plan yet; the one admitted first among equals. */
+static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s, const struct lf_sched_tenant *t)
 {
     struct lf_sched_seq *best = NULL;
     double best_ns = 0;
     LF_LIST_EACH(it, &s->running)
     {
         struct lf_sched_seq *seq = seq_of(it);
-        if (!lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
+        if (seq->tenant != t || !lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
         double ns = ns_left(s, seq);
         if (best && (ns > best_ns || (ns >= best_ns && seq->admitted_no > best->admitted_no))) continue;
         best = seq;
@@ -93,13 +95,14 @@ static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s)
     return best;
 }
 
-static struct lf_sched_seq *eldest_prefill(const struct lf_sched *s)
+static struct lf_sched_seq *eldest_prefill(const struct lf_sched *s, const struct lf_sched_tenant *t)
 {
     struct lf_sched_seq *best = NULL;
     LF_LIST_EACH(it, &s->running)
     {
         struct lf_sched_seq *seq = seq_of(it);
-        if (lf_sched_in_prefill(seq) && (!best || seq->admitted_no < best->admitted_no)) best = seq;
+        if (seq->tenant != t || !lf_sched_in_prefill(seq)) continue;
+        if (!best || seq->admitted_no < best->admitted_no) best = seq;
     }
     return best;
 }
@@ -167,22 +170,22 @@ static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_
            memcmp(other->keys[next].bytes, seq->keys[next].bytes, sizeof(seq->keys[next].bytes)) == 0;
 }
 
-/* The eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or takes over
- * what that computes, it gets everything anyway. */
-static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, double budget_ns)
+/* A tenant's eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or
+ * takes over what that computes, it gets everything anyway. */
+static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, struct lf_sched_tenant *t, double budget_ns)
 {
-    struct lf_sched_seq *eldest = eldest_prefill(s), *shortest = shortest_prefill(s);
+    struct lf_sched_seq *eldest = eldest_prefill(s, t), *shortest = shortest_prefill(s, t);
     if (eldest == shortest || needs_what_computes(eldest, shortest)) {
-        s->eldest_credit_ns = 0;
+        t->eldest_credit_ns = 0;
         return 0;
     }
     int n = (int)LF_MIN(rows_left(eldest), LF_SCHED_MIN_ROWS);
     double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
-    double saved_ns = s->eldest_credit_ns + budget_ns * ELDEST_SHARE;
-    s->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
-    if (s->eldest_credit_ns < price_ns) return 0;
-    double ns = plan_chunk(s, plan, eldest, s->eldest_credit_ns, true);
-    s->eldest_credit_ns = LF_MAX(s->eldest_credit_ns - ns, 0);
+    double saved_ns = t->eldest_credit_ns + budget_ns * ELDEST_SHARE;
+    t->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
+    if (t->eldest_credit_ns < price_ns) return 0;
+    double ns = plan_chunk(s, plan, eldest, t->eldest_credit_ns, true);
+    t->eldest_credit_ns = LF_MAX(t->eldest_credit_ns - ns, 0);
     return ns;
 }
 
@@ -212,23 +215,79 @@ static bool computed_by_another(const struct lf_sched_plan *plan, const struct l
     return false;
 }
 
-static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
+/* Of the tenants with a prefill that is not in the plan yet the one that was served least; NULL: there is none. */
+static struct lf_sched_tenant *next_tenant(const struct lf_sched *s)
+{
+    struct lf_sched_tenant *best = NULL;
+    LF_LIST_EACH(it, &s->running)
+    {
+        struct lf_sched_seq *seq = seq_of(it);
+        if (!lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
+        if (!best || seq->tenant->served_ns < best->served_ns) best = seq->tenant;
+    }
+    return best;
+}
+
+/* What prefills may take beside the step's decodes: what is left, at least a quarter, and at least what brings the
+ * tenant that is next to its part of the step, though others decode. */
+static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_plan *plan)
 {
     double step_ns = (double)(plan->n_items > 0 ? s->opts.step_ns : s->opts.alone_ns);
-    double budget_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &plan->load), step_ns * PREFILL_SHARE);
+    double decode_ns = lf_cost_predict(&s->cost, &plan->load);
+    double budget_ns = LF_MAX(step_ns - decode_ns, step_ns * PREFILL_SHARE);
+    int n = s->n_tenants_in_step;
+    if (n == 1 || plan->n_items == 0) return budget_ns;
+    return LF_MAX(budget_ns, (decode_ns - n * next_tenant(s)->decode_ns) / (n - 1));
+}
+
+/* Within a tenant the eldest gets its quarter first, then the shortest goes first; between them whoever was served
+ * least is next. */
+static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
+{
+    double budget_ns = prefill_budget_ns(s, plan);
     int n_before = plan->n_items;
-    budget_ns -= plan_eldest(s, plan, budget_ns);
-    while (plan->n_rows < s->opts.chunk) {
-        struct lf_sched_seq *seq = shortest_prefill(s);
-        if (!seq) break;
-        if (computed_by_another(plan, seq)) {
-            seq->n_planned = -1;
-            continue;
+    for (struct lf_sched_tenant *t; (t = next_tenant(s)) != NULL;) {
+        double ns = 0;
+        if (t->eldest_no != s->n_plans) {
+            t->eldest_no = s->n_plans;
+            ns = plan_eldest(s, plan, t, LF_MAX(budget_ns, 0));
+        } else if (plan->n_rows >= s->opts.chunk) {
+            break;
+        } else {
+            struct lf_sched_seq *seq = shortest_prefill(s, t);
+            if (!computed_by_another(plan, seq)) ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
+            if (ns <= 0)
+                seq->n_planned = -1; /* not this one: taken over in the next step, too deep for what is left,
+                                      * or no logits row for its end */
         }
-        double ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
-        if (ns <= 0) seq->n_planned = -1; /* not this one: too deep for what is left, or no logits row for its end */
         budget_ns -= ns;
+        t->served_ns += ns;
     }
+}
+
+/* Charges the decodes of a step, which are all that is planned so far, to their tenants. */
+static void charge_decodes(struct lf_sched *s, const struct lf_sched_plan *plan)
+{
+    for (int i = 0; i < plan->n_items; i++) {
+        struct lf_sched_tenant *t = plan->items[i].seq->tenant;
+        double ns = s->cost.w[LF_COST_STEP] / plan->n_items + s->cost.w[LF_COST_ROW] + s->cost.w[LF_COST_OUT_ROW] +
+                    s->cost.w[LF_COST_DECODE_KEY] * (plan->items[i].first + 1.0);
+        t->decode_ns += ns;
+        t->served_ns += ns;
+        t->admitted_ns += ns;
+    }
+}
+
+/* The least that a tenant with a prefill was served: it only rises. */
+static void raise_served_level(struct lf_sched *s)
+{
+    double least = -1;
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_tenant *t = seq_of(it)->tenant;
+        if (t->prefill_no == s->n_plans && (least < 0 || t->served_ns < least)) least = t->served_ns;
+    }
+    s->served_level_ns = LF_MAX(s->served_level_ns, least);
 }
 
 void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
@@ -238,17 +297,22 @@ void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
     plan->items = items;
     if (s->n_running == 0) return;
     plan->load.x[LF_COST_STEP] = 1;
+    s->n_plans++;
+    s->n_tenants_in_step = 0;
     bool prefills = false;
     LF_LIST_EACH(it, &s->running)
     {
         struct lf_sched_seq *seq = seq_of(it);
         seq->n_planned = 0;
+        lf_sched_tenant_runs(s, seq->tenant, lf_sched_in_prefill(seq));
         if (!lf_sched_in_prefill(seq)) continue;
         catch_up(s, seq);
         prefills = true;
     }
     plan_decodes(s, plan, prefills);
+    charge_decodes(s, plan);
     if (prefills) plan_prefills(s, plan);
+    raise_served_level(s);
     plan->predicted_ns = lf_cost_predict(&s->cost, &plan->load);
 }
 
@@ -321,14 +385,14 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
         s->n_running--;
         while (seq->n_blocks > 0) lf_block_pool_put(s->opts.pool, seq->blocks[--seq->n_blocks]);
     }
-    if (s->blocked == seq) s->blocked = NULL;
+    lf_sched_tenant_leaves(s, seq);
     seq->phase = LF_SCHED_ENDED;
 }
 
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    if (s->cost.n_seen == 0 || !lf_sched_in_prefill(seq)) return 0;
-    double own_ns = ns_left(s, seq), ns = 0, step_ns = (double)s->opts.alone_ns;
+    if (!lf_sched_in_prefill(seq)) return 0;
+    double own_ns = ns_left(s, seq), ns = 0, others_ns = 0, step_ns = (double)s->opts.alone_ns;
     struct lf_load decodes = {{1}};
     LF_LIST_EACH(it, &s->running)
     {
@@ -338,11 +402,16 @@ int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq
             step_ns = (double)s->opts.step_ns;
             continue;
         }
-        ns += LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+        double first_ns = LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+        if (other->tenant == seq->tenant)
+            ns += first_ns;
+        else
+            others_ns += first_ns;
     }
+    if (seq->phase == LF_SCHED_RUNNING) ns += LF_MIN(others_ns, ns * (s->n_here - 1)); /* each has its part */
     double left_ns = LF_MAX(step_ns - lf_cost_predict(&s->cost, &decodes), step_ns * PREFILL_SHARE);
     double eta = ns * LF_MAX(step_ns, lf_cost_predict(&s->cost, &decodes)) / left_ns;
-    return eta < 1e18 ? (int64_t)eta : (int64_t)1e18;
+    return eta < 1e18 ? (int64_t)ceil(eta) : (int64_t)1e18;
 }
 
 double lf_sched_prefill_speed(const struct lf_sched *s)
@@ -398,6 +467,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
     }
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
     LF_ASSERT(n_running <= s->opts.max_seqs);
+    lf_sched_check_tenants(s);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);
 }

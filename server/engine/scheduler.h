@@ -14,18 +14,36 @@
  * Promises (tests/sim and tests/sim/policy show each of them):
  *  1. Nothing is preempted and nothing runs out half way: blocks for prompt + max_tokens are reserved at admission;
  *     those shared with the prefix cache count once.
- *  2. The queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of urgent
- *     requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller ones,
- *     for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then it is next.
- *  3. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
- *  4. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
- *     of it, and never less than LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a
- *     step of more than one is filled up to whole ones, but for the last rows of a prompt.
- *  5. The prefill with the least left to do goes first, but a quarter of the prefill time belongs to the one that was
- *     admitted first: a long document is never slower than a quarter of full speed, a short one never waits for it.
- *  6. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
- *     their leader; a request whose prompt is for the larger part being computed right now waits for that; and prefills
- *     that already run side by side take over each other's finished blocks.
+ *  2. Among tenants whoever was given least is next, in predicted device time (tenants.h), both out of the queue and in
+ *     the prefills of a step. Priorities mean nothing between tenants. One that had no turn for LF_SCHED_TURN_NS is
+ *     next, however many others come.
+ *  3. A tenant reserves at most three quarters of the pool and of max_seqs while another waits, runs, or was here in
+ *     the last LF_SCHED_ALONE_NS; alone it may have all. A request that is larger than a share by itself starts when
+ *     its tenant runs nothing and is alone, or it has waited LF_SCHED_ALONE_NS, or nothing else can start or runs.
+ *  4. A tenant's queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of
+ *     urgent requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller
+ *     ones of later turns, for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then they wait too.
+ *  5. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
+ *  6. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
+ *     of it, and as much as makes the step's parts of the tenants equal where others decode; never less than
+ *     LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a step of more than one is
+ *     filled up to whole ones, but for the last rows of a prompt.
+ *  7. Of a tenant the prefill with the least left to do goes first, but a quarter of its prefill time belongs to
+ *     the one that was admitted first: a long document is never slower than a quarter of that, a short one never
+ *     waits for it.
+ *  8. Of requests that share a beginning one computes it and the others take it from the cache: followers wait for
+ *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
+ *     for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
+ *
+ * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
+ * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
+ * everything, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
+ *
+ *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
+ *                        + (max_tokens of A's longest request) · (longest step)
+ *
+ * since every decode advances in every step and prefills have a quarter of the time. From then on B has half of the
+ * device: with one other tenant its first token takes at most twice as long as alone, and a step.
  *
  * Promises of ids. A device may take a step before the one before it has ended: what it samples goes straight into the
  * next step. So seq->ids has room for ids that nobody knows yet, and until lf_sched_sampled says which one it is, there
@@ -44,6 +62,7 @@
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "server/engine/cost.h"
+#include "server/engine/tenants.h"
 
 enum {
     LF_SCHED_PRIORITY_N = 8, /* priorities count from -8 to 8; what lies beyond counts as the end */
@@ -51,6 +70,9 @@ enum {
 };
 #define LF_SCHED_PRIORITY_NS INT64_C(5000000000)
 #define LF_SCHED_BYPASS_NS   INT64_C(5000000000)
+#define LF_SCHED_TURN_NS     INT64_C(60000000000)
+#define LF_SCHED_ALONE_NS    INT64_C(60000000000)
+#define LF_SCHED_DEBT_NS     INT64_C(1000000000)
 
 enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_ENDED };
 
@@ -62,22 +84,25 @@ struct lf_sched_seq {
     int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
     int n_prompt, max_tokens;
     int priority;
+    uint64_t tenant_id;
     bool all_logits; /* echo: logits of every prompt row, so nothing comes from the cache */
     const struct lf_sched_seq
         *leader; /* waits until this one's prompt is computed or it ended; stays valid till then */
 
     /* Kept by the scheduler; n_ids is raised by who appends. */
-    struct lf_list node;
+    struct lf_list node, tenant_node; /* tenant_node: in its tenant's queue, while waiting */
+    struct lf_sched_tenant *tenant;   /* from submit on */
     enum lf_sched_phase phase;
-    int n_ids;           /* known or promised: prompt and sampled */
-    int n_promised;      /* of these, the last ones: sampled by steps that have not ended */
-    int n_done;          /* in the KV cache, or will be when the steps that were launched have ended */
-    int n_cached;        /* of the prompt, taken from the prefix cache */
-    int n_blocks;        /* reserved, while running */
-    int n_entered;       /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;          /* leading blocks that were in the cache when last looked */
-    int64_t order_ns;    /* place in the queue */
-    int64_t admitted_ns; /* 0: not yet */
+    int n_ids;            /* known or promised: prompt and sampled */
+    int n_promised;       /* of these, the last ones: sampled by steps that have not ended */
+    int n_done;           /* in the KV cache, or will be when the steps that were launched have ended */
+    int n_cached;         /* of the prompt, taken from the prefix cache */
+    int n_blocks;         /* reserved, while running */
+    int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
+    int n_hint;           /* leading blocks that were in the cache when last looked */
+    int64_t submitted_ns; /* when it came */
+    int64_t order_ns;     /* place in the queue */
+    int64_t admitted_ns;  /* 0: not yet */
     uint64_t admitted_no;
     int n_planned; /* rows in the step being planned; -1: looked at, none */
 };
@@ -88,9 +113,12 @@ struct lf_sched_opts {
     int max_out;  /* logits rows of one step, >= 1 */
     int row_tile; /* rows cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
     int64_t step_ns;
-    int64_t alone_ns;               /* >= step_ns: of a step in which nobody decodes */
-    struct lf_block_pool *pool;     /* borrowed */
-    struct lf_prefix_cache *prefix; /* borrowed; NULL: off */
+    int64_t alone_ns;                /* >= step_ns: of a step in which nobody decodes */
+    struct lf_block_pool *pool;      /* borrowed */
+    struct lf_prefix_cache *prefix;  /* borrowed; NULL: off */
+    struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
+    int n_tenants;
+    uint32_t *marks; /* [pool->n_blocks] borrowed scratch, zeros at first */
 };
 
 /* One sequence of a step: rows [seq->n_done, seq->n_done + n_rows), of which [out_first, out_first + n_out), counted
@@ -117,11 +145,16 @@ struct lf_sched {
     uint64_t n_admitted;
     int64_t waiting_tokens; /* prompt tokens of those waiting */
     struct lf_cost cost;
-    /* The request at the head of the queue that does not fit, since when, and the blocks that passed it. */
-    const struct lf_sched_seq *blocked;
-    int64_t blocked_since_ns;
-    int64_t bypassed_blocks;
-    double eldest_credit_ns; /* what the prefill admitted first has not been given yet of its quarter */
+    /* Tenants; see tenants.h. */
+    struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
+    int n_tenants, n_here;        /* places of the table in use; tenants that wait or run */
+    struct lf_sched_left left[2]; /* the two that left last, the latest first */
+    int64_t now_ns;               /* the latest time that was given */
+    double admitted_level_ns, served_level_ns; /* of the accounts: what a tenant that comes is brought level with */
+    uint64_t n_looks, n_plans;
+    int n_tenants_in_step; /* that run in the step planned last */
+    uint32_t mark;
+    int64_t n_marked;
     /* Measured, decaying: tokens and the ns they took. */
     double prefill_tokens, prefill_ns, decode_tokens, decode_ns;
 };
@@ -149,13 +182,16 @@ static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)
 {
     return seq->n_done < seq->n_prompt;
 }
-/* Predicted ns until the prompt of a running sequence is computed. */
+/* Predicted ns until the prompt of a running sequence is computed: more than 0 before. Until a step has been measured
+ * it follows from what the cost model assumes of a machine. */
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq);
 /* Tokens a second, as measured; 0 before the first. */
 double lf_sched_prefill_speed(const struct lf_sched *s);
 double lf_sched_decode_speed(const struct lf_sched *s);
 /* Seconds until the queue is likely to have drained, 1 to 60. */
 int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens);
+/* The cached block that continues a sequence's table at i; -1: none. */
+int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i);
 /* Walks everything; LF_ASSERTs that tables, references and lists agree. refs: scratch, [pool->n_blocks]. */
 void lf_sched_check(const struct lf_sched *s, int32_t *refs);
 

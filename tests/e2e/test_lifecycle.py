@@ -105,6 +105,19 @@ class Lifecycle(unittest.TestCase):
             _, err = p.communicate(timeout=20 * harness.SLOW)
             self.assertIn(p.returncode, (0, -sig), err[-2000:])
 
+    def test_a_process_that_is_stopped_is_not_taken_for_hung(self):
+        s = self.serve("--watchdog", "1")
+        client = Client(s, WORDS * 5, fewer(1500))
+        self.running(s, 1)
+        s.process.send_signal(signal.SIGSTOP)
+        time.sleep(2.5)
+        s.process.send_signal(signal.SIGCONT)
+        client.join(60 * harness.SLOW)
+        self.assertIsNotNone(client.text)
+        self.assertIsNone(s.process.poll())
+        s.process.send_signal(signal.SIGTERM)
+        self.ends(s, 0)
+
     def test_while_idle_with_all_sorts_of_connections_open(self):
         for _ in rounds(8):
             s = self.serve()

@@ -211,7 +211,25 @@ def sockets():
             put("socket", "framing-" + re.sub("[^a-z0-9]+", "-", name.lower()), message + framing_cases.MARKER)
 
 
+def scheduler_operations():
+    """A head of 8 bytes (see fuzz_sched.c), then operations: submit takes 7 bytes, end, learn and jump one, others none."""
+    submit, admit, launch, read, end, jump, clear, step = range(8)
+    head = bytes([11, 63, 7, 7, 0, 3, 1, 0])
+
+    def ask(tenant, blocks, rest, n_tokens, priority=0, doc=0, flags=0):
+        return bytes([submit, tenant, blocks, rest, n_tokens, priority & 255, doc, flags])
+
+    steps = bytes([step, 9]) * 12
+    put("sched", "one", head, ask(0, 3, 5, 9), steps, sep=b"")
+    put("sched", "flood", head, b"".join(ask(1, 2, i, 20, -8) for i in range(9)), steps, ask(2, 3, 1, 3), steps, sep=b"")
+    put("sched", "larger-than-a-share", head, ask(1, 1, 1, 60), ask(2, 10, 0, 9), steps, bytes([jump, 200]), steps, sep=b"")
+    put("sched", "shared", head, b"".join(ask(i % 3, 4, 7, 5, 0, 1, i % 2 * 2) for i in range(8)), steps,
+        bytes([clear, end, 1]), steps, sep=b"")
+    put("sched", "echo-ahead", bytes([5, 15, 3, 3, 40, 1, 0, 1]), ask(3, 1, 3, 4, 0, 0, 1), ask(3, 0, 9, 0, 3),
+        bytes([admit, launch, launch, end, 0, read, 3, read, 3, launch, read, 0]), steps, sep=b"")
+
+
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, settings, http, sockets):
+                 patterns, settings, scheduler_operations, http, sockets):
         make()

@@ -16,6 +16,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/hash.h"
 #include "tests/sim/world.h"
 
 enum { MAX_LIVE = 24, DOCS_N = 3 };
@@ -34,6 +35,7 @@ struct scenario {
     struct sim_opts world;
     double p_arrive, p_burst, p_cancel, p_clear, p_echo, p_follow, p_jump, p_fail;
     int max_prompt, max_tokens;
+    int n_tenants;
 };
 
 struct tally {
@@ -75,6 +77,8 @@ static struct scenario draw(uint64_t seed)
     s.p_jump = sim_chance(d, 0.1) ? 0.01 : 0;
     s.p_fail = sim_chance(d, 0.05) ? 0.002 : 0;
     s.world.ahead = sim_chance(d, 0.5) ? 1 : 0;
+    s.n_tenants = seed % 2 == 0 ? 1 : sim_between(d, 2, 6);
+    s.world.n_tenants = sim_between(d, 1, 30); /* fewer than there may be, too */
     return s;
 }
 
@@ -94,6 +98,7 @@ static void arrive(struct sim_world *w, const struct scenario *s)
                                      sim_between(w, 1, LF_MAX(max_tokens, 1)));
     r->seq.priority = sim_chance(w, 0.2) ? sim_between(w, -20, 20) : 0;
     r->seq.all_logits = sim_chance(w, s->p_echo);
+    r->seq.tenant_id = lf_mix64(w->n_draws) % (uint64_t)s->n_tenants; /* draws nothing: seeds of one tenant stay */
     if (newest && newest->seq.phase != LF_SCHED_ENDED && sim_chance(w, s->p_follow)) r->seq.leader = &newest->seq;
     sim_enter(w, r);
 }
@@ -167,7 +172,7 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
     LF_ASSERT(n_live(&w) == 0);
     sim_check(&w);
     collect(&w, t);
-    LF_ASSERT(w.requests == NULL && t->most_head_steps <= bound);
+    LF_ASSERT(w.requests == NULL && t->most_head_steps <= bound * s.n_tenants);
     t->n_steps += (long)w.n_steps;
     sim_close(&w);
 }

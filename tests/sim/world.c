@@ -19,6 +19,10 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     for (int i = 0; i < 2; i++) w->flights[i].plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
     w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
     w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
+    int n_tenants = o->n_tenants > 0 ? o->n_tenants : 16;
+    w->tenants = calloc((size_t)n_tenants, sizeof(*w->tenants));
+    w->marks = calloc((size_t)o->n_blocks, sizeof(*w->marks));
+    LF_ASSERT(w->tenants && w->marks);
     LF_ASSERT(w->plan.items && w->flights[0].plan.items && w->flights[1].plan.items && w->shadow && w->refs);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
@@ -27,7 +31,10 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .step_ns = o->step_ns,
                                        .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
                                        .pool = &w->pool,
-                                       .prefix = w->prefix};
+                                       .prefix = w->prefix,
+                                       .tenants = w->tenants,
+                                       .n_tenants = n_tenants,
+                                       .marks = w->marks};
     lf_sched_init(&w->sched, &opts);
 }
 
@@ -37,6 +44,8 @@ void sim_close(struct sim_world *w)
         if (w->requests->seq.phase != LF_SCHED_ENDED) sim_end(w, w->requests);
         sim_collect(w, w->requests);
     }
+    free(w->marks);
+    free(w->tenants);
     free(w->refs);
     free(w->shadow);
     for (int i = 0; i < 2; i++) free(w->flights[i].plan.items);
@@ -239,7 +248,8 @@ static void check_head(struct sim_world *w)
 {
     if (lf_list_empty(&w->sched.waiting)) return;
     struct sim_request *r = (struct sim_request *)LF_LIST_ENTRY(w->sched.waiting.next, struct lf_sched_seq, node);
-    if (w->sched.blocked != &r->seq || w->now_ns - w->sched.blocked_since_ns < LF_SCHED_BYPASS_NS) return;
+    const struct lf_sched_hold *hold = &r->seq.tenant->blocked;
+    if (hold->seq != &r->seq || w->now_ns - hold->since_ns < LF_SCHED_BYPASS_NS) return;
     r->head_steps++;
 }
 
@@ -270,6 +280,33 @@ static void read_oldest(struct sim_world *w)
     w->n_flights--;
 }
 
+/* Of the blocks that are in use those that stand in a table of the tenant. */
+static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
+{
+    int n = 0;
+    memset(w->refs, 0, (size_t)w->pool.n_blocks * sizeof(*w->refs));
+    LF_LIST_EACH(it, &w->sched.running)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        for (int i = 0; i < seq->n_blocks && seq->tenant == t; i++) n += w->refs[seq->blocks[i]]++ == 0;
+    }
+    return n;
+}
+
+/* A tenant among others has not been given more than its share. */
+static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
+{
+    const struct lf_sched_tenant *t = seq->tenant;
+    bool others = false;
+    for (struct sim_request *r = w->requests; r; r = r->next) {
+        if (r->seq.phase == LF_SCHED_NEW || r->seq.tenant == t) continue;
+        others = others || r->seq.phase != LF_SCHED_ENDED;
+    }
+    if (!others || t->n_running == 1) return; /* one request may be larger than a share */
+    LF_ASSERT(t->n_running <= LF_MAX(w->sched.opts.max_seqs * 3 / 4, 1));
+    LF_ASSERT(n_blocks_of(w, t) <= LF_MAX(w->pool.n_blocks * 3 / 4, 1));
+}
+
 bool sim_step(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
@@ -278,6 +315,7 @@ bool sim_step(struct sim_world *w)
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
         if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
         if (w->check) check_content(w, seq, 0, seq->n_cached);
+        if (w->check) check_share(w, seq);
     }
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
     if (w->sched.n_running == 0 && w->n_flights == 0) return false;

@@ -47,8 +47,10 @@ struct sim_world {
     struct sim_machine machine;
     uint64_t seed, n_draws;
     int64_t now_ns, n_steps;
-    int32_t *shadow;              /* [n_blocks, 64] id each slot was written for */
-    int32_t *refs;                /* scratch of lf_sched_check */
+    int32_t *shadow; /* [n_blocks, 64] id each slot was written for */
+    int32_t *refs;   /* scratch of lf_sched_check */
+    struct lf_sched_tenant *tenants;
+    uint32_t *marks;
     struct sim_request *requests; /* all that have not been collected */
     /* Called for each gap between two tokens and each end, where set. */
     void (*on_token)(struct sim_world *w, struct sim_request *r, int64_t gap_ns);
@@ -62,7 +64,8 @@ struct sim_opts {
     int row_tile;              /* 0: 1 */
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
-    int ahead; /* 1: a step is launched before the one before it has ended */
+    int ahead;     /* 1: a step is launched before the one before it has ended */
+    int n_tenants; /* places; 0: 16 */
     struct sim_machine machine;
     uint64_t seed;
 };

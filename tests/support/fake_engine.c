@@ -139,6 +139,12 @@ static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status 
     unref_locked(r);
 }
 
+static void time_out_locked(struct lf_request *r)
+{
+    r->state.timed_out = true;
+    end_locked(r, LF_FINISH_LENGTH, LF_OK);
+}
+
 static uint64_t block_key(const struct lf_request *r, int n_tokens)
 {
     uint64_t salt = lf_hash64(r->params.salt, (size_t)r->params.salt_bytes);
@@ -246,7 +252,7 @@ static void step_locked(struct lf_request *r)
         return;
     }
     if (i >= r->script.timeout_at) {
-        end_locked(r, LF_FINISH_ERROR, LF_TIMEOUT);
+        time_out_locked(r);
         return;
     }
     if (i >= r->params.max_tokens) {
@@ -291,7 +297,7 @@ static void reap_locked(struct lf_list *list)
         if (r->cancelled)
             end_locked(r, LF_FINISH_CANCELLED, LF_CANCELLED);
         else if (r->params.deadline_ns && now > r->params.deadline_ns)
-            end_locked(r, LF_FINISH_ERROR, LF_TIMEOUT);
+            time_out_locked(r);
         else if (r->engine->dead)
             end_locked(r, LF_FINISH_ERROR, LF_DEVICE);
     }
@@ -389,6 +395,7 @@ static struct lf_request *make_request(struct lf_engine *e, const struct lf_gen_
     r->n_blocks = (p->n_prompt + p->max_tokens + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
     r->state.n_prompt = p->n_prompt;
     r->state.stop_token = -1;
+    r->state.eta_ns = LF_NS_PER_MS;
     r->state.message = "";
     r->state.submitted_ns = lf_clock_ns();
     e->n_requests++;

@@ -25,6 +25,7 @@ struct fake_backend {
     int delay_us;     /* of a step */
     int fail_at_step; /* 0: never */
     _Atomic int gate; /* steps wait while it is 1 */
+    _Atomic int hold; /* steps from this one on wait; 0: none */
     int n_steps;
     int n_ahead; /* as a device that samples by itself */
     int n_launched, n_waited;
@@ -106,6 +107,7 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
     if (f->on_thread) f->on_thread();
     while (f->gate) lf_clock_sleep_ms(1);
     f->n_steps++;
+    while (f->hold != 0 && f->n_steps >= f->hold) lf_clock_sleep_ms(1);
     f->max_rows_seen = LF_MAX(f->max_rows_seen, batch->n_rows);
     f->max_seqs_seen = LF_MAX(f->max_seqs_seen, batch->n_seqs);
     if (f->fail_at_step != 0 && f->n_steps >= f->fail_at_step) return LF_DEVICE;

@@ -336,7 +336,7 @@ static void a_follower_goes_on_when_its_leader_is_gone(void **state)
 static void a_cancelled_request_ends_and_gives_its_blocks_back(void **state)
 {
     struct fake_engine *f = *state;
-    f->backend.delay_us = 300;
+    f->backend.hold = 12; /* it cannot come to an end before it is cancelled */
     int32_t prompt[100];
     fake_prompt(prompt, 100, 1);
     struct lf_gen_params p = fake_params(prompt, 100, 3900);
@@ -346,14 +346,16 @@ static void a_cancelled_request_ends_and_gives_its_blocks_back(void **state)
     while (st.n_tokens < 5);
     lf_request_cancel(req);
     lf_request_cancel(req);
+    f->backend.hold = 0;
     st = fake_wait(req);
+    assert_in_range(st.n_tokens, 5, 12);
     assert_int_equal(st.finish, LF_FINISH_CANCELLED);
     assert_int_equal(fake_blocks_used(f), 0);
     fake_check_tokens(req, prompt, 100, st.n_tokens);
     lf_request_put(req);
 }
 
-static void a_deadline_ends_a_request_with_a_timeout(void **state)
+static void a_deadline_ends_a_request_with_what_it_has(void **state)
 {
     struct fake_engine *f = *state;
     f->backend.delay_us = 500;
@@ -363,10 +365,60 @@ static void a_deadline_ends_a_request_with_a_timeout(void **state)
     p.deadline_ns = lf_clock_ns() + 30 * LF_NS_PER_MS;
     struct lf_request *req = fake_submit(f, &p);
     struct lf_request_state st = fake_wait(req);
-    assert_int_equal(st.finish, LF_FINISH_ERROR);
-    assert_int_equal(st.status, LF_TIMEOUT);
-    assert_true(st.message[0] != 0);
-    assert_true(st.finished_ns - st.submitted_ns < LF_NS_PER_S);
+    assert_int_equal(st.finish, LF_FINISH_LENGTH);
+    assert_true(st.timed_out && st.finished_ns >= p.deadline_ns);
+    assert_int_equal(st.status, LF_OK);
+    assert_true(st.n_tokens < 3900); /* these alone would take 2 s */
+    fake_check_tokens(req, prompt, 100, st.n_tokens);
+    lf_request_put(req);
+    st = fake_generate(f, 100, 20, 1); /* without a deadline none passes */
+    assert_true(st.finish == LF_FINISH_LENGTH && !st.timed_out);
+}
+
+static void a_deadline_ends_a_request_in_the_queue_too(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.max_seqs = 1;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[100];
+    fake_prompt(prompt, 100, 1);
+    struct lf_gen_params p = fake_params(prompt, 100, 1000);
+    struct lf_request *first = fake_submit(&f, &p);
+    p.deadline_ns = lf_clock_ns();
+    struct lf_request *req = fake_submit(&f, &p);
+    f.backend.gate = 0;
+    struct lf_request_state st = fake_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_LENGTH);
+    assert_true(st.timed_out);
+    assert_int_equal(st.n_tokens, 0);
+    assert_int_equal(st.started_ns, 0);
+    lf_request_put(req);
+    assert_int_equal(fake_wait(first).n_tokens, 1000);
+    lf_request_put(first);
+    fake_close(&f);
+}
+
+/* In the queue, before anything was measured, and between the chunks: prompt tokens left means time left. */
+static void the_eta_is_more_than_nothing_while_prompt_tokens_are_left(void **state)
+{
+    struct fake_engine *f = *state;
+    f->backend.delay_us = 300;
+    f->backend.gate = 1;
+    int32_t prompt[4000];
+    fake_prompt(prompt, 4000, 1);
+    struct lf_gen_params p = fake_params(prompt, 4000, 1);
+    struct lf_request *req = fake_submit(f, &p);
+    struct lf_request_state st;
+    lf_request_look(req, &st);
+    assert_true(st.eta_ns > 0 && st.n_processed == 0);
+    f->backend.gate = 0;
+    do {
+        lf_request_look(req, &st);
+        assert_true(st.finish != LF_FINISH_NONE || (st.eta_ns > 0) == (st.n_processed < 4000));
+    } while (st.finish == LF_FINISH_NONE);
+    assert_int_equal(st.eta_ns, 0);
     lf_request_put(req);
 }
 
@@ -536,7 +588,7 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     assert_int_equal(st.status, LF_DEVICE);
     lf_engine_look(f.engine, &es);
     assert_false(es.alive);
-    for (int i = 0; i < 1000 && note_count(&notes) == 0; i++) lf_clock_sleep_ms(1);
+    while (note_count(&notes) == 0) lf_clock_sleep_ms(1); /* it comes after the state */
     assert_int_equal(note_count(&notes), 1);
     f.backend.gate = 0; /* it comes back, and stays out of it */
     lf_clock_sleep_ms(50);
@@ -564,6 +616,7 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
     assert_true(n >= 30 && (uint64_t)n <= es.n_steps + 1);
     f->backend.delay_us = 200;
     for (int i = 0; i < 50; i++) {
+        if (i % 8 == 0) assert_int_equal(fake_blocks_used(f), 0); /* those that are gone do not fill the queue */
         struct notes *gone = calloc(1, sizeof(*gone));
         pthread_mutex_init(&gone->lock, NULL);
         p.notify_ctx = gone;
@@ -646,7 +699,8 @@ int main(void)
         CASE(equal_prompts_at_once_are_computed_once),
         CASE(a_follower_goes_on_when_its_leader_is_gone),
         CASE(a_cancelled_request_ends_and_gives_its_blocks_back),
-        CASE(a_deadline_ends_a_request_with_a_timeout),
+        CASE(a_deadline_ends_a_request_with_what_it_has),
+        CASE(the_eta_is_more_than_nothing_while_prompt_tokens_are_left),
         CASE(a_failed_device_ends_every_request_and_refuses_later_ones),
         CASE(a_draining_engine_finishes_and_takes_nothing_new),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
@@ -654,6 +708,7 @@ int main(void)
         CASE(creating_fails_cleanly_at_every_allocation),
         CASE(submitting_without_memory_is_refused_and_the_next_one_works),
         cmocka_unit_test(without_prefix_cache_everything_is_computed),
+        cmocka_unit_test(a_deadline_ends_a_request_in_the_queue_too),
         cmocka_unit_test(destroy_ends_what_is_left),
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
         cmocka_unit_test(chunk_and_out_limits_are_kept_whatever_they_are),

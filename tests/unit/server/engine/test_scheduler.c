@@ -14,6 +14,8 @@ struct fixture {
     struct lf_sched_item items[MAX_SEQS];
     struct lf_sched_seq seqs[8];
     int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
+    struct lf_sched_tenant tenants[4];
+    uint32_t marks[N_BLOCKS];
     int n_seqs;
 };
 
@@ -28,7 +30,10 @@ static int setup(void **state)
                                        .row_tile = 1,
                                        .step_ns = 50 * LF_NS_PER_MS,
                                        .alone_ns = 50 * LF_NS_PER_MS,
-                                       .pool = &f.pool};
+                                       .pool = &f.pool,
+                                       .tenants = f.tenants,
+                                       .n_tenants = 4,
+                                       .marks = f.marks};
     lf_sched_init(&f.sched, &opts);
     f.plan.items = f.items;
     *state = &f;
@@ -163,6 +168,82 @@ static void no_more_than_a_pool_of_blocks_passes(void **state)
     assert_int_equal(n_passed, N_BLOCKS);
 }
 
+/* ---- tenants ---- */
+
+static struct lf_sched_seq *submit_for(struct fixture *f, uint64_t tenant, int priority, int n_prompt, int64_t now_ns)
+{
+    f->seqs[f->n_seqs].tenant_id = tenant;
+    f->seqs[f->n_seqs].priority = priority;
+    return submit(f, n_prompt, 0, now_ns);
+}
+
+static void a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *other = submit_for(f, 2, 0, 1, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), other);
+    (void)submit_for(f, 1, 0, 6 * B, 2);
+    (void)submit_for(f, 1, 0, 7 * B, 2);
+    (void)submit_for(f, 1, 0, 6 * B, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), &f->seqs[1]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), &f->seqs[3]); /* 12 of 16; it has passed one of 13 */
+    struct lf_sched_seq *more = submit_for(f, 1, 0, 1, 3);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    lf_sched_end(&f->sched, &f->seqs[2]);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    lf_sched_end(&f->sched, other); /* who may come back for a minute */
+    assert_null(lf_sched_admit(&f->sched, 2 + LF_SCHED_ALONE_NS));
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3 + LF_SCHED_ALONE_NS), more);
+}
+
+static void a_tenant_among_others_gets_three_quarters_of_the_slots(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < MAX_SEQS; i++) (void)submit_for(f, 1, -8, 1, 1);
+    struct lf_sched_seq *other = submit_for(f, 2, 8, 5 * B, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), &f->seqs[0]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), other); /* its turn, whatever the priorities */
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), &f->seqs[1]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), &f->seqs[2]);
+    lf_sched_end(&f->sched, other);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    assert_int_equal(f->seqs[3].phase, LF_SCHED_WAITING);
+}
+
+static void a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for_a_minute(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *other = submit_for(f, 2, 0, 1, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), other);
+    struct lf_sched_seq *large = submit_for(f, 1, 0, 13 * B, 2);
+    assert_null(lf_sched_admit(&f->sched, 1 + LF_SCHED_ALONE_NS));
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2 + LF_SCHED_ALONE_NS), large);
+    lf_sched_end(&f->sched, large);
+    large = submit_for(f, 1, 0, 13 * B, 3 + LF_SCHED_ALONE_NS);
+    assert_null(lf_sched_admit(&f->sched, 3 + LF_SCHED_ALONE_NS));
+    lf_sched_end(&f->sched, other); /* alone at this moment */
+    assert_ptr_equal(lf_sched_admit(&f->sched, 4 + LF_SCHED_ALONE_NS), large);
+}
+
+/* More than the table has places for: they share one, and everybody is served. */
+static void tenants_beyond_the_table_share_a_place(void **state)
+{
+    struct fixture *f = *state;
+    int32_t refs[N_BLOCKS];
+    for (int i = 0; i < 8; i++) (void)submit_for(f, 100 + (uint64_t)i, 0, 1, i);
+    assert_int_equal(f->sched.n_here, 4);
+    lf_sched_check(&f->sched, refs);
+    int n = 0;
+    for (struct lf_sched_seq *seq; (seq = lf_sched_admit(&f->sched, 10)) != NULL; n++) lf_sched_end(&f->sched, seq);
+    assert_int_equal(n, 8);
+    assert_int_equal(f->sched.n_here, 0);
+    f->n_seqs = 0;
+    memset(f->seqs, 0, sizeof(f->seqs));
+    (void)submit_for(f, 200, 0, 1, 20); /* takes the place of one that is gone */
+    assert_int_equal(f->seqs[0].tenant->id, 200);
+    lf_sched_check(&f->sched, refs);
+}
+
 static void the_last_row_of_a_prompt_gets_logits_and_no_other(void **state)
 {
     struct fixture *f = *state;
@@ -283,7 +364,7 @@ static void retry_after_follows_backlog_and_speed(void **state)
     struct fixture *f = *state;
     (void)submit(f, 600, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    assert_int_equal(lf_sched_eta_ns(&f->sched, &f->seqs[0]), 0); /* nothing measured */
+    assert_true(lf_sched_eta_ns(&f->sched, &f->seqs[0]) > 0); /* nothing measured: of an assumed machine */
     lf_sched_plan(&f->sched, &f->plan);
     run(f, LF_NS_PER_S); /* 64 tokens a second */
     assert_int_equal((int)lf_sched_prefill_speed(&f->sched), 64);
@@ -304,6 +385,10 @@ int main(void)
         CASE(no_more_run_than_may),
         CASE(a_small_request_passes_a_large_one_only_in_its_time_of_grace),
         CASE(no_more_than_a_pool_of_blocks_passes),
+        CASE(a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more),
+        CASE(a_tenant_among_others_gets_three_quarters_of_the_slots),
+        CASE(a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for_a_minute),
+        CASE(tenants_beyond_the_table_share_a_place),
         CASE(the_last_row_of_a_prompt_gets_logits_and_no_other),
         CASE(promised_ids_go_on_to_the_next_step_and_are_filled_in_later),
         CASE(an_echo_gets_logits_of_every_row_it_needs),

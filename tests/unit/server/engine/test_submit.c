@@ -112,15 +112,93 @@ static void a_full_queue_says_when_to_come_back(void **state)
     (void)state;
     struct lf_engine_opts opts = fake_opts();
     opts.queue_n = 7;
-    check_full(&opts, 10, 1, 7);
+    check_full(&opts, 10, 0, 7);
     opts = fake_opts();
     opts.queue_tokens = 2500;
-    check_full(&opts, 1000, 1, 2);
+    check_full(&opts, 1000, 0, 2);
     opts = fake_opts();
     opts.per_tenant_n = 5;
     check_full(&opts, 10, 1, 5);
     opts.queue_n = 9; /* tenant 0 is no key: only the queue is its limit */
     check_full(&opts, 10, 0, 9);
+}
+
+static void a_tenant_fills_three_quarters_of_the_queue(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 8;
+    check_full(&opts, 10, 1, 6);
+    opts.queue_n = 1; /* one at least */
+    check_full(&opts, 10, 1, 1);
+    opts = fake_opts();
+    opts.queue_tokens = 4000;
+    check_full(&opts, 1000, 1, 3);
+    check_full(&opts, 601, 1, 4);
+}
+
+/* Under a flood that has its whole share another's requests are taken, and one of any size where nothing of it waits.
+ */
+static void a_flood_leaves_room_in_the_queue_for_others(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 40;
+    opts.queue_tokens = 4 * 1000;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[1000];
+    fake_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    struct lf_request *reqs[64];
+    struct lf_engine_state es;
+    int n = 0, retry = 0;
+    reqs[n++] = fake_submit(&f, &p);
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0);
+    p = fake_params(prompt, 100, 4);
+    p.tenant = 1;
+    for (int i = 0; i < 30; i++) reqs[n++] = fake_submit(&f, &p);
+    assert_int_equal(fake_try(&f, &p, &retry), LF_FULL);
+    p = fake_params(prompt, 1000, 4);
+    p.tenant = 2;
+    reqs[n++] = fake_submit(&f, &p);
+    assert_int_equal(fake_try(&f, &p, &retry), LF_FULL); /* now all tokens of the queue are taken */
+    f.backend.gate = 0;
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(fake_wait(reqs[i]).finish, LF_FINISH_LENGTH);
+        lf_request_put(reqs[i]);
+    }
+    fake_close(&f);
+}
+
+/* A flood at the highest priority, and one request of another: it starts after one of the flood. */
+static void tenants_take_turns_whatever_their_priorities(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.max_seqs = 1;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[10];
+    fake_prompt(prompt, 10, 1);
+    struct lf_gen_params p = fake_params(prompt, 10, 4);
+    struct lf_request *reqs[12];
+    struct lf_engine_state es;
+    reqs[0] = fake_submit(&f, &p);
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0);
+    for (int i = 1; i < 12; i++) {
+        p.tenant = i < 11 ? 1 : 2;
+        p.priority = i < 11 ? -1000000 : 0;
+        reqs[i] = fake_submit(&f, &p);
+    }
+    f.backend.gate = 0;
+    int64_t started_ns[12];
+    for (int i = 0; i < 12; i++) started_ns[i] = fake_wait(reqs[i]).started_ns;
+    for (int i = 2; i < 11; i++) assert_true(started_ns[i] > started_ns[11]);
+    for (int i = 0; i < 12; i++) lf_request_put(reqs[i]);
+    fake_close(&f);
 }
 
 enum { GROUP_N = 6 };
@@ -215,6 +293,9 @@ int main(void)
         CASE(bad_parameters_are_refused_by_name),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
+        cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
+        cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),
+        cmocka_unit_test(tenants_take_turns_whatever_their_priorities),
         cmocka_unit_test(what_a_client_asks_for_at_once_enters_as_one),
         cmocka_unit_test(bad_options_are_refused),
     };

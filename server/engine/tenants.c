@@ -1,0 +1,252 @@
+/* See tenants.h. */
+#include "server/engine/tenants.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "server/engine/scheduler.h"
+
+enum { AHEAD_STEPS = 4 }; /* so long a prefill of a tenant that was quiet comes before any of the others' */
+
+static struct lf_sched_seq *queued(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct lf_sched_seq, tenant_node);
+}
+
+static struct lf_sched_tenant *tenant_at(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct lf_sched_tenant, node);
+}
+
+static bool is_here(const struct lf_sched_tenant *t)
+{
+    return t->n_waiting + t->n_running > 0;
+}
+
+static struct lf_sched_tenant *place(struct lf_sched_tenant *t, uint64_t id)
+{
+    memset(t, 0, sizeof(*t));
+    t->id = id;
+    lf_list_init(&t->queue);
+    lf_list_init(&t->node);
+    return t;
+}
+
+/* A place that is needed is taken from the absent tenant that was served least: it is the one whose account will most
+ * likely be brought level anyway. */
+struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id)
+{
+    struct lf_sched_tenant *all = s->opts.tenants, *absent = NULL;
+    for (int i = 0; i < s->n_tenants; i++) {
+        if (all[i].id == id) return &all[i];
+        if (!is_here(&all[i]) && (!absent || all[i].served_ns < absent->served_ns)) absent = &all[i];
+    }
+    if (s->n_tenants < s->opts.n_tenants) return place(&all[s->n_tenants++], id);
+    return absent ? place(absent, id) : &all[id % (uint64_t)s->opts.n_tenants];
+}
+
+static double level(double account_ns, double level_ns, double ahead_ns)
+{
+    return LF_MIN(LF_MAX(account_ns, level_ns - ahead_ns), level_ns + (double)LF_SCHED_DEBT_NS);
+}
+
+void lf_sched_tenant_joins(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
+{
+    struct lf_sched_tenant *t = seq->tenant;
+    if (!is_here(t)) s->n_here++;
+    if (t->n_waiting++ == 0) {
+        t->admitted_ns = level(t->admitted_ns, s->admitted_level_ns, 0);
+        t->turn_ns = now_ns;
+        lf_list_push_back(&s->queues, &t->node);
+    }
+    struct lf_list *at = &t->queue;
+    while (at->prev != &t->queue && queued(at->prev)->order_ns > seq->order_ns) at = at->prev;
+    lf_list_insert_before(at, &seq->tenant_node);
+}
+
+static void leave_queue(struct lf_sched_seq *seq)
+{
+    struct lf_sched_tenant *t = seq->tenant;
+    lf_list_remove(&seq->tenant_node);
+    if (--t->n_waiting == 0) lf_list_remove(&t->node);
+    if (t->blocked.seq == seq) t->blocked.seq = NULL;
+    if (t->held.seq == seq) t->held.seq = NULL;
+}
+
+void lf_sched_tenant_starts(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns)
+{
+    struct lf_sched_tenant *t = seq->tenant;
+    leave_queue(seq);
+    t->n_running++;
+    t->n_blocks += seq->n_blocks;
+    t->turn_ns = now_ns;
+    int n = seq->n_prompt - seq->n_done;
+    s->admitted_level_ns = LF_MAX(s->admitted_level_ns, t->admitted_ns);
+    t->admitted_ns += lf_cost_prefill_ns(&s->cost, seq->n_done, n, seq->all_logits ? n : 1);
+}
+
+/* Remembers the two tenants that left last: whoever asks, one of them is another. */
+static void note_left(struct lf_sched *s, uint64_t id)
+{
+    if (s->left[0].at_ns != 0 && s->left[0].id != id) s->left[1] = s->left[0];
+    s->left[0] = (struct lf_sched_left){.id = id, .at_ns = LF_MAX(s->now_ns, 1)};
+}
+
+void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    struct lf_sched_tenant *t = seq->tenant;
+    if (seq->phase == LF_SCHED_WAITING) {
+        leave_queue(seq);
+    } else {
+        t->n_running--;
+        t->n_blocks -= lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    }
+    if (is_here(t)) return;
+    s->n_here--;
+    note_left(s, t->id);
+}
+
+bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns)
+{
+    if (s->n_here > 1) return true;
+    const struct lf_sched_left *other = s->left[0].id != t->id ? &s->left[0] : &s->left[1];
+    return other->at_ns != 0 && other->id != t->id && now_ns - other->at_ns < LF_SCHED_ALONE_NS;
+}
+
+/* ---- shares ---- */
+
+/* Marks the blocks in the tables of a tenant's running sequences; how many there are. */
+static int64_t mark_held(struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    int64_t n = 0;
+    if (++s->mark == 0) {
+        memset(s->opts.marks, 0, (size_t)s->opts.pool->n_blocks * sizeof(*s->opts.marks));
+        s->mark = 1;
+    }
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        if (seq->tenant != t) continue;
+        for (int i = 0; i < seq->n_blocks; i++) {
+            uint32_t *mark = &s->opts.marks[seq->blocks[i]];
+            if (*mark != s->mark) n++;
+            *mark = s->mark;
+        }
+    }
+    return n;
+}
+
+/* Of the first n_hint blocks of a waiting sequence those that its tenant holds already. */
+static int n_held_already(const struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint)
+{
+    int n = 0;
+    for (int i = 0; i < n_hint; i++) {
+        int32_t block = lf_sched_find_block(s, seq, i);
+        if (block < 0) break;
+        if (s->opts.marks[block] == s->mark) n++;
+    }
+    return n;
+}
+
+static int64_t share_of(int64_t n)
+{
+    return LF_MAX(n * 3 / 4, 1);
+}
+
+bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint, int64_t now_ns, bool *marked)
+{
+    const struct lf_sched_tenant *t = seq->tenant;
+    int64_t most = share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    if (!lf_sched_others_may_come(s, t, now_ns)) return true;
+    if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
+    if (t->n_running >= share_of(s->opts.max_seqs)) return false;
+    if (t->n_blocks + n <= most) return true;
+    if (!*marked) s->n_marked = mark_held(s, t);
+    *marked = true;
+    return s->n_marked + n - n_held_already(s, seq, n_hint) <= most;
+}
+
+/* ---- turns ---- */
+
+/* Whether a's turn is before b's. Who has had none for LF_SCHED_TURN_NS is not passed by ever new tenants. */
+static bool is_before(const struct lf_sched_tenant *a, const struct lf_sched_tenant *b, int64_t now_ns)
+{
+    bool a_old = now_ns - a->turn_ns >= LF_SCHED_TURN_NS, b_old = now_ns - b->turn_ns >= LF_SCHED_TURN_NS;
+    if (a_old != b_old) return a_old;
+    if (!a_old && a->admitted_ns != b->admitted_ns) return a->admitted_ns < b->admitted_ns;
+    return a->turn_ns < b->turn_ns;
+}
+
+/* By insertion: few of them have changed their places since the last look. */
+void lf_sched_sort_queues(struct lf_sched *s, int64_t now_ns)
+{
+    LF_LIST_EACH_SAFE(it, &s->queues)
+    {
+        struct lf_list *at = it;
+        while (at->prev != &s->queues && is_before(tenant_at(it), tenant_at(at->prev), now_ns)) at = at->prev;
+        if (at == it) continue;
+        lf_list_remove(it);
+        lf_list_insert_before(at, it);
+    }
+}
+
+void lf_sched_tenant_runs(struct lf_sched *s, struct lf_sched_tenant *t, bool in_prefill)
+{
+    if (t->step_no != s->n_plans) {
+        t->step_no = s->n_plans;
+        t->decode_ns = 0;
+        s->n_tenants_in_step++;
+    }
+    if (!in_prefill || t->prefill_no == s->n_plans) return;
+    if (t->prefill_no + 1 != s->n_plans)
+        t->served_ns = level(t->served_ns, s->served_level_ns, AHEAD_STEPS * (double)s->opts.step_ns);
+    t->prefill_no = s->n_plans;
+}
+
+static bool is_before_in_queue(const struct lf_list *a, const struct lf_list *b)
+{
+    return LF_LIST_ENTRY(a, struct lf_sched_seq, tenant_node)->order_ns <=
+           LF_LIST_ENTRY(b, struct lf_sched_seq, tenant_node)->order_ns;
+}
+
+static void check_tenant(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    int n_waiting = 0, n_running = 0, n_queues = 0;
+    int64_t n_blocks = 0;
+    LF_LIST_EACH(it, &t->queue)
+    {
+        const struct lf_sched_seq *seq = queued(it);
+        LF_ASSERT(seq->tenant == t && seq->phase == LF_SCHED_WAITING);
+        LF_ASSERT(it->next == &t->queue || is_before_in_queue(it, it->next));
+        n_waiting++;
+    }
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        if (seq->tenant != t) continue;
+        n_running++;
+        n_blocks += seq->n_blocks;
+    }
+    LF_LIST_EACH(it, &s->queues)
+    {
+        n_queues += it == &t->node;
+    }
+    LF_ASSERT(n_waiting == t->n_waiting && n_running == t->n_running && n_blocks == t->n_blocks);
+    LF_ASSERT(n_queues == (n_waiting > 0));
+    LF_ASSERT(!t->blocked.seq || (t->blocked.seq->tenant == t && t->blocked.seq->phase == LF_SCHED_WAITING));
+    LF_ASSERT(!t->held.seq || (t->held.seq->tenant == t && t->held.seq->phase == LF_SCHED_WAITING));
+    LF_ASSERT(t->served_ns >= 0 && t->admitted_ns >= 0);
+}
+
+void lf_sched_check_tenants(const struct lf_sched *s)
+{
+    int n_here = 0, n_waiting = 0, n_running = 0;
+    for (int i = 0; i < s->n_tenants; i++) {
+        const struct lf_sched_tenant *t = &s->opts.tenants[i];
+        check_tenant(s, t);
+        n_here += is_here(t);
+        n_waiting += t->n_waiting;
+        n_running += t->n_running;
+    }
+    LF_ASSERT(n_here == s->n_here && n_waiting == s->n_waiting && n_running == s->n_running);
+}
