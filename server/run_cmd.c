@@ -90,7 +90,7 @@ static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_e
     };
     LF_TRY_GOTO(lf_chat_template_render(r->rt.chat, &rendered, &params, err), done);
     status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
-                                 rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, err);
+                                 rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, NULL, err);
 done:
     lf_chat_text_deinit(&rendered);
     lf_json_deinit(&json);
@@ -117,7 +117,8 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     if (r->chat)
         status = encode_chat(r, lf_buf_view(&text), err);
     else
-        status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0, LF_ENCODE_BOS_EOS, 0, err);
+        status =
+            lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0, LF_ENCODE_BOS_EOS, 0, NULL, err);
 done:
     lf_buf_deinit(&text);
     return status;

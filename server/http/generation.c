@@ -129,7 +129,7 @@ static void init_choice(struct lf_generation *gen, struct lf_choice *c, const st
     /* the text as it was given; of ids, what they decode to (they were checked to be in the vocabulary) */
     if (prompt->is_text)
         lf_buf_str(&c->text, prompt->text);
-    else if (lf_tokenizer_decode(gen->tok, &c->text, prompt->ids.ids, prompt->ids.n, false, NULL) != LF_OK)
+    else if (lf_tokenizer_decode(gen->tok, &c->text, prompt->ids.ids, prompt->ids.n, false, NULL, NULL) != LF_OK)
         c->text.status = LF_NO_MEMORY;
     c->offset = count_code_points(c->text.ptr, c->text.len);
 }

@@ -43,7 +43,7 @@ static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struc
 {
     struct lf_err why = {0};
     size_t limit = count_limit(source);
-    enum lf_status status = lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, &why);
+    enum lf_status status = lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, NULL, &why);
     if (status == LF_LIMIT)
         return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
     if (status != LF_OK) return refuse_text(err, param, status, &why);

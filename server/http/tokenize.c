@@ -42,7 +42,7 @@ static enum lf_status detokenize(struct lf_call *call, struct lf_ask *ask, struc
             status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     }
     if (status == LF_OK &&
-        (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL) != LF_OK || text.status != LF_OK))
+        (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL, NULL) != LF_OK || text.status != LF_OK))
         status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
     if (status == LF_OK) {
         struct lf_buf *out = lf_reply_json(&call->reply, 200);

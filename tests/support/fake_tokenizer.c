@@ -89,7 +89,7 @@ static int32_t longest(struct lf_str text, bool specials, size_t *len)
 
 enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids *out, struct lf_str text,
                                    const struct lf_text_span *user_spans, size_t n_user_spans, unsigned flags,
-                                   size_t max_ids, struct lf_err *err)
+                                   size_t max_ids, struct lf_work *work, struct lf_err *err)
 {
     (void)tok;
     if (flags & LF_ENCODE_BOS_EOS) LF_TRY(lf_ids_push(out, FAKE_BOS));
@@ -170,7 +170,7 @@ struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 }
 
 enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids, size_t n_ids,
-                                   bool with_specials, struct lf_err *err)
+                                   bool with_specials, struct lf_work *work, struct lf_err *err)
 {
     struct lf_detok detok;
     lf_detok_init(&detok, tok, with_specials, false);
