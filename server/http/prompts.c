@@ -34,6 +34,10 @@ static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enu
                                   const struct lf_err *why)
 {
     if (status == LF_NO_MEMORY) return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+    if (status == LF_CANCELLED || status == LF_TIMEOUT)
+        return lf_refuse(err, 503, NULL, "timeout", "The request was not finished in time.");
+    if (status == LF_UNSUPPORTED)
+        return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why->message);
     return lf_refuse(err, 400, param, "invalid_value", "%s: %s", param, why->message);
 }
 
@@ -125,47 +129,25 @@ static enum lf_status read_prompt(struct lf_prompts *out, struct lf_ask *ask, co
 
 /* ---- chat ---- */
 
-static enum lf_status render(struct lf_chat_text *out, struct lf_json_value messages, struct lf_ask *ask,
-                             const struct lf_prompt_source *source, struct lf_api_err *err)
-{
-    struct lf_chat_render_params p = {.messages = messages,
-                                      .extra = ask->template_vars,
-                                      .add_generation_prompt = ask->add_generation_prompt,
-                                      .bos_token = lf_tokenizer_bos_text(source->tok),
-                                      .eos_token = lf_tokenizer_eos_text(source->tok),
-                                      .now_unix_s = lf_clock_unix_s()};
-    struct lf_err why = {0};
-    enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
-    return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
-}
-
-/* Renders messages in the form that templates know; they are written anew only where they are in another. */
 static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *ask,
                                       const struct lf_prompt_source *source, struct lf_api_err *err)
 {
-    bool rewrite;
     if (!source->chat)
         return lf_refuse(err, 400, "messages", "no_chat_template",
                          "This model has no chat template: use "
                          "/v1/completions.");
     if (lf_json_type(ask->messages) == LF_JSON_NONE)
         return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
-    LF_TRY(lf_messages_check(ask->messages, &rewrite, err));
-    if (!rewrite) return render(out, ask->messages, ask, source, err);
     bool developer = lf_str_find(lf_tokenizer_chat_template(source->tok), LF_STR("developer")) >= 0;
-    struct lf_json json = {0};
-    struct lf_buf text;
-    lf_buf_init(&text, LF_REPLY_BYTES);
-    lf_messages_write(&text, ask->messages, developer);
-    enum lf_status status = text.status;
-    if (status == LF_OK) status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_request, NULL);
-    if (status != LF_OK)
-        status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
-    else
-        status = render(out, lf_json_root(&json), ask, source, err);
-    lf_json_deinit(&json);
-    lf_buf_deinit(&text);
-    return status;
+    struct lf_chat_render_params p = {.extra = ask->template_vars,
+                                      .add_generation_prompt = ask->add_generation_prompt,
+                                      .bos_token = lf_tokenizer_bos_text(source->tok),
+                                      .eos_token = lf_tokenizer_eos_text(source->tok),
+                                      .now_unix_s = lf_clock_unix_s()};
+    LF_TRY(lf_messages_read(&p.messages, &p.n_messages, ask->messages, developer, &ask->arena, err));
+    struct lf_err why = {0};
+    enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
+    return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
 }
 
 static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,

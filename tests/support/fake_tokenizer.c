@@ -92,6 +92,7 @@ enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids
                                    size_t max_ids, struct lf_work *work, struct lf_err *err)
 {
     (void)tok;
+    (void)work;
     if (flags & LF_ENCODE_BOS_EOS) LF_TRY(lf_ids_push(out, FAKE_BOS));
     for (size_t i = 0; i < text.len;) {
         size_t len;
@@ -173,6 +174,7 @@ enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf
                                    bool with_specials, struct lf_work *work, struct lf_err *err)
 {
     struct lf_detok detok;
+    (void)work;
     lf_detok_init(&detok, tok, with_specials, false);
     for (size_t i = 0; i < n_ids; i++) {
         if (ids[i] < 0 || ids[i] >= lf_tokenizer_n_vocab(tok)) return lf_fail(err, LF_INVALID, "id out of range");
@@ -259,13 +261,15 @@ enum lf_status lf_chat_template_render(const struct lf_chat_template *t, struct 
         return lf_fail(err, LF_INVALID, "the template says: %s", "these messages will not do");
     lf_buf_init(&out->text, LF_TEMPLATE_OUTPUT_BYTES);
     lf_buf_str(&out->text, p->bos_token);
-    for (struct lf_json_value it = lf_json_first(p->messages); lf_json_more(p->messages, it);
-         it = lf_json_next(p->messages, it)) {
+    for (size_t i = 0; i < p->n_messages; i++) {
+        const struct lf_chat_message *m = &p->messages[i];
         lf_buf_cstr(&out->text, "<|");
-        (void)lf_json_string(lf_json_get(it, "role"), &out->text);
+        lf_buf_str(&out->text, m->role);
+        if (!m->role.ptr) (void)lf_json_string(lf_json_get(m->more, "role"), &out->text);
         lf_buf_cstr(&out->text, "|>");
         size_t first = out->text.len;
-        (void)lf_json_string(lf_json_get(it, "content"), &out->text);
+        lf_buf_str(&out->text, m->content);
+        if (!m->has_content) (void)lf_json_string(lf_json_get(m->more, "content"), &out->text);
         LF_TRY(add_span(out, first, out->text.len - first));
         lf_buf_cstr(&out->text, "<|end|>");
     }

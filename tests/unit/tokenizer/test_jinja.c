@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 static enum lf_status render(struct lf_str source, struct lf_json_value variables, int64_t now,
@@ -13,7 +14,7 @@ static enum lf_status render(struct lf_str source, struct lf_json_value variable
 {
     struct lf_json messages;
     assert_int_equal(lf_json_parse(&messages, LF_STR("[]"), &lf_json_limits_request, err), LF_OK);
-    struct lf_chat_render_params p = {.messages = lf_json_root(&messages), .extra = variables, .now_unix_s = now};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&messages)), .extra = variables, .now_unix_s = now};
     struct lf_chat_template *t = NULL;
     enum lf_status status = lf_chat_template_create(&t, source, err);
     if (status == LF_OK) status = lf_chat_template_render(t, out, &p, err);
