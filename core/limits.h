@@ -63,6 +63,10 @@ enum {
     /* tokenizers */
     LF_TOKEN_BYTES = 4096,                       /* the text of one token */
     LF_TOKENIZER_TEXT_BYTES = 512 * 1024 * 1024, /* a text to encode */
+    LF_REGEX_STEPS_BASE = 1024 * 1024,           /* of all patterns on one text, beside … */
+    LF_REGEX_STEPS_PER_BYTE = 64,                /* … so many for each byte of it */
+    LF_UNIGRAM_NESTED_N = 512,                   /* pieces that begin with one another */
+    LF_CHARSMAP_KEY_BYTES = 256,                 /* what a normalization rule of sentencepiece replaces */
 
     /* chat templates */
     LF_TEMPLATE_STEPS = 1000000,

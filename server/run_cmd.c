@@ -11,7 +11,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/json.h"
 #include "core/log.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
@@ -43,8 +42,7 @@ static enum lf_status append_document(const struct lf_config *c, struct lf_buf *
 {
     if (c->document) {
         LF_TRY(lf_text_read(out, c->document, DOCUMENT_BYTES, err));
-        struct lf_str text = lf_buf_view(out);
-        if (!lf_utf8_valid(text) || memchr(text.ptr, '\0', text.len))
+        if (!lf_utf8_valid(lf_buf_view(out)))
             return lf_fail(err, LF_INVALID, "--document: %.200s is not a text in UTF-8", c->document);
         while (out->len > 0 && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == ' ')) out->len--;
         if (out->len == 0) return lf_fail(err, LF_INVALID, "--document: %.200s is empty", c->document);
@@ -66,35 +64,20 @@ static enum lf_status append_question(const struct lf_config *c, struct lf_buf *
 
 static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_err *err)
 {
-    struct lf_buf message;
-    struct lf_json json = {0};
+    const struct lf_chat_message message = {.role = LF_STR("user"), .content = text, .has_content = true};
     struct lf_chat_text rendered = {0};
-    enum lf_status status;
-    lf_buf_init(&message, (size_t)DOCUMENT_BYTES * 2);
-    lf_buf_cstr(&message, "[{\"role\":\"user\",\"content\":");
-    lf_json_write_string(&message, text);
-    lf_buf_cstr(&message, "}]");
-    if (message.status != LF_OK) {
-        status = lf_fail(err, message.status, TOO_LONG);
-        goto done;
-    }
-    LF_TRY_GOTO(lf_json_parse(&json, lf_buf_view(&message), &lf_json_limits_request, err), done);
     struct lf_chat_render_params params = {
-        .messages = lf_json_root(&json),
-        .tools = lf_json_get(lf_json_root(&json), ""),
-        .extra = lf_json_get(lf_json_root(&json), ""),
+        .messages = &message,
+        .n_messages = 1,
         .add_generation_prompt = true,
         .bos_token = lf_tokenizer_bos_text(r->rt.tok),
         .eos_token = lf_tokenizer_eos_text(r->rt.tok),
         .now_unix_s = lf_clock_unix_s(),
     };
-    LF_TRY_GOTO(lf_chat_template_render(r->rt.chat, &rendered, &params, err), done);
-    status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
-                                 rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, err);
-done:
+    LF_TRY(lf_chat_template_render(r->rt.chat, &rendered, &params, err));
+    enum lf_status status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
+                                                rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, NULL, err);
     lf_chat_text_deinit(&rendered);
-    lf_json_deinit(&json);
-    lf_buf_deinit(&message);
     return status;
 }
 
@@ -118,7 +101,7 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
         status = encode_chat(r, lf_buf_view(&text), err);
     else /* --raw: as /v1/completions; without it the document is somebody's text, and no template's */
         status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&text), NULL, 0,
-                                     LF_ENCODE_BOS_EOS | (raw ? LF_ENCODE_SPECIALS : 0u), 0, err);
+                                     LF_ENCODE_BOS_EOS | (raw ? LF_ENCODE_SPECIALS : 0u), 0, NULL, err);
 done:
     lf_buf_deinit(&text);
     return status;

@@ -28,7 +28,7 @@ static enum lf_status decode(const struct lf_config *c, const struct lf_tokenize
     }
     struct lf_buf text;
     lf_buf_init(&text, TEXT_BYTES);
-    enum lf_status status = lf_tokenizer_decode(tok, &text, ids, (size_t)c->n_args, true, err);
+    enum lf_status status = lf_tokenizer_decode(tok, &text, ids, (size_t)c->n_args, true, NULL, err);
     if (status == LF_OK) { /* a token may stand for a NUL byte */
         lf_buf_char(&text, '\n');
         fwrite(text.ptr, 1, text.len, stdout);
@@ -65,7 +65,7 @@ static enum lf_status encode(const struct lf_config *c, const struct lf_tokenize
     }
     if (c->n_args == 0) LF_TRY_GOTO(lf_text_read(&text, "-", TEXT_BYTES, err), done);
     unsigned flags = c->raw ? 0 : LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS;
-    LF_TRY_GOTO(lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, flags, 0, err), done);
+    LF_TRY_GOTO(lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, flags, 0, NULL, err), done);
     print_ids(c, tok, &ids);
 done:
     lf_ids_deinit(&ids);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "tokenizer/jinja_builtin.h"
 #include "tokenizer/jinja_run.h"
 
@@ -35,7 +37,7 @@ void lf_chat_template_destroy(struct lf_chat_template *t)
 void lf_chat_text_deinit(struct lf_chat_text *t)
 {
     lf_buf_deinit(&t->text);
-    free(t->user_spans);
+    lf_text_free(t->memory, t->user_spans);
     *t = (struct lf_chat_text){0};
 }
 
@@ -77,15 +79,40 @@ static enum lf_status alias_reasoning(struct lf_jinja *j, struct lf_jinja_value 
     return LF_OK;
 }
 
-static enum lf_status set_messages(struct lf_jinja *j, struct lf_json_value messages)
+static enum lf_status set_text(struct lf_jinja *j, struct lf_jinja_dict *dict, const char *name, struct lf_str text)
+{
+    struct lf_jinja_value key;
+    struct lf_jinja_text value;
+    LF_TRY(lf_jinja_charge(j, text.len));
+    LF_TRY(lf_jinja_string_c(j, &key, name));
+    if (!lf_jinja_text_borrow(&value, &j->arena, text, true))
+        return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
+    return lf_jinja_dict_set(j, dict, key, lf_jinja_string(value));
+}
+
+/* A key that is there keeps its place, so a template that prints the message sees its members as they came. */
+static enum lf_status make_message(struct lf_jinja *j, struct lf_jinja_value *out, const struct lf_chat_message *m)
+{
+    bool whole = m->more.json != NULL;
+    if (whole) LF_TRY(lf_jinja_from_json(j, out, m->more));
+    if (!whole) LF_TRY(lf_jinja_dict_new(j, out));
+    if (out->type != LF_JINJA_DICT) return LF_OK;
+    if (m->role.ptr) LF_TRY(set_text(j, out->as.dict, "role", m->role));
+    if (m->has_content) LF_TRY(set_text(j, out->as.dict, "content", m->content));
+    return alias_reasoning(j, out);
+}
+
+static enum lf_status set_messages(struct lf_jinja *j, const struct lf_chat_message *messages, size_t n)
 {
     uint32_t idx;
+    struct lf_jinja_value list, message;
     if (!lf_jinja_find_name(j->program, LF_STR("messages"), &idx)) return LF_OK;
-    LF_TRY(lf_jinja_from_json(j, &j->root[idx], messages));
-    struct lf_jinja_value list = j->root[idx];
-    for (size_t i = 0; list.type == LF_JINJA_LIST && i < list.as.list->n; i++) {
-        LF_TRY(alias_reasoning(j, &list.as.list->items[i]));
+    LF_TRY(lf_jinja_list_new(j, &list, LF_JINJA_LIST, n));
+    for (size_t i = 0; i < n; i++) {
+        LF_TRY(make_message(j, &message, &messages[i]));
+        LF_TRY(lf_jinja_list_push(j, list.as.list, message));
     }
+    j->root[idx] = list;
     return LF_OK;
 }
 
@@ -105,7 +132,7 @@ static enum lf_status set_extra(struct lf_jinja *j, struct lf_json_value extra)
     static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
     struct lf_buf name;
     enum lf_status status = LF_OK;
-    lf_buf_init(&name, LF_BODY_BYTES);
+    lf_buf_init_in(&name, LF_BODY_BYTES, lf_work_memory(j->work));
     for (struct lf_json_value it = lf_json_first(extra); lf_json_more(extra, it); it = lf_json_next(extra, it)) {
         for (size_t i = 0; i < LF_N_ELEMS(taken); i++) {
             if (!lf_json_string_is(it, taken[i])) continue;
@@ -139,7 +166,7 @@ static enum lf_status set_names(struct lf_jinja *j, const struct lf_chat_render_
     set_name(j, "documents", lf_jinja_none());
     set_name(j, "tools", lf_jinja_none());
     if (!lf_json_is_absent(p->extra)) LF_TRY(set_extra(j, p->extra));
-    LF_TRY(set_messages(j, p->messages));
+    LF_TRY(set_messages(j, p->messages, p->n_messages));
     if (!lf_json_is_absent(p->tools)) LF_TRY(set_json(j, "tools", p->tools));
     set_name(j, "add_generation_prompt", lf_jinja_bool(p->add_generation_prompt));
     return LF_OK;
@@ -147,9 +174,6 @@ static enum lf_status set_names(struct lf_jinja *j, const struct lf_chat_render_
 
 static enum lf_status check_params(const struct lf_chat_render_params *p, struct lf_err *err)
 {
-    if (lf_json_type(p->messages) != LF_JSON_ARRAY) {
-        return lf_fail(err, LF_INVALID, "messages: expected an array, found %s", lf_json_type_name(p->messages));
-    }
     if (!lf_json_is_absent(p->tools) && lf_json_type(p->tools) != LF_JSON_ARRAY) {
         return lf_fail(err, LF_INVALID, "tools: expected an array, found %s", lf_json_type_name(p->tools));
     }
@@ -162,15 +186,16 @@ static enum lf_status check_params(const struct lf_chat_render_params *p, struct
 
 /* -- Rendering -- */
 
-static enum lf_status take_text(struct lf_chat_text *out, struct lf_jinja_text text, struct lf_err *err)
+static enum lf_status take_text(struct lf_chat_text *out, struct lf_jinja_text text, struct lf_text_memory *memory,
+                                struct lf_err *err)
 {
-    struct lf_chat_text result = {0};
+    struct lf_chat_text result = {.memory = memory};
     struct lf_jinja_pieces it = lf_jinja_text_pieces(text);
     struct lf_jinja_piece piece;
     size_t n_runs = text.buf->n_runs, at = 0;
-    lf_buf_init(&result.text, LF_TEMPLATE_OUTPUT_BYTES);
+    lf_buf_init_in(&result.text, LF_TEMPLATE_OUTPUT_BYTES, memory);
     lf_buf_str(&result.text, lf_jinja_text_str(text));
-    result.user_spans = malloc((n_runs + 1) * sizeof(*result.user_spans));
+    result.user_spans = lf_text_alloc(memory, (n_runs + 1) * sizeof(*result.user_spans));
     if (result.text.status != LF_OK || !result.user_spans) {
         lf_chat_text_deinit(&result);
         return lf_fail(err, LF_NO_MEMORY, "no memory for the rendered chat");
@@ -188,17 +213,18 @@ enum lf_status lf_chat_template_render(const struct lf_chat_template *t, struct 
     struct lf_jinja j = {.program = &t->program,
                          .err = err,
                          .budget = (uint64_t)LF_TEMPLATE_STEPS * LF_JINJA_STEP_COST,
-                         .now_unix_s = p->now_unix_s};
+                         .now_unix_s = p->now_unix_s,
+                         .work = p->work};
     struct lf_jinja_text text;
     enum lf_status status;
     LF_TRY(check_params(p, err));
-    lf_arena_init(&j.arena, RENDER_CHUNK_BYTES, LF_JINJA_MEMORY_BYTES);
+    lf_arena_init_in(&j.arena, RENDER_CHUNK_BYTES, LF_JINJA_MEMORY_BYTES, lf_work_memory(p->work));
     struct lf_jinja_writer w = lf_jinja_writer_of(&j);
     j.out = &w;
     LF_TRY_GOTO(set_names(&j, p), out);
     LF_TRY_GOTO(lf_jinja_run(&j), out);
     LF_TRY_GOTO(lf_jinja_writer_text(&w, &text), out);
-    status = take_text(out, text, err);
+    status = take_text(out, text, lf_work_memory(p->work), err);
 out:
     lf_arena_deinit(&j.arena);
     return status;

@@ -30,14 +30,17 @@ enum lf_status lf_ids_push(struct lf_ids *ids, int32_t id)
 }
 
 void lf_encode_work_init(struct lf_encode_work *work, struct lf_ids *out, size_t text_bytes, size_t max_ids,
-                         struct lf_err *err)
+                         struct lf_work *on, struct lf_err *err)
 {
-    *work = (struct lf_encode_work){.out = out, .first = out->n, .max_ids = max_ids, .err = err};
-    lf_buf_init(&work->text, SIZE_MAX / 2);
+    struct lf_text_memory *memory = lf_work_memory(on);
+    *work = (struct lf_encode_work){.out = out, .first = out->n, .max_ids = max_ids, .err = err, .on = on};
+    lf_buf_init_in(&work->text, SIZE_MAX / 2, memory);
+    work->places.memory = work->inner_places.memory = work->symbols.memory = work->merge.memory = memory;
     if (text_bytes < CACHE_MIN_TEXT_BYTES) return;
     uint64_t n = CACHE_MIN_WORDS;
     while (n < CACHE_MAX_WORDS && n * 16 < text_bytes) n *= 2;
-    work->cache.words = calloc((size_t)n, sizeof *work->cache.words); /* none is as good, only slower */
+    /* none is as good, only slower */
+    work->cache.words = lf_text_alloc_zeroed(memory, (size_t)n * sizeof *work->cache.words);
     work->cache.n_words = n;
 }
 
@@ -45,9 +48,32 @@ void lf_encode_work_deinit(struct lf_encode_work *work)
 {
     lf_merge_work_deinit(&work->merge);
     lf_ids_deinit(&work->symbols);
-    free(work->cache.words);
+    lf_places_deinit(&work->places);
+    lf_places_deinit(&work->inner_places);
+    lf_text_free(lf_work_memory(work->on), work->cache.words);
     lf_buf_deinit(&work->text);
-    free(work->nodes);
+    lf_text_free(lf_work_memory(work->on), work->nodes);
+    lf_text_free(lf_work_memory(work->on), work->begins);
+}
+
+enum lf_status lf_encode_room(struct lf_encode_work *work, void *ptr, size_t *has_bytes, size_t n_bytes)
+{
+    void *bytes;
+    if (*has_bytes >= n_bytes) return LF_OK;
+    memcpy(&bytes, ptr, sizeof bytes);
+    lf_text_free(lf_work_memory(work->on), bytes);
+    bytes = lf_text_alloc(lf_work_memory(work->on), n_bytes);
+    memcpy(ptr, &bytes, sizeof bytes);
+    *has_bytes = bytes ? n_bytes : 0;
+    return bytes ? LF_OK : lf_encode_fail(work, LF_NO_MEMORY, NULL);
+}
+
+enum lf_status lf_encode_fail(const struct lf_encode_work *work, enum lf_status status, const char *what)
+{
+    if (status == LF_CANCELLED) return lf_fail(work->err, status, "nobody waits for the tokens of this text any more");
+    if (status == LF_TIMEOUT) return lf_fail(work->err, status, "there was no time for the tokens of this text");
+    if (status == LF_NO_MEMORY) return lf_fail(work->err, status, "no memory for %s", what ? what : "the text");
+    return status;
 }
 
 enum lf_status lf_encode_push(struct lf_encode_work *work, int32_t id)

@@ -32,9 +32,8 @@ uint64_t lf_hf_bytes(const struct lf_hf *hf)
 
 static enum lf_status explain(const struct hf_work *w, enum lf_status status, const char *what)
 {
-    if (status == LF_LIMIT)
-        return lf_fail(w->encode->err, status, "%s: a pattern takes too many steps on this text", what);
-    return lf_fail(w->encode->err, status, "%s: no memory for the text", what);
+    status = lf_regex_explain(&w->regex, status, w->encode->err);
+    return lf_encode_fail(w->encode, status, what);
 }
 
 static enum lf_status fail_grown(const struct hf_work *w, size_t n, const char *what)
@@ -48,7 +47,7 @@ static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, b
     const struct lf_hf *hf = w->tok->hf;
     enum lf_status status = lf_pretokenizer_run(&hf->pretokenizer, &w->regex, &w->pieces, text, opens);
     if (w->pieces.other_text.status == LF_LIMIT) return fail_grown(w, text.len, "pre-tokenizer");
-    if (status != LF_OK) return explain(w, status, "pre-tokenizer");
+    if (status != LF_OK) return explain(w, status, "the pre-tokenizer");
     const char *base = w->pieces.text.ptr;
     for (size_t i = 0; i < w->pieces.pieces.n; i++) {
         struct lf_piece piece = w->pieces.pieces.pieces[i];
@@ -70,10 +69,13 @@ static enum lf_status encode_stretch(struct hf_work *w, struct lf_str text, cons
     enum lf_status status = lf_marked_status(&w->text);
     if (status == LF_OK) status = lf_normalizer_run(&tok->hf->normalizer, &w->regex, &w->text, &w->other);
     if (lf_marked_status(&w->other) == LF_LIMIT) return fail_grown(w, text.len, "normalizer");
-    if (status != LF_OK) return explain(w, status, "normalizer");
+    if (status != LF_OK) return explain(w, status, "the normalizer");
     struct lf_str normalized = lf_buf_view(&w->text.text);
     struct lf_added_search search = {normalized, w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, w->specials};
-    while (lf_added_next(&tok->added, &tok->added.normalized, &search, at, &match)) {
+    struct lf_places *places = &w->encode->inner_places;
+    status = lf_added_find(&tok->added, &tok->added.normalized, &search, places, w->encode->on);
+    if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
+    while (lf_added_next(&tok->added, places, &search, at, &match)) {
         struct lf_str part = lf_str_from(normalized.ptr + at, match.first - at);
         LF_TRY(encode_normalized(w, part, opens && at == 0));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
@@ -86,7 +88,10 @@ static enum lf_status encode_all(struct hf_work *w, const struct lf_added_search
 {
     struct lf_added_match match;
     size_t at = 0;
-    while (lf_added_next(&w->tok->added, &w->tok->added.raw, search, at, &match)) {
+    struct lf_places *places = &w->encode->places;
+    enum lf_status status = lf_added_find(&w->tok->added, &w->tok->added.raw, search, places, w->encode->on);
+    if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
+    while (lf_added_next(&w->tok->added, places, search, at, &match)) {
         struct lf_str stretch = lf_str_from(search->text.ptr + at, match.first - at);
         LF_TRY(encode_stretch(w, stretch, search->user ? search->user + at : NULL, at == 0));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
@@ -101,9 +106,11 @@ enum lf_status lf_tokenizer_encode_hf(const struct lf_tokenizer *tok, struct lf_
 {
     struct hf_work w = {.tok = tok, .encode = work, .specials = search->specials};
     bool track = search->user && search->specials && tok->added.normalized_specials;
-    lf_marked_init(&w.text, track);
-    lf_marked_init(&w.other, track);
-    lf_pretokenized_init(&w.pieces);
+    struct lf_text_memory *memory = lf_work_memory(work->on);
+    lf_regex_work_init(&w.regex, work->on, search->text.len);
+    lf_marked_init(&w.text, track, memory);
+    lf_marked_init(&w.other, track, memory);
+    lf_pretokenized_init(&w.pieces, memory);
     enum lf_status status = encode_all(&w, search);
     lf_pretokenized_deinit(&w.pieces);
     lf_marked_deinit(&w.other);

@@ -46,7 +46,8 @@ static enum lf_status read_added(struct added_list *list, struct lf_json_value v
 static enum lf_status normalized_text(const struct lf_hf *hf, struct lf_marked *text, struct lf_marked *other,
                                       struct lf_str content, struct lf_err *err)
 {
-    struct lf_regex_work work = {0};
+    struct lf_regex_work work;
+    lf_regex_work_init(&work, NULL, content.len);
     lf_marked_begin(text, content.len);
     lf_marked_begin(other, content.len);
     lf_marked_put(text, content, false);
@@ -83,8 +84,8 @@ static enum lf_status add_tokens(struct lf_tokenizer *tok, const struct added_li
     struct lf_marked text, other;
     enum lf_status status = LF_OK;
     if (!index.by_id) return lf_fail(err, LF_NO_MEMORY, "no memory for the added tokens");
-    lf_marked_init(&text, false);
-    lf_marked_init(&other, false);
+    lf_marked_init(&text, false, NULL);
+    lf_marked_init(&other, false, NULL);
     for (const struct lf_listed_token *t = list->tokens; status == LF_OK && t; t = t->next)
         status = add_one(tok, &index, t, &text, &other, err);
     lf_marked_deinit(&text);
@@ -112,8 +113,9 @@ static enum lf_status open_parts(struct lf_tokenizer *tok, struct lf_json_value 
     if (lf_json_type(root) != LF_JSON_OBJECT)
         return lf_fail(err, LF_CORRUPT, "an object is expected, not %s", lf_json_type_name(root));
     LF_TRY(read_added(list, lf_json_get(root, "added_tokens"), config, err));
-    LF_TRY(lf_normalizer_open(&tok->hf->normalizer, &tok->arena, lf_json_get(root, "normalizer"), err));
-    LF_TRY(lf_pretokenizer_open(&tok->hf->pretokenizer, &tok->arena, lf_json_get(root, "pre_tokenizer"), err));
+    LF_TRY(lf_normalizer_open(&tok->hf->normalizer, &tok->arena, lf_json_get(root, "normalizer"), "normalizer", err));
+    LF_TRY(lf_pretokenizer_open(&tok->hf->pretokenizer, &tok->arena, lf_json_get(root, "pre_tokenizer"),
+                                "pre_tokenizer", err));
     LF_TRY(lf_hf_open_decoder(tok, lf_json_get(root, "decoder"), err));
     LF_TRY(open_model(tok, lf_json_get(root, "model"), list, err));
     LF_TRY(add_tokens(tok, list, err));

@@ -48,9 +48,10 @@ enum lf_status lf_tokenizer_encode_ids(const struct lf_tokenizer *tok, struct lf
         size_t n = 0;
         while (i + n < text.len && !is_space(text.ptr[i + n])) n++;
         if (n == 0) {
-            i++;
+            if (i++ % LF_ENCODE_LOOK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_LOOK_BYTES));
             continue;
         }
+        LF_TRY(lf_encode_step(work, 16 + n));
         int32_t id = lf_vocab_find(&tok->vocab, lf_str_from(text.ptr + i, n));
         if (id < 0)
             return lf_fail(work->err, LF_INVALID,

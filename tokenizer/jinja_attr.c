@@ -190,9 +190,15 @@ static enum lf_status slice_of_range(struct lf_jinja *j, struct lf_jinja_value *
                                      const struct lf_jinja_range *r)
 {
     struct lf_jinja_range *range;
+    struct lf_jinja_range all = {.n = r->n};
+    bool overflow = __builtin_mul_overflow(of->step, r->step, &all.step);
+    overflow |= __builtin_mul_overflow(of->step, r->start, &all.start);
+    overflow |= __builtin_add_overflow(of->start, all.start, &all.start);
+    overflow |= __builtin_mul_overflow(of->step, r->stop, &all.stop);
+    overflow |= __builtin_add_overflow(of->start, all.stop, &all.stop);
+    if (overflow) return lf_jinja_fail(j, LF_UNSUPPORTED, "integers beyond 64 bits are not implemented");
     LF_TRY(lf_jinja_alloc(j, &range, 1, sizeof(*range)));
-    *range = (struct lf_jinja_range){lf_jinja_range_at(of, r->start), lf_jinja_range_at(of, r->stop),
-                                     of->step * r->step, r->n};
+    *range = all;
     *out = (struct lf_jinja_value){.type = LF_JINJA_RANGE, .as.range = range};
     return LF_OK;
 }

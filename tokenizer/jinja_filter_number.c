@@ -180,16 +180,18 @@ static enum lf_status filter_abs(struct lf_jinja *j, struct lf_jinja_value *out,
 /* -- Rounding -- */
 
 /* To the nearest multiple of 10^places, ties to even. */
-static int64_t round_int(int64_t i, int64_t places)
+static enum lf_status round_int(struct lf_jinja *j, struct lf_jinja_value *out, int64_t i, int64_t places)
 {
-    if (places > 18) return 0;
-    int64_t unit = 1;
+    int64_t unit = 1, away;
+    *out = lf_jinja_int(places > 18 ? 0 : i);
+    if (places > 18 || places <= 0) return LF_OK;
     while (places-- > 0) unit *= 10;
     int64_t rest = i % unit, down = i - rest, half = unit / 2;
-    if (unit == 1) return i;
-    int64_t size = rest < 0 ? -rest : rest, away = down + (rest < 0 ? -unit : unit);
-    if (size != half) return size > half ? away : down;
-    return (down / unit) % 2 == 0 ? down : away;
+    int64_t size = rest < 0 ? -rest : rest;
+    bool up = size > half || (size == half && (down / unit) % 2 != 0);
+    if (up && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &away)) return fail_big(j);
+    *out = lf_jinja_int(up ? away : down);
+    return LF_OK;
 }
 
 /* To the nearest multiple of 10^places (at least 10), ties to even, correctly rounded. */
@@ -233,7 +235,7 @@ static enum lf_status filter_round(struct lf_jinja *j, struct lf_jinja_value *ou
     }
     LF_TRY(lf_jinja_int_arg(j, &places, call->arg[0], 0));
     if (common && v.type != LF_JINJA_FLOAT) {
-        *out = lf_jinja_int(places < 0 ? round_int(v.as.i, -places) : v.as.i);
+        LF_TRY(round_int(j, out, v.as.i, -LF_MAX(places, -INT32_MAX)));
     } else if (common) {
         *out = lf_jinja_float(round_float(v.as.f, places));
     } else {

@@ -19,7 +19,7 @@ static enum lf_status string_from_json(struct lf_jinja *j, struct lf_jinja_value
         size_t cap = lf_json_raw(v).len; /* unescaping never lengthens */
         struct lf_buf buf;
         char *copy;
-        lf_buf_init(&buf, cap + 1);
+        lf_buf_init_in(&buf, cap + 1, lf_work_memory(j->work));
         bool ok = lf_json_string(v, &buf);
         enum lf_status status = ok ? lf_jinja_alloc(j, &copy, buf.len + 1, 1)
                                    : lf_jinja_fail(j, LF_NO_MEMORY, "no memory for a string of the request");

@@ -92,7 +92,7 @@ static enum lf_status str_zfill(struct lf_jinja *j, struct lf_jinja_value *out, 
     bool has_sign = first == '-' || first == '+';
     sign = lf_jinja_text_sub(t, 0, has_sign);
     digits = lf_jinja_text_sub(t, has_sign, t.len);
-    LF_TRY(lf_jinja_pad(j, &digits, digits, width - has_sign, zero.as.s, LF_JINJA_LEFT));
+    LF_TRY(lf_jinja_pad(j, &digits, digits, LF_MAX(width, 1) - has_sign, zero.as.s, LF_JINJA_LEFT));
     *out = call->self;
     return lf_jinja_text_cat(j, &out->as.s, sign, digits);
 }

@@ -73,7 +73,8 @@ static enum lf_status int_binary(struct lf_jinja *j, struct lf_jinja_value *out,
         if (!overflow) r = floor_div(a, b);
         break;
     case LF_JINJA_MOD:
-        r = b == -1 ? 0 : a - floor_div(a, b) * b;
+        r = b == -1 ? 0 : a % b;
+        if (r != 0 && (r < 0) != (b < 0)) r += b;
         break;
     default:
         return int_power(j, out, a, b);

@@ -1,17 +1,20 @@
 /* A render in progress: what every part of the interpreter is handed.
  *
  * Bounds. One budget counts steps (every node that is evaluated) and, at a 1024th of a step each, the bytes and
- * elements that are looked at, so that work inside of a filter costs as much as work in the template. Memory is one
- * arena with a ceiling. The recursion of the interpreter follows the nesting of the template, of macros that call each
- * other and of values; `depth` counts all three. A render belongs to one thread. */
+ * elements that are looked at, so that work inside of a filter costs as much as work in the template; what is paid is
+ * also how often whoever waits for the render is asked (core/work.h). Memory is one arena with a ceiling. The recursion
+ * of the interpreter follows the nesting of the template, of macros that call each other and of values; `depth` counts
+ * all three. A render belongs to one thread. */
 #ifndef LF_TOKENIZER_JINJA_RUN_H
 #define LF_TOKENIZER_JINJA_RUN_H
 
 #include "core/check.h"
+#include "core/work.h"
 #include "tokenizer/jinja_ast.h"
 
 enum {
     LF_JINJA_STEP_COST = 1024,
+    LF_JINJA_LOOK_COST = 64 * 1024,
     LF_JINJA_CHAR_COST = 16, /* a byte that is decoded and classified, against 1 for one that is copied */
     LF_JINJA_MEMORY_BYTES = 16 * LF_TEMPLATE_OUTPUT_BYTES,
     LF_JINJA_RUN_DEPTH = 8 * LF_TEMPLATE_DEPTH
@@ -58,6 +61,8 @@ struct lf_jinja {
     struct lf_jinja_value captured; /* what the filters of a block work on */
     enum lf_jinja_flow flow;
     int64_t now_unix_s;
+    struct lf_work *work; /* may be NULL */
+    uint64_t unlooked;    /* of the budget, spent since the work was told */
 };
 
 LF_MUST_CHECK enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status status, const char *fmt, ...)
@@ -65,12 +70,15 @@ LF_MUST_CHECK enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status st
 enum lf_status lf_jinja_fail_budget(struct lf_jinja *j);
 /* The arena gave nothing for n_bytes: its ceiling (LF_LIMIT), or the machine's memory. */
 enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes);
+/* Tells the work what was done. LF_CANCELLED, LF_TIMEOUT. */
+LF_MUST_CHECK enum lf_status lf_jinja_tell(struct lf_jinja *j);
 /* Pays for n bytes or elements. */
 LF_MUST_CHECK static inline enum lf_status lf_jinja_charge(struct lf_jinja *j, uint64_t n)
 {
     if (n > j->budget) return lf_jinja_fail_budget(j);
     j->budget -= n;
-    return LF_OK;
+    j->unlooked += n;
+    return j->unlooked < LF_JINJA_LOOK_COST ? LF_OK : lf_jinja_tell(j);
 }
 /* One level deeper; lf_jinja_leave takes it back. A failed render need not. */
 LF_MUST_CHECK enum lf_status lf_jinja_enter(struct lf_jinja *j);

@@ -112,7 +112,7 @@ static enum lf_status interleave(struct lf_jinja_writer *w, struct lf_jinja_text
 {
     size_t pos = 0;
     uint32_t cp;
-    for (; count != 0 && w->status == LF_OK; count--) {
+    for (; count != 0 && w->status == LF_OK; count -= count > 0) { /* a negative one means all */
         lf_jinja_write_text(w, with);
         if (pos == t.len) break;
         size_t n = lf_jinja_text_char(t, pos, &cp);
@@ -143,7 +143,8 @@ enum lf_status lf_jinja_replace(struct lf_jinja *j, struct lf_jinja_text *out, s
         lf_jinja_write_text(&w, with);
         if (w.status != LF_OK) return w.status;
         pos = (size_t)place + old.len;
-        if (--count != 0) LF_TRY(lf_jinja_find(j, &place, t, old, pos, false));
+        count -= count > 0;
+        if (count != 0) LF_TRY(lf_jinja_find(j, &place, t, old, pos, false));
     }
     lf_jinja_write_text(&w, lf_jinja_text_sub(t, pos, t.len));
     return lf_jinja_writer_text(&w, out);
@@ -263,9 +264,9 @@ enum lf_status lf_jinja_pad(struct lf_jinja *j, struct lf_jinja_text *out, struc
 {
     size_t n;
     LF_TRY(lf_jinja_text_n_chars(j, &n, t));
-    int64_t missing = width - (int64_t)n, left = 0;
     *out = t;
-    if (missing <= 0) return LF_OK;
+    if (width <= (int64_t)n) return LF_OK;
+    int64_t missing = width - (int64_t)n, left = 0;
     if (sides == LF_JINJA_LEFT) left = missing;
     if (sides == LF_JINJA_BOTH) left = missing / 2 + (missing & width & 1); /* as Python centers */
     struct lf_jinja_writer w = lf_jinja_writer_of(j);
@@ -323,7 +324,7 @@ enum lf_status lf_jinja_split(struct lf_jinja *j, struct lf_jinja_value *out, st
                    : cut_word(j, &rest, &item.as.s, from_right));
         if (!found) break;
         LF_TRY(lf_jinja_list_push(j, list.as.list, item));
-        max--;
+        if (max > 0) max--; /* a negative one means all */
     }
     if (sep || rest.len > 0) {
         item.as.s = rest;

@@ -22,10 +22,11 @@ struct lf_marked {
     bool track;
 };
 
-static inline void lf_marked_init(struct lf_marked *marked, bool track)
+/* memory: NULL is the process's heap. */
+static inline void lf_marked_init(struct lf_marked *marked, bool track, struct lf_text_memory *memory)
 {
-    lf_buf_init(&marked->text, SIZE_MAX / 2);
-    lf_buf_init(&marked->user, SIZE_MAX / 2);
+    lf_buf_init_in(&marked->text, SIZE_MAX / 2, memory);
+    lf_buf_init_in(&marked->user, SIZE_MAX / 2, memory);
     marked->track = track;
 }
 static inline void lf_marked_deinit(struct lf_marked *marked)

@@ -13,8 +13,11 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 
 enum { SCAN_SYMBOLS = 32 };
+enum { PAIR_STEPS = 8, JOIN_STEPS = 32 }; /* what a look into the table, and a join, are worth */
 #define NONE UINT32_MAX
 
 enum lf_status lf_merges_init(struct lf_merges *merges, uint64_t n_merges, struct lf_err *err)
@@ -63,8 +66,8 @@ const struct lf_merge *lf_merges_find(const struct lf_merges *merges, int32_t le
 
 void lf_merge_work_deinit(struct lf_merge_work *work)
 {
-    free(work->links);
-    free(work->heap);
+    lf_text_free(work->memory, work->links);
+    lf_text_free(work->memory, work->heap);
     memset(work, 0, sizeof *work);
 }
 
@@ -111,7 +114,7 @@ static enum lf_status heap_push(struct lf_merge_work *work, uint32_t rank, uint3
 {
     if (work->n_heap == work->heap_cap) {
         uint64_t cap = work->heap_cap * 2;
-        uint64_t *heap = realloc(work->heap, (size_t)cap * sizeof *heap);
+        uint64_t *heap = lf_text_realloc(work->memory, work->heap, (size_t)cap * sizeof *heap);
         if (!heap) return LF_NO_MEMORY;
         work->heap = heap;
         work->heap_cap = cap;
@@ -129,16 +132,16 @@ static enum lf_status heap_push(struct lf_merge_work *work, uint32_t rank, uint3
 static enum lf_status work_reserve(struct lf_merge_work *work, uint64_t n)
 {
     if (n > work->n_symbols_cap) {
-        free(work->links);
+        lf_text_free(work->memory, work->links);
         work->n_symbols_cap = 0;
-        work->links = malloc((size_t)n * 2 * sizeof *work->links);
+        work->links = lf_text_alloc(work->memory, (size_t)n * 2 * sizeof *work->links);
         if (!work->links) return LF_NO_MEMORY;
         work->n_symbols_cap = n;
     }
     if (n > work->heap_cap) {
-        free(work->heap);
+        lf_text_free(work->memory, work->heap);
         work->heap_cap = 0;
-        work->heap = malloc((size_t)n * sizeof *work->heap);
+        work->heap = lf_text_alloc(work->memory, (size_t)n * sizeof *work->heap);
         if (!work->heap) return LF_NO_MEMORY;
         work->heap_cap = n;
     }
@@ -146,7 +149,8 @@ static enum lf_status work_reserve(struct lf_merge_work *work, uint64_t n)
 }
 
 /* Links the symbols and makes a heap of the pairs that can be joined. */
-static void work_start(const struct lf_merges *merges, struct lf_merge_work *work, const int32_t *ids, uint64_t n)
+static enum lf_status work_start(const struct lf_merges *merges, struct lf_merge_work *work, const int32_t *ids,
+                                 uint64_t n)
 {
     uint32_t *next = work->links, *prev = work->links + n;
     work->n_heap = 0;
@@ -155,8 +159,13 @@ static void work_start(const struct lf_merges *merges, struct lf_merge_work *wor
         prev[i] = i > 0 ? (uint32_t)i - 1 : NONE;
         const struct lf_merge *m = i + 1 < n ? lf_merges_find(merges, ids[i], ids[i + 1]) : NULL;
         if (m) work->heap[work->n_heap++] = (uint64_t)m->rank << 32 | i;
+        LF_TRY(lf_work_step(work->on, PAIR_STEPS));
     }
-    for (uint64_t i = work->n_heap / 2; i-- > 0;) sift_down(work->heap, work->n_heap, i);
+    for (uint64_t i = work->n_heap / 2; i-- > 0;) {
+        sift_down(work->heap, work->n_heap, i);
+        LF_TRY(lf_work_step(work->on, PAIR_STEPS));
+    }
+    return LF_OK;
 }
 
 static enum lf_status run_heap(const struct lf_merges *merges, struct lf_merge_work *work, int32_t *ids,
@@ -164,9 +173,10 @@ static enum lf_status run_heap(const struct lf_merges *merges, struct lf_merge_w
 {
     uint64_t n = *n_symbols;
     LF_TRY(work_reserve(work, n));
-    work_start(merges, work, ids, n);
+    LF_TRY(work_start(merges, work, ids, n));
     uint32_t *next = work->links, *prev = work->links + n;
     while (work->n_heap > 0) {
+        LF_TRY(lf_work_step(work->on, JOIN_STEPS));
         uint64_t entry = work->heap[0];
         work->heap[0] = work->heap[--work->n_heap];
         if (work->n_heap > 0) sift_down(work->heap, work->n_heap, 0);

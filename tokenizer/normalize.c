@@ -1,21 +1,26 @@
 #include "tokenizer/normalize.h"
 
+#include <stdio.h>
+
 #include "core/check.h"
+#include "core/work.h"
 #include "tokenizer/config.h"
 #include "tokenizer/unicode.h"
 
-enum lf_status lf_pattern_open(struct lf_regex **out, struct lf_arena *arena, struct lf_json_value v,
+enum lf_status lf_pattern_open(struct lf_regex **out, struct lf_arena *arena, struct lf_json_value v, const char *place,
                                struct lf_err *err)
 {
     struct lf_str text;
     struct lf_json_value string = lf_json_get(v, "String"), regex = lf_json_get(v, "Regex");
     bool literal = lf_json_type(string) == LF_JSON_STRING;
     LF_TRY(lf_json_keep(&text, arena, literal ? string : regex, "pattern", err));
-    return literal ? lf_regex_literal(out, text, err) : lf_regex_compile(out, text, err);
+    LF_TRY(literal ? lf_regex_literal(out, text, err) : lf_regex_compile(out, text, err));
+    lf_regex_place_set(*out, place);
+    return LF_OK;
 }
 
 static enum lf_status open_step(struct lf_normalize_step *step, struct lf_arena *arena, struct lf_json_value v,
-                                struct lf_err *err)
+                                const char *place, struct lf_err *err)
 {
     static const struct {
         const char *type;
@@ -39,7 +44,7 @@ static enum lf_status open_step(struct lf_normalize_step *step, struct lf_arena 
         return lf_json_keep(&step->text, arena, lf_json_get(v, "prepend"), "normalizer Prepend: prepend", err);
     if (step->kind == LF_NORMALIZE_REPLACE) {
         LF_TRY(lf_json_keep(&step->text, arena, lf_json_get(v, "content"), "normalizer Replace: content", err));
-        return lf_pattern_open(&step->pattern, arena, lf_json_get(v, "pattern"), err);
+        return lf_pattern_open(&step->pattern, arena, lf_json_get(v, "pattern"), place, err);
     }
     if (step->kind == LF_NORMALIZE_STRIP) {
         step->left = step->right = true;
@@ -50,20 +55,24 @@ static enum lf_status open_step(struct lf_normalize_step *step, struct lf_arena 
 }
 
 enum lf_status lf_normalizer_open(struct lf_normalizer *normalizer, struct lf_arena *arena, struct lf_json_value v,
-                                  struct lf_err *err)
+                                  const char *place, struct lf_err *err)
 {
     if (lf_json_is_absent(v)) return LF_OK;
     if (lf_json_string_is(lf_json_get(v, "type"), "Sequence")) {
         struct lf_json_value list = lf_json_get(v, "normalizers");
         if (lf_json_type(list) != LF_JSON_ARRAY)
             return lf_fail(err, LF_CORRUPT, "normalizer Sequence: a list is expected, not %s", lf_json_type_name(list));
-        for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it))
-            LF_TRY(lf_normalizer_open(normalizer, arena, it, err)); /* as deep as the file: JSON's limit bounds it */
+        char inner[LF_REGEX_PLACE_BYTES];
+        int n = 0;
+        for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
+            (void)snprintf(inner, sizeof inner, "%s.normalizers[%d]", place, n++);
+            LF_TRY(lf_normalizer_open(normalizer, arena, it, inner, err)); /* JSON's depth bounds it */
+        }
         return LF_OK;
     }
     if (normalizer->n_steps == LF_NORMALIZE_STEPS_N)
         return lf_fail(err, LF_LIMIT, "more than %d normalizers", LF_NORMALIZE_STEPS_N);
-    return open_step(&normalizer->steps[normalizer->n_steps++], arena, v, err);
+    return open_step(&normalizer->steps[normalizer->n_steps++], arena, v, place, err);
 }
 
 void lf_normalizer_deinit(struct lf_normalizer *normalizer)
@@ -89,6 +98,7 @@ static enum lf_status replace(const struct lf_normalize_step *step, struct lf_re
     bool found;
     for (;;) {
         LF_TRY(lf_regex_next(step->pattern, work, &walk, &found));
+        LF_TRY(lf_marked_status(to));
         size_t end = found ? walk.first : text.len;
         lf_marked_copy(to, lf_str_from(text.ptr + at, end - at), user ? user + at : NULL);
         if (!found) return LF_OK;
@@ -97,7 +107,10 @@ static enum lf_status replace(const struct lf_normalize_step *step, struct lf_re
     }
 }
 
-static void strip(const struct lf_normalize_step *step, const struct lf_marked *from, struct lf_marked *to)
+enum { SPACE_STEPS = 8 };
+
+static enum lf_status strip(const struct lf_normalize_step *step, struct lf_work *work, const struct lf_marked *from,
+                            struct lf_marked *to)
 {
     struct lf_str text = lf_buf_view(&from->text);
     size_t first = 0, end = text.len;
@@ -106,13 +119,16 @@ static void strip(const struct lf_normalize_step *step, const struct lf_marked *
         int n = lf_utf8_decode(text.ptr + first, end - first, &cp);
         if (n == 0 || !lf_unicode_is_space(cp)) break;
         first += (size_t)n;
+        LF_TRY(lf_work_step(work, SPACE_STEPS));
     }
     while (step->right && end > first) {
         size_t before = lf_utf8_before(text, end);
         if (!lf_utf8_decode(text.ptr + before, end - before, &cp) || !lf_unicode_is_space(cp)) break;
         end = before;
+        LF_TRY(lf_work_step(work, SPACE_STEPS));
     }
     lf_marked_copy(to, lf_str_from(text.ptr + first, end - first), from->track ? from->user.ptr + first : NULL);
+    return LF_OK;
 }
 
 static enum lf_status run_step(const struct lf_normalize_step *step, struct lf_regex_work *work,
@@ -120,14 +136,11 @@ static enum lf_status run_step(const struct lf_normalize_step *step, struct lf_r
 {
     switch (step->kind) {
     case LF_NORMALIZE_FORM:
-        lf_unicode_normalize(to, from, step->form);
-        break;
+        return lf_unicode_normalize(to, from, step->form, work->work);
     case LF_NORMALIZE_LOWERCASE:
-        lf_unicode_lowercase(to, from);
-        break;
+        return lf_unicode_lowercase(to, from, work->work);
     case LF_NORMALIZE_STRIP:
-        strip(step, from, to);
-        break;
+        return strip(step, work->work, from, to);
     case LF_NORMALIZE_PREPEND:
         if (from->text.len > 0) lf_marked_put(to, step->text, false);
         lf_marked_copy(to, lf_buf_view(&from->text), from->track ? from->user.ptr : NULL);

@@ -32,23 +32,27 @@ struct lf_normalizer {
     int n_steps;
 };
 
-/* From the value of "normalizer", null for none. Zero it first. LF_UNSUPPORTED names a kind that is not implemented. */
+/* From the value of "normalizer", null for none; place: its name, for messages. Zero it first. LF_UNSUPPORTED names a
+ * kind that is not implemented. */
 LF_MUST_CHECK enum lf_status lf_normalizer_open(struct lf_normalizer *normalizer, struct lf_arena *arena,
-                                                struct lf_json_value v, struct lf_err *err);
+                                                struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_normalizer_deinit(struct lf_normalizer *normalizer); /* accepts a zeroed one */
 uint64_t lf_normalizer_bytes(const struct lf_normalizer *normalizer);
 
-/* Normalizes text, in place; other is scratch with the same track. LF_LIMIT, LF_NO_MEMORY. */
+/* Normalizes text, in place; other is scratch with the same track. LF_LIMIT: it grows too much; LF_NO_MEMORY; what
+ * lf_regex_next and the work say. */
 LF_MUST_CHECK enum lf_status lf_normalizer_run(const struct lf_normalizer *normalizer, struct lf_regex_work *work,
                                                struct lf_marked *text, struct lf_marked *other);
 
-/* The normal form of from (valid UTF-8), appended to to. */
-void lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from, enum lf_normal_form form);
+/* The normal form of from (valid UTF-8), appended to to, in to's memory. The status of to, or of the work. */
+LF_MUST_CHECK enum lf_status lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from,
+                                                  enum lf_normal_form form, struct lf_work *work);
 /* Small letters of each code point. */
-void lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from);
+LF_MUST_CHECK enum lf_status lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from,
+                                                  struct lf_work *work);
 
 /* For other parts of tokenizer.json: {"String": …} or {"Regex": …}, and a member that must be a string. */
 LF_MUST_CHECK enum lf_status lf_pattern_open(struct lf_regex **out, struct lf_arena *arena, struct lf_json_value v,
-                                             struct lf_err *err);
+                                             const char *place, struct lf_err *err);
 
 #endif

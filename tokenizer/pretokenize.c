@@ -1,8 +1,10 @@
 #include "tokenizer/pretokenize.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "tokenizer/marked.h"
 #include "tokenizer/config.h"
 #include "tokenizer/decoder.h"
@@ -46,7 +48,8 @@ static bool read_bool(struct lf_json_value v, const char *name, bool otherwise)
     return otherwise;
 }
 
-static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_json_value v, struct lf_err *err)
+static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_json_value v, const char *place,
+                                      struct lf_err *err)
 {
     struct lf_pretokenize_step *step;
     if (read_bool(v, "add_prefix_space", true)) {
@@ -56,6 +59,7 @@ static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_jso
     if (read_bool(v, "use_regex", true)) {
         if (!(step = add_step(pre, LF_PRETOKENIZE_REGEX, LF_SPLIT_ISOLATED))) return too_many(err);
         LF_TRY(lf_regex_compile(&step->pattern, LF_STR(GPT2_PATTERN), err));
+        lf_regex_place_set(step->pattern, place);
     }
     if (!add_step(pre, LF_PRETOKENIZE_BYTES, LF_SPLIT_ISOLATED)) return too_many(err);
     pre->byte_level = true;
@@ -89,23 +93,23 @@ static enum lf_status open_metaspace(struct lf_pretokenizer *pre, struct lf_aren
 }
 
 static enum lf_status open_split(struct lf_pretokenizer *pre, struct lf_arena *arena, struct lf_json_value v,
-                                 struct lf_err *err)
+                                 const char *place, struct lf_err *err)
 {
     struct lf_pretokenize_step *step = add_step(pre, LF_PRETOKENIZE_REGEX, LF_SPLIT_ISOLATED);
     if (!step) return too_many(err);
     step->invert = read_bool(v, "invert", false);
     LF_TRY(read_behavior(&step->behavior, lf_json_get(v, "behavior"), err));
-    return lf_pattern_open(&step->pattern, arena, lf_json_get(v, "pattern"), err);
+    return lf_pattern_open(&step->pattern, arena, lf_json_get(v, "pattern"), place, err);
 }
 
 static enum lf_status open_one(struct lf_pretokenizer *pre, struct lf_arena *arena, struct lf_json_value v,
-                               struct lf_err *err)
+                               const char *place, struct lf_err *err)
 {
     struct lf_json_value type = lf_json_get(v, "type");
     struct lf_pretokenize_step *step = NULL;
-    if (lf_json_string_is(type, "ByteLevel")) return open_byte_level(pre, v, err);
+    if (lf_json_string_is(type, "ByteLevel")) return open_byte_level(pre, v, place, err);
     if (lf_json_string_is(type, "Metaspace")) return open_metaspace(pre, arena, v, err);
-    if (lf_json_string_is(type, "Split")) return open_split(pre, arena, v, err);
+    if (lf_json_string_is(type, "Split")) return open_split(pre, arena, v, place, err);
     if (lf_json_string_is(type, "Whitespace"))
         return add_step(pre, LF_PRETOKENIZE_WORDS, LF_SPLIT_ISOLATED) ? LF_OK : too_many(err);
     if (lf_json_string_is(type, "WhitespaceSplit"))
@@ -126,15 +130,19 @@ static enum lf_status open_one(struct lf_pretokenizer *pre, struct lf_arena *are
 }
 
 enum lf_status lf_pretokenizer_open(struct lf_pretokenizer *pre, struct lf_arena *arena, struct lf_json_value v,
-                                    struct lf_err *err)
+                                    const char *place, struct lf_err *err)
 {
     if (lf_json_is_absent(v)) return LF_OK;
-    if (!lf_json_string_is(lf_json_get(v, "type"), "Sequence")) return open_one(pre, arena, v, err);
+    if (!lf_json_string_is(lf_json_get(v, "type"), "Sequence")) return open_one(pre, arena, v, place, err);
     struct lf_json_value list = lf_json_get(v, "pretokenizers");
     if (lf_json_type(list) != LF_JSON_ARRAY)
         return lf_fail(err, LF_CORRUPT, "pre-tokenizer Sequence: a list is expected, not %s", lf_json_type_name(list));
-    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it))
-        LF_TRY(lf_pretokenizer_open(pre, arena, it, err)); /* as deep as the file: JSON's limit bounds it */
+    char inner[LF_REGEX_PLACE_BYTES];
+    int n = 0;
+    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
+        (void)snprintf(inner, sizeof inner, "%s.pretokenizers[%d]", place, n++);
+        LF_TRY(lf_pretokenizer_open(pre, arena, it, inner, err)); /* as deep as the file: JSON's limit bounds it */
+    }
     return LF_OK;
 }
 
@@ -151,19 +159,20 @@ uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre)
     return n;
 }
 
-void lf_pretokenized_init(struct lf_pretokenized *state)
+void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory)
 {
     memset(state, 0, sizeof *state);
-    lf_buf_init(&state->text, UINT32_MAX);
-    lf_buf_init(&state->other_text, UINT32_MAX);
+    lf_buf_init_in(&state->text, UINT32_MAX, memory);
+    lf_buf_init_in(&state->other_text, UINT32_MAX, memory);
+    state->pieces.memory = state->other_pieces.memory = memory;
 }
 
 void lf_pretokenized_deinit(struct lf_pretokenized *state)
 {
     lf_buf_deinit(&state->text);
     lf_buf_deinit(&state->other_text);
-    free(state->pieces.pieces);
-    free(state->other_pieces.pieces);
+    lf_text_free(state->pieces.memory, state->pieces.pieces);
+    lf_text_free(state->other_pieces.memory, state->other_pieces.pieces);
     memset(state, 0, sizeof *state);
 }
 
@@ -171,7 +180,7 @@ enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
 {
     if (out->n == out->cap) {
         size_t cap = out->cap ? out->cap * 2 : 64;
-        struct lf_piece *pieces = realloc(out->pieces, cap * sizeof *pieces);
+        struct lf_piece *pieces = lf_text_realloc(out->memory, out->pieces, cap * sizeof *pieces);
         if (!pieces) return LF_NO_MEMORY;
         out->pieces = pieces;
         out->cap = cap;
@@ -179,6 +188,8 @@ enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
     out->pieces[out->n++] = (struct lf_piece){(uint32_t)first, (uint32_t)(end - first)};
     return LF_OK;
 }
+
+enum { PIECE_STEPS = 8 };
 
 static void put_letters(struct lf_buf *out, struct lf_str text)
 {
@@ -225,6 +236,7 @@ static enum lf_status run_step(const struct lf_pretokenize_step *step, struct lf
         struct lf_str part = lf_str_from(text.ptr + piece.first, piece.len);
         rewrite_piece(step, &state->other_text, part, opens && piece.first == 0);
         LF_TRY(state->other_text.status);
+        LF_TRY(lf_work_step(work->work, PIECE_STEPS + piece.len));
         LF_TRY(lf_pieces_put(&state->other_pieces, first, state->other_text.len));
     }
     struct lf_pieces swap = state->pieces;

@@ -55,6 +55,7 @@ struct lf_piece {
 struct lf_pieces {
     struct lf_piece *pieces; /* owned */
     size_t n, cap;
+    struct lf_text_memory *memory; /* borrowed; NULL: the process's heap */
 };
 
 /* What the steps work on; zero it, then init. */
@@ -63,15 +64,16 @@ struct lf_pretokenized {
     struct lf_pieces pieces, other_pieces;
 };
 
-/* From the value of "pre_tokenizer", null for none. Zero it first. */
+/* From the value of "pre_tokenizer", null for none; place: its name, for messages. Zero it first. */
 LF_MUST_CHECK enum lf_status lf_pretokenizer_open(struct lf_pretokenizer *pre, struct lf_arena *arena,
-                                                  struct lf_json_value v, struct lf_err *err);
+                                                  struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_pretokenizer_deinit(struct lf_pretokenizer *pre); /* accepts a zeroed one */
 uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre);
 
-void lf_pretokenized_init(struct lf_pretokenized *state);
+void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory); /* NULL: the heap */
 void lf_pretokenized_deinit(struct lf_pretokenized *state);
-/* Cuts text into state->pieces of state->text. opens: text begins the whole text. LF_LIMIT, LF_NO_MEMORY. */
+/* Cuts text into state->pieces of state->text. opens: text begins the whole text. LF_LIMIT: it grows too
+ * much; LF_NO_MEMORY; what lf_regex_next and the work say. */
 LF_MUST_CHECK enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_regex_work *work,
                                                  struct lf_pretokenized *state, struct lf_str text, bool opens);
 

@@ -8,6 +8,10 @@
 
 #include "core/str.h"
 
+struct lf_work;
+
+enum { LF_REGEX_PLACE_BYTES = 96 };
+
 struct lf_regex; /* a compiled pattern: read-only, any thread */
 
 /* LF_UNSUPPORTED: the construct that is not implemented; LF_CORRUPT: no pattern. */
@@ -17,13 +21,26 @@ LF_MUST_CHECK enum lf_status lf_regex_literal(struct lf_regex **out, struct lf_s
 void lf_regex_free(struct lf_regex *regex); /* accepts NULL */
 uint64_t lf_regex_bytes(const struct lf_regex *regex);
 
-/* Scratch of one thread; zero it first. */
+/* Where in tokenizer.json it stands, for messages; cut where it is too long. */
+void lf_regex_place_set(struct lf_regex *regex, const char *place);
+
+/* Scratch of one text, and what patterns may still cost on it: steps are counted where a match takes more than a few
+ * looks (regex.c), in bytes and parts of a pattern, so the same text always costs the same. */
 struct lf_regex_work {
-    void *match; /* owned */
-    void *context;
-    void *stack;
+    struct lf_work *work; /* borrowed */
+    uint64_t budget;      /* steps left */
+
+    const struct lf_regex *costly; /* that needed more than there was */
+    const struct lf_regex *current;
+    size_t last; /* the byte that the match was last heard of at */
+    enum lf_status status;
+    void *general, *match, *context, *stack; /* owned */
 };
-void lf_regex_work_deinit(struct lf_regex_work *work);
+/* For a text of n_bytes. work may be NULL. */
+void lf_regex_work_init(struct lf_regex_work *rw, struct lf_work *work, size_t n_bytes);
+void lf_regex_work_deinit(struct lf_regex_work *rw);
+/* Says which pattern it was, where status is lf_regex_next's for one that costs too much. Returns status. */
+enum lf_status lf_regex_explain(const struct lf_regex_work *rw, enum lf_status status, struct lf_err *err);
 
 /* A walk over the matches in a text, in order, as Oniguruma's iterator goes: an empty match does not follow directly
  * on another match. */
@@ -32,13 +49,15 @@ struct lf_regex_walk {
     size_t from;
     size_t last_end;   /* of the last match; SIZE_MAX before */
     size_t first, end; /* the match */
+    size_t exact_end;  /* up to here matches are not searched for but tried one by one */
 };
 static inline struct lf_regex_walk lf_regex_walk_init(struct lf_str text)
 {
     return (struct lf_regex_walk){.text = text, .last_end = SIZE_MAX};
 }
-/* *found: whether there is a next match, which is then in walk. LF_LIMIT: the pattern tries too much; LF_NO_MEMORY. */
-LF_MUST_CHECK enum lf_status lf_regex_next(const struct lf_regex *regex, struct lf_regex_work *work,
+/* *found: whether there is a next match, which is then in walk. LF_UNSUPPORTED: the pattern costs more than the text's
+ * budget; LF_NO_MEMORY; LF_CANCELLED and LF_TIMEOUT of the work. */
+LF_MUST_CHECK enum lf_status lf_regex_next(const struct lf_regex *regex, struct lf_regex_work *rw,
                                            struct lf_regex_walk *walk, bool *found);
 
 #endif

@@ -8,8 +8,11 @@
  *   merged with next      a match joins the segment behind it, unless that is a match
  *   contiguous            neighbours of the same kind join */
 #include "core/check.h"
+#include "core/work.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
+
+enum { LOOK_CHARS = 512, CHAR_STEPS = 4 };
 
 struct splitter {
     const struct lf_pretokenize_step *step;
@@ -94,19 +97,21 @@ static bool has_property(const struct lf_pretokenize_step *step, uint32_t cp, st
 }
 
 /* Each code point with the property is a match of its own. */
-static void split_property(struct splitter *s, struct lf_str text)
+static enum lf_status split_property(struct splitter *s, struct lf_work *work, struct lf_str text)
 {
-    size_t from = 0;
+    size_t from = 0, n_seen = 0;
     for (size_t at = 0, len; at < text.len; at += len) {
         uint32_t cp = 0xfffd;
         int n = lf_utf8_decode(text.ptr + at, text.len - at, &cp);
         len = n > 0 ? (size_t)n : 1;
+        if (++n_seen % LOOK_CHARS == 0) LF_TRY(lf_work_step(work, LOOK_CHARS * CHAR_STEPS));
         if (!has_property(s->step, cp, lf_str_from(text.ptr + at, len))) continue;
         if (from < at) feed(s, from, at, false);
         feed(s, at, at + len, true);
         from = at + len;
     }
     if (from < text.len) feed(s, from, text.len, false);
+    return lf_work_step(work, CHAR_STEPS);
 }
 
 /* 0 space, 1 word letter, 2 anything else. */
@@ -115,13 +120,14 @@ static int word_kind(uint32_t cp)
     return lf_unicode_is_word(cp) ? 1 : lf_unicode_is_space(cp) ? 0 : 2;
 }
 
-static void split_words(struct splitter *s, struct lf_str text)
+static enum lf_status split_words(struct splitter *s, struct lf_work *work, struct lf_str text)
 {
-    size_t first = 0;
+    size_t first = 0, n_seen = 0;
     int kind = 0;
     for (size_t at = 0; at < text.len;) {
         uint32_t cp = 0xfffd;
         int n = lf_utf8_decode(text.ptr + at, text.len - at, &cp);
+        if (++n_seen % LOOK_CHARS == 0) LF_TRY(lf_work_step(work, LOOK_CHARS * CHAR_STEPS));
         int next = word_kind(cp);
         if (next != kind) {
             if (kind != 0) put_piece(s, first, at);
@@ -131,6 +137,7 @@ static void split_words(struct splitter *s, struct lf_str text)
         at += n > 0 ? (size_t)n : 1;
     }
     if (kind != 0) put_piece(s, first, text.len);
+    return lf_work_step(work, CHAR_STEPS);
 }
 
 enum lf_status lf_split_piece(const struct lf_pretokenize_step *step, struct lf_regex_work *work, struct lf_str text,
@@ -141,9 +148,9 @@ enum lf_status lf_split_piece(const struct lf_pretokenize_step *step, struct lf_
     if (step->kind == LF_PRETOKENIZE_REGEX)
         LF_TRY(split_regex(&s, work, part));
     else if (step->kind == LF_PRETOKENIZE_WORDS)
-        split_words(&s, part);
+        LF_TRY(split_words(&s, work->work, part));
     else
-        split_property(&s, part);
+        LF_TRY(split_property(&s, work->work, part));
     if (s.pending) put_piece(&s, s.first, s.end);
     return s.status;
 }

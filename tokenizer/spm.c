@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "core/check.h"
-#include "tokenizer/marked.h"
 #include "tokenizer/sp_shim.h"
 #include "tokenizer/spm_proto.h"
 
@@ -143,7 +142,7 @@ static enum lf_status load_pieces(struct load *load, struct lf_str model, int64_
     LF_TRY(lf_spm_proto_each_piece(model, load_piece, load, err));
     if (spm->unigram) LF_TRY(lf_spm_unigram_open(spm, load->vocab, load->in_trie, err));
     if (!spm->unigram) LF_TRY(lf_spm_bpe_open(spm, load->vocab, spm->scores, err));
-    return lf_trie_build(&spm->user_defined, load->users, load->n_users, err);
+    return lf_aho_build(&spm->user_defined, load->users, load->n_users, err);
 }
 
 enum lf_status lf_spm_open(struct lf_spm *spm, struct lf_vocab *vocab, struct lf_str model, int32_t extra_ids,
@@ -181,9 +180,9 @@ done:
 void lf_spm_deinit(struct lf_spm *spm)
 {
     lf_charsmap_deinit(&spm->charsmap);
-    lf_trie_deinit(&spm->user_defined);
+    lf_aho_deinit(&spm->user_defined);
     lf_trie_deinit(&spm->chars);
-    lf_trie_deinit(&spm->pieces);
+    lf_aho_deinit(&spm->pieces);
     lf_merges_deinit(&spm->merges);
     free(spm->scores);
     free(spm->bonus);
@@ -192,8 +191,8 @@ void lf_spm_deinit(struct lf_spm *spm)
 
 uint64_t lf_spm_bytes(const struct lf_spm *spm)
 {
-    return (uint64_t)spm->charsmap.n_units * 4 + spm->charsmap.rules_bytes + lf_trie_bytes(&spm->user_defined) +
-           lf_trie_bytes(&spm->chars) + lf_trie_bytes(&spm->pieces) + spm->merges.n_slots * sizeof *spm->merges.slots +
+    return (uint64_t)spm->charsmap.n_units * 4 + spm->charsmap.rules_bytes + lf_aho_bytes(&spm->user_defined) +
+           lf_trie_bytes(&spm->chars) + lf_aho_bytes(&spm->pieces) + spm->merges.n_slots * sizeof *spm->merges.slots +
            (uint64_t)spm->n_pieces * (spm->scores ? 5 : 1);
 }
 
@@ -211,14 +210,7 @@ enum lf_status lf_spm_push_unknown(const struct lf_spm *spm, struct lf_encode_wo
 enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,
                              enum lf_spm_start start, bool marks_are_spaces)
 {
-    lf_buf_clear(&work->text);
-    work->text.ceiling = lf_text_grown_bytes(text.len);
-    lf_spm_normalize(spm, &work->text, text, start, marks_are_spaces);
-    if (work->text.status == LF_LIMIT)
-        return lf_fail(work->err, LF_CORRUPT, "normalization: %zu bytes of text become more than %d times as many",
-                       text.len, LF_TEXT_GROWTH);
-    if (work->text.status != LF_OK)
-        return lf_fail(work->err, work->text.status, "no memory to normalize %zu bytes of text", text.len);
+    LF_TRY(lf_spm_normalize(spm, work, text, start, marks_are_spaces));
     work->after_unknown = false;
     struct lf_str normalized = lf_buf_view(&work->text);
     return spm->unigram ? lf_spm_unigram_encode(spm, work, normalized) : lf_spm_bpe_encode(spm, work, normalized);

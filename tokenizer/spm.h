@@ -27,7 +27,7 @@ struct lf_spm {
     bool whitespace_as_suffix, add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
     bool marks_open_words; /* no piece goes on over a mark behind something else: words can be cut apart there */
     struct lf_charsmap charsmap;
-    struct lf_trie user_defined;
+    struct lf_aho user_defined;
     int32_t unk;
     int32_t bytes[256]; /* ids of the byte pieces, with byte_fallback */
     char unk_surface[32];
@@ -35,7 +35,7 @@ struct lf_spm {
     struct lf_merges merges;
     struct lf_trie chars; /* pieces of one code point */
     /* unigram */
-    struct lf_trie pieces;
+    struct lf_aho pieces;
     float *scores;  /* owned, by id */
     uint8_t *bonus; /* owned, by id: 1 for a user-defined piece */
     int32_t n_pieces;
@@ -65,9 +65,9 @@ LF_MUST_CHECK enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_e
 /* The parts. */
 LF_MUST_CHECK enum lf_status lf_charsmap_open(struct lf_charsmap *map, struct lf_str blob, struct lf_err *err);
 void lf_charsmap_deinit(struct lf_charsmap *map);
-/* Appends the normalized text to out; the caller asks for out's status. */
-void lf_spm_normalize(const struct lf_spm *spm, struct lf_buf *out, struct lf_str text, enum lf_spm_start start,
-                      bool marks_are_spaces);
+/* Makes work->text the normalized text. LF_CORRUPT: rules that no model has, or that make too much of the text. */
+LF_MUST_CHECK enum lf_status lf_spm_normalize(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,
+                                              enum lf_spm_start start, bool marks_are_spaces);
 LF_MUST_CHECK enum lf_status lf_spm_bpe_open(struct lf_spm *spm, const struct lf_vocab *vocab, const float *scores,
                                              struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_spm_bpe_encode(const struct lf_spm *spm, struct lf_encode_work *work,

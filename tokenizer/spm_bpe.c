@@ -15,6 +15,8 @@
 
 #define UNKNOWN_BASE 0x40000000
 
+enum { CHAR_STEPS = 8 };
+
 struct bpe_build {
     const struct lf_vocab *vocab;
     const int32_t *ids; /* of the normal pieces */
@@ -182,14 +184,15 @@ static enum lf_status encode_word(const struct lf_spm *spm, struct lf_encode_wor
     for (size_t i = 0, len; i < word.len; i += len) {
         struct lf_str rest = lf_str_from(word.ptr + i, word.len - i);
         len = lf_utf8_len(word, i);
+        LF_TRY(lf_encode_step(work, CHAR_STEPS));
         size_t found;
         int32_t id = lf_trie_longest(&spm->chars, lf_str_from(rest.ptr, len), &found);
         if (lf_ids_push(&work->symbols, id >= 0 ? id : unknown_char(rest)) != LF_OK)
             return lf_fail(work->err, LF_NO_MEMORY, "no memory for a word of %zu bytes", word.len);
     }
     uint64_t n = work->symbols.n;
-    if (lf_merges_run(&spm->merges, &work->merge, work->symbols.ids, &n) != LF_OK)
-        return lf_fail(work->err, LF_NO_MEMORY, "no memory to merge a word of %zu bytes", word.len);
+    enum lf_status status = lf_merges_run(&spm->merges, &work->merge, work->symbols.ids, &n);
+    if (status != LF_OK) return lf_encode_fail(work, status, "a word to merge");
     if (cached) lf_word_put(cached, word, work->symbols.ids, n);
     return push_symbols(spm, work, work->symbols.ids, n);
 }
@@ -197,15 +200,19 @@ static enum lf_status encode_word(const struct lf_spm *spm, struct lf_encode_wor
 enum lf_status lf_spm_bpe_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text)
 {
     size_t first = 0, at = 0, len;
+    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_places, text, work->on);
+    if (status != LF_OK) return lf_encode_fail(work, status, NULL);
     while (at < text.len) {
-        int32_t id = lf_trie_longest(&spm->user_defined, lf_str_from(text.ptr + at, text.len - at), &len);
-        bool cut = id >= 0 || (spm->marks_open_words && lf_spm_is_word_start(text, at));
+        const struct lf_place *piece = lf_places_at(&work->inner_places, at);
+        LF_TRY(lf_encode_step(work, CHAR_STEPS));
+        bool cut = piece || (spm->marks_open_words && lf_spm_is_word_start(text, at));
         if (cut) {
             LF_TRY(encode_word(spm, work, lf_str_from(text.ptr + first, at - first)));
             first = at;
         }
-        if (id >= 0) {
-            LF_TRY(push_symbols(spm, work, &id, 1));
+        if (piece) {
+            LF_TRY(push_symbols(spm, work, &piece->value, 1));
+            len = piece->len;
             first = at + len;
         } else {
             len = lf_utf8_len(text, at);

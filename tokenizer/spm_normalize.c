@@ -8,6 +8,11 @@
 
 #include <stdlib.h>
 
+#include "core/check.h"
+#include "tokenizer/marked.h"
+
+enum { CHAR_STEPS = 16 };
+
 enum lf_status lf_charsmap_open(struct lf_charsmap *map, struct lf_str blob, struct lf_err *err)
 {
     *map = (struct lf_charsmap){0};
@@ -57,12 +62,17 @@ static bool inside_code_point(char byte)
     return ((uint8_t)byte & 0xc0) == 0x80;
 }
 
-/* The longest rule that text begins with: its length, 0 if none; *rule is its place among the texts. A rule that takes
- * or gives a part of a code point is none: what is normalized stays valid UTF-8, which the encoders build on. */
-static size_t longest_rule(const struct lf_charsmap *map, struct lf_str text, uint32_t *rule)
+struct rule {
+    size_t len; /* of what it replaces; 0: there is none */
+    uint32_t idx;
+};
+
+/* The longest rule that text begins with. A rule that takes or gives a part of a code point is none: what is normalized
+ * stays valid UTF-8, which the encoders build on. False where the trie goes on and on, as only a damaged one does. */
+static bool longest_rule(const struct lf_charsmap *map, struct lf_str text, struct rule *rule)
 {
-    size_t len = 0;
-    if (map->n_units == 0) return 0;
+    *rule = (struct rule){0, 0};
+    if (map->n_units == 0) return true;
     uint32_t at = unit_offset(map->units[0]);
     for (size_t i = 0; i < text.len; i++) {
         uint8_t byte = (uint8_t)text.ptr[i];
@@ -70,80 +80,114 @@ static size_t longest_rule(const struct lf_charsmap *map, struct lf_str text, ui
         if (at >= map->n_units) break;
         uint32_t unit = map->units[at];
         if ((unit & ((1u << 31) | 0xff)) != byte) break;
+        if (i == LF_CHARSMAP_KEY_BYTES) return false;
         at ^= unit_offset(unit);
         if (!(unit & (1u << 8))) continue;
         if (at >= map->n_units) break;
         uint32_t value = map->units[at] & 0x7fffffffu;
         if (value > map->rules_bytes) break;
         if (inside_code_point(map->rules[value]) || (i + 1 < text.len && inside_code_point(text.ptr[i + 1]))) continue;
-        *rule = value;
-        len = i + 1;
+        *rule = (struct rule){i + 1, value};
     }
-    return len;
+    return true;
 }
 
-/* What the text at its front becomes; *taken is how much of it that was. */
-static struct lf_str normalize_front(const struct lf_spm *spm, struct lf_str text, bool marks_are_spaces, size_t *taken)
+/* A text on its way: what stands at `at` becomes `part`, and takes `taken` bytes. */
+struct front {
+    const struct lf_spm *spm;
+    struct lf_encode_work *work;
+    struct lf_str text;
+    size_t at, taken;
+    struct lf_str part;
+    bool marks_are_spaces;
+};
+
+static enum lf_status look_at_front(struct front *f)
 {
-    size_t len;
-    uint32_t rule;
-    if (marks_are_spaces && lf_spm_is_mark(text, 0)) {
-        *taken = LF_SPM_MARK_LEN;
-        return LF_STR(" ");
+    struct rule rule;
+    struct lf_str rest = lf_str_from(f->text.ptr + f->at, f->text.len - f->at);
+    LF_TRY(lf_encode_step(f->work, CHAR_STEPS));
+    if (f->marks_are_spaces && lf_spm_is_mark(rest, 0)) {
+        f->taken = LF_SPM_MARK_LEN;
+        f->part = LF_STR(" ");
+        return LF_OK;
     }
-    if (lf_trie_longest(&spm->user_defined, text, &len) >= 0) {
-        *taken = len;
-        return lf_str_from(text.ptr, len);
+    const struct lf_place *piece = lf_places_at(&f->work->inner_places, f->at);
+    if (piece) {
+        f->taken = piece->len;
+        f->part = lf_str_from(rest.ptr, f->taken);
+        return LF_OK;
     }
-    len = longest_rule(&spm->charsmap, text, &rule);
-    if (len > 0) {
-        /* A rule may end inside a code point only in a damaged file; then it does not count. */
-        if (len == text.len || ((uint8_t)text.ptr[len] & 0xc0) != 0x80) {
-            *taken = len;
-            return lf_str_c(spm->charsmap.rules + rule);
-        }
-    }
-    *taken = lf_utf8_len(text, 0);
-    return lf_str_from(text.ptr, *taken);
+    if (!longest_rule(&f->spm->charsmap, rest, &rule))
+        return lf_fail(f->work->err, LF_CORRUPT, "normalization rules of more than %d bytes are not implemented",
+                       LF_CHARSMAP_KEY_BYTES);
+    f->taken = rule.len ? rule.len : lf_utf8_len(rest, 0);
+    f->part = rule.len ? lf_str_c(f->spm->charsmap.rules + rule.idx) : lf_str_from(rest.ptr, f->taken);
+    return LF_OK;
 }
 
-static struct lf_str without_front(struct lf_str text, size_t n)
+/* Puts a part with its spaces written as `space`. */
+static void put_part(struct lf_buf *out, struct lf_str part, struct lf_str space)
 {
-    return lf_str_from(text.ptr + n, text.len - n);
+    for (size_t i = 0; i < part.len; i++) {
+        if (part.ptr[i] == ' ')
+            lf_buf_str(out, space);
+        else
+            lf_buf_char(out, part.ptr[i]);
+    }
 }
 
-void lf_spm_normalize(const struct lf_spm *spm, struct lf_buf *out, struct lf_str text, enum lf_spm_start start,
-                      bool marks_are_spaces)
+static enum lf_status normalize_all(struct front *f, bool drop, bool after_space, struct lf_str space)
 {
+    for (; f->at < f->text.len && f->work->text.status == LF_OK; f->at += f->taken) {
+        LF_TRY(look_at_front(f));
+        while (after_space && f->part.len > 0 && f->part.ptr[0] == ' ')
+            f->part = lf_str_from(f->part.ptr + 1, f->part.len - 1);
+        put_part(&f->work->text, f->part, space);
+        if (f->part.len > 0) after_space = f->part.ptr[f->part.len - 1] == ' ';
+        if (!drop) after_space = false;
+    }
+    return LF_OK;
+}
+
+static enum lf_status normalize(struct front *f, enum lf_spm_start start)
+{
+    const struct lf_spm *spm = f->spm;
+    struct lf_buf *out = &f->work->text;
     const struct lf_str space = spm->escape_whitespaces ? LF_STR(LF_SPM_MARK) : LF_STR(" ");
     bool dummy = start == LF_SPM_START_MODEL && spm->add_dummy_prefix;
     bool inside = start == LF_SPM_START_MARK || start == LF_SPM_START_INSIDE;
     bool drop = spm->remove_extra_whitespaces;
-    size_t first = out->len, taken;
-    while (drop && !inside && text.len > 0 &&
-           lf_str_eq(normalize_front(spm, text, marks_are_spaces, &taken), LF_STR(" ")))
-        text = without_front(text, taken);
-    if (text.len == 0 && start != LF_SPM_START_MARK) return;
+    for (; drop && !inside && f->at < f->text.len; f->at += f->taken) {
+        LF_TRY(look_at_front(f));
+        if (!lf_str_eq(f->part, LF_STR(" "))) break;
+    }
+    if (f->at == f->text.len && start != LF_SPM_START_MARK) return LF_OK;
     if (start == LF_SPM_START_MARK) lf_buf_str(out, LF_STR(LF_SPM_MARK));
     if (dummy && !spm->whitespace_as_suffix) lf_buf_str(out, space);
-
-    bool after_space = drop && !inside;
-    while (text.len > 0 && out->status == LF_OK) {
-        struct lf_str part = normalize_front(spm, text, marks_are_spaces, &taken);
-        text = without_front(text, taken);
-        while (after_space && part.len > 0 && part.ptr[0] == ' ') part = without_front(part, 1);
-        if (part.len > 0) {
-            for (size_t i = 0; i < part.len; i++) {
-                if (part.ptr[i] == ' ')
-                    lf_buf_str(out, space);
-                else
-                    lf_buf_char(out, part.ptr[i]);
-            }
-            after_space = part.ptr[part.len - 1] == ' ';
-        }
-        if (!drop) after_space = false;
-    }
-    while (drop && out->len > first && lf_str_ends(lf_str_from(out->ptr + first, out->len - first), space))
-        out->len -= space.len;
+    LF_TRY(normalize_all(f, drop, drop && !inside, space));
+    while (drop && lf_str_ends(lf_buf_view(out), space)) out->len -= space.len;
     if (dummy && spm->whitespace_as_suffix) lf_buf_str(out, space);
+    return LF_OK;
+}
+
+/* The user-defined pieces of text. */
+static enum lf_status find_pieces(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text)
+{
+    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_places, text, work->on);
+    return status == LF_OK ? LF_OK : lf_encode_fail(work, status, NULL);
+}
+
+enum lf_status lf_spm_normalize(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,
+                                enum lf_spm_start start, bool marks_are_spaces)
+{
+    struct front f = {.spm = spm, .work = work, .text = text, .marks_are_spaces = marks_are_spaces};
+    lf_buf_clear(&work->text);
+    work->text.ceiling = lf_text_grown_bytes(text.len);
+    LF_TRY(find_pieces(spm, work, text));
+    LF_TRY(normalize(&f, start));
+    if (work->text.status == LF_LIMIT)
+        return lf_fail(work->err, LF_CORRUPT, "normalization: %zu bytes of text become more than %d times as many",
+                       text.len, LF_TEXT_GROWTH);
+    return work->text.status == LF_OK ? LF_OK : lf_encode_fail(work, work->text.status, "a text to normalize");
 }

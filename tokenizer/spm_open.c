@@ -140,7 +140,9 @@ enum lf_status lf_tokenizer_encode_spm(const struct lf_tokenizer *tok, struct lf
     size_t at = 0;
     bool opens = true;
     if (search->text.len == 0) return LF_OK;
-    while (lf_added_next(&tok->added, &tok->added.raw, search, at, &match)) {
+    enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->places, work->on);
+    if (status != LF_OK) return lf_encode_fail(work, status, NULL);
+    while (lf_added_next(&tok->added, &work->places, search, at, &match)) {
         struct lf_str stretch = lf_str_from(search->text.ptr + at, match.first - at);
         LF_TRY(encode_stretch(tok, work, stretch, opens, match.token));
         LF_TRY(lf_encode_push(work, match.token->id));

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/encode.h"
 #include "tokenizer/hf.h"
@@ -10,6 +12,7 @@
 #include "tokenizer/spm_open.h"
 #include "tokenizer/tokenizer_impl.h"
 
+enum { CHECK_BYTES = 16 * 1024, TOKEN_STEPS = 16 };
 enum { ARENA_CHUNK_BYTES = 4096, ARENA_BYTES = 64 * 1024 * 1024 };
 
 enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_index *index,
@@ -109,16 +112,16 @@ void lf_tokenizer_close(struct lf_tokenizer *tok)
 
 /* One byte for each of text, 1 where it came from a user. NULL with LF_OK where there are no spans. */
 static enum lf_status mark_user_bytes(uint8_t **out, struct lf_str text, const struct lf_text_span *spans, size_t n,
-                                      struct lf_err *err)
+                                      struct lf_text_memory *memory, struct lf_err *err)
 {
     size_t at = 0;
     *out = NULL;
     if (n == 0 || text.len == 0) return LF_OK;
-    uint8_t *user = calloc(text.len, 1);
+    uint8_t *user = lf_text_alloc_zeroed(memory, text.len);
     if (!user) return lf_fail(err, LF_NO_MEMORY, "no memory for %zu bytes of text", text.len);
     for (size_t i = 0; i < n; i++) {
         if (spans[i].first < at || spans[i].first > text.len || spans[i].len > text.len - spans[i].first) {
-            free(user);
+            lf_text_free(memory, user);
             return lf_fail(err, LF_INVALID, "span %zu of the text is out of order or out of range", i);
         }
         memset(user + spans[i].first, 1, spans[i].len);
@@ -139,28 +142,41 @@ static enum lf_status encode_all(const struct lf_tokenizer *tok, struct lf_encod
     return LF_OK;
 }
 
+/* In parts that end between code points, so that a long text can be left. */
+static enum lf_status check_utf8(struct lf_encode_work *work, struct lf_str text)
+{
+    for (size_t at = 0, end; at < text.len; at = end) {
+        end = at + LF_MIN(text.len - at, CHECK_BYTES);
+        for (int i = 0; i < 3 && end < text.len && ((uint8_t)text.ptr[end] & 0xc0) == 0x80; i++) end--;
+        if (!lf_utf8_valid(lf_str_from(text.ptr + at, end - at)))
+            return lf_fail(work->err, LF_INVALID, "the text is not valid UTF-8");
+        LF_TRY(lf_encode_step(work, end - at));
+    }
+    return LF_OK;
+}
+
 enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids *out, struct lf_str text,
                                    const struct lf_text_span *user_spans, size_t n_user_spans, unsigned flags,
-                                   size_t max_ids, struct lf_err *err)
+                                   size_t max_ids, struct lf_work *work, struct lf_err *err)
 {
-    struct lf_encode_work work;
+    struct lf_encode_work scratch;
     uint8_t *user = NULL;
     if (text.len > LF_TOKENIZER_TEXT_BYTES)
         return lf_fail(err, LF_LIMIT, "the text has %zu bytes, at most %d are allowed", text.len,
                        LF_TOKENIZER_TEXT_BYTES);
-    if (!lf_utf8_valid(text)) return lf_fail(err, LF_INVALID, "the text is not valid UTF-8");
-    LF_TRY(mark_user_bytes(&user, text, user_spans, n_user_spans, err));
-    lf_encode_work_init(&work, out, text.len, max_ids, err);
+    lf_encode_work_init(&scratch, out, text.len, max_ids, work, err);
+    enum lf_status status = check_utf8(&scratch, text);
+    if (status == LF_OK) status = mark_user_bytes(&user, text, user_spans, n_user_spans, lf_work_memory(work), err);
     struct lf_added_search search = {text, user, (flags & LF_ENCODE_SPECIALS) != 0};
-    enum lf_status status = encode_all(tok, &work, &search, flags);
-    if (status != LF_OK) out->n = work.first;
-    lf_encode_work_deinit(&work);
-    free(user);
+    if (status == LF_OK) status = encode_all(tok, &scratch, &search, flags);
+    if (status != LF_OK) out->n = scratch.first;
+    lf_encode_work_deinit(&scratch);
+    lf_text_free(lf_work_memory(work), user);
     return status;
 }
 
 enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids, size_t n_ids,
-                                   bool with_specials, struct lf_err *err)
+                                   bool with_specials, struct lf_work *work, struct lf_err *err)
 {
     struct lf_detok detok;
     size_t first = out->len;
@@ -169,10 +185,15 @@ enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf
             return lf_fail(err, LF_INVALID, "token id %d is out of range (0 to %d)", ids[i], tok->vocab.n_ids - 1);
     }
     lf_detok_init(&detok, tok, with_specials, false);
-    for (size_t i = 0; i < n_ids; i++) lf_detok_push(&detok, ids[i], out);
+    enum lf_status status = LF_OK;
+    for (size_t i = 0; i < n_ids && status == LF_OK && out->status == LF_OK; i++) {
+        lf_detok_push(&detok, ids[i], out);
+        status = lf_work_step(work, TOKEN_STEPS + tok->vocab.lens[ids[i]]);
+    }
     lf_detok_flush(&detok, out);
-    if (out->status == LF_OK) return LF_OK;
+    if (out->status == LF_OK && status == LF_OK) return LF_OK;
     out->len = LF_MIN(first, out->len);
+    if (status != LF_OK) return lf_fail(err, status, "nobody waits for the text of %zu tokens any more", n_ids);
     return lf_fail(err, out->status, "the text of %zu tokens does not fit", n_ids);
 }
 

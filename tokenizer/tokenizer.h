@@ -16,6 +16,8 @@
 #include "core/str.h"
 
 struct lf_tokenizer;
+struct lf_text_memory;
+struct lf_work;
 
 /* A growing list of ids, owned; zero it first, then set memory if it is not to be the process's heap. */
 struct lf_ids {
@@ -46,10 +48,13 @@ LF_MUST_CHECK enum lf_status lf_tokenizer_open_ids(struct lf_tokenizer **out, in
 void lf_tokenizer_close(struct lf_tokenizer *tok); /* accepts NULL */
 
 /* Appends the ids of text to out. Text that is not valid UTF-8 is LF_INVALID. max_ids: LF_LIMIT as soon as there are
- * more (0: no limit), so that an oversized document is refused without being finished. */
+ * more (0: no limit), so that an oversized document is refused without being finished. LF_UNSUPPORTED: a pattern of
+ * tokenizer.json costs more than LF_REGEX_STEPS_PER_BYTE on this text; err names it. work (may be NULL): where scratch
+ * memory comes from (LF_NO_MEMORY), and who may end it (LF_CANCELLED, LF_TIMEOUT). */
 LF_MUST_CHECK enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids *out, struct lf_str text,
                                                  const struct lf_text_span *user_spans, size_t n_user_spans,
-                                                 unsigned flags, size_t max_ids, struct lf_err *err);
+                                                 unsigned flags, size_t max_ids, struct lf_work *work,
+                                                 struct lf_err *err);
 
 struct lf_token_info {
     struct lf_str text; /* the token as written in the vocabulary (▁ and byte-level letters as they stand); borrowed */
@@ -71,8 +76,9 @@ struct lf_str lf_tokenizer_eos_text(const struct lf_tokenizer *tok);
 struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok);
 
 /* The whole text of ids (special tokens left out unless with_specials); appended to out, always valid UTF-8: bytes
- * that form no code point become U+FFFD. Ids out of range are LF_INVALID. */
+ * that form no code point become U+FFFD. Ids out of range are LF_INVALID. work: as above. */
 LF_MUST_CHECK enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids,
-                                                 size_t n_ids, bool with_specials, struct lf_err *err);
+                                                 size_t n_ids, bool with_specials, struct lf_work *work,
+                                                 struct lf_err *err);
 
 #endif

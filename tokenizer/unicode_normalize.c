@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/unicode_tables.h"
 
@@ -22,6 +24,8 @@ enum {
     HANGUL_SN = 11172
 };
 
+enum { LETTER_STEPS = 16, ASCII_BYTES = 4096 };
+
 struct letter {
     uint32_t cp;
     uint8_t class; /* canonical combining class */
@@ -29,6 +33,7 @@ struct letter {
 };
 
 struct run {
+    struct lf_text_memory *memory;
     struct letter *letters; /* owned */
     struct letter *sorted;  /* owned */
     size_t n, cap;
@@ -151,9 +156,9 @@ static void add_letter(struct run *run, uint32_t cp, bool user)
     }
     if (run->n == run->cap) {
         size_t cap = run->cap ? run->cap * 2 : 64;
-        struct letter *letters = realloc(run->letters, cap * sizeof *letters);
+        struct letter *letters = lf_text_realloc(run->memory, run->letters, cap * sizeof *letters);
         if (letters) run->letters = letters;
-        struct letter *sorted = realloc(run->sorted, cap * sizeof *sorted);
+        struct letter *sorted = lf_text_realloc(run->memory, run->sorted, cap * sizeof *sorted);
         if (sorted) run->sorted = sorted;
         if (!letters || !sorted) {
             run->out->text.status = LF_NO_MEMORY;
@@ -183,16 +188,19 @@ static void decompose(struct run *run, uint32_t cp, bool compatible, bool user)
     for (uint32_t i = 0; i < (entry->value & 31); i++) add_letter(run, lf_unicode_pool[(entry->value >> 5) + i], user);
 }
 
-void lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from, enum lf_normal_form form)
+enum lf_status lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from, enum lf_normal_form form,
+                                    struct lf_work *work)
 {
     struct lf_str text = lf_buf_view(&from->text);
     const char *user = from->track ? from->user.ptr : NULL;
-    struct run run = {.out = to, .compose = form == LF_NFC || form == LF_NFKC};
+    struct run run = {.out = to, .memory = to->text.memory, .compose = form == LF_NFC || form == LF_NFKC};
     bool compatible = form == LF_NFKC || form == LF_NFKD;
     size_t at = 0;
-    while (at < text.len && to->text.status == LF_OK) {
-        size_t end = at;
-        while (end < text.len && (uint8_t)text.ptr[end] < 0x80) end++;
+    enum lf_status status = LF_OK;
+    while (at < text.len && to->text.status == LF_OK && status == LF_OK) {
+        size_t end = at, stop = at + LF_MIN(text.len - at, ASCII_BYTES);
+        while (end < stop && (uint8_t)text.ptr[end] < 0x80) end++;
+        status = lf_work_step(work, LETTER_STEPS + (end - at));
         if (end < text.len && end > at) end--; /* the last letter may take marks that follow */
         if (end > at) {
             end_run(&run, true);
@@ -207,11 +215,12 @@ void lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from, en
         at += len;
     }
     end_run(&run, true);
-    free(run.letters);
-    free(run.sorted);
+    lf_text_free(run.memory, run.letters);
+    lf_text_free(run.memory, run.sorted);
+    return status != LF_OK ? status : lf_marked_status(to);
 }
 
-void lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from)
+enum lf_status lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from, struct lf_work *work)
 {
     struct lf_str text = lf_buf_view(&from->text);
     for (size_t at = 0; at < text.len;) {
@@ -219,6 +228,7 @@ void lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from)
         int n = lf_utf8_decode(text.ptr + at, text.len - at, &cp);
         size_t len = n > 0 ? (size_t)n : 1;
         bool user = lf_marked_any(from, at, at + len);
+        LF_TRY(lf_work_step(work, LETTER_STEPS));
         const struct lf_unicode_entry *entry = entry_of(lf_unicode_lower, lf_unicode_lower_n, cp);
         at += len;
         if (cp == 0x130) { /* the one letter whose small form is two code points */
@@ -227,4 +237,5 @@ void lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked *from)
         }
         put_letter(to, entry ? entry->value : cp, user);
     }
+    return lf_marked_status(to);
 }

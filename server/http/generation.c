@@ -129,7 +129,7 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
     const struct lf_prompt *p = c->prompt;
     if (p->is_text)
         lf_buf_str(&c->text, p->text);
-    else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL) != LF_OK)
+    else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
         c->text.status = LF_NO_MEMORY;
     c->offset = count_code_points(c->text.ptr, c->text.len);
 }

@@ -27,7 +27,11 @@ static enum lf_status parse_json(struct lf_exchange *x, struct lf_json *json, st
 static enum lf_status parse_body(struct lf_exchange *x, lf_parse_fn *parse, struct lf_json *json, struct lf_ask *ask,
                                  struct lf_api_err *err)
 {
-    struct lf_ask_limits limits = {x->server->opts.max_choices, lf_tokenizer_n_vocab(x->server->tok), &x->work};
+    struct lf_str template = lf_tokenizer_chat_template(x->server->tok);
+    struct lf_ask_limits limits = {.max_choices = x->server->opts.max_choices,
+                                   .n_vocab = lf_tokenizer_n_vocab(x->server->tok),
+                                   .keep_developer = lf_str_find(template, LF_STR("developer")) >= 0,
+                                   .work = &x->work};
     LF_TRY(parse_json(x, json, err));
     enum lf_status status = parse(ask, json, &limits, err);
     lf_counter_add(&x->server->metrics.unknown_fields, (uint64_t)ask->n_unknown);
@@ -35,11 +39,12 @@ static enum lf_status parse_body(struct lf_exchange *x, lf_parse_fn *parse, stru
     return check_model(x, ask->model, err);
 }
 
-struct lf_prompt_source lf_prompt_source_of(const struct lf_exchange *x)
+struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
 {
     struct lf_engine_state engine;
     lf_engine_look(x->server->engine, &engine);
-    return (struct lf_prompt_source){.tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx};
+    return (struct lf_prompt_source){
+        .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
 
 void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer)

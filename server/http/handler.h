@@ -13,7 +13,7 @@ typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, s
 
 /* Parses the body and has it answered; frees what was read. A refusal becomes the reply, in the route's own form. */
 void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer);
-struct lf_prompt_source lf_prompt_source_of(const struct lf_exchange *x);
+struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x);
 /* Puts a refusal into the reply, in the form that the route's dialect has for errors. */
 void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err);
 

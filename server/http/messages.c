@@ -33,103 +33,83 @@ static enum lf_status check_part(struct lf_json_value part, int idx, struct lf_a
     return LF_OK;
 }
 
-static enum lf_status check_content(struct lf_json_value message, int idx, bool *rewrite, struct lf_api_err *err)
+/* The parts' texts with line ends between them; as long as the raw ones at most, for unescaping never lengthens. */
+static enum lf_status join_parts(struct lf_str *out, struct lf_json_value content, int idx, struct lf_arena *arena,
+                                 struct lf_api_err *err)
 {
-    struct lf_json_value content = lf_json_get(message, "content");
-    struct place at = place_of(idx, ".content");
-    if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
-    if (lf_json_is_absent(content) && lf_json_string_is(lf_json_get(message, "role"), "assistant")) return LF_OK;
-    if (lf_json_type(content) != LF_JSON_ARRAY)
-        return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected a string or an array of parts, got %s.",
-                         at.name, lf_json_type_name(content));
-    *rewrite = true;
-    for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it))
+    struct lf_buf text;
+    size_t n_bytes = 0;
+    bool first = true;
+    for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
         LF_TRY(check_part(it, idx, err));
-    return LF_OK;
+        n_bytes += lf_json_raw(lf_json_get(it, "text")).len + 1;
+    }
+    lf_buf_init_in(&text, n_bytes, arena->memory);
+    for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
+        if (!first) lf_buf_char(&text, '\n');
+        first = false;
+        (void)lf_json_string(lf_json_get(it, "text"), &text);
+    }
+    char *copy = text.status == LF_OK ? lf_arena_strdup(arena, lf_buf_view(&text)) : NULL;
+    *out = lf_str_from(copy, text.len);
+    lf_buf_deinit(&text);
+    return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
 }
 
-static enum lf_status check_message(struct lf_json_value message, int idx, bool *rewrite, struct lf_api_err *err)
+static bool calls_tools(struct lf_json_value message)
 {
-    struct place at = place_of(idx, ".role");
-    struct lf_json_value role = lf_json_get(message, "role");
+    return lf_json_string_is(lf_json_get(message, "role"), "assistant") &&
+           (lf_json_type(lf_json_get(message, "tool_calls")) == LF_JSON_ARRAY ||
+            lf_json_type(lf_json_get(message, "function_call")) == LF_JSON_OBJECT);
+}
+
+static enum lf_status read_content(struct lf_chat_message *out, int idx, struct lf_arena *arena, struct lf_api_err *err)
+{
+    struct lf_json_value content = lf_json_get(out->more, "content");
+    struct place at = place_of(idx, ".content");
+    if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
+    if (lf_json_is_absent(content) && calls_tools(out->more)) return LF_OK;
+    if (lf_json_is_absent(content))
+        return lf_refuse(err, 400, at.name, "invalid_value",
+                         "%s: expected a string or an array of text parts, got %s; only an assistant's message with "
+                         "tool_calls goes without.",
+                         at.name, lf_json_type_name(content));
+    if (lf_json_type(content) != LF_JSON_ARRAY)
+        return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected a string or an array of text parts, got %s.",
+                         at.name, lf_json_type_name(content));
+    out->has_content = true;
+    return join_parts(&out->content, content, idx, arena, err);
+}
+
+static enum lf_status read_message(struct lf_chat_message *out, int idx, bool keep_developer, struct lf_arena *arena,
+                                   struct lf_api_err *err)
+{
+    struct place whole = place_of(idx, ""), at = place_of(idx, ".role");
+    struct lf_json_value role = lf_json_get(out->more, "role");
     bool known = false;
+    if (lf_json_type(out->more) != LF_JSON_OBJECT)
+        return lf_refuse(err, 400, whole.name, "invalid_value", "%s: expected an object, got %s.", whole.name,
+                         lf_json_type_name(out->more));
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
     if (!known)
         return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected system, developer, user, assistant or tool.",
                          at.name);
-    if (lf_json_string_is(role, "developer")) *rewrite = true;
-    return check_content(message, idx, rewrite, err);
+    if (!keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
+    return read_content(out, idx, arena, err);
 }
 
-enum lf_status lf_messages_check(struct lf_json_value messages, bool *rewrite, struct lf_api_err *err)
+enum lf_status lf_messages_read(const struct lf_chat_message **out, size_t *n, struct lf_json_value messages,
+                                bool keep_developer, struct lf_arena *arena, struct lf_api_err *err)
 {
-    int idx = 0;
-    *rewrite = false;
-    for (struct lf_json_value it = lf_json_first(messages); lf_json_more(messages, it);
-         it = lf_json_next(messages, it)) {
-        struct place at = place_of(idx, "");
-        if (lf_json_type(it) != LF_JSON_OBJECT)
-            return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected an object, got %s.", at.name,
-                             lf_json_type_name(it));
-        LF_TRY(check_message(it, idx, rewrite, err));
-        idx++;
+    size_t n_messages = lf_json_len(messages);
+    struct lf_chat_message *all = lf_arena_array(arena, n_messages + 1, sizeof *all);
+    struct lf_json_value it = lf_json_first(messages);
+    if (!all) return lf_refuse_work(err, LF_NO_MEMORY);
+    for (size_t i = 0; i < n_messages; i++, it = lf_json_next(messages, it)) {
+        all[i].more = it;
+        LF_TRY(read_message(&all[i], (int)i, keep_developer, arena, err));
     }
+    *out = all;
+    *n = n_messages;
     return LF_OK;
-}
-
-/* ---- writing ---- */
-
-/* A value as it stood: raw text, with the quotes of strings back. */
-static void copy_value(struct lf_buf *out, struct lf_json_value v)
-{
-    bool quoted = lf_json_type(v) == LF_JSON_STRING;
-    if (quoted) lf_buf_char(out, '"');
-    lf_buf_str(out, lf_json_raw(v));
-    if (quoted) lf_buf_char(out, '"');
-}
-
-/* Joining works on the raw text: what was escaped stays so, and a line end is the escape \n. */
-static void join_parts(struct lf_buf *out, struct lf_json_value content)
-{
-    bool first = true;
-    lf_buf_char(out, '"');
-    for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
-        if (!first) lf_buf_cstr(out, "\\n");
-        lf_buf_str(out, lf_json_raw(lf_json_get(it, "text")));
-        first = false;
-    }
-    lf_buf_char(out, '"');
-}
-
-static void write_message(struct lf_buf *out, struct lf_json_value message, bool keep_developer)
-{
-    bool first = true;
-    lf_buf_char(out, '{');
-    for (struct lf_json_value it = lf_json_first(message); lf_json_more(message, it); it = lf_json_next(message, it)) {
-        struct lf_json_value v = lf_json_member(it);
-        if (!first) lf_buf_char(out, ',');
-        copy_value(out, it);
-        lf_buf_char(out, ':');
-        if (lf_json_string_is(it, "content") && lf_json_type(v) == LF_JSON_ARRAY)
-            join_parts(out, v);
-        else if (lf_json_string_is(it, "role") && !keep_developer && lf_json_string_is(v, "developer"))
-            lf_buf_cstr(out, "\"system\"");
-        else
-            copy_value(out, v);
-        first = false;
-    }
-    lf_buf_char(out, '}');
-}
-
-void lf_messages_write(struct lf_buf *out, struct lf_json_value messages, bool keep_developer)
-{
-    bool first = true;
-    lf_buf_char(out, '[');
-    for (struct lf_json_value it = lf_json_first(messages); lf_json_more(messages, it);
-         it = lf_json_next(messages, it)) {
-        if (!first) lf_buf_char(out, ',');
-        write_message(out, it, keep_developer);
-        first = false;
-    }
-    lf_buf_char(out, ']');
 }

@@ -2,15 +2,16 @@
 #ifndef LF_SERVER_HTTP_MESSAGES_H
 #define LF_SERVER_HTTP_MESSAGES_H
 
-#include "core/json.h"
+#include "core/arena.h"
 #include "server/http/reply.h"
+#include "tokenizer/chat_template.h"
 
-/* Roles are system, developer, user, assistant and tool; content is a string, or text parts, or absent where an
- * assistant called tools. LF_OK: *rewrite says whether a template needs lf_messages_write's form. */
-LF_MUST_CHECK enum lf_status lf_messages_check(struct lf_json_value messages, bool *rewrite, struct lf_api_err *err);
-
-/* The same messages as JSON, with text parts joined by line ends into one string and, unless keep_developer, the role
- * developer written as system, which is what templates without it know. */
-void lf_messages_write(struct lf_buf *out, struct lf_json_value messages, bool keep_developer);
+/* Reads an array of messages. Roles are system, developer, user, assistant and tool; content is a string, or text
+ * parts, which are joined by line ends, or null or left out where an assistant called tools. Unless keep_developer, the
+ * role developer becomes system, which is what templates without it know. *out lies in the arena and borrows the
+ * document. */
+LF_MUST_CHECK enum lf_status lf_messages_read(const struct lf_chat_message **out, size_t *n,
+                                              struct lf_json_value messages, bool keep_developer,
+                                              struct lf_arena *arena, struct lf_api_err *err);
 
 #endif

@@ -36,6 +36,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
         struct lf_request_state st;
         lf_request_look(c->req, &st);
         t.n_completion += c->n_read;
+        t.timed_out = t.timed_out || st.timed_out;
         if (i % gen->ask.n == 0) t.n_cached += st.n_cached;
         /* a stop string ends an answer before the engine hears of it */
         int64_t end_ns = st.finished_ns > 0 ? st.finished_ns : c->finished_ns;

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/http/messages.h"
 #include "server/http/unsupported_fields.h"
 
 enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024, SHOWN_DIGITS_N = 24 };
@@ -162,7 +163,7 @@ enum lf_status lf_ask_text(struct lf_ask *ask, struct lf_str *out, struct lf_jso
     char *copy = ok ? lf_arena_strdup(&ask->arena, lf_buf_view(&text)) : NULL;
     if (copy) *out = lf_str_from(copy, text.len);
     lf_buf_deinit(&text);
-    return copy ? LF_OK : lf_refuse(err, 503, param, "no_memory", "No memory for this request.");
+    return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
 }
 
 static enum lf_status read_model(struct reading *r, const char *name, struct lf_json_value v)
@@ -185,8 +186,8 @@ static enum lf_status read_messages(struct reading *r, const char *name, struct 
     if (lf_json_len(v) > LF_MESSAGES_N)
         return lf_refuse(r->err, 400, name, "too_many_messages", "messages: at most %d, got %u.", LF_MESSAGES_N,
                          lf_json_len(v));
-    r->ask->messages = v;
-    return LF_OK;
+    return lf_messages_read(&r->ask->messages, &r->ask->n_messages, v, r->limits->keep_developer, &r->ask->arena,
+                            r->err);
 }
 
 static enum lf_status read_tokens(struct reading *r, const char *name, struct lf_json_value v)

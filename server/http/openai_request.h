@@ -24,9 +24,11 @@ struct lf_ask {
     struct lf_arena arena;
     int n_unknown; /* fields that nobody knows */
 
-    struct lf_json_value prompt, messages, tokens; /* borrowed from the document */
-    struct lf_json_value template_vars;            /* chat_template_kwargs */
-    struct lf_str model;                           /* empty: not given */
+    struct lf_json_value prompt, tokens;    /* borrowed from the document */
+    const struct lf_chat_message *messages; /* [n_messages] in the arena; NULL: not given */
+    size_t n_messages;
+    struct lf_json_value template_vars; /* chat_template_kwargs */
+    struct lf_str model;                /* empty: not given */
 
     bool stream, include_usage, return_progress, echo;
     bool add_special_tokens, parse_special, add_generation_prompt; /* true unless given */
@@ -47,6 +49,7 @@ struct lf_ask {
 struct lf_ask_limits {
     int max_choices;
     int n_vocab;
+    bool keep_developer;  /* the template knows this role; else it is written as system */
     struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

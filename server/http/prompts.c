@@ -1,10 +1,9 @@
 #include "server/http/prompts.h"
 
-#include <stdlib.h>
-
 #include "core/check.h"
 #include "core/clock.h"
-#include "server/http/messages.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "tokenizer/chat_template.h"
 
 enum { COUNT_SLACK = 4096 };
@@ -33,7 +32,9 @@ enum lf_status lf_refuse_context(struct lf_api_err *err, const char *param, int6
 static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enum lf_status status,
                                   const struct lf_err *why)
 {
-    if (status == LF_NO_MEMORY) return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+    if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
+    if (status == LF_UNSUPPORTED)
+        return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why->message);
     return lf_refuse(err, 400, param, "invalid_value", "%s: %s", param, why->message);
 }
 
@@ -43,7 +44,8 @@ static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struc
 {
     struct lf_err why = {0};
     size_t limit = count_limit(source);
-    enum lf_status status = lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, &why);
+    enum lf_status status =
+        lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, source->work, &why);
     if (status == LF_LIMIT)
         return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
     if (status != LF_OK) return refuse_text(err, param, status, &why);
@@ -71,21 +73,23 @@ static enum lf_status read_ids(struct lf_prompt *out, struct lf_json_value list,
     for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
         int32_t id;
         LF_TRY(lf_ask_token_id(&id, it, n_vocab, "prompt", err));
-        if (lf_ids_push(&out->ids, id) != LF_OK)
-            return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+        if (lf_ids_push(&out->ids, id) != LF_OK) return lf_refuse_work(err, LF_NO_MEMORY);
     }
     return out->ids.n ? LF_OK : lf_refuse(err, 400, "prompt", "empty_prompt", "prompt: a list of ids that is empty.");
 }
 
-static enum lf_status make_room(struct lf_prompts *out, uint32_t n, struct lf_api_err *err)
+static enum lf_status make_room(struct lf_prompts *out, uint32_t n, const struct lf_prompt_source *source,
+                                struct lf_api_err *err)
 {
     if (n == 0) return lf_refuse(err, 400, "prompt", "empty_prompt", "prompt: an empty list.");
     if (n > LF_PROMPTS_N)
         return lf_refuse(err, 400, "prompt", "too_many_prompts", "prompt: at most %d prompts, got %u.", LF_PROMPTS_N,
                          n);
-    out->items = calloc(n, sizeof *out->items);
-    if (!out->items) return lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
+    out->memory = lf_work_memory(source->work);
+    out->items = lf_text_alloc_zeroed(out->memory, n * sizeof *out->items);
+    if (!out->items) return lf_refuse_work(err, LF_NO_MEMORY);
     out->n = (int)n;
+    for (uint32_t i = 0; i < n; i++) out->items[i].ids.memory = out->memory;
     return LF_OK;
 }
 
@@ -93,7 +97,7 @@ static enum lf_status make_room(struct lf_prompts *out, uint32_t n, struct lf_ap
 static enum lf_status read_list(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
                                 struct lf_api_err *err)
 {
-    LF_TRY(make_room(out, lf_json_len(ask->prompt), err));
+    LF_TRY(make_room(out, lf_json_len(ask->prompt), source, err));
     struct lf_json_value it = lf_json_first(ask->prompt);
     enum lf_json_type kind = lf_json_type(it);
     for (int i = 0; i < out->n; i++, it = lf_json_next(ask->prompt, it)) {
@@ -116,19 +120,26 @@ static enum lf_status read_prompt(struct lf_prompts *out, struct lf_ask *ask, co
     if (list && lf_json_len(ask->prompt) && lf_json_type(lf_json_first(ask->prompt)) != LF_JSON_NUMBER)
         return read_list(out, ask, source, err);
     if (list) {
-        LF_TRY(make_room(out, lf_json_len(ask->prompt) ? 1 : 0, err));
+        LF_TRY(make_room(out, lf_json_len(ask->prompt) ? 1 : 0, source, err));
         return read_ids(&out->items[0], ask->prompt, source, err);
     }
-    LF_TRY(make_room(out, 1, err));
+    LF_TRY(make_room(out, 1, source, err));
     return read_text(&out->items[0], ask->prompt, ask, source, err);
 }
 
 /* ---- chat ---- */
 
-static enum lf_status render(struct lf_chat_text *out, struct lf_json_value messages, struct lf_ask *ask,
-                             const struct lf_prompt_source *source, struct lf_api_err *err)
+static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *ask,
+                                      const struct lf_prompt_source *source, struct lf_api_err *err)
 {
-    struct lf_chat_render_params p = {.messages = messages,
+    if (!source->chat)
+        return lf_refuse(err, 400, "messages", "no_chat_template",
+                         "This model has no chat template: use "
+                         "/v1/completions.");
+    if (!ask->messages) return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
+    struct lf_chat_render_params p = {.messages = ask->messages,
+                                      .n_messages = ask->n_messages,
+                                      .work = source->work,
                                       .extra = ask->template_vars,
                                       .add_generation_prompt = ask->add_generation_prompt,
                                       .bos_token = lf_tokenizer_bos_text(source->tok),
@@ -139,40 +150,11 @@ static enum lf_status render(struct lf_chat_text *out, struct lf_json_value mess
     return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
 }
 
-/* Renders messages in the form that templates know; they are written anew only where they are in another. */
-static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *ask,
-                                      const struct lf_prompt_source *source, struct lf_api_err *err)
-{
-    bool rewrite;
-    if (!source->chat)
-        return lf_refuse(err, 400, "messages", "no_chat_template",
-                         "This model has no chat template: use "
-                         "/v1/completions.");
-    if (lf_json_type(ask->messages) == LF_JSON_NONE)
-        return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
-    LF_TRY(lf_messages_check(ask->messages, &rewrite, err));
-    if (!rewrite) return render(out, ask->messages, ask, source, err);
-    bool developer = lf_str_find(lf_tokenizer_chat_template(source->tok), LF_STR("developer")) >= 0;
-    struct lf_json json = {0};
-    struct lf_buf text;
-    lf_buf_init(&text, LF_REPLY_BYTES);
-    lf_messages_write(&text, ask->messages, developer);
-    enum lf_status status = text.status;
-    if (status == LF_OK) status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_request, NULL);
-    if (status != LF_OK)
-        status = lf_refuse(err, 503, NULL, "no_memory", "No memory for this request.");
-    else
-        status = render(out, lf_json_root(&json), ask, source, err);
-    lf_json_deinit(&json);
-    lf_buf_deinit(&text);
-    return status;
-}
-
 static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
                                 struct lf_api_err *err)
 {
     struct lf_chat_text text = {0};
-    enum lf_status status = make_room(out, 1, err);
+    enum lf_status status = make_room(out, 1, source, err);
     if (status == LF_OK) status = render_messages(&text, ask, source, err);
     if (status == LF_OK)
         status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
@@ -195,7 +177,7 @@ enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask, const
                                struct lf_api_err *err)
 {
     *out = (struct lf_prompts){0};
-    bool chat = ask->kind == LF_ASK_CHAT || lf_json_type(ask->messages) != LF_JSON_NONE;
+    bool chat = ask->kind == LF_ASK_CHAT || ask->messages != NULL;
     enum lf_status status = chat ? read_chat(out, ask, source, err) : read_prompt(out, ask, source, err);
     if (status != LF_OK) lf_prompts_deinit(out);
     return status;
@@ -204,6 +186,6 @@ enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask, const
 void lf_prompts_deinit(struct lf_prompts *prompts)
 {
     for (int i = 0; i < prompts->n; i++) lf_ids_deinit(&prompts->items[i].ids);
-    free(prompts->items);
+    lf_text_free(prompts->memory, prompts->items);
     *prompts = (struct lf_prompts){0};
 }

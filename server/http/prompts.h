@@ -15,13 +15,15 @@ struct lf_prompt {
 
 struct lf_prompts {
     int n;
-    struct lf_prompt *items; /* [n], owned */
+    struct lf_prompt *items;       /* [n], owned */
+    struct lf_text_memory *memory; /* theirs */
 };
 
 struct lf_prompt_source {
     const struct lf_tokenizer *tok;
     const struct lf_chat_template *chat; /* NULL: the model has none */
     int64_t ctx;                         /* of the engine; a prompt is counted up to twice of it */
+    struct lf_work *work;                /* NULL: the process's heap, and nobody to ask */
 };
 
 /* Reads ask->prompt (completions and tokenize) or ask->messages. out is deinitialized on failure. */

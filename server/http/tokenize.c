@@ -18,7 +18,7 @@ static enum lf_status tokenize(struct lf_exchange *x, struct lf_ask *ask, struct
 {
     struct lf_prompts prompts = {0};
     struct lf_prompt_source source = lf_prompt_source_of(x);
-    bool text = lf_json_type(ask->prompt) == LF_JSON_STRING, chat = lf_json_type(ask->messages) != LF_JSON_NONE;
+    bool text = lf_json_type(ask->prompt) == LF_JSON_STRING, chat = ask->messages != NULL;
     if (text == chat)
         return lf_refuse(err, 400, "prompt", "missing_parameter", "Expected either prompt, a string, or messages.");
     LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
@@ -43,7 +43,7 @@ static enum lf_status detokenize(struct lf_exchange *x, struct lf_ask *ask, stru
         if (status == LF_OK && lf_ids_push(&ids, id) != LF_OK) status = lf_refuse_work(err, LF_NO_MEMORY);
     }
     if (status == LF_OK &&
-        (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL) != LF_OK || text.status != LF_OK))
+        (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, &x->work, NULL) != LF_OK || text.status != LF_OK))
         status = lf_refuse_work(err, LF_NO_MEMORY);
     if (status == LF_OK) {
         struct lf_buf *out = lf_reply_json(&x->reply, 200);

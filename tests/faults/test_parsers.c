@@ -5,6 +5,7 @@
 #include "server/http/prompts.h"
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 static enum lf_status read_json(const void *ctx)
@@ -129,8 +130,8 @@ static enum lf_status render(const void *ctx)
     if (status == LF_OK) status = lf_chat_template_create(&t, lf_str_c(ctx), &err);
     if (status == LF_OK) {
         struct lf_json_value root = lf_json_root(&request);
-        const struct lf_chat_render_params p = {
-            .messages = lf_json_get(root, "messages"), .extra = lf_json_get(root, "extra"), .bos_token = LF_STR("<s>")};
+        const struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_get(root, "messages")),
+                                                .extra = lf_json_get(root, "extra"), .bos_token = LF_STR("<s>")};
         status = lf_chat_template_render(t, &out, &p, &err);
     }
     lf_chat_text_deinit(&out);

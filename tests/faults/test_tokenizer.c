@@ -30,8 +30,8 @@ static enum lf_status encode_and_decode(const void *ctx)
     struct lf_text_span span = {3, 9};
     lf_buf_init(&out, 1 << 20);
     enum lf_status status =
-        lf_tokenizer_encode(ctx, &ids, lf_str_c(text), &span, 1, LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS, 0, NULL);
-    if (status == LF_OK) status = lf_tokenizer_decode(ctx, &out, ids.ids, ids.n, true, NULL);
+        lf_tokenizer_encode(ctx, &ids, lf_str_c(text), &span, 1, LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS, 0, NULL, NULL);
+    if (status == LF_OK) status = lf_tokenizer_decode(ctx, &out, ids.ids, ids.n, true, NULL, NULL);
     lf_buf_deinit(&out);
     lf_ids_deinit(&ids);
     return status;

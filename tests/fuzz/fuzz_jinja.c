@@ -5,6 +5,7 @@
  * with spans in order. */
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 static const char default_request[] =
@@ -28,7 +29,7 @@ static void render(struct lf_str source, struct lf_json_value messages, struct l
     struct lf_chat_template *t = NULL;
     struct lf_chat_text text = {0};
     struct lf_err err;
-    const struct lf_chat_render_params p = {.messages = messages, .extra = extra, .bos_token = LF_STR("<s>")};
+    const struct lf_chat_render_params p = {CHAT_MESSAGES(messages), .extra = extra, .bos_token = LF_STR("<s>")};
     if (lf_chat_template_create(&t, source, &err) != LF_OK) return;
     if (lf_chat_template_render(t, &text, &p, &err) == LF_OK) check_text(&text);
     lf_chat_text_deinit(&text);

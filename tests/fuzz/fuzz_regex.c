@@ -12,10 +12,11 @@ static bool between_code_points(struct lf_str text, size_t at)
 
 static void walk(const struct lf_regex *regex, struct lf_str text)
 {
-    struct lf_regex_work work = {0};
+    struct lf_regex_work work;
     struct lf_regex_walk w = lf_regex_walk_init(text);
     size_t last_end = 0, n = 0;
     bool found = true;
+    lf_regex_work_init(&work, NULL, text.len);
     while (lf_regex_next(regex, &work, &w, &found) == LF_OK && found) {
         LF_ASSERT(w.first <= w.end && w.end <= text.len && w.first >= last_end);
         LF_ASSERT(between_code_points(text, w.first) && between_code_points(text, w.end));
@@ -43,15 +44,16 @@ static void split(struct lf_str pattern, struct lf_str text, const char *behavio
     struct lf_arena arena;
     struct lf_pretokenizer pre = {0};
     struct lf_pretokenized state = {0};
-    struct lf_regex_work work = {0};
+    struct lf_regex_work work;
+    lf_regex_work_init(&work, NULL, text.len);
     lf_buf_init(&json, 1 << 20);
     lf_arena_init(&arena, 4096, 1 << 20);
     lf_buf_cstr(&json, "{\"type\":\"Split\",\"pattern\":{\"Regex\":");
     lf_json_write_string(&json, pattern);
     lf_buf_printf(&json, "},\"behavior\":\"%s\",\"invert\":%s}", behavior, invert ? "true" : "false");
     LF_ASSERT(lf_json_parse(&doc, lf_buf_view(&json), &lf_json_limits_file, NULL) == LF_OK);
-    lf_pretokenized_init(&state);
-    if (lf_pretokenizer_open(&pre, &arena, lf_json_root(&doc), NULL) == LF_OK &&
+    lf_pretokenized_init(&state, NULL);
+    if (lf_pretokenizer_open(&pre, &arena, lf_json_root(&doc), "pre_tokenizer", NULL) == LF_OK &&
         lf_pretokenizer_run(&pre, &work, &state, text, true) == LF_OK)
         check_pieces(&state);
     lf_pretokenized_deinit(&state);

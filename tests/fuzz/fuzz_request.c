@@ -51,20 +51,21 @@ static void check_ask(const struct lf_ask *ask, int n_vocab)
         LF_ASSERT(ask->sampling.bias[i].id >= 0 && ask->sampling.bias[i].id < n_vocab);
 }
 
-static void check_messages(struct lf_json_value messages)
+static void check_messages(struct lf_ask *ask)
 {
-    bool rewrite = false, again = false;
-    struct lf_api_err err;
-    struct lf_buf out;
-    struct lf_json doc = {0};
-    if (lf_json_type(messages) != LF_JSON_ARRAY || lf_messages_check(messages, &rewrite, &err) != LF_OK) return;
-    lf_buf_init(&out, 1 << 24);
-    lf_messages_write(&out, messages, false);
-    LF_ASSERT(lf_json_parse(&doc, lf_buf_view(&out), &lf_json_limits_request, NULL) == LF_OK);
-    LF_ASSERT(lf_json_len(lf_json_root(&doc)) == lf_json_len(messages));
-    LF_ASSERT(lf_messages_check(lf_json_root(&doc), &again, &err) == LF_OK && !again);
-    lf_json_deinit(&doc);
-    lf_buf_deinit(&out);
+    const struct lf_chat_message *messages;
+    struct lf_api_err err = {0};
+    size_t n;
+    if (lf_json_type(ask->messages) != LF_JSON_ARRAY) return;
+    if (lf_messages_read(&messages, &n, ask->messages, false, &ask->arena, &err) != LF_OK) {
+        check_refusal(&err);
+        return;
+    }
+    LF_ASSERT(n == lf_json_len(ask->messages));
+    for (size_t i = 0; i < n; i++) {
+        LF_ASSERT(lf_json_type(messages[i].more) == LF_JSON_OBJECT);
+        LF_ASSERT(!messages[i].has_content || lf_utf8_valid(messages[i].content));
+    }
 }
 
 static void read_prompts(struct lf_ask *ask, int n_vocab)
@@ -96,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES, .n_vocab = lf_tokenizer_n_vocab(source.tok)};
     if (lf_ask_read(&ask, kind, &body, &limits, &err) == LF_OK) {
         check_ask(&ask, limits.n_vocab);
-        check_messages(ask.messages);
+        check_messages(&ask);
         if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, limits.n_vocab);
     } else {
         check_refusal(&err);

@@ -105,7 +105,7 @@ static void push_ids(const struct lf_tokenizer *tok, const uint8_t *data, size_t
     fuzz_decode(tok, ids, n, true);
     fuzz_decode(tok, ids, n, false);
     lf_buf_init(&text, 1 << 24);
-    LF_ASSERT(lf_tokenizer_decode(tok, &text, ids, n, true, NULL) == LF_OK);
+    LF_ASSERT(lf_tokenizer_decode(tok, &text, ids, n, true, NULL, NULL) == LF_OK);
     check_stops(lf_buf_view(&text), lf_str_from((const char *)data, LF_MIN(size, 40u)));
     lf_buf_deinit(&text);
     free(ids);

@@ -13,7 +13,7 @@ static inline void fuzz_decode(const struct lf_tokenizer *tok, const int32_t *id
     struct lf_detok detok;
     lf_buf_init(&whole, 1 << 24);
     lf_buf_init(&pieces, 1 << 24);
-    LF_ASSERT(lf_tokenizer_decode(tok, &whole, ids, n, specials, NULL) == LF_OK);
+    LF_ASSERT(lf_tokenizer_decode(tok, &whole, ids, n, specials, NULL, NULL) == LF_OK);
     lf_detok_init(&detok, tok, specials, false);
     for (size_t i = 0; i < n; i++) {
         lf_detok_push(&detok, ids[i], &pieces);
@@ -33,7 +33,7 @@ static inline void fuzz_encode(const struct lf_tokenizer *tok, struct lf_str tex
     struct lf_ids ids = {0};
     struct lf_err err = {0};
     int n_vocab = lf_tokenizer_n_vocab(tok);
-    enum lf_status status = lf_tokenizer_encode(tok, &ids, text, spans, n_spans, flags, 0, &err);
+    enum lf_status status = lf_tokenizer_encode(tok, &ids, text, spans, n_spans, flags, 0, NULL, &err);
     if (!lf_utf8_valid(text)) LF_ASSERT(status == LF_INVALID);
     if (status != LF_OK) {
         LF_ASSERT(ids.n == 0 && err.message[0] != 0);
@@ -48,7 +48,7 @@ static inline void fuzz_encode(const struct lf_tokenizer *tok, struct lf_str tex
     fuzz_decode(tok, ids.ids, ids.n, false);
     if (ids.n > 1) {
         struct lf_ids few = {0};
-        LF_ASSERT(lf_tokenizer_encode(tok, &few, text, spans, n_spans, flags, ids.n - 1, NULL) == LF_LIMIT);
+        LF_ASSERT(lf_tokenizer_encode(tok, &few, text, spans, n_spans, flags, ids.n - 1, NULL, NULL) == LF_LIMIT);
         LF_ASSERT(few.n == 0);
         lf_ids_deinit(&few);
     }

@@ -10,6 +10,7 @@
 
 #include "core/clock.h"
 #include "core/file.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 enum { MAX_TEXT = 1 << 28 };
@@ -45,11 +46,9 @@ static void answer(struct lf_json_value request)
     struct lf_buf source = string_of(lf_json_get(request, "template")),
                   bos = string_of(lf_json_get(request, "bos_token")),
                   eos = string_of(lf_json_get(request, "eos_token")), out;
-    struct lf_chat_render_params p = {.messages = lf_json_get(request, "messages"),
-                                      .tools = lf_json_get(request, "tools"),
-                                      .extra = lf_json_get(request, "extra"),
-                                      .bos_token = lf_buf_view(&bos),
-                                      .eos_token = lf_buf_view(&eos)};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_get(request, "messages")),
+                                      .tools = lf_json_get(request, "tools"), .extra = lf_json_get(request, "extra"),
+                                      .bos_token = lf_buf_view(&bos), .eos_token = lf_buf_view(&eos)};
     (void)lf_json_bool(lf_json_get(request, "add_generation_prompt"), &p.add_generation_prompt);
     (void)lf_json_int64(lf_json_get(request, "now"), &p.now_unix_s);
     struct lf_chat_template *t = NULL;
@@ -109,10 +108,8 @@ static void time_render(const struct lf_chat_template *t, size_t n, size_t n_byt
     struct lf_err err;
     make_messages(&text, n, n_bytes);
     if (lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_file, &err) != LF_OK) exit(3);
-    struct lf_chat_render_params p = {.messages = lf_json_root(&json),
-                                      .add_generation_prompt = true,
-                                      .bos_token = LF_STR("<s>"),
-                                      .eos_token = LF_STR("</s>")};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&json)), .add_generation_prompt = true,
+                                      .bos_token = LF_STR("<s>"), .eos_token = LF_STR("</s>")};
     int64_t best = INT64_MAX;
     for (int i = 0; i < 5; i++) {
         struct lf_chat_text out = {0};

@@ -66,7 +66,7 @@ static enum lf_status read_script(struct script *s, const int32_t *prompt, int n
     struct lf_buf text;
     lf_buf_init(&text, 64 * 1024 * 1024);
     *s = (struct script){.endless = true};
-    enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL);
+    enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL, NULL);
     if (text.status != LF_OK) status = text.status;
     struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
     ptrdiff_t at = lf_str_find(all, LF_STR("[[say="));
@@ -81,7 +81,7 @@ static enum lf_status read_script(struct script *s, const int32_t *prompt, int n
     s->fail_at = number_of(all, "fail_at", NEVER);
     s->timeout_at = number_of(all, "timeout_at", NEVER);
     s->die_at = number_of(all, "die_at", NEVER);
-    if (status == LF_OK) status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, 0, 0, NULL);
+    if (status == LF_OK) status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, 0, 0, NULL, NULL);
     lf_buf_deinit(&text);
     return status;
 }

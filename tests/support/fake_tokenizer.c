@@ -89,9 +89,10 @@ static int32_t longest(struct lf_str text, bool specials, size_t *len)
 
 enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids *out, struct lf_str text,
                                    const struct lf_text_span *user_spans, size_t n_user_spans, unsigned flags,
-                                   size_t max_ids, struct lf_err *err)
+                                   size_t max_ids, struct lf_work *work, struct lf_err *err)
 {
     (void)tok;
+    (void)work;
     if (flags & LF_ENCODE_BOS_EOS) LF_TRY(lf_ids_push(out, FAKE_BOS));
     for (size_t i = 0; i < text.len;) {
         size_t len;
@@ -170,9 +171,10 @@ struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 }
 
 enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids, size_t n_ids,
-                                   bool with_specials, struct lf_err *err)
+                                   bool with_specials, struct lf_work *work, struct lf_err *err)
 {
     struct lf_detok detok;
+    (void)work;
     lf_detok_init(&detok, tok, with_specials, false);
     for (size_t i = 0; i < n_ids; i++) {
         if (ids[i] < 0 || ids[i] >= lf_tokenizer_n_vocab(tok)) return lf_fail(err, LF_INVALID, "id out of range");
@@ -259,13 +261,15 @@ enum lf_status lf_chat_template_render(const struct lf_chat_template *t, struct 
         return lf_fail(err, LF_INVALID, "the template says: %s", "these messages will not do");
     lf_buf_init(&out->text, LF_TEMPLATE_OUTPUT_BYTES);
     lf_buf_str(&out->text, p->bos_token);
-    for (struct lf_json_value it = lf_json_first(p->messages); lf_json_more(p->messages, it);
-         it = lf_json_next(p->messages, it)) {
+    for (size_t i = 0; i < p->n_messages; i++) {
+        const struct lf_chat_message *m = &p->messages[i];
         lf_buf_cstr(&out->text, "<|");
-        (void)lf_json_string(lf_json_get(it, "role"), &out->text);
+        lf_buf_str(&out->text, m->role);
+        if (!m->role.ptr) (void)lf_json_string(lf_json_get(m->more, "role"), &out->text);
         lf_buf_cstr(&out->text, "|>");
         size_t first = out->text.len;
-        (void)lf_json_string(lf_json_get(it, "content"), &out->text);
+        lf_buf_str(&out->text, m->content);
+        if (!m->has_content) (void)lf_json_string(lf_json_get(m->more, "content"), &out->text);
         LF_TRY(add_span(out, first, out->text.len - first));
         lf_buf_cstr(&out->text, "<|end|>");
     }

@@ -41,7 +41,7 @@ static int run_encode(const struct lf_tokenizer *tok, unsigned flags)
     lf_buf_init(&text, MAX_RECORD);
     while (read_record(&text, 1)) {
         ids.n = 0;
-        enum lf_status status = lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, flags, 0, &err);
+        enum lf_status status = lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, flags, 0, NULL, &err);
         if (status != LF_OK) fprintf(stderr, "refused: %s\n", err.message);
         write_record(ids.ids, status == LF_OK ? (uint32_t)ids.n : UINT32_MAX, sizeof *ids.ids);
     }
@@ -64,7 +64,7 @@ static int run_decode(const struct lf_tokenizer *tok, bool with_specials)
         struct lf_detok detok;
         lf_buf_clear(&text);
         lf_buf_clear(&streamed);
-        if (lf_tokenizer_decode(tok, &text, list, n, with_specials, &err) != LF_OK) {
+        if (lf_tokenizer_decode(tok, &text, list, n, with_specials, NULL, &err) != LF_OK) {
             fprintf(stderr, "refused: %s\n", err.message);
             rc = 1;
         }
@@ -108,7 +108,7 @@ static int run_time(const struct lf_tokenizer *tok)
     for (int i = 0; i < 3; i++) {
         ids.n = 0;
         int64_t start = cpu_ns();
-        if (lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, 0, 0, &err) != LF_OK) {
+        if (lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, 0, 0, NULL, &err) != LF_OK) {
             fprintf(stderr, "refused: %s\n", err.message);
             return 1;
         }

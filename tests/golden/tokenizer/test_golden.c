@@ -28,7 +28,7 @@ static void check_encode(const struct lf_tokenizer *tok, const char *kind, struc
                          const struct lf_ids *want)
 {
     struct lf_ids got = {0};
-    assert_int_equal(lf_tokenizer_encode(tok, &got, text, NULL, 0, flags, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &got, text, NULL, 0, flags, 0, NULL, NULL), LF_OK);
     if (got.n != want->n || (got.n > 0 && memcmp(got.ids, want->ids, got.n * sizeof *got.ids) != 0)) {
         show("got   ", &got);
         show("wanted", want);
@@ -75,7 +75,7 @@ static int check_decodes(const struct lf_tokenizer *tok, const char *kind, struc
             struct lf_buf text;
             if (lf_json_is_absent(want)) continue;
             lf_buf_init(&text, 1 << 16);
-            assert_int_equal(lf_tokenizer_decode(tok, &text, ids.ids, ids.n, all != 0, NULL), LF_OK);
+            assert_int_equal(lf_tokenizer_decode(tok, &text, ids.ids, ids.n, all != 0, NULL, NULL), LF_OK);
             if (!lf_json_string_is(want, lf_buf_view(&text).ptr)) {
                 show("ids", &ids);
                 fail_msg("%s: other text: \"%s\"", kind, lf_buf_view(&text).ptr);

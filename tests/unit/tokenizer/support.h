@@ -95,7 +95,7 @@ static inline void assert_ids(const struct lf_ids *got, const int32_t *want, siz
         struct lf_ids got_ = {0};                                                                                      \
         size_t n_ = 0;                                                                                                 \
         while (want_[n_] >= 0) n_++;                                                                                   \
-        assert_int_equal(lf_tokenizer_encode(tok, &got_, lf_str_c(text), NULL, 0, flags, 0, NULL), LF_OK);             \
+        assert_int_equal(lf_tokenizer_encode(tok, &got_, lf_str_c(text), NULL, 0, flags, 0, NULL, NULL), LF_OK);       \
         assert_ids(&got_, want_, n_);                                                                                  \
         lf_ids_deinit(&got_);                                                                                          \
     } while (0)

@@ -300,7 +300,7 @@ static void test_rules_that_lead_astray(void **state)
         struct lf_ids ids = {0};
         char text[64];
         for (int i = 0; i < 63; i++) text[i] = (char)(next_random(&seed) % 127 + 1);
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_from(text, 63), NULL, 0, 0, 0, NULL), LF_OK);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_from(text, 63), NULL, 0, 0, 0, NULL, NULL), LF_OK);
         lf_ids_deinit(&ids);
         lf_tokenizer_close(tok);
         lf_buf_deinit(&m);
@@ -316,7 +316,7 @@ static void expect_growth_refused(struct model_dir *dir)
     struct lf_ids ids = {0};
     struct lf_err err = {0};
     double start = cpu_seconds();
-    enum lf_status status = lf_tokenizer_encode(tok, &ids, lf_str_from(text, sizeof text), NULL, 0, 0, 0, &err);
+    enum lf_status status = lf_tokenizer_encode(tok, &ids, lf_str_from(text, sizeof text), NULL, 0, 0, 0, NULL, &err);
     if (status != LF_CORRUPT || !strstr(err.message, "00000 bytes of text become more than 16 times"))
         fail_msg("%s: %s", lf_status_name(status), err.message);
     assert_true(cpu_seconds() - start < 1.0 * SLOWNESS);
@@ -407,9 +407,9 @@ static void use(const struct lf_tokenizer *tok)
     lf_buf_init(&text, 1 << 20);
     struct lf_str sample = LF_STR("The king said: <s> caf\xc3\xa9 \xe4\xb8\xad 1234  \n\xf0\x9f\xa6\x99 <|im_start|>");
     enum lf_status status =
-        lf_tokenizer_encode(tok, &ids, sample, NULL, 0, LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS, 0, NULL);
+        lf_tokenizer_encode(tok, &ids, sample, NULL, 0, LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS, 0, NULL, NULL);
     if (status == LF_OK) {
-        status = lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL);
+        status = lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL, NULL);
         assert_int_equal(status, LF_OK);
         assert_true(lf_utf8_valid(lf_buf_view(&text)));
     }
@@ -464,7 +464,7 @@ static void test_rules_over_parts_of_code_points_do_not_apply(void **state)
         model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
         struct lf_tokenizer *tok = open_or_fail(dir.path);
         struct lf_str text = LF_STR("a\xc3\xa9za\xc3\xa9");
-        assert_int_equal(lf_tokenizer_encode(tok, &ids[with_rules], text, NULL, 0, 0, 0, NULL), LF_OK);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids[with_rules], text, NULL, 0, 0, 0, NULL, NULL), LF_OK);
         lf_tokenizer_close(tok);
         lf_buf_deinit(&m);
     }

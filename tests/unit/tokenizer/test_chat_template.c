@@ -5,6 +5,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 static struct lf_json parse(struct lf_str text)
@@ -74,9 +75,8 @@ static void conversations_render_as_jinja2_does(void **state)
     for (struct lf_json_value it = lf_json_first(cases); lf_json_more(cases, it); it = lf_json_next(cases, it), n++) {
         struct lf_buf name = string_of(lf_json_get(it, "template")), title = string_of(lf_json_get(it, "conversation"));
         struct lf_chat_template *t = open_template("tests/golden/chat/templates", name.ptr);
-        struct lf_chat_render_params p = {.messages = lf_json_get(lf_json_get(root, "conversations"), title.ptr),
-                                          .extra = lf_json_get(it, "extra"),
-                                          .bos_token = LF_STR("<s>"),
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_get(lf_json_get(root, "conversations"), title.ptr)),
+                                          .extra = lf_json_get(it, "extra"), .bos_token = LF_STR("<s>"),
                                           .eos_token = LF_STR("</s>")};
         bool with_tools = false;
         assert_true(lf_json_bool(lf_json_get(it, "tools"), &with_tools));
@@ -118,9 +118,8 @@ static void published_templates_render_as_jinja2_does(void **state)
         struct lf_buf bos = string_of(lf_json_get(context, "bos_token")),
                       eos = string_of(lf_json_get(context, "eos_token"));
         struct lf_chat_template *t = open_template(dir, name.ptr);
-        struct lf_chat_render_params p = {.messages = lf_json_get(context, "messages"),
-                                          .bos_token = lf_buf_view(&bos),
-                                          .eos_token = lf_buf_view(&eos),
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_get(context, "messages")),
+                                          .bos_token = lf_buf_view(&bos), .eos_token = lf_buf_view(&eos),
                                           .now_unix_s = NOON_OF_2024_07_26};
         assert_true(lf_json_bool(lf_json_get(context, "add_generation_prompt"), &p.add_generation_prompt));
         n_wrong += !renders_to(t, &p, lf_json_get(it, "expected"), name.ptr);
@@ -142,8 +141,8 @@ static void published_templates_render_as_jinja2_does(void **state)
 static struct lf_buf marked(const char *source, const char *messages, const char *extra)
 {
     struct lf_json messages_json = parse(lf_str_c(messages)), extra_json = parse(lf_str_c(extra));
-    struct lf_chat_render_params p = {
-        .messages = lf_json_root(&messages_json), .extra = lf_json_root(&extra_json), .bos_token = LF_STR("<s>")};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&messages_json)), .extra = lf_json_root(&extra_json),
+                                      .bos_token = LF_STR("<s>")};
     struct lf_chat_template *t = NULL;
     struct lf_chat_text text = {0};
     struct lf_err err = {0};
@@ -227,9 +226,8 @@ static void no_byte_of_the_user_passes_unmarked(void **state)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct lf_chat_template *t = open_template("tests/golden/chat/templates", names[i]);
         struct lf_json messages_json = parse(lf_str_c(messages)), tools_json = parse(lf_str_c(tools));
-        struct lf_chat_render_params p = {.messages = lf_json_root(&messages_json),
-                                          .tools = lf_json_root(&tools_json),
-                                          .bos_token = LF_STR("<s>"),
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&messages_json)),
+                                          .tools = lf_json_root(&tools_json), .bos_token = LF_STR("<s>"),
                                           .eos_token = LF_STR("</s>")};
         struct lf_chat_text text = {0};
         struct lf_err err = {0};
@@ -267,9 +265,7 @@ static void variables_are_those_of_transformers(void **state)
 static void parameters_of_another_kind_are_refused(void **state)
 {
     (void)state;
-    static const char *const cases[][3] = {{"{}", "{}", "messages: expected an array, found an object"},
-                                           {"null", "{}", "messages: expected an array, found null"},
-                                           {"[]", "[1]", "template variables: expected an object, found an array"}};
+    static const char *const cases[][3] = {{"[]", "[1]", "template variables: expected an object, found an array"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct lf_buf got = marked("x", cases[i][0], cases[i][1]);
         assert_string_equal(got.ptr, cases[i][2]);
@@ -294,7 +290,7 @@ static void a_template_may_be_rendered_many_times(void **state)
     struct lf_chat_template *t = NULL;
     struct lf_err err = {0};
     struct lf_json json = parse(lf_str_c(conversation));
-    struct lf_chat_render_params p = {.messages = lf_json_root(&json)};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&json))};
     assert_int_equal(lf_chat_template_create(&t,
                                              LF_STR("{% set ns = namespace(s='a' ~ 'b') %}{% for m in messages %}"
                                                     "{% set ns.s = ns.s + m.role + '.' %}{% endfor %}{{ ns.s }}"),
@@ -320,7 +316,8 @@ static void *render_often(void *arg)
     const struct shared *shared = arg;
     size_t n_wrong = 0;
     for (int i = 0; i < 200; i++) {
-        struct lf_chat_render_params p = {.messages = lf_json_root(shared->messages), .add_generation_prompt = i % 2};
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(shared->messages)),
+                                          .add_generation_prompt = i % 2};
         struct lf_chat_text text = {0};
         struct lf_err err;
         enum lf_status status = lf_chat_template_render(shared->t, &text, &p, &err);
@@ -366,8 +363,8 @@ static void a_long_conversation_stays_within_the_budget(void **state)
     static const char *const names[] = {"headers.jinja", "marks.jinja", "brackets.jinja", "lines.jinja"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct lf_chat_template *t = open_template("tests/golden/chat/templates", names[i]);
-        struct lf_chat_render_params p = {
-            .messages = lf_json_root(&json), .bos_token = LF_STR("<s>"), .eos_token = LF_STR("</s>")};
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&json)), .bos_token = LF_STR("<s>"),
+                                          .eos_token = LF_STR("</s>")};
         struct lf_chat_text text = {0};
         struct lf_err err = {0};
         if (lf_chat_template_render(t, &text, &p, &err) != LF_OK) fail_msg("%s: %s", names[i], err.message);
@@ -395,7 +392,7 @@ static void output_is_bounded(void **state)
         struct lf_chat_text text = {0};
         struct lf_err err = {0};
         struct lf_json json = parse(LF_STR("[]"));
-        struct lf_chat_render_params p = {.messages = lf_json_root(&json)};
+        struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&json))};
         assert_int_equal(lf_chat_template_create(&t, lf_buf_view(&source), &err), LF_OK);
         assert_int_equal(lf_chat_template_render(t, &text, &p, &err), past ? LF_LIMIT : LF_OK);
         assert_int_equal(text.text.len, past ? 0 : LF_TEMPLATE_OUTPUT_BYTES);

@@ -137,7 +137,7 @@ static void test_pieces_add_up_to_the_whole(void **state)
             lf_buf_init(&whole, 1 << 16);
             lf_buf_init(&parts, 1 << 16);
             for (int i = 0; i < 20; i++) ids[i] = (int32_t)(next_random(&seed) % (uint32_t)lf_tokenizer_n_vocab(tok));
-            assert_int_equal(lf_tokenizer_decode(tok, &whole, ids, 20, specials, NULL), LF_OK);
+            assert_int_equal(lf_tokenizer_decode(tok, &whole, ids, 20, specials, NULL, NULL), LF_OK);
             lf_detok_init(&detok, tok, specials, false);
             for (int i = 0; i < 20; i++) {
                 lf_detok_push(&detok, ids[i], &parts);

@@ -18,14 +18,14 @@ static void test_a_text_is_its_ids(void **state)
     struct lf_tokenizer *tok = open_ids(1001);
     struct lf_ids ids = {0};
     unsigned all = LF_ENCODE_SPECIALS | LF_ENCODE_BOS_EOS;
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR(" 0 17\n\t4\r\n1000 "), NULL, 0, all, 4, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR(" 0 17\n\t4\r\n1000 "), NULL, 0, all, 4, NULL, NULL), LF_OK);
     assert_int_equal(ids.n, 4);
     assert_memory_equal(ids.ids, expected, sizeof expected);
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR(""), NULL, 0, all, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR(""), NULL, 0, all, 0, NULL, NULL), LF_OK);
     assert_int_equal(ids.n, 4);
     struct lf_buf text;
     lf_buf_init(&text, 64);
-    assert_int_equal(lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, NULL, NULL), LF_OK);
     assert_true(lf_str_eq(lf_buf_view(&text), LF_STR("0 17 4 1000")));
     lf_buf_deinit(&text);
     lf_ids_deinit(&ids);
@@ -40,13 +40,13 @@ static void test_other_texts_are_refused_with_what_was_expected(void **state)
     struct lf_ids ids = {0};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct lf_err err;
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(bad[i]), NULL, 0, 0, 0, &err), LF_INVALID);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(bad[i]), NULL, 0, 0, 0, NULL, &err), LF_INVALID);
         assert_int_equal(ids.n, 0);
         if (!strstr(err.message, "no tokenizer") || !strstr(err.message, "0 to 1000") ||
             !strstr(err.message, i ? "byte 2" : "byte 0"))
             fail_msg("%s: %s", bad[i], err.message);
     }
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("1 2 3"), NULL, 0, 0, 2, NULL), LF_LIMIT);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("1 2 3"), NULL, 0, 0, 2, NULL, NULL), LF_LIMIT);
     lf_ids_deinit(&ids);
     lf_tokenizer_close(tok);
 }

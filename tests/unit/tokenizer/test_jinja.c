@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "core/json.h"
+#include "tests/support/chat_messages.h"
 #include "tokenizer/chat_template.h"
 
 static enum lf_status render(struct lf_str source, struct lf_json_value variables, int64_t now,
@@ -13,7 +14,7 @@ static enum lf_status render(struct lf_str source, struct lf_json_value variable
 {
     struct lf_json messages;
     assert_int_equal(lf_json_parse(&messages, LF_STR("[]"), &lf_json_limits_request, err), LF_OK);
-    struct lf_chat_render_params p = {.messages = lf_json_root(&messages), .extra = variables, .now_unix_s = now};
+    struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&messages)), .extra = variables, .now_unix_s = now};
     struct lf_chat_template *t = NULL;
     enum lf_status status = lf_chat_template_create(&t, source, err);
     if (status == LF_OK) status = lf_chat_template_render(t, out, &p, err);
@@ -284,6 +285,174 @@ static void a_render_needs_no_more_stack_than_a_thread_has(void **state)
     pthread_attr_destroy(&attr);
 }
 
+/* -- Integers at their ends -- */
+
+/* What a template of a few bytes renders: its text, or "!" and the status. */
+static void render_short(const char *source, char *out, size_t out_bytes)
+{
+    struct lf_json none;
+    struct lf_chat_text text = {0};
+    struct lf_err err = {0};
+    assert_int_equal(lf_json_parse(&none, LF_STR("{}"), &lf_json_limits_request, NULL), LF_OK);
+    enum lf_status status = render(lf_str_c(source), lf_json_root(&none), 0, &text, &err);
+    if (status == LF_OK)
+        (void)snprintf(out, out_bytes, "%.*s", (int)text.text.len, lf_buf_view(&text.text).ptr);
+    else
+        (void)snprintf(out, out_bytes, "!%s", lf_status_name(status));
+    lf_chat_text_deinit(&text);
+    lf_json_deinit(&none);
+}
+
+#define MIN "(-9223372036854775807-1)"
+#define MAX "9223372036854775807"
+
+static void integers_at_their_ends_give_what_python_gives(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"{{ 'a,b'.split(',', " MIN ") }}", "['a', 'b']"},
+        {"{{ 'a,b'.rsplit(',', " MIN ") }}", "['a', 'b']"},
+        {"{{ 'a b'.split(none, " MAX ") }}", "['a', 'b']"},
+        {"{{ 'aa'.replace('a', 'b', " MIN ") }}", "bb"},
+        {"{{ 'aa'.replace('', '-', " MIN ") }}", "-a-a-"},
+        {"{{ 'aa'|replace('a', 'b', " MIN ") }}", "bb"},
+        {"{{ 'x'.center(" MIN ") }}", "x"},
+        {"{{ 'x'|center(" MIN ") }}", "x"},
+        {"{{ 'x'.ljust(" MIN ") }}{{ 'x'.rjust(" MIN ") }}{{ '-x'.zfill(" MIN ") }}", "xx-x"},
+        {"{{ 'x'|indent(" MIN ", true) }}", "x"},
+        {"{{ " MIN " // -1 }}", "!unsupported"},
+        {"{{ " MIN " % -1 }}", "0"},
+        {"{{ " MIN " % 3 }}", "1"},
+        {"{{ " MAX " % -3 }}", "-2"},
+        {"{{ -7 % 3 }}{{ 7 % -3 }}{{ -6 % 3 }}", "2-20"},
+        {"{{ " MIN " // 3 }}", "-3074457345618258603"},
+        {"{{ -" MIN " }}", "!unsupported"},
+        {"{{ " MIN "|abs }}", "!unsupported"},
+        {"{{ " MAX " + 1 }}", "!unsupported"},
+        {"{{ " MIN " * -1 }}", "!unsupported"},
+        {"{{ 2 ** 62 }}", "4611686018427387904"},
+        {"{{ 2 ** 63 }}", "!unsupported"},
+        {"{{ [" MAX ", 1]|sum }}", "!unsupported"},
+        {"{{ " MAX "|round(-1) }}", "!unsupported"},
+        {"{{ " MIN "|round(-1) }}", "!unsupported"},
+        {"{{ 15|round(-1) }}{{ -25|round(-1) }}", "20-20"},
+        {"{{ " MAX "|round(" MIN ") }}", "0"},
+        {"{{ 1.5|round(" MIN ") }}", "0.0"},
+        {"{{ 1.5|round(" MAX ") }}", "1.5"},
+        {"{{ 'abc'[" MIN ":" MAX "] }}", "abc"},
+        {"{{ 'abc'[::" MIN "] }}", "c"},
+        {"{{ 'abc'[" MIN "] is undefined }}", "True"},
+        {"{{ [1, 2][" MIN ":" MAX ":" MAX "] }}", "[1]"},
+        {"{{ range(10)[::2147483647][::2147483647][::2147483647]|list }}", "!unsupported"},
+        {"{{ range(10)[::" MIN "][::" MIN "][::" MIN "]|list }}", "!unsupported"},
+        {"{{ range(" MIN ") }}", "!limit"},
+        {"{{ 'abc'.find('c', " MIN ", " MAX ") }}", "2"},
+        {"{{ [1].index(1, " MIN ", " MAX ") }}", "0"},
+        {"{{ 'x' * " MIN " }}{{ [1] * " MIN " }}", "[]"},
+        {"{{ 'x' * " MAX " }}", "!limit"},
+        {"{{ '%*d' % (" MIN ", 1) }}", "!limit"},
+        {"{{ '%.*s' % (" MIN ", 'ab') }}", "ab"},
+        {"{{ '%d %x' % (" MIN ", " MAX ") }}", "-9223372036854775808 7fffffffffffffff"},
+        {"{{ [1, 2]|batch(" MIN ")|list }}", "[[1, 2]]"},
+        {"{{ [1, 2]|slice(" MIN ")|list }}", "[]"},
+        {"{{ 'abc'|truncate(" MIN ") }}", "!invalid"},
+        {"{{ 'abc'|truncate(3, false, '', " MAX ") }}", "abc"},
+        {"{{ [1]|tojson(indent=" MIN ") }}", "[\n1\n]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char got[256];
+        render_short(cases[i][0], got, sizeof got);
+        if (strcmp(got, cases[i][1]) != 0) print_message("%s\nwant %s\ngot  %s\n", cases[i][0], cases[i][1], got);
+        assert_string_equal(got, cases[i][1]);
+    }
+}
+
+/* Every operation with every pair of ends: nothing is compared, the sanitizers watch. */
+static void integers_of_any_size_do_no_harm(void **state)
+{
+    (void)state;
+    static const char *const numbers[] = {MIN,
+                                          MAX,
+                                          "0",
+                                          "1",
+                                          "-1",
+                                          "2147483648",
+                                          "-2147483648",
+                                          "4611686018427387904",
+                                          "1e308",
+                                          "-1.5",
+                                          "18446744073709551615"};
+    static const char *const forms[] = {"%s + %s",
+                                        "%s - %s",
+                                        "%s * %s",
+                                        "%s / %s",
+                                        "%s // %s",
+                                        "%s %% %s",
+                                        "%s ** %s",
+                                        "-%s + -%s",
+                                        "%s < %s",
+                                        "%s == %s",
+                                        "(%s)|round(%s)",
+                                        "(%s)|round(%s, 'ceil')",
+                                        "(%s)|abs + %s",
+                                        "[%s, %s]|sum",
+                                        "[%s, %s]|max",
+                                        "'abcdef'[%s:%s]",
+                                        "'a\xc3\xa9z'[%s:%s]",
+                                        "'abcdef'[%s::%s]",
+                                        "[1, 2, 3][%s:%s]",
+                                        "[1, 2, 3][::%s][::%s]",
+                                        "range(5)[::%s][::%s]|list",
+                                        "range(5)[%s:%s]|list",
+                                        "range(%s, %s)|length",
+                                        "'a,b,c'.split(',', %s)[%s]",
+                                        "'a b c'.rsplit(none, %s)[%s]",
+                                        "'aaa'.replace('a', 'b', %s)[%s]",
+                                        "'aaa'.replace('', 'b', %s)[%s]",
+                                        "'abc'.find('b', %s, %s)",
+                                        "'abc'.count('', %s, %s)",
+                                        "'abc'.rfind('c', %s, %s)",
+                                        "[1].index(1, %s, %s)",
+                                        "'%%*d' %% (%s, %s)",
+                                        "'%%.*f' %% (%s, %s)",
+                                        "'%%.*s' %% (%s, %s)",
+                                        "'%%c%%x' %% (%s, %s)",
+                                        "'{:d}{:>5}'.format(%s, %s)",
+                                        "'x'.center(%s)|center(%s)",
+                                        "'x'.ljust(%s).rjust(%s)",
+                                        "'-1'.zfill(%s).zfill(%s)",
+                                        "'x'|indent(%s)|indent(%s, true)",
+                                        "'a b c d'|truncate(%s, true, '', %s)",
+                                        "[1, 2, 3]|batch(%s, %s)|list",
+                                        "[1, 2, 3]|slice(%s, %s)|list",
+                                        "(%s)|int(%s)",
+                                        "('%s'|int(0, %s))",
+                                        "{%s: 1, %s: 2}",
+                                        "[%s, %s]|tojson(indent=%s)",
+                                        "(%s is divisibleby %s)",
+                                        "(%s is odd) ~ (%s is even)",
+                                        "[%s, %s]|sort",
+                                        "[%s, %s]|unique|list",
+                                        "(%s)|filesizeformat ~ %s",
+                                        "'x' * %s ~ [1] * %s",
+                                        "(%s, %s) * 2"};
+    size_t n = sizeof numbers / sizeof numbers[0], n_ok = 0;
+    for (size_t f = 0; f < sizeof forms / sizeof forms[0]; f++) {
+        for (size_t k = 0; k < n * n; k++) {
+            char expression[256], source[300], got[64];
+            const char *a = numbers[k / n], *b = numbers[k % n];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+            (void)snprintf(expression, sizeof expression, forms[f], a, b, "1");
+#pragma GCC diagnostic pop
+            (void)snprintf(source, sizeof source, "{{ %s }}", expression);
+            render_short(source, got, sizeof got);
+            n_ok += got[0] != '!';
+        }
+    }
+    assert_true(n_ok > 1000);
+}
+
 int main(void)
 {
     setenv("TZ", "UTC", 1);
@@ -296,6 +465,8 @@ int main(void)
         cmocka_unit_test(hostile_templates_are_refused_in_time),
         cmocka_unit_test(reading_stops_at_the_end_of_the_source),
         cmocka_unit_test(a_render_needs_no_more_stack_than_a_thread_has),
+        cmocka_unit_test(integers_at_their_ends_give_what_python_gives),
+        cmocka_unit_test(integers_of_any_size_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static double encode_seconds(const struct lf_tokenizer *tok, struct lf_str text,
 {
     struct lf_ids ids = {0};
     double start = cpu_seconds();
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, LF_ENCODE_SPECIALS, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, LF_ENCODE_SPECIALS, 0, NULL, NULL), LF_OK);
     double took = cpu_seconds() - start;
     *n_ids = ids.n;
     lf_ids_deinit(&ids);

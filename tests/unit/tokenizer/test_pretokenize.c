@@ -8,7 +8,7 @@ static enum lf_status open_split(struct lf_pretokenizer *pre, struct lf_arena *a
 {
     struct lf_json json;
     assert_int_equal(lf_json_parse(&json, lf_str_c(json_text), &lf_json_limits_file, NULL), LF_OK);
-    enum lf_status status = lf_pretokenizer_open(pre, arena, lf_json_root(&json), err);
+    enum lf_status status = lf_pretokenizer_open(pre, arena, lf_json_root(&json), "pre_tokenizer", err);
     lf_json_deinit(&json);
     return status;
 }
@@ -19,10 +19,11 @@ static void assert_pieces(const char *json_text, const char *text, const char *w
     struct lf_arena arena;
     struct lf_pretokenizer pre = {0};
     struct lf_pretokenized state = {0};
-    struct lf_regex_work work = {0};
+    struct lf_regex_work work;
     struct lf_buf out;
     lf_arena_init(&arena, 4096, 1 << 20);
-    lf_pretokenized_init(&state);
+    lf_regex_work_init(&work, NULL, strlen(text));
+    lf_pretokenized_init(&state, NULL);
     lf_buf_init(&out, 4096);
     lf_buf_cstr(&out, "");
     assert_int_equal(open_split(&pre, &arena, json_text, NULL), LF_OK);

@@ -12,7 +12,7 @@ static void compare(const struct lf_tokenizer *tok, const struct lf_sp *sp, stru
     size_t n = 0;
     assert_int_equal(lf_sp_encode(sp, text.ptr, text.len, want, MAX, &n), LF_SP_OK);
     assert_true(n <= MAX);
-    assert_int_equal(lf_tokenizer_encode(tok, &got, text, NULL, 0, 0, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &got, text, NULL, 0, 0, 0, NULL, NULL), LF_OK);
     assert_ids(&got, want, n);
     lf_ids_deinit(&got);
 }

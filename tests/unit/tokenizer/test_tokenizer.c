@@ -14,7 +14,8 @@ static void test_users_cannot_write_special_tokens(void **state)
     const char *text = "<|im_start|>x<|im_end|>y<|im_end|>";
     struct lf_text_span spans[] = {{12, 12}}; /* x and all of the first <|im_end|> but its last letter */
     struct lf_ids ids = {0};
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(text), spans, 1, LF_ENCODE_SPECIALS, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(text), spans, 1, LF_ENCODE_SPECIALS, 0, NULL, NULL),
+                     LF_OK);
     int32_t end = find(tok, "<|im_end|>");
     assert_int_equal(ids.ids[0], find(tok, "<|im_start|>"));
     assert_int_equal(ids.ids[ids.n - 1], end);
@@ -24,7 +25,8 @@ static void test_users_cannot_write_special_tokens(void **state)
     /* a token that is not special is found there too */
     ids.n = 0;
     struct lf_text_span all = {0, 7};
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("<think>"), &all, 1, LF_ENCODE_SPECIALS, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("<think>"), &all, 1, LF_ENCODE_SPECIALS, 0, NULL, NULL),
+                     LF_OK);
     assert_int_equal(ids.n, 1);
     lf_ids_deinit(&ids);
     lf_tokenizer_close(tok);
@@ -38,8 +40,8 @@ static void test_nor_those_that_appear_by_normalization(void **state)
     int32_t bos = find(tok, "<Bos>");
     struct lf_ids ids = {0};
     struct lf_text_span span = {6, 1};
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("<BOS><bOS><bos>"), &span, 1, LF_ENCODE_SPECIALS, 0, NULL),
-                     LF_OK);
+    assert_int_equal(
+        lf_tokenizer_encode(tok, &ids, LF_STR("<BOS><bOS><bos>"), &span, 1, LF_ENCODE_SPECIALS, 0, NULL, NULL), LF_OK);
     assert_int_equal(ids.ids[0], bos);
     assert_int_equal(ids.ids[ids.n - 1], bos);
     assert_true(ids.n > 3);
@@ -53,9 +55,9 @@ static void test_bad_spans_are_refused(void **state)
     struct lf_tokenizer *tok = open_or_fail(FIXTURES "like-qwen");
     struct lf_ids ids = {0};
     struct lf_text_span past = {2, 2}, unordered[] = {{1, 1}, {0, 1}}, huge = {1, SIZE_MAX};
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), &past, 1, 0, 0, NULL), LF_INVALID);
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), unordered, 2, 0, 0, NULL), LF_INVALID);
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), &huge, 1, 0, 0, NULL), LF_INVALID);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), &past, 1, 0, 0, NULL, NULL), LF_INVALID);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), unordered, 2, 0, 0, NULL, NULL), LF_INVALID);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("abc"), &huge, 1, 0, 0, NULL, NULL), LF_INVALID);
     assert_int_equal(ids.n, 0);
     lf_ids_deinit(&ids);
     lf_tokenizer_close(tok);
@@ -69,7 +71,7 @@ static void test_invalid_text_is_refused(void **state)
     struct lf_ids ids = {0};
     struct lf_err err;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(bad[i]), NULL, 0, 0, 0, &err), LF_INVALID);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(bad[i]), NULL, 0, 0, 0, NULL, &err), LF_INVALID);
     assert_int_equal(ids.n, 0);
     lf_ids_deinit(&ids);
     lf_tokenizer_close(tok);
@@ -85,13 +87,13 @@ static void test_a_text_ends_where_the_limit_is_passed(void **state)
         struct lf_err err;
         struct lf_str text = LF_STR("some words of a text, 1234");
         assert_int_equal(lf_ids_push(&ids, 7), LF_OK);
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, 0, NULL), LF_OK);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, 0, NULL, NULL), LF_OK);
         size_t n = ids.n - 1;
         ids.n = 1;
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, n, NULL), LF_OK);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, n, NULL, NULL), LF_OK);
         assert_int_equal(ids.n, n + 1);
         ids.n = 1;
-        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, n - 1, &err), LF_LIMIT);
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, n - 1, NULL, &err), LF_LIMIT);
         assert_int_equal(ids.n, 1);
         assert_int_equal(ids.ids[0], 7);
         lf_ids_deinit(&ids);
@@ -107,7 +109,7 @@ static void test_a_text_past_the_bound_is_refused(void **state)
     struct lf_ids ids = {0};
     struct lf_err err;
     struct lf_str text = lf_str_from("a", LF_TOKENIZER_TEXT_BYTES + 1u);
-    assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, 0, &err), LF_LIMIT);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, text, NULL, 0, 0, 0, NULL, &err), LF_LIMIT);
     assert_non_null(strstr(err.message, "536870913 bytes"));
     lf_tokenizer_close(tok);
 }
@@ -125,7 +127,7 @@ static void test_reading_stops_at_the_end_of_the_text(void **state)
             struct test_guarded text = test_guarded_copy(texts[i], strlen(texts[i]));
             struct lf_ids ids = {0};
             assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_from(text.ptr, strlen(texts[i])), NULL, 0,
-                                                 LF_ENCODE_SPECIALS, 0, NULL),
+                                                 LF_ENCODE_SPECIALS, 0, NULL, NULL),
                              LF_OK);
             lf_ids_deinit(&ids);
             test_guarded_free(&text);
@@ -142,8 +144,8 @@ static void test_ids_out_of_range_are_refused(void **state)
     struct lf_buf out;
     int32_t past[] = {0, lf_tokenizer_n_vocab(tok)}, negative = -1;
     lf_buf_init(&out, 100);
-    assert_int_equal(lf_tokenizer_decode(tok, &out, past, 2, false, NULL), LF_INVALID);
-    assert_int_equal(lf_tokenizer_decode(tok, &out, &negative, 1, false, NULL), LF_INVALID);
+    assert_int_equal(lf_tokenizer_decode(tok, &out, past, 2, false, NULL, NULL), LF_INVALID);
+    assert_int_equal(lf_tokenizer_decode(tok, &out, &negative, 1, false, NULL, NULL), LF_INVALID);
     assert_int_equal(out.len, 0);
     assert_false(lf_tokenizer_token(tok, past[1], &info));
     assert_false(lf_tokenizer_token(tok, -1, &info));
@@ -163,7 +165,7 @@ static void test_a_full_buffer_keeps_what_it_had(void **state)
     for (int i = 0; i < 8; i++) ids[i] = find(tok, "A");
     lf_buf_init(&out, 10);
     lf_buf_cstr(&out, "before");
-    assert_int_equal(lf_tokenizer_decode(tok, &out, ids, 8, false, NULL), LF_LIMIT);
+    assert_int_equal(lf_tokenizer_decode(tok, &out, ids, 8, false, NULL, NULL), LF_LIMIT);
     assert_int_equal(out.len, 6);
     lf_buf_deinit(&out);
     lf_tokenizer_close(tok);
@@ -226,7 +228,7 @@ static void test_added_tokens_of_a_sentencepiece_model(void **state)
     int32_t ids[] = {9, n + 3, 9, n + 1};
     struct lf_buf out;
     lf_buf_init(&out, 100);
-    assert_int_equal(lf_tokenizer_decode(tok, &out, ids, 4, false, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_decode(tok, &out, ids, 4, false, NULL, NULL), LF_OK);
     assert_string_equal(out.ptr, "<nine><nine>");
     lf_buf_deinit(&out);
     lf_tokenizer_close(tok);

@@ -1,0 +1,134 @@
+#include "tokenizer/aho_corasick.h"
+
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
+
+enum { LOOK_BYTES = 4096 };
+
+/* The entries with their texts backwards, in memory of their own. */
+static enum lf_status reverse(struct lf_trie_entry **out, char **bytes, const struct lf_trie_entry *entries, size_t n,
+                              struct lf_err *err)
+{
+    size_t n_bytes = 0, at = 0;
+    for (size_t i = 0; i < n; i++) n_bytes += entries[i].text.len;
+    *bytes = malloc(n_bytes + 1);
+    *out = malloc((n + 1) * sizeof **out);
+    if (!*bytes || !*out) return lf_fail(err, LF_NO_MEMORY, "no memory for %zu texts", n);
+    for (size_t i = 0; i < n; i++) {
+        struct lf_str text = entries[i].text;
+        for (size_t k = 0; k < text.len; k++) (*bytes)[at + k] = text.ptr[text.len - 1 - k];
+        (*out)[i] = (struct lf_trie_entry){lf_str_from(*bytes + at, text.len), entries[i].value};
+        at += text.len;
+    }
+    return LF_OK;
+}
+
+/* Nodes stand breadth first, so those that a node's links lead to have theirs already. */
+static void link_nodes(struct lf_aho *aho)
+{
+    const struct lf_trie *trie = &aho->trie;
+    aho->fail[0] = aho->ends[0] = 0;
+    aho->lens[0] = 0;
+    for (uint32_t node = 0; node < trie->n_nodes; node++) {
+        const struct lf_trie_node *at = &trie->nodes[node];
+        for (uint32_t child = at->first; child < at->first + at->n; child++) {
+            uint32_t fail = node ? lf_aho_step(aho, aho->fail[node], trie->nodes[child].byte) : 0;
+            aho->fail[child] = fail;
+            aho->lens[child] = (uint16_t)(aho->lens[node] + 1);
+            aho->ends[child] = trie->nodes[child].value >= 0 ? child : aho->ends[fail];
+        }
+    }
+}
+
+enum lf_status lf_aho_build(struct lf_aho *aho, const struct lf_trie_entry *entries, size_t n, struct lf_err *err)
+{
+    struct lf_trie_entry *backwards = NULL;
+    char *bytes = NULL;
+    memset(aho, 0, sizeof *aho);
+    if (n == 0) return LF_OK;
+    enum lf_status status = reverse(&backwards, &bytes, entries, n, err);
+    if (status == LF_OK) status = lf_trie_build(&aho->trie, backwards, n, err);
+    if (status == LF_OK) {
+        aho->fail = malloc(aho->trie.n_nodes * sizeof *aho->fail);
+        aho->ends = malloc(aho->trie.n_nodes * sizeof *aho->ends);
+        aho->lens = malloc(aho->trie.n_nodes * sizeof *aho->lens);
+        if (aho->fail && aho->ends && aho->lens)
+            link_nodes(aho);
+        else
+            status = lf_fail(err, LF_NO_MEMORY, "no memory for %zu texts", n);
+    }
+    free(backwards);
+    free(bytes);
+    if (status != LF_OK) lf_aho_deinit(aho);
+    return status;
+}
+
+void lf_aho_deinit(struct lf_aho *aho)
+{
+    lf_trie_deinit(&aho->trie);
+    free(aho->fail);
+    free(aho->ends);
+    free(aho->lens);
+    memset(aho, 0, sizeof *aho);
+}
+
+uint64_t lf_aho_bytes(const struct lf_aho *aho)
+{
+    return lf_trie_bytes(&aho->trie) + (uint64_t)aho->trie.n_nodes * (2 * sizeof(uint32_t) + sizeof(uint16_t));
+}
+
+enum lf_status lf_aho_nested(const struct lf_aho *aho, uint32_t *out, struct lf_err *err)
+{
+    uint32_t n = aho->trie.n_nodes, *counts = calloc((size_t)n + 1, sizeof *counts);
+    if (!counts) return lf_fail(err, LF_NO_MEMORY, "no memory for %u nodes", n);
+    *out = 0;
+    for (uint32_t node = 1; node < n; node++) {
+        counts[node] = counts[aho->fail[node]] + (aho->trie.nodes[node].value >= 0);
+        *out = LF_MAX(*out, counts[node]);
+    }
+    free(counts);
+    return LF_OK;
+}
+
+void lf_places_deinit(struct lf_places *places)
+{
+    lf_text_free(places->memory, places->at);
+    *places = (struct lf_places){0};
+}
+
+enum lf_status lf_places_put(struct lf_places *places, size_t first, size_t len, int32_t value)
+{
+    if (places->n == places->cap) {
+        size_t cap = places->cap ? places->cap * 2 : 64;
+        struct lf_place *at = lf_text_realloc(places->memory, places->at, cap * sizeof *at);
+        if (!at) return LF_NO_MEMORY;
+        places->at = at;
+        places->cap = cap;
+    }
+    places->at[places->n++] = (struct lf_place){(uint32_t)first, (uint32_t)len, value};
+    return LF_OK;
+}
+
+const struct lf_place *lf_places_at(struct lf_places *places, size_t from)
+{
+    while (places->n > 0 && places->at[places->n - 1].first < from) places->n--;
+    const struct lf_place *last = places->n > 0 ? &places->at[places->n - 1] : NULL;
+    return last && last->first == from ? last : NULL;
+}
+
+enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places, struct lf_str text,
+                              struct lf_work *work)
+{
+    uint32_t node = 0;
+    places->n = 0;
+    for (size_t i = lf_aho_is_empty(aho) ? 0 : text.len; i-- > 0;) {
+        if (i % LOOK_BYTES == 0) LF_TRY(lf_work_step(work, LOOK_BYTES));
+        node = lf_aho_step(aho, node, (uint8_t)text.ptr[i]);
+        uint32_t end = lf_aho_first(aho, node);
+        if (end) LF_TRY(lf_places_put(places, i, lf_aho_len(aho, end), lf_aho_value(aho, end)));
+    }
+    return LF_OK;
+}
