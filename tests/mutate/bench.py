@@ -70,7 +70,7 @@ class Bench:
             target = re.search(r" -o (\S+)", command[0])
             if target:
                 cwd = path.split("/CMakeFiles/")[0]
-                self.links[os.path.join(cwd, target.group(1))] = (command[0], cwd)
+                self.links[os.path.normpath(os.path.join(cwd, target.group(1)))] = (command[0], cwd)
         self.symbols = {}
         self.tests = self.read_tests()
 
