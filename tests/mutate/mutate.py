@@ -36,7 +36,6 @@ GROUPS = {
     "http": ["server/http/**.c", "server/http/*.c"],
 }
 LEFT_OUT = ["tokenizer/unicode_tables.c"]
-LONGEST_TEST_S = 30  # a test that takes longer by itself is not asked
 
 
 def files_of(patterns):
@@ -84,9 +83,14 @@ class Results:
 
 
 class Judge:
-    def __init__(self, where, build):
+    def __init__(self, where, build, longest_s=30):
+        self.longest_s = longest_s
         self.bench = bench.Bench(ROOT, build, where)
-        self.times = {}     # of a test without a fault
+        self.times_path = os.path.join(where, "times.json")
+        self.times = {}     # of a test without a fault; None: not to be asked
+        if os.path.exists(self.times_path):
+            with open(self.times_path, encoding="utf-8") as f:
+                self.times = {name: s for name, s in json.load(f).items() if s is not None and s <= longest_s}
         self.dirty = set()  # programs that hold a fault
         self.plain = {}     # objects without debug information, by source
 
@@ -98,7 +102,7 @@ class Judge:
         """Seconds of the test without a fault; None where it fails or takes too long."""
         self.relink(set(test.programs) & self.dirty)
         self.dirty -= set(test.programs)
-        result, seconds = self.bench.run(test, LONGEST_TEST_S)
+        result, seconds = self.bench.run(test, self.longest_s)
         self.times[test.name] = seconds if result == "passed" else None
         if result != "passed":
             print(f"  {test.name} {result} without a fault after {seconds:.0f} s: not asked", file=sys.stderr)
@@ -110,7 +114,7 @@ class Judge:
         self.dirty |= set(test.programs)
         alone = self.times.get(test.name)
         for _ in range(2 if test.name.startswith("e2e/") else 1):
-            result, seconds = self.bench.run(test, LONGEST_TEST_S if alone is None else 5 + 4 * alone)
+            result, seconds = self.bench.run(test, self.longest_s if alone is None else 5 + 4 * alone)
             if result == "passed":
                 self.times.setdefault(test.name, seconds)
                 return None
@@ -165,6 +169,8 @@ class Judge:
             return "survived", f"{len(tests)} tests"
         finally:
             self.put(path, text, out, plain)
+            with open(self.times_path, "w", encoding="utf-8") as f:
+                json.dump(self.times, f)
 
 
 def equivalent():
@@ -263,6 +269,7 @@ def main():
     p.add_argument("--build", default="build/release")
     p.add_argument("--where", default=os.path.join(ROOT, "build/mutate"))
     p.add_argument("--minutes", type=float, default=1e9, help="no further fault after this")
+    p.add_argument("--longest", type=float, default=30, help="a test that takes longer, in seconds, is not asked")
     p.add_argument("--require", type=float, default=0, help="exit status 1 below this share of killed, in percent")
     p.add_argument("--again", choices=["survived"])
     p.add_argument("--plant", action="append")
@@ -277,7 +284,7 @@ def main():
         table(list(results.rows.values()))
         return None
     end, n_judged, rows = time.monotonic() + args.minutes * 60, 0, []
-    judge = Judge(args.where, args.build)
+    judge = Judge(args.where, args.build, args.longest)
     for fault in wanted(args, results):
         if time.monotonic() > end or (n_judged >= args.faults and not args.again):
             break
