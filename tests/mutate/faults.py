@@ -96,7 +96,7 @@ def operators(code, begin, end):
                 yield m.start(), m.end(), new, "operator"
         elif text == "!" and before not in ("!",):
             yield m.start(), m.end(), "", "negation left out"
-        elif text[0].isdigit():
+        elif text[0].isdigit() and code[m.start() - 1:m.end() + 1] != "{0}":
             for new in numbers(text):
                 yield m.start(), m.end(), new, "constant"
 

@@ -276,6 +276,7 @@ def main():
     p.add_argument("--table", action="store_true")
     p.add_argument("--self-test", action="store_true")
     args = p.parse_args()
+    args.where = os.path.abspath(args.where)
     os.makedirs(args.where, exist_ok=True)
     results = Results(os.path.join(args.where, "results.jsonl"))
     if args.self_test:
