@@ -106,6 +106,50 @@ static void code_points_that_do_not_print_are_shown_as_python_does(void **state)
     expect("{{ ['\\x7f'] }}", LF_OK, "['\\x7f']");
 }
 
+static void arguments_with_a_default_may_be_left_out(void **state)
+{
+    (void)state;
+    expect("{{ 'a'.center(4) }}|{{ 'a'.ljust(3) }}|{{ 'a'.rjust(3) }}|{{ 'a'.zfill(3) }}|", LF_OK, " a  |a  |  a|00a|");
+    expect("{{ 'a'.center(4, '-') }}|{{ 'a'.ljust(3, '-') }}|{{ 'a'.rjust(3, '-') }}|", LF_OK, "-a--|a--|--a|");
+    expect("{{ 'abab'.replace('a', 'c') }}|{{ 'abab'.replace('a', 'c', 1) }}|", LF_OK, "cbcb|cbab|");
+    expect("{{ 'ab'.removeprefix('a') }}|{{ 'ab'.removesuffix('b') }}|", LF_OK, "b|a|");
+    expect("{{ 'a'.ljust() }}", LF_INVALID, "width");
+    expect("{{ 'a'.replace('a') }}", LF_INVALID, "new");
+}
+
+/* Added tokens may take the spaces beside them; letters they leave alone. */
+static void added_tokens_strip_spaces_and_nothing_else(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    char config[300];
+    model_dir_copy(&dir, "tokenizer.model", FIXTURES "sp-unigram/tokenizer.model");
+    struct lf_tokenizer *tok = open_or_fail(dir.path);
+    int n = lf_tokenizer_n_vocab(tok);
+    lf_tokenizer_close(tok);
+    (void)snprintf(config, sizeof config,
+                   "{\"added_tokens_decoder\": {\"%d\": {\"content\": \"<l>\", \"special\": true, \"lstrip\": true},"
+                   " \"%d\": {\"content\": \"<r>\", \"special\": true, \"rstrip\": true}}}",
+                   n, n + 1);
+    model_dir_text(&dir, "tokenizer_config.json", config);
+    tok = open_or_fail(dir.path);
+    ASSERT_ENCODES(tok, " \xc2\xa0 <l><r>\n \xe3\x80\x80", LF_ENCODE_SPECIALS, n, n + 1, -1);
+    struct lf_ids ids = {0}, letters = {0};
+    assert_int_equal(lf_tokenizer_encode(tok, &letters, LF_STR("a"), NULL, 0, 0, 0, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("a <l>"), NULL, 0, LF_ENCODE_SPECIALS, 0, NULL), LF_OK);
+    assert_int_equal(ids.n, letters.n + 1);
+    assert_memory_equal(ids.ids, letters.ids, letters.n * sizeof *ids.ids);
+    assert_int_equal(ids.ids[letters.n], n);
+    ids.n = 0;
+    assert_int_equal(lf_tokenizer_encode(tok, &ids, LF_STR("<r> a"), NULL, 0, LF_ENCODE_SPECIALS, 0, NULL), LF_OK);
+    assert_true(ids.n > 1);
+    assert_int_equal(ids.ids[0], n + 1);
+    lf_ids_deinit(&ids);
+    lf_ids_deinit(&letters);
+    lf_tokenizer_close(tok);
+    model_dir_free(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +157,8 @@ int main(void)
         cmocka_unit_test(statements_are_steps),
         cmocka_unit_test(values_are_compared_to_a_depth),
         cmocka_unit_test(a_call_block_keeps_all_its_arguments),
+        cmocka_unit_test(arguments_with_a_default_may_be_left_out),
+        cmocka_unit_test(added_tokens_strip_spaces_and_nothing_else),
         cmocka_unit_test(code_points_that_do_not_print_are_shown_as_python_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
