@@ -133,11 +133,15 @@ static void added_tokens_strip_spaces_and_nothing_else(void **state)
     model_dir_put(&dir, "tokenizer.json", file.ptr, file.len);
     lf_buf_deinit(&file);
     struct lf_tokenizer *tok = open_or_fail(dir.path);
-    int32_t begin = lf_tokenizer_find(tok, LF_STR("<|begin|>")), a = lf_tokenizer_find(tok, LF_STR("a"));
-    assert_true(begin >= 0 && a >= 0);
+    int32_t begin = lf_tokenizer_find(tok, LF_STR("<|begin|>"));
+    assert_true(begin >= 0);
     ASSERT_ENCODES(tok, " \xc2\xa0\t<|begin|>\n \xe3\x80\x80", LF_ENCODE_SPECIALS, begin, -1);
-    ASSERT_ENCODES(tok, "a <|begin|> a", LF_ENCODE_SPECIALS, a, begin, a, -1);
-    ASSERT_ENCODES(tok, "a<|begin|>a", LF_ENCODE_SPECIALS, a, begin, a, -1);
+    static const char *const texts[] = {"a<|begin|>", "a \n<|begin|>"};
+    struct lf_ids letter = {0};
+    assert_int_equal(lf_tokenizer_encode(tok, &letter, LF_STR("a"), NULL, 0, 0, 0, NULL), LF_OK);
+    assert_int_equal(letter.n, 1);
+    for (size_t i = 0; i < 2; i++) ASSERT_ENCODES(tok, texts[i], LF_ENCODE_SPECIALS, letter.ids[0], begin, -1);
+    lf_ids_deinit(&letter);
     lf_tokenizer_close(tok);
     model_dir_free(&dir);
 }
