@@ -26,7 +26,7 @@ FOLDERS = ["core", "device", "tokenizer", "kv", "attention", "model", "server/en
 GROUPS = {
     "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
                 "tokenizer/added.c", "tokenizer/bpe_open.c", "tokenizer/config.c", "tokenizer/hf_decoder.c",
-                "tokenizer/hf_open.c", "tokenizer/jinja_char.c", "tokenizer/jinja_lex.c", "tokenizer/jinja_parse.c",
+                "tokenizer/hf_open.c", "tokenizer/jinja_lex.c", "tokenizer/jinja_parse.c",
                 "tokenizer/jinja_parse_expr.c", "tokenizer/normalize.c", "tokenizer/pretokenize.c",
                 "tokenizer/regex_rewrite.c", "tokenizer/spm_open.c", "tokenizer/spm_proto.c", "tokenizer/vocab.c"],
 }
