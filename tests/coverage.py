@@ -5,6 +5,10 @@
     ctest --test-dir build/coverage -L 'unit|golden|sim|fuzz' -j2
     python3 tests/coverage.py build/coverage              the table
     python3 tests/coverage.py build/coverage tokenizer/   the same for each file below, with the lines not reached
+    python3 tests/coverage.py build/coverage --require parsers=95
+                                                          each file of a group, and exit status 1 where the group's
+                                                          branches are taken to less than this share; with --missed
+                                                          also the branches that were not
 
 A branch is one outcome of a condition, as gcov counts them; those of LF_ASSERT are left out, since no test may reach
 them."""
@@ -16,6 +20,16 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ["core", "device", "tokenizer", "kv", "attention", "model", "server/engine", "server/http", "server"]
+
+
+# What reads bytes that others wrote. Not the evaluation of templates (the rest of jinja_*): it reads a tree of our own.
+GROUPS = {
+    "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
+                "tokenizer/added.c", "tokenizer/bpe_open.c", "tokenizer/config.c", "tokenizer/hf_decoder.c",
+                "tokenizer/hf_open.c", "tokenizer/jinja_lex.c", "tokenizer/jinja_parse.c",
+                "tokenizer/jinja_parse_expr.c", "tokenizer/normalize.c", "tokenizer/pretokenize.c",
+                "tokenizer/regex_rewrite.c", "tokenizer/spm_open.c", "tokenizer/spm_proto.c", "tokenizer/vocab.c"],
+}
 
 
 def data_files(build):
@@ -70,10 +84,41 @@ def missed(lines):
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in out)
 
 
+def where(path, taken):
+    """A branch that was not taken: its line, which of the line's outcomes, and the line's text."""
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        text = f.read().splitlines()
+    for line in sorted({k[0] for k, n in taken.items() if n == 0}):
+        outcomes = [n for k, n in sorted(taken.items()) if k[0] == line]
+        missing = ",".join(str(i) for i, n in enumerate(outcomes) if n == 0)
+        print(f"  {path}:{line}: {missing} of {len(outcomes)}: {text[line - 1].strip()}")
+
+
+def require(files, rule, show_missed):
+    """Whether a group's branches are taken to the share that a rule "group=percent" asks for."""
+    name, _, percent = rule.partition("=")
+    everything = []
+    for path in GROUPS[name]:
+        if path not in files:
+            sys.exit(f"{name}: {path} was not run at all")
+        taken = without_asserts(path, files[path][1])
+        everything += taken.values()
+        print(f"{path}: {len(taken)} branches, {share(taken.values()):.1f}% taken")
+        if show_missed:
+            where(path, taken)
+    is_share = share(everything)
+    enough = is_share >= float(percent)
+    print(f"{name}: {is_share:.1f}% of branches ({sum(n > 0 for n in everything)} of {len(everything)}), {percent}% are required"
+          f"{'' if enough else ': TOO FEW'}")
+    return enough
+
+
 def main():
     files = read(sys.argv[1])
     if not files:
         sys.exit(f"{sys.argv[1]}: no .gcda in it: build with -DLF_COVERAGE=ON and run the tests")
+    if len(sys.argv) > 3 and sys.argv[2] == "--require":
+        sys.exit(0 if require(files, sys.argv[3], "--missed" in sys.argv) else 1)
     if len(sys.argv) > 2:
         for path in sorted(p for p in files if p.startswith(sys.argv[2])):
             lines, branches = files[path]

@@ -1,4 +1,7 @@
-"""Slow and silent clients: deadlines of head, body and reading; connections in all and per address; descriptors."""
+"""Slow and silent clients: deadlines of head, body and reading; descriptors.
+
+What a busy machine does to these tests: nothing comes too early, so "not before" is asserted as it stands; "not after"
+is asserted with harness.within; and what one client does to others is compared with a second server beside it."""
 import json
 import resource
 import socket
@@ -8,112 +11,137 @@ import time
 import harness
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+GIVE_UP = 120  # seconds after which nothing will come any more
 
 
-def closed_after(sock, limit):
-    """Seconds until the server ends the connection; None if it does not within the limit."""
+def cut_after(server, sent, slowly=b"", pause=0.05):
+    """Seconds from before the connection was made until the server had ended it. `slowly` is sent piece by piece.
+
+    They are never fewer than the deadline, however busy the machine is: the server began to count later than we did."""
     began = time.monotonic()
-    sock.settimeout(limit)
-    try:
-        while sock.recv(65536):
+    with server.socket(sent, timeout=GIVE_UP) as s:
+        try:
+            for piece in slowly:
+                s.sendall(piece)
+                time.sleep(pause)
+            while s.recv(65536):
+                pass
+        except (ConnectionResetError, BrokenPipeError):
             pass
-    except (ConnectionResetError, BrokenPipeError):
-        pass
-    except socket.timeout:
-        return None
     return time.monotonic() - began
 
 
-class GoodClient(threading.Thread):
-    """Asks all the time, and notes how long each answer took."""
+class Beside:
+    """Two servers asked in turn, so that both meet the same load of the machine: the one under test, and one that has
+    nothing else to do."""
 
-    def __init__(self, server):
-        super().__init__()
-        self.server, self.times, self.bad, self.ended = server, [], 0, False
+    def __init__(self, server, ask):
+        self.servers, self.ask = (server, harness.Server()), ask
+        self.connections = [s.connect() for s in self.servers]
+        self.times = [], []
 
-    def run(self):
-        c = self.server.connect()
-        while not self.ended:
+    def once(self):
+        for server, connection, times in zip(self.servers, self.connections, self.times):
             began = time.monotonic()
-            r = self.server.post("/v1/completions", {"prompt": "[[say=ok]]"}, connection=c)
-            self.times.append(time.monotonic() - began)
-            self.bad += r.status != 200 or r.json["choices"][0]["text"] != "ok"
-            time.sleep(0.005)
-        c.close()
+            self.ask(server, connection)
+            times.append(time.monotonic() - began)
 
     def finish(self):
-        self.ended = True
-        self.join()
-        return sorted(self.times)
+        """Sorted times of the one under test and of the other."""
+        for c in self.connections:
+            c.close()
+        assert self.servers[1].stop() == 0
+        return [sorted(t) for t in self.times]
 
 
-class Deadlines(harness.Case):
-    args = ("header_deadline_ms=1000", "body_deadline_ms=7000", "slow_reader_ms=1500", "n_connections_per_address=600",
-            "ctx=200000", "n_blocks=100000")
+def metric(server, connection, name):
+    """As Server.metric, over a connection that is open already."""
+    text = server.get("/metrics", connection=connection).body.decode()
+    return next((float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                 if line.split("{")[0].partition(":")[2] == name), 0.0)
+
+
+class Heads(harness.Case):
+    args = ("header_deadline_ms=1000",)
+
+    def n_cut(self):
+        return self.server.metric("http_connections_cut_total", 'deadline="head"')
 
     def test_silence_before_and_in_the_head(self):
         for sent in (b"", b"G", b"GET /livez HTTP/1.1\r\nHost: local"):
-            with self.server.socket(sent) as s:
-                took = closed_after(s, 5 * harness.SLOW)
-                self.assertTrue(took and 0.9 < took < 2.5, (sent, took))
+            before = self.n_cut()
+            with harness.within(2.5, f"cutting off {sent!r}"):
+                self.assertGreaterEqual(cut_after(self.server, sent), 0.99)
+            self.assertEqual(self.n_cut(), before + 1)
 
     def test_a_head_that_drips_is_cut_all_the_same(self):
-        for warm in (False, True):
-            with self.server.socket(timeout=5) as s:
-                if warm:  # also on a connection that has been good before
-                    s.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                    s.recv(65536)
-                began = time.monotonic()
-                with self.assertRaises(OSError):
-                    for byte in b"GET /livez HTTP/1.1\r\nX: " + b"y" * 1000:
-                        s.sendall(bytes([byte]))
-                        time.sleep(0.05)
-                self.assertTrue(0.9 < time.monotonic() - began < 3 * harness.SLOW)
-        self.assertGreater(self.server.metric("http_connections_cut_total", 'deadline="head"'), 0)
+        drops = [bytes([b]) for b in b"GET /livez HTTP/1.1\r\nX: " + b"y" * 1000]
+        for warm in (b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"):  # also where it has been good before
+            before = self.n_cut()
+            with harness.within(3, "cutting off a head that drips"):
+                self.assertGreaterEqual(cut_after(self.server, warm, drops), 0.99)
+            self.assertEqual(self.n_cut(), before + 1)
+
+
+class SlowBodies(harness.Case):
+    """A body must flow, whatever its deadline, which is far away here."""
+    args = ("body_deadline_ms=200000",)
 
     def test_a_body_that_drips_is_cut(self):
-        with self.server.socket(HEAD % 10000) as s:
-            began = time.monotonic()
-            with self.assertRaises(OSError):
-                for _ in range(1000):
-                    s.sendall(b"x")
-                    time.sleep(0.05)
-            self.assertTrue(4 < time.monotonic() - began < 7 * harness.SLOW)
-        self.assertGreater(self.server.metric("http_connections_cut_total", 'deadline="body"'), 0)
+        with harness.within(7, "cutting off a body that drips"):
+            self.assertGreater(cut_after(self.server, HEAD % 10000, [b"x"] * 1000), 4)
+        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), 1)
+
+
+class LongBodies(harness.Case):
+    args = ("body_deadline_ms=3000",)
 
     def test_a_body_that_flows_but_never_ends_is_cut_at_the_deadline(self):
-        with self.server.socket(HEAD % 9000000) as s:
-            began = time.monotonic()
-            with self.assertRaises(OSError):
-                for _ in range(1000):
-                    s.sendall(b"x" * 500)
-                    time.sleep(0.05)
-            self.assertTrue(6.5 < time.monotonic() - began < 9 * harness.SLOW)
+        with harness.within(5, "cutting off a body that never ends"):  # before the five seconds after which flow counts
+            self.assertGreaterEqual(cut_after(self.server, HEAD % 9000000, [b"x" * 5000] * 1000), 2.99)
+        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), 1)
+
+
+def small_reader(server, body):
+    """A client with a receive buffer as small as can be, that has asked."""
+    data = json.dumps({**body, "stream": True}).encode()
+    s = socket.socket()
+    s.settimeout(GIVE_UP)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s.connect(("127.0.0.1", server.port))
+    s.sendall(HEAD % len(data) + data)
+    return s
+
+
+class DeadReaders(harness.Case):
+    args = ("slow_reader_ms=1500", "ctx=200000", "n_blocks=100000")
 
     def test_a_client_that_does_not_read_is_paused_and_cut_and_holds_up_nobody(self):
         c = self.server.connect()
-        body = json.dumps({"prompt": "x" * 1000, "max_tokens": 60000, "stream": True, "logprobs": 5}).encode()
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.connect(("127.0.0.1", self.server.port))
-        s.sendall(HEAD % len(body) + body)
         before = self.server.rss_bytes()
         began = time.monotonic()
-        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_connections_cut_total", 'deadline="reader"') > 0, 10))
-        self.assertGreater(time.monotonic() - began, 1.3)
-        self.assertTrue(harness.wait_until(lambda: self.server.metric("num_requests_running") == 0))
+        s = small_reader(self.server, {"prompt": "x" * 1000, "max_tokens": 60000, "logprobs": 5})
+        self.assertTrue(harness.wait_until(lambda: metric(self.server, c, "http_connections") == 2))
+        # By the watch, which counts it, or by the kernel, which has been given the same time: whoever comes first.
+        with harness.within(5, "cutting off a client that does not read"):
+            self.assertTrue(harness.wait_until(lambda: metric(self.server, c, "http_connections") == 1))
+        self.assertGreater(time.monotonic() - began, 1.49)
+        self.assertTrue(harness.wait_until(lambda: metric(self.server, c, "http_requests_open") == 1))
+        self.assertEqual(metric(self.server, c, "num_requests_running"), 0)
         self.assertLess(self.server.rss_bytes() - before, 40e6)
         self.assertEqual(self.server.get("/livez", connection=c).status, 200)
         s.close()
         c.close()
 
+
+class Others(harness.Case):
+    """What slow clients must not do to good ones. All deadlines are far away."""
+    args = ("n_connections_per_address=600", "ctx=200000", "n_blocks=100000", "header_deadline_ms=600000",
+            "slow_reader_ms=600000")
+
     def test_a_slow_reader_gets_all_of_it(self):
-        body = json.dumps({"prompt": "x", "max_tokens": 3000, "stream": True}).encode()
         whole = self.server.complete("x", max_tokens=3000).json["choices"][0]["text"]
-        s = socket.socket()
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        s.connect(("127.0.0.1", self.server.port))
-        s.sendall(HEAD % len(body) + body)
+        s = small_reader(self.server, {"prompt": "x", "max_tokens": 3000})
         data = b""
         while b"[DONE]" not in data:
             got = s.recv(30000)
@@ -128,31 +156,37 @@ class Deadlines(harness.Case):
         self.assertEqual(text, whole)
 
     def test_500_silent_connections_disturb_nobody(self):
-        good = GoodClient(self.server)
-        good.start()
-        time.sleep(1)
-        quiet, good.times = sorted(good.times), []
-        silent = [self.server.socket(b"GET /livez HTTP/1.1\r\nX: y" if i % 2 else b"") for i in range(500)]
-        time.sleep(1)
-        busy = good.finish()
-        self.assertEqual(good.bad, 0)
+        def ask(server, connection):
+            r = server.post("/v1/completions", {"prompt": "[[say=ok]]"}, connection=connection)
+            self.assertEqual((r.status, r.json["choices"][0]["text"]), (200, "ok"))
+
+        beside, silent = Beside(self.server, ask), []
+        for i in range(500):
+            silent.append(self.server.socket(b"GET /livez HTTP/1.1\r\nX: y" if i % 2 else b""))
+            if i % 4 == 0:
+                beside.once()
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_connections") == 502))  # the good one, and this
+        for _ in range(200):
+            beside.once()
+        busy, quiet = beside.finish()
+        self.assertLess(busy[len(busy) // 2], 2 * quiet[len(quiet) // 2] + 0.005 * harness.SLOW)
         p99 = lambda times: times[int(len(times) * 0.99)]
-        self.assertLess(p99(busy), max(2 * p99(quiet), 0.1) * harness.SLOW)
+        self.assertLess(p99(busy), 2 * p99(quiet) + 0.1 * harness.SLOW)
         for s in silent:
             s.close()
         self.assertTrue(harness.wait_until(lambda: self.server.metric("http_connections") <= 1))
 
     def test_a_long_document_being_tokenized_stalls_nobody(self):
+        beside = Beside(self.server, lambda server, connection: self.assertEqual(
+            server.get("/livez", connection=connection).status, 200))
         text = "a" * 190000
         threads = [threading.Thread(target=lambda: self.server.post("/tokenize", {"prompt": text})) for _ in range(8)]
         for t in threads:
             t.start()
-        times = []
         while any(t.is_alive() for t in threads):
-            began = time.monotonic()
-            self.assertEqual(self.server.get("/livez").status, 200)
-            times.append(time.monotonic() - began)
-        self.assertLess(max(times), 1.0)
+            beside.once()
+        busy, quiet = beside.finish()
+        self.assertLess(busy[-1], 1.0 + 4 * quiet[-1])
 
 
 class Descriptors(harness.unittest.TestCase):
@@ -162,21 +196,22 @@ class Descriptors(harness.unittest.TestCase):
         good = s.connect()
         self.assertEqual(s.get("/livez", connection=good).status, 200)
         held = [s.socket() for _ in range(100)]
-        time.sleep(0.5)
+        failures = lambda: metric(s, good, "http_accept_failures_total")
+        self.assertTrue(harness.wait_until(lambda: failures() > 0))
         before = s.cpu_seconds()
         time.sleep(2)
         self.assertLess(s.cpu_seconds() - before, 0.3)
         self.assertEqual(s.get("/livez", connection=good).status, 200)
         for x in held:
             x.close()
-        self.assertTrue(harness.wait_until(lambda: s.get("/livez").status == 200, 10))
-        self.assertGreater(s.metric("http_accept_failures_total"), 0)
+        self.assertTrue(harness.wait_until(lambda: s.get("/livez").status == 200))
         good.close()
         self.assertEqual(s.stop(), 0)
 
     def test_idle_costs_nothing(self):
         s = harness.Server()
         held = [s.socket() for _ in range(50)]
+        self.assertTrue(harness.wait_until(lambda: s.metric("http_connections") == 51))
         time.sleep(0.3)
         before = s.cpu_seconds()
         time.sleep(2)
@@ -190,9 +225,10 @@ class RequestDeadline(harness.Case):
     args = ("request_deadline_ms=400",)
 
     def test_the_whole_request_has_a_deadline_too(self):
-        r = self.server.complete("x [[prefill_ms=3000]]")
+        r = self.server.complete("x [[prefill_ms=60000]]")
         self.assertEqual((r.status, r.json["choices"][0]["finish_reason"]), (200, "length"))
         self.assertEqual(r.json["usage"]["completion_tokens"], 0)
+        self.assertTrue(r.json["timings"]["timed_out"])
 
 
 if __name__ == "__main__":

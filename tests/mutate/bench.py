@@ -1,0 +1,159 @@
+"""Where faults are planted: a copy of the tree beside a copy of its finished build, both in one folder.
+
+Nothing is configured or made there: the build's own compile and link commands are run, one file and one program at a
+time, with the tree's path replaced. So a fault costs one compiler run and the linking of the programs that contain the
+file, and the source tree is never written to."""
+import glob
+import json
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+
+GIB = 1 << 30
+
+
+class Test:
+    """One ctest entry: what it runs, and which programs of the build it needs."""
+
+    def __init__(self, entry, root, new_root):
+        moved = lambda s: s.replace(root, new_root)
+        properties = {p["name"]: p["value"] for p in entry["properties"]}
+        self.name = entry["name"]
+        self.command = [moved(x) for x in entry["command"]]
+        self.cwd = moved(properties.get("WORKING_DIRECTORY", new_root))
+        self.environment = dict(moved(x).split("=", 1) for x in properties.get("ENVIRONMENT", []))
+        words = self.command + list(self.environment.values())
+        self.programs = sorted({w for w in words if w.startswith(new_root + "/build/") and os.access(w, os.X_OK)
+                                and os.path.isfile(w)})
+
+
+def copy_tree(root, to):
+    """Tracked and new files, those that are the same left alone; what is gone from the tree goes from the copy."""
+    names = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, check=True,
+                           capture_output=True).stdout.decode().split("\0")
+    wanted = {n for n in names if n and os.path.isfile(os.path.join(root, n))}
+    for name in sorted(wanted):
+        a, b = os.path.join(root, name), os.path.join(to, name)
+        os.makedirs(os.path.dirname(b), exist_ok=True)
+        if not os.path.exists(b) or open(a, "rb").read() != open(b, "rb").read():
+            shutil.copy2(a, b)
+    for where, folders, files in os.walk(to):
+        if where == to:
+            folders[:] = [f for f in folders if f not in ("build", ".git")]
+        for name in files:
+            if os.path.relpath(os.path.join(where, name), to) not in wanted:
+                os.unlink(os.path.join(where, name))
+
+
+class Bench:
+    def __init__(self, root, build, where):
+        self.root, self.build = root, os.path.join(root, build)
+        self.tree = os.path.join(where, "tree")
+        self.new_build = os.path.join(self.tree, build)
+        os.makedirs(self.tree, exist_ok=True)
+        copy_tree(root, self.tree)
+        shutil.rmtree(self.new_build, ignore_errors=True)
+        skipped = shutil.ignore_patterns("*.d", "Testing", "*.log", "CMakeCache.txt")
+        shutil.copytree(self.build, self.new_build, ignore=skipped, symlinks=True)
+        self.commands = {}
+        for entry in json.load(open(os.path.join(self.build, "compile_commands.json"))):
+            if entry["file"].startswith(root + "/"):
+                self.commands[os.path.relpath(entry["file"], root)] = entry
+        self.links = {}
+        for path in glob.glob(self.new_build + "/**/link.txt", recursive=True):
+            command = open(path).read().splitlines()
+            target = re.search(r" -o (\S+)", command[0])
+            if target:
+                cwd = path.split("/CMakeFiles/")[0]
+                self.links[os.path.normpath(os.path.join(cwd, target.group(1)))] = (command[0], cwd)
+        self.symbols = {}
+        self.tests = self.read_tests()
+
+    def read_tests(self):
+        text = subprocess.run(["ctest", "--test-dir", self.build, "--show-only=json-v1"], check=True,
+                              capture_output=True).stdout
+        tests = [Test(e, self.root, self.tree) for e in json.loads(text)["tests"] if "command" in e]
+        return [t for t in tests if t.programs and all(p in self.links for p in t.programs)]
+
+    # ---- one file ----
+
+    def object_of(self, path):
+        """The object file in the copy, and the archive that holds it."""
+        entry = self.commands[path]
+        out = re.search(r" -o (\S+)", entry["command"]).group(1)
+        cwd = entry["directory"].replace(self.root, self.tree)
+        library = re.search(r"CMakeFiles/(\w+)\.dir/", out).group(1)
+        return os.path.join(cwd, out), os.path.join(cwd, f"lib{library}.a")
+
+    def compile(self, path, out):
+        """Without debug information, so that two files that mean the same are the same. Whether it compiled."""
+        entry = self.commands[path]
+        words = shlex.split(entry["command"].replace(self.root, self.tree))
+        words[words.index("-o") + 1] = out
+        words = [w for w in words if w not in ("-g", "-g3", "-Werror")] + ["-w", "-g0"]
+        done = subprocess.run(words, cwd=entry["directory"].replace(self.root, self.tree), capture_output=True)
+        return done.returncode == 0
+
+    def archive(self, path):
+        """Puts the file's object into its library."""
+        out, library = self.object_of(path)
+        subprocess.run(["ar", "r", library, out], check=True, capture_output=True)
+
+    def link(self, program):
+        command, cwd = self.links[program]
+        subprocess.run(shlex.split(command), cwd=cwd, check=True, capture_output=True)
+
+    # ---- which tests reach a file ----
+
+    def defined(self, path):
+        if path not in self.symbols:
+            text = subprocess.run(["nm", "--defined-only", path], capture_output=True).stdout.decode()
+            self.symbols[path] = {w[2] for w in map(str.split, text.splitlines()) if len(w) == 3 and w[1] in "TDRB"}
+        return self.symbols[path]
+
+    def contains(self, program, path):
+        """An archive's member is linked whole or not at all: one of its symbols tells."""
+        own = self.defined(self.object_of(path)[0])
+        return bool(own & self.defined(program))
+
+    def reaching(self, path):
+        """Tests whose programs contain the file: first those named after it, then those of its folder, then all."""
+        folder, stem = os.path.dirname(path), os.path.splitext(os.path.basename(path))[0]
+
+        def distance(t):
+            where, _, name = t.name.partition("/")[2].rpartition("/")
+            if where == folder and (name == stem or name.startswith(stem) or stem.startswith(name)):
+                return 0
+            if where == folder or t.name.startswith("e2e/http") and folder == "server/http":
+                return 1
+            return 2 if t.name.startswith(("unit/", "fuzz/", "sim/")) else 3
+        found = [t for t in self.tests if any(self.contains(p, path) for p in t.programs)]
+        return sorted(((distance(t), t) for t in found), key=lambda pair: (pair[0], pair[1].name))
+
+    # ---- running ----
+
+    def run(self, test, timeout):
+        """("passed" | "failed" | "hung", seconds). All that it started has ended afterwards."""
+        def limits():
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (GIB, GIB))
+            resource.setrlimit(resource.RLIMIT_AS, (12 * GIB, 12 * GIB))
+        began = time.monotonic()
+        p = subprocess.Popen(test.command, cwd=test.cwd, env={**os.environ, **test.environment}, preexec_fn=limits,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                             start_new_session=True)
+        try:
+            result = "passed" if p.wait(timeout) in (0, 77) else "failed"
+        except subprocess.TimeoutExpired:
+            result = "hung"
+        try:
+            os.killpg(p.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        p.wait()
+        return result, time.monotonic() - began

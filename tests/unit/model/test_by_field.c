@@ -1,0 +1,91 @@
+/* Every field of config.json and generation_config.json, for each architecture, with every kind of value in its place:
+ * each directory is read and then holds what it must, or is refused with a message. */
+#include "model/hparams.h"
+#include "tests/support/by_field.h"
+#include "tests/support/temp_dir.h"
+
+struct tally {
+    struct temp_dir dir;
+    const char *name;
+    int n_read, n_refused;
+};
+
+static void changed(void *ctx, struct lf_str text)
+{
+    struct tally *t = ctx;
+    struct lf_hparams hp = {0};
+    struct lf_err err = {0};
+    char copy[8192];
+    (void)snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.ptr);
+    temp_dir_write_text(&t->dir, t->name, copy);
+    enum lf_status status = lf_hparams_read(&hp, t->dir.path, &err);
+    if (status != LF_OK) {
+        t->n_refused++;
+        if (!err.message[0] || status == LF_NO_MEMORY) fail_msg("%s: %s", lf_status_name(status), copy);
+        return;
+    }
+    t->n_read++;
+    if (hp.n_layers < 1 || hp.n_heads < 1 || hp.n_kv_heads < 1 || hp.n_heads % hp.n_kv_heads || hp.head_dim < 1 ||
+        hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.rope.rotary_dim > hp.head_dim ||
+        hp.rope.rotary_dim % 2 || !(hp.rope.theta > 1) || !(hp.norm_eps > 0))
+        fail_msg("read: %s", copy);
+    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.window[i] >= 0);
+    lf_hparams_deinit(&hp);
+}
+
+#define REST                                                                                                           \
+    "\"hidden_act\": \"silu\", \"hidden_size\": 64, \"intermediate_size\": 96, \"num_hidden_layers\": 2,"              \
+    " \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"head_dim\": 32, \"vocab_size\": 50,"                   \
+    " \"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-5, \"tie_word_embeddings\": false,"                       \
+    " \"torch_dtype\": \"float32\", \"bos_token_id\": 1, \"eos_token_id\": [2, 3], \"attention_bias\": false,"         \
+    " \"mlp_bias\": false, \"partial_rotary_factor\": 1.0"
+
+static const char *const configs[] = {
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", " REST ", \"rope_theta\": 5e5,"
+    " \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0,"
+    " \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 64}}",
+    "{\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\", " REST ", \"sliding_window\": 100,"
+    " \"rope_theta\": 1e6, \"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.0}}",
+    "{\"architectures\": [\"Qwen2ForCausalLM\"], \"model_type\": \"qwen2\", " REST ", \"use_sliding_window\": true,"
+    " \"sliding_window\": 100, \"max_window_layers\": 1, \"rope_parameters\": {\"rope_theta\": 1e6,"
+    " \"rope_type\": \"yarn\", \"factor\": 4.0, \"original_max_position_embeddings\": 64, \"beta_fast\": 32,"
+    " \"beta_slow\": 1, \"truncate\": true, \"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"attention_factor\": 1.1}}",
+    "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", " REST ", \"rope_theta\": 1e6,"
+    " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"sliding_window\": 100,"
+    " \"use_sliding_window\": true, \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}}",
+};
+
+static const char *const no_lists[2] = {"", ""};
+
+static void every_field_of_config_json(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        struct tally t = {.dir = temp_dir_make(), .name = "config.json"};
+        int n = by_field(lf_str_c(configs[i]), no_lists, changed, &t);
+        print_message("config %zu: %d changes, %d read, %d refused\n", i, n, t.n_read, t.n_refused);
+        assert_true(n > 1000 && t.n_refused > n / 4 && t.n_read + t.n_refused == n);
+        temp_dir_remove(&t.dir);
+    }
+}
+
+static void every_field_of_generation_config_json(void **state)
+{
+    (void)state;
+    struct tally t = {.dir = temp_dir_make(), .name = "generation_config.json"};
+    temp_dir_write_text(&t.dir, "config.json", configs[0]);
+    int n = by_field(LF_STR("{\"bos_token_id\": 1, \"eos_token_id\": [2, 3, 4], \"temperature\": 0.6}"), no_lists,
+                     changed, &t);
+    print_message("%d changes, %d read, %d refused\n", n, t.n_read, t.n_refused);
+    assert_true(n > 200 && t.n_read > 20 && t.n_refused > 20);
+    temp_dir_remove(&t.dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_field_of_config_json),
+        cmocka_unit_test(every_field_of_generation_config_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
