@@ -237,7 +237,10 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
     double budget_ns = LF_MAX(step_ns - decode_ns, step_ns * PREFILL_SHARE);
     int n = s->n_tenants_in_step;
     if (n == 1 || plan->n_items == 0) return budget_ns;
-    return LF_MAX(budget_ns, (decode_ns - n * next_tenant(s)->decode_ns) / (n - 1));
+    const struct lf_sched_tenant *t = next_tenant(s);
+    double due_ns = (decode_ns - n * t->decode_ns) / (n - 1);
+    if (due_ns <= budget_ns) return budget_ns;
+    return due_ns + lf_cost_prefill_ns(&s->cost, shortest_prefill(s, t)->n_done, BLOCK / 2, 0); /* lost to rounding */
 }
 
 /* Within a tenant the eldest gets its quarter first, then the shortest goes first; between them whoever was served

@@ -136,6 +136,31 @@ static void a_flood_at_the_highest_priority_doubles_anothers_time_at_most(void *
     }
 }
 
+/* Where a step costs much by itself, as where weights are read from memory, decodes leave little of it. */
+static void decodes_of_others_leave_a_tenant_its_half(void **state)
+{
+    (void)state;
+    static const struct flood f = {"answers", 30, 2000, 1};
+    for (uint64_t seed = 0; seed < SEEDS_N; seed++) {
+        struct sim_world w;
+        struct sim_opts o = defaults(seed);
+        o.machine.w[LF_COST_STEP] = 3e7;
+        o.alone_ns = 4 * o.step_ns;
+        double alone = alone_s(&o, 8192), step = 0;
+        open_used(&w, &o);
+        for (int i = 0; i < 50; i++) {
+            flood(&w, &f);
+            (void)sim_step(&w);
+        }
+        double s = first_token_s(&w, &f, submit(&w, GUEST, 0, 8192, 10), &step);
+        if (seed == 0)
+            print_message("8K beside long answers where a step costs 30 ms: %.1f s, alone %.1f s\n", s, alone);
+        assert_true(s <= 2 * alone + step);
+        assert_true(step < 2.2 * STEP_MS * 1e-3);
+        sim_close(&w);
+    }
+}
+
 /* The flood was alone and holds every slot and block with answers that have just begun. */
 static void who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer(void **state)
 {
@@ -343,6 +368,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flood_at_the_highest_priority_doubles_anothers_time_at_most),
+        cmocka_unit_test(decodes_of_others_leave_a_tenant_its_half),
         cmocka_unit_test(who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer),
         cmocka_unit_test(a_quarter_is_left_for_who_was_here_within_a_minute),
         cmocka_unit_test(alone_a_tenant_has_everything_after_a_minute),
