@@ -197,9 +197,10 @@ enum lf_status lf_added_find(const struct lf_added *added, const struct lf_added
     for (size_t i = lf_aho_is_empty(&set->aho) ? 0 : search->text.len; i-- > 0;) {
         if (i % LOOK_BYTES == 0) LF_TRY(lf_work_step(work, LOOK_BYTES));
         uint8_t byte = (uint8_t)search->text.ptr[i];
+        if (!node && !set->aho.trie.root[byte]) continue; /* most bytes: no token ends with them */
         node = lf_aho_step(&set->aho, node, byte);
         if (search->user) own = search->user[i] ? 0 : lf_aho_step(&set->aho, own, byte);
-        if (!node) continue;
+        if (!lf_aho_first(&set->aho, node)) continue;
         f.best = NULL;
         offer(&f, 0, node, i);
         offer(&f, LF_ADDED_WORD, node, i);

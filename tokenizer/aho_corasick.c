@@ -112,13 +112,6 @@ enum lf_status lf_places_put(struct lf_places *places, size_t first, size_t len,
     return LF_OK;
 }
 
-const struct lf_place *lf_places_at(struct lf_places *places, size_t from)
-{
-    while (places->n > 0 && places->at[places->n - 1].first < from) places->n--;
-    const struct lf_place *last = places->n > 0 ? &places->at[places->n - 1] : NULL;
-    return last && last->first == from ? last : NULL;
-}
-
 enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places, struct lf_str text,
                               struct lf_work *work)
 {
@@ -126,7 +119,9 @@ enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places
     places->n = 0;
     for (size_t i = lf_aho_is_empty(aho) ? 0 : text.len; i-- > 0;) {
         if (i % LOOK_BYTES == 0) LF_TRY(lf_work_step(work, LOOK_BYTES));
-        node = lf_aho_step(aho, node, (uint8_t)text.ptr[i]);
+        uint8_t byte = (uint8_t)text.ptr[i];
+        if (!node && !aho->trie.root[byte]) continue; /* most bytes: no text ends with them */
+        node = lf_aho_step(aho, node, byte);
         uint32_t end = lf_aho_first(aho, node);
         if (end) LF_TRY(lf_places_put(places, i, lf_aho_len(aho, end), lf_aho_value(aho, end)));
     }

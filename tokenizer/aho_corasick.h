@@ -75,7 +75,12 @@ struct lf_places {
 void lf_places_deinit(struct lf_places *places);
 LF_MUST_CHECK enum lf_status lf_places_put(struct lf_places *places, size_t first, size_t len, int32_t value);
 /* Takes out the places before from; the one at from, or NULL. For a walk that only goes on. */
-const struct lf_place *lf_places_at(struct lf_places *places, size_t from);
+static inline const struct lf_place *lf_places_at(struct lf_places *places, size_t from)
+{
+    while (places->n > 0 && places->at[places->n - 1].first < from) places->n--;
+    if (places->n == 0 || places->at[places->n - 1].first != from) return NULL;
+    return &places->at[places->n - 1];
+}
 
 /* Fills places with the longest text that begins at each place of text. LF_NO_MEMORY, or what the work says. */
 LF_MUST_CHECK enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places, struct lf_str text,

@@ -193,16 +193,17 @@ enum { PIECE_STEPS = 8 };
 
 static void put_letters(struct lf_buf *out, struct lf_str text)
 {
+    size_t first = 0; /* of the bytes that are letters already */
     for (size_t i = 0; i < text.len; i++) {
         char bytes[4];
         uint8_t byte = (uint8_t)text.ptr[i];
-        if (byte > ' ' && byte < 0x7f) {
-            lf_buf_char(out, (char)byte);
-            continue;
-        }
+        if (byte > ' ' && byte < 0x7f) continue;
         int n = lf_utf8_encode(lf_byte_level_letter(byte), bytes);
+        lf_buf_append(out, text.ptr + first, i - first);
         lf_buf_append(out, bytes, (size_t)n);
+        first = i + 1;
     }
+    lf_buf_append(out, text.ptr + first, text.len - first);
 }
 
 /* One piece in its new form, appended to out. */

@@ -129,12 +129,14 @@ static enum lf_status look_at_front(struct front *f)
 /* Puts a part with its spaces written as `space`. */
 static void put_part(struct lf_buf *out, struct lf_str part, struct lf_str space)
 {
+    size_t first = 0;
     for (size_t i = 0; i < part.len; i++) {
-        if (part.ptr[i] == ' ')
-            lf_buf_str(out, space);
-        else
-            lf_buf_char(out, part.ptr[i]);
+        if (part.ptr[i] != ' ') continue;
+        lf_buf_append(out, part.ptr + first, i - first);
+        lf_buf_str(out, space);
+        first = i + 1;
     }
+    if (first < part.len) lf_buf_append(out, part.ptr + first, part.len - first);
 }
 
 static enum lf_status normalize_all(struct front *f, bool drop, bool after_space, struct lf_str space)

@@ -33,8 +33,6 @@ static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enu
                                   const struct lf_err *why)
 {
     if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
-    if (status == LF_UNSUPPORTED)
-        return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why->message);
     return lf_refuse(err, 400, param, "invalid_value", "%s: %s", param, why->message);
 }
 
@@ -48,6 +46,7 @@ static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struc
         lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, source->work, &why);
     if (status == LF_LIMIT)
         return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
+    if (status == LF_UNSUPPORTED) return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why.message);
     if (status != LF_OK) return refuse_text(err, param, status, &why);
     if (ids->n || ask->kind == LF_ASK_TOKENIZE) return LF_OK;
     return lf_refuse(err, 400, param, "empty_prompt", "%s: no token in it.", param);

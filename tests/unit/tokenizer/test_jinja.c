@@ -285,6 +285,32 @@ static void a_render_needs_no_more_stack_than_a_thread_has(void **state)
     pthread_attr_destroy(&attr);
 }
 
+/* Statements without an expression have their price too: here they are all that the loops do. */
+static void statements_are_paid_for(void **state)
+{
+    (void)state;
+    struct lf_buf source;
+    lf_buf_init(&source, 4096);
+    lf_buf_cstr(&source, "{% set r = range(250) %}{% for i in r %}{% for k in r %}");
+    for (int i = 0; i < 20; i++) lf_buf_cstr(&source, "x{# #}"); /* each x is a statement of its own */
+    lf_buf_cstr(&source, "{% endfor %}{% endfor %}");
+    expect(source.ptr, LF_LIMIT, "the template takes more than 1000000 steps");
+    lf_buf_deinit(&source);
+}
+
+/* Comparing values that hold one another is as deep as they are. */
+static void equality_counts_depth(void **state)
+{
+    (void)state;
+    static const char form[] = "{%% set n = namespace(a=[], b=[]) %%}{%% for i in range(%d) %%}{%% set n.a = [n.a] %%}"
+                               "{%% set n.b = [n.b] %%}{%% endfor %%}{{ n.a == n.b }}";
+    char source[256];
+    (void)snprintf(source, sizeof source, form, 900);
+    expect(source, LF_OK, "True");
+    (void)snprintf(source, sizeof source, form, 1100);
+    expect(source, LF_LIMIT, "nest deeper than 1024");
+}
+
 /* -- Integers at their ends -- */
 
 /* What a template of a few bytes renders: its text, or "!" and the status. */
@@ -465,6 +491,8 @@ int main(void)
         cmocka_unit_test(hostile_templates_are_refused_in_time),
         cmocka_unit_test(reading_stops_at_the_end_of_the_source),
         cmocka_unit_test(a_render_needs_no_more_stack_than_a_thread_has),
+        cmocka_unit_test(statements_are_paid_for),
+        cmocka_unit_test(equality_counts_depth),
         cmocka_unit_test(integers_at_their_ends_give_what_python_gives),
         cmocka_unit_test(integers_of_any_size_do_no_harm),
     };

@@ -97,6 +97,25 @@ static void test_a_pattern_that_tries_for_ever_is_stopped(void **state)
     lf_regex_free(regex);
 }
 
+/* What a search may do before it is counted is little: that is what the match limit is for. */
+static void test_a_search_is_left_early(void **state)
+{
+    (void)state;
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work;
+    char text[4096];
+    bool found = true;
+    for (size_t i = 0; i < sizeof text; i++) text[i] = i % 16 == 15 ? ' ' : 'a';
+    struct lf_regex_walk walk = lf_regex_walk_init(lf_str_from(text, sizeof text));
+    assert_int_equal(lf_regex_compile(&regex, LF_STR("(?:a|a)+[cd]|a+"), NULL), LF_OK);
+    lf_regex_work_init(&work, NULL, 1 << 24);
+    uint64_t budget = work.budget;
+    while (found) assert_int_equal(lf_regex_next(regex, &work, &walk, &found), LF_OK);
+    assert_true(budget - work.budget > 2 * sizeof text); /* it was counted, so it was left */
+    lf_regex_work_deinit(&work);
+    lf_regex_free(regex);
+}
+
 static void test_a_literal_is_found_as_written(void **state)
 {
     (void)state;
@@ -124,6 +143,7 @@ int main(void)
         cmocka_unit_test(test_empty_matches_do_not_follow_a_match),
         cmocka_unit_test(test_what_is_read_differently_is_refused_by_name),
         cmocka_unit_test(test_a_pattern_that_tries_for_ever_is_stopped),
+        cmocka_unit_test(test_a_search_is_left_early),
         cmocka_unit_test(test_a_literal_is_found_as_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

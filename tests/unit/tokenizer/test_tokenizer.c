@@ -32,6 +32,26 @@ static void test_users_cannot_write_special_tokens(void **state)
     lf_tokenizer_close(tok);
 }
 
+/* Each single byte of a special token, the first and the last among them, and each byte beside it. */
+static void test_one_byte_of_a_user_is_enough(void **state)
+{
+    (void)state;
+    struct lf_tokenizer *tok = open_or_fail(FIXTURES "like-qwen");
+    const char *text = "a<|im_end|>b";
+    int32_t end = find(tok, "<|im_end|>");
+    for (size_t at = 0; at < strlen(text); at++) {
+        struct lf_text_span span = {at, 1};
+        struct lf_ids ids = {0};
+        bool found = false;
+        assert_int_equal(lf_tokenizer_encode(tok, &ids, lf_str_c(text), &span, 1, LF_ENCODE_SPECIALS, 0, NULL, NULL),
+                         LF_OK);
+        for (size_t i = 0; i < ids.n; i++) found = found || ids.ids[i] == end;
+        assert_int_equal(found, at == 0 || at == strlen(text) - 1);
+        lf_ids_deinit(&ids);
+    }
+    lf_tokenizer_close(tok);
+}
+
 /* <Bos> is looked for in the normalized text, where it is <bos>. */
 static void test_nor_those_that_appear_by_normalization(void **state)
 {
@@ -254,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_users_cannot_write_special_tokens),
+        cmocka_unit_test(test_one_byte_of_a_user_is_enough),
         cmocka_unit_test(test_nor_those_that_appear_by_normalization),
         cmocka_unit_test(test_bad_spans_are_refused),
         cmocka_unit_test(test_invalid_text_is_refused),
