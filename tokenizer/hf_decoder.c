@@ -24,6 +24,8 @@ static enum lf_status open_replace(struct lf_tokenizer *tok, struct lf_json_valu
     if (lf_json_type(from) != LF_JSON_STRING) return refuse(err, "decoder", lf_json_get(v, "type"), " with a regex");
     LF_TRY(lf_json_keep(&replace.from, &tok->arena, from, "decoder Replace: pattern", err));
     LF_TRY(lf_json_keep(&replace.to, &tok->arena, lf_json_get(v, "content"), "decoder Replace: content", err));
+    if (replace.from.len == 0)
+        return lf_fail(err, LF_CORRUPT, "decoder Replace: pattern: expected a text to look for, it is empty");
     return add_replace(&tok->decoder, &replace, err);
 }
 
