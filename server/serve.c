@@ -4,7 +4,8 @@
  * bound, so that a supervisor sees /livez at once and /readyz with the progress; then the weights are read.
  *
  * Signals are blocked in every thread and fetched by this one, except while loading, when nothing is in flight and
- * TERM may simply end the process. The first TERM or INT drains, the second one ends it now. */
+ * TERM may simply end the process. The first TERM or INT drains; from then on a handler waits for the second one, which
+ * ends the process at once, whatever any thread is doing. */
 #include <arpa/inet.h>
 #include <limits.h>
 #include <pthread.h>
@@ -124,6 +125,34 @@ static void exit_now(int sig)
     _exit(LF_EXIT_OK);
 }
 
+static void exit_failed(int sig)
+{
+    (void)sig;
+    _exit(LF_EXIT_FAILED);
+}
+
+/* TERM and INT run this from now on; the other threads keep them blocked, so it is this one that is interrupted. */
+static void handle_ends(void (*handler)(int))
+{
+    struct sigaction action = {.sa_handler = handler};
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &ends, NULL);
+}
+
+static void block_ends(void)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+}
+
 static void block_signals(sigset_t *set)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -137,19 +166,9 @@ static void block_signals(sigset_t *set)
 
 static enum lf_status load_interruptibly(struct server *s, struct lf_err *err)
 {
-    struct sigaction action = {.sa_handler = exit_now}, old_term, old_int;
-    sigset_t end_signals;
-    sigemptyset(&end_signals);
-    sigaddset(&end_signals, SIGTERM);
-    sigaddset(&end_signals, SIGINT);
-    sigaction(SIGTERM, &action, &old_term);
-    sigaction(SIGINT, &action, &old_int);
-    /* The worker threads of the device exist by now and keep them blocked: the handler runs on this thread. */
-    pthread_sigmask(SIG_UNBLOCK, &end_signals, NULL);
+    handle_ends(exit_now);
     enum lf_status status = lf_runtime_load(&s->rt, on_progress, s, err);
-    pthread_sigmask(SIG_BLOCK, &end_signals, NULL);
-    sigaction(SIGTERM, &old_term, NULL);
-    sigaction(SIGINT, &old_int, NULL);
+    block_ends();
     return status;
 }
 
@@ -173,23 +192,21 @@ static void reload(struct server *s)
 }
 
 /* Waits until nothing is in flight, for ms at most. */
-static void wait_answered(struct server *s, const sigset_t *set, int64_t ms)
+static void wait_answered(struct server *s, int64_t ms)
 {
     int64_t end_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
-    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
-        int sig = wait_signal(set, POLL_MS / 4);
-        if (sig == SIGTERM || sig == SIGINT) _exit(LF_EXIT_FAILED);
-    }
+    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) lf_clock_sleep_ms(POLL_MS / 4);
 }
 
-static int drain(struct server *s, const sigset_t *set)
+static int drain(struct server *s)
 {
+    handle_ends(exit_failed);
     LF_INFO("draining in_flight=%d", lf_http_server_n_in_flight(s->http));
     lf_http_server_drain(s->http);
     lf_engine_drain(s->rt.engine);
-    wait_answered(s, set, (int64_t)s->config->drain_timeout * 1000);
+    wait_answered(s, (int64_t)s->config->drain_timeout * 1000);
     lf_engine_stop(s->rt.engine);
-    wait_answered(s, set, TELL_MS);
+    wait_answered(s, TELL_MS);
     LF_INFO("stopped in_flight=%d", lf_http_server_n_in_flight(s->http));
     return LF_EXIT_OK;
 }
@@ -201,7 +218,7 @@ static int serve_until_end(struct server *s, const sigset_t *set)
     for (;;) {
         int sig = wait_signal(set, POLL_MS);
         if (sig == SIGHUP) reload(s);
-        if (sig == SIGTERM || sig == SIGINT) return drain(s, set);
+        if (sig == SIGTERM || sig == SIGINT) return drain(s);
         struct lf_engine_state state;
         lf_engine_look(s->rt.engine, &state);
         if (!state.alive) {
