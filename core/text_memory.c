@@ -28,10 +28,11 @@ static_assert(1 << (SLOT_BITS_MIN + N_SIZES - 1) == LF_TEXT_SLOT_BYTES, "the lar
 
 /* At the beginning of every mapping. */
 struct header {
-    size_t map_bytes;    /* of the whole mapping, counted against the budget */
-    size_t slot_bytes;   /* 0: one piece */
-    struct lf_list node; /* slabs with a free slot */
-    void *free_slots;    /* chain through their first word */
+    size_t map_bytes;     /* of the whole mapping */
+    size_t counted_bytes; /* of it, against the budget */
+    size_t slot_bytes;    /* 0: one piece */
+    struct lf_list node;  /* slabs with a free slot */
+    void *free_slots;     /* chain through their first word */
     int n_used, n_slots;
 };
 static_assert(sizeof(struct header) <= HEADER_BYTES, "the header fits");
@@ -42,6 +43,8 @@ struct lf_text_memory {
     struct lf_list open[N_SIZES]; /* slabs with free and used slots */
     struct lf_list spare;         /* slabs without a used slot, of any size */
     int n_spare;
+    size_t n_pieces; /* allocated and not freed */
+    bool destroyed;  /* by its owner */
 };
 
 /* ---- the budget ---- */
@@ -87,29 +90,31 @@ static void release_spares_locked(struct lf_text_memory *m)
         struct header *slab = LF_LIST_ENTRY(node, struct header, node);
         lf_list_remove(node);
         m->n_spare--;
-        m->state.used_bytes -= slab->map_bytes;
+        m->state.used_bytes -= slab->counted_bytes;
         (void)munmap(slab, slab->map_bytes);
     }
 }
 
 /* A new mapping, counted; NULL where there is no room for it. */
-static struct header *map_counted_locked(struct lf_text_memory *m, size_t n)
+static struct header *map_counted_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    if (!charge_locked(m, n)) {
+    if (!charge_locked(m, n_counted)) {
         release_spares_locked(m);
-        if (!charge_locked(m, n)) return NULL;
+        if (!charge_locked(m, n_counted)) return NULL;
     }
     struct header *h = map_aligned(n);
-    if (h)
-        h->map_bytes = n;
-    else
-        m->state.used_bytes -= n;
+    if (!h) {
+        m->state.used_bytes -= n_counted;
+        return NULL;
+    }
+    h->map_bytes = n;
+    h->counted_bytes = n_counted;
     return h;
 }
 
 static void unmap_locked(struct lf_text_memory *m, struct header *h)
 {
-    m->state.used_bytes -= h->map_bytes;
+    m->state.used_bytes -= h->counted_bytes;
     (void)munmap(h, h->map_bytes);
 }
 
@@ -146,7 +151,7 @@ static struct header *open_slab_locked(struct lf_text_memory *m, int size)
         lf_list_remove(node);
         m->n_spare--;
         slab = LF_LIST_ENTRY(node, struct header, node);
-    } else if (!(slab = map_counted_locked(m, LF_TEXT_SLAB_BYTES))) {
+    } else if (!(slab = map_counted_locked(m, LF_TEXT_SLAB_BYTES, LF_TEXT_SLAB_BYTES))) {
         return NULL;
     }
     cut_slots(slab, (size_t)1 << (SLOT_BITS_MIN + size));
@@ -181,9 +186,10 @@ static void put_slot_locked(struct lf_text_memory *m, struct header *slab, void 
 
 /* ---- pieces ---- */
 
-static void *take_piece_locked(struct lf_text_memory *m, size_t n)
+static void *take_piece_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    struct header *h = map_counted_locked(m, round_up(HEADER_BYTES + n, PAGE_BYTES));
+    size_t map_bytes = round_up(HEADER_BYTES + n, PAGE_BYTES);
+    struct header *h = map_counted_locked(m, map_bytes, round_up(HEADER_BYTES + n_counted, PAGE_BYTES));
     return h ? (char *)h + HEADER_BYTES : NULL;
 }
 
@@ -207,12 +213,13 @@ static void *resize_piece_locked(struct lf_text_memory *m, struct header *h, siz
     }
     if (want < now) m->state.used_bytes -= now - want;
     ((struct header *)to)->map_bytes = want;
+    ((struct header *)to)->counted_bytes = want;
     return (char *)to + HEADER_BYTES;
 }
 
-static void *alloc_locked(struct lf_text_memory *m, size_t n)
+static void *alloc_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    return n > LF_TEXT_SLOT_BYTES ? take_piece_locked(m, n) : take_slot_locked(m, n);
+    return n > LF_TEXT_SLOT_BYTES ? take_piece_locked(m, n, n_counted) : take_slot_locked(m, n);
 }
 
 static void free_locked(struct lf_text_memory *m, void *ptr)
@@ -231,7 +238,7 @@ static void *realloc_locked(struct lf_text_memory *m, void *ptr, size_t n)
     if (!h->slot_bytes && large) return resize_piece_locked(m, h, n);
     if (h->slot_bytes && n <= h->slot_bytes) return ptr;
     size_t held = h->slot_bytes ? h->slot_bytes : h->map_bytes - HEADER_BYTES;
-    void *to = alloc_locked(m, n);
+    void *to = alloc_locked(m, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(held, n));
     free_locked(m, ptr);
@@ -246,28 +253,29 @@ static void *zero(void *ptr, size_t n)
 
 #else /* one by one: a header in front of each block says how much it counts */
 
-static void *alloc_locked(struct lf_text_memory *m, size_t n)
+static void *alloc_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    if (!charge_locked(m, n)) return NULL;
+    if (!charge_locked(m, n_counted)) return NULL;
     size_t *block = malloc(16 + n);
     if (!block) {
-        m->state.used_bytes -= n;
+        m->state.used_bytes -= n_counted;
         return NULL;
     }
     block[0] = n;
+    block[1] = n_counted;
     return block + 2;
 }
 
 static void free_locked(struct lf_text_memory *m, void *ptr)
 {
     size_t *block = (size_t *)ptr - 2;
-    m->state.used_bytes -= block[0];
+    m->state.used_bytes -= block[1];
     free(block);
 }
 
 static void *realloc_locked(struct lf_text_memory *m, void *ptr, size_t n)
 {
-    void *to = alloc_locked(m, n);
+    void *to = alloc_locked(m, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(n, ((size_t *)ptr - 2)[0]));
     free_locked(m, ptr);
@@ -300,24 +308,39 @@ enum lf_status lf_text_memory_create(struct lf_text_memory **out, uint64_t budge
     return LF_OK;
 }
 
-void lf_text_memory_destroy(struct lf_text_memory *m)
+static void release(struct lf_text_memory *m)
 {
-    if (!m) return;
     release_spares_locked(m);
     LF_ASSERT(m->state.used_bytes == 0);
     pthread_mutex_destroy(&m->lock);
     free(m);
 }
 
-void *lf_text_alloc(struct lf_text_memory *m, size_t n)
+void lf_text_memory_destroy(struct lf_text_memory *m)
+{
+    if (!m) return;
+    pthread_mutex_lock(&m->lock);
+    m->destroyed = true;
+    bool empty = m->n_pieces == 0;
+    pthread_mutex_unlock(&m->lock);
+    if (empty) release(m);
+}
+
+void *lf_text_alloc_sparse(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
     if (!m) return malloc(n ? n : 1);
     if (n > PTRDIFF_MAX / 2) return NULL;
     pthread_mutex_lock(&m->lock);
-    void *ptr = alloc_locked(m, n);
+    void *ptr = alloc_locked(m, n, n_counted);
+    m->n_pieces += ptr != NULL;
     m->state.n_refused += !ptr;
     pthread_mutex_unlock(&m->lock);
     return ptr;
+}
+
+void *lf_text_alloc(struct lf_text_memory *m, size_t n)
+{
+    return lf_text_alloc_sparse(m, n, n);
 }
 
 void *lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n)
@@ -347,7 +370,9 @@ void lf_text_free(struct lf_text_memory *m, void *ptr)
     }
     pthread_mutex_lock(&m->lock);
     free_locked(m, ptr);
+    bool last = --m->n_pieces == 0 && m->destroyed;
     pthread_mutex_unlock(&m->lock);
+    if (last) release(m);
 }
 
 bool lf_text_reserve(struct lf_text_memory *m, uint64_t n)

@@ -28,11 +28,14 @@ struct lf_text_memory;
 
 LF_MUST_CHECK enum lf_status lf_text_memory_create(struct lf_text_memory **out, uint64_t budget_bytes,
                                                    struct lf_err *err);
-void lf_text_memory_destroy(struct lf_text_memory *memory); /* accepts NULL; everything must have been freed */
+/* Accepts NULL. What is still allocated stays valid, and the last lf_text_free of it frees the rest. */
+void lf_text_memory_destroy(struct lf_text_memory *memory);
 
 /* n bytes aligned to 16, not initialized; NULL past the budget, or where the system has none. */
 void *lf_text_alloc(struct lf_text_memory *memory, size_t n) LF_MUST_CHECK;
 void *lf_text_alloc_zeroed(struct lf_text_memory *memory, size_t n) LF_MUST_CHECK;
+/* n bytes of which not all will be touched: n_counted of them count against the budget. Not to be resized. */
+void *lf_text_alloc_sparse(struct lf_text_memory *memory, size_t n, size_t n_counted) LF_MUST_CHECK;
 /* As realloc: the bytes move where they must; NULL leaves ptr as it is. ptr may be NULL. */
 void *lf_text_realloc(struct lf_text_memory *memory, void *ptr, size_t n) LF_MUST_CHECK;
 void lf_text_free(struct lf_text_memory *memory, void *ptr); /* accepts NULL */

@@ -182,6 +182,7 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
     opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
+    opts.text_bytes += lf_engine_answer_bytes(rt->plan.n_blocks);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 

@@ -240,6 +240,11 @@ static int n_tenants(const struct lf_engine_opts *o)
     return (int)LF_MIN((int64_t)o->queue_n + o->max_seqs + 1, INT32_MAX);
 }
 
+uint64_t lf_engine_answer_bytes(int n_blocks)
+{
+    return (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS * (sizeof(int32_t) + sizeof(struct lf_sampled));
+}
+
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_blocks)
 {
     return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() + (uint64_t)o->max_out * bytes_of_out() +

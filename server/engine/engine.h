@@ -53,6 +53,8 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
                                               struct lf_err *err);
 /* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_blocks);
+/* What the answers of all that runs at once may take at most: an entry a token of the cache. */
+uint64_t lf_engine_answer_bytes(int n_blocks);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
 void lf_engine_drain(struct lf_engine *engine);
 /* As drain, and what is in flight is cancelled at the end of the running step. Returns at once. */

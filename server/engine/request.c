@@ -2,7 +2,9 @@
  *
  *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | tokens | prompt log-probabilities
  *
- * The answer's part is reserved, not touched: pages that no token is written to cost nothing.
+ * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
+ * tokens of it are counted against the memory for texts; all that running requests can touch together, one entry a
+ * token of the KV cache, is lf_engine_answer_bytes.
  *
  * An entry of the outputs is a struct lf_sampled as far as it is used: without alternatives (n_logprobs <= 0) it ends
  * before top_ids, 12 bytes instead of 172. So readers go by n_top and never copy a whole one. */
@@ -12,6 +14,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
 #include "server/engine/mailbox.h"
 
 struct layout {
@@ -92,7 +95,9 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t stop_at = place(&l, (size_t)p->n_stop_token_ids + (size_t)n_eos, sizeof(int32_t));
     size_t prompt_at = place(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
     size_t tokens_at = place(&l, (size_t)p->max_tokens, token_stride);
-    char *base = l.overflow ? NULL : malloc(l.bytes);
+    size_t n_uncounted = (size_t)LF_MAX(p->max_tokens - LF_ANSWER_COUNTED_N, 0);
+    size_t uncounted = n_uncounted * (sizeof(int32_t) + token_stride);
+    char *base = l.overflow ? NULL : lf_text_alloc_sparse(p->memory, l.bytes, l.bytes - uncounted);
     if (!base)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a request of %d prompt and %d output tokens", p->n_prompt,
                        p->max_tokens);
@@ -118,7 +123,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
 
 void lf_request_free(struct lf_request *req)
 {
-    free(req);
+    lf_text_free(req->params.memory, req);
 }
 
 void lf_request_set_token(struct lf_request *req, int i, const struct lf_sampled *value)

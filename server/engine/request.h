@@ -17,6 +17,7 @@
 
 struct lf_engine;
 struct lf_request;
+struct lf_text_memory;
 
 enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CANCELLED, LF_FINISH_ERROR };
 
@@ -46,6 +47,7 @@ struct lf_gen_params {
     /* Called on the engine thread after something was published; must return at once and not call back. */
     void (*notify)(void *ctx);
     void *notify_ctx;
+    struct lf_text_memory *memory; /* where its copy lies; borrowed until the last reference is gone; NULL: the heap */
 };
 
 /* A consistent look at the outputs. Times are lf_clock_ns values, 0 where it has not happened. */

@@ -105,6 +105,7 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .follows = i > 0,
         .notify = st->params->notify,
         .notify_ctx = st->params->notify_ctx,
+        .memory = gen->memory,
     };
     out->sampling.n_logprobs = ask->logprobs == LF_ABSENT ? -1 : (int)ask->logprobs;
     out->sampling.seed = st->seed + (uint64_t)i;

@@ -120,6 +120,32 @@ static void zeroed_is_zero_also_where_it_was_used(void **state)
     lf_text_memory_destroy(m);
 }
 
+static void what_will_not_be_touched_does_not_count(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(MIB);
+    char *p = lf_text_alloc_sparse(m, 64 * MIB, 100000);
+    assert_non_null(p);
+    assert_in_range(look(m).used_bytes, 100000, 110000);
+    p[64 * MIB - 1] = 1;
+    assert_null(lf_text_alloc(m, MIB - 100000));
+    lf_text_free(m, p);
+    assert_int_equal(look(m).used_bytes, 0);
+    lf_text_memory_destroy(m);
+}
+
+/* The sanitizers see a leak or a use after the end here. */
+static void the_last_piece_ends_what_was_destroyed(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(MIB);
+    void *small = lf_text_alloc(m, 100), *large = lf_text_alloc(m, 100000);
+    lf_text_memory_destroy(m);
+    lf_text_free(m, small);
+    memset(large, 1, 100000);
+    lf_text_free(m, large);
+}
+
 static void reservations_count_only_against_each_other(void **state)
 {
     (void)state;
@@ -181,6 +207,8 @@ int main(void)
         cmocka_unit_test(the_budget_holds_to_the_byte),
         cmocka_unit_test(free_slabs_make_room),
         cmocka_unit_test(zeroed_is_zero_also_where_it_was_used),
+        cmocka_unit_test(what_will_not_be_touched_does_not_count),
+        cmocka_unit_test(the_last_piece_ends_what_was_destroyed),
         cmocka_unit_test(reservations_count_only_against_each_other),
         cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
         cmocka_unit_test(work_ends_when_nobody_waits),
