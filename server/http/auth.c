@@ -131,10 +131,11 @@ static uint64_t tenant_id(const uint8_t digest[LF_SHA256_BYTES])
     return id ? id : 1; /* 0 means that no keys are in use */
 }
 
-bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_tenant *out)
+bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out)
 {
     uint8_t digest[LF_SHA256_BYTES];
-    struct lf_str token = bearer_token(authorization);
+    struct lf_str token = authorization.len ? bearer_token(authorization) : api_key;
+    if (token.len > LF_API_KEY_BYTES) token.len = 0;
     lf_sha256(token.ptr, token.len, digest);
     unsigned found = 0;
     pthread_mutex_lock(&keys->lock);

@@ -14,7 +14,7 @@
 #ifndef LF_SERVER_HTTP_DIALECT_H
 #define LF_SERVER_HTTP_DIALECT_H
 
-#include "server/http/openai_request.h"
+#include "server/http/ask.h"
 #include "server/http/token_text.h"
 
 struct lf_generation;

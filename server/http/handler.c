@@ -59,8 +59,3 @@ void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *ans
     lf_exchange_drop_body(x);
     if (status != LF_OK) lf_exchange_refuse(x, &err);
 }
-
-void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err)
-{
-    lf_reply_error(&x->reply, err);
-}

@@ -2,7 +2,7 @@
 #ifndef LF_SERVER_HTTP_HANDLER_H
 #define LF_SERVER_HTTP_HANDLER_H
 
-#include "server/http/openai_request.h"
+#include "server/http/ask.h"
 #include "server/http/prompts.h"
 
 struct lf_exchange;
@@ -14,7 +14,5 @@ typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, s
 /* Parses the body and has it answered; frees what was read. A refusal becomes the reply, in the route's own form. */
 void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer);
 struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x);
-/* Puts a refusal into the reply, in the form that the route's dialect has for errors. */
-void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err);
 
 #endif

@@ -108,7 +108,7 @@ static enum lf_status check_place(struct lf_exchange *x, struct lf_api_err *err)
 static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
 {
     if (x->route->auth == LF_AUTH_NONE) return LF_OK;
-    if (!lf_keys_admit(&x->server->keys, h->authorization, &x->tenant))
+    if (!lf_keys_admit(&x->server->keys, h->authorization, h->api_key, &x->tenant))
         return lf_refuse(err, 401, NULL, "invalid_api_key", "A valid API key is needed: Authorization: Bearer KEY.");
     x->tenant.by_key = x->tenant.id != 0;
     if (!x->tenant.by_key) x->tenant.id = lf_mix64(x->conn->address) | 1;
@@ -157,7 +157,7 @@ struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, con
     bool framed = status == LF_OK;
     if (!framed || lf_headers_end_connection(&h)) x->reply.close = true;
     if (framed) status = check(x, &h, url, method, &err);
-    if (status != LF_OK) lf_reply_error(&x->reply, &err);
+    if (status != LF_OK) lf_exchange_refuse(x, &err);
     if (err.status == 405) x->reply.allow = x->route->allow;
     bool too_long = lf_headers_body_bytes(&h) > (int64_t)x->server->opts.max_body_bytes * LF_DISCARD_FACTOR;
     return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long};

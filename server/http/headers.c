@@ -58,6 +58,7 @@ static const struct field_row rows[] = {
     COUNTED("Origin", origin),
     {"Content-Encoding", SIZE_MAX, offsetof(struct lf_headers, content_encoding)},
     {"X-Request-Id", SIZE_MAX, offsetof(struct lf_headers, request_id)},
+    {"X-Api-Key", SIZE_MAX, offsetof(struct lf_headers, api_key)},
     {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 

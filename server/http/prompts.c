@@ -48,7 +48,7 @@ static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struc
         return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
     if (status == LF_UNSUPPORTED) return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why.message);
     if (status != LF_OK) return refuse_text(err, param, status, &why);
-    if (ids->n || ask->kind == LF_ASK_TOKENIZE) return LF_OK;
+    if (ids->n || ask->may_be_empty) return LF_OK;
     return lf_refuse(err, 400, param, "empty_prompt", "%s: no token in it.", param);
 }
 
@@ -176,7 +176,7 @@ enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask, const
                                struct lf_api_err *err)
 {
     *out = (struct lf_prompts){0};
-    bool chat = ask->kind == LF_ASK_CHAT || ask->messages != NULL;
+    bool chat = ask->messages != NULL;
     enum lf_status status = chat ? read_chat(out, ask, source, err) : read_prompt(out, ask, source, err);
     if (status != LF_OK) lf_prompts_deinit(out);
     return status;

@@ -2,7 +2,7 @@
 #ifndef LF_SERVER_HTTP_PROMPTS_H
 #define LF_SERVER_HTTP_PROMPTS_H
 
-#include "server/http/openai_request.h"
+#include "server/http/ask.h"
 #include "tokenizer/tokenizer.h"
 
 struct lf_chat_template;

@@ -4,6 +4,7 @@
 #include "server/engine/engine.h"
 #include "server/http/exchange.h"
 #include "server/http/handler.h"
+#include "server/http/openai_request.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 

@@ -259,15 +259,6 @@ const struct lf_unsupported_field lf_unsupported_fields[] = {
 };
 const int lf_unsupported_fields_n = (int)LF_N_ELEMS(lf_unsupported_fields);
 
-const struct lf_unsupported_field *lf_unsupported_find(unsigned ask, struct lf_str name)
-{
-    for (int i = 0; i < lf_unsupported_fields_n; i++) {
-        const struct lf_unsupported_field *f = &lf_unsupported_fields[i];
-        if ((f->asks & ask) && lf_field_is(f->name, name)) return f;
-    }
-    return NULL;
-}
-
 static unsigned neutral_bits_of_number(struct lf_json_value v)
 {
     int64_t x;

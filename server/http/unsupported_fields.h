@@ -39,8 +39,6 @@ static inline bool lf_field_is(const char *row, struct lf_str name)
 {
     return name.len && row[0] == name.ptr[0] && strncmp(row, name.ptr, name.len) == 0 && row[name.len] == '\0';
 }
-/* The row of a field at an endpoint, or NULL. */
-const struct lf_unsupported_field *lf_unsupported_find(unsigned ask, struct lf_str name);
 /* Whether the value asks for what happens without it. */
 bool lf_unsupported_is_neutral(const struct lf_unsupported_field *field, struct lf_json_value v);
 

@@ -1,11 +1,15 @@
 /* /v1/chat/completions: messages, and the assistant's next one. */
+#include "core/check.h"
 #include "core/json.h"
 #include "server/http/openai_json.h"
+#include "server/http/openai_request.h"
 
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err)
 {
-    return lf_ask_read(ask, LF_ASK_CHAT, json, limits, err);
+    LF_TRY(lf_ask_read(ask, LF_ASK_CHAT, json, limits, err));
+    if (ask->messages) return LF_OK;
+    return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
 }
 
 /* ---- a stream ---- */

@@ -1,6 +1,7 @@
 /* /v1/completions: a prompt, and the text that goes on from it. */
 #include "core/json.h"
 #include "server/http/openai_json.h"
+#include "server/http/openai_request.h"
 
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err)

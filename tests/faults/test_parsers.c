@@ -2,6 +2,7 @@
 #include "server/config.h"
 #include "server/http/auth.h"
 #include "server/http/messages.h"
+#include "server/http/openai_request.h"
 #include "server/http/prompts.h"
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"

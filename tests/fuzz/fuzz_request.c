@@ -3,6 +3,7 @@
  * The first byte says which endpoint; the rest is the body. A refusal must say why, with a status of 4xx or 503; what
  * is accepted must lie within the limits that the engine is promised. */
 #include "server/http/messages.h"
+#include "server/http/openai_request.h"
 #include "server/http/prompts.h"
 #include "tests/fuzz/fuzz.h"
 #include "tokenizer/chat_template.h"

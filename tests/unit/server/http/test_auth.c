@@ -7,7 +7,7 @@
 
 static bool admits(struct lf_keys *keys, const char *header, struct lf_tenant *tenant)
 {
-    return lf_keys_admit(keys, lf_str_c(header), tenant);
+    return lf_keys_admit(keys, lf_str_c(header), LF_STR(""), tenant);
 }
 
 static void without_keys_everybody_is_the_same_tenant(void **state)
