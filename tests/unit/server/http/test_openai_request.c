@@ -310,7 +310,7 @@ static void at_each_limit_and_one_past_it(void **state)
         const char *before, *element, *after;
         int most;
     } cases[] = {
-        {"{\"messages\":[", "5", "]}", LF_MESSAGES_N},
+        {"{\"messages\":[", "{\"role\":\"user\",\"content\":\"x\"}", "]}", LF_MESSAGES_N},
         {"{\"stop\":[", "\"5\"", "]}", LF_STOP_N},
         {"{\"stop_token_ids\":[", "5", "]}", LF_STOP_TOKENS_N},
     };
