@@ -18,30 +18,27 @@ static struct place place_of(int idx, const char *member)
     return p;
 }
 
-static enum lf_status check_part(struct lf_json_value part, int idx, struct lf_api_err *err)
+static enum lf_status check_part(struct lf_json_value part, const char *name, struct lf_api_err *err)
 {
-    struct place at = place_of(idx, ".content");
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
-        return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected parts that are objects with a type.",
-                         at.name);
+        return lf_refuse(err, 400, name, "invalid_value", "%s: expected parts that are objects with a type.", name);
     if (!lf_json_string_is(type, "text"))
-        return lf_refuse(err, 400, at.name, "unsupported_content", "%s: only parts of type text are understood.",
-                         at.name);
+        return lf_refuse(err, 400, name, "unsupported_content", "%s: only parts of type text are understood.", name);
     if (lf_json_type(lf_json_get(part, "text")) != LF_JSON_STRING)
-        return lf_refuse(err, 400, at.name, "invalid_value", "%s: a text part needs a string named text.", at.name);
+        return lf_refuse(err, 400, name, "invalid_value", "%s: a text part needs a string named text.", name);
     return LF_OK;
 }
 
 /* The parts' texts with line ends between them; as long as the raw ones at most, for unescaping never lengthens. */
-static enum lf_status join_parts(struct lf_str *out, struct lf_json_value content, int idx, struct lf_arena *arena,
-                                 struct lf_api_err *err)
+enum lf_status lf_message_parts(struct lf_str *out, struct lf_json_value content, const char *name,
+                                struct lf_arena *arena, struct lf_api_err *err)
 {
     struct lf_buf text;
     size_t n_bytes = 0;
     bool first = true;
     for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
-        LF_TRY(check_part(it, idx, err));
+        LF_TRY(check_part(it, name, err));
         n_bytes += lf_json_raw(lf_json_get(it, "text")).len + 1;
     }
     lf_buf_init_in(&text, n_bytes, arena->memory);
@@ -78,7 +75,7 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
         return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected a string or an array of text parts, got %s.",
                          at.name, lf_json_type_name(content));
     out->has_content = true;
-    return join_parts(&out->content, content, idx, arena, err);
+    return lf_message_parts(&out->content, content, at.name, arena, err);
 }
 
 static enum lf_status read_message(struct lf_chat_message *out, int idx, bool keep_developer, struct lf_arena *arena,

@@ -14,4 +14,8 @@ LF_MUST_CHECK enum lf_status lf_messages_read(const struct lf_chat_message **out
                                               struct lf_json_value messages, bool keep_developer,
                                               struct lf_arena *arena, struct lf_api_err *err);
 
+/* The text of an array of text parts, joined by line ends; name is what a refusal calls it. */
+LF_MUST_CHECK enum lf_status lf_message_parts(struct lf_str *out, struct lf_json_value content, const char *name,
+                                              struct lf_arena *arena, struct lf_api_err *err);
+
 #endif
