@@ -43,6 +43,6 @@ struct lf_dialect {
     struct lf_printer stream, whole;
 };
 
-extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat;
+extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages;
 
 #endif

@@ -14,6 +14,7 @@
 static const struct lf_route rows[] = {
     {.path = "/v1/completions", GENERATE(lf_dialect_completions)},
     {.path = "/v1/chat/completions", GENERATE(lf_dialect_chat)},
+    {.path = "/v1/messages", GENERATE(lf_dialect_messages)},
     {.path = "/v1/models", GET, KEY, .handle = lf_handle_models},
     {.path = "/v1/models/", GET, KEY, .handle = lf_handle_model},
     {.path = "/tokenize", POST, KEY, .handle = lf_handle_tokenize},
