@@ -32,7 +32,8 @@ static const struct {
     {LF_COMMAND_LOAD, "longflash load [--url URL] [options]",
      "Measures a server: every level of --concurrency with every length of --lengths, with time to first token, time\n"
      "between tokens and tokens per second. Prompts are random ids below 4000 (of a vocabulary of as many at least)\n"
-     "and differ, so the prefix cache finds nothing. A server takes 64 connections from one address.\n\n"
+     "and differ, so the prefix cache finds nothing. A server takes 64 connections from one address unless\n"
+     "--connections-per-address says otherwise.\n\n"
      "  longflash load --concurrency 1,8,32 --lengths 1K,16K --csv load.csv\n"
      "  longflash load --find-limit --ttft-ms 20000 --itl-ms 200\n"},
     {LF_COMMAND_TOKENIZE, "longflash tokenize [--model DIR] [TEXT…]",
