@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -20,6 +21,26 @@ static inline const char *test_assets(void)
 {
     const char *dir = getenv("LF_ASSETS");
     return dir && dir[0] ? dir : "../shared/assets";
+}
+
+/* Sanitizers cost a factor; the bound on time is for plain builds. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOWNESS 20
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SLOWNESS 20
+#endif
+#endif
+#ifndef SLOWNESS
+#define SLOWNESS 1
+#endif
+
+/* Processor time of this process, seconds: what others do on the machine does not count. */
+static inline double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 /* Bytes that end at an unmapped page, so that reading one past the end is a fault. Freed by test_guarded_free. */

@@ -12,18 +12,6 @@
 
 #define FIXTURES "tests/golden/tokenizer/"
 
-/* Sanitizers cost a factor; the bound on time is for plain builds. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOWNESS 20
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOWNESS 20
-#endif
-#endif
-#ifndef SLOWNESS
-#define SLOWNESS 1
-#endif
-
 struct model_dir {
     char path[64];
 };
@@ -99,14 +87,6 @@ static inline void assert_ids(const struct lf_ids *got, const int32_t *want, siz
         assert_ids(&got_, want_, n_);                                                                                  \
         lf_ids_deinit(&got_);                                                                                          \
     } while (0)
-
-/* Processor time of this process, seconds: what others do on the machine does not count. */
-static inline double cpu_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* A small reproducible random sequence. */
 static inline uint32_t next_random(uint64_t *state)
