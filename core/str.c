@@ -148,3 +148,10 @@ bool lf_utf8_valid(struct lf_str s)
     }
     return true;
 }
+
+int64_t lf_utf8_count(struct lf_str s)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < s.len; i++) n += ((unsigned char)s.ptr[i] & 0xc0) != 0x80;
+    return n;
+}

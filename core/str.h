@@ -71,5 +71,7 @@ int lf_utf8_decode(const char *s, size_t len, uint32_t *cp);
 /* Writes cp (a valid scalar value) to out[4]; returns the length. */
 int lf_utf8_encode(uint32_t cp, char out[4]);
 bool lf_utf8_valid(struct lf_str s);
+/* Code points of valid UTF-8. */
+int64_t lf_utf8_count(struct lf_str s);
 
 #endif

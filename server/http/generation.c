@@ -18,13 +18,6 @@ enum {
     HEAD_BYTES = 64 * 1024
 };
 
-static int64_t count_code_points(const char *s, size_t n)
-{
-    int64_t count = 0;
-    for (size_t i = 0; i < n; i++) count += ((unsigned char)s[i] & 0xc0) != 0x80;
-    return count;
-}
-
 /* ---- starting ---- */
 
 struct start {
@@ -132,7 +125,7 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
         lf_buf_str(&c->text, p->text);
     else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
         c->text.status = LF_NO_MEMORY;
-    c->offset = count_code_points(c->text.ptr, c->text.len);
+    c->offset = lf_utf8_count(lf_buf_view(&c->text));
 }
 
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
@@ -300,7 +293,7 @@ static void pull_echo(const struct lf_generation *gen, struct lf_choice *c, cons
         lf_buf_clear(&piece);
         lf_detok_push(&c->echo_detok, ids->ids[i], &piece);
         note_loss(c, &piece);
-        c->echo_offset += count_code_points(piece.ptr, piece.len);
+        c->echo_offset += lf_utf8_count(lf_buf_view(&piece));
     }
     lf_buf_deinit(&piece);
     bool all = c->n_echoed == (int)ids->n;
@@ -323,7 +316,7 @@ static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf
     lf_buf_clear(piece);
     lf_detok_push(&c->detok, sampled->id, piece);
     note_loss(c, piece);
-    c->offset += count_code_points(piece->ptr, piece->len);
+    c->offset += lf_utf8_count(lf_buf_view(piece));
     if (!show(gen, c, lf_buf_view(piece))) return;
     finish(gen, c, "stop");
     lf_request_cancel(c->req);

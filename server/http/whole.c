@@ -100,13 +100,6 @@ static void begin_lists(struct whole *w)
     begin_list(w);
 }
 
-static int64_t code_points(struct lf_str s)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < s.len; i++) n += ((unsigned char)s.ptr[i] & 0xc0) != 0x80;
-    return n;
-}
-
 /* The next token of the list in hand. */
 static void write_logprob(struct whole *w, struct lf_buf *out)
 {
@@ -129,7 +122,7 @@ static void write_logprob(struct whole *w, struct lf_buf *out)
     if (c->lp.list[w->list].status != LF_OK) out->status = c->lp.list[w->list].status;
     lf_buf_init_in(&piece, LF_ANSWER_WINDOW_BYTES * 1024, w->gen->memory);
     lf_detok_push(&w->detok, id, &piece);
-    w->offset += code_points(lf_buf_view(&piece));
+    w->offset += lf_utf8_count(lf_buf_view(&piece));
     if (piece.status != LF_OK) out->status = piece.status;
     lf_buf_deinit(&piece);
 }
