@@ -6,8 +6,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_memory.h"
-#include "server/http/dialect.h"
 #include "server/http/head.h"
+#include "server/http/refuse.h"
 #include "server/http/respond.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
@@ -51,15 +51,6 @@ enum MHD_Result lf_exchange_head(struct lf_exchange *x, const char *url, const c
 void lf_exchange_drop_body(struct lf_exchange *x)
 {
     lf_buf_deinit(&x->body);
-}
-
-void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err)
-{
-    if (x->route && x->route->dialect)
-        x->route->dialect->whole.error(lf_reply_json(&x->reply, err->status), err);
-    else
-        lf_api_err_write(lf_reply_json(&x->reply, err->status), err);
-    x->reply.retry_after_s = err->retry_after_s;
 }
 
 static void refuse_body(struct lf_exchange *x, const struct lf_api_err *err)

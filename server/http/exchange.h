@@ -76,8 +76,6 @@ enum MHD_Result lf_exchange_advance(struct lf_exchange *x);
 /* After the last byte, or the end of the connection (finished: the answer went out whole). Frees it. */
 void lf_exchange_end(struct lf_exchange *x, bool finished);
 
-/* Puts a refusal into the reply, in the form that the route's dialect has for errors. */
-void lf_exchange_refuse(struct lf_exchange *x, const struct lf_api_err *err);
 /* The body is of no further use: gives its memory back. */
 void lf_exchange_drop_body(struct lf_exchange *x);
 #endif

@@ -5,6 +5,7 @@
 #include "server/http/dialect.h"
 #include "server/http/exchange.h"
 #include "server/http/models.h"
+#include "server/http/refuse.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 

@@ -9,6 +9,7 @@
 #include "server/http/exchange.h"
 #include "server/http/headers.h"
 #include "server/http/origin.h"
+#include "server/http/refuse.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 

@@ -236,11 +236,6 @@ void lf_http_server_drain(struct lf_http_server *s)
     atomic_store(&s->draining, true);
 }
 
-double lf_http_server_progress_now(struct lf_http_server *s)
-{
-    return LF_MIN(atomic_load(&s->progress_permille), 999) / 1000.0;
-}
-
 int lf_http_server_n_in_flight(struct lf_http_server *s)
 {
     return atomic_load(&s->n_in_flight);
@@ -268,11 +263,4 @@ void lf_http_server_destroy(struct lf_http_server *s)
     lf_waker_count(&s->waker, &n_wakes, &n_suspended);
     LF_ASSERT(n_suspended == 0);
     tear_down(s);
-}
-
-void lf_new_id(struct lf_http_server *s, char out[25])
-{
-    uint64_t n = atomic_fetch_add(&s->id_counter, 1);
-    uint64_t a = lf_random64(s->id_seed, n), b = lf_random64(~s->id_seed, n);
-    snprintf(out, 25, "%016llx%08llx", (unsigned long long)a, (unsigned long long)(b & 0xffffffffu));
 }

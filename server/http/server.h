@@ -80,7 +80,7 @@ LF_MUST_CHECK enum lf_status lf_listen(int *fd, int *port, bool *loopback, const
                                        struct lf_err *err);
 uint64_t lf_peer_address(const struct sockaddr_storage *addr); /* IPv4 whole, IPv6 by its /64 */
 
-/* A fresh id, 24 hex digits and a terminator. */
+/* server.c: a fresh id, 24 hex digits and a terminator. */
 void lf_new_id(struct lf_http_server *s, char out[25]);
 /* Of loading, 0 to 0.999: it is not ready before it is. */
 double lf_http_server_progress_now(struct lf_http_server *s);
