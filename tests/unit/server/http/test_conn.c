@@ -1,0 +1,612 @@
+/* server/http/conn.c: who gets a place, who makes room, and when a connection is cut. Sockets and epoll are real; the
+ * clock and the kernel's counters of bytes are set here, so every deadline is tried at its limit and one past it. */
+#include "tests/support/test.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/clock.h"
+#include "server/http/conn.h"
+#include "server/http/tcp_counters.h"
+
+enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };
+
+struct lf_wake {
+    int n_gone;
+};
+
+static int64_t now_ns;
+static struct lf_tcp_counters counters[FD_N];
+static bool no_counters;
+
+int64_t __wrap_lf_clock_ns(void);
+int64_t __wrap_lf_clock_ns(void)
+{
+    return now_ns;
+}
+
+void __wrap_lf_wake_gone(struct lf_wake *wake);
+void __wrap_lf_wake_gone(struct lf_wake *wake)
+{
+    wake->n_gone++;
+}
+
+bool __wrap_lf_tcp_counters(int fd, struct lf_tcp_counters *out);
+bool __wrap_lf_tcp_counters(int fd, struct lf_tcp_counters *out)
+{
+    assert_true(fd >= 0 && fd < FD_N);
+    *out = counters[fd];
+    return !no_counters;
+}
+
+/* ---- a table, and sockets to put into it ---- */
+
+struct rig {
+    struct lf_conns conns;
+    int epoll_fd, n_sockets;
+    int ours[SOCKETS_N], peers[SOCKETS_N];
+};
+
+static void open_rig(struct rig *r, int n, int n_per_address)
+{
+    struct lf_err err;
+    memset(r, 0, sizeof *r);
+    memset(counters, 0, sizeof counters);
+    no_counters = false;
+    now_ns = 1000 * (int64_t)LF_NS_PER_S;
+    r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    assert_true(r->epoll_fd >= 0);
+    struct lf_conn_deadlines deadlines = {.head_ms = HEAD_MS, .body_ms = BODY_MS, .reader_ms = READER_MS};
+    assert_int_equal(lf_conns_init(&r->conns, n, n_per_address, deadlines, r->epoll_fd, &err), LF_OK);
+}
+
+static void close_rig(struct rig *r)
+{
+    lf_conns_deinit(&r->conns);
+    for (int i = 0; i < r->n_sockets; i++) {
+        close(r->ours[i]);
+        if (r->peers[i] >= 0) close(r->peers[i]);
+    }
+    close(r->epoll_fd);
+}
+
+static int socket_of(struct rig *r)
+{
+    int pair[2];
+    assert_true(r->n_sockets < SOCKETS_N);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    r->ours[r->n_sockets] = pair[0];
+    r->peers[r->n_sockets++] = pair[1];
+    return pair[0];
+}
+
+static struct lf_conn *admit(struct rig *r, uint64_t address, bool *full)
+{
+    return lf_conn_admit(&r->conns, socket_of(r), address, full);
+}
+
+/* One that is served, and so makes room for nobody. */
+static struct lf_conn *admit_busy(struct rig *r, uint64_t address)
+{
+    bool full;
+    struct lf_conn *c = admit(r, address, &full);
+    assert_non_null(c);
+    lf_conn_enter(&r->conns, c, LF_CONN_WORK, NULL);
+    return c;
+}
+
+static void pass(int64_t ns)
+{
+    now_ns += ns;
+}
+
+static int64_t ms(int64_t n)
+{
+    return n * LF_NS_PER_MS;
+}
+
+/* Whether the socket's reading side has ended: its peer is still there, so we must have ended it. */
+static bool reads_end(int fd)
+{
+    char c;
+    return recv(fd, &c, 1, MSG_DONTWAIT) == 0;
+}
+
+static bool writes_end(int fd)
+{
+    return send(fd, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0;
+}
+
+/* The tick finds nothing to do until so long after the state began, and then cuts. */
+static void check_cut_after(struct rig *r, struct lf_conn *c, int64_t limit_ns, const struct lf_counter *why)
+{
+    int64_t since = c->since_ns;
+    enum lf_conn_state state = c->state;
+    lf_conns_tick(&r->conns, since + limit_ns);
+    assert_int_equal(c->state, state);
+    assert_int_equal(lf_counter_get(why), 0);
+    assert_false(writes_end(c->fd));
+    lf_conns_tick(&r->conns, since + limit_ns + 1);
+    assert_int_equal(c->state, LF_CONN_CUT);
+    assert_int_equal(lf_counter_get(why), 1);
+    assert_true(reads_end(c->fd) && writes_end(c->fd));
+    lf_conns_tick(&r->conns, since + 100 * limit_ns);
+    assert_int_equal(lf_counter_get(why), 1);
+}
+
+/* ---- a place ---- */
+
+static void a_place_is_taken_and_given_back(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full = true;
+    open_rig(&r, 4, 0);
+    assert_int_equal(r.conns.n_places, 4 + LF_CONN_HEALTH_N + LF_CONN_CUT_N);
+    assert_int_equal(lf_conns_n_open(&r.conns), 0);
+    struct lf_conn *c = admit(&r, 7, &full);
+    assert_int_equal(c->state, LF_CONN_HEAD);
+    assert_true(c->since_ns == now_ns && c->address == 7 && c->fd == r.ours[0] && !c->health_only && !c->hung_up);
+    assert_int_equal(lf_conns_n_open(&r.conns), 1);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.accepted), 1);
+    uint32_t generation = c->generation;
+    lf_conn_closed(&r.conns, c);
+    assert_int_equal(lf_conns_n_open(&r.conns), 0);
+    assert_int_equal(c->state, LF_CONN_FREE);
+    assert_int_equal(c->fd, -1);
+    assert_true(c->generation != generation && !c->mhd && !c->wake);
+    close(r.peers[0]); /* nobody watches the socket any more */
+    r.peers[0] = -1;
+    struct epoll_event ev;
+    assert_int_equal(epoll_wait(r.epoll_fd, &ev, 1, 0), 0);
+    close_rig(&r);
+    struct lf_conns none = {0};
+    lf_conns_deinit(&none);
+}
+
+static void libmicrohttpd_takes_it_or_does_not(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct MHD_Connection *mhd = (struct MHD_Connection *)(void *)"connection";
+    open_rig(&r, 4, 0);
+    struct lf_conn *a = admit(&r, 1, &full), *b = admit(&r, 2, &full);
+    assert_ptr_equal(lf_conn_started(&r.conns, a->fd, mhd), a);
+    assert_ptr_equal(a->mhd, mhd);
+    assert_null(b->mhd);
+    assert_null(lf_conn_started(&r.conns, r.epoll_fd, mhd));
+    assert_null(lf_conn_started(&r.conns, -1, mhd)); /* what free places have */
+    lf_conn_discard(&r.conns, b);
+    assert_int_equal(b->state, LF_CONN_FREE);
+    assert_int_equal(lf_conns_n_open(&r.conns), 1);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.failed), 1);
+    close_rig(&r);
+}
+
+/* libmicrohttpd may close a descriptor without telling; the system then gives its number away again. */
+static void a_descriptor_that_comes_again_frees_its_place(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 4, 1);
+    struct lf_conn *c = admit_busy(&r, 5);
+    assert_int_equal(epoll_ctl(r.epoll_fd, EPOLL_CTL_DEL, c->fd, NULL), 0); /* as closing does */
+    uint32_t generation = c->generation;
+    struct lf_conn *again = lf_conn_admit(&r.conns, r.ours[0], 5, &full);
+    assert_non_null(again);
+    assert_int_equal(c == again ? c->generation : generation + 1, generation + 1);
+    assert_int_equal(lf_conns_n_open(&r.conns), 1);
+    close_rig(&r);
+}
+
+static void a_socket_that_cannot_be_watched_is_refused(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full = false;
+    open_rig(&r, 4, 0);
+    r.conns.epoll_fd = -1;
+    assert_null(admit(&r, 1, &full));
+    assert_true(full);
+    assert_int_equal(lf_conns_n_open(&r.conns), 0);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 1);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_address), 0);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.accepted), 0);
+    close_rig(&r);
+}
+
+/* ---- room ---- */
+
+static void one_address_has_so_many(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full = true;
+    open_rig(&r, 16, 2);
+    (void)admit_busy(&r, 9);
+    (void)admit_busy(&r, 9);
+    assert_null(admit(&r, 9, &full));
+    assert_false(full);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_address), 1);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 0);
+    (void)admit_busy(&r, 8);
+    assert_int_equal(lf_conns_n_open(&r.conns), 3);
+    close_rig(&r);
+    open_rig(&r, 16, 0); /* no limit */
+    for (int i = 0; i < 16; i++) (void)admit_busy(&r, 9);
+    close_rig(&r);
+}
+
+/* Of the address the one that is silent the longest; those of others are older and stay. */
+static void a_silent_one_of_the_address_makes_room(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 16, 3);
+    struct lf_conn *other = admit(&r, 8, &full);
+    lf_conn_enter(&r.conns, other, LF_CONN_IDLE, NULL);
+    pass(1);
+    struct lf_conn *a = admit(&r, 9, &full);
+    pass(1);
+    struct lf_conn *b = admit(&r, 9, &full);
+    (void)admit_busy(&r, 9);
+    now_ns = a->since_ns + ms(LF_CONN_SILENT_MS);
+    assert_null(admit(&r, 9, &full)); /* a's head may still come */
+    pass(2);                          /* both are silent */
+    struct lf_conn *c = admit(&r, 9, &full);
+    assert_non_null(c);
+    assert_false(c->health_only);
+    assert_int_equal(a->state, LF_CONN_CUT);
+    assert_true(reads_end(a->fd));
+    assert_int_equal(b->state, LF_CONN_HEAD);
+    assert_int_equal(other->state, LF_CONN_IDLE);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), 1);
+    lf_conn_enter(&r.conns, b, LF_CONN_IDLE, NULL); /* between two requests: silent at once, and now the only one */
+    assert_non_null(admit(&r, 9, &full));
+    assert_int_equal(b->state, LF_CONN_CUT);
+    assert_int_equal(c->state, LF_CONN_HEAD);
+    close_rig(&r);
+}
+
+static void a_full_table_lets_a_silent_one_go(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 3, 0);
+    struct lf_conn *young = admit_busy(&r, 1), *old = admit_busy(&r, 2);
+    (void)admit_busy(&r, 3);
+    lf_conn_enter(&r.conns, old, LF_CONN_IDLE, NULL);
+    pass(1);
+    lf_conn_enter(&r.conns, young, LF_CONN_IDLE, NULL);
+    struct lf_conn *c = admit(&r, 4, &full);
+    assert_non_null(c);
+    assert_false(c->health_only);
+    assert_int_equal(old->state, LF_CONN_CUT);
+    assert_int_equal(young->state, LF_CONN_IDLE);
+    lf_conn_closed(&r.conns, young); /* a place is free: nobody has to go */
+    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+    assert_non_null(admit(&r, 5, &full));
+    assert_int_equal(c->state, LF_CONN_IDLE);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), 1);
+    close_rig(&r);
+}
+
+static void where_nobody_is_silent_there_are_places_for_health(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lf_conn *health[LF_CONN_HEALTH_N];
+    bool full = false;
+    open_rig(&r, 2, 0);
+    (void)admit_busy(&r, 1);
+    struct lf_conn *busy = admit_busy(&r, 2);
+    for (int i = 0; i < LF_CONN_HEALTH_N; i++) {
+        health[i] = admit_busy(&r, 3 + (uint64_t)i);
+        assert_true(health[i]->health_only);
+    }
+    assert_null(admit(&r, 20, &full));
+    assert_true(full);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 1);
+    lf_conn_enter(&r.conns, health[5], LF_CONN_IDLE, NULL);
+    struct lf_conn *c = admit(&r, 20, &full); /* a silent one among them makes room among them */
+    assert_true(c && c->health_only);
+    assert_int_equal(health[5]->state, LF_CONN_CUT);
+    lf_conn_enter(&r.conns, c, LF_CONN_WORK, NULL);
+    lf_conn_closed(&r.conns, busy); /* they do not count for the table */
+    c = admit(&r, 21, &full);
+    assert_true(c && !c->health_only);
+    close_rig(&r);
+}
+
+static void who_makes_room_among_health_leaves_a_place_for_health(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 1, 1);
+    (void)admit_busy(&r, 1);
+    struct lf_conn *c = admit(&r, 2, &full);
+    assert_true(c && c->health_only);
+    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+    struct lf_conn *next = admit(&r, 2, &full);
+    assert_true(next && next->health_only);
+    assert_int_equal(c->state, LF_CONN_CUT);
+    close_rig(&r);
+}
+
+/* Those that are being closed have places of their own, and so many. Who cannot be put anywhere cuts nobody. */
+static void connections_that_are_cut_hold_places_until_they_are_closed(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lf_conn *last = NULL, *first = NULL;
+    bool full = false;
+    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
+    open_rig(&r, 1, 0);
+    for (int i = 0; i < n; i++) {
+        struct lf_conn *c = admit(&r, 1, &full);
+        assert_non_null(c);
+        if (last) assert_int_equal(last->state, LF_CONN_CUT);
+        lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+        last = c;
+        if (!first) first = c;
+    }
+    full = false;
+    assert_null(admit(&r, 1, &full));
+    assert_true(full);
+    assert_int_equal(last->state, LF_CONN_IDLE);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), n - 1);
+    lf_conn_closed(&r.conns, first);
+    assert_ptr_equal(admit(&r, 1, &full), first);
+    close_rig(&r);
+}
+
+/* ---- states ---- */
+
+static void the_worker_for_a_client_that_left_is_told(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_wake wake = {0};
+    open_rig(&r, 4, 0);
+    struct lf_conn *c = admit(&r, 1, &full);
+    lf_conn_enter(&r.conns, c, LF_CONN_BODY, &wake);
+    assert_int_equal(wake.n_gone, 0);
+    close(r.peers[0]);
+    r.peers[0] = -1;
+    struct epoll_event ev = {0};
+    assert_int_equal(epoll_wait(r.epoll_fd, &ev, 1, 1000), 1);
+    assert_true(ev.events & EPOLLRDHUP);
+    lf_conns_hang_up(&r.conns, ev.data.u64);
+    assert_int_equal(wake.n_gone, 1);
+    lf_conn_enter(&r.conns, c, LF_CONN_WORK, &wake); /* whoever works for it from now on */
+    assert_int_equal(wake.n_gone, 2);
+    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+    lf_conns_hang_up(&r.conns, ev.data.u64);
+    assert_int_equal(wake.n_gone, 2);
+    close_rig(&r);
+}
+
+static void a_place_that_was_given_away_is_not_hung_up(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 4, 0);
+    struct lf_conn *c = admit(&r, 1, &full);
+    uint64_t data = (uint64_t)c->generation << 32 | (uint64_t)(c - r.conns.places);
+    lf_conn_closed(&r.conns, c);
+    lf_conns_hang_up(&r.conns, data); /* free */
+    lf_conns_hang_up(&r.conns, (uint64_t)c->generation << 32 | (uint64_t)(c - r.conns.places));
+    struct lf_conn *next = admit(&r, 1, &full);
+    assert_ptr_equal(next, c);
+    assert_false(next->hung_up);
+    lf_conns_hang_up(&r.conns, data);
+    assert_false(next->hung_up);
+    lf_conns_hang_up(&r.conns, (uint64_t)r.conns.n_places); /* none: read past the table if it were taken */
+    lf_conns_hang_up(&r.conns, (uint64_t)1 << 32 | data);
+    lf_conns_hang_up(&r.conns, (uint64_t)c->generation << 32 | (uint64_t)(c - r.conns.places));
+    assert_true(next->hung_up);
+    lf_conn_closed(&r.conns, next);
+    next = admit(&r, 1, &full);
+    assert_false(next->hung_up); /* its own, not its predecessor's */
+    close_rig(&r);
+}
+
+/* Only where a request is being read: an answer still goes to a client that will send no more. */
+static void an_end_that_was_missed_is_shown_again(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    const enum lf_conn_state nudged[] = {LF_CONN_HEAD, LF_CONN_IDLE, LF_CONN_BODY},
+                             left[] = {LF_CONN_WORK, LF_CONN_ANSWER};
+    open_rig(&r, 16, 0);
+    for (size_t i = 0; i < 3; i++) {
+        struct lf_conn *c = admit(&r, 1, &full);
+        lf_conn_enter(&r.conns, c, nudged[i], NULL);
+        lf_conns_tick(&r.conns, now_ns);
+        assert_false(reads_end(c->fd));
+        lf_conns_hang_up(&r.conns, (uint64_t)c->generation << 32 | (uint64_t)(c - r.conns.places));
+        assert_true(reads_end(c->fd) && !writes_end(c->fd));
+        assert_int_equal(c->state, nudged[i]);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct lf_conn *c = admit(&r, 1, &full);
+        lf_conn_enter(&r.conns, c, left[i], NULL);
+        lf_conns_hang_up(&r.conns, (uint64_t)c->generation << 32 | (uint64_t)(c - r.conns.places));
+        lf_conns_tick(&r.conns, now_ns);
+        assert_false(reads_end(c->fd));
+        lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL); /* afterwards it is */
+        lf_conns_tick(&r.conns, now_ns);
+        assert_true(reads_end(c->fd));
+    }
+    close_rig(&r);
+}
+
+static void what_is_cut_stays_cut(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_wake wake = {0};
+    open_rig(&r, 4, 0);
+    struct lf_conn *c = admit(&r, 1, &full);
+    lf_conn_enter(&r.conns, c, LF_CONN_BODY, &wake);
+    check_cut_after(&r, c, ms(LF_BODY_GRACE_MS), &r.conns.metrics.cut_body);
+    assert_int_equal(wake.n_gone, 1);
+    lf_conn_enter(&r.conns, c, LF_CONN_ANSWER, NULL);
+    assert_int_equal(c->state, LF_CONN_CUT);
+    assert_null(c->wake);
+    close_rig(&r);
+}
+
+/* ---- deadlines ---- */
+
+static void a_head_has_its_time(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 4, 0);
+    struct lf_conn *c = admit(&r, 1, &full);
+    struct lf_conn *work = admit_busy(&r, 1);
+    check_cut_after(&r, c, ms(HEAD_MS), &r.conns.metrics.cut_head);
+    assert_int_equal(work->state, LF_CONN_WORK); /* it has a deadline of its own elsewhere */
+    close_rig(&r);
+}
+
+static void between_requests_there_is_time_and_the_first_byte_ends_it(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 4, 0);
+    struct lf_conn *c = admit(&r, 1, &full), *d = admit(&r, 1, &full);
+    counters[c->fd].bytes_received = counters[d->fd].bytes_received = 100; /* of the request before */
+    pass(5);
+    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+    lf_conn_enter(&r.conns, d, LF_CONN_IDLE, NULL);
+    assert_true(c->since_ns == now_ns);
+    counters[d->fd].bytes_received = 101;
+    lf_conns_tick(&r.conns, now_ns + 77);
+    assert_int_equal(d->state, LF_CONN_HEAD);
+    assert_true(d->since_ns == now_ns + 77);
+    assert_int_equal(c->state, LF_CONN_IDLE);
+    lf_conn_enter(&r.conns, d, LF_CONN_WORK, NULL);
+    check_cut_after(&r, c, ms(LF_IDLE_MS), &r.conns.metrics.cut_idle);
+    no_counters = true; /* where the kernel says nothing, the time counts all the same */
+    lf_conn_enter(&r.conns, d, LF_CONN_IDLE, NULL);
+    lf_conns_tick(&r.conns, now_ns + ms(LF_IDLE_MS) + 1);
+    assert_int_equal(d->state, LF_CONN_CUT);
+    close_rig(&r);
+}
+
+static void a_body_comes_at_a_least_rate_and_in_its_time(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 8, 0);
+    const int64_t at_ms = LF_BODY_GRACE_MS + 1000, need = at_ms * LF_BODY_BYTES_PER_S / 1000;
+    struct lf_conn *slow = admit(&r, 1, &full), *fast = admit(&r, 1, &full);
+    atomic_store(&slow->body_bytes, 1 << 20); /* of a request before */
+    lf_conn_enter(&r.conns, slow, LF_CONN_BODY, NULL);
+    lf_conn_enter(&r.conns, fast, LF_CONN_BODY, NULL);
+    assert_int_equal(atomic_load(&slow->body_bytes), 0);
+    lf_conns_tick(&r.conns, now_ns + ms(LF_BODY_GRACE_MS));
+    assert_int_equal(slow->state, LF_CONN_BODY);
+    atomic_store(&slow->body_bytes, (uint64_t)need - 1);
+    atomic_store(&fast->body_bytes, (uint64_t)need);
+    lf_conns_tick(&r.conns, now_ns + ms(at_ms));
+    assert_int_equal(slow->state, LF_CONN_CUT);
+    assert_int_equal(fast->state, LF_CONN_BODY);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_body), 1);
+    atomic_store(&fast->body_bytes, 1 << 30);
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS));
+    assert_int_equal(fast->state, LF_CONN_BODY);
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    assert_int_equal(fast->state, LF_CONN_CUT);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_body), 2);
+    close_rig(&r);
+}
+
+static void a_client_that_does_not_read_is_cut(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 8, 0);
+    struct lf_conn *c = admit(&r, 1, &full);
+    counters[c->fd] = (struct lf_tcp_counters){.bytes_acked = 500, .waiting_bytes = 10};
+    pass(1);
+    lf_conn_enter(&r.conns, c, LF_CONN_ANSWER, NULL); /* what was acknowledged before is no progress */
+    check_cut_after(&r, c, ms(READER_MS), &r.conns.metrics.cut_reader);
+    close_rig(&r);
+}
+
+static void a_client_that_reads_slowly_or_has_all_is_not(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 8, 0);
+    struct lf_conn *reads = admit(&r, 1, &full), *has_all = admit(&r, 1, &full), *unknown = admit(&r, 1, &full);
+    struct lf_conn *all[] = {reads, has_all, unknown};
+    for (int i = 0; i < 3; i++) lf_conn_enter(&r.conns, all[i], LF_CONN_ANSWER, NULL);
+    counters[reads->fd].waiting_bytes = 10;
+    for (int i = 1; i <= 5; i++) {
+        pass(ms(READER_MS));
+        counters[reads->fd].bytes_acked++;
+        lf_conns_tick(&r.conns, now_ns);
+    }
+    assert_int_equal(reads->state, LF_CONN_ANSWER);
+    assert_int_equal(has_all->state, LF_CONN_ANSWER);
+    counters[has_all->fd].waiting_bytes = 1; /* from the last look on */
+    lf_conns_tick(&r.conns, now_ns + ms(READER_MS));
+    assert_int_equal(reads->state, LF_CONN_ANSWER);
+    assert_int_equal(has_all->state, LF_CONN_ANSWER);
+    no_counters = true;
+    lf_conns_tick(&r.conns, now_ns + ms(READER_MS) + 1);
+    assert_int_equal(has_all->state, LF_CONN_ANSWER);
+    no_counters = false;
+    counters[unknown->fd].bytes_acked = 1; /* as if it had read meanwhile */
+    lf_conns_tick(&r.conns, now_ns + ms(READER_MS) + 1);
+    assert_int_equal(reads->state, LF_CONN_CUT);
+    assert_int_equal(has_all->state, LF_CONN_CUT);
+    assert_int_equal(unknown->state, LF_CONN_ANSWER);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_reader), 2);
+    close_rig(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_place_is_taken_and_given_back),
+        cmocka_unit_test(libmicrohttpd_takes_it_or_does_not),
+        cmocka_unit_test(a_descriptor_that_comes_again_frees_its_place),
+        cmocka_unit_test(a_socket_that_cannot_be_watched_is_refused),
+        cmocka_unit_test(one_address_has_so_many),
+        cmocka_unit_test(a_silent_one_of_the_address_makes_room),
+        cmocka_unit_test(a_full_table_lets_a_silent_one_go),
+        cmocka_unit_test(where_nobody_is_silent_there_are_places_for_health),
+        cmocka_unit_test(who_makes_room_among_health_leaves_a_place_for_health),
+        cmocka_unit_test(connections_that_are_cut_hold_places_until_they_are_closed),
+        cmocka_unit_test(the_worker_for_a_client_that_left_is_told),
+        cmocka_unit_test(a_place_that_was_given_away_is_not_hung_up),
+        cmocka_unit_test(an_end_that_was_missed_is_shown_again),
+        cmocka_unit_test(what_is_cut_stays_cut),
+        cmocka_unit_test(a_head_has_its_time),
+        cmocka_unit_test(between_requests_there_is_time_and_the_first_byte_ends_it),
+        cmocka_unit_test(a_body_comes_at_a_least_rate_and_in_its_time),
+        cmocka_unit_test(a_client_that_does_not_read_is_cut),
+        cmocka_unit_test(a_client_that_reads_slowly_or_has_all_is_not),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
