@@ -159,7 +159,145 @@ static void reservations_count_only_against_each_other(void **state)
     lf_text_free(m, p);
     assert_true(lf_text_reserve(m, MIB));
     lf_text_unreserve(m, MIB);
+    assert_true(lf_text_reserve(m, MIB / 4)); /* what is used, what is set aside, and no byte more */
+    p = lf_text_alloc(m, MIB / 2 + 1000);
+    uint64_t left = MIB - MIB / 4 - look(m).used_bytes;
+    assert_false(lf_text_reserve(m, left + 1));
+    assert_true(lf_text_reserve(m, left));
+    assert_int_equal(look(m).reserved_bytes, MIB / 4 + left);
+    assert_int_equal(look(m).n_refused, 3);
+    lf_text_unreserve(m, MIB / 4 + left);
+    lf_text_free(m, p);
     lf_text_memory_destroy(m);
+}
+
+/* Slabs hold as many slots as fit behind their header, which takes a slot's place where it does not fit beside them. */
+static void a_slab_counts_whole_until_it_is_full(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    for (size_t size = 64; size <= LF_TEXT_SLOT_BYTES; size *= 2) {
+        struct lf_text_memory *m = memory_of(4 * MIB);
+        void *slots[1024];
+        size_t n = (LF_TEXT_SLAB_BYTES - size) / size; /* the header has 64 bytes, the smallest slot too */
+        for (size_t i = 0; i <= n; i++) {
+            slots[i] = lf_text_alloc(m, i % 2 ? size : size / 2 + 1); /* the slot that is just large enough */
+            assert_non_null(slots[i]);
+            assert_int_equal((uintptr_t)slots[i] % size, 0);
+            memset(slots[i], 0xEE, size);
+            assert_int_equal(look(m).used_bytes, (i < n ? 1 : 2) * LF_TEXT_SLAB_BYTES);
+        }
+        lf_text_free(m, slots[3]); /* a full slab that has a free slot again is used first */
+        slots[3] = lf_text_alloc(m, size);
+        assert_int_equal(look(m).used_bytes, 2 * LF_TEXT_SLAB_BYTES);
+        for (size_t i = 0; i <= n; i++) lf_text_free(m, slots[i]);
+        lf_text_memory_destroy(m);
+    }
+}
+
+static void what_is_larger_than_a_slot_is_a_mapping_of_its_own(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(4 * MIB);
+    void *p = lf_text_alloc(m, LF_TEXT_SLOT_BYTES);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES);
+    lf_text_free(m, p);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES); /* kept */
+    p = lf_text_alloc(m, LF_TEXT_SLOT_BYTES + 1);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES + 3 * 4096);
+    lf_text_free(m, p);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES); /* back to the system whole */
+    lf_text_memory_destroy(m);
+}
+
+static void so_many_free_slabs_are_kept_for_any_size(void **state)
+{
+    (void)state;
+    enum { KEPT = 16, SLABS = 20, SLOTS = 7 };
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(4 * MIB);
+    void *slots[SLABS * SLOTS];
+    for (int i = 0; i < SLABS * SLOTS; i++) slots[i] = lf_text_alloc(m, LF_TEXT_SLOT_BYTES);
+    assert_int_equal(look(m).used_bytes, SLABS * LF_TEXT_SLAB_BYTES);
+    for (int i = 0; i < SLABS * SLOTS; i++) lf_text_free(m, slots[i]);
+    assert_int_equal(look(m).used_bytes, KEPT * LF_TEXT_SLAB_BYTES);
+    for (int i = 0; i < KEPT; i++) slots[i] = lf_text_alloc(m, (size_t)64 << i % 8);
+    assert_int_equal(look(m).used_bytes, KEPT * LF_TEXT_SLAB_BYTES);
+    for (int i = 0; i < KEPT; i++) lf_text_free(m, slots[i]);
+    void *all = lf_text_alloc(m, 4 * MIB - 64); /* they give way where the budget is needed */
+    assert_non_null(all);
+    assert_int_equal(look(m).used_bytes, 4 * MIB);
+    lf_text_free(m, all);
+    assert_int_equal(look(m).used_bytes, 0);
+    lf_text_memory_destroy(m);
+}
+
+static void a_piece_counts_as_it_grows_and_shrinks(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(MIB);
+    unsigned char *p = lf_text_alloc(m, 100000), *slot;
+    fill(p, 100000, 1);
+    assert_int_equal(look(m).used_bytes, 25 * 4096);
+    p = lf_text_realloc(m, p, 300000);
+    assert_int_equal(look(m).used_bytes, 74 * 4096);
+    assert_true(filled(p, 100000, 1));
+    p = lf_text_realloc(m, p, 50000);
+    assert_int_equal(look(m).used_bytes, 13 * 4096);
+    assert_true(filled(p, 50000, 1));
+    assert_null(lf_text_realloc(m, p, MIB - 63));
+    assert_int_equal(look(m).used_bytes, 13 * 4096);
+    assert_true(filled(p, 50000, 1));
+    p = lf_text_realloc(m, p, 100); /* into a slot */
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES);
+    assert_true(filled(p, 100, 1));
+    slot = lf_text_realloc(m, p, 128); /* which holds so many */
+    assert_ptr_equal(slot, p);
+    p = lf_text_realloc(m, slot, 129);
+    assert_ptr_not_equal(slot, p);
+    assert_int_equal(look(m).used_bytes, 2 * LF_TEXT_SLAB_BYTES);
+    assert_true(filled(p, 100, 1));
+    assert_null(lf_text_realloc(m, p, MIB - 64)); /* its own slab is in the way */
+    assert_true(filled(p, 100, 1));
+    p = lf_text_realloc(m, p, MIB - LF_TEXT_SLAB_BYTES - 64); /* and now it is not: the free one gave way */
+    assert_true(filled(p, 100, 1));
+    assert_int_equal(look(m).n_refused, 2);
+    assert_int_equal(look(m).peak_bytes, MIB);
+    lf_text_free(m, p);
+    lf_text_memory_destroy(m);
+    lf_text_memory_destroy(NULL);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(UINT64_MAX / 2);
+    assert_null(lf_text_alloc(m, (size_t)PTRDIFF_MAX / 2 + 1));
+    assert_null(lf_text_alloc_zeroed(m, SIZE_MAX));
+    void *p = lf_text_realloc(m, NULL, 10);
+    assert_non_null(p);
+    assert_null(lf_text_realloc(m, p, SIZE_MAX));
+    lf_text_free(m, p);
+    lf_text_free(m, NULL);
+    lf_text_memory_destroy(m);
+}
+
+static void without_a_memory_it_is_the_heap(void **state)
+{
+    (void)state;
+    assert_true(lf_text_reserve(NULL, UINT64_MAX));
+    lf_text_unreserve(NULL, UINT64_MAX);
+    unsigned char *p = lf_text_alloc_zeroed(NULL, 1000);
+    for (int i = 0; i < 1000; i++) assert_int_equal(p[i], 0);
+    fill(p, 1000, 2);
+    p = lf_text_realloc(NULL, p, 100000);
+    assert_true(filled(p, 1000, 2));
+    lf_text_free(NULL, p);
+    p = lf_text_alloc(NULL, 0);
+    assert_non_null(p);
+    lf_text_free(NULL, p);
 }
 
 static void a_buffer_and_an_arena_stop_at_the_budget(void **state)
@@ -210,6 +348,12 @@ int main(void)
         cmocka_unit_test(what_will_not_be_touched_does_not_count),
         cmocka_unit_test(the_last_piece_ends_what_was_destroyed),
         cmocka_unit_test(reservations_count_only_against_each_other),
+        cmocka_unit_test(a_slab_counts_whole_until_it_is_full),
+        cmocka_unit_test(what_is_larger_than_a_slot_is_a_mapping_of_its_own),
+        cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
+        cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(without_a_memory_it_is_the_heap),
         cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
         cmocka_unit_test(work_ends_when_nobody_waits),
     };

@@ -279,6 +279,60 @@ static void test_longest_allowed_piece(void **state)
     model_dir_free(&dir);
 }
 
+/* A model of n pieces, each the beginning of the next. */
+static void test_so_many_pieces_begin_with_one_another(void **state)
+{
+    (void)state;
+    char text[LF_UNIGRAM_NESTED_N + 1];
+    memset(text, 'a', sizeof text);
+    for (int more = 0; more < 2; more++) {
+        struct lf_buf m = start_model(true);
+        for (size_t n = 1; n <= (size_t)(LF_UNIGRAM_NESTED_N + more); n++)
+            put_piece(&m, lf_str_from(text, n), -(float)n, 1);
+        put_trainer(&m, 1);
+        if (more) {
+            expect_model_refused(&m, LF_UNSUPPORTED, "513 pieces begin with one another, at most 512 are allowed");
+            continue;
+        }
+        struct model_dir dir = model_dir_make();
+        model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+        lf_tokenizer_close(open_or_fail(dir.path));
+        model_dir_free(&dir);
+        lf_buf_deinit(&m);
+    }
+}
+
+/* A trie that leads from an a back to itself: rules for any number of them, of which so many are followed. */
+static void test_rules_of_so_many_bytes(void **state)
+{
+    (void)state;
+    uint32_t units['a' + 1] = {['a'] = 'a' << 10 | 1 << 8 | 'a'};
+    char text[LF_CHARSMAP_KEY_BYTES + 1];
+    struct model_dir dir = model_dir_make();
+    struct lf_buf m = start_model(true);
+    put_piece(&m, LF_STR("x"), -1, 1);
+    put_rules(&m, units, 'a' + 1, LF_STR("x\0"), sizeof units);
+    model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+    struct lf_tokenizer *tok = open_or_fail(dir.path);
+    struct lf_ids ids = {0}, one = {0};
+    struct lf_err err = {0};
+    memset(text, 'a', sizeof text);
+    assert_int_equal(lf_tokenizer_encode(tok, &one, LF_STR("x"), NULL, 0, 0, 0, NULL, NULL), LF_OK);
+    assert_int_equal(
+        lf_tokenizer_encode(tok, &ids, lf_str_from(text, LF_CHARSMAP_KEY_BYTES), NULL, 0, 0, 0, NULL, &err), LF_OK);
+    assert_ids(&ids, one.ids, one.n); /* one rule took them all */
+    ids.n = 0;
+    assert_int_equal(
+        lf_tokenizer_encode(tok, &ids, lf_str_from(text, LF_CHARSMAP_KEY_BYTES + 1), NULL, 0, 0, 0, NULL, &err),
+        LF_CORRUPT);
+    assert_non_null(strstr(err.message, "more than 256 bytes"));
+    lf_ids_deinit(&ids);
+    lf_ids_deinit(&one);
+    lf_tokenizer_close(tok);
+    lf_buf_deinit(&m);
+    model_dir_free(&dir);
+}
+
 /* Tries whose steps lead out of the table, or whose values lead out of the texts, mean nothing and harm nothing. */
 static void test_rules_that_lead_astray(void **state)
 {
@@ -499,6 +553,8 @@ int main(void)
         cmocka_unit_test(test_wrong_configuration),
         cmocka_unit_test(test_wrong_tokenizer_model),
         cmocka_unit_test(test_longest_allowed_piece),
+        cmocka_unit_test(test_so_many_pieces_begin_with_one_another),
+        cmocka_unit_test(test_rules_of_so_many_bytes),
         cmocka_unit_test(test_rules_that_lead_astray),
         cmocka_unit_test(test_rules_that_grow_the_text),
         cmocka_unit_test(test_replacements_that_grow_a_token),

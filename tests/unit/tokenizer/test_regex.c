@@ -1,4 +1,5 @@
 #include "tests/support/test.h"
+#include "core/limits.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/regex_rewrite.h"
 
@@ -25,6 +26,45 @@ static void assert_matches(const char *pattern, const char *text, const char *wa
     lf_regex_work_deinit(&work);
     assert_true(lf_regex_bytes(regex) > 0);
     lf_regex_free(regex);
+}
+
+/* Walks over all matches with that many steps left; how many were used. */
+static uint64_t walk(const char *pattern, struct lf_str text, uint64_t budget, enum lf_status want)
+{
+    struct lf_regex *regex = NULL;
+    struct lf_regex_work work;
+    struct lf_regex_walk at = lf_regex_walk_init(text);
+    struct lf_err err = {0};
+    bool found = true;
+    enum lf_status status = LF_OK;
+    assert_int_equal(lf_regex_compile(&regex, lf_str_c(pattern), &err), LF_OK);
+    lf_regex_work_init(&work, NULL, text.len);
+    assert_true(work.budget == LF_REGEX_STEPS_BASE + (uint64_t)text.len * LF_REGEX_STEPS_PER_BYTE);
+    work.budget = budget;
+    while (status == LF_OK && found) status = lf_regex_next(regex, &work, &at, &found);
+    assert_int_equal(status, want);
+    assert_int_equal(lf_regex_explain(&work, status, &err), want);
+    assert_int_equal(err.message[0] != 0, want != LF_OK);
+    uint64_t left = work.budget;
+    lf_regex_work_deinit(&work);
+    lf_regex_free(regex);
+    return budget - left;
+}
+
+/* What a text costs is what it may cost, to the step. */
+static void test_the_budget_of_steps_holds_to_the_step(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"a(?=[^b]*Z)|a", "(?:a|aa)+[ZY]|a", "a{20}Z|a"};
+    char text[200];
+    memset(text, 'a', sizeof text);
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        struct lf_str s = lf_str_from(text, i == 1 ? 16 : sizeof text);
+        uint64_t cost = walk(patterns[i], s, UINT64_MAX, LF_OK);
+        assert_true(cost > s.len);
+        assert_true(walk(patterns[i], s, cost, LF_OK) == cost);
+        (void)walk(patterns[i], s, cost - 1, LF_UNSUPPORTED);
+    }
 }
 
 static void test_classes_are_those_of_unicode(void **state)
@@ -138,6 +178,7 @@ static void test_a_literal_is_found_as_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_budget_of_steps_holds_to_the_step),
         cmocka_unit_test(test_classes_are_those_of_unicode),
         cmocka_unit_test(test_what_families_use_means_the_same),
         cmocka_unit_test(test_empty_matches_do_not_follow_a_match),
