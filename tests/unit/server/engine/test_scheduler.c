@@ -16,6 +16,8 @@ struct fixture {
     int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
     struct lf_sched_tenant tenants[4];
     uint32_t marks[N_BLOCKS];
+    struct lf_prefix_cache *prefix; /* of setup_shared */
+    struct lf_prefix_key keys[8][N_BLOCKS + 1];
     int n_seqs;
 };
 
@@ -40,6 +42,16 @@ static int setup(void **state)
     return 0;
 }
 
+/* The same with a prefix cache. */
+static int setup_shared(void **state)
+{
+    if (setup(state) != 0) return -1;
+    struct fixture *f = *state;
+    if (lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, NULL) != LF_OK) return -1;
+    f->sched.opts.prefix = f->prefix;
+    return 0;
+}
+
 static int teardown(void **state)
 {
     struct fixture *f = *state;
@@ -48,7 +60,8 @@ static int teardown(void **state)
     for (int i = 0; i < f->n_seqs; i++)
         if (f->seqs[i].phase != LF_SCHED_ENDED) lf_sched_end(&f->sched, &f->seqs[i]);
     lf_sched_check(&f->sched, refs);
-    assert_int_equal(f->pool.n_free, N_BLOCKS);
+    assert_int_equal(f->pool.n_free + f->pool.n_cached, N_BLOCKS);
+    lf_prefix_cache_destroy(f->prefix);
     lf_block_pool_deinit(&f->pool);
     return 0;
 }
@@ -62,6 +75,19 @@ static struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int max_toke
     seq->max_tokens = max_tokens;
     lf_sched_submit(&f->sched, seq, now_ns);
     return seq;
+}
+
+/* A prompt that begins with n_same tokens that all of these have, and goes on as no other does. */
+static struct lf_sched_seq *submit_shared(struct fixture *f, int n_same, int n_prompt, int64_t now_ns)
+{
+    struct lf_sched_seq *seq = &f->seqs[f->n_seqs];
+    int32_t *ids = f->ids[f->n_seqs];
+    seq->keys = f->keys[f->n_seqs];
+    for (int i = 0; i < n_prompt; i++) ids[i] = i < n_same ? i : 1000 * (f->n_seqs + 1) + i;
+    lf_prefix_cache_root(f->prefix, NULL, 0, &seq->keys[0]);
+    for (int i = 0; i < n_prompt / B; i++) lf_prefix_key_next(&seq->keys[i], ids + (ptrdiff_t)i * B, &seq->keys[i + 1]);
+    seq->n_keys = n_prompt / B + 1;
+    return submit(f, n_prompt, 0, now_ns);
 }
 
 static void run(struct fixture *f, int64_t took_ns)
@@ -359,6 +385,130 @@ static void prefills_fill_tiles_of_rows(void **state)
     assert_true(n_whole >= 3);
 }
 
+/* ---- how large a chunk is ---- */
+
+/* A machine on which a row takes so long, and keys take key_ns; known for steps of any size. */
+static void set_cost(struct fixture *f, double row_ns, double key_ns)
+{
+    struct lf_cost *cost = &f->sched.cost;
+    for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
+    cost->w[LF_COST_ROW] = row_ns;
+    cost->w[LF_COST_DECODE_KEY] = key_ns;
+    cost->n_seen = 100;
+    cost->max_rows = 1000;
+}
+
+/* The rows of the next step's only item. */
+static int next_chunk(struct fixture *f)
+{
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->plan.n_items, 1);
+    lf_sched_launched(&f->sched, &f->plan);
+    return f->items[0].n_rows;
+}
+
+static void a_chunk_ends_with_a_block_or_with_sixteen_rows(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 500, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 rows in the 50 ms of a step */
+    assert_int_equal(next_chunk(f), 48);
+    assert_int_equal(next_chunk(f), 16); /* to the end of the block, not to row 98 */
+    assert_int_equal(next_chunk(f), 48);
+    set_cost(f, 0.3 * LF_NS_PER_MS, 1e-6); /* 166 rows: 112 + 166 = 278, of which 256 are whole blocks */
+    assert_int_equal(next_chunk(f), 144);
+    set_cost(f, 5 * LF_NS_PER_MS, 1e-6); /* 10 rows: fewer than a step has at least */
+    assert_int_equal(next_chunk(f), 16);
+    set_cost(f, 0.2 * LF_NS_PER_MS, 1e-6); /* 250 rows: all that is left */
+    assert_int_equal(next_chunk(f), 500 - 272);
+}
+
+/* A chunk that begins between two multiples of sixteen and can afford nothing goes to the next of them. */
+static void the_least_chunk_is_sixteen_rows_or_the_rest(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 40, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    set_cost(f, 100 * LF_NS_PER_MS, 1e-6); /* not one row is affordable */
+    assert_int_equal(next_chunk(f), 16);
+    assert_int_equal(next_chunk(f), 16);
+    assert_int_equal(next_chunk(f), 8);
+}
+
+/* Two tenants decode, one much more; the other one's prefill gets what the first one's decodes took more than its own,
+ * and what rounding to whole blocks may cost. */
+static void who_decodes_less_gets_the_rest_for_its_prefill(void **state)
+{
+    struct fixture *f = *state;
+    const int n_prompts[] = {11, 12, 3};
+    f->sched.opts.step_ns = 4 * LF_NS_PER_MS;
+    for (int i = 0; i < 3; i++) {
+        f->seqs[i].tenant_id = i < 2 ? 1 : 2;
+        (void)submit(f, n_prompts[i], 20, 1);
+    }
+    while (lf_sched_admit(&f->sched, 1)) continue;
+    for (int i = 0; i < 10 && f->seqs[0].n_done + f->seqs[1].n_done + f->seqs[2].n_done < 26; i++) {
+        lf_sched_plan(&f->sched, &f->plan);
+        run(f, LF_NS_PER_MS);
+    }
+    struct lf_sched_seq *prompt = submit_for(f, 2, 0, 500, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), prompt);
+    for (int i = 0; i < 3; i++) assert_int_equal(f->seqs[i].n_done, n_prompts[i]);
+    set_cost(f, LF_NS_PER_MS, LF_NS_PER_MS); /* decodes of 13 + 14 and of 5 ms */
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_int_equal(f->plan.n_items, 4);
+    assert_ptr_equal(f->items[3].seq, prompt);
+    assert_int_equal(f->items[3].n_rows, 48); /* 32 - 2 * 5 ms, and half a block: 54 rows */
+}
+
+/* ---- what is shared ---- */
+
+static void a_prompt_waits_for_one_that_computes_half_of_it(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *first = submit_shared(f, 3 * B, 8 * B + 1, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), first);
+    struct lf_sched_seq *half = submit_shared(f, 3 * B, 6 * B, 2);
+    assert_null(lf_sched_admit(&f->sched, 2));
+    lf_sched_end(&f->sched, half);
+    struct lf_sched_seq *less = submit_shared(f, 3 * B, 6 * B + 1, 3);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), less);
+}
+
+static void a_prompt_waits_for_none_that_is_four_times_as_long(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *first = submit_shared(f, 3 * B, 8 * B + 1, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), first);
+    struct lf_sched_seq *within = submit_shared(f, 3 * B, 2 * B + 1, 2);
+    assert_null(lf_sched_admit(&f->sched, 2)); /* 513 <= 4 * 129 */
+    lf_sched_end(&f->sched, within);
+    struct lf_sched_seq *beyond = submit_shared(f, 3 * B, 2 * B, 3);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), beyond);
+}
+
+static void what_is_cached_is_not_computed_and_not_charged(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *first = submit_shared(f, 4 * B, 4 * B, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    while (lf_sched_in_prefill(first)) step(f);
+    lf_sched_end(&f->sched, first);
+    struct lf_sched_seq *again = submit_shared(f, 4 * B, 7 * B, 2);
+    double before_ns = again->tenant->admitted_ns;
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), again);
+    assert_int_equal(again->n_done, 4 * B);
+    assert_int_equal(again->n_cached, 4 * B);
+    double paid_ns = again->tenant->admitted_ns - before_ns,
+           price_ns = lf_cost_prefill_ns(&f->sched.cost, 4 * B, 3 * B, 1);
+    assert_true(paid_ns > 0.999 * price_ns && paid_ns < 1.001 * price_ns);
+    lf_sched_end(&f->sched, again);
+    struct lf_sched_seq *same = submit_shared(f, 4 * B, 4 * B, 3); /* the block with the last token is computed */
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), same);
+    assert_int_equal(same->n_done, 3 * B);
+}
+
 static void retry_after_follows_backlog_and_speed(void **state)
 {
     struct fixture *f = *state;
@@ -376,7 +526,8 @@ static void retry_after_follows_backlog_and_speed(void **state)
 
 int main(void)
 {
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define CASE(fn)   cmocka_unit_test_setup_teardown(fn, setup, teardown)
+#define SHARED(fn) cmocka_unit_test_setup_teardown(fn, setup_shared, teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_are_counted_for_prompt_and_answer),
         CASE(admission_reserves_everything_and_end_gives_it_back),
@@ -395,6 +546,12 @@ int main(void)
         CASE(every_decode_gets_its_row_beside_a_prefill),
         CASE(decodes_that_do_not_fit_take_turns),
         CASE(prefills_fill_tiles_of_rows),
+        CASE(a_chunk_ends_with_a_block_or_with_sixteen_rows),
+        CASE(the_least_chunk_is_sixteen_rows_or_the_rest),
+        CASE(who_decodes_less_gets_the_rest_for_its_prefill),
+        SHARED(a_prompt_waits_for_one_that_computes_half_of_it),
+        SHARED(a_prompt_waits_for_none_that_is_four_times_as_long),
+        SHARED(what_is_cached_is_not_computed_and_not_charged),
         CASE(retry_after_follows_backlog_and_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
