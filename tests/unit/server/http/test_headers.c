@@ -137,9 +137,9 @@ static void fields_are_found_by_name_in_any_case(void **state)
     static const char text[] =
         "POST /x HTTP/1.1\r\nhOST: a:1\r\nCONTENT-length:\t 12 \t \r\ncontent-TYPE:a/b\r\n"
         "Authorization: Bearer k\r\nExpect: 100-Continue\r\nOrigin: o\r\nContent-Encoding: gzip\r\n"
-        "X-Request-Id: r-1\r\nAccess-Control-Request-Headers: x, y\r\nHos: no\r\nHostt: no\r\n\r\n";
+        "X-Request-Id: r-1\r\nAccess-Control-Request-Headers: x, y\r\nHos: no\r\nHostt: no\r\nX-API-Key: k2\r\n\r\n";
     assert_int_equal(check(&h, text, &err), LF_OK);
-    assert_int_equal(h.n, 11);
+    assert_int_equal(h.n, 12);
     assert_int_equal(h.bytes, sizeof text - 1);
     assert_str(h.host, "a:1");
     assert_str(h.content_length, "12");
@@ -150,6 +150,7 @@ static void fields_are_found_by_name_in_any_case(void **state)
     assert_str(h.content_encoding, "gzip");
     assert_str(h.request_id, "r-1");
     assert_str(h.cors_request_headers, "x, y");
+    assert_str(h.api_key, "k2");
     assert_int_equal(h.transfer_encoding.len, 0);
     assert_int_equal(h.n_host, 1);
     assert_int_equal(h.n_transfer_encoding, 0);
