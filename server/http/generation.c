@@ -264,6 +264,13 @@ static void fail(struct lf_generation *gen, int status, const char *code, const 
     gen->failed = true;
 }
 
+/* As a request is refused for which there is no memory: the client is told when to come again. */
+static void fail_for_memory(struct lf_generation *gen)
+{
+    if (!gen->failed) (void)!lf_refuse_work(&gen->err, LF_NO_MEMORY);
+    gen->failed = true;
+}
+
 static void fail_as(struct lf_generation *gen, const struct lf_request_state *st)
 {
     if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
@@ -349,7 +356,7 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
     while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
     if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))
         take_end(gen, c, &st, &piece);
-    if (c->text.status != LF_OK) fail(gen, 503, "text_memory_full", "No memory for the text of this answer right now.");
+    if (c->text.status != LF_OK) fail_for_memory(gen);
     lf_buf_deinit(&piece);
 }
 

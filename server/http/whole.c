@@ -55,8 +55,8 @@ static bool begin(struct lf_answer *answer, struct lf_reply *reply)
     int n_ended = 0;
     for (int i = 0; i < gen->n_choices && !gen->failed; i++) n_ended += has_ended(gen, &gen->choices[i]);
     if (gen->failed) {
-        reply->retry_after_s = gen->err.retry_after_s;
         printer_of(whole_of(answer))->error(lf_reply_json(reply, gen->err.status), &gen->err);
+        reply->retry_after_s = gen->err.retry_after_s;
         return true;
     }
     if (n_ended < gen->n_choices) return false;

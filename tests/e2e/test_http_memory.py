@@ -73,6 +73,7 @@ class Memory(harness.Case):
         head, _, body = data.partition(b"\r\n\r\n")
         status = int(head.split()[1])
         self.assertIn(status, harness.ALLOWED_STATUS, name)
+        self.assertEqual(b'"text_memory_full"' in body and status == 503, b"\r\nRetry-After: 1" in head, name)
         if b"chunked" in head:
             return
         length = int([x for x in head.lower().split(b"\r\n") if x.startswith(b"content-length:")][0].split(b":")[1])

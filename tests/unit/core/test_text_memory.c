@@ -4,6 +4,7 @@
 #include "core/hash.h"
 #include "core/text_memory.h"
 #include "core/work.h"
+#include "tests/support/lock_depth.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { ONE_BY_ONE = 1 };

@@ -117,6 +117,46 @@ static void arguments_with_a_default_may_be_left_out(void **state)
 
 /* Added tokens may take the spaces beside them; letters they leave alone. The first of the file, <|begin|>, is changed
  * to do so: spaces are tokens to this tokenizer. */
+static void attributes_of_a_namespace_do_not_begin_with_an_underscore(void **state)
+{
+    (void)state;
+    const char *refused = "an attribute of a namespace cannot begin with an underscore";
+    expect("{% set ns = namespace(a=1) %}{% set ns._a = 2 %}", LF_INVALID, refused);
+    expect("{% set ns = namespace(a=1) %}{% set ns._ = 2 %}", LF_INVALID, refused);
+    expect("{% set ns = namespace(a=1) %}{% set ns.a_ = 2 %}{{ ns.a_ + ns.a }}", LF_OK, "3");
+    expect("{% set ns = namespace(a=1) %}{% set ns.a = 2 %}{{ ns.a }}", LF_OK, "2");
+    expect("{% set d = {} %}{% set d.a = 2 %}", LF_INVALID, "only of a namespace");
+}
+
+/* x, then name=x and *x in any order, then **x; each of the last two once. */
+static void arguments_come_in_their_order(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"1",
+                                       "a=1",
+                                       "1, b=2",
+                                       "1, *[2]",
+                                       "*[1, 2]",
+                                       "a=1, **{'b': 2}",
+                                       "*[1], b=2",
+                                       "b=2, *[1]",
+                                       "1, *[], **{'b': 2}",
+                                       "*[1], b=2, **{}",
+                                       "**{'a': 1, 'b': 2}"};
+    static const char *const bad[] = {"a=1, 2",    "*[1], 2",  "**{}, 1",   "**{}, a=1",
+                                      "**{}, *[]", "*[], *[]", "**{}, **{}"};
+    char source[256];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        (void)snprintf(source, sizeof source, "{%% macro m(a, b=0) %%}{{ a }}:{{ b }}{%% endmacro %%}{{ m(%s) }}",
+                       good[i]);
+        expect(source, LF_OK, strchr(good[i], '2') ? "1:2" : "1:0");
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        (void)snprintf(source, sizeof source, "{%% macro m(a, b=0) %%}{%% endmacro %%}{{ m(%s) }}", bad[i]);
+        expect(source, LF_INVALID, "arguments in the order x, name=x, *x, **x");
+    }
+}
+
 static void added_tokens_strip_spaces_and_nothing_else(void **state)
 {
     (void)state;
@@ -152,6 +192,8 @@ int main(void)
         cmocka_unit_test(values_are_compared_to_a_depth),
         cmocka_unit_test(a_call_block_keeps_all_its_arguments),
         cmocka_unit_test(arguments_with_a_default_may_be_left_out),
+        cmocka_unit_test(attributes_of_a_namespace_do_not_begin_with_an_underscore),
+        cmocka_unit_test(arguments_come_in_their_order),
         cmocka_unit_test(added_tokens_strip_spaces_and_nothing_else),
         cmocka_unit_test(code_points_that_do_not_print_are_shown_as_python_does),
     };

@@ -28,6 +28,7 @@ struct fake_backend {
     _Atomic int hold; /* steps from this one on wait; 0: none */
     int n_steps;
     int n_ahead; /* as a device that samples by itself */
+    int n_slots; /* as the engine's max_seqs; 0: slots are not looked at */
     int n_launched, n_waited;
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
     int n_results[2];
@@ -99,6 +100,18 @@ static inline void fake_sample(struct fake_backend *f, const struct lf_batch *ba
     f->n_results[f->n_launched % 2] = batch->n_out;
 }
 
+/* Sequences that run together have slots of their own. */
+static inline void fake_check_slots(const struct fake_backend *f, const struct lf_batch *batch)
+{
+    bool used[FAKE_OUT_N] = {false};
+    for (int i = 0; i < batch->n_out && f->n_slots > 0; i++) {
+        if (!batch->outs[i].sampling) continue;
+        int slot = batch->outs[i].slot;
+        LF_ASSERT(slot >= 0 && slot < LF_MIN(f->n_slots, (int)FAKE_OUT_N) && !used[slot]);
+        used[slot] = true;
+    }
+}
+
 static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
 {
     static _Thread_local float logits[FAKE_OUT_N * FAKE_VOCAB];
@@ -125,6 +138,7 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
         }
     }
     LF_ASSERT(row == batch->n_rows && out == batch->n_out);
+    fake_check_slots(f, batch);
     fake_sample(f, batch, logits);
     f->n_launched++;
     if (f->delay_us > 0) {

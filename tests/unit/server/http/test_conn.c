@@ -9,6 +9,7 @@
 #include "core/clock.h"
 #include "server/http/conn.h"
 #include "server/http/tcp_counters.h"
+#include "tests/support/lock_depth.h"
 
 enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };
 

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "server/http/wake.h"
+#include "tests/support/lock_depth.h"
 
 /* As wake.c says: a patient one waits an eighth of its age, at most this. */
 enum { PATIENCE_MS = 20, PATIENCE_SHARE = 8 };
