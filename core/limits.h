@@ -55,7 +55,8 @@ enum {
 
     /* memory for texts (core/text_memory.h): bodies, what is made of them, and replies; part of the plan */
     LF_TEXT_BYTES_MIN = 16 * 1024 * 1024,
-    LF_TEXT_SPARE_BYTES = 8 * 1024 * 1024,
+    LF_TEXT_SPARE_BYTES = 8 * 1024 * 1024, /* of it, for small texts alone, that is … */
+    LF_TEXT_SMALL_BYTES = 1024 * 1024,     /* … up to so many bytes each */
     LF_ANSWER_COUNTED_N = 1024, /* tokens of an answer that a request in the engine counts for from the start */
     LF_TEXT_BODIES_N = 12,      /* by default, in units of the largest body … */
     LF_TEXT_SHARE = 8,          /* … but at most this part of --memory, as long as one such body can be worked on */

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/list.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -49,9 +50,19 @@ struct lf_text_memory {
 
 /* ---- the budget ---- */
 
-static bool charge_locked(struct lf_text_memory *m, uint64_t n)
+/* How far the budget may be used up for a text of so many bytes. */
+static uint64_t limit_for(const struct lf_text_memory *m, uint64_t text_bytes)
 {
-    if (n > m->state.budget_bytes - m->state.used_bytes) return false;
+    uint64_t budget = m->state.budget_bytes;
+    if (text_bytes <= LF_TEXT_SMALL_BYTES || budget < LF_TEXT_BYTES_MIN) return budget;
+    return budget - LF_MIN(budget / 8, (uint64_t)LF_TEXT_SPARE_BYTES);
+}
+
+/* n bytes more, of a text that then has text_bytes. */
+static bool charge_locked(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
+{
+    uint64_t limit = limit_for(m, text_bytes);
+    if (m->state.used_bytes > limit || n > limit - m->state.used_bytes) return false;
     m->state.used_bytes += n;
     m->state.peak_bytes = LF_MAX(m->state.peak_bytes, m->state.used_bytes);
     return true;
@@ -98,9 +109,9 @@ static void release_spares_locked(struct lf_text_memory *m)
 /* A new mapping, counted; NULL where there is no room for it. */
 static struct header *map_counted_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    if (!charge_locked(m, n_counted)) {
+    if (!charge_locked(m, n_counted, n_counted)) {
         release_spares_locked(m);
-        if (!charge_locked(m, n_counted)) return NULL;
+        if (!charge_locked(m, n_counted, n_counted)) return NULL;
     }
     struct header *h = map_aligned(n);
     if (!h) {
@@ -197,9 +208,9 @@ static void *take_piece_locked(struct lf_text_memory *m, size_t n, size_t n_coun
 static void *resize_piece_locked(struct lf_text_memory *m, struct header *h, size_t n)
 {
     size_t now = h->map_bytes, want = round_up(HEADER_BYTES + n, PAGE_BYTES);
-    if (want > now && !charge_locked(m, want - now)) {
+    if (want > now && !charge_locked(m, want - now, want)) {
         release_spares_locked(m);
-        if (!charge_locked(m, want - now)) return NULL;
+        if (!charge_locked(m, want - now, want)) return NULL;
     }
     void *to = mremap(h, now, want, 0);
     if (to == MAP_FAILED) {
@@ -255,7 +266,7 @@ static void *zero(void *ptr, size_t n)
 
 static void *alloc_locked(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
-    if (!charge_locked(m, n_counted)) return NULL;
+    if (!charge_locked(m, n_counted, n_counted)) return NULL;
     size_t *block = malloc(16 + n);
     if (!block) {
         m->state.used_bytes -= n_counted;
@@ -379,9 +390,12 @@ bool lf_text_reserve(struct lf_text_memory *m, uint64_t n)
 {
     if (!m) return true;
     pthread_mutex_lock(&m->lock);
-    uint64_t taken = m->state.used_bytes + m->state.reserved_bytes;
-    bool there = taken <= m->state.budget_bytes && n <= m->state.budget_bytes - taken;
+    bool small = n <= LF_TEXT_SMALL_BYTES;
+    uint64_t taken = m->state.used_bytes + (small ? m->state.reserved_small_bytes : m->state.reserved_bytes);
+    uint64_t limit = limit_for(m, n);
+    bool there = taken <= limit && n <= limit - taken;
     if (there) m->state.reserved_bytes += n;
+    if (there && small) m->state.reserved_small_bytes += n;
     m->state.n_refused += !there;
     pthread_mutex_unlock(&m->lock);
     return there;
@@ -393,6 +407,7 @@ void lf_text_unreserve(struct lf_text_memory *m, uint64_t n)
     pthread_mutex_lock(&m->lock);
     LF_ASSERT(m->state.reserved_bytes >= n);
     m->state.reserved_bytes -= n;
+    if (n <= LF_TEXT_SMALL_BYTES) m->state.reserved_small_bytes -= n;
     pthread_mutex_unlock(&m->lock);
 }
 

@@ -9,7 +9,11 @@
  *     slab   | header | slot | slot | slot | …        64 KiB, aligned to 64 KiB, slots of one size
  *     piece  | header | bytes …                       aligned to 64 KiB too, so a header is found by masking
  *
- * Past the budget an allocation fails: its caller answers 503, or waits. Under the address sanitizer each allocation
+ * Past the budget an allocation fails: its caller answers 503, or waits. What is larger than LF_TEXT_SMALL_BYTES leaves
+ * the last part of the budget alone (LF_TEXT_SPARE_BYTES, an eighth of a small budget), in allocations as in
+ * reservations: large texts, however many and however long they are held, never keep small ones out.
+ *
+ * Under the address sanitizer each allocation
  * is a block of its own of the process's heap, so that overruns are found; the accounting is the same.
  *
  * A NULL memory is the process's heap, without a budget. Any thread. */
@@ -46,8 +50,9 @@ bool lf_text_reserve(struct lf_text_memory *memory, uint64_t n) LF_MUST_CHECK;
 void lf_text_unreserve(struct lf_text_memory *memory, uint64_t n);
 
 struct lf_text_memory_state {
-    uint64_t budget_bytes, used_bytes, peak_bytes, reserved_bytes;
-    uint64_t n_refused; /* allocations and reservations */
+    uint64_t budget_bytes, used_bytes, peak_bytes;
+    uint64_t reserved_bytes, reserved_small_bytes; /* all of it; for small texts */
+    uint64_t n_refused;                            /* allocations and reservations */
 };
 void lf_text_memory_look(struct lf_text_memory *memory, struct lf_text_memory_state *out);
 

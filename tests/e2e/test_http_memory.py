@@ -137,5 +137,30 @@ class Texts(harness.Case):
         self.assertLessEqual(self.server.metric("text_memory_peak_bytes"), 16e6)
 
 
+class LargeTexts(harness.Case):
+    """Large bodies that wait hold all that large ones may have; small requests are answered all the same."""
+
+    args = ("max_body_bytes=4000000", "text_bytes=40000000", "ctx=4000000", "n_connections_per_address=100")
+
+    def test_large_bodies_keep_no_small_request_out(self):
+        used = lambda: self.server.metric("text_memory_used_bytes")
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" \
+               b"Content-Length: 3500000\r\n\r\n"
+        data = json.dumps({"prompt": "[[tokenize_ms=60000]]" + "x" * 3400000}).encode()
+        held = [self.server.socket(head.replace(b"3500000", b"%d" % len(data)) + data)]
+        self.assertTrue(harness.wait_until(lambda: used() > 3.4e6))
+        time.sleep(0.5)  # it is at work
+        for _ in range(20):  # what has no room is read and dropped
+            held.append(self.server.socket(head + b" " * 3499000))
+        self.assertTrue(harness.wait_until(lambda: used() > 30e6))
+        self.assert_error(self.server.post("/v1/completions", {"prompt": "x", "user": "y" * 3000000}), 503,
+                          "text_memory_full")
+        for _ in range(20):
+            self.assertEqual(self.server.complete("x", max_tokens=2).status, 200)
+            self.assertEqual(self.server.post("/tokenize", {"prompt": "x"}).status, 200)
+        for s in held:
+            s.close()
+
+
 if __name__ == "__main__":
     harness.main()

@@ -301,6 +301,32 @@ static void without_a_memory_it_is_the_heap(void **state)
     lf_text_free(NULL, p);
 }
 
+/* However much large texts hold and set aside, small ones get in. */
+static void the_last_part_is_for_small_texts(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(100 * (uint64_t)MIB);
+    size_t header = ONE_BY_ONE ? 0 : 64;
+    void *large = lf_text_alloc(m, 92 * MIB - header);
+    assert_non_null(large);
+    assert_null(lf_text_alloc(m, LF_TEXT_SMALL_BYTES + 1));
+    assert_null(lf_text_realloc(m, large, 92 * MIB + 1 - header));
+    assert_false(lf_text_reserve(m, LF_TEXT_SMALL_BYTES + 1));
+    assert_true(lf_text_reserve(m, LF_TEXT_SMALL_BYTES));
+    void *small = lf_text_alloc(m, LF_TEXT_SMALL_BYTES - header);
+    assert_non_null(small);
+    assert_null(lf_text_realloc(m, small, LF_TEXT_SMALL_BYTES + 1 - header));
+    lf_text_free(m, large);
+    assert_true(lf_text_reserve(m, 90 * (uint64_t)MIB)); /* the small ones count as well */
+    assert_false(lf_text_reserve(m, 2 * MIB));
+    assert_true(lf_text_reserve(m, LF_TEXT_SMALL_BYTES)); /* as if the large one were not there */
+    lf_text_unreserve(m, 90 * (uint64_t)MIB);
+    lf_text_unreserve(m, LF_TEXT_SMALL_BYTES);
+    lf_text_unreserve(m, LF_TEXT_SMALL_BYTES);
+    lf_text_free(m, small);
+    lf_text_memory_destroy(m);
+}
+
 static void a_buffer_and_an_arena_stop_at_the_budget(void **state)
 {
     (void)state;
@@ -355,6 +381,8 @@ int main(void)
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
+
+        cmocka_unit_test(the_last_part_is_for_small_texts),
         cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
         cmocka_unit_test(work_ends_when_nobody_waits),
     };
