@@ -48,9 +48,9 @@ static void enter_locked(struct lf_conn *c, enum lf_conn_state state)
 {
     struct lf_tcp_counters k;
     c->state = state;
-    c->since_ns = c->acked_ns = lf_clock_ns();
+    c->since_ns = c->acked_ns = c->behind_ns = lf_clock_ns();
     if (state == LF_CONN_IDLE && lf_tcp_counters(c->fd, &k)) c->received_bytes = k.bytes_received;
-    if (state == LF_CONN_ANSWER && lf_tcp_counters(c->fd, &k)) c->acked_bytes = k.bytes_acked;
+    if (state == LF_CONN_ANSWER && lf_tcp_counters(c->fd, &k)) c->acked_bytes = c->behind_acked_bytes = k.bytes_acked;
     if (state == LF_CONN_BODY) atomic_store(&c->body_bytes, 0);
 }
 
@@ -220,17 +220,30 @@ static void check_body_locked(struct lf_conns *conns, struct lf_conn *c, int64_t
     if (slow || age_ns > ms(conns->deadlines.body_ms)) cut_locked(c, &conns->metrics.cut_body);
 }
 
-/* A client that does not read: bytes wait in the kernel, and none was acknowledged for too long. */
+/* Whether it has been behind for longer than the deadline and took less than the least rate: what it is to read may be
+ * megabytes of the memory for texts. */
+static bool drips(const struct lf_conns *conns, const struct lf_conn *c, int64_t now_ns)
+{
+    int64_t behind_ms = (now_ns - c->behind_ns) / LF_NS_PER_MS;
+    if (behind_ms <= conns->deadlines.reader_ms) return false;
+    return c->acked_bytes - c->behind_acked_bytes < (uint64_t)behind_ms * LF_READER_BYTES_PER_S / 1000;
+}
+
+/* A client that does not read: bytes wait in the kernel, and none was acknowledged for too long, or too few. */
 static void check_reader_locked(struct lf_conns *conns, struct lf_conn *c, int64_t now_ns)
 {
     struct lf_tcp_counters k;
     if (!lf_tcp_counters(c->fd, &k)) return;
+    if (k.waiting_bytes == 0) {
+        c->behind_acked_bytes = k.bytes_acked;
+        c->behind_ns = now_ns;
+    }
     if (k.waiting_bytes == 0 || k.bytes_acked != c->acked_bytes) {
         c->acked_bytes = k.bytes_acked;
         c->acked_ns = now_ns;
-    } else if (now_ns - c->acked_ns > ms(conns->deadlines.reader_ms)) {
-        cut_locked(c, &conns->metrics.cut_reader);
     }
+    if (now_ns - c->acked_ns > ms(conns->deadlines.reader_ms) || drips(conns, c, now_ns))
+        cut_locked(c, &conns->metrics.cut_reader);
 }
 
 /* libmicrohttpd takes a short read for the end of what is there, and misses an end of the stream that came with the

@@ -37,7 +37,8 @@ enum {
     LF_CONN_SILENT_MS = 250, /* a head that has not come by then may lose its place to a newer connection */
     LF_IDLE_MS = 75 * 1000,  /* between two requests on one connection */
     LF_BODY_GRACE_MS = 5000, /* the body's least rate counts from here */
-    LF_BODY_BYTES_PER_S = 1024
+    LF_BODY_BYTES_PER_S = 1024,
+    LF_READER_BYTES_PER_S = 8 * 1024 /* on average, of a reader that is behind for longer than its deadline */
 };
 
 enum lf_conn_state {
@@ -45,7 +46,7 @@ enum lf_conn_state {
     LF_CONN_HEAD,   /* a request's head is awaited, and began: head_ms */
     LF_CONN_BODY,   /* body_ms, and a least rate */
     LF_CONN_WORK,   /* a worker has it: the work has a deadline of its own */
-    LF_CONN_ANSWER, /* reader_ms without a byte acknowledged */
+    LF_CONN_ANSWER, /* reader_ms without a byte acknowledged, and a least rate */
     LF_CONN_IDLE,   /* between requests: LF_IDLE_MS */
     LF_CONN_CUT     /* shut down by us */
 };
@@ -62,7 +63,9 @@ struct lf_conn {
     _Atomic uint64_t body_bytes;
     uint64_t acked_bytes, received_bytes; /* the kernel's counters at the last look */
     int64_t acked_ns;
-    bool hung_up; /* the peer closed its side */
+    uint64_t behind_acked_bytes; /* acknowledged when it fell behind: … */
+    int64_t behind_ns;           /* … since then bytes have been waiting for it at every look */
+    bool hung_up;                /* the peer closed its side */
     _Atomic size_t uri_bytes;
 };
 

@@ -381,7 +381,6 @@ int main(void)
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
-
         cmocka_unit_test(the_last_part_is_for_small_texts),
         cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
         cmocka_unit_test(work_ends_when_nobody_waits),
