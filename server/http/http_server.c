@@ -18,7 +18,7 @@
 #include "server/http/server.h"
 #include "server/http/watch.h"
 
-enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, SPARE_DESCRIPTORS = 64 };
+enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, SPARE_DESCRIPTORS = 64, LONG_NICENESS = 10 };
 
 /* ---- libmicrohttpd's callbacks ---- */
 
@@ -186,12 +186,14 @@ enum lf_status lf_http_server_create(struct lf_http_server **out, const struct l
     LF_TRY_GOTO(allocate(s, err), fail);
     raise_descriptor_limit(s->conns.n_places);
     LF_TRY_GOTO(start_daemon(s, err), fail);
-    LF_TRY_GOTO(lf_workers_start(&s->workers, s->opts.n_threads, err), fail);
+    LF_TRY_GOTO(lf_workers_start(&s->workers, s->opts.n_threads, 0, err), fail);
+    LF_TRY_GOTO(lf_workers_start(&s->long_workers, s->opts.n_threads, LONG_NICENESS, err), fail);
     LF_TRY_GOTO(lf_watch_start(s, err), fail);
     *out = s;
     return LF_OK;
 fail:
     lf_workers_stop(&s->workers);
+    lf_workers_stop(&s->long_workers);
     tear_down(s);
     return status;
 }
@@ -260,6 +262,7 @@ void lf_http_server_destroy(struct lf_http_server *s)
     lf_waker_stop(&s->waker);
     lf_watch_stop(s);
     lf_workers_stop(&s->workers);
+    lf_workers_stop(&s->long_workers);
     lf_waker_count(&s->waker, &n_wakes, &n_suspended);
     LF_ASSERT(n_suspended == 0);
     tear_down(s);

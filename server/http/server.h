@@ -30,6 +30,7 @@
 
 enum {
     LF_ROUTES_N = 24,
+    LF_SHORT_BODY_BYTES = 64 * 1024,
     LF_SOCKET_SEND_BYTES = 32 * 1024 /* the kernel doubles it: 64 KiB, where a client that does not read is paused */
 };
 
@@ -59,8 +60,8 @@ struct lf_http_server {
 
     struct lf_conns conns;
     struct lf_waker waker;
-    struct lf_workers workers;
-    struct lf_acceptor acceptor; /* the watch thread's own */
+    struct lf_workers workers, long_workers; /* long_workers: of bodies above LF_SHORT_BODY_BYTES */
+    struct lf_acceptor acceptor;             /* the watch thread's own */
     struct lf_http_metrics metrics;
 
     /* written once by lf_http_server_ready, before `ready` is */

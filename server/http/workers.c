@@ -1,6 +1,8 @@
 #include "server/http/workers.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 static struct lf_job *take(struct lf_workers *workers)
 {
@@ -16,17 +18,25 @@ static struct lf_job *take(struct lf_workers *workers)
     return job;
 }
 
+/* On Linux a thread has a priority of its own. Where it may not be set nothing is lost but speed. */
+static void yield_to_others(int niceness)
+{
+    id_t self = (id_t)gettid();
+    if (niceness > 0) (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + niceness);
+}
+
 static void *work(void *ctx)
 {
     struct lf_workers *workers = ctx;
     struct lf_job *job;
+    yield_to_others(workers->niceness);
     while ((job = take(workers))) job->run(job);
     return NULL;
 }
 
-enum lf_status lf_workers_start(struct lf_workers *workers, int n, struct lf_err *err)
+enum lf_status lf_workers_start(struct lf_workers *workers, int n, int niceness, struct lf_err *err)
 {
-    *workers = (struct lf_workers){0};
+    *workers = (struct lf_workers){.niceness = niceness};
     pthread_mutex_init(&workers->lock, NULL);
     pthread_cond_init(&workers->not_empty, NULL);
     lf_list_init(&workers->jobs);

@@ -134,6 +134,23 @@ class DeadReaders(harness.Case):
         c.close()
 
 
+class LongTexts(harness.Case):
+    args = ("n_threads=2", "ctx=1000000")
+
+    def test_a_short_request_waits_behind_no_long_one(self):
+        long = {"prompt": "[[tokenize_ms=60000]]" + "x" * 200000}
+        data = json.dumps(long).encode()
+        held = [self.server.socket(b"POST /tokenize" + (HEAD % len(data) + data)[20:]) for _ in range(8)]
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 9))
+        time.sleep(0.2)
+        with harness.within(5, "short requests beside long ones"):
+            for _ in range(20):
+                self.assertEqual(self.server.complete("[[say=ok]]").status, 200)
+        for s in held:
+            s.close()
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 1))
+
+
 class Others(harness.Case):
     """What slow clients must not do to good ones. All deadlines are far away."""
     args = ("n_connections_per_address=600", "ctx=200000", "n_blocks=100000", "header_deadline_ms=600000",
