@@ -126,6 +126,14 @@ static struct tenant_use use_of_tenant(struct lf_mailbox *mb, uint64_t tenant)
     return use;
 }
 
+/* Under the lock: how many requests may wait once n of this tenant have come. */
+static int queue_for(struct lf_mailbox *mb, const struct lf_gen_params *p, int n)
+{
+    int queue_n = mb->limits.queue_n;
+    bool modest = p->tenant == 0 || (n == 1 && use_of_tenant(mb, p->tenant).n_waiting == 0);
+    return modest ? queue_n : queue_n - lf_mailbox_spare(queue_n);
+}
+
 /* Under the lock: whether a tenant's share of the queue, and what a key may have in flight, have room. */
 static enum lf_status check_tenant(struct lf_mailbox *mb, const struct lf_gen_params *p, int n, int64_t n_tokens,
                                    struct lf_err *err)
@@ -161,10 +169,11 @@ static enum lf_status check_bounds(struct lf_mailbox *mb, const struct lf_gen_pa
     const struct lf_mailbox_limits *most = &mb->limits;
     int n = LF_MAX(p->n_group, 1);
     int64_t n_tokens = p->n_group > 0 ? p->group_tokens : p->n_prompt;
-    if (mb->n_waiting > 0 && mb->n_waiting + n > most->queue_n) {
+    int queue_n = queue_for(mb, p, n);
+    if (mb->n_waiting > 0 && mb->n_waiting + n > queue_n) {
         lf_counter_add(&m->rejected_queue, 1);
         return lf_fail(err, LF_FULL, "the queue is full: %d requests are waiting, %d would come, at most %d may wait",
-                       mb->n_waiting, n, most->queue_n);
+                       mb->n_waiting, n, queue_n);
     }
     if (mb->n_waiting > 0 && mb->waiting_tokens + n_tokens > most->queue_tokens) {
         lf_counter_add(&m->rejected_tokens, 1);

@@ -70,6 +70,13 @@ static inline int64_t lf_mailbox_share(int64_t n)
     return LF_MAX(n - (n + 3) / 4, 1);
 }
 
+/* Of a queue's n requests the last ones, for those of which nothing waits and that ask for one answer: many floods at
+ * once do not keep them out. */
+static inline int lf_mailbox_spare(int n)
+{
+    return n / 8;
+}
+
 /* HTTP threads. */
 /* Whether a request would be taken at this moment: what submit checks, before anything is built. While nothing waits
  * there is room for any one client's requests, and while nothing of a tenant waits its share has room for them, so what

@@ -137,6 +137,45 @@ static void a_tenant_fills_three_quarters_of_the_queue(void **state)
     check_full(&opts, 601, 1, 4);
 }
 
+/* Two floods fill the queue but for its last eighth; that is for requests of which nothing waits. */
+static void floods_leave_the_last_places_to_single_requests(void **state)
+{
+    (void)state;
+    struct fake_engine f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = fake_opts();
+    opts.queue_n = 16;
+    fake_open(&f, 128, &opts);
+    int32_t prompt[10];
+    fake_prompt(prompt, 10, 1);
+    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    struct lf_request *reqs[32], *more = NULL;
+    struct lf_engine_state es;
+    int n = 0, retry = 0;
+    reqs[n++] = fake_submit(&f, &p);
+    do lf_engine_look(f.engine, &es);
+    while (es.n_running == 0);
+    p = fake_params(prompt, 10, 4);
+    for (int i = 0; i < 14; i++) {
+        p.tenant = 1 + (uint64_t)i / 7;
+        reqs[n++] = fake_submit(&f, &p);
+    }
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
+    p.tenant = 3;
+    p.n_group = 2; /* several answers at once are no single request */
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
+    p.n_group = 0;
+    reqs[n++] = fake_submit(&f, &p);
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL); /* one of it waits now */
+    p.tenant = 4;
+    reqs[n++] = fake_submit(&f, &p);
+    p.tenant = 5;
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
+    f.backend.gate = 0;
+    for (int i = 0; i < n; i++) (void)fake_wait(reqs[i]);
+    for (int i = 0; i < n; i++) lf_request_put(reqs[i]);
+    fake_close(&f);
+}
+
 /* Under a flood that has its whole share another's requests are taken, and one of any size where nothing of it waits.
  */
 static void a_flood_leaves_room_in_the_queue_for_others(void **state)
@@ -295,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
         cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),
+        cmocka_unit_test(floods_leave_the_last_places_to_single_requests),
         cmocka_unit_test(tenants_take_turns_whatever_their_priorities),
         cmocka_unit_test(what_a_client_asks_for_at_once_enters_as_one),
         cmocka_unit_test(bad_options_are_refused),
