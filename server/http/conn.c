@@ -121,6 +121,26 @@ static struct census take_census_locked(struct lf_conns *conns, int fd, uint64_t
     return all;
 }
 
+static bool has_said_nothing(const struct lf_conn *c)
+{
+    struct lf_tcp_counters k;
+    return c->state == LF_CONN_HEAD && !c->health_only && lf_tcp_counters(c->fd, &k) && k.bytes_received == 0;
+}
+
+/* A connection that gives way although it is not long that it said nothing: its address has many, the new one's few. */
+static struct lf_conn *one_of_many(const struct lf_conns *conns, int n_same)
+{
+    struct lf_conn *oldest = NULL;
+    int n = 0;
+    for (int i = 0; i < conns->n_places; i++)
+        if (has_said_nothing(&conns->places[i])) keep_older(&oldest, &conns->places[i]);
+    for (int i = 0; oldest && i < conns->n_places; i++) {
+        const struct lf_conn *c = &conns->places[i];
+        n += c->state != LF_CONN_FREE && c->state != LF_CONN_CUT && c->address == oldest->address;
+    }
+    return n >= LF_CONN_MANY * (n_same + 1) ? oldest : NULL;
+}
+
 /* Whether there is room now or could be made; *victim is who makes it. */
 static bool find_room(const struct lf_conns *conns, const struct census *all, struct lf_conn **victim,
                       bool *health_only, bool *full)
@@ -134,7 +154,7 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
     }
     *full = true;
     if (all->n < conns->n) return all->free != NULL;
-    *victim = all->silent;
+    *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
     if (*victim) return all->free != NULL;
     *health_only = true;
     if (all->n_health >= LF_CONN_HEALTH_N) *victim = all->silent_in_health;

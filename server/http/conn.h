@@ -12,8 +12,9 @@
  * shutdown(2), upon which libmicrohttpd ends the connection by its usual way and tells us.
  *
  * Room. The table has `n` connections, and so many of one address. Where there is no room the connection makes some
- * that has been silent the longest: one between two requests, or one whose head does not come. Where none is silent the
- * new one gets one of LF_CONN_HEALTH_N further places, in which only the health routes are answered.
+ * that has been silent the longest: one between two requests, or one whose head does not come. Where none has been
+ * silent for long, an address that has LF_CONN_MANY times as many gives up one that said nothing. Else the new one gets one
+ * of LF_CONN_HEALTH_N further places, in which only the health routes are answered.
  *
  * Every function takes the table's lock; it is taken before the waker's, and after nothing. */
 #ifndef LF_SERVER_HTTP_CONN_H
@@ -35,6 +36,7 @@ enum {
     LF_CONN_HEALTH_N = 8,    /* places kept for the health routes */
     LF_CONN_CUT_N = 64,      /* places of connections that are being closed */
     LF_CONN_SILENT_MS = 250, /* a head that has not come by then may lose its place to a newer connection */
+    LF_CONN_MANY = 4,
     LF_IDLE_MS = 75 * 1000,  /* between two requests on one connection */
     LF_BODY_GRACE_MS = 5000, /* the body's least rate counts from here */
     LF_BODY_BYTES_PER_S = 1024,
