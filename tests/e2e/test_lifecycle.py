@@ -106,11 +106,12 @@ class Lifecycle(unittest.TestCase):
             self.assertIn(p.returncode, (0, -sig), err[-2000:])
 
     def test_a_process_that_is_stopped_is_not_taken_for_hung(self):
-        s = self.serve("--watchdog", "1")
+        watchdog_s = round(harness.SLOW)
+        s = self.serve("--watchdog", str(watchdog_s))
         client = Client(s, WORDS * 5, fewer(1500))
         self.running(s, 1)
         s.process.send_signal(signal.SIGSTOP)
-        time.sleep(2.5)
+        time.sleep(2.5 * watchdog_s)
         s.process.send_signal(signal.SIGCONT)
         client.join(60 * harness.SLOW)
         self.assertIsNotNone(client.text)
