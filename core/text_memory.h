@@ -10,7 +10,7 @@
  *     piece  | header | bytes …                       aligned to 64 KiB too, so a header is found by masking
  *
  * Past the budget an allocation fails: its caller answers 503, or waits. What is larger than LF_TEXT_SMALL_BYTES leaves
- * the last part of the budget alone (LF_TEXT_SPARE_BYTES, an eighth of a small budget), in allocations as in
+ * the last part of the budget alone (LF_TEXT_SPARE_BYTES), in allocations as in
  * reservations: large texts, however many and however long they are held, never keep small ones out.
  *
  * Under the address sanitizer each allocation

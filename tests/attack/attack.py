@@ -125,7 +125,7 @@ def sample(pid, port, stop, out):
         ms.append((time.monotonic() - begin) * 1000)
         unanswered += status != 200
         try:
-            peak = peak_resident(pid)
+            peak = max(peak, peak_resident(pid))  # an ended process has none
         except OSError:
             break
         at = max(at + 0.05, time.monotonic())
