@@ -581,7 +581,7 @@ static void a_client_that_reads_slowly_or_has_all_is_not(void **state)
     counters[reads->fd].waiting_bytes = 10;
     for (int i = 1; i <= 5; i++) {
         pass(ms(READER_MS));
-        counters[reads->fd].bytes_acked++;
+        counters[reads->fd].bytes_acked += 2 * (uint64_t)LF_READER_BYTES_PER_S * READER_MS / 1000;
         lf_conns_tick(&r.conns, now_ns);
     }
     assert_int_equal(reads->state, LF_CONN_ANSWER);
