@@ -271,6 +271,39 @@ static void a_piece_counts_as_it_grows_and_shrinks(void **state)
     lf_text_memory_destroy(NULL);
 }
 
+/* Pages of address space that this process has. */
+static long n_pages(void)
+{
+    long n = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%ld", &n), 1);
+    fclose(f);
+    return n;
+}
+
+/* What is given back is given back to the system, and not only taken off the account. */
+static void addresses_go_back_too(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    long before = n_pages();
+    for (int i = 0; i < 100; i++) {
+        char *p = lf_text_alloc(m, 16 * MIB), *q = lf_text_alloc(m, 100000);
+        assert_non_null(p);
+        p = lf_text_realloc(m, p, 24 * MIB);
+        q = lf_text_realloc(m, q, 20 * MIB);
+        p = lf_text_realloc(m, p, 9000);
+        assert_true(p && q);
+        lf_text_free(m, p);
+        lf_text_free(m, q);
+    }
+    assert_true(n_pages() - before < 16 * MIB / 4096);
+    assert_int_equal(look(m).used_bytes, 0);
+    lf_text_memory_destroy(m);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -379,6 +412,7 @@ int main(void)
         cmocka_unit_test(what_is_larger_than_a_slot_is_a_mapping_of_its_own),
         cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
+        cmocka_unit_test(addresses_go_back_too),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
         cmocka_unit_test(the_last_part_is_for_small_texts),

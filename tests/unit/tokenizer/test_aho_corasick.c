@@ -1,6 +1,8 @@
 /* tokenizer/aho_corasick.c against the plain way: at each place each text of the set is compared. */
 #include "tests/support/test.h"
 
+#include <malloc.h>
+
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tokenizer/aho_corasick.h"
@@ -24,7 +26,7 @@ static void make_set(struct set *set, uint64_t *seed)
     for (int i = 0; i < SET_N; i++) {
         size_t len = 1 + next_random(seed) % 6;
         for (size_t k = 0; k < len; k++) set->texts[i][k] = (char)('a' + next_random(seed) % 3);
-        set->entries[i] = (struct lf_trie_entry){lf_str_from(set->texts[i], len), 100 + i};
+        set->entries[i] = (struct lf_trie_entry){lf_str_from(set->texts[i], len), i};
     }
 }
 
@@ -122,6 +124,25 @@ static void so_many_begin_at_one_place(void **state)
     assert_int_equal(nested_of(NULL, 0), 0);
 }
 
+static void nothing_of_a_set_is_left(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    struct set set;
+    make_set(&set, &seed);
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 100; i++) {
+        struct lf_aho aho;
+        struct lf_err err;
+        uint32_t n;
+        assert_int_equal(lf_aho_build(&aho, set.entries, SET_N, &err), LF_OK);
+        assert_int_equal(lf_aho_nested(&aho, &n, &err), LF_OK);
+        lf_aho_deinit(&aho);
+        lf_aho_deinit(&aho); /* which left it empty */
+    }
+    assert_true(mallinfo2().uordblks <= before);
+}
+
 static void a_set_of_none_finds_nothing(void **state)
 {
     (void)state;
@@ -178,6 +199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_text_is_found_wherever_it_begins),
         cmocka_unit_test(so_many_begin_at_one_place),
+        cmocka_unit_test(nothing_of_a_set_is_left),
         cmocka_unit_test(a_set_of_none_finds_nothing),
         cmocka_unit_test(a_search_ends_when_nobody_waits_and_where_memory_does),
     };

@@ -488,6 +488,21 @@ static void a_prompt_waits_for_none_that_is_four_times_as_long(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 3), beyond);
 }
 
+/* The answers to one prompt: the first of them computes it, the others wait for that, however little it is. */
+static void who_follows_waits_until_its_leader_has_computed_the_prompt(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *leader = submit_shared(f, B, B, 1);
+    f->seqs[1].leader = leader;
+    f->seqs[1].priority = 8; /* comes first, but its leader still waits */
+    struct lf_sched_seq *follower = submit_shared(f, B, B, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), leader);
+    assert_null(lf_sched_admit(&f->sched, 2));
+    while (lf_sched_in_prefill(leader)) step(f);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), follower);
+    assert_true(follower->admitted_no > leader->admitted_no);
+}
+
 static void what_is_cached_is_not_computed_and_not_charged(void **state)
 {
     struct fixture *f = *state;
@@ -551,6 +566,7 @@ int main(void)
         CASE(who_decodes_less_gets_the_rest_for_its_prefill),
         SHARED(a_prompt_waits_for_one_that_computes_half_of_it),
         SHARED(a_prompt_waits_for_none_that_is_four_times_as_long),
+        SHARED(who_follows_waits_until_its_leader_has_computed_the_prompt),
         SHARED(what_is_cached_is_not_computed_and_not_charged),
         CASE(retry_after_follows_backlog_and_speed),
     };

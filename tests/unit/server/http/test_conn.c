@@ -2,6 +2,7 @@
  * clock and the kernel's counters of bytes are set here, so every deadline is tried at its limit and one past it. */
 #include "tests/support/test.h"
 
+#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -152,6 +153,9 @@ static void a_place_is_taken_and_given_back(void **state)
     assert_int_equal(lf_conns_n_open(&r.conns), 1);
     assert_int_equal(lf_counter_get(&r.conns.metrics.accepted), 1);
     uint32_t generation = c->generation;
+    struct lf_wake wake = {0};
+    lf_conn_enter(&r.conns, c, LF_CONN_WORK, &wake);
+    assert_ptr_equal(lf_conn_started(&r.conns, c->fd, (struct MHD_Connection *)(void *)"connection"), c);
     lf_conn_closed(&r.conns, c);
     assert_int_equal(lf_conns_n_open(&r.conns), 0);
     assert_int_equal(c->state, LF_CONN_FREE);
@@ -164,6 +168,19 @@ static void a_place_is_taken_and_given_back(void **state)
     close_rig(&r);
     struct lf_conns none = {0};
     lf_conns_deinit(&none);
+}
+
+static void nothing_of_a_table_is_left(void **state)
+{
+    (void)state;
+    struct lf_conns conns;
+    struct lf_err err;
+    size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(lf_conns_init(&conns, 16, 0, (struct lf_conn_deadlines){1, 1, 1}, -1, &err), LF_OK);
+        lf_conns_deinit(&conns);
+    }
+    assert_true(mallinfo2().uordblks <= before);
 }
 
 static void libmicrohttpd_takes_it_or_does_not(void **state)
@@ -564,7 +581,7 @@ static void a_client_that_reads_slowly_or_has_all_is_not(void **state)
     counters[reads->fd].waiting_bytes = 10;
     for (int i = 1; i <= 5; i++) {
         pass(ms(READER_MS));
-        counters[reads->fd].bytes_acked += 2 * LF_READER_BYTES_PER_S * (READER_MS / 1000);
+        counters[reads->fd].bytes_acked += 2 * (uint64_t)LF_READER_BYTES_PER_S * READER_MS / 1000;
         lf_conns_tick(&r.conns, now_ns);
     }
     assert_int_equal(reads->state, LF_CONN_ANSWER);
@@ -590,6 +607,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_place_is_taken_and_given_back),
+        cmocka_unit_test(nothing_of_a_table_is_left),
         cmocka_unit_test(libmicrohttpd_takes_it_or_does_not),
         cmocka_unit_test(a_descriptor_that_comes_again_frees_its_place),
         cmocka_unit_test(a_socket_that_cannot_be_watched_is_refused),
