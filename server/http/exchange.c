@@ -134,7 +134,7 @@ static enum MHD_Result begin_answer(struct lf_exchange *x)
     atomic_store(&x->wake.patient, x->answer->patient);
     while (!lf_wake_is_over(&x->wake)) {
         if (x->answer->begin(x->answer, &x->reply)) return lf_respond(x);
-        if (lf_wake_park(&x->wake, 0)) return MHD_YES;
+        if (lf_wake_suspend(&x->wake, 0)) return MHD_YES;
     }
     return MHD_NO;
 }

@@ -253,7 +253,7 @@ int lf_http_server_port(const struct lf_http_server *s)
     return s->port;
 }
 
-/* Everything that is parked is resumed before libmicrohttpd is stopped, and nothing parks again: suspended connections
+/* Everything suspended is resumed before libmicrohttpd is stopped, and nothing is suspended again: such connections
  * at MHD_stop_daemon would be a panic. */
 void lf_http_server_destroy(struct lf_http_server *s)
 {

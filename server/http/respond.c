@@ -162,7 +162,7 @@ static ssize_t read_answer(void *ctx, uint64_t pos, char *dst, size_t n)
         if (x->ended) return end_answer(x, dst);
         enum lf_fill state = fill(x, &wake_at_ns);
         if (state == LF_FILL_BREAK) return end_connection(x, dst);
-        if (state == LF_FILL_WAIT && lf_wake_park(&x->wake, wake_at_ns)) return 0;
+        if (state == LF_FILL_WAIT && lf_wake_suspend(&x->wake, wake_at_ns)) return 0;
     }
 }
 

@@ -68,13 +68,13 @@ static void resume_locked(struct lf_wake *wake)
     MHD_resume_connection(wake->mhd);
 }
 
-bool lf_wake_park(struct lf_wake *wake, int64_t at_ns)
+bool lf_wake_suspend(struct lf_wake *wake, int64_t at_ns)
 {
     pthread_mutex_lock(&wake->waker->lock);
     bool may = !wake->pending && !lf_wake_is_over(wake);
     wake->pending = false;
     wake->at_ns = at_ns;
-    if (may) suspend_locked(wake, LF_WAKE_PARKED);
+    if (may) suspend_locked(wake, LF_WAKE_SUSPENDED);
     pthread_mutex_unlock(&wake->waker->lock);
     return may;
 }
@@ -101,7 +101,7 @@ void lf_wake_return(struct lf_wake *wake)
 
 static void post_locked(struct lf_wake *wake)
 {
-    if (wake->state == LF_WAKE_PARKED)
+    if (wake->state == LF_WAKE_SUSPENDED)
         resume_locked(wake);
     else
         wake->pending = true;
@@ -174,7 +174,7 @@ void lf_waker_tick(struct lf_waker *waker, int64_t now_ns)
     LF_LIST_EACH(node, &waker->wakes)
     {
         struct lf_wake *wake = LF_LIST_ENTRY(node, struct lf_wake, in_wakes);
-        if (wake->state == LF_WAKE_PARKED && wake->at_ns && now_ns >= wake->at_ns) resume_locked(wake);
+        if (wake->state == LF_WAKE_SUSPENDED && wake->at_ns && now_ns >= wake->at_ns) resume_locked(wake);
     }
     pthread_mutex_unlock(&waker->lock);
 }

@@ -98,8 +98,12 @@ class Server:
         return self.post(path, {**body, "stream": True}, headers=headers)
 
     def metric(self, name, labels=""):
-        """The value of a sample, by its name without prefix and a part of its labels; 0 if it is not there."""
-        text = self.get("/metrics").body.decode()
+        """The value of a sample, by its name without prefix and a part of its labels; 0 if it is not there. Its family
+        must be: a name that is none is a mistake of the test."""
+        r = self.get("/metrics")
+        text = r.body.decode()
+        if r.status == 200 and not re.search(rf"^# TYPE [a-z]+:{name} ", text, re.M):
+            raise AssertionError(f"no metric is called {name}: {text[:200]!r}")
         for line in text.splitlines():
             m = re.match(r"[a-z]+:(\w+)(?:\{(.*)\})? (\S+)$", line)
             if m and m.group(1) == name and labels in (m.group(2) or ""):

@@ -295,8 +295,9 @@ class Chaos(harness.Case):
             wrong = [w for w in pool.map(lambda i: Client(self.server, i, quiet).run(), range(N_CLIENTS)) if w]
         self.assertFalse(wrong, f"{len(wrong)} of {N_CLIENTS}: " + "\n".join(wrong[:5]))
         self.assertTrue(harness.wait_until(self.server.idle, 12))
-        for name, left in (("http_connections", 1), ("http_requests_parked", 0), ("http_body_bytes", 0)):
+        for name, left in (("http_connections", 1), ("http_requests_suspended", 0)):
             self.assertTrue(harness.wait_until(lambda: self.server.metric(name) == left, 12), name)
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("text_memory_used_bytes") < 2e6, 12))
         self.assertTrue(harness.wait_until(lambda: self.server.n_descriptors() <= before[0]))
         self.assertEqual(self.n_threads(), before[1])
         b = self.server.get("/v1/capacity").json["blocks"]

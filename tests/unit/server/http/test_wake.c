@@ -79,13 +79,13 @@ static uint64_t n_events(const struct rig *r)
     return read(r->waker.event_fd, &n, sizeof n) == sizeof n ? n : 0;
 }
 
-static void news_resume_a_parked_one_once(void **state)
+static void news_resume_a_suspended_one_once(void **state)
 {
     (void)state;
     struct rig r;
     open_rig(&r);
-    assert_true(lf_wake_park(&r.wakes[0], 0));
-    assert_true(lf_wake_park(&r.wakes[1], 0));
+    assert_true(lf_wake_suspend(&r.wakes[0], 0));
+    assert_true(lf_wake_suspend(&r.wakes[1], 0));
     assert_int_equal(n_suspended(&r), 2);
     assert_int_equal(r.mhds[0].n_suspended, 1);
     lf_wake_notify(&r.wakes[0]);
@@ -98,7 +98,7 @@ static void news_resume_a_parked_one_once(void **state)
     assert_int_equal(n_suspended(&r), 1);
     assert_true(lf_waker_run(&r.waker) == INT64_MAX);
     assert_int_equal(r.mhds[0].n_resumed, 1);
-    assert_true(lf_wake_park(&r.wakes[0], 0)); /* what resumed it was seen */
+    assert_true(lf_wake_suspend(&r.wakes[0], 0)); /* what resumed it was seen */
     lf_wake_notify(&r.wakes[0]);
     lf_wake_notify(&r.wakes[1]);
     assert_int_equal(n_events(&r), 1); /* one waits already */
@@ -107,7 +107,7 @@ static void news_resume_a_parked_one_once(void **state)
     close_rig(&r);
 }
 
-static void news_that_come_before_it_parks_are_not_lost(void **state)
+static void news_that_come_before_it_suspends_are_not_lost(void **state)
 {
     (void)state;
     struct rig r;
@@ -115,9 +115,9 @@ static void news_that_come_before_it_parks_are_not_lost(void **state)
     lf_wake_notify(&r.wakes[0]);
     (void)lf_waker_run(&r.waker);
     assert_int_equal(r.mhds[0].n_resumed, 0);
-    assert_false(lf_wake_park(&r.wakes[0], 0)); /* look again */
+    assert_false(lf_wake_suspend(&r.wakes[0], 0)); /* look again */
     assert_int_equal(r.mhds[0].n_suspended, 0);
-    assert_true(lf_wake_park(&r.wakes[0], 0));
+    assert_true(lf_wake_suspend(&r.wakes[0], 0));
     lf_wake_notify(&r.wakes[0]);
     (void)lf_waker_run(&r.waker);
     close_rig(&r);
@@ -145,7 +145,7 @@ static void one_that_is_lent_is_resumed_by_its_worker(void **state)
     close_rig(&r);
 }
 
-/* The thread that it is resumed for looks at everything: what came while it was lent is no reason not to park. */
+/* The thread that it is resumed for looks at everything: what came while it was lent is no reason not to suspend. */
 static void what_came_while_it_was_lent_is_seen_when_it_returns(void **state)
 {
     (void)state;
@@ -155,7 +155,7 @@ static void what_came_while_it_was_lent_is_seen_when_it_returns(void **state)
     lf_wake_notify(&r.wakes[1]);
     (void)lf_waker_run(&r.waker);
     lf_wake_return(&r.wakes[1]);
-    assert_true(lf_wake_park(&r.wakes[1], 0));
+    assert_true(lf_wake_suspend(&r.wakes[1], 0));
     lf_wake_gone(&r.wakes[1]);
     assert_int_equal(r.mhds[1].n_resumed, 2);
     close_rig(&r);
@@ -167,26 +167,26 @@ static void a_client_that_left_ends_its_wait_for_good(void **state)
     struct rig r;
     open_rig(&r);
     assert_false(lf_wake_is_over(&r.wakes[0]));
-    assert_true(lf_wake_park(&r.wakes[0], 0));
+    assert_true(lf_wake_suspend(&r.wakes[0], 0));
     lf_wake_gone(&r.wakes[0]);
     assert_int_equal(r.mhds[0].n_resumed, 1);
     lf_wake_gone(&r.wakes[0]);
     assert_int_equal(r.mhds[0].n_resumed, 1);
     assert_true(lf_wake_is_over(&r.wakes[0]));
     assert_false(lf_wake_is_over(&r.wakes[1]));
-    assert_false(lf_wake_park(&r.wakes[0], 0));
-    assert_false(lf_wake_park(&r.wakes[0], 0)); /* not only because of the news */
+    assert_false(lf_wake_suspend(&r.wakes[0], 0));
+    assert_false(lf_wake_suspend(&r.wakes[0], 0)); /* not only because of the news */
     assert_int_equal(r.mhds[0].n_suspended, 1);
     close_rig(&r);
 }
 
-static void a_parked_one_wakes_at_its_time(void **state)
+static void a_suspended_one_wakes_at_its_time(void **state)
 {
     (void)state;
     struct rig r;
     open_rig(&r);
-    assert_true(lf_wake_park(&r.wakes[0], now_ns + 100));
-    assert_true(lf_wake_park(&r.wakes[1], 0)); /* no matter when */
+    assert_true(lf_wake_suspend(&r.wakes[0], now_ns + 100));
+    assert_true(lf_wake_suspend(&r.wakes[1], 0)); /* no matter when */
     assert_true(lf_wake_lend(&r.wakes[2]));
     lf_waker_tick(&r.waker, now_ns + 99);
     assert_int_equal(r.mhds[0].n_resumed, 0);
@@ -196,7 +196,7 @@ static void a_parked_one_wakes_at_its_time(void **state)
     assert_int_equal(r.mhds[0].n_resumed, 1);
     assert_int_equal(r.mhds[1].n_resumed, 0);
     assert_int_equal(r.mhds[2].n_resumed, 0);
-    assert_true(lf_wake_park(&r.wakes[0], now_ns + 500)); /* the time is that of the last parking */
+    assert_true(lf_wake_suspend(&r.wakes[0], now_ns + 500)); /* the time is that of the last suspending */
     lf_waker_tick(&r.waker, now_ns + 499);
     assert_int_equal(r.mhds[0].n_resumed, 1);
     lf_wake_gone(&r.wakes[0]);
@@ -213,12 +213,12 @@ static void a_patient_one_waits_an_eighth_of_its_age(void **state)
     struct lf_wake *wake = &r.wakes[0];
     atomic_store(&wake->patient, true);
     now_ns = wake->began_ns + (int64_t)80 * LF_NS_PER_MS;
-    assert_true(lf_wake_park(wake, 0));
+    assert_true(lf_wake_suspend(wake, 0));
     lf_wake_notify(wake);
     assert_true(lf_waker_run(&r.waker) == INT64_MAX); /* it was not woken before */
     assert_int_equal(r.mhds[0].n_resumed, 1);
     int64_t woken_ns = now_ns;
-    assert_true(lf_wake_park(wake, 0));
+    assert_true(lf_wake_suspend(wake, 0));
     now_ns += LF_NS_PER_MS;
     lf_wake_notify(wake);
     int64_t due_ns = woken_ns + (now_ns - wake->began_ns) / PATIENCE_SHARE;
@@ -245,10 +245,10 @@ static void patience_has_an_end(void **state)
     for (int i = 0; i < 2; i++) {
         atomic_store(&r.wakes[i].patient, true);
         now_ns = r.wakes[i].began_ns + (int64_t)(10 + i) * LF_NS_PER_S;
-        assert_true(lf_wake_park(&r.wakes[i], 0));
+        assert_true(lf_wake_suspend(&r.wakes[i], 0));
         lf_wake_notify(&r.wakes[i]);
         (void)lf_waker_run(&r.waker);
-        assert_true(lf_wake_park(&r.wakes[i], 0));
+        assert_true(lf_wake_suspend(&r.wakes[i], 0));
     }
     int64_t first_ns = now_ns + (int64_t)PATIENCE_MS * LF_NS_PER_MS;
     lf_wake_notify(&r.wakes[1]);
@@ -275,11 +275,11 @@ static void of_several_that_wait_the_first_one_counts(void **state)
     for (int i = 0; i < 2; i++) {
         atomic_store(&r.wakes[i].patient, true);
         now_ns = r.wakes[i].began_ns + (int64_t)10 * LF_NS_PER_S + (int64_t)i * LF_NS_PER_MS;
-        assert_true(lf_wake_park(&r.wakes[i], 0));
+        assert_true(lf_wake_suspend(&r.wakes[i], 0));
         lf_wake_notify(&r.wakes[i]);
         (void)lf_waker_run(&r.waker);
         woken_ns[i] = now_ns;
-        assert_true(lf_wake_park(&r.wakes[i], 0));
+        assert_true(lf_wake_suspend(&r.wakes[i], 0));
     }
     lf_wake_notify(&r.wakes[0]);
     lf_wake_notify(&r.wakes[1]);
@@ -307,12 +307,12 @@ static void after_the_end_nobody_wakes_it(void **state)
     close_rig(&r);
 }
 
-static void when_the_server_stops_nothing_parks_any_more(void **state)
+static void when_the_server_stops_nothing_is_suspended_any_more(void **state)
 {
     (void)state;
     struct rig r;
     open_rig(&r);
-    assert_true(lf_wake_park(&r.wakes[0], 0));
+    assert_true(lf_wake_suspend(&r.wakes[0], 0));
     assert_true(lf_wake_lend(&r.wakes[1]));
     lf_waker_stop(&r.waker);
     assert_int_equal(n_events(&r), 1);
@@ -322,8 +322,8 @@ static void when_the_server_stops_nothing_parks_any_more(void **state)
     lf_wake_return(&r.wakes[1]);
     assert_int_equal(r.mhds[1].n_resumed, 1);
     for (int i = 0; i < WAKES_N; i++) {
-        assert_false(lf_wake_park(&r.wakes[i], 0));
-        assert_false(lf_wake_park(&r.wakes[i], 0));
+        assert_false(lf_wake_suspend(&r.wakes[i], 0));
+        assert_false(lf_wake_suspend(&r.wakes[i], 0));
         assert_false(lf_wake_lend(&r.wakes[i]));
     }
     assert_int_equal(r.mhds[2].n_suspended, 0);
@@ -333,17 +333,17 @@ static void when_the_server_stops_nothing_parks_any_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(news_resume_a_parked_one_once),
-        cmocka_unit_test(news_that_come_before_it_parks_are_not_lost),
+        cmocka_unit_test(news_resume_a_suspended_one_once),
+        cmocka_unit_test(news_that_come_before_it_suspends_are_not_lost),
         cmocka_unit_test(one_that_is_lent_is_resumed_by_its_worker),
         cmocka_unit_test(what_came_while_it_was_lent_is_seen_when_it_returns),
         cmocka_unit_test(a_client_that_left_ends_its_wait_for_good),
-        cmocka_unit_test(a_parked_one_wakes_at_its_time),
+        cmocka_unit_test(a_suspended_one_wakes_at_its_time),
         cmocka_unit_test(a_patient_one_waits_an_eighth_of_its_age),
         cmocka_unit_test(patience_has_an_end),
         cmocka_unit_test(of_several_that_wait_the_first_one_counts),
         cmocka_unit_test(after_the_end_nobody_wakes_it),
-        cmocka_unit_test(when_the_server_stops_nothing_parks_any_more),
+        cmocka_unit_test(when_the_server_stops_nothing_is_suspended_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
