@@ -8,7 +8,9 @@
 #include "core/check.h"
 #include "server/http/server.h"
 
-enum { BACKLOG_N = 512 };
+/* Connections that wait to be accepted: more than the table holds may come within a tick, and one that finds no place
+ * here tries again only after a second. The kernel has a limit of its own (net.core.somaxconn). */
+enum { BACKLOG_N = 4096 };
 
 static bool is_loopback(const struct sockaddr *addr)
 {
