@@ -152,7 +152,7 @@ static struct lf_conn *admit_one_more(int n_of_many, int n_of_few, bool *many_cu
 {
     enum { N = 16 };
     struct lf_conns conns;
-    struct lf_conn *held[N], *late;
+    struct lf_conn *held[N] = {0}, *late;
     bool full;
     int epoll_fd = epoll_create1(0), fds[N + 1];
     assert_int_equal(
@@ -164,6 +164,7 @@ static struct lf_conn *admit_one_more(int n_of_many, int n_of_few, bool *many_cu
         assert_non_null(held[i]);
     }
     late = lf_conn_admit(&conns, fds[n_of_many + n_of_few], 2, &full);
+    assert_non_null(held[0]);
     *many_cut = held[0]->state == LF_CONN_CUT;
     if (late && late->health_only) late = NULL;
     for (int i = 0; i <= n_of_many + n_of_few; i++) close(fds[i]);
