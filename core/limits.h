@@ -23,7 +23,6 @@ enum {
     LF_HEADER_DEADLINE_MS = 10 * 1000,
     LF_BODY_DEADLINE_MS = 30 * 1000,
     LF_SLOW_READER_MS = 30 * 1000,
-    LF_SSE_BACKLOG_BYTES = 64 * 1024, /* per stream */
     LF_API_KEYS_N = 1024,
     LF_SHOWN_BYTES = 128,         /* of a request's text in a message, with its end */
     LF_CORS_HEADERS_BYTES = 2048, /* names of headers in the answer to a preflight, with their end */
