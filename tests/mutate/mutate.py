@@ -14,8 +14,10 @@ the build; the source tree is only read), and writes build/mutate/results.jsonl,
 
 A fault is one of: killed (a test failed or hung), survived, not compiled, or same (the compiler made the same code of
 it). Faults that change nothing anybody could see are listed with the reason in equivalent.json and count as neither.
-Tests go from near to far: those named after the file, those of its folder, then whatever contains it, and
-one that fails must pass without the fault. What fails over sockets must fail twice."""
+Tests go from near to far: those named after the file, those of its folder, then unit tests, replayed fuzz inputs and the
+simulator; the whole program and what compares its numbers only with --far. Of those that are equally near the one that
+has killed most in this file for its time is first. One that fails must pass without the fault. What fails over sockets
+must fail twice, and it and what hangs must then pass without the fault at once."""
 import argparse
 import collections
 import fnmatch
@@ -70,48 +72,57 @@ class Results:
     """One line a fault; the last line about a fault is the one that counts."""
 
     def __init__(self, path):
-        self.path, self.rows, self.times = path, {}, {}
+        self.path, self.rows, self.first = path, {}, {}
         if os.path.exists(path):
             for line in open(path, encoding="utf-8"):
-                row = json.loads(line)
-                self.rows[row["id"]] = row
+                self.keep(json.loads(line))
+
+    def keep(self, row):
+        self.rows[row["id"]] = row
+        self.first.setdefault(row["id"], row)
 
     def add(self, row):
-        self.rows[row["id"]] = row
+        self.keep(row)
         with open(self.path, "a", encoding="utf-8") as f:
             f.write(json.dumps(row) + "\n")
 
 
 class Judge:
-    def __init__(self, where, build, longest_s=30):
-        self.longest_s = longest_s
+    def __init__(self, where, build, longest_s=30, far=False, rows=()):
+        self.longest_s, self.far = longest_s, far
+        self.n_kills = collections.Counter((r["path"], r["by"].split(" ")[0]) for r in rows if r["state"] == "killed")
         self.bench = bench.Bench(ROOT, build, where)
         self.times_path = os.path.join(where, "times.json")
         self.times = {}     # of a test without a fault; None: not to be asked
         if os.path.exists(self.times_path):
             with open(self.times_path, encoding="utf-8") as f:
                 self.times = {name: s for name, s in json.load(f).items() if s is not None and s <= longest_s}
-        self.dirty = set()  # programs that hold a fault
-        self.plain = {}     # objects without debug information, by source
+        self.inside = {}  # programs: the code of the file in hand that they hold; not in it: no fault
+        self.plain = {}   # objects without debug information, by source
 
-    def relink(self, programs):
+    def relink(self, programs, code):
+        """So that they hold this code of the file in hand; None: no fault, whatever the file."""
         for p in programs:
+            if self.inside.get(p) == code:
+                continue
             self.bench.link(p)
+            if code is None:
+                self.inside.pop(p, None)
+            else:
+                self.inside[p] = code
 
     def time_alone(self, test):
         """Seconds of the test without a fault; None where it fails or takes too long."""
-        self.relink(set(test.programs) & self.dirty)
-        self.dirty -= set(test.programs)
+        self.relink(test.programs, None)
         result, seconds = self.bench.run(test, self.longest_s)
         self.times[test.name] = seconds if result == "passed" else None
         if result != "passed":
             print(f"  {test.name} {result} without a fault after {seconds:.0f} s: not asked", file=sys.stderr)
         return self.times[test.name]
 
-    def notices(self, test):
+    def notices(self, test, code):
         """How the test ended if it noticed."""
-        self.relink(test.programs)
-        self.dirty |= set(test.programs)
+        self.relink(test.programs, code)
         alone = self.times.get(test.name)
         for _ in range(2 if test.name.startswith("e2e/") else 1):
             result, seconds = self.bench.run(test, self.longest_s if alone is None else 5 + 4 * alone)
@@ -130,9 +141,13 @@ class Judge:
         return self.plain[path]
 
     def asked(self, path):
-        """The tests to ask about a file, near and short ones first."""
-        found = [(d, self.times.get(t.name, 1.0), t) for d, t in self.bench.reaching(path)]
-        return [t for d, s, t in sorted(found, key=lambda x: x[:2] if x[1] is not None else (9, 0)) if s is not None]
+        """The tests to ask about a file, near, short and successful ones first."""
+        found = []
+        for distance, t in self.bench.reaching(path):
+            seconds = self.times.get(t.name, 1.0)
+            if seconds is not None and (self.far or distance < bench.FAR):
+                found.append((distance, (0.05 + seconds) / (1 + self.n_kills[path, t.name]), t))
+        return [t for _, _, t in sorted(found, key=lambda x: x[:2])]
 
     def put(self, path, text, out, code):
         with open(os.path.join(self.bench.tree, path), "w", encoding="utf-8") as f:
@@ -160,11 +175,13 @@ class Judge:
                 return "same", ""
             for test in tests:
                 self.put(path, faulty, out, code)
-                result = self.notices(test)
+                result = self.notices(test, fault.id)
                 if not result:
                     continue
                 self.put(path, text, out, plain)
-                if test.name in self.times or self.time_alone(test) is not None:
+                sure = test.name in self.times and result == "failed" and not test.name.startswith("e2e/")
+                if sure or self.time_alone(test) is not None:
+                    self.n_kills[path, test.name] += 1
                     return "killed", f"{test.name} {result}"
             return "survived", f"{len(tests)} tests"
         finally:
@@ -178,26 +195,38 @@ def equivalent():
         return json.load(f)
 
 
-def table(rows):
-    """Prints what is known of these rows; the share that was killed."""
+def group_of(path):
+    return next((g for g, patterns in GROUPS.items() if any(fnmatch.fnmatch(path, p) for p in patterns)), "other")
+
+
+def share_of(rows):
+    """(judged, killed, in percent) of those that somebody could see."""
+    known = equivalent()
+    judged = [r for r in rows if r["state"] == "killed" or r["state"] == "survived" and r["id"] not in known]
+    n_killed = sum(r["state"] == "killed" for r in judged)
+    return len(judged), n_killed, 100 * n_killed / len(judged) if judged else 0
+
+
+def table(rows, first):
+    """Prints what is known of these rows, and of the first time they were judged; the share that was killed."""
     known = equivalent()
     counts = collections.defaultdict(collections.Counter)
     for r in rows:
         state = "equivalent" if r["state"] == "survived" and r["id"] in known else r["state"]
-        counts[r["path"].rsplit("/", 1)[0]][state] += 1
+        counts[group_of(r["path"])][state] += 1
         counts["all"][state] += 1
     states = ["killed", "survived", "equivalent", "same", "not compiled"]
-    print(f"\n{'':16}" + "".join(f"{s:>14}" for s in ["faults", *states]))
-    for folder in sorted(counts, key=lambda f: (f == "all", f)):
-        c = counts[folder]
-        print(f"{folder:16}{sum(c.values()):14}" + "".join(f"{c[s]:14}" for s in states))
+    print(f"\n{'':10}" + "".join(f"{s:>13}" for s in ["faults", *states, "killed first"]))
+    for group in [g for g in [*GROUPS, "other", "all"] if g in counts]:
+        c = counts[group]
+        n_first = sum(first[r["id"]]["state"] == "killed" for r in rows if group in ("all", group_of(r["path"])))
+        print(f"{group:10}{sum(c.values()):13}" + "".join(f"{c[s]:13}" for s in states) + f"{n_first:13}")
     for r in rows:
         if r["state"] == "survived" and r["id"] not in known:
             print(f"survived: {r['path']}:{r['line']}: {r['old']!r} -> {r['new']!r} ({r['kind']}; {r['by']}; id {r['id']})")
-    c = counts["all"]
-    judged = c["killed"] + c["survived"]
-    share = 100 * c["killed"] / judged if judged else 0
-    print(f"mutate: {judged} faults judged, {c['killed']} killed ({share:.0f}%), {c['survived']} survived")
+    judged, n_killed, share = share_of(rows)
+    print(f"mutate: {judged} faults judged, {n_killed} killed ({share:.1f}%), {judged - n_killed} survived; "
+          "the first time {1} of {0} ({2:.1f}%)".format(*share_of([first[r["id"]] for r in rows])))
     return judged, share
 
 
@@ -270,6 +299,7 @@ def main():
     p.add_argument("--where", default=os.path.join(ROOT, "build/mutate"))
     p.add_argument("--minutes", type=float, default=1e9, help="no further fault after this")
     p.add_argument("--longest", type=float, default=30, help="a test that takes longer, in seconds, is not asked")
+    p.add_argument("--far", action="store_true", help="also ask tests of the whole program about any file")
     p.add_argument("--require", type=float, default=0, help="exit status 1 below this share of killed, in percent")
     p.add_argument("--again", choices=["survived"])
     p.add_argument("--plant", action="append")
@@ -282,10 +312,10 @@ def main():
     if args.self_test:
         return self_test(args.where, args.build)
     if args.table:
-        table(list(results.rows.values()))
+        table(list(results.rows.values()), results.first)
         return None
     end, n_judged, rows = time.monotonic() + args.minutes * 60, 0, []
-    judge = Judge(args.where, args.build, args.longest)
+    judge = Judge(args.where, args.build, args.longest, args.far, results.rows.values())
     for fault in wanted(args, results):
         if time.monotonic() > end or (n_judged >= args.faults and not args.again):
             break
@@ -296,7 +326,7 @@ def main():
         rows.append(row)
         n_judged += state in ("killed", "survived")
         print(f"{state:12} {fault.path}:{fault.line}: {fault.old!r} -> {fault.new!r} {by} {row['seconds']} s", flush=True)
-    judged, share = table(rows)
+    judged, share = table(rows, results.first)
     return 1 if args.require and (share < args.require or judged < min(args.faults, 5)) else 0
 
 
