@@ -92,11 +92,12 @@ class Judge:
         self.longest_s, self.far = longest_s, far
         self.n_kills = collections.Counter((r["path"], r["by"].split(" ")[0]) for r in rows if r["state"] == "killed")
         self.bench = bench.Bench(ROOT, build, where)
-        self.times_path = os.path.join(where, "times.json")
+        self.times_path = os.path.join(where, "took.json")
         self.times = {}     # of a test without a fault; None: not to be asked
         if os.path.exists(self.times_path):
             with open(self.times_path, encoding="utf-8") as f:
-                self.times = {name: s for name, s in json.load(f).items() if s is not None and s <= longest_s}
+                known = {name: bench.Took(*t) for name, t in json.load(f).items() if t}
+            self.times = {name: t for name, t in known.items() if t.cpu <= longest_s}
         self.inside = {}  # programs: the code of the file in hand that they hold; not in it: no fault
         self.plain = {}   # objects without debug information, by source
 
@@ -112,22 +113,27 @@ class Judge:
                 self.inside[p] = code
 
     def time_alone(self, test):
-        """Seconds of the test without a fault; None where it fails or takes too long."""
+        """What the test takes without a fault; None where it fails or takes too long."""
         self.relink(test.programs, None)
-        result, seconds = self.bench.run(test, self.longest_s)
-        self.times[test.name] = seconds if result == "passed" else None
+        result, took = self.bench.run(test, self.longest())
+        self.times[test.name] = took if result == "passed" else None
         if result != "passed":
-            print(f"  {test.name} {result} without a fault after {seconds:.0f} s: not asked", file=sys.stderr)
+            print(f"  {test.name} {result} without a fault after {took.wall:.0f} s: not asked", file=sys.stderr)
         return self.times[test.name]
+
+    def longest(self):
+        """On the clock longer than on the processor: others use it too, and some tests wait."""
+        return bench.Took(self.longest_s, 6 * self.longest_s)
 
     def notices(self, test, code):
         """How the test ended if it noticed."""
         self.relink(test.programs, code)
         alone = self.times.get(test.name)
         for _ in range(2 if test.name.startswith("e2e/") else 1):
-            result, seconds = self.bench.run(test, self.longest_s if alone is None else 5 + 4 * alone)
+            most = self.longest() if alone is None else bench.Took(2 + 3 * alone.cpu, 10 + 4 * alone.wall)
+            result, took = self.bench.run(test, most)
             if result == "passed":
-                self.times.setdefault(test.name, seconds)
+                self.times.setdefault(test.name, took)
                 return None
         return result
 
@@ -144,9 +150,9 @@ class Judge:
         """The tests to ask about a file, near, short and successful ones first."""
         found = []
         for distance, t in self.bench.reaching(path):
-            seconds = self.times.get(t.name, 1.0)
-            if seconds is not None and (self.far or distance < bench.FAR):
-                found.append((distance, (0.05 + seconds) / (1 + self.n_kills[path, t.name]), t))
+            took = self.times.get(t.name, bench.Took(1, 1))
+            if took is not None and (self.far or distance < bench.FAR):
+                found.append((distance, (0.05 + took.wall) / (1 + self.n_kills[path, t.name]), t))
         return [t for _, _, t in sorted(found, key=lambda x: x[:2])]
 
     def put(self, path, text, out, code):
@@ -261,7 +267,9 @@ def self_test(where, build):
     assert judge.judge(same)[0] == "same"
     broken = same._replace(new="return (")
     assert judge.judge(broken)[0] == "not compiled"
-    assert judge.bench.run(next(t for t in judge.bench.tests if t.name == "unit/core/json"), 60)[0] == "passed"
+    json_test = next(t for t in judge.bench.tests if t.name == "unit/core/json")
+    assert judge.bench.run(json_test, bench.Took(60, 300))[0] == "passed"
+    assert judge.bench.run(json_test, bench.Took(60, 0))[0] == "hung"
     assert open(os.path.join(judge.bench.tree, "core/str.c"), encoding="utf-8").read() == text
     print("mutate: self-test passed")
 
@@ -298,7 +306,8 @@ def main():
     p.add_argument("--build", default="build/release")
     p.add_argument("--where", default=os.path.join(ROOT, "build/mutate"))
     p.add_argument("--minutes", type=float, default=1e9, help="no further fault after this")
-    p.add_argument("--longest", type=float, default=30, help="a test that takes longer, in seconds, is not asked")
+    p.add_argument("--longest", type=float, default=30,
+                   help="a test that takes longer, in seconds of the processor, is not asked")
     p.add_argument("--far", action="store_true", help="also ask tests of the whole program about any file")
     p.add_argument("--require", type=float, default=0, help="exit status 1 below this share of killed, in percent")
     p.add_argument("--again", choices=["survived"])
