@@ -1,6 +1,8 @@
 /* Single decisions of the scheduler. What it promises over time is in tests/sim/test_policy.c. */
 #include "tests/support/test.h"
 
+#include <math.h>
+
 #include "core/check.h"
 #include "core/clock.h"
 #include "server/engine/scheduler.h"
@@ -436,6 +438,96 @@ static void the_least_chunk_is_sixteen_rows_or_the_rest(void **state)
     assert_int_equal(next_chunk(f), 8);
 }
 
+/* Where rows come in tiles: whole ones, but all that is left of a prompt; below a tile it is blocks and sixteens. */
+static void a_chunk_ends_with_a_tile(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 40 + 34 + 96 + 50, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    f->sched.opts.row_tile = 40;
+    set_cost(f, 1.24 * LF_NS_PER_MS, 1e-6); /* 40 rows: one tile */
+    assert_int_equal(next_chunk(f), 40);
+    f->sched.opts.row_tile = 2;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* 35 rows: to row 74 */
+    assert_int_equal(next_chunk(f), 34);
+    f->sched.opts.row_tile = 96;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* less than a tile: to row 96 of 109 */
+    assert_int_equal(next_chunk(f), 22);
+    f->sched.opts.row_tile = 37;
+    set_cost(f, 0.6 * LF_NS_PER_MS, 1e-6); /* 83 rows: two tiles */
+    assert_int_equal(next_chunk(f), 74);
+    f->sched.opts.row_tile = 40;
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 rows, and 50 are left */
+    assert_int_equal(next_chunk(f), 50);
+}
+
+/* The eldest prefill saves up a quarter of each step until that is worth sixteen rows, without logits. */
+static void the_eldest_prefill_has_a_quarter(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *eldest = submit(f, 500, 0, 1), *shortest = submit(f, 200, 0, 2);
+    while (lf_sched_admit(&f->sched, 2)) continue;
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->sched.cost.w[LF_COST_OUT_ROW] = 40 * LF_NS_PER_MS;
+    lf_sched_plan(&f->sched, &f->plan); /* 12.5 ms saved, 16 needed */
+    assert_int_equal(f->plan.n_items, 1);
+    assert_ptr_equal(f->items[0].seq, shortest);
+    assert_int_equal(f->items[0].n_rows, 48);
+    lf_sched_launched(&f->sched, &f->plan);
+    lf_sched_plan(&f->sched, &f->plan); /* 25 */
+    assert_int_equal(f->plan.n_items, 2);
+    assert_ptr_equal(f->items[0].seq, eldest);
+    assert_int_equal(f->items[0].n_rows, 16);
+    assert_ptr_equal(f->items[1].seq, shortest);
+    assert_int_equal(f->items[1].n_rows, 16);
+    assert_true(fabs(eldest->tenant->eldest_credit_ns - 9 * LF_NS_PER_MS) < 1);
+}
+
+/* ---- whose prefill is next ---- */
+
+static void run_for(struct fixture *f, uint64_t tenant, int n_prompt)
+{
+    (void)submit_for(f, tenant, 0, n_prompt, 1);
+    assert_non_null(lf_sched_admit(&f->sched, 1));
+}
+
+static void the_tenant_that_was_served_least_is_next(void **state)
+{
+    struct fixture *f = *state;
+    run_for(f, 1, 250);
+    run_for(f, 2, 250);
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->seqs[0].tenant->served_ns = 1000;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_ptr_equal(f->items[0].seq, &f->seqs[1]);
+    assert_int_equal(f->items[0].n_rows, 48);
+    assert_true(fabs(f->seqs[1].tenant->served_ns - 48 * LF_NS_PER_MS) < 1);
+    assert_true(f->seqs[0].tenant->served_ns == 1000);
+    lf_sched_launched(&f->sched, &f->plan);
+    f->seqs[0].tenant->served_ns = f->seqs[1].tenant->served_ns;
+    lf_sched_plan(&f->sched, &f->plan); /* of two that are level the one whose sequence came first */
+    assert_ptr_equal(f->items[0].seq, &f->seqs[0]);
+}
+
+/* Accounts of those whose prefills go on stand as they are; one that begins anew is at most so far behind. */
+static void only_a_tenant_that_begins_is_brought_level(void **state)
+{
+    struct fixture *f = *state;
+    run_for(f, 1, 250);
+    run_for(f, 2, 250);
+    step(f);
+    struct lf_sched_tenant *t = f->seqs[0].tenant;
+    t->served_ns = 5e9;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_true(t->served_ns >= 5e9);
+    lf_sched_end(&f->sched, &f->seqs[0]);
+    lf_sched_plan(&f->sched, &f->plan); /* without it */
+    run_for(f, 1, 250);
+    double most_ns = f->sched.served_level_ns + (double)LF_SCHED_DEBT_NS;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_true(t->served_ns <= most_ns + 50 * LF_NS_PER_MS);
+}
+
 /* Two tenants decode, one much more; the other one's prefill gets what the first one's decodes took more than its own,
  * and what rounding to whole blocks may cost. */
 static void who_decodes_less_gets_the_rest_for_its_prefill(void **state)
@@ -486,6 +578,47 @@ static void a_prompt_waits_for_none_that_is_four_times_as_long(void **state)
     lf_sched_end(&f->sched, within);
     struct lf_sched_seq *beyond = submit_shared(f, 3 * B, 2 * B, 3);
     assert_ptr_equal(lf_sched_admit(&f->sched, 3), beyond);
+}
+
+/* Of what is cached already there is nothing to wait for: half of the rest counts. */
+static void a_prompt_that_is_cached_in_part_waits_for_half_of_the_rest(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *first = submit_shared(f, 4 * B, 6 * B, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), first);
+    step(f);
+    assert_int_equal(first->n_done, B);
+    struct lf_sched_seq *half = submit_shared(f, 4 * B, 7 * B, 2);
+    assert_null(lf_sched_admit(&f->sched, 2)); /* three of six blocks */
+    assert_int_equal(half->n_hint, 1);
+    lf_sched_end(&f->sched, half);
+    struct lf_sched_seq *less = submit_shared(f, 4 * B, 7 * B + 1, 3);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), less);
+}
+
+/* What was cached when a prompt was looked at, and has been evicted since, is waited for like anything else. */
+static void a_prompt_that_did_not_fit_is_looked_at_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *before = submit_shared(f, 3 * B, 3 * B, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    while (lf_sched_in_prefill(before)) step(f);
+    lf_sched_end(&f->sched, before);
+    struct lf_sched_seq *runs = submit_shared(f, 0, 8 * B, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), runs);
+    struct lf_sched_seq *large = submit_shared(f, 5 * B, 10 * B, 3);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    assert_int_equal(large->n_hint, 3);
+    struct lf_sched_seq *passes = submit_shared(f, 0, 8 * B, 4);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 4), passes); /* in the blocks that were cached */
+    lf_sched_end(&f->sched, passes);
+    assert_null(lf_sched_admit(&f->sched, 5));
+    assert_int_equal(large->n_hint, 0);
+    struct lf_sched_seq *same = submit_shared(f, 5 * B, 5 * B, 6);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 6), same);
+    lf_sched_end(&f->sched, runs);
+    assert_null(lf_sched_admit(&f->sched, 7)); /* it would fit now, and the other computes half of it */
+    assert_int_equal(large->phase, LF_SCHED_WAITING);
 }
 
 /* The answers to one prompt: the first of them computes it, the others wait for that, however little it is. */
@@ -563,9 +696,15 @@ int main(void)
         CASE(prefills_fill_tiles_of_rows),
         CASE(a_chunk_ends_with_a_block_or_with_sixteen_rows),
         CASE(the_least_chunk_is_sixteen_rows_or_the_rest),
+        CASE(a_chunk_ends_with_a_tile),
+        CASE(the_eldest_prefill_has_a_quarter),
+        CASE(the_tenant_that_was_served_least_is_next),
+        CASE(only_a_tenant_that_begins_is_brought_level),
         CASE(who_decodes_less_gets_the_rest_for_its_prefill),
         SHARED(a_prompt_waits_for_one_that_computes_half_of_it),
         SHARED(a_prompt_waits_for_none_that_is_four_times_as_long),
+        SHARED(a_prompt_that_is_cached_in_part_waits_for_half_of_the_rest),
+        SHARED(a_prompt_that_did_not_fit_is_looked_at_anew),
         SHARED(who_follows_waits_until_its_leader_has_computed_the_prompt),
         SHARED(what_is_cached_is_not_computed_and_not_charged),
         CASE(retry_after_follows_backlog_and_speed),
