@@ -17,7 +17,7 @@ it). Faults that change nothing anybody could see are listed with the reason in 
 Tests go from near to far: those named after the file, those of its folder, then unit tests, replayed fuzz inputs and the
 simulator; the whole program and what compares its numbers only with --far. Of those that are equally near the one that
 has killed most in this file for its time is first. One that fails must pass without the fault. What fails over sockets
-must fail twice, and it and what hangs must then pass without the fault at once."""
+must fail twice, and it and what hangs must then pass without the fault at once, the latter in half of the time."""
 import argparse
 import collections
 import fnmatch
@@ -126,7 +126,7 @@ class Judge:
         return bench.Took(self.longest_s, 6 * self.longest_s)
 
     def notices(self, test, code):
-        """How the test ended if it noticed."""
+        """How the test ended if it noticed, and what it may have taken."""
         self.relink(test.programs, code)
         alone = self.times.get(test.name)
         for _ in range(2 if test.name.startswith("e2e/") else 1):
@@ -134,8 +134,15 @@ class Judge:
             result, took = self.bench.run(test, most)
             if result == "passed":
                 self.times.setdefault(test.name, took)
-                return None
-        return result
+                return None, most
+        return result, most
+
+    def is_sure(self, test, result, most):
+        """Whether it would not have ended so without the fault."""
+        if test.name in self.times and result == "failed" and not test.name.startswith("e2e/"):
+            return True
+        alone = self.time_alone(test)
+        return alone is not None and (result == "failed" or 2 * alone.wall < most.wall)
 
     def plain_object(self, path):
         if path not in self.plain:
@@ -181,12 +188,11 @@ class Judge:
                 return "same", ""
             for test in tests:
                 self.put(path, faulty, out, code)
-                result = self.notices(test, fault.id)
+                result, most = self.notices(test, fault.id)
                 if not result:
                     continue
                 self.put(path, text, out, plain)
-                sure = test.name in self.times and result == "failed" and not test.name.startswith("e2e/")
-                if sure or self.time_alone(test) is not None:
+                if self.is_sure(test, result, most):
                     self.n_kills[path, test.name] += 1
                     return "killed", f"{test.name} {result}"
             return "survived", f"{len(tests)} tests"
