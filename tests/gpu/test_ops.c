@@ -232,7 +232,7 @@ static void products_repeat(void **state)
         struct gemm_data d;
         gemm_make(&d, &c, &seed);
         char *first = gemm_rows(&d, 0, c.n_rows);
-        for (int i = 1; i < REPEATS; i++) {
+        for (int i = 1; i < gpu_times(REPEATS); i++) {
             char *again = gemm_rows(&d, 0, c.n_rows);
             assert_memory_equal(again, first, (size_t)c.n_rows * (size_t)c.n_out * sizeof(float));
             free(again);
@@ -429,7 +429,7 @@ static void rows_of_norm_and_silu_stay_alone_and_repeat(void **state)
     struct gpu_tensor w = gpu_random(LF_F32, &seed, D, 1.0f, &w_values);
     struct gpu_tensor normed = gpu_poisoned(gpu_act, T * D), out = gpu_poisoned(gpu_act, T * D / 2);
     char *first[2] = {NULL, NULL};
-    for (int i = 0; i < REPEATS; i++) {
+    for (int i = 0; i < gpu_times(REPEATS); i++) {
         int at = i == 0 ? 0 : fixture_between(&seed, 0, T - 1), n = i == 0 ? T : fixture_between(&seed, 1, T - at);
         struct lf_rmsnorm_params p = {
             normed.ptr + (size_t)at * D * 2, (float *)(void *)x.ptr + at * D, (float *)(void *)w.ptr, 1e-6f, n, D};
