@@ -93,11 +93,10 @@ class Judge:
         self.n_kills = collections.Counter((r["path"], r["by"].split(" ")[0]) for r in rows if r["state"] == "killed")
         self.bench = bench.Bench(ROOT, build, where)
         self.times_path = os.path.join(where, "took.json")
-        self.times = {}     # of a test without a fault; None: not to be asked
+        self.times = {}     # of a test without a fault; None: fails even then
         if os.path.exists(self.times_path):
             with open(self.times_path, encoding="utf-8") as f:
-                known = {name: bench.Took(*t) for name, t in json.load(f).items() if t}
-            self.times = {name: t for name, t in known.items() if t.cpu <= longest_s}
+                self.times = {name: bench.Took(*t) for name, t in json.load(f).items() if t}
         self.inside = {}  # programs: the code of the file in hand that they hold; not in it: no fault
         self.plain = {}   # objects without debug information, by source
 
@@ -158,7 +157,7 @@ class Judge:
         found = []
         for distance, t in self.bench.reaching(path):
             took = self.times.get(t.name, bench.Took(1, 1))
-            if took is not None and (self.far or distance < bench.FAR):
+            if took is not None and took.cpu <= self.longest_s and (self.far or distance < bench.FAR):
                 found.append((distance, (0.05 + took.wall) / (1 + self.n_kills[path, t.name]), t))
         return [t for _, _, t in sorted(found, key=lambda x: x[:2])]
 
