@@ -457,6 +457,14 @@ static void a_prompt_waits_for_none_that_is_four_times_as_long(void **state)
     lf_sched_end(&f->sched, within);
     struct lf_sched_seq *beyond = submit_shared(f, 3 * B, 2 * B, 3);
     assert_ptr_equal(lf_sched_admit(&f->sched, 3), beyond);
+    lf_sched_end(&f->sched, beyond);
+    step(f); /* what is computed by now does not count */
+    assert_int_equal(first->n_done, B);
+    (void)submit_shared(f, 3 * B, B + 113, 4);
+    assert_null(lf_sched_admit(&f->sched, 4)); /* 449 <= 4 * 113 */
+    lf_sched_end(&f->sched, &f->seqs[3]);
+    struct lf_sched_seq *short_rest = submit_shared(f, 3 * B, B + 112, 5);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 5), short_rest);
 }
 
 /* Of what is cached already there is nothing to wait for: half of the rest counts. */
