@@ -3,6 +3,7 @@
 
 #include "core/check.h"
 #include "core/json.h"
+#include "core/text_memory.h"
 #include "server/http/whole.h"
 #include "tests/support/puppet_engine.h"
 
@@ -12,9 +13,22 @@ static struct lf_generation *gen;
 static struct lf_answer *answer;
 static struct lf_reply reply;
 
+/* How the detokenizers began, in order: c where the text goes on, - where it is one of its own. */
+static char began[64];
+void __real_lf_detok_init(struct lf_detok *detok, const struct lf_tokenizer *tok, bool with_specials, bool continues);
+void __wrap_lf_detok_init(struct lf_detok *detok, const struct lf_tokenizer *tok, bool with_specials, bool continues);
+void __wrap_lf_detok_init(struct lf_detok *detok, const struct lf_tokenizer *tok, bool with_specials, bool continues)
+{
+    size_t n = strlen(began);
+    assert_true(n + 1 < sizeof began);
+    if (!with_specials) began[n] = continues ? 'c' : '-';
+    __real_lf_detok_init(detok, tok, with_specials, continues);
+}
+
 static void prepare(const struct lf_dialect *dialect, int n, const char *prompt)
 {
     puppet_reset(&engine);
+    memset(began, 0, sizeof began);
     puppet_ask_init(&ask, &engine, dialect, n, &prompt, 1);
     lf_reply_init(&reply);
 }
@@ -195,16 +209,81 @@ static void an_echo_has_the_prompts_log_probabilities_too(void **state)
             "{\"bytes:\\\\xa9\":-2},{\"x\":-0.5},{\"y\":-0.5}],\"text_offset\":[0,1,1,2,3]},"
             "\"finish_reason\":\"length\"}],");
     finish();
-    prepare(&lf_dialect_completions, 1, "ab"); /* an engine that ended without them */
+    prepare(&lf_dialect_completions, 1, "ab"); /* an engine that had no more of them */
     ask.ask.logprobs = 0;
     ask.ask.echo = true;
     start();
+    puppet_say(&engine.requests[0], "x");
     puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
     assert_true(begins());
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
-            "{\"index\":0,\"text\":\"ab\",\"logprobs\":{\"tokens\":[\"a\"],\"token_logprobs\":[null],"
-            "\"top_logprobs\":[null],\"text_offset\":[0]},\"finish_reason\":\"length\"}],");
+            "{\"index\":0,\"text\":\"abx\",\"logprobs\":{\"tokens\":[\"a\",\"x\"],\"token_logprobs\":[null,-0.5],"
+            "\"top_logprobs\":[null,{\"x\":-0.5}],\"text_offset\":[0,2]},\"finish_reason\":\"length\"}],");
     finish();
+}
+
+/* Control tokens are no text, so offsets do not count them; each list begins as the text did. */
+static void offsets_are_those_of_the_text(void **state)
+{
+    (void)state;
+    prepare(&lf_dialect_completions, 1, "ab");
+    ask.ask.logprobs = 0;
+    start();
+    puppet_say(&engine.requests[0], "x");
+    puppet_say_id(&engine.requests[0], 257);
+    puppet_say(&engine.requests[0], "y");
+    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    assert_true(begins());
+    memset(began, 0, sizeof began);
+    answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
+            "{\"index\":0,\"text\":\"xy\",\"logprobs\":{\"tokens\":[\"x\",\"</s>\",\"y\"],"
+            "\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[{\"x\":-0.5},{\"</s>\":-0.5},{\"y\":-0.5}],"
+            "\"text_offset\":[0,1,1]},\"finish_reason\":\"length\"}],");
+    assert_string_equal(began, "ccccc"); /* of four lists, and behind the last */
+    finish();
+    prepare(&lf_dialect_completions, 1, "a");
+    ask.ask.logprobs = 0;
+    ask.ask.echo = true;
+    start();
+    puppet_say(&engine.requests[0], "x");
+    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    assert_true(begins());
+    memset(began, 0, sizeof began);
+    answers("{\"id\"");
+    assert_string_equal(began, "-c-c-c-c-"); /* the prompt is a text of its own, what follows it goes on */
+    finish();
+}
+
+/* Whoever sends it is told by the buffer's status. */
+static void memory_that_runs_out_on_the_way_is_told(void **state)
+{
+    (void)state;
+    for (int in_list = 0; in_list < 2; in_list++) {
+        struct lf_text_memory *memory;
+        struct lf_buf window;
+        int64_t wake_at_ns;
+        assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
+        prepare(&lf_dialect_completions, 1, "ab");
+        if (in_list) ask.ask.logprobs = 0;
+        start();
+        puppet_say(&engine.requests[0], "x");
+        puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+        assert_true(begins());
+        if (in_list) {
+            lf_choice_pull(gen, &gen->choices[0], true); /* the text is there, a token of a list is not */
+            gen->memory = memory;
+        } else {
+            lf_buf_deinit(&gen->choices[0].text);
+            gen->choices[0].text.memory = memory;
+        }
+        lf_buf_init(&window, 1 << 20);
+        (void)answer->fill(answer, &window, &wake_at_ns);
+        assert_int_equal(window.status, LF_NO_MEMORY);
+        lf_buf_deinit(&window);
+        gen->memory = NULL;
+        finish();
+        lf_text_memory_destroy(memory);
+    }
 }
 
 static void a_long_answer_comes_in_windows(void **state)
@@ -248,6 +327,8 @@ int main(void)
         cmocka_unit_test(an_end_that_is_no_good_is_an_error_with_a_status),
         cmocka_unit_test(log_probabilities_are_lists_beside_the_text),
         cmocka_unit_test(an_echo_has_the_prompts_log_probabilities_too),
+        cmocka_unit_test(offsets_are_those_of_the_text),
+        cmocka_unit_test(memory_that_runs_out_on_the_way_is_told),
         cmocka_unit_test(a_long_answer_comes_in_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
