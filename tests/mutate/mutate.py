@@ -5,6 +5,7 @@ notices is a test that is missing.
     tests/mutate/mutate.py --faults 200                    goes on where the last run of these results stopped
     tests/mutate/mutate.py --faults 20 --groups kv,engine  parsers, kv, engine, http; or --files 'core/json*.c'
     tests/mutate/mutate.py --again survived                the survivors once more, after tests were added
+    tests/mutate/mutate.py --faults 200 --lanes unit,fuzz  quick tests first; then --again survived asks the others
     tests/mutate/mutate.py --plant core/str.c:99:'0xC2':'0xC0'   one fault, chosen by hand
     tests/mutate/mutate.py --table                         what is known so far
     tests/mutate/mutate.py --self-test
@@ -88,8 +89,8 @@ class Results:
 
 
 class Judge:
-    def __init__(self, where, build, longest_s=30, far=False, rows=()):
-        self.longest_s, self.far = longest_s, far
+    def __init__(self, where, build, longest_s=30, far=False, rows=(), lanes=("",)):
+        self.longest_s, self.far, self.lanes = longest_s, far, tuple(lanes)
         self.n_kills = collections.Counter((r["path"], r["by"].split(" ")[0]) for r in rows if r["state"] == "killed")
         self.bench = bench.Bench(ROOT, build, where)
         self.times_path = os.path.join(where, "took.json")
@@ -157,7 +158,9 @@ class Judge:
         found = []
         for distance, t in self.bench.reaching(path):
             took = self.times.get(t.name, bench.Took(1, 1))
-            if took is not None and took.cpu <= self.longest_s and (self.far or distance < bench.FAR):
+            if took is None or took.cpu > self.longest_s or not t.name.startswith(self.lanes):
+                continue
+            if self.far or distance < bench.FAR:
                 found.append((distance, (0.05 + took.wall) / (1 + self.n_kills[path, t.name]), t))
         return [t for _, _, t in sorted(found, key=lambda x: x[:2])]
 
@@ -255,9 +258,10 @@ def by_hand(text):
 
 def self_test(where, build):
     """That a fault is found which a test is known to find, that one without effect is told, and what is not planted in."""
-    code = "int f(int a)\n{\n    LF_ASSERT(a < 3);\n    /* a < 4 */\n    LF_INFO(\"a < 5\");\n    return a < 6 ? 0 : a;\n}\n"
+    code = ("int f(int a)\n{\n    LF_ASSERT(a < 3);\n    /* a < 4 */\n    LF_INFO(\"a < 5\",\n            a < 6);\n"
+            "    return a < 7 ? 0 : a;\n}\n")
     planted = {(f.line, f.old) for f in faults.of_text("x.c", code)}
-    assert planted == {(6, "<"), (6, "6"), (6, "0")}, planted
+    assert planted == {(7, "<"), (7, "7"), (7, "0")}, planted
     kinds = {f.kind for p in files_of(GROUPS["kv"]) for f in faults.of_text(p, read_text(p))}
     assert len(kinds) >= 6, kinds
     again = [[f.id for f, _ in zip(in_random_order({"kv": GROUPS["kv"]}, 7), range(20))] for _ in range(2)]
@@ -313,6 +317,7 @@ def main():
     p.add_argument("--minutes", type=float, default=1e9, help="no further fault after this")
     p.add_argument("--longest", type=float, default=30,
                    help="a test that takes longer, in seconds of the processor, is not asked")
+    p.add_argument("--lanes", default="", help="only tests whose names begin so: unit,fuzz is quick")
     p.add_argument("--far", action="store_true", help="also ask tests of the whole program about any file")
     p.add_argument("--require", type=float, default=0, help="exit status 1 below this share of killed, in percent")
     p.add_argument("--again", choices=["survived"])
@@ -329,7 +334,7 @@ def main():
         table(list(results.rows.values()), results.first)
         return None
     end, n_judged, rows = time.monotonic() + args.minutes * 60, 0, []
-    judge = Judge(args.where, args.build, args.longest, args.far, results.rows.values())
+    judge = Judge(args.where, args.build, args.longest, args.far, results.rows.values(), args.lanes.split(","))
     for fault in wanted(args, results):
         if time.monotonic() > end or (n_judged >= args.faults and not args.again):
             break
