@@ -79,6 +79,8 @@ enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params 
     LF_ASSERT(e->n_requests < PUPPET_REQUESTS_N && params->n_prompt < PUPPET_ECHO_N);
     struct lf_request *r = &e->requests[e->n_requests++];
     *r = (struct lf_request){.params = *params, .state = {.n_prompt = params->n_prompt, .stop_token = -1}};
+    LF_ASSERT(params->salt_bytes >= 0 && (size_t)params->salt_bytes <= sizeof r->salt);
+    memcpy(r->salt, params->salt, (size_t)params->salt_bytes);
     for (int i = 0; i < params->n_prompt; i++)
         echo[i] = (struct lf_sampled){.id = params->prompt[i], .logprob = -(float)i};
     *out = r;

@@ -12,6 +12,7 @@ struct lf_request {
     struct lf_gen_params params;
     struct lf_request_state state;
     struct lf_sampled tokens[PUPPET_TOKENS_N];
+    uint8_t salt[LF_SHA256_BYTES + LF_CACHE_SALT_BYTES]; /* as it was submitted */
     bool cancelled, put;
 };
 

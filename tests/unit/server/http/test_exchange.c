@@ -2,9 +2,19 @@
  * route and an answer of the test's own. */
 #include "tests/unit/server/http/exchange_rig.h"
 
+#include <malloc.h>
+
 #include "core/check.h"
 
 enum { BUDGET_BYTES = 1 << 20, ROUTE_IDX = 3 };
+
+static bool refuses_to_lend;
+bool __real_lf_wake_lend(struct lf_wake *wake);
+bool __wrap_lf_wake_lend(struct lf_wake *wake);
+bool __wrap_lf_wake_lend(struct lf_wake *wake)
+{
+    return !refuses_to_lend && __real_lf_wake_lend(wake);
+}
 
 /* ---- a route, and an answer that does as it is told ---- */
 
@@ -150,6 +160,18 @@ static void sends(unsigned status, const char *text)
 static uint64_t n_counted(int kind)
 {
     return lf_counter_get(&rig.server.metrics.requests[ROUTE_IDX][kind]);
+}
+
+static void nothing_of_an_exchange_is_left(void **state)
+{
+    (void)state;
+    size_t before = 0;
+    for (int i = 0; i < 50; i++) {
+        if (i == 10) before = mallinfo2().uordblks;
+        assert_true(head(GET) && advance());
+        end_exchange(true);
+    }
+    assert_true(mallinfo2().uordblks <= before);
 }
 
 /* ---- the body ---- */
@@ -308,6 +330,10 @@ static void while_the_server_stops_nothing_is_begun(void **state)
     assert_false(advance());
     assert_null(rig.job);
     atomic_store(&rig.server.waker.stopping, false);
+    refuses_to_lend = true; /* it stops between the two looks */
+    assert_false(advance());
+    assert_null(rig.job);
+    refuses_to_lend = false;
 }
 
 static void a_deadline_counts_from_the_beginning(void **state)
@@ -641,6 +667,9 @@ static void without_memory_an_answer_pauses(void **state)
     assert_true(lf_text_reserve(rig.server.text_memory, BUDGET_BYTES - HELD_BYTES - PIECE_BYTES));
     lf_waker_tick(&rig.server.waker, rig.x->wake.at_ns);
     reads(8, "one");
+    struct lf_text_memory_state st;
+    lf_text_memory_look(rig.server.text_memory, &st);
+    assert_int_equal(st.used_bytes, HELD_BYTES + LF_TEXT_SLAB_BYTES); /* a window fits into a slot */
     lf_text_unreserve(rig.server.text_memory, BUDGET_BYTES - HELD_BYTES - PIECE_BYTES);
     assert_true(ends());
 }
@@ -650,6 +679,7 @@ int main(void)
 #define GETS(fn)  cmocka_unit_test_setup_teardown(fn, setup_get, teardown)
 #define POSTS(fn) cmocka_unit_test_setup_teardown(fn, setup_post, teardown)
     const struct CMUnitTest tests[] = {
+        GETS(nothing_of_an_exchange_is_left),
         POSTS(a_body_is_taken_up_to_its_limit),
         POSTS(a_body_for_which_there_is_no_memory_is_refused),
         POSTS(nothing_is_done_for_a_client_that_left),

@@ -158,7 +158,11 @@ static void each_choice_is_a_request_of_its_group(void **state)
         assert_int_equal(p->priority, -2);
         assert_true(p->ignore_eos && p->n_stop_token_ids == 1 && p->tenant == 9 && p->deadline_ns == 12345);
         assert_true(p->notify == nobody && p->notify_ctx == &ask && p->memory == NULL);
-        assert_int_equal(p->salt_bytes, LF_SHA256_BYTES + 6); /* the bytes are gone by now */
+        assert_int_equal(p->salt_bytes, LF_SHA256_BYTES + 6);
+        assert_memory_equal(engine.requests[i].salt,
+                            "ssssssssssssssssssssssssssssssss"
+                            "pepper",
+                            LF_SHA256_BYTES + 6);
         assert_int_equal(gen->prompts.items[i / 2].ids.n, 0); /* copied by the engine, and not needed any more */
     }
     assert_int_equal(gen->n_prompt_tokens, 8);
@@ -443,6 +447,26 @@ static void text_for_which_there_is_no_memory_fails_the_generation(void **state)
     lf_text_memory_destroy(memory);
 }
 
+/* The text of an echoed token that cannot be kept does not go missing silently. */
+static void an_echo_for_which_there_is_no_memory_fails_the_generation(void **state)
+{
+    (void)state;
+    struct lf_text_memory *memory;
+    prepare(&goes_on, 1, "abc");
+    ask.ask.echo = true;
+    ask.ask.logprobs = 0;
+    (void)running();
+    assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
+    gen->memory = memory;
+    lf_choice_pull(gen, &gen->choices[0], false);
+    gen->memory = NULL;
+    assert_true(gen->failed);
+    assert_string_equal(gen->err.code, "text_memory_full");
+    end();
+    lf_text_memory_destroy(memory);
+    lf_generation_destroy(NULL);
+}
+
 /* ---- pieces ---- */
 
 /* The first piece of a text that has a code point of so many bytes at `at`, and x elsewhere. */
@@ -497,6 +521,7 @@ static void an_echo_begins_with_the_prompt_as_it_was_given(void **state)
     ask.ask.echo = true;
     ask.prompts.items[0].is_text = false; /* ids: what they stand for */
     ask.prompts.items[0].text = LF_STR("");
+    assert_int_equal(lf_ids_push(&ask.prompts.items[0].ids, FAKE_EOS), LF_OK); /* which is no text */
     r = running();
     puppet_end(r, LF_FINISH_LENGTH, LF_OK);
     shows("xy");
@@ -606,6 +631,7 @@ int main(void)
         CASE(below_min_tokens_nothing_stops),
         CASE(what_ends_badly_fails_with_its_reason),
         CASE(text_for_which_there_is_no_memory_fails_the_generation),
+        CASE(an_echo_for_which_there_is_no_memory_fails_the_generation),
         CASE(text_is_cut_between_code_points),
         CASE(an_echo_begins_with_the_prompt_as_it_was_given),
         CASE(tokens_wait_for_the_echoed_prompts_probabilities),

@@ -121,6 +121,23 @@ static void a_stop_string_ends_it_while_the_engine_goes_on(void **state)
     finish();
 }
 
+/* One that has ended by its stop string stays so while others go on. */
+static void choices_end_one_after_the_other(void **state)
+{
+    (void)state;
+    prepare(&lf_dialect_chat, 2, "abc");
+    ask.ask.stops[0] = LF_STR("END");
+    ask.ask.n_stops = 1;
+    start();
+    puppet_say(&engine.requests[0], "aEND");
+    assert_false(begins());
+    puppet_say(&engine.requests[1], "b");
+    assert_false(begins());
+    puppet_say(&engine.requests[1], "END");
+    assert_true(begins());
+    finish();
+}
+
 static void stop_strings_do_not_end_it_before_the_engine_does(void **state)
 {
     (void)state;
@@ -323,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_begins_when_every_choice_has_ended),
         cmocka_unit_test(a_stop_string_ends_it_while_the_engine_goes_on),
+        cmocka_unit_test(choices_end_one_after_the_other),
         cmocka_unit_test(stop_strings_do_not_end_it_before_the_engine_does),
         cmocka_unit_test(an_end_that_is_no_good_is_an_error_with_a_status),
         cmocka_unit_test(log_probabilities_are_lists_beside_the_text),
