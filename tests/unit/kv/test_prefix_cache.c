@@ -124,6 +124,17 @@ static void another_salt_or_model_finds_nothing(void **state)
     lf_block_pool_deinit(&pool);
 }
 
+/* The table of slots is a power of two, at least twice as many as there are blocks, and no larger. */
+static void a_table_is_as_large_as_it_needs_to_be(void **state)
+{
+    (void)state;
+    uint64_t record = lf_prefix_cache_host_bytes(1026) - lf_prefix_cache_host_bytes(1025);
+    assert_int_equal(lf_prefix_cache_host_bytes(1025) - lf_prefix_cache_host_bytes(1024),
+                     record + 2048 * sizeof(int32_t));
+    assert_int_equal(lf_prefix_cache_host_bytes(1024) - lf_prefix_cache_host_bytes(1023), record);
+    assert_int_equal(lf_prefix_cache_host_bytes(2) - lf_prefix_cache_host_bytes(1), record); /* four at least */
+}
+
 static void equal_content_is_entered_once(void **state)
 {
     struct fixture *f = *state;
@@ -229,6 +240,7 @@ int main(void)
         CASE(a_match_ends_at_the_first_difference),
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),
+        cmocka_unit_test(a_table_is_as_large_as_it_needs_to_be),
         CASE(equal_content_is_entered_once),
         CASE(a_collision_is_a_miss),
         CASE(an_evicted_end_leaves_the_beginning),

@@ -108,6 +108,7 @@ static void messages_say_the_line_and_what_was_expected(void **state)
     expect("{% nosuch %}", LF_INVALID, "expected the name of a statement, found 'nosuch'");
     expect("{{ 'a }}", LF_INVALID, "a string is not closed: expected '");
     expect("\n{{ x|nosuch }}", LF_INVALID, "line 2: there is no filter 'nosuch'");
+    expect("{{ x|nosuch(\n'a'|upper) }}", LF_INVALID, "line 1: there is no filter 'nosuch'"); /* not its argument's */
     expect("\n{{ x is nosuch }}", LF_INVALID, "line 2: there is no test 'nosuch'");
     expect("{{ 1 }}\n{{ x.y }}", LF_INVALID, "line 2: 'x' is undefined");
     expect("{% set d = {} %}\n{{ d.x.y }}", LF_INVALID, "line 2: 'dict object' has no attribute 'x'");

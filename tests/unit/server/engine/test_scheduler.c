@@ -361,6 +361,25 @@ static void the_eldest_prefill_has_a_quarter(void **state)
     assert_true(fabs(eldest->tenant->eldest_credit_ns - 9 * LF_NS_PER_MS) < 1);
 }
 
+/* It gets sixteen rows for it even where fewer would end with a multiple of that. */
+static void the_eldests_chunk_is_no_smaller_than_what_was_saved_for(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *eldest = submit(f, 500, 0, 1);
+    (void)submit(f, 200, 0, 2);
+    while (lf_sched_admit(&f->sched, 2)) continue;
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    eldest->n_done = 8;
+    f->sched.opts.step_ns = f->sched.opts.alone_ns = 36 * LF_NS_PER_MS; /* 9 ms saved, then 18: to row 16 of 26 */
+    for (int i = 0; i < 2; i++) {
+        lf_sched_plan(&f->sched, &f->plan);
+        if (i == 0) lf_sched_launched(&f->sched, &f->plan);
+    }
+    assert_ptr_equal(f->items[0].seq, eldest);
+    assert_int_equal(f->items[0].n_rows, 16);
+    eldest->n_done = 0;
+}
+
 /* ---- whose prefill is next ---- */
 
 static void run_for(struct fixture *f, uint64_t tenant, int n_prompt)
@@ -585,6 +604,7 @@ int main(void)
         CASE(the_least_chunk_is_sixteen_rows_or_the_rest),
         CASE(a_chunk_ends_with_a_tile),
         CASE(the_eldest_prefill_has_a_quarter),
+        CASE(the_eldests_chunk_is_no_smaller_than_what_was_saved_for),
         CASE(the_tenant_that_was_served_least_is_next),
         CASE(only_a_tenant_that_begins_is_brought_level),
         CASE(who_decodes_less_gets_the_rest_for_its_prefill),
