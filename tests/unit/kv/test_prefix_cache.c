@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/limits.h"
 #include "kv/prefix_cache.h"
@@ -135,6 +136,33 @@ static void a_table_is_as_large_as_it_needs_to_be(void **state)
     assert_int_equal(lf_prefix_cache_host_bytes(2) - lf_prefix_cache_host_bytes(1), record); /* four at least */
 }
 
+/* However many there are: a look-up that walked past all others would take minutes here. */
+static void many_blocks_are_found_at_once(void **state)
+{
+    (void)state;
+    enum { N = 64 * 1024 };
+    static int32_t ids[T];
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *cache;
+    struct lf_prefix_key root, key;
+    clock_t began = clock();
+    assert_int_equal(lf_block_pool_init(&pool, N, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&cache, &pool, "model", 5, NULL), LF_OK);
+    lf_prefix_cache_root(cache, NULL, 0, &root);
+    for (int i = 0; i < N; i++) {
+        int32_t block;
+        ids[0] = i;
+        assert_true(lf_block_pool_take(&pool, &block));
+        lf_prefix_cache_insert(cache, &root, ids, block, &key);
+        assert_int_equal(lf_prefix_cache_find(cache, &root, &key, ids), block);
+        lf_block_pool_put(&pool, block);
+    }
+    assert_int_equal(pool.n_cached, N);
+    assert_true((clock() - began) / CLOCKS_PER_SEC < 10); /* of the processor; it takes 0.1 */
+    lf_prefix_cache_destroy(cache);
+    lf_block_pool_deinit(&pool);
+}
+
 static void equal_content_is_entered_once(void **state)
 {
     struct fixture *f = *state;
@@ -241,6 +269,7 @@ int main(void)
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),
         cmocka_unit_test(a_table_is_as_large_as_it_needs_to_be),
+        cmocka_unit_test(many_blocks_are_found_at_once),
         CASE(equal_content_is_entered_once),
         CASE(a_collision_is_a_miss),
         CASE(an_evicted_end_leaves_the_beginning),

@@ -563,6 +563,29 @@ static void what_is_cached_is_not_computed_and_not_charged(void **state)
     assert_int_equal(same->n_done, 3 * B);
 }
 
+/* Beside decodes a prefill has what they leave of a step; alone it has longer ones for itself. */
+static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *decodes = submit(f, 10, 20, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    while (lf_sched_in_prefill(decodes)) step(f);
+    struct lf_sched_seq *seq = submit(f, 250, 0, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->sched.opts.alone_ns = 200 * LF_NS_PER_MS;
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 50 / 49) < 1000); /* a row is the other's */
+    f->sched.cost.w[LF_COST_STEP] = 45e6;                                                /* a quarter at least */
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 4) < 1000);
+    f->sched.cost.w[LF_COST_STEP] = 99e6; /* steps of decodes that take longer than they should */
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 100 / 12.5) < 1000);
+    f->sched.cost.w[LF_COST_STEP] = 1e-6;
+    lf_sched_end(&f->sched, decodes);
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6) < 1000);
+    seq->n_done = 250;
+    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 0);
+}
+
 static void retry_after_follows_backlog_and_speed(void **state)
 {
     struct fixture *f = *state;
@@ -614,6 +637,7 @@ int main(void)
         SHARED(a_prompt_that_did_not_fit_is_looked_at_anew),
         SHARED(who_follows_waits_until_its_leader_has_computed_the_prompt),
         SHARED(what_is_cached_is_not_computed_and_not_charged),
+        CASE(a_prefills_time_is_predicted_with_what_runs_beside_it),
         CASE(retry_after_follows_backlog_and_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
