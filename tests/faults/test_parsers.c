@@ -25,11 +25,23 @@ static enum lf_status read_json(const void *ctx)
     return status;
 }
 
+/* What is wrong with it is found, unless there is no memory to look. */
+static enum lf_status read_refused_json(const void *ctx)
+{
+    struct lf_json doc = {0};
+    struct lf_err err = {0};
+    enum lf_status status = lf_json_parse(&doc, lf_str_c(ctx), &lf_json_limits_request, &err);
+    if (status == LF_OK) return LF_CORRUPT; /* which the sweep refuses */
+    return status == LF_INVALID && strstr(err.message, "a name appears twice") ? LF_OK : status;
+}
+
 static void json_parse_and_read(void **state)
 {
     (void)state;
     sweep("JSON with strings and numbers", read_json, "{\"a\":[1,\"\\u00e9x\",{\"b\":\"c\"},2.5e3],\"d\":null}", 2);
     sweep("JSON of nothing", read_json, "\"\"", 1);
+    sweep("JSON with escaped names", read_json, "{\"\\u0061\":1,\"\\u0062\":2,\"c\":3}", 3);
+    sweep("JSON with a name twice", read_refused_json, "{\"\\u0061\":1,\"b\":2,\"a\":3}", 3);
 }
 
 /* ---- requests ---- */

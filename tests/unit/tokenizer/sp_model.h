@@ -4,15 +4,32 @@
 
 #include "core/str.h"
 
-/* The head of a field of n bytes. */
-static inline void put_field(struct lf_buf *out, int number, size_t n)
+static inline void put_varint(struct lf_buf *out, uint64_t n)
 {
-    lf_buf_char(out, (char)(number << 3 | 2));
     while (n >= 0x80) {
         lf_buf_char(out, (char)(n | 0x80));
         n >>= 7;
     }
     lf_buf_char(out, (char)n);
+}
+
+/* The head of a field of n bytes. */
+static inline void put_field(struct lf_buf *out, int number, size_t n)
+{
+    put_varint(out, (uint64_t)number << 3 | 2);
+    put_varint(out, n);
+}
+
+static inline void put_bytes(struct lf_buf *out, int number, struct lf_str bytes)
+{
+    put_field(out, number, bytes.len);
+    lf_buf_str(out, bytes);
+}
+
+static inline void put_number(struct lf_buf *out, int number, uint64_t value)
+{
+    put_varint(out, (uint64_t)number << 3);
+    put_varint(out, value);
 }
 
 static inline void put_piece(struct lf_buf *out, struct lf_str text, float score, char type)
