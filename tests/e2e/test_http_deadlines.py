@@ -151,6 +151,24 @@ class LongTexts(harness.Case):
         self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 1))
 
 
+class LargeReplies(harness.Case):
+    args = ("ctx=2000000",)
+
+    def test_nobody_waits_for_delayed_acknowledgements(self):
+        """Where a send buffer holds a single segment, more than half of the 60 of this reply wait for the receiver's
+        40 ms. Pauses are counted, not their sum, which a busy machine makes as long."""
+        n, n_pauses = 1000000, 0
+        body = json.dumps({"prompt": "x" * n}).encode()
+        with self.server.socket(b"POST /tokenize" + (HEAD % len(body) + body)[20:]) as s:
+            data = bytearray(s.recv(4096))
+            while not data.endswith(b"]}"):
+                began = time.monotonic()
+                data += s.recv(65536)
+                n_pauses += time.monotonic() - began > 0.035
+        self.assertEqual(len(json.loads(data.split(b"\r\n\r\n")[1])["tokens"]), n + 1)  # BOS
+        self.assertLess(n_pauses, 15)
+
+
 class Others(harness.Case):
     """What slow clients must not do to good ones. All deadlines are far away."""
     args = ("n_connections_per_address=600", "ctx=200000", "n_blocks=100000", "header_deadline_ms=600000",
