@@ -565,15 +565,13 @@ static void check_told(struct rig *r, int peer, const char *statuses)
     ssize_t n = recv(r->peers[peer], text, sizeof text - 1, MSG_DONTWAIT);
     text[n > 0 ? n : 0] = '\0';
     for (const char *at = text; *at;) {
-        int status = 0;
-        size_t length = 0;
         const char *field = strstr(at, "Content-Length: "), *body = strstr(at, "\r\n\r\n");
-        assert_int_equal(sscanf(at, "HTTP/1.1 %d ", &status), 1);
-        assert_true(field && body && sscanf(field, "Content-Length: %zu", &length) == 1);
+        assert_true(strncmp(at, "HTTP/1.1 ", 9) == 0 && field && body);
+        size_t length = strtoul(field + strlen("Content-Length: "), NULL, 10);
         assert_non_null(strstr(at, "Connection: close\r\n"));
         assert_non_null(strstr(at, "x-request-id: req-"));
         assert_true(strncmp(body + 4, "{\"error\":{\"message\":", 20) == 0 && strlen(body + 4) >= length);
-        snprintf(got + strlen(got), sizeof got - strlen(got), "%d ", status);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%.3s ", at + 9);
         at = body + 4 + length;
     }
     assert_string_equal(got, statuses);
