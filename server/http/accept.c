@@ -48,7 +48,7 @@ static void turn_away(struct lf_http_server *s, int fd, bool full)
     (void)!lf_refuse(&err, full ? 503 : 429, NULL, full ? "too_many_connections" : "too_many_connections_of_address",
                      full ? "The server has no connection left." : "Too many connections from this address.");
     err.retry_after_s = 1;
-    lf_last_reply_send(fd, &err);
+    lf_last_reply_refuse(fd, &err);
     (void)shutdown(fd, SHUT_WR);
     struct lf_refused *oldest = &s->acceptor.refused[0];
     for (int i = 0; i < LF_REFUSED_N; i++) {

@@ -63,6 +63,7 @@ void lf_conn_enter(struct lf_conns *conns, struct lf_conn *conn, enum lf_conn_st
     pthread_mutex_lock(&conns->lock);
     if (conn->state != LF_CONN_CUT) enter_locked(conn, state);
     conn->wake = wake;
+    conn->answer = NULL;
     bool gone = wake && conn->hung_up;
     pthread_mutex_unlock(&conns->lock);
     if (gone) lf_wake_gone(wake);
@@ -74,6 +75,7 @@ static void free_place_locked(struct lf_conn *c)
     c->fd = -1;
     c->mhd = NULL;
     c->wake = NULL;
+    c->answer = NULL;
     c->generation++;
 }
 
@@ -91,26 +93,42 @@ static void cut_locked(struct lf_conn *c, struct lf_counter *why)
     shut_locked(c);
 }
 
+static void tell_late(const struct lf_conn *c)
+{
+    struct lf_api_err err;
+    const char *part = c->state == LF_CONN_HEAD ? "head" : "body";
+    if (c->answer) {
+        lf_last_reply_send(c->fd, c->answer, c->request_id);
+        return;
+    }
+    (void)!lf_refuse(&err, 408, NULL, c->state == LF_CONN_HEAD ? "head_timeout" : "body_timeout",
+                     "The %s of this request came too slowly.", part);
+    lf_last_reply_refuse(c->fd, &err);
+}
+
 /* A request that did not come in time: no answer to it has begun. */
 static void cut_request_locked(struct lf_conn *c, struct lf_counter *why)
 {
     struct lf_tcp_counters k;
-    struct lf_api_err err;
-    bool head = c->state == LF_CONN_HEAD;
-    bool known = lf_tcp_counters(c->fd, &k), began = !head || (known && k.bytes_received != c->received_bytes);
-    if (known && began && k.waiting_bytes == 0) {
-        (void)!lf_refuse(&err, 408, NULL, head ? "head_timeout" : "body_timeout",
-                         "The %s of this request came too slowly.", head ? "head" : "body");
-        lf_last_reply_send(c->fd, &err);
-    }
+    bool known = lf_tcp_counters(c->fd, &k);
+    bool began = c->state == LF_CONN_BODY || (known && k.bytes_received != c->received_bytes);
+    if (known && began && k.waiting_bytes == 0) tell_late(c);
     cut_locked(c, why);
+}
+
+void lf_conn_answer_known(struct lf_conn *conn, const struct lf_reply *reply, const char *request_id)
+{
+    pthread_mutex_lock(&conn->conns->lock);
+    conn->answer = reply;
+    conn->request_id = request_id;
+    pthread_mutex_unlock(&conn->conns->lock);
 }
 
 void lf_conn_end(struct lf_conn *conn, const struct lf_api_err *err)
 {
     pthread_mutex_lock(&conn->conns->lock);
     if (conn->state != LF_CONN_CUT) {
-        lf_last_reply_send(conn->fd, err);
+        lf_last_reply_refuse(conn->fd, err);
         shut_locked(conn);
     }
     pthread_mutex_unlock(&conn->conns->lock);

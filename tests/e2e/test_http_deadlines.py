@@ -134,9 +134,16 @@ class SlowBodies(harness.Case):
     args = ("body_deadline_ms=200000",)
 
     def test_a_body_that_drips_is_cut(self):
+        before = self.server.metric("http_connections_cut_total", 'deadline="body"')
         with harness.within(7, "cutting off a body that drips"):
             self.assertGreater(cut_after(self.server, HEAD % 10000, [b"x"] * 1000, told=LATE), 4)
-        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), 1)
+        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), before + 1)
+
+    def test_one_that_was_refused_already_is_told_why(self):
+        for path, told in ((b"/nothing", b"HTTP/1.1 404 Not Found\r\n"), (b"/livez", b"HTTP/1.1 405 Method Not Allowed\r\n")):
+            sent = HEAD.replace(b"/v1/completions", path) % 10000 + b"x"
+            with harness.within(7, "cutting off a body that nobody needs"):
+                self.assertGreater(cut_after(self.server, sent, told=told), 4)
 
 
 class LongBodies(harness.Case):

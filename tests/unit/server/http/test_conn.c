@@ -598,6 +598,31 @@ static void a_request_that_had_begun_is_told_408(void **state)
     close_rig(&r);
 }
 
+static void a_body_that_is_late_gets_the_answer_that_is_known(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_reply reply;
+    struct lf_api_err err;
+    open_rig(&r, 8, 0);
+    struct lf_conn *c = admit(&r, 1, &full), *next = admit(&r, 1, &full);
+    lf_reply_init(&reply);
+    (void)!lf_refuse(&err, 413, NULL, "body_too_large", "Too large.");
+    lf_reply_error(&reply, &err);
+    lf_conn_enter(&r.conns, c, LF_CONN_BODY, NULL);
+    lf_conn_enter(&r.conns, next, LF_CONN_BODY, NULL);
+    lf_conn_answer_known(c, &reply, "req-1");
+    lf_conn_answer_known(next, &reply, "req-1");
+    lf_conn_enter(&r.conns, next, LF_CONN_IDLE, NULL);
+    lf_conn_enter(&r.conns, next, LF_CONN_BODY, NULL); /* another request, of which nothing is known */
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    check_told(&r, 0, "413 ");
+    check_told(&r, 1, "408 ");
+    lf_reply_deinit(&reply);
+    close_rig(&r);
+}
+
 static void who_said_nothing_or_reads_nothing_is_told_nothing(void **state)
 {
     (void)state;
@@ -719,6 +744,7 @@ int main(void)
         cmocka_unit_test(between_requests_there_is_time_and_the_first_byte_ends_it),
         cmocka_unit_test(a_body_comes_at_a_least_rate_and_in_its_time),
         cmocka_unit_test(a_request_that_had_begun_is_told_408),
+        cmocka_unit_test(a_body_that_is_late_gets_the_answer_that_is_known),
         cmocka_unit_test(who_said_nothing_or_reads_nothing_is_told_nothing),
         cmocka_unit_test(a_connection_ends_once),
         cmocka_unit_test(a_client_that_does_not_read_is_cut),
