@@ -10,6 +10,7 @@
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
 static const double ELDEST_SHARE = 0.25;  /* of the prefills' time, for the one admitted first */
+static const double LONE_PRICE = 0.875;   /* see tenants.h */
 static const double SPEED_DECAY = 0.98;   /* a step, for the measured speeds */
 
 static struct lf_sched_seq *seq_of(struct lf_list *node)
@@ -228,6 +229,12 @@ static struct lf_sched_tenant *next_tenant(const struct lf_sched *s)
     return best;
 }
 
+/* What a tenant is charged for a ns of its prefill. */
+static double price(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    return s->n_tenants_in_step > 1 && t->n_running == 1 ? LONE_PRICE : 1;
+}
+
 /* What prefills may take beside the step's decodes: what is left, at least a quarter, and at least what brings the
  * tenant that is next to its part of the step, though others decode. */
 static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_plan *plan)
@@ -238,7 +245,7 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
     int n = s->n_tenants_in_step;
     if (n == 1 || plan->n_items == 0) return budget_ns;
     const struct lf_sched_tenant *t = next_tenant(s);
-    double due_ns = (decode_ns - n * t->decode_ns) / (n - 1);
+    double due_ns = (decode_ns - n * t->decode_ns) / (n - 1) / price(s, t);
     if (due_ns <= budget_ns) return budget_ns;
     return due_ns + lf_cost_prefill_ns(&s->cost, shortest_prefill(s, t)->n_done, BLOCK / 2, 0); /* lost to rounding */
 }
@@ -264,7 +271,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
                                       * or no logits row for its end */
         }
         budget_ns -= ns;
-        t->served_ns += ns;
+        t->served_ns += ns * price(s, t);
     }
 }
 

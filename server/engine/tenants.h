@@ -5,7 +5,9 @@
  *     admitted_ns   who leaves the queue next. A request is charged for its prefill when it is admitted, and for each
  *                   token of its answer as it comes: nobody knows beforehand how long that will be
  *     served_ns     whose prefill is next in a step. Charged with the chunks and the decodes of each step. What a step
- *                   costs by itself is charged to those who decode, since it is for them that it is short
+ *                   costs by itself is charged to those who decode, since it is for them that it is short. Who runs
+ *                   one request pays seven eighths for its prefill: that many at once cost more than the model of a
+ *                   step says (a step of many chunks, connections, refusals), and it is the others who are many
  *
  * The tenant with the least goes first: deficit round robin with a deficit instead of a quantum, so a turn is never
  * too small for a chunk. An account matters only while its tenant competes. One that begins to (its queue was empty, it

@@ -198,6 +198,8 @@ static int64_t true_cost(struct sim_world *w)
 {
     double ns = 0;
     for (int i = 0; i < LF_COST_N; i++) ns += w->machine.w[i] * w->plan.load.x[i];
+    for (int i = 0; i < w->plan.n_items; i++)
+        if (lf_sched_in_prefill(w->plan.items[i].seq)) ns += w->machine.chunk;
     if (w->machine.noise > 0) ns *= 1 + w->machine.noise * ((double)(sim_random(w) >> 11) * 0x1p-52 - 1);
     if (w->machine.hiccup > 0 && sim_chance(w, w->machine.hiccup)) ns *= 50;
     return ns < 1 ? 1 : (int64_t)ns;
