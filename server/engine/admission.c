@@ -191,13 +191,26 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
     return NULL;
 }
 
+/* Whether one more of the tenant may run: beyond max_seqs only where it runs nothing else. */
+static bool has_place(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    return s->n_running < s->opts.max_seqs || (t->n_running == 0 && s->n_running < s->opts.max_seqs + s->opts.n_kept);
+}
+
 static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
 {
     int64_t room = INT64_MAX;
     s->n_looks++;
     LF_LIST_EACH(it, &s->queues)
     {
-        struct lf_sched_seq *seq = first_that_may(s, LF_LIST_ENTRY(it, struct lf_sched_tenant, node), shares, &room);
+        struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
+        if (!has_place(s, t)) {
+            if (!t->blocked.seq) continue;
+            t->blocked.look_no = s->n_looks; /* what passes it counts all the same */
+            room = LF_MIN(room, room_beside(s, &t->blocked));
+            continue;
+        }
+        struct lf_sched_seq *seq = first_that_may(s, t, shares, &room);
         if (!seq) continue;
         count_passing(s, seq);
         start(s, seq);
@@ -210,7 +223,7 @@ static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
 {
     s->now_ns = LF_MAX(s->now_ns, now_ns);
-    if (s->n_running >= s->opts.max_seqs || s->n_waiting == 0) return NULL;
+    if (s->n_running >= s->opts.max_seqs + s->opts.n_kept || s->n_waiting == 0) return NULL;
     lf_sched_sort_queues(s, s->now_ns);
     struct lf_sched_seq *seq = look_through(s, true);
     return seq || s->n_running > 0 ? seq : look_through(s, false);

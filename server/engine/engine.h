@@ -36,7 +36,7 @@ struct lf_engine_backend {
 struct lf_engine_opts {
     int ctx;              /* tokens of prompt + answer, at most */
     int chunk;            /* rows of one step, at most */
-    int max_seqs;         /* running at once */
+    int max_seqs;         /* of a step, and running at once but for those of tenants that run nothing else */
     int max_out;          /* logits rows of one step */
     int queue_n;          /* waiting requests, at most; of one tenant three quarters */
     int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */

@@ -21,6 +21,7 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
     LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->row_tile >= 1);
+    LF_ASSERT(opts->n_kept >= 0 && opts->n_kept < opts->max_seqs);
     LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->marks);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
@@ -56,7 +57,8 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_plan *plan, bool pr
 {
     int room_rows = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
     int room_out = prefills ? LF_MAX(s->opts.max_out - 1, 1) : s->opts.max_out;
-    int room = LF_MIN(room_rows, room_out), n = s->n_running;
+    int room_items = prefills ? LF_MAX(s->opts.max_seqs - 1, 1) : s->opts.max_seqs;
+    int room = LF_MIN(LF_MIN(room_rows, room_out), room_items), n = s->n_running;
     struct lf_list *it = s->running.next;
     for (; n > 0 && plan->n_items < room; n--) {
         struct lf_sched_seq *seq = seq_of(it);
@@ -148,7 +150,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
-    if (room < 1) return 0;
+    if (room < 1 || plan->n_items == s->opts.max_seqs) return 0;
 
     int affordable = lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits);
     int n = chunk_rows(s, plan, seq, affordable, room, must);
@@ -476,7 +478,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
             LF_ASSERT(refs[seq->blocks[i]] == 1 && !pool->blocks[seq->blocks[i]].cached);
     }
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
-    LF_ASSERT(n_running <= s->opts.max_seqs);
+    LF_ASSERT(n_running <= s->opts.max_seqs + s->opts.n_kept);
     lf_sched_check_tenants(s);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);

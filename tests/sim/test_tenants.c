@@ -316,6 +316,37 @@ static void alone_a_tenant_has_everything_after_a_minute(void **state)
     sim_close(&w);
 }
 
+/* The flood was alone and has every place, with answers that end in an hour. */
+static void who_comes_while_every_place_is_taken_waits_for_no_answer_to_end(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS_N; seed++) {
+        struct sim_world w;
+        struct sim_opts o = defaults(seed);
+        double alone = alone_s(&o, 1000), step = 0;
+        struct sim_request *answers[2 * MAX_SEQS], *guests[MAX_SEQS / 8];
+        sim_open(&w, &o);
+        w.check = true;
+        for (int i = 0; i < 2 * MAX_SEQS; i++) answers[i] = submit(&w, FLOOD, -8, 100, 10000);
+        for (int i = 0; i < 100; i++) (void)sim_step(&w);
+        assert_int_equal(w.sched.n_running, MAX_SEQS);
+        for (int k = 0; k < 20; k++) { /* one after the other, from as many tenants as there are places kept */
+            for (int i = 0; i < MAX_SEQS / 8; i++) guests[i] = submit(&w, GUEST + (uint64_t)i, 8, 1000, 30);
+            double s = first_token_s(&w, NULL, guests[0], &step);
+            assert_true(s <= 2 * MAX_SEQS / 8 * alone + step);
+            for (int i = 0; i < MAX_SEQS / 8; i++) {
+                while (guests[i]->ended_ns == 0) (void)sim_step(&w);
+                assert_true(guests[i]->started_ns == guests[i]->submitted_ns);
+            }
+        }
+        for (int i = 0; i < 2 * MAX_SEQS; i++) {
+            assert_true((answers[i]->started_ns != 0) == (i < MAX_SEQS));
+            if (i < MAX_SEQS) assert_true(seconds(answers[i]->max_gap_ns) <= 3 * step);
+        }
+        sim_close(&w);
+    }
+}
+
 /* Larger than a share by itself, while another asks one thing after the other. */
 static void a_request_beyond_its_share_starts_all_the_same(void **state)
 {
@@ -438,6 +469,7 @@ int main(void)
         cmocka_unit_test(who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer),
         cmocka_unit_test(a_quarter_is_left_for_who_was_here_within_a_minute),
         cmocka_unit_test(alone_a_tenant_has_everything_after_a_minute),
+        cmocka_unit_test(who_comes_while_every_place_is_taken_waits_for_no_answer_to_end),
         cmocka_unit_test(a_request_beyond_its_share_starts_all_the_same),
         cmocka_unit_test(an_endless_stream_of_new_tenants_delays_one_for_a_bounded_time),
         cmocka_unit_test(tenants_who_flood_get_equal_parts),
