@@ -95,9 +95,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
-    bool open = e->sched.n_waiting == 0 && e->sched.n_running < e->opts.max_seqs;
-    int64_t tokens = (int64_t)lf_block_pool_n_available(pool) * LF_KV_BLOCK_TOKENS;
-    f->largest_prompt_now = open ? LF_MIN(tokens, e->opts.ctx) : 0;
+    lf_sched_look_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
     f->retry_after_s = lf_sched_retry_after_s(&e->sched, e->sched.waiting_tokens);
@@ -379,6 +377,12 @@ void lf_engine_destroy(struct lf_engine *engine)
 void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out)
 {
     lf_mailbox_look_engine(&engine->mailbox, out);
+}
+
+int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)
+{
+    int64_t n_blocks = lf_mailbox_room(&engine->mailbox, tenant, lf_clock_ns());
+    return LF_MIN(n_blocks * LF_KV_BLOCK_TOKENS, engine->opts.ctx);
 }
 
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine)

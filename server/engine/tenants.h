@@ -28,6 +28,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "server/engine/room.h"
 
 struct lf_sched;
 struct lf_sched_seq;
@@ -55,18 +56,16 @@ struct lf_sched_tenant {
     double decode_ns;
 };
 
-/* A tenant that has nothing here any more, and since when; at_ns 0: none. */
-struct lf_sched_left {
-    uint64_t id;
-    int64_t at_ns;
-};
-
 /* Its place in the table. */
 struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id);
 /* A sequence of it comes, starts and goes. */
 void lf_sched_tenant_joins(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_starts(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq);
+/* Of n blocks or places those that one of several tenants may have. */
+int64_t lf_sched_share_of(int64_t n);
+/* How many blocks a sequence may have that passes this one. */
+int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold);
 /* Whether another tenant waits or runs, or was here a short while ago. */
 bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns);
 /* Whether the tenant may hold what seq needs, beside what it has. marked: whether this look at its queue has marked the
