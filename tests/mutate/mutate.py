@@ -295,7 +295,7 @@ def wanted(args, results):
     if args.files:
         groups = {"files": args.files.split(",")}
     if args.again:
-        ids = {r["id"] for r in results.rows.values() if r["state"] == args.again}
+        ids = {r["id"] for r in results.rows.values() if r["state"] == args.again} - set(equivalent())
         paths = sorted({r["path"] for r in results.rows.values()} & set(files_of([p for g in GROUPS.values() for p in g])))
         return [f for p in paths for f in faults.of_text(p, read_text(p)) if f.id in ids]
     out, n_judged = [], 0
