@@ -165,6 +165,7 @@ static void templates(void **state)
         {"template: macro and namespace",
          "{% macro f(a, b=2) %}{{ a * b }}{% endmacro %}{% set ns = namespace(n=0) %}{% for x in range(40) %}"
          "{% set ns.n = ns.n + x %}{% endfor %}{{ f(ns.n) }}"},
+        {"template: call", "{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}x{% endcall %}"},
         {"template: filters",
          "{{ x | map('string') | join(',') }}{{ messages | tojson(indent=2) }}{{ 'b,a'.split(',') | "
          "sort | first | upper }}{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"},

@@ -120,6 +120,20 @@ static void messages_say_the_line_and_what_was_expected(void **state)
     expect("{{ 'x'|indent(wide=2) }}", LF_INVALID, "indent: no such argument: 'wide'");
 }
 
+static void small_things_come_out_as_they_should(void **state)
+{
+    (void)state;
+    expect("[{{ '%5s' % 'a' }}]", LF_OK, "[    a]");
+    expect("[{{ '{:5}'.format('a') }}]", LF_OK, "[a    ]");
+    expect("[{{ strftime_now('%T %D') }}]", LF_OK, "[00:00:00 01/01/70]");
+    expect("{% with %}{% set a = 1 %}{% endwith %}[{{ a is defined }}]", LF_OK, "[False]");
+    expect("{% filter upper %}{% set a = 1 %}x{% endfilter %}[{{ a is defined }}]", LF_OK, "X[False]");
+    expect("{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}{% set a = 1 %}x{% endcall %}[{{ a is defined }}]",
+           LF_OK, "x[False]");
+    expect("{% set a = 1 2 %}x", LF_INVALID, "line 1: expected '%}', found number");
+    expect("{% if 1 2 %}x{% endif %}", LF_INVALID, "line 1: expected '%}', found number");
+}
+
 static void what_is_not_implemented_is_refused_by_name(void **state)
 {
     (void)state;
@@ -133,7 +147,14 @@ static void what_is_not_implemented_is_refused_by_name(void **state)
     expect("{% for x in y recursive %}{% endfor %}", LF_UNSUPPORTED, "recursive loops");
     expect("{{ {}.items() == {}.items() }}", LF_UNSUPPORTED, "comparing keys()");
     expect("{{ [1]|random }}", LF_UNSUPPORTED, "the filter 'random'");
-    expect("{{ 'a'.encode() }}", LF_UNSUPPORTED, "this method");
+    static const char *const methods[] = {"encode",    "expandtabs",  "format_map", "isdecimal", "isidentifier",
+                                          "isnumeric", "isprintable", "istitle",    "maketrans", "translate"};
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) { /* whatever they are called with */
+        snprintf(source, sizeof(source), "{{ 'a'.%s() }}", methods[i]);
+        expect(source, LF_UNSUPPORTED, "this method");
+        snprintf(source, sizeof(source), "{{ 'a'.%s(1, x=2) }}", methods[i]);
+        expect(source, LF_UNSUPPORTED, "this method");
+    }
     expect("{{ 9223372036854775807 + 1 }}", LF_UNSUPPORTED, "64 bits");
 }
 
@@ -488,6 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_case_renders_as_jinja2_does),
         cmocka_unit_test(messages_say_the_line_and_what_was_expected),
+        cmocka_unit_test(small_things_come_out_as_they_should),
         cmocka_unit_test(what_is_not_implemented_is_refused_by_name),
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(sources_and_lists_are_bounded),
