@@ -96,6 +96,22 @@ static void test_what_families_use_means_the_same(void **state)
     assert_matches("[!\\-\\]\\[\\\\]", "a-]b[\\", "[-][]][[][\\]");
 }
 
+/* One that goes beyond what the search is shown at first, at the beginning and behind it. */
+static void test_long_matches_are_found_whole(void **state)
+{
+    (void)state;
+    char text[512], want[512];
+    for (int n_before = 0; n_before <= 4; n_before++) {
+        for (int n = 120; n <= 300; n += 20) {
+            memset(text, ' ', sizeof text);
+            memset(text + n_before, 'a', (size_t)n);
+            snprintf(text + n_before + n, 4, " b");
+            snprintf(want, sizeof want, "[%.*s][b]", n, text + n_before);
+            assert_matches("\\p{L}+", text, want);
+        }
+    }
+}
+
 static void test_empty_matches_do_not_follow_a_match(void **state)
 {
     (void)state;
@@ -257,6 +273,7 @@ int main(void)
         cmocka_unit_test(test_a_pattern_that_tries_for_ever_is_stopped),
         cmocka_unit_test(test_a_search_is_left_early),
         cmocka_unit_test(test_a_literal_is_found_as_written),
+        cmocka_unit_test(test_long_matches_are_found_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
