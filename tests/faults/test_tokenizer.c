@@ -6,6 +6,7 @@
 #include "core/file.h"
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
+#include "tokenizer/aho_corasick.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/sp_shim.h"
 #include "tokenizer/tokenizer.h"
@@ -175,10 +176,30 @@ static void patterns(void **state)
     sweep("a pattern with classes", match, "[\\u4e00-\\u9fff\\-]+|(?i:'S)|[^\\r\\n\\p{L}]?\\p{L}{1,3}", 2);
 }
 
+static enum lf_status build_set(const void *ctx)
+{
+    struct lf_aho aho;
+    struct lf_err err = {0};
+    uint32_t nested = 0;
+    enum lf_status status = lf_aho_build(&aho, ctx, 3, &err);
+    if (status == LF_OK) status = lf_aho_nested(&aho, &nested, &err);
+    if (status == LF_OK && nested != 2) status = LF_CORRUPT; /* which the sweep refuses */
+    lf_aho_deinit(&aho);
+    return status;
+}
+
+static void sets_of_texts(void **state)
+{
+    (void)state;
+    const struct lf_trie_entry entries[] = {{LF_STR("a"), 0}, {LF_STR("ab"), 1}, {LF_STR("b"), 2}};
+    sweep("a set of texts", build_set, entries, 6);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns),
+        cmocka_unit_test(sets_of_texts),
         cmocka_unit_test(exceptions_end_at_the_door),
         cmocka_unit_test(every_kind_opens_and_encodes),
         cmocka_unit_test(any_part_of_a_tokenizer_is_the_last_there_is_memory_for),

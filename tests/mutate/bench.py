@@ -3,6 +3,7 @@
 Nothing is configured or made there: the build's own compile and link commands are run, one file and one program at a
 time, with the tree's path replaced. So a fault costs one compiler run and the linking of the programs that contain the
 file, and the source tree is never written to."""
+import collections
 import glob
 import json
 import os
@@ -12,9 +13,15 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 GIB = 1 << 30
+CASE_FAILED = b"[  FAILED  ]"  # as cmocka says it
+FAR = 3  # Bench.reaching: the whole program, and what compares its numbers
+
+
+Took = collections.namedtuple("Took", "cpu wall")  # seconds: of the processor, of its children too, and on the clock
 
 
 class Test:
@@ -131,29 +138,43 @@ class Bench:
                 return 0
             if where == folder or t.name.startswith("e2e/http") and folder == "server/http":
                 return 1
-            return 2 if t.name.startswith(("unit/", "fuzz/", "sim/")) else 3
+            return 2 if t.name.startswith(("unit/", "fuzz/", "sim/")) else FAR
         found = [t for t in self.tests if any(self.contains(p, path) for p in t.programs)]
         return sorted(((distance(t), t) for t in found), key=lambda pair: (pair[0], pair[1].name))
 
     # ---- running ----
 
-    def run(self, test, timeout):
-        """("passed" | "failed" | "hung", seconds). All that it started has ended afterwards."""
+    def run(self, test, most):
+        """("passed" | "failed" | "hung", Took). It hangs where it takes more than this; it has failed as soon as it says so
+        of one of its cases. All that it started has ended afterwards."""
         def limits():
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             resource.setrlimit(resource.RLIMIT_FSIZE, (GIB, GIB))
             resource.setrlimit(resource.RLIMIT_AS, (12 * GIB, 12 * GIB))
+            resource.setrlimit(resource.RLIMIT_CPU, (int(most.cpu) + 1, int(most.cpu) + 1))
         began = time.monotonic()
-        p = subprocess.Popen(test.command, cwd=test.cwd, env={**os.environ, **test.environment}, preexec_fn=limits,
-                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                             start_new_session=True)
-        try:
-            result = "passed" if p.wait(timeout) in (0, 77) else "failed"
-        except subprocess.TimeoutExpired:
-            result = "hung"
-        try:
-            os.killpg(p.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        p.wait()
-        return result, time.monotonic() - began
+        with tempfile.TemporaryFile() as out:
+            p = subprocess.Popen(test.command, cwd=test.cwd, env={**os.environ, **test.environment}, preexec_fn=limits,
+                                 stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+            result = None
+            while not result:
+                pid, status, usage = os.wait4(p.pid, os.WNOHANG)
+                wall = time.monotonic() - began
+                if pid:
+                    code = os.waitstatus_to_exitcode(status)
+                    over = code in (-signal.SIGXCPU, -signal.SIGKILL)
+                    result = "passed" if code in (0, 77) else "hung" if over else "failed"
+                elif CASE_FAILED in os.pread(out.fileno(), GIB, 0):
+                    result = "failed"
+                elif wall > most.wall:
+                    result = "hung"
+                else:
+                    time.sleep(min(0.02 + wall / 50, 0.5))
+            try:
+                os.killpg(p.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            if not pid:
+                _, _, usage = os.wait4(p.pid, 0)
+            p.returncode = 0  # waited for
+        return result, Took(usage.ru_utime + usage.ru_stime, wall)

@@ -12,6 +12,7 @@ Fault = collections.namedtuple("Fault", "id path line begin end old new kind")
 SKIPPED_LINE = re.compile(r"LF_ASSERT|_Static_assert|LF_(INFO|WARN|ERROR|DEBUG_LOG)\(|lf_log\(|metric|counters?[.\[]|n_dropped|"
                           r"\bassert\(|__builtin_|__attribute__|va_end\(")
 BLANKED = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'|^[ \t]*\#(?:\\\n|[^\n])*", re.S | re.M)
+SAYS = re.compile(r"\b(?:LF_ASSERT|LF_INFO|LF_WARN|LF_ERROR|LF_DEBUG_LOG)\([^;]*\n[^;]*;")  # over several lines
 TOKEN = re.compile(r"0[xX][0-9a-fA-F]+[uUlL]*|\d+\.\d*(?:[eE][-+]?\d+)?[fF]?|\d+[eE][-+]?\d+[fF]?|\d+[uUlL]*|[A-Za-z_]\w*|"
                    r"<<=|>>=|\+\+|--|->|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|[^\s\w]")
 
@@ -107,11 +108,14 @@ def of_text(path, text):
     starts = [0] + [m.end() for m in re.finditer("\n", text)]
     lines = text.splitlines()
     out, seen = [], collections.Counter()
+    said = [m.span() for m in SAYS.finditer(code)]
     for begin, end in bodies(code):
         for source in (operators, conditions, statements):
             for at, stop, new, kind in source(code, begin, end):
                 line = text.count("\n", 0, at) + 1
                 if SKIPPED_LINE.search(lines[line - 1]) or (new and new == text[at:stop]):
+                    continue
+                if any(a <= at < b for a, b in said):
                     continue
                 # From the text and not from the number of the line: a result stays good when lines above it change.
                 key = f"{path}|{lines[line - 1].strip()}|{at - starts[line - 1]}|{new}|{kind}"

@@ -5,6 +5,7 @@ notices is a test that is missing.
     tests/mutate/mutate.py --faults 200                    goes on where the last run of these results stopped
     tests/mutate/mutate.py --faults 20 --groups kv,engine  parsers, kv, engine, http; or --files 'core/json*.c'
     tests/mutate/mutate.py --again survived                the survivors once more, after tests were added
+    tests/mutate/mutate.py --faults 200 --lanes unit,fuzz  quick tests first; then --again survived asks the others
     tests/mutate/mutate.py --plant core/str.c:99:'0xC2':'0xC0'   one fault, chosen by hand
     tests/mutate/mutate.py --table                         what is known so far
     tests/mutate/mutate.py --self-test
@@ -14,8 +15,10 @@ the build; the source tree is only read), and writes build/mutate/results.jsonl,
 
 A fault is one of: killed (a test failed or hung), survived, not compiled, or same (the compiler made the same code of
 it). Faults that change nothing anybody could see are listed with the reason in equivalent.json and count as neither.
-Tests go from near to far: those named after the file, those of its folder, then whatever contains it, and
-one that fails must pass without the fault. What fails over sockets must fail twice."""
+Tests go from near to far: those named after the file, those of its folder, then unit tests, replayed fuzz inputs and the
+simulator; the whole program and what compares its numbers only with --far. Of those that are equally near the one that
+has killed most in this file for its time is first. One that fails must pass without the fault. What fails over sockets
+must fail twice, and it and what hangs must then pass without the fault at once, the latter in half of the time."""
 import argparse
 import collections
 import fnmatch
@@ -70,55 +73,80 @@ class Results:
     """One line a fault; the last line about a fault is the one that counts."""
 
     def __init__(self, path):
-        self.path, self.rows, self.times = path, {}, {}
+        self.path, self.rows, self.first = path, {}, {}
         if os.path.exists(path):
             for line in open(path, encoding="utf-8"):
-                row = json.loads(line)
-                self.rows[row["id"]] = row
+                self.keep(json.loads(line))
+
+    def keep(self, row):
+        self.rows[row["id"]] = row
+        self.first.setdefault(row["id"], row)
 
     def add(self, row):
-        self.rows[row["id"]] = row
+        self.keep(row)
         with open(self.path, "a", encoding="utf-8") as f:
             f.write(json.dumps(row) + "\n")
 
 
 class Judge:
-    def __init__(self, where, build, longest_s=30):
-        self.longest_s = longest_s
+    def __init__(self, where, build, longest_s=30, far=False, rows=(), lanes=("",)):
+        self.longest_s, self.far, self.lanes = longest_s, far, tuple(lanes)
+        self.n_kills = collections.Counter((r["path"], r["by"].split(" ")[0]) for r in rows if r["state"] == "killed")
         self.bench = bench.Bench(ROOT, build, where)
-        self.times_path = os.path.join(where, "times.json")
-        self.times = {}     # of a test without a fault; None: not to be asked
+        self.times_path = os.path.join(where, "took.json")
+        self.times = {}     # of a test without a fault; None: fails even then
         if os.path.exists(self.times_path):
             with open(self.times_path, encoding="utf-8") as f:
-                self.times = {name: s for name, s in json.load(f).items() if s is not None and s <= longest_s}
-        self.dirty = set()  # programs that hold a fault
-        self.plain = {}     # objects without debug information, by source
+                self.times = {name: bench.Took(*t) for name, t in json.load(f).items() if t}
+        self.passed = set()  # tests that have passed in this run
+        self.inside = {}  # programs: the code of the file in hand that they hold; not in it: no fault
+        self.plain = {}   # objects without debug information, by source
 
-    def relink(self, programs):
+    def relink(self, programs, code):
+        """So that they hold this code of the file in hand; None: no fault, whatever the file."""
         for p in programs:
+            if self.inside.get(p) == code:
+                continue
             self.bench.link(p)
+            if code is None:
+                self.inside.pop(p, None)
+            else:
+                self.inside[p] = code
 
     def time_alone(self, test):
-        """Seconds of the test without a fault; None where it fails or takes too long."""
-        self.relink(set(test.programs) & self.dirty)
-        self.dirty -= set(test.programs)
-        result, seconds = self.bench.run(test, self.longest_s)
-        self.times[test.name] = seconds if result == "passed" else None
-        if result != "passed":
-            print(f"  {test.name} {result} without a fault after {seconds:.0f} s: not asked", file=sys.stderr)
+        """What the test takes without a fault; None where it fails or takes too long."""
+        self.relink(test.programs, None)
+        result, took = self.bench.run(test, self.longest())
+        self.times[test.name] = took if result == "passed" else None
+        if result == "passed":
+            self.passed.add(test.name)
+        else:
+            print(f"  {test.name} {result} without a fault after {took.wall:.0f} s: not asked", file=sys.stderr)
         return self.times[test.name]
 
-    def notices(self, test):
-        """How the test ended if it noticed."""
-        self.relink(test.programs)
-        self.dirty |= set(test.programs)
+    def longest(self):
+        """On the clock longer than on the processor: others use it too, and some tests wait."""
+        return bench.Took(self.longest_s, 6 * self.longest_s)
+
+    def notices(self, test, code):
+        """How the test ended if it noticed, and what it may have taken."""
+        self.relink(test.programs, code)
         alone = self.times.get(test.name)
         for _ in range(2 if test.name.startswith("e2e/") else 1):
-            result, seconds = self.bench.run(test, self.longest_s if alone is None else 5 + 4 * alone)
+            most = self.longest() if alone is None else bench.Took(2 + 3 * alone.cpu, 10 + 4 * alone.wall)
+            result, took = self.bench.run(test, most)
             if result == "passed":
-                self.times.setdefault(test.name, seconds)
-                return None
-        return result
+                self.times.setdefault(test.name, took)
+                self.passed.add(test.name)
+                return None, most
+        return result, most
+
+    def is_sure(self, test, result, most):
+        """Whether it would not have ended so without the fault."""
+        if test.name in self.passed and result == "failed" and not test.name.startswith("e2e/"):
+            return True
+        alone = self.time_alone(test)
+        return alone is not None and (result == "failed" or 2 * alone.wall < most.wall)
 
     def plain_object(self, path):
         if path not in self.plain:
@@ -130,9 +158,15 @@ class Judge:
         return self.plain[path]
 
     def asked(self, path):
-        """The tests to ask about a file, near and short ones first."""
-        found = [(d, self.times.get(t.name, 1.0), t) for d, t in self.bench.reaching(path)]
-        return [t for d, s, t in sorted(found, key=lambda x: x[:2] if x[1] is not None else (9, 0)) if s is not None]
+        """The tests to ask about a file, near, short and successful ones first."""
+        found = []
+        for distance, t in self.bench.reaching(path):
+            took = self.times.get(t.name, bench.Took(1, 1))
+            if took is None or took.cpu > self.longest_s or not t.name.startswith(self.lanes):
+                continue
+            if self.far or distance < bench.FAR:
+                found.append((distance, (0.05 + took.wall) / (1 + self.n_kills[path, t.name]), t))
+        return [t for _, _, t in sorted(found, key=lambda x: x[:2])]
 
     def put(self, path, text, out, code):
         with open(os.path.join(self.bench.tree, path), "w", encoding="utf-8") as f:
@@ -160,11 +194,12 @@ class Judge:
                 return "same", ""
             for test in tests:
                 self.put(path, faulty, out, code)
-                result = self.notices(test)
+                result, most = self.notices(test, fault.id)
                 if not result:
                     continue
                 self.put(path, text, out, plain)
-                if test.name in self.times or self.time_alone(test) is not None:
+                if self.is_sure(test, result, most):
+                    self.n_kills[path, test.name] += 1
                     return "killed", f"{test.name} {result}"
             return "survived", f"{len(tests)} tests"
         finally:
@@ -178,26 +213,38 @@ def equivalent():
         return json.load(f)
 
 
-def table(rows):
-    """Prints what is known of these rows; the share that was killed."""
+def group_of(path):
+    return next((g for g, patterns in GROUPS.items() if any(fnmatch.fnmatch(path, p) for p in patterns)), "other")
+
+
+def share_of(rows):
+    """(judged, killed, in percent) of those that somebody could see."""
+    known = equivalent()
+    judged = [r for r in rows if r["state"] == "killed" or r["state"] == "survived" and r["id"] not in known]
+    n_killed = sum(r["state"] == "killed" for r in judged)
+    return len(judged), n_killed, 100 * n_killed / len(judged) if judged else 0
+
+
+def table(rows, first):
+    """Prints what is known of these rows, and of the first time they were judged; the share that was killed."""
     known = equivalent()
     counts = collections.defaultdict(collections.Counter)
     for r in rows:
         state = "equivalent" if r["state"] == "survived" and r["id"] in known else r["state"]
-        counts[r["path"].rsplit("/", 1)[0]][state] += 1
+        counts[group_of(r["path"])][state] += 1
         counts["all"][state] += 1
     states = ["killed", "survived", "equivalent", "same", "not compiled"]
-    print(f"\n{'':16}" + "".join(f"{s:>14}" for s in ["faults", *states]))
-    for folder in sorted(counts, key=lambda f: (f == "all", f)):
-        c = counts[folder]
-        print(f"{folder:16}{sum(c.values()):14}" + "".join(f"{c[s]:14}" for s in states))
+    print(f"\n{'':10}" + "".join(f"{s:>13}" for s in ["faults", *states, "killed first"]))
+    for group in [g for g in [*GROUPS, "other", "all"] if g in counts]:
+        c = counts[group]
+        n_first = sum(first[r["id"]]["state"] == "killed" for r in rows if group in ("all", group_of(r["path"])))
+        print(f"{group:10}{sum(c.values()):13}" + "".join(f"{c[s]:13}" for s in states) + f"{n_first:13}")
     for r in rows:
         if r["state"] == "survived" and r["id"] not in known:
             print(f"survived: {r['path']}:{r['line']}: {r['old']!r} -> {r['new']!r} ({r['kind']}; {r['by']}; id {r['id']})")
-    c = counts["all"]
-    judged = c["killed"] + c["survived"]
-    share = 100 * c["killed"] / judged if judged else 0
-    print(f"mutate: {judged} faults judged, {c['killed']} killed ({share:.0f}%), {c['survived']} survived")
+    judged, n_killed, share = share_of(rows)
+    print(f"mutate: {judged} faults judged, {n_killed} killed ({share:.1f}%), {judged - n_killed} survived; "
+          "the first time {1} of {0} ({2:.1f}%)".format(*share_of([first[r["id"]] for r in rows])))
     return judged, share
 
 
@@ -215,9 +262,10 @@ def by_hand(text):
 
 def self_test(where, build):
     """That a fault is found which a test is known to find, that one without effect is told, and what is not planted in."""
-    code = "int f(int a)\n{\n    LF_ASSERT(a < 3);\n    /* a < 4 */\n    LF_INFO(\"a < 5\");\n    return a < 6 ? 0 : a;\n}\n"
+    code = ("int f(int a)\n{\n    LF_ASSERT(a < 3);\n    /* a < 4 */\n    LF_INFO(\"a < 5\",\n            a < 6);\n"
+            "    return a < 7 ? 0 : a;\n}\n")
     planted = {(f.line, f.old) for f in faults.of_text("x.c", code)}
-    assert planted == {(6, "<"), (6, "6"), (6, "0")}, planted
+    assert planted == {(7, "<"), (7, "7"), (7, "0")}, planted
     kinds = {f.kind for p in files_of(GROUPS["kv"]) for f in faults.of_text(p, read_text(p))}
     assert len(kinds) >= 6, kinds
     again = [[f.id for f, _ in zip(in_random_order({"kv": GROUPS["kv"]}, 7), range(20))] for _ in range(2)]
@@ -232,7 +280,9 @@ def self_test(where, build):
     assert judge.judge(same)[0] == "same"
     broken = same._replace(new="return (")
     assert judge.judge(broken)[0] == "not compiled"
-    assert judge.bench.run(next(t for t in judge.bench.tests if t.name == "unit/core/json"), 60)[0] == "passed"
+    json_test = next(t for t in judge.bench.tests if t.name == "unit/core/json")
+    assert judge.bench.run(json_test, bench.Took(60, 300))[0] == "passed"
+    assert judge.bench.run(json_test, bench.Took(60, 0))[0] == "hung"
     assert open(os.path.join(judge.bench.tree, "core/str.c"), encoding="utf-8").read() == text
     print("mutate: self-test passed")
 
@@ -269,7 +319,10 @@ def main():
     p.add_argument("--build", default="build/release")
     p.add_argument("--where", default=os.path.join(ROOT, "build/mutate"))
     p.add_argument("--minutes", type=float, default=1e9, help="no further fault after this")
-    p.add_argument("--longest", type=float, default=30, help="a test that takes longer, in seconds, is not asked")
+    p.add_argument("--longest", type=float, default=30,
+                   help="a test that takes longer, in seconds of the processor, is not asked")
+    p.add_argument("--lanes", default="", help="only tests whose names begin so: unit,fuzz is quick")
+    p.add_argument("--far", action="store_true", help="also ask tests of the whole program about any file")
     p.add_argument("--require", type=float, default=0, help="exit status 1 below this share of killed, in percent")
     p.add_argument("--again", choices=["survived"])
     p.add_argument("--plant", action="append")
@@ -282,10 +335,10 @@ def main():
     if args.self_test:
         return self_test(args.where, args.build)
     if args.table:
-        table(list(results.rows.values()))
+        table(list(results.rows.values()), results.first)
         return None
     end, n_judged, rows = time.monotonic() + args.minutes * 60, 0, []
-    judge = Judge(args.where, args.build, args.longest)
+    judge = Judge(args.where, args.build, args.longest, args.far, results.rows.values(), args.lanes.split(","))
     for fault in wanted(args, results):
         if time.monotonic() > end or (n_judged >= args.faults and not args.again):
             break
@@ -296,7 +349,7 @@ def main():
         rows.append(row)
         n_judged += state in ("killed", "survived")
         print(f"{state:12} {fault.path}:{fault.line}: {fault.old!r} -> {fault.new!r} {by} {row['seconds']} s", flush=True)
-    judged, share = table(rows)
+    judged, share = table(rows, results.first)
     return 1 if args.require and (share < args.require or judged < min(args.faults, 5)) else 0
 
 

@@ -94,6 +94,29 @@ static void poison_fills_its_block_and_no_other(void **state)
     lf_device_close(dev);
 }
 
+/* Leaves other bytes where the next call has its variables. */
+static void dirty_stack(int with)
+{
+    volatile unsigned char bytes[8192];
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (unsigned char)with;
+}
+
+static void caches_of_one_model_share_their_keys(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_prefix_key keys[2];
+    for (int i = 0; i < 2; i++) {
+        struct lf_kv_cache cache;
+        dirty_stack(0x55 * (i + 1));
+        assert_int_equal(lf_kv_cache_open(&cache, dev, &good, NULL), LF_OK);
+        lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
+        lf_kv_cache_close(&cache);
+    }
+    assert_memory_equal(&keys[0], &keys[1], sizeof(keys[0]));
+    lf_device_close(dev);
+}
+
 static void caches_of_different_types_share_no_keys(void **state)
 {
     (void)state;
@@ -173,6 +196,7 @@ int main(void)
         cmocka_unit_test(a_cache_past_the_address_space_is_refused),
         cmocka_unit_test(open_fails_cleanly_at_every_allocation),
         cmocka_unit_test(the_bookkeeping_is_what_the_plan_says),
+        cmocka_unit_test(caches_of_one_model_share_their_keys),
         cmocka_unit_test(caches_of_different_types_share_no_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/limits.h"
 #include "kv/prefix_cache.h"
@@ -35,6 +36,7 @@ static int teardown(void **state)
     lf_prefix_cache_check(f->cache);
     lf_block_pool_check(&f->pool);
     lf_prefix_cache_destroy(f->cache);
+    if (f->pool.on_evict) return -1; /* the pool outlives the cache, and calls nobody */
     lf_block_pool_deinit(&f->pool);
     return 0;
 }
@@ -120,6 +122,44 @@ static void another_salt_or_model_finds_nothing(void **state)
     lf_prefix_cache_root(other, "salt", 4, &root);
     assert_memory_not_equal(root.bytes, f->root.bytes, sizeof(root.bytes));
     lf_prefix_cache_destroy(other);
+    lf_block_pool_deinit(&pool);
+}
+
+/* The table of slots is a power of two, at least twice as many as there are blocks, and no larger. */
+static void a_table_is_as_large_as_it_needs_to_be(void **state)
+{
+    (void)state;
+    uint64_t record = lf_prefix_cache_host_bytes(1026) - lf_prefix_cache_host_bytes(1025);
+    assert_int_equal(lf_prefix_cache_host_bytes(1025) - lf_prefix_cache_host_bytes(1024),
+                     record + 2048 * sizeof(int32_t));
+    assert_int_equal(lf_prefix_cache_host_bytes(1024) - lf_prefix_cache_host_bytes(1023), record);
+    assert_int_equal(lf_prefix_cache_host_bytes(2) - lf_prefix_cache_host_bytes(1), record); /* four at least */
+}
+
+/* However many there are: a look-up that walked past all others would take minutes here. */
+static void many_blocks_are_found_at_once(void **state)
+{
+    (void)state;
+    enum { N = 64 * 1024 };
+    static int32_t ids[T];
+    struct lf_block_pool pool;
+    struct lf_prefix_cache *cache;
+    struct lf_prefix_key root, key;
+    clock_t began = clock();
+    assert_int_equal(lf_block_pool_init(&pool, N, NULL), LF_OK);
+    assert_int_equal(lf_prefix_cache_create(&cache, &pool, "model", 5, NULL), LF_OK);
+    lf_prefix_cache_root(cache, NULL, 0, &root);
+    for (int i = 0; i < N; i++) {
+        int32_t block;
+        ids[0] = i;
+        assert_true(lf_block_pool_take(&pool, &block));
+        lf_prefix_cache_insert(cache, &root, ids, block, &key);
+        assert_int_equal(lf_prefix_cache_find(cache, &root, &key, ids), block);
+        lf_block_pool_put(&pool, block);
+    }
+    assert_int_equal(pool.n_cached, N);
+    assert_true((clock() - began) / CLOCKS_PER_SEC < 10); /* of the processor; it takes 0.1 */
+    lf_prefix_cache_destroy(cache);
     lf_block_pool_deinit(&pool);
 }
 
@@ -228,6 +268,8 @@ int main(void)
         CASE(a_match_ends_at_the_first_difference),
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),
+        cmocka_unit_test(a_table_is_as_large_as_it_needs_to_be),
+        cmocka_unit_test(many_blocks_are_found_at_once),
         CASE(equal_content_is_entered_once),
         CASE(a_collision_is_a_miss),
         CASE(an_evicted_end_leaves_the_beginning),

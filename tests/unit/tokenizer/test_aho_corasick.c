@@ -151,6 +151,7 @@ static void a_set_of_none_finds_nothing(void **state)
     struct lf_places places = {0};
     assert_int_equal(lf_aho_build(&aho, NULL, 0, &err), LF_OK);
     assert_true(lf_aho_is_empty(&aho));
+    assert_true(!aho.fail && !aho.ends && !aho.lens); /* arrays of no node hold nothing, not even one */
     assert_int_equal(lf_aho_longest(&aho, &places, LF_STR("abc"), NULL), LF_OK);
     assert_int_equal(places.n, 0);
     assert_null(lf_places_at(&places, 0));

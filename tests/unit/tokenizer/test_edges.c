@@ -3,6 +3,7 @@
 #include "core/json.h"
 #include "tests/unit/tokenizer/support.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/decoder.h"
 
 /* How often the special token is found in text where the given bytes are a user's. */
 static size_t n_special(const struct lf_tokenizer *tok, const char *text, size_t first, size_t len)
@@ -184,6 +185,23 @@ static void added_tokens_strip_spaces_and_nothing_else(void **state)
     model_dir_free(&dir);
 }
 
+/* The alphabet of byte-level vocabularies: what is visible in Latin-1 is itself, the other 68 follow from U+0100 on. */
+static void each_byte_has_its_letter(void **state)
+{
+    (void)state;
+    uint32_t next = 0x100;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        bool hidden = byte <= 0x20 || (byte >= 0x7f && byte <= 0xa0) || byte == 0xad;
+        uint32_t letter = lf_byte_level_letter((uint8_t)byte);
+        assert_int_equal(letter, hidden ? next++ : byte);
+        assert_int_equal(lf_byte_level_byte(letter), byte);
+        if (hidden) assert_int_equal(lf_byte_level_byte(byte), -1);
+    }
+    assert_int_equal(next, 0x144);
+    assert_int_equal(lf_byte_level_byte(next), -1);
+    assert_int_equal(lf_byte_level_byte(0x10ffff), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +214,7 @@ int main(void)
         cmocka_unit_test(arguments_come_in_their_order),
         cmocka_unit_test(added_tokens_strip_spaces_and_nothing_else),
         cmocka_unit_test(code_points_that_do_not_print_are_shown_as_python_does),
+        cmocka_unit_test(each_byte_has_its_letter),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,109 +1,7 @@
 /* Single decisions of the scheduler. What it promises over time is in tests/sim/test_policy.c. */
-#include "tests/support/test.h"
+#include "tests/unit/server/engine/sched_rig.h"
 
-#include "core/check.h"
-#include "core/clock.h"
-#include "server/engine/scheduler.h"
-
-enum { N_BLOCKS = 16, MAX_SEQS = 4, B = LF_KV_BLOCK_TOKENS, MAX_IDS = N_BLOCKS * B };
-
-struct fixture {
-    struct lf_block_pool pool;
-    struct lf_sched sched;
-    struct lf_sched_plan plan;
-    struct lf_sched_item items[MAX_SEQS];
-    struct lf_sched_seq seqs[8];
-    int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
-    struct lf_sched_tenant tenants[4];
-    uint32_t marks[N_BLOCKS];
-    struct lf_prefix_cache *prefix; /* of setup_shared */
-    struct lf_prefix_key keys[8][N_BLOCKS + 1];
-    int n_seqs;
-};
-
-static int setup(void **state)
-{
-    static struct fixture f;
-    memset(&f, 0, sizeof(f));
-    if (lf_block_pool_init(&f.pool, N_BLOCKS, NULL) != LF_OK) return -1;
-    const struct lf_sched_opts opts = {.chunk = 256,
-                                       .max_seqs = MAX_SEQS,
-                                       .max_out = MAX_SEQS,
-                                       .row_tile = 1,
-                                       .step_ns = 50 * LF_NS_PER_MS,
-                                       .alone_ns = 50 * LF_NS_PER_MS,
-                                       .pool = &f.pool,
-                                       .tenants = f.tenants,
-                                       .n_tenants = 4,
-                                       .marks = f.marks};
-    lf_sched_init(&f.sched, &opts);
-    f.plan.items = f.items;
-    *state = &f;
-    return 0;
-}
-
-/* The same with a prefix cache. */
-static int setup_shared(void **state)
-{
-    if (setup(state) != 0) return -1;
-    struct fixture *f = *state;
-    if (lf_prefix_cache_create(&f->prefix, &f->pool, "test", 4, NULL) != LF_OK) return -1;
-    f->sched.opts.prefix = f->prefix;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct fixture *f = *state;
-    int32_t refs[N_BLOCKS];
-    lf_sched_check(&f->sched, refs);
-    for (int i = 0; i < f->n_seqs; i++)
-        if (f->seqs[i].phase != LF_SCHED_ENDED) lf_sched_end(&f->sched, &f->seqs[i]);
-    lf_sched_check(&f->sched, refs);
-    assert_int_equal(f->pool.n_free + f->pool.n_cached, N_BLOCKS);
-    lf_prefix_cache_destroy(f->prefix);
-    lf_block_pool_deinit(&f->pool);
-    return 0;
-}
-
-static struct lf_sched_seq *submit(struct fixture *f, int n_prompt, int max_tokens, int64_t now_ns)
-{
-    struct lf_sched_seq *seq = &f->seqs[f->n_seqs];
-    seq->ids = f->ids[f->n_seqs];
-    seq->blocks = f->blocks[f->n_seqs++];
-    seq->n_prompt = n_prompt;
-    seq->max_tokens = max_tokens;
-    lf_sched_submit(&f->sched, seq, now_ns);
-    return seq;
-}
-
-/* A prompt that begins with n_same tokens that all of these have, and goes on as no other does. */
-static struct lf_sched_seq *submit_shared(struct fixture *f, int n_same, int n_prompt, int64_t now_ns)
-{
-    struct lf_sched_seq *seq = &f->seqs[f->n_seqs];
-    int32_t *ids = f->ids[f->n_seqs];
-    seq->keys = f->keys[f->n_seqs];
-    for (int i = 0; i < n_prompt; i++) ids[i] = i < n_same ? i : 1000 * (f->n_seqs + 1) + i;
-    lf_prefix_cache_root(f->prefix, NULL, 0, &seq->keys[0]);
-    for (int i = 0; i < n_prompt / B; i++) lf_prefix_key_next(&seq->keys[i], ids + (ptrdiff_t)i * B, &seq->keys[i + 1]);
-    seq->n_keys = n_prompt / B + 1;
-    return submit(f, n_prompt, 0, now_ns);
-}
-
-static void run(struct fixture *f, int64_t took_ns)
-{
-    lf_sched_launched(&f->sched, &f->plan);
-    for (int i = 0; i < f->plan.n_items; i++)
-        if (f->items[i].complete && f->items[i].seq->max_tokens > 0) lf_sched_sampled(&f->sched, f->items[i].seq, 1);
-    lf_sched_learn(&f->sched, &f->plan, took_ns);
-}
-
-/* Runs a step of 1 ms; every sequence that is due gets a token. */
-static void step(struct fixture *f)
-{
-    lf_sched_plan(&f->sched, &f->plan);
-    run(f, LF_NS_PER_MS);
-}
+#include <math.h>
 
 static void blocks_are_counted_for_prompt_and_answer(void **state)
 {
@@ -195,13 +93,6 @@ static void no_more_than_a_pool_of_blocks_passes(void **state)
 }
 
 /* ---- tenants ---- */
-
-static struct lf_sched_seq *submit_for(struct fixture *f, uint64_t tenant, int priority, int n_prompt, int64_t now_ns)
-{
-    f->seqs[f->n_seqs].tenant_id = tenant;
-    f->seqs[f->n_seqs].priority = priority;
-    return submit(f, n_prompt, 0, now_ns);
-}
 
 static void a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more(void **state)
 {
@@ -454,17 +345,6 @@ static void prefills_fill_tiles_of_rows(void **state)
 
 /* ---- how large a chunk is ---- */
 
-/* A machine on which a row takes so long, and keys take key_ns; known for steps of any size. */
-static void set_cost(struct fixture *f, double row_ns, double key_ns)
-{
-    struct lf_cost *cost = &f->sched.cost;
-    for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
-    cost->w[LF_COST_ROW] = row_ns;
-    cost->w[LF_COST_DECODE_KEY] = key_ns;
-    cost->n_seen = 100;
-    cost->max_rows = 1000;
-}
-
 /* The rows of the next step's only item. */
 static int next_chunk(struct fixture *f)
 {
@@ -501,6 +381,116 @@ static void the_least_chunk_is_sixteen_rows_or_the_rest(void **state)
     assert_int_equal(next_chunk(f), 16);
     assert_int_equal(next_chunk(f), 16);
     assert_int_equal(next_chunk(f), 8);
+}
+
+/* Where rows come in tiles: whole ones, but all that is left of a prompt; below a tile it is blocks and sixteens. */
+static void a_chunk_ends_with_a_tile(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 40 + 34 + 96 + 50, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    f->sched.opts.row_tile = 40;
+    set_cost(f, 1.24 * LF_NS_PER_MS, 1e-6); /* 40 rows: one tile */
+    assert_int_equal(next_chunk(f), 40);
+    f->sched.opts.row_tile = 2;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* 35 rows: to row 74 */
+    assert_int_equal(next_chunk(f), 34);
+    f->sched.opts.row_tile = 96;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* less than a tile: to row 96 of 109 */
+    assert_int_equal(next_chunk(f), 22);
+    f->sched.opts.row_tile = 37;
+    set_cost(f, 0.6 * LF_NS_PER_MS, 1e-6); /* 83 rows: two tiles */
+    assert_int_equal(next_chunk(f), 74);
+    f->sched.opts.row_tile = 40;
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 rows, and 50 are left */
+    assert_int_equal(next_chunk(f), 50);
+}
+
+/* The eldest prefill saves up a quarter of each step until that is worth sixteen rows, without logits. */
+static void the_eldest_prefill_has_a_quarter(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *eldest = submit(f, 500, 0, 1), *shortest = submit(f, 200, 0, 2);
+    while (lf_sched_admit(&f->sched, 2)) continue;
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->sched.cost.w[LF_COST_OUT_ROW] = 40 * LF_NS_PER_MS;
+    lf_sched_plan(&f->sched, &f->plan); /* 12.5 ms saved, 16 needed */
+    assert_int_equal(f->plan.n_items, 1);
+    assert_ptr_equal(f->items[0].seq, shortest);
+    assert_int_equal(f->items[0].n_rows, 48);
+    lf_sched_launched(&f->sched, &f->plan);
+    lf_sched_plan(&f->sched, &f->plan); /* 25 */
+    assert_int_equal(f->plan.n_items, 2);
+    assert_ptr_equal(f->items[0].seq, eldest);
+    assert_int_equal(f->items[0].n_rows, 16);
+    assert_ptr_equal(f->items[1].seq, shortest);
+    assert_int_equal(f->items[1].n_rows, 16);
+    assert_true(fabs(eldest->tenant->eldest_credit_ns - 9 * LF_NS_PER_MS) < 1);
+}
+
+/* It gets sixteen rows for it even where fewer would end with a multiple of that. */
+static void the_eldests_chunk_is_no_smaller_than_what_was_saved_for(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *eldest = submit(f, 500, 0, 1);
+    (void)submit(f, 200, 0, 2);
+    while (lf_sched_admit(&f->sched, 2)) continue;
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    eldest->n_done = 8;
+    f->sched.opts.step_ns = f->sched.opts.alone_ns = 36 * LF_NS_PER_MS; /* 9 ms saved, then 18: to row 16 of 26 */
+    for (int i = 0; i < 2; i++) {
+        lf_sched_plan(&f->sched, &f->plan);
+        if (i == 0) lf_sched_launched(&f->sched, &f->plan);
+    }
+    assert_ptr_equal(f->items[0].seq, eldest);
+    assert_int_equal(f->items[0].n_rows, 16);
+    eldest->n_done = 0;
+}
+
+/* ---- whose prefill is next ---- */
+
+static void run_for(struct fixture *f, uint64_t tenant, int n_prompt)
+{
+    (void)submit_for(f, tenant, 0, n_prompt, 1);
+    assert_non_null(lf_sched_admit(&f->sched, 1));
+}
+
+static void the_tenant_that_was_served_least_is_next(void **state)
+{
+    struct fixture *f = *state;
+    run_for(f, 1, 250);
+    run_for(f, 2, 250);
+    run_for(f, 2, 250);
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->seqs[0].tenant->served_ns = 1000;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_ptr_equal(f->items[0].seq, &f->seqs[1]);
+    assert_int_equal(f->items[0].n_rows, 48);
+    assert_true(fabs(f->seqs[1].tenant->served_ns - 48 * LF_NS_PER_MS) < 1);
+    assert_true(f->seqs[0].tenant->served_ns == 1000);
+    lf_sched_launched(&f->sched, &f->plan);
+    f->seqs[0].tenant->served_ns = f->seqs[1].tenant->served_ns;
+    lf_sched_plan(&f->sched, &f->plan); /* of two that are level the one whose sequence came first */
+    assert_ptr_equal(f->items[0].seq, &f->seqs[0]);
+}
+
+/* Accounts of those whose prefills go on stand as they are; one that begins anew is at most so far behind. */
+static void only_a_tenant_that_begins_is_brought_level(void **state)
+{
+    struct fixture *f = *state;
+    run_for(f, 1, 250);
+    run_for(f, 2, 250);
+    step(f);
+    struct lf_sched_tenant *t = f->seqs[0].tenant;
+    t->served_ns = 5e9;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_true(t->served_ns >= 5e9);
+    lf_sched_end(&f->sched, &f->seqs[0]);
+    lf_sched_plan(&f->sched, &f->plan); /* without it */
+    run_for(f, 1, 250);
+    double most_ns = f->sched.served_level_ns + (double)LF_SCHED_DEBT_NS;
+    lf_sched_plan(&f->sched, &f->plan);
+    assert_true(t->served_ns <= most_ns + 50 * LF_NS_PER_MS);
 }
 
 /* Two tenants decode, one much more; the other one's prefill gets what the first one's decodes took more than its own,
@@ -553,6 +543,55 @@ static void a_prompt_waits_for_none_that_is_four_times_as_long(void **state)
     lf_sched_end(&f->sched, within);
     struct lf_sched_seq *beyond = submit_shared(f, 3 * B, 2 * B, 3);
     assert_ptr_equal(lf_sched_admit(&f->sched, 3), beyond);
+    lf_sched_end(&f->sched, beyond);
+    step(f); /* what is computed by now does not count */
+    assert_int_equal(first->n_done, B);
+    (void)submit_shared(f, 3 * B, B + 113, 4);
+    assert_null(lf_sched_admit(&f->sched, 4)); /* 449 <= 4 * 113 */
+    lf_sched_end(&f->sched, &f->seqs[3]);
+    struct lf_sched_seq *short_rest = submit_shared(f, 3 * B, B + 112, 5);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 5), short_rest);
+}
+
+/* Of what is cached already there is nothing to wait for: half of the rest counts. */
+static void a_prompt_that_is_cached_in_part_waits_for_half_of_the_rest(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *first = submit_shared(f, 4 * B, 6 * B, 1);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), first);
+    step(f);
+    assert_int_equal(first->n_done, B);
+    struct lf_sched_seq *half = submit_shared(f, 4 * B, 7 * B, 2);
+    assert_null(lf_sched_admit(&f->sched, 2)); /* three of six blocks */
+    assert_int_equal(half->n_hint, 1);
+    lf_sched_end(&f->sched, half);
+    struct lf_sched_seq *less = submit_shared(f, 4 * B, 7 * B + 1, 3);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), less);
+}
+
+/* What was cached when a prompt was looked at, and has been evicted since, is waited for like anything else. */
+static void a_prompt_that_did_not_fit_is_looked_at_anew(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *before = submit_shared(f, 3 * B, 3 * B, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    while (lf_sched_in_prefill(before)) step(f);
+    lf_sched_end(&f->sched, before);
+    struct lf_sched_seq *runs = submit_shared(f, 0, 8 * B, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), runs);
+    struct lf_sched_seq *large = submit_shared(f, 5 * B, 10 * B, 3);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    assert_int_equal(large->n_hint, 3);
+    struct lf_sched_seq *passes = submit_shared(f, 0, 8 * B, 4);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 4), passes); /* in the blocks that were cached */
+    lf_sched_end(&f->sched, passes);
+    assert_null(lf_sched_admit(&f->sched, 5));
+    assert_int_equal(large->n_hint, 0);
+    struct lf_sched_seq *same = submit_shared(f, 5 * B, 5 * B, 6);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 6), same);
+    lf_sched_end(&f->sched, runs);
+    assert_null(lf_sched_admit(&f->sched, 7)); /* it would fit now, and the other computes half of it */
+    assert_int_equal(large->phase, LF_SCHED_WAITING);
 }
 
 /* The answers to one prompt: the first of them computes it, the others wait for that, however little it is. */
@@ -589,6 +628,29 @@ static void what_is_cached_is_not_computed_and_not_charged(void **state)
     struct lf_sched_seq *same = submit_shared(f, 4 * B, 4 * B, 3); /* the block with the last token is computed */
     assert_ptr_equal(lf_sched_admit(&f->sched, 3), same);
     assert_int_equal(same->n_done, 3 * B);
+}
+
+/* Beside decodes a prefill has what they leave of a step; alone it has longer ones for itself. */
+static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *decodes = submit(f, 10, 20, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    while (lf_sched_in_prefill(decodes)) step(f);
+    struct lf_sched_seq *seq = submit(f, 250, 0, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->sched.opts.alone_ns = 200 * LF_NS_PER_MS;
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 50 / 49) < 1000); /* a row is the other's */
+    f->sched.cost.w[LF_COST_STEP] = 45e6;                                                /* a quarter at least */
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 4) < 1000);
+    f->sched.cost.w[LF_COST_STEP] = 99e6; /* steps of decodes that take longer than they should */
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 100 / 12.5) < 1000);
+    f->sched.cost.w[LF_COST_STEP] = 1e-6;
+    lf_sched_end(&f->sched, decodes);
+    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6) < 1000);
+    seq->n_done = 250;
+    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 0);
 }
 
 static void retry_after_follows_backlog_and_speed(void **state)
@@ -633,11 +695,19 @@ int main(void)
         CASE(prefills_fill_tiles_of_rows),
         CASE(a_chunk_ends_with_a_block_or_with_sixteen_rows),
         CASE(the_least_chunk_is_sixteen_rows_or_the_rest),
+        CASE(a_chunk_ends_with_a_tile),
+        CASE(the_eldest_prefill_has_a_quarter),
+        CASE(the_eldests_chunk_is_no_smaller_than_what_was_saved_for),
+        CASE(the_tenant_that_was_served_least_is_next),
+        CASE(only_a_tenant_that_begins_is_brought_level),
         CASE(who_decodes_less_gets_the_rest_for_its_prefill),
         SHARED(a_prompt_waits_for_one_that_computes_half_of_it),
         SHARED(a_prompt_waits_for_none_that_is_four_times_as_long),
+        SHARED(a_prompt_that_is_cached_in_part_waits_for_half_of_the_rest),
+        SHARED(a_prompt_that_did_not_fit_is_looked_at_anew),
         SHARED(who_follows_waits_until_its_leader_has_computed_the_prompt),
         SHARED(what_is_cached_is_not_computed_and_not_charged),
+        CASE(a_prefills_time_is_predicted_with_what_runs_beside_it),
         CASE(retry_after_follows_backlog_and_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

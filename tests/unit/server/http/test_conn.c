@@ -1,125 +1,9 @@
-/* server/http/conn.c: who gets a place, who makes room, and when a connection is cut. Sockets and epoll are real; the
- * clock and the kernel's counters of bytes are set here, so every deadline is tried at its limit and one past it. */
-#include "tests/support/test.h"
+/* server/http/conn.c: a connection's place, its states, and when it is cut. Who makes room: test_conn_room.c. */
+#include "tests/unit/server/http/conn_rig.h"
 
 #include <malloc.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include "core/clock.h"
-#include "server/http/conn.h"
 #include "server/http/reply.h"
-#include "server/http/tcp_counters.h"
-#include "tests/support/lock_depth.h"
-
-enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };
-
-struct lf_wake {
-    int n_gone;
-};
-
-static int64_t now_ns;
-static struct lf_tcp_counters counters[FD_N];
-static bool no_counters;
-
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
-}
-
-void __wrap_lf_wake_gone(struct lf_wake *wake);
-void __wrap_lf_wake_gone(struct lf_wake *wake)
-{
-    wake->n_gone++;
-}
-
-bool __wrap_lf_tcp_counters(int fd, struct lf_tcp_counters *out);
-bool __wrap_lf_tcp_counters(int fd, struct lf_tcp_counters *out)
-{
-    assert_true(fd >= 0 && fd < FD_N);
-    *out = counters[fd];
-    return !no_counters;
-}
-
-/* ---- a table, and sockets to put into it ---- */
-
-struct rig {
-    struct lf_conns conns;
-    int epoll_fd, n_sockets;
-    int ours[SOCKETS_N], peers[SOCKETS_N];
-};
-
-static void open_rig(struct rig *r, int n, int n_per_address)
-{
-    struct lf_err err;
-    memset(r, 0, sizeof *r);
-    memset(counters, 0, sizeof counters);
-    no_counters = false;
-    now_ns = 1000 * (int64_t)LF_NS_PER_S;
-    r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert_true(r->epoll_fd >= 0);
-    struct lf_conn_deadlines deadlines = {.head_ms = HEAD_MS, .body_ms = BODY_MS, .reader_ms = READER_MS};
-    assert_int_equal(lf_conns_init(&r->conns, n, n_per_address, deadlines, r->epoll_fd, &err), LF_OK);
-}
-
-static void close_rig(struct rig *r)
-{
-    lf_conns_deinit(&r->conns);
-    for (int i = 0; i < r->n_sockets; i++) {
-        close(r->ours[i]);
-        if (r->peers[i] >= 0) close(r->peers[i]);
-    }
-    close(r->epoll_fd);
-}
-
-static int socket_of(struct rig *r)
-{
-    int pair[2];
-    assert_true(r->n_sockets < SOCKETS_N);
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
-    r->ours[r->n_sockets] = pair[0];
-    r->peers[r->n_sockets++] = pair[1];
-    return pair[0];
-}
-
-static struct lf_conn *admit(struct rig *r, uint64_t address, bool *full)
-{
-    return lf_conn_admit(&r->conns, socket_of(r), address, full);
-}
-
-/* One that is served, and so makes room for nobody. */
-static struct lf_conn *admit_busy(struct rig *r, uint64_t address)
-{
-    bool full;
-    struct lf_conn *c = admit(r, address, &full);
-    assert_non_null(c);
-    lf_conn_enter(&r->conns, c, LF_CONN_WORK, NULL);
-    return c;
-}
-
-static void pass(int64_t ns)
-{
-    now_ns += ns;
-}
-
-static int64_t ms(int64_t n)
-{
-    return n * LF_NS_PER_MS;
-}
-
-/* Whether the socket's reading side has ended: its peer is still there, so we must have ended it. */
-static bool reads_end(int fd)
-{
-    char c;
-    return recv(fd, &c, 1, MSG_DONTWAIT) == 0;
-}
-
-static bool writes_end(int fd)
-{
-    return send(fd, "x", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0;
-}
 
 /* The tick finds nothing to do until so long after the state began, and then cuts. */
 static void check_cut_after(struct rig *r, struct lf_conn *c, int64_t limit_ns, const struct lf_counter *why)
@@ -234,154 +118,6 @@ static void a_socket_that_cannot_be_watched_is_refused(void **state)
     assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 1);
     assert_int_equal(lf_counter_get(&r.conns.metrics.refused_address), 0);
     assert_int_equal(lf_counter_get(&r.conns.metrics.accepted), 0);
-    close_rig(&r);
-}
-
-/* ---- room ---- */
-
-static void one_address_has_so_many(void **state)
-{
-    (void)state;
-    struct rig r;
-    bool full = true;
-    open_rig(&r, 16, 2);
-    (void)admit_busy(&r, 9);
-    (void)admit_busy(&r, 9);
-    assert_null(admit(&r, 9, &full));
-    assert_false(full);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_address), 1);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 0);
-    (void)admit_busy(&r, 8);
-    assert_int_equal(lf_conns_n_open(&r.conns), 3);
-    close_rig(&r);
-    open_rig(&r, 16, 0); /* no limit */
-    for (int i = 0; i < 16; i++) (void)admit_busy(&r, 9);
-    close_rig(&r);
-}
-
-/* Of the address the one that is silent the longest; those of others are older and stay. */
-static void a_silent_one_of_the_address_makes_room(void **state)
-{
-    (void)state;
-    struct rig r;
-    bool full;
-    open_rig(&r, 16, 3);
-    struct lf_conn *other = admit(&r, 8, &full);
-    lf_conn_enter(&r.conns, other, LF_CONN_IDLE, NULL);
-    pass(1);
-    struct lf_conn *a = admit(&r, 9, &full);
-    pass(1);
-    struct lf_conn *b = admit(&r, 9, &full);
-    (void)admit_busy(&r, 9);
-    now_ns = a->since_ns + ms(LF_CONN_SILENT_MS);
-    assert_null(admit(&r, 9, &full)); /* a's head may still come */
-    pass(2);                          /* both are silent */
-    struct lf_conn *c = admit(&r, 9, &full);
-    assert_non_null(c);
-    assert_false(c->health_only);
-    assert_int_equal(a->state, LF_CONN_CUT);
-    assert_true(reads_end(a->fd));
-    assert_int_equal(b->state, LF_CONN_HEAD);
-    assert_int_equal(other->state, LF_CONN_IDLE);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), 1);
-    lf_conn_enter(&r.conns, b, LF_CONN_IDLE, NULL); /* between two requests: silent at once, and now the only one */
-    assert_non_null(admit(&r, 9, &full));
-    assert_int_equal(b->state, LF_CONN_CUT);
-    assert_int_equal(c->state, LF_CONN_HEAD);
-    close_rig(&r);
-}
-
-static void a_full_table_lets_a_silent_one_go(void **state)
-{
-    (void)state;
-    struct rig r;
-    bool full;
-    open_rig(&r, 3, 0);
-    struct lf_conn *young = admit_busy(&r, 1), *old = admit_busy(&r, 2);
-    (void)admit_busy(&r, 3);
-    lf_conn_enter(&r.conns, old, LF_CONN_IDLE, NULL);
-    pass(1);
-    lf_conn_enter(&r.conns, young, LF_CONN_IDLE, NULL);
-    struct lf_conn *c = admit(&r, 4, &full);
-    assert_non_null(c);
-    assert_false(c->health_only);
-    assert_int_equal(old->state, LF_CONN_CUT);
-    assert_int_equal(young->state, LF_CONN_IDLE);
-    lf_conn_closed(&r.conns, young); /* a place is free: nobody has to go */
-    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
-    assert_non_null(admit(&r, 5, &full));
-    assert_int_equal(c->state, LF_CONN_IDLE);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), 1);
-    close_rig(&r);
-}
-
-static void where_nobody_is_silent_there_are_places_for_health(void **state)
-{
-    (void)state;
-    struct rig r;
-    struct lf_conn *health[LF_CONN_HEALTH_N];
-    bool full = false;
-    open_rig(&r, 2, 0);
-    (void)admit_busy(&r, 1);
-    struct lf_conn *busy = admit_busy(&r, 2);
-    for (int i = 0; i < LF_CONN_HEALTH_N; i++) {
-        health[i] = admit_busy(&r, 3 + (uint64_t)i);
-        assert_true(health[i]->health_only);
-    }
-    assert_null(admit(&r, 20, &full));
-    assert_true(full);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_full), 1);
-    lf_conn_enter(&r.conns, health[5], LF_CONN_IDLE, NULL);
-    struct lf_conn *c = admit(&r, 20, &full); /* a silent one among them makes room among them */
-    assert_true(c && c->health_only);
-    assert_int_equal(health[5]->state, LF_CONN_CUT);
-    lf_conn_enter(&r.conns, c, LF_CONN_WORK, NULL);
-    lf_conn_closed(&r.conns, busy); /* they do not count for the table */
-    c = admit(&r, 21, &full);
-    assert_true(c && !c->health_only);
-    close_rig(&r);
-}
-
-static void who_makes_room_among_health_leaves_a_place_for_health(void **state)
-{
-    (void)state;
-    struct rig r;
-    bool full;
-    open_rig(&r, 1, 1);
-    (void)admit_busy(&r, 1);
-    struct lf_conn *c = admit(&r, 2, &full);
-    assert_true(c && c->health_only);
-    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
-    struct lf_conn *next = admit(&r, 2, &full);
-    assert_true(next && next->health_only);
-    assert_int_equal(c->state, LF_CONN_CUT);
-    close_rig(&r);
-}
-
-/* Those that are being closed have places of their own, and so many. Who cannot be put anywhere cuts nobody. */
-static void connections_that_are_cut_hold_places_until_they_are_closed(void **state)
-{
-    (void)state;
-    struct rig r;
-    struct lf_conn *last = NULL, *first = NULL;
-    bool full = false;
-    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
-    open_rig(&r, 1, 0);
-    for (int i = 0; i < n; i++) {
-        struct lf_conn *c = admit(&r, 1, &full);
-        assert_non_null(c);
-        if (last) assert_int_equal(last->state, LF_CONN_CUT);
-        lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
-        last = c;
-        if (!first) first = c;
-    }
-    full = false;
-    assert_null(admit(&r, 1, &full));
-    assert_true(full);
-    assert_int_equal(last->state, LF_CONN_IDLE);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), n - 1);
-    lf_conn_closed(&r.conns, first);
-    assert_ptr_equal(admit(&r, 1, &full), first);
     close_rig(&r);
 }
 
@@ -722,6 +458,46 @@ static void a_client_that_reads_slowly_or_has_all_is_not(void **state)
     close_rig(&r);
 }
 
+/* Behind for longer than the deadline, and never long without a byte: then it counts how many there were. */
+static void a_client_that_reads_below_the_least_rate_is_cut(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    const int64_t late_ms = READER_MS + 1000;
+    const uint64_t need = (uint64_t)late_ms * LF_READER_BYTES_PER_S / 1000;
+    open_rig(&r, 8, 0);
+    struct lf_conn *slow = admit(&r, 1, &full), *fast = admit(&r, 1, &full), *pauses = admit(&r, 1, &full);
+    struct lf_conn *all[] = {slow, fast, pauses};
+    for (int i = 0; i < 3; i++) {
+        counters[all[i]->fd].bytes_acked = 777; /* of the answer before */
+        lf_conn_enter(&r.conns, all[i], LF_CONN_ANSWER, NULL);
+        counters[all[i]->fd] = (struct lf_tcp_counters){.bytes_acked = 778, .waiting_bytes = 10};
+    }
+    const int64_t began_ns = now_ns;
+    lf_conns_tick(&r.conns, began_ns + ms(READER_MS)); /* one byte, and not late yet */
+    for (int i = 0; i < 3; i++) assert_int_equal(all[i]->state, LF_CONN_ANSWER);
+    counters[slow->fd].bytes_acked = 777 + need - 1;
+    counters[fast->fd].bytes_acked = 777 + need;
+    counters[pauses->fd].waiting_bytes = 0; /* it has read all there is: its time begins anew */
+    lf_conns_tick(&r.conns, began_ns + ms(late_ms));
+    assert_int_equal(slow->state, LF_CONN_CUT);
+    assert_int_equal(fast->state, LF_CONN_ANSWER);
+    assert_int_equal(pauses->state, LF_CONN_ANSWER);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_reader), 1);
+    counters[pauses->fd] = (struct lf_tcp_counters){.bytes_acked = 779, .waiting_bytes = 10};
+    counters[fast->fd].bytes_acked = 1 << 30;
+    lf_conns_tick(&r.conns, began_ns + ms(late_ms + READER_MS));
+    assert_int_equal(pauses->state, LF_CONN_ANSWER);
+    counters[pauses->fd].bytes_acked = 780;
+    lf_conns_tick(&r.conns, began_ns + ms(late_ms + READER_MS) + ms(1) - 1);
+    assert_int_equal(pauses->state, LF_CONN_ANSWER);
+    lf_conns_tick(&r.conns, began_ns + ms(late_ms + READER_MS + 1));
+    assert_int_equal(pauses->state, LF_CONN_CUT); /* three bytes in that time */
+    assert_int_equal(fast->state, LF_CONN_ANSWER);
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -730,12 +506,6 @@ int main(void)
         cmocka_unit_test(libmicrohttpd_takes_it_or_does_not),
         cmocka_unit_test(a_descriptor_that_comes_again_frees_its_place),
         cmocka_unit_test(a_socket_that_cannot_be_watched_is_refused),
-        cmocka_unit_test(one_address_has_so_many),
-        cmocka_unit_test(a_silent_one_of_the_address_makes_room),
-        cmocka_unit_test(a_full_table_lets_a_silent_one_go),
-        cmocka_unit_test(where_nobody_is_silent_there_are_places_for_health),
-        cmocka_unit_test(who_makes_room_among_health_leaves_a_place_for_health),
-        cmocka_unit_test(connections_that_are_cut_hold_places_until_they_are_closed),
         cmocka_unit_test(the_worker_for_a_client_that_left_is_told),
         cmocka_unit_test(a_place_that_was_given_away_is_not_hung_up),
         cmocka_unit_test(an_end_that_was_missed_is_shown_again),
@@ -749,6 +519,7 @@ int main(void)
         cmocka_unit_test(a_connection_ends_once),
         cmocka_unit_test(a_client_that_does_not_read_is_cut),
         cmocka_unit_test(a_client_that_reads_slowly_or_has_all_is_not),
+        cmocka_unit_test(a_client_that_reads_below_the_least_rate_is_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

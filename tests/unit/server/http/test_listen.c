@@ -54,6 +54,8 @@ static void listens_where_it_is_told(void **state)
     close(fd);
     assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", 65536, &err), LF_INVALID);
     assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", -1, &err), LF_INVALID);
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "fe80::1%no-such-interface", 0, &err), LF_IO);
+    assert_non_null(strstr(err.message, "host fe80::1%no-such-interface: "));
     assert_int_equal(lf_listen(&fd, &port, &loopback, "0.0.0.0", 0, &err), LF_OK);
     assert_false(loopback);
     close(fd);

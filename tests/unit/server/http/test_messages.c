@@ -1,6 +1,7 @@
 /* server/http/messages.c: what is refused, and the form in which templates get the rest. */
 #include "tests/support/test.h"
 
+#include "server/http/dialect.h"
 #include "server/http/messages.h"
 
 struct doc {
@@ -152,6 +153,32 @@ static void refusals_say_which_message(void **state)
     }
 }
 
+/* Anthropic's form has the system prompt beside the messages: it becomes the first of them. */
+static void the_system_prompt_comes_first(void **state)
+{
+    (void)state;
+    static const char *const systems[] = {"\"be brief\"", "[{\"type\":\"text\",\"text\":\"be brief\"}]"};
+    for (size_t i = 0; i < 2; i++) {
+        char text[256];
+        struct doc d;
+        struct lf_ask ask;
+        struct lf_api_err err;
+        const struct lf_ask_limits limits = {.max_choices = 1, .n_vocab = 100};
+        snprintf(text, sizeof text,
+                 "{\"max_tokens\":5,\"system\":%s,\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}", systems[i]);
+        (void)open_doc(&d, text);
+        assert_int_equal(lf_dialect_messages.parse(&ask, &d.json, &limits, &err), LF_OK);
+        assert_int_equal(ask.n_messages, 2);
+        assert_true(lf_str_eq(ask.messages[0].role, LF_STR("system")) && ask.messages[0].has_content);
+        assert_true(lf_str_eq(ask.messages[0].content, LF_STR("be brief")));
+        assert_true(!ask.messages[1].role.ptr && !ask.messages[1].has_content); /* as it is in the document */
+        assert_true(lf_json_string_is(lf_json_get(ask.messages[1].more, "content"), "hi"));
+        assert_int_equal(lf_json_type(ask.prompt), LF_JSON_NONE);
+        lf_ask_deinit(&ask);
+        close_doc(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -161,6 +188,7 @@ int main(void)
         cmocka_unit_test(a_message_without_content_is_refused_by_name),
         cmocka_unit_test(no_memory_is_no_fault_of_the_message),
         cmocka_unit_test(refusals_say_which_message),
+        cmocka_unit_test(the_system_prompt_comes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
