@@ -1,6 +1,6 @@
 /* version: what a report of a defect should begin with. */
 #include "server/commands.h"
-#include "server/commit.h" /* made by cmake/commit.cmake at build time */
+#include "server/commit.h" /* made by server/commit.cmake at build time */
 
 #include "core/str.h"
 #include "device/device.h"
