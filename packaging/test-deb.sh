@@ -60,7 +60,7 @@ build() {
     commit=$(git -C "$source" describe --always --dirty --abbrev=12 --exclude='*')
     in_system "$folder/$release-build" sh -euc '
         apt-get update -q
-        apt-get install -y -q --no-install-recommends cmake dpkg-dev g++ gcc libmicrohttpd-dev libpcre2-dev \
+        apt-get install -y -q --no-install-recommends cmake dpkg-dev file g++ gcc libmicrohttpd-dev libpcre2-dev \
             libsentencepiece-dev make pkg-config $1
         cd /src
         export LF_COMMIT=$0

@@ -3,12 +3,12 @@
 #
 #   cmake -DSOURCE=… -DOUT=… -P commit.cmake
 cmake_minimum_required(VERSION 3.25)
-set(commit $ENV{LF_COMMIT})
+set(commit "$ENV{LF_COMMIT}")
 if(NOT commit AND EXISTS ${SOURCE}/.git)
   execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*
                   OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
-if(NOT commit MATCHES "^[0-9a-zA-Z.+-]+$")
+if(NOT "${commit}" MATCHES "^[0-9a-zA-Z.+-]+$")
   set(commit unknown)
 endif()
 file(CONFIGURE OUTPUT ${OUT} CONTENT "#define LF_COMMIT \"@commit@\"\n" @ONLY)
