@@ -90,7 +90,7 @@ void lf_docs_bash(struct lf_buf *out)
 {
     lf_buf_cstr(out, "# made by `longflash docs bash` from server/options.c\n"
                      "_longflash() {\n"
-                     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words= paths=\n"
+                     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words='' paths=''\n"
                      "    local commands=\"");
     command_names(out);
     lf_buf_cstr(out, "\"\n"
