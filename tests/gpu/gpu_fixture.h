@@ -47,8 +47,8 @@ static inline int gpu_run_(const struct CMUnitTest *tests, size_t n)
 static inline int gpu_times(int n)
 {
     const char *part = getenv("LF_GPU_PART");
-    int k = part == NULL ? 1 : atoi(part);
-    return k <= 1 ? n : LF_MAX(2, n / k);
+    long k = part == NULL ? 1 : strtol(part, NULL, 10);
+    return k <= 1 ? n : (int)LF_MAX(2, n / k);
 }
 
 static inline void gpu_sync(void)
