@@ -23,6 +23,9 @@ die() { printf 'test-deb: %s: %s\n' "$release" "$*" >&2; exit 1; }
 for tool in debootstrap unshare chroot git dpkg-deb; do
     command -v $tool >/dev/null || { echo "no $tool: skipped"; exit 77; }
 done
+# the list that quickstart.sh installs
+libraries=$(sed -n '/read -r module packages/,/^TXT$/{/^[a-z]/{s/^[^ ]* //;p;};}' "$source/quickstart.sh" | tr '\n' ' ')
+case $libraries in *libmicrohttpd-dev*) ;; *) echo "no libraries are listed in quickstart.sh"; exit 1 ;; esac
 [ "$(id -u)" = 0 ] || { echo "needs root: skipped"; exit 77; }
 
 # in_system ROOT COMMAND: in a mount namespace of its own, so that nothing stays mounted.
@@ -60,13 +63,12 @@ build() {
     commit=$(git -C "$source" describe --always --dirty --abbrev=12 --exclude='*')
     in_system "$folder/$release-build" sh -euc '
         apt-get update -q
-        apt-get install -y -q --no-install-recommends cmake dpkg-dev file g++ gcc libmicrohttpd-dev libpcre2-dev \
-            libsentencepiece-dev make pkg-config $1
+        apt-get install -y -q --no-install-recommends cmake dpkg-dev file g++ gcc make pkg-config $1
         cd /src
         export LF_COMMIT=$0
         cmake --preset release -DBUILD_TESTING=OFF -DLF_CUDA=OFF
         cmake --build build/release -j "$(nproc)"
-        cd build/release && cpack -G DEB -B /out' "$commit" "${LF_BUILD_PACKAGES:-}" >"$folder/$release-build.log" 2>&1 ||
+        cd build/release && cpack -G DEB -B /out' "$commit" "$libraries" >"$folder/$release-build.log" 2>&1 ||
         { tail -n 20 "$folder/$release-build.log"; die "the build failed: $folder/$release-build.log"; }
     cp "$folder/$release-build"/out/*.deb "$folder/"
     deb=$(basename "$folder/$release-build"/out/*.deb)
