@@ -241,6 +241,7 @@ const struct lf_option lf_options[] = {
      .arg = "N",
      .shown = "64",
      .help = "requests that run at once at most",
+     .detail = "An eighth more may run, of clients that run nothing else.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_SCHEDULE},
     {.name = "step-ms",

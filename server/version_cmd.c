@@ -11,7 +11,7 @@ static void print(struct lf_buf *out)
     lf_device_backends(out);
     lf_buf_cstr(out, "\ninstructions  ");
     lf_device_isas(out);
-    lf_buf_cstr(out, "\nlibraries     " LF_LIBRARIES "\ncompiler      " LF_COMPILER "\n");
+    lf_buf_cstr(out, "\nlibraries     " LF_BUILT_WITH "\ncompiler      " LF_COMPILER "\n");
 }
 
 int lf_version_command(void)

@@ -72,7 +72,8 @@ static enum lf_status open_metaspace(struct lf_pretokenizer *pre, struct lf_aren
     struct lf_str mark;
     struct lf_json_value scheme = lf_json_get(v, "prepend_scheme");
     struct lf_pretokenize_step *step;
-    LF_TRY(lf_json_keep(&mark, arena, lf_json_get(v, "replacement"), "pre-tokenizer Metaspace: replacement", err));
+    LF_TRY(
+        lf_json_keep_letter(&mark, arena, lf_json_get(v, "replacement"), "pre-tokenizer Metaspace: replacement", err));
     bool never = lf_json_string_is(scheme, "never");
     bool first = lf_json_string_is(scheme, "first");
     if (lf_json_is_absent(scheme)) never = !read_bool(v, "add_prefix_space", true);
@@ -174,19 +175,6 @@ void lf_pretokenized_deinit(struct lf_pretokenized *state)
     lf_text_free(state->pieces.memory, state->pieces.pieces);
     lf_text_free(state->other_pieces.memory, state->other_pieces.pieces);
     memset(state, 0, sizeof *state);
-}
-
-enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
-{
-    if (out->n == out->cap) {
-        size_t cap = out->cap ? out->cap * 2 : 64;
-        struct lf_piece *pieces = lf_text_realloc(out->memory, out->pieces, cap * sizeof *pieces);
-        if (!pieces) return LF_NO_MEMORY;
-        out->pieces = pieces;
-        out->cap = cap;
-    }
-    out->pieces[out->n++] = (struct lf_piece){(uint32_t)first, (uint32_t)(end - first)};
-    return LF_OK;
 }
 
 enum { PIECE_STEPS = 8 };

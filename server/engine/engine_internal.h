@@ -32,7 +32,7 @@ struct lf_engine {
     int64_t last_read_ns;
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
-    int *slots;                 /* [n_slots] free, of max_seqs */
+    int *slots;                 /* [n_slots] free, of lf_batch_n_slots */
     struct lf_sched_tenant *tenants;
     uint32_t *marks; /* [n_blocks] */
     int n_slots;
@@ -52,7 +52,5 @@ void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now
 void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan);
 /* Books what a step has brought (e->results) and ends what is complete. */
 void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns);
-/* Takes the sequence out of the steps on their way. */
-void lf_engine_forget(struct lf_engine *e, const struct lf_sched_seq *seq);
 
 #endif

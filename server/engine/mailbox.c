@@ -91,8 +91,9 @@ static void bury(struct lf_mailbox *mb, struct lf_request *req)
     pthread_cond_signal(&mb->attend);
 }
 
-void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req)
+void lf_request_put(struct lf_request *req)
 {
+    struct lf_mailbox *mb = req->mailbox;
     lf_request_cancel(req);
     lock(mb);
     req->abandoned = true;
@@ -242,11 +243,11 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
 
 /* ---- looking ---- */
 
-void lf_mailbox_look(struct lf_mailbox *mb, struct lf_request *req, struct lf_request_state *out)
+void lf_request_look(struct lf_request *req, struct lf_request_state *out)
 {
-    lock(mb);
+    lock(req->mailbox);
     *out = req->state;
-    unlock(mb);
+    unlock(req->mailbox);
 }
 
 void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out)
@@ -360,6 +361,24 @@ static void end_notify(struct lf_mailbox *mb, struct lf_request *req)
 {
     req->n_notifying--;
     if (req->abandoned) pthread_cond_broadcast(&mb->notified);
+}
+
+int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns)
+{
+    struct lf_sched_holds holds = {0};
+    lock(mb);
+    LF_LIST_EACH(it, &mb->flight)
+    {
+        const struct lf_request *req = in_flight(it);
+        if (req->params.tenant != tenant) continue;
+        holds.n_waiting += req->waiting;
+        holds.n_running += !req->waiting;
+        if (!req->waiting) holds.n_blocks += lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens);
+    }
+    bool takes = mb->alive && !mb->draining && !mb->stop;
+    int64_t n = takes ? lf_sched_room_blocks(&mb->figures.room, tenant, &holds, now_ns) : 0;
+    unlock(mb);
+    return n;
 }
 
 void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures)
