@@ -27,25 +27,16 @@ enum lf_status lf_ask_expected(struct lf_reading *r, const char *name, struct lf
     return lf_refuse(r->err, 400, name, "invalid_value", "%s: expected %s, got %s.", name, what, lf_json_type_name(v));
 }
 
-static enum lf_status refuse_unsupported(struct lf_reading *r, const char *name, bool with_any_value,
-                                         const char *instead)
-{
-    return lf_refuse(r->err, 400, name, "unsupported_parameter",
-                     "%s: not implemented%s, and ignoring it would change the answer%s%s.", name,
-                     with_any_value ? "" : " with this value", instead ? "; here that is " : "",
-                     instead ? instead : "");
-}
-
 enum lf_status lf_ask_unsupported(struct lf_reading *r, const char *name)
 {
-    return refuse_unsupported(r, name, false, NULL);
+    return lf_unsupported_refuse(r->err, name, false, NULL);
 }
 
 static enum lf_status refuse_unless_neutral(struct lf_reading *r, const struct lf_unsupported_field *f,
                                             struct lf_json_value v)
 {
     if (lf_unsupported_is_neutral(f, v)) return LF_OK;
-    return refuse_unsupported(r, f->name, f->neutral == LF_NEUTRAL_NONE || f->neutral == LF_NEUTRAL_EMPTY, f->instead);
+    return lf_unsupported_refuse(r->err, f->name, lf_unsupported_any_value(f), f->instead);
 }
 
 /* ---- values ---- */
@@ -157,8 +148,8 @@ static const struct lf_field *find_field(const struct lf_field_table *table, uns
 static const struct lf_unsupported_field *find_unsupported(const struct lf_field_table *table, unsigned asks,
                                                            struct lf_str name)
 {
-    for (int i = 0; i < table->n_unsupported; i++) {
-        const struct lf_unsupported_field *f = &table->unsupported[i];
+    for (int i = 0; i < table->unsupported->n; i++) {
+        const struct lf_unsupported_field *f = &table->unsupported->rows[i];
         if ((f->asks & asks) && lf_field_is(f->name, name)) return f;
     }
     return NULL;

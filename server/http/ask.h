@@ -14,7 +14,7 @@
 #include "server/http/reply.h"
 
 struct lf_chat_message;
-struct lf_unsupported_field;
+struct lf_unsupported_table;
 
 enum { LF_CACHE_SALT_BYTES = 256 };
 
@@ -78,14 +78,17 @@ struct lf_field {
     size_t at; /* of the ask: LF_ASK_AT */
     double range[2];
     lf_read_fn *read;
+    const char *type; /* of READ: what it takes, for docs/api.md */
+    const char *help; /* what it does, for docs/api.md */
 };
 #define LF_ASK_AT(member) offsetof(struct lf_ask, member)
 
+/* The fields of a family of endpoints: what reading a body follows, and what docs/api.md is made from. */
 struct lf_field_table {
+    const char *title;
     const struct lf_field *fields;
     int n_fields;
-    const struct lf_unsupported_field *unsupported;
-    int n_unsupported;
+    const struct lf_unsupported_table *unsupported;
 };
 
 /* Reads the root object with the rows of a table that have one of the bits of `asks`. */

@@ -34,8 +34,10 @@ struct lf_printer {
 };
 
 struct lf_dialect {
-    const char *text_param;        /* what a refusal of the prompt names: "messages" */
-    bool fills_context;            /* without a length an answer may take all of the context that is left */
+    const struct lf_field_table *fields; /* what its bodies have */
+    unsigned endpoint;                   /* its bit in that table */
+    const char *text_param;              /* what a refusal of the prompt names: "messages" */
+    bool fills_context;                  /* without a length an answer may take all of the context that is left */
     bool continues;                /* the text goes on where the prompt ends: a leading mark of a word is a space */
     enum lf_logprob_form logprobs; /* in which form they are shown */
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,

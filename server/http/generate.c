@@ -52,5 +52,5 @@ static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct
 
 void lf_handle_generate(struct lf_exchange *x)
 {
-    lf_handle_body(x, x->route->dialect->parse, generate);
+    lf_handle_body(x, generate);
 }

@@ -5,6 +5,7 @@
 #include "server/http/dialect.h"
 #include "server/http/exchange.h"
 #include "server/http/models.h"
+#include "server/http/openai_request.h"
 #include "server/http/refuse.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
@@ -25,7 +26,15 @@ static enum lf_status parse_json(struct lf_exchange *x, struct lf_json *json, st
     return lf_refuse(err, 400, NULL, "invalid_json", "The body is not valid JSON: %s", why.message);
 }
 
-static enum lf_status parse_body(struct lf_exchange *x, lf_parse_fn *parse, struct lf_json *json, struct lf_ask *ask,
+/* As the route's dialect has it; a route without one has its fields in OpenAI's table. */
+static enum lf_status parse_ask(const struct lf_route *route, struct lf_ask *ask, const struct lf_json *json,
+                                const struct lf_ask_limits *limits, struct lf_api_err *err)
+{
+    if (route->dialect) return route->dialect->parse(ask, json, limits, err);
+    return lf_ask_read(ask, (enum lf_ask_kind)route->endpoint, json, limits, err);
+}
+
+static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, struct lf_ask *ask,
                                  struct lf_api_err *err)
 {
     struct lf_str template = lf_tokenizer_chat_template(x->server->tok);
@@ -34,7 +43,7 @@ static enum lf_status parse_body(struct lf_exchange *x, lf_parse_fn *parse, stru
                                    .keep_developer = lf_str_find(template, LF_STR("developer")) >= 0,
                                    .work = &x->work};
     LF_TRY(parse_json(x, json, err));
-    enum lf_status status = parse(ask, json, &limits, err);
+    enum lf_status status = parse_ask(x->route, ask, json, &limits, err);
     lf_counter_add(&x->server->metrics.unknown_fields, (uint64_t)ask->n_unknown);
     LF_TRY(status);
     return check_model(x, ask->model, err);
@@ -48,12 +57,12 @@ struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
         .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
 
-void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer)
+void lf_handle_body(struct lf_exchange *x, lf_answer_fn *answer)
 {
     struct lf_json json = {0};
     struct lf_ask ask = {0};
     struct lf_api_err err = {0};
-    enum lf_status status = parse_body(x, parse, &json, &ask, &err);
+    enum lf_status status = parse_body(x, &json, &ask, &err);
     if (status == LF_OK) status = answer(x, &ask, &err);
     lf_ask_deinit(&ask);
     lf_json_deinit(&json);

@@ -7,12 +7,10 @@
 
 struct lf_exchange;
 
-typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
-                                   struct lf_api_err *err);
 typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
 
 /* Parses the body and has it answered; frees what was read. A refusal becomes the reply, in the route's own form. */
-void lf_handle_body(struct lf_exchange *x, lf_parse_fn *parse, lf_answer_fn *answer);
+void lf_handle_body(struct lf_exchange *x, lf_answer_fn *answer);
 struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x);
 
 #endif

@@ -62,6 +62,9 @@ int lf_http_server_n_in_flight(struct lf_http_server *s);
 /* Reads the key file again (SIGHUP). On an error the old keys stay. */
 LF_MUST_CHECK enum lf_status lf_http_server_reload_keys(struct lf_http_server *s, struct lf_err *err);
 int lf_http_server_port(const struct lf_http_server *s); /* the one really bound */
+/* docs/api.md, and the list of metrics in docs/operations.md: from the tables of routes, fields and metrics. */
+void lf_http_api_docs(struct lf_buf *out);
+void lf_http_metrics_docs(struct lf_buf *out);
 /* Ends all connections, joins all threads, frees. */
 void lf_http_server_destroy(struct lf_http_server *s); /* accepts NULL */
 

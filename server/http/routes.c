@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "server/http/dialect.h"
+#include "server/http/openai_request.h"
 #include "server/http/server.h"
 
 #define GET  .method = "GET", .allow = "GET, HEAD, OPTIONS"
@@ -10,21 +11,76 @@
 /* health: no key, at any time, and on the places kept for it */
 #define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
 #define GENERATE(dialect_name) POST, KEY, .generates = true, .handle = lf_handle_generate, .dialect = &dialect_name
+#define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
 
 static const struct lf_route rows[] = {
-    {.path = "/v1/completions", GENERATE(lf_dialect_completions)},
-    {.path = "/v1/chat/completions", GENERATE(lf_dialect_chat)},
-    {.path = "/v1/messages", GENERATE(lf_dialect_messages)},
-    {.path = "/v1/models", GET, KEY, .handle = lf_handle_models},
-    {.path = "/v1/models/", GET, KEY, .handle = lf_handle_model},
-    {.path = "/tokenize", POST, KEY, .handle = lf_handle_tokenize},
-    {.path = "/detokenize", POST, KEY, .handle = lf_handle_detokenize},
-    {.path = "/apply-template", POST, KEY, .handle = lf_handle_apply_template},
-    {.path = "/livez", HEALTH, .handle = lf_handle_livez},
-    {.path = "/readyz", HEALTH, .handle = lf_handle_readyz},
-    {.path = "/health", HEALTH, .handle = lf_handle_readyz},
-    {.path = "/metrics", GET, KEY, .handle = lf_handle_metrics},
-    {.path = "/v1/capacity", GET, KEY, .handle = lf_handle_capacity},
+    {.path = "/v1/completions",
+     GENERATE(lf_dialect_completions),
+     .summary = "goes on from a text",
+     .answer = "`choices[i].text`, with `finish_reason` `stop` or `length`; `usage`, whose "
+               "`prompt_tokens_details.cached_tokens` were found in the prefix cache; `timings` in ms. A stream has "
+               "these pieces as events and ends with `[DONE]`."},
+    {.path = "/v1/chat/completions",
+     GENERATE(lf_dialect_chat),
+     .summary = "answers a conversation",
+     .answer = "As above, with `choices[i].message.content`; in a stream `choices[i].delta.content`."},
+    {.path = "/v1/messages",
+     GENERATE(lf_dialect_messages),
+     .summary = "the same in Anthropic's form",
+     .answer =
+         "`content[0].text`, with `stop_reason` `end_turn`, `max_tokens` or `stop_sequence`; `usage`. A stream has "
+         "Anthropic's named events."},
+    {.path = "/v1/models",
+     GET,
+     KEY,
+     .handle = lf_handle_models,
+     .summary = "lists the model",
+     .answer = "`data`: one model with `id` and `max_model_len`, the longest prompt and answer."},
+    {.path = "/v1/models/",
+     GET,
+     KEY,
+     .handle = lf_handle_model,
+     .summary = "the model of that id, or 404",
+     .answer = "`id` and `max_model_len`."},
+    {.path = "/tokenize",
+     BODY(LF_ASK_TOKENIZE),
+     .handle = lf_handle_tokenize,
+     .summary = "the token ids of a prompt or of a conversation",
+     .answer = "`tokens`, their `count`, and `max_model_len`."},
+    {.path = "/detokenize",
+     BODY(LF_ASK_DETOKENIZE),
+     .handle = lf_handle_detokenize,
+     .summary = "the text of token ids",
+     .answer = "`prompt`."},
+    {.path = "/apply-template",
+     BODY(LF_ASK_TOKENIZE),
+     .handle = lf_handle_apply_template,
+     .summary = "a conversation as the model's chat template writes it",
+     .answer = "`prompt`."},
+    {.path = "/livez",
+     HEALTH,
+     .handle = lf_handle_livez,
+     .summary = "whether the process works: restart it where not",
+     .answer = "200, or 503 once the engine has failed."},
+    {.path = "/readyz",
+     HEALTH,
+     .handle = lf_handle_readyz,
+     .summary = "whether requests are taken: send none where not",
+     .answer = "200; 503 while loading, with `progress` from 0 to 1, while draining, or once the engine has failed."},
+    {.path = "/health", HEALTH, .handle = lf_handle_readyz, .summary = "the same as /readyz", .answer = "As above."},
+    {.path = "/metrics",
+     GET,
+     KEY,
+     .handle = lf_handle_metrics,
+     .summary = "counters, gauges and histograms",
+     .answer = "Prometheus' text; `longflash docs metrics` lists them."},
+    {.path = "/v1/capacity",
+     GET,
+     KEY,
+     .handle = lf_handle_capacity,
+     .summary = "what fits right now",
+     .answer = "`largest_context_now`, `blocks`, requests `running` and `waiting`, `waiting_tokens`, measured tokens "
+               "per second, `retry_after_s`, `draining`."},
 };
 _Static_assert(LF_N_ELEMS(rows) <= LF_ROUTES_N, "the metrics have a row for each route");
 
@@ -53,4 +109,10 @@ int lf_routes_n(void)
 const struct lf_route *lf_route_at(int i)
 {
     return &rows[i];
+}
+
+const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint)
+{
+    *endpoint = route->dialect ? route->dialect->endpoint : route->endpoint;
+    return route->dialect ? route->dialect->fields : route->fields;
 }

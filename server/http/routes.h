@@ -7,6 +7,7 @@
 #include "core/str.h"
 
 struct lf_dialect;
+struct lf_field_table;
 struct lf_exchange;
 
 enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
@@ -23,7 +24,11 @@ struct lf_route {
     bool before_ready; /* answered while loading, too */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
-    const struct lf_dialect *dialect; /* of lf_handle_generate; errors have its form too. NULL: OpenAI's errors */
+    const struct lf_dialect *dialect;    /* of lf_handle_generate; errors have its form too. NULL: OpenAI's errors */
+    const struct lf_field_table *fields; /* POST without a dialect: what its bodies have, */
+    unsigned endpoint;                   /* and its bit in that table */
+    const char *summary;                 /* what it is for, in a line, and */
+    const char *answer;                  /* what comes back, in Markdown: for docs/api.md */
 };
 
 /* The row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
@@ -32,6 +37,9 @@ const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at);
 int lf_route_idx(const struct lf_route *route);
 int lf_routes_n(void);
 const struct lf_route *lf_route_at(int i);
+
+/* The table of a route's body, and its bit in it; NULL for GET. */
+const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
 lf_route_fn lf_handle_generate, lf_handle_models, lf_handle_model, lf_handle_tokenize, lf_handle_detokenize,
     lf_handle_apply_template, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;

@@ -4,7 +4,6 @@
 #include "server/engine/engine.h"
 #include "server/http/exchange.h"
 #include "server/http/handler.h"
-#include "server/http/openai_request.h"
 #include "server/http/routes.h"
 #include "server/http/server.h"
 
@@ -74,29 +73,17 @@ static enum lf_status apply_template(struct lf_exchange *x, struct lf_ask *ask, 
     return status;
 }
 
-static enum lf_status parse_tokenize(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
-                                     struct lf_api_err *err)
-{
-    return lf_ask_read(ask, LF_ASK_TOKENIZE, json, limits, err);
-}
-
-static enum lf_status parse_detokenize(struct lf_ask *ask, const struct lf_json *json,
-                                       const struct lf_ask_limits *limits, struct lf_api_err *err)
-{
-    return lf_ask_read(ask, LF_ASK_DETOKENIZE, json, limits, err);
-}
-
 void lf_handle_tokenize(struct lf_exchange *x)
 {
-    lf_handle_body(x, parse_tokenize, tokenize);
+    lf_handle_body(x, tokenize);
 }
 
 void lf_handle_detokenize(struct lf_exchange *x)
 {
-    lf_handle_body(x, parse_detokenize, detokenize);
+    lf_handle_body(x, detokenize);
 }
 
 void lf_handle_apply_template(struct lf_exchange *x)
 {
-    lf_handle_body(x, parse_tokenize, apply_template);
+    lf_handle_body(x, apply_template);
 }

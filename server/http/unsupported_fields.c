@@ -16,7 +16,7 @@ enum {
     ANY = LF_NEUTRAL_ANY
 };
 
-const struct lf_unsupported_field lf_unsupported_fields[] = {
+static const struct lf_unsupported_field rows[] = {
     /* OpenAI: of no effect on the text of an answer */
     {.name = "user", .asks = GEN, .neutral = ANY},
     {.name = "metadata", .asks = GEN, .neutral = ANY},
@@ -257,7 +257,14 @@ const struct lf_unsupported_field lf_unsupported_fields[] = {
     {.name = "request_id", .asks = GEN, .neutral = ANY},
     {.name = "provider", .asks = GEN, .neutral = ANY},
 };
-const int lf_unsupported_fields_n = (int)LF_N_ELEMS(lf_unsupported_fields);
+const struct lf_unsupported_table lf_unsupported_openai = {rows, (int)LF_N_ELEMS(rows)};
+
+enum lf_status lf_unsupported_refuse(struct lf_api_err *err, const char *name, bool with_any_value, const char *instead)
+{
+    return lf_refuse(
+        err, 400, name, "unsupported_parameter", "%s: not implemented%s, and ignoring it would change the answer%s%s.",
+        name, with_any_value ? "" : " with this value", instead ? "; here that is " : "", instead ? instead : "");
+}
 
 static unsigned neutral_bits_of_number(struct lf_json_value v)
 {

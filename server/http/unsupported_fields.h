@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "server/http/reply.h"
 
 /* Which values ask for nothing; bits. */
 enum lf_neutral {
@@ -31,13 +32,24 @@ struct lf_unsupported_field {
     const char *instead; /* what does the same here; NULL: nothing */
 };
 
-extern const struct lf_unsupported_field lf_unsupported_fields[];
-extern const int lf_unsupported_fields_n;
+struct lf_unsupported_table {
+    const struct lf_unsupported_field *rows;
+    int n;
+};
+extern const struct lf_unsupported_table lf_unsupported_openai; /* /v1/messages has its own */
 
 /* Whether a row's name is that of a field. A body may have 100,000 fields, each compared with every row. */
 static inline bool lf_field_is(const char *row, struct lf_str name)
 {
     return name.len && row[0] == name.ptr[0] && strncmp(row, name.ptr, name.len) == 0 && row[name.len] == '\0';
+}
+/* Refuses the field. with_any_value: no value but a neutral one would do. */
+LF_MUST_CHECK enum lf_status lf_unsupported_refuse(struct lf_api_err *err, const char *name, bool with_any_value,
+                                                   const char *instead);
+/* Whether a row is refused with any value that is not neutral. */
+static inline bool lf_unsupported_any_value(const struct lf_unsupported_field *f)
+{
+    return f->neutral == LF_NEUTRAL_NONE || f->neutral == LF_NEUTRAL_EMPTY;
 }
 /* Whether the value asks for what happens without it. */
 bool lf_unsupported_is_neutral(const struct lf_unsupported_field *field, struct lf_json_value v);

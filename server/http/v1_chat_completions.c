@@ -75,6 +75,8 @@ static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 }
 
 const struct lf_dialect lf_dialect_chat = {
+    .fields = &lf_openai_fields,
+    .endpoint = LF_ASK_CHAT,
     .text_param = "messages",
     .fills_context = true,
     .logprobs = LF_LOGPROBS_CHAT,

@@ -64,6 +64,8 @@ static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 }
 
 const struct lf_dialect lf_dialect_completions = {
+    .fields = &lf_openai_fields,
+    .endpoint = LF_ASK_COMPLETION,
     .text_param = "prompt",
     .continues = true,
     .logprobs = LF_LOGPROBS_COMPLETION,

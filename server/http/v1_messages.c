@@ -45,23 +45,71 @@ static enum lf_status read_thinking(struct lf_reading *r, const char *name, stru
 }
 
 static const struct lf_field fields[] = {
-    {.name = "model", .asks = 1, .kind = LF_FIELD_READ, .read = lf_ask_read_model},
-    {.name = "messages", .asks = 1, .kind = LF_FIELD_READ, .read = read_messages},
-    {.name = "system", .asks = 1, .kind = LF_FIELD_READ, .read = read_system},
+    {.name = "model",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = lf_ask_read_model,
+     .type = "string",
+     .help = "the model's id; there is one, and it may be left out"},
+    {.name = "messages",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_messages,
+     .range = {1, LF_MESSAGES_N},
+     .type = "array of objects",
+     .help = "the conversation: `role`, user or assistant, and `content`, a string or an array of text blocks; the "
+             "last one is the user's; needed"},
+    {.name = "system",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_system,
+     .type = "string or array of text blocks",
+     .help = "the system prompt"},
     {.name = "max_tokens",
      .asks = 1,
      .kind = LF_FIELD_INT,
      .at = LF_ASK_AT(max_tokens),
-     .range = {1, LF_CONTEXT_TOKENS}},
-    {.name = "stop_sequences", .asks = 1, .kind = LF_FIELD_READ, .read = lf_ask_read_stop},
-    {.name = "stream", .asks = 1, .kind = LF_FIELD_BOOL, .at = LF_ASK_AT(stream)},
-    {.name = "temperature", .asks = 1, .kind = LF_FIELD_FLOAT, .at = LF_ASK_AT(sampling.temperature), .range = {0, 1}},
-    {.name = "top_p", .asks = 1, .kind = LF_FIELD_FLOAT, .at = LF_ASK_AT(sampling.top_p), .range = {0, 1}},
-    {.name = "top_k", .asks = 1, .kind = LF_FIELD_INT, .at = LF_ASK_AT(top_k), .range = {0, LF_VOCAB_N}},
-    {.name = "thinking", .asks = 1, .kind = LF_FIELD_READ, .read = read_thinking},
+     .range = {1, LF_CONTEXT_TOKENS},
+     .help = "longest answer; needed"},
+    {.name = "stop_sequences",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = lf_ask_read_stop,
+     .range = {1, LF_STOP_N},
+     .type = "array of strings",
+     .help = "the answer ends before the first of these"},
+    {.name = "stream",
+     .asks = 1,
+     .kind = LF_FIELD_BOOL,
+     .at = LF_ASK_AT(stream),
+     .help = "the answer as server-sent events, as it is made"},
+    {.name = "temperature",
+     .asks = 1,
+     .kind = LF_FIELD_FLOAT,
+     .at = LF_ASK_AT(sampling.temperature),
+     .range = {0, 1},
+     .help = "0: the likeliest token each time"},
+    {.name = "top_p",
+     .asks = 1,
+     .kind = LF_FIELD_FLOAT,
+     .at = LF_ASK_AT(sampling.top_p),
+     .range = {0, 1},
+     .help = "only the likeliest tokens that together have this probability"},
+    {.name = "top_k",
+     .asks = 1,
+     .kind = LF_FIELD_INT,
+     .at = LF_ASK_AT(top_k),
+     .range = {0, LF_VOCAB_N},
+     .help = "only so many of the likeliest tokens; 0: all"},
+    {.name = "thinking",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_thinking,
+     .type = "object",
+     .help = "only `{\"type\": \"disabled\"}`"},
 };
 
-static const struct lf_unsupported_field unsupported[] = {
+static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "tools", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "tool_choice", .asks = 1},
     {.name = "output_config", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
@@ -73,6 +121,10 @@ static const struct lf_unsupported_field unsupported[] = {
     {.name = "service_tier", .asks = 1, .neutral = LF_NEUTRAL_ANY},
     {.name = "cache_control", .asks = 1, .neutral = LF_NEUTRAL_ANY},
 };
+
+static const struct lf_unsupported_table unsupported = {unsupported_rows, (int)LF_N_ELEMS(unsupported_rows)};
+static const struct lf_field_table table = {
+    .title = "Anthropic", .fields = fields, .n_fields = (int)LF_N_ELEMS(fields), .unsupported = &unsupported};
 
 /* Puts the system prompt before the messages. */
 static enum lf_status add_system(struct lf_ask *ask, struct lf_json_value system, struct lf_api_err *err)
@@ -91,7 +143,6 @@ static enum lf_status add_system(struct lf_ask *ask, struct lf_json_value system
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err)
 {
-    const struct lf_field_table table = {fields, (int)LF_N_ELEMS(fields), unsupported, (int)LF_N_ELEMS(unsupported)};
     struct lf_reading r = {ask, limits, err};
     lf_ask_init(ask, limits);
     LF_TRY(lf_ask_read_fields(&r, &table, 1, json));
@@ -248,6 +299,8 @@ static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
 }
 
 const struct lf_dialect lf_dialect_messages = {
+    .fields = &table,
+    .endpoint = 1,
     .text_param = "messages",
     .parse = parse,
     .stream = {.begin = begin_stream,

@@ -180,9 +180,9 @@ static void a_field_without_effect_here_is_refused_unless_it_asks_for_none(void 
         {"[[]]", 0},
         {"{\"a\":null}", 0},
     };
-    assert_true(lf_unsupported_fields_n > 150);
-    for (int i = 0; i < lf_unsupported_fields_n; i++) {
-        const struct lf_unsupported_field *f = &lf_unsupported_fields[i];
+    assert_true(lf_unsupported_openai.n > 150);
+    for (int i = 0; i < lf_unsupported_openai.n; i++) {
+        const struct lf_unsupported_field *f = &lf_unsupported_openai.rows[i];
         assert_true(f->asks != 0);
         for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
             for (size_t v = 0; (f->asks & kinds[k]) && v < LF_N_ELEMS(values); v++) {
@@ -237,10 +237,10 @@ static void fields_that_would_change_the_answer_are_refused(void **state)
 static void no_field_is_in_two_rows(void **state)
 {
     (void)state;
-    for (int i = 0; i < lf_unsupported_fields_n; i++)
+    for (int i = 0; i < lf_unsupported_openai.n; i++)
         for (int k = 0; k < i; k++)
-            if (strcmp(lf_unsupported_fields[i].name, lf_unsupported_fields[k].name) == 0)
-                assert_int_equal(lf_unsupported_fields[i].asks & lf_unsupported_fields[k].asks, 0);
+            if (strcmp(lf_unsupported_openai.rows[i].name, lf_unsupported_openai.rows[k].name) == 0)
+                assert_int_equal(lf_unsupported_openai.rows[i].asks & lf_unsupported_openai.rows[k].asks, 0);
 }
 
 /* A list of n times the same element, in brackets. */
