@@ -27,8 +27,11 @@ const struct lf_option lf_options[] = {
      .type = LF_OPTION_STRING,
      .offset = FIELD(model),
      .fallback = "demo/model",
-     .arg = "DIR",
-     .help = "model directory: config.json, *.safetensors, tokenizer.json or tokenizer.model",
+     .arg = "DIR|ORG/NAME",
+     .help =
+         "model directory: config.json, *.safetensors, tokenizer.json or tokenizer.model; or the name of a model that "
+         "the Hugging Face cache of this machine holds (HF_HUB_CACHE, HF_HOME), with @REVISION behind it for "
+         "another than main; nothing is downloaded",
      .commands = MODELS | TOKENIZE,
      .group = LF_GROUP_MODEL},
     {.name = "load",
@@ -83,7 +86,18 @@ const struct lf_option lf_options[] = {
      .offset = FIELD(model_id),
      .fallback = "",
      .arg = "NAME",
-     .help = "what /v1/models lists and requests name as \"model\" (default: the last part of the directory's path)",
+     .help = "what /v1/models lists and requests name as \"model\" (default: ORG/NAME, or the last part of the "
+             "directory's path)",
+     .commands = SERVE,
+     .group = LF_GROUP_MODEL},
+    {.name = "generation-config",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(generation_config),
+     .choices = "auto|none",
+     .fallback = "auto",
+     .arg = "HOW",
+     .help = "auto: where a request does not say how to sample (temperature, top_p, top_k, min_p, repetition_penalty), "
+             "the model's generation_config.json does; none: temperature 1 and nothing else",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
 
@@ -92,9 +106,10 @@ const struct lf_option lf_options[] = {
      .type = LF_OPTION_INT,
      .offset = FIELD(ctx),
      .max = LF_CONTEXT_TOKENS,
+     .word = "auto",
      .fallback = "0",
-     .arg = "TOKENS",
-     .help = "longest prompt + answer of one request; 0: what the model was made for",
+     .arg = "TOKENS|auto",
+     .help = "longest prompt + answer of one request; 0: what the model was made for; auto: as much of that as fits",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "memory",
