@@ -132,7 +132,8 @@ static const struct {
     {SAFETENSORS, WEIGHTS, true, "weights under a name that is not looked for",
      "name it model.safetensors, or add model.safetensors.index.json"},
     {CONFIG, WEIGHTS, true, "a configuration without weights",
-     "download model.safetensors, or its index and shards; --load dummy needs none"},
+     "download the weights (model.safetensors, or its index and shards) and tokenizer.json; --load dummy needs "
+     "neither"},
     {TOKENIZER, CONFIG, false, "a tokenizer without a model", "download config.json and the weights too"},
 };
 
@@ -211,13 +212,20 @@ enum lf_status lf_dir_kind_read(struct lf_dir_kind *out, const char *dir, struct
     return LF_OK;
 }
 
+enum lf_status lf_dir_kind_check_pointers(const struct lf_dir_kind *kind, const char *dir, bool need_weights,
+                                          struct lf_err *err)
+{
+    if (!kind->pointer[0] || (kind->weights_pointer && !need_weights)) return LF_OK;
+    return lf_fail(
+        err, LF_CORRUPT,
+        "--model %.200s: %.100s is a Git LFS pointer, not the file; \"git lfs pull\" in that directory fetches "
+        "it",
+        dir, kind->pointer);
+}
+
 enum lf_status lf_dir_kind_check(const struct lf_dir_kind *kind, const char *dir, bool need_weights, struct lf_err *err)
 {
-    if (kind->pointer[0] && (need_weights || !kind->weights_pointer))
-        return lf_fail(err, LF_CORRUPT,
-                       "--model %.200s: %.100s is a Git LFS pointer, not the file; \"git lfs pull\" in that directory "
-                       "fetches it",
-                       dir, kind->pointer);
+    LF_TRY(lf_dir_kind_check_pointers(kind, dir, need_weights, err));
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         enum sign with = rows[i].with;
         if (!kind->has[with] || kind->has[rows[i].without] || (rows[i].of_weights && !need_weights)) continue;

@@ -22,6 +22,9 @@ LF_MUST_CHECK enum lf_status lf_dir_kind_read(struct lf_dir_kind *out, const cha
 /* LF_OK where it may be a model, or where nothing is known of it but that there is no config.json. Else a sentence. */
 LF_MUST_CHECK enum lf_status lf_dir_kind_check(const struct lf_dir_kind *kind, const char *dir, bool need_weights,
                                                struct lf_err *err);
+/* The part of it that holds for a directory of any kind: no file is a Git LFS pointer. */
+LF_MUST_CHECK enum lf_status lf_dir_kind_check_pointers(const struct lf_dir_kind *kind, const char *dir,
+                                                        bool need_weights, struct lf_err *err);
 bool lf_dir_kind_has_config(const struct lf_dir_kind *kind);
 bool lf_dir_kind_is_empty(const struct lf_dir_kind *kind);
 /* " (tekken.json is …)" where there is a tokenizer of a form that is not read, else "". */

@@ -16,6 +16,7 @@ enum lf_status lf_model_dir_find(struct lf_model_dir *out, const char *typed, st
 {
     struct stat st;
     *out = (struct lf_model_dir){.path = ""};
+    if (!typed) return lf_fail(err, LF_INVALID, "--model: expected a directory, or the name of a model");
     if (stat(typed, &st) == 0) {
         if (!S_ISDIR(st.st_mode)) return lf_dir_kind_of_file(typed, PARTS, err);
         if (strlen(typed) >= sizeof(out->path)) return lf_fail(err, LF_LIMIT, "--model: the path is too long");
@@ -73,6 +74,14 @@ enum lf_status lf_model_dir_check(const struct lf_model_dir *dir, bool need_weig
     (void)lf_fail(err, LF_NOT_FOUND, "--model %.200s %s; " PARTS, dir->path,
                   lf_dir_kind_is_empty(&kind) ? "is empty" : "has no config.json");
     return lf_model_dir_complete(dir, LF_NOT_FOUND, err);
+}
+
+enum lf_status lf_model_dir_judge_tokenizer(const struct lf_model_dir *dir, bool missing, struct lf_err *err)
+{
+    struct lf_dir_kind kind;
+    if (missing) return lf_model_dir_check(dir, false, err);
+    LF_TRY(lf_dir_kind_read(&kind, dir->path, err));
+    return lf_dir_kind_check_pointers(&kind, dir->path, false, err);
 }
 
 enum lf_status lf_model_dir_no_tokenizer(const struct lf_model_dir *dir, struct lf_err *err)

@@ -78,11 +78,10 @@ static enum lf_status open_tokenizer(struct lf_tokenizer **tok, const struct lf_
 {
     struct lf_hparams hp = {0};
     struct lf_model_dir dir;
-    if (!c->model) return lf_fail(err, LF_INVALID, "--model: expected a directory");
     LF_TRY(lf_model_dir_find(&dir, c->model, err));
     enum lf_status status = lf_tokenizer_open(tok, dir.path, err);
     if (status == LF_OK) return LF_OK;
-    LF_TRY(lf_model_dir_check(&dir, false, err));
+    LF_TRY(lf_model_dir_judge_tokenizer(&dir, status == LF_NOT_FOUND, err));
     if (status != LF_NOT_FOUND) return status;
     if (c->load_choice != LF_LOAD_DUMMY) return lf_model_dir_no_tokenizer(&dir, err);
     LF_TRY(lf_hparams_read(&hp, dir.path, err));

@@ -301,6 +301,47 @@ class Kinds(Typed):
             self.assertIn(word, r.stderr)
 
 
+    def test_vocabulary_and_merges_are_a_tokenizer(self):
+        texts = ["The quick brown fox's  tail\n\n  x", "héllo wörld 4711 <|im_start|>", "é日本 😀", "we'll  SEE'S\r\n\t."]
+        for name, kind in (("like-gpt2", "GPT2Tokenizer"), ("like-qwen", "Qwen2Tokenizer")):
+            source = os.path.abspath("tests/golden/tokenizer/" + name)
+            whole = read_json(os.path.join(source, "tokenizer.json"))
+            m = self.at(name)
+            flags = lambda t: {k: t[k] for k in ("content", "lstrip", "normalized", "rstrip", "single_word", "special")}
+            config = {"tokenizer_class": kind, "add_prefix_space": name == "like-gpt2",
+                      "added_tokens_decoder": {str(t["id"]): flags(t) for t in whole["added_tokens"]}}
+            merges = "".join(" ".join(pair) + "\n" for pair in whole["model"]["merges"])
+            for head, end in (("#version: 0.2\n", "\n"), ("", "\r\n")):
+                write(os.path.join(m, "vocab.json"), whole["model"]["vocab"])
+                write(os.path.join(m, "merges.txt"), (head + merges).replace("\n", end))
+                write(os.path.join(m, "tokenizer_config.json"), config)
+                for text in texts:
+                    got, want = (self.command("tokenize", "--model", d, text) for d in (m, source))
+                    self.assertEqual((got.returncode, got.stdout), (0, want.stdout), (text, got.stderr))
+                    self.assertGreater(want.stdout.count("\n"), 3)
+            for bad in ({**config, "tokenizer_class": "CodeGenTokenizer"}, {}):
+                write(os.path.join(m, "tokenizer_config.json"), bad)
+                r = self.command("tokenize", "--model", m, "x")
+                self.assertEqual(r.returncode, 2)
+                self.assertIn("expected tokenizer.json", r.stderr)
+            write(os.path.join(m, "tokenizer_config.json"), config)
+            write(os.path.join(m, "merges.txt"), "a  b\n")
+            self.assertIn("vocab.json and merges.txt", self.command("tokenize", "--model", m, "x").stderr)
+
+    def test_a_tokenizer_that_is_a_pointer_is_named(self):
+        for file in ("tokenizer.model", "tokenizer_config.json"):
+            path = self.demo(file + "_d", **{file.replace(".", "__"): POINTER})
+            r = self.command("tokenize", "--model", path, "x")
+            self.assertEqual(r.returncode, 2)
+            self.assertIn(file + " is a Git LFS pointer", r.stderr)
+
+    def test_a_tokenizer_in_the_form_of_tiktoken_is_named(self):
+        path = self.demo(tokenizer__model="IQ== 0\nIg== 1\nIw== 2\n")
+        r = self.command("tokenize", "--model", path, "x")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("form of tiktoken", r.stderr)
+
+
 class Strictness(Typed):
     def test_what_makes_no_difference_is_not_refused(self):
         config = read_json(os.path.join(DEMO, "config.json"))
