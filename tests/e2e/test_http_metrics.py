@@ -1,4 +1,6 @@
-"""The whole of /metrics, read as Prometheus and OpenMetrics read it: no family under two names, none twice."""
+"""The whole of /metrics, read as Prometheus and OpenMetrics read it: no family under two names, none twice. And what
+docs/operations.md says of it: each family, and no other."""
+import os
 import re
 
 import harness
@@ -76,6 +78,14 @@ class Exposition:
 
 class OwnNames(Exposition, harness.Case):
     prefix = "longflash:"
+
+    def test_the_documents_explain_each_family_and_no_other(self):
+        page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "operations.md")
+        with open(page, encoding="utf-8") as f:
+            rows = re.findall(r"^\| `(\w+)` \| (\w+) \|.*\| (.+) \|$", f.read(), re.M)
+        families = parse(self.server.get("/metrics").body.decode())
+        there = sorted((name[len(self.prefix):], kind) for name, (kind, _) in families.items())
+        self.assertEqual(sorted((name, kind) for name, kind, _ in rows), there)
 
 
 class VllmNames(Exposition, harness.Case):

@@ -42,6 +42,15 @@ static inline int gpu_run_(const struct CMUnitTest *tests, size_t n)
 }
 #define gpu_run(tests) gpu_run_(tests, LF_N_ELEMS(tests))
 
+/* How often something random or repeated is done: n times, or with LF_GPU_PART=k in the environment a k-th of it, for
+ * compute-sanitizer, under which all of it takes hours. At least twice. */
+static inline int gpu_times(int n)
+{
+    const char *part = getenv("LF_GPU_PART");
+    long k = part == NULL ? 1 : strtol(part, NULL, 10);
+    return k <= 1 ? n : (int)LF_MAX(2, n / k);
+}
+
 static inline void gpu_sync(void)
 {
     struct lf_err err = {LF_OK, ""};

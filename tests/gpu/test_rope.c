@@ -342,7 +342,7 @@ static void appends_repeat(void **state)
     make_step(&st, &shapes[1], &seed, 4, 60, 3, 0);
     append(&st);
     char *q_out = gpu_read_raw(&st.q_out), *kv = gpu_read_raw(&st.kv);
-    for (int i = 1; i < REPEATS; i++) {
+    for (int i = 1; i < gpu_times(REPEATS); i++) {
         append(&st);
         char *q_again = gpu_read_raw(&st.q_out), *kv_again = gpu_read_raw(&st.kv);
         assert_memory_equal(q_again, q_out, st.q_out.n * 2);

@@ -318,7 +318,7 @@ static void ids_are_those_of_the_host(void **state)
     (void)state;
     uint64_t seed = 31;
     int n_cases = 0, n_wrong = 0;
-    for (int i = 0; i < 160; i++) {
+    for (int i = 0; i < gpu_times(160); i++) {
         int most = i % 8 == 0 ? 32 : i % 2 ? 3000 : 16000;
         fill_batch(&seed, ROWS, fixture_between(&seed, 1, most));
         n_wrong += count_wrong();
@@ -334,7 +334,7 @@ static void ids_of_large_vocabularies_are_those_of_the_host(void **state)
     uint64_t seed = 32;
     static const int sizes[] = {32000, 128256, 151936, MOST_VOCAB};
     int n_cases = 0, n_wrong = 0;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < gpu_times(60); i++) {
         fill_batch(&seed, i % 4 == 0 ? 32 : 5, sizes[i % 4]);
         n_wrong += count_wrong();
         n_cases += batch.n_rows;
@@ -355,7 +355,7 @@ static void a_row_is_the_same_in_any_batch_and_repeats(void **state)
         upload_marks();
         sample_on_gpu(&i, 1, &alone[i], out);
     }
-    for (int round = 0; round < REPEATS; round++) {
+    for (int round = 0; round < gpu_times(REPEATS); round++) {
         int order[N + 4], n = fixture_between(&seed, 1, N + 4);
         bool used[N] = {false};
         for (int i = 0; i < n; i++) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures what the README says of the server: start, memory, and how requests share the machine.
+"""Measures what docs/performance.md says of the server: start, memory, and how requests share the machine.
 
     measure.py BINARY MODEL_DIR [--only NAME] [--step-ms N] [--idle SECONDS]
 
