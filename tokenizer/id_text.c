@@ -1,14 +1,13 @@
 #include "tokenizer/id_text.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "tokenizer/tokenizer_impl.h"
 
 enum { DIGITS = 12 };
 
-static enum lf_status fill(struct lf_vocab *vocab, int n_vocab, struct lf_err *err)
+enum lf_status lf_id_text_vocab(struct lf_vocab *vocab, int n_vocab, struct lf_err *err)
 {
     char digits[DIGITS];
     uint64_t n_bytes = 0, n_tokens = (uint64_t)LF_MAX(n_vocab, 0);
@@ -18,22 +17,6 @@ static enum lf_status fill(struct lf_vocab *vocab, int n_vocab, struct lf_err *e
         snprintf(digits, sizeof digits, "%d", id);
         LF_TRY(lf_vocab_add(vocab, id, lf_str_c(digits), 0, err));
     }
-    return LF_OK;
-}
-
-enum lf_status lf_tokenizer_open_ids(struct lf_tokenizer **out, int n_vocab, struct lf_err *err)
-{
-    struct lf_tokenizer *tok = calloc(1, sizeof *tok);
-    if (!tok) return lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
-    tok->bos = tok->eos = -1;
-    tok->id_text = true;
-    tok->decoder.kind = LF_DECODER_JOIN;
-    enum lf_status status = fill(&tok->vocab, n_vocab, err);
-    if (status != LF_OK) {
-        lf_tokenizer_close(tok);
-        return status;
-    }
-    *out = tok;
     return LF_OK;
 }
 

@@ -176,19 +176,6 @@ void lf_pretokenized_deinit(struct lf_pretokenized *state)
     memset(state, 0, sizeof *state);
 }
 
-enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
-{
-    if (out->n == out->cap) {
-        size_t cap = out->cap ? out->cap * 2 : 64;
-        struct lf_piece *pieces = lf_text_realloc(out->memory, out->pieces, cap * sizeof *pieces);
-        if (!pieces) return LF_NO_MEMORY;
-        out->pieces = pieces;
-        out->cap = cap;
-    }
-    out->pieces[out->n++] = (struct lf_piece){(uint32_t)first, (uint32_t)(end - first)};
-    return LF_OK;
-}
-
 enum { PIECE_STEPS = 8 };
 
 static void put_letters(struct lf_buf *out, struct lf_str text)

@@ -8,6 +8,7 @@
  *   merged with next      a match joins the segment behind it, unless that is a match
  *   contiguous            neighbours of the same kind join */
 #include "core/check.h"
+#include "core/text_memory.h"
 #include "core/work.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/unicode.h"
@@ -22,6 +23,19 @@ struct splitter {
     bool pending, pending_match;
     enum lf_status status;
 };
+
+enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
+{
+    if (out->n == out->cap) {
+        size_t cap = out->cap ? out->cap * 2 : 64;
+        struct lf_piece *pieces = lf_text_realloc(out->memory, out->pieces, cap * sizeof *pieces);
+        if (!pieces) return LF_NO_MEMORY;
+        out->pieces = pieces;
+        out->cap = cap;
+    }
+    out->pieces[out->n++] = (struct lf_piece){(uint32_t)first, (uint32_t)(end - first)};
+    return LF_OK;
+}
 
 static void put_piece(struct splitter *s, size_t first, size_t end)
 {

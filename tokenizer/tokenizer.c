@@ -15,36 +15,6 @@
 enum { CHECK_BYTES = 16 * 1024, TOKEN_STEPS = 16 };
 enum { ARENA_CHUNK_BYTES = 4096, ARENA_BYTES = 64 * 1024 * 1024 };
 
-enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_index *index,
-                                  const struct lf_added_token *token, struct lf_str find, struct lf_err *err)
-{
-    int32_t at = index->by_id[token->id] - 1;
-    if (token->special) tok->vocab.flags[token->id] |= LF_TOKEN_SPECIAL;
-    if (at >= 0) {
-        tok->added.tokens[at].special |= token->special;
-        tok->added.tokens[at].named |= token->named;
-        if (tok->added.tokens[at].special && tok->added.tokens[at].normalized) tok->added.normalized_specials = true;
-        return LF_OK;
-    }
-    tok->vocab.flags[token->id] |= LF_TOKEN_ADDED;
-    LF_TRY(lf_added_put(&tok->added, token, find, err));
-    index->by_id[token->id] = tok->added.n_tokens;
-    return LF_OK;
-}
-
-enum lf_status lf_tokenizer_place_listed(struct lf_tokenizer *tok, const struct lf_listed_token *t, bool override,
-                                         int32_t *id, struct lf_err *err)
-{
-    int32_t known = lf_vocab_find(&tok->vocab, t->text);
-    if (known >= 0 && t->id >= 0 && known != t->id)
-        return lf_fail(err, LF_CORRUPT, "token \"%.*s\" has the ids %d and %lld", (int)LF_MIN(t->text.len, 64u),
-                       t->text.ptr, known, (long long)t->id);
-    *id = known >= 0 ? known : (int32_t)t->id;
-    if (known >= 0 || t->id < 0) return LF_OK;
-    return override ? lf_vocab_replace(&tok->vocab, *id, t->text, 0, err)
-                    : lf_vocab_add(&tok->vocab, *id, t->text, 0, err);
-}
-
 /* Back to the state before anything was opened. */
 static void clear(struct lf_tokenizer *tok)
 {
@@ -104,6 +74,22 @@ fail:
     lf_tokenizer_config_deinit(&config);
     lf_tokenizer_close(tok);
     return status;
+}
+
+enum lf_status lf_tokenizer_open_ids(struct lf_tokenizer **out, int n_vocab, struct lf_err *err)
+{
+    struct lf_tokenizer *tok = calloc(1, sizeof *tok);
+    if (!tok) return lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
+    clear(tok);
+    tok->id_text = true;
+    tok->decoder.kind = LF_DECODER_JOIN;
+    enum lf_status status = lf_id_text_vocab(&tok->vocab, n_vocab, err);
+    if (status != LF_OK) {
+        lf_tokenizer_close(tok);
+        return status;
+    }
+    *out = tok;
+    return LF_OK;
 }
 
 void lf_tokenizer_close(struct lf_tokenizer *tok)

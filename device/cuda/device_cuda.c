@@ -15,33 +15,6 @@ enum { MAX_LOADERS = 16, MAX_GPU_DIGITS = 4 };
  * of the memory that its data sheet names: more than was seen on an H100, so that what is planned is there. */
 #define DESCRIBED_CONTEXT_BYTES ((uint64_t)1536 << 20)
 
-void *lf_cuda_stream(const struct lf_device *dev)
-{
-    return dev->cuda->stream;
-}
-
-bool lf_cuda_ok(const struct lf_device *dev)
-{
-    return dev->cuda->sticky.code == 0;
-}
-
-bool lf_cuda_overlaps(const struct lf_device *dev)
-{
-    return dev->info.sm >= 90;
-}
-
-struct lf_cuda_launch lf_cuda_launch(const struct lf_device *dev)
-{
-    return (struct lf_cuda_launch){
-        .stream = dev->cuda->stream, .fp16 = dev->info.act_dtype == LF_F16, .overlaps = lf_cuda_overlaps(dev)};
-}
-
-void lf_cuda_check(struct lf_device *dev, int cuda_error, const char *what)
-{
-    if (cuda_error == cudaSuccess) return;
-    (void)lf_sticky_note(&dev->cuda->sticky, cuda_error, what, cudaGetErrorString((cudaError_t)cuda_error));
-}
-
 /* ---- opening ---- */
 
 /* The number behind "cuda:", 0 where there is none. */

@@ -19,7 +19,7 @@
  *  - A request ends exactly once: `finish` in output.c is the only place, and asserts it.
  *  - While anything waits, something runs, or can be started at once: a step is always possible, or on its way
  *    (asserted).
- *  - A step on its way knows its requests by pointer: one that ends is taken out of it first (lf_engine_forget).
+ *  - A step on its way knows its requests by pointer: one that ends is taken out of it first (lf_engine_finish).
  *  - A failed device is final: every request in flight ends with LF_FINISH_ERROR, later ones are refused, and the loop
  *    only waits for destroy. Nothing is run on that device again. */
 #include "server/engine/engine_internal.h"
@@ -116,15 +116,6 @@ static void publish(struct lf_engine *e)
 static struct lf_flight *flight_at(struct lf_engine *e, int i)
 {
     return &e->flights[(e->first_flight + i) % (LF_ENGINE_AHEAD_N + 1)];
-}
-
-void lf_engine_forget(struct lf_engine *e, const struct lf_sched_seq *seq)
-{
-    for (int f = 0; f < e->n_flights; f++) {
-        struct lf_sched_plan *plan = &flight_at(e, f)->plan;
-        for (int i = 0; i < plan->n_items; i++)
-            if (plan->items[i].seq == seq) plan->items[i].seq = NULL;
-    }
 }
 
 static bool device_works(struct lf_engine *e, enum lf_status status)

@@ -52,7 +52,5 @@ void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now
 void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan);
 /* Books what a step has brought (e->results) and ends what is complete. */
 void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns);
-/* Takes the sequence out of the steps on their way. */
-void lf_engine_forget(struct lf_engine *e, const struct lf_sched_seq *seq);
 
 #endif

@@ -91,8 +91,9 @@ static void bury(struct lf_mailbox *mb, struct lf_request *req)
     pthread_cond_signal(&mb->attend);
 }
 
-void lf_mailbox_put(struct lf_mailbox *mb, struct lf_request *req)
+void lf_request_put(struct lf_request *req)
 {
+    struct lf_mailbox *mb = req->mailbox;
     lf_request_cancel(req);
     lock(mb);
     req->abandoned = true;
@@ -242,11 +243,11 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
 
 /* ---- looking ---- */
 
-void lf_mailbox_look(struct lf_mailbox *mb, struct lf_request *req, struct lf_request_state *out)
+void lf_request_look(struct lf_request *req, struct lf_request_state *out)
 {
-    lock(mb);
+    lock(req->mailbox);
     *out = req->state;
-    unlock(mb);
+    unlock(req->mailbox);
 }
 
 void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out)

@@ -52,13 +52,23 @@ static void poison_blocks(struct lf_engine *e, const struct lf_sched_seq *seq)
 #endif
 }
 
+/* Takes a sequence out of the steps on their way. */
+static void forget(struct lf_engine *e, const struct lf_sched_seq *seq)
+{
+    for (int f = 0; f < e->n_flights; f++) {
+        struct lf_sched_plan *plan = &e->flights[(e->first_flight + f) % (LF_ENGINE_AHEAD_N + 1)].plan;
+        for (int i = 0; i < plan->n_items; i++)
+            if (plan->items[i].seq == seq) plan->items[i].seq = NULL;
+    }
+}
+
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns)
 {
     LF_ASSERT(req->now.finish == LF_FINISH_NONE && finish != LF_FINISH_NONE);
     poison_blocks(e, &req->seq);
     lf_sched_end(&e->sched, &req->seq);
-    lf_engine_forget(e, &req->seq);
+    forget(e, &req->seq);
     if (req->now.started_ns == 0)
         lf_mailbox_leave_queue(&e->mailbox, req, 0);
     else

@@ -15,7 +15,6 @@
 
 #include "core/check.h"
 #include "core/text_memory.h"
-#include "server/engine/mailbox.h"
 
 struct layout {
     size_t bytes;
@@ -148,17 +147,7 @@ const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *req,
     return (const struct lf_sampled *)(const void *)(req->prompt_logprobs + (size_t)i * req->prompt_stride);
 }
 
-void lf_request_look(struct lf_request *req, struct lf_request_state *out)
-{
-    lf_mailbox_look(req->mailbox, req, out);
-}
-
 void lf_request_cancel(struct lf_request *req)
 {
     atomic_store_explicit(&req->cancelled, true, memory_order_release);
-}
-
-void lf_request_put(struct lf_request *req)
-{
-    lf_mailbox_put(req->mailbox, req);
 }

@@ -11,7 +11,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "server/http/reply.h"
+#include "server/http/last_reply.h"
 #include "server/http/server.h"
 
 enum { ACCEPTS_N = 64 }; /* in one go */
@@ -42,32 +42,13 @@ static void tune(struct lf_http_server *s, int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
 }
 
-static void write_refusal(struct lf_http_server *s, struct lf_buf *out, bool full)
-{
-    struct lf_api_err err;
-    struct lf_buf body;
-    char id[25];
-    (void)!lf_refuse(&err, full ? 503 : 429, NULL, full ? "too_many_connections" : "too_many_connections_of_address",
-                     full ? "The server has no connection left." : "Too many connections from this address.");
-    lf_buf_init_in(&body, LF_REPLY_BYTES, s->text_memory);
-    lf_new_id(s, id);
-    lf_api_err_write(&body, &err);
-    lf_buf_printf(out,
-                  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\nRetry-After: 1\r\n"
-                  "x-request-id: req-%s\r\nConnection: close\r\n\r\n",
-                  full ? "503 Service Unavailable" : "429 Too Many Requests", body.len, id);
-    lf_buf_str(out, lf_buf_view(&body));
-    if (body.status != LF_OK) out->status = body.status;
-    lf_buf_deinit(&body);
-}
-
 static void turn_away(struct lf_http_server *s, int fd, bool full)
 {
-    struct lf_buf out;
-    lf_buf_init_in(&out, LF_REPLY_BYTES, s->text_memory);
-    write_refusal(s, &out, full);
-    if (out.status == LF_OK) (void)send(fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    lf_buf_deinit(&out);
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, full ? 503 : 429, NULL, full ? "too_many_connections" : "too_many_connections_of_address",
+                     full ? "The server has no connection left." : "Too many connections from this address.");
+    err.retry_after_s = 1;
+    lf_last_reply_refuse(fd, &err);
     (void)shutdown(fd, SHUT_WR);
     struct lf_refused *oldest = &s->acceptor.refused[0];
     for (int i = 0; i < LF_REFUSED_N; i++) {

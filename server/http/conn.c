@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "server/http/last_reply.h"
 #include "server/http/tcp_counters.h"
 #include "server/http/wake.h"
 
@@ -22,7 +23,10 @@ enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_per_address, s
     conns->n_places = n + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
     conns->places = calloc((size_t)conns->n_places, sizeof *conns->places);
     if (!conns->places) return lf_fail(err, LF_NO_MEMORY, "no memory for %d connections", n);
-    for (int i = 0; i < conns->n_places; i++) conns->places[i].fd = -1;
+    for (int i = 0; i < conns->n_places; i++) {
+        conns->places[i].conns = conns;
+        conns->places[i].fd = -1;
+    }
     return LF_OK;
 }
 
@@ -59,6 +63,7 @@ void lf_conn_enter(struct lf_conns *conns, struct lf_conn *conn, enum lf_conn_st
     pthread_mutex_lock(&conns->lock);
     if (conn->state != LF_CONN_CUT) enter_locked(conn, state);
     conn->wake = wake;
+    conn->answer = NULL;
     bool gone = wake && conn->hung_up;
     pthread_mutex_unlock(&conns->lock);
     if (gone) lf_wake_gone(wake);
@@ -70,16 +75,63 @@ static void free_place_locked(struct lf_conn *c)
     c->fd = -1;
     c->mhd = NULL;
     c->wake = NULL;
+    c->answer = NULL;
     c->generation++;
 }
 
 /* Shuts the socket down and tells whoever works for it. */
-static void cut_locked(struct lf_conn *c, struct lf_counter *why)
+static void shut_locked(struct lf_conn *c)
 {
-    lf_counter_add(why, 1);
     (void)shutdown(c->fd, SHUT_RDWR);
     c->state = LF_CONN_CUT;
     if (c->wake) lf_wake_gone(c->wake);
+}
+
+static void cut_locked(struct lf_conn *c, struct lf_counter *why)
+{
+    lf_counter_add(why, 1);
+    shut_locked(c);
+}
+
+static void tell_late(const struct lf_conn *c)
+{
+    struct lf_api_err err;
+    const char *part = c->state == LF_CONN_HEAD ? "head" : "body";
+    if (c->answer) {
+        lf_last_reply_send(c->fd, c->answer, c->request_id);
+        return;
+    }
+    (void)!lf_refuse(&err, 408, NULL, c->state == LF_CONN_HEAD ? "head_timeout" : "body_timeout",
+                     "The %s of this request came too slowly.", part);
+    lf_last_reply_refuse(c->fd, &err);
+}
+
+/* A request that did not come in time: no answer to it has begun. */
+static void cut_request_locked(struct lf_conn *c, struct lf_counter *why)
+{
+    struct lf_tcp_counters k;
+    bool known = lf_tcp_counters(c->fd, &k);
+    bool began = c->state == LF_CONN_BODY || (known && k.bytes_received != c->received_bytes);
+    if (known && began && k.waiting_bytes == 0) tell_late(c);
+    cut_locked(c, why);
+}
+
+void lf_conn_answer_known(struct lf_conn *conn, const struct lf_reply *reply, const char *request_id)
+{
+    pthread_mutex_lock(&conn->conns->lock);
+    conn->answer = reply;
+    conn->request_id = request_id;
+    pthread_mutex_unlock(&conn->conns->lock);
+}
+
+void lf_conn_end(struct lf_conn *conn, const struct lf_api_err *err)
+{
+    pthread_mutex_lock(&conn->conns->lock);
+    if (conn->state != LF_CONN_CUT) {
+        lf_last_reply_refuse(conn->fd, err);
+        shut_locked(conn);
+    }
+    pthread_mutex_unlock(&conn->conns->lock);
 }
 
 /* ---- room ---- */
@@ -174,6 +226,7 @@ struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, 
         place->address = address;
         place->health_only = health_only;
         place->hung_up = false;
+        place->received_bytes = 0;
         enter_locked(place, LF_CONN_HEAD);
         uint64_t idx = (uint64_t)(place - conns->places);
         struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)place->generation << 32 | idx};
@@ -237,7 +290,7 @@ static void check_body_locked(struct lf_conns *conns, struct lf_conn *c, int64_t
     int64_t age_ns = now_ns - c->since_ns;
     uint64_t need = (uint64_t)(age_ns / LF_NS_PER_MS) * LF_BODY_BYTES_PER_S / 1000;
     bool slow = age_ns > ms(LF_BODY_GRACE_MS) && atomic_load(&c->body_bytes) < need;
-    if (slow || age_ns > ms(conns->deadlines.body_ms)) cut_locked(c, &conns->metrics.cut_body);
+    if (slow || age_ns > ms(conns->deadlines.body_ms)) cut_request_locked(c, &conns->metrics.cut_body);
 }
 
 /* Whether it has been behind for longer than the deadline and took less than the least rate: what it is to read may be
@@ -279,7 +332,7 @@ static void check_locked(struct lf_conns *conns, struct lf_conn *c, int64_t now_
 {
     switch (c->state) {
     case LF_CONN_HEAD:
-        if (now_ns - c->since_ns > ms(conns->deadlines.head_ms)) cut_locked(c, &conns->metrics.cut_head);
+        if (now_ns - c->since_ns > ms(conns->deadlines.head_ms)) cut_request_locked(c, &conns->metrics.cut_head);
         break;
     case LF_CONN_IDLE:
         check_idle_locked(conns, c, now_ns);

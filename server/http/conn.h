@@ -9,7 +9,11 @@
  *
  * A state is also a deadline (struct lf_conn_deadlines). It is measured with the kernel's own counters of bytes
  * received and acknowledged, because libmicrohttpd reports neither half a head nor half a buffer. Too late means
- * shutdown(2), upon which libmicrohttpd ends the connection by its usual way and tells us.
+ * shutdown(2), upon which libmicrohttpd ends the connection by its usual way and tells us. A request that had begun is
+ * told so before, with 408 or what else there is to say of it. Those bytes cannot get into an answer: whoever begins
+ * one enters ANSWER first, which takes the table's lock; in HEAD and BODY the answers to earlier requests have gone to
+ * the kernel, and the kernel's counters say that the client has them. A client that does not even read those is cut
+ * without a word.
  *
  * Room. The table has `n` connections, and so many of one address. Where there is no room the connection makes some
  * that has been silent the longest: one between two requests, or one whose head does not come. Where none has been
@@ -29,6 +33,9 @@
 #include "core/metrics.h"
 #include "core/status.h"
 
+struct lf_api_err;
+struct lf_conns;
+struct lf_reply;
 struct lf_wake;
 struct MHD_Connection;
 
@@ -54,14 +61,17 @@ enum lf_conn_state {
 };
 
 struct lf_conn {
+    struct lf_conns *conns; /* its table; fixed */
     enum lf_conn_state state;
     bool health_only; /* in one of the places kept for the health routes; fixed while it lives */
     int fd;
-    uint32_t generation;        /* tells this tenant of the place from the one before, in epoll's data */
-    struct MHD_Connection *mhd; /* NULL until libmicrohttpd has taken it */
-    struct lf_wake *wake;       /* of the request on it; NULL between requests */
-    uint64_t address;           /* of the peer: lf_peer_address */
-    int64_t since_ns;           /* when the state began */
+    uint32_t generation;           /* tells this tenant of the place from the one before, in epoll's data */
+    struct MHD_Connection *mhd;    /* NULL until libmicrohttpd has taken it */
+    struct lf_wake *wake;          /* of the request on it; NULL between requests */
+    const struct lf_reply *answer; /* to it, while its body still comes and the answer is known; borrowed */
+    const char *request_id;        /* with answer */
+    uint64_t address;              /* of the peer: lf_peer_address */
+    int64_t since_ns;              /* when the state began */
     _Atomic uint64_t body_bytes;
     uint64_t acked_bytes, received_bytes; /* the kernel's counters at the last look */
     int64_t acked_ns;
@@ -104,6 +114,11 @@ void lf_conn_discard(struct lf_conns *conns, struct lf_conn *conn);
 struct lf_conn *lf_conn_started(struct lf_conns *conns, int fd, struct MHD_Connection *mhd);
 /* libmicrohttpd is about to close the socket. */
 void lf_conn_closed(struct lf_conns *conns, struct lf_conn *conn);
+/* libmicrohttpd refuses what is on it: tells the client why and cuts it, unless it was cut before. */
+void lf_conn_end(struct lf_conn *conn, const struct lf_api_err *err);
+/* The request whose body comes will be refused with this: a client whose body is too late gets it. Both are borrowed
+ * until the state changes, and do not change. */
+void lf_conn_answer_known(struct lf_conn *conn, const struct lf_reply *reply, const char *request_id);
 /* Goes to another state. wake: of the request on it, told when the peer goes away. */
 void lf_conn_enter(struct lf_conns *conns, struct lf_conn *conn, enum lf_conn_state state, struct lf_wake *wake);
 

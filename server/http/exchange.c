@@ -36,14 +36,26 @@ struct lf_exchange *lf_exchange_begin(struct lf_http_server *s, struct lf_conn *
 
 /* ---- the head ---- */
 
+/* The answer is known, and the rest of the body is read and dropped. */
+static void drop_rest(struct lf_exchange *x)
+{
+    x->discard = true;
+    if (x->reply.status >= 400 && x->reply.body.status == LF_OK)
+        lf_conn_answer_known(x->conn, &x->reply, x->request_id);
+}
+
 enum MHD_Result lf_exchange_head(struct lf_exchange *x, const char *url, const char *method, const char *version)
 {
     struct lf_head_verdict verdict = lf_head_check(x, url, method, version);
     if (!x->reply.status) return MHD_YES;
     /* The answer is known. A body that is on its way is read first, so that the client sees the answer and keeps its
      * connection; not if it waits for our word, is too long to wait for, or has no end that we could trust. */
-    x->discard = true;
-    return verdict.answer_now ? lf_respond(x) : MHD_YES;
+    if (verdict.answer_now) {
+        x->discard = true;
+        return lf_respond(x);
+    }
+    drop_rest(x);
+    return MHD_YES;
 }
 
 /* ---- the body ---- */
@@ -57,7 +69,7 @@ static void refuse_body(struct lf_exchange *x, const struct lf_api_err *err)
 {
     lf_exchange_refuse(x, err);
     lf_exchange_drop_body(x);
-    x->discard = true;
+    drop_rest(x);
 }
 
 enum MHD_Result lf_exchange_body(struct lf_exchange *x, const char *bytes, size_t n)

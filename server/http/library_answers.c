@@ -18,11 +18,10 @@
 #include <dlfcn.h>
 #include <microhttpd.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
+#include <string.h>
 
 #include "core/check.h"
-#include "core/clock.h"
-#include "core/hash.h"
+#include "server/http/conn.h"
 #include "server/http/reply.h"
 
 typedef enum MHD_Result queue_response(struct MHD_Connection *, unsigned, struct MHD_Response *);
@@ -62,33 +61,14 @@ static void refuse(struct lf_api_err *err, unsigned status)
     }
 }
 
-static void answer(int fd, unsigned status)
-{
-    static atomic_uint_least64_t counter;
-    struct lf_api_err err;
-    struct lf_buf body, out;
-    refuse(&err, status);
-    lf_buf_init(&body, LF_REPLY_BYTES);
-    lf_buf_init(&out, LF_REPLY_BYTES);
-    lf_api_err_write(&body, &err);
-    lf_buf_printf(&out,
-                  "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
-                  "x-request-id: req-%016llx\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-                  err.status, MHD_get_reason_phrase_for((unsigned)err.status), body.len,
-                  (unsigned long long)lf_random64((uint64_t)lf_clock_ns(), atomic_fetch_add(&counter, 1)));
-    lf_buf_str(&out, lf_buf_view(&body));
-    if (body.status == LF_OK && out.status == LF_OK) (void)send(fd, out.ptr, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)shutdown(fd, SHUT_RDWR);
-    lf_buf_deinit(&body);
-    lf_buf_deinit(&out);
-}
-
 enum MHD_Result MHD_queue_response(struct MHD_Connection *mhd, unsigned status, struct MHD_Response *response)
 {
     /* success without an id is ours, where no memory was left for the header */
     if (status >= 400 && !MHD_get_response_header(response, "x-request-id")) {
-        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
-        if (info) answer(info->connect_fd, status);
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+        struct lf_api_err err;
+        refuse(&err, status);
+        if (info && info->socket_context) lf_conn_end(info->socket_context, &err);
     }
     return library_queue_response()(mhd, status, response);
 }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -11,6 +12,13 @@
 /* Connections that wait to be accepted: more than the table holds may come within a tick, and one that finds no place
  * here tries again only after a second. The kernel has a limit of its own (net.core.somaxconn). */
 enum { BACKLOG_N = 4096 };
+
+/* The longest TCP segment of a connection; only loopback's are longer, with 64 KiB. One of those would fill the
+ * socket's send buffer, and a receiver that has seen a single segment delays its acknowledgement: an answer of
+ * megabytes would then go out at 64 KiB every 40 ms. Four segments in the buffer are acknowledged at once, and cost no
+ * memory. */
+enum { SEGMENT_BYTES = 16 * 1024 };
+_Static_assert(4 * SEGMENT_BYTES <= 2 * LF_SOCKET_SEND_BYTES, "the kernel doubles the send buffer");
 
 static bool is_loopback(const struct sockaddr *addr)
 {
@@ -28,7 +36,9 @@ static enum lf_status bind_first(int *fd, bool *loopback, const struct addrinfo 
     int saved = EADDRNOTAVAIL;
     for (const struct addrinfo *a = list; a; a = a->ai_next) {
         int s = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        int yes = 1;
+        int yes = 1, segment_bytes = SEGMENT_BYTES;
+        /* inherited by the connections; a kernel that refuses it only makes large answers slower */
+        if (s >= 0) (void)setsockopt(s, IPPROTO_TCP, TCP_MAXSEG, &segment_bytes, sizeof segment_bytes);
         if (s >= 0 && setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
             bind(s, a->ai_addr, a->ai_addrlen) == 0 && listen(s, BACKLOG_N) == 0) {
             *fd = s;

@@ -4,6 +4,7 @@
  *     accept, watch   sockets come in; deadlines, vanished clients, news
  *     conn            a connection and its states
  *     exchange        a request and its answer; head, respond: their beginning and their end
+ *     last_reply      a refusal that we send ourselves, where libmicrohttpd cannot: too late, no room, malformed
  *     wake, workers   waiting, and the threads that work on texts
  *     routes          which path is answered by whom; generate and the other handlers
  *     dialect         the APIs in which a generation is asked for and answered

@@ -11,24 +11,41 @@ import time
 import harness
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+LATE = b"HTTP/1.1 408 Request Timeout\r\n"
 GIVE_UP = 120  # seconds after which nothing will come any more
 
 
-def cut_after(server, sent, slowly=b"", pause=0.05):
-    """Seconds from before the connection was made until the server had ended it. `slowly` is sent piece by piece.
+def cut_after(server, sent, slowly=b"", pause=0.05, told=b""):
+    """Seconds from before the connection was made until the server had ended it. `slowly` is sent piece by piece. What
+    came back begins with `told`, and is a whole answer that ends the connection if that is not empty.
 
     They are never fewer than the deadline, however busy the machine is: the server began to count later than we did."""
-    began = time.monotonic()
+    began, got = time.monotonic(), b""
     with server.socket(sent, timeout=GIVE_UP) as s:
         try:
             for piece in slowly:
                 s.sendall(piece)
                 time.sleep(pause)
-            while s.recv(65536):
-                pass
         except (ConnectionResetError, BrokenPipeError):
             pass
-    return time.monotonic() - began
+        try:
+            while data := s.recv(65536):
+                got += data
+        except ConnectionResetError:
+            pass
+    took = time.monotonic() - began
+    check_told(got, told)
+    return took
+
+
+def check_told(got, told):
+    assert got.startswith(told) and bool(got) == bool(told), f"expected {told!r}, got {got!r}"
+    if not told:
+        return
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert b"\r\nConnection: close" in head and b"\r\nContent-Length: %d\r\n" % len(body) in head, got
+    error = json.loads(body)["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", None), got
 
 
 class Beside:
@@ -71,16 +88,45 @@ class Heads(harness.Case):
         for sent in (b"", b"G", b"GET /livez HTTP/1.1\r\nHost: local"):
             before = self.n_cut()
             with harness.within(2.5, f"cutting off {sent!r}"):
-                self.assertGreaterEqual(cut_after(self.server, sent), 0.99)
+                self.assertGreaterEqual(cut_after(self.server, sent, told=LATE if sent else b""), 0.99)
             self.assertEqual(self.n_cut(), before + 1)
 
     def test_a_head_that_drips_is_cut_all_the_same(self):
         drops = [bytes([b]) for b in b"GET /livez HTTP/1.1\r\nX: " + b"y" * 1000]
-        for warm in (b"", b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"):  # also where it has been good before
-            before = self.n_cut()
-            with harness.within(3, "cutting off a head that drips"):
-                self.assertGreaterEqual(cut_after(self.server, warm, drops), 0.99)
-            self.assertEqual(self.n_cut(), before + 1)
+        before = self.n_cut()
+        with harness.within(3, "cutting off a head that drips"):
+            self.assertGreaterEqual(cut_after(self.server, b"", drops, told=LATE), 0.99)
+        self.assertEqual(self.n_cut(), before + 1)
+
+    def test_also_where_it_has_been_good_before(self):
+        before = self.n_cut()
+        with self.server.socket(timeout=GIVE_UP) as s:
+            s.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.assertEqual(harness.read_response(s).status, 200)
+            began = time.monotonic()
+            s.sendall(b"GET /livez HTT")
+            with harness.within(2.5, "cutting off the second head"):
+                late = harness.read_response(s)
+            self.assertGreaterEqual(time.monotonic() - began, 0.99)
+            self.assertEqual((late.status, late.error["code"], late.headers["connection"]), (408, "head_timeout", "close"))
+            self.assertEqual(s.recv(1), b"")
+        self.assertEqual(self.n_cut(), before + 1)
+
+    def test_who_has_not_read_the_answer_before_gets_that_and_nothing_else(self):
+        """An answer of which a part still waits, the next head behind it: 408 may not get between."""
+        before = self.n_cut()
+        s = small_reader(self.server, {"prompt": "x" * 7000}, path=b"/tokenize")
+        time.sleep(0.5)
+        s.sendall(b"GET /livez HTT")
+        self.assertTrue(harness.wait_until(lambda: self.n_cut() == before + 1))
+        data = b""
+        try:
+            while got := s.recv(65536):
+                data += got
+        except ConnectionResetError:
+            pass
+        s.close()
+        self.assertEqual(data.count(b"HTTP/1.1 "), 1)
 
 
 class SlowBodies(harness.Case):
@@ -88,9 +134,16 @@ class SlowBodies(harness.Case):
     args = ("body_deadline_ms=200000",)
 
     def test_a_body_that_drips_is_cut(self):
+        before = self.server.metric("http_connections_cut_total", 'deadline="body"')
         with harness.within(7, "cutting off a body that drips"):
-            self.assertGreater(cut_after(self.server, HEAD % 10000, [b"x"] * 1000), 4)
-        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), 1)
+            self.assertGreater(cut_after(self.server, HEAD % 10000, [b"x"] * 1000, told=LATE), 4)
+        self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), before + 1)
+
+    def test_one_that_was_refused_already_is_told_why(self):
+        for path, told in ((b"/nothing", b"HTTP/1.1 404 Not Found\r\n"), (b"/livez", b"HTTP/1.1 405 Method Not Allowed\r\n")):
+            sent = HEAD.replace(b"/v1/completions", path) % 10000 + b"x"
+            with harness.within(7, "cutting off a body that nobody needs"):
+                self.assertGreater(cut_after(self.server, sent, told=told), 4)
 
 
 class LongBodies(harness.Case):
@@ -98,18 +151,18 @@ class LongBodies(harness.Case):
 
     def test_a_body_that_flows_but_never_ends_is_cut_at_the_deadline(self):
         with harness.within(5, "cutting off a body that never ends"):  # before the five seconds after which flow counts
-            self.assertGreaterEqual(cut_after(self.server, HEAD % 9000000, [b"x" * 5000] * 1000), 2.99)
+            self.assertGreaterEqual(cut_after(self.server, HEAD % 9000000, [b"x" * 5000] * 1000, told=LATE), 2.99)
         self.assertEqual(self.server.metric("http_connections_cut_total", 'deadline="body"'), 1)
 
 
-def small_reader(server, body):
+def small_reader(server, body, path=b"/v1/completions"):
     """A client with a receive buffer as small as can be, that has asked."""
     data = json.dumps({**body, "stream": True}).encode()
     s = socket.socket()
     s.settimeout(GIVE_UP)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.connect(("127.0.0.1", server.port))
-    s.sendall(HEAD % len(data) + data)
+    s.sendall((HEAD % len(data)).replace(b"/v1/completions", path) + data)
     return s
 
 
@@ -149,6 +202,24 @@ class LongTexts(harness.Case):
         for s in held:
             s.close()
         self.assertTrue(harness.wait_until(lambda: self.server.metric("http_requests_open") == 1))
+
+
+class LargeReplies(harness.Case):
+    args = ("ctx=2000000",)
+
+    def test_nobody_waits_for_delayed_acknowledgements(self):
+        """Where a send buffer holds a single segment, more than half of the 60 of this reply wait for the receiver's
+        40 ms. Pauses are counted, not their sum, which a busy machine makes as long."""
+        n, n_pauses = 1000000, 0
+        body = json.dumps({"prompt": "x" * n}).encode()
+        with self.server.socket(b"POST /tokenize" + (HEAD % len(body) + body)[20:]) as s:
+            data = bytearray(s.recv(4096))
+            while not data.endswith(b"]}"):
+                began = time.monotonic()
+                data += s.recv(65536)
+                n_pauses += time.monotonic() - began > 0.035
+        self.assertEqual(len(json.loads(data.split(b"\r\n\r\n")[1])["tokens"]), n + 1)  # BOS
+        self.assertLess(n_pauses, 15)
 
 
 class Others(harness.Case):

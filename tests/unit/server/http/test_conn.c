@@ -9,6 +9,7 @@
 
 #include "core/clock.h"
 #include "server/http/conn.h"
+#include "server/http/reply.h"
 #include "server/http/tcp_counters.h"
 #include "tests/support/lock_depth.h"
 
@@ -555,6 +556,124 @@ static void a_body_comes_at_a_least_rate_and_in_its_time(void **state)
     close_rig(&r);
 }
 
+/* ---- what a client is told before ---- */
+
+/* What the client reads until the end: the statuses of whole answers, one after the other. */
+static void check_told(struct rig *r, int peer, const char *statuses)
+{
+    char text[4096], got[64] = "";
+    ssize_t n = recv(r->peers[peer], text, sizeof text - 1, MSG_DONTWAIT);
+    text[n > 0 ? n : 0] = '\0';
+    for (const char *at = text; *at;) {
+        const char *field = strstr(at, "Content-Length: "), *body = strstr(at, "\r\n\r\n");
+        assert_true(strncmp(at, "HTTP/1.1 ", 9) == 0 && field && body);
+        size_t length = strtoul(field + strlen("Content-Length: "), NULL, 10);
+        assert_non_null(strstr(at, "Connection: close\r\n"));
+        assert_non_null(strstr(at, "x-request-id: req-"));
+        assert_true(strncmp(body + 4, "{\"error\":{\"message\":", 20) == 0 && strlen(body + 4) >= length);
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%.3s ", at + 9);
+        at = body + 4 + length;
+    }
+    assert_string_equal(got, statuses);
+    assert_int_equal(recv(r->peers[peer], text, 1, MSG_DONTWAIT), 0);
+}
+
+static void a_request_that_had_begun_is_told_408(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 8, 0);
+    struct lf_conn *head = admit(&r, 1, &full), *next = admit(&r, 1, &full), *body = admit(&r, 1, &full);
+    lf_conn_enter(&r.conns, body, LF_CONN_BODY, NULL);
+    counters[next->fd].bytes_received = 100;
+    lf_conn_enter(&r.conns, next, LF_CONN_IDLE, NULL);
+    counters[next->fd].bytes_received = 101;
+    counters[head->fd].bytes_received = 1;
+    lf_conns_tick(&r.conns, now_ns); /* from here on the next one's head is late */
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    for (int i = 0; i < 3; i++) check_told(&r, i, "408 ");
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), 2);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_body), 1);
+    close_rig(&r);
+}
+
+static void a_body_that_is_late_gets_the_answer_that_is_known(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_reply reply;
+    struct lf_api_err err;
+    open_rig(&r, 8, 0);
+    struct lf_conn *c = admit(&r, 1, &full), *next = admit(&r, 1, &full);
+    lf_reply_init(&reply);
+    (void)!lf_refuse(&err, 413, NULL, "body_too_large", "Too large.");
+    lf_reply_error(&reply, &err);
+    lf_conn_enter(&r.conns, c, LF_CONN_BODY, NULL);
+    lf_conn_enter(&r.conns, next, LF_CONN_BODY, NULL);
+    lf_conn_answer_known(c, &reply, "req-1");
+    lf_conn_answer_known(next, &reply, "req-1");
+    lf_conn_enter(&r.conns, next, LF_CONN_IDLE, NULL);
+    lf_conn_enter(&r.conns, next, LF_CONN_BODY, NULL); /* another request, of which nothing is known */
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    check_told(&r, 0, "413 ");
+    check_told(&r, 1, "408 ");
+    lf_reply_deinit(&reply);
+    close_rig(&r);
+}
+
+static void who_said_nothing_or_reads_nothing_is_told_nothing(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 8, 0);
+    struct lf_conn *silent = admit(&r, 1, &full), *deaf = admit(&r, 1, &full), *idle = admit(&r, 1, &full);
+    counters[deaf->fd] = (struct lf_tcp_counters){.bytes_received = 1, .waiting_bytes = 1};
+    counters[idle->fd].bytes_received = 100;
+    lf_conn_enter(&r.conns, idle, LF_CONN_IDLE, NULL);
+    lf_conns_tick(&r.conns, now_ns + ms(LF_IDLE_MS) + 1);
+    for (int i = 0; i < 3; i++) check_told(&r, i, "");
+    assert_int_equal(silent->state, LF_CONN_CUT);
+    lf_conn_closed(&r.conns, idle); /* its place, and not what it had said, goes to the next one */
+    struct lf_conn *next = admit(&r, 1, &full);
+    counters[next->fd].bytes_received = 0;
+    lf_conns_tick(&r.conns, now_ns + ms(HEAD_MS) + 1);
+    check_told(&r, 3, "");
+    no_counters = true;
+    struct lf_conn *unknown = admit(&r, 1, &full);
+    lf_conn_enter(&r.conns, unknown, LF_CONN_BODY, NULL);
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    check_told(&r, 4, "");
+    close_rig(&r);
+}
+
+/* libmicrohttpd's refusal and the deadline meet: whoever comes first is the only one to speak. */
+static void a_connection_ends_once(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_api_err err;
+    struct lf_wake wake = {0};
+    open_rig(&r, 8, 0);
+    struct lf_conn *refused = admit(&r, 1, &full), *late = admit(&r, 1, &full);
+    (void)!lf_refuse(&err, 431, NULL, "headers_too_large", "Too many.");
+    lf_conn_enter(&r.conns, late, LF_CONN_BODY, &wake);
+    lf_conn_end(refused, &err);
+    assert_int_equal(refused->state, LF_CONN_CUT);
+    counters[refused->fd].bytes_received = 1;
+    lf_conns_tick(&r.conns, now_ns + ms(BODY_MS) + 1);
+    assert_int_equal(wake.n_gone, 1);
+    lf_conn_end(late, &err);
+    assert_int_equal(wake.n_gone, 1);
+    check_told(&r, 0, "431 ");
+    check_told(&r, 1, "408 ");
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), 0);
+    close_rig(&r);
+}
+
 static void a_client_that_does_not_read_is_cut(void **state)
 {
     (void)state;
@@ -624,6 +743,10 @@ int main(void)
         cmocka_unit_test(a_head_has_its_time),
         cmocka_unit_test(between_requests_there_is_time_and_the_first_byte_ends_it),
         cmocka_unit_test(a_body_comes_at_a_least_rate_and_in_its_time),
+        cmocka_unit_test(a_request_that_had_begun_is_told_408),
+        cmocka_unit_test(a_body_that_is_late_gets_the_answer_that_is_known),
+        cmocka_unit_test(who_said_nothing_or_reads_nothing_is_told_nothing),
+        cmocka_unit_test(a_connection_ends_once),
         cmocka_unit_test(a_client_that_does_not_read_is_cut),
         cmocka_unit_test(a_client_that_reads_slowly_or_has_all_is_not),
     };

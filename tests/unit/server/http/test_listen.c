@@ -2,6 +2,8 @@
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include "server/http/server.h"
@@ -68,12 +70,36 @@ static void listens_where_it_is_told(void **state)
     close(fd);
 }
 
+static void segments_of_loopback_fit_the_send_buffer_several_times(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    int fd = -1, port = 0, segment_bytes = 0;
+    bool loopback = false;
+    socklen_t n = sizeof segment_bytes;
+    assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", 0, &err), LF_OK);
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(client, (struct sockaddr *)&here, sizeof here), 0);
+    struct pollfd there = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&there, 1, 10000), 1);
+    int accepted = accept(fd, NULL, NULL);
+    assert_true(accepted >= 0);
+    assert_int_equal(getsockopt(accepted, IPPROTO_TCP, TCP_MAXSEG, &segment_bytes, &n), 0);
+    assert_in_range(segment_bytes, 8 * 1024, LF_SOCKET_SEND_BYTES / 2);
+    close(accepted);
+    close(client);
+    close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_ipv6_network_of_64_bits_is_one_address),
         cmocka_unit_test(an_ipv4_address_is_the_same_over_ipv6),
         cmocka_unit_test(listens_where_it_is_told),
+        cmocka_unit_test(segments_of_loopback_fit_the_send_buffer_several_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
