@@ -201,16 +201,31 @@ static void an_index_and_its_shards_must_agree(void **state)
     check_index("{\"weight_map\"", a, b, LF_CORRUPT, "");
 }
 
-static void an_index_names_plain_files_only(void **state)
+static void an_index_names_files_of_the_directory_only(void **state)
 {
     (void)state;
-    static const char *const names[] = {"",       ".",       "..",        "../1.safetensors", "/etc/passwd",    "a/b",
-                                        "a\\\\b", ".hidden", "a\\u0001b", "a\\u007fb",        "./1.safetensors"};
+    static const char *const names[] = {
+        "",   ".",    "..",     "../1.safetensors", "/etc/passwd", "a/../b",    "a//b",
+        "a/", "a/.b", "a\\\\b", ".hidden",          "a\\u0001b",   "a\\u007fb", "./1.safetensors"};
     char index[256];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(index, sizeof(index), "{\"weight_map\":{\"a\":\"%s\"}}", names[i]);
         check_index(index, NULL, NULL, LF_CORRUPT, "is not a plain file name");
     }
+    check_index("{\"weight_map\":{\"a\":\"a/b\",\"b\":\"a/b/c\",\"c\":\"a/b\"}}", NULL, NULL, LF_NOT_FOUND,
+                "2 of the 2 files that it names are missing, first a/b");
+}
+
+static void a_pointer_of_git_lfs_is_no_file_of_weights(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct lf_tensor_set set;
+    struct lf_err err;
+    temp_dir_write_text(&d, "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+    assert_int_equal(lf_tensor_set_open(&set, d.path, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "git lfs pull"));
+    temp_dir_remove(&d);
 }
 
 /* Without a limit of time here: a slow machine is no defect. The figure is printed. */
@@ -302,7 +317,8 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_said_so),
         cmocka_unit_test(tensors_are_found_by_name_with_shape_and_place),
         cmocka_unit_test(an_index_and_its_shards_must_agree),
-        cmocka_unit_test(an_index_names_plain_files_only),
+        cmocka_unit_test(an_index_names_files_of_the_directory_only),
+        cmocka_unit_test(a_pointer_of_git_lfs_is_no_file_of_weights),
         cmocka_unit_test(a_header_of_100000_entries_is_read_quickly),
         cmocka_unit_test(too_many_tensors_are_refused),
         cmocka_unit_test(the_reference_implementation_agrees),
