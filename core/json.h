@@ -96,7 +96,8 @@ struct lf_json_value lf_json_member(struct lf_json_value name);
 
 /* Reading: false where the value is of another type or does not fit; *out untouched then. */
 bool lf_json_bool(struct lf_json_value v, bool *out);
-/* An integer that is written as one or has no fraction ("1", "1.0", "1e3"), exact, in int64. */
+/* An integer, exact, in int64. One with a point or an exponent ("1.0", "1e3") is read up to 2^53 either way: what lies
+ * beyond another reader may have rounded, so it is refused. */
 bool lf_json_int64(struct lf_json_value v, int64_t *out);
 bool lf_json_double(struct lf_json_value v, double *out); /* always finite */
 /* The unescaped text is appended to out; false for another type or where out is full. */

@@ -1,6 +1,8 @@
 /* The getters: each reads the text under its node again. An element of a packed array has no node and is read from
  * where its number begins; the one behind the last begins at the closing bracket. */
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -157,8 +159,10 @@ bool lf_json_number_text(struct lf_str s, double *out)
 
 bool lf_json_double(struct lf_json_value v, double *out)
 {
-    double x;
-    if (lf_json_type(v) != LF_JSON_NUMBER || !lf_json_number_text(lf_json_raw(v), &x) || !isfinite(x)) return false;
+    double x = 0;
+    if (lf_json_type(v) != LF_JSON_NUMBER) return false;
+    bool ok = lf_json_number_text(lf_json_raw(v), &x) && isfinite(x);
+    LF_ASSERT(ok); /* the parser refuses any other number */
     *out = x;
     return true;
 }
@@ -166,7 +170,7 @@ bool lf_json_double(struct lf_json_value v, double *out)
 /* Digits of an integer without fraction or exponent, exactly; false on overflow of int64 or another character. */
 static bool plain_int64(struct lf_str s, int64_t *out)
 {
-    bool minus = s.len && s.ptr[0] == '-';
+    bool minus = s.ptr[0] == '-'; /* no number is empty */
     int64_t x = 0;
     for (size_t i = minus; i < s.len; i++) {
         if (s.ptr[i] < '0' || s.ptr[i] > '9') return false;
@@ -179,15 +183,29 @@ static bool plain_int64(struct lf_str s, int64_t *out)
     return true;
 }
 
+/* Whether the number in s, whose nearest double is x, has the digits of x. If not, it was rounded. */
+static bool has_digits_of(struct lf_str s, int64_t x)
+{
+    char digits[24];
+    int n = snprintf(digits, sizeof digits, "%" PRId64, x < 0 ? -x : x), at = 0;
+    for (size_t i = 0; i < s.len && s.ptr[i] != 'e' && s.ptr[i] != 'E'; i++) {
+        char c = s.ptr[i];
+        if (c == '-' || c == '.' || (c == '0' && at == 0)) continue;
+        if (c != (at < n ? digits[at] : '0')) return false;
+        at++;
+    }
+    while (at < n && digits[at] == '0') at++;
+    return at >= n;
+}
+
 bool lf_json_int64(struct lf_json_value v, int64_t *out)
 {
     if (lf_json_type(v) != LF_JSON_NUMBER) return false;
     if (plain_int64(lf_json_raw(v), out)) return true;
-    /* "1.0" and "1e3": exact as doubles up to 2^53, refused beyond */
-    double x;
-    if (!lf_json_double(v, &x) || x != floor(x) || fabs(x) > 9007199254740992.0) return false;
-    struct lf_str s = lf_json_raw(v);
-    if (!memchr(s.ptr, '.', s.len) && !memchr(s.ptr, 'e', s.len) && !memchr(s.ptr, 'E', s.len)) return false;
+    /* "1.0" and "1e3": whole as doubles up to 2^53, refused beyond and where the double is not what was written */
+    double x = 0;
+    (void)lf_json_double(v, &x);
+    if (x != floor(x) || fabs(x) > 9007199254740992.0 || !has_digits_of(lf_json_raw(v), (int64_t)x)) return false;
     *out = (int64_t)x;
     return true;
 }

@@ -63,6 +63,7 @@ enum {
 
     /* tokenizers */
     LF_TOKEN_BYTES = 4096,                       /* the text of one token */
+    LF_TOKENS_AROUND_N = 64,                     /* that a post-processor puts before or behind a text */
     LF_TOKENIZER_TEXT_BYTES = 512 * 1024 * 1024, /* a text to encode */
     LF_REGEX_STEPS_BASE = 1024 * 1024,           /* of all patterns on one text, beside … */
     LF_REGEX_STEPS_PER_BYTE = 64,                /* … so many for each byte of it */

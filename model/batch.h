@@ -19,7 +19,7 @@ struct lf_batch_out {
     const int32_t *banned;
     int n_banned;
     uint64_t position;
-    int slot; /* of the sequence among those that run, < max_seqs: where a device counts its tokens */
+    int slot; /* of the sequence among those that run, < lf_batch_n_slots: where a device counts its tokens */
 };
 
 struct lf_batch {
@@ -32,5 +32,12 @@ struct lf_batch {
     const struct lf_batch_out *outs; /* [n_out] */
     int n_out;                       /* 0 <= n_out <= max_out */
 };
+
+/* Sequences that may run at once where a step has max_seqs at most: an eighth more, rounded up, but for a first one.
+ * Whose they are is said in server/engine/scheduler.h. */
+static inline int lf_batch_n_slots(int max_seqs)
+{
+    return max_seqs + (max_seqs + 6) / 8;
+}
 
 #endif

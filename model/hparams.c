@@ -241,11 +241,10 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct family *
     LF_TRY(bool_or(root, "attention_bias", &attention_bias, err));
     LF_TRY(bool_or(root, "mlp_bias", &mlp_bias, err));
     LF_TRY(bool_or(root, "tie_word_embeddings", &hp->tied, err));
-    if ((attention_bias && !fam->attention_bias && !fam->qkv_bias) || (mlp_bias && !fam->mlp_bias)) {
-        return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias",
-                       mlp_bias && !fam->mlp_bias ? "mlp_bias" : "attention_bias", fam->architecture);
-    }
-    hp->qkv_bias = fam->qkv_bias || (attention_bias && fam->attention_bias);
+    const char *foreign = mlp_bias && !fam->mlp_bias ? "mlp_bias" : NULL;
+    if (attention_bias && !fam->attention_bias && !fam->qkv_bias) foreign = "attention_bias";
+    if (foreign) return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias", foreign, fam->architecture);
+    hp->qkv_bias = fam->qkv_bias || attention_bias;
     hp->o_bias = attention_bias && fam->attention_bias;
     hp->mlp_bias = mlp_bias;
     hp->qk_norm = fam->qk_norm;
@@ -270,7 +269,7 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct family *
 static enum lf_status read_layer_types(struct lf_hparams *hp, struct lf_json_value types, int window,
                                        struct lf_err *err)
 {
-    if (lf_json_type(types) != LF_JSON_ARRAY || lf_json_len(types) != (uint32_t)hp->n_layers) {
+    if (lf_json_len(types) != (uint32_t)hp->n_layers) {
         return lf_fail(err, LF_CORRUPT, "layer_types is not an array of num_hidden_layers = %d names", hp->n_layers);
     }
     int layer = 0;
@@ -324,6 +323,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct family *f
     if (!hp->window) return lf_fail(err, LF_NO_MEMORY, "no memory for the windows of %d layers", hp->n_layers);
     for (int i = 0; i < hp->n_layers; i++) hp->window[i] = i >= first ? window : 0;
     if (lf_json_is_absent(types)) return LF_OK;
+    if (lf_json_type(types) != LF_JSON_ARRAY) return wrong_type(types, "layer_types", "an array", err);
     if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
         if (lf_json_string_is(it, window ? "sliding_attention" : "full_attention")) continue;

@@ -143,8 +143,8 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
     LF_TRY(lf_buffer_alloc(m->dev, &model->workspace, (size_t)m->ws.total_bytes, "workspace", err));
     m->base = model->workspace.ptr;
     if (!lf_device_info(m->dev)->is_host) {
-        LF_TRY(lf_sample_device_init(&model->sampler, m->dev, m->base + m->ws.sampler, plan->max_out, plan->max_seqs,
-                                     plan->ctx, model->hp.n_vocab, err));
+        LF_TRY(lf_sample_device_init(&model->sampler, m->dev, m->base + m->ws.sampler, plan->max_out,
+                                     lf_batch_n_slots(plan->max_seqs), plan->ctx, model->hp.n_vocab, err));
         m->sampled = lf_sample_device_ids(&model->sampler);
     }
     LF_TRY(fill_rope_table(model, plan->ctx, err));

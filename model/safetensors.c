@@ -50,13 +50,13 @@ bool lf_tensor_dtype(const struct lf_tensor *tensor, enum lf_dtype *out)
 
 void lf_tensor_shape_text(const struct lf_tensor *tensor, char *out, size_t out_bytes)
 {
-    struct lf_buf buf;
-    lf_buf_init(&buf, 512);
-    lf_buf_char(&buf, '[');
-    for (int i = 0; i < tensor->rank; i++) lf_buf_printf(&buf, "%s%" PRIu64, i ? ", " : "", tensor->shape[i]);
-    lf_buf_char(&buf, ']');
-    snprintf(out, out_bytes, "%s", buf.ptr ? buf.ptr : "");
-    lf_buf_deinit(&buf);
+    char text[LF_TENSOR_RANK * 22 + 3]; /* 20 digits and a comma each */
+    size_t n = 0;
+    text[n++] = '[';
+    for (int i = 0; i < tensor->rank; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%" PRIu64, i ? ", " : "", tensor->shape[i]);
+    snprintf(text + n, sizeof text - n, "]");
+    snprintf(out, out_bytes, "%s", text);
 }
 
 /* What is under construction: tensors in one growing array, header by header. */
@@ -350,9 +350,14 @@ done:
     return status;
 }
 
-static enum lf_status check_unique(struct lf_tensor_set *set, struct lf_err *err)
+static void sort_by_name(struct lf_tensor_set *set)
 {
     if (set->n_tensors > 0) qsort(set->tensors, (size_t)set->n_tensors, sizeof(*set->tensors), compare_names);
+}
+
+/* No name is in two files; twice in one is refused by core/json. */
+static enum lf_status check_unique(const struct lf_tensor_set *set, struct lf_err *err)
+{
     for (int i = 1; i < set->n_tensors; i++) {
         const struct lf_tensor *a = &set->tensors[i - 1], *b = &set->tensors[i];
         if (!lf_str_eq(a->name, b->name)) continue;
@@ -388,7 +393,7 @@ enum lf_status lf_tensor_set_open_file(struct lf_tensor_set *out, const char *pa
     LF_TRY_GOTO(set_init(&b, &set, 1, err), fail);
     LF_TRY_GOTO(set_path(&set, path, err), fail);
     LF_TRY_GOTO(add_file(&b, 0, err), fail);
-    LF_TRY_GOTO(check_unique(&set, err), fail);
+    sort_by_name(&set);
     *out = set;
     return LF_OK;
 fail:
@@ -530,6 +535,7 @@ static enum lf_status open_index(struct lf_tensor_set *out, const char *dir, con
         LF_TRY_GOTO(set_path(&set, shard, err), done);
         LF_TRY_GOTO(add_file(&b, set.n_files - 1, err), done);
     }
+    sort_by_name(&set);
     LF_TRY_GOTO(check_unique(&set, err), done);
     status = check_map(&set, rows, n_rows, err);
 named:

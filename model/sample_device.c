@@ -15,28 +15,28 @@ static uint64_t reserve(uint64_t *at, uint64_t n)
     return offset;
 }
 
-void lf_sample_layout(struct lf_sample_layout *out, int max_out, int max_seqs, int ctx, int n_vocab)
+void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, int ctx, int n_vocab)
 {
     uint64_t at = 0, n = (uint64_t)max_out;
     out->rows = reserve(&at, n * sizeof(struct lf_sample_row));
     out->bias = reserve(&at, n * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     out->banned = reserve(&at, n * BANNED_N * sizeof(int32_t));
     out->prompt = reserve(&at, (uint64_t)ctx * sizeof(int32_t));
-    out->marks = reserve(&at, (uint64_t)max_seqs * (uint64_t)n_vocab * sizeof(uint32_t));
+    out->marks = reserve(&at, (uint64_t)n_slots * (uint64_t)n_vocab * sizeof(uint32_t));
     out->ids = reserve(&at, n * sizeof(int32_t));
     out->out = reserve(&at, n * sizeof(struct lf_sampled));
     out->total = at;
 }
 
 enum lf_status lf_sample_device_init(struct lf_sample_device *s, struct lf_device *dev, char *base, int max_out,
-                                     int max_seqs, int ctx, int n_vocab, struct lf_err *err)
+                                     int n_slots, int ctx, int n_vocab, struct lf_err *err)
 {
     size_t n = (size_t)max_out;
     if (n * sizeof(struct lf_sampled) > LF_FETCH_BYTES)
         return lf_fail(err, LF_LIMIT, "%d rows of logits a step: on a GPU at most %zu", max_out,
                        LF_FETCH_BYTES / sizeof(struct lf_sampled));
     *s = (struct lf_sample_device){.dev = dev, .base = base, .n_vocab = n_vocab};
-    lf_sample_layout(&s->at, max_out, max_seqs, ctx, n_vocab);
+    lf_sample_layout(&s->at, max_out, n_slots, ctx, n_vocab);
     s->rows = calloc(n, sizeof(*s->rows));
     s->bias = calloc(n * LF_LOGIT_BIAS_N, sizeof(*s->bias));
     s->banned = calloc(n * BANNED_N, sizeof(*s->banned));

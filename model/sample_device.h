@@ -14,7 +14,7 @@
 struct lf_sample_layout {
     uint64_t rows, bias, banned, prompt, marks, ids, out, total;
 };
-void lf_sample_layout(struct lf_sample_layout *out, int max_out, int max_seqs, int ctx, int n_vocab);
+void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, int ctx, int n_vocab);
 
 struct lf_sample_device {
     struct lf_device *dev; /* borrowed */
@@ -27,7 +27,7 @@ struct lf_sample_device {
     int32_t *banned;
 };
 LF_MUST_CHECK enum lf_status lf_sample_device_init(struct lf_sample_device *s, struct lf_device *dev, char *base,
-                                                   int max_out, int max_seqs, int ctx, int n_vocab, struct lf_err *err);
+                                                   int max_out, int n_slots, int ctx, int n_vocab, struct lf_err *err);
 void lf_sample_device_deinit(struct lf_sample_device *s); /* accepts a zeroed one */
 /* Queues the sampling of batch's outs from logits [n_out, n_vocab]; what is drawn will be at lf_sample_device_ids, the
  * records at lf_sample_device_out. */

@@ -30,7 +30,7 @@ static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_
 {
     struct lf_sample_layout layout;
     if (info->is_host) return lf_sample_rows_scratch_bytes(hp->n_vocab);
-    lf_sample_layout(&layout, limits->max_out, limits->max_seqs, limits->ctx, hp->n_vocab);
+    lf_sample_layout(&layout, limits->max_out, lf_batch_n_slots(limits->max_seqs), limits->ctx, hp->n_vocab);
     return layout.total;
 }
 

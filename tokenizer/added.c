@@ -27,12 +27,13 @@ void lf_added_deinit(struct lf_added *added)
 enum lf_status lf_added_put(struct lf_added *added, const struct lf_added_token *token, struct lf_str text,
                             struct lf_err *err)
 {
-    if (text.len == 0 || text.len > LF_TOKEN_BYTES)
-        return lf_fail(err, LF_CORRUPT, "added token %d has a text of %zu bytes, 1 to %d are expected", token->id,
+    LF_ASSERT(text.len > 0);
+    if (text.len > LF_TOKEN_BYTES)
+        return lf_fail(err, LF_CORRUPT, "added token %d has a text of %zu bytes, at most %d are expected", token->id,
                        text.len, LF_TOKEN_BYTES);
     if (added->n_tokens == added->tokens_cap) {
         int32_t cap = added->tokens_cap ? added->tokens_cap * 2 : 16;
-        struct lf_added_token *tokens = cap > LF_VOCAB_N ? NULL : realloc(added->tokens, (size_t)cap * sizeof *tokens);
+        struct lf_added_token *tokens = realloc(added->tokens, (size_t)cap * sizeof *tokens);
         if (!tokens) return lf_fail(err, LF_NO_MEMORY, "no memory for %d added tokens", cap);
         added->tokens = tokens;
         added->tokens_cap = cap;

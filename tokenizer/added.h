@@ -57,7 +57,8 @@ struct lf_added_search {
 };
 
 void lf_added_deinit(struct lf_added *added); /* accepts a zeroed one */
-/* text: what to look for (already normalized for the normalized set). Of two equal texts the first counts. */
+/* text: what to look for (already normalized for the normalized set), not empty. Of two equal texts the first counts.
+ * An id is put once. */
 LF_MUST_CHECK enum lf_status lf_added_put(struct lf_added *added, const struct lf_added_token *token,
                                           struct lf_str text, struct lf_err *err);
 /* After the last put: makes it ready to search. */

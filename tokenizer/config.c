@@ -36,6 +36,14 @@ enum lf_status lf_json_keep(struct lf_str *out, struct lf_arena *arena, struct l
     return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "%s: no memory for the text", what);
 }
 
+enum lf_status lf_json_keep_letter(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v, const char *what,
+                                   struct lf_err *err)
+{
+    LF_TRY(lf_json_keep(out, arena, v, what, err));
+    if (lf_utf8_count(*out) == 1) return LF_OK;
+    return lf_fail(err, LF_CORRUPT, "%s: one letter is expected, not %lld", what, (long long)lf_utf8_count(*out));
+}
+
 static enum lf_status read_flag(bool *out, struct lf_json_value object, const char *name, struct lf_err *err)
 {
     struct lf_json_value v = lf_json_get(object, name);
@@ -207,7 +215,7 @@ static enum lf_status read_jinja(struct lf_tokenizer_config *config, const char 
 {
     char path[PATH_MAX];
     struct lf_buf text;
-    if (lf_path_join(path, sizeof path, dir, "chat_template.jinja") != LF_OK)
+    if (lf_path_join(path, sizeof path, dir, "chat_template.jinja") != LF_OK) /* the first of a directory's paths */
         return lf_fail(err, LF_LIMIT, "the path of chat_template.jinja is too long");
     lf_buf_init(&text, LF_TEMPLATE_SOURCE_BYTES);
     enum lf_status status = lf_file_read(&text, path, LF_TEMPLATE_SOURCE_BYTES, err);

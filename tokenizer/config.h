@@ -37,6 +37,9 @@ LF_MUST_CHECK enum lf_status lf_listed_token_read(struct lf_listed_token *out, s
 /* A string in memory of the arena; LF_CORRUPT for any other value, named by what. */
 LF_MUST_CHECK enum lf_status lf_json_keep(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v,
                                           const char *what, struct lf_err *err);
+/* The same of one code point. */
+LF_MUST_CHECK enum lf_status lf_json_keep_letter(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v,
+                                                 const char *what, struct lf_err *err);
 /* Reads and parses dir/name. *json must be freed before *text. LF_NOT_FOUND where there is no such file. */
 LF_MUST_CHECK enum lf_status lf_json_file(struct lf_json *json, struct lf_buf *text, const char *dir, const char *name,
                                           size_t max_bytes, struct lf_err *err);

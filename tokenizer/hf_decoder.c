@@ -35,8 +35,8 @@ static enum lf_status open_metaspace(struct lf_tokenizer *tok, struct lf_json_va
     struct lf_replace replace = {.to = LF_STR(" ")};
     bool prefix = true;
     struct lf_json_value scheme = lf_json_get(v, "prepend_scheme");
-    LF_TRY(
-        lf_json_keep(&replace.from, &tok->arena, lf_json_get(v, "replacement"), "decoder Metaspace: replacement", err));
+    LF_TRY(lf_json_keep_letter(&replace.from, &tok->arena, lf_json_get(v, "replacement"),
+                               "decoder Metaspace: replacement", err));
     (void)lf_json_bool(lf_json_get(v, "add_prefix_space"), &prefix);
     if (!lf_json_is_absent(scheme)) prefix = !lf_json_string_is(scheme, "never");
     if (prefix) LF_TRY(add_replace(&tok->decoder, &(struct lf_replace){replace.from, LF_STR(""), true}, err));
@@ -116,6 +116,9 @@ static enum lf_status template_ids(const struct lf_tokenizer *tok, struct lf_ids
             int64_t n;
             if (!lf_json_int64(id, &n) || n < 0 || n >= LF_VOCAB_N || !lf_vocab_has(&tok->vocab, (int32_t)n))
                 return lf_fail(err, LF_CORRUPT, "post_processor: the template names an id without a token");
+            if (out->n == LF_TOKENS_AROUND_N)
+                return lf_fail(err, LF_LIMIT, "post_processor: the template has more than %d tokens",
+                               LF_TOKENS_AROUND_N);
             if (lf_ids_push(out, (int32_t)n) != LF_OK) return lf_fail(err, LF_NO_MEMORY, "no memory for the template");
         }
         return LF_OK;
@@ -141,12 +144,16 @@ static enum lf_status read_template(struct lf_tokenizer *tok, struct lf_json_val
 {
     struct lf_json_value single = lf_json_get(v, "single"), specials = lf_json_get(v, "special_tokens");
     bool behind = false;
+    int n_names = 0; /* each is looked for among all that are defined, so it cannot be any number */
     for (struct lf_json_value it = lf_json_first(single); lf_json_more(single, it); it = lf_json_next(single, it)) {
         struct lf_json_value special = lf_json_get(it, "SpecialToken");
         if (lf_json_type(special) != LF_JSON_OBJECT) {
             behind = true;
             continue;
         }
+        if (++n_names > 2 * LF_TOKENS_AROUND_N)
+            return lf_fail(err, LF_LIMIT, "post_processor: the template names more than %d tokens",
+                           2 * LF_TOKENS_AROUND_N);
         LF_TRY(template_ids(tok, behind ? after : before, specials, lf_json_get(special, "id"), err));
     }
     if (!behind) return lf_fail(err, LF_CORRUPT, "post_processor: the template has no place for the text");

@@ -62,7 +62,8 @@ static size_t skip_space(const struct lf_jinja_lexer *lex, size_t pos)
     while (pos < lex->src.len) {
         uint32_t cp;
         int n = lf_utf8_decode(lex->src.ptr + pos, lex->src.len - pos, &cp);
-        if (n == 0 || !lf_jinja_is_space(cp)) break;
+        LF_ASSERT(n > 0); /* a source is valid UTF-8 */
+        if (!lf_jinja_is_space(cp)) break;
         pos += (size_t)n;
     }
     return pos;
@@ -73,9 +74,10 @@ static size_t strip_end(const struct lf_jinja_lexer *lex, size_t first, size_t e
 {
     while (end > first) {
         size_t p = end - 1;
-        while (p > first && ((unsigned char)lex->src.ptr[p] & 0xC0) == 0x80) p--;
+        while (((unsigned char)lex->src.ptr[p] & 0xC0) == 0x80) p--; /* not past first: a code point begins there */
         uint32_t cp;
-        if (lf_utf8_decode(lex->src.ptr + p, end - p, &cp) == 0 || !lf_jinja_is_space(cp)) break;
+        LF_ASSERT(p >= first && lf_utf8_decode(lex->src.ptr + p, end - p, &cp) > 0);
+        if (!lf_jinja_is_space(cp)) break;
         end = p;
     }
     return end;
@@ -250,7 +252,7 @@ static size_t skip_digits(const struct lf_jinja_lexer *lex, size_t pos, int base
 /* The end of a float at pos, or pos. */
 static size_t float_end(const struct lf_jinja_lexer *lex, size_t pos)
 {
-    if (pos > 0 && lex->src.ptr[pos - 1] == '.') return pos;
+    if (lex->src.ptr[pos - 1] == '.') return pos; /* a tag has begun before */
     size_t whole = skip_digits(lex, pos, 10);
     if (whole == pos) return pos;
     size_t end = whole;

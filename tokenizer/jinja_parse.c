@@ -147,7 +147,8 @@ static enum lf_status fail_unclosed(struct lf_jinja_parser *p, const char *const
 {
     char list[128];
     size_t len = 0;
-    for (size_t i = 0; ends[i] && len < sizeof(list); i++) {
+    for (size_t i = 0; ends[i]; i++) {
+        LF_ASSERT(len < sizeof(list)); /* they are ours, three short names at most */
         len += (size_t)snprintf(list + len, sizeof(list) - len, "%s'%s'", i ? " or " : "", ends[i]);
     }
     return lf_jinja_parse_fail(p, list);
@@ -245,9 +246,8 @@ static enum lf_status refuse_loop(struct lf_jinja_parser *p, const struct lf_jin
     if (target->kind == LF_JINJA_N_NAME && target->name == LF_JINJA_NAME_LOOP) {
         return lf_fail(p->err, LF_INVALID, "line %u: cannot assign to 'loop' in a for loop", target->line);
     }
-    for (const struct lf_jinja_node *it = target->kind == LF_JINJA_N_TUPLE ? target->a : NULL; it; it = it->next) {
-        if (it->kind == LF_JINJA_N_NAME && it->name == LF_JINJA_NAME_LOOP) return refuse_loop(p, it);
-    }
+    const struct lf_jinja_node *it = target->kind == LF_JINJA_N_TUPLE ? target->a : NULL;
+    for (; it; it = it->next) LF_TRY(refuse_loop(p, it)); /* as deep as the source nests */
     return LF_OK;
 }
 

@@ -13,6 +13,9 @@
 /* Chains of operators and postfixes lean to the left without nesting in the source; they may be longer. */
 enum { EXPR_DEPTH = 4 * LF_TEMPLATE_DEPTH };
 
+/* The longest number, written out. */
+enum { NUMBER_BYTES = 400 };
+
 static enum lf_status deepen(struct lf_jinja_parser *p, struct lf_jinja_node *node, const struct lf_jinja_node *list)
 {
     for (; list; list = list->next) {
@@ -83,7 +86,7 @@ static bool unescape_one(struct unescape *u, struct lf_str s, size_t *i)
         return true;
     }
     if (c >= '0' && c <= '7') {
-        if (!read_code(s, i, 8, 3, false, &cp)) return false;
+        (void)read_code(s, i, 8, 3, false, &cp); /* at most 0777 */
         put_cp(u, cp);
         return true;
     }
@@ -111,18 +114,21 @@ static enum lf_status parse_string(struct lf_jinja_parser *p, struct lf_jinja_va
         struct lf_str s = p->cur.text;
         size_t need = u.n + s.len * 4 + 16; /* the longest escape makes "\" + one character into 11 bytes of 3 */
         if (need > cap) {
-            char *grown = lf_arena_alloc(&p->program->arena, need);
+            cap = LF_MAX(need, cap * 2); /* what is left behind in the arena is no more than what is used */
+            char *grown = lf_arena_alloc(&p->program->arena, cap);
             if (!grown) return lf_jinja_parse_no_memory(p);
             if (u.n) memcpy(grown, u.dst, u.n);
             u.dst = grown;
-            cap = need;
         }
         for (size_t i = 0; i < s.len;) {
-            if (s.ptr[i] != '\\' || i + 1 == s.len) {
+            if (s.ptr[i] != '\\') {
                 u.dst[u.n++] = s.ptr[i++];
-            } else if (++i, !unescape_one(&u, s, &i)) {
-                return lf_fail(p->err, LF_INVALID, "line %u: a string holds a malformed escape", p->cur.line);
+                continue;
             }
+            i++;
+            LF_ASSERT(i < s.len); /* to the lexer a backslash and what follows are one */
+            if (!unescape_one(&u, s, &i))
+                return lf_fail(p->err, LF_INVALID, "line %u: a string holds a malformed escape", p->cur.line);
         }
         LF_TRY(lf_jinja_next(p));
     }
@@ -131,10 +137,15 @@ static enum lf_status parse_string(struct lf_jinja_parser *p, struct lf_jinja_va
 
 static enum lf_status parse_number(struct lf_jinja_parser *p, struct lf_jinja_value *out)
 {
-    char digits[400];
+    char digits[NUMBER_BYTES + 1];
     size_t n = 0;
-    for (size_t i = 0; i < p->cur.text.len && n + 1 < sizeof(digits); i++) {
-        if (p->cur.text.ptr[i] != '_') digits[n++] = p->cur.text.ptr[i];
+    for (size_t i = 0; i < p->cur.text.len; i++) {
+        if (p->cur.text.ptr[i] == '_') continue;
+        if (n == NUMBER_BYTES) {
+            return lf_fail(p->err, LF_UNSUPPORTED, "line %u: numbers of more than %d letters are not implemented",
+                           p->cur.line, NUMBER_BYTES);
+        }
+        digits[n++] = p->cur.text.ptr[i];
     }
     digits[n] = '\0';
     if (p->cur.kind == LF_JINJA_T_FLOAT) {
@@ -145,7 +156,7 @@ static enum lf_status parse_number(struct lf_jinja_parser *p, struct lf_jinja_va
     int base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
     errno = 0;
     long long i = strtoll(base == 10 ? digits : digits + 2, NULL, base);
-    if (errno || n + 1 == sizeof(digits)) {
+    if (errno) {
         return lf_fail(p->err, LF_UNSUPPORTED, "line %u: integers beyond 64 bits are not implemented", p->cur.line);
     }
     *out = lf_jinja_int(i);
@@ -249,7 +260,7 @@ static enum lf_status parse_subscript(struct lf_jinja_parser *p, struct lf_jinja
     struct lf_jinja_node *part[3] = {NULL, NULL, NULL};
     uint32_t line = p->cur.line;
     bool is_slice = false;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0;; i++) {
         enum lf_jinja_token_kind kind = p->cur.kind;
         if (kind != LF_JINJA_T_COLON && kind != LF_JINJA_T_RBRACKET && kind != LF_JINJA_T_COMMA) {
             LF_TRY(lf_jinja_parse_expr(p, &part[i], true));
@@ -358,7 +369,7 @@ static enum lf_status parse_args(struct lf_jinja_parser *p, struct lf_jinja_node
     LF_TRY(lf_jinja_next(p));
     while (p->cur.kind != LF_JINJA_T_RPAREN) {
         if (*out) LF_TRY(lf_jinja_expect(p, LF_JINJA_T_COMMA, "',' or ')'"));
-        if (p->cur.kind == LF_JINJA_T_RPAREN && *out) break;
+        if (p->cur.kind == LF_JINJA_T_RPAREN) break;
         if (++n_args > LF_JINJA_ARGS_N) {
             return lf_fail(p->err, LF_LIMIT, "line %u: more than %d arguments", p->cur.line, LF_JINJA_ARGS_N);
         }

@@ -72,7 +72,8 @@ static enum lf_status open_metaspace(struct lf_pretokenizer *pre, struct lf_aren
     struct lf_str mark;
     struct lf_json_value scheme = lf_json_get(v, "prepend_scheme");
     struct lf_pretokenize_step *step;
-    LF_TRY(lf_json_keep(&mark, arena, lf_json_get(v, "replacement"), "pre-tokenizer Metaspace: replacement", err));
+    LF_TRY(
+        lf_json_keep_letter(&mark, arena, lf_json_get(v, "replacement"), "pre-tokenizer Metaspace: replacement", err));
     bool never = lf_json_string_is(scheme, "never");
     bool first = lf_json_string_is(scheme, "first");
     if (lf_json_is_absent(scheme)) never = !read_bool(v, "add_prefix_space", true);

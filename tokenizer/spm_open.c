@@ -107,8 +107,8 @@ enum lf_status lf_tokenizer_open_spm(struct lf_tokenizer *tok, const char *dir,
     int32_t n_ids = 0;
     uint64_t n_bytes = 0;
     enum lf_status status;
-    if (lf_path_join(path, sizeof path, dir, "tokenizer.model") != LF_OK)
-        return lf_fail(err, LF_LIMIT, "the path of tokenizer.model is too long");
+    enum lf_status joined = lf_path_join(path, sizeof path, dir, "tokenizer.model");
+    LF_ASSERT(joined == LF_OK); /* longer names of this directory were looked for before */
     lf_buf_init(&file, MODEL_FILE_BYTES);
     LF_TRY_GOTO(lf_file_read(&file, path, MODEL_FILE_BYTES, err), done);
     LF_TRY_GOTO(room_for(config, &n_ids, &n_bytes, err), done);
@@ -128,12 +128,12 @@ done:
     return status;
 }
 
-/* A mark alone before bos_token or its like is no text, as transformers has it; before other added tokens it stays. */
+/* A mark alone before bos_token or its like is no text, as transformers has it; before other added tokens it stays.
+ * The text is empty only where such a token follows: of an empty prompt nothing is encoded. */
 static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
                                      const struct lf_added_token *next)
 {
     size_t first = work->out->n;
-    if (text.len == 0 && !next) return LF_OK;
     LF_TRY(lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MARK, true));
     bool only_mark =
         work->out->n == first + 1 && lf_str_eq(lf_vocab_text(&tok->vocab, work->out->ids[first]), LF_STR(LF_SPM_MARK));

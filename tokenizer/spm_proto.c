@@ -178,6 +178,15 @@ enum lf_status lf_spm_proto_each_piece(struct lf_str model, lf_spm_piece_fn *pie
     return LF_OK;
 }
 
+/* The next field of a model whose fields were all read before, so none is broken. */
+static struct field next_field(struct lf_str *rest)
+{
+    struct field f;
+    enum lf_status status = take_field(rest, &f, NULL);
+    LF_ASSERT(status == LF_OK);
+    return f;
+}
+
 enum lf_status lf_spm_proto_read(struct lf_spm_proto *out, struct lf_str model, struct lf_err *err)
 {
     struct lf_spm_proto proto = {.model = LF_SPM_UNIGRAM,
@@ -189,8 +198,7 @@ enum lf_status lf_spm_proto_read(struct lf_spm_proto *out, struct lf_str model, 
                                  .eos_piece = LF_STR("</s>")};
     LF_TRY(lf_spm_proto_each_piece(model, check_piece, &proto, err));
     while (model.len > 0) {
-        struct field f;
-        LF_TRY(take_field(&model, &f, err));
+        struct field f = next_field(&model);
         if (f.number == MODEL_TRAINER && f.wire == WIRE_BYTES) LF_TRY(read_trainer(&proto, f.bytes, err));
         if (f.number == MODEL_NORMALIZER && f.wire == WIRE_BYTES) LF_TRY(read_normalizer(&proto, f.bytes, err));
     }
@@ -203,8 +211,7 @@ enum lf_status lf_spm_proto_strip(struct lf_buf *out, struct lf_str model, struc
 {
     static const char no_normalizer[] = {0x1a, 0x0a, 0x0a, 0x08, 'i', 'd', 'e', 'n', 't', 'i', 't', 'y'};
     while (model.len > 0) {
-        struct field f;
-        LF_TRY(take_field(&model, &f, err));
+        struct field f = next_field(&model);
         if (f.wire == WIRE_BYTES && (f.number == MODEL_PIECE || f.number == MODEL_TRAINER)) lf_buf_str(out, f.whole);
     }
     lf_buf_append(out, no_normalizer, sizeof no_normalizer);

@@ -30,7 +30,7 @@ LF_MUST_CHECK enum lf_status lf_spm_proto_read(struct lf_spm_proto *out, struct 
 typedef enum lf_status lf_spm_piece_fn(void *ctx, int64_t idx, struct lf_str text, int64_t type, struct lf_err *err);
 LF_MUST_CHECK enum lf_status lf_spm_proto_each_piece(struct lf_str model, lf_spm_piece_fn *piece, void *ctx,
                                                      struct lf_err *err);
-/* The model without normalizers and samples, appended to out. */
+/* A model that lf_spm_proto_read took, without normalizers and samples, appended to out. */
 LF_MUST_CHECK enum lf_status lf_spm_proto_strip(struct lf_buf *out, struct lf_str model, struct lf_err *err);
 
 #endif

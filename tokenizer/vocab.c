@@ -16,9 +16,12 @@ enum lf_status lf_vocab_init(struct lf_vocab *vocab, int64_t n_ids, uint64_t n_t
                              struct lf_err *err)
 {
     memset(vocab, 0, sizeof *vocab);
-    if (n_ids < 1 || n_ids > LF_VOCAB_N || n_tokens > LF_VOCAB_N)
-        return lf_fail(err, LF_CORRUPT, "a vocabulary of 1 to %d tokens is expected, not %lld", LF_VOCAB_N,
+    if (n_ids < 1 || n_ids > LF_VOCAB_N)
+        return lf_fail(err, LF_CORRUPT, "a vocabulary of 1 to %d ids is expected, not %lld", LF_VOCAB_N,
                        (long long)n_ids);
+    if (n_tokens > LF_VOCAB_N)
+        return lf_fail(err, LF_CORRUPT, "a vocabulary of at most %d tokens is expected, not %llu", LF_VOCAB_N,
+                       (unsigned long long)n_tokens);
     if (n_bytes > UINT32_MAX) return lf_fail(err, LF_LIMIT, "the vocabulary's texts are longer than 4 GiB");
     vocab->n_slots = slots_for(n_tokens);
     vocab->bytes_cap = n_bytes;

@@ -148,8 +148,7 @@ static void note_hold(const struct lf_sched *s, struct lf_sched_hold *hold, cons
     hold->passed_blocks = 0;
 }
 
-/* How many blocks a sequence may have that passes this one. */
-static int64_t room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold)
+int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold)
 {
     if (s->now_ns - hold->since_ns >= LF_SCHED_BYPASS_NS) return 0;
     return s->opts.pool->n_blocks - hold->passed_blocks;
@@ -181,14 +180,20 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
         if (waits_for_another(s, seq, max_blocks)) continue;
         if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &marked)) {
             if (t->held.look_no != s->n_looks) note_hold(s, &t->held, seq);
-            own_room = room_beside(s, &t->held);
+            own_room = lf_sched_room_beside(s, &t->held);
             continue;
         }
         if (fits && reserve(s, seq, max_blocks)) return seq;
         if (t->blocked.look_no != s->n_looks) note_hold(s, &t->blocked, seq);
-        *room = LF_MIN(*room, room_beside(s, &t->blocked));
+        *room = LF_MIN(*room, lf_sched_room_beside(s, &t->blocked));
     }
     return NULL;
+}
+
+/* Whether one more of the tenant may run: beyond max_seqs only where it runs nothing else. */
+static bool has_place(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    return s->n_running < s->opts.max_seqs || (t->n_running == 0 && s->n_running < s->opts.max_seqs + s->opts.n_kept);
 }
 
 static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
@@ -197,7 +202,14 @@ static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
     s->n_looks++;
     LF_LIST_EACH(it, &s->queues)
     {
-        struct lf_sched_seq *seq = first_that_may(s, LF_LIST_ENTRY(it, struct lf_sched_tenant, node), shares, &room);
+        struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
+        if (!has_place(s, t)) {
+            if (!t->blocked.seq) continue;
+            t->blocked.look_no = s->n_looks; /* what passes it counts all the same */
+            room = LF_MIN(room, lf_sched_room_beside(s, &t->blocked));
+            continue;
+        }
+        struct lf_sched_seq *seq = first_that_may(s, t, shares, &room);
         if (!seq) continue;
         count_passing(s, seq);
         start(s, seq);
@@ -210,7 +222,7 @@ static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
 {
     s->now_ns = LF_MAX(s->now_ns, now_ns);
-    if (s->n_running >= s->opts.max_seqs || s->n_waiting == 0) return NULL;
+    if (s->n_running >= s->opts.max_seqs + s->opts.n_kept || s->n_waiting == 0) return NULL;
     lf_sched_sort_queues(s, s->now_ns);
     struct lf_sched_seq *seq = look_through(s, true);
     return seq || s->n_running > 0 ? seq : look_through(s, false);

@@ -95,9 +95,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
-    bool open = e->sched.n_waiting == 0 && e->sched.n_running < e->opts.max_seqs;
-    int64_t tokens = (int64_t)lf_block_pool_n_available(pool) * LF_KV_BLOCK_TOKENS;
-    f->largest_prompt_now = open ? LF_MIN(tokens, e->opts.ctx) : 0;
+    lf_sched_look_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
     f->retry_after_s = lf_sched_retry_after_s(&e->sched, e->sched.waiting_tokens);
@@ -217,7 +215,7 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
 
 static uint64_t bytes_of_seq(void)
 {
-    return (LF_ENGINE_AHEAD_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq) + sizeof(int);
+    return (LF_ENGINE_AHEAD_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
 }
 
 static uint64_t bytes_of_out(void)
@@ -228,7 +226,7 @@ static uint64_t bytes_of_out(void)
 /* As many as can wait and run, and one: a client's requests may enter an empty queue beyond its limit together. */
 static int n_tenants(const struct lf_engine_opts *o)
 {
-    return (int)LF_MIN((int64_t)o->queue_n + o->max_seqs + 1, INT32_MAX);
+    return (int)LF_MIN((int64_t)o->queue_n + lf_batch_n_slots(o->max_seqs) + 1, INT32_MAX);
 }
 
 uint64_t lf_engine_answer_bytes(int n_blocks)
@@ -238,7 +236,8 @@ uint64_t lf_engine_answer_bytes(int n_blocks)
 
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_blocks)
 {
-    return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() + (uint64_t)o->max_out * bytes_of_out() +
+    return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() +
+           (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out() +
            (uint64_t)o->chunk * sizeof(int32_t) + (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) +
            (uint64_t)n_blocks * sizeof(uint32_t) + lf_kv_host_bytes(n_blocks, true);
 }
@@ -247,12 +246,13 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
 {
     const struct lf_engine_opts *o = &e->opts;
     size_t n_seqs = (size_t)o->max_seqs, n_out = (size_t)o->max_out;
+    int n_slots = lf_batch_n_slots(o->max_seqs);
     bool all = true;
     for (int i = 0; i <= LF_ENGINE_AHEAD_N; i++) {
         e->flights[i].plan.items = calloc(n_seqs, sizeof(*e->flights[i].plan.items));
         all = all && e->flights[i].plan.items;
     }
-    e->slots = calloc(n_seqs, sizeof(*e->slots));
+    e->slots = calloc((size_t)n_slots, sizeof(*e->slots));
     e->results = calloc(n_out, sizeof(*e->results));
     e->arrays.ids = calloc((size_t)o->chunk, sizeof(*e->arrays.ids));
     e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
@@ -263,7 +263,7 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     all = all && e->tenants && e->marks && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
           e->arrays.out_rows && e->arrays.outs;
     if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
-    while (e->n_slots < o->max_seqs) {
+    while (e->n_slots < n_slots) {
         e->slots[e->n_slots] = e->n_slots;
         e->n_slots++;
     }
@@ -314,6 +314,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                              .watchdog_s = opts->watchdog_s};
     const struct lf_sched_opts sched = {.chunk = opts->chunk,
                                         .max_seqs = opts->max_seqs,
+                                        .n_kept = lf_batch_n_slots(opts->max_seqs) - opts->max_seqs,
                                         .max_out = opts->max_out,
                                         .row_tile = LF_MAX(opts->row_tile, 1),
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
@@ -367,6 +368,12 @@ void lf_engine_destroy(struct lf_engine *engine)
 void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out)
 {
     lf_mailbox_look_engine(&engine->mailbox, out);
+}
+
+int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)
+{
+    int64_t n_blocks = lf_mailbox_room(&engine->mailbox, tenant, lf_clock_ns());
+    return LF_MIN(n_blocks * LF_KV_BLOCK_TOKENS, engine->opts.ctx);
 }
 
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine)

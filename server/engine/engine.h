@@ -15,6 +15,7 @@
 #include "core/metrics.h"
 #include "core/status.h"
 #include "server/engine/request.h"
+#include "server/engine/room.h"
 
 struct lf_engine;
 struct lf_batch;
@@ -36,7 +37,7 @@ struct lf_engine_backend {
 struct lf_engine_opts {
     int ctx;              /* tokens of prompt + answer, at most */
     int chunk;            /* rows of one step, at most */
-    int max_seqs;         /* running at once */
+    int max_seqs;         /* of a step, and running at once but for those of tenants that run nothing else */
     int max_out;          /* logits rows of one step */
     int queue_n;          /* waiting requests, at most; of one tenant three quarters */
     int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
@@ -79,12 +80,15 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
-    int64_t largest_prompt_now;                       /* tokens of prompt + answer that would be admitted at once */
+    struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
     int retry_after_s;
     uint64_t n_steps;
 };
 void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out);
+/* Tokens of prompt and answer of the largest request that would start at once, were it the tenant's next; 0: none
+ * would. What the prefix cache may save is not counted. Any thread. */
+int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
 
 /* Updated by the engine thread, rendered by the HTTP thread. */
 struct lf_engine_metrics {

@@ -32,7 +32,7 @@ struct lf_engine {
     int64_t last_read_ns;
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
-    int *slots;                 /* [n_slots] free, of max_seqs */
+    int *slots;                 /* [n_slots] free, of lf_batch_n_slots */
     struct lf_sched_tenant *tenants;
     uint32_t *marks; /* [n_blocks] */
     int n_slots;

@@ -363,6 +363,24 @@ static void end_notify(struct lf_mailbox *mb, struct lf_request *req)
     if (req->abandoned) pthread_cond_broadcast(&mb->notified);
 }
 
+int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns)
+{
+    struct lf_sched_holds holds = {0};
+    lock(mb);
+    LF_LIST_EACH(it, &mb->flight)
+    {
+        const struct lf_request *req = in_flight(it);
+        if (req->params.tenant != tenant) continue;
+        holds.n_waiting += req->waiting;
+        holds.n_running += !req->waiting;
+        if (!req->waiting) holds.n_blocks += lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens);
+    }
+    bool takes = mb->alive && !mb->draining && !mb->stop;
+    int64_t n = takes ? lf_sched_room_blocks(&mb->figures.room, tenant, &holds, now_ns) : 0;
+    unlock(mb);
+    return n;
+}
+
 void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures)
 {
     lock(mb);

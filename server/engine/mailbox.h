@@ -89,6 +89,8 @@ LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const 
 LF_MUST_CHECK enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                                int *retry_after_s, struct lf_err *err);
 void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out);
+/* Blocks that a request of this tenant may need to be admitted at once. */
+int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns);
 void lf_mailbox_drain(struct lf_mailbox *mb);
 void lf_mailbox_stop(struct lf_mailbox *mb); /* the engine ends everything and returns from its loop */
 

@@ -10,6 +10,7 @@
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
 static const double ELDEST_SHARE = 0.25;  /* of the prefills' time, for the one admitted first */
+static const double LONE_PRICE = 0.875;   /* see tenants.h */
 static const double SPEED_DECAY = 0.98;   /* a step, for the measured speeds */
 
 static struct lf_sched_seq *seq_of(struct lf_list *node)
@@ -20,6 +21,7 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
     LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->row_tile >= 1);
+    LF_ASSERT(opts->n_kept >= 0 && opts->n_kept < opts->max_seqs);
     LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->marks);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
@@ -55,7 +57,8 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_plan *plan, bool pr
 {
     int room_rows = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
     int room_out = prefills ? LF_MAX(s->opts.max_out - 1, 1) : s->opts.max_out;
-    int room = LF_MIN(room_rows, room_out), n = s->n_running;
+    int room_items = prefills ? LF_MAX(s->opts.max_seqs - 1, 1) : s->opts.max_seqs;
+    int room = LF_MIN(LF_MIN(room_rows, room_out), room_items), n = s->n_running;
     struct lf_list *it = s->running.next;
     for (; n > 0 && plan->n_items < room; n--) {
         struct lf_sched_seq *seq = seq_of(it);
@@ -147,7 +150,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct 
     room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
-    if (room < 1) return 0;
+    if (room < 1 || plan->n_items == s->opts.max_seqs) return 0;
 
     int affordable = lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits);
     int n = chunk_rows(s, plan, seq, affordable, room, must);
@@ -228,6 +231,12 @@ static struct lf_sched_tenant *next_tenant(const struct lf_sched *s)
     return best;
 }
 
+/* What a tenant is charged for a ns of its prefill. */
+static double price(const struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    return s->n_tenants_in_step > 1 && t->n_running == 1 ? LONE_PRICE : 1;
+}
+
 /* What prefills may take beside the step's decodes: what is left, at least a quarter, and at least what brings the
  * tenant that is next to its part of the step, though others decode. */
 static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_plan *plan)
@@ -238,7 +247,7 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
     int n = s->n_tenants_in_step;
     if (n == 1 || plan->n_items == 0) return budget_ns;
     const struct lf_sched_tenant *t = next_tenant(s);
-    double due_ns = (decode_ns - n * t->decode_ns) / (n - 1);
+    double due_ns = (decode_ns - n * t->decode_ns) / (n - 1) / price(s, t);
     if (due_ns <= budget_ns) return budget_ns;
     return due_ns + lf_cost_prefill_ns(&s->cost, shortest_prefill(s, t)->n_done, BLOCK / 2, 0); /* lost to rounding */
 }
@@ -264,7 +273,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
                                       * or no logits row for its end */
         }
         budget_ns -= ns;
-        t->served_ns += ns;
+        t->served_ns += ns * price(s, t);
     }
 }
 
@@ -469,7 +478,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
             LF_ASSERT(refs[seq->blocks[i]] == 1 && !pool->blocks[seq->blocks[i]].cached);
     }
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
-    LF_ASSERT(n_running <= s->opts.max_seqs);
+    LF_ASSERT(n_running <= s->opts.max_seqs + s->opts.n_kept);
     lf_sched_check_tenants(s);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);

@@ -20,10 +20,11 @@
  *  3. A tenant reserves at most three quarters of the pool and of max_seqs while another waits, runs, or was here in
  *     the last LF_SCHED_ALONE_NS; alone it may have all. A request that is larger than a share by itself starts when
  *     its tenant runs nothing and is alone, or it has waited LF_SCHED_ALONE_NS, or nothing else can start or runs.
+ *     Beyond max_seqs there are n_kept places, for tenants that run nothing else (tenants.h).
  *  4. A tenant's queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of
  *     urgent requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller
  *     ones of later turns, for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then they wait too.
- *  5. Every decoding sequence gets its row in every step (while they fit into chunk and max_out; else in turn).
+ *  5. Every decoding sequence gets its row in every step (while chunk, max_seqs and max_out last; else in turn).
  *  6. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
  *     of it, and as much as makes the step's parts of the tenants equal where others decode; never less than
  *     LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a step of more than one is
@@ -37,13 +38,13 @@
  *
  * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
  * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
- * everything, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
+ * every block, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
  *
  *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
  *                        + (max_tokens of A's longest request) · (longest step)
  *
- * since every decode advances in every step and prefills have a quarter of the time. From then on B has half of the
- * device: with one other tenant its first token takes at most twice as long as alone, and a step.
+ * since decodes advance in every step (or in turn, 5) and prefills have a quarter of the time. From then on B has half
+ * of the device: beside one other tenant its first token takes at most twice as long as alone, and a step.
  *
  * Promises of ids. A device may take a step before the one before it has ended: what it samples goes straight into the
  * next step. So seq->ids has room for ids that nobody knows yet, and until lf_sched_sampled says which one it is, there
@@ -109,7 +110,8 @@ struct lf_sched_seq {
 
 struct lf_sched_opts {
     int chunk;    /* rows of one step, >= 1 */
-    int max_seqs; /* running at once, >= 1 */
+    int max_seqs; /* of a step, and running at once but for n_kept, >= 1 */
+    int n_kept;   /* places beyond max_seqs, for tenants that run nothing */
     int max_out;  /* logits rows of one step, >= 1 */
     int row_tile; /* rows cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
     int64_t step_ns;

@@ -148,7 +148,7 @@ static int n_held_already(const struct lf_sched *s, const struct lf_sched_seq *s
     return n;
 }
 
-static int64_t share_of(int64_t n)
+int64_t lf_sched_share_of(int64_t n)
 {
     return LF_MAX(n * 3 / 4, 1);
 }
@@ -156,10 +156,10 @@ static int64_t share_of(int64_t n)
 bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint, int64_t now_ns, bool *marked)
 {
     const struct lf_sched_tenant *t = seq->tenant;
-    int64_t most = share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    int64_t most = lf_sched_share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
     if (!lf_sched_others_may_come(s, t, now_ns)) return true;
     if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
-    if (t->n_running >= share_of(s->opts.max_seqs)) return false;
+    if (t->n_running >= lf_sched_share_of(s->opts.max_seqs)) return false;
     if (t->n_blocks + n <= most) return true;
     if (!*marked) s->n_marked = mark_held(s, t);
     *marked = true;

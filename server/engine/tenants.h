@@ -5,12 +5,19 @@
  *     admitted_ns   who leaves the queue next. A request is charged for its prefill when it is admitted, and for each
  *                   token of its answer as it comes: nobody knows beforehand how long that will be
  *     served_ns     whose prefill is next in a step. Charged with the chunks and the decodes of each step. What a step
- *                   costs by itself is charged to those who decode, since it is for them that it is short
+ *                   costs by itself is charged to those who decode, since it is for them that it is short. Who runs
+ *                   one request pays seven eighths for its prefill: that many at once cost more than the model of a
+ *                   step says (a step of many chunks, connections, refusals), and it is the others who are many
  *
  * The tenant with the least goes first: deficit round robin with a deficit instead of a quantum, so a turn is never
  * too small for a chunk. An account matters only while its tenant competes. One that begins to (its queue was empty, it
  * had no prefill in the last step) is brought level: at most a few steps ahead of the others, so that a pause saves
  * nothing up, and at most LF_SCHED_DEBT_NS behind, so that what it used while nobody else wanted it is forgotten.
+ *
+ * Places are kept for tenants that run nothing: beyond max_seqs there are n_kept, and a sequence may have one of them
+ * only if its tenant runs no other. So however many answers others have begun and however long these are, the first
+ * n_kept that come wait for none of them to end. Nothing is taken from a tenant alone, which has max_seqs: a step has
+ * no more sequences than before, and while more than that decode they take turns.
  *
  * The table has room for as many tenants as can wait and run. A tenant that left stays in it until its place is needed;
  * should there be none, two tenants share a place and count as one. All of it is the engine thread's. */
@@ -21,6 +28,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "server/engine/room.h"
 
 struct lf_sched;
 struct lf_sched_seq;
@@ -48,18 +56,16 @@ struct lf_sched_tenant {
     double decode_ns;
 };
 
-/* A tenant that has nothing here any more, and since when; at_ns 0: none. */
-struct lf_sched_left {
-    uint64_t id;
-    int64_t at_ns;
-};
-
 /* Its place in the table. */
 struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id);
 /* A sequence of it comes, starts and goes. */
 void lf_sched_tenant_joins(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_starts(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq);
+/* Of n blocks or places those that one of several tenants may have. */
+int64_t lf_sched_share_of(int64_t n);
+/* How many blocks a sequence may have that passes this one. */
+int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold);
 /* Whether another tenant waits or runs, or was here a short while ago. */
 bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns);
 /* Whether the tenant may hold what seq needs, beside what it has. marked: whether this look at its queue has marked the

@@ -1,4 +1,4 @@
-/* /v1/capacity: what fits right now. */
+/* /v1/capacity: what fits right now; largest_context_now is the asking tenant's. */
 #include "core/json.h"
 #include "server/engine/engine.h"
 #include "server/http/exchange.h"
@@ -18,7 +18,7 @@ void lf_handle_capacity(struct lf_exchange *x)
                   ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"cached\":%d,\"free\":%d}"
                   ",\"largest_context_now\":%lld",
                   (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
-                  (long long)e.largest_prompt_now);
+                  (long long)lf_engine_largest(x->server->engine, x->tenant.id));
     lf_buf_printf(out,
                   ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
                   ",\"draining\":%s}",

@@ -448,7 +448,8 @@ PATTERN, TOKEN = {"pattern": SLOW_PATTERN}, {"added": LONG_TOKEN}
 ATTACKS = {
     "unread-templates": Attack(unread_templates, least_s=4),
     # the running requests are others' until one of them ends: 500 steps of 64 requests
-    "unread-logprobs": Attack(unread_logprobs, least_s=4, good_ms=20000),
+    # each of its steps samples for those who decode, with 20 alternatives each; none waits for an answer to end
+    "unread-logprobs": Attack(unread_logprobs, least_s=4, good_ms=2000),
     "half-bodies": Attack(half_bodies, least_s=3),
     "large-json": Attack(large_json, least_s=3),
     "slow-readers": Attack(slow_readers, least_s=3),

@@ -49,6 +49,31 @@ static inline void sweep_ways(const char *name, sweep_fn *run, const void *ctx, 
     print_message("%-40s %6ld allocations\n", name, k - 1);
 }
 
+/* The same with n + 1 variants of the work, without a word, each allocation refused alone: for work whose small pieces
+ * share large blocks. Each variant fills them to another point, so every piece is once the one that needs a new block.
+ * set(ctx, i) makes the i-th; under a sanitizer every 11th of them is enough. */
+static inline void sweep_variants(const char *name, sweep_fn *run, void (*set)(void *ctx, int i), void *ctx, int n)
+{
+    long n_refused_all = 0;
+    for (int i = 0; i <= n; i += SWEEP_STEP) {
+        set(ctx, i);
+        if (run(ctx) != LF_OK) fail_msg("%s: variant %d fails without a refusal", name, i);
+        for (long k = 1, n_refused = 1; n_refused != 0; k++) {
+            long before = failing_alloc_n_live();
+            failing_alloc_arm(k, false);
+            enum lf_status status = run(ctx);
+            n_refused = failing_alloc_disarm();
+            long left = failing_alloc_n_live() - before;
+            if ((status != LF_NO_MEMORY && status != LF_OK) || left != 0)
+                fail_msg("%s: variant %d, allocation %ld refused: status %s, %ld blocks left", name, i, k,
+                         lf_status_name(status), left);
+            n_refused_all += n_refused;
+        }
+    }
+    assert_true(n_refused_all >= n / SWEEP_STEP);
+    print_message("%-40s %6ld refusals in %d variants\n", name, n_refused_all, n + 1);
+}
+
 static inline void sweep(const char *name, sweep_fn *run, const void *ctx, long at_least)
 {
     sweep_ways(name, run, ctx, at_least, 2);

@@ -6,12 +6,20 @@
 #include "tests/faults/sweep.h"
 #include "tests/support/model_dir.h"
 #include "tests/support/model_rig.h"
+#include "tests/support/tensor_file.h"
 #include "tests/unit/server/engine/fake_backend.h"
 
 #define FIXTURES "tests/golden/model/data/"
 
 static const char *const models[] = {"llama-f32",          "llama-bf16-tied",    "llama-f16-sharded",     "llama3-f32",
                                      "mistral-window-f32", "qwen2-windows-bf16", "qwen3-layer-types-bf16"};
+
+struct named {
+    struct temp_dir dir;
+    struct lf_buf text;
+};
+
+enum { NAMES_VARIANTS = 32 };
 
 static enum lf_status open_headers(const void *ctx)
 {
@@ -20,6 +28,42 @@ static enum lf_status open_headers(const void *ctx)
     enum lf_status status = lf_tensor_set_open(&set, ctx, &err);
     lf_tensor_set_close(&set);
     return status;
+}
+
+/* Names of tensors and files share blocks of 64 KiB: a long first name moves the others through the end of one. */
+static void pad_names(void *ctx, int i)
+{
+    struct named *n = ctx;
+    lf_buf_clear(&n->text);
+    lf_buf_cstr(&n->text, "{\"");
+    for (int k = 64 * 1024 - 16 * (NAMES_VARIANTS - i); k > 0; k--) lf_buf_char(&n->text, 'x');
+    lf_buf_cstr(&n->text, "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}");
+    for (int k = 0; k < 4; k++)
+        lf_buf_printf(&n->text, ",\"\\u006%d\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}", k);
+    lf_buf_char(&n->text, '}');
+    tensor_file_write(&n->dir, "1.safetensors", n->text.ptr, 0);
+    lf_buf_clear(&n->text);
+    lf_buf_cstr(&n->text, "{\"weight_map\":{\"");
+    for (int k = 64 * 1024 - 16 * (NAMES_VARIANTS - i); k > 0; k--) lf_buf_char(&n->text, 'x');
+    lf_buf_cstr(&n->text, "\":\"1.safetensors\"");
+    for (int k = 0; k < 4; k++) lf_buf_printf(&n->text, ",\"\\u006%d\":\"1.s\\u0061fetensors\"", k);
+    lf_buf_cstr(&n->text, "}}");
+    temp_dir_write(&n->dir, "model.safetensors.index.json", n->text.ptr, n->text.len);
+}
+
+static enum lf_status open_names(const void *ctx)
+{
+    return open_headers(((const struct named *)ctx)->dir.path);
+}
+
+static void any_name_of_a_tensor_is_the_last_there_is_memory_for(void **state)
+{
+    (void)state;
+    struct named n = {.dir = temp_dir_make()};
+    lf_buf_init(&n.text, 1 << 20);
+    sweep_variants("headers: every name", open_names, pad_names, &n, NAMES_VARIANTS);
+    lf_buf_deinit(&n.text);
+    temp_dir_remove(&n.dir);
 }
 
 static enum lf_status read_hparams(const void *ctx)
@@ -182,6 +226,7 @@ int main(void)
         cmocka_unit_test(device_cache_and_engine),
         cmocka_unit_test(models_of_every_family),
         cmocka_unit_test(a_tied_head_that_is_there),
+        cmocka_unit_test(any_name_of_a_tensor_is_the_last_there_is_memory_for),
     };
     lf_log_set_level(LF_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,11 +25,23 @@ static enum lf_status read_json(const void *ctx)
     return status;
 }
 
+/* What is wrong with it is found, unless there is no memory to look. */
+static enum lf_status read_refused_json(const void *ctx)
+{
+    struct lf_json doc = {0};
+    struct lf_err err = {0};
+    enum lf_status status = lf_json_parse(&doc, lf_str_c(ctx), &lf_json_limits_request, &err);
+    if (status == LF_OK) return LF_CORRUPT; /* which the sweep refuses */
+    return status == LF_INVALID && strstr(err.message, "a name appears twice") ? LF_OK : status;
+}
+
 static void json_parse_and_read(void **state)
 {
     (void)state;
     sweep("JSON with strings and numbers", read_json, "{\"a\":[1,\"\\u00e9x\",{\"b\":\"c\"},2.5e3],\"d\":null}", 2);
     sweep("JSON of nothing", read_json, "\"\"", 1);
+    sweep("JSON with escaped names", read_json, "{\"\\u0061\":1,\"\\u0062\":2,\"c\":3}", 3);
+    sweep("JSON with a name twice", read_refused_json, "{\"\\u0061\":1,\"b\":2,\"a\":3}", 3);
 }
 
 /* ---- requests ---- */
@@ -164,6 +176,53 @@ static void templates(void **state)
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) sweep(cases[i].name, render, cases[i].source, 3);
 }
 
+/* Every statement and every kind of expression, so that a comment before them moves them through the parser's blocks.
+ */
+static const char grammar[] =
+    "x{% if a == 1 or not b and c in d %}x{% elif e is not none %}y{% else %}z{% endif %}"
+    "{% for k, (v, w) in d.items() if v is string %}{% break %}{% else %}n{% endfor %}"
+    "{% set a, b = 1, 2 %}{% set ns.x = 3 %}{% set t | upper | trim %}q{% endset %}"
+    "{% macro m(a, b=2, c=[1]) %}{{ a }}{{ caller() }}{{ varargs }}{% endmacro %}"
+    "{% call(x, y=1) m(1, c=3, *[2], **{'k': 4}) %}{{ x }}{% endcall %}"
+    "{% filter upper | replace('a', 'b') %}abc{% endfilter %}{% with a = 1, b = a + 2 %}{{ b }}{% endwith %}"
+    "{% generation %}g{% endgeneration %}{% print a, b %}"
+    "{{ (1, 2)[0:1:2] }}{{ x[1, 2] }}{{ x.0.y().z }}{{ {1: -2, 'a': 'b' 'c' } }}{{ () }}"
+    "{{ +1 ~ 3 * 4 ~ 'e' }}{{ 1 < 2 <= 3 not in [7] }}{{ a if b else c if d }}"
+    "{{ x is divisibleby(3) }}{{ x is divisibleby 3 }}{{ x is not defined }}{{ x is sameas x.y[0] }}"
+    "{{ x | default(1.5, true) | trim }}";
+
+/* No piece of a template is smaller. */
+enum { PAD_BYTES = 32 };
+
+/* So many spaces before it that a block of 32 KiB ends PAD_BYTES earlier in it for each i. */
+static void pad_template(void *ctx, int i)
+{
+    struct lf_buf *text = ctx;
+    lf_buf_clear(text);
+    lf_buf_cstr(text, "{#");
+    for (int k = 0; k < PAD_BYTES * i; k++) lf_buf_char(text, ' ');
+    lf_buf_cstr(text, "#}");
+    lf_buf_cstr(text, grammar);
+}
+
+static enum lf_status parse_template(const void *ctx)
+{
+    struct lf_chat_template *t = NULL;
+    struct lf_err err = {0};
+    enum lf_status status = lf_chat_template_create(&t, lf_buf_view(ctx), &err);
+    lf_chat_template_destroy(t);
+    return status;
+}
+
+static void any_node_of_a_template_is_the_last_there_is_memory_for(void **state)
+{
+    (void)state;
+    struct lf_buf text;
+    lf_buf_init(&text, 1 << 20);
+    sweep_variants("template: every node", parse_template, pad_template, &text, 32 * 1024 / PAD_BYTES);
+    lf_buf_deinit(&text);
+}
+
 /* ---- settings and keys ---- */
 
 static enum lf_status read_config(const void *ctx)
@@ -206,8 +265,12 @@ static void settings_and_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_parse_and_read), cmocka_unit_test(requests_of_every_kind), cmocka_unit_test(refusals),
-        cmocka_unit_test(templates),           cmocka_unit_test(settings_and_keys),
+        cmocka_unit_test(json_parse_and_read),
+        cmocka_unit_test(requests_of_every_kind),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(templates),
+        cmocka_unit_test(settings_and_keys),
+        cmocka_unit_test(any_node_of_a_template_is_the_last_there_is_memory_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

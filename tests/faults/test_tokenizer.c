@@ -57,6 +57,73 @@ static void every_kind_opens_and_encodes(void **state)
     }
 }
 
+/* The strings and lists of a tokenizer lie in blocks, of 4 KiB for what is kept, of 16 KiB for the configuration. A
+ * text before them moves them through the end of one: most of a block of n bytes, and 16 bytes more for each i. */
+struct padded {
+    struct temp_dir dir;
+    char path[64];
+    struct lf_buf text;
+};
+
+enum { PAD_VARIANTS = 48 };
+
+static void pad(struct padded *p, const char *head, int block, int i, const char *tail)
+{
+    lf_buf_clear(&p->text);
+    lf_buf_cstr(&p->text, head);
+    for (int k = block - 16 * (PAD_VARIANTS - i); k > 0; k--) lf_buf_char(&p->text, 'x');
+    lf_buf_cstr(&p->text, tail);
+}
+
+static enum lf_status open_padded(const void *ctx)
+{
+    return open_tokenizer(((const struct padded *)ctx)->path);
+}
+
+static void pad_kept(void *ctx, int i)
+{
+    struct padded *p = ctx;
+    pad(p,
+        "{\"added_tokens\":[{\"id\":4,\"content\":\"<s>\",\"special\":true}],\"normalizer\":{\"type\":\"Sequence\","
+        "\"normalizers\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"z\"},\"content\":\"",
+        4096, i,
+        "\"},{\"type\":\"Prepend\",\"prepend\":\"_\"},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"q+\"},"
+        "\"content\":\"q\"}]},\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"_\"},"
+        "\"decoder\":{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"y\"},"
+        "\"content\":\" \"},{\"type\":\"Metaspace\",\"replacement\":\"_\"},{\"type\":\"Fuse\"},"
+        "{\"type\":\"Strip\",\"content\":\" \",\"start\":1}]},"
+        "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"_\":1},\"merges\":[]},"
+        "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}},"
+        "{\"Sequence\":{}},{\"SpecialToken\":{\"id\":\"s\"}}],\"special_tokens\":{\"s\":{\"ids\":[4]}}}}");
+    temp_dir_write(&p->dir, "tokenizer.json", p->text.ptr, p->text.len);
+}
+
+static void pad_configuration(void *ctx, int i)
+{
+    struct padded *p = ctx;
+    pad(p, "", 16 * 1024, i, "");
+    temp_dir_write(&p->dir, "chat_template.jinja", p->text.ptr, p->text.len);
+}
+
+static void any_part_of_a_tokenizer_is_the_last_there_is_memory_for(void **state)
+{
+    (void)state;
+    struct padded p = {.dir = temp_dir_make()};
+    lf_buf_init(&p.text, 1 << 20);
+    temp_dir_write_text(&p.dir, "tokenizer_config.json",
+                        "{\"added_tokens_decoder\":{\"7\":{\"content\":\"[7]\"}},\"bos_token\":\"<s>\","
+                        "\"eos_token\":{\"content\":\"<s>\"},\"tokenizer_class\":\"T\"}");
+    temp_dir_write_text(&p.dir, "special_tokens_map.json", "{\"additional_special_tokens\":[\"[7]\"]}");
+    snprintf(p.path, sizeof p.path, "%s", p.dir.path);
+    sweep_variants("tokenizer.json: every text", open_padded, pad_kept, &p, PAD_VARIANTS);
+    sweep_variants("configuration: every text", open_padded, pad_configuration, &p, PAD_VARIANTS);
+    temp_dir_write_text(&p.dir, "tokenizer_config.json", "{}");
+    temp_dir_write_text(&p.dir, "added_tokens.json", "{\"[8]\":8,\"[9]\":9}");
+    sweep_variants("added_tokens.json: every text", open_padded, pad_configuration, &p, PAD_VARIANTS);
+    lf_buf_deinit(&p.text);
+    temp_dir_remove(&p.dir);
+}
+
 static enum lf_status open_library(const void *ctx)
 {
     const struct lf_buf *file = ctx;
@@ -126,6 +193,7 @@ int main(void)
         cmocka_unit_test(vocabulary_and_merges),
         cmocka_unit_test(exceptions_end_at_the_door),
         cmocka_unit_test(every_kind_opens_and_encodes),
+        cmocka_unit_test(any_part_of_a_tokenizer_is_the_last_there_is_memory_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,7 @@ static void open_world(struct world *w, struct bytes *b)
     for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].plan.items = w->flights[i].items;
     const struct lf_sched_opts opts = {.chunk = chunk,
                                        .max_seqs = max_seqs,
+                                       .n_kept = (max_seqs + 6) / 8,
                                        .max_out = max_out,
                                        .row_tile = row_tile,
                                        .step_ns = 50 * 1000 * 1000,
@@ -148,6 +149,7 @@ static void admit(struct world *w)
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % BLOCK == 0);
         LF_ASSERT(!seq->all_logits || seq->n_cached == 0);
         check_share(w, seq);
+        LF_ASSERT(w->sched.n_running <= w->sched.opts.max_seqs || seq->tenant->n_running == 1);
     }
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
 }
@@ -166,6 +168,7 @@ static void check_plan(const struct world *w, const struct lf_sched_plan *plan)
         n_rows += item->n_rows;
         n_out += item->n_out;
     }
+    LF_ASSERT(plan->n_items <= o->max_seqs);
     LF_ASSERT(n_rows == plan->n_rows && n_rows <= o->chunk && n_out == plan->n_out && n_out <= o->max_out);
 }
 

@@ -136,6 +136,71 @@ static void a_flood_at_the_highest_priority_doubles_anothers_time_at_most(void *
     }
 }
 
+/* The demo model on one core: least squares over the processor time of 1,500 steps, decodes, prompts and both. */
+static const struct sim_machine measured = {
+    .w = {[LF_COST_STEP] = 3e5,
+          [LF_COST_ROW] = 6e4,
+          [LF_COST_PREFILL_KEY] = 33,
+          [LF_COST_OUT_ROW] = 3.7e5,
+          [LF_COST_DECODE_KEY] = 234},
+    .chunk = 6.6e5,
+    .noise = 0.1,
+};
+
+/* Each of forty clients asks the next thing as soon as it has its answer. */
+static void forty_clients(struct sim_world *w)
+{
+    const struct lf_sched_tenant *t = lf_sched_tenant_of(&w->sched, FLOOD);
+    while (t->n_waiting + t->n_running < 40) (void)submit(w, FLOOD, -1000000, 3000, 64);
+}
+
+/* Until the end of a guest's request; its time to the first token, and the longest step before that. */
+static double ask_s(struct sim_world *w, int n_prompt, bool flooded, double *longest_step_s)
+{
+    struct sim_request *r = submit(w, GUEST, 0, n_prompt, 8);
+    *longest_step_s = 0;
+    while (r->ended_ns == 0) {
+        int64_t before_ns = w->now_ns;
+        if (flooded) forty_clients(w);
+        LF_ASSERT(sim_step(w));
+        if (r->first_token_ns == 0) *longest_step_s = fmax(*longest_step_s, seconds(w->now_ns - before_ns));
+        if (w->n_steps % 64 == 0) collect(w);
+    }
+    return seconds(r->first_token_ns - r->submitted_ns);
+}
+
+/* One thing after the other, so that no pause has put the guest ahead; and while what the flood sends and is refused
+ * takes a fourteenth of the processor, as measured, which no step knows of. */
+static void forty_clients_double_anothers_time_at_most_whatever_else_they_cost(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS_N; seed++) {
+        struct sim_world w;
+        struct sim_opts o = defaults(seed);
+        double alone = 0, step = 0, worst = 0;
+        o.machine = measured;
+        o.chunk = 512;
+        o.max_seqs = o.max_out = 64;
+        o.n_blocks = 1024;
+        o.step_ns = 2 * (int64_t)STEP_MS * LF_NS_PER_MS;
+        open_used(&w, &o);
+        for (int i = 0; i < 3; i++) alone = ask_s(&w, 16000, false, &step);
+        for (int i = 0; i < LF_COST_N; i++) w.machine.w[i] *= 14.0 / 13;
+        for (int i = 0; i < 200; i++) {
+            forty_clients(&w);
+            (void)sim_step(&w);
+        }
+        for (int i = 0; i < 3; i++) {
+            double s = ask_s(&w, 16000, true, &step);
+            worst = fmax(worst, s);
+            if (s > 2 * alone + step) print_message("seed %d: %.2f s, alone %.2f s\n", (int)seed, s, alone);
+            assert_true(s <= 2 * alone + step);
+        }
+        if (seed == 0) print_message("16,000 tokens beside forty clients: %.2f s, alone %.2f s\n", worst, alone);
+        sim_close(&w);
+    }
+}
+
 /* Where a step costs much by itself, as where weights are read from memory, decodes leave little of it. */
 static void decodes_of_others_leave_a_tenant_its_half(void **state)
 {
@@ -249,6 +314,37 @@ static void alone_a_tenant_has_everything_after_a_minute(void **state)
         while (r->ended_ns == 0) (void)sim_step(&w);
     }
     sim_close(&w);
+}
+
+/* The flood was alone and has every place, with answers that end in an hour. */
+static void who_comes_while_every_place_is_taken_waits_for_no_answer_to_end(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < SEEDS_N; seed++) {
+        struct sim_world w;
+        struct sim_opts o = defaults(seed);
+        double alone = alone_s(&o, 1000), step = 0;
+        struct sim_request *answers[2 * MAX_SEQS], *guests[MAX_SEQS / 8];
+        sim_open(&w, &o);
+        w.check = true;
+        for (int i = 0; i < 2 * MAX_SEQS; i++) answers[i] = submit(&w, FLOOD, -8, 100, 10000);
+        for (int i = 0; i < 100; i++) (void)sim_step(&w);
+        assert_int_equal(w.sched.n_running, MAX_SEQS);
+        for (int k = 0; k < 20; k++) { /* one after the other, from as many tenants as there are places kept */
+            for (int i = 0; i < MAX_SEQS / 8; i++) guests[i] = submit(&w, GUEST + (uint64_t)i, 8, 1000, 30);
+            double s = first_token_s(&w, NULL, guests[0], &step);
+            assert_true(s <= 2 * MAX_SEQS / 8 * alone + step);
+            for (int i = 0; i < MAX_SEQS / 8; i++) {
+                while (guests[i]->ended_ns == 0) (void)sim_step(&w);
+                assert_true(guests[i]->started_ns == guests[i]->submitted_ns);
+            }
+        }
+        for (int i = 0; i < 2 * MAX_SEQS; i++) {
+            assert_true((answers[i]->started_ns != 0) == (i < MAX_SEQS));
+            if (i < MAX_SEQS) assert_true(seconds(answers[i]->max_gap_ns) <= 3 * step);
+        }
+        sim_close(&w);
+    }
 }
 
 /* Larger than a share by itself, while another asks one thing after the other. */
@@ -368,10 +464,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_flood_at_the_highest_priority_doubles_anothers_time_at_most),
+        cmocka_unit_test(forty_clients_double_anothers_time_at_most_whatever_else_they_cost),
         cmocka_unit_test(decodes_of_others_leave_a_tenant_its_half),
         cmocka_unit_test(who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer),
         cmocka_unit_test(a_quarter_is_left_for_who_was_here_within_a_minute),
         cmocka_unit_test(alone_a_tenant_has_everything_after_a_minute),
+        cmocka_unit_test(who_comes_while_every_place_is_taken_waits_for_no_answer_to_end),
         cmocka_unit_test(a_request_beyond_its_share_starts_all_the_same),
         cmocka_unit_test(an_endless_stream_of_new_tenants_delays_one_for_a_bounded_time),
         cmocka_unit_test(tenants_who_flood_get_equal_parts),

@@ -26,6 +26,7 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     LF_ASSERT(w->plan.items && w->flights[0].plan.items && w->flights[1].plan.items && w->shadow && w->refs);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
+                                       .n_kept = (o->max_seqs + 6) / 8,
                                        .max_out = o->max_out,
                                        .row_tile = LF_MAX(o->row_tile, 1),
                                        .step_ns = o->step_ns,
@@ -157,7 +158,9 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
 static void check_progress(const struct sim_world *w)
 {
     const struct lf_sched_plan *plan = &w->plan;
-    bool full = plan->n_rows == w->sched.opts.chunk || plan->n_out == w->sched.opts.max_out, ends = false, due = false;
+    bool full = plan->n_rows == w->sched.opts.chunk || plan->n_out == w->sched.opts.max_out ||
+                plan->n_items == w->sched.opts.max_seqs,
+         ends = false, due = false;
     for (int i = 0; i < plan->n_items; i++)
         ends = ends || (lf_sched_in_prefill(plan->items[i].seq) && plan->items[i].complete);
     LF_LIST_EACH(it, &w->sched.running)
@@ -198,6 +201,8 @@ static int64_t true_cost(struct sim_world *w)
 {
     double ns = 0;
     for (int i = 0; i < LF_COST_N; i++) ns += w->machine.w[i] * w->plan.load.x[i];
+    for (int i = 0; i < w->plan.n_items; i++)
+        if (lf_sched_in_prefill(w->plan.items[i].seq)) ns += w->machine.chunk;
     if (w->machine.noise > 0) ns *= 1 + w->machine.noise * ((double)(sim_random(w) >> 11) * 0x1p-52 - 1);
     if (w->machine.hiccup > 0 && sim_chance(w, w->machine.hiccup)) ns *= 50;
     return ns < 1 ? 1 : (int64_t)ns;

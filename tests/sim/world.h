@@ -15,6 +15,7 @@ enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS };
 /* What a step really takes: the scheduler has to find this out. noise 0.1: each step is off by up to 10% both ways. */
 struct sim_machine {
     double w[LF_COST_N]; /* ns */
+    double chunk;        /* ns for each chunk of a prefill: the scheduler's model of a step has no such term */
     double noise;
     double hiccup; /* probability of a step that takes 50 times as long */
 };

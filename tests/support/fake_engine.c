@@ -469,10 +469,18 @@ void lf_engine_look(struct lf_engine *e, struct lf_engine_state *out)
                                     .n_blocks = e->opts.n_blocks,
                                     .n_blocks_used = e->n_used,
                                     .n_blocks_free = n_free,
-                                    .largest_prompt_now = (int64_t)n_free * LF_KV_BLOCK_TOKENS,
                                     .retry_after_s = 1,
                                     .n_steps = e->n_steps};
     pthread_mutex_unlock(&e->lock);
+}
+
+int64_t lf_engine_largest(struct lf_engine *e, uint64_t tenant)
+{
+    (void)tenant;
+    pthread_mutex_lock(&e->lock);
+    int n_free = e->opts.n_blocks - e->n_used;
+    pthread_mutex_unlock(&e->lock);
+    return (int64_t)n_free * LF_KV_BLOCK_TOKENS;
 }
 
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *e)

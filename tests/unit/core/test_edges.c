@@ -153,6 +153,9 @@ static void integers_written_as_fractions_are_exact_up_to_2_to_the_53rd(void **s
     assert_true(int64_of("9007199254740991.0", &x) && x == 9007199254740991);
     assert_true(int64_of("-9007199254740991.0", &x) && x == -9007199254740991);
     assert_true(int64_of("9.007199254740992e15", &x) && x == 9007199254740992);
+    assert_false(int64_of("9007199254740993.0", &x)); /* the nearest double is 9007199254740992 */
+    assert_false(int64_of("-9007199254740993.0", &x));
+    assert_false(int64_of("9007199254740993e0", &x));
     assert_false(int64_of("9007199254740994.0", &x));
     assert_false(int64_of("-9007199254740994.0", &x));
     assert_false(int64_of("1e16", &x));
@@ -165,6 +168,24 @@ static void integers_written_as_fractions_are_exact_up_to_2_to_the_53rd(void **s
     assert_false(int64_of("-9223372036854775809", &x));
 }
 
+/* A fraction that a double cannot hold beside the digits before it is a fraction all the same. */
+static void fractions_too_small_for_a_double_are_not_dropped(void **state)
+{
+    (void)state;
+    int64_t x = -7;
+    assert_false(int64_of("4503599627370497.25", &x));
+    assert_false(int64_of("1.00000000000000000001", &x));
+    assert_false(int64_of("0.1e-400", &x));
+    assert_false(int64_of("-1e-400", &x));
+    assert_int_equal(x, -7);
+    assert_true(int64_of("1.000000000000000000000000", &x) && x == 1);
+    assert_true(int64_of("-12.50e1", &x) && x == -125);
+    assert_true(int64_of("0.00120E+5", &x) && x == 120);
+    assert_true(int64_of("1200e-2", &x) && x == 12);
+    assert_true(int64_of("-0.0", &x) && x == 0);
+    assert_true(int64_of("0e400", &x) && x == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +195,7 @@ int main(void)
         cmocka_unit_test(views_compare_at_their_ends),
         cmocka_unit_test(rounding_does_not_pass_the_ceiling_of_an_arena),
         cmocka_unit_test(integers_written_as_fractions_are_exact_up_to_2_to_the_53rd),
+        cmocka_unit_test(fractions_too_small_for_a_double_are_not_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

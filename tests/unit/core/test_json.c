@@ -48,6 +48,31 @@ static void grammar_is_rfc_8259(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) accepts(bad[i], false);
 }
 
+/* A pair of surrogates is two escapes side by side, four hexadecimal digits each. */
+static void escapes_of_code_points_are_whole(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"\\u00e9",        "\\u00E9",        "\\ufeff",
+                                       "\\uD83D\\uDE00", "\\ud83d\\ude00", "\\udbff\\udfff"};
+    static const char *const bad[] = {
+        "\\u00g0",        "\\u00G0",        "\\u00/0",        "\\u00:0",        "\\u00@0",        "\\u00`0",
+        "\\u12",          "\\ud83d\\n",     "\\ud83d\\ud83d", "\\ud83d\\u0041", "\\ud83d\\ue000", "\\ud83dxude00",
+        "\\ud83d\\xde00", "\\ud83d\\ude0g", "\\ud83d\\ude0",  "\\ude00\\ud83d", "\\ud83dabcdefgh"};
+    char text[64];
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        snprintf(text, sizeof text, "\"%s\"", good[i]);
+        accepts(text, true);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        snprintf(text, sizeof text, "\"%s\"", bad[i]);
+        accepts(text, false);
+    }
+    struct lf_json doc = {0};
+    struct test_guarded g;
+    assert_int_equal(parse(&doc, &g, LF_STR("\"\\\0\"")), LF_INVALID); /* a backslash before a NUL */
+    test_guarded_free(&g);
+}
+
 static void names_must_differ_after_unescaping(void **state)
 {
     (void)state;
@@ -64,6 +89,52 @@ static void invalid_utf8_is_refused(void **state)
     const char *bad[] = {"\"\xff\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"", "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\""};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) accepts(bad[i], false);
     accepts("\"\xf0\x9f\x98\x80 \xe2\x82\xac\"", true);
+}
+
+/* Parses head, n times `digit`, tail. */
+static enum lf_status parse_digits(const char *head, char digit, size_t n, const char *tail, struct lf_err *err)
+{
+    struct lf_json doc = {0};
+    struct lf_buf text;
+    lf_buf_init(&text, 1 << 20);
+    lf_buf_cstr(&text, head);
+    for (size_t i = 0; i < n; i++) lf_buf_char(&text, digit);
+    lf_buf_cstr(&text, tail);
+    enum lf_status status = lf_json_parse(&doc, lf_buf_view(&text), &lf_json_limits_request, err);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+/* A double goes to 1.8e308, written out or not; and nobody writes a number of 4,096 letters. */
+static void numbers_that_no_double_can_hold_are_refused(void **state)
+{
+    (void)state;
+    static const char *const says = "a number that no double can hold";
+    struct lf_err err = {0};
+    assert_int_equal(parse_digits("", '9', 300, "", &err), LF_OK);
+    assert_int_equal(parse_digits("", '9', 308, "", &err), LF_OK);
+    assert_int_equal(parse_digits("", '9', 309, "", &err), LF_INVALID);
+    assert_non_null(strstr(err.message, says));
+    assert_int_equal(parse_digits("[-", '9', 309, "]", &err), LF_INVALID);
+    assert_int_equal(parse_digits("1", '0', 290, "E18", &err), LF_OK);
+    assert_int_equal(parse_digits("1", '0', 290, "E19", &err), LF_INVALID);
+    assert_int_equal(parse_digits("0.", '1', 4095 - 2, "", &err), LF_OK);
+    err = (struct lf_err){0};
+    assert_int_equal(parse_digits("0.", '1', 4096 - 2, "", &err), LF_INVALID);
+    assert_non_null(strstr(err.message, says));
+}
+
+static void a_text_of_4_gib_is_refused_unread(void **state)
+{
+    (void)state;
+    struct lf_json doc = {0};
+    struct lf_err err = {0};
+    struct test_guarded g = test_guarded_copy("1", 1);
+    struct lf_str text = lf_str_from(g.ptr, 0xffffffffu); /* but one byte of it is there */
+    assert_int_equal(lf_json_parse(&doc, text, &lf_json_limits_file, &err), LF_LIMIT);
+    assert_non_null(strstr(err.message, "4 GiB"));
+    test_guarded_free(&g);
 }
 
 static struct lf_json parsed(const char *text)
@@ -375,7 +446,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grammar_is_rfc_8259),
+        cmocka_unit_test(escapes_of_code_points_are_whole),
         cmocka_unit_test(names_must_differ_after_unescaping),
+        cmocka_unit_test(numbers_that_no_double_can_hold_are_refused),
+        cmocka_unit_test(a_text_of_4_gib_is_refused_unread),
         cmocka_unit_test(invalid_utf8_is_refused),
         cmocka_unit_test(getters_read_exactly),
         cmocka_unit_test(iteration_visits_every_child_once),

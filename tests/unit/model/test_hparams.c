@@ -257,6 +257,8 @@ static void what_cannot_change_the_result_is_let_pass(void **state)
                 {"logits_scaling", "1.0"},
                 {"attn_logit_softcapping", "null"},
                 {"num_experts", "0"},
+                {"use_qk_norm", "false"},
+                {"rope_scaling", "{\"type\":\"linear\",\"factor\":2,\"short_factor\":null}"},
                 {"hidden_act", NULL},
                 {"model_type", NULL},
                 {"auto_map", "{\"AutoConfig\":\"c.C\"}"},
@@ -359,6 +361,9 @@ static void what_contradicts_itself_is_refused_by_name(void **state)
         {"eos_token_id", "[2,\"x\"]", "eos_token_id is a string"},
         {"eos_token_id", "-1", "eos_token_id is -1"},
         {"bos_token_id", "50", "bos_token_id is 50"},
+        {"layer_types", "2", "layer_types is a number, expected an array"},
+        {"layer_types", "{\"full_attention\":\"full_attention\"}", "layer_types is an object"},
+        {"rope_parameters", "{\"partial_rotary_factor\":1.5}", "partial_rotary_factor is 1.5"},
         {"rope_theta", "1", "rope_theta is 1"},
         {"rope_theta", "0", "rope_theta is 0"},
         {"rope_scaling", "[]", "rope_scaling is an array"},
@@ -389,6 +394,98 @@ static void what_contradicts_itself_is_refused_by_name(void **state)
     }
 }
 
+/* What stands in the file is shown up to 64 bytes (element types 24), and the message ends as it should. */
+static void long_values_are_shown_up_to_a_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *architecture, *type, *key, *head, *tail, *says;
+        int shown;
+    } rows[] = {
+        {LLAMA, "architectures", "[\"", "\"]", "is not implemented (LlamaForCausalLM", 64},
+        {LLAMA, "model_type", "\"", "\"", "but LlamaForCausalLM is of type llama", 64},
+        {LLAMA, "hidden_act", "\"", "\"", "is not implemented (\"silu\" is)", 64},
+        {LLAMA, "torch_dtype", "\"", "\"", "is not implemented (bfloat16", 24},
+        {LLAMA, "rope_scaling", "{\"rope_type\":\"", "\"}", "is not implemented (default, linear", 64},
+        {LLAMA, "rope_scaling", "{\"", "\":1}", "\" is not implemented", 64},
+        {QWEN2, "layer_types", "[\"full_attention\",\"", "\"]", "\" of layer 1 is not implemented", 64},
+    };
+    char many[201], value[300], want[66], more[67];
+    memset(many, '#', sizeof many);
+    many[200] = 0;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_good(rows[i].architecture, rows[i].type);
+        struct lf_hparams hp;
+        struct lf_err err;
+        snprintf(value, sizeof value, "%s%s%s", rows[i].head, many, rows[i].tail);
+        config_set(&c, rows[i].key, value);
+        assert_int_not_equal(read_config(&c, &hp, &err), LF_OK);
+        snprintf(want, sizeof want, "%.*s", rows[i].shown, many);
+        snprintf(more, sizeof more, "%.*s", rows[i].shown + 1, many);
+        if (!strstr(err.message, want) || strstr(err.message, more) || !strstr(err.message, rows[i].says))
+            fail_msg("%s: %s", rows[i].key, err.message);
+    }
+}
+
+/* A stretched length ends at the longest context that there is; a factor of 1 stretches nothing. */
+static void stretched_lengths_have_a_bound(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), "rope_scaling", "{\"type\":\"yarn\",\"factor\":1000000}", NULL, NULL);
+    assert_int_equal(hp.max_positions, LF_CONTEXT_TOKENS);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "rope_scaling", "{\"type\":\"linear\",\"factor\":65536}", NULL, NULL);
+    assert_int_equal(hp.max_positions, LF_CONTEXT_TOKENS);
+    lf_hparams_deinit(&hp);
+    hp = good(config_llama(), "rope_scaling", "{\"type\":\"yarn\",\"factor\":1}", NULL, NULL);
+    assert_int_equal(hp.max_positions, 256);
+    assert_true(fabs(hp.rope.attention_factor - 1) < 1e-12);
+    lf_hparams_deinit(&hp);
+}
+
+static void so_many_ends_are_kept(void **state)
+{
+    (void)state;
+    char list[256] = "[";
+    for (int id = 0; id <= LF_EOS_IDS_N; id++) {
+        struct config_text c = config_llama();
+        struct lf_hparams hp;
+        struct lf_err err;
+        size_t n = strlen(list);
+        snprintf(list + n, sizeof list - n, "%s%d]", id ? "," : "", id);
+        config_set(&c, "eos_token_id", list);
+        enum lf_status status = read_config(&c, &hp, &err);
+        if (id < LF_EOS_IDS_N) {
+            assert_int_equal(status, LF_OK);
+            assert_int_equal(hp.n_eos, id + 1);
+            assert_int_equal(hp.eos_ids[id], id);
+            lf_hparams_deinit(&hp);
+        } else {
+            assert_int_equal(status, LF_LIMIT);
+            assert_non_null(strstr(err.message, "eos_token_id: more than 16 ids"));
+        }
+        list[strlen(list) - 1] = 0;
+    }
+}
+
+/* The directory's path leaves room for config.json but not for generation_config.json, or for neither. */
+static void a_path_that_is_too_long_is_said_so(void **state)
+{
+    (void)state;
+    char dir[4200];
+    struct lf_hparams hp;
+    struct lf_err err;
+    memset(dir, '/', sizeof dir);
+    for (size_t n = 4096 - 28; n <= 4096; n++) {
+        dir[n] = 0;
+        bool fits = n + sizeof "generation_config.json" <= 4096; /* a path that ends with a slash gets no other */
+        enum lf_status status = lf_hparams_read(&hp, dir, &err);
+        assert_int_equal(status, fits ? LF_NOT_FOUND : LF_LIMIT);
+        if (!fits) assert_non_null(strstr(err.message, "is too long"));
+        dir[n] = '/';
+    }
+}
+
 static void two_lengths_before_stretching_are_refused(void **state)
 {
     (void)state;
@@ -398,6 +495,9 @@ static void two_lengths_before_stretching_are_refused(void **state)
     config_set(&c, "original_max_position_embeddings", "32");
     config_set(&c, "rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":64}");
     assert_int_equal(read_config(&c, &hp, &err), LF_CORRUPT);
+    config_set(&c, "original_max_position_embeddings", "\"64\"");
+    assert_int_equal(read_config(&c, &hp, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "original_max_position_embeddings is a string"));
     config_set(&c, "original_max_position_embeddings", "64");
     hp = good(c, NULL, NULL, NULL, NULL);
     assert_int_equal(hp.rope.original_max_positions, 64);
@@ -419,6 +519,10 @@ int main(void)
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(two_lengths_before_stretching_are_refused),
+        cmocka_unit_test(long_values_are_shown_up_to_a_bound),
+        cmocka_unit_test(stretched_lengths_have_a_bound),
+        cmocka_unit_test(so_many_ends_are_kept),
+        cmocka_unit_test(a_path_that_is_too_long_is_said_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,6 +49,8 @@ static const struct {
     {"{" T("a", "F32", "1", 0, 8) "}", 8, LF_CORRUPT, "4 bytes, its offsets hold 8"},
     {"{" T("a", "F32", "1", 4, 0) "}", 4, LF_CORRUPT, "before it begins"},
     {"{" T("a", "F32", "1", -4, 0) "}", 0, LF_CORRUPT, "data_offsets"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":7}}", 4, LF_CORRUPT, "an array of two numbers"},
+    {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":{\"b\":0,\"e\":4}}}", 4, LF_CORRUPT, "of two numbers"},
     {"{" T("a", "F4", "3", 0, 2) "}", 2, LF_CORRUPT, "end on a byte"},
     {"{" T("a", "U8", "1,1,1,1,1,1,1,1,1", 0, 1) "}", 1, LF_LIMIT, "9 dimensions"},
     {"{" T("a", "F32", "4294967296,4294967296", 0, 0) "}", 0, LF_CORRUPT, "overflows"},
@@ -91,6 +93,67 @@ static void every_rule_of_the_format_is_checked(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         tensor_file_write(&d, "x.safetensors", rows[i].header, rows[i].n_data);
         open_path(&d, "x.safetensors", rows[i].status, rows[i].says);
+    }
+    temp_dir_remove(&d);
+}
+
+/* The same with a name of 200 bytes for the tensor a: the verdicts stay, and messages show 80 bytes of it. */
+static void long_names_are_shown_up_to_a_bound(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct lf_buf text;
+    char many[201], shown[81], path[512];
+    size_t n_shown = 0;
+    memset(many, '#', sizeof many);
+    many[200] = 0;
+    snprintf(shown, sizeof shown, "%.80s", many);
+    lf_buf_init(&text, 1 << 16);
+    temp_dir_path(&d, "x.safetensors", path);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *name = strstr(rows[i].header, "\"a\":");
+        if (!name || !rows[i].says[0]) continue;
+        lf_buf_clear(&text);
+        lf_buf_printf(&text, "%.*s\"%s%s", (int)(name - rows[i].header), rows[i].header, many, name + 2);
+        tensor_file_write(&d, "x.safetensors", text.ptr, rows[i].n_data);
+        struct lf_tensor_set set;
+        struct lf_err err = {LF_OK, ""};
+        assert_int_equal(lf_tensor_set_open_file(&set, path, &err), rows[i].status);
+        const char *in_message = strstr(err.message, shown);
+        if (in_message && in_message[80] == '#') fail_msg("%s", err.message);
+        n_shown += in_message != NULL;
+    }
+    assert_true(n_shown > 20);
+    open_path(&d, "x.safetensors", LF_CORRUPT, "");
+    lf_buf_deinit(&text);
+    temp_dir_remove(&d);
+}
+
+/* The same for names of members, element types and metadata, which stand beside the tensor's in a message. */
+static void long_words_are_shown_up_to_a_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *head, *tail, *says;
+    } words[] = {
+        {"{\"a\":{\"dtype\":\"", "\",\"shape\":[1],\"data_offsets\":[0,4]}}", "\" is not an element type"},
+        {"{\"a\":{\"", "\":1}}", "the format has no member \"####"},
+        {"{\"__metadata__\":{\"", "\":1}}", "#\" is a number, expected a string"},
+    };
+    struct temp_dir d = temp_dir_make();
+    char many[201], header[400], shown[81], path[512];
+    memset(many, '#', sizeof many);
+    many[200] = 0;
+    snprintf(shown, sizeof shown, "%.80s", many);
+    temp_dir_path(&d, "x", path);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        struct lf_tensor_set set;
+        struct lf_err err = {LF_OK, ""};
+        snprintf(header, sizeof header, "%s%s%s", words[i].head, many, words[i].tail);
+        tensor_file_write(&d, "x", header, 4);
+        assert_int_not_equal(lf_tensor_set_open_file(&set, path, &err), LF_OK);
+        const char *in_message = strstr(err.message, shown);
+        if (!in_message || in_message[80] == '#' || !strstr(err.message, words[i].says)) fail_msg("%s", err.message);
     }
     temp_dir_remove(&d);
 }
@@ -148,6 +211,16 @@ static void tensors_are_found_by_name_with_shape_and_place(void **state)
     assert_true(lf_tensor_dtype(b, &dtype) && dtype == LF_BF16);
     lf_tensor_shape_text(b, shape, sizeof(shape));
     assert_string_equal(shape, "[3, 1]");
+    lf_tensor_shape_text(b, shape, 4);
+    assert_string_equal(shape, "[3,");
+    struct lf_tensor wide = {.rank = LF_TENSOR_RANK}, scalar = {.rank = 0};
+    for (int i = 0; i < LF_TENSOR_RANK; i++) wide.shape[i] = UINT64_MAX;
+    char longest[256];
+    lf_tensor_shape_text(&wide, longest, sizeof longest);
+    assert_int_equal(strlen(longest), LF_TENSOR_RANK * 22);
+    assert_string_equal(longest + strlen(longest) - 21, "18446744073709551615]");
+    lf_tensor_shape_text(&scalar, shape, sizeof(shape));
+    assert_string_equal(shape, "[]");
     assert_false(lf_tensor_dtype(lf_tensor_find(&set, LF_STR("i")), &dtype));
     assert_null(lf_tensor_find(&set, LF_STR("c")));
     assert_null(lf_tensor_find(&set, LF_STR("")));
@@ -199,6 +272,98 @@ static void an_index_and_its_shards_must_agree(void **state)
     check_index("[]", a, b, LF_CORRUPT, "weight_map is nothing");
     check_index("{\"weight_map\":[]}", a, b, LF_CORRUPT, "weight_map is an array");
     check_index("{\"weight_map\"", a, b, LF_CORRUPT, "");
+}
+
+static void an_index_has_so_many_tensors_and_files(void **state)
+{
+    (void)state;
+    struct lf_buf text;
+    lf_buf_init(&text, 1 << 24);
+    for (int n = LF_SAFETENSORS_TENSORS_N; n <= LF_SAFETENSORS_TENSORS_N + 1; n++) {
+        lf_buf_clear(&text);
+        lf_buf_cstr(&text, "{\"weight_map\":{\"0\":\"f\"");
+        for (int i = 1; i < n; i++) lf_buf_printf(&text, ",\"%d\":\"f\"", i);
+        lf_buf_cstr(&text, "}}");
+        bool fits = n == LF_SAFETENSORS_TENSORS_N;
+        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT,
+                    fits ? "missing, first f" : "more than 200000 tensors");
+    }
+    for (int n = LF_SHARDS_N; n <= LF_SHARDS_N + 1; n++) {
+        lf_buf_clear(&text);
+        lf_buf_cstr(&text, "{\"weight_map\":{\"0\":\"f0\"");
+        for (int i = 1; i < n; i++) lf_buf_printf(&text, ",\"%d\":\"f%d\"", i, i);
+        lf_buf_cstr(&text, "}}");
+        bool fits = n == LF_SHARDS_N;
+        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT,
+                    fits ? "missing, first f0" : "1025 shards, at most 1024");
+    }
+    lf_buf_deinit(&text);
+}
+
+/* Long names of an index: the longest file that a directory can hold, and one that is longer; in messages 80 bytes. */
+static void an_index_with_long_names_is_refused_in_short(void **state)
+{
+    (void)state;
+    char index[1200], many[301], shown[160];
+    memset(many, '#', sizeof many);
+    many[300] = 0;
+    snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%.255s\"}}", many);
+    check_index(index, NULL, NULL, LF_NOT_FOUND, "missing, first ####");
+    snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%.256s\"}}", many);
+    snprintf(shown, sizeof shown, "\"%.80s\" of a is not a plain file name", many);
+    check_index(index, NULL, NULL, LF_CORRUPT, shown);
+    snprintf(index, sizeof index, "{\"weight_map\":{\"%.256s\":\"..\"}}", many);
+    snprintf(shown, sizeof shown, "of %.80s is not", many);
+    check_index(index, NULL, NULL, LF_CORRUPT, shown);
+    snprintf(index, sizeof index, "{\"weight_map\":{\"%.256s\":1}}", many);
+    snprintf(shown, sizeof shown, "the file of %.80s is a number", many);
+    check_index(index, NULL, NULL, LF_CORRUPT, shown);
+    const char *a = "{" T("a", "F32", "1", 0, 4) "}";
+    snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"1.safetensors\",\"%.256s\":\"1.safetensors\"}}", many);
+    snprintf(shown, sizeof shown, "tensor %.80s is not in 1.safetensors", many);
+    check_index(index, a, NULL, LF_CORRUPT, shown);
+    struct temp_dir d = temp_dir_make();
+    struct lf_tensor_set set;
+    struct lf_err err = {LF_OK, ""};
+    snprintf(index, sizeof index, "{\"weight_map\":{\"b\":\"%.100s\"}}", many);
+    temp_dir_write_text(&d, "model.safetensors.index.json", index);
+    snprintf(index, sizeof index, "%.100s", many);
+    tensor_file_write(&d, index, a, 4);
+    assert_int_equal(lf_tensor_set_open(&set, d.path, &err), LF_CORRUPT);
+    snprintf(shown, sizeof shown, "%.80s, where the index", many);
+    assert_non_null(strstr(err.message, shown));
+    temp_dir_remove(&d);
+}
+
+/* Through "/./././": paths that the file system knows, but that leave no room for the names in the directory. */
+static void paths_that_are_too_long_are_said_so(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct lf_tensor_set set;
+    char dir[4200], file[256], index[400];
+    memset(file, 'f', sizeof file);
+    file[255] = 0;
+    snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%s\"}}", file);
+    temp_dir_write_text(&d, "model.safetensors.index.json", index);
+    static const struct {
+        size_t len;
+        enum lf_status status;
+    } cases[] = {
+        {4095 - 256, LF_NOT_FOUND}, /* the shard's path has the 4,095 bytes that a path may have */
+        {4096 - 256, LF_LIMIT},     {4095 - 29, LF_LIMIT}, /* the index is read, its path being that long */
+        {4096 - 29, LF_LIMIT},      {4096 - 18, LF_LIMIT}, /* not even that of model.safetensors */
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct lf_err err = {LF_OK, ""};
+        size_t n = (size_t)snprintf(dir, sizeof dir, "%s%s", d.path, (cases[i].len - strlen(d.path)) % 2 ? "/" : "");
+        while (n < cases[i].len) n += (size_t)snprintf(dir + n, sizeof dir - n, "/.");
+        assert_int_equal(n, cases[i].len);
+        enum lf_status status = lf_tensor_set_open(&set, dir, &err);
+        if (status != cases[i].status) fail_msg("%zu bytes: %s: %s", n, lf_status_name(status), err.message);
+        if (i >= 3) assert_non_null(strstr(err.message, " is too long"));
+    }
+    temp_dir_remove(&d);
 }
 
 static void an_index_names_files_of_the_directory_only(void **state)
@@ -319,6 +484,11 @@ int main(void)
         cmocka_unit_test(an_index_and_its_shards_must_agree),
         cmocka_unit_test(an_index_names_files_of_the_directory_only),
         cmocka_unit_test(a_pointer_of_git_lfs_is_no_file_of_weights),
+        cmocka_unit_test(an_index_has_so_many_tensors_and_files),
+        cmocka_unit_test(an_index_with_long_names_is_refused_in_short),
+        cmocka_unit_test(paths_that_are_too_long_are_said_so),
+        cmocka_unit_test(long_names_are_shown_up_to_a_bound),
+        cmocka_unit_test(long_words_are_shown_up_to_a_bound),
         cmocka_unit_test(a_header_of_100000_entries_is_read_quickly),
         cmocka_unit_test(too_many_tensors_are_refused),
         cmocka_unit_test(the_reference_implementation_agrees),

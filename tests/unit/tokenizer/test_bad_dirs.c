@@ -1,5 +1,6 @@
 /* Model directories whose tokenizer is wrong in one way each: refused, with a message that says which way; and good
  * files bent at random, which must at least not crash. */
+#include "tests/unit/tokenizer/sp_model.h"
 #include "tests/unit/tokenizer/support.h"
 #include "tokenizer/detok.h"
 
@@ -135,56 +136,6 @@ static void test_wrong_configuration(void **state)
     }
 }
 
-/* A ModelProto put together by hand: the head of a field of n bytes. */
-static void put_field(struct lf_buf *out, int number, size_t n)
-{
-    lf_buf_char(out, (char)(number << 3 | 2));
-    while (n >= 0x80) {
-        lf_buf_char(out, (char)(n | 0x80));
-        n >>= 7;
-    }
-    lf_buf_char(out, (char)n);
-}
-
-static void put_piece(struct lf_buf *out, struct lf_str text, float score, char type)
-{
-    struct lf_buf piece;
-    lf_buf_init(&piece, 32 << 20);
-    put_field(&piece, 1, text.len);
-    lf_buf_str(&piece, text);
-    lf_buf_char(&piece, 2 << 3 | 5);
-    lf_buf_append(&piece, &score, 4);
-    lf_buf_char(&piece, 3 << 3);
-    lf_buf_char(&piece, type);
-    put_field(out, 1, piece.len);
-    lf_buf_str(out, lf_buf_view(&piece));
-    lf_buf_deinit(&piece);
-}
-
-static void put_trainer(struct lf_buf *out, char model)
-{
-    const char trainer[] = {3 << 3, model};
-    put_field(out, 2, sizeof trainer);
-    lf_buf_append(out, trainer, sizeof trainer);
-}
-
-/* A normalizer with these rules: a trie of n_units words, then text. */
-static void put_rules(struct lf_buf *out, const uint32_t *units, uint32_t n_units, struct lf_str rules, uint32_t claim)
-{
-    struct lf_buf map, spec;
-    lf_buf_init(&map, 1 << 20);
-    lf_buf_init(&spec, 1 << 20);
-    lf_buf_append(&map, &claim, 4);
-    lf_buf_append(&map, units, n_units * sizeof *units);
-    lf_buf_str(&map, rules);
-    put_field(&spec, 2, map.len);
-    lf_buf_str(&spec, lf_buf_view(&map));
-    put_field(out, 3, spec.len);
-    lf_buf_str(out, lf_buf_view(&spec));
-    lf_buf_deinit(&map);
-    lf_buf_deinit(&spec);
-}
-
 static void expect_model_refused(struct lf_buf *model, enum lf_status want, const char *says)
 {
     struct model_dir dir = model_dir_make();
@@ -192,14 +143,6 @@ static void expect_model_refused(struct lf_buf *model, enum lf_status want, cons
     expect_refused(&dir, want, says);
     model_dir_free(&dir);
     lf_buf_deinit(model);
-}
-
-static struct lf_buf start_model(bool with_unknown)
-{
-    struct lf_buf model;
-    lf_buf_init(&model, 64 << 20);
-    if (with_unknown) put_piece(&model, LF_STR("<unk>"), 0, 2);
-    return model;
 }
 
 static void test_wrong_tokenizer_model(void **state)

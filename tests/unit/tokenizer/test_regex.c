@@ -120,6 +120,75 @@ static void test_what_is_read_differently_is_refused_by_name(void **state)
     assert_int_equal(lf_regex_compile(&regex, LF_STR("a\0b"), NULL), LF_UNSUPPORTED);
 }
 
+static void test_code_points_and_properties_are_written_in_many_ways(void **state)
+{
+    (void)state;
+    assert_matches("\\x41|\\x{e9}|\\u4e2d|\\x{1F999}", "A\xc3\xa9\xe4\xb8\xad\xf0\x9f\xa6\x99",
+                   "[A][\xc3\xa9][\xe4\xb8\xad][\xf0\x9f\xa6\x99]");
+    assert_matches("[\\x41-\\x{43}\\u0061]+", "ABCDab", "[ABC][a]");
+    assert_matches("\\x4g", "\x04g", "[\x04g]"); /* one digit, then a letter */
+    assert_matches("\\p{^L}|\\P{Number}", "a1", "[a][1]");
+    assert_matches("\\p{Han}\\p{Letter}\\p{Nd}",
+                   "\xe4\xb8\xad"
+                   "a1",
+                   "[\xe4\xb8\xad"
+                   "a1]");
+    assert_matches("\\\xc3\xa9\\-\\_", "\xc3\xa9-_", "[\xc3\xa9-_]"); /* a letter beyond ASCII escaped is itself */
+    assert_matches("\\va", "\va\na", "[\va]");
+    assert_matches("a{2}|b{,2}c|d{1,}", "aaa bbc c dd", "[aa][bbc][c][dd]");
+    assert_matches("a{}|a{,}|a{x}|a{1", "a{} a{,} a{x} a{1", "[a{}][a{,}][a{x}][a{1]");
+}
+
+static void test_what_is_malformed_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *says;
+    } cases[] = {
+        {"a\\pL", "this form of \\p at byte 1"},
+        {"\\p", "this form of \\p at byte 0"},
+        {"\\p{", "this form of \\p at byte 0"},
+        {"\\p{L", "this form of \\p at byte 0"},
+        {"\\pL}", "this form of \\p at byte 0"},
+        {"\\p{}", "this form of \\p at byte 0"},
+        {"\\p{^}", "this property at byte 0"},
+        {"ab\\p{Klingon}", "this property at byte 2"},
+        {"\\p{^Klingon}", "this property at byte 0"},
+        {"\\x", "this code point at byte 0"},
+        {"\\xg", "this code point at byte 0"},
+        {"\\x{}", "this code point at byte 0"},
+        {"\\x{41", "this code point at byte 0"},
+        {"\\x{4g}", "this code point at byte 0"},
+        {"\\x{123456789}", "this code point at byte 0"},
+        {"\\u", "this code point at byte 0"},
+        {"\\u004", "this code point at byte 0"},
+        {"\\u00g1", "this code point at byte 0"},
+        {"\\u{41}", "this code point at byte 0"},
+        {"[\\W]", "a negated class inside a set at byte 1"},
+        {"[\\D]", "a negated class inside a set at byte 1"},
+        {"[\\H]", "a negated class inside a set at byte 1"},
+        {"[\\A]", "an anchor inside a set at byte 1"},
+        {"a\\G", "this escape at byte 1"},
+        {"[^]", "a set that begins with ] at byte 2"},
+        {"(?P<n>a)", "this kind of group at byte 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lf_regex *regex = NULL;
+        struct lf_err err = {0};
+        assert_int_equal(lf_regex_compile(&regex, lf_str_c(cases[i].pattern), &err), LF_UNSUPPORTED);
+        if (!strstr(err.message, cases[i].says)) fail_msg("%s: %s", cases[i].pattern, err.message);
+    }
+    char many[400];
+    struct lf_regex *regex = NULL;
+    struct lf_err err = {0};
+    memset(many, 'a', sizeof many);
+    memcpy(many + 300, "\\K", 3);
+    assert_int_equal(lf_regex_compile(&regex, lf_str_c(many), &err), LF_UNSUPPORTED);
+    static const char says[] = "\": this escape at byte 300";
+    memcpy(many + 200, says, sizeof says);
+    assert_non_null(strstr(err.message, many)); /* 200 bytes of the pattern, then what is wrong */
+}
+
 static void test_a_pattern_that_tries_for_ever_is_stopped(void **state)
 {
     (void)state;
@@ -183,6 +252,8 @@ int main(void)
         cmocka_unit_test(test_what_families_use_means_the_same),
         cmocka_unit_test(test_empty_matches_do_not_follow_a_match),
         cmocka_unit_test(test_what_is_read_differently_is_refused_by_name),
+        cmocka_unit_test(test_code_points_and_properties_are_written_in_many_ways),
+        cmocka_unit_test(test_what_is_malformed_is_refused_with_its_place),
         cmocka_unit_test(test_a_pattern_that_tries_for_ever_is_stopped),
         cmocka_unit_test(test_a_search_is_left_early),
         cmocka_unit_test(test_a_literal_is_found_as_written),

@@ -1,4 +1,5 @@
 /* Our encoder of sentencepiece models against the library itself. */
+#include "tests/unit/tokenizer/sp_model.h"
 #include "tests/unit/tokenizer/support.h"
 #include "tokenizer/sp_shim.h"
 
@@ -130,6 +131,107 @@ static void test_only_what_opens_the_prompt_gets_a_mark(void **state)
     model_dir_free(&dir);
 }
 
+/* A model of "<unk>", a mark, "a" and both together, with a trainer and a normalizer. */
+static struct lf_tokenizer *open_small(const struct model_dir *dir, bool with_ends, uint64_t dummy_prefix,
+                                       uint64_t extra_spaces)
+{
+    struct lf_buf m = start_model(true), part;
+    put_piece(&m, LF_STR("\xe2\x96\x81"), -1, 1);
+    put_piece(&m, LF_STR("a"), -1, 1);
+    put_piece(&m,
+              LF_STR("\xe2\x96\x81"
+                     "a"),
+              -1, 1);
+    if (with_ends) put_piece(&m, LF_STR("<s>"), 0, 3);
+    if (with_ends) put_piece(&m, LF_STR("</s>"), 0, 3);
+    lf_buf_init(&part, 4096);
+    put_number(&part, 3, 1); /* unigram */
+    put_bytes(&part, 44, LF_STR("?"));
+    put_bytes(&m, 2, lf_buf_view(&part));
+    lf_buf_clear(&part);
+    put_number(&part, 3, dummy_prefix);
+    put_number(&part, 4, extra_spaces);
+    put_bytes(&m, 3, lf_buf_view(&part));
+    model_dir_put(dir, "tokenizer.model", m.ptr, m.len);
+    lf_buf_deinit(&part);
+    lf_buf_deinit(&m);
+    return open_or_fail(dir->path);
+}
+
+static void expect_text(const struct lf_tokenizer *tok, const int32_t *ids, size_t n, const char *want)
+{
+    struct lf_buf text;
+    lf_buf_init(&text, 4096);
+    lf_buf_cstr(&text, "");
+    assert_int_equal(lf_tokenizer_decode(tok, &text, ids, n, true, NULL, NULL), LF_OK);
+    assert_string_equal(text.ptr, want);
+    lf_buf_deinit(&text);
+}
+
+/* What a normalizer says about spaces holds on the way in and on the way back. */
+static void test_marks_follow_the_normalizer(void **state)
+{
+    (void)state;
+    static const int32_t a_a[] = {3, 3}, unknown[] = {3, 0, 2};
+    struct model_dir dir = model_dir_make();
+    struct lf_tokenizer *tok = open_small(&dir, false, 0, 0);
+    assert_int_equal(lf_tokenizer_bos(tok), -1);
+    assert_int_equal(lf_tokenizer_eos(tok), -1);
+    ASSERT_ENCODES(tok, "a a", LF_ENCODE_BOS_EOS, 2, 3, -1);
+    ASSERT_ENCODES(tok, " a", 0, 3, -1);
+    expect_text(tok, a_a, 2, " a a");
+    expect_text(tok, unknown, 3, " a?a");
+    lf_tokenizer_close(tok);
+    tok = open_small(&dir, true, 1, 0);
+    assert_int_equal(lf_tokenizer_eos(tok), 5);
+    ASSERT_ENCODES(tok, "a  a", LF_ENCODE_BOS_EOS, 4, 3, 1, 3, -1);
+    expect_text(tok, a_a, 2, "a a");
+    lf_tokenizer_close(tok);
+    tok = open_small(&dir, true, 0, 1);
+    ASSERT_ENCODES(tok, "  a  a ", 0, 2, 3, -1);
+    expect_text(tok, a_a, 2, "a a");
+    lf_tokenizer_close(tok);
+    model_dir_free(&dir);
+}
+
+/* `legacy: false`: whether the prompt gets a mark is said by add_prefix_space, else by the class, else by the model. */
+static void test_who_says_that_a_prompt_gets_a_mark(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        uint64_t dummy_prefix;
+        bool marked;
+    } cases[] = {
+        {"", 0, false},
+        {"", 1, true},
+        {",\"tokenizer_class\":\"LlamaTokenizer\"", 0, true},
+        {",\"tokenizer_class\":\"T5Tokenizer\"", 0, false},
+        {",\"add_prefix_space\":true", 0, true},
+        {",\"add_prefix_space\":false,\"tokenizer_class\":\"LlamaTokenizer\"", 1, false},
+    };
+    struct model_dir dir = model_dir_make();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char config[200];
+        (void)snprintf(config, sizeof config, "{\"legacy\":false,\"bos_token\":\"<s>\",\"eos_token\":\"<none>\"%s}",
+                       cases[i].more);
+        model_dir_text(&dir, "tokenizer_config.json", config);
+        struct lf_tokenizer *tok = open_small(&dir, true, cases[i].dummy_prefix, 0);
+        assert_int_equal(lf_tokenizer_eos(tok), -1);
+        ASSERT_ENCODES(tok, "a", 0, cases[i].marked ? 3 : 2, -1);
+        ASSERT_ENCODES(tok, "<s>a", LF_ENCODE_SPECIALS, 4, 2, -1);
+        ASSERT_ENCODES(tok, "<s> a", LF_ENCODE_SPECIALS, 4, 3, -1);
+        ASSERT_ENCODES(tok,
+                       "<s>\xe2\x96\x81"
+                       "a",
+                       LF_ENCODE_SPECIALS, 4, 3, -1);
+        if (cases[i].marked) ASSERT_ENCODES(tok, " ", LF_ENCODE_SPECIALS, 1, 1, -1);
+        if (!cases[i].marked) ASSERT_ENCODES(tok, " ", LF_ENCODE_SPECIALS, 1, -1);
+        lf_tokenizer_close(tok);
+    }
+    model_dir_free(&dir);
+}
+
 static void test_added_tokens_of_a_file_of_their_own(void **state)
 {
     (void)state;
@@ -160,6 +262,8 @@ int main(void)
         cmocka_unit_test(test_the_door_to_the_library_gives_statuses),
         cmocka_unit_test(test_only_what_opens_the_prompt_gets_a_mark),
         cmocka_unit_test(test_added_tokens_of_a_file_of_their_own),
+        cmocka_unit_test(test_marks_follow_the_normalizer),
+        cmocka_unit_test(test_who_says_that_a_prompt_gets_a_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

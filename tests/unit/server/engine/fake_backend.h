@@ -30,7 +30,7 @@ struct fake_backend {
     _Atomic int hold;  /* steps from this one on wait; 0: none */
     int n_steps;
     int n_ahead; /* as a device that samples by itself */
-    int n_slots; /* as the engine's max_seqs; 0: slots are not looked at */
+    int n_slots; /* as the engine's; 0: slots are not looked at */
     int n_launched, n_waited;
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
     int n_results[2];

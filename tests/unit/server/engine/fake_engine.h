@@ -26,7 +26,8 @@ static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struc
         .dtype = LF_F32, .n_blocks = n_blocks, .n_layers = 1, .n_kv_heads = 1, .head_dim = 2, .prefix_cache = prefix};
     assert_int_equal(lf_device_open(&f->dev, &dev, NULL), LF_OK);
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
-    f->backend.n_slots = opts->max_seqs <= FAKE_OUT_N ? opts->max_seqs : 0;
+    int n_slots = lf_batch_n_slots(opts->max_seqs);
+    f->backend.n_slots = n_slots <= FAKE_OUT_N ? n_slots : 0;
     struct lf_engine_backend backend = {.ctx = &f->backend,
                                         .launch = fake_launch,
                                         .wait = fake_wait_step,

@@ -236,6 +236,73 @@ static void a_tenant_among_others_gets_three_quarters_of_the_slots(void **state)
     assert_int_equal(f->seqs[3].phase, LF_SCHED_WAITING);
 }
 
+/* A tenant alone has all places of max_seqs and no other; the one beyond them is of whoever comes and runs nothing. */
+static void a_place_is_kept_for_a_tenant_that_runs_nothing(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.n_kept = 1;
+    for (int i = 0; i < MAX_SEQS + 1; i++) (void)submit_for(f, 1, -8, 1, 1);
+    for (int i = 0; i < MAX_SEQS; i++) assert_ptr_equal(lf_sched_admit(&f->sched, 1), &f->seqs[i]);
+    assert_null(lf_sched_admit(&f->sched, 1));
+    struct lf_sched_seq *guest = submit_for(f, 2, 8, 1, 2), *more = submit_for(f, 2, 8, 1, 2);
+    struct lf_sched_seq *third = submit_for(f, 3, 0, 1, 2);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), guest);
+    assert_null(lf_sched_admit(&f->sched, 2));
+    lf_sched_end(&f->sched, &f->seqs[0]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 3), third);
+    assert_null(lf_sched_admit(&f->sched, 3));
+    lf_sched_end(&f->sched, &f->seqs[1]);
+    assert_null(lf_sched_admit(&f->sched, 4)); /* max_seqs run: neither tenant may have the one beyond */
+    lf_sched_end(&f->sched, &f->seqs[2]);
+    lf_sched_end(&f->sched, &f->seqs[4]);
+    assert_ptr_equal(lf_sched_admit(&f->sched, 5), more);
+}
+
+/* More may run than a step has sequences: they take turns, and a prefill has its place among them. */
+static void who_runs_beyond_max_seqs_takes_turns(void **state)
+{
+    struct fixture *f = *state;
+    f->sched.opts.n_kept = 1;
+    for (int i = 0; i < MAX_SEQS; i++) (void)submit_for(f, 1, 0, 1, 1);
+    for (int i = 0; i < MAX_SEQS; i++) f->seqs[i].max_tokens = 60;
+    while (lf_sched_admit(&f->sched, 1)) continue;
+    step(f);
+    struct lf_sched_seq *guest = submit_for(f, 2, 0, 3 * B, 2);
+    guest->max_tokens = B;
+    assert_ptr_equal(lf_sched_admit(&f->sched, 2), guest);
+    for (int i = 0; i < 20; i++) {
+        bool prefill = lf_sched_in_prefill(guest);
+        int n_done = guest->n_done;
+        step(f);
+        assert_int_equal(f->plan.n_items, MAX_SEQS);
+        if (prefill) assert_true(guest->n_done > n_done);
+    }
+    assert_true(guest->n_done > 3 * B);
+    for (int i = 0; i < MAX_SEQS; i++) assert_in_range(f->seqs[i].n_done, 12, 20);
+}
+
+/* A kept place is no way past one whose turn is before and that waits for blocks. */
+static void a_kept_place_passes_a_large_request_only_in_its_time_of_grace(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t t = 2 + LF_SCHED_ALONE_NS;
+    f->sched.opts.n_kept = 1;
+    struct lf_sched_seq *before = submit_for(f, 2, 0, 12 * B, 1); /* what the guest pays for it puts its turn behind */
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), before);
+    lf_sched_end(&f->sched, before);
+    for (int i = 0; i < 3; i++) {
+        struct lf_sched_seq *seq = submit_for(f, 1, 0, 3 * B, t);
+        assert_ptr_equal(lf_sched_admit(&f->sched, t), seq);
+    }
+    struct lf_sched_seq *large = submit_for(f, 1, -1, 8 * B, t), *small = submit_for(f, 1, 0, B, t);
+    assert_ptr_equal(lf_sched_admit(&f->sched, t), small); /* the last place; large waits for blocks from now on */
+    struct lf_sched_seq *guest = submit_for(f, 2, 0, B, t + LF_SCHED_BYPASS_NS);
+    assert_null(lf_sched_admit(&f->sched, t + LF_SCHED_BYPASS_NS));
+    assert_int_equal(large->phase, LF_SCHED_WAITING);
+    lf_sched_end(&f->sched, large);
+    assert_ptr_equal(lf_sched_admit(&f->sched, t + LF_SCHED_BYPASS_NS), guest);
+}
+
 static void a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for_a_minute(void **state)
 {
     struct fixture *f = *state;
@@ -553,6 +620,9 @@ int main(void)
         CASE(no_more_than_a_pool_of_blocks_passes),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_slots),
+        CASE(a_place_is_kept_for_a_tenant_that_runs_nothing),
+        CASE(who_runs_beyond_max_seqs_takes_turns),
+        CASE(a_kept_place_passes_a_large_request_only_in_its_time_of_grace),
         CASE(a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for_a_minute),
         CASE(tenants_beyond_the_table_share_a_place),
         CASE(the_last_row_of_a_prompt_gets_logits_and_no_other),
