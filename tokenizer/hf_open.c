@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "tokenizer/hf.h"
+#include "tokenizer/vocab_merges.h"
 
 struct added_list {
     struct lf_arena arena; /* owns the list */
@@ -150,28 +151,52 @@ static void settle_around(struct lf_tokenizer *tok, const struct lf_tokenizer_co
     if (config->add_eos == LF_ANSWER_NO && eos_there) tok->n_after--;
 }
 
-enum lf_status lf_tokenizer_open_hf(struct lf_tokenizer *tok, const char *dir, const struct lf_tokenizer_config *config,
-                                    struct lf_err *err)
+/* From a tokenizer.json, which is called so or else. */
+static enum lf_status open_root(struct lf_tokenizer *tok, struct lf_json_value root,
+                                const struct lf_tokenizer_config *config, const char *name, struct lf_err *err)
 {
-    struct lf_json json;
-    struct lf_buf text;
     struct added_list list = {.max_id = -1};
     lf_arena_init(&list.arena, 64 * 1024, LF_JSON_FILE_BYTES);
-    enum lf_status status = lf_json_file(&json, &text, dir, "tokenizer.json", LF_JSON_FILE_BYTES, err);
-    if (status == LF_OK) {
-        tok->hf = calloc(1, sizeof *tok->hf);
-        status = tok->hf ? open_parts(tok, lf_json_root(&json), &list, config, err)
-                         : lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
-        if (status != LF_OK) lf_fail_within(err, status, "tokenizer.json");
-    }
+    tok->hf = calloc(1, sizeof *tok->hf);
+    enum lf_status status =
+        tok->hf ? open_parts(tok, root, &list, config, err) : lf_fail(err, LF_NO_MEMORY, "no memory for a tokenizer");
     lf_arena_deinit(&list.arena);
-    lf_json_deinit(&json);
-    lf_buf_deinit(&text);
-    LF_TRY(status);
+    if (status != LF_OK) return lf_fail_within(err, status, "%s", name);
     tok->bos = lf_vocab_find(&tok->vocab, config->bos);
     tok->eos = lf_vocab_find(&tok->vocab, config->eos);
     LF_TRY(keep(&tok->bos_text, &tok->arena, config->bos, err));
     LF_TRY(keep(&tok->eos_text, &tok->arena, config->eos, err));
     settle_around(tok, config);
     return LF_OK;
+}
+
+enum lf_status lf_tokenizer_open_hf(struct lf_tokenizer *tok, const char *dir, const struct lf_tokenizer_config *config,
+                                    struct lf_err *err)
+{
+    struct lf_json json;
+    struct lf_buf text;
+    enum lf_status status = lf_json_file(&json, &text, dir, "tokenizer.json", LF_JSON_FILE_BYTES, err);
+    if (status == LF_OK) status = open_root(tok, lf_json_root(&json), config, "tokenizer.json", err);
+    lf_json_deinit(&json);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+enum lf_status lf_tokenizer_open_vocab_merges(struct lf_tokenizer *tok, const char *dir,
+                                              const struct lf_tokenizer_config *config, struct lf_err *err)
+{
+    const char *name = "vocab.json and merges.txt";
+    struct lf_json json = {0};
+    struct lf_buf text;
+    lf_buf_init(&text, 2 * (size_t)LF_JSON_FILE_BYTES);
+    enum lf_status status = lf_vocab_merges_read(&text, dir, config, err);
+    if (status == LF_OK) {
+        status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_file, err);
+        if (status == LF_INVALID) status = LF_CORRUPT;
+        if (status != LF_OK) lf_fail_within(err, status, "%s", name);
+    }
+    if (status == LF_OK) status = open_root(tok, lf_json_root(&json), config, name, err);
+    lf_json_deinit(&json);
+    lf_buf_deinit(&text);
+    return status;
 }

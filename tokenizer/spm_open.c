@@ -1,4 +1,5 @@
 /* A model directory with a tokenizer.model, and the text of a request through it. */
+#include <ctype.h>
 #include <limits.h>
 #include <stdlib.h>
 
@@ -87,6 +88,17 @@ static enum lf_status settle(struct lf_tokenizer *tok, const struct lf_tokenizer
     return LF_OK;
 }
 
+/* A line a token: its bytes in base64, a space, its rank. */
+static bool is_tiktoken(struct lf_str file)
+{
+    size_t i = 0;
+    while (i < file.len && (isalnum((unsigned char)file.ptr[i]) || strchr("+/=", file.ptr[i]))) {
+        if (file.ptr[i] == '\0') return false;
+        i++;
+    }
+    return i > 0 && i + 1 < file.len && file.ptr[i] == ' ' && isdigit((unsigned char)file.ptr[i + 1]);
+}
+
 enum lf_status lf_tokenizer_open_spm(struct lf_tokenizer *tok, const char *dir,
                                      const struct lf_tokenizer_config *config, struct lf_err *err)
 {
@@ -100,6 +112,13 @@ enum lf_status lf_tokenizer_open_spm(struct lf_tokenizer *tok, const char *dir,
     lf_buf_init(&file, MODEL_FILE_BYTES);
     LF_TRY_GOTO(lf_file_read(&file, path, MODEL_FILE_BYTES, err), done);
     LF_TRY_GOTO(room_for(config, &n_ids, &n_bytes, err), done);
+    if (is_tiktoken(lf_buf_view(&file))) {
+        status =
+            lf_fail(err, LF_UNSUPPORTED,
+                    "tokenizer.model is in the form of tiktoken, which is not read; expected tokenizer.json of the "
+                    "same model");
+        goto done;
+    }
     status = lf_spm_open(&tok->spm, &tok->vocab, lf_buf_view(&file), n_ids, n_bytes, err);
     if (status != LF_OK) lf_fail_within(err, status, "tokenizer.model");
     if (status == LF_OK) status = add_tokens(tok, config, err);

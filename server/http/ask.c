@@ -11,7 +11,12 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
     *ask = (struct lf_ask){.n = 1, .add_special_tokens = true, .parse_special = true, .add_generation_prompt = true};
     ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
-    ask->sampling.temperature = ask->sampling.top_p = ask->sampling.repetition_penalty = 1;
+    struct lf_sampling_defaults d = limits->sampling ? *limits->sampling : LF_SAMPLING_PLAIN;
+    ask->sampling.temperature = (float)d.temperature;
+    ask->sampling.top_p = (float)d.top_p;
+    ask->sampling.min_p = (float)d.min_p;
+    ask->sampling.repetition_penalty = (float)d.repetition_penalty;
+    ask->top_k = d.top_k;
     lf_arena_init_in(&ask->arena, ARENA_CHUNK_BYTES, ARENA_BYTES, lf_work_memory(limits->work));
 }
 

@@ -50,7 +50,8 @@ struct lf_ask {
 struct lf_ask_limits {
     int max_choices;
     int n_vocab;
-    bool keep_developer;  /* the template knows this role; else it is written as system */
+    const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
+    bool keep_developer;                         /* the template knows this role; else it is written as system */
     struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

@@ -277,6 +277,8 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 503, "draining", "The server is shutting down.");
     else if (st->status == LF_DEVICE)
         fail(gen, 500, "engine_failed", "The engine has failed.");
+    else if (st->status == LF_CORRUPT)
+        fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
     else
         fail(gen, 500, "internal_error", "The answer could not be finished.");
 }

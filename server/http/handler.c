@@ -40,6 +40,7 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
     struct lf_str template = lf_tokenizer_chat_template(x->server->tok);
     struct lf_ask_limits limits = {.max_choices = x->server->opts.max_choices,
                                    .n_vocab = lf_tokenizer_n_vocab(x->server->tok),
+                                   .sampling = x->server->opts.sampling,
                                    .keep_developer = lf_str_find(template, LF_STR("developer")) >= 0,
                                    .work = &x->work};
     LF_TRY(parse_json(x, json, err));

@@ -113,6 +113,7 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
              "Prompt tokens by where their KV came from, counted at admission.");
     counter(p, "generation_tokens_total", &m->generation_tokens, "Tokens generated.");
     counters(p, "request_success_total", "finished_reason", reasons, LF_N_ELEMS(reasons), "Requests ended, by why.");
+    counter(p, "broken_logits_total", &m->broken_logits, "Requests ended because a logit was NaN or infinite.");
     counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
              "Requests refused at the queue, by why.");
 }

@@ -1,3 +1,4 @@
+#include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
 #include "server/http/exchange.h"
@@ -15,14 +16,36 @@ enum lf_status lf_refuse_model(struct lf_api_err *err, struct lf_str wanted, con
                      "The model \"%s\" does not exist here. There is \"%s\"; see /v1/models.", asked, known);
 }
 
+/* What holds where a request does not say. */
+static void write_sampling(struct lf_buf *out, const struct lf_http_opts *opts)
+{
+    struct lf_sampling_defaults d = opts->sampling ? *opts->sampling : LF_SAMPLING_PLAIN;
+    const struct {
+        const char *name;
+        double value;
+    } rows[] = {{"temperature", d.temperature},
+                {"top_p", d.top_p},
+                {"top_k", d.top_k},
+                {"min_p", d.min_p},
+                {"repetition_penalty", d.repetition_penalty}};
+    lf_buf_cstr(out, ",\"default_sampling_params\":{");
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        lf_buf_printf(out, "%s\"%s\":", i ? "," : "", rows[i].name);
+        lf_json_write_double(out, rows[i].value);
+    }
+    lf_buf_char(out, '}');
+}
+
 static void write_model(struct lf_buf *out, const struct lf_http_server *s)
 {
     struct lf_engine_state engine;
     lf_engine_look(s->engine, &engine);
     lf_buf_cstr(out, "{\"id\":");
     lf_json_write_string(out, lf_str_c(s->opts.model_id));
-    lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d}",
+    lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d",
                   (long long)s->opts.model_created_s, engine.ctx);
+    write_sampling(out, &s->opts);
+    lf_buf_char(out, '}');
 }
 
 void lf_handle_models(struct lf_exchange *x)

@@ -21,6 +21,32 @@ static enum lf_status read_as(struct lf_ask *ask, enum lf_ask_kind kind, const c
     return status;
 }
 
+/* What a request says wins, one by one. */
+static void defaults_of_the_model(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"temperature", "top_p", "min_p", "repetition_penalty", "top_k"};
+    const struct lf_sampling_defaults own = {
+        .temperature = 0.5, .top_p = 0.25, .min_p = 0.125, .repetition_penalty = 1.5, .top_k = 7};
+    const struct lf_ask_limits with = {.max_choices = 4, .n_vocab = 100, .sampling = &own};
+    for (int said = -1; said < 5; said++) {
+        struct lf_json json = {0};
+        struct lf_ask ask;
+        struct lf_api_err err;
+        char text[64] = "{}";
+        if (said >= 0) snprintf(text, sizeof text, "{\"%s\":1}", keys[said]);
+        assert_int_equal(lf_json_parse(&json, lf_str_c(text), &lf_json_limits_request, NULL), LF_OK);
+        assert_int_equal(lf_ask_read(&ask, LF_ASK_CHAT, &json, &with, &err), LF_OK);
+        const struct lf_sampling *s = &ask.sampling;
+        const double got[] = {(double)s->temperature, (double)s->top_p, (double)s->min_p, (double)s->repetition_penalty,
+                              s->top_k};
+        const double want[] = {0.5, 0.25, 0.125, 1.5, 7};
+        for (int i = 0; i < 5; i++) assert_true(got[i] == (i == said ? 1 : want[i]));
+        lf_ask_deinit(&ask);
+        lf_json_deinit(&json);
+    }
+}
+
 static void defaults(void **state)
 {
     (void)state;
@@ -330,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
+        cmocka_unit_test(defaults_of_the_model),
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(refusals_name_the_field),
