@@ -11,14 +11,15 @@ complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics opti
 complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
 complete -c longflash -n __fish_use_subcommand -a help -d 'prints the page of a command'
 complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health docs version help'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory: config.json, *.safetensors, tokenizer.json or tokenizer.model' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-config -d 'whether generation_config.json says how to sample where a request does not' -x -a 'auto none'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
