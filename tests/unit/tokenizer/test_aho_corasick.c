@@ -159,6 +159,24 @@ static void a_set_of_none_finds_nothing(void **state)
     lf_aho_deinit(&aho);
 }
 
+/* It has a node of its own, the root, and no other. */
+static void an_empty_text_is_found_nowhere(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct lf_aho aho;
+        struct lf_err err;
+        struct lf_places places = {0};
+        struct lf_trie_entry entry = {LF_STR(""), 1};
+        assert_int_equal(lf_aho_build(&aho, &entry, 1, &err), LF_OK);
+        assert_int_equal(aho.trie.n_nodes, 1);
+        free(malloc(1000)); /* a node written behind the root would be met here */
+        assert_int_equal(lf_aho_longest(&aho, &places, LF_STR("abc"), NULL), LF_OK);
+        assert_int_equal(places.n, 0);
+        lf_aho_deinit(&aho);
+    }
+}
+
 static bool after_two(void *ctx)
 {
     return ++*(int *)ctx > 2;
@@ -202,6 +220,7 @@ int main(void)
         cmocka_unit_test(so_many_begin_at_one_place),
         cmocka_unit_test(nothing_of_a_set_is_left),
         cmocka_unit_test(a_set_of_none_finds_nothing),
+        cmocka_unit_test(an_empty_text_is_found_nowhere),
         cmocka_unit_test(a_search_ends_when_nobody_waits_and_where_memory_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,6 +99,34 @@ static void tokens_carry_logprobs_where_asked(void **state)
     }
 }
 
+static uint64_t n_observed(const struct lf_histogram *h)
+{
+    uint64_t n = 0;
+    for (int i = 0; i <= h->n_bounds; i++) n += h->counts[i];
+    return n;
+}
+
+/* One that never started has an end and no length; one without a token has no time of decoding. */
+static void what_is_observed_of_a_request_depends_on_how_far_it_came(void **state)
+{
+    struct fake_engine *f = *state;
+    const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
+    (void)fake_generate(f, 20, 5, 1);
+    (void)fake_generate(f, 20, 0, 1);
+    assert_int_equal(n_observed(&m->e2e_s), 2);
+    assert_int_equal(n_observed(&m->generation_tokens_per_request), 2);
+    assert_int_equal(n_observed(&m->decode_s), 1);
+    int32_t prompt[20];
+    fake_prompt(prompt, 20, 1);
+    struct lf_gen_params p = fake_params(prompt, 20, 5);
+    p.deadline_ns = 1; /* over before it starts */
+    struct lf_request *req = fake_submit(f, &p);
+    assert_true(fake_wait(req).timed_out);
+    lf_request_put(req);
+    assert_int_equal(n_observed(&m->e2e_s), 3);
+    assert_int_equal(n_observed(&m->generation_tokens_per_request), 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +134,7 @@ int main(void)
         CASE(a_stop_token_ends_a_request_but_not_below_min_tokens),
         CASE(prompt_logprobs_come_for_every_token_but_the_first),
         CASE(tokens_carry_logprobs_where_asked),
+        CASE(what_is_observed_of_a_request_depends_on_how_far_it_came),
     };
     int n_failed = 0;
     for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);

@@ -634,6 +634,7 @@ static void what_is_cached_is_not_computed_and_not_charged(void **state)
 static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
 {
     struct fixture *f = *state;
+    f->seqs[0].tenant_id = 2; /* another's, so that prefills of it would count too, if there were any */
     struct lf_sched_seq *decodes = submit(f, 10, 20, 1);
     (void)lf_sched_admit(&f->sched, 1);
     while (lf_sched_in_prefill(decodes)) step(f);
@@ -641,14 +642,14 @@ static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
     set_cost(f, LF_NS_PER_MS, 1e-6);
     f->sched.opts.alone_ns = 200 * LF_NS_PER_MS;
-    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 50 / 49) < 1000); /* a row is the other's */
-    f->sched.cost.w[LF_COST_STEP] = 45e6;                                                /* a quarter at least */
+    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 255102041); /* 250e6 * 50 / 49: a row is the other's */
+    f->sched.cost.w[LF_COST_STEP] = 45e6;                         /* a quarter at least */
     assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 4) < 1000);
     f->sched.cost.w[LF_COST_STEP] = 99e6; /* steps of decodes that take longer than they should */
     assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 100 / 12.5) < 1000);
     f->sched.cost.w[LF_COST_STEP] = 1e-6;
     lf_sched_end(&f->sched, decodes);
-    assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6) < 1000);
+    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 250000001); /* and keys of a millionth of a ns each */
     seq->n_done = 250;
     assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 0);
 }

@@ -113,6 +113,17 @@ static void allowed_headers_are_bounded(void **state)
     lf_buf_deinit(&asked);
 }
 
+/* What looks like the beginning of an IPv6 address and is none has no port to take away. */
+static void an_open_bracket_is_no_host(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"[", "[x", NULL};
+    const struct lf_http_opts opts = {.allowed_hosts = names};
+    assert_true(host(&opts, true, "[x"));
+    assert_false(host(&opts, true, "[:80"));
+    assert_false(host(&opts, true, "[x:80"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +133,7 @@ int main(void)
         cmocka_unit_test(a_refused_host_is_told_how_to_be_allowed),
         cmocka_unit_test(a_preflight_is_allowed_what_clients_send),
         cmocka_unit_test(allowed_headers_are_bounded),
+        cmocka_unit_test(an_open_bracket_is_no_host),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

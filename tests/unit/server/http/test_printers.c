@@ -87,6 +87,7 @@ static void completions_come_in_chunks(void **state)
     prepare(&lf_dialect_completions, 1);
     start();
     p->begin(&out, gen);
+    p->begin(&out, gen); /* its head is made anew */
     printed("");
     p->delta(&out, gen, 0, LF_STR("say \"x\""));
     printed(CMPL "{\"index\":0,\"text\":\"say \\\"x\\\"\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
