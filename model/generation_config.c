@@ -11,7 +11,7 @@
 
 #define AT(member) offsetof(struct lf_sampling_defaults, member)
 
-/* Ranges are those of a request's fields (server/http/openai_request.c). */
+/* Ranges are those of a request's fields (server/http/api/openai_request.c). */
 static const struct {
     const char *key;
     size_t at;

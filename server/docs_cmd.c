@@ -6,7 +6,7 @@
 #include "server/commands.h"
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 
 enum { PAGE_BYTES = 1024 * 1024 };
 

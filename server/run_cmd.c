@@ -16,7 +16,7 @@
 #include "server/engine/engine.h"
 #include "server/runtime.h"
 #include "server/text_input.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
 

@@ -14,9 +14,9 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/engine/engine.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 #include "server/options.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 enum {

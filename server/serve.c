@@ -22,7 +22,7 @@
 #include "model/generation_config.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 #include "server/runtime.h"
 
 enum {

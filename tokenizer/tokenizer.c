@@ -7,9 +7,9 @@
 #include "core/work.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/encode.h"
-#include "tokenizer/hf.h"
+#include "tokenizer/hf/hf.h"
 #include "tokenizer/id_text.h"
-#include "tokenizer/spm_open.h"
+#include "tokenizer/spm/spm_open.h"
 #include "tokenizer/tokenizer_impl.h"
 
 enum { CHECK_BYTES = 16 * 1024, TOKEN_STEPS = 16 };

@@ -2,7 +2,7 @@
  *
  * Each is one function that appends a whole document. The files under docs/ and share/ are what `longflash docs NAME`
  * prints; tests/lint/check_docs.py fails where one of them is not current. What the API's tables say is made where they
- * are, in server/http/api_docs.c. */
+ * are, in server/http/api/api_docs.c. */
 #ifndef LF_SERVER_DOCS_DOCS_H
 #define LF_SERVER_DOCS_DOCS_H
 

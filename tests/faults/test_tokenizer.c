@@ -7,8 +7,8 @@
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
 #include "tokenizer/aho_corasick.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/sp_shim.h"
+#include "tokenizer/hf/regex.h"
+#include "tokenizer/spm/sp_shim.h"
 #include "tokenizer/tokenizer.h"
 
 #define FIXTURES "tests/golden/tokenizer/"

@@ -1,13 +1,13 @@
-/* server/http/api_docs.c: what docs/api.md says is what the program does. */
+/* server/http/api/api_docs.c: what docs/api.md says is what the program does. */
 #include "tests/support/test.h"
 
 #include "core/json.h"
-#include "server/http/ask.h"
-#include "server/http/dialect.h"
-#include "server/http/http_server.h"
-#include "server/http/openai_request.h"
-#include "server/http/routes.h"
-#include "server/http/unsupported_fields.h"
+#include "server/http/api/ask.h"
+#include "server/http/api/dialect.h"
+#include "server/http/conn/http_server.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/api/routes.h"
+#include "server/http/api/unsupported_fields.h"
 
 static const struct lf_ask_limits limits = {.max_choices = 8, .n_vocab = 100};
 

@@ -1,12 +1,12 @@
-/* server/http/openai_request.c: from JSON to what was asked. The ranges of all fields are gone through over the socket,
- * in tests/e2e/test_http_requests.py; here are the values that come out. */
+/* server/http/api/openai_request.c: from JSON to what was asked. The ranges of all fields are gone through over the
+ * socket, in tests/e2e/test_http_requests.py; here are the values that come out. */
 #include "tests/support/test.h"
 
 #include <time.h>
 
 #include "core/check.h"
-#include "server/http/openai_request.h"
-#include "server/http/unsupported_fields.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/api/unsupported_fields.h"
 
 static const struct lf_ask_limits limits = {.max_choices = 4, .n_vocab = 100};
 
