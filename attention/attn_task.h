@@ -3,7 +3,7 @@
 #define LF_ATTENTION_ATTN_TASK_H
 
 #include "attention/attention.h"
-#include "attention/attn_kernel.h"
+#include "attention/cpu/attn_kernel.h"
 
 /* Rows of one sequence: row r is query head (r mod group) of the KV head, of token r / group. */
 struct lf_attn_rows {

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "attention/rope_run.h"
+#include "attention/cpu/rope_run.h"
 #include "core/check.h"
 #include "device/cpu/threads.h"
 

@@ -14,6 +14,12 @@ bool lf_str_ends(struct lf_str s, struct lf_str suffix)
     return s.len >= suffix.len && lf_str_eq(lf_str_from(s.ptr + (s.len - suffix.len), suffix.len), suffix);
 }
 
+struct lf_str lf_str_without_bom(struct lf_str s)
+{
+    const struct lf_str bom = LF_STR("\xef\xbb\xbf");
+    return lf_str_starts(s, bom) ? lf_str_from(s.ptr + bom.len, s.len - bom.len) : s;
+}
+
 ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle)
 {
     if (needle.len == 0) return 0;

@@ -37,6 +37,8 @@ static inline bool lf_str_eq(struct lf_str a, struct lf_str b)
 }
 bool lf_str_starts(struct lf_str s, struct lf_str prefix);
 bool lf_str_ends(struct lf_str s, struct lf_str suffix);
+/* Without the byte order mark that some editors put before UTF-8. */
+struct lf_str lf_str_without_bom(struct lf_str s);
 /* Index of needle in s, or -1. */
 ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle);
 

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "device/cpu/cpuid.h"
 #include "device/device_impl.h"
 
 /* Slowest first. */
@@ -17,11 +18,35 @@ static const struct lf_backend *const backends[] = {
 #endif
 };
 
+/* The best instruction set that there are kernels for in this build. */
+#if defined(LF_HAVE_AMX)
+enum { LF_ISA_BUILT = LF_ISA_AMX };
+#elif defined(LF_X86)
+enum { LF_ISA_BUILT = LF_ISA_AVX512_BF16 };
+#else
+enum { LF_ISA_BUILT = LF_ISA_C };
+#endif
+
 const char *lf_isa_name(enum lf_isa isa)
 {
     static const char *const names[] = {"c", "avx2", "avx512", "avx512-bf16", "amx"};
     LF_ASSERT((size_t)isa < LF_N_ELEMS(names));
     return names[isa];
+}
+
+void lf_device_backends(struct lf_buf *out)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(backends); i++) lf_buf_printf(out, "%s%s", i ? ", " : "", backends[i]->kind);
+#ifdef LF_HAVE_CUDA
+    lf_buf_cstr(out, " (CUDA " LF_CUDA_VERSION ")");
+#endif
+}
+
+void lf_device_isas(struct lf_buf *out)
+{
+    for (int i = LF_ISA_C; i <= LF_ISA_BUILT; i++)
+        lf_buf_printf(out, "%s%s", i ? ", " : "", lf_isa_name((enum lf_isa)i));
+    lf_buf_printf(out, "; this machine: %s", lf_isa_name(lf_cpuid_isa()));
 }
 
 /* "cuda:1" is called by "cuda". */

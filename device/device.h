@@ -15,6 +15,7 @@
 
 #include "core/dtype.h"
 #include "core/status.h"
+#include "core/str.h"
 
 enum { LF_DEVICE_NAME = 96 };
 
@@ -26,6 +27,10 @@ struct lf_threads;
  * have AVX-512 BF16. */
 enum lf_isa { LF_ISA_C, LF_ISA_AVX2, LF_ISA_AVX512, LF_ISA_AVX512_BF16, LF_ISA_AMX };
 const char *lf_isa_name(enum lf_isa isa); /* "c", "avx2", "avx512", "avx512-bf16", "amx" */
+
+/* What was built in, for `longflash version`: "cpu, cuda (CUDA 13.0)" and "c, avx2, avx512; this machine: avx2". */
+void lf_device_backends(struct lf_buf *out);
+void lf_device_isas(struct lf_buf *out);
 
 struct lf_device_opts {
     const char *name; /* "cpu", "cuda", "cuda:N" or "auto": the first GPU where there is one, else the CPU */

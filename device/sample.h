@@ -13,6 +13,9 @@
 
 #define LF_SAMPLE_INACTIVE UINT64_MAX /* a position: the row is skipped, nothing of it is read or written */
 
+/* The id of a row from which no token can be drawn: a logit is NaN or +inf, or all are -inf. */
+#define LF_SAMPLED_NONE (-1)
+
 struct lf_logit_bias {
     int32_t id;
     float bias;
@@ -33,7 +36,7 @@ struct lf_sample_row {
 };
 
 struct lf_sampled {
-    int32_t id;
+    int32_t id;    /* or LF_SAMPLED_NONE: logprob and n_top are 0 then */
     float logprob; /* natural log; set where n_logprobs >= 0 */
     int32_t n_top;
     int32_t top_ids[LF_TOP_LOGPROBS_N]; /* most likely first */
@@ -49,7 +52,7 @@ struct lf_sample_params {
     const struct lf_logit_bias *bias; /* rows name their ranges */
     const int32_t *banned;
     uint32_t *marks;        /* [slots, n_vocab]: bit 31 in the prompt, below it how often in the output */
-    int32_t *ids_out;       /* [n_rows]: for the next step's embed */
+    int32_t *ids_out;       /* [n_rows]: for the next step's embed; 0 for LF_SAMPLED_NONE */
     struct lf_sampled *out; /* [n_rows] */
 };
 

@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "model/foreign.h"
 
 /* What an architecture has whether config.json says so or not, and which keys it listens to. */
 struct family {
@@ -107,44 +108,43 @@ static enum lf_status bool_or(struct lf_json_value obj, const char *key, bool *o
     return wrong_type(v, key, "true or false", err);
 }
 
-/* Keys by which other programs say that the computation is another one. Refused unless absent, null, false, or the
- * value that leaves things as they are. */
+/* Keys by which other programs say that the computation is another one. Refused unless absent, null, false, or a value
+ * that leaves things as they are. */
 static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_err *err)
 {
+    LF_TRY(lf_foreign_quantization(root, err));
     static const struct {
         const char *key;
-        double neutral;
+        double neutral, also;
     } rows[] = {
-        {"quantization_config", 0},
-        {"compression_config", 0},
-        {"attn_logit_softcapping", 0},
-        {"final_logit_softcapping", 0},
-        {"query_pre_attn_scalar", 0},
-        {"attention_multiplier", 0},
-        {"embedding_multiplier", 1},
-        {"residual_multiplier", 1},
-        {"logits_scaling", 1},
-        {"logit_scale", 1},
-        {"scale_emb", 1},
-        {"scale_depth", 0},
-        {"dim_model_base", 0},
-        {"clip_qkv", 0},
-        {"num_experts", 0},
-        {"num_local_experts", 0},
-        {"n_routed_experts", 0},
-        {"no_rope_layers", 0},
-        {"use_qk_norm", 0},
-        {"qk_layernorm", 0},
-        {"attention_chunk_size", 0},
-        {"rope_interleaved", 0},
-        {"parallel_attn", 0},
-        {"alibi", 0},
+        {"attn_logit_softcapping", 0, 0},
+        {"final_logit_softcapping", 0, 0},
+        {"query_pre_attn_scalar", 0, 0},
+        {"attention_multiplier", 0, 0},
+        {"embedding_multiplier", 1, 1},
+        {"residual_multiplier", 1, 1},
+        {"logits_scaling", 1, 1},
+        {"logit_scale", 1, 1},
+        {"scale_emb", 1, 1},
+        {"scale_depth", 0, 0},
+        {"dim_model_base", 0, 0},
+        {"clip_qkv", 0, 0},
+        {"num_experts", 0, 1},
+        {"num_local_experts", 0, 1}, /* one expert is a plain MLP */
+        {"n_routed_experts", 0, 0},
+        {"no_rope_layers", 0, 0},
+        {"use_qk_norm", 0, 0},
+        {"qk_layernorm", 0, 0},
+        {"attention_chunk_size", 0, 0},
+        {"rope_interleaved", 0, 0},
+        {"parallel_attn", 0, 0},
+        {"alibi", 0, 0},
     };
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_json_value v = lf_json_get(root, rows[i].key);
         double x;
         if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_FALSE) continue;
-        if (lf_json_double(v, &x) && fabs(x - rows[i].neutral) == 0) continue;
+        if (lf_json_double(v, &x) && (fabs(x - rows[i].neutral) == 0 || fabs(x - rows[i].also) == 0)) continue;
         return lf_fail(err, LF_UNSUPPORTED, "%s is set and would change the result; it is not implemented",
                        rows[i].key);
     }
@@ -175,10 +175,12 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
         return LF_OK;
     }
     struct lf_str raw = lf_json_raw(name);
-    return lf_fail(err, LF_UNSUPPORTED,
-                   "architecture %.*s is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
-                   "Qwen3ForCausalLM are)",
-                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+    const char *kind = lf_foreign_kind(root, raw);
+    return lf_fail(
+        err, LF_UNSUPPORTED,
+        "architecture %.*s%s%s is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
+        "Qwen3ForCausalLM are)",
+        (int)LF_MIN(raw.len, (size_t)64), raw.ptr, *kind ? ", " : "", kind);
 }
 
 static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
@@ -250,7 +252,7 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct family *
     struct lf_json_value dtype = lf_json_get(root, "torch_dtype");
     if (lf_json_is_absent(dtype)) dtype = lf_json_get(root, "dtype");
     raw = lf_json_raw(dtype);
-    if (lf_json_is_absent(dtype) || lf_json_string_is(dtype, "bfloat16")) {
+    if (lf_json_is_absent(dtype) || lf_json_string_is(dtype, "auto") || lf_json_string_is(dtype, "bfloat16")) {
         hp->dtype = LF_BF16;
     } else if (lf_json_string_is(dtype, "float16")) {
         hp->dtype = LF_F16;
@@ -377,6 +379,9 @@ static enum lf_status read_rope_kind(struct lf_json_value rope, enum lf_rope_kin
         *out = kinds[i].kind;
         return LF_OK;
     }
+    double factor;
+    bool stretches = !lf_json_double(lf_json_get(rope, "factor"), &factor) || fabs(factor - 1) > 0;
+    if (lf_json_string_is(type, "dynamic") && !stretches) return LF_OK; /* by 1: as it is */
     struct lf_str raw = lf_json_raw(type);
     return lf_fail(err, LF_UNSUPPORTED, "rope type \"%.*s\" is not implemented (default, linear, llama3 and yarn are)",
                    (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
@@ -499,18 +504,24 @@ static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root
     return LF_OK;
 }
 
+bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id)
+{
+    for (int i = 0; i < hp->n_eos; i++)
+        if (hp->eos_ids[i] == id) return false;
+    if (id < 0 || id >= hp->n_vocab || hp->n_eos == LF_EOS_IDS_N) return false;
+    hp->eos_ids[hp->n_eos++] = id;
+    return true;
+}
+
 static enum lf_status add_eos(struct lf_hparams *hp, struct lf_json_value v, struct lf_err *err)
 {
     int id;
     LF_TRY(int_of(v, "eos_token_id", 0, hp->n_vocab - 1, &id, err));
+    if (lf_hparams_add_eos(hp, id)) return LF_OK;
     for (int i = 0; i < hp->n_eos; i++) {
         if (hp->eos_ids[i] == id) return LF_OK;
     }
-    if (hp->n_eos == LF_EOS_IDS_N) {
-        return lf_fail(err, LF_LIMIT, "eos_token_id: more than %d ids", LF_EOS_IDS_N);
-    }
-    hp->eos_ids[hp->n_eos++] = id;
-    return LF_OK;
+    return lf_fail(err, LF_LIMIT, "eos_token_id: more than %d ids", LF_EOS_IDS_N);
 }
 
 static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
@@ -560,7 +571,7 @@ static enum lf_status read_file(struct lf_hparams *hp, const char *path, read_fn
     enum lf_status status;
     lf_buf_init(&text, LF_JSON_FILE_BYTES);
     LF_TRY_GOTO(lf_file_read(&text, path, LF_JSON_FILE_BYTES, err), done);
-    status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_file, err);
+    status = lf_json_parse(&json, lf_str_without_bom(lf_buf_view(&text)), &lf_json_limits_file, err);
     if (status == LF_INVALID) status = LF_CORRUPT;
     if (status == LF_OK) status = fn(hp, lf_json_root(&json), err);
     if (status != LF_OK) lf_fail_within(err, status, "%s", path);

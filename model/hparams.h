@@ -25,12 +25,14 @@ struct lf_hparams {
     struct lf_rope_opts rope;
     enum lf_dtype dtype;           /* torch_dtype: what --load dummy makes */
     int32_t bos_id;                /* -1: none */
-    int32_t eos_ids[LF_EOS_IDS_N]; /* config.json and generation_config.json */
+    int32_t eos_ids[LF_EOS_IDS_N]; /* config.json, generation_config.json, and what was added */
     int n_eos;
 };
 
 /* Reads dir/config.json and, if there, generation_config.json. */
 LF_MUST_CHECK enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct lf_err *err);
+/* One more id that ends an answer: the tokenizer's. false: it is in the list, or no id, or the list is full. */
+bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id);
 void lf_hparams_deinit(struct lf_hparams *hp); /* accepts a zeroed one */
 
 #endif

@@ -8,6 +8,7 @@
 #include "core/file.h"
 #include "core/hash.h"
 #include "core/limits.h"
+#include "core/log.h"
 #include "model/llama.h"
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
@@ -165,6 +166,8 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->llama.hp = &model->hp;
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(open_layout(&layout, &set, hp, opts->dir, opts->load, dev, err), done);
+    if (hp->tied && !lf_weight_layout_tied(layout))
+        LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
     LF_TRY_GOTO(make_identity(model->identity, opts, &set, err), done);
     LF_TRY_GOTO(open_workspace(model, opts->plan, err), done);
     LF_TRY_GOTO(lf_weights_load(&model->llama.weights, dev, hp, layout, opts, err), done);

@@ -39,6 +39,7 @@ struct frame {
     const struct lf_device_info *info;
     uint64_t weight_bytes;
     struct lf_plan_opts opts;
+    bool is_auto_ctx;
 };
 
 static enum lf_status check_range(const char *name, int64_t value, int64_t max, struct lf_err *err)
@@ -54,7 +55,7 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_INVALID, "--ctx is %d, but the model has positions for %d tokens", o->ctx,
                        f->hp->max_positions);
     }
-    LF_TRY(check_range("ctx", o->ctx, LF_CONTEXT_TOKENS, err));
+    LF_TRY(check_range("ctx", o->ctx == LF_CTX_AUTO ? 0 : o->ctx, LF_CONTEXT_TOKENS, err));
     LF_TRY(check_range("chunk", o->chunk, LF_STEP_TOKENS_N, err));
     LF_TRY(check_range("max-seqs", o->max_seqs, LF_RUNNING_MAX_N, err));
     LF_TRY(check_range("concurrency", o->concurrency, INT32_MAX, err));
@@ -71,7 +72,8 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
         return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
                        o->max_seqs, o->chunk);
     }
-    if (o->ctx == 0) o->ctx = f->hp->max_positions;
+    f->is_auto_ctx = o->ctx == LF_CTX_AUTO;
+    if (o->ctx <= 0) o->ctx = f->hp->max_positions;
     if (o->chunk == 0) o->chunk = LF_MAX(f->info->is_host ? DEFAULT_CHUNK : DEFAULT_CHUNK_GPU, o->max_seqs);
     if (o->max_seqs == 0) o->max_seqs = LF_MIN(LF_RUNNING_N, o->chunk);
     if (o->max_out == 0) o->max_out = o->max_seqs;
@@ -123,7 +125,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .kv_block_bytes = lf_kv_block_bytes(&view),
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
-                          .is_described = f->info->is_described};
+                          .is_described = f->info->is_described,
+                          .is_auto_ctx = f->is_auto_ctx};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
@@ -249,8 +252,8 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
         o.concurrency = p->n_concurrent;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--concurrency %d fits; ", o.concurrency);
     }
-    int ctx = largest_ctx(f);
-    if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits; ", ctx);
+    int ctx = f->opts.fitting_ctx > 0 ? f->opts.fitting_ctx : largest_ctx(f);
+    if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits (--ctx auto takes what does); ", ctx);
     if (may_name_memory && p->total_bytes > limit && p->total_bytes <= p->available_bytes) {
         lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
@@ -276,6 +279,7 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     struct lf_plan other;
     struct frame without = *f;
     without.opts.memory_bytes = 0;
+    without.opts.fitting_ctx = 0;
     decide(&other, &without);
     if (!other.fits) write_ways_out(&other, &without);
     struct lf_buf out;
@@ -297,6 +301,11 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
     struct lf_attn_shape shape = lf_workspace_attn_shape(hp, &limits);
     LF_TRY(lf_attn_check(&shape, info, err));
     decide(&p, &f);
+    if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
+        int largest = largest_ctx(&f);
+        f.opts.ctx = largest > 0 ? largest : LF_MIN((int)LF_KV_BLOCK_TOKENS, f.opts.ctx);
+        decide(&p, &f);
+    }
     if (!p.fits) write_advice(&p, &f);
     *out = p;
     return LF_OK;
@@ -318,7 +327,8 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     snprintf(note, sizeof(note), "%d rows a step", p->chunk);
     row(out, "activations", p->act_bytes, note);
     row(out, "attention workspace", p->attn_bytes, "");
-    snprintf(note, sizeof(note), "%d positions", p->ctx);
+    snprintf(note, sizeof(note), "%d positions%s", p->ctx,
+             p->is_auto_ctx && p->fits ? ", the largest context that fits" : "");
     row(out, "rope table", p->rope_bytes, note);
     snprintf(note, sizeof(note), "%d rows", p->max_out);
     row(out, "logits", p->logits_bytes, note);

@@ -14,11 +14,14 @@
 #include "device/ops.h"
 #include "model/hparams.h"
 
+enum { LF_CTX_AUTO = -1 };
+
 struct lf_plan_opts {
-    int ctx;               /* --ctx, tokens; 0: the model's max_positions */
+    int ctx;               /* --ctx, tokens; 0: the model's max_positions; LF_CTX_AUTO: as much of that as fits */
     int chunk;             /* --chunk, rows of one step at most; 0: default */
     int max_seqs;          /* --max-seqs; 0: default */
     int max_out;           /* logits rows of one step; 0: max_seqs */
+    int fitting_ctx;       /* the largest ctx that fits, where the caller knows better; 0: searched for */
     int concurrency;       /* --concurrency, requests of ctx tokens that must fit at once; 0: 1 */
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
     uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
@@ -30,6 +33,7 @@ struct lf_plan_opts {
 struct lf_plan {
     char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
     bool is_described;               /* the device is not there: context_bytes is an assumption */
+    bool is_auto_ctx;                /* ctx is what fits */
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     uint64_t weight_bytes;    /* packed, on the device */

@@ -300,6 +300,10 @@ static enum lf_status read_header(int fd, struct lf_tensor_file *file, struct lf
                        file->size);
     }
     LF_TRY(lf_file_pread(fd, raw, sizeof(raw), 0, file->path, err));
+    if (memcmp(raw, "version ", sizeof(raw)) == 0) {
+        return lf_fail(err, LF_CORRUPT, "%s is a Git LFS pointer, not the file: \"git lfs pull\" fetches it",
+                       file->path);
+    }
     uint64_t n = 0;
     for (int i = HEADER_LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
     if (n > LF_SAFETENSORS_HEADER_BYTES) {
@@ -397,13 +401,15 @@ fail:
     return status;
 }
 
-/* A file name that stays inside the directory. */
+/* A file name that stays inside the directory: its parts, of the directory and of folders below it, begin with no dot.
+ */
 static bool plain_name(struct lf_str s)
 {
-    if (s.len == 0 || s.len > FILE_NAME_BYTES || s.ptr[0] == '.') return false;
+    if (s.len == 0 || s.len > FILE_NAME_BYTES || s.ptr[s.len - 1] == '/') return false;
     for (size_t i = 0; i < s.len; i++) {
         unsigned char c = (unsigned char)s.ptr[i];
-        if (c == '/' || c == '\\' || c < 0x20 || c == 0x7f) return false;
+        bool begins = i == 0 || s.ptr[i - 1] == '/';
+        if (c == '\\' || c < 0x20 || c == 0x7f || (begins && (c == '.' || c == '/'))) return false;
     }
     return true;
 }
@@ -474,6 +480,26 @@ static enum lf_status check_map(struct lf_tensor_set *set, const struct mapped *
     return LF_OK;
 }
 
+/* A download that broke off lacks whole shards: said before any is read. */
+static enum lf_status check_shards(const char *dir, const struct mapped *rows, int n_rows, int n_files,
+                                   struct lf_err *err)
+{
+    char path[4096];
+    const char *first = NULL;
+    int n_missing = 0;
+    for (int i = 0; i < n_rows; i++) {
+        if (i > 0 && lf_str_eq(rows[i].file, rows[i - 1].file)) continue;
+        if (lf_path_join(path, sizeof(path), dir, rows[i].file.ptr) != LF_OK)
+            return lf_fail(err, LF_LIMIT, "the path of %s is too long", rows[i].file.ptr);
+        if (access(path, F_OK) == 0) continue;
+        if (!first) first = rows[i].file.ptr;
+        n_missing++;
+    }
+    if (n_missing == 0) return LF_OK;
+    return lf_fail(err, LF_NOT_FOUND, "%d of the %d files that it names %s missing, first %.120s", n_missing, n_files,
+                   n_missing == 1 ? "is" : "are", first);
+}
+
 static enum lf_status open_index(struct lf_tensor_set *out, const char *dir, const char *path, struct lf_err *err)
 {
     struct lf_tensor_set set = {0};
@@ -488,7 +514,7 @@ static enum lf_status open_index(struct lf_tensor_set *out, const char *dir, con
     lf_buf_init(&text, LF_SAFETENSORS_HEADER_BYTES + 1);
     lf_arena_init(&scratch, ARENA_CHUNK_BYTES, ARENA_CEILING);
     LF_TRY_GOTO(lf_file_read(&text, path, LF_SAFETENSORS_HEADER_BYTES, err), done);
-    status = lf_json_parse(&json, lf_buf_view(&text), &lf_json_limits_file, err);
+    status = lf_json_parse(&json, lf_str_without_bom(lf_buf_view(&text)), &lf_json_limits_file, err);
     if (status == LF_INVALID) status = LF_CORRUPT;
     if (status != LF_OK) goto named;
     LF_TRY_GOTO(read_map(&scratch, lf_json_root(&json), &rows, &n_rows, err), named);
@@ -497,6 +523,7 @@ static enum lf_status open_index(struct lf_tensor_set *out, const char *dir, con
         status = lf_fail(err, LF_LIMIT, "%d shards, at most %d are read", n_files, LF_SHARDS_N);
         goto named;
     }
+    LF_TRY_GOTO(check_shards(dir, rows, n_rows, n_files, err), named);
     LF_TRY_GOTO(set_init(&b, &set, n_files, err), done);
     for (int i = 0; i < n_rows; i++) {
         if (i > 0 && lf_str_eq(rows[i].file, rows[i - 1].file)) continue;

@@ -6,8 +6,9 @@
  * lies. Candidates stay in order of their ids throughout; the draw walks them once. A vocabulary of 150,000 costs a few
  * linear passes whatever the parameters are.
  *
- * Logits that are not numbers count as -inf, infinite ones as the largest float, so no NaN arises. Weights are
- * e^((x - max) / temperature), sums are double. */
+ * A row with a NaN or +inf in it comes from broken weights or arithmetic: no token is drawn from it. Sums with biases
+ * and penalties stay within the largest float, so no NaN arises. Weights are e^((x - max) / temperature), sums are
+ * double. */
 #include "model/sampler.h"
 
 #include <float.h>
@@ -153,12 +154,20 @@ static double log_sum_exp(const float *logits, int n)
     return (double)max + log(sum_exp(logits, n, max, 1.0f, NULL));
 }
 
+/* Whether all are numbers, or -inf. */
+static bool are_numbers(const float *logits, int n)
+{
+    int n_others = 0; /* no branch, so that it runs in lanes */
+    for (int i = 0; i < n; i++) n_others += !(logits[i] <= FLT_MAX);
+    return n_others == 0;
+}
+
 static void apply_bias(const struct lf_sampling *params, const struct lf_sample_input *in)
 {
-    for (int i = 0; i < in->n_vocab; i++) in->logits[i] = sane(in->logits[i]);
     for (int i = 0; i < params->n_bias; i++) {
         int32_t id = params->bias[i].id;
-        if (id >= 0 && id < in->n_vocab) in->logits[id] = sane(in->logits[id] + params->bias[i].bias);
+        if (id < 0 || id >= in->n_vocab || !(in->logits[id] <= FLT_MAX)) continue; /* what is no number stays none */
+        in->logits[id] = sane(in->logits[id] + params->bias[i].bias);
     }
     for (int i = 0; i < in->n_banned; i++) {
         int32_t id = in->banned[i];
@@ -360,17 +369,19 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     int n = in->n_vocab;
     double lse = 0;
     LF_ASSERT(n > 0);
+    *out = (struct lf_sampled){.id = LF_SAMPLED_NONE};
     apply_bias(params, in);
+    if (!are_numbers(in->logits, n)) return;
     apply_penalties(params, in, s.marks);
-    *out = (struct lf_sampled){0};
+    int best = argmax(in->logits, n);
+    float max = in->logits[best], chosen = max;
+    if (!(max >= -FLT_MAX)) return;
     if (params->n_logprobs >= 0) {
         lse = log_sum_exp(in->logits, n);
         find_top(out, in->logits, n, params->n_logprobs, lse);
     }
-    int best = argmax(in->logits, n);
-    float max = in->logits[best], chosen = max;
     out->id = best;
-    if (params->temperature >= GREEDY_TEMPERATURE && max >= -FLT_MAX) {
+    if (params->temperature >= GREEDY_TEMPERATURE) {
         struct candidates c = {.logits = in->logits, .ids = s.ids, .weights = s.weights, .n = n};
         for (int i = 0; i < n; i++) c.ids[i] = i;
         if (params->top_k > 0 && params->top_k < n) keep_top_k(&c, params->top_k);
@@ -388,9 +399,11 @@ void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32
 {
     float *copy = scratch;
     LF_ASSERT(id >= 0 && id < n_vocab);
-    for (int i = 0; i < n_vocab; i++) copy[i] = sane(logits[i]);
+    *out = (struct lf_sampled){.id = LF_SAMPLED_NONE};
+    if (!are_numbers(logits, n_vocab) || !(logits[argmax(logits, n_vocab)] >= -FLT_MAX)) return;
+    memcpy(copy, logits, (size_t)n_vocab * sizeof(*copy));
     double lse = log_sum_exp(copy, n_vocab);
-    *out = (struct lf_sampled){.id = id};
+    out->id = id;
     out->logprob = floored((double)copy[id] - lse);
     find_top(out, copy, n_vocab, n_top, lse);
 }

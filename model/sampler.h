@@ -29,6 +29,13 @@ struct lf_sampling {
     int n_logprobs; /* -1: none, 0: of the chosen token, k: and of the k most likely */
 };
 
+/* What holds where a request says nothing: the model's own (generation_config.h), or these that change nothing. */
+struct lf_sampling_defaults {
+    double temperature, top_p, min_p, repetition_penalty;
+    int32_t top_k; /* 0: all */
+};
+#define LF_SAMPLING_PLAIN ((struct lf_sampling_defaults){.temperature = 1, .top_p = 1, .repetition_penalty = 1})
+
 struct lf_sample_input {
     float *logits; /* [n_vocab]; overwritten */
     int n_vocab;

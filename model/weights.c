@@ -8,6 +8,9 @@
  * Matrices keep the element type of the file; vectors (norms, biases) become float. Files are read front to back
  * through one staging buffer, so nothing is held twice and the reading is sequential.
  *
+ * A checkpoint of the bare model (without its head) has the same names without "model." before them: a name is looked
+ * for as the table has it, then so.
+ *
  * It does not share matrices between models, convert, or quantize. */
 #include "model/weights.h"
 
@@ -21,6 +24,7 @@
 #include "core/log.h"
 #include "device/cpu/threads.h"
 #include "model/dummy.h"
+#include "model/tied.h"
 
 enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_STRAY_LINES = 8 };
 
@@ -100,6 +104,7 @@ struct place {
 
 struct lf_weight_layout {
     const struct lf_tensor_set *set;
+    bool tied;            /* the head is the embedding */
     struct part *parts;   /* [n_parts] */
     struct place *places; /* [n_places] */
     int n_parts, n_places;
@@ -133,11 +138,11 @@ static int dim_of(const struct lf_hparams *hp, enum dim dim)
     return 1;
 }
 
-static bool is_needed(const struct lf_hparams *hp, enum need need)
+static bool is_needed(const struct lf_weight_layout *l, const struct lf_hparams *hp, enum need need)
 {
     switch (need) {
     case UNTIED:
-        return !hp->tied;
+        return !l->tied;
     case QKV_BIAS:
         return hp->qkv_bias;
     case O_BIAS:
@@ -178,10 +183,23 @@ static enum lf_status check_shape(const struct part *p, bool vector, struct lf_e
                    p->n_rows, p->n_in);
 }
 
+/* Of an inner tensor the name that it has in a checkpoint of the bare model. */
+static struct lf_str bare_name(struct lf_str name)
+{
+    const struct lf_str prefix = LF_STR("model.");
+    return lf_str_starts(name, prefix) ? lf_str_from(name.ptr + prefix.len, name.len - prefix.len) : name;
+}
+
+static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, const char *name)
+{
+    const struct lf_tensor *t = lf_tensor_find(set, lf_str_c(name));
+    return t ? t : lf_tensor_find(set, bare_name(lf_str_c(name)));
+}
+
 /* Finds and checks the part's tensor. */
 static enum lf_status bind_tensor(struct part *p, const struct lf_tensor_set *set, bool vector, struct lf_err *err)
 {
-    p->tensor = lf_tensor_find(set, lf_str_c(p->name));
+    p->tensor = find_tensor(set, p->name);
     if (!p->tensor) return lf_fail(err, LF_NOT_FOUND, "tensor %s is missing", p->name);
     if (!lf_tensor_dtype(p->tensor, &p->dtype)) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)",
@@ -221,7 +239,7 @@ static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hpar
     for (int layer = -1; layer < hp->n_layers; layer++) {
         for (size_t i = 0; i < LF_N_ELEMS(bindings); i++) {
             bool per_layer = strchr(bindings[i].pattern, '#') != NULL;
-            if (per_layer != (layer >= 0) || !is_needed(hp, bindings[i].need)) continue;
+            if (per_layer != (layer >= 0) || !is_needed(l, hp, bindings[i].need)) continue;
             LF_TRY(add_part(l, hp, &bindings[i], layer, err));
         }
     }
@@ -262,11 +280,12 @@ static int compare_parts_by_offset(const void *a, const void *b)
 static enum lf_status judge_stray(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_stray,
                                   struct lf_err *err)
 {
-    const struct lf_str prefix = LF_STR("model.layers.");
+    const struct lf_str prefix = LF_STR("layers.");
+    struct lf_str name = bare_name(t->name);
     if (lf_str_ends(t->name, LF_STR(".rotary_emb.inv_freq"))) return LF_OK;
     if (hp->tied && lf_str_eq(t->name, LF_STR("lm_head.weight"))) return LF_OK;
-    if (lf_str_starts(t->name, prefix)) {
-        long layer = strtol(t->name.ptr + prefix.len, NULL, 10);
+    if (lf_str_starts(name, prefix)) {
+        long layer = strtol(name.ptr + prefix.len, NULL, 10);
         if (layer >= 0 && layer < hp->n_layers) {
             return lf_fail(err, LF_UNSUPPORTED, "tensor %.*s is no part of %s as it is implemented",
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
@@ -296,6 +315,20 @@ static enum lf_status judge_strays(struct lf_weight_layout *l, const struct lf_h
     return LF_OK;
 }
 
+/* tie_word_embeddings says that the head is the embedding. Where the files hold a head that is another matrix, that is
+ * what was trained: it is used. */
+static enum lf_status settle_head(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
+{
+    const struct lf_tensor *head = l->set && hp->tied ? find_tensor(l->set, "lm_head.weight") : NULL;
+    const struct lf_tensor *embed = head ? find_tensor(l->set, "model.embed_tokens.weight") : NULL;
+    bool differs = false;
+    l->tied = hp->tied;
+    if (!head || !embed) return LF_OK;
+    LF_TRY(lf_tied_differs(&differs, l->set, head, embed, err));
+    l->tied = !differs;
+    return LF_OK;
+}
+
 enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct lf_hparams *hp,
                                      const struct lf_tensor_set *set, const struct lf_ops *ops, struct lf_err *err)
 {
@@ -311,6 +344,7 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
         status = lf_fail(err, LF_NO_MEMORY, "no memory for a list of %zu weights", max_parts);
         goto fail;
     }
+    LF_TRY_GOTO(settle_head(l, hp, err), fail);
     LF_TRY_GOTO(add_parts(l, hp, err), fail);
     LF_TRY_GOTO(place_all(l, ops, err), fail);
     if (set) LF_TRY_GOTO(judge_strays(l, hp, err), fail);
@@ -332,6 +366,11 @@ void lf_weight_layout_free(struct lf_weight_layout *layout)
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout)
 {
     return layout->bytes;
+}
+
+bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
+{
+    return layout->tied;
 }
 
 /* Points the weights' fields at their places in the buffer. */

@@ -43,6 +43,8 @@ LF_MUST_CHECK enum lf_status lf_weight_layout_make(struct lf_weight_layout **out
                                                    struct lf_err *err);
 void lf_weight_layout_free(struct lf_weight_layout *layout); /* accepts NULL */
 uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
+/* Whether the head is the embedding: as the configuration says, unless the files hold a head that differs from it. */
+bool lf_weight_layout_tied(const struct lf_weight_layout *layout);
 
 /* Allocates the buffer and fills it from the layout's files, or with seeded random numbers. */
 LF_MUST_CHECK enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, const struct lf_hparams *hp,

@@ -16,6 +16,13 @@ int lf_run_command(const struct lf_config *config);
 int lf_load_command(const struct lf_config *config);
 int lf_tokenize_command(const struct lf_config *config);
 int lf_health_command(const struct lf_config *config);
+/* Those that need no configuration. */
+int lf_docs_command(const char *name); /* NULL: not given */
+int lf_version_command(void);
+
+/* Prints what is written, on standard output. */
+struct lf_buf;
+int lf_print(void (*write)(struct lf_buf *out));
 
 /* Prints "longflash: message" on standard error and returns the exit status that fits the failure: input that cannot
  * be meant, files that are not there or contradict themselves, and memory that is not there are refusals. */

@@ -83,8 +83,8 @@ static enum lf_status parse_number(const struct setting *s, uint64_t *out, struc
     uint64_t n;
     if (!lf_config_parse_size(s->value, &n) || n < (uint64_t)o->min || n > (uint64_t)o->max)
         return lf_fail(err, LF_INVALID,
-                       "%s: expected a whole number from %lld to %lld (K, M, G: × 1024), got \"%.100s\"", s->source,
-                       (long long)o->min, (long long)o->max, s->value);
+                       "%s: expected a whole number from %lld to %lld (K, M, G: × 1024)%s%s, got \"%.100s\"", s->source,
+                       (long long)o->min, (long long)o->max, o->word ? " or " : "", o->word ? o->word : "", s->value);
     *out = n;
     return LF_OK;
 }
@@ -136,6 +136,10 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
         return LF_OK;
     }
     case LF_OPTION_INT:
+        if (s->option->word && strcmp(s->value, s->option->word) == 0) {
+            *(int *)field = LF_OPTION_WORD;
+            return LF_OK;
+        }
         LF_TRY(parse_number(s, &n, err));
         *(int *)field = (int)n;
         return LF_OK;

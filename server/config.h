@@ -30,10 +30,10 @@ enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
 /* Strings and lists live in the arena; lists end with NULL, and an empty list is NULL. */
 struct lf_config {
     /* model and memory */
-    const char *model;
-    int load_choice; /* an lf_load */
+    const char *model; /* a directory, or a model of the Hugging Face cache */
+    int load_choice;   /* an lf_load */
     uint64_t seed;
-    int ctx;
+    int ctx; /* tokens; 0: the model's; LF_OPTION_WORD: what fits */
     uint64_t memory;
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
@@ -59,6 +59,7 @@ struct lf_config {
     const char *host;
     int port;
     const char *model_id;
+    int generation_config; /* 0: the model's sampling defaults hold; 1: none do */
     const char *api_keys_file;
     const char *api_keys_env; /* the value of LONGFLASH_API_KEYS, borrowed from the environment; NULL: unset */
     bool insecure_no_auth;

@@ -4,8 +4,8 @@
 
 #include "core/check.h"
 #include "server/commands.h"
-#include "server/load_client.h"
-#include "server/load_prompt.h"
+#include "server/load/load_client.h"
+#include "server/load/load_prompt.h"
 
 enum { HEALTH_TIMEOUT_MS = 3000 };
 

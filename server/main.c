@@ -10,20 +10,18 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "server/commands.h"
-#include "server/options.h"
+#include "server/demo_model.h"
+#include "server/docs/command_table.h"
+#include "server/docs/docs.h"
 #include "server/runtime.h"
 
 static const struct {
-    const char *name;
     enum lf_command command;
     int (*run)(const struct lf_config *config);
 } commands[] = {
-    {"serve", LF_COMMAND_SERVE, lf_serve_command},
-    {"plan", LF_COMMAND_PLAN, lf_plan_command},
-    {"run", LF_COMMAND_RUN, lf_run_command},
-    {"load", LF_COMMAND_LOAD, lf_load_command},
-    {"tokenize", LF_COMMAND_TOKENIZE, lf_tokenize_command},
-    {"health", LF_COMMAND_HEALTH, lf_health_command},
+    {LF_COMMAND_SERVE, lf_serve_command},       {LF_COMMAND_PLAN, lf_plan_command},
+    {LF_COMMAND_RUN, lf_run_command},           {LF_COMMAND_LOAD, lf_load_command},
+    {LF_COMMAND_TOKENIZE, lf_tokenize_command}, {LF_COMMAND_HEALTH, lf_health_command},
 };
 
 int lf_report(const struct lf_err *err)
@@ -43,7 +41,8 @@ int lf_report(const struct lf_err *err)
     }
 }
 
-static int print_help(unsigned command)
+/* Of the program (""), or of a command. */
+static int print_help(const char *command)
 {
     struct lf_buf page;
     lf_buf_init(&page, 64 * 1024);
@@ -79,54 +78,59 @@ static enum lf_status check_stack(struct lf_err *err)
                    (uintmax_t)limit.rlim_cur / 1024, LF_STACK_BYTES / 1024, LF_STACK_BYTES / 1024);
 }
 
-static int run(size_t which, int argc, char **argv)
+static int run_configured(const struct lf_command_row *row, int argc, char **argv)
 {
     struct lf_config config = {0};
     struct lf_err err;
-    int exit_status;
-    if (check_stack(&err) != LF_OK) {
-        exit_status = lf_report(&err);
-    } else if (lf_config_read(&config, commands[which].command, argc, argv, environ, &err) != LF_OK) {
+    int exit_status = LF_EXIT_REFUSED;
+    enum lf_command command = (enum lf_command)row->command;
+    if (check_stack(&err) != LF_OK || lf_config_read(&config, command, argc, argv, environ, &err) != LF_OK) {
         exit_status = lf_report(&err);
     } else if (config.help) {
-        exit_status = print_help(commands[which].command);
+        exit_status = print_help(row->name);
     } else {
-        exit_status = commands[which].run(&config);
+        lf_demo_model_find(&config);
+        for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
+            if (commands[i].command == command) exit_status = commands[i].run(&config);
     }
-    /* whoever started a server may have closed the pipe that it said "ready" to */
-    if (commands[which].command != LF_COMMAND_SERVE) exit_status = flushed(exit_status);
     lf_config_deinit(&config);
     return exit_status;
 }
 
-/* 0 where there is none. */
-static unsigned command_of(const char *name)
-{
-    for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
-        if (strcmp(name, commands[i].name) == 0) return commands[i].command;
-    return 0;
-}
-
 static int no_such_command(const char *name)
 {
-    fprintf(stderr, "longflash: %.60s: no such command; expected serve, plan, run, load, tokenize or health\n", name);
+    fprintf(stderr, "longflash: %.60s: no such command; expected", name);
+    for (int i = 0; i < lf_command_rows_n; i++)
+        fprintf(stderr, "%s %s", i == 0 ? "" : i + 1 < lf_command_rows_n ? "," : " or", lf_command_rows[i].name);
+    fputc('\n', stderr);
     return LF_EXIT_REFUSED;
+}
+
+/* A command that takes no options: "help", "docs", "version", each with one argument at most. */
+static int run_plain(const struct lf_command_row *row, int argc, char **argv)
+{
+    const char *arg = argc > 0 ? argv[0] : NULL;
+    if (argc > 1) {
+        fprintf(stderr, "longflash: %s takes one argument at most; see longflash help %s\n", row->name, row->name);
+        return LF_EXIT_REFUSED;
+    }
+    if (arg && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) return print_help(row->name);
+    if (strcmp(row->name, "docs") == 0) return lf_docs_command(arg);
+    if (strcmp(row->name, "version") == 0) return lf_version_command();
+    return arg && !lf_command_row_find(arg) ? no_such_command(arg) : print_help(arg ? arg : "");
 }
 
 int main(int argc, char **argv)
 {
     take_closed_descriptors();
     lf_runtime_tame_heap();
-    const char *name = argc > 1 ? argv[1] : "--help";
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        unsigned command = argc > 2 ? command_of(argv[2]) : 0;
-        return argc > 2 && !command ? no_such_command(argv[2]) : flushed(print_help(command));
-    }
-    if (strcmp(name, "--version") == 0 || strcmp(name, "version") == 0) {
-        printf("longflash " LF_VERSION "\n");
-        return flushed(LF_EXIT_OK);
-    }
-    for (size_t i = 0; i < LF_N_ELEMS(commands); i++)
-        if (strcmp(name, commands[i].name) == 0) return run(i, argc - 2, argv + 2);
-    return no_such_command(name);
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) name = "help";
+    if (strcmp(name, "--version") == 0) name = "version";
+    const struct lf_command_row *row = lf_command_row_find(name);
+    if (!row) return no_such_command(name);
+    int n_args = argc > 2 ? argc - 2 : 0;
+    int exit_status = row->command ? run_configured(row, n_args, argv + 2) : run_plain(row, n_args, argv + 2);
+    /* whoever started a server may have closed the pipe that it said "ready" to */
+    return row->command == LF_COMMAND_SERVE ? exit_status : flushed(exit_status);
 }

@@ -1,44 +1,97 @@
 #include "server/model_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
-#include <limits.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/check.h"
 #include "core/file.h"
+#include "server/dir_kind.h"
 
 #define PARTS "expected a directory with config.json, *.safetensors and tokenizer.json or tokenizer.model"
 
-/* What cannot be looked at counts as being there: reading it will say why. */
-static bool has(const char *dir, const char *name)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    if (lf_path_join(path, sizeof(path), dir, name) != LF_OK) return false;
-    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
-}
-
-enum lf_status lf_model_dir_check(const char *dir, struct lf_err *err)
+enum lf_status lf_model_dir_find(struct lf_model_dir *out, const char *typed, struct lf_err *err)
 {
     struct stat st;
-    if (stat(dir, &st) != 0) {
-        int e = errno;
-        return lf_fail(err, e == ENOENT || e == ENOTDIR ? LF_NOT_FOUND : LF_IO, "--model %.200s: %s; " PARTS, dir,
-                       strerror(e));
+    *out = (struct lf_model_dir){.path = ""};
+    if (!typed) return lf_fail(err, LF_INVALID, "--model: expected a directory, or the name of a model");
+    if (stat(typed, &st) == 0) {
+        if (!S_ISDIR(st.st_mode)) return lf_dir_kind_of_file(typed, PARTS, err);
+        if (strlen(typed) >= sizeof(out->path)) return lf_fail(err, LF_LIMIT, "--model: the path is too long");
+        memcpy(out->path, typed, strlen(typed) + 1);
+        return LF_OK;
     }
-    if (!S_ISDIR(st.st_mode)) return lf_fail(err, LF_INVALID, "--model %.200s is a file; " PARTS, dir);
-    if (has(dir, "config.json")) return LF_OK;
-    if (has(dir, "model/config.json"))
-        return lf_fail(err, LF_NOT_FOUND, "--model %.200s has no config.json, but %.200s/model has one", dir, dir);
-    return lf_fail(err, LF_NOT_FOUND, "--model %.200s has no config.json; " PARTS, dir);
+    int e = errno;
+    bool is_missing = e == ENOENT || e == ENOTDIR;
+    if (is_missing && lf_hub_parse(&out->hub, typed)) return lf_hub_find(out->path, &out->hub, err);
+    return lf_fail(err, is_missing ? LF_NOT_FOUND : LF_IO, "--model %.200s: %s; " PARTS, typed, strerror(e));
 }
 
-enum lf_status lf_model_dir_no_tokenizer(const char *dir, struct lf_err *err)
+enum lf_status lf_model_dir_complete(const struct lf_model_dir *dir, enum lf_status status, struct lf_err *err)
 {
-    return lf_fail(err, LF_NOT_FOUND,
-                   "--model %.200s has no tokenizer: expected tokenizer.json or tokenizer.model in it, or --load dummy "
-                   "and token ids for texts",
-                   dir);
+    if (status != LF_NOT_FOUND || !dir->hub.name[0]) return status;
+    struct lf_buf command;
+    struct lf_err missing = *err;
+    lf_buf_init(&command, 512);
+    lf_hub_print_download(&dir->hub, &command);
+    (void)lf_fail(err, status, "%.350s; to complete it: %s", missing.message, lf_buf_view(&command).ptr);
+    lf_buf_deinit(&command);
+    return status;
+}
+
+/* The first directory below it that has a config.json. */
+static bool find_below(const char *path, char out[NAME_MAX + 1])
+{
+    char below[PATH_MAX], config[PATH_MAX];
+    bool found = false;
+    DIR *d = opendir(path);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        if (e->d_name[0] == '.' || (found && strcmp(e->d_name, out) > 0)) continue;
+        if (lf_path_join(below, sizeof(below), path, e->d_name) != LF_OK ||
+            lf_path_join(config, sizeof(config), below, "config.json") != LF_OK)
+            continue;
+        struct stat st;
+        if (stat(config, &st) != 0) continue;
+        snprintf(out, NAME_MAX + 1, "%s", e->d_name);
+        found = true;
+    }
+    if (d) closedir(d);
+    return found;
+}
+
+enum lf_status lf_model_dir_check(const struct lf_model_dir *dir, bool need_weights, struct lf_err *err)
+{
+    struct lf_dir_kind kind;
+    char below[NAME_MAX + 1];
+    LF_TRY(lf_dir_kind_read(&kind, dir->path, err));
+    LF_TRY(lf_model_dir_complete(dir, lf_dir_kind_check(&kind, dir->path, need_weights, err), err));
+    if (lf_dir_kind_has_config(&kind)) return LF_OK;
+    if (find_below(dir->path, below))
+        return lf_fail(err, LF_NOT_FOUND, "--model %.200s has no config.json, but %.150s/%.80s has one", dir->path,
+                       dir->path, below);
+    (void)lf_fail(err, LF_NOT_FOUND, "--model %.200s %s; " PARTS, dir->path,
+                  lf_dir_kind_is_empty(&kind) ? "is empty" : "has no config.json");
+    return lf_model_dir_complete(dir, LF_NOT_FOUND, err);
+}
+
+enum lf_status lf_model_dir_judge_tokenizer(const struct lf_model_dir *dir, bool missing, struct lf_err *err)
+{
+    struct lf_dir_kind kind;
+    if (missing) return lf_model_dir_check(dir, false, err);
+    LF_TRY(lf_dir_kind_read(&kind, dir->path, err));
+    return lf_dir_kind_check_pointers(&kind, dir->path, false, err);
+}
+
+enum lf_status lf_model_dir_no_tokenizer(const struct lf_model_dir *dir, struct lf_err *err)
+{
+    struct lf_dir_kind kind;
+    LF_TRY(lf_dir_kind_read(&kind, dir->path, err));
+    (void)lf_fail(
+        err, LF_NOT_FOUND,
+        "--model %.200s has no tokenizer that can be read%s: expected tokenizer.json or tokenizer.model in it, "
+        "or --load dummy and token ids for texts",
+        dir->path, lf_dir_kind_tokenizer(&kind));
+    return lf_model_dir_complete(dir, LF_NOT_FOUND, err);
 }

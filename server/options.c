@@ -1,5 +1,6 @@
 /* The table of settings, and the look-ups in it. A new setting is a field in struct lf_config and a row here; the
- * command line, the environment, the configuration file and --help follow. */
+ * command line, the environment, the configuration file, --help, the man page, docs/options.md and the completions of
+ * shells follow (server/docs/; `cmake --build build/release --target docs` writes the files again). */
 #include "server/options.h"
 
 #include <ctype.h>
@@ -21,14 +22,24 @@
 #define BYTES_N     ((int64_t)1 << 50)
 #define KV_TOKENS_N ((int64_t)INT32_MAX * LF_KV_BLOCK_TOKENS)
 
+const char *const lf_option_groups[LF_GROUPS_N] = {
+    [LF_GROUP_MODEL] = "Model",         [LF_GROUP_MEMORY] = "Memory", [LF_GROUP_DEVICE] = "Device",
+    [LF_GROUP_SCHEDULE] = "Scheduling", [LF_GROUP_HTTP] = "HTTP",     [LF_GROUP_COMMAND] = "Of single commands",
+    [LF_GROUP_OTHER] = "Other",
+};
+
 const struct lf_option lf_options[] = {
     /* model */
     {.name = "model",
      .type = LF_OPTION_STRING,
      .offset = FIELD(model),
      .fallback = "demo/model",
-     .arg = "DIR",
-     .help = "model directory: config.json, *.safetensors, tokenizer.json or tokenizer.model",
+     .arg = "DIR|ORG/NAME",
+     .help = "model directory, or the name of a model in this machine's Hugging Face cache",
+     .detail =
+         "A directory has config.json, *.safetensors and tokenizer.json or tokenizer.model. A name, with @REVISION "
+         "behind it for another than main, is looked for where HF_HUB_CACHE or HF_HOME say; nothing is downloaded. "
+         "Where there is no demo/model here, that name is the demo model that was installed with the program.",
      .commands = MODELS | TOKENIZE,
      .group = LF_GROUP_MODEL},
     {.name = "load",
@@ -37,9 +48,10 @@ const struct lf_option lf_options[] = {
      .choices = "files|dummy",
      .fallback = "files",
      .arg = "HOW",
-     .help = "files: weights from the directory; dummy: random weights of the same shapes, from config.json alone, to "
-             "measure a model without having it; in a directory without a tokenizer, texts are token ids with spaces "
-             "between them",
+     .help = "files: weights from the directory; dummy: random weights of the same shapes, from config.json alone",
+     .detail =
+         "Dummy weights measure a model without having it. In a directory without a tokenizer, texts are then token "
+         "ids with spaces between them.",
      .commands = MODELS,
      .group = LF_GROUP_MODEL},
     {.name = "load",
@@ -75,7 +87,8 @@ const struct lf_option lf_options[] = {
      .max = INT64_MAX,
      .fallback = "0",
      .arg = "N",
-     .help = "seed of the prompts; 0: another each time",
+     .shown = "another each time",
+     .help = "seed of the prompts",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
     {.name = "model-id",
@@ -83,7 +96,20 @@ const struct lf_option lf_options[] = {
      .offset = FIELD(model_id),
      .fallback = "",
      .arg = "NAME",
-     .help = "what /v1/models lists and requests name as \"model\" (default: the last part of the directory's path)",
+     .shown = "ORG/NAME, or the last part of the directory's path",
+     .help = "what /v1/models lists and requests name as \"model\"",
+     .commands = SERVE,
+     .group = LF_GROUP_MODEL},
+    {.name = "generation-config",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(generation_config),
+     .choices = "auto|none",
+     .fallback = "auto",
+     .arg = "HOW",
+     .help = "whether generation_config.json says how to sample where a request does not",
+     .detail =
+         "auto: temperature, top_p, top_k, min_p and repetition_penalty of the model's generation_config.json; none: "
+         "temperature 1 and nothing else.",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
 
@@ -92,9 +118,11 @@ const struct lf_option lf_options[] = {
      .type = LF_OPTION_INT,
      .offset = FIELD(ctx),
      .max = LF_CONTEXT_TOKENS,
+     .word = "auto",
      .fallback = "0",
-     .arg = "TOKENS",
-     .help = "longest prompt + answer of one request; 0: what the model was made for",
+     .arg = "TOKENS|auto",
+     .shown = "what the model was made for",
+     .help = "longest prompt + answer of one request; auto: the longest that fits",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "memory",
@@ -103,8 +131,9 @@ const struct lf_option lf_options[] = {
      .max = BYTES_N,
      .fallback = "0",
      .arg = "BYTES",
-     .help = "ceiling for the whole process, on a GPU for what it puts into the GPU's memory; 0: four fifths of what "
-             "is available, on a GPU 97 in 100",
+     .shown = "four fifths of what is available, on a GPU 97 in 100",
+     .help = "ceiling for the whole process, on a GPU for what it puts into the GPU's memory",
+     .detail = "Weights, workspace and texts are taken from it first; the KV cache gets the rest.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "kv-tokens",
@@ -113,7 +142,8 @@ const struct lf_option lf_options[] = {
      .max = KV_TOKENS_N,
      .fallback = "0",
      .arg = "TOKENS",
-     .help = "KV cache of exactly this many tokens; 0: what memory gives",
+     .shown = "what memory gives",
+     .help = "KV cache of exactly this many tokens",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "kv-dtype",
@@ -122,8 +152,10 @@ const struct lf_option lf_options[] = {
      .choices = "auto|f32|bf16",
      .fallback = "auto",
      .arg = "TYPE",
-     .help = "element type of the KV cache; auto: f32 for a model in f32, bf16 for all others; on a GPU auto only, "
-             "which is f16 for a model in f16, bf16 for all others",
+     .help = "element type of the KV cache",
+     .detail =
+         "auto is f32 for a model in f32 and bf16 for all others. A GPU takes auto only, which there is f16 for a "
+         "model in f16 and bf16 for all others.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "prefix-cache",
@@ -140,7 +172,8 @@ const struct lf_option lf_options[] = {
      .max = LF_QUEUE_N,
      .fallback = "0",
      .arg = "N",
-     .help = "requests of --ctx tokens that must fit at once; 0: one",
+     .shown = "one",
+     .help = "requests of --ctx tokens that must fit at once",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
     {.name = "text-memory",
@@ -149,8 +182,9 @@ const struct lf_option lf_options[] = {
      .max = BYTES_N,
      .fallback = "0",
      .arg = "BYTES",
-     .help = "memory for texts: bodies, what is made of them, and replies; part of the plan; past it requests are "
-             "answered 503 and asked to come again; 0: by the size of --max-body and --memory",
+     .shown = "by the size of --max-body and --memory",
+     .help = "memory for texts: bodies, what is made of them, and replies",
+     .detail = "It is part of the plan. Past it requests are answered 503 and asked to come again.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
 
@@ -169,7 +203,8 @@ const struct lf_option lf_options[] = {
      .max = LF_THREADS_N,
      .fallback = "0",
      .arg = "N",
-     .help = "worker threads; 0: one for each CPU this process may run on, on a GPU 16 of them at most",
+     .shown = "one for each CPU this process may run on, on a GPU 16 of them at most",
+     .help = "worker threads",
      .commands = MODELS,
      .group = LF_GROUP_DEVICE},
     {.name = "isa",
@@ -187,8 +222,9 @@ const struct lf_option lf_options[] = {
      .max = BYTES_N,
      .fallback = "0",
      .arg = "BYTES",
-     .help = "plan for a GPU of so much memory, whether this machine has it or not; 1.5 GiB of it are counted as the "
-             "driver's",
+     .shown = "the GPU that is there",
+     .help = "plan for a GPU of so much memory, whether this machine has it or not",
+     .detail = "1.5 GiB of it are counted as the driver's.",
      .commands = PLAN,
      .group = LF_GROUP_DEVICE},
     {.name = "gpu-sms",
@@ -197,7 +233,8 @@ const struct lf_option lf_options[] = {
      .max = 1024,
      .fallback = "0",
      .arg = "N",
-     .help = "multiprocessors of the GPU of --gpu-memory; 0: 132, as an H100 has",
+     .shown = "132, as an H100 has",
+     .help = "multiprocessors of the GPU of --gpu-memory",
      .commands = PLAN,
      .group = LF_GROUP_DEVICE},
 
@@ -208,8 +245,8 @@ const struct lf_option lf_options[] = {
      .max = LF_STEP_TOKENS_N,
      .fallback = "0",
      .arg = "TOKENS",
-     .help = "tokens of one step at most; sizes the workspace, not the context; 0: 512, on a GPU 8192, or --max-seqs "
-             "if more",
+     .shown = "512, on a GPU 8192, or --max-seqs if more",
+     .help = "tokens of one step at most; sizes the workspace, not the context",
      .commands = MODELS,
      .group = LF_GROUP_SCHEDULE},
     {.name = "max-seqs",
@@ -218,7 +255,9 @@ const struct lf_option lf_options[] = {
      .max = LF_RUNNING_MAX_N,
      .fallback = "0",
      .arg = "N",
-     .help = "requests that run at once at most, but for an eighth more, of clients that run nothing else; 0: 64",
+     .shown = "64",
+     .help = "requests that run at once at most",
+     .detail = "An eighth more may run, of clients that run nothing else.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_SCHEDULE},
     {.name = "step-ms",
@@ -227,8 +266,9 @@ const struct lf_option lf_options[] = {
      .max = 60000,
      .fallback = "0",
      .arg = "MS",
-     .help = "time a step may take: what a running answer waits for its next token while documents are being read; 0: "
-             "100, on a GPU 50",
+     .shown = "100, on a GPU 50",
+     .help = "time a step may take",
+     .detail = "So long does a running answer wait for its next token while documents are being read.",
      .commands = SERVE,
      .group = LF_GROUP_SCHEDULE},
     {.name = "queue",
@@ -274,7 +314,8 @@ const struct lf_option lf_options[] = {
      .offset = FIELD(api_keys_file),
      .fallback = "",
      .arg = "FILE",
-     .help = "one key a line; SIGHUP reads it again. Keys may also stand, separated by commas, in LONGFLASH_API_KEYS",
+     .help = "one key a line; SIGHUP reads it again",
+     .detail = "Keys may also stand, separated by commas, in LONGFLASH_API_KEYS.",
      .commands = SERVE,
      .group = LF_GROUP_HTTP},
     {.name = "insecure-no-auth",
@@ -335,7 +376,8 @@ const struct lf_option lf_options[] = {
      .max = 86400,
      .fallback = "0",
      .arg = "SECONDS",
-     .help = "a request that takes longer ends with what it has; 0: none, a request may take as long as it needs",
+     .shown = "none, a request may take as long as it needs",
+     .help = "a request that takes longer ends with what it has",
      .commands = SERVE,
      .group = LF_GROUP_HTTP},
     {.name = "drain-timeout",
@@ -502,8 +544,8 @@ const struct lf_option lf_options[] = {
      .type = LF_OPTION_FLAG,
      .offset = FIELD(find_limit),
      .fallback = "off",
-     .help = "search the longest prompt and the highest concurrency that are served within the bounds, and say what "
-             "refused beyond them",
+     .help = "search the longest prompt and the highest concurrency that are served within the bounds",
+     .detail = "It also says what refused beyond them.",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
     {.name = "ttft-ms",
@@ -512,7 +554,8 @@ const struct lf_option lf_options[] = {
      .max = INT_MAX,
      .fallback = "0",
      .arg = "MS",
-     .help = "bound on the time to first token (p90); 0: none",
+     .shown = "none",
+     .help = "bound on the time to first token (p90)",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
     {.name = "itl-ms",
@@ -521,7 +564,9 @@ const struct lf_option lf_options[] = {
      .max = INT_MAX,
      .fallback = "0",
      .arg = "MS",
-     .help = "bound on the time between tokens (p90), as they arrive: those of one packet are 0 apart; 0: none",
+     .shown = "none",
+     .help = "bound on the time between tokens (p90), as they arrive",
+     .detail = "Those of one packet are 0 apart.",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
 

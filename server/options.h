@@ -1,4 +1,4 @@
-/* One row for each setting: what config.c reads and what --help prints are the same table. */
+/* One row for each setting: what config.c reads and what --help and the documents say are the same table. */
 #ifndef LF_SERVER_OPTIONS_H
 #define LF_SERVER_OPTIONS_H
 
@@ -10,7 +10,7 @@
 
 enum lf_option_type {
     LF_OPTION_STRING, /* const char * */
-    LF_OPTION_INT,    /* int, min..max; K and M allowed */
+    LF_OPTION_INT,    /* int, min..max; K and M allowed; or the option's word, which is LF_OPTION_WORD */
     LF_OPTION_SIZE,   /* uint64_t, min..max; K, M, G, T allowed */
     LF_OPTION_REAL,   /* double, min..max */
     LF_OPTION_CHOICE, /* int: index into choices, "a|b|c" */
@@ -30,21 +30,27 @@ enum lf_option_group {
     LF_GROUPS_N
 };
 
+enum { LF_OPTION_WORD = -1 };
+
 struct lf_option {
     const char *name; /* as on the command line, without dashes: "max-seqs" */
     enum lf_option_type type;
     size_t offset; /* of the field in struct lf_config */
     int64_t min, max;
     const char *choices;  /* of a CHOICE */
+    const char *word;     /* of an INT: what may stand in a number's place; NULL: nothing */
     const char *fallback; /* default, as it would be written; "" leaves a string NULL */
-    const char *arg;      /* what --help calls the value */
-    const char *help;
-    unsigned commands; /* lf_command bits */
+    const char *shown;    /* what a default of "0" or "" stands for, in words; NULL: nothing but itself */
+    const char *arg;      /* what --help calls the value: its unit, where it has one */
+    const char *help;     /* one line, for --help and completion */
+    const char *detail;   /* what only the man page and docs/options.md say besides, in sentences; NULL: nothing */
+    unsigned commands;    /* lf_command bits */
     enum lf_option_group group;
 };
 
 extern const struct lf_option lf_options[];
 extern const int lf_options_n;
+extern const char *const lf_option_groups[LF_GROUPS_N]; /* headings */
 
 /* The row of that name that the command takes, or NULL. A command of 0 means any. */
 const struct lf_option *lf_option_find(const char *name, size_t name_len, unsigned command);
@@ -53,8 +59,5 @@ const struct lf_option *lf_option_nearest(const char *name, unsigned command);
 /* "LONGFLASH_MAX_SEQS" or "max_seqs" from "max-seqs"; out holds at least 64 bytes. */
 void lf_option_env_name(const struct lf_option *option, char out[64]);
 void lf_option_json_name(const struct lf_option *option, char out[64]);
-
-/* The page of --help: of all commands (0), or of one. */
-void lf_help_print(unsigned command, struct lf_buf *out);
 
 #endif

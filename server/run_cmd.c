@@ -16,7 +16,7 @@
 #include "server/engine/engine.h"
 #include "server/runtime.h"
 #include "server/text_input.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/tokenizer.h"
 
@@ -211,6 +211,7 @@ static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err
 static enum lf_status size_context(struct run *r, struct lf_config *sized, int *max_tokens, struct lf_err *err)
 {
     *sized = *r->config;
+    if (sized->ctx < 0) sized->ctx = 0; /* auto: what this prompt needs */
     size_t most = (size_t)(sized->ctx ? sized->ctx : r->rt.hp.max_positions);
     if (r->prompt.n >= most)
         return lf_fail(err, LF_LIMIT, "the prompt has %zu tokens, the context is %zu%s: no room for an answer",

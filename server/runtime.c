@@ -14,9 +14,9 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/engine/engine.h"
-#include "server/http/http_server.h"
-#include "server/model_dir.h"
-#include "tokenizer/chat_template.h"
+#include "server/http/conn/http_server.h"
+#include "server/options.h"
+#include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
 
 enum {
@@ -50,14 +50,25 @@ uint64_t lf_runtime_peak_bytes(void)
     return status_bytes("VmHWM");
 }
 
+/* The end of text that tokenizer_config.json names ends an answer too: fine-tunes of base models write it and leave the
+ * ids of the base model in config.json. */
+static void add_tokenizer_eos(struct lf_runtime *rt)
+{
+    int32_t id = lf_tokenizer_eos(rt->tok);
+    struct lf_str text = lf_tokenizer_eos_text(rt->tok);
+    if (lf_hparams_add_eos(&rt->hp, id))
+        LF_INFO("answers end at %.*s (%d) of the tokenizer too", (int)LF_MIN(text.len, 40u), text.ptr, (int)id);
+}
+
 static enum lf_status open_tokenizer(struct lf_runtime *rt, bool needed, struct lf_err *err)
 {
-    enum lf_status status = lf_tokenizer_open(&rt->tok, rt->config->model, err);
+    enum lf_status status = lf_tokenizer_open(&rt->tok, rt->dir.path, err);
     rt->id_text = status == LF_NOT_FOUND && rt->config->load_choice == LF_LOAD_DUMMY;
     if (rt->id_text) return lf_tokenizer_open_ids(&rt->tok, rt->hp.n_vocab, err);
     if (status == LF_NOT_FOUND && !needed) return LF_OK;
-    if (status == LF_NOT_FOUND) return lf_model_dir_no_tokenizer(rt->config->model, err);
+    if (status == LF_NOT_FOUND) return lf_model_dir_no_tokenizer(&rt->dir, err);
     LF_TRY(status);
+    add_tokenizer_eos(rt);
     struct lf_str source = lf_tokenizer_chat_template(rt->tok);
     if (source.len == 0) return LF_OK;
     struct lf_err why;
@@ -73,6 +84,8 @@ static bool is_gpu(const char *device)
 {
     return strcmp(device, "auto") == 0 || strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", 5) == 0;
 }
+
+_Static_assert((int)LF_OPTION_WORD == (int)LF_CTX_AUTO, "--ctx auto is passed on as it is");
 
 /* --device, or what stands in its place. */
 static enum lf_status describe_device(struct lf_device_opts *out, const struct lf_config *config, struct lf_err *err)
@@ -98,8 +111,9 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     enum lf_status status;
     struct lf_device_opts dev_opts = {.name = config->device, .n_threads = config->threads, .max_isa = config->isa - 1};
     LF_TRY_GOTO(describe_device(&dev_opts, config, err), fail);
-    LF_TRY_GOTO(lf_model_dir_check(config->model, err), fail);
-    LF_TRY_GOTO(lf_hparams_read(&rt->hp, config->model, err), fail);
+    LF_TRY_GOTO(lf_model_dir_find(&rt->dir, config->model, err), fail);
+    LF_TRY_GOTO(lf_model_dir_check(&rt->dir, config->load_choice != LF_LOAD_DUMMY, err), fail);
+    LF_TRY_GOTO(lf_hparams_read(&rt->hp, rt->dir.path, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
@@ -158,12 +172,50 @@ static enum lf_status check_text_memory(const struct lf_config *c, struct lf_err
         (unsigned long long)c->text_memory, (unsigned long long)c->max_body, (unsigned long long)least);
 }
 
+/* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for the
+ * second plan has no more blocks than the first. */
+static enum lf_status plan_with(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
+                                struct lf_err *err)
+{
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    const struct lf_ops *ops = lf_device_ops(rt->dev);
+    struct lf_plan_opts opts = *given;
+    LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
+    struct lf_engine_opts engine = engine_opts(rt);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
+    opts.text_bytes += lf_engine_answer_bytes(rt->plan.n_blocks);
+    return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
+}
+
+enum { FEWER_BLOCKS_N = 16 };
+
+/* With the largest context that fits, as --ctx with that number would have it: that one's first plan may have a block
+ * more, and larger tables for it. */
+static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
+                                   struct lf_err *err)
+{
+    struct lf_plan_opts opts = *given;
+    opts.ctx = LF_CTX_AUTO;
+    LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+    if (!rt->plan.fits) return LF_OK;
+    opts.ctx = rt->plan.ctx;
+    LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+    for (int i = 0; i < FEWER_BLOCKS_N && !rt->plan.fits && opts.ctx > LF_KV_BLOCK_TOKENS; i++) {
+        opts.ctx -= LF_KV_BLOCK_TOKENS;
+        LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+    }
+    rt->plan.is_auto_ctx = true;
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     uint64_t weight_bytes;
     if (serves) LF_TRY(check_text_memory(c, err));
-    LF_TRY(lf_weights_bytes(&weight_bytes, &rt->hp, c->model, (enum lf_load)c->load_choice, rt->dev, err));
+    enum lf_status status =
+        lf_weights_bytes(&weight_bytes, &rt->hp, rt->dir.path, (enum lf_load)c->load_choice, rt->dev, err);
+    LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
     struct lf_plan_opts opts = {
         .ctx = c->ctx,
         .chunk = c->chunk,
@@ -175,15 +227,12 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err
         .host_bytes = rt->process_bytes + HTTP_BYTES,
         .text_bytes = serves ? lf_http_host_bytes(lf_runtime_text_bytes(rt), c->n_connections) : 0,
     };
-    /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for
-     * the second plan has no more blocks than the first. */
-    const struct lf_device_info *info = lf_device_info(rt->dev);
-    const struct lf_ops *ops = lf_device_ops(rt->dev);
-    LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
-    struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
-    opts.text_bytes += lf_engine_answer_bytes(rt->plan.n_blocks);
-    return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
+    if (c->ctx == LF_CTX_AUTO) return plan_largest(rt, &opts, weight_bytes, err);
+    LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+    if (rt->plan.fits) return LF_OK;
+    LF_TRY(plan_largest(rt, &opts, weight_bytes, err));
+    opts.fitting_ctx = rt->plan.fits ? rt->plan.ctx : 0;
+    return plan_with(rt, &opts, weight_bytes, err);
 }
 
 static enum lf_status backend_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
@@ -207,7 +256,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
 {
     const struct lf_config *c = rt->config;
     struct lf_model_opts model_opts = {
-        .dir = c->model,
+        .dir = rt->dir.path,
         .load = (enum lf_load)c->load_choice,
         .dummy_seed = c->seed,
         .plan = &rt->plan,

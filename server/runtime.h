@@ -11,6 +11,7 @@
 #include "model/model.h"
 #include "model/plan.h"
 #include "server/config.h"
+#include "server/model_dir.h"
 
 struct lf_chat_template;
 struct lf_engine;
@@ -18,6 +19,7 @@ struct lf_tokenizer;
 
 struct lf_runtime {
     const struct lf_config *config; /* borrowed */
+    struct lf_model_dir dir;
     struct lf_device *dev;
     struct lf_hparams hp;
     struct lf_tokenizer *tok;      /* NULL: the directory has none */

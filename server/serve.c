@@ -19,9 +19,10 @@
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "model/generation_config.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 #include "server/runtime.h"
 
 enum {
@@ -35,6 +36,7 @@ struct server {
     const struct lf_config *config;
     struct lf_runtime rt;
     struct lf_http_server *http;
+    struct lf_sampling_defaults sampling;
     char model_id[256];
     int64_t started_ns;
 };
@@ -52,7 +54,6 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
 {
     if (c->n_args > 0)
         return lf_fail(err, LF_INVALID, "serve takes no arguments, got \"%.60s\"; see --help", c->args[0]);
-    if (!c->model) return lf_fail(err, LF_INVALID, "--model: expected a directory");
     if (!c->host) return lf_fail(err, LF_INVALID, "--host: expected an address");
     if (!is_loopback(c->host) && !c->api_keys_file && !c->api_keys_env && !c->insecure_no_auth)
         return lf_fail(err, LF_INVALID,
@@ -62,15 +63,19 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
     return LF_OK;
 }
 
-/* The last part of the model's path that says something: "demo" for demo/model. */
+/* The name on the hub, or the last part of the model's path that says something: "demo" for demo/model. */
 static void name_model(struct server *s)
 {
     if (s->config->model_id) {
         snprintf(s->model_id, sizeof(s->model_id), "%.255s", s->config->model_id);
         return;
     }
+    if (s->rt.dir.hub.name[0]) {
+        snprintf(s->model_id, sizeof(s->model_id), "%s", s->rt.dir.hub.name);
+        return;
+    }
     char path[PATH_MAX];
-    if (!realpath(s->config->model, path)) path[0] = '\0';
+    if (!realpath(s->rt.dir.path, path)) path[0] = '\0';
     char *end = path + strlen(path);
     while (end > path) {
         char *slash = end;
@@ -83,6 +88,14 @@ static void name_model(struct server *s)
         end = slash > path ? slash - 1 : path;
     }
     snprintf(s->model_id, sizeof(s->model_id), "model");
+}
+
+static enum lf_status read_sampling(struct server *s, struct lf_err *err)
+{
+    s->sampling = LF_SAMPLING_PLAIN;
+    if (s->config->generation_config != 0) return LF_OK;
+    enum lf_status status = lf_generation_config_read(&s->sampling, s->rt.dir.path, err);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--generation-config none passes over this");
 }
 
 static enum lf_status start_http(struct server *s, struct lf_err *err)
@@ -107,6 +120,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .model_id = s->model_id,
         .model_created_s = lf_clock_unix_s(),
         .default_max_tokens = 16,
+        .sampling = &s->sampling,
     };
     return lf_http_server_create(&s->http, &opts, err);
 }
@@ -243,12 +257,17 @@ static void print_plan(const struct server *s)
 static void print_ready(const struct server *s)
 {
     const struct lf_plan *p = &s->rt.plan;
+    struct lf_buf sampling;
+    lf_buf_init(&sampling, 256);
+    lf_sampling_defaults_print(&s->sampling, &sampling);
     bool v6 = strchr(s->config->host, ':') != NULL;
-    printf(
-        "ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once, %.1f MiB, on %s\n",
-        (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
-        lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s",
-        (double)p->total_bytes / (1024.0 * 1024.0), p->device);
+    printf("ready in %.2f s: http://%s%s%s:%d  model %s, context %d tokens, %d such request%s at once, %.1f MiB, on "
+           "%s%s%s\n",
+           (double)(lf_clock_ns() - s->started_ns) / LF_NS_PER_S, v6 ? "[" : "", s->config->host, v6 ? "]" : "",
+           lf_http_server_port(s->http), s->model_id, p->ctx, p->n_concurrent, p->n_concurrent == 1 ? "" : "s",
+           (double)p->total_bytes / (1024.0 * 1024.0), p->device, sampling.len ? ", unless a request says: " : "",
+           lf_buf_view(&sampling).ptr);
+    lf_buf_deinit(&sampling);
     fflush(stdout);
 }
 
@@ -270,6 +289,7 @@ int lf_serve_command(const struct lf_config *config)
     if (config->log_file && lf_log_open(config->log_file, &err) != LF_OK) return lf_report(&err);
     block_signals(&signals);
     if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
+    if (read_sampling(&s, &err) != LF_OK) return fail(&s, &err);
     if (lf_runtime_plan(&s.rt, true, &err) != LF_OK) return fail(&s, &err);
     if (!s.rt.plan.fits) {
         print_plan(&s);

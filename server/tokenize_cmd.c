@@ -77,11 +77,14 @@ done:
 static enum lf_status open_tokenizer(struct lf_tokenizer **tok, const struct lf_config *c, struct lf_err *err)
 {
     struct lf_hparams hp = {0};
-    enum lf_status status = lf_tokenizer_open(tok, c->model, err);
+    struct lf_model_dir dir;
+    LF_TRY(lf_model_dir_find(&dir, c->model, err));
+    enum lf_status status = lf_tokenizer_open(tok, dir.path, err);
+    if (status == LF_OK) return LF_OK;
+    LF_TRY(lf_model_dir_judge_tokenizer(&dir, status == LF_NOT_FOUND, err));
     if (status != LF_NOT_FOUND) return status;
-    LF_TRY(lf_model_dir_check(c->model, err));
-    if (c->load_choice != LF_LOAD_DUMMY) return lf_model_dir_no_tokenizer(c->model, err);
-    LF_TRY(lf_hparams_read(&hp, c->model, err));
+    if (c->load_choice != LF_LOAD_DUMMY) return lf_model_dir_no_tokenizer(&dir, err);
+    LF_TRY(lf_hparams_read(&hp, dir.path, err));
     status = lf_tokenizer_open_ids(tok, hp.n_vocab, err);
     lf_hparams_deinit(&hp);
     return status;

@@ -19,16 +19,16 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ["core", "device", "tokenizer", "kv", "attention", "model", "server/engine", "server/http", "server"]
+FOLDERS = ["core", "device", "tokenizer", "template", "kv", "attention", "model", "server/engine", "server/http", "server"]
 
 
 # What reads bytes that others wrote. Not the evaluation of templates (the rest of jinja_*): it reads a tree of our own.
 GROUPS = {
     "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
-                "tokenizer/added.c", "tokenizer/bpe_open.c", "tokenizer/config.c", "tokenizer/hf_decoder.c",
-                "tokenizer/hf_open.c", "tokenizer/jinja_lex.c", "tokenizer/jinja_parse.c",
-                "tokenizer/jinja_parse_expr.c", "tokenizer/normalize.c", "tokenizer/pretokenize.c",
-                "tokenizer/regex_rewrite.c", "tokenizer/spm_open.c", "tokenizer/spm_proto.c", "tokenizer/vocab.c"],
+                "tokenizer/hf/added.c", "tokenizer/hf/bpe_open.c", "tokenizer/config.c", "tokenizer/hf/hf_decoder.c",
+                "tokenizer/hf/hf_open.c", "template/jinja/jinja_lex.c", "template/jinja/jinja_parse.c",
+                "template/jinja/jinja_parse_expr.c", "tokenizer/hf/normalize.c", "tokenizer/hf/pretokenize.c",
+                "tokenizer/hf/regex_rewrite.c", "tokenizer/spm/spm_open.c", "tokenizer/spm/spm_proto.c", "tokenizer/vocab.c"],
 }
 
 

@@ -16,7 +16,7 @@ enum lf_status lf_json_file(struct lf_json *json, struct lf_buf *text, const cha
     if (lf_path_join(path, sizeof path, dir, name) != LF_OK)
         return lf_fail(err, LF_LIMIT, "the path of %s is too long", name);
     LF_TRY(lf_file_read(text, path, max_bytes, err));
-    enum lf_status status = lf_json_parse(json, lf_buf_view(text), &lf_json_limits_file, err);
+    enum lf_status status = lf_json_parse(json, lf_str_without_bom(lf_buf_view(text)), &lf_json_limits_file, err);
     if (status == LF_INVALID) status = LF_CORRUPT;
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "%s", name);
 }
@@ -220,8 +220,9 @@ static enum lf_status read_jinja(struct lf_tokenizer_config *config, const char 
     lf_buf_init(&text, LF_TEMPLATE_SOURCE_BYTES);
     enum lf_status status = lf_file_read(&text, path, LF_TEMPLATE_SOURCE_BYTES, err);
     if (status == LF_OK) {
-        char *copy = lf_arena_strdup(&config->arena, lf_buf_view(&text));
-        config->chat_template = lf_str_from(copy, copy ? text.len : 0);
+        struct lf_str source = lf_str_without_bom(lf_buf_view(&text));
+        char *copy = lf_arena_strdup(&config->arena, source);
+        config->chat_template = lf_str_from(copy, copy ? source.len : 0);
         if (!copy) status = lf_fail(err, LF_NO_MEMORY, "no memory for chat_template.jinja");
     }
     lf_buf_deinit(&text);

@@ -7,9 +7,9 @@
 #include "core/work.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/encode.h"
-#include "tokenizer/hf.h"
+#include "tokenizer/hf/hf.h"
 #include "tokenizer/id_text.h"
-#include "tokenizer/spm_open.h"
+#include "tokenizer/spm/spm_open.h"
 #include "tokenizer/tokenizer_impl.h"
 
 enum { CHECK_BYTES = 16 * 1024, TOKEN_STEPS = 16 };
@@ -27,7 +27,7 @@ static void clear(struct lf_tokenizer *tok)
     lf_arena_init(&tok->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
 }
 
-/* tokenizer.json if it is there and implemented, else tokenizer.model. */
+/* tokenizer.json if it is there and implemented, else tokenizer.model, else vocab.json with merges.txt. */
 static enum lf_status open_either(struct lf_tokenizer *tok, const char *dir, const struct lf_tokenizer_config *config,
                                   struct lf_err *err)
 {
@@ -37,6 +37,10 @@ static enum lf_status open_either(struct lf_tokenizer *tok, const char *dir, con
     clear(tok);
     enum lf_status second = lf_tokenizer_open_spm(tok, dir, config, &other);
     if (second == LF_NOT_FOUND && status == LF_UNSUPPORTED) return status;
+    if (second == LF_NOT_FOUND) {
+        clear(tok);
+        second = lf_tokenizer_open_vocab_merges(tok, dir, config, &other);
+    }
     if (second == LF_NOT_FOUND)
         return lf_fail(err, LF_NOT_FOUND, "%s has neither tokenizer.json nor tokenizer.model", dir);
     if (err && second != LF_OK) *err = other;

@@ -1,7 +1,8 @@
 /* Text to token ids and back: one face for every kind of tokenizer a model directory may hold.
  *
- * Kinds: sentencepiece (tokenizer.model; unigram and BPE) and tokenizer.json (BPE, byte-level or sentencepiece-like
- * with byte fallback). Where a directory holds both, tokenizer.json wins unless it is of a kind not implemented.
+ * Kinds: sentencepiece (tokenizer.model; unigram and BPE), tokenizer.json (BPE, byte-level or sentencepiece-like with
+ * byte fallback), and vocab.json with merges.txt where neither is there. Where a directory holds both of the former,
+ * tokenizer.json wins unless it is of a kind not implemented.
  * tokenizer_config.json and special_tokens_map.json add special tokens, `legacy`, `add_bos_token` and the template.
  *
  * A tokenizer is read-only after open: any thread may call; every call has its own scratch memory. Time is O(n log n)

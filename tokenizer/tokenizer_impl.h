@@ -3,10 +3,10 @@
 #define LF_TOKENIZER_TOKENIZER_IMPL_H
 
 #include "core/arena.h"
-#include "tokenizer/added.h"
+#include "tokenizer/hf/added.h"
 #include "tokenizer/config.h"
 #include "tokenizer/decoder.h"
-#include "tokenizer/spm.h"
+#include "tokenizer/spm/spm.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/vocab.h"
 

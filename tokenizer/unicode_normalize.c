@@ -10,7 +10,7 @@
 #include "core/check.h"
 #include "core/text_memory.h"
 #include "core/work.h"
-#include "tokenizer/normalize.h"
+#include "tokenizer/hf/normalize.h"
 #include "tokenizer/unicode_tables.h"
 
 enum {

@@ -25,8 +25,8 @@ struct lf_cublaslt {
     __typeof__(cublasLtMatrixLayoutInit_internal) *layout_init;
 };
 
-/* Looks for the version that was compiled with, where the loader looks and then in that toolkit's folder. LF_NOT_FOUND
- * names what was looked for. */
+/* Looks for the version that was compiled with, where the loader looks and then where toolkits and PyPI's packages put
+ * it (library_places.h). LF_NOT_FOUND says what to install, or why what is there does not open. */
 LF_MUST_CHECK enum lf_status lf_cublaslt_open(struct lf_cublaslt *out, struct lf_err *err);
 void lf_cublaslt_close(struct lf_cublaslt *lt); /* accepts a zeroed one */
 

@@ -221,7 +221,9 @@ enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
     struct lf_cuda_gemm *gemm = calloc(1, sizeof *gemm);
     if (gemm == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for matrix products");
     dev->cuda->gemm = gemm;
-    LF_TRY(lf_cublaslt_open(&gemm->lt, err));
+    enum lf_status found = lf_cublaslt_open(&gemm->lt, err);
+    /* not LF_NOT_FOUND, behind which --device auto goes on to the CPU in silence: there is a GPU */
+    if (found != LF_OK) return err->status = found == LF_NOT_FOUND ? LF_UNSUPPORTED : found;
     cublasStatus_t rc = gemm->lt.create(&gemm->handle);
     if (rc != CUBLAS_STATUS_SUCCESS)
         return lf_fail(err, LF_DEVICE, "cuBLASLt does not start: %s", gemm->lt.status_string(rc));

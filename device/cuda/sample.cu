@@ -38,7 +38,8 @@ __device__ inline void apply_bias(const row_work &r, const lf_sample_row &row, c
         bool mine = id >= 0 && id < p.n_vocab && cluster_ctarank() == (unsigned)i % cluster_nctarank();
         for (int j = 0; j < i && mine; j++) mine = ids[j] != id;
         if (!mine) continue;
-        float x = sane(r.logits[id]);
+        float x = r.logits[id];
+        if (!(x <= FLT_MAX)) continue; /* what is no number stays none, and prepare finds it */
         for (int j = i; j < n; j++)
             if (ids[j] == id) x = sane(__fadd_rn(x, bias[j].bias));
         r.logits[id] = x;
@@ -85,7 +86,8 @@ __device__ inline float penalized(float logit, uint32_t mark, const penalties &p
 }
 
 /* Logits as they are drawn from, into values. Returns the largest candidate (with -0 as 0) and sets
- * max, low and the least candidate. */
+ * max, low and the least candidate. A NaN or +inf counts as the largest rank there is, whose logit is a NaN: so max
+ * says to the whole cluster that the row is not to be drawn from. */
 __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
 {
     uint64_t best = 0, inverse_least = 0;
@@ -95,7 +97,7 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
         uint32_t mark = pen.marks ? pen.marks[id] : 0;
         if (mark != 0) x = penalized(x, mark, pen);
         r.values[id - r.base] = x;
-        best = join_max::of(best, rank_of(x, id, true));
+        best = join_max::of(best, raw <= FLT_MAX ? rank_of(x, id, true) : ~0ull);
         inverse_least = join_max::of(inverse_least, ~rank_of(x, id, false));
         if (x >= -FLT_MAX && x < low) low = x;
     });
@@ -529,13 +531,27 @@ __device__ inline drawn draw_row(row_work &r, const lf_sample_row &row, bool lis
     return draw(r, {cut, row.min_p > 0.0f ? fminf(row.min_p, 1.0f) : 0.0f}, random);
 }
 
+/* No token can be drawn. The next step may embed one all the same, which nobody reads. */
+__device__ inline void write_none(const lf_sample_params &p, int row_idx)
+{
+    p.ids_out[row_idx] = 0;
+    p.out[row_idx].id = LF_SAMPLED_NONE;
+    p.out[row_idx].logprob = 0.0f;
+    p.out[row_idx].n_top = 0;
+}
+
 __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const lf_sample_params &p, int row_idx)
 {
     uint64_t least;
     double lse = 0.0;
     apply_bias_and_bans(r, row, p);
     uint64_t most = prepare(r, penalties_of(row, p), &least);
-    bool draws = row.given < 0 && row.temperature >= GREEDY_TEMPERATURE && r.max >= -FLT_MAX;
+    bool leads = cluster_ctarank() == 0 && threadIdx.x == 0;
+    if (!(r.max >= -FLT_MAX)) {
+        if (leads) write_none(p, row_idx);
+        return;
+    }
+    bool draws = row.given < 0 && row.temperature >= GREEDY_TEMPERATURE;
     int n_top = min(min(row.n_logprobs, (int)LF_TOP_LOGPROBS_N), r.n_vocab), n_listed = 0;
     if (row.n_logprobs >= 0) lse = log_sum_exp(r);
     if (n_top > 0) {
@@ -544,7 +560,6 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
         list_largest(r, n_listed, true, least, most);
     }
     if (row.n_logprobs >= 0) write_top(r, p.out + row_idx, n_top, lse);
-    bool leads = cluster_ctarank() == 0 && threadIdx.x == 0;
     drawn d = {leads ? id_of(most) : -1, r.max};
     if (row.given >= 0) d = {leads ? row.given : -1, sane(r.logits[row.given])};
     if (draws) d = draw_row(r, row, row.top_k <= n_listed, least, most);

@@ -94,6 +94,7 @@ int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
 struct lf_engine_metrics {
     struct lf_counter prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, generation_tokens;
     struct lf_counter finished_stop, finished_length, finished_cancelled, finished_error;
+    struct lf_counter broken_logits; /* requests among those of finished_error */
     struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_too_long, rejected_draining;
     struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s;
     struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step;

@@ -108,11 +108,23 @@ static void note_time(struct lf_engine *e, struct lf_request *req, int64_t now_n
     req->last_token_ns = now_ns;
 }
 
+/* A row from which no token can be drawn: the model's weights or its arithmetic are broken, and whatever would be
+ * answered is none of its text. */
+static void end_without_token(struct lf_engine *e, struct lf_request *req, int64_t now_ns)
+{
+    lf_counter_add(&e->metrics.broken_logits, 1);
+    lf_engine_finish(e, req, LF_FINISH_ERROR, LF_CORRUPT, LF_BROKEN_LOGITS, now_ns);
+}
+
 /* The token that a step has drawn for a request. */
 static void take_token(struct lf_engine *e, struct lf_request *req, const struct lf_sampled *sampled, int64_t now_ns)
 {
     struct lf_sched_seq *seq = &req->seq;
     int n_output = seq->n_ids - seq->n_promised - seq->n_prompt;
+    if (sampled->id == LF_SAMPLED_NONE) {
+        end_without_token(e, req, now_ns);
+        return;
+    }
     LF_ASSERT(sampled->id >= 0 && sampled->id < e->backend.n_vocab);
     note_time(e, req, now_ns);
     if (is_stop(req, sampled->id) && n_output >= req->params.min_tokens) {
@@ -162,7 +174,13 @@ static void read_item(struct lf_engine *e, const struct lf_sched_item *item, con
     struct lf_request *req = request_of(item->seq);
     note_progress(e, req, item);
     int n_echo = n_echo_of(item), at = item->first + 1; /* row p of the prompt is about token p + 1 */
-    for (int i = 0; i < n_echo; i++) lf_request_set_prompt_logprob(req, at + i, &results[i]);
+    for (int i = 0; i < n_echo; i++) {
+        if (results[i].id == LF_SAMPLED_NONE) {
+            end_without_token(e, req, now_ns);
+            return;
+        }
+        lf_request_set_prompt_logprob(req, at + i, &results[i]);
+    }
     if (item->seq->all_logits && item->first < item->seq->n_prompt)
         req->now.n_prompt_logprobs = LF_MIN(at + n_echo, req->seq.n_prompt);
     if (!item->complete) return;

@@ -21,6 +21,11 @@ struct lf_text_memory;
 
 enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CANCELLED, LF_FINISH_ERROR };
 
+/* The message of a request (LF_FINISH_ERROR, LF_CORRUPT) for which no token could be drawn. */
+#define LF_BROKEN_LOGITS                                                                                               \
+    "The model computed values that are no numbers (NaN or infinite): its weights are broken, or not made for this "   \
+    "computation."
+
 /* What to generate. Plain data; pointers are borrowed during submit and copied. */
 struct lf_gen_params {
     const int32_t *prompt; /* [n_prompt], ids < n_vocab, n_prompt >= 1 */

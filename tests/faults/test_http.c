@@ -1,7 +1,7 @@
 /* The allocation sweep over the HTTP server: from bind to ready and the end, without a client. What a request allocates
  * is swept in test_parsers.c; here libmicrohttpd is refused memory too. */
 #include "core/log.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 #include "tests/faults/sweep.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/fake_tokenizer.h"

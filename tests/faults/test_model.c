@@ -1,8 +1,10 @@
 /* The allocation sweep over models, the KV cache and the engine. */
 #include "core/log.h"
+#include "model/generation_config.h"
 #include "model/safetensors.h"
 #include "server/engine/engine.h"
 #include "tests/faults/sweep.h"
+#include "tests/support/model_dir.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/tensor_file.h"
 #include "tests/unit/server/engine/fake_backend.h"
@@ -106,6 +108,30 @@ static void models_of_every_family(void **state)
     }
 }
 
+static enum lf_status read_sampling(const void *ctx)
+{
+    struct lf_sampling_defaults defaults;
+    struct lf_err err;
+    return lf_generation_config_read(&defaults, ctx, &err);
+}
+
+/* One that says that its head is its embedding, and brings it all the same. */
+static void a_tied_head_that_is_there(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    config_set(&c, "tie_word_embeddings", "true");
+    m.tensors[1].values_of = m.tensors[0].name;
+    config_write(&c, &d);
+    model_dir_write(&m, &d);
+    temp_dir_write_text(&d, "generation_config.json", "{\"temperature\":0.6,\"top_k\":20,\"eos_token_id\":[2,3]}");
+    sweep("sampling defaults", read_sampling, d.path, 2);
+    sweep("a tied head that is there", load_model, d.path, 20);
+    temp_dir_remove(&d);
+}
+
 /* ---- KV cache and engine ---- */
 
 struct cache {
@@ -199,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_cache_and_engine),
         cmocka_unit_test(models_of_every_family),
+        cmocka_unit_test(a_tied_head_that_is_there),
         cmocka_unit_test(any_name_of_a_tensor_is_the_last_there_is_memory_for),
     };
     lf_log_set_level(LF_LOG_ERROR);

@@ -1,13 +1,13 @@
 /* The allocation sweep over what reads bytes of others: JSON, requests, templates, settings, keys. */
 #include "server/config.h"
-#include "server/http/auth.h"
-#include "server/http/messages.h"
-#include "server/http/openai_request.h"
-#include "server/http/prompts.h"
+#include "server/http/conn/auth.h"
+#include "server/http/api/messages.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/api/prompts.h"
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/chat_messages.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 static enum lf_status read_json(const void *ctx)
 {

@@ -7,8 +7,8 @@
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
 #include "tokenizer/aho_corasick.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/sp_shim.h"
+#include "tokenizer/hf/regex.h"
+#include "tokenizer/spm/sp_shim.h"
 #include "tokenizer/tokenizer.h"
 
 #define FIXTURES "tests/golden/tokenizer/"
@@ -195,11 +195,23 @@ static void sets_of_texts(void **state)
     sweep("a set of texts", build_set, entries, 6);
 }
 
+static void vocabulary_and_merges(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    temp_dir_write_text(&d, "vocab.json", "{\"a\":0,\"b\":1,\"ab\":2,\"\\u0120\":3,\"<s>\":4}");
+    temp_dir_write_text(&d, "merges.txt", "#version: 0.2\na b\n");
+    temp_dir_write_text(&d, "tokenizer_config.json", "{\"tokenizer_class\":\"Qwen2Tokenizer\",\"eos_token\":\"<s>\"}");
+    sweep("open vocab.json and merges.txt", open_tokenizer, d.path, 20);
+    temp_dir_remove(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns),
         cmocka_unit_test(sets_of_texts),
+        cmocka_unit_test(vocabulary_and_merges),
         cmocka_unit_test(exceptions_end_at_the_door),
         cmocka_unit_test(every_kind_opens_and_encodes),
         cmocka_unit_test(any_part_of_a_tokenizer_is_the_last_there_is_memory_for),

@@ -1,9 +1,9 @@
 /* Fuzzing what is read from HTTP besides JSON. On the server: a Host (first part), an Origin (second), an Authorization
  * (third). On the client: a response (the rest), fed whole and byte by byte, which must come to the same. */
-#include "server/http/auth.h"
-#include "server/http/http_server.h"
-#include "server/http/origin.h"
-#include "server/http_response.h"
+#include "server/http/conn/auth.h"
+#include "server/http/conn/http_server.h"
+#include "server/http/conn/origin.h"
+#include "server/load/http_response.h"
 #include "tests/fuzz/fuzz.h"
 
 struct taken {

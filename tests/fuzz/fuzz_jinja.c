@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/support/chat_messages.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 static const char default_request[] =
     "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi <\\u00fc>\\n\"},{\"role\":\"assistant\",\"content\":null,"

@@ -1,6 +1,7 @@
 /* Fuzzing what a model directory says of the model: config.json, generation_config.json and
  * model.safetensors.index.json, in this order, NULs between them. One shard, s.safetensors with the tensors a and b,
  * stands in the directory. What is accepted must lie within the limits of the program. */
+#include "model/generation_config.h"
 #include "model/hparams.h"
 #include "model/safetensors.h"
 #include "tests/fuzz/fuzz.h"
@@ -43,6 +44,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         lf_hparams_deinit(&hp);
     } else {
         LF_ASSERT(err.message[0] != 0);
+    }
+    struct lf_sampling_defaults sampling;
+    if (lf_generation_config_read(&sampling, dir, &err) == LF_OK) {
+        LF_ASSERT(sampling.temperature >= 0 && sampling.temperature <= 2 && sampling.top_k >= 0);
+        LF_ASSERT(sampling.top_p >= 0 && sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1);
+        LF_ASSERT(sampling.repetition_penalty >= 0.01 && sampling.repetition_penalty <= 100);
     }
     if (lf_tensor_set_open(&set, dir, &err) == LF_OK) {
         for (int i = 0; i < set.n_tensors; i++) LF_ASSERT(set.tensors[i].file_idx < set.n_files);

@@ -3,7 +3,7 @@
  */
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/hf/pretokenize.h"
 
 static bool between_code_points(struct lf_str text, size_t at)
 {

@@ -2,11 +2,11 @@
  *
  * The first byte says which endpoint; the rest is the body. A refusal must say why, with a status of 4xx or 503; what
  * is accepted must lie within the limits that the engine is promised. */
-#include "server/http/messages.h"
-#include "server/http/openai_request.h"
-#include "server/http/prompts.h"
+#include "server/http/api/messages.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/api/prompts.h"
 #include "tests/fuzz/fuzz.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 static const char template_source[] =
     "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}{% if m.name %}{{ m.name "

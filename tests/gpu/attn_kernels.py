@@ -1,4 +1,4 @@
-"""Attention's CUDA kernels, called as attention/attn_cuda.h says, on torch's memory: what the GPU tests and benches share.
+"""Attention's CUDA kernels, called as attention/cuda/attn_cuda.h says, on torch's memory: what the GPU tests and benches share.
 
 build() compiles the kernels and the host's task map into one shared library; a Store is a paged cache of random sequences
 with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes; a LateStep one whose own
@@ -20,12 +20,12 @@ from types import SimpleNamespace
 import torch
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/attn_cuda.h", "attention/attention.h", "attention/attn_map.h"]
-PORTABLE = ["attention/attn_prefill_mma.cu", "attention/attn_decode_mma.cu", "attention/attn_merge.cu",
-            "attention/attn_merge_prompt.cu"]
+HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_cuda.h", "attention/attention.h", "attention/cuda/attn_map.h"]
+PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_merge.cu",
+            "attention/cuda/attn_merge_prompt.cu"]
 TESTS = ["tests/gpu/attn_late.cu"]
-HOPPER = ["attention/attn_prefill_sm90.cu"]
-HOST = ["attention/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
+HOPPER = ["attention/cuda/attn_prefill_sm90.cu"]
+HOST = ["attention/cuda/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
 MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
 BEHIND = 5         # rows of the tensors behind the step's, which nobody may touch

@@ -4,8 +4,8 @@
  *     test_rope [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_fixture.h"
 
-#include "attention/rope_cuda.h"
-#include "attention/rope_run.h"
+#include "attention/cuda/rope_cuda.h"
+#include "attention/cpu/rope_run.h"
 #include "device/cuda/cuda.h"
 
 enum { MAX_SEQS = 40, MAX_BLOCKS = 8, N_LAYERS = 2, LAYER = 1, REPEATS = 200 };

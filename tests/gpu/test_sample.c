@@ -76,7 +76,7 @@ static float pick(uint64_t *seed, const float *from, int n)
 static void random_logits(uint64_t *seed, float *x, int n)
 {
     static const float scales[] = {0.01f, 1.0f, 2.5f, 10.0f, 100.0f};
-    static const float odd[] = {NAN, INFINITY, -INFINITY, FLT_MAX, -FLT_MAX, 0.0f, -0.0f, 1e-40f};
+    static const float odd[] = {-INFINITY, FLT_MAX, -FLT_MAX, 0.0f, -0.0f, 1e-40f}, none[] = {NAN, -NAN, INFINITY};
     static const float few[] = {0.0f, -0.0f, 1.0f, -1.0f, 0.5f};
     int kind = fixture_between(seed, 0, 9);
     float scale = pick(seed, scales, (int)LF_N_ELEMS(scales));
@@ -89,7 +89,9 @@ static void random_logits(uint64_t *seed, float *x, int n)
         if (kind == 5 && fixture_between(seed, 0, 9) != 0) x[i] = -INFINITY;
     }
     if (kind == 6 && fixture_between(seed, 0, 3) == 0)
-        for (int i = 0; i < n; i++) x[i] = fixture_between(seed, 0, 1) ? -INFINITY : NAN;
+        for (int i = 0; i < n; i++) x[i] = -INFINITY;
+    if (kind == 7 && fixture_between(seed, 0, 3) == 0)
+        x[fixture_between(seed, 0, n - 1)] = pick(seed, none, (int)LF_N_ELEMS(none));
 }
 
 static void random_history(uint64_t *seed, int32_t *ids, int *n, int n_vocab)
@@ -283,7 +285,7 @@ static void check_marks(int slot, int32_t id)
         if (r->prompt[i] >= 0 && r->prompt[i] < batch.n_vocab) want[r->prompt[i]] |= 0x80000000u;
     for (int i = 0; i < r->n_output; i++)
         if (r->output[i] >= 0 && r->output[i] < batch.n_vocab) want[r->output[i]]++;
-    want[id]++;
+    if (id != LF_SAMPLED_NONE) want[id]++;
     lf_download(gpu, got, (uint32_t *)batch.dev_marks.ptr + (size_t)slot * n, n * sizeof *got);
     assert_memory_equal(got, want, n * sizeof *got);
     free(got);
@@ -301,11 +303,11 @@ static int count_wrong(void)
     sample_on_gpu(identity, batch.n_rows, ids, out);
     sample_on_host();
     for (int i = 0; i < batch.n_rows; i++) {
-        assert_int_equal(ids[i], out[i].id);
+        assert_int_equal(ids[i], LF_MAX(out[i].id, 0));
         if (same(&batch.requests[i], &batch.expected[i], &out[i])) continue;
         if (n_wrong++ < 3) say(&batch.requests[i], &batch.expected[i], &out[i]);
     }
-    if (n_wrong == 0) check_marks(batch.n_rows / 2, ids[batch.n_rows / 2]);
+    if (n_wrong == 0) check_marks(batch.n_rows / 2, out[batch.n_rows / 2].id);
     return n_wrong;
 }
 
@@ -391,7 +393,8 @@ static void a_given_id_gets_its_log_probability(void **state)
     lf_download(gpu, got, batch.dev_out.ptr, sizeof got);
     for (int i = 0; i < N; i++) {
         lf_logprobs(&want, batch.logits + (size_t)i * VOCAB, VOCAB, rows[i].given, rows[i].n_logprobs, scratch);
-        assert_int_equal(got[i].id, rows[i].given);
+        assert_int_equal(got[i].id, want.id);
+        assert_true(want.id == rows[i].given || want.id == LF_SAMPLED_NONE);
         assert_true(near(got[i].logprob, want.logprob));
         assert_int_equal(got[i].n_top, want.n_top);
         for (int k = 0; k < want.n_top; k++) assert_int_equal(got[i].top_ids[k], want.top_ids[k]);
@@ -429,7 +432,8 @@ static void a_graph_samples_step_after_step(void **state)
         lf_download(gpu, ids, batch.dev_ids.ptr, sizeof ids);
         sample_on_host();
         for (int i = 0; i < N; i++) {
-            assert_int_equal(ids[i], batch.expected[i].id);
+            assert_int_equal(ids[i], LF_MAX(batch.expected[i].id, 0));
+            if (batch.expected[i].id == LF_SAMPLED_NONE) continue; /* no token: none is counted */
             batch.requests[i].output[batch.requests[i].n_output++] = ids[i];
         }
     }

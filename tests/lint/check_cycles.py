@@ -19,9 +19,9 @@ import source
 # be taken out, an entry of one file goes altogether.
 KNOWN = [
     # recursive descent: an expression calls what is written in it
-    ("tokenizer", "jinja_parse jinja_parse_expr"),
+    ("template", "jinja_parse jinja_parse_expr"),
     # evaluation: values, filters and tests evaluate expressions, and expressions apply them
-    ("tokenizer", "jinja_attr jinja_call jinja_eval jinja_filter_list jinja_filter_number jinja_filter_pick "
+    ("template", "jinja_attr jinja_call jinja_eval jinja_filter_list jinja_filter_number jinja_filter_pick "
                   "jinja_filter_text jinja_format jinja_global jinja_iter jinja_method jinja_ops jinja_print jinja_run "
                   "jinja_sort jinja_str jinja_test jinja_text jinja_value"),
     # the scheduler's counting of blocks stands in one of two files that need each other's

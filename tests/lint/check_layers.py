@@ -12,13 +12,15 @@ FLOORS = {
     "core": ([], []),
     "device": (["core/"], [*CUDA, "cublasLt.h"]),
     "tokenizer": (["core/"], ["sentencepiece_processor.h", "pcre2.h"]),
+    "template": (["core/", "tokenizer/tokenizer.h"], []),
     "kv": (["core/", "device/"], []),
     "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], []),
     "server/engine": (["core/", "device/device.h", "kv/", "model/"], []),
-    "server/http": (["core/", "tokenizer/", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
-    "server": (["core/", "device/device.h", "tokenizer/", "kv/", "model/", "server/engine/engine.h",
-                "server/http/http_server.h"], []),
+    "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h",
+                     "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
+    "server": (["core/", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "kv/", "model/", "server/engine/engine.h",
+                "server/http/conn/http_server.h"], []),
 }
 # Headers of a folder that its neighbours may see; the rest is its own business.
 PUBLIC_OF_DEVICE = {"device/device.h", "device/ops.h", "device/sample.h", "device/cpu/threads.h", "device/cuda/cuda.h"}

@@ -134,9 +134,10 @@ class Bench:
 
         def distance(t):
             where, _, name = t.name.partition("/")[2].rpartition("/")
-            if where == folder and (name == stem or name.startswith(stem) or stem.startswith(name)):
+            near = where != "" and (folder + "/").startswith(where + "/")
+            if near and (name == stem or name.startswith(stem) or stem.startswith(name)):
                 return 0
-            if where == folder or t.name.startswith("e2e/http") and folder == "server/http":
+            if near or t.name.startswith("e2e/http") and folder.startswith("server/http"):
                 return 1
             return 2 if t.name.startswith(("unit/", "fuzz/", "sim/")) else FAR
         found = [t for t in self.tests if any(self.contains(p, path) for p in t.programs)]

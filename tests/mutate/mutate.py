@@ -33,7 +33,7 @@ import faults
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GROUPS = {
-    "parsers": ["core/json*.c", "core/str.c", "model/safetensors.c", "model/hparams.c", "tokenizer/*.c"],
+    "parsers": ["core/json*.c", "core/str.c", "model/safetensors.c", "model/hparams.c", "tokenizer/*.c", "template/*.c"],
     "kv": ["kv/*.c"],
     "engine": ["server/engine/*.c"],
     "http": ["server/http/**.c", "server/http/*.c"],
@@ -42,7 +42,7 @@ LEFT_OUT = ["tokenizer/unicode_tables.c"]
 
 
 def files_of(patterns):
-    names = sorted(os.path.relpath(os.path.join(where, n), ROOT) for top in ("core", "kv", "model", "tokenizer", "server")
+    names = sorted(os.path.relpath(os.path.join(where, n), ROOT) for top in ("core", "kv", "model", "template", "tokenizer", "server")
                    for where, _, files in os.walk(os.path.join(ROOT, top)) for n in files)
     return [n for n in names if n not in LEFT_OUT and any(fnmatch.fnmatch(n, p) for p in patterns)]
 

@@ -11,7 +11,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "tests/support/chat_messages.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 enum { MAX_TEXT = 1 << 28 };
 

@@ -3,7 +3,7 @@
 #define LF_TESTS_SUPPORT_CHAT_MESSAGES_H
 
 #include "core/limits.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 /* How many of list are used: its elements, none where it is no array. */
 static inline size_t chat_messages_n(struct lf_json_value list)

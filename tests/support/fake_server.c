@@ -14,7 +14,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_memory.h"
-#include "server/http/http_server.h"
+#include "server/http/conn/http_server.h"
 #include "tests/support/fake_engine.h"
 #include "tests/support/fake_tokenizer.h"
 

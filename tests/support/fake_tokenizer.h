@@ -6,7 +6,7 @@
 #ifndef TESTS_SUPPORT_FAKE_TOKENIZER_H
 #define TESTS_SUPPORT_FAKE_TOKENIZER_H
 
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 enum { FAKE_BOS = 256, FAKE_EOS = 257 };
 const struct lf_tokenizer *fake_tokenizer(void);

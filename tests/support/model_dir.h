@@ -16,6 +16,7 @@ struct model_tensor {
     int rank;
     int shape[3];
     bool absent;
+    const char *values_of; /* has the values of the tensor of this name; NULL: its own */
 };
 
 struct model_dir {
@@ -77,7 +78,7 @@ static inline void model_tensor_bytes(const struct model_tensor *t, struct lf_bu
     size_t n = model_tensor_elems(t);
     for (size_t i = 0; i < n; i++) {
         char raw[8] = {0};
-        float x = model_tensor_value(t->name, i);
+        float x = model_tensor_value(t->values_of ? t->values_of : t->name, i);
         enum lf_dtype dtype = strcmp(t->dtype, "F32") == 0 ? LF_F32 : (strcmp(t->dtype, "F16") == 0 ? LF_F16 : LF_BF16);
         if (t->elem_bytes == lf_dtype_bytes(dtype)) lf_from_f32(raw, dtype, &x, 1);
         lf_buf_append(out, raw, t->elem_bytes);

@@ -4,7 +4,7 @@
 #define TESTS_SUPPORT_PUPPET_ENGINE_H
 
 #include "server/engine/engine.h"
-#include "server/http/generation.h"
+#include "server/http/api/generation.h"
 
 enum { PUPPET_REQUESTS_N = 72, PUPPET_TOKENS_N = 128, PUPPET_ECHO_N = 4096 };
 

@@ -1,7 +1,7 @@
 /* The task lists of the CUDA kernels, checked as sets: every row of every head meets every span of its keys once. */
 #include "tests/support/test.h"
 
-#include "attention/attn_map.h"
+#include "attention/cuda/attn_map.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/limits.h"

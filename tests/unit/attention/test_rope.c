@@ -1,5 +1,5 @@
 #include "attention/rope.h"
-#include "attention/rope_run.h"
+#include "attention/cpu/rope_run.h"
 
 #include <math.h>
 

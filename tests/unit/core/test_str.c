@@ -33,6 +33,10 @@ static void views_compare_and_find(void **state)
     assert_int_equal(lf_str_find(LF_STR("hello"), LF_STR("lo")), 3);
     assert_int_equal(lf_str_find(LF_STR("hello"), LF_STR("x")), -1);
     assert_int_equal(lf_str_find(LF_STR(""), LF_STR("x")), -1);
+    assert_true(lf_str_eq(lf_str_without_bom(LF_STR("\xef\xbb\xbf{}")), LF_STR("{}")));
+    assert_true(lf_str_eq(lf_str_without_bom(LF_STR("\xef\xbb\xbf\xef\xbb\xbf")), LF_STR("\xef\xbb\xbf")));
+    assert_true(lf_str_eq(lf_str_without_bom(LF_STR("\xef\xbb")), LF_STR("\xef\xbb")));
+    assert_true(lf_str_eq(lf_str_without_bom(LF_STR("{}")), LF_STR("{}")));
 }
 
 static void every_scalar_value_round_trips(void **state)

@@ -221,6 +221,22 @@ static void ends_come_from_both_files_without_repetition(void **state)
     assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_NOT_FOUND);
 }
 
+static void an_id_that_ends_answers_can_be_added(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_llama(), NULL, NULL, NULL, NULL); /* its own: 2 */
+    assert_false(lf_hparams_add_eos(&hp, 2));
+    assert_false(lf_hparams_add_eos(&hp, -1));
+    assert_false(lf_hparams_add_eos(&hp, 50));
+    assert_true(lf_hparams_add_eos(&hp, 49));
+    assert_false(lf_hparams_add_eos(&hp, 49));
+    assert_int_equal(hp.n_eos, 2);
+    for (int i = 3; i < 3 + LF_EOS_IDS_N - 2; i++) assert_true(lf_hparams_add_eos(&hp, i));
+    assert_false(lf_hparams_add_eos(&hp, 40));
+    assert_int_equal(hp.n_eos, LF_EOS_IDS_N);
+    lf_hparams_deinit(&hp);
+}
+
 static void what_cannot_change_the_result_is_let_pass(void **state)
 {
     (void)state;
@@ -232,6 +248,12 @@ static void what_cannot_change_the_result_is_let_pass(void **state)
                 {"attention_dropout", "0.1"},
                 {"initializer_range", "0.02"},
                 {"quantization_config", "null"},
+                {"quantization_config", "{}"},
+                {"quantization", "{}"},
+                {"num_local_experts", "1"},
+                {"n_routed_experts", "0"},
+                {"torch_dtype", "\"auto\""},
+                {"rope_scaling", "{\"type\":\"dynamic\",\"factor\":1.0}"},
                 {"logits_scaling", "1.0"},
                 {"attn_logit_softcapping", "null"},
                 {"num_experts", "0"},
@@ -258,8 +280,18 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "architectures", "[\"GPT2LMHeadModel\"]", "GPT2LMHeadModel"},
         {LLAMA, "hidden_act", "\"gelu\"", "hidden_act \"gelu\""},
         {LLAMA, "quantization_config", "{\"quant_method\":\"awq\"}", "quantization_config"},
+        {LLAMA, "quantization_config", "{\"quant_method\":\"gptq\",\"bits\":4}", "(gptq, 4 bits)"},
+        {LLAMA, "quantization_config", "[]", "unnamed format"},
+        {LLAMA, "compression_config", "{\"format\":\"pack-quantized\"}", "(pack-quantized)"},
+        {LLAMA, "quantization", "{\"bits\":4}", "(MLX, 4 bits)"},
         {LLAMA, "attn_logit_softcapping", "50.0", "attn_logit_softcapping"},
+        {LLAMA, "attn_logit_softcapping", "1", "attn_logit_softcapping"},
         {LLAMA, "embedding_multiplier", "12.0", "embedding_multiplier"},
+        {LLAMA, "embedding_multiplier", "0", "embedding_multiplier"},
+        {LLAMA, "n_routed_experts", "1", "n_routed_experts"},
+        {LLAMA, "rope_scaling", "{\"type\":\"dynamic\"}", "\"dynamic\""},
+        {LLAMA, "architectures", "[\"BertForMaskedLM\"]", "BertForMaskedLM, an encoder or classifier"},
+        {LLAMA, "architectures", "[\"MambaForCausalLM\"]", "MambaForCausalLM is not implemented"},
         {LLAMA, "num_local_experts", "8", "num_local_experts"},
         {LLAMA, "auto_map", "{\"AutoModelForCausalLM\":\"m.M\"}", "auto_map"},
         {LLAMA, "sliding_window", "32", "sliding_window"},
@@ -483,6 +515,7 @@ int main(void)
         cmocka_unit_test(yarn_has_the_defaults_of_transformers),
         cmocka_unit_test(ends_come_from_both_files_without_repetition),
         cmocka_unit_test(what_cannot_change_the_result_is_let_pass),
+        cmocka_unit_test(an_id_that_ends_answers_can_be_added),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(two_lengths_before_stretching_are_refused),

@@ -107,6 +107,41 @@ static void less_memory_leaves_one_request_and_then_none(void **state)
     bench_close(&b);
 }
 
+static void auto_is_the_largest_context_that_fits(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open(&b);
+    for (uint64_t mib = 20; mib <= 120; mib += 7) {
+        b.opts.memory_bytes = mib * MIB;
+        for (b.opts.concurrency = 1; b.opts.concurrency < 4; b.opts.concurrency++) {
+            b.opts.ctx = LF_CTX_AUTO;
+            struct lf_plan p = plan(&b);
+            assert_true(p.fits && p.is_auto_ctx && p.ctx > 0);
+            if (p.ctx == b.hp.max_positions) continue;
+            b.opts.ctx = p.ctx;
+            assert_true(plan(&b).fits && !plan(&b).is_auto_ctx);
+            b.opts.ctx = p.ctx + LF_KV_BLOCK_TOKENS;
+            struct lf_plan refused = plan(&b);
+            assert_false(refused.fits);
+            char named[64];
+            snprintf(named, sizeof(named), "--ctx %d fits", p.ctx);
+            assert_non_null(strstr(refused.advice, named));
+        }
+    }
+    b.opts.concurrency = 0;
+    b.opts.ctx = LF_CTX_AUTO;
+    b.opts.memory_bytes = 0;
+    assert_int_equal(plan(&b).ctx, b.hp.max_positions);
+    b.opts.memory_bytes = MIB; /* none fits: the least is shown */
+    struct lf_plan p = plan(&b);
+    assert_true(!p.fits && p.ctx == LF_KV_BLOCK_TOKENS);
+    struct lf_err err;
+    b.opts.ctx = LF_CTX_AUTO - 1;
+    assert_int_equal(lf_plan_make(&p, &b.hp, b.weight_bytes, lf_device_ops(b.dev), &b.info, &b.opts, &err), LF_INVALID);
+    bench_close(&b);
+}
+
 static void memory_and_kv_tokens_are_obeyed(void **state)
 {
     (void)state;
@@ -263,7 +298,7 @@ static void options_that_contradict_each_other_or_the_model_are_refused(void **s
         const char *says;
     } rows[] = {
         {{.ctx = 131073, .kv_dtype = LF_BF16}, "--ctx is 131073, but the model has positions for 131072"},
-        {{.ctx = -1, .kv_dtype = LF_BF16}, "--ctx is -1"},
+        {{.ctx = -2, .kv_dtype = LF_BF16}, "--ctx is -2"},
         {{.chunk = -1, .kv_dtype = LF_BF16}, "--chunk is -1"},
         {{.chunk = LF_STEP_TOKENS_N + 1, .kv_dtype = LF_BF16}, "--chunk is 65537"},
         {{.max_seqs = LF_RUNNING_MAX_N + 1, .kv_dtype = LF_BF16}, "--max-seqs is 1025"},
@@ -365,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_has_room_for_two_requests_unless_told_otherwise),
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
+        cmocka_unit_test(auto_is_the_largest_context_that_fits),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
         cmocka_unit_test(advice_leads_to_a_plan_that_fits),
         cmocka_unit_test(asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out),

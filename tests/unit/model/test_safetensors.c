@@ -285,7 +285,8 @@ static void an_index_has_so_many_tensors_and_files(void **state)
         for (int i = 1; i < n; i++) lf_buf_printf(&text, ",\"%d\":\"f\"", i);
         lf_buf_cstr(&text, "}}");
         bool fits = n == LF_SAFETENSORS_TENSORS_N;
-        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT, fits ? "/f: " : "more than 200000 tensors");
+        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT,
+                    fits ? "missing, first f" : "more than 200000 tensors");
     }
     for (int n = LF_SHARDS_N; n <= LF_SHARDS_N + 1; n++) {
         lf_buf_clear(&text);
@@ -293,7 +294,8 @@ static void an_index_has_so_many_tensors_and_files(void **state)
         for (int i = 1; i < n; i++) lf_buf_printf(&text, ",\"%d\":\"f%d\"", i, i);
         lf_buf_cstr(&text, "}}");
         bool fits = n == LF_SHARDS_N;
-        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT, fits ? "/f0: " : "1025 shards, at most 1024");
+        check_index(text.ptr, NULL, NULL, fits ? LF_NOT_FOUND : LF_LIMIT,
+                    fits ? "missing, first f0" : "1025 shards, at most 1024");
     }
     lf_buf_deinit(&text);
 }
@@ -306,7 +308,7 @@ static void an_index_with_long_names_is_refused_in_short(void **state)
     memset(many, '#', sizeof many);
     many[300] = 0;
     snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%.255s\"}}", many);
-    check_index(index, NULL, NULL, LF_NOT_FOUND, "No such file");
+    check_index(index, NULL, NULL, LF_NOT_FOUND, "missing, first ####");
     snprintf(index, sizeof index, "{\"weight_map\":{\"a\":\"%.256s\"}}", many);
     snprintf(shown, sizeof shown, "\"%.80s\" of a is not a plain file name", many);
     check_index(index, NULL, NULL, LF_CORRUPT, shown);
@@ -364,16 +366,31 @@ static void paths_that_are_too_long_are_said_so(void **state)
     temp_dir_remove(&d);
 }
 
-static void an_index_names_plain_files_only(void **state)
+static void an_index_names_files_of_the_directory_only(void **state)
 {
     (void)state;
-    static const char *const names[] = {"",       ".",       "..",        "../1.safetensors", "/etc/passwd",    "a/b",
-                                        "a\\\\b", ".hidden", "a\\u0001b", "a\\u007fb",        "./1.safetensors"};
+    static const char *const names[] = {
+        "",   ".",    "..",     "../1.safetensors", "/etc/passwd", "a/../b",    "a//b",
+        "a/", "a/.b", "a\\\\b", ".hidden",          "a\\u0001b",   "a\\u007fb", "./1.safetensors"};
     char index[256];
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         snprintf(index, sizeof(index), "{\"weight_map\":{\"a\":\"%s\"}}", names[i]);
         check_index(index, NULL, NULL, LF_CORRUPT, "is not a plain file name");
     }
+    check_index("{\"weight_map\":{\"a\":\"a/b\",\"b\":\"a/b/c\",\"c\":\"a/b\"}}", NULL, NULL, LF_NOT_FOUND,
+                "2 of the 2 files that it names are missing, first a/b");
+}
+
+static void a_pointer_of_git_lfs_is_no_file_of_weights(void **state)
+{
+    (void)state;
+    struct temp_dir d = temp_dir_make();
+    struct lf_tensor_set set;
+    struct lf_err err;
+    temp_dir_write_text(&d, "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+    assert_int_equal(lf_tensor_set_open(&set, d.path, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "git lfs pull"));
+    temp_dir_remove(&d);
 }
 
 /* Without a limit of time here: a slow machine is no defect. The figure is printed. */
@@ -465,7 +482,8 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_said_so),
         cmocka_unit_test(tensors_are_found_by_name_with_shape_and_place),
         cmocka_unit_test(an_index_and_its_shards_must_agree),
-        cmocka_unit_test(an_index_names_plain_files_only),
+        cmocka_unit_test(an_index_names_files_of_the_directory_only),
+        cmocka_unit_test(a_pointer_of_git_lfs_is_no_file_of_weights),
         cmocka_unit_test(an_index_has_so_many_tensors_and_files),
         cmocka_unit_test(an_index_with_long_names_is_refused_in_short),
         cmocka_unit_test(paths_that_are_too_long_are_said_so),

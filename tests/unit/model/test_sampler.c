@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 
 #include "core/clock.h"
@@ -251,7 +252,7 @@ static void banned_tokens_are_never_drawn(void **state)
     free(b);
 }
 
-static void everything_banned_gives_the_lowest_id_and_a_finite_log_probability(void **state)
+static void where_everything_is_banned_no_token_is_drawn(void **state)
 {
     (void)state;
     static const int32_t banned[] = {0, 1, 2, 3};
@@ -260,17 +261,18 @@ static void everything_banned_gives_the_lowest_id_and_a_finite_log_probability(v
     b->in.n_banned = 4;
     b->params.n_logprobs = 2;
     struct lf_sampled s = sample(b);
-    assert_int_equal(s.id, 0);
-    assert_true(s.logprob <= -9999 && isfinite(s.logprob));
-    assert_true(isfinite(s.top_logprobs[0]) && isfinite(s.top_logprobs[1]));
+    assert_int_equal(s.id, LF_SAMPLED_NONE);
+    assert_true(s.n_top == 0 && !(fabsf(s.logprob) > 0));
+    b->in.n_banned = 3;
+    assert_int_equal(sample(b).id, 3);
     free(b);
 }
 
-static void numbers_that_are_none_and_infinities_do_no_harm(void **state)
+static void infinitely_unlikely_tokens_do_no_harm(void **state)
 {
     (void)state;
     struct bench *b = bench_make(6);
-    const float logits[] = {NAN, -INFINITY, 1, NAN, 2, -3e38f};
+    const float logits[] = {-INFINITY, -INFINITY, 1, -INFINITY, 2, -3e38f};
     memcpy(b->logits, logits, sizeof(logits));
     b->params.n_logprobs = 6;
     b->params.repetition_penalty = 2;
@@ -283,8 +285,47 @@ static void numbers_that_are_none_and_infinities_do_no_harm(void **state)
         assert_true(s.id == 2 || s.id == 4);
         for (int t = 0; t < s.n_top; t++) assert_true(isfinite(s.top_logprobs[t]));
     }
-    b->logits[3] = INFINITY;
+    b->logits[3] = FLT_MAX;
     for (uint64_t i = 0; i < 100; i++) assert_int_equal(sample_at(b, i).id, 3);
+    free(b);
+}
+
+static void check_none(struct bench *b)
+{
+    uint32_t scratch[2 * SMALL];
+    struct lf_sampled s = sample(b), given;
+    assert_int_equal(s.id, LF_SAMPLED_NONE);
+    assert_true(s.n_top == 0 && !(fabsf(s.logprob) > 0));
+    lf_logprobs(&given, b->logits, b->in.n_vocab, 1, 2, scratch);
+    assert_int_equal(given.id, LF_SAMPLED_NONE);
+    assert_int_equal(given.n_top, 0);
+}
+
+/* Wherever it stands, whatever is asked for, and whatever a bias would make of it. */
+static void from_logits_that_are_no_numbers_no_token_is_drawn(void **state)
+{
+    (void)state;
+    static const float none[] = {NAN, -NAN, INFINITY};
+    for (int at = 0; at < SMALL; at++) {
+        for (int k = 0; k < 6; k++) {
+            struct bench *b = bench_make(SMALL);
+            b->logits[at] = none[k % 3];
+            b->params.temperature = k < 3 ? 0 : 1;
+            b->params.n_logprobs = k - 1;
+            b->params.repetition_penalty = 1.5f;
+            b->params.n_bias = 1;
+            b->params.bias[0] = (struct lf_logit_bias){at, -100};
+            check_none(b);
+            b->params.n_bias = 0;
+            check_none(b);
+            free(b);
+        }
+    }
+    struct bench *b = bench_make(SMALL);
+    for (int i = 0; i < SMALL; i++) b->logits[i] = -INFINITY;
+    check_none(b);
+    b->logits[3] = 1;
+    assert_int_equal(sample(b).id, 3);
     free(b);
 }
 
@@ -388,8 +429,9 @@ int main(void)
         cmocka_unit_test(log_probabilities_are_those_of_the_softmax_before_temperature),
         cmocka_unit_test(penalties_follow_their_formulas),
         cmocka_unit_test(banned_tokens_are_never_drawn),
-        cmocka_unit_test(everything_banned_gives_the_lowest_id_and_a_finite_log_probability),
-        cmocka_unit_test(numbers_that_are_none_and_infinities_do_no_harm),
+        cmocka_unit_test(where_everything_is_banned_no_token_is_drawn),
+        cmocka_unit_test(infinitely_unlikely_tokens_do_no_harm),
+        cmocka_unit_test(from_logits_that_are_no_numbers_no_token_is_drawn),
         cmocka_unit_test(extreme_parameters_leave_a_token_to_draw),
         cmocka_unit_test(top_k_of_many_candidates_is_exact),
         cmocka_unit_test(a_large_vocabulary_is_sampled_without_sorting),

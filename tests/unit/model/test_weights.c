@@ -156,14 +156,85 @@ static void a_tied_head_shares_the_bytes_of_the_embedding(void **state)
     fixture_close(&f);
     config_set(&c, "tie_word_embeddings", "true");
     model_dir_add(&m, "model.layers.0.self_attn.rotary_emb.inv_freq", 16, 0); /* says nothing new either */
+    m.tensors[1].values_of = "model.embed_tokens.weight";
+    for (int i = 0; i < 2; i++) {
+        m.tensors[1].absent = i == 1;
+        fixture_open(&f, &c, &m);
+        assert_true(lf_weight_layout_bytes(f.layout) < untied && lf_weight_layout_tied(f.layout));
+        struct lf_model_opts opts = {.dir = f.dir.path};
+        assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
+        assert_ptr_equal(w.head.data, w.embed.data);
+        check_rows(&f, &w.head, 0, "model.embed_tokens.weight", 50);
+        lf_weights_unload(&w, f.dev);
+        fixture_close(&f);
+    }
+}
+
+static void a_head_that_differs_from_the_embedding_is_used_although_the_configuration_ties_them(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fixture f;
+        struct lf_weights w;
+        struct lf_err err;
+        struct config_text c = config_llama();
+        struct model_dir m = model_dir_llama();
+        config_set(&c, "tie_word_embeddings", "true");
+        if (i == 1) { /* the same numbers in another type */
+            m.tensors[1].values_of = "model.embed_tokens.weight";
+            m.tensors[1].dtype = "F16";
+            m.tensors[1].elem_bytes = 2;
+        }
+        fixture_open(&f, &c, &m);
+        assert_false(lf_weight_layout_tied(f.layout));
+        struct lf_model_opts opts = {.dir = f.dir.path};
+        assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
+        assert_ptr_not_equal(w.head.data, w.embed.data);
+        check_rows(&f, &w.head, 0, i == 1 ? "model.embed_tokens.weight" : "lm_head.weight", 50);
+        check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
+        lf_weights_unload(&w, f.dev);
+        fixture_close(&f);
+    }
+}
+
+static void a_checkpoint_of_the_bare_model_has_names_without_a_prefix(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct lf_weights w;
+    struct lf_err err;
+    static char names[MODEL_TENSORS_N][96];
+    struct config_text c = config_llama();
+    struct model_dir m = model_dir_llama();
+    for (int i = 0; i < m.n; i++) {
+        snprintf(names[i], sizeof(names[i]), "%s", m.tensors[i].name);
+        m.tensors[i].values_of = names[i];
+        if (strncmp(names[i], "model.", 6) == 0)
+            snprintf(m.tensors[i].name, sizeof(m.tensors[i].name), "%s", names[i] + 6);
+    }
     fixture_open(&f, &c, &m);
-    assert_true(lf_weight_layout_bytes(f.layout) < untied);
     struct lf_model_opts opts = {.dir = f.dir.path};
     assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-    assert_ptr_equal(w.head.data, w.embed.data);
-    check_rows(&f, &w.head, 0, "model.embed_tokens.weight", 50);
+    check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
+    check_rows(&f, &w.head, 0, "lm_head.weight", 50);
+    check_rows(&f, &w.layers[1].down, 0, "model.layers.1.mlp.down_proj.weight", 64);
+    check_vector(w.final_norm, "model.norm.weight", 64);
     lf_weights_unload(&w, f.dev);
     fixture_close(&f);
+    /* what is no part of the family is still seen */
+    model_dir_add(&m, "layers.1.self_attn.sinks", 2, 0);
+    f.dir = temp_dir_make();
+    config_write(&c, &f.dir);
+    model_dir_write(&m, &f.dir);
+    struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
+    uint64_t bytes;
+    assert_int_equal(lf_device_open(&f.dev, &dev, &err), LF_OK);
+    assert_int_equal(lf_hparams_read(&f.hp, f.dir.path, &err), LF_OK);
+    assert_int_equal(lf_weights_bytes(&bytes, &f.hp, f.dir.path, LF_LOAD_FILES, f.dev, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "layers.1.self_attn.sinks is no part"));
+    lf_hparams_deinit(&f.hp);
+    lf_device_close(f.dev);
+    temp_dir_remove(&f.dir);
 }
 
 static void a_file_that_changes_while_it_is_read_is_an_error(void **state)
@@ -244,6 +315,8 @@ int main(void)
         cmocka_unit_test(every_tensor_arrives_at_its_place),
         cmocka_unit_test(norms_may_be_float_beside_half_matrices),
         cmocka_unit_test(a_tied_head_shares_the_bytes_of_the_embedding),
+        cmocka_unit_test(a_head_that_differs_from_the_embedding_is_used_although_the_configuration_ties_them),
+        cmocka_unit_test(a_checkpoint_of_the_bare_model_has_names_without_a_prefix),
         cmocka_unit_test(a_file_that_changes_while_it_is_read_is_an_error),
         cmocka_unit_test(dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_input),
     };

@@ -3,7 +3,7 @@
 #include "core/json.h"
 #include "tests/support/by_field.h"
 #include "tests/unit/tokenizer/support.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 struct tally {
     struct model_dir dir;

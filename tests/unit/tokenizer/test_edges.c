@@ -2,7 +2,7 @@
  * that are easily lost. */
 #include "core/json.h"
 #include "tests/unit/tokenizer/support.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 #include "tokenizer/decoder.h"
 
 /* How often the special token is found in text where the given bytes are a user's. */

@@ -1,7 +1,7 @@
 /* Split of tokenizer.json: what each behaviour does with the matches, on the example that Hugging Face's documentation
  * gives them. */
 #include "tests/support/test.h"
-#include "tokenizer/pretokenize.h"
+#include "tokenizer/hf/pretokenize.h"
 
 static enum lf_status open_split(struct lf_pretokenizer *pre, struct lf_arena *arena, const char *json_text,
                                  struct lf_err *err)

@@ -1,7 +1,7 @@
 #include "tests/support/test.h"
 #include "core/limits.h"
-#include "tokenizer/regex.h"
-#include "tokenizer/regex_rewrite.h"
+#include "tokenizer/hf/regex.h"
+#include "tokenizer/hf/regex_rewrite.h"
 
 /* The matches of pattern in text, each in brackets. */
 static void assert_matches(const char *pattern, const char *text, const char *want)

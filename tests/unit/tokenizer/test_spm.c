@@ -1,7 +1,7 @@
 /* Our encoder of sentencepiece models against the library itself. */
 #include "tests/unit/tokenizer/sp_model.h"
 #include "tests/unit/tokenizer/support.h"
-#include "tokenizer/sp_shim.h"
+#include "tokenizer/spm/sp_shim.h"
 
 static const char *const kinds[] = {"sp-bpe", "sp-unigram", "sp-suffix"};
 

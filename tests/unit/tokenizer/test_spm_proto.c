@@ -1,7 +1,7 @@
 /* The wire format of tokenizer.model, byte by byte: what is read, what is passed over, and where a file is broken. */
 #include "tests/support/test.h"
 #include "tests/unit/tokenizer/sp_model.h"
-#include "tokenizer/spm_proto.h"
+#include "tokenizer/spm/spm_proto.h"
 
 /* Reads a model that ends at an unmapped page. */
 static enum lf_status read_bytes(struct lf_spm_proto *out, const void *bytes, size_t n, struct lf_err *err)

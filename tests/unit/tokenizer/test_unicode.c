@@ -1,5 +1,5 @@
 #include "tests/unit/tokenizer/support.h"
-#include "tokenizer/normalize.h"
+#include "tokenizer/hf/normalize.h"
 #include "tokenizer/unicode.h"
 
 static void assert_form(enum lf_normal_form form, const char *text, const char *want)

@@ -4,7 +4,7 @@
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tests/unit/tokenizer/support.h"
-#include "tokenizer/chat_template.h"
+#include "template/chat_template.h"
 
 static const char byte_vocab[] = "\"a\":0,\"b\":1,\"Z\":2,\"ab\":3,\"aa\":4,\"aaaa\":5";
 

@@ -48,7 +48,14 @@ static const struct {
     {{"serve", "--host", "192.0.2.1", "--insecure-no-auth"}, "192.0.2.1"},
     {{"serve", "--host", "no.such.host.invalid", "--insecure-no-auth"}, "no.such.host.invalid"},
     {{"serve", "--model", "/nonexistent"}, "/nonexistent"},
-    {{"serve", "--model", ""}, "--model"},
+    {{"serve", "--model", ""}, "--model: expected a directory"},
+    {{"plan", "--model", ""}, "--model: expected a directory"},
+    {{"run", "--model", "", "Why?"}, "--model: expected a directory"},
+    {{"tokenize", "--model", "", "x"}, "--model: expected a directory"},
+    {{"serve", "--ctx", "most"}, "or auto"},
+    {{"serve", "--ctx", "-1"}, "or auto"},
+    {{"serve", "--chunk", "auto"}, "got \"auto\""},
+    {{"serve", "--generation-config", "on"}, "auto|none"},
     {{"serve", "--model", "README.md"}, "README.md is a file; expected a directory with"},
     {{"serve", "--model", "configs"}, "no config.json; expected a directory with"},
     {{"serve", "--model", "demo"}, "demo/model has one"},
@@ -211,8 +218,51 @@ static void help_is_a_page_for_every_command(void **state)
     assert_int_equal(end.exit_status, 0);
     run(&end, (const char *const[]){NULL}, NULL);
     assert_int_equal(end.exit_status, 0);
-    run(&end, (const char *const[]){"--version", NULL}, NULL);
+    run(&end, (const char *const[]){"docs", "--help", NULL}, NULL);
     assert_int_equal(end.exit_status, 0);
+    assert_non_null(strstr(end.out, "longflash docs NAME"));
+}
+
+static void the_version_says_what_was_built(void **state)
+{
+    (void)state;
+    static const char *const words[] = {"longflash ",      "\ncommit ", "\nbackends ",      "cpu",
+                                        "\ninstructions ", "c, ",       "; this machine: ", "\nlibraries ",
+                                        "libmicrohttpd "};
+    struct finished end, again;
+    run(&end, (const char *const[]){"version", NULL}, NULL);
+    assert_int_equal(end.exit_status, 0);
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (!strstr(end.out, words[i])) fail_msg("\"%s\" is missing in %s", words[i], end.out);
+    run(&again, (const char *const[]){"--version", NULL}, NULL);
+    assert_string_equal(again.out, end.out);
+}
+
+static void documents_are_printed_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *has;
+    } rows[] = {{"api", "## POST /v1/chat/completions"},
+                {"metrics", "| `num_requests_running` | gauge |"},
+                {"options", "| `--max-seqs` `N` |"},
+                {"man", ".SH OPTIONS"},
+                {"bash", "complete -F _longflash longflash"},
+                {"zsh", "#compdef longflash"},
+                {"fish", "complete -c longflash"}};
+    struct finished end;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        run(&end, (const char *const[]){"docs", rows[i].name, NULL}, NULL);
+        assert_int_equal(end.exit_status, 0);
+        if (!strstr(end.out, rows[i].has)) fail_msg("docs %s: no %s", rows[i].name, rows[i].has);
+    }
+    run(&end, (const char *const[]){"docs", NULL}, NULL);
+    assert_int_equal(end.exit_status, 2);
+    assert_non_null(strstr(end.err, "expected one of api metrics"));
+    run(&end, (const char *const[]){"docs", "apis", NULL}, NULL);
+    assert_int_equal(end.exit_status, 2);
+    run(&end, (const char *const[]){"docs", "api", "man", NULL}, NULL);
+    assert_int_equal(end.exit_status, 2);
 }
 
 static void text_goes_to_ids_and_back(void **state)
@@ -253,6 +303,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_port_in_use_is_refused_before_anything_is_loaded),
         cmocka_unit_test(plan_says_by_its_status_whether_it_fits),
         cmocka_unit_test(help_is_a_page_for_every_command),
+        cmocka_unit_test(the_version_says_what_was_built),
+        cmocka_unit_test(documents_are_printed_by_name),
         cmocka_unit_test(text_goes_to_ids_and_back),
         cmocka_unit_test(a_question_is_answered_on_the_terminal),
     };

@@ -6,8 +6,8 @@
 
 #include "core/clock.h"
 #include "core/json.h"
-#include "server/load_client.h"
-#include "server/load_prompt.h"
+#include "server/load/load_client.h"
+#include "server/load/load_prompt.h"
 #include "tests/unit/server/commands/spawn.h"
 
 static const char *program;

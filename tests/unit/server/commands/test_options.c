@@ -1,5 +1,8 @@
 #include "tests/support/test.h"
 
+#include "server/config.h"
+#include "server/docs/command_table.h"
+#include "server/docs/docs.h"
 #include "server/options.h"
 
 static void names_are_unique_within_a_command(void **state)
@@ -59,7 +62,7 @@ static void help_names_every_option_of_a_command_within_its_width(void **state)
     (void)state;
     struct lf_buf page;
     lf_buf_init(&page, 64 * 1024);
-    lf_help_print(LF_COMMAND_SERVE, &page);
+    lf_help_print("serve", &page);
     assert_int_equal(page.status, LF_OK);
     for (int i = 0; i < lf_options_n; i++) {
         char text[80];
@@ -76,6 +79,78 @@ static void help_names_every_option_of_a_command_within_its_width(void **state)
     lf_buf_deinit(&page);
 }
 
+static int occurrences(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = strstr(text, what); at; at = strstr(at + 1, what)) n++;
+    return n;
+}
+
+/* Rows, not names: some names have two rows, for different commands. */
+static void the_references_have_every_row(void **state)
+{
+    (void)state;
+    struct lf_buf man, page;
+    lf_buf_init(&man, 256 * 1024);
+    lf_buf_init(&page, 256 * 1024);
+    lf_docs_man(&man);
+    lf_docs_options(&page);
+    for (int i = 0; i < lf_options_n; i++) {
+        char variable[64], in_man[128], in_page[128];
+        int n = 0;
+        for (int k = 0; k < lf_options_n; k++) n += strcmp(lf_options[i].name, lf_options[k].name) == 0;
+        lf_option_env_name(&lf_options[i], variable);
+        snprintf(in_man, sizeof(in_man), "Environment: \\fB%s\\fR", variable);
+        snprintf(in_page, sizeof(in_page), "| `--%s` ", lf_options[i].name);
+        if (lf_options[i].type == LF_OPTION_FLAG) snprintf(in_page, sizeof(in_page), "| `--%s` |", lf_options[i].name);
+        if (occurrences(man.ptr, in_man) != n) fail_msg("%s is not there %d times", in_man, n);
+        if (occurrences(page.ptr, in_page) != n) fail_msg("%s is not there %d times", in_page, n);
+    }
+    assert_int_equal(man.status, LF_OK);
+    assert_int_equal(page.status, LF_OK);
+    lf_buf_deinit(&man);
+    lf_buf_deinit(&page);
+}
+
+/* A page is in lines that begin with a request or with text; a stray dot would swallow one. */
+static void the_man_page_has_no_unknown_requests(void **state)
+{
+    (void)state;
+    static const char *const known[] = {".TH ", ".SH ", ".SS ",  ".TP\n", ".PP\n", ".B ",
+                                        ".BR ", ".I ",  ".EX\n", ".EE\n", ".br\n", ".\\\""};
+    struct lf_buf man;
+    lf_buf_init(&man, 256 * 1024);
+    lf_docs_man(&man);
+    for (const char *line = man.ptr; *line; line = strchr(line, '\n') + 1) {
+        bool ok = *line != '.' && *line != '\'';
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+            ok |= strncmp(line, known[i], strlen(known[i])) == 0;
+        if (!ok) fail_msg("%.60s", line);
+    }
+    for (const char *c = man.ptr; *c; c++) assert_true((unsigned char)*c < 127);
+    lf_buf_deinit(&man);
+}
+
+static void every_row_says_what_it_is(void **state)
+{
+    (void)state;
+    for (int i = 0; i < lf_options_n; i++) {
+        const struct lf_option *o = &lf_options[i];
+        assert_true(o->help && strlen(o->help) > 3);
+        assert_true(strlen(o->help) <= 120); /* one line; the rest is detail */
+        assert_true(o->type == LF_OPTION_FLAG || o->arg);
+        assert_true(o->type != LF_OPTION_CHOICE || o->choices);
+        if (o->shown) assert_true(*o->fallback == '\0' || strcmp(o->fallback, "0") == 0);
+        if (o->detail) assert_int_equal(o->detail[strlen(o->detail) - 1], '.');
+    }
+    for (int i = 0; i < lf_command_rows_n; i++) {
+        const struct lf_command_row *row = &lf_command_rows[i];
+        assert_true(row->summary && row->text && row->args);
+        assert_ptr_equal(lf_command_row_find(row->name), row);
+    }
+    assert_null(lf_command_row_find("serv"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -85,6 +160,9 @@ int main(void)
         cmocka_unit_test(a_slip_finds_the_nearest_name),
         cmocka_unit_test(names_turn_into_variables_and_keys),
         cmocka_unit_test(help_names_every_option_of_a_command_within_its_width),
+        cmocka_unit_test(the_references_have_every_row),
+        cmocka_unit_test(the_man_page_has_no_unknown_requests),
+        cmocka_unit_test(every_row_says_what_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

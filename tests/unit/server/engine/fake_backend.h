@@ -9,6 +9,7 @@
 
 #include "tests/support/test.h"
 
+#include <math.h>
 #include <time.h>
 
 #include "core/check.h"
@@ -22,10 +23,11 @@ enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
 struct fake_backend {
     int n_blocks;
-    int delay_us;     /* of a step */
-    int fail_at_step; /* 0: never */
-    _Atomic int gate; /* steps wait while it is 1 */
-    _Atomic int hold; /* steps from this one on wait; 0: none */
+    int delay_us;      /* of a step */
+    int fail_at_step;  /* 0: never */
+    int32_t broken_id; /* a row of this id has logits that are no numbers; 0: none */
+    _Atomic int gate;  /* steps wait while it is 1 */
+    _Atomic int hold;  /* steps from this one on wait; 0: none */
     int n_steps;
     int n_ahead; /* as a device that samples by itself */
     int n_slots; /* as the engine's; 0: slots are not looked at */
@@ -134,6 +136,7 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
             fake_store(&kv->view, seq, p, h);
             if (out == batch->n_out || batch->out_rows[out] != row) continue;
             for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
+            if (f->broken_id != 0 && batch->ids[row] == f->broken_id) logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
             out++;
         }
     }

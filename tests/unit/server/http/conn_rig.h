@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "server/http/conn.h"
-#include "server/http/tcp_counters.h"
+#include "server/http/conn/conn.h"
+#include "server/http/conn/tcp_counters.h"
 #include "tests/support/lock_depth.h"
 
 enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };

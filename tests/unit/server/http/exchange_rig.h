@@ -10,9 +10,9 @@
 
 #include "core/clock.h"
 #include "core/text_memory.h"
-#include "server/http/exchange.h"
-#include "server/http/routes.h"
-#include "server/http/server.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/api/routes.h"
+#include "server/http/conn/server.h"
 
 enum { MAX_BODY = 1000, RESPONSE_HEADERS_N = 16 };
 

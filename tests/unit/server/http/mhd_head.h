@@ -7,7 +7,7 @@
 
 #include <microhttpd.h>
 
-#include "server/http/headers.h"
+#include "server/http/conn/headers.h"
 
 enum { FIELDS_N = 128, BYTES_N = 64 * 1024 };
 

@@ -1,9 +1,9 @@
-/* server/http/auth.c: which keys let in, and as whom. */
+/* server/http/conn/auth.c: which keys let in, and as whom. */
 #include "tests/support/test.h"
 
 #include <unistd.h>
 
-#include "server/http/auth.h"
+#include "server/http/conn/auth.h"
 
 static bool admits(struct lf_keys *keys, const char *header, struct lf_tenant *tenant)
 {

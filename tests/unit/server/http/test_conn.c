@@ -1,9 +1,9 @@
-/* server/http/conn.c: a connection's place, its states, and when it is cut. Who makes room: test_conn_room.c. */
+/* server/http/conn/conn.c: a connection's place, its states, and when it is cut. Who makes room: test_conn_room.c. */
 #include "tests/unit/server/http/conn_rig.h"
 
 #include <malloc.h>
 
-#include "server/http/reply.h"
+#include "server/http/conn/reply.h"
 
 /* The tick finds nothing to do until so long after the state began, and then cuts. */
 static void check_cut_after(struct rig *r, struct lf_conn *c, int64_t limit_ns, const struct lf_counter *why)

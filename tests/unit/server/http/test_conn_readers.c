@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "server/http/conn.h"
-#include "server/http/tcp_counters.h"
+#include "server/http/conn/conn.h"
+#include "server/http/conn/tcp_counters.h"
 
 /* A reader at the other end of a connection whose answer is on its way, and time as we like it. */
 struct scene {

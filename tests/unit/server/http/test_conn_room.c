@@ -1,4 +1,4 @@
-/* server/http/conn.c: who makes room for whom. */
+/* server/http/conn/conn.c: who makes room for whom. */
 #include "tests/unit/server/http/conn_rig.h"
 
 static void one_address_has_so_many(void **state)

@@ -1,4 +1,5 @@
-/* server/http/generation.c: what is submitted for a request, and how its tokens become text; the engine is a puppet. */
+/* server/http/api/generation.c: what is submitted for a request, and how its tokens become text; the engine is a
+ * puppet. */
 #include "tests/support/test.h"
 
 #include "core/check.h"

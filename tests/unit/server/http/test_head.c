@@ -1,4 +1,4 @@
-/* server/http/head.c: what is said of a request before its body, each limit at it and one past it. */
+/* server/http/conn/head.c: what is said of a request before its body, each limit at it and one past it. */
 #include "tests/unit/server/http/exchange_rig.h"
 
 #include "core/check.h"

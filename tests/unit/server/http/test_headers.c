@@ -1,4 +1,4 @@
-/* server/http/headers.c: what is read from a head, and every head that is refused before its body. */
+/* server/http/conn/headers.c: what is read from a head, and every head that is refused before its body. */
 #include "tests/unit/server/http/mhd_head.h"
 
 #include "core/check.h"

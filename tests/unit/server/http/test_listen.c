@@ -1,4 +1,4 @@
-/* server/http/listen.c: what an address is for the limit per address, and listening on both kinds of loopback. */
+/* server/http/conn/listen.c: what an address is for the limit per address, and listening on both kinds of loopback. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "server/http/server.h"
+#include "server/http/conn/server.h"
 
 static uint64_t peer(const char *text)
 {

@@ -1,8 +1,8 @@
-/* server/http/messages.c: what is refused, and the form in which templates get the rest. */
+/* server/http/api/messages.c: what is refused, and the form in which templates get the rest. */
 #include "tests/support/test.h"
 
-#include "server/http/dialect.h"
-#include "server/http/messages.h"
+#include "server/http/api/dialect.h"
+#include "server/http/api/messages.h"
 
 struct doc {
     struct lf_json json;

@@ -1,12 +1,12 @@
-/* server/http/openai_request.c: from JSON to what was asked. The ranges of all fields are gone through over the socket,
- * in tests/e2e/test_http_requests.py; here are the values that come out. */
+/* server/http/api/openai_request.c: from JSON to what was asked. The ranges of all fields are gone through over the
+ * socket, in tests/e2e/test_http_requests.py; here are the values that come out. */
 #include "tests/support/test.h"
 
 #include <time.h>
 
 #include "core/check.h"
-#include "server/http/openai_request.h"
-#include "server/http/unsupported_fields.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/api/unsupported_fields.h"
 
 static const struct lf_ask_limits limits = {.max_choices = 4, .n_vocab = 100};
 
@@ -19,6 +19,32 @@ static enum lf_status read_as(struct lf_ask *ask, enum lf_ask_kind kind, const c
     lf_json_deinit(&json);
     test_guarded_free(&copy);
     return status;
+}
+
+/* What a request says wins, one by one. */
+static void defaults_of_the_model(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"temperature", "top_p", "min_p", "repetition_penalty", "top_k"};
+    const struct lf_sampling_defaults own = {
+        .temperature = 0.5, .top_p = 0.25, .min_p = 0.125, .repetition_penalty = 1.5, .top_k = 7};
+    const struct lf_ask_limits with = {.max_choices = 4, .n_vocab = 100, .sampling = &own};
+    for (int said = -1; said < 5; said++) {
+        struct lf_json json = {0};
+        struct lf_ask ask;
+        struct lf_api_err err;
+        char text[64] = "{}";
+        if (said >= 0) snprintf(text, sizeof text, "{\"%s\":1}", keys[said]);
+        assert_int_equal(lf_json_parse(&json, lf_str_c(text), &lf_json_limits_request, NULL), LF_OK);
+        assert_int_equal(lf_ask_read(&ask, LF_ASK_CHAT, &json, &with, &err), LF_OK);
+        const struct lf_sampling *s = &ask.sampling;
+        const double got[] = {(double)s->temperature, (double)s->top_p, (double)s->min_p, (double)s->repetition_penalty,
+                              s->top_k};
+        const double want[] = {0.5, 0.25, 0.125, 1.5, 7};
+        for (int i = 0; i < 5; i++) assert_true(got[i] == (i == said ? 1 : want[i]));
+        lf_ask_deinit(&ask);
+        lf_json_deinit(&json);
+    }
 }
 
 static void defaults(void **state)
@@ -180,9 +206,9 @@ static void a_field_without_effect_here_is_refused_unless_it_asks_for_none(void 
         {"[[]]", 0},
         {"{\"a\":null}", 0},
     };
-    assert_true(lf_unsupported_fields_n > 150);
-    for (int i = 0; i < lf_unsupported_fields_n; i++) {
-        const struct lf_unsupported_field *f = &lf_unsupported_fields[i];
+    assert_true(lf_unsupported_openai.n > 150);
+    for (int i = 0; i < lf_unsupported_openai.n; i++) {
+        const struct lf_unsupported_field *f = &lf_unsupported_openai.rows[i];
         assert_true(f->asks != 0);
         for (size_t k = 0; k < LF_N_ELEMS(kinds); k++) {
             for (size_t v = 0; (f->asks & kinds[k]) && v < LF_N_ELEMS(values); v++) {
@@ -237,10 +263,10 @@ static void fields_that_would_change_the_answer_are_refused(void **state)
 static void no_field_is_in_two_rows(void **state)
 {
     (void)state;
-    for (int i = 0; i < lf_unsupported_fields_n; i++)
+    for (int i = 0; i < lf_unsupported_openai.n; i++)
         for (int k = 0; k < i; k++)
-            if (strcmp(lf_unsupported_fields[i].name, lf_unsupported_fields[k].name) == 0)
-                assert_int_equal(lf_unsupported_fields[i].asks & lf_unsupported_fields[k].asks, 0);
+            if (strcmp(lf_unsupported_openai.rows[i].name, lf_unsupported_openai.rows[k].name) == 0)
+                assert_int_equal(lf_unsupported_openai.rows[i].asks & lf_unsupported_openai.rows[k].asks, 0);
 }
 
 /* A list of n times the same element, in brackets. */
@@ -330,6 +356,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults),
+        cmocka_unit_test(defaults_of_the_model),
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(refusals_name_the_field),

@@ -1,8 +1,8 @@
-/* server/http/origin.c: Host values and origins. */
+/* server/http/conn/origin.c: Host values and origins. */
 #include "tests/support/test.h"
 
-#include "server/http/http_server.h"
-#include "server/http/origin.h"
+#include "server/http/conn/http_server.h"
+#include "server/http/conn/origin.h"
 
 static bool host(const struct lf_http_opts *opts, bool loopback, const char *value)
 {

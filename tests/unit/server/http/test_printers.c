@@ -3,8 +3,8 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "server/http/dialect.h"
-#include "server/http/openai_json.h"
+#include "server/http/api/dialect.h"
+#include "server/http/api/openai_json.h"
 #include "tests/support/puppet_engine.h"
 
 static int64_t now_ns;

@@ -1,8 +1,8 @@
-/* server/http/reply.c: the shape of errors. */
+/* server/http/conn/reply.c: the shape of errors. */
 #include "tests/support/test.h"
 
 #include "core/json.h"
-#include "server/http/reply.h"
+#include "server/http/conn/reply.h"
 
 static void check(struct lf_api_err *err, const char *want)
 {

@@ -1,7 +1,7 @@
-/* server/http/routes.c: the table. */
+/* server/http/api/routes.c: the table. */
 #include "tests/support/test.h"
 
-#include "server/http/routes.h"
+#include "server/http/api/routes.h"
 
 static const struct lf_route *find(const char *path, size_t *tail_at)
 {

@@ -1,7 +1,7 @@
-/* server/http/shown.c: what of a request's text stands in a message. */
+/* server/http/api/shown.c: what of a request's text stands in a message. */
 #include "tests/support/test.h"
 
-#include "server/http/shown.h"
+#include "server/http/api/shown.h"
 
 static void shows(const char *text, const char *expected)
 {

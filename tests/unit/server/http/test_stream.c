@@ -1,9 +1,10 @@
-/* server/http/stream.c: which events there are, in which order and when. Engine, clock and printer are the test's. */
+/* server/http/api/stream.c: which events there are, in which order and when. Engine, clock and printer are the test's.
+ */
 #include "tests/support/test.h"
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "server/http/stream.h"
+#include "server/http/api/stream.h"
 #include "tests/support/puppet_engine.h"
 
 enum { KEEP_ALIVE_MS = 2000, PROGRESS_MS = 500 };

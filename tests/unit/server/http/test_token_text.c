@@ -1,10 +1,10 @@
-/* server/http/token_text.c: bytes of tokens and log-probabilities, on the tokenizer's double. */
+/* server/http/api/token_text.c: bytes of tokens and log-probabilities, on the tokenizer's double. */
 #include "tests/support/test.h"
 
 #include <math.h>
 
 #include "core/json.h"
-#include "server/http/token_text.h"
+#include "server/http/api/token_text.h"
 #include "tests/support/fake_tokenizer.h"
 
 static void bytes_of(int32_t id, const char *want, size_t n)

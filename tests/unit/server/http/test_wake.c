@@ -1,11 +1,11 @@
-/* server/http/wake.c: a connection is suspended and resumed as often as the other, no news get lost, and one that is
- * lent is resumed by its worker alone. libmicrohttpd is counted here, and the clock is set. */
+/* server/http/conn/wake.c: a connection is suspended and resumed as often as the other, no news get lost, and one that
+ * is lent is resumed by its worker alone. libmicrohttpd is counted here, and the clock is set. */
 #include "tests/support/test.h"
 
 #include <unistd.h>
 
 #include "core/clock.h"
-#include "server/http/wake.h"
+#include "server/http/conn/wake.h"
 #include "tests/support/lock_depth.h"
 
 /* As wake.c says: a patient one waits an eighth of its age, at most this. */

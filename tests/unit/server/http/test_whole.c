@@ -1,10 +1,10 @@
-/* server/http/whole.c: when a whole answer begins, and what is in it, in the forms of both OpenAI endpoints. */
+/* server/http/api/whole.c: when a whole answer begins, and what is in it, in the forms of both OpenAI endpoints. */
 #include "tests/support/test.h"
 
 #include "core/check.h"
 #include "core/json.h"
 #include "core/text_memory.h"
-#include "server/http/whole.h"
+#include "server/http/api/whole.h"
 #include "tests/support/puppet_engine.h"
 
 static struct lf_engine engine;

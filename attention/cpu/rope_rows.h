@@ -1,0 +1,116 @@
+/* The body of rope.c's work on a run of rows, compiled once for each instruction set.
+ *
+ * The including file defines LF_ROPE_ROWS_FN, the name of the function made here. The loops are plain C over contiguous
+ * floats; what differs between the files is the width the compiler may give them. A row's values do not depend on the
+ * run it is in. */
+#include <math.h>
+#include <string.h>
+
+#include "attention/cpu/rope_run.h"
+
+enum { NORM_LANES = 16 };
+
+/* x · weight / √(mean x² + eps) into y. Sixteen sums, joined in order. */
+static void rms_norm(float *y, const float *x, const float *weight, float eps, int head_dim)
+{
+    float lanes[NORM_LANES] = {0};
+    for (int i = 0; i < head_dim; i += NORM_LANES)
+        for (int lane = 0; lane < NORM_LANES; lane++) lanes[lane] += x[i + lane] * x[i + lane];
+    float sum = 0.0f;
+    for (int lane = 0; lane < NORM_LANES; lane++) sum += lanes[lane];
+    float factor = 1.0f / sqrtf(sum / (float)head_dim + eps);
+    for (int i = 0; i < head_dim; i++) y[i] = x[i] * factor * weight[i];
+}
+
+/* One head: norm where there is one, rotation of the first rotary_dim channels, the others as they are. y and x do not
+ * overlap. cos_sin is the table's row of the position. */
+static void rotate_head(float *restrict y, const float *restrict x, const float *norm, float eps,
+                        const float *restrict cos_sin, int rotary_dim, int head_dim)
+{
+    float normed[LF_HEAD_DIM];
+    if (norm) {
+        rms_norm(normed, x, norm, eps, head_dim);
+        x = normed;
+    }
+    int half = rotary_dim / 2;
+    for (int i = 0; i < half; i++) {
+        float c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
+        y[i] = x[i] * c - x[i + half] * s;
+        y[i + half] = x[i + half] * c + x[i] * s;
+    }
+    for (int i = rotary_dim; i < head_dim; i++) y[i] = x[i];
+}
+
+static uint32_t bf16_pair(float first, float second)
+{
+    return (uint32_t)lf_bf16_from_f32(first) | (uint32_t)lf_bf16_from_f32(second) << 16;
+}
+
+/* n tokens of one head's K, [n][LF_HEAD_DIM], into slots slot .. slot + n - 1 of its page. */
+static void store_k(const struct lf_kv_view *kv, void *page, int slot, int n, float (*k)[LF_HEAD_DIM])
+{
+    int d = kv->head_dim;
+    if (kv->dtype == LF_F32) {
+        float *dst = (float *)page + slot;
+        for (int i = 0; i < d; i++)
+            for (int t = 0; t < n; t++) dst[(size_t)i * LF_KV_BLOCK_TOKENS + (size_t)t] = k[t][i];
+        return;
+    }
+    uint32_t pairs[LF_ROPE_RUN][LF_HEAD_DIM / 2];
+    for (int t = 0; t < n; t++)
+        for (int i = 0; i < d / 2; i++) pairs[t][i] = bf16_pair(k[t][2 * i], k[t][2 * i + 1]);
+    uint32_t *dst = (uint32_t *)page + slot;
+    for (int i = 0; i < d / 2; i++)
+        for (int t = 0; t < n; t++) dst[(size_t)i * LF_KV_BLOCK_TOKENS + (size_t)t] = pairs[t][i];
+}
+
+/* n tokens of one head's V, rows stride floats apart. */
+static void store_v(const struct lf_kv_view *kv, void *page, int slot, int n, const float *v, size_t stride)
+{
+    size_t d = (size_t)kv->head_dim;
+    if (kv->dtype == LF_F32) {
+        for (int t = 0; t < n; t++)
+            memcpy((float *)page + (size_t)(slot + t) * d, v + (size_t)t * stride, d * sizeof(float));
+        return;
+    }
+    for (int t = 0; t < n;) {
+        const float *x = v + (size_t)t * stride;
+        size_t pair = (size_t)(slot + t) / 2 * d;
+        if ((slot + t) % 2 == 0 && t + 1 < n) {
+            uint32_t *dst = (uint32_t *)page + pair;
+            for (size_t i = 0; i < d; i++) dst[i] = bf16_pair(x[i], x[i + stride]);
+            t += 2;
+            continue;
+        }
+        uint16_t *dst = (uint16_t *)page + pair * 2 + (size_t)((slot + t) % 2);
+        for (size_t i = 0; i < d; i++) dst[2 * i] = lf_bf16_from_f32(x[i]);
+        t++;
+    }
+}
+
+void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope_run *run)
+{
+    const struct lf_kv_view *kv = p->kv;
+    size_t d = (size_t)kv->head_dim;
+    size_t stride = ((size_t)p->n_heads + 2 * (size_t)kv->n_kv_heads) * d;
+    const float *qkv = (const float *)p->qkv + (size_t)run->row * stride;
+    const float *table = p->table + (size_t)run->pos * (size_t)p->rotary_dim;
+    int slot = run->pos % LF_KV_BLOCK_TOKENS;
+
+    for (int t = 0; t < run->n; t++) {
+        float *q_out = (float *)p->q_out + (size_t)(run->row + t) * (size_t)p->n_heads * d;
+        for (int h = 0; h < p->n_heads; h++)
+            rotate_head(q_out + (size_t)h * d, qkv + (size_t)t * stride + (size_t)h * d, p->q_norm, p->norm_eps,
+                        table + (size_t)t * (size_t)p->rotary_dim, p->rotary_dim, kv->head_dim);
+    }
+    for (int h = 0; h < kv->n_kv_heads; h++) {
+        const float *k = qkv + ((size_t)p->n_heads + (size_t)h) * d;
+        float rotated[LF_ROPE_RUN][LF_HEAD_DIM];
+        for (int t = 0; t < run->n; t++)
+            rotate_head(rotated[t], k + (size_t)t * stride, p->k_norm, p->norm_eps,
+                        table + (size_t)t * (size_t)p->rotary_dim, p->rotary_dim, kv->head_dim);
+        store_k(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_K, h), slot, run->n, rotated);
+        store_v(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_V, h), slot, run->n, k + (size_t)kv->n_kv_heads * d,
+                stride);
+    }
+}

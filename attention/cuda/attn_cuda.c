@@ -1,0 +1,282 @@
+/* Attention on a GPU, host side: the workspace, the upload of a step's lists, the launches.
+ *
+ * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
+ * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
+ * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
+ * grid then fills the GPU.
+ *
+ * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "attention/cuda/attn_cuda.h"
+#include "attention/attn_impl.h"
+#include "attention/cuda/attn_map.h"
+#include "attention/cuda/rope_cuda.h"
+#include "core/check.h"
+#include "device/cuda/cuda.h"
+
+enum { MERGES_SHARE = 16 }; /* in a recorded graph, multiprocessors for each tile that merge's grid is made for */
+
+/* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
+struct layout {
+    uint64_t counts, seqs, tables, prefill, decode, merge, plan_bytes; /* in a plan */
+    uint64_t partial_o, partial_ml, fold, total;                       /* behind the plans */
+};
+
+typedef int launcher_fn(const struct lf_attn_cuda_args *args, void *stream);
+
+struct attn_cuda {
+    struct lf_attn base;
+    struct lf_attn_map map; /* of the plan made last; its counts are kept below */
+    struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
+    int n_merge_prompt[LF_ATTN_PLANS_N];
+    int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
+    struct layout layout;
+    char *workspace; /* device, borrowed */
+    launcher_fn *prefill, *decode;
+    int n_sms;
+    bool fp16, has_qkv;
+};
+
+static uint64_t reserve(uint64_t *at, uint64_t n)
+{
+    uint64_t offset = *at;
+    *at += (n + 255) / 256 * 256;
+    return offset;
+}
+
+static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_sms)
+{
+    struct lf_attn_map_caps caps;
+    lf_attn_map_caps(&caps, s, n_sms);
+    uint64_t at = 0, task_bytes = sizeof(struct lf_attn_cuda_task), rows = (uint64_t)caps.n_partial_rows;
+    l->counts = reserve(&at, sizeof(struct lf_attn_cuda_counts));
+    l->seqs = reserve(&at, (uint64_t)caps.n_seqs * sizeof(struct lf_attn_cuda_seq));
+    l->tables = reserve(&at, (uint64_t)caps.n_tables * sizeof(int32_t));
+    l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
+    l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
+    l->merge = reserve(&at, (uint64_t)caps.n_merge * sizeof(struct lf_attn_cuda_merge));
+    l->plan_bytes = at;
+    at *= LF_ATTN_PLANS_N;
+    l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
+    l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
+    size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
+    fold_bytes = LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms));
+    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_decode_mma_fold_bytes(s->head_dim, n_sms)));
+    l->total = at;
+}
+
+static enum lf_status check(const struct lf_attn_shape *shape, const struct lf_device_info *info, struct lf_err *err)
+{
+    int group = shape->n_heads / shape->n_kv_heads;
+    if (shape->kv_dtype != info->act_dtype)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: KV of type %s with activations of type %s",
+                       lf_dtype_name(shape->kv_dtype), lf_dtype_name(info->act_dtype));
+    if (group > LF_ATTN_PREFILL_ROWS)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on a GPU: %d query heads share a KV head; at most %d may", group,
+                       (int)LF_ATTN_PREFILL_ROWS);
+    return LF_OK;
+}
+
+static uint64_t workspace_bytes(const struct lf_attn_shape *shape, const struct lf_device_info *info)
+{
+    struct layout l;
+    layout_init(&l, shape, info->n_sms);
+    return l.total;
+}
+
+/* Chooses the kernels and has them loaded. */
+static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev, int head_dim, struct lf_err *err)
+{
+    if (lf_device_info(dev)->sm == 90 && lf_attn_prefill_sm90_supports(head_dim)) {
+        a->prefill = lf_attn_prefill_sm90;
+        lf_cuda_check(dev, lf_attn_prefill_sm90_setup(), "attention's prefill kernel");
+    } else if (lf_attn_prefill_mma_supports(head_dim)) {
+        a->prefill = lf_attn_prefill_mma;
+        lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
+    }
+    lf_cuda_check(dev, lf_attn_merge_prompt_setup(), "attention's merge kernel");
+    lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
+    lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
+    if (lf_attn_decode_mma_supports(head_dim)) {
+        a->decode = lf_attn_decode_mma;
+        lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
+        lf_cuda_check(dev, lf_attn_merge_cuda_setup(), "attention's merge kernel");
+    }
+    if (!a->prefill || !a->decode)
+        return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
+                       head_dim);
+    return lf_device_sync(dev, err);
+}
+
+static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
+                             const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err)
+{
+    (void)isa;
+    const struct lf_device_info *info = lf_device_info(dev);
+    struct attn_cuda *a = calloc(1, sizeof *a);
+    if (!a) return lf_fail(err, LF_NO_MEMORY, "attention: %zu bytes", sizeof *a);
+    a->n_sms = info->n_sms;
+    a->fp16 = info->act_dtype == LF_F16;
+    a->workspace = workspace.ptr;
+    layout_init(&a->layout, shape, a->n_sms);
+    enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
+    if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
+    static const char zeros[LF_ATTN_PREFILL_FOLD_HEAD];
+    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.fold, zeros, sizeof zeros);
+    if (status != LF_OK) {
+        free(a);
+        return status;
+    }
+    *out = &a->base;
+    return LF_OK;
+}
+
+static void destroy(struct lf_attn *attn)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    lf_attn_map_deinit(&a->map);
+    free(a);
+}
+
+static void *part(const struct attn_cuda *a, int plan_idx, uint64_t offset)
+{
+    return a->workspace + a->layout.plan_bytes * (uint64_t)plan_idx + offset;
+}
+
+static void upload(const struct attn_cuda *a, int plan_idx, uint64_t offset, const void *src, int n, size_t size)
+{
+    if (n > 0) lf_upload(a->base.dev, part(a, plan_idx, offset), src, (size_t)n * size);
+}
+
+static void plan(struct lf_attn *attn, int plan_idx)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    const struct lf_attn_plan *p = &attn->plans[plan_idx];
+    const struct lf_attn_map *map = &a->map;
+    const struct layout *l = &a->layout;
+    lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->window);
+    a->counts[plan_idx] = map->counts;
+    a->n_merge_prompt[plan_idx] = map->n_merge_prompt;
+    a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
+    for (int i = 0; i < map->counts.n_decode; i++)
+        a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
+    upload(a, plan_idx, l->counts, &map->counts, 1, sizeof map->counts);
+    upload(a, plan_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
+    upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
+    upload(a, plan_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
+    upload(a, plan_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
+    upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge + map->n_merge_prompt, sizeof *map->merge);
+}
+
+static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx, const struct lf_attn_params *p)
+{
+    const struct lf_attn_shape *shape = &a->base.shape;
+    const struct layout *l = &a->layout;
+    const struct lf_attn_cuda_counts *n = &a->counts[plan_idx];
+    const struct lf_attn_plan *made = &a->base.plans[plan_idx];
+    return (struct lf_attn_cuda_args){
+        .out = p->out,
+        .q = p->q,
+        .lse = p->lse,
+        .sinks = p->sinks,
+        .kv = p->kv->base,
+        .n_blocks = p->kv->n_blocks,
+        .n_layers = p->kv->n_layers,
+        .layer = p->layer,
+        .n_tokens = shape->max_rows,
+        .n_heads = shape->n_heads,
+        .n_kv_heads = shape->n_kv_heads,
+        .head_dim = shape->head_dim,
+        .fp16 = a->fp16,
+        .scale = p->scale,
+        .softcap = p->softcap,
+        .window = p->window,
+        .counts = part(a, plan_idx, l->counts),
+        .seqs = part(a, plan_idx, l->seqs),
+        .tables = part(a, plan_idx, l->tables),
+        .prefill = part(a, plan_idx, l->prefill),
+        .decode = part(a, plan_idx, l->decode),
+        .merge = part(a, plan_idx, l->merge),
+        .partial_o = (float *)(void *)(a->workspace + l->partial_o),
+        .partial_ml = (float *)(void *)(a->workspace + l->partial_ml),
+        .fold = (float *)(void *)(a->workspace + l->fold),
+        .max_prefill = n->n_prefill,
+        .max_decode = made->records ? a->map.caps.n_decode : n->n_decode,
+        .max_merge = made->records ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
+        .decode_rows = a->decode_rows[plan_idx],
+        .n_sms = a->n_sms,
+        .overlaps = lf_cuda_overlaps(a->base.dev),
+        .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
+        .n_merge_prompt = a->n_merge_prompt[plan_idx],
+    };
+}
+
+static void run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    struct lf_device *dev = attn->dev;
+    if (!lf_cuda_ok(dev)) return;
+    struct lf_attn_cuda_args args = args_of(a, plan_idx, p);
+    void *stream = lf_cuda_stream(dev);
+    if (args.max_prefill > 0) lf_cuda_check(dev, a->prefill(&args, stream), "attention (prefill)");
+    if (args.max_decode > 0) lf_cuda_check(dev, a->decode(&args, stream), "attention (decode)");
+    if (args.n_merge_prompt > 0) lf_cuda_check(dev, lf_attn_merge_prompt(&args, stream), "attention (merge)");
+    if (args.max_merge > 0) lf_cuda_check(dev, lf_attn_merge_cuda(&args, stream), "attention (merge)");
+}
+
+static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const struct lf_rope_append_params *p)
+{
+    return (struct lf_rope_cuda_args){
+        .q_out = p->q_out,
+        .qkv = p->qkv,
+        .q_norm = p->q_norm,
+        .k_norm = p->k_norm,
+        .table = p->table,
+        .counts = part(a, 0, a->layout.counts),
+        .seqs = part(a, 0, a->layout.seqs),
+        .tables = part(a, 0, a->layout.tables),
+        .kv = p->kv->base,
+        .norm_eps = p->norm_eps,
+        .n_rows = p->n_rows,
+        .n_heads = p->n_heads,
+        .n_kv_heads = p->kv->n_kv_heads,
+        .head_dim = p->kv->head_dim,
+        .rotary_dim = p->rotary_dim,
+        .n_layers = p->kv->n_layers,
+        .layer = p->layer,
+        .fp16 = a->fp16,
+        .overlaps = lf_cuda_overlaps(a->base.dev),
+    };
+}
+
+static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
+{
+    struct lf_device *dev = attn->dev;
+    if (!lf_cuda_ok(dev)) return;
+    struct lf_rope_cuda_args args = rope_args_of((struct attn_cuda *)attn, p);
+    lf_cuda_check(dev, lf_rope_append_cuda(&args, lf_cuda_stream(dev)), "RoPE and KV append");
+}
+
+static bool gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm,
+                             const struct lf_rope_append_params *p)
+{
+    struct attn_cuda *a = (struct attn_cuda *)attn;
+    struct lf_device *dev = attn->dev;
+    struct lf_rope_cuda_args args = rope_args_of(a, p);
+    if (!a->has_qkv || !lf_qkv_cuda_supports(gemm, &args)) return false;
+    if (lf_cuda_ok(dev))
+        lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "product, RoPE and KV append");
+    return true;
+}
+
+const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
+                                                     .workspace_bytes = workspace_bytes,
+                                                     .create = create,
+                                                     .destroy = destroy,
+                                                     .plan = plan,
+                                                     .run = run,
+                                                     .rope_append = rope_append,
+                                                     .gemm_rope_append = gemm_rope_append};

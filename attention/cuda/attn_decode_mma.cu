@@ -1,0 +1,629 @@
+/* Attention of generated rows over paged KV, sm_80 and later: a task's keys are streamed once past its rows.
+ *
+ * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
+ * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
+ * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
+ * 32 keys with mma.sync and keeps its own (m, l, o). Neither stream waits for the other until a span ends; then the two
+ * are joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a
+ * task therefore does not show in a row's bits, nor does the number of its neighbours.
+ *
+ * Work split: CTAs walk the task list there and back, in strides of the grid. A stream is R warps of 16 rows each, so a
+ * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is
+ * for several new tokens a step or for many query heads on one KV head.
+ *
+ * With R = 4 a page must take less than a microsecond and a half, what memory needs for it. Most instructions are not
+ * products, so these are counted: addresses are added up instead of computed, the lane is in a register, queries are
+ * too, and the next slice is asked for while the products of the last are under way.
+ *
+ * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and the tokens
+ * of earlier steps, with which it fills the rings. This step's follow when the predecessor is complete: of a page that
+ * both have tokens in, a few rows out of the second-level cache.
+ *
+ * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
+ * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
+ * groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs head_dim divisible by 16
+ * up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
+#include "device/cuda/launch.cuh"
+#include "attention/cuda/attn_mma.cuh"
+
+enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
+static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
+static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
+
+template <class T, int D, int R> struct shape {
+    static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R;
+    static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
+    static constexpr bool SHARES_Q = D > 128; /* in shared memory, else in registers */
+    static constexpr int Q_BYTES = SHARES_Q ? ROWS * D * (int)sizeof(T) : 0;
+    static constexpr int CTAS = R <= 2 && D <= 128 ? 2 : 1; /* at most, of a multiprocessor */
+    using partial = partial_tiles<D / 8>;
+
+    static size_t shared_bytes(int n_stages)
+    {
+        return (size_t)n_stages * STREAMS * 2 * SLICE_BYTES + Q_BYTES + 2 * R * sizeof(partial);
+    }
+};
+
+/* What a warp knows. */
+struct warp_place {
+    int stream, member; /* of the R warps of a stream */
+    int lane;
+    uint32_t ring;   /* the stream's */
+    uint32_t q_tile; /* the CTA's, where queries are shared */
+    int n_stages;
+};
+
+/* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
+ * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
+template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
+{
+    return R == 1 ? w.n_stages : w.n_stages - 1;
+}
+
+/* All but the newest n - 1 groups have arrived. The usual n come first: a jump through a table would cost more. */
+LF_GPU_FN void wait_for_oldest(int n)
+{
+    if (n == PAIR_STAGES)
+        cp_async_wait_group<PAIR_STAGES - 1>();
+    else if (n == MAX_STAGES)
+        cp_async_wait_group<MAX_STAGES - 1>();
+    else if (n > PAIR_STAGES)
+        cp_async_wait_group<PAIR_STAGES>();
+    else if (n == 2)
+        cp_async_wait_group<1>();
+    else
+        cp_async_wait_group<0>();
+    static_assert(PAIR_STAGES == 3, "the cases below it");
+}
+
+/* The i-th task of a CTA: there and back through the list, so that who has a longer one has a shorter one next. */
+LF_GPU_FN int task_of(int round)
+{
+    int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+    return round * gridDim.x + place;
+}
+
+/* Lane i's: what the slice in stage i of the ring lacks as long as the predecessor may be writing it. */
+struct missing {
+    unsigned long long page; /* address of its page's K */
+    unsigned tokens;         /* a bit each */
+};
+
+/* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
+struct cursor {
+    int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
+    int page, n_pages;
+    int n_old, kv_len;    /* tokens that no predecessor may be writing, all */
+    const char *from;     /* this lane's first unit of K in block 0 */
+    const int32_t *table; /* of the sequence */
+    int base, entry;
+    missing late; /* of what was fetched before the predecessor was complete */
+};
+
+/* The first page that a row of the task sees. */
+LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t)
+{
+    return (p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo) / PAGE;
+}
+
+/* The first token of a page of which a lane fetches a unit, and where in the page that is, in bytes. */
+template <int D, int R> LF_GPU_FN int lane_token(const warp_place &w)
+{
+    return w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
+}
+
+template <class T, int D, int R> LF_GPU_FN int lane_bytes(const lf_attn_cuda_args &p, const warp_place &w)
+{
+    return (lane_token<D, R>(w) * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS) * (int)sizeof(T);
+}
+
+template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+{
+    if (c.task_idx >= c.n_tasks) return;
+    lf_attn_cuda_task task = p.decode[c.task_idx];
+    lf_attn_cuda_seq seq = p.seqs[task.seq_idx];
+    c.n_rows = task.n_rows;
+    c.page = first_page(p, task, rows_of(p, seq, task));
+    c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
+    c.n_old = p.overlaps ? seq.kv_len - seq.n_rows : seq.kv_len;
+    c.kv_len = seq.kv_len;
+    c.from = (const char *)page_of<T>(p, 0, 0, task.kv_head) + lane_bytes<T, D, R>(p, w);
+    c.table = p.tables + seq.table;
+    c.base = -LANES;
+}
+
+LF_GPU_FN int block_of(cursor &c, int lane)
+{
+    if (c.page >= c.base + LANES) {
+        int lane_page = c.page + lane;
+        c.base = c.page;
+        c.entry = lane_page < c.n_pages ? c.table[lane_page] : 0;
+    }
+    return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
+}
+
+/* From the K of a page to its V, in bytes. */
+template <class T> LF_GPU_FN uint32_t bytes_to_v(const lf_attn_cuda_args &p)
+{
+    return (uint32_t)(p.n_kv_heads * PAGE * p.head_dim) * sizeof(T);
+}
+
+/* Copies a lane's units, every `step` bytes, of K and of V. Rows from n_seen on become zeros; those from n_old on that
+ * are before it are left alone. */
+template <class T, int D, int R>
+LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w, int n_old,
+                          int n_seen)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
+    constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
+    int row = w.member * (SLICE / R) + w.lane / UNITS;
+    const char *v = k + v_offset;
+#pragma unroll
+    for (int i = 0; i < TURNS; i++) {
+        bool is_seen = i * ROWS_AT_ONCE < n_seen;
+        if (is_seen && i * ROWS_AT_ONCE >= n_old) continue;
+        uint32_t to = stage + tile_offset<D>(row + i * ROWS_AT_ONCE, w.lane % UNITS);
+        cp_async_cg_16(to, k + i * step, is_seen ? UNIT_BYTES : 0);
+        cp_async_cg_16(to + BYTES, v + i * step, is_seen ? UNIT_BYTES : 0);
+    }
+}
+
+/* Fetches this warp's part of the stream's slice of a page, K and V, as far as its tokens are among the sequence's
+ * first n_tokens. Keys at or past kv_len become zeros; those between are left alone. Returns the lane's first unit of
+ * K.
+ */
+template <class T, int D, int R>
+LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c,
+                                  int n_tokens)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
+    uint32_t v_offset = bytes_to_v<T>(p), block_bytes = 2 * p.n_layers * v_offset;
+    int first = c.page * PAGE + lane_token<D, R>(w), n_seen = c.kv_len - first, n_old = n_tokens - first;
+    const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
+    if (p.head_dim == D) {
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * D * sizeof(T), w, n_old, n_seen);
+    } else {
+        if (w.lane % UNITS * UNIT_ELEMS >= p.head_dim) n_seen = n_old = 0;
+        copy_units<T, D, R>(stage, k, v_offset, ROWS_AT_ONCE * p.head_dim * (int)sizeof(T), w, n_old, n_seen);
+    }
+    return k;
+}
+
+/* On to the page that is fetched next, of this task or a later one. */
+template <class T, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+{
+    if (++c.page < c.n_pages) return;
+    c.row0 += 16 * R;
+    if (c.row0 >= c.n_rows) {
+        c.row0 = 0;
+        c.task_idx = task_of(++c.round);
+    }
+    begin_pass<T, D, R>(c, p, w);
+}
+
+/* Fetches what comes next as one group; an empty one at the end of the list. */
+template <class T, int D, int R>
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+{
+    if (c.task_idx < c.n_tasks) {
+        fetch_slice<T, D, R>(p, w, stage, c, c.kv_len);
+        advance<T, D, R>(c, p, w);
+    }
+    cp_async_commit_group();
+}
+
+/* ---- the beginning ---- */
+
+/* The lowest n of 32 bits, none for less than 0. */
+LF_GPU_FN unsigned low_bits(int n)
+{
+    return n < 32 ? (1u << max(n, 0)) - 1 : ~0u;
+}
+
+/* Fills the ring while the predecessor may still be writing the tokens of this step: with all others. */
+template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_place &w, cursor &c)
+{
+    static_assert(SLICE == 32, "a bit for each token");
+#pragma unroll 1
+    for (int i = 0; i < n_in_flight<R>(w); i++) {
+        if (c.task_idx < c.n_tasks) {
+            int first = c.page * PAGE + w.stream * SLICE;
+            unsigned tokens = low_bits(c.kv_len - first) & ~low_bits(c.n_old - first);
+            const char *k = fetch_slice<T, D, R>(p, w, w.ring + i * 2 * shape<T, D, R>::SLICE_BYTES, c, c.n_old);
+            if (w.lane == i) c.late = {(unsigned long long)(k - lane_bytes<T, D, R>(p, w)), tokens};
+            advance<T, D, R>(c, p, w);
+        }
+        cp_async_commit_group();
+    }
+}
+
+/* Fetches these tokens, if there are any, and waits for all that the ring holds. Their places in it were left alone, so
+ * it does not matter which copy is there first. The lane is read anew: what ptxas sees computed from the same here and
+ * for each page it moves into the loop. */
+template <class T, int D, int R>
+LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const missing &late)
+{
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
+    unsigned stages = __ballot_sync(0xffffffffu, late.tokens != 0);
+    if (stages == 0) return;
+    int lane = laneid(), unit = lane % UNITS;
+#pragma unroll 1
+    for (; stages != 0; stages &= stages - 1) {
+        int i = __ffs(stages) - 1;
+        unsigned tokens = __shfl_sync(0xffffffffu, late.tokens, i);
+        const char *page = (const char *)__shfl_sync(0xffffffffu, late.page, i);
+        int first = __ffs(tokens) - 1, end = unit * UNIT_ELEMS < p.head_dim ? first + __popc(tokens) : 0;
+        int row = first + w.member * ROWS_AT_ONCE + lane / UNITS;
+#pragma unroll 1
+        do {
+            const char *k = page + ((w.stream * SLICE + row) * p.head_dim + unit * UNIT_ELEMS) * (int)sizeof(T);
+            uint32_t to = w.ring + i * 2 * BYTES + tile_offset<D>(row, unit);
+            if (row < end) {
+                cp_async_cg_16(to, k, UNIT_BYTES);
+                cp_async_cg_16(to + BYTES, k + bytes_to_v<T>(p), UNIT_BYTES);
+            }
+            row += R * ROWS_AT_ONCE;
+        } while (row < end);
+    }
+    cp_async_commit_group();
+    cp_async_wait_group<0>();
+}
+
+/* ---- a pass ---- */
+
+/* A warp's queries as operands A, straight from memory; rows from n_rows on and channels not there are zeros. */
+template <class T, int D>
+LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
+                            int n_rows)
+{
+    int column = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int i = row0 + threadIdx.x % LANES / 4 + 8 * h, head;
+        bool is_row = i < n_rows;
+        const uint32_t *from =
+            (const uint32_t *)((const T *)p.q + head_row_of(p, t, is_row ? i : 0, &head) * p.head_dim + column);
+#pragma unroll
+        for (int ks = 0; ks < D / 16; ks++) {
+            bool is_there = is_row && ks * 16 < p.head_dim;
+            q[ks][h] = is_there ? from[ks * 8] : 0;
+            q[ks][h + 2] = is_there ? from[ks * 8 + 4] : 0;
+        }
+    }
+}
+
+/* The queries of a pass in shared memory, for all warps, and zeros likewise. */
+template <class T, int D, int R>
+LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const rows_of_task &t, int row0, int n_rows)
+{
+    using S = shape<T, D, R>;
+    constexpr int UNITS = D / UNIT_ELEMS;
+#pragma unroll 2
+    for (int i = threadIdx.x; i < S::ROWS * UNITS; i += S::THREADS) {
+        int row = i / UNITS, unit = i % UNITS, head;
+        uint4 x = make_uint4(0, 0, 0, 0);
+        if (row0 + row < n_rows && unit * UNIT_ELEMS < p.head_dim)
+            x = *(const uint4 *)((const T *)p.q + head_row_of(p, t, row0 + row, &head) * p.head_dim +
+                                 unit * UNIT_ELEMS);
+        st_shared_v4(q_tile + tile_offset<D>(row, unit), x);
+    }
+    __syncthreads();
+}
+
+/* What a warp computes with: 16 rows. */
+template <int D, bool SHARES_Q> struct warp_rows {
+    uint32_t q[SHARES_Q ? 1 : D / 16][4];
+    uint32_t q_lane;           /* else, what this lane hands to ldmatrix for its warp's tile */
+    uint32_t k_place, v_place; /* the same for K and V, from the beginning of their tile */
+    float o[D / 8][4];
+    row_state state;
+    int pos[2];
+    int first_pos, last_pos; /* of all its rows */
+};
+
+template <int D, bool SHARES_Q> LF_GPU_FN void clear_rows(warp_rows<D, SHARES_Q> &rows)
+{
+    clear_tiles(rows.o);
+    row_state_init(rows.state);
+}
+
+/* Products of a slice's keys with the queries. */
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void multiply_keys(float (&s)[SLICE / 8][4], const warp_rows<D, SHARES_Q> &rows, uint32_t k_slice)
+{
+    constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T); /* of 16 keys */
+    uint32_t b[4];
+    clear_tiles(s);
+#pragma unroll
+    for (int ks = 0; ks < D / 16; ks++) {
+        uint32_t q[4];
+        if (SHARES_Q) {
+            ldmatrix_x4(q, tile_unit<D>(rows.q_lane, 2 * ks));
+        } else {
+#pragma unroll
+            for (int i = 0; i < 4; i++) q[i] = rows.q[SHARES_Q ? 0 : ks][i];
+        }
+#pragma unroll
+        for (int n = 0; n < SLICE / 16; n++) {
+            ldmatrix_x4(b, tile_unit<D>(k_slice + rows.k_place + n * BLOCK_BYTES, 2 * ks));
+            mma_m16n8k16<T>(s[2 * n], q, b[0], b[1]);
+            mma_m16n8k16<T>(s[2 * n + 1], q, b[2], b[3]);
+        }
+    }
+}
+
+/* Products become weights, and the slice's values are added. */
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void add_values(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4], uint32_t v_slice, int key0,
+                          const score_scale &scale, int window)
+{
+    constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T);
+    uint32_t b[4];
+    float rescale[2];
+    bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
+    if (scale.cap > 0.0f) cap_scores(s, scale);
+    if (!all_seen) mask_scores(s, key0, rows.pos, window);
+    if (soften(s, rows.state, scale.factor, rescale)) rescale_rows(rows.o, rescale);
+#pragma unroll
+    for (int n = 0; n < SLICE / 16; n++) {
+        uint32_t weights[4];
+        weights_of<T>(weights, s[2 * n], s[2 * n + 1]);
+#pragma unroll
+        for (int c = 0; c < D / 16; c++) {
+            ldmatrix_x4_trans(b, tile_unit<D>(v_slice + rows.v_place + n * BLOCK_BYTES, 2 * c));
+            mma_m16n8k16<T>(rows.o[2 * c], weights, b[0], b[1]);
+            mma_m16n8k16<T>(rows.o[2 * c + 1], weights, b[2], b[3]);
+        }
+    }
+}
+
+/* Where a span is in its task. */
+struct span_place {
+    bool begins_group, ends_group; /* a task's end ends a group */
+    bool is_first_group, ends_task;
+};
+
+/* Folds: of a warp's rows, the streams' exchange and a group in shared memory, the groups before it in global. */
+template <int N> struct warp_folds {
+    partial_tiles<N> *left, *group, *whole;
+};
+
+/* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
+ * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
+ * anew. */
+template <class T, int D, bool SHARES_Q>
+LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
+                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
+{
+    rows.state.l[0] = row_sum(rows.state.l[0]);
+    rows.state.l[1] = row_sum(rows.state.l[1]);
+    if (w.stream == 0) put_partial(*folds.left, rows.o, rows.state);
+    __syncthreads();
+    if (w.stream == 1) join_partial(*folds.left, rows.o, rows.state);
+    __syncthreads();
+    if (w.stream == 1) {
+        if (!at.begins_group) join_partial(*folds.group, rows.o, rows.state);
+        if (!at.ends_group) put_partial(*folds.group, rows.o, rows.state);
+        if (at.ends_group && !at.is_first_group) join_partial(*folds.whole, rows.o, rows.state);
+        if (at.ends_group && !at.ends_task) put_partial(*folds.whole, rows.o, rows.state);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int i = warp_row + w.lane / 4 + 8 * h;
+            if (at.ends_task && i < t.n_rows) write_row<T>(p, t, slot, i, h, rows.o, rows.state);
+        }
+    }
+    clear_rows(rows);
+}
+
+/* Rows row0 … row0 + 16 · R - 1 of a task over its keys; `stage` of the ring holds the first. A CTA's first pass waits
+ * for the predecessor and has the ring completed. */
+template <class T, int D, int R>
+LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
+                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage, bool is_first)
+{
+    using S = shape<T, D, R>;
+    warp_rows<D, S::SHARES_Q> rows;
+    int warp_row = row0 + 16 * w.member, lane_row = warp_row + w.lane / 4;
+    bool has_rows = warp_row < t.n_rows;
+    if (is_first) wait_predecessor();
+    if constexpr (S::SHARES_Q) {
+        share_queries<T, D, R>(w.q_tile, p, t, row0, t.n_rows);
+        rows.q_lane = tile_lane_qv<D>(w.q_tile + 16 * w.member * D * (int)sizeof(T));
+    } else {
+        load_queries<T, D>(rows.q, p, t, warp_row, t.n_rows);
+    }
+    if (is_first) fetch_new<T, D, R>(p, w, c.late);
+    rows.k_place = tile_lane_k<D>(0, w.lane);
+    rows.v_place = tile_lane_qv<D>(0, w.lane);
+#pragma unroll
+    for (int h = 0; h < 2; h++) rows.pos[h] = position_of(t, min(lane_row + 8 * h, t.n_rows - 1));
+    rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
+    rows.last_pos = position_of(t, min(warp_row + 16, t.n_rows) - 1);
+    clear_rows(rows);
+
+    score_scale scale = score_scale_of(p);
+    int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = first_page(p, task, t);
+    int span_end = decode_span_end(page * PAGE);
+    span_place at = {true, false, true, false};
+    for (; page < n_pages; page++) {
+        uint32_t slice = w.ring + stage * 2 * S::SLICE_BYTES;
+        int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
+        bool is_seen = has_rows && key0 <= rows.last_pos;
+        float s[SLICE / 8][4];
+        wait_for_oldest(n_in_flight<R>(w));
+        if (R == 1)
+            __syncwarp();
+        else
+            bar_sync(1 + w.stream, R * LANES);
+        if (is_seen) multiply_keys<T, D>(s, rows, slice);
+        if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
+        if (is_seen) add_values<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
+        if (R == 1) {
+            __syncwarp();
+            fetch_next<T, D, R>(p, w, slice, c);
+        }
+        stage = stage + 1 == w.n_stages ? 0 : stage + 1;
+
+        int next_key = (page + 1) * PAGE;
+        at.ends_task = page + 1 == n_pages;
+        if (!at.ends_task && next_key < span_end) continue;
+        at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
+        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot);
+        at.begins_group = at.ends_group;
+        at.is_first_group = at.is_first_group && !at.ends_group;
+        span_end = decode_span_end(next_key);
+    }
+}
+
+template <class T, int D, int R>
+__global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
+    attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    using S = shape<T, D, R>;
+    int warp = threadIdx.x / LANES;
+    int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
+    warp_place w = {warp / R, warp % R, laneid(), 0, 0, n_stages};
+    w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
+    w.q_tile = shared_address(shared) + rings_bytes;
+    partial_tiles<D / 8> *joined = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES) + w.member;
+    partial_tiles<D / 8> *whole = (partial_tiles<D / 8> *)((char *)p.fold + LF_ATTN_PREFILL_FOLD_HEAD);
+    warp_folds<D / 8> folds = {joined, joined + R, whole + blockIdx.x * R + w.member};
+
+    start_successor();
+    cursor c = {};
+    c.n_tasks = p.counts->n_decode;
+    c.task_idx = blockIdx.x;
+    begin_pass<T, D, R>(c, p, w);
+    lf_attn_cuda_task task = {};
+    rows_of_task t = {};
+    int round = 0, row0 = 0, stage = 0;
+    if (task_of(0) < c.n_tasks) {
+        task = p.decode[task_of(0)];
+        t = rows_of(p, p.seqs[task.seq_idx], task);
+    }
+    fetch_old<T, D, R>(p, w, c);
+    if (task_of(0) >= c.n_tasks) wait_predecessor();
+    bool is_first = true;
+    while (task_of(round) < c.n_tasks) {
+        run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, is_first);
+        is_first = false;
+        row0 += S::ROWS;
+        if (row0 < t.n_rows) continue;
+        row0 = 0;
+        round++;
+        if (task_of(round) >= c.n_tasks) break;
+        task = p.decode[task_of(round)];
+        t = rows_of(p, p.seqs[task.seq_idx], task);
+    }
+}
+
+/* ---- host ---- */
+
+/* Limits of the current device. */
+struct gpu_limits {
+    int cta_bytes, sm_bytes;
+};
+
+static int limits_of_gpu(gpu_limits *out)
+{
+    int device = 0, rc = (int)cudaGetDevice(&device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->cta_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    return rc;
+}
+
+enum { CTA_RESERVED_BYTES = 1024 }; /* of each resident CTA, for the system */
+
+template <class T, int D, int R> static bool fits(const gpu_limits &gpu, int n_stages, int ctas)
+{
+    size_t bytes = shape<T, D, R>::shared_bytes(n_stages);
+    return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
+}
+
+/* Two CTAs for each multiprocessor where they fit, so that one computes while the other begins or ends a task; else one
+ * with a deeper ring. */
+template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc != 0) return rc;
+    int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
+    int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
+    while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
+    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
+    return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),
+                        shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages), how, *args, n_stages);
+}
+
+template <class T, int D, int R> static int load(const gpu_limits &gpu)
+{
+    int rc = load_kernel(attn_decode<T, D, R>);
+    if (rc != 0) return rc;
+    return (int)cudaFuncSetAttribute(attn_decode<T, D, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, gpu.cta_bytes);
+}
+
+/* Warps of a stream where tasks have the most rows. */
+template <int D> static constexpr int most_warps()
+{
+    return D <= 128 ? 4 : 2;
+}
+
+template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc != 0) return rc;
+    if (args->decode_rows > 32 && fits<T, D, most_warps<D>()>(gpu, 2, 1))
+        return launch<T, D, most_warps<D>()>(args, stream);
+    if (args->decode_rows > 16 && fits<T, D, 2>(gpu, 2, 1)) return launch<T, D, 2>(args, stream);
+    return launch<T, D, 1>(args, stream);
+}
+
+template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void *stream)
+{
+    if (args->head_dim <= 64) return launch_for_rows<T, 64>(args, stream);
+    if (args->head_dim <= 128) return launch_for_rows<T, 128>(args, stream);
+    return launch_for_rows<T, 256>(args, stream);
+}
+
+template <class T, int D> static int setup_dim(const gpu_limits &gpu)
+{
+    int rc = load<T, D, 1>(gpu);
+    if (rc == 0) rc = load<T, D, 2>(gpu);
+    return rc == 0 ? load<T, D, most_warps<D>()>(gpu) : rc;
+}
+
+template <class T> static int setup(const gpu_limits &gpu)
+{
+    int rc = setup_dim<T, 64>(gpu);
+    if (rc == 0) rc = setup_dim<T, 128>(gpu);
+    return rc == 0 ? setup_dim<T, 256>(gpu) : rc;
+}
+
+bool lf_attn_decode_mma_supports(int head_dim)
+{
+    return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
+}
+
+size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms)
+{
+    size_t warp_tiles = head_dim <= 64    ? 4 * sizeof(shape<bf16, 64, 4>::partial)
+                        : head_dim <= 128 ? 4 * sizeof(shape<bf16, 128, 4>::partial)
+                                          : 2 * sizeof(shape<bf16, 256, 2>::partial);
+    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * warp_tiles;
+}
+
+int lf_attn_decode_mma_setup(void)
+{
+    gpu_limits gpu;
+    int rc = limits_of_gpu(&gpu);
+    if (rc == 0) rc = setup<bf16>(gpu);
+    return rc == 0 ? setup<fp16>(gpu) : rc;
+}
+
+int lf_attn_decode_mma(const struct lf_attn_cuda_args *args, void *stream)
+{
+    if (args->max_decode == 0) return 0;
+    return args->fp16 ? launch_for_dim<fp16>(args, stream) : launch_for_dim<bf16>(args, stream);
+}

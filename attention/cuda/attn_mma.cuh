@@ -1,0 +1,300 @@
+/* What the portable attention kernels share: where pages and rows are, tiles in shared memory, scores and the online
+ * softmax on the accumulators of a warp (16 rows × 8 N keys, the fragments of ptx_mma.cuh).
+ *
+ * Tiles in shared memory are rows of D elements. The 16-byte units of a row are permuted by an exclusive or of their
+ * number with bits of the row's, so that eight rows' units of one number lie in eight different groups of banks. */
+#ifndef LF_ATTENTION_CUDA_ATTN_MMA_CUH
+#define LF_ATTENTION_CUDA_ATTN_MMA_CUH
+
+#include "attention/cuda/attn_cuda.h"
+#include "attention/cuda/attn_join.cuh"
+#include "core/limits.h"
+#include "device/cuda/ptx_mma.cuh"
+
+enum { PAGE = LF_KV_BLOCK_TOKENS, UNIT_ELEMS = 8, UNIT_BYTES = 16, LANES = 32 };
+
+/* ---- tiles in shared memory ---- */
+
+/* How many neighbouring units change places: rows are a multiple of this many units. */
+template <int D> struct tile_swizzle {
+    static constexpr int UNITS = D / UNIT_ELEMS;
+    static constexpr int SPAN = UNITS % 8 == 0 ? 8 : UNITS % 4 == 0 ? 4 : 2;
+};
+
+/* Byte offset of a unit. */
+template <int D> LF_GPU_FN uint32_t tile_offset(int row, int unit)
+{
+    constexpr int SPAN = tile_swizzle<D>::SPAN;
+    return (uint32_t)((row * tile_swizzle<D>::UNITS + (unit ^ (row * SPAN / 8 & (SPAN - 1)))) * UNIT_BYTES);
+}
+
+/* Address of unit number + `unit`, given that of a number below SPAN; `unit` is a multiple of 2, the number below 2. */
+template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
+{
+    constexpr int SPAN = tile_swizzle<D>::SPAN;
+    return (address ^ (uint32_t)((unit & (SPAN - 1)) * UNIT_BYTES)) + (uint32_t)((unit & ~(SPAN - 1)) * UNIT_BYTES);
+}
+
+/* What a lane hands to ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units of rows
+ * 0 … 7, then of 8 … 15. */
+template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % LANES)
+{
+    return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
+}
+
+/* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
+ * second. */
+template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threadIdx.x % LANES)
+{
+    return tile + tile_offset<D>(lane % 16, lane / 16);
+}
+
+/* ---- where things are ---- */
+
+/* First element of a page. */
+template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
+{
+    int64_t page = (((int64_t)block * p.n_layers + p.layer) * 2 + part) * p.n_kv_heads + kv_head;
+    return (const T *)p.kv + page * PAGE * p.head_dim;
+}
+
+/* A task's rows: which token and head a packed row is. */
+struct rows_of_task {
+    int group, first_head; /* query heads of a KV head; the first of this one's */
+    int first_row, pos0;   /* of the sequence's first new token: row of the step, position */
+    int row, n_rows;       /* packed rows */
+    int kv_len;
+};
+
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
+{
+    int group = p.n_heads / p.n_kv_heads;
+    return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
+}
+
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_merge &tile)
+{
+    int group = p.n_heads / p.n_kv_heads;
+    return {group, tile.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, tile.row, tile.n_rows, seq.kv_len};
+}
+
+LF_GPU_FN int position_of(const rows_of_task &t, int i)
+{
+    return t.pos0 + (t.row + i) / t.group;
+}
+
+/* Index of row i's (token, head) in q, out, lse, and its head. */
+LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t, int i, int *head)
+{
+    int row = t.row + i;
+    *head = t.first_head + row % t.group;
+    return (int64_t)(t.first_row + row / t.group) * p.n_heads + *head;
+}
+
+/* ---- scores ---- */
+
+/* Factors that turn a product q · k into log2(e) · score. */
+struct score_scale {
+    float factor;       /* of the product, or of what softcap made of it */
+    float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
+};
+
+LF_GPU_FN score_scale score_scale_of(const lf_attn_cuda_args &p)
+{
+    if (p.softcap > 0.0f) return {LF_ATTN_LOG2E, p.softcap, 2.0f * LF_ATTN_LOG2E * p.scale / p.softcap};
+    return {p.scale * LF_ATTN_LOG2E, 0.0f, 0.0f};
+}
+
+/* cap · tanh x with x = arg / (2 log2 e): 1 - 2 / (1 + e^2x), right at both ends. */
+LF_GPU_FN float capped(float cap, float arg)
+{
+    return cap - 2.0f * cap * rcp_approx_ftz(1.0f + ex2_approx_ftz(arg));
+}
+
+template <int N> LF_GPU_FN void cap_scores(float (&s)[N][4], const score_scale &c)
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) s[n][e] = capped(c.cap, s[n][e] * c.cap_arg);
+}
+
+/* Selects away what rows at positions pos[0], pos[1] do not see; key0 is the tile's first key. */
+template <int N> LF_GPU_FN void mask_scores(float (&s)[N][4], int key0, const int (&pos)[2], int window)
+{
+    int column = key0 + threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int key = column + 8 * n + e % 2, at = pos[e / 2];
+            bool sees = key <= at && (window == 0 || key > at - window);
+            s[n][e] = sees ? s[n][e] : -INFINITY;
+        }
+    }
+}
+
+/* Of the two rows that a thread has of a warp's 16: the reference, and this thread's share of the sum. */
+struct row_state {
+    float m[2], l[2];
+};
+
+LF_GPU_FN void row_state_init(row_state &r)
+{
+    r.m[0] = r.m[1] = -INFINITY;
+    r.l[0] = r.l[1] = 0.0f;
+}
+
+/* Scores become weights 2^(s · factor - m). Where a row's maximum has outgrown its reference, m moves, l follows, and
+ * rescale (else 1) is what the row's o must be multiplied by; true if any row of the warp has one. A row without a
+ * visible key keeps m = -inf and gets weights 0. A row's arithmetic depends on no other row. */
+template <int N> LF_GPU_FN bool soften(float (&s)[N][4], row_state &r, float factor, float (&rescale)[2])
+{
+    bool moves = false;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
+#pragma unroll
+        for (int n = 1; n < N; n++) top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * factor;
+        bool outgrown = top > r.m[h] + LF_ATTN_LAZY;
+        rescale[h] = outgrown ? ex2_approx_ftz(r.m[h] - top) : 1.0f;
+        r.m[h] = outgrown ? top : r.m[h];
+        r.l[h] *= rescale[h];
+        moves = moves || outgrown;
+        float reference = r.m[h] == -INFINITY ? 0.0f : r.m[h];
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+#pragma unroll
+            for (int e = 2 * h; e < 2 * h + 2; e++) {
+                s[n][e] = ex2_approx_ftz(__fmaf_rn(s[n][e], factor, -reference));
+                r.l[h] += s[n][e];
+            }
+        }
+    }
+    return __any_sync(0xffffffffu, moves);
+}
+
+/* Weights of 16 keys, two accumulator tiles, as operand A. */
+template <class T> LF_GPU_FN void weights_of(uint32_t (&a)[4], const float (&s0)[4], const float (&s1)[4])
+{
+    a[0] = pack<T>(s0[0], s0[1]);
+    a[1] = pack<T>(s0[2], s0[3]);
+    a[2] = pack<T>(s1[0], s1[1]);
+    a[3] = pack<T>(s1[2], s1[3]);
+}
+
+template <int N> LF_GPU_FN void rescale_rows(float (&o)[N][4], const float (&rescale)[2])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[n][e] *= rescale[e / 2];
+}
+
+template <int N> LF_GPU_FN void clear_tiles(float (&o)[N][4])
+{
+#pragma unroll
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[n][e] = 0.0f;
+}
+
+/* The sum of a row, from its four threads' shares; the same in all of them. */
+LF_GPU_FN float row_sum(float share)
+{
+    share += __shfl_xor_sync(0xffffffffu, share, 1);
+    return share + __shfl_xor_sync(0xffffffffu, share, 2);
+}
+
+/* ---- partial rows ---- */
+
+/* a ⊕ b for the rows of a warp, whole sums in l: `o`, `r` become the join of `left` (the earlier keys) and themselves.
+ */
+template <int N> struct partial_tiles {
+    float4 o[N][LANES];
+    float2 ml[2][LANES];
+};
+
+template <int N> LF_GPU_FN void put_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
+{
+    int lane = threadIdx.x % LANES;
+#pragma unroll
+    for (int n = 0; n < N; n++) to.o[n][lane] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
+#pragma unroll
+    for (int h = 0; h < 2; h++) to.ml[h][lane] = make_float2(r.m[h], r.l[h]);
+}
+
+template <int N> LF_GPU_FN void join_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
+{
+    int lane = threadIdx.x % LANES;
+    lf_attn_join j[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float2 ml = left.ml[h][lane];
+        j[h] = attn_join(ml.x, ml.y, r.m[h], r.l[h]);
+        r.m[h] = j[h].m;
+        r.l[h] = j[h].l;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        float4 a = left.o[n][lane];
+        o[n][0] = attn_join_o(j[0], a.x, o[n][0]);
+        o[n][1] = attn_join_o(j[0], a.y, o[n][1]);
+        o[n][2] = attn_join_o(j[1], a.z, o[n][2]);
+        o[n][3] = attn_join_o(j[1], a.w, o[n][3]);
+    }
+}
+
+/* Writes row i (0 … n_rows - 1 of the task) of accumulator half h: a partial row, or output and lse. */
+template <class T, int N>
+LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int slot, int i, int h,
+                         const float (&o)[N][4], const row_state &r)
+{
+    int column = threadIdx.x % 4 * 2;
+    if (slot >= 0) {
+        int64_t row = slot + i;
+        if (column == 0) ((float2 *)p.partial_ml)[row] = make_float2(r.m[h], r.l[h]);
+        float *to = p.partial_o + row * p.head_dim;
+#pragma unroll
+        for (int n = 0; n < N; n++) {
+            int c = 8 * n + column;
+            if (c < p.head_dim) *(float2 *)(to + c) = make_float2(o[n][2 * h], o[n][2 * h + 1]);
+        }
+        return;
+    }
+    int head;
+    int64_t row = head_row_of(p, t, i, &head);
+    lf_attn_finish last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
+    if (p.lse && column == 0) p.lse[row] = last.lse;
+    uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        int c = 8 * n + column;
+        if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * last.factor, o[n][2 * h + 1] * last.factor);
+    }
+}
+
+/* Length of the span of generated rows that key is in (attn_map.c). */
+LF_GPU_FN int decode_span_length(int key)
+{
+    int scale = LF_ATTN_DECODE_SPAN_SHARE;
+    int place = min(max(key, LF_ATTN_DECODE_SPAN_MIN * scale), LF_ATTN_DECODE_SPAN_MAX * scale);
+    return 1 << (31 - __clz(place / scale));
+}
+
+/* Ends of its span and of its group. */
+LF_GPU_FN int decode_span_end(int key)
+{
+    int length = decode_span_length(key);
+    return (key & -length) + length;
+}
+
+LF_GPU_FN int decode_group_end(int key)
+{
+    int length = LF_ATTN_DECODE_GROUP * decode_span_length(key);
+    return (key & -length) + length;
+}
+
+#endif

@@ -1,0 +1,453 @@
+/* Attention of prompt rows on Hopper: copy engine (TMA), warpgroup products (wgmma), roles for warps.
+ *
+ * Work. A task is a tile of 128 packed rows over a range of keys (attn_cuda.h). CTAs stay, one on each multiprocessor,
+ * and take tasks in the order of the list. A producer warp keeps a ring of key and value tiles in shared memory full
+ * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: scores, weights and
+ * outputs, all in registers.
+ *
+ * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), and turns the scores into
+ * weights P(n) as soon as the second product no longer needs the registers of the old ones. Named barriers give the two
+ * consumers turns at issuing, so that one's products run under the other's softmax.
+ *
+ * The softmax is online, and optimistic. Any reference serves for a row's exponents as long as nothing overflows, so
+ * there is no maximum in the way of the usual tile: weights are computed with the reference that the row has, and only
+ * if the sum of some thread's part of a row passes SUM_BOUND is the tile's maximum found, made the reference, and the
+ * tile weighed again. (The first tile of a span always is.) A bound of 2^12 costs no precision: weights are floats and
+ * bf16, or fp16 up to 65504. Tiles that all rows see whole skip the mask.
+ *
+ * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
+ * row does not see adds weights of +0 to sums that started at +0, and spans are folded as attn_join.cuh says.
+ *
+ * Bound by instructions first, then by power: the tensor cores idle while a warp issues anything else, and at 700 W the
+ * clock falls. So what counts is few instructions beside the products: descriptors whose lower word alone moves, values
+ * of the loop that the compiler knows to be the same in a warp (`uniform`), no maxima; and tasks in an order in which K
+ * and V are found in L2.
+ *
+ * Registers: at head_dim 128, outputs 64, scores 64, weights 32 a thread; at 256, 128, 32 and 16. Shared memory:
+ * queries and a ring of 5 to 8 tiles, up to 227 KiB. Needs sm_90a, head_dim 64, 80, 96, 112, 128 or 256, pages of 64
+ * tokens. Twin on the CPU: attn_task.c. */
+#include <cuda_runtime.h>
+
+#include "attention/cuda/attn_cuda.h"
+#include "attention/cuda/attn_prefill_rows.cuh"
+#include "attention/cuda/attn_prefill_sm90.cuh"
+#include "attention/cuda/attn_wgmma.cuh"
+#include "device/cuda/launch.cuh"
+
+/* A row's part of a tile's sum, in one thread, at which its exponents get a new reference. */
+#define SUM_BOUND 4096.0f
+
+/* Scores to exponents: weight = 2^(factor · score - reference). Capped scores are cap · tanh(score · scale / cap). */
+struct score_rule {
+    float factor;
+    float cap, cap_in; /* cap_in = 2 log2(e) · scale / cap; cap 0: none */
+    int window;
+
+    LF_GPU_MEMBER static score_rule of(const struct lf_attn_cuda_args &args)
+    {
+        bool capped = args.softcap > 0.0f;
+        return {capped ? LF_ATTN_LOG2E : args.scale * LF_ATTN_LOG2E, args.softcap,
+                capped ? 2.0f * LF_ATTN_LOG2E * args.scale / args.softcap : 0.0f, args.window};
+    }
+};
+
+/* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
+template <typename T, int D> struct consumer {
+    using shape = prefill_shape<D>;
+    enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
+
+    const struct lf_attn_cuda_args &args;
+    prefill_smem<D> &smem;
+    int group_idx; /* 0 or 1 */
+    struct score_rule rule;
+    struct ring ring;
+
+    float o[D / 2], s[KEYS / 2];
+    uint32_t p[KEYS / 16][4];
+    float m[2], l[2];
+    int position[2]; /* of the thread's rows */
+
+    /* A value that is the same in all threads of the warp, told so to the compiler. */
+    LF_GPU_MEMBER static int uniform(int x)
+    {
+        return __shfl_sync(~0u, x, 0);
+    }
+
+    LF_GPU_MEMBER static void hold(float &x)
+    {
+        asm volatile("" : "+f"(x)::"memory"); /* keeps the compiler from using an accumulator before its wait */
+    }
+    LF_GPU_MEMBER void hold_scores()
+    {
+#pragma unroll
+        for (int i = 0; i < KEYS / 2; i++) hold(s[i]);
+    }
+    LF_GPU_MEMBER void hold_outputs()
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) hold(o[i]);
+    }
+
+    LF_GPU_MEMBER void fresh_span()
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) o[i] = 0.0f;
+        m[0] = m[1] = -INFINITY;
+        l[0] = l[1] = 0.0f;
+    }
+
+    /* Each warp for itself: it has read its queries and the task. */
+    LF_GPU_MEMBER void release_queries() const
+    {
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
+    }
+
+    /* S = Q·Kᵀ out of a slot, started. */
+    LF_GPU_MEMBER void start_scores(int slot)
+    {
+        uint32_t keys = wgmma_descriptor_low(shared_address(smem.slots[0]), 16) + slot * (shape::TILE_BYTES / 16);
+        uint32_t queries = wgmma_descriptor_low(shared_address(smem.q), 16) + group_idx * (64 * ROW_BYTES / 16);
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            uint64_t k = wgmma_descriptor(keys, i / 4 * shape::CHUNK_BYTES + i % 4 * 32);
+            wgmma_ss<T>(s, wgmma_descriptor(queries, i / 4 * shape::Q_CHUNK_BYTES + i % 4 * 32), k, i != 0);
+        }
+        wgmma_commit_group();
+    }
+
+    /* O += P·V out of a slot, started. */
+    LF_GPU_MEMBER void start_outputs(int slot)
+    {
+        uint32_t values =
+            wgmma_descriptor_low(shared_address(smem.slots[0]), shape::CHUNK_BYTES) + slot * (shape::TILE_BYTES / 16);
+        wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < KEYS / 16; i++)
+            wgmma_rs<T, B_ROWS_DEPTH>(o, p[i], wgmma_descriptor(values, i * 16 * ROW_BYTES), true);
+        wgmma_commit_group();
+    }
+
+    LF_GPU_MEMBER void mask(int first_key)
+    {
+        if (rule.cap > 0.0f) {
+#pragma unroll
+            for (int i = 0; i < KEYS / 2; i++)
+                s[i] = __fmaf_rn(-2.0f * rule.cap, rcp_approx_ftz(1.0f + ex2_approx_ftz(s[i] * rule.cap_in)), rule.cap);
+        }
+        int key = first_key + threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int last = position[h] - key, first = rule.window > 0 ? last - rule.window + 1 : -KEYS;
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++)
+#pragma unroll
+                for (int e = 0; e < 2; e++)
+                    if (8 * j + e > last || 8 * j + e < first) s[4 * j + 2 * h + e] = -INFINITY;
+        }
+    }
+
+    /* Scores to weights, and each thread's part of their sums. */
+    LF_GPU_MEMBER void weigh(const float (&reference)[2], float (&sum)[2])
+    {
+        sum[0] = sum[1] = 0.0f;
+#pragma unroll
+        for (int i = 0; i < KEYS / 16; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int h = e % 2;
+                float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -reference[h]));
+                float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -reference[h]));
+                sum[h] += a + b;
+                p[i][e] = pack_pair<T>(a, b);
+            }
+    }
+
+    /* Weights with a new reference for the rows whose sums passed the bound; what they have summed follows. */
+    LF_GPU_MEMBER void weigh_anew(float (&sum)[2])
+    {
+        float scale[2], reference[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            float top = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+            top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
+            int passed = !(sum[h] <= SUM_BOUND);
+            passed |= __shfl_xor_sync(~0u, passed, 1);
+            passed |= __shfl_xor_sync(~0u, passed, 2);
+            float old = m[h];
+            if (passed) m[h] = top * rule.factor;
+            reference[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
+            scale[h] = ex2_approx_ftz(old - reference[h]);
+            l[h] *= scale[h];
+        }
+        scale_outputs(scale);
+        weigh(reference, sum);
+    }
+
+    LF_GPU_MEMBER void scale_outputs(const float (&scale)[2])
+    {
+#pragma unroll
+        for (int i = 0; i < D / 2; i++) o[i] *= scale[i / 2 % 2];
+    }
+
+    /* Takes the next slot of the ring, waits until it is full. */
+    LF_GPU_MEMBER int take_slot()
+    {
+        int slot = ring.slot;
+        mbarrier_try_wait_parity(shared_address(&smem.full[slot]), ring.parity);
+        advance<N_SLOTS>(&ring);
+        return slot;
+    }
+
+    LF_GPU_MEMBER void release_slot(int slot) const
+    {
+        if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
+    }
+
+    /* A span's first key tile. */
+    LF_GPU_MEMBER void open_span(int first_key)
+    {
+        fresh_span();
+        int k_slot = take_slot();
+        bar_sync(1 + group_idx, CONSUMER_THREADS);
+        hold_scores();
+        wgmma_fence();
+        start_scores(k_slot);
+        bar_arrive(2 - group_idx, CONSUMER_THREADS);
+        wgmma_wait_group<0>();
+        hold_scores();
+        release_slot(k_slot);
+        mask(first_key);
+        float sum[2] = {INFINITY, INFINITY};
+        weigh_anew(sum);
+        l[0] += sum[0];
+        l[1] += sum[1];
+    }
+
+    /* A further key tile: its scores, and the values of the tile before. `edge`: some row does not see all of it, or
+     * scores are capped. */
+    LF_GPU_MEMBER void step(int first_key, bool edge)
+    {
+        int k_slot = take_slot();
+        bar_sync(1 + group_idx, CONSUMER_THREADS);
+        hold_scores();
+        hold_outputs();
+        wgmma_fence();
+        start_scores(k_slot);
+        int v_slot = take_slot();
+        start_outputs(v_slot);
+        bar_arrive(2 - group_idx, CONSUMER_THREADS);
+        wgmma_wait_group<1>();
+        hold_scores();
+        release_slot(k_slot);
+        if (edge) mask(first_key);
+        wgmma_wait_group<0>();
+        hold_outputs();
+        release_slot(v_slot);
+        float sum[2];
+        weigh(m, sum);
+        if (__any_sync(~0u, !(sum[0] <= SUM_BOUND) || !(sum[1] <= SUM_BOUND))) weigh_anew(sum);
+        l[0] += sum[0];
+        l[1] += sum[1];
+    }
+
+    /* Adds the last values of a span. */
+    LF_GPU_MEMBER void drain()
+    {
+        int v_slot = take_slot();
+        hold_outputs();
+        start_outputs(v_slot);
+        wgmma_wait_group<0>();
+        hold_outputs();
+        release_slot(v_slot);
+    }
+
+    LF_GPU_MEMBER struct row_place place_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
+                                            int group) const
+    {
+        struct row_place to;
+        to.partial = task.slot >= 0;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int i = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * h, row = task.row + i;
+            int of_out = (seq.first_row + row / group) * args.n_heads + task.kv_head * group + row % group;
+            to.row[h] = i >= task.n_rows ? -1 : to.partial ? task.slot + i : of_out;
+        }
+        return to;
+    }
+
+    LF_GPU_MEMBER void run()
+    {
+        int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
+        int tile_row = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+        auto fold = fold_scratch<D>::of(args.fold, group_idx * 128 + threadIdx.x % 128);
+        if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
+        for (;; parity ^= 1) {
+            mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
+            int task_idx = uniform(threadIdx.x % 32 == 0 ? *(volatile int *)&smem.task_idx : 0);
+            if (task_idx >= n_tasks) break;
+            const struct lf_attn_cuda_task task = args.prefill[task_idx];
+            const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
+            int position0 = seq.kv_len - seq.n_rows, first = position0 + task.row / group;
+            int last = position0 + (task.row + task.n_rows - 1) / group;
+            position[0] = position0 + (task.row + tile_row) / group;
+            position[1] = position0 + (task.row + tile_row + 8) / group;
+            struct row_place to = place_of(task, seq, group);
+            auto walk = key_walk<KEYS>::of(task, first, rule.window);
+            int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
+            for (int span = task.key_lo; span < task.key_hi; span += LF_ATTN_PREFILL_SPAN) {
+                int begin = uniform(walk.tile_begin(span)), end = uniform(walk.tile_last(span));
+                open_span(end * KEYS);
+                for (int k = end - 1; k >= begin; k--) {
+                    bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
+                    step(k * KEYS, edge);
+                }
+                if (span + LF_ATTN_PREFILL_SPAN >= task.key_hi) release_queries();
+                drain();
+                to.begun = span > task.key_lo;
+                to.ends = span + LF_ATTN_PREFILL_SPAN >= task.key_hi;
+                end_span<T, D>(args, fold, to, o, m, l);
+            }
+        }
+        if (group_idx == 0) bar_sync(1, CONSUMER_THREADS); /* the turn nobody took */
+    }
+};
+
+template <typename T, int D>
+__global__ void __launch_bounds__(PREFILL_THREADS, 1)
+    attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
+                 const __grid_constant__ struct lf_attn_cuda_args args)
+{
+    extern __shared__ char raw[];
+    auto &smem = *(prefill_smem<D> *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
+    start_successor();
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < prefill_shape<D>::N_SLOTS; i++) {
+            mbarrier_init(shared_address(&smem.full[i]), 1);
+            mbarrier_init(shared_address(&smem.empty[i]), 2);
+        }
+        mbarrier_init(shared_address(&smem.q_full), 1);
+        mbarrier_init(shared_address(&smem.q_empty), CONSUMER_THREADS / 32);
+        mbarrier_init(shared_address(&smem.tail), 1);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    wait_predecessor();
+    int role =
+        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* the same in all threads of a warp, told to the compiler */
+    if (role == 0) {
+        setmaxnreg_dec<40>();
+        if (threadIdx.x < 32) {
+            producer<D> self = {args, smem, &q_map, &kv_map, (int)threadIdx.x, {0, 0}, 0};
+            self.run();
+        }
+    } else {
+        setmaxnreg_inc<232>();
+        consumer<T, D> self = {args, smem, role - 1, score_rule::of(args)};
+        self.run();
+    }
+}
+
+/* ---- host ---- */
+
+typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const struct lf_attn_cuda_args);
+
+struct prefill_entry {
+    int head_dim;
+    size_t smem_bytes;
+    prefill_kernel *kernels[2]; /* bf16, fp16 */
+};
+
+#define ENTRY(d)                                                                                                       \
+    {                                                                                                                  \
+        d, sizeof(prefill_smem<d>) + 1024,                                                                             \
+        {                                                                                                              \
+            attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d>                                                    \
+        }                                                                                                              \
+    }
+static const struct prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
+
+static const struct prefill_entry *find_entry(int head_dim)
+{
+    for (const struct prefill_entry &e : entries)
+        if (e.head_dim == head_dim) return &e;
+    return nullptr;
+}
+
+/* The driver's cuTensorMapEncodeTiled, found by _setup. */
+static decltype(&cuTensorMapEncodeTiled) encode_tiled;
+
+bool lf_attn_prefill_sm90_supports(int head_dim)
+{
+    return find_entry(head_dim) != nullptr;
+}
+
+size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms)
+{
+    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
+}
+
+int lf_attn_prefill_sm90_setup(void)
+{
+    void *encode = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    cudaError_t e =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
+    if (e == cudaSuccess && found != cudaDriverEntryPointSuccess) e = cudaErrorNotSupported;
+    for (const struct prefill_entry &entry : entries)
+        for (prefill_kernel *kernel : entry.kernels)
+            if (e == cudaSuccess)
+                e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)entry.smem_bytes);
+    if (e == cudaSuccess) encode_tiled = (decltype(encode_tiled))encode;
+    return (int)e;
+}
+
+/* A map of elements whose innermost box is a row of a chunk. dims and box from the innermost outwards; tensors are
+ * dense, strides follow from dims. */
+static int encode_map(CUtensorMap *map, bool fp16, const void *base, int rank, const cuuint64_t *dims,
+                      const cuuint32_t *box)
+{
+    static const cuuint32_t ones[4] = {1, 1, 1, 1};
+    cuuint64_t strides[3], bytes = 2;
+    for (int i = 0; i + 1 < rank; i++) strides[i] = bytes *= dims[i];
+    CUresult r =
+        encode_tiled(map, fp16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, (cuuint32_t)rank,
+                     (void *)base, dims, strides, box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                     CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return r == CUDA_SUCCESS ? (int)cudaSuccess : (int)cudaErrorInvalidValue;
+}
+
+int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
+{
+    const struct prefill_entry *entry = find_entry(args->head_dim);
+    if (!entry || !encode_tiled) return (int)cudaErrorNotSupported;
+    int n_ctas = args->max_prefill < args->n_sms ? args->max_prefill : args->n_sms;
+    if (n_ctas <= 0) return (int)cudaSuccess;
+
+    cuuint32_t group = (cuuint32_t)(args->n_heads / args->n_kv_heads);
+    cuuint64_t columns = (cuuint64_t)args->head_dim;
+    CUtensorMap q_map, kv_map;
+    const cuuint64_t q_dims[4] = {columns, group, (cuuint64_t)args->n_kv_heads, (cuuint64_t)args->n_tokens};
+    const cuuint32_t q_box[4] = {CHUNK_COLUMNS, group, 1, LF_ATTN_PREFILL_ROWS / group};
+    int e = encode_map(&q_map, args->fp16, args->q, 4, q_dims, q_box);
+    if (e != (int)cudaSuccess) return e;
+    const cuuint64_t kv_dims[2] = {columns, (cuuint64_t)args->n_blocks * (cuuint64_t)args->n_layers * 2 *
+                                                (cuuint64_t)args->n_kv_heads * PAGE_TOKENS};
+    const cuuint32_t kv_box[2] = {CHUNK_COLUMNS, PAGE_TOKENS};
+    e = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
+    if (e != (int)cudaSuccess) return e;
+
+    cudaLaunchAttribute overlap = {};
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3((unsigned)n_ctas);
+    config.blockDim = dim3(PREFILL_THREADS);
+    config.dynamicSmemBytes = entry->smem_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &overlap;
+    config.numAttrs = args->overlaps ? 1 : 0;
+    return (int)cudaLaunchKernelEx(&config, entry->kernels[args->fp16 ? 1 : 0], q_map, kv_map, *args);
+}

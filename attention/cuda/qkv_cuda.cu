@@ -1,0 +1,91 @@
+/* The product that makes a step's queries, keys and values, ending with RoPE and the append: few rows, one kernel less
+ * in the chain of a layer.
+ *
+ * How the sums come about is device/cuda/gemv.cuh's. A tile has eight channels of a head and the eight that they are
+ * rotated with, half a head further on; heads of values are cut likewise and not rotated. What the product alone would
+ * have written is rounded, rotated and rounded again: the bits are those of the product and of rope_cuda.cu.
+ *
+ * A thread writes two channels of one row. Where that row goes it reads before the predecessor is complete (the step's
+ * lists are not a kernel's), cosine and sine while the product is computed. */
+#include "attention/cuda/rope_place.cuh"
+#include "device/cuda/gemv.cuh"
+
+struct rope_args {
+    lf_rope_cuda_args rope;
+    const float *bias; /* [n_out] or NULL */
+    int tiles_a_head;
+};
+
+template <class T> struct roped {
+    using args = rope_args;
+    const args &f;
+    int row, r; /* of x, of a run */
+    rope_place at;
+    float2 cos_sin;
+
+    /* first_row rises, so the row's sequence is the last that does not begin behind it; there are a few. */
+    __device__ inline roped(const lf_gemv_args &p, const args &a)
+        : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}
+    {
+        if (row >= p.n_rows) return;
+        int n_seqs = f.rope.counts->n_seqs, seq_idx = -1;
+        while (seq_idx + 1 < n_seqs && f.rope.seqs[seq_idx + 1].first_row <= row) seq_idx++;
+        at = rope_place_in(f.rope, row, seq_idx);
+    }
+
+    __device__ static inline int first_row(const args &f, int tile)
+    {
+        return tile / f.tiles_a_head * f.rope.head_dim + tile % f.tiles_a_head * GEMV_RUN;
+    }
+
+    __device__ static inline int run_stride(const args &f)
+    {
+        return f.rope.head_dim / 2;
+    }
+
+    __device__ inline int channel(int tile) const
+    {
+        return tile % f.tiles_a_head * GEMV_RUN + r;
+    }
+
+    __device__ inline void ask(const lf_gemv_args &, int tile)
+    {
+        if (!at.valid) return;
+        cos_sin = __ldg((const float2 *)(f.rope.table + (size_t)at.pos * f.rope.head_dim) + channel(tile));
+    }
+
+    template <int NT> __device__ inline void write(const lf_gemv_args &, const gemv_sums<NT> &s, int tile)
+    {
+        if (!at.valid) return;
+        int head = tile / f.tiles_a_head, c = channel(tile), half = f.rope.head_dim / 2;
+        float a = s.at(row, r), b = s.at(row, r + GEMV_RUN);
+        if (f.bias) {
+            a += f.bias[head * f.rope.head_dim + c];
+            b += f.bias[head * f.rope.head_dim + c + half];
+        }
+        a = to_float(from_float<T>(a));
+        b = to_float(from_float<T>(b));
+        if (head < f.rope.n_heads + f.rope.n_kv_heads) rotate(a, b, cos_sin);
+        T *to = rope_target<T>(f.rope, at, row, head);
+        to[c] = from_float<T>(a);
+        to[c + half] = from_float<T>(b);
+    }
+};
+
+int lf_qkv_cuda_setup(bool *fits)
+{
+    return gemv_setup<roped>(fits);
+}
+
+bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope)
+{
+    return lf_cuda_gemv_supports(gemm) && !rope->q_norm && rope->rotary_dim == rope->head_dim &&
+           rope->head_dim % GEMV_TILE == 0;
+}
+
+int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope, int n_blocks, void *stream)
+{
+    rope_args f = {*rope, gemm->bias, rope->head_dim / GEMV_TILE};
+    lf_cuda_launch how = {stream, rope->fp16, rope->overlaps};
+    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, false, how);
+}

@@ -1,0 +1,51 @@
+/* RoPE, QK norm and KV append on a GPU, one layer and all rows of a step: what the host and rope_cuda.cu agree on.
+ * Inside attention/ only.
+ *
+ * A row finds its sequence by itself among the step's sequences in device memory (attn_cuda.h), whose first_row rises;
+ * one that belongs to none, the padding of a graph's bucket, writes nothing. So a captured graph replays with other
+ * sequences. */
+#ifndef LF_ATTENTION_CUDA_ROPE_CUDA_H
+#define LF_ATTENTION_CUDA_ROPE_CUDA_H
+
+#include "attention/cuda/attn_cuda.h"
+#include "device/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* All pointers are device addresses. Pages are in the order LF_KV_ROWS, in the type of the activations. */
+struct lf_rope_cuda_args {
+    void *q_out;                              /* [n_rows, n_heads, head_dim] */
+    const void *qkv;                          /* [n_rows, (n_heads + 2 · n_kv_heads) · head_dim] */
+    const float *q_norm, *k_norm;             /* [head_dim] each, or both NULL */
+    const float *table;                       /* [positions, rotary_dim / 2, 2]: cos, sin (rope.h) */
+    const struct lf_attn_cuda_counts *counts; /* n_seqs is read */
+    const struct lf_attn_cuda_seq *seqs;      /* [n_seqs], first_row rising */
+    const int32_t *tables;                    /* block tables, see attn_cuda.h */
+    void *kv;                                 /* block 0 */
+    float norm_eps;
+    int32_t n_rows; /* of the launch: the step's rows or the graph's bucket */
+    int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
+    int32_t n_layers, layer;
+    bool fp16;
+    bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
+};
+
+bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim); /* multiples of 4 up to 256 */
+int lf_rope_append_cuda_setup(void);                             /* loads the kernels, outside of a capture */
+/* Puts the kernel into stream (a cudaStream_t); a cudaError_t. Neither allocates nor waits. */
+int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
+
+/* qkv_cuda.cu: the product whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
+ * touched. For few rows, without QK norm, all channels rotated. *fits: a block may have the shared memory. */
+int lf_qkv_cuda_setup(bool *fits);
+bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
+/* n_blocks: of the grid at most. */
+int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args, int n_blocks, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

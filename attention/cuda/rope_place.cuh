@@ -1,0 +1,43 @@
+/* Where a row's heads go, and the rotation: common to the kernel that is RoPE (rope_cuda.cu) and the product that ends
+ * with it (qkv_cuda.cu). */
+#ifndef LF_ATTENTION_CUDA_ROPE_PLACE_CUH
+#define LF_ATTENTION_CUDA_ROPE_PLACE_CUH
+
+#include "attention/cuda/rope_cuda.h"
+#include "core/limits.h"
+
+/* Of a row of the step. Rows that belong to no sequence have none. */
+struct rope_place {
+    bool valid;
+    int pos, block;
+};
+
+/* Row's place in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none does.
+ */
+__device__ inline rope_place rope_place_in(const lf_rope_cuda_args &p, int row, int seq_idx)
+{
+    if (seq_idx < 0) return {false, 0, 0};
+    lf_attn_cuda_seq seq = p.seqs[seq_idx];
+    if (row >= seq.first_row + seq.n_rows) return {false, 0, 0};
+    int pos = seq.kv_len - seq.n_rows + (row - seq.first_row);
+    return {true, pos, p.tables[seq.table + pos / LF_KV_BLOCK_TOKENS]};
+}
+
+/* First element of the row's head: in q_out, or, of heads of keys and values, which come behind those of queries, in
+ * their page. */
+template <class T> __device__ inline T *rope_target(const lf_rope_cuda_args &p, rope_place at, int row, int head)
+{
+    if (head < p.n_heads) return (T *)p.q_out + ((size_t)row * p.n_heads + head) * p.head_dim;
+    size_t page = ((size_t)at.block * p.n_layers + p.layer) * 2 * p.n_kv_heads + (head - p.n_heads);
+    return (T *)p.kv + (page * LF_KV_BLOCK_TOKENS + at.pos % LF_KV_BLOCK_TOKENS) * p.head_dim;
+}
+
+/* (a, b) by the angle whose cosine and sine are given. */
+__device__ inline void rotate(float &a, float &b, float2 cos_sin)
+{
+    float x = a;
+    a = __fmaf_rn(x, cos_sin.x, -__fmul_rn(b, cos_sin.y));
+    b = __fmaf_rn(b, cos_sin.x, __fmul_rn(x, cos_sin.y));
+}
+
+#endif

@@ -1,0 +1,13 @@
+/* Configurations of models that are not implemented: what they are, in a person's words, for the refusal. */
+#ifndef LF_MODEL_FOREIGN_H
+#define LF_MODEL_FOREIGN_H
+
+#include "core/json.h"
+
+/* What a model of this architecture is, where its name or its configuration tells: "a speech or audio model"; else "".
+ */
+const char *lf_foreign_kind(struct lf_json_value root, struct lf_str architecture);
+/* LF_UNSUPPORTED with the name of the format where config.json says that the weights are quantized. */
+LF_MUST_CHECK enum lf_status lf_foreign_quantization(struct lf_json_value root, struct lf_err *err);
+
+#endif

@@ -1,0 +1,83 @@
+#include "server/docs/command_table.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "server/config.h"
+
+const struct lf_command_row lf_command_rows[] = {
+    {.command = LF_COMMAND_SERVE,
+     .name = "serve",
+     .args = "[--model DIR] [options]",
+     .summary = "serves a model over HTTP",
+     .text = "Serves a model with the OpenAI API: /v1/chat/completions, /v1/completions and what docs/api.md lists "
+             "(longflash docs api). The memory plan is made, and refused where it does not fit, before a weight is "
+             "read.\n\n"
+             "SIGTERM: no new requests, those in flight go on for up to --drain-timeout, exit status 0; a second one: "
+             "ends at once, 1. SIGHUP: reads the keys again, reopens the log.",
+     .examples = "longflash serve --model /models/llama --ctx 128K --memory 40G\n"
+                 "curl localhost:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+                 "  -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'\n"},
+    {.command = LF_COMMAND_PLAN,
+     .name = "plan",
+     .args = "[--model DIR] [options]",
+     .summary = "says what a configuration takes in memory, and whether it fits",
+     .text = "Says what a configuration takes in memory, from config.json and the headers of the weights alone: "
+             "weights, workspace, KV cache, how many requests of which length fit. Exit status 0: it fits; 2: it does "
+             "not.",
+     .examples = "longflash plan --model /models/llama --ctx 128K --concurrency 4 --memory 64G\n"},
+    {.command = LF_COMMAND_RUN,
+     .name = "run",
+     .args = "[--model DIR] [--document FILE] [options] QUESTION",
+     .summary = "answers one question on the terminal",
+     .text = "Answers one question on the terminal, without a server. The answer goes to standard output as it is "
+             "made, timings to standard error.",
+     .examples = "longflash run --document demo/document.txt \"What is the capital of Laigburd?\"\n"},
+    {.command = LF_COMMAND_LOAD,
+     .name = "load",
+     .args = "[--url URL] [options]",
+     .summary = "measures a server under load",
+     .text = "Measures a server: every level of --concurrency with every length of --lengths, with time to first "
+             "token, time between tokens and tokens per second. Prompts are random ids below 4000 (of a vocabulary of "
+             "as many at least) and differ, so the prefix cache finds nothing. A server takes 64 connections from one "
+             "address unless --connections-per-address says otherwise.",
+     .examples = "longflash load --concurrency 1,8,32 --lengths 1K,16K --csv load.csv\n"
+                 "longflash load --find-limit --ttft-ms 20000 --itl-ms 200\n"},
+    {.command = LF_COMMAND_TOKENIZE,
+     .name = "tokenize",
+     .args = "[--model DIR] [options] [TEXT…]",
+     .summary = "prints the token ids of a text, or the text of ids",
+     .text = "Prints the token ids of the arguments, or of standard input, with their pieces.",
+     .examples = "longflash tokenize --count < demo/document.txt\n"
+                 "longflash tokenize --decode 321 288 4024 949\n"},
+    {.command = LF_COMMAND_HEALTH,
+     .name = "health",
+     .args = "[--url URL]",
+     .summary = "asks a server whether it is ready",
+     .text = "Asks a server's /readyz. Exit status 0: ready; 1: not. For a container's health check."},
+    {.name = "docs",
+     .args = "NAME",
+     .words = LF_DOCS_NAMES,
+     .summary = "prints a document that the program makes of its own tables",
+     .text = "Prints a document that the program makes of the tables that it itself reads: api (docs/api.md), metrics, "
+             "options (docs/options.md), man (longflash.1), or the completions of a shell: bash, zsh, fish.",
+     .examples = "longflash docs api\n"
+                 "source <(longflash docs bash)\n"},
+    {.name = "version",
+     .args = "",
+     .summary = "prints version, commit, backends and libraries",
+     .text = "Prints the version, the commit it was built from, the backends and the CPU's instruction sets that were "
+             "built in and that this machine has, and the libraries."},
+    {.name = "help",
+     .args = "[COMMAND]",
+     .summary = "prints the page of a command",
+     .text = "Prints the page of a command, as COMMAND --help does, or of the program."},
+};
+const int lf_command_rows_n = (int)LF_N_ELEMS(lf_command_rows);
+
+const struct lf_command_row *lf_command_row_find(const char *name)
+{
+    for (int i = 0; i < lf_command_rows_n; i++)
+        if (strcmp(lf_command_rows[i].name, name) == 0) return &lf_command_rows[i];
+    return NULL;
+}

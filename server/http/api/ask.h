@@ -1,0 +1,112 @@
+/* A request, whatever dialect it came in: what was asked, as plain data, and how a body is read into it.
+ *
+ * A dialect's body is a JSON object, and a table says which fields there are, of what kind and in which range; a second
+ * one (unsupported_fields.h) which ones would change the meaning of the answer and are refused by name. Every optional
+ * field may be null. Unknown fields are counted and otherwise ignored. Nothing here knows of sockets or of the engine's
+ * queue. */
+#ifndef LF_SERVER_HTTP_API_ASK_H
+#define LF_SERVER_HTTP_API_ASK_H
+
+#include "core/arena.h"
+#include "core/json.h"
+#include "core/limits.h"
+#include "server/engine/request.h"
+#include "server/http/conn/reply.h"
+
+struct lf_chat_message;
+struct lf_unsupported_table;
+
+enum { LF_CACHE_SALT_BYTES = 256 };
+
+/* What was asked. Integers that were not given are LF_ABSENT. Views live in the arena. */
+#define LF_ABSENT INT64_MIN
+struct lf_ask {
+    struct lf_arena arena;
+    int n_unknown; /* fields that nobody knows */
+
+    struct lf_json_value prompt, tokens;    /* borrowed from the document */
+    const struct lf_chat_message *messages; /* [n_messages] in the arena; NULL: not given */
+    size_t n_messages;
+    struct lf_json_value template_vars; /* chat_template_kwargs */
+    struct lf_str model;                /* empty: not given */
+
+    bool may_be_empty; /* a prompt without a token is no error: it is only counted */
+    bool stream, stream_options, include_usage, return_progress, echo;
+    bool add_special_tokens, parse_special, add_generation_prompt; /* true unless given */
+    bool chat_logprobs;
+    int64_t logprobs, top_logprobs; /* LF_ABSENT: none */
+    int64_t n, best_of;             /* n is 1 unless given */
+    int64_t max_tokens, max_completion_tokens, min_tokens;
+    bool ignore_eos, seed_given;
+    int64_t seed, top_k, priority;
+    struct lf_sampling sampling; /* its seed and n_logprobs are set from the fields above by who submits */
+    int n_stops;
+    struct lf_str stops[LF_STOP_N];
+    int n_stop_tokens;
+    int32_t stop_tokens[LF_STOP_TOKENS_N];
+    struct lf_str cache_salt;
+};
+
+struct lf_ask_limits {
+    int max_choices;
+    int n_vocab;
+    const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
+    bool keep_developer;                         /* the template knows this role; else it is written as system */
+    struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
+};
+
+/* Defaults, and the arena. To be deinitialized. */
+void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits);
+void lf_ask_deinit(struct lf_ask *ask);
+
+/* ---- reading ---- */
+
+struct lf_reading {
+    struct lf_ask *ask;
+    const struct lf_ask_limits *limits;
+    struct lf_api_err *err;
+};
+
+typedef enum lf_status lf_read_fn(struct lf_reading *r, const char *name, struct lf_json_value v);
+
+/* BOOL, INT, FLOAT: stored there in the ask, numbers within the range, its ends included. READ: by a function. */
+enum lf_field_kind { LF_FIELD_BOOL, LF_FIELD_INT, LF_FIELD_FLOAT, LF_FIELD_READ };
+
+struct lf_field {
+    const char *name;
+    unsigned asks; /* bits of the table's own: which of its endpoints know it */
+    enum lf_field_kind kind;
+    size_t at; /* of the ask: LF_ASK_AT */
+    double range[2];
+    lf_read_fn *read;
+    const char *type; /* of READ: what it takes, for docs/api.md */
+    const char *help; /* what it does, for docs/api.md */
+};
+#define LF_ASK_AT(member) offsetof(struct lf_ask, member)
+
+/* The fields of a family of endpoints: what reading a body follows, and what docs/api.md is made from. */
+struct lf_field_table {
+    const char *title;
+    const struct lf_field *fields;
+    int n_fields;
+    const struct lf_unsupported_table *unsupported;
+};
+
+/* Reads the root object with the rows of a table that have one of the bits of `asks`. */
+LF_MUST_CHECK enum lf_status lf_ask_read_fields(struct lf_reading *r, const struct lf_field_table *table, unsigned asks,
+                                                const struct lf_json *json);
+
+/* Refusals of a field, for functions that read one: another value was expected; this value is not implemented. */
+LF_MUST_CHECK enum lf_status lf_ask_expected(struct lf_reading *r, const char *name, struct lf_json_value v,
+                                             const char *what);
+LF_MUST_CHECK enum lf_status lf_ask_unsupported(struct lf_reading *r, const char *name);
+/* An id of the vocabulary, or a refusal that names param. */
+LF_MUST_CHECK enum lf_status lf_ask_token_id(int32_t *out, struct lf_json_value v, int n_vocab, const char *param,
+                                             struct lf_api_err *err);
+/* The unescaped text of a string, in the ask's arena. */
+LF_MUST_CHECK enum lf_status lf_ask_text(struct lf_ask *ask, struct lf_str *out, struct lf_json_value v,
+                                         const char *param, struct lf_api_err *err);
+/* For a row of any table: the model's name, a list of stop strings. */
+lf_read_fn lf_ask_read_model, lf_ask_read_stop;
+
+#endif

@@ -1,0 +1,50 @@
+/* Dialects: the APIs in which one and the same thing is asked for, and answered.
+ *
+ * Inside there is one request (struct lf_ask) and one generation. A dialect parses its own body into that request, and
+ * prints what comes of it in its own form: as a stream of events, and as one text. Nothing else asks which endpoint it
+ * is; what else differs stands here as data. A new dialect is a file with one of these and a row in routes.c.
+ *
+ * Printing. Both printers are called in the same order, and append to `out` whole events (a stream) or pieces of one
+ * JSON text (whole):
+ *
+ *     begin  { open  delta …  shut  finish }  end          a whole answer, choice after choice
+ *     begin  { delta … finish } interleaved   end          a stream; progress and nothing in between
+ *
+ * What does not fit leaves out->status set. */
+#ifndef LF_SERVER_HTTP_API_DIALECT_H
+#define LF_SERVER_HTTP_API_DIALECT_H
+
+#include "server/http/api/ask.h"
+#include "server/http/api/token_text.h"
+
+struct lf_generation;
+struct lf_request_state;
+
+struct lf_printer {
+    void (*begin)(struct lf_buf *out, struct lf_generation *gen);
+    void (*open)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: before a choice's text */
+    void (*delta)(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text);
+    void (*shut)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: behind it; log-probabilities
+                                                                                   follow, if asked for */
+    void (*finish)(struct lf_buf *out, const struct lf_generation *gen, int idx);
+    void (*end)(struct lf_buf *out, const struct lf_generation *gen); /* usage, timings, the end mark */
+    void (*error)(struct lf_buf *out, const struct lf_api_err *err);  /* instead of all that, or in the middle of it */
+    void (*progress)(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state);
+    void (*nothing)(struct lf_buf *out, const struct lf_generation *gen); /* --keep-alive chunk */
+};
+
+struct lf_dialect {
+    const struct lf_field_table *fields; /* what its bodies have */
+    unsigned endpoint;                   /* its bit in that table */
+    const char *text_param;              /* what a refusal of the prompt names: "messages" */
+    bool fills_context;                  /* without a length an answer may take all of the context that is left */
+    bool continues;                /* the text goes on where the prompt ends: a leading mark of a word is a space */
+    enum lf_logprob_form logprobs; /* in which form they are shown */
+    enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                            struct lf_api_err *err);
+    struct lf_printer stream, whole;
+};
+
+extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages;
+
+#endif

@@ -1,0 +1,382 @@
+#include "server/http/api/generation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/hash.h"
+#include "core/text_memory.h"
+#include "server/engine/engine.h"
+
+enum {
+    PIECE_BYTES = 4 * 1024, /* text in one event */
+    TEXT_BYTES = 64 * 1024 * 1024,
+    ECHO_PIECE_BYTES = 16 * 1024,
+    SALT_BYTES = LF_SHA256_BYTES + LF_CACHE_SALT_BYTES,
+    TOKEN_BYTES = 32 * 1024 * 1024,
+    HEAD_BYTES = 64 * 1024
+};
+
+/* ---- starting ---- */
+
+struct start {
+    const struct lf_generation_params *params;
+    struct lf_generation *gen;
+    int64_t room; /* tokens of prompt and answer that one request may have */
+    uint64_t seed;
+    uint8_t salt[SALT_BYTES];
+    int salt_bytes;
+};
+
+/* How many tokens the answer may have; refuses a prompt that leaves no room for what was asked. */
+static enum lf_status answer_length(const struct start *st, const struct lf_prompt *p, int64_t *out,
+                                    struct lf_api_err *err)
+{
+    const struct lf_ask *ask = &st->gen->ask;
+    const struct lf_dialect *dialect = st->gen->dialect;
+    int64_t left = st->room - (int64_t)p->ids.n, want = ask->max_tokens;
+    if (want == LF_ABSENT) {
+        int64_t most = dialect->fills_context ? left : LF_MIN(left, st->params->default_max_tokens);
+        want = LF_MAX(most, 1);
+    }
+    if (want > left) return lf_refuse_context(err, dialect->text_param, (int64_t)p->ids.n, want, st->room, false);
+    if (ask->min_tokens > want)
+        return lf_refuse(err, 400, "min_tokens", "invalid_value", "min_tokens: more than the answer may have.");
+    *out = want;
+    return LF_OK;
+}
+
+static enum lf_status refuse_submit(enum lf_status status, const struct start *st, const struct lf_gen_params *p,
+                                    int retry_after_s, const struct lf_err *why, struct lf_api_err *err)
+{
+    const char *param = st->gen->dialect->text_param;
+    switch (status) {
+    case LF_LIMIT:
+        return lf_refuse_context(err, param, p->n_prompt, p->max_tokens, st->room, false);
+    case LF_INVALID:
+        return lf_refuse(err, 400, param, "invalid_value", "%s", why->message);
+    case LF_FULL:
+        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
+        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
+        return LF_INVALID;
+    case LF_SHUTDOWN:
+        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
+    case LF_DEVICE:
+        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
+    case LF_NO_MEMORY:
+        return lf_refuse_work(err, LF_NO_MEMORY);
+    default:
+        return lf_refuse(err, 500, NULL, "internal_error", "The request could not be queued.");
+    }
+}
+
+static void fill_params(struct lf_gen_params *out, const struct start *st, int i, int64_t max_tokens)
+{
+    const struct lf_generation *gen = st->gen;
+    const struct lf_ask *ask = &gen->ask;
+    const struct lf_prompt *p = gen->choices[i].prompt;
+    int first = i - i % (int)ask->n;
+    *out = (struct lf_gen_params){
+        .prompt = p->ids.ids,
+        .n_prompt = (int)p->ids.n,
+        .max_tokens = (int)max_tokens,
+        .min_tokens = (int)ask->min_tokens,
+        .ignore_eos = ask->ignore_eos,
+        .stop_token_ids = ask->stop_tokens,
+        .n_stop_token_ids = ask->n_stop_tokens,
+        .sampling = ask->sampling,
+        .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
+        .priority = (int)ask->priority,
+        .salt = st->salt,
+        .salt_bytes = st->salt_bytes,
+        .tenant = st->params->tenant->id,
+        .deadline_ns = st->params->deadline_ns,
+        .leader = i == first ? NULL : gen->choices[first].req,
+        .n_group = i == 0 ? gen->n_choices : 0,
+        .group_tokens = i == 0 ? gen->n_prompt_tokens * ask->n : 0,
+        .follows = i > 0,
+        .notify = st->params->notify,
+        .notify_ctx = st->params->notify_ctx,
+        .memory = gen->memory,
+    };
+    out->sampling.n_logprobs = ask->logprobs == LF_ABSENT ? -1 : (int)ask->logprobs;
+    out->sampling.seed = st->seed + (uint64_t)i;
+}
+
+static enum lf_status submit(const struct start *st, int i, struct lf_api_err *err)
+{
+    struct lf_gen_params params;
+    struct lf_err why = {0};
+    int64_t max_tokens = 0;
+    int retry_after_s = 1;
+    LF_TRY(answer_length(st, st->gen->choices[i].prompt, &max_tokens, err));
+    fill_params(&params, st, i, max_tokens);
+    enum lf_status status =
+        lf_engine_submit(st->params->engine, &params, &st->gen->choices[i].req, &retry_after_s, &why);
+    return status == LF_OK ? LF_OK : refuse_submit(status, st, &params, retry_after_s, &why, err);
+}
+
+/* The text as it was given; of ids, what they decode to (they were checked to be in the vocabulary). */
+static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
+{
+    const struct lf_prompt *p = c->prompt;
+    if (p->is_text)
+        lf_buf_str(&c->text, p->text);
+    else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
+        c->text.status = LF_NO_MEMORY;
+    c->offset = lf_utf8_count(lf_buf_view(&c->text));
+}
+
+void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
+{
+    const struct lf_ask *ask = &gen->ask;
+    gen->n_finished -= c->finish != NULL;
+    c->finish = NULL;
+    c->n_read = c->n_echoed = 0;
+    c->offset = c->echo_offset = 0;
+    c->text_shown = 0;
+    lf_detok_init(&c->detok, gen->tok, false, gen->dialect->continues);
+    lf_detok_init(&c->echo_detok, gen->tok, false, false);
+    lf_stop_init(&c->stop, ask->stops, ask->n_stops);
+    lf_buf_clear(&c->text);
+    lf_logprob_text_clear(&c->lp);
+    c->echo_done = !ask->echo || ask->logprobs == LF_ABSENT || gen->quiet;
+    if (ask->echo) echo_prompt(gen, c);
+}
+
+static void init_choice(struct lf_generation *gen, struct lf_choice *c, const struct lf_prompt *prompt)
+{
+    int n_top = gen->ask.logprobs == LF_ABSENT ? 0 : (int)gen->ask.logprobs;
+    c->prompt = prompt;
+    lf_buf_init_in(&c->text, TEXT_BYTES, gen->memory);
+    lf_logprob_text_init(&c->lp, gen->tok, gen->dialect->logprobs, n_top, gen->memory);
+    lf_choice_rewind(gen, c);
+}
+
+static enum lf_status count_choices(const struct start *st, struct lf_api_err *err)
+{
+    struct lf_generation *gen = st->gen;
+    int64_t n = gen->prompts.n * gen->ask.n, most = st->params->tenant->by_key ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
+    if (n > most)
+        return lf_refuse(err, 400, "n", "too_many_choices", "%lld answers asked for at once, the most is %lld.",
+                         (long long)n, (long long)most);
+    gen->n_choices = (int)n;
+    return LF_OK;
+}
+
+static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
+{
+    struct lf_generation *gen = st->gen;
+    LF_TRY(count_choices(st, err));
+    gen->choices = lf_text_alloc_zeroed(gen->memory, (size_t)gen->n_choices * sizeof *gen->choices);
+    if (!gen->choices) {
+        gen->n_choices = 0;
+        return lf_refuse_work(err, LF_NO_MEMORY);
+    }
+    for (int i = 0; i < gen->n_choices; i++) init_choice(gen, &gen->choices[i], &gen->prompts.items[i / gen->ask.n]);
+    for (int i = 0; i < gen->prompts.n; i++) gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
+    for (int i = 0; i < gen->n_choices; i++) LF_TRY(submit(st, i, err));
+    for (int i = 0; i < gen->prompts.n && !gen->ask.echo; i++) lf_ids_deinit(&gen->prompts.items[i].ids);
+    return LF_OK;
+}
+
+/* The tenant's salt and the request's, in a form in which no two pairs look alike. */
+static void mix_salt(struct start *st)
+{
+    struct lf_str extra = st->gen->ask.cache_salt;
+    memcpy(st->salt, st->params->tenant->salt, LF_SHA256_BYTES);
+    if (extra.len) memcpy(st->salt + LF_SHA256_BYTES, extra.ptr, extra.len);
+    st->salt_bytes = LF_SHA256_BYTES + (int)extra.len;
+}
+
+static struct lf_generation *create(const struct lf_generation_params *params)
+{
+    struct lf_generation *gen = lf_text_alloc_zeroed(params->memory, sizeof *gen);
+    if (!gen) return NULL;
+    gen->dialect = params->dialect;
+    gen->tok = params->tok;
+    gen->memory = params->memory;
+    gen->model = params->model;
+    gen->created_s = lf_clock_unix_s();
+    gen->tokenize_ns = params->tokenize_ns;
+    snprintf(gen->id, sizeof gen->id, "%s", params->id);
+    lf_buf_init_in(&gen->head, HEAD_BYTES, params->memory);
+    return gen;
+}
+
+enum lf_status lf_generation_start(struct lf_generation **out, const struct lf_generation_params *params,
+                                   struct lf_ask *ask, struct lf_prompts *prompts, struct lf_api_err *err)
+{
+    struct lf_generation *gen = create(params);
+    if (!gen) {
+        lf_ask_deinit(ask);
+        lf_prompts_deinit(prompts);
+        return lf_refuse_work(err, LF_NO_MEMORY);
+    }
+    struct lf_engine_state engine;
+    lf_engine_look(params->engine, &engine);
+    gen->ask = *ask;
+    gen->prompts = *prompts;
+    *ask = (struct lf_ask){0};
+    *prompts = (struct lf_prompts){0};
+    struct start st = {.params = params, .gen = gen};
+    st.room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
+    st.seed = gen->ask.seed_given ? (uint64_t)gen->ask.seed : params->seed;
+    mix_salt(&st);
+    enum lf_status status = start_choices(&st, err);
+    if (status == LF_OK)
+        *out = gen;
+    else
+        lf_generation_destroy(gen);
+    return status;
+}
+
+void lf_generation_destroy(struct lf_generation *gen)
+{
+    if (!gen) return;
+    /* followers before the leader they refer to */
+    for (int i = gen->n_choices - 1; i >= 0; i--) {
+        struct lf_choice *c = &gen->choices[i];
+        if (c->req) lf_request_put(c->req);
+        lf_buf_deinit(&c->text);
+        lf_logprob_text_deinit(&c->lp);
+    }
+    lf_text_free(gen->memory, gen->choices);
+    lf_prompts_deinit(&gen->prompts);
+    lf_ask_deinit(&gen->ask);
+    lf_buf_deinit(&gen->head);
+    lf_text_free(gen->memory, gen);
+}
+
+/* ---- pulling ---- */
+
+static void finish(struct lf_generation *gen, struct lf_choice *c, const char *reason)
+{
+    c->finish = reason;
+    if (c->finished_ns == 0) c->finished_ns = lf_clock_ns();
+    gen->n_finished++;
+}
+
+static void fail(struct lf_generation *gen, int status, const char *code, const char *message)
+{
+    if (!gen->failed) (void)!lf_refuse(&gen->err, status, NULL, code, "%s", message);
+    gen->failed = true;
+}
+
+/* As a request is refused for which there is no memory: the client is told when to come again. */
+static void fail_for_memory(struct lf_generation *gen)
+{
+    if (!gen->failed) (void)!lf_refuse_work(&gen->err, LF_NO_MEMORY);
+    gen->failed = true;
+}
+
+static void fail_as(struct lf_generation *gen, const struct lf_request_state *st)
+{
+    if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
+        fail(gen, 503, "draining", "The server is shutting down.");
+    else if (st->status == LF_DEVICE)
+        fail(gen, 500, "engine_failed", "The engine has failed.");
+    else if (st->status == LF_CORRUPT)
+        fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
+    else
+        fail(gen, 500, "internal_error", "The answer could not be finished.");
+}
+
+/* Text of one token that could not be kept must not go missing silently. */
+static void note_loss(struct lf_choice *c, const struct lf_buf *piece)
+{
+    if (piece->status != LF_OK) c->text.status = piece->status;
+}
+
+/* Log-probabilities of the prompt's own tokens, as far as they are known. */
+static void pull_echo(const struct lf_generation *gen, struct lf_choice *c, const struct lf_request_state *st, bool one)
+{
+    const struct lf_ids *ids = &c->prompt->ids;
+    struct lf_buf piece;
+    lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
+    int known = LF_MIN(LF_MAX(st->n_prompt_logprobs, 1), (int)ids->n);
+    for (; c->n_echoed < known && !(one && c->lp.list[0].len > ECHO_PIECE_BYTES); c->n_echoed++) {
+        int i = c->n_echoed;
+        lf_logprob_text_add(&c->lp, i ? lf_request_prompt_logprob(c->req, i) : NULL, ids->ids[i], c->echo_offset);
+        lf_buf_clear(&piece);
+        lf_detok_push(&c->echo_detok, ids->ids[i], &piece);
+        note_loss(c, &piece);
+        c->echo_offset += lf_utf8_count(lf_buf_view(&piece));
+    }
+    lf_buf_deinit(&piece);
+    bool all = c->n_echoed == (int)ids->n;
+    /* an engine that has gone on, or ended, publishes no more of them */
+    c->echo_done = all || (c->n_echoed == known && (st->n_tokens > 0 || st->finish != LF_FINISH_NONE));
+}
+
+/* Shows text to the stop strings (not below min_tokens, where nothing stops); true when one was found. */
+static bool show(struct lf_generation *gen, struct lf_choice *c, struct lf_str text)
+{
+    if (gen->ask.n_stops && c->n_read > gen->ask.min_tokens) return lf_stop_push(&c->stop, text, &c->text);
+    lf_buf_str(&c->text, text);
+    return false;
+}
+
+static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf_buf *piece)
+{
+    const struct lf_sampled *sampled = lf_request_token(c->req, c->n_read++);
+    if (gen->ask.logprobs != LF_ABSENT && !gen->quiet) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
+    lf_buf_clear(piece);
+    lf_detok_push(&c->detok, sampled->id, piece);
+    note_loss(c, piece);
+    c->offset += lf_utf8_count(lf_buf_view(piece));
+    if (!show(gen, c, lf_buf_view(piece))) return;
+    finish(gen, c, "stop");
+    lf_request_cancel(c->req);
+}
+
+/* The end as the engine saw it: what was held back comes out. */
+static void take_end(struct lf_generation *gen, struct lf_choice *c, const struct lf_request_state *st,
+                     struct lf_buf *piece)
+{
+    if (st->finish != LF_FINISH_STOP && st->finish != LF_FINISH_LENGTH) {
+        fail_as(gen, st);
+        return;
+    }
+    lf_buf_clear(piece);
+    lf_detok_flush(&c->detok, piece);
+    note_loss(c, piece);
+    bool stopped = show(gen, c, lf_buf_view(piece));
+    if (!stopped && gen->ask.n_stops) lf_stop_flush(&c->stop, &c->text);
+    finish(gen, c, stopped || st->finish == LF_FINISH_STOP ? "stop" : "length");
+}
+
+void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
+{
+    struct lf_request_state st;
+    struct lf_buf piece;
+    if (c->finish || gen->failed) return;
+    lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
+    lf_request_look(c->req, &st);
+    if (!c->echo_done) pull_echo(gen, c, &st, one);
+    while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
+    if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))
+        take_end(gen, c, &st, &piece);
+    if (c->text.status != LF_OK) fail_for_memory(gen);
+    lf_buf_deinit(&piece);
+}
+
+struct lf_str lf_choice_next_text(const struct lf_choice *c)
+{
+    size_t n = c->text.len - c->text_shown;
+    if (n == 0) return LF_STR("");
+    const char *at = c->text.ptr + c->text_shown;
+    if (n <= PIECE_BYTES) return lf_str_from(at, n);
+    n = PIECE_BYTES;
+    while (n > PIECE_BYTES - 4 && ((unsigned char)at[n] & 0xc0) == 0x80) n--;
+    return lf_str_from(at, n);
+}
+
+void lf_choice_shown(struct lf_choice *c, size_t n)
+{
+    c->text_shown += n;
+    if (c->text_shown < c->text.len) return;
+    lf_buf_clear(&c->text);
+    c->text_shown = 0;
+}

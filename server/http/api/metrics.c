@@ -1,0 +1,238 @@
+/* /metrics: Prometheus' text, under vLLM's names so that its dashboards work. Every label comes from a table here.
+ *
+ * The list of metrics for docs/operations.md is the same page with another head and no samples. */
+#include <stdio.h>
+
+#include "core/check.h"
+#include "core/log.h"
+#include "core/text_memory.h"
+#include "server/engine/engine.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/api/routes.h"
+#include "server/http/conn/server.h"
+
+enum { LABEL_BYTES = 640 };
+
+struct page {
+    struct lf_buf *out;
+    bool lists; /* names, types and help as a table in Markdown */
+    const char *prefix;
+    char model[LABEL_BYTES / 2]; /* model_name="…" */
+};
+
+/* Backslash, quote and line end are escaped; a long id is cut at a whole character's start or so: it is a label. */
+static void set_model_label(struct page *p, const char *id)
+{
+    size_t n = (size_t)snprintf(p->model, sizeof p->model, "model_name=\"");
+    for (; *id && n < sizeof p->model - 4; id++) {
+        bool mark = *id == '"' || *id == '\\' || *id == '\n';
+        if (mark) p->model[n++] = '\\';
+        p->model[n++] = *id == '\n' ? 'n' : *id;
+    }
+    snprintf(p->model + n, sizeof p->model - n, "\"");
+}
+
+/* What a metric begins with; labels: what it has beside the model's, NULL: none. */
+static void head(struct page *p, const char *name, const char *type, const char *labels, const char *help)
+{
+    if (p->lists)
+        lf_buf_printf(p->out, "| `%s` | %s | %s | %s |\n", name, type, labels ? labels : "", help);
+    else
+        lf_metrics_head(p->out, p->prefix, name, type, help);
+}
+
+static void sample(struct page *p, const char *name, const char *label, const char *value, double x)
+{
+    char labels[LABEL_BYTES];
+    if (p->lists) return;
+    if (label)
+        snprintf(labels, sizeof labels, "%s,%s=\"%s\"", p->model, label, value);
+    else
+        snprintf(labels, sizeof labels, "%s", p->model);
+    lf_metrics_sample(p->out, p->prefix, name, labels, x);
+}
+
+static void gauge(struct page *p, const char *name, double x, const char *help)
+{
+    head(p, name, "gauge", NULL, help);
+    sample(p, name, NULL, NULL, x);
+}
+
+static void counter(struct page *p, const char *name, const struct lf_counter *c, const char *help)
+{
+    head(p, name, "counter", NULL, help);
+    sample(p, name, NULL, NULL, (double)lf_counter_get(c));
+}
+
+struct labelled {
+    const char *value;
+    const struct lf_counter *counter;
+};
+
+static void counters(struct page *p, const char *name, const char *label, const struct labelled *rows, size_t n,
+                     const char *help)
+{
+    char labels[LABEL_BYTES];
+    size_t at = (size_t)snprintf(labels, sizeof labels, "`%s`:", label);
+    for (size_t i = 0; i < n; i++)
+        at += (size_t)snprintf(labels + at, sizeof labels - at, "%s %s", i ? "," : "", rows[i].value);
+    LF_ASSERT(at < sizeof labels);
+    head(p, name, "counter", labels, help);
+    for (size_t i = 0; i < n; i++) sample(p, name, label, rows[i].value, (double)lf_counter_get(rows[i].counter));
+}
+
+static void write_engine_gauges(struct page *p, const struct lf_engine_state *state)
+{
+    const struct lf_engine_state e = *state;
+    gauge(p, "num_requests_running", e.n_running, "Requests being computed.");
+    gauge(p, "num_requests_waiting", e.n_waiting, "Requests in the queue.");
+    gauge(p, "kv_cache_usage_perc", e.n_blocks ? (double)e.n_blocks_used / e.n_blocks : 0,
+          "Share of KV blocks in use, 0 to 1.");
+    gauge(p, "kv_blocks_used", e.n_blocks_used, "KV blocks that running requests hold.");
+    gauge(p, "kv_blocks_cached", e.n_blocks_cached, "KV blocks that only the prefix cache holds.");
+    gauge(p, "kv_blocks_free", e.n_blocks_free, "KV blocks that nobody holds.");
+    gauge(p, "num_waiting_tokens", (double)e.waiting_tokens, "Prompt tokens in the queue.");
+    gauge(p, "engine_alive", e.alive, "1 while the engine works.");
+}
+
+static void write_engine_counters(struct page *p, const struct lf_engine_metrics *m)
+{
+    const struct labelled sources[] = {{"local_compute", &m->prompt_tokens_computed},
+                                       {"local_cache_hit", &m->prompt_tokens_cached}};
+    const struct labelled reasons[] = {{"stop", &m->finished_stop},
+                                       {"length", &m->finished_length},
+                                       {"abort", &m->finished_cancelled},
+                                       {"error", &m->finished_error}};
+    const struct labelled rejections[] = {{"queue_requests", &m->rejected_queue},
+                                          {"queue_tokens", &m->rejected_tokens},
+                                          {"per_key", &m->rejected_tenant},
+                                          {"too_long", &m->rejected_too_long},
+                                          {"draining", &m->rejected_draining}};
+    counter(p, "prompt_tokens_total", &m->prompt_tokens, "Prompt tokens taken in.");
+    counters(p, "prompt_tokens_by_source_total", "source", sources, LF_N_ELEMS(sources),
+             "Prompt tokens by where their KV came from, counted at admission.");
+    counter(p, "generation_tokens_total", &m->generation_tokens, "Tokens generated.");
+    counters(p, "request_success_total", "finished_reason", reasons, LF_N_ELEMS(reasons), "Requests ended, by why.");
+    counter(p, "broken_logits_total", &m->broken_logits, "Requests ended because a logit was NaN or infinite.");
+    counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
+             "Requests refused at the queue, by why.");
+}
+
+static void write_histograms(struct page *p, const struct lf_engine_metrics *m)
+{
+    const struct {
+        const char *name;
+        const struct lf_histogram *h;
+        const char *help;
+    } rows[] = {
+        {"time_to_first_token_seconds", &m->ttft_s, "From submission to the first token."},
+        {"inter_token_latency_seconds", &m->itl_s, "Between two tokens of a request."},
+        {"e2e_request_latency_seconds", &m->e2e_s, "From submission to the end."},
+        {"request_queue_time_seconds", &m->queue_s, "In the queue."},
+        {"request_prefill_time_seconds", &m->prefill_s, "In prefill."},
+        {"request_decode_time_seconds", &m->decode_s, "In decode."},
+        {"request_prompt_tokens", &m->prompt_tokens_per_request, "Prompt tokens of a request."},
+        {"request_generation_tokens", &m->generation_tokens_per_request, "Generated tokens of a request."},
+        {"iteration_tokens_total", &m->tokens_per_step, "Tokens of a step."},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        if (p->lists)
+            head(p, rows[i].name, "histogram", NULL, rows[i].help);
+        else
+            lf_metrics_histogram(p->out, p->prefix, rows[i].name, p->model, rows[i].h, rows[i].help);
+    }
+}
+
+static void write_http_requests(struct page *p, const struct lf_http_metrics *m)
+{
+    static const char *const kinds[] = {"", "1xx", "2xx", "3xx", "4xx", "5xx"};
+    char labels[LABEL_BYTES];
+    head(p, "http_requests_total", "counter", "`route`, `status`: 2xx, 3xx, 4xx, 5xx",
+         "Responses by route and kind of status.");
+    if (p->lists) return;
+    for (int i = 0; i <= lf_routes_n(); i++) {
+        bool known = i < lf_routes_n();
+        for (int k = 2; k <= 5; k++) {
+            const struct lf_counter *c = &m->requests[known ? i : LF_ROUTES_N][k];
+            if (lf_counter_get(c) == 0) continue;
+            snprintf(labels, sizeof labels, "route=\"%s\",status=\"%s\"", known ? lf_route_at(i)->path : "none",
+                     kinds[k]);
+            lf_metrics_sample(p->out, p->prefix, "http_requests_total", labels, (double)lf_counter_get(c));
+        }
+    }
+}
+
+/* What the HTTP side counts, at one moment. */
+struct http_numbers {
+    const struct lf_http_metrics *metrics;
+    const struct lf_conn_metrics *conns;
+    struct lf_text_memory_state text;
+    int n_connections, n_open, n_suspended, n_in_flight;
+};
+
+static void write_http(struct page *p, const struct http_numbers *n)
+{
+    const struct lf_http_metrics *m = n->metrics;
+    const struct lf_conn_metrics *c = n->conns;
+    const struct labelled refused[] = {{"all", &c->refused_full}, {"address", &c->refused_address}};
+    const struct labelled cuts[] = {{"head", &c->cut_head},
+                                    {"idle", &c->cut_idle},
+                                    {"body", &c->cut_body},
+                                    {"reader", &c->cut_reader},
+                                    {"room", &c->made_room}};
+    struct lf_counter dropped = {lf_log_n_dropped()};
+    write_http_requests(p, m);
+    gauge(p, "http_connections", n->n_connections, "Open connections.");
+    gauge(p, "http_requests_open", n->n_open, "HTTP requests being read or answered, this one included.");
+    gauge(p, "http_requests_suspended", n->n_suspended, "HTTP requests that wait for the engine or a worker.");
+    gauge(p, "http_requests_in_flight", n->n_in_flight, "Generation requests not fully answered.");
+    gauge(p, "text_memory_budget_bytes", (double)n->text.budget_bytes,
+          "Memory for texts: bodies, what is made of them, replies.");
+    gauge(p, "text_memory_used_bytes", (double)n->text.used_bytes, "Of it, in use.");
+    gauge(p, "text_memory_peak_bytes", (double)n->text.peak_bytes, "Of it, the most that was ever in use.");
+    counter(p, "http_connections_accepted_total", &c->accepted, "Connections accepted.");
+    counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
+    counter(p, "http_accept_failures_total", &c->failed, "Times that no descriptor or memory was left.");
+    counters(p, "http_connections_cut_total", "deadline", cuts, LF_N_ELEMS(cuts),
+             "Connections ended by a deadline, or to make room for another.");
+    counter(p, "http_clients_gone_total", &m->clients_gone, "Requests whose client left before the end.");
+    counter(p, "http_unknown_fields_total", &m->unknown_fields, "Fields of requests that were ignored.");
+    counter(p, "http_text_memory_refused_total", &m->refused_text_memory, "Requests refused for want of text memory.");
+    counter(p, "log_lines_dropped_total", &dropped, "Log lines that could not be written.");
+}
+
+void lf_handle_metrics(struct lf_exchange *x)
+{
+    struct lf_http_server *s = x->server;
+    const struct lf_engine_metrics *m = lf_engine_metrics(s->engine);
+    struct page p = {.out = lf_reply_json(&x->reply, 200), .prefix = s->opts.metrics_prefix};
+    struct lf_engine_state engine;
+    struct http_numbers http = {.metrics = &s->metrics,
+                                .conns = &s->conns.metrics,
+                                .n_connections = lf_conns_n_open(&s->conns),
+                                .n_in_flight = atomic_load(&s->n_in_flight)};
+    lf_engine_look(s->engine, &engine);
+    lf_waker_count(&s->waker, &http.n_open, &http.n_suspended);
+    lf_text_memory_look(s->text_memory, &http.text);
+    x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    set_model_label(&p, s->opts.model_id);
+    write_engine_gauges(&p, &engine);
+    write_engine_counters(&p, m);
+    write_histograms(&p, m);
+    write_http(&p, &http);
+}
+
+void lf_http_metrics_docs(struct lf_buf *out)
+{
+    static const struct lf_engine_metrics no_metrics;
+    static const struct lf_http_metrics no_http_metrics;
+    static const struct lf_conn_metrics no_conn_metrics;
+    static const struct lf_engine_state no_state;
+    const struct http_numbers none = {.metrics = &no_http_metrics, .conns = &no_conn_metrics};
+    struct page p = {.out = out, .lists = true};
+    lf_buf_cstr(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
+    write_engine_gauges(&p, &no_state);
+    write_engine_counters(&p, &no_metrics);
+    write_histograms(&p, &no_metrics);
+    write_http(&p, &none);
+}

@@ -1,0 +1,177 @@
+#include "server/http/api/openai_json.h"
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/json.h"
+
+void lf_openai_prepare(struct lf_generation *gen, const char *id_prefix, const char *object)
+{
+    lf_buf_clear(&gen->head);
+    lf_buf_printf(&gen->head, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", id_prefix, gen->id,
+                  object, (long long)gen->created_s);
+    lf_json_write_string(&gen->head, lf_str_c(gen->model));
+    lf_buf_char(&gen->head, ',');
+}
+
+void lf_openai_begin_object(struct lf_buf *out, const struct lf_generation *gen)
+{
+    lf_buf_str(out, lf_buf_view(&gen->head));
+    lf_buf_cstr(out, "\"choices\":[");
+    if (gen->head.status != LF_OK) out->status = gen->head.status;
+}
+
+/* ---- usage and timings ---- */
+
+static double span_ms(int64_t from_ns, int64_t to_ns)
+{
+    return from_ns > 0 && to_ns > from_ns ? (double)(to_ns - from_ns) / LF_NS_PER_MS : 0;
+}
+
+struct lf_totals lf_totals_of(const struct lf_generation *gen)
+{
+    struct lf_totals t = {.n_prompt = gen->n_prompt_tokens};
+    int64_t first_ns = 0, last_ns = 0;
+    for (int i = 0; i < gen->n_choices; i++) {
+        const struct lf_choice *c = &gen->choices[i];
+        struct lf_request_state st;
+        lf_request_look(c->req, &st);
+        t.n_completion += c->n_read;
+        t.timed_out = t.timed_out || st.timed_out;
+        if (i % gen->ask.n == 0) t.n_cached += st.n_cached;
+        /* a stop string ends an answer before the engine hears of it */
+        int64_t end_ns = st.finished_ns > 0 ? st.finished_ns : c->finished_ns;
+        int64_t token_ns = st.first_token_ns > 0 ? st.first_token_ns : end_ns;
+        if (i == 0) {
+            t.queue_ms = span_ms(st.submitted_ns, st.started_ns);
+            t.prefill_ms = span_ms(st.started_ns, token_ns);
+            first_ns = token_ns;
+        }
+        first_ns = LF_MIN(first_ns, token_ns);
+        last_ns = LF_MAX(last_ns, end_ns);
+    }
+    t.decode_ms = span_ms(first_ns, last_ns);
+    return t;
+}
+
+void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *t)
+{
+    lf_buf_printf(out,
+                  "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                  (long long)t->n_prompt, (long long)t->n_completion, (long long)(t->n_prompt + t->n_completion),
+                  (long long)t->n_cached);
+}
+
+static double rate(double n, double ms)
+{
+    return ms > 0 && n > 0 ? n * 1000 / ms : 0;
+}
+
+void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *t)
+{
+    double computed = (double)(t->n_prompt - t->n_cached);
+    lf_buf_printf(out,
+                  "\"timings\":{\"queue_ms\":%.3f,\"tokenize_ms\":%.3f,\"prefill_ms\":%.3f,\"cached_tokens\":%lld,"
+                  "\"decode_ms\":%.3f,\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f",
+                  t->queue_ms, (double)gen->tokenize_ns / LF_NS_PER_MS, t->prefill_ms, (long long)t->n_cached,
+                  t->decode_ms, rate(computed, t->prefill_ms),
+                  /* the first token belongs to the prefill */
+                  rate((double)(t->n_completion - gen->n_choices), t->decode_ms));
+    lf_buf_cstr(out, t->timed_out ? ",\"timed_out\":true}" : "}");
+}
+
+void lf_openai_write_logprobs(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    const struct lf_logprob_text *lp = &gen->choices[idx].lp;
+    lf_buf_cstr(out, ",\"logprobs\":");
+    if (gen->ask.logprobs == LF_ABSENT || lp->n == 0)
+        lf_buf_cstr(out, "null");
+    else
+        lf_logprob_text_write(out, lp);
+}
+
+/* ---- a stream's chunks ---- */
+
+void lf_openai_begin_chunk(struct lf_buf *out, const struct lf_generation *gen)
+{
+    lf_buf_cstr(out, "data: ");
+    lf_openai_begin_object(out, gen);
+}
+
+void lf_openai_end_chunk(struct lf_buf *out, const struct lf_generation *gen)
+{
+    lf_buf_cstr(out, gen->ask.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+}
+
+void lf_openai_end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen)
+{
+    if (gen->ask.include_usage || gen->n_finish_shown < gen->n_choices) {
+        lf_openai_end_chunk(out, gen);
+        return;
+    }
+    struct lf_totals t = lf_totals_of(gen);
+    lf_buf_cstr(out, "],");
+    lf_openai_write_timings(out, gen, &t);
+    lf_buf_cstr(out, "}\n\n");
+}
+
+void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
+{
+    if (gen->ask.include_usage) {
+        struct lf_totals t = lf_totals_of(gen);
+        lf_openai_begin_chunk(out, gen);
+        lf_buf_cstr(out, "],");
+        lf_openai_write_usage(out, &t);
+        lf_buf_char(out, ',');
+        lf_openai_write_timings(out, gen, &t);
+        lf_buf_cstr(out, "}\n\n");
+    }
+    lf_buf_cstr(out, "data: [DONE]\n\n");
+}
+
+void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state)
+{
+    lf_openai_begin_chunk(out, gen);
+    lf_buf_printf(out,
+                  "],\"prompt_progress\":{\"total\":%d,\"cached\":%d,\"processed\":%d,\"time_ms\":%.0f,"
+                  "\"eta_ms\":%.0f}",
+                  state->n_prompt, state->n_cached, state->n_processed, span_ms(state->submitted_ns, lf_clock_ns()),
+                  (double)state->eta_ns / LF_NS_PER_MS);
+    lf_buf_cstr(out, gen->ask.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+}
+
+void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err)
+{
+    lf_api_err_write(out, err);
+}
+
+void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err)
+{
+    lf_buf_cstr(out, "data: ");
+    lf_api_err_write(out, err);
+    lf_buf_cstr(out, "\n\n");
+}
+
+/* ---- a whole answer ---- */
+
+void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece)
+{
+    (void)gen;
+    (void)idx;
+    lf_json_write_escaped(out, piece);
+}
+
+void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    lf_buf_printf(out, ",\"finish_reason\":\"%s\"}", gen->choices[idx].finish);
+}
+
+void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen)
+{
+    struct lf_totals t = lf_totals_of(gen);
+    lf_buf_cstr(out, "],");
+    lf_openai_write_usage(out, &t);
+    lf_buf_char(out, ',');
+    lf_openai_write_timings(out, gen, &t);
+    lf_buf_char(out, '}');
+}

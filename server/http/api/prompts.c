@@ -1,0 +1,190 @@
+#include "server/http/api/prompts.h"
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/text_memory.h"
+#include "core/work.h"
+#include "template/chat_template.h"
+
+enum { COUNT_SLACK = 4096 };
+
+/* So many ids are counted before a text is given up: an oversized document's refusal can then say how long it is. */
+static size_t count_limit(const struct lf_prompt_source *source)
+{
+    return (size_t)source->ctx * 2 + COUNT_SLACK;
+}
+
+enum lf_status lf_refuse_context(struct lf_api_err *err, const char *param, int64_t n_prompt, int64_t max_tokens,
+                                 int64_t ctx, bool more)
+{
+    (void)!lf_refuse(err, 400, param, "context_length_exceeded",
+                     "This model's maximum context length is %lld tokens. However, your prompt has %s%lld tokens and "
+                     "you requested %lld output tokens.",
+                     (long long)ctx, more ? "more than " : "", (long long)n_prompt, (long long)max_tokens);
+    err->has_context = true;
+    err->n_prompt_tokens = n_prompt;
+    err->n_ctx = ctx;
+    err->max_tokens_allowed = LF_MAX(ctx - n_prompt, 0);
+    return LF_INVALID;
+}
+
+/* What the tokenizer or the template said, as a refusal. */
+static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enum lf_status status,
+                                  const struct lf_err *why)
+{
+    if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
+    return lf_refuse(err, 400, param, "invalid_value", "%s: %s", param, why->message);
+}
+
+static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struct lf_text_span *spans, size_t n_spans,
+                             unsigned flags, struct lf_ask *ask, const struct lf_prompt_source *source,
+                             const char *param, struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    size_t limit = count_limit(source);
+    enum lf_status status =
+        lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, source->work, &why);
+    if (status == LF_LIMIT)
+        return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
+    if (status == LF_UNSUPPORTED) return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why.message);
+    if (status != LF_OK) return refuse_text(err, param, status, &why);
+    if (ids->n || ask->may_be_empty) return LF_OK;
+    return lf_refuse(err, 400, param, "empty_prompt", "%s: no token in it.", param);
+}
+
+/* ---- completions ---- */
+
+static enum lf_status read_text(struct lf_prompt *out, struct lf_json_value v, struct lf_ask *ask,
+                                const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    LF_TRY(lf_ask_text(ask, &out->text, v, "prompt", err));
+    out->is_text = true;
+    struct lf_text_span whole = {0, out->text.len};
+    unsigned flags =
+        (ask->add_special_tokens ? LF_ENCODE_BOS_EOS : 0u) | (ask->parse_special ? LF_ENCODE_SPECIALS : 0u);
+    return encode(&out->ids, out->text, &whole, ask->parse_special ? 0 : 1, flags, ask, source, "prompt", err);
+}
+
+static enum lf_status read_ids(struct lf_prompt *out, struct lf_json_value list, const struct lf_prompt_source *source,
+                               struct lf_api_err *err)
+{
+    int n_vocab = lf_tokenizer_n_vocab(source->tok);
+    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
+        int32_t id;
+        LF_TRY(lf_ask_token_id(&id, it, n_vocab, "prompt", err));
+        if (lf_ids_push(&out->ids, id) != LF_OK) return lf_refuse_work(err, LF_NO_MEMORY);
+    }
+    return out->ids.n ? LF_OK : lf_refuse(err, 400, "prompt", "empty_prompt", "prompt: a list of ids that is empty.");
+}
+
+static enum lf_status make_room(struct lf_prompts *out, uint32_t n, const struct lf_prompt_source *source,
+                                struct lf_api_err *err)
+{
+    if (n == 0) return lf_refuse(err, 400, "prompt", "empty_prompt", "prompt: an empty list.");
+    if (n > LF_PROMPTS_N)
+        return lf_refuse(err, 400, "prompt", "too_many_prompts", "prompt: at most %d prompts, got %u.", LF_PROMPTS_N,
+                         n);
+    out->memory = lf_work_memory(source->work);
+    out->items = lf_text_alloc_zeroed(out->memory, n * sizeof *out->items);
+    if (!out->items) return lf_refuse_work(err, LF_NO_MEMORY);
+    out->n = (int)n;
+    for (uint32_t i = 0; i < n; i++) out->items[i].ids.memory = out->memory;
+    return LF_OK;
+}
+
+/* A list whose elements are all strings or all lists of ids. */
+static enum lf_status read_list(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
+                                struct lf_api_err *err)
+{
+    LF_TRY(make_room(out, lf_json_len(ask->prompt), source, err));
+    struct lf_json_value it = lf_json_first(ask->prompt);
+    enum lf_json_type kind = lf_json_type(it);
+    for (int i = 0; i < out->n; i++, it = lf_json_next(ask->prompt, it)) {
+        if (lf_json_type(it) != kind || (kind != LF_JSON_STRING && kind != LF_JSON_ARRAY))
+            return lf_refuse(
+                err, 400, "prompt", "invalid_value",
+                "prompt: expected a string, a list of strings, a list of token ids or a list of such lists.");
+        LF_TRY(kind == LF_JSON_STRING ? read_text(&out->items[i], it, ask, source, err)
+                                      : read_ids(&out->items[i], it, source, err));
+    }
+    return LF_OK;
+}
+
+static enum lf_status read_prompt(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
+                                  struct lf_api_err *err)
+{
+    bool list = lf_json_type(ask->prompt) == LF_JSON_ARRAY;
+    if (lf_json_type(ask->prompt) == LF_JSON_NONE)
+        return lf_refuse(err, 400, "prompt", "missing_parameter", "prompt: this field is needed.");
+    if (list && lf_json_len(ask->prompt) && lf_json_type(lf_json_first(ask->prompt)) != LF_JSON_NUMBER)
+        return read_list(out, ask, source, err);
+    if (list) {
+        LF_TRY(make_room(out, lf_json_len(ask->prompt) ? 1 : 0, source, err));
+        return read_ids(&out->items[0], ask->prompt, source, err);
+    }
+    LF_TRY(make_room(out, 1, source, err));
+    return read_text(&out->items[0], ask->prompt, ask, source, err);
+}
+
+/* ---- chat ---- */
+
+static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *ask,
+                                      const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    if (!source->chat)
+        return lf_refuse(err, 400, "messages", "no_chat_template",
+                         "This model has no chat template: use "
+                         "/v1/completions.");
+    if (!ask->messages) return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
+    struct lf_chat_render_params p = {.messages = ask->messages,
+                                      .n_messages = ask->n_messages,
+                                      .work = source->work,
+                                      .extra = ask->template_vars,
+                                      .add_generation_prompt = ask->add_generation_prompt,
+                                      .bos_token = lf_tokenizer_bos_text(source->tok),
+                                      .eos_token = lf_tokenizer_eos_text(source->tok),
+                                      .now_unix_s = lf_clock_unix_s()};
+    struct lf_err why = {0};
+    enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
+    return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
+}
+
+static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
+                                struct lf_api_err *err)
+{
+    struct lf_chat_text text = {0};
+    enum lf_status status = make_room(out, 1, source, err);
+    if (status == LF_OK) status = render_messages(&text, ask, source, err);
+    if (status == LF_OK)
+        status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
+                        LF_ENCODE_SPECIALS, ask, source, "messages", err);
+    lf_chat_text_deinit(&text);
+    return status;
+}
+
+enum lf_status lf_prompt_render(struct lf_buf *text, struct lf_ask *ask, const struct lf_prompt_source *source,
+                                struct lf_api_err *err)
+{
+    struct lf_chat_text rendered = {0};
+    enum lf_status status = render_messages(&rendered, ask, source, err);
+    if (status == LF_OK) lf_buf_str(text, lf_buf_view(&rendered.text));
+    lf_chat_text_deinit(&rendered);
+    return status;
+}
+
+enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
+                               struct lf_api_err *err)
+{
+    *out = (struct lf_prompts){0};
+    bool chat = ask->messages != NULL;
+    enum lf_status status = chat ? read_chat(out, ask, source, err) : read_prompt(out, ask, source, err);
+    if (status != LF_OK) lf_prompts_deinit(out);
+    return status;
+}
+
+void lf_prompts_deinit(struct lf_prompts *prompts)
+{
+    for (int i = 0; i < prompts->n; i++) lf_ids_deinit(&prompts->items[i].ids);
+    lf_text_free(prompts->memory, prompts->items);
+    *prompts = (struct lf_prompts){0};
+}

@@ -1,0 +1,118 @@
+#include "server/http/api/routes.h"
+
+#include "core/check.h"
+#include "server/http/api/dialect.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/conn/server.h"
+
+#define GET  .method = "GET", .allow = "GET, HEAD, OPTIONS"
+#define POST .method = "POST", .allow = "POST, OPTIONS"
+#define KEY  .auth = LF_AUTH_KEY
+/* health: no key, at any time, and on the places kept for it */
+#define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
+#define GENERATE(dialect_name) POST, KEY, .generates = true, .handle = lf_handle_generate, .dialect = &dialect_name
+#define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
+
+static const struct lf_route rows[] = {
+    {.path = "/v1/completions",
+     GENERATE(lf_dialect_completions),
+     .summary = "goes on from a text",
+     .answer = "`choices[i].text`, with `finish_reason` `stop` or `length`; `usage`, whose "
+               "`prompt_tokens_details.cached_tokens` were found in the prefix cache; `timings` in ms. A stream has "
+               "these pieces as events and ends with `[DONE]`."},
+    {.path = "/v1/chat/completions",
+     GENERATE(lf_dialect_chat),
+     .summary = "answers a conversation",
+     .answer = "As above, with `choices[i].message.content`; in a stream `choices[i].delta.content`."},
+    {.path = "/v1/messages",
+     GENERATE(lf_dialect_messages),
+     .summary = "the same in Anthropic's form",
+     .answer =
+         "`content[0].text`, with `stop_reason` `end_turn`, `max_tokens` or `stop_sequence`; `usage`. A stream has "
+         "Anthropic's named events."},
+    {.path = "/v1/models",
+     GET,
+     KEY,
+     .handle = lf_handle_models,
+     .summary = "lists the model",
+     .answer = "`data`: one model with `id` and `max_model_len`, the longest prompt and answer."},
+    {.path = "/v1/models/",
+     GET,
+     KEY,
+     .handle = lf_handle_model,
+     .summary = "the model of that id, or 404",
+     .answer = "`id` and `max_model_len`."},
+    {.path = "/tokenize",
+     BODY(LF_ASK_TOKENIZE),
+     .handle = lf_handle_tokenize,
+     .summary = "the token ids of a prompt or of a conversation",
+     .answer = "`tokens`, their `count`, and `max_model_len`."},
+    {.path = "/detokenize",
+     BODY(LF_ASK_DETOKENIZE),
+     .handle = lf_handle_detokenize,
+     .summary = "the text of token ids",
+     .answer = "`prompt`."},
+    {.path = "/apply-template",
+     BODY(LF_ASK_TOKENIZE),
+     .handle = lf_handle_apply_template,
+     .summary = "a conversation as the model's chat template writes it",
+     .answer = "`prompt`."},
+    {.path = "/livez",
+     HEALTH,
+     .handle = lf_handle_livez,
+     .summary = "whether the process works: restart it where not",
+     .answer = "200, or 503 once the engine has failed."},
+    {.path = "/readyz",
+     HEALTH,
+     .handle = lf_handle_readyz,
+     .summary = "whether requests are taken: send none where not",
+     .answer = "200; 503 while loading, with `progress` from 0 to 1, while draining, or once the engine has failed."},
+    {.path = "/health", HEALTH, .handle = lf_handle_readyz, .summary = "the same as /readyz", .answer = "As above."},
+    {.path = "/metrics",
+     GET,
+     KEY,
+     .handle = lf_handle_metrics,
+     .summary = "counters, gauges and histograms",
+     .answer = "Prometheus' text; `longflash docs metrics` lists them."},
+    {.path = "/v1/capacity",
+     GET,
+     KEY,
+     .handle = lf_handle_capacity,
+     .summary = "what fits right now",
+     .answer = "`largest_context_now`, `blocks`, requests `running` and `waiting`, `waiting_tokens`, measured tokens "
+               "per second, `retry_after_s`, `draining`."},
+};
+_Static_assert(LF_N_ELEMS(rows) <= LF_ROUTES_N, "the metrics have a row for each route");
+
+const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        struct lf_str row = lf_str_c(rows[i].path);
+        bool below = row.ptr[row.len - 1] == '/' && path.len > row.len && lf_str_starts(path, row);
+        if (!below && !lf_str_eq(path, row)) continue;
+        *tail_at = row.len;
+        return &rows[i];
+    }
+    return NULL;
+}
+
+int lf_route_idx(const struct lf_route *route)
+{
+    return route ? (int)(route - rows) : LF_ROUTES_N;
+}
+
+int lf_routes_n(void)
+{
+    return (int)LF_N_ELEMS(rows);
+}
+
+const struct lf_route *lf_route_at(int i)
+{
+    return &rows[i];
+}
+
+const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint)
+{
+    *endpoint = route->dialect ? route->dialect->endpoint : route->endpoint;
+    return route->dialect ? route->dialect->fields : route->fields;
+}

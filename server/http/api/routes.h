@@ -1,0 +1,47 @@
+/* The one table of routes: default deny. What is not in it does not exist, and each row says whether it needs a key. */
+#ifndef LF_SERVER_HTTP_API_ROUTES_H
+#define LF_SERVER_HTTP_API_ROUTES_H
+
+#include <stdbool.h>
+
+#include "core/str.h"
+
+struct lf_dialect;
+struct lf_field_table;
+struct lf_exchange;
+
+enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
+
+/* Answers an exchange: fills x->reply, or sets x->answer. POST routes run on a worker and find the whole body; GET
+ * routes run on libmicrohttpd's thread and must be quick. */
+typedef void lf_route_fn(struct lf_exchange *x);
+
+struct lf_route {
+    const char *path;   /* ends with '/': everything below it, and the rest is x->tail */
+    const char *method; /* "GET" (HEAD as well) or "POST" */
+    const char *allow;  /* for 405 and OPTIONS */
+    enum lf_auth auth;
+    bool before_ready; /* answered while loading, too */
+    bool generates;    /* counts as in flight; refused while draining */
+    lf_route_fn *handle;
+    const struct lf_dialect *dialect;    /* of lf_handle_generate; errors have its form too. NULL: OpenAI's errors */
+    const struct lf_field_table *fields; /* POST without a dialect: what its bodies have, */
+    unsigned endpoint;                   /* and its bit in that table */
+    const char *summary;                 /* what it is for, in a line, and */
+    const char *answer;                  /* what comes back, in Markdown: for docs/api.md */
+};
+
+/* The row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
+const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at);
+/* Index of a row for metrics, and back. */
+int lf_route_idx(const struct lf_route *route);
+int lf_routes_n(void);
+const struct lf_route *lf_route_at(int i);
+
+/* The table of a route's body, and its bit in it; NULL for GET. */
+const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
+
+lf_route_fn lf_handle_generate, lf_handle_models, lf_handle_model, lf_handle_tokenize, lf_handle_detokenize,
+    lf_handle_apply_template, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;
+
+#endif

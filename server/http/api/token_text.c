@@ -1,0 +1,264 @@
+#include "server/http/api/token_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/json.h"
+#include "tokenizer/detok.h"
+
+enum { TOKEN_TEXT_BYTES = 64 * 1024, LIST_BYTES = 64 * 1024 * 1024 };
+
+/* What could not be kept in a buffer on the way must not go missing silently. */
+static void pass_loss(struct lf_buf *out, const struct lf_buf *from)
+{
+    if (from->status != LF_OK) out->status = from->status;
+}
+
+/* ---- bytes of a token ---- */
+
+/* "<0x4F>", as vocabularies with byte fallback write a byte. */
+static bool byte_fallback(struct lf_str s, char *out)
+{
+    char copy[3] = {0}, *end;
+    if (s.len != 6 || !lf_str_starts(s, LF_STR("<0x")) || s.ptr[5] != '>') return false;
+    memcpy(copy, s.ptr + 3, 2);
+    unsigned long value = strtoul(copy, &end, 16);
+    *out = (char)value;
+    return end == copy + 2;
+}
+
+/* The byte that a letter of byte-level vocabularies stands for, or -1. Printable Latin-1 stands for itself; the other
+ * 68 bytes, in order, are written as U+0100 and up (the GPT-2 vocabulary's rule). */
+static int byte_of_letter(uint32_t cp)
+{
+    bool self = (cp >= 0x21 && cp <= 0x7e) || (cp >= 0xa1 && cp <= 0xac) || (cp >= 0xae && cp <= 0xff);
+    if (self) return (int)cp;
+    if (cp < 0x100 || cp >= 0x100 + 68) return -1;
+    int i = (int)cp - 0x100;
+    if (i <= 0x20) return i;
+    if (i <= 0x20 + 34) return 0x7f + (i - 0x21);
+    return 0xad;
+}
+
+static bool byte_level(struct lf_str s, struct lf_buf *out)
+{
+    size_t len = out->len;
+    for (size_t i = 0; i < s.len;) {
+        uint32_t cp;
+        int n = lf_utf8_decode(s.ptr + i, s.len - i, &cp);
+        int byte = n ? byte_of_letter(cp) : -1;
+        if (byte < 0) {
+            out->len = len;
+            return false;
+        }
+        lf_buf_char(out, (char)byte);
+        i += (size_t)n;
+    }
+    return true;
+}
+
+void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id)
+{
+    struct lf_token_info info;
+    char byte;
+    if (!lf_tokenizer_token(tok, id, &info)) return;
+    if (info.special) {
+        lf_buf_str(out, info.text);
+        return;
+    }
+    if (byte_fallback(info.text, &byte)) {
+        lf_buf_char(out, byte);
+        return;
+    }
+    struct lf_detok detok;
+    size_t len = out->len;
+    lf_detok_init(&detok, tok, true, true);
+    lf_detok_push(&detok, id, out);
+    lf_buf_append(out, detok.pending, (size_t)detok.n_pending);
+    /* bytes that begin in the middle of a code point came out as U+FFFD: the vocabulary's own writing tells them */
+    struct lf_str text = lf_str_from(out->ptr ? out->ptr + len : "", out->len - len);
+    if (lf_str_find(text, LF_STR("\xEF\xBF\xBD")) < 0) return;
+    struct lf_buf exact;
+    lf_buf_init(&exact, TOKEN_TEXT_BYTES);
+    if (byte_level(info.text, &exact)) {
+        out->len = len;
+        lf_buf_str(out, lf_buf_view(&exact));
+    }
+    pass_loss(out, &exact);
+    lf_buf_deinit(&exact);
+}
+
+/* ---- log-probabilities ---- */
+
+/* The shortest decimal that reads back as the same float. JSON has no infinity: OpenAI writes -9999 for "never". */
+static void write_logprob(struct lf_buf *out, float x)
+{
+    char text[32];
+    if (!(x > -9999.0f)) x = -9999.0f;
+    if (x > 0) x = 0;
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if (!(strtof(text, NULL) < x) && !(strtof(text, NULL) > x)) break;
+    }
+    lf_buf_cstr(out, text);
+}
+
+static void separate(struct lf_buf *out)
+{
+    if (out->len) lf_buf_char(out, ',');
+}
+
+/* "token":…,"logprob":…,"bytes":[…] */
+static void write_chat_token(struct lf_buf *out, struct lf_str bytes, float logprob)
+{
+    lf_buf_cstr(out, "\"token\":");
+    lf_json_write_string(out, bytes);
+    lf_buf_cstr(out, ",\"logprob\":");
+    write_logprob(out, logprob);
+    lf_buf_cstr(out, ",\"bytes\":[");
+    for (size_t i = 0; i < bytes.len; i++) lf_buf_printf(out, "%s%d", i ? "," : "", (int)(unsigned char)bytes.ptr[i]);
+    lf_buf_char(out, ']');
+}
+
+static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sampled)
+{
+    struct lf_buf *out = &lp->list[0], bytes;
+    lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
+    lf_token_bytes(&bytes, lp->tok, sampled->id);
+    separate(out);
+    lf_buf_char(out, '{');
+    write_chat_token(out, lf_buf_view(&bytes), sampled->logprob);
+    lf_buf_cstr(out, ",\"top_logprobs\":[");
+    for (int i = 0; i < sampled->n_top && i < lp->n_top; i++) {
+        pass_loss(out, &bytes);
+        lf_buf_clear(&bytes);
+        lf_token_bytes(&bytes, lp->tok, sampled->top_ids[i]);
+        lf_buf_cstr(out, i ? ",{" : "{");
+        write_chat_token(out, lf_buf_view(&bytes), sampled->top_logprobs[i]);
+        lf_buf_char(out, '}');
+    }
+    lf_buf_cstr(out, "]}");
+    pass_loss(out, &bytes);
+    lf_buf_deinit(&bytes);
+}
+
+/* A token's text as completions show it: bytes that are no text as OpenAI writes them, `bytes:\xe4\xb8`. */
+static void completion_text(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id)
+{
+    struct lf_buf bytes;
+    lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
+    lf_token_bytes(&bytes, tok, id);
+    if (lf_utf8_valid(lf_buf_view(&bytes))) {
+        lf_buf_str(out, lf_buf_view(&bytes));
+    } else {
+        lf_buf_cstr(out, "bytes:");
+        for (size_t i = 0; i < bytes.len; i++) lf_buf_printf(out, "\\x%02x", (unsigned)(unsigned char)bytes.ptr[i]);
+    }
+    pass_loss(out, &bytes);
+    lf_buf_deinit(&bytes);
+}
+
+/* One object of top_logprobs: names are texts, and no name comes twice although two tokens may read the same. */
+struct top_object {
+    struct lf_buf *out;
+    struct lf_buf names[LF_TOP_LOGPROBS_N + 1];
+    int n;
+};
+
+static void add_top(struct top_object *top, const struct lf_tokenizer *tok, int32_t id, float logprob)
+{
+    struct lf_buf *name = &top->names[top->n];
+    lf_buf_init(name, TOKEN_TEXT_BYTES);
+    completion_text(name, tok, id);
+    pass_loss(top->out, name);
+    bool known = false;
+    for (int i = 0; i < top->n && !known; i++) known = lf_str_eq(lf_buf_view(name), lf_buf_view(&top->names[i]));
+    if (known) {
+        lf_buf_deinit(name);
+        return;
+    }
+    if (top->n++) lf_buf_char(top->out, ',');
+    lf_json_write_string(top->out, lf_buf_view(name));
+    lf_buf_char(top->out, ':');
+    write_logprob(top->out, logprob);
+}
+
+static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *sampled, int32_t id, int64_t offset)
+{
+    struct lf_buf text, *list = lp->list;
+    lf_buf_init(&text, TOKEN_TEXT_BYTES);
+    completion_text(&text, lp->tok, id);
+    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) separate(&list[i]);
+    lf_json_write_string(&list[LF_LOGPROB_TOKENS], lf_buf_view(&text));
+    pass_loss(&list[LF_LOGPROB_TOKENS], &text);
+    lf_buf_printf(&list[LF_LOGPROB_OFFSETS], "%lld", (long long)offset);
+    lf_buf_deinit(&text);
+    if (!sampled) {
+        lf_buf_cstr(&list[LF_LOGPROB_VALUES], "null");
+        lf_buf_cstr(&list[LF_LOGPROB_TOP], "null");
+        return;
+    }
+    write_logprob(&list[LF_LOGPROB_VALUES], sampled->logprob);
+    struct top_object top = {.out = &list[LF_LOGPROB_TOP]};
+    lf_buf_char(top.out, '{');
+    for (int i = 0; i < sampled->n_top && i < lp->n_top; i++)
+        add_top(&top, lp->tok, sampled->top_ids[i], sampled->top_logprobs[i]);
+    add_top(&top, lp->tok, sampled->id, sampled->logprob);
+    lf_buf_char(top.out, '}');
+    for (int i = 0; i < top.n; i++) lf_buf_deinit(&top.names[i]);
+}
+
+void lf_logprob_text_init(struct lf_logprob_text *lp, const struct lf_tokenizer *tok, enum lf_logprob_form form,
+                          int n_top, struct lf_text_memory *memory)
+{
+    *lp = (struct lf_logprob_text){.tok = tok, .form = form, .n_top = n_top};
+    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) lf_buf_init_in(&lp->list[i], LIST_BYTES, memory);
+}
+
+void lf_logprob_text_deinit(struct lf_logprob_text *lp)
+{
+    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) lf_buf_deinit(&lp->list[i]);
+}
+
+void lf_logprob_text_clear(struct lf_logprob_text *lp)
+{
+    for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) lf_buf_clear(&lp->list[i]);
+    lp->n = 0;
+}
+
+void lf_logprob_text_add(struct lf_logprob_text *lp, const struct lf_sampled *sampled, int32_t id, int64_t offset)
+{
+    if (lp->form == LF_LOGPROBS_CHAT)
+        add_chat(lp, sampled);
+    else
+        add_completion(lp, sampled, id, offset);
+    lp->n++;
+}
+
+int lf_logprob_n_lists(enum lf_logprob_form form)
+{
+    return form == LF_LOGPROBS_CHAT ? 1 : LF_LOGPROB_LISTS_N;
+}
+
+const char *lf_logprob_list_head(enum lf_logprob_form form, int list)
+{
+    static const char *const heads[] = {"{\"tokens\":[", "],\"token_logprobs\":[", "],\"top_logprobs\":[",
+                                        "],\"text_offset\":["};
+    return form == LF_LOGPROBS_CHAT ? "{\"content\":[" : heads[list];
+}
+
+const char *lf_logprob_end(enum lf_logprob_form form)
+{
+    return form == LF_LOGPROBS_CHAT ? "],\"refusal\":null}" : "]}";
+}
+
+void lf_logprob_text_write(struct lf_buf *out, const struct lf_logprob_text *lp)
+{
+    for (int i = 0; i < lf_logprob_n_lists(lp->form); i++) {
+        lf_buf_cstr(out, lf_logprob_list_head(lp->form, i));
+        lf_buf_str(out, lf_buf_view(&lp->list[i]));
+        if (lp->list[i].status != LF_OK) out->status = lp->list[i].status;
+    }
+    lf_buf_cstr(out, lf_logprob_end(lp->form));
+}

@@ -1,0 +1,26 @@
+/* /v1/capacity: what fits right now; largest_context_now is the asking tenant's. */
+#include "core/json.h"
+#include "server/engine/engine.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/api/routes.h"
+#include "server/http/conn/server.h"
+
+void lf_handle_capacity(struct lf_exchange *x)
+{
+    struct lf_engine_state e;
+    lf_engine_look(x->server->engine, &e);
+    struct lf_buf *out = lf_reply_json(&x->reply, 200);
+    lf_buf_cstr(out, "{\"object\":\"capacity\",\"model\":");
+    lf_json_write_string(out, lf_str_c(x->server->opts.model_id));
+    lf_buf_printf(out, ",\"max_model_len\":%d,\"max_running\":%d,\"running\":%d,\"waiting\":%d,\"waiting_tokens\":%lld",
+                  e.ctx, e.max_seqs, e.n_running, e.n_waiting, (long long)e.waiting_tokens);
+    lf_buf_printf(out,
+                  ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"cached\":%d,\"free\":%d}"
+                  ",\"largest_context_now\":%lld",
+                  (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
+                  (long long)lf_engine_largest(x->server->engine, x->tenant.id));
+    lf_buf_printf(out,
+                  ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
+                  ",\"draining\":%s}",
+                  e.prefill_tokens_per_s, e.decode_tokens_per_s, e.retry_after_s, e.draining ? "true" : "false");
+}

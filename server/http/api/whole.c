@@ -1,0 +1,210 @@
+#include "server/http/api/whole.h"
+
+#include "core/check.h"
+#include "core/text_memory.h"
+#include "server/http/conn/reply.h"
+
+enum stage { BEGIN, OPEN, TEXT, LOGPROBS, FINISH, END };
+
+struct whole {
+    struct lf_answer answer;
+    struct lf_generation *gen; /* owned */
+    enum stage stage;
+    int idx; /* the choice in hand */
+    /* its log-probabilities */
+    int list;                     /* which list is being written */
+    int i, n_echoed;              /* tokens of it that are written; the first ones are the prompt's, if echoed */
+    int64_t offset, first_offset; /* code points before the next token; before the first that was generated */
+    struct lf_detok detok;
+};
+
+static struct whole *whole_of(struct lf_answer *answer)
+{
+    return (struct whole *)(void *)((char *)answer - offsetof(struct whole, answer));
+}
+
+static const struct lf_printer *printer_of(const struct whole *w)
+{
+    return &w->gen->dialect->whole;
+}
+
+/* ---- waiting ---- */
+
+/* Looks for stop strings in what there is by now; the text itself is made again later. */
+static void skim(struct lf_generation *gen, struct lf_choice *c)
+{
+    lf_choice_pull(gen, c, false);
+    lf_choice_shown(c, c->text.len - c->text_shown);
+}
+
+static bool has_ended(struct lf_generation *gen, struct lf_choice *c)
+{
+    struct lf_request_state st;
+    if (c->finish) return true;
+    lf_request_look(c->req, &st);
+    /* an end that is no good is found out by pulling it */
+    if (gen->ask.n_stops ||
+        (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
+        skim(gen, c);
+    return c->finish || (!gen->ask.n_stops && st.finish != LF_FINISH_NONE);
+}
+
+static bool begin(struct lf_answer *answer, struct lf_reply *reply)
+{
+    struct lf_generation *gen = whole_of(answer)->gen;
+    int n_ended = 0;
+    for (int i = 0; i < gen->n_choices && !gen->failed; i++) n_ended += has_ended(gen, &gen->choices[i]);
+    if (gen->failed) {
+        printer_of(whole_of(answer))->error(lf_reply_json(reply, gen->err.status), &gen->err);
+        reply->retry_after_s = gen->err.retry_after_s;
+        return true;
+    }
+    if (n_ended < gen->n_choices) return false;
+    for (int i = 0; i < gen->n_choices; i++) lf_choice_rewind(gen, &gen->choices[i]);
+    lf_reply_json(reply, 200);
+    return true;
+}
+
+/* ---- writing ---- */
+
+/* One piece of the text; true where there is no more. */
+static bool write_text(struct whole *w, struct lf_buf *out)
+{
+    struct lf_choice *c = &w->gen->choices[w->idx];
+    if (c->text_shown == c->text.len) lf_choice_pull(w->gen, c, true);
+    if (w->gen->failed) {
+        out->status = LF_NO_MEMORY;
+        return true;
+    }
+    struct lf_str piece = lf_choice_next_text(c);
+    if (piece.len == 0) return true;
+    printer_of(w)->delta(out, w->gen, w->idx, piece);
+    lf_choice_shown(c, piece.len);
+    return false;
+}
+
+static void begin_list(struct whole *w)
+{
+    w->i = 0;
+    w->offset = w->n_echoed ? 0 : w->first_offset;
+    lf_detok_init(&w->detok, w->gen->tok, false, w->n_echoed == 0 && w->gen->dialect->continues);
+}
+
+static void begin_lists(struct whole *w)
+{
+    const struct lf_choice *c = &w->gen->choices[w->idx];
+    struct lf_request_state st;
+    lf_request_look(c->req, &st);
+    w->list = 0;
+    w->n_echoed = w->gen->ask.echo ? LF_MIN(LF_MAX(st.n_prompt_logprobs, 1), (int)c->prompt->ids.n) : 0;
+    begin_list(w);
+}
+
+/* The next token of the list in hand. */
+static void write_logprob(struct whole *w, struct lf_buf *out)
+{
+    struct lf_choice *c = &w->gen->choices[w->idx];
+    int i = w->i++;
+    bool echoed = i < w->n_echoed;
+    const struct lf_sampled *sampled = !echoed ? lf_request_token(c->req, i - w->n_echoed)
+                                       : i > 0 ? lf_request_prompt_logprob(c->req, i)
+                                               : NULL;
+    int32_t id = echoed ? c->prompt->ids.ids[i] : sampled->id;
+    struct lf_buf piece;
+    if (i > 0 && i == w->n_echoed) {
+        lf_detok_init(&w->detok, w->gen->tok, false, w->gen->dialect->continues);
+        w->offset = w->first_offset;
+    }
+    lf_logprob_text_clear(&c->lp);
+    lf_logprob_text_add(&c->lp, sampled, id, w->offset);
+    if (i > 0) lf_buf_char(out, ',');
+    lf_buf_str(out, lf_buf_view(&c->lp.list[w->list]));
+    if (c->lp.list[w->list].status != LF_OK) out->status = c->lp.list[w->list].status;
+    lf_buf_init_in(&piece, LF_ANSWER_WINDOW_BYTES * 1024, w->gen->memory);
+    lf_detok_push(&w->detok, id, &piece);
+    w->offset += lf_utf8_count(lf_buf_view(&piece));
+    if (piece.status != LF_OK) out->status = piece.status;
+    lf_buf_deinit(&piece);
+}
+
+/* One token of one list, or what stands between lists; true where the last one is written. */
+static bool write_logprobs(struct whole *w, struct lf_buf *out)
+{
+    struct lf_choice *c = &w->gen->choices[w->idx];
+    int n = w->n_echoed + c->n_read, n_lists = lf_logprob_n_lists(c->lp.form);
+    if (w->i == 0) lf_buf_cstr(out, lf_logprob_list_head(c->lp.form, w->list));
+    if (w->i < n) {
+        write_logprob(w, out);
+        if (w->i < n) return false;
+    }
+    begin_list(w);
+    if (++w->list < n_lists) return false;
+    lf_buf_cstr(out, lf_logprob_end(c->lp.form));
+    return true;
+}
+
+static void next_choice(struct whole *w)
+{
+    w->stage = ++w->idx < w->gen->n_choices ? OPEN : END;
+}
+
+static void step(struct whole *w, struct lf_buf *out)
+{
+    const struct lf_printer *p = printer_of(w);
+    switch (w->stage) {
+    case BEGIN:
+        p->begin(out, w->gen);
+        w->stage = OPEN;
+        break;
+    case OPEN:
+        p->open(out, w->gen, w->idx);
+        w->first_offset = w->gen->choices[w->idx].offset;
+        w->stage = TEXT;
+        break;
+    case TEXT:
+        if (!write_text(w, out)) break;
+        p->shut(out, w->gen, w->idx);
+        begin_lists(w);
+        w->stage = w->gen->ask.logprobs == LF_ABSENT ? FINISH : LOGPROBS;
+        break;
+    case LOGPROBS:
+        if (write_logprobs(w, out)) w->stage = FINISH;
+        break;
+    case FINISH:
+        p->finish(out, w->gen, w->idx);
+        next_choice(w);
+        break;
+    case END:
+        break;
+    }
+}
+
+static enum lf_fill fill(struct lf_answer *answer, struct lf_buf *out, int64_t *wake_at_ns)
+{
+    struct whole *w = whole_of(answer);
+    (void)wake_at_ns;
+    while (w->stage != END && out->len < LF_ANSWER_WINDOW_BYTES && out->status == LF_OK) step(w, out);
+    if (w->stage != END) return LF_FILL_SOME;
+    printer_of(w)->end(out, w->gen);
+    return LF_FILL_END;
+}
+
+static void destroy(struct lf_answer *answer)
+{
+    struct whole *w = whole_of(answer);
+    struct lf_text_memory *memory = w->gen->memory;
+    lf_generation_destroy(w->gen);
+    lf_text_free(memory, w);
+}
+
+enum lf_status lf_whole_create(struct lf_answer **out, struct lf_generation *gen)
+{
+    struct whole *w = lf_text_alloc_zeroed(gen->memory, sizeof *w);
+    if (!w) return LF_NO_MEMORY;
+    w->answer = (struct lf_answer){.begin = begin, .fill = fill, .destroy = destroy, .patient = gen->ask.n_stops == 0};
+    w->gen = gen;
+    gen->quiet = true;
+    for (int i = 0; i < gen->n_choices; i++) lf_choice_rewind(gen, &gen->choices[i]);
+    *out = &w->answer;
+    return LF_OK;
+}

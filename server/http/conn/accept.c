@@ -1,0 +1,107 @@
+#include "server/http/conn/accept.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <microhttpd.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "server/http/conn/last_reply.h"
+#include "server/http/conn/server.h"
+
+enum { ACCEPTS_N = 64 }; /* in one go */
+
+void lf_acceptor_init(struct lf_acceptor *acceptor)
+{
+    acceptor->paused = false;
+    for (int i = 0; i < LF_REFUSED_N; i++) acceptor->refused[i].fd = -1;
+}
+
+void lf_acceptor_deinit(struct lf_acceptor *acceptor)
+{
+    for (int i = 0; i < LF_REFUSED_N; i++)
+        if (acceptor->refused[i].fd >= 0) close(acceptor->refused[i].fd);
+    lf_acceptor_init(acceptor);
+}
+
+static void tune(struct lf_http_server *s, int fd)
+{
+    int yes = 1, send_bytes = LF_SOCKET_SEND_BYTES, idle_s = 30, every_s = 10, n_probes = 3;
+    unsigned unanswered_ms = (unsigned)s->opts.slow_reader_ms;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof send_bytes);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof n_probes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unanswered_ms, sizeof unanswered_ms);
+}
+
+static void turn_away(struct lf_http_server *s, int fd, bool full)
+{
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, full ? 503 : 429, NULL, full ? "too_many_connections" : "too_many_connections_of_address",
+                     full ? "The server has no connection left." : "Too many connections from this address.");
+    err.retry_after_s = 1;
+    lf_last_reply_refuse(fd, &err);
+    (void)shutdown(fd, SHUT_WR);
+    struct lf_refused *oldest = &s->acceptor.refused[0];
+    for (int i = 0; i < LF_REFUSED_N; i++) {
+        struct lf_refused *r = &s->acceptor.refused[i];
+        if (r->fd < 0 || (oldest->fd >= 0 && r->until_ns < oldest->until_ns)) oldest = r;
+    }
+    if (oldest->fd >= 0) close(oldest->fd);
+    *oldest = (struct lf_refused){.fd = fd, .until_ns = lf_clock_ns() + LF_NS_PER_S};
+}
+
+static void admit(struct lf_http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t addr_len)
+{
+    bool full = false;
+    tune(s, fd);
+    struct lf_conn *conn = lf_conn_admit(&s->conns, fd, lf_peer_address(addr), &full);
+    if (!conn)
+        turn_away(s, fd, full);
+    else if (MHD_add_connection(s->daemon, fd, (const struct sockaddr *)addr, addr_len) != MHD_YES)
+        lf_conn_discard(&s->conns, conn); /* libmicrohttpd has closed it */
+}
+
+static void listen_events(struct lf_http_server *s, bool on)
+{
+    struct epoll_event ev = {.events = on ? EPOLLIN : 0, .data.u64 = LF_WATCH_LISTEN};
+    (void)epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &ev);
+    s->acceptor.paused = !on;
+}
+
+void lf_acceptor_run(struct lf_http_server *s)
+{
+    for (int i = 0; i < ACCEPTS_N; i++) {
+        struct sockaddr_storage addr = {0};
+        socklen_t addr_len = sizeof addr;
+        int fd = accept4(s->listen_fd, (struct sockaddr *)&addr, &addr_len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            admit(s, fd, &addr, addr_len);
+            continue;
+        }
+        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (errno == EINTR || errno == ECONNABORTED) continue;
+        lf_counter_add(&s->conns.metrics.failed, 1);
+        listen_events(s, false); /* no descriptors or no memory: again at the next tick */
+        return;
+    }
+}
+
+void lf_acceptor_tick(struct lf_http_server *s, int64_t now_ns)
+{
+    for (int i = 0; i < LF_REFUSED_N; i++) {
+        struct lf_refused *r = &s->acceptor.refused[i];
+        if (r->fd < 0 || now_ns < r->until_ns) continue;
+        close(r->fd);
+        r->fd = -1;
+    }
+    if (s->acceptor.paused) listen_events(s, true);
+}

@@ -1,0 +1,32 @@
+/* Accepting: sockets come in here, and go on to libmicrohttpd where the table of connections has room for them.
+ *
+ * libmicrohttpd does not listen itself: its own accept spins when descriptors run out. Here accepting pauses until the
+ * next tick instead. Who finds no room is told so before the socket is closed. The watch thread's alone. */
+#ifndef LF_SERVER_HTTP_CONN_ACCEPT_H
+#define LF_SERVER_HTTP_CONN_ACCEPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lf_http_server;
+
+enum { LF_REFUSED_N = 32 }; /* refused ones that are still told why */
+
+/* Closing at once would reset the connection under the answer, so it lingers for a second. */
+struct lf_refused {
+    int fd; /* -1: free */
+    int64_t until_ns;
+};
+
+struct lf_acceptor {
+    struct lf_refused refused[LF_REFUSED_N];
+    bool paused;
+};
+
+void lf_acceptor_init(struct lf_acceptor *acceptor);
+void lf_acceptor_deinit(struct lf_acceptor *acceptor); /* closes those that linger */
+/* The listening socket is readable. */
+void lf_acceptor_run(struct lf_http_server *s);
+void lf_acceptor_tick(struct lf_http_server *s, int64_t now_ns);
+
+#endif

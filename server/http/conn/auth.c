@@ -1,0 +1,151 @@
+#include "server/http/conn/auth.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "core/check.h"
+#include "core/file.h"
+
+enum { KEY_FILE_BYTES = LF_API_KEYS_N * (LF_API_KEY_BYTES + 2) };
+
+struct key_list {
+    uint8_t (*digests)[LF_SHA256_BYTES];
+    int n;
+};
+
+static struct lf_str trim(struct lf_str s)
+{
+    while (s.len && isspace((unsigned char)s.ptr[0])) s = lf_str_from(s.ptr + 1, s.len - 1);
+    while (s.len && isspace((unsigned char)s.ptr[s.len - 1])) s.len--;
+    return s;
+}
+
+static bool is_key_text(struct lf_str s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] <= ' ' || s.ptr[i] > '~') return false;
+    return s.len <= LF_API_KEY_BYTES;
+}
+
+/* Adds the keys of text, which are separated by `sep`. No key's text ever reaches a message. */
+static enum lf_status add_keys(struct key_list *list, struct lf_str text, char sep, const char *what,
+                               struct lf_err *err)
+{
+    size_t at = 0;
+    for (int piece = 1; at <= text.len; piece++) {
+        const char *end = text.len > at ? memchr(text.ptr + at, sep, text.len - at) : NULL;
+        size_t len = end ? (size_t)(end - (text.ptr + at)) : text.len - at;
+        struct lf_str key = trim(lf_str_from(text.ptr + at, len));
+        at += len + 1;
+        if (key.len == 0 || (sep == '\n' && key.ptr[0] == '#')) continue;
+        if (!is_key_text(key))
+            return lf_fail(err, LF_INVALID, "%s: key %d: expected 1 to %d printable ASCII characters without spaces",
+                           what, piece, LF_API_KEY_BYTES);
+        if (list->n == LF_API_KEYS_N) return lf_fail(err, LF_LIMIT, "%s: more than %d keys", what, LF_API_KEYS_N);
+        lf_sha256(key.ptr, key.len, list->digests[list->n++]);
+    }
+    return LF_OK;
+}
+
+static enum lf_status add_file(struct key_list *list, const char *path, struct lf_err *err)
+{
+    struct lf_buf text;
+    lf_buf_init(&text, KEY_FILE_BYTES);
+    enum lf_status status = lf_file_read(&text, path, KEY_FILE_BYTES, err);
+    if (status != LF_OK) (void)lf_fail_within(err, status, "--api-keys-file: expected one key a line");
+    if (status == LF_OK) status = add_keys(list, lf_buf_view(&text), '\n', path, err);
+    if (status == LF_OK && list->n == 0)
+        status = lf_fail(err, LF_INVALID, "--api-keys-file: %s holds no key, expected one a line", path);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+static enum lf_status load(struct key_list *list, const struct lf_keys *keys, struct lf_err *err)
+{
+    list->n = 0;
+    list->digests = calloc(LF_API_KEYS_N, sizeof list->digests[0]);
+    if (!list->digests) return lf_fail(err, LF_NO_MEMORY, "no memory for API keys");
+    enum lf_status status = LF_OK;
+    if (keys->file) status = add_file(list, keys->file, err);
+    int n_before = list->n;
+    if (status == LF_OK && keys->env) status = add_keys(list, lf_str_c(keys->env), ',', "API key variable", err);
+    if (status == LF_OK && keys->env && keys->env[0] && list->n == n_before)
+        status = lf_fail(err, LF_INVALID, "API key variable: no key in it");
+    if (status != LF_OK) free(list->digests);
+    return status;
+}
+
+enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *env, struct lf_err *err)
+{
+    *keys = (struct lf_keys){.file = file, .env = env};
+    struct key_list list;
+    LF_TRY(load(&list, keys, err));
+    keys->digests = list.digests;
+    keys->n = list.n;
+    pthread_mutex_init(&keys->lock, NULL);
+    return LF_OK;
+}
+
+void lf_keys_deinit(struct lf_keys *keys)
+{
+    if (!keys->digests) return;
+    free(keys->digests);
+    pthread_mutex_destroy(&keys->lock);
+    *keys = (struct lf_keys){0};
+}
+
+enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err)
+{
+    struct key_list list;
+    LF_TRY(load(&list, keys, err));
+    pthread_mutex_lock(&keys->lock);
+    void *old = keys->digests;
+    keys->digests = list.digests;
+    keys->n = list.n;
+    pthread_mutex_unlock(&keys->lock);
+    free(old);
+    return LF_OK;
+}
+
+int lf_keys_n(struct lf_keys *keys)
+{
+    pthread_mutex_lock(&keys->lock);
+    int n = keys->n;
+    pthread_mutex_unlock(&keys->lock);
+    return n;
+}
+
+/* The token of "Bearer TOKEN"; empty where the header is of another form. */
+static struct lf_str bearer_token(struct lf_str header)
+{
+    const size_t n = sizeof "Bearer " - 1;
+    if (header.len < n || strncasecmp(header.ptr, "Bearer ", n) != 0) return LF_STR("");
+    return trim(lf_str_from(header.ptr + n, header.len - n));
+}
+
+static uint64_t tenant_id(const uint8_t digest[LF_SHA256_BYTES])
+{
+    uint64_t id;
+    memcpy(&id, digest, sizeof id);
+    return id ? id : 1; /* 0 means that no keys are in use */
+}
+
+bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out)
+{
+    uint8_t digest[LF_SHA256_BYTES];
+    struct lf_str token = authorization.len ? bearer_token(authorization) : api_key;
+    if (token.len > LF_API_KEY_BYTES) token.len = 0;
+    lf_sha256(token.ptr, token.len, digest);
+    unsigned found = 0;
+    pthread_mutex_lock(&keys->lock);
+    int n = keys->n;
+    for (int i = 0; i < n; i++) found |= (unsigned)lf_equal_ct(digest, keys->digests[i], sizeof digest);
+    pthread_mutex_unlock(&keys->lock);
+    *out = (struct lf_tenant){0};
+    if (n == 0) return true;
+    if (!found) return false;
+    out->id = tenant_id(digest);
+    memcpy(out->salt, digest, sizeof out->salt);
+    return true;
+}

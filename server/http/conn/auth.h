@@ -1,0 +1,43 @@
+/* API keys: who may ask, and which tenant a key is.
+ *
+ * Keys come from a file or from an environment variable, never from argv, and only their SHA-256 stays in memory. A
+ * presented key is compared with all of them without a branch on the outcome, so time tells nothing about a key. */
+#ifndef LF_SERVER_HTTP_CONN_AUTH_H
+#define LF_SERVER_HTTP_CONN_AUTH_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/hash.h"
+#include "core/limits.h"
+#include "core/status.h"
+#include "core/str.h"
+
+enum { LF_API_KEY_BYTES = 512 };
+
+/* Whose request it is. salt parts the prefix cache between tenants; all zero without keys. */
+struct lf_tenant {
+    uint64_t id; /* of the key; without keys 0 here, and the address's once the head has been read */
+    bool by_key; /* it is a key's */
+    uint8_t salt[LF_SHA256_BYTES];
+};
+
+struct lf_keys {
+    pthread_mutex_t lock;
+    uint8_t (*digests)[LF_SHA256_BYTES]; /* [n], owned */
+    int n;
+    const char *file, *env; /* borrowed; NULL: none */
+};
+
+/* file: one key a line, blank lines and lines that begin with # are skipped. env: keys separated by commas. */
+LF_MUST_CHECK enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *env, struct lf_err *err);
+void lf_keys_deinit(struct lf_keys *keys); /* accepts a zeroed one */
+/* Reads both sources again; on an error the old keys stay. Any thread. */
+LF_MUST_CHECK enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err);
+int lf_keys_n(struct lf_keys *keys);
+/* The values of Authorization and, where that is not there, of X-Api-Key (empty: there was none). Whether they let in,
+ * and as whom. Any thread. */
+bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out);
+
+#endif

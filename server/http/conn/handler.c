@@ -1,0 +1,72 @@
+#include "server/http/conn/handler.h"
+
+#include "core/check.h"
+#include "server/engine/engine.h"
+#include "server/http/api/dialect.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/api/models.h"
+#include "server/http/api/openai_request.h"
+#include "server/http/conn/refuse.h"
+#include "server/http/api/routes.h"
+#include "server/http/conn/server.h"
+
+/* "model" may be left out, or names the one model there is. */
+static enum lf_status check_model(const struct lf_exchange *x, struct lf_str model, struct lf_api_err *err)
+{
+    if (model.len == 0 || lf_str_eq(model, lf_str_c(x->server->opts.model_id))) return LF_OK;
+    return lf_refuse_model(err, model, &x->server->opts);
+}
+
+static enum lf_status parse_json(struct lf_exchange *x, struct lf_json *json, struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    enum lf_status status = lf_json_parse_in(json, lf_buf_view(&x->body), &lf_json_limits_request, &x->work, &why);
+    if (status == LF_OK) return LF_OK;
+    if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
+    return lf_refuse(err, 400, NULL, "invalid_json", "The body is not valid JSON: %s", why.message);
+}
+
+/* As the route's dialect has it; a route without one has its fields in OpenAI's table. */
+static enum lf_status parse_ask(const struct lf_route *route, struct lf_ask *ask, const struct lf_json *json,
+                                const struct lf_ask_limits *limits, struct lf_api_err *err)
+{
+    if (route->dialect) return route->dialect->parse(ask, json, limits, err);
+    return lf_ask_read(ask, (enum lf_ask_kind)route->endpoint, json, limits, err);
+}
+
+static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, struct lf_ask *ask,
+                                 struct lf_api_err *err)
+{
+    struct lf_str template = lf_tokenizer_chat_template(x->server->tok);
+    struct lf_ask_limits limits = {.max_choices = x->server->opts.max_choices,
+                                   .n_vocab = lf_tokenizer_n_vocab(x->server->tok),
+                                   .sampling = x->server->opts.sampling,
+                                   .keep_developer = lf_str_find(template, LF_STR("developer")) >= 0,
+                                   .work = &x->work};
+    LF_TRY(parse_json(x, json, err));
+    enum lf_status status = parse_ask(x->route, ask, json, &limits, err);
+    lf_counter_add(&x->server->metrics.unknown_fields, (uint64_t)ask->n_unknown);
+    LF_TRY(status);
+    return check_model(x, ask->model, err);
+}
+
+struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
+{
+    struct lf_engine_state engine;
+    lf_engine_look(x->server->engine, &engine);
+    return (struct lf_prompt_source){
+        .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
+}
+
+void lf_handle_body(struct lf_exchange *x, lf_answer_fn *answer)
+{
+    struct lf_json json = {0};
+    struct lf_ask ask = {0};
+    struct lf_api_err err = {0};
+    enum lf_status status = parse_body(x, &json, &ask, &err);
+    if (status == LF_OK) status = answer(x, &ask, &err);
+    lf_ask_deinit(&ask);
+    lf_json_deinit(&json);
+    lf_exchange_drop_body(x);
+    if (status != LF_OK) lf_exchange_refuse(x, &err);
+}

@@ -1,0 +1,165 @@
+#include "server/http/conn/head.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "core/limits.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/conn/headers.h"
+#include "server/http/conn/origin.h"
+#include "server/http/conn/refuse.h"
+#include "server/http/api/routes.h"
+#include "server/http/conn/server.h"
+
+static bool is_plain_id(struct lf_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+                     c == '_' || c == '-';
+        if (!plain) return false;
+    }
+    return s.len > 0 && s.len <= LF_REQUEST_ID_BYTES;
+}
+
+static void read_ids(struct lf_exchange *x, const struct lf_headers *h)
+{
+    lf_new_id(x->server, x->id);
+    if (is_plain_id(h->request_id))
+        snprintf(x->request_id, sizeof x->request_id, "%.*s", (int)h->request_id.len, h->request_id.ptr);
+    else
+        snprintf(x->request_id, sizeof x->request_id, "req-%s", x->id);
+}
+
+/* ---- the route ---- */
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Appends s with %xx decoded; false for a malformed escape and for %00. */
+static bool percent_decode(struct lf_buf *out, struct lf_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.ptr[i] != '%') {
+            lf_buf_char(out, s.ptr[i]);
+            continue;
+        }
+        if (s.len - i < 3) return false;
+        int hi = hex_digit(s.ptr[i + 1]), lo = hex_digit(s.ptr[i + 2]);
+        if (hi < 0 || lo < 0 || (hi == 0 && lo == 0)) return false;
+        lf_buf_char(out, (char)(hi * 16 + lo));
+        i += 2;
+    }
+    return out->status == LF_OK;
+}
+
+static enum lf_status find_route(struct lf_exchange *x, const char *url, const char *method, struct lf_api_err *err)
+{
+    size_t tail_at = 0;
+    const struct lf_route *route = lf_route_find(lf_str_c(url), &tail_at);
+    if (!route || !percent_decode(&x->tail_buf, lf_str_c(url + tail_at)))
+        return lf_refuse(err, 404, NULL, "unknown_route", "There is nothing at this path.");
+    x->route = route;
+    x->tail = lf_buf_view(&x->tail_buf);
+    if (strcmp(method, "OPTIONS") == 0) {
+        lf_reply_json(&x->reply, 204);
+        x->reply.allow = route->allow;
+        return LF_OK;
+    }
+    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    if (get ? route->method[0] == 'G' : strcmp(method, route->method) == 0) return LF_OK;
+    return lf_refuse(err, 405, NULL, "method_not_allowed", "This path answers %s.", route->allow);
+}
+
+/* ---- what is refused ---- */
+
+static enum lf_status check_state(const struct lf_exchange *x, struct lf_api_err *err)
+{
+    struct lf_http_server *s = x->server;
+    if (!atomic_load(&s->ready) && !x->route->before_ready) {
+        (void)!lf_refuse(err, 503, NULL, "loading", "The model is being loaded.");
+        err->has_progress = true;
+        err->progress = lf_http_server_progress_now(s);
+        err->retry_after_s = 2;
+        return LF_INVALID;
+    }
+    if (x->route->generates && atomic_load(&s->draining))
+        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
+    return LF_OK;
+}
+
+/* The places beyond the table's limit are for the health routes. */
+static enum lf_status check_place(struct lf_exchange *x, struct lf_api_err *err)
+{
+    if (!x->conn->health_only) return LF_OK;
+    x->reply.close = true;
+    if (x->route->auth == LF_AUTH_NONE) return LF_OK;
+    (void)!lf_refuse(err, 503, NULL, "too_many_connections", "The server has no connection left.");
+    err->retry_after_s = 1;
+    return LF_INVALID;
+}
+
+/* Who asks, for fairness and limits: a key, else an address. */
+static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
+{
+    if (x->route->auth == LF_AUTH_NONE) return LF_OK;
+    if (!lf_keys_admit(&x->server->keys, h->authorization, h->api_key, &x->tenant))
+        return lf_refuse(err, 401, NULL, "invalid_api_key", "A valid API key is needed: Authorization: Bearer KEY.");
+    x->tenant.by_key = x->tenant.id != 0;
+    if (!x->tenant.by_key) x->tenant.id = lf_mix64(x->conn->address) | 1;
+    return LF_OK;
+}
+
+static enum lf_status check_body_head(const struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
+{
+    if (x->route->method[0] == 'P' && !lf_headers_is_json(h))
+        return lf_refuse(err, 415, NULL, "unsupported_media_type", "Expected Content-Type: application/json.");
+    if (lf_headers_is_encoded(h))
+        return lf_refuse(err, 415, NULL, "unsupported_media_type",
+                         "Content-Encoding is not implemented: send the body as it is.");
+    if (lf_headers_body_bytes(h) > (int64_t)x->server->opts.max_body_bytes)
+        return lf_refuse(err, 413, NULL, "body_too_large", "The body has more than %llu bytes.",
+                         (unsigned long long)x->server->opts.max_body_bytes);
+    return LF_OK;
+}
+
+static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, const char *url, const char *method,
+                            struct lf_api_err *err)
+{
+    struct lf_http_server *s = x->server;
+    if (atomic_load(&x->conn->uri_bytes) > LF_URI_BYTES)
+        return lf_refuse(err, 414, NULL, "uri_too_long", "The URI has more than %d bytes.", LF_URI_BYTES);
+    if (!lf_host_allowed(&s->opts, s->loopback, h->host)) return lf_refuse_host(err, h->host);
+    LF_TRY(find_route(x, url, method, err));
+    if (x->reply.status) return LF_OK; /* OPTIONS */
+    LF_TRY(check_place(x, err));
+    LF_TRY(check_key(x, h, err));
+    LF_TRY(check_state(x, err));
+    return check_body_head(x, h, err);
+}
+
+struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, const char *method, const char *version)
+{
+    struct lf_headers h;
+    struct lf_api_err err = {0};
+    lf_headers_read(&h, x->mhd);
+    read_ids(x, &h);
+    x->http_1_0 = strcmp(version, "HTTP/1.0") == 0;
+    x->cors = lf_cors_allow(&x->server->opts, h.origin);
+    x->preflight = h.cors_request_headers;
+    const struct lf_request_line line = {method, url, version, atomic_load(&x->conn->uri_bytes)};
+    enum lf_status status = lf_headers_check_framing(&h, &line, &err);
+    bool framed = status == LF_OK;
+    if (!framed || lf_headers_end_connection(&h)) x->reply.close = true;
+    if (framed) status = check(x, &h, url, method, &err);
+    if (status != LF_OK) lf_exchange_refuse(x, &err);
+    if (err.status == 405) x->reply.allow = x->route->allow;
+    bool too_long = lf_headers_body_bytes(&h) > (int64_t)x->server->opts.max_body_bytes * LF_DISCARD_FACTOR;
+    return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long};
+}

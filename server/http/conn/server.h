@@ -1,0 +1,90 @@
+/* The inside of the HTTP server: what it is put together from. Nobody outside server/http/ includes this.
+ *
+ *     http_server.c   starts and stops it all; libmicrohttpd's callbacks
+ *     accept, watch   sockets come in; deadlines, vanished clients, news
+ *     conn            a connection and its states
+ *     exchange        a request and its answer; head, respond: their beginning and their end
+ *     last_reply      a refusal that we send ourselves, where libmicrohttpd cannot: too late, no room, malformed
+ *     wake, workers   waiting, and the threads that work on texts
+ *     routes          which path is answered by whom; generate and the other handlers
+ *     dialect         the APIs in which a generation is asked for and answered
+ *     generation      the engine's requests and the text they become; stream, whole: as it is made, at once
+ *
+ * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
+ * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'
+ * queue, the text memory; they are taken in this order, mostly alone, and none is held while the engine is called. The
+ * engine may hold its own when it notifies. */
+#ifndef LF_SERVER_HTTP_CONN_SERVER_H
+#define LF_SERVER_HTTP_CONN_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+
+#include "core/metrics.h"
+#include "server/http/conn/accept.h"
+#include "server/http/conn/auth.h"
+#include "server/http/conn/conn.h"
+#include "server/http/conn/http_server.h"
+#include "server/http/conn/wake.h"
+#include "server/http/conn/workers.h"
+
+enum {
+    LF_ROUTES_N = 24,
+    LF_SHORT_BODY_BYTES = 64 * 1024,
+    LF_SOCKET_SEND_BYTES = 32 * 1024 /* the kernel doubles it: 64 KiB, where a client that does not read is paused */
+};
+
+/* What epoll says of a descriptor that is no connection. */
+#define LF_WATCH_LISTEN UINT64_MAX
+#define LF_WATCH_NEWS   (UINT64_MAX - 1)
+
+struct MHD_Daemon;
+struct lf_text_memory;
+
+struct lf_http_metrics {
+    struct lf_counter requests[LF_ROUTES_N + 1][6]; /* [route, or no route][status / 100] */
+    struct lf_counter clients_gone, unknown_fields, refused_text_memory;
+};
+
+struct lf_http_server {
+    /* fixed from create on */
+    struct lf_http_opts opts; /* with the defaults filled in */
+    struct MHD_Daemon *daemon;
+    int listen_fd, epoll_fd;
+    int port;
+    bool loopback;
+    uint64_t id_seed;
+    struct lf_text_memory *text_memory; /* owned */
+    struct lf_keys keys;
+    pthread_t watch_thread;
+
+    struct lf_conns conns;
+    struct lf_waker waker;
+    struct lf_workers workers, long_workers; /* long_workers: of bodies above LF_SHORT_BODY_BYTES */
+    struct lf_acceptor acceptor;             /* the watch thread's own */
+    struct lf_http_metrics metrics;
+
+    /* written once by lf_http_server_ready, before `ready` is */
+    const struct lf_tokenizer *tok;
+    const struct lf_chat_template *chat;
+    struct lf_engine *engine;
+    atomic_bool ready;
+
+    atomic_bool draining;
+    atomic_int progress_permille;
+    atomic_int n_in_flight;
+    _Atomic uint64_t id_counter;
+};
+
+/* listen.c */
+LF_MUST_CHECK enum lf_status lf_listen(int *fd, int *port, bool *loopback, const char *host, int want_port,
+                                       struct lf_err *err);
+uint64_t lf_peer_address(const struct sockaddr_storage *addr); /* IPv4 whole, IPv6 by its /64 */
+
+/* server.c: a fresh id, 24 hex digits and a terminator. */
+void lf_new_id(struct lf_http_server *s, char out[25]);
+/* Of loading, 0 to 0.999: it is not ready before it is. */
+double lf_http_server_progress_now(struct lf_http_server *s);
+
+#endif

@@ -1,0 +1,275 @@
+/* load: what a server does under load.
+ *
+ * The matrix: every number of clients with every prompt length, one row of figures each. --find-limit: doubling, then
+ * halving the interval, for the longest prompt (one client) and for the most clients (the shortest length); a step
+ * counts as passed when every request was answered and the p90 bounds hold. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "server/commands.h"
+#include "server/load/load_client.h"
+#include "server/load/load_prompt.h"
+
+enum { LIST_N = 32, TIMEOUT_MS = 24 * 3600 * 1000, LONGEST_PROMPT = LF_CONTEXT_TOKENS, SEARCH_FIRST_TOKENS = 1024 };
+
+struct load {
+    const struct lf_config *config;
+    struct lf_url url;
+    char *key; /* owned; NULL: none */
+    FILE *csv; /* NULL: none */
+    bool terminal;
+    uint64_t seed;    /* --seed, or drawn for this run */
+    uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
+    char label[64];   /* of the test that is running */
+};
+
+struct test {
+    int n_clients, n_prompt, n_requests;
+    struct lf_load_shape shape;
+    struct lf_load_result result;
+};
+
+static enum lf_status parse_list(const char *what, const char *text, int max, int *values, int *n, struct lf_err *err)
+{
+    *n = 0;
+    for (const char *p = text ? text : "";;) {
+        char item[32];
+        uint64_t v;
+        size_t len = strcspn(p, ",");
+        snprintf(item, sizeof(item), "%.*s", (int)LF_MIN(len, sizeof(item) - 1), p);
+        if (!lf_config_parse_size(item, &v) || v < 1 || v > (uint64_t)max || *n == LIST_N)
+            return lf_fail(err, LF_INVALID,
+                           "--%s: expected up to %d numbers from 1 to %d, separated by commas, got \"%.60s\"", what,
+                           LIST_N, max, text ? text : "");
+        values[(*n)++] = (int)v;
+        if (p[len] == '\0') return LF_OK;
+        p += len + 1;
+    }
+}
+
+/* ---- one test ---- */
+
+static void make(void *ctx, struct lf_buf *out, uint64_t idx)
+{
+    lf_load_request(out, ctx, idx);
+}
+
+static void on_progress(void *ctx, int n_done, int n_failed, int64_t n_tokens)
+{
+    struct load *l = ctx;
+    if (!l->terminal) return;
+    fprintf(stderr, "\r%s: %d requests done, %d failed, %lld tokens   ", l->label, n_done, n_failed,
+            (long long)n_tokens);
+}
+
+static enum lf_status run_test(struct load *l, struct test *t, int n_clients, int n_prompt, int rounds,
+                               struct lf_err *err)
+{
+    const struct lf_config *c = l->config;
+    *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
+    t->shape = (struct lf_load_shape){
+        .n_prompt = n_prompt,
+        .n_shared = LF_MIN(c->shared_prefix, n_prompt),
+        .n_output = c->output_tokens,
+        .seed = l->seed + (c->shared_prefix ? 0 : l->n_tests * 1000003u),
+        .host = l->url.host,
+        .key = l->key,
+    };
+    l->n_tests++;
+    snprintf(l->label, sizeof(l->label), "%d × %d tokens", n_clients, n_prompt);
+    struct lf_load_spec spec = {
+        .url = &l->url,
+        .n_clients = n_clients,
+        .n_requests = t->n_requests,
+        .timeout_ms = TIMEOUT_MS,
+        .make = make,
+        .make_ctx = &t->shape,
+        .progress = on_progress,
+        .progress_ctx = l,
+    };
+    enum lf_status status = lf_load_run(&t->result, &spec, err);
+    if (l->terminal) fprintf(stderr, "\r%70s\r", "");
+    return status;
+}
+
+static void print_head(struct load *l)
+{
+    printf("%5s %8s %4s %6s | %9s %9s %9s | %8s %8s %8s | %10s %9s\n", "conc", "prompt", "ok", "failed", "ttft p50",
+           "p90", "p99 ms", "itl p50", "p90", "p99 ms", "prompt t/s", "out t/s");
+    if (l->csv)
+        fprintf(l->csv, "concurrency,prompt_tokens,ok,failed,ttft_p50_ms,ttft_p90_ms,ttft_p99_ms,itl_p50_ms,itl_p90_ms,"
+                        "itl_p99_ms,e2e_p50_ms,e2e_p99_ms,prompt_tokens_per_s,output_tokens_per_s,cached_tokens,wall_s,"
+                        "first_failure\n");
+}
+
+static void print_test(struct load *l, struct test *t)
+{
+    static const double percents[3] = {50, 90, 99};
+    struct lf_load_result *r = &t->result;
+    double ttft[3], itl[3], wall_s = r->wall_ms / 1000.0;
+    for (int i = 0; i < 3; i++) {
+        ttft[i] = lf_samples_percentile(&r->ttft, percents[i]);
+        itl[i] = lf_samples_percentile(&r->gaps, percents[i]);
+    }
+    double prompt_rate = wall_s > 0 ? (double)r->n_prompt_tokens / wall_s : 0;
+    double output_rate = wall_s > 0 ? (double)r->n_tokens / wall_s : 0;
+    printf("%5d %8d %4d %6d | %9.1f %9.1f %9.1f | %8.2f %8.2f %8.2f | %10.1f %9.1f\n", t->n_clients, t->n_prompt,
+           r->n_ok, r->n_failed, ttft[0], ttft[1], ttft[2], itl[0], itl[1], itl[2], prompt_rate, output_rate);
+    if (r->n_failed) printf("      first failure: %s\n", r->first_bad);
+    fflush(stdout);
+    if (!l->csv) return;
+    fprintf(l->csv, "%d,%d,%d,%d,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f,%lld,%.3f,", t->n_clients,
+            t->n_prompt, r->n_ok, r->n_failed, ttft[0], ttft[1], ttft[2], itl[0], itl[1], itl[2],
+            lf_samples_percentile(&r->e2e, 50), lf_samples_percentile(&r->e2e, 99), prompt_rate, output_rate,
+            (long long)r->n_cached, wall_s);
+    fputc('"', l->csv);
+    for (const char *p = r->first_bad; *p; p++) fputs(*p == '"' ? "\"\"" : (char[]){*p, '\0'}, l->csv);
+    fputs("\"\n", l->csv);
+}
+
+static enum lf_status run_matrix(struct load *l, struct lf_err *err)
+{
+    int levels[LIST_N], lengths[LIST_N], n_levels, n_lengths;
+    LF_TRY(parse_list("concurrency", l->config->levels, LF_LOAD_CLIENTS_N, levels, &n_levels, err));
+    LF_TRY(parse_list("lengths", l->config->lengths, LONGEST_PROMPT, lengths, &n_lengths, err));
+    print_head(l);
+    int n_ok = 0;
+    char last_bad[LF_LOAD_MESSAGE_BYTES] = "";
+    for (int i = 0; i < n_levels; i++) {
+        for (int j = 0; j < n_lengths; j++) {
+            struct test t;
+            LF_TRY(run_test(l, &t, levels[i], lengths[j], l->config->rounds, err));
+            print_test(l, &t);
+            n_ok += t.result.n_ok;
+            memcpy(last_bad, t.result.first_bad, sizeof(last_bad));
+            lf_load_result_deinit(&t.result);
+        }
+    }
+    return n_ok > 0 ? LF_OK
+                    : lf_fail(err, LF_TIMEOUT, "no request was answered by %.200s: %s", l->config->url, last_bad);
+}
+
+/* ---- the search ---- */
+
+/* Whether the test holds the bounds; reason says what did not. */
+static bool passes(const struct load *l, struct test *t, char *reason, size_t reason_bytes)
+{
+    const struct lf_config *c = l->config;
+    double ttft = lf_samples_percentile(&t->result.ttft, 90), itl = lf_samples_percentile(&t->result.gaps, 90);
+    if (t->result.n_failed) {
+        snprintf(reason, reason_bytes, "%d of %d requests failed: %s", t->result.n_failed, t->n_requests,
+                 t->result.first_bad);
+        return false;
+    }
+    if (c->ttft_ms && ttft > c->ttft_ms) {
+        snprintf(reason, reason_bytes, "time to first token p90 %.0f ms is above --ttft-ms %d", ttft, c->ttft_ms);
+        return false;
+    }
+    if (c->itl_ms && itl > c->itl_ms) {
+        snprintf(reason, reason_bytes, "time between tokens p90 %.0f ms is above --itl-ms %d", itl, c->itl_ms);
+        return false;
+    }
+    return true;
+}
+
+struct search {
+    const char *what;
+    bool clients; /* the number of clients is searched, else the prompt length */
+    int fixed;    /* the other one */
+    int first, most, grain;
+    char reason[512]; /* of the smallest value that failed */
+};
+
+static enum lf_status try_value(struct load *l, struct search *s, int value, bool *passed, struct lf_err *err)
+{
+    struct test t;
+    char reason[sizeof(s->reason)] = "";
+    LF_TRY(run_test(l, &t, s->clients ? value : 1, s->clients ? s->fixed : value, 1, err));
+    print_test(l, &t);
+    *passed = passes(l, &t, reason, sizeof(reason));
+    if (!*passed) memcpy(s->reason, reason, sizeof(reason));
+    lf_load_result_deinit(&t.result);
+    return LF_OK;
+}
+
+static enum lf_status find_limit(struct load *l, struct search *s, struct lf_err *err)
+{
+    int good = 0, bad = 0;
+    for (int value = s->first; bad == 0 && good < s->most; value = LF_MIN(value * 2, s->most)) {
+        bool passed;
+        LF_TRY(try_value(l, s, value, &passed, err));
+        *(passed ? &good : &bad) = value;
+    }
+    while (bad != 0 && bad - good > LF_MAX(s->grain, good / 32)) {
+        bool passed;
+        int middle = good + (bad - good) / 2;
+        LF_TRY(try_value(l, s, middle, &passed, err));
+        *(passed ? &good : &bad) = middle;
+    }
+    printf("%s: %d%s\n", s->what, good, bad ? "" : ", the most that is tried");
+    if (bad) printf("  at %d: %s\n", bad, s->reason);
+    return LF_OK;
+}
+
+static enum lf_status run_search(struct load *l, struct lf_err *err)
+{
+    int lengths[LIST_N], n_lengths;
+    LF_TRY(parse_list("lengths", l->config->lengths, LONGEST_PROMPT, lengths, &n_lengths, err));
+    struct search length = {.what = "longest prompt, tokens, one request at a time",
+                            .fixed = 1,
+                            .first = SEARCH_FIRST_TOKENS,
+                            .most = LONGEST_PROMPT,
+                            .grain = 64};
+    struct search clients = {.what = "most requests at once",
+                             .clients = true,
+                             .fixed = lengths[0],
+                             .first = 1,
+                             .most = LF_LOAD_CLIENTS_N,
+                             .grain = 1};
+    print_head(l);
+    LF_TRY(find_limit(l, &length, err));
+    return find_limit(l, &clients, err);
+}
+
+/* ---- the command ---- */
+
+/* The first key of LONGFLASH_API_KEYS. */
+static enum lf_status first_key(struct load *l, struct lf_err *err)
+{
+    if (!l->config->api_keys_env) return LF_OK;
+    l->key = strndup(l->config->api_keys_env, strcspn(l->config->api_keys_env, ","));
+    return l->key ? LF_OK : lf_fail(err, LF_NO_MEMORY, "out of memory");
+}
+
+static enum lf_status run(struct load *l, struct lf_err *err)
+{
+    const struct lf_config *c = l->config;
+    if (c->n_args > 0) return lf_fail(err, LF_INVALID, "load takes no arguments, got \"%.60s\"", c->args[0]);
+    if (!c->url) return lf_fail(err, LF_INVALID, "--url: expected http://host:port");
+    LF_TRY(lf_url_parse(&l->url, c->url, err));
+    LF_TRY(first_key(l, err));
+    l->seed = c->seed;
+    if (l->seed == 0 && !lf_random_bytes(&l->seed, sizeof(l->seed)))
+        return lf_fail(err, LF_IO, "the system gives no random numbers: expected --seed");
+    if (c->csv) {
+        l->csv = fopen(c->csv, "we");
+        if (!l->csv) return lf_fail(err, LF_IO, "--csv: cannot write %.200s: %s", c->csv, strerror(errno));
+    }
+    return c->find_limit ? run_search(l, err) : run_matrix(l, err);
+}
+
+int lf_load_command(const struct lf_config *config)
+{
+    struct load l = {.config = config, .terminal = isatty(STDERR_FILENO)};
+    struct lf_err err = {0};
+    enum lf_status status = run(&l, &err);
+    if (l.csv && fclose(l.csv) != 0 && status == LF_OK)
+        status = lf_fail(&err, LF_IO, "--csv: %.200s could not be written whole", config->csv);
+    free(l.key);
+    return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
+}

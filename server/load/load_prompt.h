@@ -1,0 +1,23 @@
+/* The requests of the load test: prompts of random token ids, so that their length is exact whatever the tokenizer. */
+#ifndef LF_SERVER_LOAD_LOAD_PROMPT_H
+#define LF_SERVER_LOAD_LOAD_PROMPT_H
+
+#include <stdint.h>
+
+#include "core/str.h"
+
+struct lf_load_shape {
+    int n_prompt;           /* tokens */
+    int n_shared;           /* leading tokens that are the same in every prompt */
+    int n_output;           /* tokens to generate, all of them */
+    uint64_t seed;          /* and index decide the rest of the prompt */
+    const char *host, *key; /* key: NULL for none */
+};
+
+/* The whole HTTP request, a streaming /v1/completions, appended to out. Prompts of different index differ from token
+ * n_shared on. */
+void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
+/* GET of a path. */
+void lf_load_get(struct lf_buf *out, const char *host, const char *key, const char *path);
+
+#endif

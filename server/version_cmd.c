@@ -1,0 +1,20 @@
+/* version: what a report of a defect should begin with. */
+#include "server/commands.h"
+#include "server/commit.h" /* made by server/commit.cmake at build time */
+
+#include "core/str.h"
+#include "device/device.h"
+
+static void print(struct lf_buf *out)
+{
+    lf_buf_printf(out, "longflash " LF_VERSION "\ncommit        " LF_COMMIT "\nbackends      ");
+    lf_device_backends(out);
+    lf_buf_cstr(out, "\ninstructions  ");
+    lf_device_isas(out);
+    lf_buf_cstr(out, "\nlibraries     " LF_BUILT_WITH "\ncompiler      " LF_COMPILER "\n");
+}
+
+int lf_version_command(void)
+{
+    return lf_print(print);
+}

@@ -1,0 +1,74 @@
+# made by `longflash docs fish` from server/options.c
+complete -c longflash -f
+complete -c longflash -n __fish_use_subcommand -a serve -d 'serves a model over HTTP'
+complete -c longflash -n __fish_use_subcommand -a plan -d 'says what a configuration takes in memory, and whether it fits'
+complete -c longflash -n __fish_use_subcommand -a run -d 'answers one question on the terminal'
+complete -c longflash -n __fish_use_subcommand -a load -d 'measures a server under load'
+complete -c longflash -n __fish_use_subcommand -a tokenize -d 'prints the token ids of a text, or the text of ids'
+complete -c longflash -n __fish_use_subcommand -a health -d 'asks a server whether it is ready'
+complete -c longflash -n __fish_use_subcommand -a docs -d 'prints a document that the program makes of its own tables'
+complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics options man bash zsh fish'
+complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
+complete -c longflash -n __fish_use_subcommand -a help -d 'prints the page of a command'
+complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health docs version help'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
+complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of the dummy weights' -x
+complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-config -d 'whether generation_config.json says how to sample where a request does not' -x -a 'auto none'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l concurrency -d 'requests of --ctx tokens that must fit at once' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l text-memory -d 'memory for texts: bodies, what is made of them, and replies' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l threads -d 'worker threads' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-memory -d 'plan for a GPU of so much memory, whether this machine has it or not' -x
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l gpu-sms -d 'multiprocessors of the GPU of --gpu-memory' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l chunk -d 'tokens of one step at most; sizes the workspace, not the context' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l max-seqs -d 'requests that run at once at most' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l step-ms -d 'time a step may take' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l queue -d 'waiting requests at most; past it 429' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l watchdog -d 'no step for so long with work queued: the process ends with status 1; 0: off' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l host -d 'address to listen on; anything but loopback needs keys or --insecure-no-auth' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l port -d 'port to listen on; 0: any free one' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l api-keys-file -d 'one key a line; SIGHUP reads it again' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l insecure-no-auth -d 'listen beyond loopback without keys: anyone who reaches the port may use it'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l cors-origin -d 'allow browsers\' requests from this origin; may be given several times' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l allowed-host -d 'accept this Host header beside the loopback names; may be given several times' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l max-body -d 'largest request body; past it 413' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l connections -d 'connections at once' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l connections-per-address -d 'of these, from one address; 0: all of them, for a server behind a proxy' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l request-timeout -d 'a request that takes longer ends with what it has' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'what requests in flight may take after SIGTERM; then they are ended and told so' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l keep-alive -d 'what a silent stream sends every 10 s' -x -a 'comment chunk off'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l metrics-prefix -d 'prefix of the names in /metrics' -x -a 'longflash vllm'
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
+complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x
+complete -c longflash -n '__fish_seen_subcommand_from run' -l temperature -d '0: the likeliest token each time' -x
+complete -c longflash -n '__fish_seen_subcommand_from run' -l raw -d 'no chat template: the text as it is, special tokens recognized, as in /v1/completions'
+complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l raw -d 'no BOS, and special tokens are ordinary text'
+complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l decode -d 'the arguments are ids: print their text'
+complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l count -d 'print the number of tokens only'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the server; its key, if it needs one, is the first of LONGFLASH_API_KEYS' -x
+complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l lengths -d 'prompt tokens, a test each' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l rounds -d 'requests of each client in one test' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l shared-prefix -d 'leading tokens that all prompts share, for the prefix cache to find' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l csv -d 'also write the results as CSV' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from load' -l find-limit -d 'search the longest prompt and the highest concurrency that are served within the bounds'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l ttft-ms -d 'bound on the time to first token (p90)' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l itl-ms -d 'bound on the time between tokens (p90), as they arrive' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health' -l help -d 'this page'

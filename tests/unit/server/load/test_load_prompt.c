@@ -1,0 +1,68 @@
+#include "tests/support/test.h"
+
+#include "core/json.h"
+#include "server/load/load_prompt.h"
+
+/* The body's prompt as ids. */
+static void prompt_of(const struct lf_load_shape *shape, uint64_t index, int64_t *ids)
+{
+    struct lf_buf request;
+    struct lf_json json = {0};
+    lf_buf_init(&request, 1 << 20);
+    lf_load_request(&request, shape, index);
+    assert_int_equal(request.status, LF_OK);
+    struct lf_str all = lf_buf_view(&request);
+    assert_true(lf_str_starts(all, LF_STR("POST /v1/completions HTTP/1.1\r\n")));
+    ptrdiff_t end = lf_str_find(all, LF_STR("\r\n\r\n"));
+    assert_true(end > 0);
+    struct lf_str body = lf_str_from(all.ptr + end + 4, all.len - (size_t)end - 4);
+    char length[64];
+    snprintf(length, sizeof(length), "Content-Length: %zu\r\n", body.len);
+    assert_non_null(strstr(all.ptr, length));
+    assert_int_equal(lf_json_parse(&json, body, &lf_json_limits_request, NULL), LF_OK);
+    struct lf_json_value prompt = lf_json_get(lf_json_root(&json), "prompt");
+    assert_int_equal(lf_json_len(prompt), shape->n_prompt);
+    int n = 0;
+    for (struct lf_json_value it = lf_json_first(prompt); lf_json_more(prompt, it); it = lf_json_next(prompt, it))
+        assert_true(lf_json_int64(it, &ids[n++]));
+    lf_json_deinit(&json);
+    lf_buf_deinit(&request);
+}
+
+static void prompts_share_what_was_asked_and_no_more(void **state)
+{
+    (void)state;
+    struct lf_load_shape shape = {.n_prompt = 100, .n_shared = 40, .n_output = 3, .seed = 5, .host = "h", .key = "k"};
+    int64_t a[100], b[100], again[100];
+    prompt_of(&shape, 0, a);
+    prompt_of(&shape, 1, b);
+    prompt_of(&shape, 0, again);
+    assert_memory_equal(a, again, sizeof(a));
+    assert_memory_equal(a, b, 40 * sizeof(a[0]));
+    int n_same = 0;
+    for (int i = 40; i < 100; i++) n_same += a[i] == b[i];
+    assert_true(n_same < 5);
+    for (int i = 0; i < 100; i++) assert_true(a[i] >= 300 && a[i] < 4000);
+}
+
+static void the_key_is_sent_where_there_is_one(void **state)
+{
+    (void)state;
+    struct lf_buf out;
+    lf_buf_init(&out, 4096);
+    lf_load_get(&out, "h", NULL, "/readyz");
+    assert_string_equal(out.ptr, "GET /readyz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    lf_buf_clear(&out);
+    lf_load_get(&out, "h", "k", "/x");
+    assert_non_null(strstr(out.ptr, "Authorization: Bearer k\r\n"));
+    lf_buf_deinit(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prompts_share_what_was_asked_and_no_more),
+        cmocka_unit_test(the_key_is_sent_where_there_is_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
