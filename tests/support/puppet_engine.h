@@ -1,5 +1,5 @@
 /* An engine without a thread and without a clock: what a request has generated is what the test says, when it says it.
- * For tests of server/http/{generation,stream,whole}.c, with the tokenizer's double: a text is its bytes as ids. */
+ * For tests of server/http/api/{generation,stream,whole}.c, with the tokenizer's double: a text is its bytes as ids. */
 #ifndef TESTS_SUPPORT_PUPPET_ENGINE_H
 #define TESTS_SUPPORT_PUPPET_ENGINE_H
 

@@ -108,7 +108,7 @@ static void messages_say_the_line_and_what_was_expected(void **state)
     expect("{% nosuch %}", LF_INVALID, "expected the name of a statement, found 'nosuch'");
     expect("{{ 'a }}", LF_INVALID, "a string is not closed: expected '");
     expect("\n{{ x|nosuch }}", LF_INVALID, "line 2: there is no filter 'nosuch'");
-    expect("{{ x|nosuch(\n'a'|upper) }}", LF_INVALID, "line 1: there is no filter 'nosuch'"); /* not its argument's */
+    expect("{{ 1|nosuch(\nrange(1)) }}", LF_INVALID, "line 1: there is no filter 'nosuch'"); /* not its argument's */
     expect("{{ 1|a.bc }}", LF_INVALID, "line 1: there is no filter 'a.bc'");
     expect("{{ 'abcd' * 4611686018427387905 }}", LF_LIMIT, "grows beyond"); /* 2^64 and four bytes */
     expect("\n{{ x is nosuch }}", LF_INVALID, "line 2: there is no test 'nosuch'");

@@ -1,4 +1,4 @@
-/* server/http/{exchange,respond}.c: a request from its body to the last byte of its answer, against a libmicrohttpd, a
+/* server/http/conn/{exchange,respond}.c: a request from its body to the last byte of its answer, against a libmicrohttpd, a
  * route and an answer of the test's own. */
 #include "tests/unit/server/http/exchange_rig.h"
 

@@ -1,4 +1,4 @@
-/* What the three dialects print, event by event and piece by piece: server/http/{openai_json,v1_*}.c. */
+/* What the three dialects print, event by event and piece by piece: server/http/api/{openai_json,v1_*}.c. */
 #include "tests/support/test.h"
 
 #include "core/check.h"
