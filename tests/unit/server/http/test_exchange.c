@@ -1,5 +1,5 @@
-/* server/http/conn/{exchange,respond}.c: a request from its body to the last byte of its answer, against a libmicrohttpd, a
- * route and an answer of the test's own. */
+/* server/http/conn/{exchange,respond}.c: a request from its body to the last byte of its answer, against a
+ * libmicrohttpd, a route and an answer of the test's own. */
 #include "tests/unit/server/http/exchange_rig.h"
 
 #include <malloc.h>
