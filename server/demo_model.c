@@ -8,12 +8,10 @@
 #include "core/str.h"
 #include "server/config.h"
 
-#define DEMO_MODEL "demo/model"
-
 void lf_demo_model_find(struct lf_config *config)
 {
-    char program[PATH_MAX], path[PATH_MAX + sizeof "/share/longflash/" DEMO_MODEL];
-    if (!config->model || strcmp(config->model, DEMO_MODEL) != 0 || access(DEMO_MODEL, F_OK) == 0) return;
+    char program[PATH_MAX], path[PATH_MAX + sizeof "/share/longflash/" LF_DEMO_MODEL];
+    if (!config->model || strcmp(config->model, LF_DEMO_MODEL) != 0 || access(LF_DEMO_MODEL, F_OK) == 0) return;
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
     if (n <= 0) return;
     program[n] = '\0';
@@ -22,7 +20,7 @@ void lf_demo_model_find(struct lf_config *config)
         if (!slash) return;
         *slash = '\0';
     }
-    snprintf(path, sizeof path, "%s/share/longflash/" DEMO_MODEL, program);
+    snprintf(path, sizeof path, "%s/share/longflash/" LF_DEMO_MODEL, program);
     if (access(path, F_OK) != 0) return;
     const char *found = lf_arena_strdup(&config->arena, lf_str_c(path));
     if (found) config->model = found;

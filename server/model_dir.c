@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/file.h"
+#include "server/demo_model.h"
 #include "server/dir_kind.h"
 
 #define PARTS "expected a directory with config.json, *.safetensors and tokenizer.json or tokenizer.model"
@@ -24,8 +25,8 @@ enum lf_status lf_model_dir_find(struct lf_model_dir *out, const char *typed, st
         return LF_OK;
     }
     int e = errno;
-    bool is_missing = e == ENOENT || e == ENOTDIR;
-    if (is_missing && lf_hub_parse(&out->hub, typed)) return lf_hub_find(out->path, &out->hub, err);
+    bool is_missing = e == ENOENT || e == ENOTDIR, is_demo = strcmp(typed, LF_DEMO_MODEL) == 0; /* nobody's name */
+    if (is_missing && !is_demo && lf_hub_parse(&out->hub, typed)) return lf_hub_find(out->path, &out->hub, err);
     return lf_fail(err, is_missing ? LF_NOT_FOUND : LF_IO, "--model %.200s: %s; " PARTS, typed, strerror(e));
 }
 

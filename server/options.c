@@ -3,6 +3,8 @@
  * shells follow (server/docs/; `cmake --build build/release --target docs` writes the files again). */
 #include "server/options.h"
 
+#include "server/demo_model.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>
@@ -33,7 +35,7 @@ const struct lf_option lf_options[] = {
     {.name = "model",
      .type = LF_OPTION_STRING,
      .offset = FIELD(model),
-     .fallback = "demo/model",
+     .fallback = LF_DEMO_MODEL,
      .arg = "DIR|ORG/NAME",
      .help = "model directory, or the name of a model in this machine's Hugging Face cache",
      .detail =

@@ -7,7 +7,7 @@
 
 static bool takes_dir(const struct lf_option *o)
 {
-    return o->arg && strcmp(o->arg, "DIR") == 0;
+    return o->arg && strncmp(o->arg, "DIR", 3) == 0;
 }
 
 static bool takes_file(const struct lf_option *o)

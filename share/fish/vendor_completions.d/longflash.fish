@@ -11,7 +11,7 @@ complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics opti
 complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
 complete -c longflash -n __fish_use_subcommand -a help -d 'prints the page of a command'
 complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health docs version help'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of the dummy weights' -x
