@@ -3,14 +3,13 @@
  * shells follow (server/docs/; `cmake --build build/release --target docs` writes the files again). */
 #include "server/options.h"
 
-#include "server/demo_model.h"
-
 #include <ctype.h>
 #include <limits.h>
 #include <string.h>
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/demo_model.h"
 
 #define FIELD(f)    offsetof(struct lf_config, f)
 #define SERVE       LF_COMMAND_SERVE
