@@ -22,7 +22,8 @@ static inline struct temp_dir temp_dir_make(void)
 
 static inline void temp_dir_path(const struct temp_dir *d, const char *name, char out[512])
 {
-    snprintf(out, 512, "%s/%s", d->path, name);
+    int n = snprintf(out, 512, "%s/%s", d->path, name);
+    assert_true(n > 0 && n < 512);
 }
 
 /* Creates or replaces a file. */
