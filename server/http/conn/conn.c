@@ -53,8 +53,10 @@ static void enter_locked(struct lf_conn *c, enum lf_conn_state state)
     struct lf_tcp_counters k;
     c->state = state;
     c->since_ns = c->acked_ns = c->behind_ns = lf_clock_ns();
-    if (state == LF_CONN_IDLE && lf_tcp_counters(c->fd, &k)) c->received_bytes = k.bytes_received;
-    if (state == LF_CONN_ANSWER && lf_tcp_counters(c->fd, &k)) c->acked_bytes = c->behind_acked_bytes = k.bytes_acked;
+    if (state == LF_CONN_ANSWER && lf_tcp_counters(c->fd, &k)) {
+        c->acked_bytes = c->behind_acked_bytes = k.bytes_acked;
+        c->received_bytes = k.bytes_received; /* what comes from here on is of the next request */
+    }
     if (state == LF_CONN_BODY) atomic_store(&c->body_bytes, 0);
 }
 

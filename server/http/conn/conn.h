@@ -73,7 +73,8 @@ struct lf_conn {
     uint64_t address;              /* of the peer: lf_peer_address */
     int64_t since_ns;              /* when the state began */
     _Atomic uint64_t body_bytes;
-    uint64_t acked_bytes, received_bytes; /* the kernel's counters at the last look */
+    uint64_t acked_bytes;    /* the kernel's counter at the last look */
+    uint64_t received_bytes; /* the same when the answer began: what came since is of the next request */
     int64_t acked_ns;
     uint64_t behind_acked_bytes; /* acknowledged when it fell behind: … */
     int64_t behind_ns;           /* … since then bytes have been waiting for it at every look */

@@ -243,15 +243,21 @@ static void between_requests_there_is_time_and_the_first_byte_ends_it(void **sta
     struct rig r;
     bool full;
     open_rig(&r, 4, 0);
-    struct lf_conn *c = admit(&r, 1, &full), *d = admit(&r, 1, &full);
-    counters[c->fd].bytes_received = counters[d->fd].bytes_received = 100; /* of the request before */
+    struct lf_conn *c = admit(&r, 1, &full), *d = admit(&r, 1, &full), *early = admit(&r, 1, &full);
+    struct lf_conn *all[] = {c, d, early};
+    for (int i = 0; i < 3; i++) {
+        counters[all[i]->fd].bytes_received = 100; /* of the request before */
+        lf_conn_enter(&r.conns, all[i], LF_CONN_ANSWER, NULL);
+    }
+    counters[early->fd].bytes_received = 101; /* the answer is there before we know that it has been sent */
     pass(5);
-    lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
-    lf_conn_enter(&r.conns, d, LF_CONN_IDLE, NULL);
+    for (int i = 0; i < 3; i++) lf_conn_enter(&r.conns, all[i], LF_CONN_IDLE, NULL);
     assert_true(c->since_ns == now_ns);
     counters[d->fd].bytes_received = 101;
     lf_conns_tick(&r.conns, now_ns + 77);
     assert_int_equal(d->state, LF_CONN_HEAD);
+    assert_int_equal(early->state, LF_CONN_HEAD);
+    lf_conn_enter(&r.conns, early, LF_CONN_WORK, NULL);
     assert_true(d->since_ns == now_ns + 77);
     assert_int_equal(c->state, LF_CONN_IDLE);
     lf_conn_enter(&r.conns, d, LF_CONN_WORK, NULL);
@@ -323,6 +329,7 @@ static void a_request_that_had_begun_is_told_408(void **state)
     struct lf_conn *head = admit(&r, 1, &full), *next = admit(&r, 1, &full), *body = admit(&r, 1, &full);
     lf_conn_enter(&r.conns, body, LF_CONN_BODY, NULL);
     counters[next->fd].bytes_received = 100;
+    lf_conn_enter(&r.conns, next, LF_CONN_ANSWER, NULL);
     lf_conn_enter(&r.conns, next, LF_CONN_IDLE, NULL);
     counters[next->fd].bytes_received = 101;
     counters[head->fd].bytes_received = 1;
@@ -368,6 +375,7 @@ static void who_said_nothing_or_reads_nothing_is_told_nothing(void **state)
     struct lf_conn *silent = admit(&r, 1, &full), *deaf = admit(&r, 1, &full), *idle = admit(&r, 1, &full);
     counters[deaf->fd] = (struct lf_tcp_counters){.bytes_received = 1, .waiting_bytes = 1};
     counters[idle->fd].bytes_received = 100;
+    lf_conn_enter(&r.conns, idle, LF_CONN_ANSWER, NULL);
     lf_conn_enter(&r.conns, idle, LF_CONN_IDLE, NULL);
     lf_conns_tick(&r.conns, now_ns + ms(LF_IDLE_MS) + 1);
     for (int i = 0; i < 3; i++) check_told(&r, i, "");
