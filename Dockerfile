@@ -26,6 +26,7 @@ COPY CMakeLists.txt CMakePresets.json ./
 COPY core core
 COPY device device
 COPY tokenizer tokenizer
+COPY template template
 COPY kv kv
 COPY attention attention
 COPY model model
