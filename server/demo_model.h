@@ -6,9 +6,9 @@ struct lf_config;
 
 #define LF_DEMO_MODEL "demo/model"
 
-/* LF_DEMO_MODEL, the default of --model, is a folder of the source tree. Where there is none of that name, it is the one
- * that was installed with the program: ../share/longflash/demo/model, seen from the program's own folder, if that is
- * there. Everything else stays as it was asked for. */
+/* LF_DEMO_MODEL, the default of --model, is a folder of the source tree. Where there is none of that name, it is the
+ * one that was installed with the program: ../share/longflash/demo/model, seen from the program's own folder, if that
+ * is there. Everything else stays as it was asked for. */
 void lf_demo_model_find(struct lf_config *config);
 
 #endif

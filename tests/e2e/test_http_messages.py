@@ -85,6 +85,10 @@ class Messages(harness.Case):
         self.assert_refused(self.ask("x", tools=[{"name": "f"}]), 400, "invalid_request_error", "tools")
         self.assert_refused(self.ask("x", thinking={"type": "enabled", "budget_tokens": 9}), 400, "invalid_request_error", "thinking")
         self.assertEqual(self.ask("[[say=ok]]", thinking={"type": "disabled"}, metadata={"user_id": "u"}).status, 200)
+        for chats in ({"seed": 1}, {"stop": ["a"]}, {"cache_salt": "a"}, {"lora": "a"}, {"response_format": {"type": "json_object"}},
+                      {"enable_thinking": False}, {"guided_json": {}}, {"n": 2}):
+            self.assert_refused(self.ask("x", **chats), 400, "invalid_request_error", *chats)
+        self.assertEqual(self.ask("[[say=ok]]", n=1, stop=[], presence_penalty=0, user="u", nobody_knows_this=1).status, 200)
         self.assert_refused(self.ask("x", model="other"), 404, "not_found_error", "other")
         self.assert_refused(self.ask("x", temperature=1.5), 400, "invalid_request_error", "temperature")
         self.assert_refused(self.ask([{"type": "image", "source": {}}]), 400, "invalid_request_error", "text")

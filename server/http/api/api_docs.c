@@ -206,6 +206,7 @@ static void refused(struct lf_buf *out)
         lf_buf_printf(out, "\n### %s\n", table->title);
         refused_of(out, table);
         ignored_of(out, table);
+        if (table->unsupported->also) lf_buf_cstr(out, "What `/v1/chat/completions` refuses is refused here too.\n");
     }
 }
 

@@ -150,12 +150,14 @@ static const struct lf_field *find_field(const struct lf_field_table *table, uns
     return NULL;
 }
 
-static const struct lf_unsupported_field *find_unsupported(const struct lf_field_table *table, unsigned asks,
+static const struct lf_unsupported_field *find_unsupported(const struct lf_unsupported_table *table, unsigned asks,
                                                            struct lf_str name)
 {
-    for (int i = 0; i < table->unsupported->n; i++) {
-        const struct lf_unsupported_field *f = &table->unsupported->rows[i];
-        if ((f->asks & asks) && lf_field_is(f->name, name)) return f;
+    for (; table; asks = table->also_asks, table = table->also) {
+        for (int i = 0; i < table->n; i++) {
+            const struct lf_unsupported_field *f = &table->rows[i];
+            if ((f->asks & asks) && lf_field_is(f->name, name)) return f;
+        }
     }
     return NULL;
 }
@@ -173,7 +175,7 @@ static enum lf_status read_member(struct lf_reading *r, const struct lf_field_ta
                                   struct lf_str name, struct lf_json_value v)
 {
     const struct lf_field *f = find_field(table, asks, name);
-    const struct lf_unsupported_field *other = f ? NULL : find_unsupported(table, asks, name);
+    const struct lf_unsupported_field *other = f ? NULL : find_unsupported(table->unsupported, asks, name);
     if (!f && !other) r->ask->n_unknown++;
     if (lf_json_is_absent(v)) return LF_OK;
     if (f) return read_field(r, f, v);

@@ -257,7 +257,7 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "request_id", .asks = GEN, .neutral = ANY},
     {.name = "provider", .asks = GEN, .neutral = ANY},
 };
-const struct lf_unsupported_table lf_unsupported_openai = {rows, (int)LF_N_ELEMS(rows)};
+const struct lf_unsupported_table lf_unsupported_openai = {rows, (int)LF_N_ELEMS(rows), NULL, 0};
 
 enum lf_status lf_unsupported_refuse(struct lf_api_err *err, const char *name, bool with_any_value, const char *instead)
 {

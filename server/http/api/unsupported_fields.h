@@ -35,8 +35,10 @@ struct lf_unsupported_field {
 struct lf_unsupported_table {
     const struct lf_unsupported_field *rows;
     int n;
+    const struct lf_unsupported_table *also; /* behind the rows, another family's; or NULL */
+    unsigned also_asks;                      /* its bits */
 };
-extern const struct lf_unsupported_table lf_unsupported_openai; /* /v1/messages has its own */
+extern const struct lf_unsupported_table lf_unsupported_openai;
 
 /* Whether a row's name is that of a field. A body may have 100,000 fields, each compared with every row. */
 static inline bool lf_field_is(const char *row, struct lf_str name)

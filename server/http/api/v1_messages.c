@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/openai_json.h"
+#include "server/http/api/openai_request.h"
 #include "server/http/api/unsupported_fields.h"
 
 /* ---- the request ---- */
@@ -120,9 +121,36 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "metadata", .asks = 1, .neutral = LF_NEUTRAL_ANY},
     {.name = "service_tier", .asks = 1, .neutral = LF_NEUTRAL_ANY},
     {.name = "cache_control", .asks = 1, .neutral = LF_NEUTRAL_ANY},
+
+    /* what the chat of OpenAI's form has */
+    {.name = "max_completion_tokens", .asks = 1, .instead = "max_tokens"},
+    {.name = "stop", .asks = 1, .neutral = LF_NEUTRAL_EMPTY, .instead = "stop_sequences"},
+    {.name = "n", .asks = 1, .neutral = LF_NEUTRAL_ONE},
+    {.name = "best_of", .asks = 1, .neutral = LF_NEUTRAL_ONE},
+    {.name = "seed", .asks = 1},
+    {.name = "min_p", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
+    {.name = "presence_penalty", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
+    {.name = "frequency_penalty", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
+    {.name = "repetition_penalty", .asks = 1, .neutral = LF_NEUTRAL_ONE},
+    {.name = "logit_bias", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "min_tokens", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
+    {.name = "ignore_eos", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "stop_token_ids", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "logprobs", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "top_logprobs", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
+    {.name = "response_format", .asks = 1},
+    {.name = "modalities", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "function_call", .asks = 1},
+    {.name = "chat_template_kwargs", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "add_generation_prompt", .asks = 1, .neutral = LF_NEUTRAL_TRUE},
+    {.name = "return_progress", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "stream_options", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "cache_salt", .asks = 1},
+    {.name = "priority", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
 };
 
-static const struct lf_unsupported_table unsupported = {unsupported_rows, (int)LF_N_ELEMS(unsupported_rows)};
+static const struct lf_unsupported_table unsupported = {unsupported_rows, (int)LF_N_ELEMS(unsupported_rows),
+                                                        &lf_unsupported_openai, LF_ASK_CHAT};
 static const struct lf_field_table table = {
     .title = "Anthropic", .fields = fields, .n_fields = (int)LF_N_ELEMS(fields), .unsupported = &unsupported};
 
