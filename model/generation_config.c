@@ -73,6 +73,7 @@ static void name_others(struct lf_json_value root)
         struct lf_json_value v = lf_json_get(root, others[i].key);
         double x;
         if (lf_json_is_absent(v) || (lf_json_double(v, &x) && fabs(x - others[i].neutral) == 0)) continue;
+        if (lf_json_type(v) >= LF_JSON_ARRAY && lf_json_len(v) == 0) continue;
         LF_WARN("generation_config.json: %s is not implemented and left out", others[i].key);
     }
 }

@@ -200,7 +200,7 @@ static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, cons
 static enum lf_status bind_tensor(struct part *p, const struct lf_tensor_set *set, bool vector, struct lf_err *err)
 {
     p->tensor = find_tensor(set, p->name);
-    if (!p->tensor) return lf_fail(err, LF_NOT_FOUND, "tensor %s is missing", p->name);
+    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", p->name);
     if (!lf_tensor_dtype(p->tensor, &p->dtype)) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)",
                        p->name, p->tensor->dtype_name);

@@ -188,8 +188,8 @@ static enum lf_status guess_commit(const struct search *s, char out[COMMIT_BYTES
     if (found.n == 1 && may) memcpy(out, found.one, sizeof(found.one));
     const char *all = found.all.len > 0 ? lf_buf_view(&found.all).ptr : "none";
     if (revision[0])
-        snprintf(what, sizeof(what), "the Hugging Face cache has no revision %.100s of it (snapshots: %s)", revision,
-                 all);
+        snprintf(what, sizeof(what), "the Hugging Face cache has %s revision %.100s of it (snapshots: %s)",
+                 found.n > 1 && may ? "more than one" : "no", revision, all);
     else
         snprintf(what, sizeof(what), "the Hugging Face cache has no refs/main of it; %s@COMMIT takes a snapshot (%s)",
                  s->id->name, all);

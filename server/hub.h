@@ -26,8 +26,8 @@ struct lf_hub_id {
 /* false where the text is no id of a model on the hub: each part has letters, digits, and -, _ and . inside. */
 bool lf_hub_parse(struct lf_hub_id *out, const char *text);
 /* The snapshot's directory. LF_NOT_FOUND says what is not there, and the command that fetches it; LF_LIMIT where a path
- * is too long. Without a revision and without refs/main, the only snapshot there is. A commit may be cut short where it
- * stays the only one of its kind. */
+ * is too long. Without a revision and without refs/main, the only snapshot there is. A commit may be cut to 7 letters
+ * or more where it stays the only one of its kind. */
 LF_MUST_CHECK enum lf_status lf_hub_find(char out[PATH_MAX], const struct lf_hub_id *id, struct lf_err *err);
 /* "hf download org/name --revision …": what fetches or completes it. Appended to out. */
 void lf_hub_print_download(const struct lf_hub_id *id, struct lf_buf *out);

@@ -71,7 +71,9 @@ enum lf_status lf_vocab_replace(struct lf_vocab *vocab, int32_t id, struct lf_st
     uint64_t slot = slot_of(vocab, text);
     if (vocab->slots[slot] >= 0)
         return lf_fail(err, LF_CORRUPT, "tokens %d and %d have the same text", vocab->slots[slot], id);
-    LF_ASSERT(vocab->n_bytes + text.len <= vocab->bytes_cap && (uint64_t)vocab->n_used < vocab->n_slots - 1);
+    if ((uint64_t)vocab->n_used >= vocab->n_slots - 1) /* a list may give one id many texts */
+        return lf_fail(err, LF_CORRUPT, "token id %d: there are more texts than ids", id);
+    LF_ASSERT(vocab->n_bytes + text.len <= vocab->bytes_cap);
     memcpy(vocab->bytes + vocab->n_bytes, text.ptr, text.len);
     vocab->offs[id] = (uint32_t)vocab->n_bytes;
     vocab->lens[id] = (uint16_t)text.len;

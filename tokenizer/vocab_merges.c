@@ -67,6 +67,9 @@ static enum lf_status find_class(size_t *out, struct lf_str name, struct lf_err 
         *out = i;
         return LF_OK;
     }
+    if (name.len == 0) /* as if there were no tokenizer */
+        return lf_fail(err, LF_NOT_FOUND,
+                       "no tokenizer_class says how vocab.json and merges.txt are to be read; expected tokenizer.json");
     return lf_fail(err, LF_UNSUPPORTED,
                    "vocab.json and merges.txt of tokenizer_class \"%.*s\" are not read (of GPT2Tokenizer and "
                    "Qwen2Tokenizer they are); expected tokenizer.json",
@@ -81,6 +84,18 @@ static enum lf_status read_file(struct lf_buf *out, const char *dir, const char 
     return lf_file_read(out, path, LF_JSON_FILE_BYTES, err);
 }
 
+/* On its own, so that it is one value, and errors name its own bytes. */
+static enum lf_status check_vocab(struct lf_str text, struct lf_err *err)
+{
+    struct lf_json json = {0};
+    enum lf_status status = lf_json_parse(&json, text, &lf_json_limits_file, err);
+    if (status == LF_INVALID) status = LF_CORRUPT;
+    if (status == LF_OK && lf_json_type(lf_json_root(&json)) != LF_JSON_OBJECT)
+        status = lf_fail(err, LF_CORRUPT, "an object is expected");
+    lf_json_deinit(&json);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "vocab.json");
+}
+
 enum lf_status lf_vocab_merges_read(struct lf_buf *out, const char *dir, const struct lf_tokenizer_config *config,
                                     struct lf_err *err)
 {
@@ -92,6 +107,7 @@ enum lf_status lf_vocab_merges_read(struct lf_buf *out, const char *dir, const s
     LF_TRY_GOTO(read_file(&vocab, dir, "vocab.json", err), done);
     LF_TRY_GOTO(read_file(&merges, dir, "merges.txt", err), done);
     LF_TRY_GOTO(find_class(&class_idx, config->class_name, err), done);
+    LF_TRY_GOTO(check_vocab(lf_str_without_bom(lf_buf_view(&vocab)), err), done);
     lf_buf_char(out, '{');
     write_splitting(out, class_idx, config->add_prefix_space == LF_ANSWER_YES);
     lf_buf_cstr(out, "\"model\":{\"type\":\"BPE\",\"vocab\":");

@@ -5,8 +5,8 @@
 
 #include "tokenizer/config.h"
 
-/* The tokenizer.json that the two files stand for, appended to out. LF_NOT_FOUND where one of them is not there;
- * LF_UNSUPPORTED for a class whose rules are not known here. */
+/* The tokenizer.json that the two files stand for, appended to out. LF_NOT_FOUND where one of them is not there, or
+ * nothing names a class; LF_UNSUPPORTED for a class whose rules are not known here. */
 LF_MUST_CHECK enum lf_status lf_vocab_merges_read(struct lf_buf *out, const char *dir,
                                                   const struct lf_tokenizer_config *config, struct lf_err *err);
 

@@ -223,7 +223,9 @@ enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
     dev->cuda->gemm = gemm;
     enum lf_status found = lf_cublaslt_open(&gemm->lt, err);
     /* not LF_NOT_FOUND, behind which --device auto goes on to the CPU in silence: there is a GPU */
-    if (found != LF_OK) return err->status = found == LF_NOT_FOUND ? LF_UNSUPPORTED : found;
+    if (found == LF_NOT_FOUND) found = LF_UNSUPPORTED;
+    if (found != LF_OK && err) err->status = found;
+    if (found != LF_OK) return found;
     cublasStatus_t rc = gemm->lt.create(&gemm->handle);
     if (rc != CUBLAS_STATUS_SUCCESS)
         return lf_fail(err, LF_DEVICE, "cuBLASLt does not start: %s", gemm->lt.status_string(rc));

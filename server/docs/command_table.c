@@ -22,9 +22,11 @@ const struct lf_command_row lf_command_rows[] = {
      .name = "plan",
      .args = "[--model DIR] [options]",
      .summary = "says what a configuration takes in memory, and whether it fits",
-     .text = "Says what a configuration takes in memory, from config.json and the headers of the weights alone: "
-             "weights, workspace, KV cache, how many requests of which length fit. Exit status 0: it fits; 2: it does "
-             "not.",
+     .text =
+         "Says what a configuration takes in memory, from config.json and the headers of the weights (a head that is "
+         "tied and stored all the same is compared with the embedding): "
+         "weights, workspace, KV cache, how many requests of which length fit. Exit status 0: it fits; 2: it does "
+         "not.",
      .examples = "longflash plan --model /models/llama --ctx 128K --concurrency 4 --memory 64G\n"},
     {.command = LF_COMMAND_RUN,
      .name = "run",

@@ -16,8 +16,9 @@
  *
  * Places are kept for tenants that run nothing: beyond max_seqs there are n_kept, and a sequence may have one of them
  * only if its tenant runs no other. So however many answers others have begun and however long these are, the first
- * n_kept that come wait for none of them to end. Nothing is taken from a tenant alone, which has max_seqs: a step has
- * no more sequences than before, and while more than that decode they take turns.
+ * n_kept that come wait for none of them to end for a place; for blocks they wait as everybody does (scheduler.h, 4).
+ * Nothing is taken from a tenant alone, which has max_seqs: a step has no more sequences than before, and while more
+ * than that decode they take turns.
  *
  * The table has room for as many tenants as can wait and run. A tenant that left stays in it until its place is needed;
  * should there be none, two tenants share a place and count as one. All of it is the engine thread's. */

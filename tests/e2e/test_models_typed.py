@@ -319,12 +319,21 @@ class Kinds(Typed):
                     got, want = (self.command("tokenize", "--model", d, text) for d in (m, source))
                     self.assertEqual((got.returncode, got.stdout), (0, want.stdout), (text, got.stderr))
                     self.assertGreater(want.stdout.count("\n"), 3)
-            for bad in ({**config, "tokenizer_class": "CodeGenTokenizer"}, {}):
+            # a class that nobody names is as if there were no tokenizer
+            for bad, said in (({**config, "tokenizer_class": "CodeGenTokenizer"}, "expected tokenizer.json"),
+                              ({}, "holds tokenizer_config.json")):
                 write(os.path.join(m, "tokenizer_config.json"), bad)
                 r = self.command("tokenize", "--model", m, "x")
                 self.assertEqual(r.returncode, 2)
-                self.assertIn("expected tokenizer.json", r.stderr)
+                self.assertIn(said, r.stderr)
             write(os.path.join(m, "tokenizer_config.json"), config)
+            for bad, said in (('{"a":0},"fuse_unk":true', "byte 7"), ("[]", "an object"), ('{"a":0,"b":x}', "byte 11")):
+                write(os.path.join(m, "vocab.json"), bad)
+                r = self.command("tokenize", "--model", m, "x")
+                self.assertEqual(r.returncode, 2)
+                self.assertIn("vocab.json", r.stderr)
+                self.assertIn(said, r.stderr)
+            write(os.path.join(m, "vocab.json"), whole["model"]["vocab"])
             write(os.path.join(m, "merges.txt"), "a  b\n")
             self.assertIn("vocab.json and merges.txt", self.command("tokenize", "--model", m, "x").stderr)
 

@@ -77,7 +77,8 @@ static void read_prompts(struct lf_ask *ask, int n_vocab)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE};
+    static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE,
+                                             LF_ASK_TEMPLATE};
     struct lf_json body = {0};
     struct lf_ask ask;
     struct lf_api_err err = {0};

@@ -23,10 +23,16 @@ static const char before[] =
     "| 400 | the request cannot be meant; `param` names the field |\n"
     "| 401, 403 | no key, or one that is not known; a Host that is not allowed |\n"
     "| 404, 405 | no such path or model; no such method |\n"
+    "| 408 | the head or the body came too slowly; the connection is closed |\n"
     "| 411, 413, 414, 415, 431 | a body without length, one beyond `--max-body`; URL, type or headers |\n"
-    "| 429 | the queue is full; `Retry-After` says when to come again |\n"
-    "| 500 | a defect here |\n"
-    "| 503 | loading, draining, or no memory for texts; `Retry-After` |\n";
+    "| 429 | the queue is full, or a key or an address has too many requests or connections; `Retry-After` says when "
+    "to "
+    "come again |\n"
+    "| 500 | a defect here, or `broken_logits`: the model computed no numbers |\n"
+    "| 503 | loading, draining, or no memory for texts; `Retry-After` |\n"
+    "| 505 | neither HTTP/1.1 nor HTTP/1.0 |\n\n"
+    "Defaults of `temperature`, `top_p`, `top_k`, `min_p` and `repetition_penalty` are the model's where its\n"
+    "`generation_config.json` has any (`--generation-config`); `/v1/models` says which hold.\n";
 
 static void endpoints(struct lf_buf *out)
 {

@@ -5,7 +5,7 @@
 #include "server/http/api/unsupported_fields.h"
 
 enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_TOKENIZE };
-enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE, ALL = GEN | LF_ASK_TOKENIZE | LF_ASK_DETOKENIZE };
+enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE, ALL = GEN | TALK | LF_ASK_DETOKENIZE };
 
 static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options, read_logit_bias,
     read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_response_format, read_tool_choice,
@@ -438,7 +438,7 @@ enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const stru
 {
     struct lf_reading r = {ask, limits, err};
     lf_ask_init(ask, limits);
-    ask->may_be_empty = kind == LF_ASK_TOKENIZE;
+    ask->may_be_empty = kind == LF_ASK_TOKENIZE || kind == LF_ASK_TEMPLATE;
     LF_TRY(lf_ask_read_fields(&r, &lf_openai_fields, kind, json));
     return check_together(ask, kind, limits, err);
 }

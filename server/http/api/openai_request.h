@@ -5,7 +5,13 @@
 #include "server/http/api/ask.h"
 
 /* Which endpoints know a field. */
-enum lf_ask_kind { LF_ASK_COMPLETION = 1, LF_ASK_CHAT = 2, LF_ASK_TOKENIZE = 4, LF_ASK_DETOKENIZE = 8 };
+enum lf_ask_kind {
+    LF_ASK_COMPLETION = 1,
+    LF_ASK_CHAT = 2,
+    LF_ASK_TOKENIZE = 4,
+    LF_ASK_DETOKENIZE = 8,
+    LF_ASK_TEMPLATE = 16
+};
 
 extern const struct lf_field_table lf_openai_fields; /* its bits are an lf_ask_kind */
 

@@ -3,7 +3,7 @@
 #include "core/check.h"
 #include "server/http/api/openai_request.h"
 
-enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE };
+enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE };
 enum {
     NONE = LF_NEUTRAL_NONE,
     FALSE = LF_NEUTRAL_FALSE,
@@ -85,7 +85,8 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "raw", .asks = GEN | TALK, .neutral = FALSE, .instead = "/v1/completions"},
     {.name = "system_prompt", .asks = GEN | TALK, .neutral = EMPTY, .instead = "a message of role system"},
     {.name = "safe_prompt", .asks = GEN, .neutral = FALSE},
-    {.name = "prompt", .asks = LF_ASK_CHAT, .neutral = EMPTY, .instead = "messages"},
+    {.name = "prompt", .asks = LF_ASK_CHAT | LF_ASK_TEMPLATE, .neutral = EMPTY, .instead = "messages"},
+    {.name = "content", .asks = LF_ASK_TEMPLATE, .neutral = EMPTY, .instead = "messages"},
     {.name = "messages", .asks = LF_ASK_COMPLETION, .neutral = EMPTY, .instead = "/v1/chat/completions"},
     {.name = "inputs", .asks = GEN, .neutral = EMPTY, .instead = "prompt"},
     {.name = "input_ids", .asks = GEN, .neutral = EMPTY, .instead = "prompt"},

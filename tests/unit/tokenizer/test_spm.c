@@ -255,6 +255,26 @@ static void test_added_tokens_of_a_file_of_their_own(void **state)
     model_dir_free(&dir);
 }
 
+/* The table of texts has room for as many as there are ids. */
+static void test_one_id_with_very_many_texts_is_refused(void **state)
+{
+    (void)state;
+    struct model_dir dir = model_dir_make();
+    model_dir_copy(&dir, "tokenizer.model", FIXTURES "sp-bpe/tokenizer.model");
+    enum { N = 20000, ROW_BYTES = 16 };
+    char *json = malloc((size_t)N * ROW_BYTES + 2), *at = json;
+    assert_non_null(json);
+    for (int i = 0; i < N; i++) at += snprintf(at, ROW_BYTES + 1, "%c\"tok%d\":0", i ? ',' : '{', i);
+    memcpy(at, "}", 2);
+    model_dir_text(&dir, "added_tokens.json", json);
+    free(json);
+    struct lf_tokenizer *tok = NULL;
+    struct lf_err err;
+    assert_int_equal(lf_tokenizer_open(&tok, dir.path, &err), LF_CORRUPT);
+    assert_non_null(strstr(err.message, "token id 0"));
+    model_dir_free(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +282,7 @@ int main(void)
         cmocka_unit_test(test_the_door_to_the_library_gives_statuses),
         cmocka_unit_test(test_only_what_opens_the_prompt_gets_a_mark),
         cmocka_unit_test(test_added_tokens_of_a_file_of_their_own),
+        cmocka_unit_test(test_one_id_with_very_many_texts_is_refused),
         cmocka_unit_test(test_marks_follow_the_normalizer),
         cmocka_unit_test(test_who_says_that_a_prompt_gets_a_mark),
     };
