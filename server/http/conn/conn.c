@@ -118,6 +118,14 @@ static void cut_request_locked(struct lf_conn *c, struct lf_counter *why)
     cut_locked(c, why);
 }
 
+void lf_conns_cut_all(struct lf_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    for (int i = 0; i < conns->n_places; i++)
+        if (conns->places[i].state != LF_CONN_FREE) shut_locked(&conns->places[i]);
+    pthread_mutex_unlock(&conns->lock);
+}
+
 void lf_conn_answer_known(struct lf_conn *conn, const struct lf_reply *reply, const char *request_id)
 {
     pthread_mutex_lock(&conn->conns->lock);

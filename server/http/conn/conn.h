@@ -105,6 +105,8 @@ LF_MUST_CHECK enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_
                                            struct lf_conn_deadlines deadlines, int epoll_fd, struct lf_err *err);
 void lf_conns_deinit(struct lf_conns *conns); /* accepts a zeroed one */
 int lf_conns_n_open(struct lf_conns *conns);
+/* Cuts all of them. None may be admitted from here on. */
+void lf_conns_cut_all(struct lf_conns *conns);
 
 /* A place for a socket that was accepted, watched for its peer's closing. NULL: *full says whether the table is full
  * or the address has too many; or the socket cannot be watched (fd is not closed). */

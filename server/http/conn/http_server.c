@@ -18,7 +18,14 @@
 #include "server/http/conn/server.h"
 #include "server/http/conn/watch.h"
 
-enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, SPARE_DESCRIPTORS = 64, LONG_NICENESS = 10 };
+enum {
+    THREADS_MIN = 2,
+    THREADS_MAX = 64,
+    KEEP_ALIVE_MS = 10 * 1000,
+    SPARE_DESCRIPTORS = 64,
+    LONG_NICENESS = 10,
+    END_MS = 5000
+};
 
 /* ---- libmicrohttpd's callbacks ---- */
 
@@ -253,6 +260,16 @@ int lf_http_server_port(const struct lf_http_server *s)
     return s->port;
 }
 
+/* Until libmicrohttpd has closed every connection. It is not told that it stops before: from then on its
+ * MHD_queue_response says yes and queues nothing (0.9.75), and a request that it refuses by itself would have it send
+ * the response that is not there. A descriptor that it closed without telling keeps its place: hence a limit. */
+static void end_connections(struct lf_http_server *s)
+{
+    int64_t until_ns = lf_clock_ns() + (int64_t)END_MS * LF_NS_PER_MS;
+    lf_conns_cut_all(&s->conns);
+    while (lf_conns_n_open(&s->conns) > 0 && lf_clock_ns() < until_ns) lf_clock_sleep_ms(1);
+}
+
 /* Everything suspended is resumed before libmicrohttpd is stopped, and nothing is suspended again: such connections
  * at MHD_stop_daemon would be a panic. */
 void lf_http_server_destroy(struct lf_http_server *s)
@@ -265,5 +282,6 @@ void lf_http_server_destroy(struct lf_http_server *s)
     lf_workers_stop(&s->long_workers);
     lf_waker_count(&s->waker, &n_wakes, &n_suspended);
     LF_ASSERT(n_suspended == 0);
+    end_connections(s);
     tear_down(s);
 }

@@ -1,0 +1,103 @@
+/* Ending the HTTP server while clients talk to it: libmicrohttpd is stopped when no connection is left, because a
+ * refusal of its own at that moment would crash it. */
+#include "tests/support/test.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/log.h"
+#include "server/http/conn/server.h"
+#include "tests/support/fake_engine.h"
+#include "tests/support/fake_tokenizer.h"
+
+enum { CLIENTS_N = 6, STOPS_N = 40 };
+
+static struct lf_http_server *server;
+static _Atomic int port, n_open_at_stop;
+
+struct MHD_Daemon;
+void __real_MHD_stop_daemon(struct MHD_Daemon *daemon);
+void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon);
+
+void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon)
+{
+    atomic_fetch_add(&n_open_at_stop, lf_conns_n_open(&server->conns));
+    __real_MHD_stop_daemon(daemon);
+}
+
+static int connect_to(int to)
+{
+    struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)to)};
+    here.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(fd, (struct sockaddr *)&here, sizeof here) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+/* What libmicrohttpd refuses by itself, again and again, until the test ends (a port of -1). */
+static void *refused(void *ctx)
+{
+    static const char *const heads[] = {
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: none\r\n\r\n",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+    };
+    unsigned i = *(const unsigned *)ctx;
+    int to;
+    while ((to = atomic_load(&port)) >= 0) {
+        int fd = to ? connect_to(to) : -1;
+        if (fd < 0) continue;
+        const char *head = heads[i++ % LF_N_ELEMS(heads)];
+        (void)!send(fd, head, strlen(head), MSG_NOSIGNAL);
+        if (i % 2) lf_clock_sleep_ms(1);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void no_connection_is_left_when_the_library_stops(void **state)
+{
+    (void)state;
+    const struct lf_http_opts opts = {.n_connections = 64, .n_threads = 2, .model_id = "m"};
+    struct fake_engine_opts engine_opts = {.ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
+    struct lf_engine *engine = fake_engine_create(&engine_opts);
+    pthread_t threads[CLIENTS_N];
+    unsigned numbers[CLIENTS_N];
+    for (unsigned i = 0; i < CLIENTS_N; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, refused, &numbers[i]), 0);
+    }
+    for (int i = 0; i < STOPS_N; i++) {
+        struct lf_err err = {0};
+        char byte;
+        assert_int_equal(lf_http_server_create(&server, &opts, &err), LF_OK);
+        lf_http_server_ready(server, fake_tokenizer(), NULL, engine);
+        int silent = connect_to(lf_http_server_port(server)), half = connect_to(lf_http_server_port(server));
+        assert_int_equal(send(half, "GET /hea", 8, MSG_NOSIGNAL), 8);
+        atomic_store(&port, lf_http_server_port(server));
+        lf_clock_sleep_ms(5 + i % 5);
+        lf_http_server_drain(server);
+        lf_http_server_destroy(server);
+        assert_int_equal(recv(silent, &byte, 1, 0), 0);
+        assert_int_equal(recv(half, &byte, 1, 0), 0);
+        close(silent);
+        close(half);
+    }
+    atomic_store(&port, -1);
+    for (int i = 0; i < CLIENTS_N; i++) pthread_join(threads[i], NULL);
+    lf_engine_destroy(engine);
+    assert_int_equal(atomic_load(&n_open_at_stop), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_connection_is_left_when_the_library_stops)};
+    lf_log_set_level(LF_LOG_ERROR);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
