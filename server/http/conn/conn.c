@@ -186,16 +186,25 @@ static struct census take_census_locked(struct lf_conns *conns, int fd, uint64_t
 static bool has_said_nothing(const struct lf_conn *c)
 {
     struct lf_tcp_counters k;
-    return c->state == LF_CONN_HEAD && !c->health_only && lf_tcp_counters(c->fd, &k) && k.bytes_received == 0;
+    return c->state == LF_CONN_HEAD && lf_tcp_counters(c->fd, &k) && k.bytes_received == 0;
+}
+
+/* Of those in the places kept for the health routes, or of the others: who has said nothing yet, for the longest. */
+static struct lf_conn *oldest_unheard(const struct lf_conns *conns, bool health_only)
+{
+    struct lf_conn *oldest = NULL;
+    for (int i = 0; i < conns->n_places; i++) {
+        struct lf_conn *c = &conns->places[i];
+        if (c->health_only == health_only && has_said_nothing(c)) keep_older(&oldest, c);
+    }
+    return oldest;
 }
 
 /* A connection that gives way although it is not long that it said nothing: its address has many, the new one's few. */
 static struct lf_conn *one_of_many(const struct lf_conns *conns, int n_same)
 {
-    struct lf_conn *oldest = NULL;
+    struct lf_conn *oldest = oldest_unheard(conns, false);
     int n = 0;
-    for (int i = 0; i < conns->n_places; i++)
-        if (has_said_nothing(&conns->places[i])) keep_older(&oldest, &conns->places[i]);
     for (int i = 0; oldest && i < conns->n_places; i++) {
         const struct lf_conn *c = &conns->places[i];
         n += c->state != LF_CONN_FREE && c->state != LF_CONN_CUT && c->address == oldest->address;
@@ -219,7 +228,8 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
     *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
     if (*victim) return all->free != NULL;
     *health_only = true;
-    if (all->n_health >= LF_CONN_HEALTH_N) *victim = all->silent_in_health;
+    if (all->n_health >= LF_CONN_HEALTH_N)
+        *victim = all->silent_in_health ? all->silent_in_health : oldest_unheard(conns, true);
     return all->free && (all->n_health < LF_CONN_HEALTH_N || *victim);
 }
 

@@ -18,7 +18,8 @@
  * Room. The table has `n` connections, and so many of one address. Where there is no room the connection makes some
  * that has been silent the longest: one between two requests, or one whose head does not come. Where none has been
  * silent for long, an address that has LF_CONN_MANY times as many gives up one that said nothing. Else the new one gets
- * one of LF_CONN_HEALTH_N further places, in which only the health routes are answered.
+ * one of LF_CONN_HEALTH_N further places, in which only the health routes are answered: whoever asks for health does so
+ * at once, so of those in these places one that has said nothing yet makes room for the next.
  *
  * Every function takes the table's lock; it is taken before the waker's, and after nothing. */
 #ifndef LF_SERVER_HTTP_CONN_CONN_H

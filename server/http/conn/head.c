@@ -161,5 +161,6 @@ struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, con
     if (status != LF_OK) lf_exchange_refuse(x, &err);
     if (err.status == 405) x->reply.allow = x->route->allow;
     bool too_long = lf_headers_body_bytes(&h) > (int64_t)x->server->opts.max_body_bytes * LF_DISCARD_FACTOR;
-    return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long};
+    bool wrong_place = x->conn->health_only && x->reply.status; /* the next one may be asking for health */
+    return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long || wrong_place};
 }

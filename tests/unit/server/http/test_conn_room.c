@@ -255,6 +255,33 @@ static void one_in_a_place_for_health_stays(void **state)
     close_rig(&r);
 }
 
+/* Where they are all taken, the longest one that said nothing makes room; not one that said something. */
+static void one_that_says_nothing_gives_up_a_place_for_health(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_conn *health[LF_CONN_HEALTH_N], *busy;
+    open_rig(&r, 1, 0);
+    busy = admit_busy(&r, FEW);
+    for (int i = 0; i < LF_CONN_HEALTH_N; i++) {
+        health[i] = admit(&r, MANY + (uint64_t)i, &full);
+        assert_true(health[i] && health[i]->health_only);
+        pass(1);
+    }
+    counters[health[0]->fd].bytes_received = 1;
+    struct lf_conn *late = admit(&r, LATE, &full);
+    assert_true(late && late->health_only);
+    assert_int_equal(health[0]->state, LF_CONN_HEAD);
+    assert_int_equal(health[1]->state, LF_CONN_CUT);
+    assert_int_equal(health[2]->state, LF_CONN_HEAD);
+    assert_int_equal(busy->state, LF_CONN_WORK);
+    counters[late->fd].bytes_received = 1;
+    for (int i = 0; i < LF_CONN_HEALTH_N; i++) counters[health[i]->fd].bytes_received = 1;
+    assert_null(admit(&r, LATE, &full)); /* all of them spoke */
+    close_rig(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +295,7 @@ int main(void)
         cmocka_unit_test(whoever_said_something_stays),
         cmocka_unit_test(one_that_is_being_closed_does_not_count),
         cmocka_unit_test(one_in_a_place_for_health_stays),
+        cmocka_unit_test(one_that_says_nothing_gives_up_a_place_for_health),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
