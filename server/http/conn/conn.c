@@ -148,7 +148,7 @@ void lf_conn_end(struct lf_conn *conn, const struct lf_api_err *err)
 
 /* What the table holds, and who could leave it, as far as a new connection from an address is concerned. */
 struct census {
-    int n, n_same, n_health;
+    int n, n_same, n_health, n_free;
     struct lf_conn *free;                                    /* a place */
     struct lf_conn *silent, *silent_same, *silent_in_health; /* the longest silent one of each kind */
 };
@@ -171,7 +171,10 @@ static struct census take_census_locked(struct lf_conns *conns, int fd, uint64_t
         struct lf_conn *c = &conns->places[i];
         /* libmicrohttpd closed this descriptor without telling (it had no memory for the connection) */
         if (c->state != LF_CONN_FREE && c->fd == fd) free_place_locked(c);
-        if (c->state == LF_CONN_FREE) all.free = c;
+        if (c->state == LF_CONN_FREE) {
+            all.free = c;
+            all.n_free++;
+        }
         if (c->state == LF_CONN_FREE || c->state == LF_CONN_CUT) continue;
         bool silent = is_silent(c, now_ns);
         all.n += !c->health_only;
@@ -224,9 +227,11 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
         return *victim != NULL;
     }
     *full = true;
-    if (all->n < conns->n) return all->free != NULL;
-    *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
-    if (*victim) return all->free != NULL;
+    if (all->n_free > LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2) { /* else hundreds are being closed right now */
+        if (all->n < conns->n) return true;
+        *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
+        if (*victim) return true;
+    }
     *health_only = true;
     if (all->n_health >= LF_CONN_HEALTH_N)
         *victim = all->silent_in_health ? all->silent_in_health : oldest_unheard(conns, true);

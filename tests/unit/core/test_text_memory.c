@@ -1,5 +1,7 @@
 #include "tests/support/test.h"
 
+#include <sys/mman.h>
+
 #include "core/clock.h"
 #include "core/hash.h"
 #include "core/text_memory.h"
@@ -13,6 +15,37 @@ enum { ONE_BY_ONE = 0 };
 #endif
 
 enum { MIB = 1024 * 1024, N_PIECES = 300 };
+
+/* What the memory asks of the system: none of it under its lock. */
+static int n_calls;
+
+void *__real_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+int __real_munmap(void *at, size_t n);
+int __real_madvise(void *at, size_t n, int advice);
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset);
+int __wrap_munmap(void *at, size_t n);
+int __wrap_madvise(void *at, size_t n, int advice);
+
+void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset)
+{
+    assert_int_equal(lock_depth, 0);
+    n_calls++;
+    return __real_mmap(at, n, protection, flags, fd, offset);
+}
+
+int __wrap_munmap(void *at, size_t n)
+{
+    assert_int_equal(lock_depth, 0);
+    n_calls++;
+    return __real_munmap(at, n);
+}
+
+int __wrap_madvise(void *at, size_t n, int advice)
+{
+    assert_int_equal(lock_depth, 0);
+    n_calls++;
+    return __real_madvise(at, n, advice);
+}
 
 static struct lf_text_memory_state look(struct lf_text_memory *m)
 {
@@ -271,15 +304,49 @@ static void a_piece_counts_as_it_grows_and_shrinks(void **state)
     lf_text_memory_destroy(NULL);
 }
 
-/* Pages of address space that this process has. */
-static long n_pages(void)
+/* Pages of address space that this process has, or of memory. */
+static long n_pages(int column)
 {
     char line[64];
     FILE *f = fopen("/proc/self/statm", "r");
     assert_non_null(f);
     assert_non_null(fgets(line, sizeof line, f));
     fclose(f);
-    return strtol(line, NULL, 10);
+    char *end;
+    long addresses = strtol(line, &end, 10);
+    return column == 0 ? addresses : strtol(end, NULL, 10);
+}
+
+/* A piece that has grown has addresses to grow again, without moving; what it had behind its end when it shrank is
+ * gone. */
+static void a_piece_has_room_to_grow_and_gives_pages_back(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    unsigned char *p = lf_text_realloc(m, lf_text_alloc(m, 10000), 100000), *same;
+    fill(p, 100000, 3);
+    long resident = n_pages(1);
+    int before = n_calls;
+    same = lf_text_realloc(m, p, 700000);
+    assert_ptr_equal(same, p);
+    assert_int_equal(n_calls, before);
+    assert_true(filled(p, 100000, 3));
+    fill(p, 700000, 4);
+    assert_true(n_pages(1) - resident >= 140);
+    same = lf_text_realloc(m, p, 20000);
+    assert_ptr_equal(same, p);
+    assert_true(n_pages(1) - resident < 20);
+    assert_int_equal(look(m).used_bytes, 5 * 4096);
+    same = lf_text_realloc(m, p, 700000);
+    assert_ptr_equal(same, p);
+    assert_true(filled(p, 20000, 4));
+    for (int i = 5 * 4096; i < 700000; i++) assert_int_equal(p[i], 0);
+    lf_text_free(m, p);
+    before = n_calls;
+    for (int i = 0; i < 100; i++) lf_text_free(m, lf_text_alloc(m, 20000));
+    assert_true(n_calls - before <= 3 * 100 + 4); /* mapped, emptied, unmapped; nothing is trimmed but at first */
+    lf_text_memory_destroy(m);
 }
 
 /* What is given back is given back to the system, and not only taken off the account. */
@@ -288,7 +355,7 @@ static void addresses_go_back_too(void **state)
     (void)state;
     if (ONE_BY_ONE) skip();
     struct lf_text_memory *m = memory_of(64 * MIB);
-    long before = n_pages();
+    long before = n_pages(0);
     for (int i = 0; i < 100; i++) {
         char *p = lf_text_alloc(m, 16 * MIB), *q = lf_text_alloc(m, 100000);
         assert_non_null(p);
@@ -299,7 +366,7 @@ static void addresses_go_back_too(void **state)
         lf_text_free(m, p);
         lf_text_free(m, q);
     }
-    assert_true(n_pages() - before < 16 * MIB / 4096);
+    assert_true(n_pages(0) - before < 16 * MIB / 4096);
     assert_int_equal(look(m).used_bytes, 0);
     lf_text_memory_destroy(m);
 }
@@ -412,6 +479,7 @@ int main(void)
         cmocka_unit_test(what_is_larger_than_a_slot_is_a_mapping_of_its_own),
         cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
+        cmocka_unit_test(a_piece_has_room_to_grow_and_gives_pages_back),
         cmocka_unit_test(addresses_go_back_too),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),

@@ -120,20 +120,23 @@ static void who_makes_room_among_health_leaves_a_place_for_health(void **state)
     close_rig(&r);
 }
 
-/* Those that are being closed have places of their own, and so many. Who cannot be put anywhere cuts nobody. */
+/* Those that are being closed have places of their own, and so many; the last ones are for health. Who cannot be put
+ * anywhere cuts nobody. */
 static void connections_that_are_cut_hold_places_until_they_are_closed(void **state)
 {
     (void)state;
     struct rig r;
-    struct lf_conn *last = NULL, *first = NULL;
+    struct lf_conn *last = NULL, *first = NULL, *c;
     bool full = false;
-    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
+    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2;
     open_rig(&r, 1, 0);
     for (int i = 0; i < n; i++) {
-        struct lf_conn *c = admit(&r, 1, &full);
+        c = admit(&r, 1, &full);
         assert_non_null(c);
-        if (last) assert_int_equal(last->state, LF_CONN_CUT);
+        assert_int_equal(c->health_only, i >= n - n_kept);
+        if (last && !c->health_only) assert_int_equal(last->state, LF_CONN_CUT);
         lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
+        pass(1);
         last = c;
         if (!first) first = c;
     }
@@ -141,9 +144,27 @@ static void connections_that_are_cut_hold_places_until_they_are_closed(void **st
     assert_null(admit(&r, 1, &full));
     assert_true(full);
     assert_int_equal(last->state, LF_CONN_IDLE);
-    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), n - 1);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), n - 1 - LF_CONN_HEALTH_N);
     lf_conn_closed(&r.conns, first);
     assert_ptr_equal(admit(&r, 1, &full), first);
+    close_rig(&r);
+}
+
+/* Hundreds are cut at once, by a deadline: those who come before they are closed do not get the places for health. */
+static void many_that_are_cut_at_once_leave_the_places_for_health(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    const int n = 50, n_spare = LF_CONN_CUT_N / 2;
+    open_rig(&r, n, 0);
+    for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
+    pass(ms(HEAD_MS) + 1);
+    lf_conns_tick(&r.conns, now_ns);
+    for (int i = 0; i < n_spare; i++) assert_false(admit_busy(&r, 2)->health_only);
+    for (int i = 0; i < LF_CONN_HEALTH_N; i++) assert_true(admit_busy(&r, 3)->health_only);
+    assert_null(admit(&r, 4, &full));
+    assert_true(full);
     close_rig(&r);
 }
 
@@ -291,6 +312,7 @@ int main(void)
         cmocka_unit_test(where_nobody_is_silent_there_are_places_for_health),
         cmocka_unit_test(who_makes_room_among_health_leaves_a_place_for_health),
         cmocka_unit_test(connections_that_are_cut_hold_places_until_they_are_closed),
+        cmocka_unit_test(many_that_are_cut_at_once_leave_the_places_for_health),
         cmocka_unit_test(an_address_of_many_gives_up_one_for_one_of_few),
         cmocka_unit_test(whoever_said_something_stays),
         cmocka_unit_test(one_that_is_being_closed_does_not_count),

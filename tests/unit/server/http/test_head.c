@@ -158,6 +158,10 @@ static void a_place_for_health_answers_health_alone(void **state)
     knows("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 503, "too_many_connections");
     assert_true(rig.x->reply.close);
     assert_int_equal(rig.x->reply.retry_after_s, 1);
+    assert_int_equal(rig.status, 503);
+    /* its body would keep the place */
+    knows("POST /v1/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 1000\r\n\r\n", 503, "too_many_connections");
+    assert_int_equal(rig.status, 503);
 }
 
 static void without_keys_a_tenant_is_its_address(void **state)
