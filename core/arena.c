@@ -1,5 +1,6 @@
 #include "core/arena.h"
 
+#include "core/check.h"
 #include "core/text_memory.h"
 
 struct lf_arena_chunk {
@@ -33,7 +34,7 @@ void lf_arena_deinit(struct lf_arena *arena)
 void *lf_arena_alloc(struct lf_arena *arena, size_t n)
 {
     if (n > arena->ceiling - arena->used_bytes || n > SIZE_MAX / 2) return NULL;
-    n = (n + 15) & ~(size_t)15;
+    n = LF_ROUND_UP(n, 16);
     if (n > arena->ceiling - arena->used_bytes) return NULL;
     struct lf_arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->cap - chunk->used < n) {

@@ -27,8 +27,9 @@
 
 _Noreturn void lf_assert_failed(const char *cond, const char *file, int line);
 
-#define LF_MIN(a, b)    ((a) < (b) ? (a) : (b))
-#define LF_MAX(a, b)    ((a) > (b) ? (a) : (b))
-#define LF_N_ELEMS(arr) (sizeof(arr) / sizeof((arr)[0]))
+#define LF_MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define LF_MAX(a, b)       ((a) > (b) ? (a) : (b))
+#define LF_ROUND_UP(n, to) (((n) + (to)-1) / (to) * (to)) /* n >= 0, to > 0; evaluates `to` three times */
+#define LF_N_ELEMS(arr)    (sizeof(arr) / sizeof((arr)[0]))
 
 #endif

@@ -2,6 +2,7 @@
 #include "tests/support/test.h"
 
 #include "core/arena.h"
+#include "core/check.h"
 #include "core/json.h"
 
 /* Table 3-7 of the Unicode standard: the first and the last of each row that is well formed, and their neighbours. */
@@ -186,6 +187,16 @@ static void fractions_too_small_for_a_double_are_not_dropped(void **state)
     assert_true(int64_of("0e400", &x) && x == 0);
 }
 
+static void what_is_a_multiple_is_not_rounded_up(void **state)
+{
+    (void)state;
+    assert_int_equal(LF_ROUND_UP(0, 16), 0);
+    assert_int_equal(LF_ROUND_UP(1, 16), 16);
+    assert_int_equal(LF_ROUND_UP(16, 16), 16);
+    assert_int_equal(LF_ROUND_UP(17, 16), 32);
+    assert_int_equal(LF_ROUND_UP(2 + 2, 1 + 2), 6); /* of expressions */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_buffer_that_failed_takes_nothing_until_it_is_cleared),
         cmocka_unit_test(views_compare_at_their_ends),
         cmocka_unit_test(rounding_does_not_pass_the_ceiling_of_an_arena),
+        cmocka_unit_test(what_is_a_multiple_is_not_rounded_up),
         cmocka_unit_test(integers_written_as_fractions_are_exact_up_to_2_to_the_53rd),
         cmocka_unit_test(fractions_too_small_for_a_double_are_not_dropped),
     };
