@@ -3,7 +3,7 @@
 #include "core/log.h"
 #include "server/http/conn/http_server.h"
 #include "tests/faults/sweep.h"
-#include "tests/support/fake_engine.h"
+#include "tests/support/scripted_engine.h"
 #include "tests/support/fake_tokenizer.h"
 
 static enum lf_status serve_nobody(const void *ctx)
@@ -33,8 +33,8 @@ static enum lf_status serve_nobody(const void *ctx)
 static void from_bind_to_the_end(void **state)
 {
     (void)state;
-    const struct fake_engine_opts opts = {.ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
-    struct lf_engine *engine = fake_engine_create(&opts);
+    const struct scripted_engine_opts opts = {.ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
+    struct lf_engine *engine = scripted_engine_create(&opts);
     sweep("HTTP server", serve_nobody, engine, 4);
     lf_engine_destroy(engine);
 }

@@ -31,7 +31,7 @@
 #include "core/log.h"
 #include "server/http/conn/http_server.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/support/fake_engine.h"
+#include "tests/support/scripted_engine.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum {
@@ -67,7 +67,7 @@ static void stop_server(void)
     if (!rig.server) return;
     close(rig.good_fd);
     lf_http_server_destroy(rig.server);
-    LF_ASSERT(fake_engine_n_requests(rig.engine) == 0);
+    LF_ASSERT(scripted_engine_n_requests(rig.engine) == 0);
     lf_engine_destroy(rig.engine);
     for (int i = 0; i < CONNECTIONS_N; i++) lf_buf_deinit(&rig.connections[i].answers);
     rig.good_fd = -1;
@@ -84,14 +84,14 @@ static void start_server(void)
                                              .body_deadline_ms = 500,
                                              .slow_reader_ms = 500,
                                              .model_id = "fake"};
-    static const struct fake_engine_opts engine = {
+    static const struct scripted_engine_opts engine = {
         .ctx = 512, .n_blocks = 65536, .max_seqs = 64, .queue_n = 8192, .per_tenant_n = 8192};
     static bool registered = false;
     struct lf_err err;
     signal(SIGPIPE, SIG_IGN);
     lf_log_set_level(LF_LOG_ERROR);
     LF_ASSERT(lf_http_server_create(&rig.server, &http, &err) == LF_OK);
-    rig.engine = fake_engine_create(&engine);
+    rig.engine = scripted_engine_create(&engine);
     LF_ASSERT(rig.engine != NULL);
     lf_http_server_ready(rig.server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double",
                          rig.engine);

@@ -15,7 +15,7 @@
 #include "core/log.h"
 #include "core/text_memory.h"
 #include "server/http/conn/http_server.h"
-#include "tests/support/fake_engine.h"
+#include "tests/support/scripted_engine.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum { LIST_N = 8, DRAIN_MS = 30000 };
@@ -95,7 +95,7 @@ static void *obey(void *ctx)
 
 struct settings {
     struct lf_http_opts http;
-    struct fake_engine_opts engine;
+    struct scripted_engine_opts engine;
     int loading_ms;
     const char *cors[LIST_N + 1], *hosts[LIST_N + 1];
 };
@@ -240,7 +240,7 @@ int main(int argc, char **argv)
     }
     if (s.loading_ms > 0) print_port(server); /* the test wants to see the loading */
     load(server, s.loading_ms);
-    struct lf_engine *engine = fake_engine_create(&s.engine);
+    struct lf_engine *engine = scripted_engine_create(&s.engine);
     if (!engine) return 3;
     lf_http_server_ready(server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double", engine);
     pthread_t control;
@@ -249,9 +249,9 @@ int main(int argc, char **argv)
     if (s.loading_ms == 0) print_port(server);
     serve(server, engine, &signals);
     lf_http_server_destroy(server);
-    int left = fake_engine_n_requests(engine);
+    int left = scripted_engine_n_requests(engine);
     lf_clock_sleep_ms(20); /* the engine lets go of what was cancelled */
-    left = fake_engine_n_requests(engine);
+    left = scripted_engine_n_requests(engine);
     lf_engine_destroy(engine);
     return left == 0 ? 0 : 4;
 }

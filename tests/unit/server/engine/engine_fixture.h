@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "tests/unit/server/engine/fake_engine.h"
+#include "tests/unit/server/engine/engine_rig.h"
 
 static _Thread_local bool is_engine_thread;
 static _Thread_local int fails_in; /* the n-th allocation, lock or thread from here on is refused; 0: none */
@@ -73,20 +73,20 @@ static int n_ahead; /* of the device that all tests run on: each main runs them 
 
 static inline int setup(void **state)
 {
-    struct fake_engine *f = calloc(1, sizeof(*f));
+    struct engine_rig *f = calloc(1, sizeof(*f));
     f->backend.n_ahead = n_ahead;
     f->backend.on_thread = mark_thread;
-    struct lf_engine_opts opts = fake_opts();
-    fake_open(f, 128, &opts);
+    struct lf_engine_opts opts = rig_opts();
+    rig_open(f, 128, &opts);
     *state = f;
     return 0;
 }
 
 static inline int teardown(void **state)
 {
-    struct fake_engine *f = *state;
-    assert_int_equal(fake_blocks_used(f), 0);
-    fake_close(f);
+    struct engine_rig *f = *state;
+    assert_int_equal(rig_blocks_used(f), 0);
+    rig_close(f);
     free(f);
     assert_int_equal(n_engine_allocs, 0);
     return 0;

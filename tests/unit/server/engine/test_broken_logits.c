@@ -1,19 +1,19 @@
 /* Logits that are no numbers end the request that they are of, and nothing else. */
-#include "tests/unit/server/engine/fake_engine.h"
+#include "tests/unit/server/engine/engine_rig.h"
 
 enum { BROKEN = 5, N_PROMPT = 300 };
 
-static void open_engine(struct fake_engine *f, int n_ahead)
+static void open_engine(struct engine_rig *f, int n_ahead)
 {
-    struct lf_engine_opts opts = fake_opts();
-    *f = (struct fake_engine){.backend = {.broken_id = BROKEN, .n_ahead = n_ahead}};
-    fake_open(f, 128, &opts);
+    struct lf_engine_opts opts = rig_opts();
+    *f = (struct engine_rig){.backend = {.broken_id = BROKEN, .n_ahead = n_ahead}};
+    rig_open(f, 128, &opts);
 }
 
 /* A prompt without the id, but at one place. */
 static void broken_prompt(int32_t prompt[N_PROMPT], int at)
 {
-    fake_prompt(prompt, N_PROMPT, 9);
+    rig_prompt(prompt, N_PROMPT, 9);
     for (int i = 0; i < N_PROMPT; i++)
         if (prompt[i] == BROKEN) prompt[i]++;
     prompt[at] = BROKEN;
@@ -21,7 +21,7 @@ static void broken_prompt(int32_t prompt[N_PROMPT], int at)
 
 static void check_broken(struct lf_request *req)
 {
-    struct lf_request_state st = fake_wait(req);
+    struct lf_request_state st = rig_wait(req);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     assert_int_equal(st.status, LF_CORRUPT);
     assert_string_equal(st.message, LF_BROKEN_LOGITS);
@@ -33,43 +33,43 @@ static void a_request_ends_without_a_token_and_the_others_go_on(void **state)
 {
     (void)state;
     for (int n_ahead = 0; n_ahead < 2; n_ahead++) {
-        struct fake_engine f;
+        struct engine_rig f;
         int32_t prompt[N_PROMPT];
         open_engine(&f, n_ahead);
         broken_prompt(prompt, N_PROMPT - 1);
-        struct lf_gen_params bad = fake_params(prompt, N_PROMPT, 50), good = fake_params(prompt, N_PROMPT - 1, 0);
+        struct lf_gen_params bad = rig_params(prompt, N_PROMPT, 50), good = rig_params(prompt, N_PROMPT - 1, 0);
         for (int i = 0; i < 5; i++) {
-            struct lf_request *first = fake_submit(&f, &bad), *second = fake_submit(&f, &good);
+            struct lf_request *first = rig_submit(&f, &bad), *second = rig_submit(&f, &good);
             check_broken(first);
-            assert_int_equal(fake_wait(second).finish, LF_FINISH_LENGTH);
+            assert_int_equal(rig_wait(second).finish, LF_FINISH_LENGTH);
             lf_request_put(second);
         }
-        assert_int_equal(fake_blocks_used(&f), 0);
+        assert_int_equal(rig_blocks_used(&f), 0);
         const struct lf_engine_metrics *m = lf_engine_metrics(f.engine);
         assert_int_equal(lf_counter_get(&m->broken_logits), 5);
         assert_int_equal(lf_counter_get(&m->finished_error), 5);
         struct lf_engine_state es;
         lf_engine_look(f.engine, &es);
         assert_true(es.alive);
-        fake_close(&f);
+        rig_close(&f);
     }
 }
 
 static void a_prompt_whose_log_probabilities_are_none_ends_too(void **state)
 {
     (void)state;
-    struct fake_engine f;
+    struct engine_rig f;
     int32_t prompt[N_PROMPT];
     open_engine(&f, 0);
     for (int max_tokens = 0; max_tokens < 2; max_tokens++) {
         broken_prompt(prompt, N_PROMPT / 2);
-        struct lf_gen_params p = fake_params(prompt, N_PROMPT, max_tokens);
+        struct lf_gen_params p = rig_params(prompt, N_PROMPT, max_tokens);
         p.n_prompt_logprobs = 2;
-        check_broken(fake_submit(&f, &p));
+        check_broken(rig_submit(&f, &p));
     }
-    assert_int_equal(fake_blocks_used(&f), 0);
+    assert_int_equal(rig_blocks_used(&f), 0);
     assert_int_equal(lf_counter_get(&lf_engine_metrics(f.engine)->broken_logits), 2);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 int main(void)

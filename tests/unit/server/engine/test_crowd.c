@@ -1,6 +1,6 @@
 /* Many clients on many threads, some of whom cancel or vanish: the survivors' answers are the ones they would get
  * alone, and nothing of the others stays behind. */
-#include "tests/unit/server/engine/fake_engine.h"
+#include "tests/unit/server/engine/engine_rig.h"
 
 #include <pthread.h>
 
@@ -9,7 +9,7 @@ enum { THREADS_N = 16, CLIENTS_N = 200, VANISH_N = 60, ROUNDS_N = 3, MAX_PROMPT 
 enum manner { STAYS, VANISHES, CANCELS };
 
 struct client {
-    struct fake_engine *f;
+    struct engine_rig *f;
     uint64_t seed;
     enum manner manner;
     pthread_mutex_t lock;
@@ -90,9 +90,9 @@ static void run_client(struct client *c)
     int32_t prompt[MAX_PROMPT];
     int n_prompt = between(c, 1, 1, MAX_PROMPT), max_tokens = between(c, 2, 1, 60);
     int n_shared = between(c, 3, 0, n_prompt), leave_at = c->manner == STAYS ? -1 : between(c, 4, 0, max_tokens);
-    fake_prompt(prompt, n_prompt, c->seed);
-    fake_prompt(prompt, n_shared, (uint64_t)between(c, 5, 1, 4)); /* one of four documents */
-    struct lf_gen_params p = fake_params(prompt, n_prompt, max_tokens);
+    rig_prompt(prompt, n_prompt, c->seed);
+    rig_prompt(prompt, n_shared, (uint64_t)between(c, 5, 1, 4)); /* one of four documents */
+    struct lf_gen_params p = rig_params(prompt, n_prompt, max_tokens);
     p.notify = on_note;
     p.notify_ctx = c;
     p.priority = between(c, 6, -3, 3);
@@ -106,8 +106,8 @@ static void run_client(struct client *c)
     lf_request_put(req);
     if (!twin) return;
     if (c->manner == STAYS) {
-        LF_ASSERT(fake_wait(twin).n_tokens == max_tokens);
-        fake_check_tokens(twin, prompt, n_prompt, max_tokens);
+        LF_ASSERT(rig_wait(twin).n_tokens == max_tokens);
+        rig_check_tokens(twin, prompt, n_prompt, max_tokens);
     }
     lf_request_put(twin);
 }
@@ -125,7 +125,7 @@ static void *work(void *ctx)
     return NULL;
 }
 
-static void run_crowd(struct fake_engine *f, uint64_t round, int *n_refused, int *n_cancelled)
+static void run_crowd(struct engine_rig *f, uint64_t round, int *n_refused, int *n_cancelled)
 {
     static struct client clients[CLIENTS_N];
     struct worker workers[THREADS_N];
@@ -152,16 +152,16 @@ static void run_crowd(struct fake_engine *f, uint64_t round, int *n_refused, int
 static void a_crowd_of_whom_some_vanish_leaves_nothing_behind(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.delay_us = 50, .n_ahead = 1}};
-    struct lf_engine_opts opts = fake_opts();
+    struct engine_rig f = {.backend = {.delay_us = 50, .n_ahead = 1}};
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 6;
     opts.max_seqs = 6;
     opts.max_out = 6;
-    fake_open(&f, 40, &opts);
+    rig_open(&f, 40, &opts);
     int n_refused = 0, n_cancelled = 0;
     for (uint64_t round = 1; round <= ROUNDS_N; round++) {
         run_crowd(&f, round, &n_refused, &n_cancelled);
-        assert_int_equal(fake_blocks_used(&f), 0);
+        assert_int_equal(rig_blocks_used(&f), 0);
         struct lf_engine_state es;
         lf_engine_look(f.engine, &es);
         assert_int_equal(es.n_running + es.n_waiting, 0);
@@ -172,7 +172,7 @@ static void a_crowd_of_whom_some_vanish_leaves_nothing_behind(void **state)
     assert_true(lf_counter_get(&m->finished_cancelled) > 0 && lf_counter_get(&m->prompt_tokens_cached) > 0);
     print_message("%d clients: %d refusals, %d cancelled, %d steps\n", ROUNDS_N * CLIENTS_N, n_refused, n_cancelled,
                   f.backend.n_steps);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 /* The engine is taken down under a crowd that is still submitting. */
@@ -180,17 +180,17 @@ static void destroy_waits_for_nobody(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
-        struct fake_engine f = {.backend = {.delay_us = 50, .n_ahead = i % 2}};
-        struct lf_engine_opts opts = fake_opts();
-        fake_open(&f, 40, &opts);
+        struct engine_rig f = {.backend = {.delay_us = 50, .n_ahead = i % 2}};
+        struct lf_engine_opts opts = rig_opts();
+        rig_open(&f, 40, &opts);
         int32_t prompt[200];
-        fake_prompt(prompt, 200, 1);
-        struct lf_gen_params p = fake_params(prompt, 200, 300);
+        rig_prompt(prompt, 200, 1);
+        struct lf_gen_params p = rig_params(prompt, 200, 300);
         struct lf_request *reqs[10];
-        for (int k = 0; k < 10; k++) reqs[k] = fake_submit(&f, &p);
+        for (int k = 0; k < 10; k++) reqs[k] = rig_submit(&f, &p);
         lf_engine_drain(f.engine);
         for (int k = 0; k < 10; k++) lf_request_put(reqs[k]);
-        fake_close(&f);
+        rig_close(&f);
     }
 }
 

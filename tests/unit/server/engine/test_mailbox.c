@@ -3,15 +3,15 @@
 
 static void submitting_without_memory_is_refused_and_the_next_one_works(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[100];
     int retry = 0;
-    fake_prompt(prompt, 100, 1);
-    struct lf_gen_params p = fake_params(prompt, 100, 10);
+    rig_prompt(prompt, 100, 1);
+    struct lf_gen_params p = rig_params(prompt, 100, 10);
     fails_in = 1;
-    assert_int_equal(fake_try(f, &p, &retry), LF_NO_MEMORY);
+    assert_int_equal(rig_try(f, &p, &retry), LF_NO_MEMORY);
     assert_int_equal(fails_in, 0);
-    assert_int_equal(fake_generate(f, 100, 10, 1).n_tokens, 10);
+    assert_int_equal(rig_generate(f, 100, 10, 1).n_tokens, 10);
 }
 
 struct notes {
@@ -38,23 +38,23 @@ static int note_count(struct notes *notes)
 static void an_engine_that_does_not_move_is_declared_dead(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
-    struct lf_engine_opts opts = fake_opts();
+    struct engine_rig f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
+    struct lf_engine_opts opts = rig_opts();
     opts.watchdog_s = 1;
-    fake_open(&f, 128, &opts);
+    rig_open(&f, 128, &opts);
     int32_t prompt[10];
-    fake_prompt(prompt, 10, 1);
-    struct lf_gen_params p = fake_params(prompt, 10, 10);
+    rig_prompt(prompt, 10, 1);
+    struct lf_gen_params p = rig_params(prompt, 10, 10);
     lf_clock_sleep_ms(1100); /* idle is not stuck */
     struct lf_engine_state es;
     lf_engine_look(f.engine, &es);
     assert_true(es.alive);
     struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
-    lf_request_put(fake_submit(&f, &p)); /* gone already */
+    lf_request_put(rig_submit(&f, &p)); /* gone already */
     p.notify = note;
     p.notify_ctx = &notes;
-    struct lf_request *req = fake_submit(&f, &p);
-    struct lf_request_state st = fake_wait(req);
+    struct lf_request *req = rig_submit(&f, &p);
+    struct lf_request_state st = rig_wait(req);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     assert_int_equal(st.status, LF_DEVICE);
     lf_engine_look(f.engine, &es);
@@ -68,20 +68,20 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     /* the step that it hung in may still have been read: the other nine tokens are not computed */
     assert_true(lf_counter_get(&lf_engine_metrics(f.engine)->generation_tokens) <= 1);
     lf_request_put(req);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
     int32_t prompt[1000];
-    fake_prompt(prompt, 1000, 1);
-    struct lf_gen_params p = fake_params(prompt, 1000, 30);
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1000, 30);
     p.notify = note;
     p.notify_ctx = &notes;
-    struct lf_request *req = fake_submit(f, &p);
-    (void)fake_wait(req);
+    struct lf_request *req = rig_submit(f, &p);
+    (void)rig_wait(req);
     lf_request_put(req);
     int n = note_count(&notes);
     struct lf_engine_state es;
@@ -89,11 +89,11 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
     assert_true(n >= 30 && (uint64_t)n <= es.n_steps + 1);
     f->backend.delay_us = 200;
     for (int i = 0; i < 50; i++) {
-        if (i % 8 == 0) assert_int_equal(fake_blocks_used(f), 0); /* those that are gone do not fill the queue */
+        if (i % 8 == 0) assert_int_equal(rig_blocks_used(f), 0); /* those that are gone do not fill the queue */
         struct notes *gone = calloc(1, sizeof(*gone));
         pthread_mutex_init(&gone->lock, NULL);
         p.notify_ctx = gone;
-        req = fake_submit(f, &p);
+        req = rig_submit(f, &p);
         struct timespec t = {0, i * 20000};
         nanosleep(&t, NULL);
         lf_request_put(req);
@@ -104,7 +104,7 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
 
 static void look_tells_how_things_stand(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     struct lf_engine_state es;
     lf_engine_look(f->engine, &es);
     assert_true(es.alive && !es.draining);
@@ -113,8 +113,8 @@ static void look_tells_how_things_stand(void **state)
     assert_int_equal(es.ctx, 4096);
     assert_int_equal(lf_engine_largest(f->engine, 1), 4096);
     assert_true(es.prefill_tokens_per_s == 0 && es.decode_tokens_per_s == 0);
-    (void)fake_generate(f, 500, 50, 1);
-    assert_int_equal(fake_blocks_used(f), 0);
+    (void)rig_generate(f, 500, 50, 1);
+    assert_int_equal(rig_blocks_used(f), 0);
     lf_engine_look(f->engine, &es);
     assert_true(es.prefill_tokens_per_s > 0 && es.decode_tokens_per_s > 0);
     assert_int_equal(es.n_blocks_cached, 8);
@@ -126,7 +126,7 @@ static void look_tells_how_things_stand(void **state)
 /* Two tenants, each kept to three quarters of 128 blocks while the other is here. */
 static void the_largest_request_is_the_asking_tenants(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     const int n_prompts[3] = {2000, 100, 100};
     const uint64_t tenants[3] = {1, 2, 1};
     struct lf_request *reqs[3];
@@ -136,10 +136,10 @@ static void the_largest_request_is_the_asking_tenants(void **state)
     f->backend.hold = 3; /* all have been taken in by then, and none has ended */
     assert_int_equal(lf_engine_largest(f->engine, 1), 4096);
     for (int i = 0; i < 3; i++) {
-        fake_prompt(prompt, n_prompts[i], (uint64_t)i + 1);
-        struct lf_gen_params p = fake_params(prompt, n_prompts[i], 48);
+        rig_prompt(prompt, n_prompts[i], (uint64_t)i + 1);
+        struct lf_gen_params p = rig_params(prompt, n_prompts[i], 48);
         p.tenant = tenants[i];
-        reqs[i] = fake_submit(f, &p); /* 32, 3 and 3 blocks */
+        reqs[i] = rig_submit(f, &p); /* 32, 3 and 3 blocks */
     }
     f->backend.gate = 0;
     do lf_engine_look(f->engine, &es);
@@ -147,12 +147,12 @@ static void the_largest_request_is_the_asking_tenants(void **state)
     int64_t of_busy = lf_engine_largest(f->engine, 1), of_modest = lf_engine_largest(f->engine, 2);
     f->backend.hold = 0;
     for (int i = 0; i < 3; i++) {
-        (void)fake_wait(reqs[i]);
+        (void)rig_wait(reqs[i]);
         lf_request_put(reqs[i]);
     }
     assert_int_equal(of_busy, (96 - 35) * LF_KV_BLOCK_TOKENS);
     assert_int_equal(of_modest, 4096); /* 90 blocks are free: the context is less */
-    assert_int_equal(fake_blocks_used(f), 0);
+    assert_int_equal(rig_blocks_used(f), 0);
     assert_int_equal(lf_engine_largest(f->engine, 1), 4096);
     lf_engine_drain(f->engine);
     assert_int_equal(lf_engine_largest(f->engine, 1), 0);

@@ -3,12 +3,12 @@
 
 static void a_second_request_takes_the_prompt_from_the_cache(void **state)
 {
-    struct fake_engine *f = *state;
-    assert_int_equal(fake_generate(f, 640, 10, 1).n_cached, 0);
-    assert_int_equal(fake_generate(f, 640, 10, 1).n_cached, 576); /* never the block with the last token */
-    assert_int_equal(fake_generate(f, 641, 10, 1).n_cached, 640);
-    assert_int_equal(fake_generate(f, 63, 10, 1).n_cached, 0);
-    assert_int_equal(fake_generate(f, 640, 10, 2).n_cached, 0);
+    struct engine_rig *f = *state;
+    assert_int_equal(rig_generate(f, 640, 10, 1).n_cached, 0);
+    assert_int_equal(rig_generate(f, 640, 10, 1).n_cached, 576); /* never the block with the last token */
+    assert_int_equal(rig_generate(f, 641, 10, 1).n_cached, 640);
+    assert_int_equal(rig_generate(f, 63, 10, 1).n_cached, 0);
+    assert_int_equal(rig_generate(f, 640, 10, 2).n_cached, 0);
     const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
     assert_int_equal(lf_counter_get(&m->prompt_tokens), 640 + 640 + 641 + 63 + 640);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_cached), 576 + 640);
@@ -17,71 +17,71 @@ static void a_second_request_takes_the_prompt_from_the_cache(void **state)
 
 static void blocks_of_an_answer_are_found_by_the_next_turn(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t ids[400];
-    fake_prompt(ids, 100, 1);
-    struct lf_gen_params p = fake_params(ids, 100, 200);
-    struct lf_request *req = fake_submit(f, &p);
-    struct lf_request_state st = fake_wait(req);
+    rig_prompt(ids, 100, 1);
+    struct lf_gen_params p = rig_params(ids, 100, 200);
+    struct lf_request *req = rig_submit(f, &p);
+    struct lf_request_state st = rig_wait(req);
     for (int i = 0; i < 200; i++) ids[100 + i] = lf_request_token(req, i)->id;
     lf_request_put(req);
-    p = fake_params(ids, 300, 10);
-    req = fake_submit(f, &p);
-    st = fake_wait(req);
+    p = rig_params(ids, 300, 10);
+    req = rig_submit(f, &p);
+    st = rig_wait(req);
     assert_int_equal(st.n_cached, 256);
-    fake_check_tokens(req, ids, 300, 10);
+    rig_check_tokens(req, ids, 300, 10);
     lf_request_put(req);
 }
 
 static void another_salt_finds_nothing(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[300];
-    fake_prompt(prompt, 300, 1);
+    rig_prompt(prompt, 300, 1);
     const char *salts[] = {"a", "b", "a"};
     const int cached[] = {0, 0, 256};
     for (int i = 0; i < 3; i++) {
-        struct lf_gen_params p = fake_params(prompt, 300, 4);
+        struct lf_gen_params p = rig_params(prompt, 300, 4);
         p.salt = salts[i];
         p.salt_bytes = 1;
-        struct lf_request *req = fake_submit(f, &p);
-        assert_int_equal(fake_wait(req).n_cached, cached[i]);
+        struct lf_request *req = rig_submit(f, &p);
+        assert_int_equal(rig_wait(req).n_cached, cached[i]);
         lf_request_put(req);
     }
 }
 
 static void followers_wait_for_their_leader_and_share_its_prompt(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[2000];
-    fake_prompt(prompt, 2000, 1);
+    rig_prompt(prompt, 2000, 1);
     struct lf_request *reqs[8];
     for (int i = 0; i < 8; i++) {
-        struct lf_gen_params p = fake_params(prompt, 2000, 20);
+        struct lf_gen_params p = rig_params(prompt, 2000, 20);
         p.leader = i > 0 ? reqs[0] : NULL;
-        reqs[i] = fake_submit(f, &p);
+        reqs[i] = rig_submit(f, &p);
     }
     for (int i = 0; i < 8; i++) {
-        struct lf_request_state st = fake_wait(reqs[i]);
+        struct lf_request_state st = rig_wait(reqs[i]);
         assert_int_equal(st.n_cached, i > 0 ? 1984 : 0);
-        fake_check_tokens(reqs[i], prompt, 2000, 20);
+        rig_check_tokens(reqs[i], prompt, 2000, 20);
     }
     for (int i = 0; i < 8; i++) lf_request_put(reqs[i]);
 }
 
 static void equal_prompts_at_once_are_computed_once(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[2000];
-    fake_prompt(prompt, 2000, 1);
+    rig_prompt(prompt, 2000, 1);
     struct lf_request *reqs[8];
     f->backend.gate = 1;
     for (int i = 0; i < 8; i++) {
-        struct lf_gen_params p = fake_params(prompt, 2000, 20);
-        reqs[i] = fake_submit(f, &p);
+        struct lf_gen_params p = rig_params(prompt, 2000, 20);
+        reqs[i] = rig_submit(f, &p);
     }
     f->backend.gate = 0;
-    for (int i = 0; i < 8; i++) (void)fake_wait(reqs[i]);
+    for (int i = 0; i < 8; i++) (void)rig_wait(reqs[i]);
     const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_computed), 2000 + 7 * 16);
     for (int i = 0; i < 8; i++) lf_request_put(reqs[i]);
@@ -89,33 +89,33 @@ static void equal_prompts_at_once_are_computed_once(void **state)
 
 static void a_follower_goes_on_when_its_leader_is_gone(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[2000];
-    fake_prompt(prompt, 2000, 1);
+    rig_prompt(prompt, 2000, 1);
     f->backend.gate = 1;
-    struct lf_gen_params p = fake_params(prompt, 2000, 20);
-    struct lf_request *leader = fake_submit(f, &p);
+    struct lf_gen_params p = rig_params(prompt, 2000, 20);
+    struct lf_request *leader = rig_submit(f, &p);
     p.leader = leader;
-    struct lf_request *follower = fake_submit(f, &p);
+    struct lf_request *follower = rig_submit(f, &p);
     lf_request_put(leader);
     f->backend.gate = 0;
-    assert_int_equal(fake_wait(follower).n_tokens, 20);
-    fake_check_tokens(follower, prompt, 2000, 20);
+    assert_int_equal(rig_wait(follower).n_tokens, 20);
+    rig_check_tokens(follower, prompt, 2000, 20);
     lf_request_put(follower);
 }
 
 static void without_prefix_cache_everything_is_computed(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.n_ahead = n_ahead}};
-    struct lf_engine_opts opts = fake_opts();
-    fake_open_kv(&f, 128, &opts, false);
+    struct engine_rig f = {.backend = {.n_ahead = n_ahead}};
+    struct lf_engine_opts opts = rig_opts();
+    rig_open_kv(&f, 128, &opts, false);
     for (int i = 0; i < 3; i++) {
-        struct lf_request_state st = fake_generate(&f, 500, 10, 1);
+        struct lf_request_state st = rig_generate(&f, 500, 10, 1);
         assert_int_equal(st.n_cached, 0);
         assert_int_equal(st.n_tokens, 10);
     }
-    fake_close(&f);
+    rig_close(&f);
     assert_true(lf_engine_host_bytes(&opts, 128) > 16 * sizeof(struct lf_sampled));
     assert_true(lf_engine_host_bytes(&opts, 256) > lf_engine_host_bytes(&opts, 128));
 }

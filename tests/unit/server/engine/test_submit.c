@@ -1,64 +1,64 @@
 /* What is refused, and that nothing of it stays. */
-#include "tests/unit/server/engine/fake_engine.h"
+#include "tests/unit/server/engine/engine_rig.h"
 
 static int setup(void **state)
 {
-    struct fake_engine *f = calloc(1, sizeof(*f));
-    struct lf_engine_opts opts = fake_opts();
-    fake_open(f, 128, &opts);
+    struct engine_rig *f = calloc(1, sizeof(*f));
+    struct lf_engine_opts opts = rig_opts();
+    rig_open(f, 128, &opts);
     *state = f;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    struct fake_engine *f = *state;
-    assert_int_equal(fake_blocks_used(f), 0);
-    fake_close(f);
+    struct engine_rig *f = *state;
+    assert_int_equal(rig_blocks_used(f), 0);
+    rig_close(f);
     free(f);
     return 0;
 }
 
 static void what_cannot_fit_is_refused_at_its_limit(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[4097];
     int retry = 0;
-    fake_prompt(prompt, 4097, 1);
-    struct lf_gen_params p = fake_params(prompt, 4096, 0);
-    assert_int_equal(fake_try(f, &p, &retry), LF_OK);
-    p = fake_params(prompt, 4096, 1);
-    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
-    p = fake_params(prompt, 4097, 0);
-    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
-    p = fake_params(prompt, 1, INT32_MAX);
-    assert_int_equal(fake_try(f, &p, &retry), LF_LIMIT);
+    rig_prompt(prompt, 4097, 1);
+    struct lf_gen_params p = rig_params(prompt, 4096, 0);
+    assert_int_equal(rig_try(f, &p, &retry), LF_OK);
+    p = rig_params(prompt, 4096, 1);
+    assert_int_equal(rig_try(f, &p, &retry), LF_LIMIT);
+    p = rig_params(prompt, 4097, 0);
+    assert_int_equal(rig_try(f, &p, &retry), LF_LIMIT);
+    p = rig_params(prompt, 1, INT32_MAX);
+    assert_int_equal(rig_try(f, &p, &retry), LF_LIMIT);
     assert_int_equal(lf_counter_get(&lf_engine_metrics(f->engine)->rejected_too_long), 3);
 }
 
 static void a_request_larger_than_the_pool_is_refused(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.delay_us = 0}};
-    struct lf_engine_opts opts = fake_opts();
-    fake_open(&f, 1, &opts);
+    struct engine_rig f = {.backend = {.delay_us = 0}};
+    struct lf_engine_opts opts = rig_opts();
+    rig_open(&f, 1, &opts);
     int32_t prompt[65];
     int retry = 0;
-    fake_prompt(prompt, 65, 1);
-    struct lf_gen_params p = fake_params(prompt, 60, 5);
-    assert_int_equal(fake_try(&f, &p, &retry), LF_LIMIT);
-    for (int i = 0; i < 10; i++) assert_int_equal(fake_generate(&f, 60, 4, (uint64_t)i).n_tokens, 4);
-    fake_close(&f);
+    rig_prompt(prompt, 65, 1);
+    struct lf_gen_params p = rig_params(prompt, 60, 5);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_LIMIT);
+    for (int i = 0; i < 10; i++) assert_int_equal(rig_generate(&f, 60, 4, (uint64_t)i).n_tokens, 4);
+    rig_close(&f);
 }
 
 static void bad_parameters_are_refused_by_name(void **state)
 {
-    struct fake_engine *f = *state;
+    struct engine_rig *f = *state;
     int32_t prompt[4] = {1, 2, 3, 4}, bad[4] = {1, 2, FAKE_VOCAB, 4}, negative[1] = {-1};
     int retry = 0;
-    const struct lf_gen_params good = fake_params(prompt, 4, 4);
+    const struct lf_gen_params good = rig_params(prompt, 4, 4);
     struct lf_gen_params p;
-#define REFUSED(change) p = good, change, assert_int_equal(fake_try(f, &p, &retry), LF_INVALID)
+#define REFUSED(change) p = good, change, assert_int_equal(rig_try(f, &p, &retry), LF_INVALID)
     REFUSED(p.n_prompt = 0);
     REFUSED(p.prompt = bad);
     REFUSED((p.prompt = negative, p.n_prompt = 1));
@@ -71,25 +71,25 @@ static void bad_parameters_are_refused_by_name(void **state)
     REFUSED(p.sampling.n_logprobs = LF_TOP_LOGPROBS_N + 1);
     REFUSED(p.n_prompt_logprobs = LF_TOP_LOGPROBS_N + 1);
     REFUSED(p.salt_bytes = -1);
-    assert_int_equal(fake_try(f, &good, &retry), LF_OK);
+    assert_int_equal(rig_try(f, &good, &retry), LF_OK);
 }
 
 /* With the engine held in a step, the queue fills to its limit and not beyond. */
 static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenant, int n_accepted)
 {
-    struct fake_engine f = {.backend = {.gate = 1}};
-    fake_open(&f, 128, opts);
+    struct engine_rig f = {.backend = {.gate = 1}};
+    rig_open(&f, 128, opts);
     int32_t prompt[1000];
-    fake_prompt(prompt, 1000, 1);
-    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1, 1);
     p.tenant = 99;
-    struct lf_request *first = fake_submit(&f, &p), *reqs[64], *more = NULL;
+    struct lf_request *first = rig_submit(&f, &p), *reqs[64], *more = NULL;
     struct lf_engine_state es;
     do lf_engine_look(f.engine, &es);
     while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
-    p = fake_params(prompt, n_prompt, 4);
+    p = rig_params(prompt, n_prompt, 4);
     p.tenant = tenant;
-    for (int i = 0; i < n_accepted; i++) reqs[i] = fake_submit(&f, &p);
+    for (int i = 0; i < n_accepted; i++) reqs[i] = rig_submit(&f, &p);
     int retry = 0;
     struct lf_err err = {LF_OK, ""};
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_FULL);
@@ -98,25 +98,25 @@ static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenan
     assert_int_equal(es.n_waiting, n_accepted);
     assert_int_equal(es.waiting_tokens, n_accepted * n_prompt);
     f.backend.gate = 0;
-    for (int i = 0; i < n_accepted; i++) assert_int_equal(fake_wait(reqs[i]).n_tokens, 4);
-    more = fake_submit(&f, &p);
-    assert_int_equal(fake_wait(more).n_tokens, 4);
+    for (int i = 0; i < n_accepted; i++) assert_int_equal(rig_wait(reqs[i]).n_tokens, 4);
+    more = rig_submit(&f, &p);
+    assert_int_equal(rig_wait(more).n_tokens, 4);
     lf_request_put(more);
     lf_request_put(first);
     for (int i = 0; i < n_accepted; i++) lf_request_put(reqs[i]);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 static void a_full_queue_says_when_to_come_back(void **state)
 {
     (void)state;
-    struct lf_engine_opts opts = fake_opts();
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 7;
     check_full(&opts, 10, 0, 7);
-    opts = fake_opts();
+    opts = rig_opts();
     opts.queue_tokens = 2500;
     check_full(&opts, 1000, 0, 2);
-    opts = fake_opts();
+    opts = rig_opts();
     opts.per_tenant_n = 5;
     check_full(&opts, 10, 1, 5);
     opts.queue_n = 9; /* tenant 0 is no key: only the queue is its limit */
@@ -126,12 +126,12 @@ static void a_full_queue_says_when_to_come_back(void **state)
 static void a_tenant_fills_three_quarters_of_the_queue(void **state)
 {
     (void)state;
-    struct lf_engine_opts opts = fake_opts();
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 8;
     check_full(&opts, 10, 1, 6);
     opts.queue_n = 1; /* one at least */
     check_full(&opts, 10, 1, 1);
-    opts = fake_opts();
+    opts = rig_opts();
     opts.queue_tokens = 4000;
     check_full(&opts, 1000, 1, 3);
     check_full(&opts, 601, 1, 4);
@@ -141,39 +141,39 @@ static void a_tenant_fills_three_quarters_of_the_queue(void **state)
 static void floods_leave_the_last_places_to_single_requests(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.gate = 1}};
-    struct lf_engine_opts opts = fake_opts();
+    struct engine_rig f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 16;
-    fake_open(&f, 128, &opts);
+    rig_open(&f, 128, &opts);
     int32_t prompt[10];
-    fake_prompt(prompt, 10, 1);
-    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    rig_prompt(prompt, 10, 1);
+    struct lf_gen_params p = rig_params(prompt, 1, 1);
     struct lf_request *reqs[32], *more = NULL;
     struct lf_engine_state es;
     int n = 0, retry = 0;
-    reqs[n++] = fake_submit(&f, &p);
+    reqs[n++] = rig_submit(&f, &p);
     do lf_engine_look(f.engine, &es);
     while (es.n_running == 0);
-    p = fake_params(prompt, 10, 4);
+    p = rig_params(prompt, 10, 4);
     for (int i = 0; i < 14; i++) {
         p.tenant = 1 + (uint64_t)i / 7;
-        reqs[n++] = fake_submit(&f, &p);
+        reqs[n++] = rig_submit(&f, &p);
     }
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
     p.tenant = 3;
     p.n_group = 2; /* several answers at once are no single request */
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
     p.n_group = 0;
-    reqs[n++] = fake_submit(&f, &p);
+    reqs[n++] = rig_submit(&f, &p);
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL); /* one of it waits now */
     p.tenant = 4;
-    reqs[n++] = fake_submit(&f, &p);
+    reqs[n++] = rig_submit(&f, &p);
     p.tenant = 5;
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, NULL), LF_FULL);
     f.backend.gate = 0;
-    for (int i = 0; i < n; i++) (void)fake_wait(reqs[i]);
+    for (int i = 0; i < n; i++) (void)rig_wait(reqs[i]);
     for (int i = 0; i < n; i++) lf_request_put(reqs[i]);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 /* Under a flood that has its whole share another's requests are taken, and one of any size where nothing of it waits.
@@ -181,69 +181,69 @@ static void floods_leave_the_last_places_to_single_requests(void **state)
 static void a_flood_leaves_room_in_the_queue_for_others(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.gate = 1}};
-    struct lf_engine_opts opts = fake_opts();
+    struct engine_rig f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 40;
     opts.queue_tokens = 4 * 1000;
-    fake_open(&f, 128, &opts);
+    rig_open(&f, 128, &opts);
     int32_t prompt[1000];
-    fake_prompt(prompt, 1000, 1);
-    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1, 1);
     struct lf_request *reqs[64];
     struct lf_engine_state es;
     int n = 0, retry = 0;
-    reqs[n++] = fake_submit(&f, &p);
+    reqs[n++] = rig_submit(&f, &p);
     do lf_engine_look(f.engine, &es);
     while (es.n_running == 0);
-    p = fake_params(prompt, 100, 4);
+    p = rig_params(prompt, 100, 4);
     p.tenant = 1;
-    for (int i = 0; i < 30; i++) reqs[n++] = fake_submit(&f, &p);
-    assert_int_equal(fake_try(&f, &p, &retry), LF_FULL);
-    p = fake_params(prompt, 1000, 4);
+    for (int i = 0; i < 30; i++) reqs[n++] = rig_submit(&f, &p);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_FULL);
+    p = rig_params(prompt, 1000, 4);
     p.tenant = 2;
-    reqs[n++] = fake_submit(&f, &p);
-    assert_int_equal(fake_try(&f, &p, &retry), LF_FULL); /* now all tokens of the queue are taken */
+    reqs[n++] = rig_submit(&f, &p);
+    assert_int_equal(rig_try(&f, &p, &retry), LF_FULL); /* now all tokens of the queue are taken */
     f.backend.gate = 0;
     for (int i = 0; i < n; i++) {
-        assert_int_equal(fake_wait(reqs[i]).finish, LF_FINISH_LENGTH);
+        assert_int_equal(rig_wait(reqs[i]).finish, LF_FINISH_LENGTH);
         lf_request_put(reqs[i]);
     }
-    fake_close(&f);
+    rig_close(&f);
 }
 
 /* A flood at the highest priority, and one request of another: it starts after one of the flood. */
 static void tenants_take_turns_whatever_their_priorities(void **state)
 {
     (void)state;
-    struct fake_engine f = {.backend = {.gate = 1}};
-    struct lf_engine_opts opts = fake_opts();
+    struct engine_rig f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = rig_opts();
     opts.max_seqs = 1;
-    fake_open(&f, 128, &opts);
+    rig_open(&f, 128, &opts);
     int32_t prompt[10];
-    fake_prompt(prompt, 10, 1);
-    struct lf_gen_params p = fake_params(prompt, 10, 4);
+    rig_prompt(prompt, 10, 1);
+    struct lf_gen_params p = rig_params(prompt, 10, 4);
     struct lf_request *reqs[12];
     struct lf_engine_state es;
-    reqs[0] = fake_submit(&f, &p);
+    reqs[0] = rig_submit(&f, &p);
     do lf_engine_look(f.engine, &es);
     while (es.n_running == 0);
     for (int i = 1; i < 12; i++) {
         p.tenant = i < 11 ? 1 : 2;
         p.priority = i < 11 ? -1000000 : 0;
-        reqs[i] = fake_submit(&f, &p);
+        reqs[i] = rig_submit(&f, &p);
     }
     f.backend.gate = 0;
     int64_t started_ns[12];
-    for (int i = 0; i < 12; i++) started_ns[i] = fake_wait(reqs[i]).started_ns;
+    for (int i = 0; i < 12; i++) started_ns[i] = rig_wait(reqs[i]).started_ns;
     for (int i = 2; i < 11; i++) assert_true(started_ns[i] > started_ns[11]);
     for (int i = 0; i < 12; i++) lf_request_put(reqs[i]);
-    fake_close(&f);
+    rig_close(&f);
 }
 
 enum { GROUP_N = 6 };
 
 /* Submits n requests as one client's; false where there is no room, and then none of them is kept. */
-static bool submit_group(struct fake_engine *f, const struct lf_gen_params *params, struct lf_request **reqs, int n)
+static bool submit_group(struct engine_rig *f, const struct lf_gen_params *params, struct lf_request **reqs, int n)
 {
     struct lf_gen_params p = *params;
     struct lf_err err = {LF_OK, ""};
@@ -262,19 +262,19 @@ static bool submit_group(struct fake_engine *f, const struct lf_gen_params *para
 /* With the engine held in a step and n_before waiting, GROUP_N requests of one client come: all are taken or none. */
 static void check_group(const struct lf_engine_opts *opts, int n_prompt, int n_before, bool taken)
 {
-    struct fake_engine f = {.backend = {.gate = 1}};
-    fake_open(&f, 128, opts);
+    struct engine_rig f = {.backend = {.gate = 1}};
+    rig_open(&f, 128, opts);
     int32_t prompt[1000];
-    fake_prompt(prompt, 1000, 1);
-    struct lf_gen_params p = fake_params(prompt, 1, 1);
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1, 1);
     struct lf_request *reqs[GROUP_N + 2], *more = NULL;
     struct lf_engine_state es;
     int n = 0;
-    reqs[n++] = fake_submit(&f, &p);
+    reqs[n++] = rig_submit(&f, &p);
     do lf_engine_look(f.engine, &es);
     while (es.n_running == 0);
-    p = fake_params(prompt, n_prompt, 4);
-    for (int i = 0; i < n_before; i++) reqs[n++] = fake_submit(&f, &p);
+    p = rig_params(prompt, n_prompt, 4);
+    for (int i = 0; i < n_before; i++) reqs[n++] = rig_submit(&f, &p);
     assert_int_equal(submit_group(&f, &p, reqs + n, GROUP_N), taken);
     if (taken) n += GROUP_N;
     if (taken) assert_false(submit_group(&f, &p, &more, 1));
@@ -282,21 +282,21 @@ static void check_group(const struct lf_engine_opts *opts, int n_prompt, int n_b
     assert_int_equal(es.n_waiting, n - 1);
     f.backend.gate = 0;
     for (int i = 0; i < n; i++) {
-        assert_int_equal(fake_wait(reqs[i]).finish, LF_FINISH_LENGTH);
+        assert_int_equal(rig_wait(reqs[i]).finish, LF_FINISH_LENGTH);
         lf_request_put(reqs[i]);
     }
-    fake_close(&f);
+    rig_close(&f);
 }
 
 /* Where nothing waits there is room for as many as one client may ask for: "try again" must not be said for ever. */
 static void what_a_client_asks_for_at_once_enters_as_one(void **state)
 {
     (void)state;
-    struct lf_engine_opts opts = fake_opts();
+    struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 4;
     check_group(&opts, 10, 0, true);
     check_group(&opts, 10, 1, false);
-    opts = fake_opts();
+    opts = rig_opts();
     opts.queue_tokens = 2500;
     check_group(&opts, 1000, 0, true);
     check_group(&opts, 1000, 1, false);
@@ -312,13 +312,13 @@ static void bad_options_are_refused(void **state)
     int *fields[7];
     struct lf_engine_opts o;
     for (int i = 0; i < 7; i++) {
-        o = fake_opts();
+        o = rig_opts();
         fields[0] = &o.ctx, fields[1] = &o.chunk, fields[2] = &o.max_seqs, fields[3] = &o.max_out;
         fields[4] = &o.step_ms, fields[5] = &o.queue_n, fields[6] = &o.watchdog_s;
         *fields[i] = i < 6 ? 0 : -1;
         assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
     }
-    o = fake_opts();
+    o = rig_opts();
     backend.n_vocab = 0;
     assert_int_equal(lf_engine_create(&engine, &backend, &kv, &o, &err), LF_INVALID);
     assert_null(engine);

@@ -12,7 +12,7 @@
 #include "core/clock.h"
 #include "core/log.h"
 #include "server/http/conn/server.h"
-#include "tests/support/fake_engine.h"
+#include "tests/support/scripted_engine.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum { CLIENTS_N = 6, STOPS_N = 40 };
@@ -65,8 +65,9 @@ static void no_connection_is_left_when_the_library_stops(void **state)
 {
     (void)state;
     const struct lf_http_opts opts = {.n_connections = 64, .n_threads = 2, .model_id = "m"};
-    struct fake_engine_opts engine_opts = {.ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
-    struct lf_engine *engine = fake_engine_create(&engine_opts);
+    struct scripted_engine_opts engine_opts = {
+        .ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
+    struct lf_engine *engine = scripted_engine_create(&engine_opts);
     pthread_t threads[CLIENTS_N];
     unsigned numbers[CLIENTS_N];
     for (unsigned i = 0; i < CLIENTS_N; i++) {

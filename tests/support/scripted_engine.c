@@ -1,4 +1,4 @@
-#include "tests/support/fake_engine.h"
+#include "tests/support/scripted_engine.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,7 +37,7 @@ struct lf_request {
 };
 
 struct lf_engine {
-    struct fake_engine_opts opts;
+    struct scripted_engine_opts opts;
     pthread_t thread;
     pthread_mutex_t lock;
     struct lf_list waiting, running;
@@ -330,7 +330,7 @@ static void *run(void *ctx)
 
 /* ---- engine.h ---- */
 
-struct lf_engine *fake_engine_create(const struct fake_engine_opts *opts)
+struct lf_engine *scripted_engine_create(const struct scripted_engine_opts *opts)
 {
     struct lf_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
@@ -351,7 +351,7 @@ struct lf_engine *fake_engine_create(const struct fake_engine_opts *opts)
     return NULL;
 }
 
-int fake_engine_n_requests(struct lf_engine *e)
+int scripted_engine_n_requests(struct lf_engine *e)
 {
     pthread_mutex_lock(&e->lock);
     int n = e->n_requests;

@@ -6,16 +6,16 @@
  *   fail_at=N      the device fails this request at token N; timeout_at=N its deadline passes there
  *   die_at=N       the engine is dead from then on
  * Log-probabilities, the prefix cache, queues and blocks behave as the contract says, in miniature. */
-#ifndef TESTS_SUPPORT_FAKE_ENGINE_H
-#define TESTS_SUPPORT_FAKE_ENGINE_H
+#ifndef TESTS_SUPPORT_SCRIPTED_ENGINE_H
+#define TESTS_SUPPORT_SCRIPTED_ENGINE_H
 
 #include "server/engine/engine.h"
 
-struct fake_engine_opts {
+struct scripted_engine_opts {
     int ctx, n_blocks, max_seqs, queue_n, per_tenant_n;
 };
-struct lf_engine *fake_engine_create(const struct fake_engine_opts *opts);
+struct lf_engine *scripted_engine_create(const struct scripted_engine_opts *opts);
 /* Requests that somebody still holds. */
-int fake_engine_n_requests(struct lf_engine *engine);
+int scripted_engine_n_requests(struct lf_engine *engine);
 
 #endif

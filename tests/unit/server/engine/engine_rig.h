@@ -1,25 +1,25 @@
-/* An engine over the fake model, and what every test of it does. */
-#ifndef LF_TESTS_FAKE_ENGINE_H
-#define LF_TESTS_FAKE_ENGINE_H
+/* A real engine over a model that is not one (fake_backend.h), and what every test of the engine does with it. */
+#ifndef LF_TESTS_ENGINE_RIG_H
+#define LF_TESTS_ENGINE_RIG_H
 
 #include "server/engine/engine.h"
 #include "tests/unit/server/engine/fake_backend.h"
 
-/* An engine over a fake model, with everything below it. */
-struct fake_engine {
+/* With everything below it. */
+struct engine_rig {
     struct fake_backend backend;
     struct lf_device *dev;
     struct lf_kv_cache kv;
     struct lf_engine *engine;
 };
 
-static inline struct lf_engine_opts fake_opts(void)
+static inline struct lf_engine_opts rig_opts(void)
 {
     return (struct lf_engine_opts){
         .ctx = 4096, .chunk = 256, .max_seqs = 16, .max_out = 16, .queue_n = 256, .step_ms = 5, .watchdog_s = 0};
 }
 
-static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts, bool prefix)
+static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct lf_engine_opts *opts, bool prefix)
 {
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
     struct lf_kv_cache_opts kv = {
@@ -39,12 +39,12 @@ static inline void fake_open_kv(struct fake_engine *f, int n_blocks, const struc
     if (lf_engine_create(&f->engine, &backend, &f->kv, opts, &err) != LF_OK) fail_msg("%s", err.message);
 }
 
-static inline void fake_open(struct fake_engine *f, int n_blocks, const struct lf_engine_opts *opts)
+static inline void rig_open(struct engine_rig *f, int n_blocks, const struct lf_engine_opts *opts)
 {
-    fake_open_kv(f, n_blocks, opts, true);
+    rig_open_kv(f, n_blocks, opts, true);
 }
 
-static inline void fake_close(struct fake_engine *f)
+static inline void rig_close(struct engine_rig *f)
 {
     lf_engine_destroy(f->engine);
     lf_block_pool_check(&f->kv.pool);
@@ -53,7 +53,7 @@ static inline void fake_close(struct fake_engine *f)
     lf_device_close(f->dev);
 }
 
-static inline struct lf_gen_params fake_params(const int32_t *prompt, int n_prompt, int max_tokens)
+static inline struct lf_gen_params rig_params(const int32_t *prompt, int n_prompt, int max_tokens)
 {
     return (struct lf_gen_params){.prompt = prompt,
                                   .n_prompt = n_prompt,
@@ -63,12 +63,12 @@ static inline struct lf_gen_params fake_params(const int32_t *prompt, int n_prom
                                   .n_prompt_logprobs = -1};
 }
 
-static inline void fake_prompt(int32_t *ids, int n, uint64_t seed)
+static inline void rig_prompt(int32_t *ids, int n, uint64_t seed)
 {
     for (int i = 0; i < n; i++) ids[i] = (int32_t)(lf_random64(seed, (uint64_t)i) % FAKE_VOCAB);
 }
 
-static inline struct lf_request *fake_submit(struct fake_engine *f, const struct lf_gen_params *p)
+static inline struct lf_request *rig_submit(struct engine_rig *f, const struct lf_gen_params *p)
 {
     struct lf_request *req = NULL;
     struct lf_err err = {LF_OK, ""};
@@ -78,13 +78,13 @@ static inline struct lf_request *fake_submit(struct fake_engine *f, const struct
 }
 
 /* Nothing here takes so long, whatever else the machine does: it only ends a hang. */
-enum { FAKE_PATIENCE_S = 240 };
+enum { RIG_PATIENCE_S = 240 };
 
 /* Waits for the end. */
-static inline struct lf_request_state fake_wait(struct lf_request *req)
+static inline struct lf_request_state rig_wait(struct lf_request *req)
 {
     struct lf_request_state st;
-    int64_t until = lf_clock_ns() + FAKE_PATIENCE_S * (int64_t)LF_NS_PER_S;
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * (int64_t)LF_NS_PER_S;
     do {
         lf_request_look(req, &st);
         if (st.finish != LF_FINISH_NONE) return st;
@@ -96,7 +96,7 @@ static inline struct lf_request_state fake_wait(struct lf_request *req)
 }
 
 /* The request's n tokens are the ones that its prompt leads to. */
-static inline void fake_check_tokens(const struct lf_request *req, const int32_t *prompt, int n_prompt, int n)
+static inline void rig_check_tokens(const struct lf_request *req, const int32_t *prompt, int n_prompt, int n)
 {
     uint64_t h = 0;
     for (int i = 0; i < n_prompt; i++) h = fake_hash(h, prompt[i]);
@@ -108,23 +108,23 @@ static inline void fake_check_tokens(const struct lf_request *req, const int32_t
 }
 
 /* A greedy request from submit to put; its tokens are checked. */
-static inline struct lf_request_state fake_generate(struct fake_engine *f, int n_prompt, int max_tokens, uint64_t seed)
+static inline struct lf_request_state rig_generate(struct engine_rig *f, int n_prompt, int max_tokens, uint64_t seed)
 {
     int32_t prompt[4096];
-    fake_prompt(prompt, n_prompt, seed);
-    struct lf_gen_params p = fake_params(prompt, n_prompt, max_tokens);
-    struct lf_request *req = fake_submit(f, &p);
-    struct lf_request_state st = fake_wait(req);
-    fake_check_tokens(req, prompt, n_prompt, st.n_tokens);
+    rig_prompt(prompt, n_prompt, seed);
+    struct lf_gen_params p = rig_params(prompt, n_prompt, max_tokens);
+    struct lf_request *req = rig_submit(f, &p);
+    struct lf_request_state st = rig_wait(req);
+    rig_check_tokens(req, prompt, n_prompt, st.n_tokens);
     lf_request_put(req);
     return st;
 }
 
 /* Blocks in use once the engine has come by after the last end. */
-static inline int fake_blocks_used(struct fake_engine *f)
+static inline int rig_blocks_used(struct engine_rig *f)
 {
     struct lf_engine_state st;
-    int64_t until = lf_clock_ns() + FAKE_PATIENCE_S * (int64_t)LF_NS_PER_S;
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * (int64_t)LF_NS_PER_S;
     do {
         lf_engine_look(f->engine, &st);
         if (st.n_running == 0 && st.n_waiting == 0 && st.n_blocks_used == 0) return 0;
@@ -134,7 +134,7 @@ static inline int fake_blocks_used(struct fake_engine *f)
 }
 
 /* Submits and lets go at once. A refusal leaves no request and says why. */
-static inline enum lf_status fake_try(struct fake_engine *f, const struct lf_gen_params *p, int *retry)
+static inline enum lf_status rig_try(struct engine_rig *f, const struct lf_gen_params *p, int *retry)
 {
     struct lf_request *req = NULL;
     struct lf_err err = {LF_OK, ""};
