@@ -9,7 +9,6 @@ and commit. Python's standard library only, beside tests/bench/serve/measure.py.
 """
 import argparse
 import datetime
-import json
 import os
 import statistics
 import subprocess
@@ -18,7 +17,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "serve"))
-from measure import Server, ids, percentile, together  # noqa: E402
+from measure import TimedServer, ids, percentile, together  # noqa: E402
 
 ROWS = []
 
@@ -57,16 +56,16 @@ def part_ready(server, _):
 def part_ttft(server, longest):
     for n in (1024, 8192, 32768, 65536, 130000):
         if n < longest:
-            times = [ttft(server.complete(ids(n, 100 * n + i), 1)) for i in range(3 if n <= 65536 else 2)]
+            times = [ttft(server.generate(ids(n, 100 * n + i), 1)) for i in range(3 if n <= 65536 else 2)]
             note(f"TTFT, {n} tokens", statistics.median(times), "s")
 
 
 def part_itl(server, longest):
     for n, k in ((128, 256), (8192, 128), (32768, 128), (130000, 128)):
         if n < longest:
-            note(f"ITL of one, behind {n} tokens", 1e3 * itl(server.complete(ids(n, n), k)), "ms")
+            note(f"ITL of one, behind {n} tokens", 1e3 * itl(server.generate(ids(n, n), k)), "ms")
     for n in (2, 4, 8, 16, 32):
-        rs = together(*[lambda i=i: server.complete(ids(512, 7000 + i), 256) for i in range(n)])
+        rs = together(*[lambda i=i: server.generate(ids(512, 7000 + i), 256) for i in range(n)])
         first, last = max(r["times"][0] for r in rs), min(r["times"][-1] for r in rs)
         note(f"ITL of {n}, behind 512 tokens", 1e3 * statistics.median(itl(r) for r in rs), "ms")
         note(f"decode, {n} at once", sum(sum(first < t <= last for t in r["times"]) for r in rs) / (last - first), "tok/s")
@@ -75,7 +74,7 @@ def part_itl(server, longest):
 def part_batch(server, _):
     n = 8
     start = time.monotonic()
-    rs = together(*[lambda i=i: server.complete(ids(20000, 8000 + i), 2000) for i in range(n)])
+    rs = together(*[lambda i=i: server.generate(ids(20000, 8000 + i), 2000) for i in range(n)])
     took = max(r["times"][-1] for r in rs) - start
     note("20000 in, 2000 out, 8 at once", sum(r["usage"]["completion_tokens"] for r in rs) / took, "output tok/s")
     note("20000 in, 2000 out, 8 at once, median TTFT", statistics.median(map(ttft, rs)), "s")
@@ -84,11 +83,11 @@ def part_batch(server, _):
 def part_mixed(server, longest):
     """A prefill of 128K alone; then beside four decoders and a short request every half second."""
     n = min(130000, longest - 2048)
-    alone = ttft(server.complete(ids(n, 1), 1))
+    alone = ttft(server.generate(ids(n, 1), 1))
     decoders, stop = [None] * 4, threading.Event()
 
     def decode(i):
-        decoders[i] = server.complete(ids(256, 9000 + i), 1500)
+        decoders[i] = server.generate(ids(256, 9000 + i), 1500)
 
     threads = [threading.Thread(target=decode, args=(i,)) for i in range(4)]
     for t in threads:
@@ -99,7 +98,7 @@ def part_mixed(server, longest):
     def short_requests():
         i = 0
         while not stop.is_set():
-            t = threading.Thread(target=lambda i=i: shorts.append(server.complete(ids(200, 9100 + i), 4)))
+            t = threading.Thread(target=lambda i=i: shorts.append(server.generate(ids(200, 9100 + i), 4)))
             t.start()
             waiting.append(t)
             i += 1
@@ -108,7 +107,7 @@ def part_mixed(server, longest):
     waiting = []
     source = threading.Thread(target=short_requests)
     source.start()
-    long = server.complete(ids(n, 2), 1)
+    long = server.generate(ids(n, 2), 1)
     stop.set()
     for t in [source] + waiting + threads:
         t.join()
@@ -124,10 +123,10 @@ def part_mixed(server, longest):
 
 def part_full(server, longest):
     """As many documents of the longest context as fit, at once, and what the GPU's memory is then."""
-    blocks = json.loads(server.get("/v1/capacity")[1])["blocks"]
+    blocks = server.get("/v1/capacity").json["blocks"]
     n = max(1, min(8, blocks["tokens"] * blocks["total"] // longest))
     before = smi("memory.used")
-    rs = together(*[lambda i=i: server.complete(ids(longest - 64, 9500 + i), 8) for i in range(n)])
+    rs = together(*[lambda i=i: server.generate(ids(longest - 64, 9500 + i), 8) for i in range(n)])
     note(f"documents of {longest} tokens at once, answered", sum(r["usage"]["completion_tokens"] == 8 for r in rs), f"of {n}")
     note("the last one's TTFT", max(map(ttft, rs)), "s")
     if before:
@@ -153,8 +152,8 @@ def main():
     unknown = [name for name in args.only.split(",") if name not in PARTS]
     if unknown:
         ap.error(f"--only: no part is called {', '.join(unknown)} (there are: {', '.join(PARTS)})")
-    server = Server(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
-                    *sys.argv[n_own + 1:])
+    server = TimedServer(args.binary, args.shape, "--load", "dummy", "--device", args.device, "--ctx", str(args.ctx),
+                         *sys.argv[n_own + 1:])
     try:
         for name in args.only.split(","):
             PARTS[name](server, args.ctx)

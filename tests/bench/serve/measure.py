@@ -3,12 +3,11 @@
 
     measure.py BINARY MODEL_DIR [--only NAME] [--step-ms N] [--idle SECONDS]
 
-Starts servers of its own on a free loopback port, with random token ids as documents. Prints one line a figure. Python's
-standard library only.
+Starts servers of its own on a free loopback port, with random token ids as documents. Prints one line a figure. Beside
+tests/e2e/harness.py Python's standard library only.
 """
 import argparse
 import ctypes
-import http.client
 import json
 import mmap
 import os
@@ -19,54 +18,21 @@ import sys
 import threading
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "e2e"))
+import harness  # noqa: E402
 
-class Server:
+
+class TimedServer(harness.Program):
+    """The program, and what is measured of it: when it was ready, its memory, when each token came."""
+
     def __init__(self, binary, model, *options):
-        self.options = ["--model", model, *options]
+        self.program = binary
         start = time.monotonic()
-        self.process = subprocess.Popen([binary, "serve", "--port", "0", *self.options], stderr=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        self.port = self.find_port()
-        while self.get("/readyz")[0] != 200:
+        super().__init__("--model", model, *options)
+        while self.get("/readyz").status != 200:
             time.sleep(0.005)
         self.ready_s = time.monotonic() - start
         self.ready_rss = self.memory("VmRSS")
-
-    def find_port(self):
-        """The port the server names in its first lines; afterwards its output is only drained. Ends with the server's
-        own words where it does not start."""
-        found = threading.Event()
-        ports, said = [], []
-
-        def drain(pipe):
-            for line in pipe:
-                hit = re.search(r"http://[^ /]*:(\d+)", line)
-                if not ports:
-                    said.append(line)
-                if hit and not ports:
-                    ports.append(int(hit.group(1)))
-                    found.set()
-
-        drains = [threading.Thread(target=drain, args=(pipe,), daemon=True)
-                  for pipe in (self.process.stdout, self.process.stderr)]
-        for t in drains:
-            t.start()
-        deadline = time.monotonic() + 60
-        while not found.wait(0.1):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                for t in drains:
-                    t.join(1)
-                sys.exit("the server named no address: " + "".join(said[-3:]).strip())
-        return ports[0]
-
-    def get(self, path):
-        try:
-            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-            c.request("GET", path)
-            r = c.getresponse()
-            return r.status, r.read()
-        except OSError:
-            return 0, b""
 
     def memory(self, row):
         for line in open(f"/proc/{self.process.pid}/status"):
@@ -74,11 +40,11 @@ class Server:
                 return int(line.split()[1]) * 1024
         return 0
 
-    def complete(self, ids, n, **more):
+    def generate(self, ids, n, **more):
         """One streamed completion: list of arrival times of its chunks, and its last usage and timings."""
         body = {"prompt": ids, "max_tokens": n, "temperature": 0, "stream": True, "ignore_eos": True,
                 "stream_options": {"include_usage": True}, **more}
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        c = self.connect(timeout=600)
         sent = time.monotonic()
         c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         r = c.getresponse()
@@ -95,10 +61,6 @@ class Server:
         if r.status != 200 or not times:
             sys.exit(f"status {r.status}: nothing came")
         return {"sent": sent, "times": times, "text": text, **last}
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(60)
 
 
 def ids(n, seed):
@@ -136,7 +98,7 @@ class Gaps:
     def look(self):
         """Upper bound in seconds → observations up to it, of everything so far."""
         out = {}
-        for line in self.server.get("/metrics")[1].decode().splitlines():
+        for line in self.server.get("/metrics").body.decode().splitlines():
             if self.NAME in line:
                 out[float(re.search(r'le="([^"]+)"', line).group(1).replace("+Inf", "inf"))] = int(line.split()[-1])
         return out
@@ -201,7 +163,7 @@ def ready(a):
 
 
 def start_s(a):
-    s = Server(a.binary, a.model, *a.serve)
+    s = TimedServer(a.binary, a.model, *a.serve)
     s.stop()
     return s.ready_s
 
@@ -209,10 +171,10 @@ def start_s(a):
 def start_and_memory(a):
     plan = json.loads(subprocess.run([a.binary, "plan", "--model", a.model, "--json"], capture_output=True, text=True,
                                      check=True).stdout)
-    s = Server(a.binary, a.model)
+    s = TimedServer(a.binary, a.model)
     print(f"ready_s {s.ready_s:.3f}")
-    together(*[lambda i=i: s.complete(ids(32000, 100 + i), 32) for i in range(3)])
-    together(*[lambda i=i: s.complete(ids(500, 200 + i), 64) for i in range(16)])
+    together(*[lambda i=i: s.generate(ids(32000, 100 + i), 32) for i in range(3)])
+    together(*[lambda i=i: s.generate(ids(500, 200 + i), 64) for i in range(16)])
     peak = s.memory("VmHWM")
     planned = plan["total_bytes"]
     print(f"idle_rss_mb {s.ready_rss / 1e6:.1f} peak_rss_mb {peak / 1e6:.1f} plan_mb {planned / 1e6:.1f} "
@@ -221,15 +183,15 @@ def start_and_memory(a):
 
 
 def short_during_long(a):
-    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
-    s.complete(ids(2000, 1), 8)
+    s = TimedServer(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.generate(ids(2000, 1), 8)
     worst = 0
     for round_idx in range(3):
         def short():
             time.sleep(0.5)
-            r = s.complete(ids(64, 1000 + round_idx), 8)
+            r = s.generate(ids(64, 1000 + round_idx), 8)
             return r["times"][0] - r["sent"]
-        long, ttft = together(lambda: s.complete(ids(32000, 10 + round_idx), 1), short)
+        long, ttft = together(lambda: s.generate(ids(32000, 10 + round_idx), 1), short)
         worst = max(worst, ttft)
         print(f"32K prefill {long['times'][0] - long['sent']:.2f} s; short request's first token after {ttft:.3f} s")
     print(f"short_ttft_during_32k_s {worst:.3f}")
@@ -237,18 +199,18 @@ def short_during_long(a):
 
 
 def decoders_during_long(a):
-    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
-    s.complete(ids(2000, 1), 8)
+    s = TimedServer(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.generate(ids(2000, 1), 8)
 
     def decode(i):
-        return s.complete(ids(256, 50 + i), 3000)
+        return s.generate(ids(256, 50 + i), 3000)
 
     own = Gaps(s)
 
     def long():
         time.sleep(0.3)
         own.begin()
-        r = s.complete(ids(32000, 77), 1)
+        r = s.generate(ids(32000, 77), 1)
         own.end()
         return r
 
@@ -265,15 +227,15 @@ def decoders_during_long(a):
 
 
 def two_documents(a):
-    s = Server(a.binary, a.model, "--step-ms", str(a.step_ms))
-    s.complete(ids(2000, 1), 8)
+    s = TimedServer(a.binary, a.model, "--step-ms", str(a.step_ms))
+    s.generate(ids(2000, 1), 8)
     for round_idx in range(2):
         start = time.monotonic()
         for i in range(2):
-            s.complete(ids(16000, 300 + 10 * round_idx + i), 1)
+            s.generate(ids(16000, 300 + 10 * round_idx + i), 1)
         one_by_one = time.monotonic() - start
         start = time.monotonic()
-        together(*[lambda i=i: s.complete(ids(16000, 400 + 10 * round_idx + i), 1) for i in range(2)])
+        together(*[lambda i=i: s.generate(ids(16000, 400 + 10 * round_idx + i), 1) for i in range(2)])
         at_once = time.monotonic() - start
         print(f"two 16K documents: one after the other {one_by_one:.2f} s, at once {at_once:.2f} s, "
               f"ratio {at_once / one_by_one:.3f}")
@@ -286,17 +248,17 @@ def same_bytes(a):
     answers = {}
 
     def ask(s, **more):
-        r = s.complete(doc, 48, logprobs=3, **more)
+        r = s.generate(doc, 48, logprobs=3, **more)
         return r["text"]
 
-    s = Server(a.binary, a.model)
+    s = TimedServer(a.binary, a.model)
     answers["alone"] = ask(s)
     answers["cached"] = ask(s)
-    others = [lambda i=i: s.complete(ids(200 + 150 * i, 600 + i), 64) for i in range(16)]
+    others = [lambda i=i: s.generate(ids(200 + 150 * i, 600 + i), 64) for i in range(16)]
     answers["among 16"] = together(*others, lambda: ask(s, cache_salt="other"))[-1]
     s.stop()
     for chunk in (64, 192, 1024):
-        s = Server(a.binary, a.model, "--chunk", str(chunk))
+        s = TimedServer(a.binary, a.model, "--chunk", str(chunk))
         answers[f"chunk {chunk}"] = ask(s)
         s.stop()
     equal = len(set(answers.values())) == 1
