@@ -9,10 +9,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "server/http/conn/conn.h"
 #include "server/http/conn/tcp_counters.h"
 #include "tests/support/lock_depth.h"
+#include "tests/support/stopped_clock.h"
 
 enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };
 
@@ -20,15 +20,8 @@ struct lf_wake {
     int n_gone;
 };
 
-static int64_t now_ns;
 static struct lf_tcp_counters counters[FD_N];
 static bool no_counters;
-
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
-}
 
 void __wrap_lf_wake_gone(struct lf_wake *wake);
 void __wrap_lf_wake_gone(struct lf_wake *wake)
@@ -103,11 +96,6 @@ static inline struct lf_conn *admit_busy(struct rig *r, uint64_t address)
 static inline void pass(int64_t ns)
 {
     now_ns += ns;
-}
-
-static inline int64_t ms(int64_t n)
-{
-    return n * LF_NS_PER_MS;
 }
 
 /* Whether the socket's reading side has ended: its peer is still there, so we must have ended it. */

@@ -8,11 +8,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "core/text_memory.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
+#include "tests/support/stopped_clock.h"
 
 enum { MAX_BODY = 1000, RESPONSE_HEADERS_N = 16 };
 
@@ -40,7 +40,6 @@ struct rig {
 };
 
 static struct rig rig;
-static int64_t now_ns;
 
 /* ---- libmicrohttpd ---- */
 
@@ -97,12 +96,6 @@ void __wrap_MHD_resume_connection(struct MHD_Connection *mhd)
 {
     assert_ptr_equal(mhd, &rig.mhd);
     rig.n_resumed++;
-}
-
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
 }
 
 void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job);

@@ -1,16 +1,9 @@
 /* server/http/api/generation.c: what is submitted for a request, and how its tokens become text; the engine is a
  * puppet. */
-#include "tests/support/test.h"
-
 #include "core/check.h"
 #include "core/text_memory.h"
 #include "tests/support/fake_tokenizer.h"
-#include "tests/support/puppet_engine.h"
-
-static struct lf_engine engine;
-static struct puppet_ask ask;
-static struct lf_generation *gen;
-static struct lf_api_err err;
+#include "tests/unit/server/http/generation_rig.h"
 
 static const struct lf_dialect fills = {.text_param = "messages", .fills_context = true, .logprobs = LF_LOGPROBS_CHAT};
 static const struct lf_dialect goes_on = {
@@ -24,26 +17,6 @@ static int setup(void **state)
     return 0;
 }
 
-static void prepare(const struct lf_dialect *dialect, int n, const char *prompt)
-{
-    gen = NULL;
-    puppet_ask_init(&ask, &engine, dialect, n, &prompt, 1);
-}
-
-static enum lf_status start(void)
-{
-    enum lf_status status = lf_generation_start(&gen, &ask.params, &ask.ask, &ask.prompts, &err);
-    assert_int_equal(gen != NULL, status == LF_OK);
-    return status;
-}
-
-static void end(void)
-{
-    lf_generation_destroy(gen);
-    gen = NULL;
-    assert_int_equal(puppet_n_held(&engine), 0);
-}
-
 static const struct lf_gen_params *submitted(int i)
 {
     assert_true(i < engine.n_requests);
@@ -52,7 +25,7 @@ static const struct lf_gen_params *submitted(int i)
 
 static void refused(int status, const char *param, const char *code)
 {
-    assert_int_equal(start(), LF_INVALID);
+    assert_int_equal(try_start(), LF_INVALID);
     assert_int_equal(err.status, status);
     assert_string_equal(err.param, param);
     assert_string_equal(err.code, code);
@@ -67,10 +40,10 @@ static int64_t length_for(const struct lf_dialect *dialect, int n_prompt, int64_
     char text[256];
     memset(text, 'x', sizeof text);
     text[n_prompt] = 0;
-    prepare(dialect, 1, text);
+    ask_for(dialect, 1, text);
     ask.ask.max_tokens = max_tokens;
     ask.params.default_max_tokens = default_max_tokens;
-    if (start() != LF_OK) {
+    if (try_start() != LF_OK) {
         assert_string_equal(err.code, "context_length_exceeded");
         assert_string_equal(err.param, dialect->text_param);
         assert_int_equal(err.status, 400);
@@ -108,12 +81,12 @@ static void an_answer_is_as_long_as_asked_for_or_as_there_is_room(void **state)
 static void no_more_tokens_than_the_answer_may_have_can_be_demanded(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     ask.ask.max_tokens = ask.ask.min_tokens = 20;
-    assert_int_equal(start(), LF_OK);
+    start();
     assert_int_equal(submitted(0)->min_tokens, 20);
     end();
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     ask.ask.max_tokens = 20;
     ask.ask.min_tokens = 21;
     refused(400, "min_tokens", "invalid_value");
@@ -130,7 +103,7 @@ static void each_choice_is_a_request_of_its_group(void **state)
 {
     (void)state;
     const char *const prompts[] = {"abc", "defgh"};
-    puppet_ask_init(&ask, &engine, &goes_on, 2, prompts, 2);
+    ask_for_all(&goes_on, 2, prompts, 2);
     ask.ask.logprobs = 3;
     ask.ask.priority = -2;
     ask.ask.ignore_eos = true;
@@ -143,7 +116,7 @@ static void each_choice_is_a_request_of_its_group(void **state)
     ask.params.deadline_ns = 12345;
     ask.params.notify = nobody;
     ask.params.notify_ctx = &ask;
-    assert_int_equal(start(), LF_OK);
+    start();
     assert_int_equal(engine.n_requests, 4);
     for (int i = 0; i < 4; i++) {
         const struct lf_gen_params *p = submitted(i);
@@ -169,10 +142,10 @@ static void each_choice_is_a_request_of_its_group(void **state)
     assert_int_equal(gen->n_prompt_tokens, 8);
     assert_int_equal(gen->n_choices, 4);
     end();
-    prepare(&goes_on, 2, "abc");
+    ask_for(&goes_on, 2, "abc");
     ask.ask.seed_given = true;
     ask.ask.seed = 5;
-    assert_int_equal(start(), LF_OK);
+    start();
     assert_int_equal(submitted(4)->sampling.seed, 5);
     assert_int_equal(submitted(5)->sampling.seed, 6);
     assert_int_equal(submitted(4)->sampling.n_logprobs, -1);
@@ -183,16 +156,16 @@ static void each_choice_is_a_request_of_its_group(void **state)
 static void an_echo_asks_for_the_prompts_own_probabilities_and_keeps_its_ids(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     ask.ask.echo = true;
-    assert_int_equal(start(), LF_OK);
+    start();
     assert_int_equal(submitted(0)->n_prompt_logprobs, -1);
     assert_int_equal(gen->prompts.items[0].ids.n, 3);
     end();
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     ask.ask.echo = true;
     ask.ask.logprobs = 0;
-    assert_int_equal(start(), LF_OK);
+    start();
     assert_int_equal(submitted(1)->n_prompt_logprobs, 0);
     assert_int_equal(submitted(1)->sampling.n_logprobs, 0);
     end();
@@ -206,13 +179,13 @@ static void a_request_has_so_many_answers_at_most(void **state)
     for (int by_key = 0; by_key < 2; by_key++) {
         int most = by_key ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
         puppet_reset(&engine);
-        puppet_ask_init(&ask, &engine, &goes_on, 2, prompts, most / 2);
+        ask_for_all(&goes_on, 2, prompts, most / 2);
         ask.tenant.by_key = by_key;
-        assert_int_equal(start(), LF_OK);
+        start();
         assert_int_equal(engine.n_requests, most);
         end();
         puppet_reset(&engine);
-        puppet_ask_init(&ask, &engine, &goes_on, most + 1, prompts, 1);
+        ask_for_all(&goes_on, most + 1, prompts, 1);
         ask.tenant.by_key = by_key;
         refused(400, "n", "too_many_choices");
         assert_int_equal(engine.n_requests, 0);
@@ -239,7 +212,7 @@ static void a_refusal_of_the_engine_has_its_status(void **state)
         puppet_reset(&engine);
         engine.refusal = cases[i].why;
         engine.refuse_from = 1; /* the second of two choices: the first one goes too */
-        prepare(&goes_on, 2, "abc");
+        ask_for(&goes_on, 2, "abc");
         refused(cases[i].status, cases[i].param, cases[i].code);
         assert_int_equal(engine.n_requests, 1);
         assert_int_equal(err.retry_after_s, cases[i].retry_after_s);
@@ -255,7 +228,7 @@ static void a_full_queue_is_tried_again_within_a_minute(void **state)
         engine.refusal = LF_FULL;
         engine.refuse_from = 0;
         engine.retry_after_s = said[i];
-        prepare(&goes_on, 1, "abc");
+        ask_for(&goes_on, 1, "abc");
         refused(429, "", "queue_full");
         assert_int_equal(err.retry_after_s, told[i]);
     }
@@ -265,7 +238,7 @@ static void a_full_queue_is_tried_again_within_a_minute(void **state)
 
 static struct lf_request *running(void)
 {
-    assert_int_equal(start(), LF_OK);
+    start();
     return &engine.requests[engine.n_requests - 1];
 }
 
@@ -286,7 +259,7 @@ static void shows(const char *want)
 static void tokens_become_text_as_they_come(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     struct lf_request *r = running();
     struct lf_choice *c = &gen->choices[0];
     shows("");
@@ -319,7 +292,7 @@ static void tokens_become_text_as_they_come(void **state)
 static void one_piece_is_pulled_at_a_time_for_a_stream(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     struct lf_request *r = running();
     struct lf_choice *c = &gen->choices[0];
     puppet_say(r, "\xC3\xA9x");
@@ -342,9 +315,8 @@ static void one_piece_is_pulled_at_a_time_for_a_stream(void **state)
 static void a_stop_string_ends_the_request_and_is_not_shown(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
-    ask.ask.stops[0] = LF_STR("xyz");
-    ask.ask.n_stops = 1;
+    ask_for(&goes_on, 1, "abc");
+    stop_at(LF_STR("xyz"));
     struct lf_request *r = running();
     puppet_say(r, "abxy");
     shows("ab"); /* what may become a stop is held */
@@ -356,9 +328,8 @@ static void a_stop_string_ends_the_request_and_is_not_shown(void **state)
     assert_int_equal(gen->choices[0].n_read, 9);
     assert_true(r->cancelled);
     end();
-    prepare(&goes_on, 1, "abc");
-    ask.ask.stops[0] = LF_STR("xyz");
-    ask.ask.n_stops = 1;
+    ask_for(&goes_on, 1, "abc");
+    stop_at(LF_STR("xyz"));
     r = running();
     puppet_say(r, "xy");
     shows("");
@@ -373,9 +344,8 @@ static void a_stop_string_ends_the_request_and_is_not_shown(void **state)
 static void a_stop_string_may_come_with_the_end(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
-    ask.ask.stops[0] = LF_STR("\xEF\xBF\xBD");
-    ask.ask.n_stops = 1;
+    ask_for(&goes_on, 1, "abc");
+    stop_at(LF_STR("\xEF\xBF\xBD"));
     struct lf_request *r = running();
     puppet_say(r, "a\xC3");
     puppet_end(r, LF_FINISH_LENGTH, LF_OK);
@@ -387,9 +357,8 @@ static void a_stop_string_may_come_with_the_end(void **state)
 static void below_min_tokens_nothing_stops(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abc");
-    ask.ask.stops[0] = LF_STR("x");
-    ask.ask.n_stops = 1;
+    ask_for(&goes_on, 1, "abc");
+    stop_at(LF_STR("x"));
     ask.ask.min_tokens = 2;
     struct lf_request *r = running();
     puppet_say(r, "xxx");
@@ -414,16 +383,16 @@ static void what_ends_badly_fails_with_its_reason(void **state)
                  {LF_FINISH_ERROR, LF_LIMIT, 500, "internal_error"}};
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         puppet_reset(&engine);
-        prepare(&goes_on, 2, "abc");
+        ask_for(&goes_on, 2, "abc");
         (void)running();
-        puppet_say(&engine.requests[0], "ok");
+        says(0, "ok");
         puppet_end(&engine.requests[0], cases[i].finish, cases[i].why);
         lf_choice_pull(gen, &gen->choices[0], false);
         assert_true(gen->failed);
         assert_int_equal(gen->err.status, cases[i].status);
         assert_string_equal(gen->err.code, cases[i].code);
         assert_null(gen->choices[0].finish);
-        puppet_end(&engine.requests[1], LF_FINISH_STOP, LF_OK);
+        ends(1, LF_FINISH_STOP);
         lf_choice_pull(gen, &gen->choices[1], false);
         assert_null(gen->choices[1].finish); /* the others are left */
         end();
@@ -434,7 +403,7 @@ static void text_for_which_there_is_no_memory_fails_the_generation(void **state)
 {
     (void)state;
     struct lf_text_memory *memory;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     struct lf_request *r = running();
     assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
     gen->choices[0].text.memory = memory;
@@ -453,7 +422,7 @@ static void an_echo_for_which_there_is_no_memory_fails_the_generation(void **sta
 {
     (void)state;
     struct lf_text_memory *memory;
-    prepare(&goes_on, 1, "abc");
+    ask_for(&goes_on, 1, "abc");
     ask.ask.echo = true;
     ask.ask.logprobs = 0;
     (void)running();
@@ -511,14 +480,14 @@ static void text_is_cut_between_code_points(void **state)
 static void an_echo_begins_with_the_prompt_as_it_was_given(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "h\xC3\xA9");
+    ask_for(&goes_on, 1, "h\xC3\xA9");
     ask.ask.echo = true;
     struct lf_request *r = running();
     assert_int_equal(gen->choices[0].offset, 2);
     puppet_say(r, "!");
     shows("h\xC3\xA9!");
     end();
-    prepare(&goes_on, 1, "xy");
+    ask_for(&goes_on, 1, "xy");
     ask.ask.echo = true;
     ask.prompts.items[0].is_text = false; /* ids: what they stand for */
     ask.prompts.items[0].text = LF_STR("");
@@ -534,7 +503,7 @@ static void an_echo_begins_with_the_prompt_as_it_was_given(void **state)
 static void tokens_wait_for_the_echoed_prompts_probabilities(void **state)
 {
     (void)state;
-    prepare(&goes_on, 1, "abcd");
+    ask_for(&goes_on, 1, "abcd");
     ask.ask.echo = true;
     ask.ask.logprobs = 0;
     struct lf_request *r = running();
@@ -570,7 +539,7 @@ static void an_echo_ends_where_no_more_probabilities_come(void **state)
     (void)state;
     for (int ended = 0; ended < 2; ended++) {
         puppet_reset(&engine);
-        prepare(&goes_on, 1, "abcd");
+        ask_for(&goes_on, 1, "abcd");
         ask.ask.echo = true;
         ask.ask.logprobs = 0;
         struct lf_request *r = running();
@@ -594,7 +563,7 @@ static void a_long_echo_is_pulled_in_portions(void **state)
     static char prompt[4000];
     memset(prompt, 1, sizeof prompt - 1); /* each of them takes nine bytes in the list: "\\u0001", */
     engine.ctx = 5000;
-    prepare(&goes_on, 1, prompt);
+    ask_for(&goes_on, 1, prompt);
     ask.ask.echo = true;
     ask.ask.logprobs = 0;
     ask.ask.max_tokens = 1;

@@ -1,51 +1,35 @@
 /* What the three dialects print, event by event and piece by piece: server/http/api/{openai_json,v1_*}.c. */
-#include "tests/support/test.h"
-
 #include "core/check.h"
-#include "core/clock.h"
-#include "server/http/api/dialect.h"
 #include "server/http/api/openai_json.h"
-#include "tests/support/puppet_engine.h"
+#include "tests/support/stopped_clock.h"
+#include "tests/unit/server/http/generation_rig.h"
 
-static int64_t now_ns;
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
-}
-
-static struct lf_engine engine;
-static struct puppet_ask ask;
-static struct lf_generation *gen;
 static struct lf_buf out;
 
-static int64_t ms(int64_t n)
+static void prepare_all(const struct lf_dialect *dialect, int n, const char *const *prompts, int n_prompts)
 {
-    return n * LF_NS_PER_MS;
+    now_ns = ms(1000);
+    puppet_reset(&engine);
+    ask_for_all(dialect, n, prompts, n_prompts);
+    lf_buf_init(&out, 1 << 20);
 }
 
 static void prepare(const struct lf_dialect *dialect, int n)
 {
     const char *prompt = "abcde";
-    now_ns = ms(1000);
-    puppet_reset(&engine);
-    puppet_ask_init(&ask, &engine, dialect, n, &prompt, 1);
-    lf_buf_init(&out, 1 << 20);
+    prepare_all(dialect, n, &prompt, 1);
 }
 
-static void start(void)
+static void start_printing(void)
 {
-    struct lf_api_err err;
-    assert_int_equal(lf_generation_start(&gen, &ask.params, &ask.ask, &ask.prompts, &err), LF_OK);
-    gen->created_s = 7;
+    start();
     gen->tokenize_ns = ms(3);
 }
 
 static void finish(void)
 {
-    lf_generation_destroy(gen);
+    end();
     lf_buf_deinit(&out);
-    assert_int_equal(puppet_n_held(&engine), 0);
 }
 
 /* What has been printed since it was looked at last. */
@@ -85,7 +69,7 @@ static void completions_come_in_chunks(void **state)
     (void)state;
     const struct lf_printer *p = &lf_dialect_completions.stream;
     prepare(&lf_dialect_completions, 1);
-    start();
+    start_printing();
     p->begin(&out, gen);
     p->begin(&out, gen); /* its head is made anew */
     printed("");
@@ -107,7 +91,7 @@ static void chat_comes_in_chunks_with_a_role_first(void **state)
     (void)state;
     const struct lf_printer *p = &lf_dialect_chat.stream;
     prepare(&lf_dialect_chat, 2);
-    start();
+    start_printing();
     p->begin(&out, gen);
     printed(CHAT "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                  "\"finish_reason\":null}]}\n\n" CHAT
@@ -133,7 +117,7 @@ static void usage_has_a_chunk_of_its_own(void **state)
     const struct lf_printer *p = &lf_dialect_completions.stream;
     prepare(&lf_dialect_completions, 1);
     ask.ask.include_usage = true;
-    start();
+    start_printing();
     p->begin(&out, gen);
     p->delta(&out, gen, 0, LF_STR("x"));
     printed(CMPL "{\"index\":0,\"text\":\"x\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n");
@@ -155,11 +139,10 @@ static void progress_and_errors_are_events(void **state)
     const struct lf_printer *p = &lf_dialect_completions.stream;
     struct lf_request_state st = {
         .n_prompt = 50, .n_cached = 10, .n_processed = 20, .submitted_ns = ms(400), .eta_ns = ms(1500)};
-    struct lf_api_err err;
     for (int usage = 0; usage < 2; usage++) {
         prepare(&lf_dialect_completions, 1);
         ask.ask.include_usage = usage;
-        start();
+        start_printing();
         p->begin(&out, gen);
         p->progress(&out, gen, &st);
         printed(usage ? CMPL "],\"prompt_progress\":{\"total\":50,\"cached\":10,\"processed\":20,\"time_ms\":600,"
@@ -185,8 +168,9 @@ static void log_probabilities_stand_in_the_chunk_of_their_text(void **state)
     const struct lf_sampled s = {.id = 'x', .logprob = -0.5f};
     prepare(&lf_dialect_chat, 1);
     ask.ask.logprobs = 0;
-    start();
-    lf_openai_prepare(gen, "chatcmpl", "chat.completion.chunk");
+    start_printing();
+    lf_dialect_chat.stream.begin(&out, gen);
+    lf_buf_clear(&out);
     lf_dialect_chat.stream.delta(&out, gen, 0, LF_STR("x"));
     printed(CHAT "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     lf_logprob_text_add(&gen->choices[0].lp, &s, 'x', 0);
@@ -204,11 +188,8 @@ static void totals_are_of_all_choices(void **state)
 {
     (void)state;
     const char *const prompts[] = {"abcde", "fgh"};
-    prepare(&lf_dialect_completions, 1);
-    lf_ask_deinit(&ask.ask);
-    lf_prompts_deinit(&ask.prompts);
-    puppet_ask_init(&ask, &engine, &lf_dialect_completions, 2, prompts, 2);
-    start();
+    prepare_all(&lf_dialect_completions, 2, prompts, 2);
+    start_printing();
     runs(0, "x", 2, 40, "length");
     runs(1, "xy", 5, 90, "length");
     runs(2, "xyz", 3, 10, "length");
@@ -233,7 +214,7 @@ static void an_end_is_the_engines_or_ours(void **state)
 {
     (void)state;
     prepare(&lf_dialect_completions, 1);
-    start();
+    start_printing();
     runs(0, "xy", 0, 40, "stop");
     engine.requests[0].state.finished_ns = 0;
     gen->choices[0].finished_ns = ms(135);
@@ -254,7 +235,7 @@ static void messages_come_as_named_events(void **state)
     (void)state;
     const struct lf_printer *p = &lf_dialect_messages.stream;
     prepare(&lf_dialect_messages, 1);
-    start();
+    start_printing();
     p->begin(&out, gen);
     printed(
         "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_abc\",\"type\":\"message\","
@@ -293,10 +274,9 @@ static void a_whole_message_says_why_it_stopped(void **state)
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         char want[640];
         prepare(&lf_dialect_messages, 1);
-        ask.ask.stops[0] = LF_STR("a");
-        ask.ask.stops[1] = LF_STR("b");
-        ask.ask.n_stops = 2;
-        start();
+        stop_at(LF_STR("a"));
+        stop_at(LF_STR("b"));
+        start_printing();
         runs(0, "x", 0, 1, cases[i].finish);
         gen->choices[0].stop.matched = cases[i].matched;
         p->begin(&out, gen);
@@ -329,7 +309,6 @@ static void errors_of_messages_have_their_types(void **state)
                  {429, "rate_limit_error"},      {499, "invalid_request_error"}, {500, "api_error"},
                  {503, "overloaded_error"}};
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
-        struct lf_api_err err;
         char want[256];
         (void)!lf_refuse(&err, cases[i].status, NULL, "code", "a \"b\"");
         lf_buf_init(&out, 4096);

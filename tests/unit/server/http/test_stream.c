@@ -1,61 +1,52 @@
 /* server/http/api/stream.c: which events there are, in which order and when. Engine, clock and printer are the test's.
  */
-#include "tests/support/test.h"
-
 #include "core/check.h"
-#include "core/clock.h"
 #include "server/http/api/stream.h"
-#include "tests/support/puppet_engine.h"
+#include "tests/support/stopped_clock.h"
+#include "tests/unit/server/http/generation_rig.h"
 
 enum { KEEP_ALIVE_MS = 2000, PROGRESS_MS = 500 };
 
-static int64_t now_ns;
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
-}
-
 /* ---- a printer that writes an event as a word ---- */
 
-static void tell_begin(struct lf_buf *out, struct lf_generation *gen)
+static void tell_begin(struct lf_buf *out, struct lf_generation *of)
 {
-    (void)gen;
+    (void)of;
     lf_buf_cstr(out, "begin ");
 }
 
-static void tell_delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
+static void tell_delta(struct lf_buf *out, const struct lf_generation *of, int idx, struct lf_str text)
 {
     lf_buf_printf(out, "%d:%.*s", idx, (int)text.len, text.len ? text.ptr : "");
-    if (gen->choices[idx].lp.n) lf_buf_printf(out, "/%d", gen->choices[idx].lp.n);
+    if (of->choices[idx].lp.n) lf_buf_printf(out, "/%d", of->choices[idx].lp.n);
     lf_buf_char(out, ' ');
 }
 
-static void tell_finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
+static void tell_finish(struct lf_buf *out, const struct lf_generation *of, int idx)
 {
-    lf_buf_printf(out, "%d.%s.%d ", idx, gen->choices[idx].finish, gen->n_finish_shown);
+    lf_buf_printf(out, "%d.%s.%d ", idx, of->choices[idx].finish, of->n_finish_shown);
 }
 
-static void tell_end(struct lf_buf *out, const struct lf_generation *gen)
+static void tell_end(struct lf_buf *out, const struct lf_generation *of)
 {
-    (void)gen;
+    (void)of;
     lf_buf_cstr(out, "end");
 }
 
-static void tell_error(struct lf_buf *out, const struct lf_api_err *err)
+static void tell_error(struct lf_buf *out, const struct lf_api_err *why)
 {
-    lf_buf_cstr(out, err->code);
+    lf_buf_cstr(out, why->code);
 }
 
-static void tell_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state)
+static void tell_progress(struct lf_buf *out, const struct lf_generation *of, const struct lf_request_state *state)
 {
-    (void)gen;
+    (void)of;
     lf_buf_printf(out, "%d%% ", state->n_processed);
 }
 
-static void tell_nothing(struct lf_buf *out, const struct lf_generation *gen)
+static void tell_nothing(struct lf_buf *out, const struct lf_generation *of)
 {
-    (void)gen;
+    (void)of;
     lf_buf_cstr(out, "nothing ");
 }
 
@@ -71,48 +62,29 @@ static const struct lf_dialect words = {.text_param = "prompt",
 
 /* ---- a stream ---- */
 
-static struct lf_engine engine;
-static struct puppet_ask ask;
-static struct lf_answer *answer;
-static struct lf_buf window;
-static int64_t wake_at_ns;
+static void prepare_for(int n, const char *prompt)
+{
+    now_ns = ms(1000 * 1000);
+    puppet_reset(&engine);
+    ask_for(&words, n, prompt);
+}
 
 static void prepare(int n)
 {
-    const char *prompt = "abc";
-    now_ns = 1000 * (int64_t)LF_NS_PER_S;
-    puppet_reset(&engine);
-    puppet_ask_init(&ask, &engine, &words, n, &prompt, 1);
-    lf_buf_init(&window, 1 << 20);
+    prepare_for(n, "abc");
 }
 
 static void open_stream(enum lf_keep_alive keep_alive)
 {
-    struct lf_generation *gen;
-    struct lf_api_err err;
-    assert_int_equal(lf_generation_start(&gen, &ask.params, &ask.ask, &ask.prompts, &err), LF_OK);
+    start();
     assert_int_equal(lf_stream_create(&answer, gen, keep_alive, KEEP_ALIVE_MS), LF_OK);
     assert_true(answer->is_stream && !answer->patient);
 }
 
-static void close_stream(void)
-{
-    answer->destroy(answer);
-    lf_buf_deinit(&window);
-    assert_int_equal(puppet_n_held(&engine), 0);
-}
-
 static void fills(enum lf_fill state, const char *want)
 {
-    lf_buf_clear(&window);
-    wake_at_ns = -1;
-    assert_int_equal(answer->fill(answer, &window, &wake_at_ns), state);
+    assert_int_equal(fill_window(), state);
     assert_string_equal(window.ptr && window.len ? window.ptr : "", want);
-}
-
-static int64_t ms(int64_t n)
-{
-    return n * LF_NS_PER_MS;
 }
 
 static void it_begins_at_once_and_ends_when_all_is_told(void **state)
@@ -129,13 +101,12 @@ static void it_begins_at_once_and_ends_when_all_is_told(void **state)
     fills(LF_FILL_SOME, "begin ");
     fills(LF_FILL_WAIT, "");
     assert_int_equal(wake_at_ns, 0); /* nothing to say before there is news */
-    puppet_say(&engine.requests[0], "Hi");
+    says(0, "Hi");
     fills(LF_FILL_SOME, "0:H 0:i ");
     fills(LF_FILL_WAIT, "");
-    puppet_say(&engine.requests[0], "!");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    runs_to_its_length(0, "!");
     fills(LF_FILL_END, "0:! 0.length.1 end");
-    close_stream();
+    end_answer();
 }
 
 static void choices_take_turns(void **state)
@@ -143,18 +114,18 @@ static void choices_take_turns(void **state)
     (void)state;
     prepare(3);
     open_stream(LF_KEEP_ALIVE_OFF);
-    puppet_say(&engine.requests[0], "abc");
-    puppet_say(&engine.requests[2], "x");
+    says(0, "abc");
+    says(2, "x");
     fills(LF_FILL_SOME, "begin 0:a 2:x 0:b 0:c ");
-    puppet_end(&engine.requests[2], LF_FINISH_STOP, LF_OK);
-    puppet_say(&engine.requests[1], "1");
+    ends(2, LF_FINISH_STOP);
+    says(1, "1");
     fills(LF_FILL_SOME, "1:1 2.stop.1 "); /* it goes on where it was, not with the first */
-    puppet_end(&engine.requests[0], LF_FINISH_STOP, LF_OK);
+    ends(0, LF_FINISH_STOP);
     fills(LF_FILL_SOME, "0.stop.2 ");
     fills(LF_FILL_WAIT, "");
-    puppet_end(&engine.requests[1], LF_FINISH_LENGTH, LF_OK);
+    ends(1, LF_FINISH_LENGTH);
     fills(LF_FILL_END, "1.length.3 end");
-    close_stream();
+    end_answer();
 }
 
 /* A window holds about so much; what there is beyond it comes with the next. */
@@ -163,18 +134,13 @@ static void a_window_has_an_end(void **state)
     (void)state;
     static char prompt[4000];
     memset(prompt, 'x', sizeof prompt - 1);
-    const char *prompts[] = {prompt};
-    prepare(1);
-    lf_ask_deinit(&ask.ask);
-    lf_prompts_deinit(&ask.prompts);
-    puppet_ask_init(&ask, &engine, &words, 3, prompts, 1);
+    prepare_for(3, prompt);
     ask.ask.echo = true; /* 3,999 bytes of text are there at once, three times */
     open_stream(LF_KEEP_ALIVE_OFF);
-    lf_buf_clear(&window);
-    assert_int_equal(answer->fill(answer, &window, &wake_at_ns), LF_FILL_SOME);
+    assert_int_equal(fill_window(), LF_FILL_SOME);
     assert_int_equal(window.len, 6 + 3 * (3999 + 3)); /* below the end before the last one */
     puppet_reset(&engine);
-    close_stream();
+    end_answer();
 }
 
 /* ---- when there is no news ---- */
@@ -193,14 +159,14 @@ static void silence_is_broken_by_a_comment(void **state)
     fills(LF_FILL_SOME, ": keep-alive\n");
     assert_true(wake_at_ns == now_ns + ms(KEEP_ALIVE_MS)); /* from then on */
     now_ns += ms(KEEP_ALIVE_MS) - 1;
-    puppet_say(&engine.requests[0], "x");
+    says(0, "x");
     fills(LF_FILL_SOME, "0:x "); /* and from any event */
     now_ns++;
     fills(LF_FILL_WAIT, "");
     now_ns += ms(KEEP_ALIVE_MS);
-    puppet_say(&engine.requests[0], "y");
+    says(0, "y");
     fills(LF_FILL_SOME, "0:y "); /* news are enough */
-    close_stream();
+    end_answer();
 }
 
 static void silence_is_broken_by_an_empty_chunk_or_not_at_all(void **state)
@@ -211,13 +177,13 @@ static void silence_is_broken_by_an_empty_chunk_or_not_at_all(void **state)
     fills(LF_FILL_SOME, "begin ");
     now_ns += ms(KEEP_ALIVE_MS);
     fills(LF_FILL_SOME, "nothing ");
-    close_stream();
+    end_answer();
     prepare(1);
     open_stream(LF_KEEP_ALIVE_OFF);
     fills(LF_FILL_SOME, "begin ");
     now_ns += ms(100 * KEEP_ALIVE_MS);
     fills(LF_FILL_WAIT, "");
-    close_stream();
+    end_answer();
 }
 
 /* Before the first event too it is counted from the stream's beginning. */
@@ -230,7 +196,7 @@ static void the_first_silence_counts_from_the_beginning(void **state)
     fills(LF_FILL_SOME, "begin ");
     now_ns += ms(KEEP_ALIVE_MS) - 1;
     fills(LF_FILL_WAIT, "");
-    close_stream();
+    end_answer();
 }
 
 /* ---- progress ---- */
@@ -253,12 +219,12 @@ static void a_prefill_shows_how_far_it_is(void **state)
     fills(LF_FILL_SOME, "20% ");
     now_ns++;
     st->n_processed = 100;
-    puppet_say(&engine.requests[0], "x");
+    says(0, "x");
     fills(LF_FILL_SOME, "100% 0:x "); /* once when it is over, before the first text */
     assert_int_equal(wake_at_ns, 0);
     now_ns += ms(10 * PROGRESS_MS);
     fills(LF_FILL_WAIT, "");
-    close_stream();
+    end_answer();
 }
 
 static void a_prefill_that_ends_without_text_shows_its_end(void **state)
@@ -268,9 +234,9 @@ static void a_prefill_that_ends_without_text_shows_its_end(void **state)
     ask.ask.return_progress = true;
     open_stream(LF_KEEP_ALIVE_OFF);
     fills(LF_FILL_SOME, "begin 0% ");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    ends(0, LF_FINISH_LENGTH);
     fills(LF_FILL_END, "0% 0.length.1 end");
-    close_stream();
+    end_answer();
 }
 
 static void progress_is_shown_where_it_was_asked_for_and_can_be_said(void **state)
@@ -280,7 +246,7 @@ static void progress_is_shown_where_it_was_asked_for_and_can_be_said(void **stat
     open_stream(LF_KEEP_ALIVE_OFF);
     fills(LF_FILL_SOME, "begin ");
     assert_int_equal(wake_at_ns, 0);
-    close_stream();
+    end_answer();
     struct lf_dialect silent = words;
     silent.stream.progress = NULL;
     prepare(1);
@@ -288,7 +254,7 @@ static void progress_is_shown_where_it_was_asked_for_and_can_be_said(void **stat
     ask.ask.return_progress = true;
     open_stream(LF_KEEP_ALIVE_OFF);
     fills(LF_FILL_SOME, "begin ");
-    close_stream();
+    end_answer();
 }
 
 /* Of the keep-alive and the progress the one that is due first. */
@@ -300,10 +266,10 @@ static void it_wakes_for_what_is_due_first(void **state)
     open_stream(LF_KEEP_ALIVE_COMMENT);
     fills(LF_FILL_SOME, "begin 0% ");
     assert_true(wake_at_ns == now_ns + ms(PROGRESS_MS));
-    puppet_say(&engine.requests[0], "x");
+    says(0, "x");
     fills(LF_FILL_SOME, "0% 0:x ");
     assert_true(wake_at_ns == now_ns + ms(KEEP_ALIVE_MS));
-    close_stream();
+    end_answer();
 }
 
 /* ---- log-probabilities ---- */
@@ -315,16 +281,16 @@ static void log_probabilities_wait_for_text(void **state)
     prepare(1);
     ask.ask.logprobs = 0;
     open_stream(LF_KEEP_ALIVE_OFF);
-    puppet_say(&engine.requests[0], "a\xC3");
+    says(0, "a\xC3");
     fills(LF_FILL_SOME, "begin 0:a/1 ");
     fills(LF_FILL_WAIT, "");
-    puppet_say(&engine.requests[0], "\xA9");
+    says(0, "\xA9");
     fills(LF_FILL_SOME, "0:\xC3\xA9/2 ");
     puppet_say_id(&engine.requests[0], 257); /* a control token: no text */
     fills(LF_FILL_WAIT, "");
-    puppet_end(&engine.requests[0], LF_FINISH_STOP, LF_OK);
+    ends(0, LF_FINISH_STOP);
     fills(LF_FILL_END, "0:/1 0.stop.1 end");
-    close_stream();
+    end_answer();
 }
 
 static void many_log_probabilities_do_not_wait(void **state)
@@ -338,11 +304,10 @@ static void many_log_probabilities_do_not_wait(void **state)
     do {
         puppet_say_id(&engine.requests[0], 257);
         n++;
-        lf_buf_clear(&window);
-    } while (answer->fill(answer, &window, &wake_at_ns) == LF_FILL_WAIT);
+    } while (fill_window() == LF_FILL_WAIT);
     /* {"token":"</s>","logprob":-0.5,"bytes":[60,47,115,62],"top_logprobs":[]} and a comma: 73 bytes */
     assert_int_equal(n, 4096 / 73 + 1);
-    close_stream();
+    end_answer();
 }
 
 /* ---- errors ---- */
@@ -352,12 +317,12 @@ static void what_breaks_off_says_why_and_is_the_last(void **state)
     (void)state;
     prepare(2);
     open_stream(LF_KEEP_ALIVE_OFF);
-    puppet_say(&engine.requests[0], "x");
+    says(0, "x");
     fills(LF_FILL_SOME, "begin 0:x ");
     puppet_end(&engine.requests[0], LF_FINISH_ERROR, LF_DEVICE);
-    puppet_say(&engine.requests[1], "y");
+    says(1, "y");
     fills(LF_FILL_LAST, "1:y engine_failed");
-    close_stream();
+    end_answer();
 }
 
 int main(void)

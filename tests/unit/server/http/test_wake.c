@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "server/http/conn/wake.h"
 #include "tests/support/lock_depth.h"
+#include "tests/support/stopped_clock.h"
 
 /* As wake.c says: a patient one waits an eighth of its age, at most this. */
 enum { PATIENCE_MS = 20, PATIENCE_SHARE = 8 };
@@ -14,14 +14,6 @@ enum { PATIENCE_MS = 20, PATIENCE_SHARE = 8 };
 struct MHD_Connection {
     int n_suspended, n_resumed;
 };
-
-static int64_t now_ns;
-
-int64_t __wrap_lf_clock_ns(void);
-int64_t __wrap_lf_clock_ns(void)
-{
-    return now_ns;
-}
 
 void __wrap_MHD_suspend_connection(struct MHD_Connection *mhd);
 void __wrap_MHD_suspend_connection(struct MHD_Connection *mhd)

@@ -1,16 +1,10 @@
 /* server/http/api/whole.c: when a whole answer begins, and what is in it, in the forms of both OpenAI endpoints. */
-#include "tests/support/test.h"
-
 #include "core/check.h"
 #include "core/json.h"
 #include "core/text_memory.h"
 #include "server/http/api/whole.h"
-#include "tests/support/puppet_engine.h"
+#include "tests/unit/server/http/generation_rig.h"
 
-static struct lf_engine engine;
-static struct puppet_ask ask;
-static struct lf_generation *gen;
-static struct lf_answer *answer;
 static struct lf_reply reply;
 
 /* How the detokenizers began, in order: c where the text goes on, - where it is one of its own. */
@@ -29,24 +23,21 @@ static void prepare(const struct lf_dialect *dialect, int n, const char *prompt)
 {
     puppet_reset(&engine);
     memset(began, 0, sizeof began);
-    puppet_ask_init(&ask, &engine, dialect, n, &prompt, 1);
+    ask_for(dialect, n, prompt);
     lf_reply_init(&reply);
 }
 
-static void start(void)
+static void start_whole(void)
 {
-    struct lf_api_err err;
-    assert_int_equal(lf_generation_start(&gen, &ask.params, &ask.ask, &ask.prompts, &err), LF_OK);
-    gen->created_s = 7;
+    start();
     assert_int_equal(lf_whole_create(&answer, gen), LF_OK);
     assert_false(answer->is_stream);
 }
 
 static void finish(void)
 {
-    answer->destroy(answer);
+    end_answer();
     lf_reply_deinit(&reply);
-    assert_int_equal(puppet_n_held(&engine), 0);
 }
 
 static bool begins(void)
@@ -57,17 +48,14 @@ static bool begins(void)
 /* The whole text is this, up to usage and timings; it comes in windows. */
 static void answers(const char *want)
 {
-    struct lf_buf all, window;
+    struct lf_buf all;
     struct lf_json json;
-    int64_t wake_at_ns;
     enum lf_fill state;
     lf_buf_init(&all, 1 << 20);
     do {
-        lf_buf_init(&window, 1 << 20);
-        state = answer->fill(answer, &window, &wake_at_ns);
+        state = fill_window();
         lf_buf_str(&all, lf_buf_view(&window));
         assert_true(window.len < LF_ANSWER_WINDOW_BYTES + 8192);
-        lf_buf_deinit(&window);
     } while (state == LF_FILL_SOME);
     assert_int_equal(state, LF_FILL_END);
     assert_int_equal(lf_json_parse(&json, lf_buf_view(&all), &lf_json_limits_request, NULL), LF_OK);
@@ -83,13 +71,12 @@ static void it_begins_when_every_choice_has_ended(void **state)
 {
     (void)state;
     prepare(&lf_dialect_completions, 2, "abc");
-    start();
+    start_whole();
     assert_true(answer->patient);
     assert_false(begins());
-    puppet_say(&engine.requests[0], "x\"y");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    runs_to_its_length(0, "x\"y");
     assert_false(begins());
-    puppet_end(&engine.requests[1], LF_FINISH_STOP, LF_OK);
+    ends(1, LF_FINISH_STOP);
     assert_true(begins());
     assert_int_equal(reply.status, 200);
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
@@ -105,14 +92,13 @@ static void a_stop_string_ends_it_while_the_engine_goes_on(void **state)
 {
     (void)state;
     prepare(&lf_dialect_chat, 1, "abc");
-    ask.ask.stops[0] = LF_STR("END");
-    ask.ask.n_stops = 1;
-    start();
+    stop_at(LF_STR("END"));
+    start_whole();
     assert_false(answer->patient); /* each token may be the last */
-    puppet_say(&engine.requests[0], "wait for the E");
+    says(0, "wait for the E");
     assert_false(begins());
     assert_int_equal(gen->choices[0].text.len, 0); /* what was looked at is not held */
-    puppet_say(&engine.requests[0], "ND and more");
+    says(0, "ND and more");
     assert_true(begins());
     assert_true(engine.requests[0].cancelled);
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
@@ -126,14 +112,13 @@ static void choices_end_one_after_the_other(void **state)
 {
     (void)state;
     prepare(&lf_dialect_chat, 2, "abc");
-    ask.ask.stops[0] = LF_STR("END");
-    ask.ask.n_stops = 1;
-    start();
-    puppet_say(&engine.requests[0], "aEND");
+    stop_at(LF_STR("END"));
+    start_whole();
+    says(0, "aEND");
     assert_false(begins());
-    puppet_say(&engine.requests[1], "b");
+    says(1, "b");
     assert_false(begins());
-    puppet_say(&engine.requests[1], "END");
+    says(1, "END");
     assert_true(begins());
     finish();
 }
@@ -142,12 +127,11 @@ static void stop_strings_do_not_end_it_before_the_engine_does(void **state)
 {
     (void)state;
     prepare(&lf_dialect_chat, 1, "abc");
-    ask.ask.stops[0] = LF_STR("END");
-    ask.ask.n_stops = 1;
-    start();
-    puppet_say(&engine.requests[0], "no such thing, EN");
+    stop_at(LF_STR("END"));
+    start_whole();
+    says(0, "no such thing, EN");
     assert_false(begins());
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    ends(0, LF_FINISH_LENGTH);
     assert_true(begins());
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"no such thing, EN\",\"refusal\":null},"
@@ -166,8 +150,8 @@ static void an_end_that_is_no_good_is_an_error_with_a_status(void **state)
     } cases[] = {{LF_FINISH_CANCELLED, LF_OK, 503, "draining"}, {LF_FINISH_ERROR, LF_DEVICE, 500, "engine_failed"}};
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         prepare(&lf_dialect_completions, 2, "abc");
-        start();
-        puppet_say(&engine.requests[1], "x");
+        start_whole();
+        says(1, "x");
         puppet_end(&engine.requests[1], cases[i].finish, cases[i].why);
         assert_true(begins()); /* whatever the other one does */
         assert_int_equal(reply.status, cases[i].status);
@@ -183,9 +167,8 @@ static void log_probabilities_are_lists_beside_the_text(void **state)
     (void)state;
     prepare(&lf_dialect_completions, 1, "abc");
     ask.ask.logprobs = 0;
-    start();
-    puppet_say(&engine.requests[0], "x\xC3\xA9y");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    start_whole();
+    runs_to_its_length(0, "x\xC3\xA9y");
     assert_true(begins());
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"x\xC3\xA9y\",\"logprobs\":{\"tokens\":[\"x\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\","
@@ -194,10 +177,9 @@ static void log_probabilities_are_lists_beside_the_text(void **state)
     finish();
     prepare(&lf_dialect_chat, 2, "abc");
     ask.ask.logprobs = 0;
-    start();
-    puppet_say(&engine.requests[0], "x");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
-    puppet_end(&engine.requests[1], LF_FINISH_STOP, LF_OK);
+    start_whole();
+    runs_to_its_length(0, "x");
+    ends(1, LF_FINISH_STOP);
     assert_true(begins());
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\",\"refusal\":null},\"logprobs\":"
@@ -215,10 +197,9 @@ static void an_echo_has_the_prompts_log_probabilities_too(void **state)
     prepare(&lf_dialect_completions, 1, "a\xC3\xA9");
     ask.ask.logprobs = 0;
     ask.ask.echo = true;
-    start();
+    start_whole();
     engine.requests[0].state.n_prompt_logprobs = 3;
-    puppet_say(&engine.requests[0], "xy");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    runs_to_its_length(0, "xy");
     assert_true(begins());
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"a\xC3\xA9xy\",\"logprobs\":{\"tokens\":[\"a\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\","
@@ -229,9 +210,8 @@ static void an_echo_has_the_prompts_log_probabilities_too(void **state)
     prepare(&lf_dialect_completions, 1, "ab"); /* an engine that had no more of them */
     ask.ask.logprobs = 0;
     ask.ask.echo = true;
-    start();
-    puppet_say(&engine.requests[0], "x");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    start_whole();
+    runs_to_its_length(0, "x");
     assert_true(begins());
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"abx\",\"logprobs\":{\"tokens\":[\"a\",\"x\"],\"token_logprobs\":[null,-0.5],"
@@ -245,11 +225,10 @@ static void offsets_are_those_of_the_text(void **state)
     (void)state;
     prepare(&lf_dialect_completions, 1, "ab");
     ask.ask.logprobs = 0;
-    start();
-    puppet_say(&engine.requests[0], "x");
+    start_whole();
+    says(0, "x");
     puppet_say_id(&engine.requests[0], 257);
-    puppet_say(&engine.requests[0], "y");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    runs_to_its_length(0, "y");
     assert_true(begins());
     memset(began, 0, sizeof began);
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
@@ -261,9 +240,8 @@ static void offsets_are_those_of_the_text(void **state)
     prepare(&lf_dialect_completions, 1, "a");
     ask.ask.logprobs = 0;
     ask.ask.echo = true;
-    start();
-    puppet_say(&engine.requests[0], "x");
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    start_whole();
+    runs_to_its_length(0, "x");
     assert_true(begins());
     memset(began, 0, sizeof began);
     answers("{\"id\"");
@@ -277,14 +255,11 @@ static void memory_that_runs_out_on_the_way_is_told(void **state)
     (void)state;
     for (int in_list = 0; in_list < 2; in_list++) {
         struct lf_text_memory *memory;
-        struct lf_buf window;
-        int64_t wake_at_ns;
         assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
         prepare(&lf_dialect_completions, 1, "ab");
         if (in_list) ask.ask.logprobs = 0;
-        start();
-        puppet_say(&engine.requests[0], "x");
-        puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+        start_whole();
+        runs_to_its_length(0, "x");
         assert_true(begins());
         if (in_list) {
             lf_choice_pull(gen, &gen->choices[0], true); /* the text is there, a token of a list is not */
@@ -293,10 +268,8 @@ static void memory_that_runs_out_on_the_way_is_told(void **state)
             lf_buf_deinit(&gen->choices[0].text);
             gen->choices[0].text.memory = memory;
         }
-        lf_buf_init(&window, 1 << 20);
-        (void)answer->fill(answer, &window, &wake_at_ns);
+        (void)fill_window();
         assert_int_equal(window.status, LF_NO_MEMORY);
-        lf_buf_deinit(&window);
         gen->memory = NULL;
         finish();
         lf_text_memory_destroy(memory);
@@ -307,25 +280,20 @@ static void a_long_answer_comes_in_windows(void **state)
 {
     (void)state;
     static char prompt[4000], want[4100 + 300];
-    int64_t wake_at_ns;
     memset(prompt, 'x', sizeof prompt - 1);
     prepare(&lf_dialect_completions, 3, prompt);
     ask.ask.echo = true;
-    start();
-    for (int i = 0; i < 3; i++) puppet_end(&engine.requests[i], LF_FINISH_LENGTH, LF_OK);
+    start_whole();
+    for (int i = 0; i < 3; i++) ends(i, LF_FINISH_LENGTH);
     assert_true(begins());
-    struct lf_buf window;
-    lf_buf_init(&window, 1 << 20);
-    assert_int_equal(answer->fill(answer, &window, &wake_at_ns), LF_FILL_SOME);
+    assert_int_equal(fill_window(), LF_FILL_SOME);
     assert_in_range(window.len, LF_ANSWER_WINDOW_BYTES, LF_ANSWER_WINDOW_BYTES + 4096);
-    lf_buf_clear(&window);
-    assert_int_equal(answer->fill(answer, &window, &wake_at_ns), LF_FILL_END);
-    lf_buf_deinit(&window);
+    assert_int_equal(fill_window(), LF_FILL_END);
     finish();
     prepare(&lf_dialect_completions, 1, prompt);
     ask.ask.echo = true;
-    start();
-    puppet_end(&engine.requests[0], LF_FINISH_LENGTH, LF_OK);
+    start_whole();
+    ends(0, LF_FINISH_LENGTH);
     assert_true(begins());
     snprintf(want, sizeof want,
              "{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
