@@ -43,6 +43,7 @@ struct lf_dialect {
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err);
     struct lf_printer stream, whole;
+    const void *form; /* their own: what they print differently for dialects that they serve alike */
 };
 
 extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages;

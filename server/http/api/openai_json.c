@@ -4,16 +4,24 @@
 #include "core/clock.h"
 #include "core/json.h"
 
-void lf_openai_prepare(struct lf_generation *gen, const char *id_prefix, const char *object)
+static const struct lf_openai_form *form_of(const struct lf_generation *gen)
+{
+    return gen->dialect->form;
+}
+
+/* Writes what every object of the answer begins with into gen->head: `{"id":…,"object":…,"created":…,"model":…,` */
+static void prepare(struct lf_generation *gen, const char *object)
 {
     lf_buf_clear(&gen->head);
-    lf_buf_printf(&gen->head, "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", id_prefix, gen->id,
+    lf_buf_printf(&gen->head,
+                  "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", form_of(gen)->id_prefix, gen->id,
                   object, (long long)gen->created_s);
     lf_json_write_string(&gen->head, lf_str_c(gen->model));
     lf_buf_char(&gen->head, ',');
 }
 
-void lf_openai_begin_object(struct lf_buf *out, const struct lf_generation *gen)
+/* The head, and the beginning of `choices`. */
+static void begin_object(struct lf_buf *out, const struct lf_generation *gen)
 {
     lf_buf_str(out, lf_buf_view(&gen->head));
     lf_buf_cstr(out, "\"choices\":[");
@@ -80,7 +88,8 @@ void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen
     lf_buf_cstr(out, t->timed_out ? ",\"timed_out\":true}" : "}");
 }
 
-void lf_openai_write_logprobs(struct lf_buf *out, const struct lf_generation *gen, int idx)
+/* ,"logprobs":… of what has been gathered for a choice, or null. */
+static void write_logprobs(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     const struct lf_logprob_text *lp = &gen->choices[idx].lp;
     lf_buf_cstr(out, ",\"logprobs\":");
@@ -92,21 +101,24 @@ void lf_openai_write_logprobs(struct lf_buf *out, const struct lf_generation *ge
 
 /* ---- a stream's chunks ---- */
 
-void lf_openai_begin_chunk(struct lf_buf *out, const struct lf_generation *gen)
+/* Up to the elements of `choices`. */
+static void begin_chunk(struct lf_buf *out, const struct lf_generation *gen)
 {
     lf_buf_cstr(out, "data: ");
-    lf_openai_begin_object(out, gen);
+    begin_object(out, gen);
 }
 
-void lf_openai_end_chunk(struct lf_buf *out, const struct lf_generation *gen)
+/* Behind them. */
+static void end_chunk(struct lf_buf *out, const struct lf_generation *gen)
 {
     lf_buf_cstr(out, gen->ask.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
 }
 
-void lf_openai_end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen)
+/* Of a chunk with a finish_reason: the last one carries the timings where no chunk with the usage follows. */
+static void end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen)
 {
     if (gen->ask.include_usage || gen->n_finish_shown < gen->n_choices) {
-        lf_openai_end_chunk(out, gen);
+        end_chunk(out, gen);
         return;
     }
     struct lf_totals t = lf_totals_of(gen);
@@ -115,11 +127,56 @@ void lf_openai_end_finish_chunk(struct lf_buf *out, const struct lf_generation *
     lf_buf_cstr(out, "}\n\n");
 }
 
+/* A choice without text: what stands for it, and why it ended, NULL: it goes on. */
+static void write_no_text(struct lf_buf *out, int idx, const char *member, const char *finish)
+{
+    const char *quote = finish ? "\"" : "";
+    lf_buf_printf(out, "{\"index\":%d,%s,\"logprobs\":null,\"finish_reason\":%s%s%s}", idx, member, quote,
+                  finish ? finish : "null", quote);
+}
+
+void lf_openai_begin_stream(struct lf_buf *out, struct lf_generation *gen)
+{
+    const struct lf_openai_form *form = form_of(gen);
+    prepare(gen, form->chunk_object);
+    for (int i = 0; form->chunk_first && i < gen->n_choices; i++) {
+        begin_chunk(out, gen);
+        write_no_text(out, i, form->chunk_first, NULL);
+        end_chunk(out, gen);
+    }
+}
+
+void lf_openai_delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
+{
+    const struct lf_openai_form *form = form_of(gen);
+    begin_chunk(out, gen);
+    lf_buf_printf(out, "{\"index\":%d,%s", idx, form->chunk_text[0]);
+    lf_json_write_string(out, text);
+    lf_buf_cstr(out, form->chunk_text[1]);
+    write_logprobs(out, gen, idx);
+    lf_buf_cstr(out, ",\"finish_reason\":null}");
+    end_chunk(out, gen);
+}
+
+void lf_openai_finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    begin_chunk(out, gen);
+    write_no_text(out, idx, form_of(gen)->chunk_no_text, gen->choices[idx].finish);
+    end_finish_chunk(out, gen);
+}
+
+void lf_openai_nothing(struct lf_buf *out, const struct lf_generation *gen)
+{
+    begin_chunk(out, gen);
+    write_no_text(out, 0, form_of(gen)->chunk_no_text, NULL);
+    end_chunk(out, gen);
+}
+
 void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
 {
     if (gen->ask.include_usage) {
         struct lf_totals t = lf_totals_of(gen);
-        lf_openai_begin_chunk(out, gen);
+        begin_chunk(out, gen);
         lf_buf_cstr(out, "],");
         lf_openai_write_usage(out, &t);
         lf_buf_char(out, ',');
@@ -131,7 +188,7 @@ void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
 
 void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state)
 {
-    lf_openai_begin_chunk(out, gen);
+    begin_chunk(out, gen);
     lf_buf_printf(out,
                   "],\"prompt_progress\":{\"total\":%d,\"cached\":%d,\"processed\":%d,\"time_ms\":%.0f,"
                   "\"eta_ms\":%.0f}",
@@ -154,11 +211,29 @@ void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err)
 
 /* ---- a whole answer ---- */
 
+void lf_openai_begin_whole(struct lf_buf *out, struct lf_generation *gen)
+{
+    prepare(gen, form_of(gen)->object);
+    begin_object(out, gen);
+}
+
+void lf_openai_open(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    lf_buf_printf(out, "%s{\"index\":%d,%s", idx ? "," : "", idx, form_of(gen)->text[0]);
+}
+
 void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece)
 {
     (void)gen;
     (void)idx;
     lf_json_write_escaped(out, piece);
+}
+
+void lf_openai_shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    (void)idx;
+    lf_buf_printf(out, "%s,\"logprobs\":", form_of(gen)->text[1]);
+    if (gen->ask.logprobs == LF_ABSENT) lf_buf_cstr(out, "null");
 }
 
 void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)

@@ -1,4 +1,4 @@
-/* What the OpenAI dialects print alike: errors, the beginning of an object, usage, timings, the marks of a stream. */
+/* What the OpenAI dialects print: one pair of printers, and in what a choice of theirs differs as data. */
 #ifndef LF_SERVER_HTTP_API_OPENAI_JSON_H
 #define LF_SERVER_HTTP_API_OPENAI_JSON_H
 
@@ -13,29 +13,51 @@ struct lf_totals {
 };
 struct lf_totals lf_totals_of(const struct lf_generation *gen);
 
-/* Writes what every object of the answer begins with into gen->head: `{"id":…,"object":…,"created":…,"model":…,` */
-void lf_openai_prepare(struct lf_generation *gen, const char *id_prefix, const char *object);
 void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *totals);
 void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *totals);
-/* ,"logprobs":… of what has been gathered for a choice, or null. */
-void lf_openai_write_logprobs(struct lf_buf *out, const struct lf_generation *gen, int idx);
 
-/* The head, and the beginning of `choices`. */
-void lf_openai_begin_object(struct lf_buf *out, const struct lf_generation *gen);
-/* A chunk of a stream: its beginning up to the elements of `choices`, and its end behind them. */
-void lf_openai_begin_chunk(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_end_chunk(struct lf_buf *out, const struct lf_generation *gen);
+/* In what the two endpoints differ: pieces of JSON, written as they stand. */
+struct lf_openai_form {
+    const char *id_prefix;
+    const char *object, *chunk_object; /* of a whole answer, of a stream's chunks */
+    const char *text[2];       /* around the text of a whole answer, which is put between quotes that are here */
+    const char *chunk_text[2]; /* around the text of a chunk, which brings its quotes */
+    const char *chunk_first;   /* in the chunk before any text; NULL: there is none */
+    const char *chunk_no_text;
+};
 
-/* The end of a chunk with a finish_reason: the last one carries the timings where no chunk with the usage follows. */
-void lf_openai_end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen);
-
-/* Whole functions of a printer. The ends: what follows the choices. */
-void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece);
-void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx);
-void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen);
+/* The functions of both printers; what they print of a choice is in the dialect's form. */
+void lf_openai_begin_stream(struct lf_buf *out, struct lf_generation *gen);
+void lf_openai_delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text);
+void lf_openai_finish(struct lf_buf *out, const struct lf_generation *gen, int idx);
 void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err);
 void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err);
 void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state);
+void lf_openai_nothing(struct lf_buf *out, const struct lf_generation *gen);
+void lf_openai_begin_whole(struct lf_buf *out, struct lf_generation *gen);
+void lf_openai_open(struct lf_buf *out, const struct lf_generation *gen, int idx);
+void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece);
+void lf_openai_shut(struct lf_buf *out, const struct lf_generation *gen, int idx);
+void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx);
+void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen);
+void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err);
+
+/* The printers of a dialect that has this form, as members of its table. */
+#define LF_OPENAI_PRINTERS(form_of_it)                                                                                 \
+    .form = (form_of_it),                                                                                              \
+    .stream = {.begin = lf_openai_begin_stream,                                                                        \
+               .delta = lf_openai_delta,                                                                               \
+               .finish = lf_openai_finish,                                                                             \
+               .end = lf_openai_end_stream,                                                                            \
+               .error = lf_openai_error_event,                                                                         \
+               .progress = lf_openai_progress,                                                                         \
+               .nothing = lf_openai_nothing},                                                                          \
+    .whole = {.begin = lf_openai_begin_whole,                                                                          \
+              .open = lf_openai_open,                                                                                  \
+              .delta = lf_openai_text,                                                                                 \
+              .shut = lf_openai_shut,                                                                                  \
+              .finish = lf_openai_finish_whole,                                                                        \
+              .end = lf_openai_end_whole,                                                                              \
+              .error = lf_openai_error}
 
 #endif

@@ -1,5 +1,4 @@
 /* /v1/completions: a prompt, and the text that goes on from it. */
-#include "core/json.h"
 #include "server/http/api/openai_json.h"
 #include "server/http/api/openai_request.h"
 
@@ -9,59 +8,14 @@ static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, cons
     return lf_ask_read(ask, LF_ASK_COMPLETION, json, limits, err);
 }
 
-/* ---- a stream ---- */
-
-static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
-{
-    (void)out;
-    lf_openai_prepare(gen, "cmpl", "text_completion");
-}
-
-static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
-{
-    lf_openai_begin_chunk(out, gen);
-    lf_buf_printf(out, "{\"index\":%d,\"text\":", idx);
-    lf_json_write_string(out, text);
-    lf_openai_write_logprobs(out, gen, idx);
-    lf_buf_cstr(out, ",\"finish_reason\":null}");
-    lf_openai_end_chunk(out, gen);
-}
-
-static void finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
-{
-    lf_openai_begin_chunk(out, gen);
-    lf_buf_printf(out, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\"}", idx,
-                  gen->choices[idx].finish);
-    lf_openai_end_finish_chunk(out, gen);
-}
-
-static void nothing(struct lf_buf *out, const struct lf_generation *gen)
-{
-    lf_openai_begin_chunk(out, gen);
-    lf_buf_cstr(out, "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}");
-    lf_openai_end_chunk(out, gen);
-}
-
-/* ---- whole ---- */
-
-static void begin_whole(struct lf_buf *out, struct lf_generation *gen)
-{
-    lf_openai_prepare(gen, "cmpl", "text_completion");
-    lf_openai_begin_object(out, gen);
-}
-
-static void open(struct lf_buf *out, const struct lf_generation *gen, int idx)
-{
-    (void)gen;
-    lf_buf_printf(out, "%s{\"index\":%d,\"text\":\"", idx ? "," : "", idx);
-}
-
-static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
-{
-    (void)idx;
-    lf_buf_cstr(out, "\",\"logprobs\":");
-    if (gen->ask.logprobs == LF_ABSENT) lf_buf_cstr(out, "null");
-}
+static const struct lf_openai_form form = {
+    .id_prefix = "cmpl",
+    .object = "text_completion",
+    .chunk_object = "text_completion",
+    .text = {"\"text\":\"", "\""},
+    .chunk_text = {"\"text\":", ""},
+    .chunk_no_text = "\"text\":\"\"",
+};
 
 const struct lf_dialect lf_dialect_completions = {
     .fields = &lf_openai_fields,
@@ -70,18 +24,5 @@ const struct lf_dialect lf_dialect_completions = {
     .continues = true,
     .logprobs = LF_LOGPROBS_COMPLETION,
     .parse = parse,
-    .stream = {.begin = begin_stream,
-               .delta = delta,
-               .finish = finish,
-               .end = lf_openai_end_stream,
-               .error = lf_openai_error_event,
-               .progress = lf_openai_progress,
-               .nothing = nothing},
-    .whole = {.begin = begin_whole,
-              .open = open,
-              .delta = lf_openai_text,
-              .shut = shut,
-              .finish = lf_openai_finish_whole,
-              .end = lf_openai_end_whole,
-              .error = lf_openai_error},
+    LF_OPENAI_PRINTERS(&form),
 };
