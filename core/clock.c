@@ -7,7 +7,7 @@ int64_t lf_clock_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * LF_NS_PER_S + t.tv_nsec;
+    return t.tv_sec * LF_NS_PER_S + t.tv_nsec;
 }
 
 int64_t lf_clock_unix_s(void)

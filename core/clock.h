@@ -5,8 +5,9 @@
 
 #include <stdint.h>
 
-#define LF_NS_PER_MS 1000000
-#define LF_NS_PER_S  1000000000
+/* Of 64 bits, so that a product with an int is too. */
+#define LF_NS_PER_MS INT64_C(1000000)
+#define LF_NS_PER_S  INT64_C(1000000000)
 
 int64_t lf_clock_ns(void);      /* CLOCK_MONOTONIC */
 int64_t lf_clock_unix_s(void);  /* seconds since 1970, for "created" */

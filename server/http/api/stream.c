@@ -73,7 +73,7 @@ static void show_progress(struct stream *s, struct lf_buf *out, int64_t now_ns)
     if (!s->gen->ask.return_progress || s->prefill_over || !printer_of(s)->progress) return;
     lf_request_look(s->gen->choices[0].req, &st);
     s->prefill_over = st.n_tokens > 0 || st.finish != LF_FINISH_NONE;
-    bool due = now_ns - s->progress_ns >= (int64_t)PROGRESS_MS * LF_NS_PER_MS;
+    bool due = now_ns - s->progress_ns >= PROGRESS_MS * LF_NS_PER_MS;
     if (!due && !s->prefill_over) return;
     printer_of(s)->progress(out, s->gen, &st);
     s->progress_ns = now_ns;
@@ -112,7 +112,7 @@ static int64_t wake_at(const struct stream *s)
 {
     int64_t at = s->keep_alive == LF_KEEP_ALIVE_OFF ? 0 : s->event_ns + s->keep_alive_ns;
     if (!s->gen->ask.return_progress || s->prefill_over) return at;
-    int64_t progress = s->progress_ns + (int64_t)PROGRESS_MS * LF_NS_PER_MS;
+    int64_t progress = s->progress_ns + PROGRESS_MS * LF_NS_PER_MS;
     return at ? LF_MIN(at, progress) : progress;
 }
 
@@ -156,7 +156,7 @@ enum lf_status lf_stream_create(struct lf_answer **out, struct lf_generation *ge
     s->answer = (struct lf_answer){.begin = begin, .fill = fill, .destroy = destroy, .is_stream = true};
     s->gen = gen;
     s->keep_alive = keep_alive_kind;
-    s->keep_alive_ns = (int64_t)keep_alive_ms * LF_NS_PER_MS;
+    s->keep_alive_ns = keep_alive_ms * LF_NS_PER_MS;
     s->event_ns = lf_clock_ns();
     *out = &s->answer;
     return LF_OK;

@@ -10,11 +10,6 @@
 #include "server/http/conn/tcp_counters.h"
 #include "server/http/conn/wake.h"
 
-static int64_t ms(int n)
-{
-    return (int64_t)n * LF_NS_PER_MS;
-}
-
 enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_per_address, struct lf_conn_deadlines deadlines,
                              int epoll_fd, struct lf_err *err)
 {
@@ -155,7 +150,8 @@ struct census {
 
 static bool is_silent(const struct lf_conn *c, int64_t now_ns)
 {
-    return c->state == LF_CONN_IDLE || (c->state == LF_CONN_HEAD && now_ns - c->since_ns > ms(LF_CONN_SILENT_MS));
+    return c->state == LF_CONN_IDLE ||
+           (c->state == LF_CONN_HEAD && now_ns - c->since_ns > LF_CONN_SILENT_MS * LF_NS_PER_MS);
 }
 
 static void keep_older(struct lf_conn **oldest, struct lf_conn *c)
@@ -305,7 +301,7 @@ static void check_idle_locked(struct lf_conns *conns, struct lf_conn *c, int64_t
     if (lf_tcp_counters(c->fd, &k) && k.bytes_received != c->received_bytes) {
         c->state = LF_CONN_HEAD;
         c->since_ns = now_ns;
-    } else if (now_ns - c->since_ns > ms(LF_IDLE_MS)) {
+    } else if (now_ns - c->since_ns > LF_IDLE_MS * LF_NS_PER_MS) {
         cut_locked(c, &conns->metrics.cut_idle);
     }
 }
@@ -314,8 +310,8 @@ static void check_body_locked(struct lf_conns *conns, struct lf_conn *c, int64_t
 {
     int64_t age_ns = now_ns - c->since_ns;
     uint64_t need = (uint64_t)(age_ns / LF_NS_PER_MS) * LF_BODY_BYTES_PER_S / 1000;
-    bool slow = age_ns > ms(LF_BODY_GRACE_MS) && atomic_load(&c->body_bytes) < need;
-    if (slow || age_ns > ms(conns->deadlines.body_ms)) cut_request_locked(c, &conns->metrics.cut_body);
+    bool slow = age_ns > LF_BODY_GRACE_MS * LF_NS_PER_MS && atomic_load(&c->body_bytes) < need;
+    if (slow || age_ns > conns->deadlines.body_ms * LF_NS_PER_MS) cut_request_locked(c, &conns->metrics.cut_body);
 }
 
 /* Whether it has been behind for longer than the deadline and took less than the least rate: what it is to read may be
@@ -340,7 +336,7 @@ static void check_reader_locked(struct lf_conns *conns, struct lf_conn *c, int64
         c->acked_bytes = k.bytes_acked;
         c->acked_ns = now_ns;
     }
-    if (now_ns - c->acked_ns > ms(conns->deadlines.reader_ms) || drips(conns, c, now_ns))
+    if (now_ns - c->acked_ns > conns->deadlines.reader_ms * LF_NS_PER_MS || drips(conns, c, now_ns))
         cut_locked(c, &conns->metrics.cut_reader);
 }
 
@@ -357,7 +353,8 @@ static void check_locked(struct lf_conns *conns, struct lf_conn *c, int64_t now_
 {
     switch (c->state) {
     case LF_CONN_HEAD:
-        if (now_ns - c->since_ns > ms(conns->deadlines.head_ms)) cut_request_locked(c, &conns->metrics.cut_head);
+        if (now_ns - c->since_ns > conns->deadlines.head_ms * LF_NS_PER_MS)
+            cut_request_locked(c, &conns->metrics.cut_head);
         break;
     case LF_CONN_IDLE:
         check_idle_locked(conns, c, now_ns);

@@ -29,7 +29,7 @@ struct lf_exchange *lf_exchange_begin(struct lf_http_server *s, struct lf_conn *
     lf_wake_init(&x->wake, &s->waker, mhd);
     x->work = (struct lf_work){.memory = s->text_memory, .is_over = lf_wake_is_over, .ctx = &x->wake};
     if (s->opts.request_deadline_ms > 0)
-        x->work.deadline_ns = x->wake.began_ns + (int64_t)s->opts.request_deadline_ms * LF_NS_PER_MS;
+        x->work.deadline_ns = x->wake.began_ns + s->opts.request_deadline_ms * LF_NS_PER_MS;
     lf_conn_enter(&s->conns, conn, LF_CONN_BODY, &x->wake);
     return x;
 }

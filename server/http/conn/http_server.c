@@ -265,7 +265,7 @@ int lf_http_server_port(const struct lf_http_server *s)
  * the response that is not there. A descriptor that it closed without telling keeps its place: hence a limit. */
 static void end_connections(struct lf_http_server *s)
 {
-    int64_t until_ns = lf_clock_ns() + (int64_t)END_MS * LF_NS_PER_MS;
+    int64_t until_ns = lf_clock_ns() + END_MS * LF_NS_PER_MS;
     lf_conns_cut_all(&s->conns);
     while (lf_conns_n_open(&s->conns) > 0 && lf_clock_ns() < until_ns) lf_clock_sleep_ms(1);
 }

@@ -113,7 +113,7 @@ static enum lf_fill fill(struct lf_exchange *x, int64_t *wake_at_ns)
     lf_buf_clear(&x->window);
     x->taken = 0;
     if (!has_budget(x)) {
-        *wake_at_ns = lf_clock_ns() + (int64_t)NO_MEMORY_RETRY_MS * LF_NS_PER_MS;
+        *wake_at_ns = lf_clock_ns() + NO_MEMORY_RETRY_MS * LF_NS_PER_MS;
         return LF_FILL_WAIT;
     }
     if (lf_buf_reserve(&x->window, LF_ANSWER_WINDOW_BYTES - 1) != LF_OK) return LF_FILL_BREAK;

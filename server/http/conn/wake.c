@@ -132,7 +132,7 @@ void lf_wake_notify(void *ctx)
 static int64_t due_ns(struct lf_wake *wake, int64_t now_ns)
 {
     if (!atomic_load(&wake->patient)) return now_ns;
-    int64_t gap = LF_MIN((now_ns - wake->began_ns) / PATIENCE_SHARE, (int64_t)PATIENCE_MS * LF_NS_PER_MS);
+    int64_t gap = LF_MIN((now_ns - wake->began_ns) / PATIENCE_SHARE, PATIENCE_MS * LF_NS_PER_MS);
     return wake->woken_ns + gap;
 }
 

@@ -31,7 +31,7 @@ static void handle_event(struct lf_http_server *s, uint64_t data)
 static void *watch(void *ctx)
 {
     struct lf_http_server *s = ctx;
-    int64_t tick_ns = (int64_t)TICK_MS * LF_NS_PER_MS, next_tick = lf_clock_ns() + tick_ns, next_wake = next_tick;
+    int64_t tick_ns = TICK_MS * LF_NS_PER_MS, next_tick = lf_clock_ns() + tick_ns, next_wake = next_tick;
     while (!atomic_load(&s->waker.stopping)) {
         struct epoll_event events[EVENTS_N];
         int64_t wait = LF_MIN(next_tick, next_wake) - lf_clock_ns();
