@@ -21,12 +21,6 @@ void lf_sched_look_room(const struct lf_sched *s, struct lf_sched_room *out)
     }
 }
 
-static bool was_here(const struct lf_sched_room *room, uint64_t tenant, int64_t now_ns)
-{
-    const struct lf_sched_left *other = room->left[0].id != tenant ? &room->left[0] : &room->left[1];
-    return other->at_ns != 0 && other->id != tenant && now_ns - other->at_ns < LF_SCHED_ALONE_NS;
-}
-
 int64_t lf_sched_room_blocks(const struct lf_sched_room *room, uint64_t tenant, const struct lf_sched_holds *holds,
                              int64_t now_ns)
 {
@@ -34,7 +28,8 @@ int64_t lf_sched_room_blocks(const struct lf_sched_room *room, uint64_t tenant, 
     int n_others = room->n_here - is_here;
     if (holds->n_waiting > 0) return 0; /* its turn is before */
     if (room->n_places == 0 && (holds->n_running > 0 || room->n_kept == 0)) return 0;
-    if (n_others <= 0 && (holds->n_running == 0 || !was_here(room, tenant, now_ns))) return LF_MAX(room->n_blocks, 0);
+    if (n_others <= 0 && (holds->n_running == 0 || !lf_sched_other_left(room->left, tenant, now_ns)))
+        return LF_MAX(room->n_blocks, 0);
     if (holds->n_running >= room->share_seqs) return 0;
     return LF_MAX(LF_MIN(room->n_blocks, room->share_blocks - holds->n_blocks), 0);
 }

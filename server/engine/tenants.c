@@ -106,11 +106,15 @@ void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq)
     note_left(s, t->id);
 }
 
+bool lf_sched_other_left(const struct lf_sched_left left[2], uint64_t tenant, int64_t now_ns)
+{
+    const struct lf_sched_left *other = left[0].id != tenant ? &left[0] : &left[1];
+    return other->at_ns != 0 && other->id != tenant && now_ns - other->at_ns < LF_SCHED_ALONE_NS;
+}
+
 bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns)
 {
-    if (s->n_here > 1) return true;
-    const struct lf_sched_left *other = s->left[0].id != t->id ? &s->left[0] : &s->left[1];
-    return other->at_ns != 0 && other->id != t->id && now_ns - other->at_ns < LF_SCHED_ALONE_NS;
+    return s->n_here > 1 || lf_sched_other_left(s->left, t->id, now_ns);
 }
 
 /* ---- shares ---- */

@@ -67,6 +67,8 @@ void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq);
 int64_t lf_sched_share_of(int64_t n);
 /* How many blocks a sequence may have that passes this one. */
 int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold);
+/* Whether one of the two that left last is another tenant, and left a short while ago. */
+bool lf_sched_other_left(const struct lf_sched_left left[2], uint64_t tenant, int64_t now_ns);
 /* Whether another tenant waits or runs, or was here a short while ago. */
 bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns);
 /* Whether the tenant may hold what seq needs, beside what it has. marked: whether this look at its queue has marked the
