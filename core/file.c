@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -79,4 +80,13 @@ enum lf_status lf_file_read(struct lf_buf *out, const char *path, size_t max_byt
 done:
     close(fd);
     return status;
+}
+
+enum lf_status lf_file_read_in(struct lf_buf *out, const char *dir, const char *name, size_t max_bytes,
+                               struct lf_err *err)
+{
+    char path[PATH_MAX];
+    if (lf_path_join(path, sizeof path, dir, name) != LF_OK)
+        return lf_fail(err, LF_LIMIT, "the path of %.200s is too long", name);
+    return lf_file_read(out, path, max_bytes, err);
 }

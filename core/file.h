@@ -10,6 +10,10 @@
 /* Appends the whole file to out. LF_NOT_FOUND, LF_IO, LF_LIMIT past max_bytes (or out's ceiling), LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_file_read(struct lf_buf *out, const char *path, size_t max_bytes, struct lf_err *err);
 
+/* The same of dir/name; LF_LIMIT too where that path is too long. */
+LF_MUST_CHECK enum lf_status lf_file_read_in(struct lf_buf *out, const char *dir, const char *name, size_t max_bytes,
+                                             struct lf_err *err);
+
 /* Reads exactly n bytes at offset of fd; resumes after EINTR and short reads. LF_CORRUPT where the file ends before
  * (it shrank), LF_IO otherwise. path only names the file in messages. */
 LF_MUST_CHECK enum lf_status lf_file_pread(int fd, void *dst, size_t n, uint64_t offset, const char *path,

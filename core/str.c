@@ -1,6 +1,8 @@
 #include "core/str.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <strings.h>
 
 #include "core/text_memory.h"
 
@@ -25,6 +27,18 @@ ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle)
     if (needle.len == 0) return 0;
     const char *hit = s.len ? memmem(s.ptr, s.len, needle.ptr, needle.len) : NULL;
     return hit ? hit - s.ptr : -1;
+}
+
+struct lf_str lf_str_trim(struct lf_str s)
+{
+    while (s.len && isspace((unsigned char)s.ptr[0])) s = lf_str_from(s.ptr + 1, s.len - 1);
+    while (s.len && isspace((unsigned char)s.ptr[s.len - 1])) s.len--;
+    return s;
+}
+
+bool lf_str_is_word(struct lf_str s, const char *word)
+{
+    return s.len == strlen(word) && (s.len == 0 || strncasecmp(s.ptr, word, s.len) == 0);
 }
 
 void lf_buf_init(struct lf_buf *buf, size_t ceiling)
@@ -88,6 +102,14 @@ void lf_buf_cstr(struct lf_buf *buf, const char *s)
 void lf_buf_char(struct lf_buf *buf, char c)
 {
     lf_buf_append(buf, &c, 1);
+}
+
+void lf_buf_escaped(struct lf_buf *buf, const char *s, const char *marked)
+{
+    for (; *s; s++) {
+        if (strchr(marked, *s)) lf_buf_char(buf, '\\');
+        lf_buf_char(buf, *s);
+    }
 }
 
 void lf_buf_printf(struct lf_buf *buf, const char *fmt, ...)

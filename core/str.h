@@ -41,6 +41,17 @@ bool lf_str_ends(struct lf_str s, struct lf_str suffix);
 struct lf_str lf_str_without_bom(struct lf_str s);
 /* Index of needle in s, or -1. */
 ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle);
+/* Without the white space of ASCII at both ends. */
+struct lf_str lf_str_trim(struct lf_str s);
+/* Whether s is this word, with ASCII letters of either case. */
+bool lf_str_is_word(struct lf_str s, const char *word);
+/* The value of a digit, letters of either case being those above 9; 36 for anything else: so `lf_digit(c) < base` asks
+ * whether it is one of a base. */
+static inline int lf_digit(char c)
+{
+    int lower = c | 0x20;
+    return c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'z' ? lower - 'a' + 10 : 36;
+}
 
 struct lf_buf {
     char *ptr; /* owned; NULL until the first append */
@@ -61,6 +72,8 @@ void lf_buf_append(struct lf_buf *buf, const void *bytes, size_t n);
 void lf_buf_str(struct lf_buf *buf, struct lf_str s);
 void lf_buf_cstr(struct lf_buf *buf, const char *s);
 void lf_buf_char(struct lf_buf *buf, char c);
+/* s with a backslash before each of these characters. */
+void lf_buf_escaped(struct lf_buf *buf, const char *s, const char *marked);
 void lf_buf_printf(struct lf_buf *buf, const char *fmt, ...) LF_PRINTF(2, 3);
 static inline struct lf_str lf_buf_view(const struct lf_buf *buf)
 {

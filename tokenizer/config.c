@@ -1,7 +1,5 @@
 #include "tokenizer/config.h"
 
-#include <limits.h>
-
 #include "core/check.h"
 #include "core/file.h"
 
@@ -10,12 +8,9 @@ enum { CONFIG_FILE_BYTES = 16 * 1024 * 1024, ARENA_CHUNK_BYTES = 16 * 1024, AREN
 enum lf_status lf_json_file(struct lf_json *json, struct lf_buf *text, const char *dir, const char *name,
                             size_t max_bytes, struct lf_err *err)
 {
-    char path[PATH_MAX];
     memset(json, 0, sizeof *json);
     lf_buf_init(text, max_bytes);
-    if (lf_path_join(path, sizeof path, dir, name) != LF_OK)
-        return lf_fail(err, LF_LIMIT, "the path of %s is too long", name);
-    LF_TRY(lf_file_read(text, path, max_bytes, err));
+    LF_TRY(lf_file_read_in(text, dir, name, max_bytes, err));
     enum lf_status status = lf_json_parse(json, lf_str_without_bom(lf_buf_view(text)), &lf_json_limits_file, err);
     if (status == LF_INVALID) status = LF_CORRUPT;
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "%s", name);
@@ -213,12 +208,9 @@ static enum lf_status read_file(struct lf_tokenizer_config *config, const char *
 
 static enum lf_status read_jinja(struct lf_tokenizer_config *config, const char *dir, struct lf_err *err)
 {
-    char path[PATH_MAX];
     struct lf_buf text;
-    if (lf_path_join(path, sizeof path, dir, "chat_template.jinja") != LF_OK) /* the first of a directory's paths */
-        return lf_fail(err, LF_LIMIT, "the path of chat_template.jinja is too long");
     lf_buf_init(&text, LF_TEMPLATE_SOURCE_BYTES);
-    enum lf_status status = lf_file_read(&text, path, LF_TEMPLATE_SOURCE_BYTES, err);
+    enum lf_status status = lf_file_read_in(&text, dir, "chat_template.jinja", LF_TEMPLATE_SOURCE_BYTES, err);
     if (status == LF_OK) {
         struct lf_str source = lf_str_without_bom(lf_buf_view(&text));
         char *copy = lf_arena_strdup(&config->arena, source);

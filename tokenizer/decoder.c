@@ -22,6 +22,13 @@ int lf_byte_level_byte(uint32_t cp)
     return cp == 0x143 ? 0xad : -1;
 }
 
+int lf_byte_token(struct lf_str text)
+{
+    if (text.len != 6 || memcmp(text.ptr, "<0x", 3) != 0 || text.ptr[5] != '>') return -1;
+    int high = lf_digit(text.ptr[3]), low = lf_digit(text.ptr[4]);
+    return high >= 16 || low >= 16 ? -1 : high * 16 + low;
+}
+
 void lf_text_replace(struct lf_buf *out, struct lf_str text, struct lf_str from, struct lf_str to)
 {
     const char *at = text.ptr, *end = text.ptr + text.len;

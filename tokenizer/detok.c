@@ -82,20 +82,6 @@ void lf_detok_flush(struct lf_detok *detok, struct lf_buf *out)
     }
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 32);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static int byte_of(struct lf_str text)
-{
-    if (text.len != 6 || memcmp(text.ptr, "<0x", 3) != 0 || text.ptr[5] != '>') return -1;
-    int high = hex_digit(text.ptr[3]), low = hex_digit(text.ptr[4]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
 static void put_replaced(struct lf_detok *detok, struct lf_str text, struct lf_str from, struct lf_str to,
                          struct lf_buf *out)
 {
@@ -118,7 +104,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     const struct lf_decoder *d = &detok->tok->decoder;
     if (flags & LF_TOKEN_BYTE) {
         detok->started = true;
-        put_byte(detok, (char)byte_of(text), out);
+        put_byte(detok, (char)lf_byte_token(text), out);
         return;
     }
     lf_detok_flush(detok, out);
@@ -158,8 +144,8 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
     struct lf_buf from, to;
     bool first = !detok->started;
     detok->started = true;
-    if (d->byte_fallback && byte_of(text) >= 0) {
-        put_byte(detok, (char)byte_of(text), out);
+    if (d->byte_fallback && lf_byte_token(text) >= 0) {
+        put_byte(detok, (char)lf_byte_token(text), out);
         return;
     }
     lf_detok_flush(detok, out);

@@ -2,8 +2,6 @@
  * Qwen2Converter); added tokens come from tokenizer_config.json as always. */
 #include "tokenizer/vocab_merges.h"
 
-#include <limits.h>
-
 #include "core/check.h"
 #include "core/file.h"
 
@@ -76,14 +74,6 @@ static enum lf_status find_class(size_t *out, struct lf_str name, struct lf_err 
                    (int)LF_MIN(name.len, 60u), name.len ? name.ptr : "");
 }
 
-static enum lf_status read_file(struct lf_buf *out, const char *dir, const char *name, struct lf_err *err)
-{
-    char path[PATH_MAX];
-    if (lf_path_join(path, sizeof path, dir, name) != LF_OK)
-        return lf_fail(err, LF_LIMIT, "the path of %s is too long", name);
-    return lf_file_read(out, path, LF_JSON_FILE_BYTES, err);
-}
-
 /* On its own, so that it is one value, and errors name its own bytes. */
 static enum lf_status check_vocab(struct lf_str text, struct lf_err *err)
 {
@@ -104,8 +94,8 @@ enum lf_status lf_vocab_merges_read(struct lf_buf *out, const char *dir, const s
     enum lf_status status;
     lf_buf_init(&vocab, LF_JSON_FILE_BYTES);
     lf_buf_init(&merges, LF_JSON_FILE_BYTES);
-    LF_TRY_GOTO(read_file(&vocab, dir, "vocab.json", err), done);
-    LF_TRY_GOTO(read_file(&merges, dir, "merges.txt", err), done);
+    LF_TRY_GOTO(lf_file_read_in(&vocab, dir, "vocab.json", LF_JSON_FILE_BYTES, err), done);
+    LF_TRY_GOTO(lf_file_read_in(&merges, dir, "merges.txt", LF_JSON_FILE_BYTES, err), done);
     LF_TRY_GOTO(find_class(&class_idx, config->class_name, err), done);
     LF_TRY_GOTO(check_vocab(lf_str_without_bom(lf_buf_view(&vocab)), err), done);
     lf_buf_char(out, '{');

@@ -1,16 +1,7 @@
-/* docs/options.md: a table of options for each group. */
+/* docs/options.md: a table of options for each group. A bar in the text of a cell would end it. */
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
 #include "server/options.h"
-
-/* Text of a cell: a bar would end it. */
-static void cell(struct lf_buf *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '|') lf_buf_char(out, '\\');
-        lf_buf_char(out, *text);
-    }
-}
 
 static void row(const struct lf_option *o, struct lf_buf *out)
 {
@@ -18,7 +9,7 @@ static void row(const struct lf_option *o, struct lf_buf *out)
     lf_buf_printf(out, "| `--%s`", o->name);
     if (*value) {
         lf_buf_cstr(out, " `");
-        cell(out, value);
+        lf_buf_escaped(out, value, "|");
         lf_buf_char(out, '`');
     }
     lf_buf_cstr(out, " | ");
@@ -26,15 +17,15 @@ static void row(const struct lf_option *o, struct lf_buf *out)
     lf_buf_cstr(out, " | ");
     lf_docs_commands(out, o);
     lf_buf_cstr(out, " | ");
-    cell(out, o->help);
+    lf_buf_escaped(out, o->help, "|");
     if (lf_docs_lists_choices(o)) {
         lf_buf_cstr(out, ": `");
-        cell(out, o->choices);
+        lf_buf_escaped(out, o->choices, "|");
         lf_buf_char(out, '`');
     }
     if (o->detail) {
         lf_buf_cstr(out, ". ");
-        cell(out, o->detail);
+        lf_buf_escaped(out, o->detail, "|");
     }
     lf_buf_cstr(out, " |\n");
 }

@@ -17,12 +17,6 @@ static struct lf_str strip_ascii(struct lf_str s)
     return s;
 }
 
-static int digit_of(char c)
-{
-    int lower = c | 0x20;
-    return c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'z' ? lower - 'a' + 10 : 99;
-}
-
 /* Past "0x" and the like; base 0 takes what the prefix says. */
 static struct lf_str skip_prefix(struct lf_str s, int *base)
 {
@@ -53,7 +47,7 @@ bool lf_jinja_read_int(struct lf_str s, int base, int64_t *out, bool *overflow)
             after_digit = false;
             continue;
         }
-        int digit = digit_of(s.ptr[k]);
+        int digit = lf_digit(s.ptr[k]);
         if (digit >= base) return false;
         after_digit = true;
         if (__builtin_mul_overflow(i, base, &i) || __builtin_sub_overflow(i, digit, &i)) *overflow = true;
@@ -71,7 +65,7 @@ bool lf_jinja_read_float(struct lf_str s, double *out)
     s = strip_ascii(s);
     if (s.len == 0 || s.len >= sizeof(text)) return false;
     for (size_t i = 0; i < s.len; i++) {
-        bool between = i > 0 && i + 1 < s.len && digit_of(s.ptr[i - 1]) < 10 && digit_of(s.ptr[i + 1]) < 10;
+        bool between = i > 0 && i + 1 < s.len && lf_digit(s.ptr[i - 1]) < 10 && lf_digit(s.ptr[i + 1]) < 10;
         if (s.ptr[i] == '_' && between) continue;
         text[n++] = s.ptr[i];
     }
@@ -84,14 +78,9 @@ bool lf_jinja_read_float(struct lf_str s, double *out)
     return *end == '\0' && end != text;
 }
 
-static enum lf_status fail_big(struct lf_jinja *j)
-{
-    return lf_jinja_fail(j, LF_UNSUPPORTED, "integers beyond 64 bits are not implemented");
-}
-
 static enum lf_status int_of_float(struct lf_jinja *j, struct lf_jinja_value *out, double x)
 {
-    if (!(x >= -9.2e18 && x <= 9.2e18)) return fail_big(j);
+    if (!(x >= -9.2e18 && x <= 9.2e18)) return lf_jinja_fail_overflow(j);
     *out = lf_jinja_int((int64_t)x);
     return LF_OK;
 }
@@ -103,7 +92,7 @@ static enum lf_status int_of_text(struct lf_jinja *j, struct lf_jinja_value *out
     double f;
     bool overflow;
     if (lf_jinja_read_int(s, base >= 0 && base <= 36 ? (int)base : -1, &i, &overflow)) {
-        if (overflow) return fail_big(j);
+        if (overflow) return lf_jinja_fail_overflow(j);
         *out = lf_jinja_int(i);
         return LF_OK;
     }
@@ -189,7 +178,7 @@ static enum lf_status round_int(struct lf_jinja *j, struct lf_jinja_value *out, 
     int64_t rest = i % unit, down = i - rest, half = unit / 2;
     int64_t size = rest < 0 ? -rest : rest;
     bool up = size > half || (size == half && (down / unit) % 2 != 0);
-    if (up && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &away)) return fail_big(j);
+    if (up && __builtin_add_overflow(down, rest < 0 ? -unit : unit, &away)) return lf_jinja_fail_overflow(j);
     *out = lf_jinja_int(up ? away : down);
     return LF_OK;
 }

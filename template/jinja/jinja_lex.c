@@ -241,10 +241,7 @@ static size_t skip_digits(const struct lf_jinja_lexer *lex, size_t pos, int base
     size_t end = pos;
     for (;;) {
         size_t p = end > pos && byte_at(lex, end) == '_' ? end + 1 : end;
-        char c = byte_at(lex, p);
-        int lower = c | 0x20;
-        int digit = c >= '0' && c <= '9' ? c - '0' : lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : 99;
-        if (digit >= base) return end;
+        if (lf_digit(byte_at(lex, p)) >= base) return end;
         end = p + 1;
     }
 }

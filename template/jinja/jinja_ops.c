@@ -18,11 +18,6 @@ static enum lf_status fail_types(struct lf_jinja *j, const char *op, struct lf_j
                          lf_jinja_type_name(b));
 }
 
-static enum lf_status fail_overflow(struct lf_jinja *j)
-{
-    return lf_jinja_fail(j, LF_UNSUPPORTED, "integers beyond 64 bits are not implemented");
-}
-
 /* -- Numbers -- */
 
 static int64_t floor_div(int64_t a, int64_t b)
@@ -40,8 +35,8 @@ static enum lf_status int_power(struct lf_jinja *j, struct lf_jinja_value *out, 
     }
     int64_t result = 1;
     for (; exponent > 0; exponent >>= 1) {
-        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result)) return fail_overflow(j);
-        if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return fail_overflow(j);
+        if ((exponent & 1) && __builtin_mul_overflow(result, base, &result)) return lf_jinja_fail_overflow(j);
+        if (exponent > 1 && __builtin_mul_overflow(base, base, &base)) return lf_jinja_fail_overflow(j);
     }
     *out = lf_jinja_int(result);
     return LF_OK;
@@ -79,7 +74,7 @@ static enum lf_status int_binary(struct lf_jinja *j, struct lf_jinja_value *out,
     default:
         return int_power(j, out, a, b);
     }
-    if (overflow) return fail_overflow(j);
+    if (overflow) return lf_jinja_fail_overflow(j);
     *out = lf_jinja_int(r);
     return LF_OK;
 }

@@ -54,17 +54,14 @@ static void put_cp(struct unescape *u, uint32_t cp)
 }
 
 /* The number written with up to max_digits digits of the base at s[*i]; exactly so many if `exact`. */
-static bool read_code(struct lf_str s, size_t *i, unsigned base, size_t max_digits, bool exact, uint32_t *cp)
+static bool read_code(struct lf_str s, size_t *i, int base, size_t max_digits, bool exact, uint32_t *cp)
 {
     size_t n = 0;
     *cp = 0;
     for (; n < max_digits && *i < s.len; n++, (*i)++) {
-        int c = s.ptr[*i], lower = c | 0x20;
-        unsigned digit = c >= '0' && c <= '9'           ? (unsigned)(c - '0')
-                         : lower >= 'a' && lower <= 'f' ? (unsigned)(lower - 'a') + 10
-                                                        : 99;
+        int digit = lf_digit(s.ptr[*i]);
         if (digit >= base) break;
-        *cp = *cp * base + digit;
+        *cp = *cp * (uint32_t)base + (uint32_t)digit;
     }
     return (!exact || n == max_digits) && *cp <= 0x10ffff && !(*cp >= 0xd800 && *cp <= 0xdfff);
 }

@@ -17,6 +17,11 @@ enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status status, const ch
     return lf_fail(j->err, status, "chat template, line %u: %s", j->line, message);
 }
 
+enum lf_status lf_jinja_fail_overflow(struct lf_jinja *j)
+{
+    return lf_jinja_fail(j, LF_UNSUPPORTED, "integers beyond 64 bits are not implemented");
+}
+
 enum lf_status lf_jinja_fail_budget(struct lf_jinja *j)
 {
     return lf_jinja_fail(j, LF_LIMIT, "the template takes more than %d steps", LF_TEMPLATE_STEPS);

@@ -68,6 +68,8 @@ struct lf_jinja {
 LF_MUST_CHECK enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status status, const char *fmt, ...)
     LF_PRINTF(3, 4);
 enum lf_status lf_jinja_fail_budget(struct lf_jinja *j);
+/* An integer is beyond 64 bits. */
+LF_MUST_CHECK enum lf_status lf_jinja_fail_overflow(struct lf_jinja *j);
 /* The arena gave nothing for n_bytes: its ceiling (LF_LIMIT), or the machine's memory. */
 enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes);
 /* Tells the work what was done. LF_CANCELLED, LF_TIMEOUT. */

@@ -91,14 +91,6 @@ static bool read_pair(struct merge_reader *r, struct lf_json_value v, struct lf_
     return !memchr(right->ptr, ' ', right->len);
 }
 
-static bool has_inner_mark(struct lf_str text)
-{
-    for (size_t i = 1; i < text.len; i++) {
-        if (lf_spm_is_word_start(text, i)) return true;
-    }
-    return false;
-}
-
 static enum lf_status read_merge(struct merge_reader *r, struct lf_json_value v, uint32_t rank, struct lf_err *err)
 {
     struct lf_str left, right, raw = lf_json_raw(v);
@@ -117,7 +109,7 @@ static enum lf_status read_merge(struct merge_reader *r, struct lf_json_value v,
         return lf_fail(err, LF_CORRUPT, "merge %u (%.*s) names a token that is not in the vocabulary", rank, shown,
                        raw.ptr);
     lf_merges_put(&r->bpe->merges, &merge);
-    if (has_inner_mark(lf_buf_view(&r->joined))) r->bpe->marks_open_words = false;
+    if (lf_spm_has_inner_mark(lf_buf_view(&r->joined))) r->bpe->marks_open_words = false;
     return LF_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "tokenizer/decoder.h"
 #include "tokenizer/spm/sp_shim.h"
 #include "tokenizer/spm/spm_proto.h"
 
@@ -18,28 +19,6 @@ struct load {
     struct lf_trie_entry *users; /* user-defined pieces */
     size_t n_users;
 };
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* The byte that a text such as <0x0A> stands for, or -1. */
-static int byte_of(struct lf_str text)
-{
-    if (text.len != 6 || memcmp(text.ptr, "<0x", 3) != 0 || text.ptr[5] != '>') return -1;
-    int high = hex_digit(text.ptr[3]), low = hex_digit(text.ptr[4]);
-    return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
-
-/* Whether a mark stands behind something else in a piece. */
-static bool has_inner_mark(struct lf_str text)
-{
-    for (size_t i = 1; i < text.len; i++) {
-        if (lf_spm_is_word_start(text, i)) return true;
-    }
-    return false;
-}
 
 static unsigned flags_of(int64_t type)
 {
@@ -74,12 +53,12 @@ static enum lf_status load_piece(void *ctx, int64_t idx, struct lf_str text, int
     load->in_trie[id] = type == PIECE_NORMAL || type == PIECE_USER_DEFINED;
     if (type == PIECE_UNKNOWN) spm->unk = id;
     if (type == PIECE_BYTE) {
-        int byte = byte_of(text);
+        int byte = lf_byte_token(text);
         if (byte < 0) return lf_fail(err, LF_CORRUPT, "piece %d is of type BYTE and names no byte", id);
         spm->bytes[byte] = id;
     }
     if (type == PIECE_USER_DEFINED) load->users[load->n_users++] = (struct lf_trie_entry){text, id};
-    if (load->in_trie[id] && has_inner_mark(text)) spm->marks_open_words = false;
+    if (load->in_trie[id] && lf_spm_has_inner_mark(text)) spm->marks_open_words = false;
     return LF_OK;
 }
 

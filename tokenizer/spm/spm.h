@@ -95,5 +95,13 @@ static inline bool lf_spm_is_word_start(struct lf_str text, size_t at)
 {
     return at > 0 && lf_spm_is_mark(text, at) && !(at >= LF_SPM_MARK_LEN && lf_spm_is_mark(text, at - LF_SPM_MARK_LEN));
 }
+/* Whether a mark stands behind something else in a piece. */
+static inline bool lf_spm_has_inner_mark(struct lf_str text)
+{
+    for (size_t at = 1; at < text.len; at++) {
+        if (lf_spm_is_word_start(text, at)) return true;
+    }
+    return false;
+}
 
 #endif

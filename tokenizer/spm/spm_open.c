@@ -1,6 +1,5 @@
 /* A model directory with a tokenizer.model, and the text of a request through it. */
 #include <ctype.h>
-#include <limits.h>
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -102,15 +101,12 @@ static bool is_tiktoken(struct lf_str file)
 enum lf_status lf_tokenizer_open_spm(struct lf_tokenizer *tok, const char *dir,
                                      const struct lf_tokenizer_config *config, struct lf_err *err)
 {
-    char path[PATH_MAX];
     struct lf_buf file;
     int32_t n_ids = 0;
     uint64_t n_bytes = 0;
     enum lf_status status;
-    enum lf_status joined = lf_path_join(path, sizeof path, dir, "tokenizer.model");
-    LF_ASSERT(joined == LF_OK); /* longer names of this directory were looked for before */
     lf_buf_init(&file, MODEL_FILE_BYTES);
-    LF_TRY_GOTO(lf_file_read(&file, path, MODEL_FILE_BYTES, err), done);
+    LF_TRY_GOTO(lf_file_read_in(&file, dir, "tokenizer.model", MODEL_FILE_BYTES, err), done);
     LF_TRY_GOTO(room_for(config, &n_ids, &n_bytes, err), done);
     if (is_tiktoken(lf_buf_view(&file))) {
         status =

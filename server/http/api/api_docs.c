@@ -48,15 +48,6 @@ static void endpoints(struct lf_buf *out)
         lf_buf_printf(out, "- `%s`: %s\n", lf_route_at(i)->path, lf_route_at(i)->answer);
 }
 
-/* Text of a cell: a bar would end it. */
-static void cell(struct lf_buf *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '|') lf_buf_char(out, '\\');
-        lf_buf_char(out, *text);
-    }
-}
-
 static void write_type(struct lf_buf *out, const struct lf_field *f)
 {
     switch (f->kind) {
@@ -69,7 +60,7 @@ static void write_type(struct lf_buf *out, const struct lf_field *f)
                       f->range[1]);
         return;
     case LF_FIELD_READ:
-        cell(out, f->type);
+        lf_buf_escaped(out, f->type, "|");
         if (f->range[1] > 0) lf_buf_printf(out, ", at most %.10g", f->range[1]);
         return;
     }
@@ -113,7 +104,7 @@ static void fields_of(struct lf_buf *out, const struct lf_route *route)
         lf_buf_cstr(out, " | ");
         write_default(out, f, &fresh);
         lf_buf_cstr(out, " | ");
-        cell(out, f->help);
+        lf_buf_escaped(out, f->help, "|");
         lf_buf_cstr(out, " |\n");
     }
     lf_ask_deinit(&fresh);

@@ -1,6 +1,5 @@
 #include "server/http/conn/auth.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -13,13 +12,6 @@ struct key_list {
     uint8_t (*digests)[LF_SHA256_BYTES];
     int n;
 };
-
-static struct lf_str trim(struct lf_str s)
-{
-    while (s.len && isspace((unsigned char)s.ptr[0])) s = lf_str_from(s.ptr + 1, s.len - 1);
-    while (s.len && isspace((unsigned char)s.ptr[s.len - 1])) s.len--;
-    return s;
-}
 
 static bool is_key_text(struct lf_str s)
 {
@@ -36,7 +28,7 @@ static enum lf_status add_keys(struct key_list *list, struct lf_str text, char s
     for (int piece = 1; at <= text.len; piece++) {
         const char *end = text.len > at ? memchr(text.ptr + at, sep, text.len - at) : NULL;
         size_t len = end ? (size_t)(end - (text.ptr + at)) : text.len - at;
-        struct lf_str key = trim(lf_str_from(text.ptr + at, len));
+        struct lf_str key = lf_str_trim(lf_str_from(text.ptr + at, len));
         at += len + 1;
         if (key.len == 0 || (sep == '\n' && key.ptr[0] == '#')) continue;
         if (!is_key_text(key))
@@ -121,7 +113,7 @@ static struct lf_str bearer_token(struct lf_str header)
 {
     const size_t n = sizeof "Bearer " - 1;
     if (header.len < n || strncasecmp(header.ptr, "Bearer ", n) != 0) return LF_STR("");
-    return trim(lf_str_from(header.ptr + n, header.len - n));
+    return lf_str_trim(lf_str_from(header.ptr + n, header.len - n));
 }
 
 static uint64_t tenant_id(const uint8_t digest[LF_SHA256_BYTES])

@@ -35,13 +35,6 @@ static void read_ids(struct lf_exchange *x, const struct lf_headers *h)
 
 /* ---- the route ---- */
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* Appends s with %xx decoded; false for a malformed escape and for %00. */
 static bool percent_decode(struct lf_buf *out, struct lf_str s)
 {
@@ -51,8 +44,8 @@ static bool percent_decode(struct lf_buf *out, struct lf_str s)
             continue;
         }
         if (s.len - i < 3) return false;
-        int hi = hex_digit(s.ptr[i + 1]), lo = hex_digit(s.ptr[i + 2]);
-        if (hi < 0 || lo < 0 || (hi == 0 && lo == 0)) return false;
+        int hi = lf_digit(s.ptr[i + 1]), lo = lf_digit(s.ptr[i + 2]);
+        if (hi >= 16 || lo >= 16 || (hi == 0 && lo == 0)) return false;
         lf_buf_char(out, (char)(hi * 16 + lo));
         i += 2;
     }

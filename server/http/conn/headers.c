@@ -73,7 +73,7 @@ static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char
     if (!is_token(key, key_bytes)) h->bad_name = true;
     if (value && !is_field_value(value, value_bytes)) h->bad_value = true;
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
-        if (strlen(rows[i].name) != key_bytes || strncasecmp(key, rows[i].name, key_bytes) != 0) continue;
+        if (!lf_str_is_word(lf_str_from(key, key_bytes), rows[i].name)) continue;
         if (rows[i].count_offset != SIZE_MAX) ++*(int *)(void *)((char *)h + rows[i].count_offset);
         while (value_bytes && (value[value_bytes - 1] == ' ' || value[value_bytes - 1] == '\t')) value_bytes--;
         *(struct lf_str *)(void *)((char *)h + rows[i].value_offset) = lf_str_from(value ? value : "", value_bytes);
@@ -94,11 +94,6 @@ static bool is_digits(struct lf_str s)
     for (size_t i = 0; i < s.len; i++)
         if (s.ptr[i] < '0' || s.ptr[i] > '9') return false;
     return s.len > 0 && s.len <= 18;
-}
-
-static bool is_word(struct lf_str s, const char *word)
-{
-    return s.len == strlen(word) && strncasecmp(s.ptr, word, s.len) == 0;
 }
 
 /* The whole head lies as the essay of headers.h says. From 0.9.77 on libmicrohttpd is told to be strict itself. */
@@ -154,7 +149,7 @@ static enum lf_status check_body_framing(const struct lf_headers *h, const char 
                          "Content-Length and Transfer-Encoding must not come in the same request.");
     if (h->n_content_length && !is_digits(h->content_length))
         return lf_refuse(err, 400, NULL, "bad_framing", "Content-Length is not a number.");
-    if (h->n_transfer_encoding && (!http_1_1 || !is_word(h->transfer_encoding, "chunked")))
+    if (h->n_transfer_encoding && (!http_1_1 || !lf_str_is_word(h->transfer_encoding, "chunked")))
         return lf_refuse(err, 400, NULL, "bad_framing", "The only Transfer-Encoding is chunked, over HTTP/1.1.");
     return LF_OK;
 }
@@ -179,7 +174,7 @@ enum lf_status lf_headers_check_framing(const struct lf_headers *h, const struct
         return lf_refuse(err, 431, NULL, "headers_too_large",
                          "At most %d header fields and %d bytes of them, this request has %d and %zu.", LF_HEADERS_N,
                          LF_HEADERS_BYTES, h->n, h->bytes);
-    if (h->n_expect && !is_word(h->expect, "100-continue"))
+    if (h->n_expect && !lf_str_is_word(h->expect, "100-continue"))
         return lf_refuse(err, 400, NULL, "bad_header", "The only expectation known is 100-continue.");
     return LF_OK;
 }
@@ -200,7 +195,7 @@ bool lf_headers_end_connection(const struct lf_headers *h)
 
 bool lf_headers_is_encoded(const struct lf_headers *h)
 {
-    return h->content_encoding.len > 0 && !is_word(h->content_encoding, "identity");
+    return h->content_encoding.len > 0 && !lf_str_is_word(h->content_encoding, "identity");
 }
 
 bool lf_headers_is_json(const struct lf_headers *h)

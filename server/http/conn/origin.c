@@ -1,7 +1,5 @@
 #include "server/http/conn/origin.h"
 
-#include <strings.h>
-
 #include "core/check.h"
 #include "server/http/conn/http_server.h"
 #include "server/http/api/shown.h"
@@ -15,11 +13,6 @@ static struct lf_str without_port(struct lf_str host)
     struct lf_str name = lf_str_from(host.ptr, has_port ? n - 1 : host.len);
     bool is_v6 = name.len > 0 && name.ptr[0] == '[';
     return is_v6 && name.ptr[name.len - 1] != ']' ? host : name; /* inside brackets a colon begins no port */
-}
-
-static bool same(struct lf_str s, const char *name)
-{
-    return s.len == strlen(name) && strncasecmp(s.ptr, name, s.len) == 0;
 }
 
 /* 127.a.b.c in digits and dots only, so that 127.0.0.1.example.com is not one. */
@@ -36,9 +29,9 @@ bool lf_host_allowed(const struct lf_http_opts *opts, bool loopback, struct lf_s
     if (host.len == 0) return true; /* HTTP/1.0 without Host: no browser sends that */
     struct lf_str name = without_port(host);
     for (const char *const *p = opts->allowed_hosts; p && *p; p++)
-        if (same(name, *p) || same(host, *p)) return true;
+        if (lf_str_is_word(name, *p) || lf_str_is_word(host, *p)) return true;
     if (!loopback && !opts->allowed_hosts) return true;
-    return same(name, "localhost") || same(name, "[::1]") || is_loopback_v4(name);
+    return lf_str_is_word(name, "localhost") || lf_str_is_word(name, "[::1]") || is_loopback_v4(name);
 }
 
 enum lf_status lf_refuse_host(struct lf_api_err *err, struct lf_str host)
@@ -97,13 +90,6 @@ static void add_header(char out[LF_CORS_HEADERS_BYTES], size_t *n, const char *n
     *n += n_comma + n_name;
 }
 
-static struct lf_str without_space(struct lf_str s)
-{
-    while (s.len && (s.ptr[0] == ' ' || s.ptr[0] == '\t')) s = lf_str_from(s.ptr + 1, s.len - 1);
-    while (s.len && (s.ptr[s.len - 1] == ' ' || s.ptr[s.len - 1] == '\t')) s.len--;
-    return s;
-}
-
 void lf_cors_headers(char out[LF_CORS_HEADERS_BYTES], struct lf_str asked)
 {
     char name[LF_HEADER_NAME_BYTES + 1];
@@ -113,7 +99,7 @@ void lf_cors_headers(char out[LF_CORS_HEADERS_BYTES], struct lf_str asked)
     for (size_t at = 0; at < asked.len;) {
         const char *comma = memchr(asked.ptr + at, ',', asked.len - at);
         size_t len = comma ? (size_t)(comma - (asked.ptr + at)) : asked.len - at;
-        if (header_allowed(name, without_space(lf_str_from(asked.ptr + at, len)))) add_header(out, &n, name);
+        if (header_allowed(name, lf_str_trim(lf_str_from(asked.ptr + at, len)))) add_header(out, &n, name);
         at += len + 1;
     }
 }

@@ -1,5 +1,6 @@
 #include "tests/support/test.h"
 
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,12 +74,40 @@ static void a_path_too_long_is_refused(void **state)
     assert_int_equal(lf_path_join(path, sizeof path, "abcd", "def"), LF_LIMIT);
 }
 
+static void a_file_is_found_by_its_directory_and_name(void **state)
+{
+    (void)state;
+    static char name[PATH_MAX + 1];
+    char path[64];
+    struct lf_err err;
+    struct lf_buf text;
+    assert_int_equal(lf_path_join(path, sizeof path, dir, "g"), LF_OK);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("0123456789", f);
+    fclose(f);
+    lf_buf_init(&text, 100);
+    assert_int_equal(lf_file_read_in(&text, dir, "g", 9, &err), LF_LIMIT);
+    assert_int_equal(lf_file_read_in(&text, dir, "h", 10, &err), LF_NOT_FOUND);
+    assert_int_equal(lf_file_read_in(&text, dir, "g", 10, &err), LF_OK);
+    assert_string_equal(text.ptr, "0123456789");
+    memset(name, 'x', PATH_MAX - 2); /* behind "/" one byte more than there is room for */
+    assert_int_equal(lf_file_read_in(&text, "", name, 10, &err), LF_IO);
+    name[PATH_MAX - 2] = 'x';
+    assert_int_equal(lf_file_read_in(&text, "", name, 10, &err), LF_LIMIT);
+    assert_non_null(strstr(err.message, "is too long"));
+    assert_int_equal(text.len, 10);
+    unlink(path);
+    lf_buf_deinit(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_is_read_whole_or_refused),
         cmocka_unit_test(what_is_no_file_is_an_error_and_never_a_hang),
         cmocka_unit_test(a_path_too_long_is_refused),
+        cmocka_unit_test(a_file_is_found_by_its_directory_and_name),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

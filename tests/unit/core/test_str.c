@@ -66,11 +66,57 @@ static void bad_utf8_is_seen_at_any_alignment(void **state)
     }
 }
 
+static void a_word_is_one_in_either_case_and_whole(void **state)
+{
+    (void)state;
+    assert_true(lf_str_is_word(LF_STR("Chunked"), "cHUNKED"));
+    assert_true(lf_str_is_word(lf_str_from(NULL, 0), ""));
+    assert_false(lf_str_is_word(LF_STR("chunke"), "chunked"));
+    assert_false(lf_str_is_word(LF_STR("chunkedd"), "chunked"));
+    assert_false(lf_str_is_word(LF_STR("chunkex"), "chunked"));
+    assert_false(lf_str_is_word(LF_STR("a["), "a{")); /* no letters */
+}
+
+static void white_space_is_taken_off_both_ends(void **state)
+{
+    (void)state;
+    assert_true(lf_str_eq(lf_str_trim(LF_STR(" \t\r\n\v\fa b \t\r\n\v\f")), LF_STR("a b")));
+    assert_true(lf_str_eq(lf_str_trim(LF_STR("\xa0")), LF_STR("\xa0"))); /* of ASCII only */
+    assert_int_equal(lf_str_trim(LF_STR(" \t ")).len, 0);
+    assert_int_equal(lf_str_trim(lf_str_c(NULL)).len, 0);
+}
+
+static void a_digit_has_its_value_and_all_else_has_none(void **state)
+{
+    (void)state;
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz", upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    for (int c = -128; c < 128; c++) {
+        const char *low = c ? strchr(digits, c) : NULL, *up = c ? strchr(upper, c) : NULL;
+        assert_int_equal(lf_digit((char)c), low ? low - digits : up ? up - upper + 10 : 36);
+    }
+}
+
+static void what_is_marked_gets_a_backslash(void **state)
+{
+    (void)state;
+    struct lf_buf buf;
+    lf_buf_init(&buf, 100);
+    lf_buf_escaped(&buf, "", "|");
+    assert_int_equal(buf.len, 0);
+    lf_buf_escaped(&buf, "|a||b[", "|[");
+    assert_string_equal(buf.ptr, "\\|a\\|\\|b\\[");
+    lf_buf_deinit(&buf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_grows_to_its_ceiling_and_then_fails_stickily),
         cmocka_unit_test(views_compare_and_find),
+        cmocka_unit_test(a_word_is_one_in_either_case_and_whole),
+        cmocka_unit_test(white_space_is_taken_off_both_ends),
+        cmocka_unit_test(a_digit_has_its_value_and_all_else_has_none),
+        cmocka_unit_test(what_is_marked_gets_a_backslash),
         cmocka_unit_test(every_scalar_value_round_trips),
         cmocka_unit_test(bad_utf8_is_seen_at_any_alignment),
     };

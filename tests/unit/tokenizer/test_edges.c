@@ -1,5 +1,6 @@
 /* The exact edges of tokenizers and templates: bounds that nothing else would hold, and small parts of the language
  * that are easily lost. */
+#include "core/check.h"
 #include "core/json.h"
 #include "tests/unit/tokenizer/support.h"
 #include "template/chat_template.h"
@@ -202,6 +203,15 @@ static void each_byte_has_its_letter(void **state)
     assert_int_equal(lf_byte_level_byte(0x10ffff), -1);
 }
 
+static void a_byte_token_names_two_digits(void **state)
+{
+    (void)state;
+    assert_int_equal(lf_byte_token(LF_STR("<0x00>")), 0);
+    assert_int_equal(lf_byte_token(LF_STR("<0xfA>")), 0xfa);
+    static const char *const others[] = {"<0xA>", "<0x0A>>", "<0x0A]", "<0X0A>", "<0xg0>", "<0x0g>", "(0x0A>", ""};
+    for (size_t i = 0; i < LF_N_ELEMS(others); i++) assert_int_equal(lf_byte_token(lf_str_c(others[i])), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +225,7 @@ int main(void)
         cmocka_unit_test(added_tokens_strip_spaces_and_nothing_else),
         cmocka_unit_test(code_points_that_do_not_print_are_shown_as_python_does),
         cmocka_unit_test(each_byte_has_its_letter),
+        cmocka_unit_test(a_byte_token_names_two_digits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
