@@ -227,7 +227,7 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
         return *victim != NULL;
     }
     *full = true;
-    if (all->n_free > LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2) { /* else hundreds are being closed right now */
+    if (all->n_free > LF_CONN_HEALTH_N + LF_CONN_CUT_N / 4) { /* else too many are being closed right now */
         if (all->n < conns->n) return true;
         *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
         if (*victim) return true;
@@ -395,7 +395,7 @@ void lf_conns_tick(struct lf_conns *conns, int64_t now_ns)
         enum lf_conn_state before = c->state;
         bool holds_little = before == LF_CONN_HEAD || before == LF_CONN_IDLE;
         nudge_locked(c);
-        if (holds_little && n_cut >= LF_CONN_CUT_N / 4) continue;
+        if (holds_little && n_cut >= LF_CONN_CUT_N / 8) continue;
         check_locked(conns, c, now_ns);
         n_cut += c->state != before && c->state == LF_CONN_CUT;
     }

@@ -128,7 +128,7 @@ static void connections_that_are_cut_hold_places_until_they_are_closed(void **st
     struct rig r;
     struct lf_conn *last = NULL, *first = NULL, *c;
     bool full = false;
-    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2;
+    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N + LF_CONN_CUT_N / 4;
     open_rig(&r, 1, 0);
     for (int i = 0; i < n; i++) {
         c = admit(&r, 1, &full);
@@ -156,7 +156,7 @@ static void many_that_are_cut_at_once_leave_the_places_for_health(void **state)
     (void)state;
     struct rig r;
     bool full;
-    const int n = 50, n_spare = LF_CONN_CUT_N / 2;
+    const int n = 100, n_spare = LF_CONN_CUT_N - LF_CONN_CUT_N / 4;
     open_rig(&r, n, 0);
     for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
     lf_conns_cut_all(&r.conns);
@@ -174,7 +174,7 @@ static void a_tick_cuts_a_few_that_hold_little(void **state)
     (void)state;
     struct rig r;
     bool full;
-    enum { N = 40, FEW_N = LF_CONN_CUT_N / 4 };
+    enum { N = 40, FEW_N = LF_CONN_CUT_N / 8 };
     struct lf_conn *c[N];
     open_rig(&r, N, 0);
     for (int i = 0; i < N; i++) c[i] = admit(&r, 1, &full);
