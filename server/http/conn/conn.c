@@ -227,7 +227,8 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
         return *victim != NULL;
     }
     *full = true;
-    if (all->n_free > LF_CONN_HEALTH_N + LF_CONN_CUT_N / 4) { /* else too many are being closed right now */
+    int n_kept = LF_CONN_HEALTH_N + (all->n_same < LF_CONN_MANY ? 0 : LF_CONN_CUT_N / 4);
+    if (all->n_free > n_kept) { /* else too many are being closed right now */
         if (all->n < conns->n) return true;
         *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
         if (*victim) return true;

@@ -1,6 +1,8 @@
 /* server/http/conn/conn.c: who makes room for whom. */
 #include "tests/unit/server/http/conn_rig.h"
 
+enum { MANY = 1, FEW = 2, LATE = 3 }; /* addresses */
+
 static void one_address_has_so_many(void **state)
 {
     (void)state;
@@ -128,7 +130,7 @@ static void connections_that_are_cut_hold_places_until_they_are_closed(void **st
     struct rig r;
     struct lf_conn *last = NULL, *first = NULL, *c;
     bool full = false;
-    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N + LF_CONN_CUT_N / 4;
+    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N;
     open_rig(&r, 1, 0);
     for (int i = 0; i < n; i++) {
         c = admit(&r, 1, &full);
@@ -156,13 +158,16 @@ static void many_that_are_cut_at_once_leave_the_places_for_health(void **state)
     (void)state;
     struct rig r;
     bool full;
-    const int n = 100, n_spare = LF_CONN_CUT_N - LF_CONN_CUT_N / 4;
+    const int n = 130, n_spare = LF_CONN_CUT_N - LF_CONN_CUT_N / 4;
     open_rig(&r, n, 0);
     for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
     lf_conns_cut_all(&r.conns);
-    for (int i = 0; i < n_spare; i++) assert_false(admit_busy(&r, 2)->health_only);
-    for (int i = 0; i < LF_CONN_HEALTH_N; i++) assert_true(admit_busy(&r, 3)->health_only);
-    assert_null(admit(&r, 4, &full));
+    for (int i = 0; i < n_spare; i++) assert_false(admit_busy(&r, MANY)->health_only);
+    assert_true(admit_busy(&r, MANY)->health_only);
+    int n_few = LF_CONN_CUT_N / 4 - 1; /* those of few get more, to the places for health */
+    for (int i = 0; i < n_few; i++) assert_false(admit_busy(&r, FEW + (uint64_t)i / LF_CONN_MANY)->health_only);
+    for (int i = 1; i < LF_CONN_HEALTH_N; i++) assert_true(admit_busy(&r, LATE + (uint64_t)i)->health_only);
+    assert_null(admit(&r, LATE, &full));
     assert_true(full);
     close_rig(&r);
 }
@@ -196,8 +201,6 @@ static void a_tick_cuts_a_few_that_hold_little(void **state)
 }
 
 /* ---- those who have just come, and say nothing ---- */
-
-enum { MANY = 1, FEW = 2, LATE = 3 };
 
 static void admit_so_many(struct rig *r, struct lf_conn **out, int n, uint64_t address)
 {
