@@ -28,7 +28,10 @@ class TimedServer(harness.Program):
     def __init__(self, binary, model, *options):
         self.program = binary
         start = time.monotonic()
-        super().__init__("--model", model, *options)
+        try:
+            super().__init__("--model", model, *options)
+        except RuntimeError as e:
+            sys.exit(str(e))
         while self.get("/readyz").status != 200:
             time.sleep(0.005)
         self.ready_s = time.monotonic() - start
