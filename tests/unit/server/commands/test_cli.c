@@ -156,6 +156,8 @@ static const struct {
     {{"help", "serve", "plan"}, "help takes one argument at most"},
     {{"serve", "--max-model-len", "128K"}, "here that is --ctx"},
     {{"serve", "-ngl", "99"}, "here that is --device"},
+    {{"serve", "org/name"}, "got \"org/name\" (a model is given as --model); see --help"},
+    {{"plan", "org/name"}, "got \"org/name\" (a model is given as --model)"},
 };
 
 static void bad_configurations_are_refused_in_one_line(void **state)
