@@ -260,7 +260,7 @@ void lf_http_api_docs(struct lf_buf *out)
             "`/v1/messages`); added up over the choices.",
             lf_openai_timings, LF_TIMINGS_N);
     members(out, "prompt_progress",
-            "In a stream with `return_progress`: a chunk without choices at once, then about every second, and one "
+            "In a stream with `return_progress`: a chunk without choices at once, then at least every second, and one "
             "when the "
             "prompt has been read.",
             lf_openai_progress_members, LF_PROGRESS_N);
