@@ -20,7 +20,7 @@ WAYS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), 
 
 
 def entries_of(shapes, generated=()):
-    """Entries, a sequence for each shape (n_rows, kv_len); generated: indices of those with generated rows."""
+    """Entries, a sequence for each shape (n_rows, kv_len); generated: indices of those with decode tokens."""
     return [(i, n, kv, i in generated) for i, (n, kv) in enumerate(shapes)]
 
 
@@ -45,7 +45,7 @@ def some_rows(n, most):
 
 
 def attend(q, k, v, step, mask, sinks, wide):
-    """q [rows, group, d] of one KV head, k and v [keys, d]; scores and weights in q's type, sums in `wide`."""
+    """q [rows, group, d] of one KV head, k and v [keys, d]; scores and P in q's type, sums in `wide`."""
     rows, group, d = q.shape
     s = (q.reshape(-1, d) @ k.T).view(rows, group, -1) * step.scale
     if step.softcap:
@@ -53,8 +53,8 @@ def attend(q, k, v, step, mask, sinks, wide):
     s = s.masked_fill(~mask[:, None], float("-inf")).to(wide)
     lse = torch.logsumexp(s, -1)
     total = lse if sinks is None else torch.logaddexp(lse, sinks.to(wide).expand_as(lse))
-    weights = torch.exp(s - total[..., None]).to(q.dtype)
-    return (weights.view(rows * group, -1) @ v).view(rows, group, d).double(), lse
+    p = torch.exp(s - total[..., None]).to(q.dtype)
+    return (p.view(rows * group, -1) @ v).view(rows, group, d).double(), lse
 
 
 def reference(step, e, rows):

@@ -1,6 +1,6 @@
-"""Attention of generated rows on a GPU: attn_decode_mma.cu and attn_merge.cu against float64 over the grid of shapes, and
-bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated, and with a
-predecessor that writes the step's tokens when decode and merge have long started.
+"""Attention of decode tokens on a GPU: attn_decode_mma.cu and attn_combine_decode.cu against float64 over the grid of
+shapes, and bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated,
+and with a predecessor that writes the step's tokens when decode and combine have long started.
 
     python3 tests/gpu/attn_decode.py [--quick | --sanitize]"""
 import itertools
@@ -10,7 +10,7 @@ import attn_kernels as c
 
 HEADS = [(4, 4), (8, 2), (8, 1), (7, 1), (32, 1)]
 SPLITS = (None, True, False, 8000)
-EDGE = (16, 14343)  # with a window of 4,096 its last rows see no key of the first span
+EDGE = (16, 14343)  # with a window of 4,096 its last rows see no key of the first split
 
 
 def step_of(lib, store, shapes, **more):
@@ -51,7 +51,7 @@ def bits(lib, _quick):
             for way in (dict(split=False), dict(split=True), dict(split=8000), dict(n_partial=999), dict(n_sms=7),
                         dict(recorded=True, overlaps=True)):
                 t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d}: {way}")
-            step.args.max_decode, step.args.max_merge = 3, 1  # a grid smaller than the lists
+            step.args.max_decode, step.args.max_combine = 3, 1  # a grid smaller than the lists
             t.expect_rows(whole, 0, step, f"d{d}: a small grid")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start

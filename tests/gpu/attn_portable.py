@@ -1,5 +1,5 @@
-"""Attention of prompt rows on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
-alone and in mixed batches with generated rows, with scores that grow along the keys, and bit for bit against itself:
+"""Attention of prefill tokens on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
+alone and in mixed batches with decode tokens, with scores that grow along the keys, and bit for bit against itself:
 alone, in a batch, in chunks, split and whole, repeated.
 
     python3 tests/gpu/attn_portable.py [--quick | --sanitize]"""
@@ -53,8 +53,8 @@ def bits(lib, _quick):
 
 
 def growth(lib, _quick):
-    """Keys that get longer along the sequence, queries of which every third is long: references move in the middle of a
-    span, each row's on its own."""
+    """Keys that get longer along the sequence, queries of which every third is long: offsets move in the middle of a
+    split, each row's on its own."""
     shapes = [(300, 3000), (64, 20000), (257, 257)]
     for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
         store = t.store_of(shapes, heads, d, seed=d + 1)

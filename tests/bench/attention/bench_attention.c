@@ -115,7 +115,7 @@ static void workload_init(const struct bench *b, struct workload *w)
                                   .n_kv_heads = w->shape.n_kv_heads,
                                   .head_dim = w->shape.head_dim,
                                   .kv_dtype = w->dtype,
-                                  .max_rows = w->n_rows * w->n_seqs,
+                                  .max_tokens = w->n_rows * w->n_seqs,
                                   .max_seqs = w->n_seqs,
                                   .max_kv_len = w->kv_len};
     struct lf_err err;
@@ -194,7 +194,7 @@ static double median(double *x, int n)
 static double run_s(const struct bench *b, struct workload *w)
 {
     double start = now_s(b);
-    lf_attn_plan(w->attn, 0, w->seqs, w->n_seqs, 0);
+    lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
     for (int layer = 0; layer < w->n_layers; layer++) {
         w->params.layer = layer;
         lf_attn_run(w->attn, 0, &w->params);
@@ -256,7 +256,7 @@ static double calls_us(const struct bench *b, struct workload *w, int n_calls, b
 {
     double start = now_s(b);
     for (int i = 0; i < n_calls; i++) {
-        if (plan_each) lf_attn_plan(w->attn, 0, w->seqs, w->n_seqs, 0);
+        if (plan_each) lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
         lf_attn_run(w->attn, 0, &w->params);
     }
     return (now_s(b) - start) / n_calls * 1e6;

@@ -4,7 +4,7 @@
 #include "core/check.h"
 #include "tests/support/test.h"
 
-enum { LENGTH = 1200 }; /* two spans and a tail */
+enum { LENGTH = 1200 }; /* two splits and a tail */
 
 static bool full; /* --full: 1,000 repeats */
 

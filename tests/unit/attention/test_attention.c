@@ -51,7 +51,7 @@ static void fixture_init(struct fixture *f, struct lf_device *dev, enum lf_isa i
                                       .n_kv_heads = KV_HEADS,
                                       .head_dim = DIM,
                                       .kv_dtype = dtype,
-                                      .max_rows = MAX_LEN,
+                                      .max_tokens = MAX_LEN,
                                       .max_seqs = 4,
                                       .max_kv_len = MAX_LEN};
     size_t bytes = lf_attn_workspace_bytes(&f->shape, lf_device_info(dev));
@@ -87,7 +87,7 @@ static void run(struct fixture *f, int n_rows, int kv_len, int plan_window, int 
 {
     struct lf_kv_seq seq = {.blocks = f->blocks, .n_rows = n_rows, .kv_len = kv_len};
     struct lf_attn_params p = {.out = out, .q = f->q, .kv = &f->kv, .scale = 0.125f, .window = window, .sinks = sinks};
-    lf_attn_plan(f->attn, 0, &seq, 1, plan_window);
+    lf_attn_schedule(f->attn, 0, &seq, 1, plan_window);
     lf_attn_run(f->attn, 0, &p);
 }
 
@@ -216,7 +216,7 @@ static void create_refuses_what_no_kernel_takes(void **state)
                                               .n_kv_heads = 2,
                                               .head_dim = 64,
                                               .kv_dtype = LF_BF16,
-                                              .max_rows = 512,
+                                              .max_tokens = 512,
                                               .max_seqs = 8,
                                               .max_kv_len = 4096};
     struct lf_device *dev = *state;
@@ -251,7 +251,7 @@ static void workspace_is_small_and_monotonic(void **state)
                               .n_kv_heads = 8,
                               .head_dim = 128,
                               .kv_dtype = LF_BF16,
-                              .max_rows = 2048,
+                              .max_tokens = 2048,
                               .max_seqs = 64,
                               .max_kv_len = 131072};
     struct lf_device_info info = {.n_threads = 2, .is_host = true};
