@@ -51,7 +51,8 @@ def read_headers():
                         fields.append((field, structures[kind[len("struct lf_"):]]))
                     else:
                         fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
-            structures[name] = type(name, (ct.Structure,), {"_fields_": fields, "elements": elements})
+            # __slots__: a name that is no field of it is refused, not kept beside it.
+            structures[name] = type(name, (ct.Structure,), {"__slots__": (), "_fields_": fields, "elements": elements})
     return constants, structures
 
 
