@@ -29,7 +29,8 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
         return lf_fail(err, LF_INVALID, "attention: %d query heads are no multiple of %d KV heads", s->n_heads,
                        s->n_kv_heads);
     if (s->max_tokens < 1 || s->max_seqs < 1 || s->max_kv_len < 1)
-        return lf_fail(err, LF_INVALID, "attention: room for %d rows, %d sequences, %d tokens; expected at least 1",
+        return lf_fail(err, LF_INVALID,
+                       "attention: room for %d tokens a step, %d sequences, %d keys; expected at least 1",
                        s->max_tokens, s->max_seqs, s->max_kv_len);
     return LF_OK;
 }

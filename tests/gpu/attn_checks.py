@@ -16,7 +16,7 @@ from attn_kernels import DEV
 
 torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-WAYS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
+VARIANTS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
 
 
 def entries_of(shapes, generated=()):
@@ -123,13 +123,13 @@ def check_step(step, most=200, verbose=False, what=""):
 
 
 def grid(make_step, shapes, heads, dims, quick):
-    """Steps of make_step(store, i-th way, options of Step) over types, head_dims, heads and WAYS, against float64."""
+    """Steps of make_step(store, i-th variant, options of Step) over types, head_dims, heads and VARIANTS, against float64."""
     n = 0
     for dtype, d, (h, hk) in itertools.product((torch.bfloat16, torch.float16), dims, heads):
         if dtype == torch.float16 and (h, hk) != (8, 2):
             continue
         store = store_of(shapes, (h, hk), d, dtype, seed=d + h)
-        for i, (window, softcap, sinks) in enumerate(WAYS):
+        for i, (window, softcap, sinks) in enumerate(VARIANTS):
             if quick and i % 2:
                 continue
             step = make_step(store, i, dict(window=window, softcap=softcap, sinks=sinks_of(store) if sinks else None))

@@ -39,8 +39,9 @@ def bits(lib, _quick):
         for window in (0, 500, 18000):
             step = step_of(lib, store, shapes, window=window)
             whole = [x.clone() for x in step.run()]
-            for way in (dict(split=True), dict(split=False), dict(n_sms=3), dict(split=True, n_partial=2000)):
-                t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d} window {window}: {way}")
+            for options in (dict(split=True), dict(split=False), dict(n_sms=3), dict(split=True, n_partial=2000)):
+                other = step_of(lib, store, shapes, window=window, **options)
+                t.expect_rows(whole, 0, other, f"d{d} window {window}: {options}")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start
                 t.expect_rows(whole, first, c.Step(lib, store, [(e, n, kv, False)], window), f"d{d}: {n}, {kv} alone")
