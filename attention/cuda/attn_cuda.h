@@ -61,7 +61,7 @@ struct lf_attn_cuda_seq {
  * Causality and the window are the kernel's to mask. */
 struct lf_attn_cuda_task {
     int32_t seq_idx, kv_head;
-    int32_t row, n_rows; /* packed rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
+    int32_t row, n_rows; /* query rows row .. row + n_rows - 1 of the sequence; row is a multiple of G in prefill */
     int32_t key_lo, key_hi;
     int32_t slot; /* -1: writes the rows' output; else the keys are one part, and partial rows slot .. slot + n_rows - 1
                      are written. A part is a split; or, in decode, a group of them */
@@ -102,13 +102,13 @@ struct lf_attn_cuda_args {
     const struct lf_attn_cuda_combine *combine;
     float *partial_o;                             /* [partial rows, head_dim] */
     float *partial_ml;                            /* [partial rows, 2]: m, l */
-    float *scratch;                               /* scratch of as many bytes as the kernels' `_scratch_bytes` say */
+    float *scratch;                               /* as many bytes as the kernels' `_scratch_bytes` say */
     int32_t max_prefill, max_decode, max_combine; /* the counts, or guesses: for the size of the grid */
     int32_t decode_rows;                          /* most rows of a decode task, or a guess: a matter of speed alone */
     int32_t n_sms;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
-    const struct lf_attn_cuda_combine
-        *combine_prefill; /* prefill tiles of several parts, like combine; the host knows how many */
+    /* Prefill tiles of several parts, like combine; the host knows how many. */
+    const struct lf_attn_cuda_combine *combine_prefill;
     int32_t n_combine_prefill;
 };
 

@@ -3,8 +3,8 @@
  * Prefill tokens become tiles of LF_ATTN_PREFILL_ROWS packed query rows, decode tokens tiles of LF_ATTN_DECODE_ROWS. A
  * tile is one task that walks all its keys, or one task a part (a split, or in decode a group of splits) whose partial
  * rows the combine kernels combine: the same bits either way (attn_cuda.h), so what is cut into parts is a question of
- * speed alone. A tile is where multiprocessors would idle otherwise, as long as there is room for partial rows; into
- * groups where one is about a multiprocessor's share of the step or less.
+ * speed alone. A tile is cut where multiprocessors would idle otherwise, as long as there is room for partial rows, and
+ * into groups where one is about a multiprocessor's share of the step or less.
  *
  * Order. Prefill tiles go head by head, the longest first: CTAs that run at the same time then read the same keys,
  * which stay in the L2 cache; of those in parts the last splits, which are cut short, come when all others have been
