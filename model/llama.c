@@ -27,7 +27,7 @@
 #include "attention/rope.h"
 #include "core/check.h"
 
-enum { PLAN_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
+enum { SCHEDULE_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
 
 /* What the launches of one step share. Rows become fewer in the last layer. */
 struct step {
@@ -138,7 +138,7 @@ static void project_qkv(struct step *s, const struct lf_layer_weights *w, int la
                                       .k_norm = w->k_norm,
                                       .norm_eps = hp->norm_eps,
                                       .table = at(m, m->ws.rope),
-                                      .n_rows = s->n_rows,
+                                      .n_tokens = s->n_rows,
                                       .rotary_dim = hp->rope.rotary_dim,
                                       .n_heads = hp->n_heads,
                                       .kv = s->kv,
@@ -147,14 +147,14 @@ static void project_qkv(struct step *s, const struct lf_layer_weights *w, int la
 }
 
 /* The plan for a layer's window. */
-static int plan_of(const struct lf_llama *m, int layer)
+static int schedule_of(const struct lf_llama *m, int layer)
 {
     int i = 0;
     while (m->windows[i] != m->hp->window[layer]) i++;
     return i;
 }
 
-static void attend(struct step *s, const struct lf_layer_weights *w, int layer, int plan_idx, const void *q)
+static void attend(struct step *s, const struct lf_layer_weights *w, int layer, int schedule_idx, const void *q)
 {
     const struct lf_llama *m = s->m;
     struct lf_attn_params p = {.out = at(m, m->ws.attn),
@@ -163,7 +163,7 @@ static void attend(struct step *s, const struct lf_layer_weights *w, int layer, 
                                .layer = layer,
                                .scale = 1.0f / sqrtf((float)m->hp->head_dim),
                                .window = m->hp->window[layer]};
-    lf_attn_run(m->attn, plan_idx, &p);
+    lf_attn_run(m->attn, schedule_idx, &p);
     gemm_add(s, at(m, m->ws.attn), &w->out, w->out_bias, w->mlp_norm);
 }
 
@@ -207,16 +207,16 @@ static void launch(struct step *s)
     for (int layer = 0; layer < hp->n_layers; layer++) {
         const struct lf_layer_weights *w = &m->weights.layers[layer];
         const void *q = at(m, m->ws.q);
-        int plan_idx = plan_of(m, layer);
+        int schedule_idx = schedule_of(m, layer);
         project_qkv(s, w, layer);
         if (layer == hp->n_layers - 1) {
             if (s->n_out == 0) return;
             if (s->narrows) {
                 q = narrow(s);
-                plan_idx = PLAN_TAIL;
+                schedule_idx = SCHEDULE_TAIL;
             }
         }
-        attend(s, w, layer, plan_idx, q);
+        attend(s, w, layer, schedule_idx, q);
         mlp(s, layer);
     }
     if (s->n_rows != s->n_out) keep_out_rows(s);
@@ -277,13 +277,13 @@ static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, c
 /* Plans attention for all layers and uploads the step's input; true where the last layer narrows. */
 static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
-    for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
+    for (int i = 0; i < m->n_windows; i++) lf_attn_schedule(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
     lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_rows * sizeof(*b->ids));
     if (b->n_out == 0 || b->n_out == b->n_rows) return false;
     lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
-    lf_attn_plan(m->attn, PLAN_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
+    lf_attn_schedule(m->attn, SCHEDULE_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
     return true;
 }
 
