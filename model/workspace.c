@@ -51,8 +51,8 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     w.x = reserve(&at, rows * hidden * sizeof(float));
     w.x_out = reserve(&at, out_rows * hidden * sizeof(float));
     w.h = reserve(&at, rows * hidden * elem);
-    uint64_t parts = ops->norm_rows ? (hidden + LF_NORM_PART - 1) / LF_NORM_PART : 0;
-    w.squares = reserve(&at, LF_NORM_ROWS * parts * sizeof(float));
+    uint64_t parts = ops->fused_norm_tokens ? (hidden + LF_NORM_PART - 1) / LF_NORM_PART : 0;
+    w.sum_squares = reserve(&at, LF_FUSED_NORM_TOKENS * parts * sizeof(float));
     uint64_t region = at, mlp_end = at;
     w.qkv = reserve(&at, rows * qkv_dim * elem);
     w.q = reserve(&at, rows * q_dim * elem);

@@ -60,8 +60,8 @@ void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *
         int m = LF_MIN(chunk, n - first);
         bool last = first + m == n;
         struct lf_kv_seq seq = {
-            .blocks = blocks, .n_rows = m, .kv_len = kv_len + first + m, .generated = n == 1 && kv_len > 0};
-        struct lf_batch batch = {.ids = ids + first, .n_rows = m, .seqs = &seq, .n_seqs = 1, .out_rows = rows};
+            .blocks = blocks, .n_tokens = m, .kv_len = kv_len + first + m, .is_decode = n == 1 && kv_len > 0};
+        struct lf_batch batch = {.ids = ids + first, .n_tokens = m, .seqs = &seq, .n_seqs = 1, .out_rows = rows};
         for (int i = 0; i < m && all; i++) rows[i] = i;
         if (!all) rows[0] = m - 1;
         batch.n_out = all ? m : last;

@@ -149,16 +149,16 @@ static void check_company(struct fixture *f)
             if (order != 0 && done[order] == end) done[order] = 0;
             n = n < end - done[order] ? n : end - done[order];
             for (int i = 0; i < n; i++) {
-                ids[b.n_rows + i] = f->ids[order][done[order] + i];
+                ids[b.n_tokens + i] = f->ids[order][done[order] + i];
                 bool wanted = sort == 2 || random_below(10) < (sort ? 6 : 1);
                 if (!wanted) continue;
                 positions[b.n_out] = order == 0 ? done[order] + i : -1;
-                out_rows[b.n_out++] = b.n_rows + i;
+                out_rows[b.n_out++] = b.n_tokens + i;
             }
             done[order] += n;
             seqs[b.n_seqs++] = (struct lf_kv_seq){
-                .blocks = f->blocks[order], .first_row = b.n_rows, .n_rows = n, .kv_len = done[order]};
-            b.n_rows += n;
+                .blocks = f->blocks[order], .first_token = b.n_tokens, .n_tokens = n, .kv_len = done[order]};
+            b.n_tokens += n;
         }
         LF_ASSERT(lf_model_step(f->rig.model, &f->rig.kv, &b, logits, NULL) == LF_OK);
         for (int i = 0; i < b.n_out; i++) {
