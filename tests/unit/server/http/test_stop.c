@@ -3,6 +3,7 @@
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -40,6 +41,14 @@ static int connect_to(int to)
     return -1;
 }
 
+/* Also by a reset, where it had not been accepted yet. */
+static bool has_ended(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, 0);
+    return n == 0 || (n < 0 && errno == ECONNRESET);
+}
+
 /* What libmicrohttpd refuses by itself, again and again, until the test ends (a port of -1). */
 static void *refused(void *ctx)
 {
@@ -75,7 +84,6 @@ static void no_connection_is_left_when_the_library_stops(void **state)
     }
     for (int i = 0; i < STOPS_N; i++) {
         struct lf_err err = {0};
-        char byte;
         assert_int_equal(lf_http_server_create(&server, &opts, &err), LF_OK);
         lf_http_server_ready(server, fake_tokenizer(), NULL, engine);
         int silent = connect_to(lf_http_server_port(server)), half = connect_to(lf_http_server_port(server));
@@ -84,8 +92,8 @@ static void no_connection_is_left_when_the_library_stops(void **state)
         lf_clock_sleep_ms(5 + i % 5);
         lf_http_server_drain(server);
         lf_http_server_destroy(server);
-        assert_int_equal(recv(silent, &byte, 1, 0), 0);
-        assert_int_equal(recv(half, &byte, 1, 0), 0);
+        assert_true(has_ended(silent));
+        assert_true(has_ended(half));
         close(silent);
         close(half);
     }
