@@ -19,7 +19,7 @@
  *
  * The bf16 orders of a CPU are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats
  * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which
- * is what makes a row's bits independent of the batch around it.
+ * is what makes a token's bits independent of the batch around it.
  *
  * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero. */
 #ifndef LF_KV_KV_VIEW_H

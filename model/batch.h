@@ -29,7 +29,7 @@ struct lf_batch {
     int n_tokens;                 /* T <= chunk */
     const struct lf_kv_seq *seqs; /* [n_seqs], tokens in order and without holes */
     int n_seqs;                   /* <= max_seqs */
-    const int32_t *out_rows;      /* [n_out] indices of tokens whose logits are wanted, ascending */
+    const int32_t *logits_idx;    /* [n_out] indices of tokens whose logits are wanted, ascending */
     const struct lf_batch_out *outs; /* [n_out] */
     int n_out;                       /* 0 <= n_out <= max_out */
 };

@@ -4,7 +4,7 @@
  *     each layer:   h = rmsnorm(x);  qkv = h·Wqkvᵀ;  q, K, V = rope(qkv), K and V appended to the cache
  *                   x += attention(q, K, V)·Woᵀ
  *                   h = rmsnorm(x);  x += (silu(gate) · up)·Wdownᵀ    with [gate, up] = h·Wguᵀ
- *     logits = rmsnorm(x[out rows])·Wheadᵀ
+ *     logits = rmsnorm(x[logits_idx])·Wheadᵀ
  *
  * In the last layer only the tokens whose logits are wanted go on behind the append: nobody reads the others' output. A
  * chunk in the middle of a prompt has no such token, so its last layer ends with the append; the last chunk computes
@@ -15,7 +15,7 @@
  * and the last stay.
  *
  * A step is prepared, then launched. Preparing makes the attention schedules and uploads what differs from step to
- * step: ids, out rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of
+ * step: ids, logits_idx, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of
  * pure decode steps are recorded once for a few sizes (graphs.h); a step replays the next larger one, whose surplus
  * tokens compute on what is there and touch nothing that others read.
  *
@@ -120,11 +120,11 @@ static struct lf_gemm_params norm_gemm_params(struct step *s, const float *norm_
     return p;
 }
 
-/* The out rows of x. */
+/* The tokens of x whose logits are wanted. */
 static void gather(const struct step *s, void *out, const void *x, int dim, enum lf_dtype dtype)
 {
     struct lf_gather_params p = {
-        .out = out, .x = x, .rows = at(s->m, s->m->ws.out_rows), .n_rows = s->n_out, .dim = dim, .dtype = dtype};
+        .out = out, .x = x, .rows = at(s->m, s->m->ws.logits_idx), .n_rows = s->n_out, .dim = dim, .dtype = dtype};
     s->ops->gather(s->m->dev, &p);
 }
 
@@ -180,7 +180,7 @@ static void mlp(struct step *s, int layer)
 }
 
 /* x has only the tokens that are wanted from here on. */
-static void keep_out_rows(struct step *s)
+static void keep_wanted(struct step *s)
 {
     float *kept = at(s->m, s->m->ws.x_out);
     gather(s, kept, s->x, s->m->hp->hidden, LF_F32);
@@ -188,13 +188,14 @@ static void keep_out_rows(struct step *s)
     s->n_tokens = s->n_out;
 }
 
-/* Narrows the step, behind the append of the last layer, to the out rows; returns their queries. */
+/* Narrows the step, behind the append of the last layer, to the tokens whose logits are wanted; returns their queries.
+ */
 static const void *narrow(struct step *s)
 {
     const struct lf_llama *m = s->m;
     void *picked = at(m, m->ws.picked);
     gather(s, picked, at(m, m->ws.q), m->hp->n_heads * m->hp->head_dim, lf_device_info(m->dev)->act_dtype);
-    keep_out_rows(s);
+    keep_wanted(s);
     return picked;
 }
 
@@ -224,7 +225,7 @@ static void launch(struct step *s)
         attend(s, w, layer, schedule_idx, q);
         mlp(s, layer);
     }
-    if (s->n_tokens != s->n_out) keep_out_rows(s);
+    if (s->n_tokens != s->n_out) keep_wanted(s);
     rmsnorm(s, m->weights.final_norm);
     struct lf_gemm_params head = head_params(s);
     s->ops->gemm(m->dev, &head);
@@ -232,17 +233,17 @@ static void launch(struct step *s)
 
 /* ---- preparing ---- */
 
-/* The out rows as sequences of their own: neighbours of one sequence stay together, each run ends where its last token
- * may look. Returns how many, or -1 where they are more than attention was made for. */
+/* The tokens whose logits are wanted as sequences of their own: neighbours of one sequence stay together, each run ends
+ * where its last token may look. Returns how many, or -1 where they are more than attention was made for. */
 static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch)
 {
     int n = 0, seq_idx = 0;
     for (int i = 0; i < batch->n_out; i++) {
-        int row = batch->out_rows[i];
-        while (row >= batch->seqs[seq_idx].first_token + batch->seqs[seq_idx].n_tokens) seq_idx++;
+        int token = batch->logits_idx[i];
+        while (token >= batch->seqs[seq_idx].first_token + batch->seqs[seq_idx].n_tokens) seq_idx++;
         const struct lf_kv_seq *seq = &batch->seqs[seq_idx];
-        int kv_len = seq->kv_len - (seq->first_token + seq->n_tokens - 1 - row);
-        bool joins = i > 0 && batch->out_rows[i - 1] == row - 1 && row > seq->first_token;
+        int kv_len = seq->kv_len - (seq->first_token + seq->n_tokens - 1 - token);
+        bool joins = i > 0 && batch->logits_idx[i - 1] == token - 1 && token > seq->first_token;
         if (joins) {
             m->tail_seqs[n - 1].n_tokens++;
             m->tail_seqs[n - 1].kv_len = kv_len;
@@ -250,7 +251,7 @@ static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch
         }
         if (n == m->limits.max_seqs) return -1;
         /* The keys before a decode token are of earlier steps: attention may read them early. */
-        LF_ASSERT(!seq->is_decode || row == seq->first_token);
+        LF_ASSERT(!seq->is_decode || token == seq->first_token);
         m->tail_seqs[n++] = (struct lf_kv_seq){
             .blocks = seq->blocks, .first_token = i, .n_tokens = 1, .kv_len = kv_len, .is_decode = seq->is_decode};
     }
@@ -264,18 +265,18 @@ static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, c
     LF_ASSERT(b->n_out >= 0 && b->n_out <= m->limits.max_out);
     LF_ASSERT(kv->dtype == m->limits.kv_dtype && kv->n_layers == m->hp->n_layers);
     LF_ASSERT(kv->n_kv_heads == m->hp->n_kv_heads && kv->head_dim == m->hp->head_dim);
-    int row = 0;
+    int n_tokens = 0;
     for (int i = 0; i < b->n_seqs; i++) {
         const struct lf_kv_seq *seq = &b->seqs[i];
-        LF_ASSERT(seq->first_token == row && seq->n_tokens > 0);
+        LF_ASSERT(seq->first_token == n_tokens && seq->n_tokens > 0);
         LF_ASSERT(seq->kv_len >= seq->n_tokens && seq->kv_len <= m->limits.ctx);
-        row += seq->n_tokens;
+        n_tokens += seq->n_tokens;
     }
-    LF_ASSERT(row == b->n_tokens);
+    LF_ASSERT(n_tokens == b->n_tokens);
     for (int i = 0; i < b->n_tokens; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < m->hp->n_vocab);
     for (int i = 0; i < b->n_out; i++) {
-        LF_ASSERT(b->out_rows[i] >= 0 && b->out_rows[i] < b->n_tokens);
-        LF_ASSERT(i == 0 || b->out_rows[i] > b->out_rows[i - 1]);
+        LF_ASSERT(b->logits_idx[i] >= 0 && b->logits_idx[i] < b->n_tokens);
+        LF_ASSERT(i == 0 || b->logits_idx[i] > b->logits_idx[i - 1]);
     }
 }
 
@@ -285,7 +286,7 @@ static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
     for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
     lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
     if (b->n_out == 0 || b->n_out == b->n_tokens) return false;
-    lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
+    lf_upload(m->dev, at(m, m->ws.logits_idx), b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
     lf_attn_plan(m->attn, TAIL_SCHEDULE, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
@@ -354,11 +355,11 @@ enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv,
     static const int32_t no_ids[LF_GRAPH_TOKENS];
     if (lf_device_info(m->dev)->is_host) return LF_OK;
     prepare_gemms(m);
-    int rows[LF_GRAPHS_N];
-    int n = lf_graph_sizes(rows, LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk));
+    int sizes[LF_GRAPHS_N];
+    int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk));
     /* Surplus tokens of a graph read ids too: there are valid ones from the start. */
-    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)rows[n - 1] * sizeof(*no_ids));
-    for (int i = 0; i < n; i++) LF_TRY(record(m, kv, rows[i], err));
+    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)sizes[n - 1] * sizeof(*no_ids));
+    for (int i = 0; i < n; i++) LF_TRY(record(m, kv, sizes[i], err));
     return LF_OK;
 }
 

@@ -51,8 +51,8 @@ LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sam
 /* Asynchronous scheduling: how many steps may be launched before the result of the one before them is known. 1 on a
  * GPU, which feeds what it samples into the next step by itself, 0 on a CPU. */
 int lf_model_n_async_steps(const struct lf_model *model);
-/* The same without sampling, for tests and benchmarks: logits[i, :] of row out_rows[i], host, [n_out, n_vocab] float.
- * Nothing may be on its way. */
+/* The same without sampling, for tests and benchmarks: logits[i, :] of token logits_idx[i], host, [n_out, n_vocab]
+ * float. Nothing may be on its way. */
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
 

@@ -20,7 +20,7 @@ struct lf_step_limits {
 
 /* Offsets in bytes, each a multiple of 256. T = chunk tokens.
  *
- *     ids      [T] int32,  out_rows [max_out] int32      the step's input, uploaded
+ *     ids      [T] int32,  logits_idx [max_out] int32      the step's input, uploaded
  *     x        [T, hidden]       the residual stream, float
  *     x_out    [max_out, hidden] its tokens that go on behind the last append, float
  *     h        [T, hidden]       its norm
@@ -33,7 +33,7 @@ struct lf_step_limits {
  *     scratch  of the GEMM;  logits [max_out, n_vocab] float, and what sampling needs (sampler)
  *     rope table;  workspace of attention */
 struct lf_workspace {
-    uint64_t ids, out_rows, x, x_out, h, sum_squares, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler,
+    uint64_t ids, logits_idx, x, x_out, h, sum_squares, qkv, q, attn, gate_up, act, picked, scratch, logits, sampler,
         rope, attention;
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;

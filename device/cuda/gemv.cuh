@@ -83,11 +83,11 @@ template <int NT> struct gemv_sums {
 /* An Epilogue<T> is made from its `args`, plain data that the host passes, by each thread for itself, and before the
  * predecessor is complete: what it reads then are lists and weights.
  *
- *     static int first_weight_row(const args &, int tile)   of the weights: the tile's first run of eight
- *     static int run_stride(const args &)             from there to the second
- *     void prefetch(const lf_gemv_args &, int tile)        the predecessor is complete: what the tile's finish will
- * need may be on its way while the GEMV is computed template <int NT> void write(const lf_gemv_args &, const
- * gemv_sums<NT> &, int tile)    all threads call it */
+ *     static int first_weight_row(const args &, int tile)    the tile's first run of eight
+ *     static int run_stride(const args &)                    from there to the second
+ *     void prefetch(const lf_gemv_args &, int tile)          the predecessor is complete: what the tile's write will
+ *                                                            need may be on its way while the GEMV is computed
+ *     template <int NT> void write(const lf_gemv_args &, const gemv_sums<NT> &, int tile)     all threads call it */
 
 /* A warp's position in its tiles: the next group, of the warp's, and where the lane reads the first. Weight rows behind
  * the last are read as the last, and their sums are nobody's. */

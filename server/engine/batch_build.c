@@ -15,14 +15,14 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
                                              .n_tokens = item->n_tokens,
                                              .kv_len = seq->n_done + item->n_tokens,
                                              .is_decode = seq->n_done >= seq->n_prompt};
-        for (int k = 0; k < item->n_out; k++) arrays->out_rows[n_out++] = n_tokens + item->out_first + k;
+        for (int k = 0; k < item->n_out; k++) arrays->logits_idx[n_out++] = n_tokens + item->out_first + k;
         n_tokens += item->n_tokens;
     }
     *out = (struct lf_batch){.ids = arrays->ids,
                              .n_tokens = n_tokens,
                              .seqs = arrays->seqs,
                              .n_seqs = step->n_items,
-                             .out_rows = arrays->out_rows,
+                             .logits_idx = arrays->logits_idx,
                              .outs = arrays->outs,
                              .n_out = n_out};
 }

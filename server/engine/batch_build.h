@@ -9,7 +9,7 @@
 struct lf_batch_arrays {
     int32_t *ids;              /* [chunk] */
     struct lf_kv_seq *seqs;    /* [max_seqs] */
-    int32_t *out_rows;         /* [max_out] */
+    int32_t *logits_idx;       /* [max_out] */
     struct lf_batch_out *outs; /* [max_out] filled by output.c */
 };
 

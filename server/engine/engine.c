@@ -256,12 +256,12 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     e->results = calloc(n_out, sizeof(*e->results));
     e->arrays.ids = calloc((size_t)o->chunk, sizeof(*e->arrays.ids));
     e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
-    e->arrays.out_rows = calloc(n_out, sizeof(*e->arrays.out_rows));
+    e->arrays.logits_idx = calloc(n_out, sizeof(*e->arrays.logits_idx));
     e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
     e->tenants = calloc((size_t)n_tenants(o), sizeof(*e->tenants));
     e->held_epochs = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->held_epochs));
     all = all && e->tenants && e->held_epochs && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
-          e->arrays.out_rows && e->arrays.outs;
+          e->arrays.logits_idx && e->arrays.outs;
     if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
     while (e->n_slots < n_slots) {
         e->slots[e->n_slots] = e->n_slots;
@@ -275,7 +275,7 @@ static void release(struct lf_engine *e)
     free(e->held_epochs);
     free(e->tenants);
     free(e->arrays.outs);
-    free(e->arrays.out_rows);
+    free(e->arrays.logits_idx);
     free(e->arrays.seqs);
     free(e->arrays.ids);
     free(e->results);

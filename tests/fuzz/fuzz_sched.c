@@ -1,7 +1,7 @@
 /* The scheduler under operations in any order that its header allows: the bytes are the calls. A head of 8 bytes says
  * how large everything is; then each byte is an operation, the next ones what it is given.
  *
- * After every operation all invariants hold, a tenant among others has been admitted no more than its share, and a plan
+ * After every operation all invariants hold, a tenant among others has been admitted no more than its share, and a step
  * keeps its limits. At the end nothing more comes: then each launched step computes a token at least that nobody
  * computes again, so that everything is over after as many steps as there are tokens. That bounds every wait. */
 #include "server/engine/scheduler.h"
@@ -154,7 +154,7 @@ static void admit(struct world *w)
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
 }
 
-static void check_plan(const struct world *w, const struct lf_sched_step *step)
+static void check_step(const struct world *w, const struct lf_sched_step *step)
 {
     const struct lf_sched_opts *o = &w->sched.opts;
     int n_tokens = 0, n_out = 0;
@@ -178,7 +178,7 @@ static bool launch(struct world *w)
     if (w->n_flights > w->n_async_steps) return false;
     struct lf_sched_step *step = &w->flights[w->n_flights].step;
     lf_sched_plan_step(&w->sched, step);
-    check_plan(w, step);
+    check_step(w, step);
     LF_ASSERT(step->n_items > 0 || w->n_flights > 0 || w->sched.n_running == 0);
     if (step->n_items == 0) return false;
     lf_sched_launched(&w->sched, step);

@@ -171,7 +171,7 @@ static void check_progress(const struct sim_world *w)
 }
 
 /* What was planned keeps the limits, and every token has a slot of its own. */
-static void check_plan(const struct sim_world *w)
+static void check_step(const struct sim_world *w)
 {
     const struct lf_sched_step *step = &w->step;
     const struct lf_sched_opts *o = &w->sched.opts;
@@ -262,7 +262,7 @@ static void launch(struct sim_world *w)
 {
     struct sim_flight *f = &w->flights[w->n_flights++];
     struct lf_sched_item *items = f->step.items;
-    if (w->check) check_plan(w);
+    if (w->check) check_step(w);
     f->took_ns = true_cost(w);
     w->n_steps++;
     write_rows(w);

@@ -134,7 +134,7 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
             int p = seq->kv_len - seq->n_tokens + i;
             uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), fake_id(f, batch->ids[row]));
             fake_store(&kv->view, seq, p, h);
-            if (out == batch->n_out || batch->out_rows[out] != row) continue;
+            if (out == batch->n_out || batch->logits_idx[out] != row) continue;
             for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
             if (f->broken_id != 0 && batch->ids[row] == f->broken_id) logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
             out++;
