@@ -1,4 +1,4 @@
-/* The face of attention: what is true on every device is checked here, the rest is the backend's. */
+/* The public functions of attention: what holds on every device is checked here, the rest is the backend's. */
 #include "attention/attention.h"
 
 #include <string.h>
@@ -28,9 +28,10 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
     if (s->n_kv_heads < 1 || s->n_heads < s->n_kv_heads || s->n_heads % s->n_kv_heads != 0)
         return lf_fail(err, LF_INVALID, "attention: %d query heads are no multiple of %d KV heads", s->n_heads,
                        s->n_kv_heads);
-    if (s->max_rows < 1 || s->max_seqs < 1 || s->max_kv_len < 1)
-        return lf_fail(err, LF_INVALID, "attention: room for %d rows, %d sequences, %d tokens; expected at least 1",
-                       s->max_rows, s->max_seqs, s->max_kv_len);
+    if (s->max_tokens < 1 || s->max_seqs < 1 || s->max_kv_len < 1)
+        return lf_fail(err, LF_INVALID,
+                       "attention: room for %d tokens a step, %d sequences, %d keys; expected at least 1",
+                       s->max_tokens, s->max_seqs, s->max_kv_len);
     return LF_OK;
 }
 
@@ -65,52 +66,52 @@ void lf_attn_destroy(struct lf_attn *attn)
     if (attn != NULL) attn->backend->destroy(attn);
 }
 
-void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window)
+void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs, int window)
 {
     const struct lf_attn_shape *shape = &attn->shape;
-    int64_t n_rows = 0;
-    LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N);
+    int64_t n_tokens = 0;
+    LF_ASSERT(schedule_idx >= 0 && schedule_idx < LF_ATTN_SCHEDULES_N);
     LF_ASSERT(n_seqs >= 0 && n_seqs <= shape->max_seqs);
     for (int i = 0; i < n_seqs; i++) {
-        LF_ASSERT(seqs[i].first_token == n_rows && seqs[i].n_tokens >= 1 && seqs[i].n_tokens <= seqs[i].kv_len);
+        LF_ASSERT(seqs[i].first_token == n_tokens && seqs[i].n_tokens >= 1 && seqs[i].n_tokens <= seqs[i].kv_len);
         LF_ASSERT(seqs[i].kv_len <= shape->max_kv_len);
-        n_rows += seqs[i].n_tokens;
+        n_tokens += seqs[i].n_tokens;
     }
-    LF_ASSERT(n_rows <= shape->max_rows);
-    attn->plans[plan_idx] =
-        (struct lf_attn_plan){.made = true, .seqs = seqs, .n_seqs = n_seqs, .n_rows = (int)n_rows, .window = window};
-    attn->backend->plan(attn, plan_idx);
+    LF_ASSERT(n_tokens <= shape->max_tokens);
+    attn->schedules[schedule_idx] = (struct lf_attn_schedule){
+        .made = true, .seqs = seqs, .n_seqs = n_seqs, .n_tokens = (int)n_tokens, .window = window};
+    attn->backend->schedule(attn, schedule_idx);
 }
 
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window)
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, int window)
 {
-    LF_ASSERT(plan_idx >= 0 && plan_idx < LF_ATTN_PLANS_N);
-    attn->plans[plan_idx] = (struct lf_attn_plan){.made = true, .window = window, .records = true};
-    attn->backend->plan(attn, plan_idx);
+    LF_ASSERT(schedule_idx >= 0 && schedule_idx < LF_ATTN_SCHEDULES_N);
+    attn->schedules[schedule_idx] = (struct lf_attn_schedule){.made = true, .window = window, .records = true};
+    attn->backend->schedule(attn, schedule_idx);
 }
 
-void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)
+void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p)
 {
-    const struct lf_attn_plan *plan = &attn->plans[plan_idx];
-    LF_ASSERT(plan->made && (plan->window == 0 || p->window == plan->window));
+    const struct lf_attn_schedule *schedule = &attn->schedules[schedule_idx];
+    LF_ASSERT(schedule->made && (schedule->window == 0 || p->window == schedule->window));
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     LF_ASSERT(p->kv->dtype == attn->shape.kv_dtype);
-    attn->backend->run(attn, plan_idx, p);
+    attn->backend->run(attn, schedule_idx, p);
 }
 
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(attn->plans[0].made && p->n_rows >= attn->plans[0].n_rows);
+    LF_ASSERT(attn->schedules[0].made && p->n_tokens >= attn->schedules[0].n_tokens);
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     attn->backend->rope_append(attn, p);
 }
 
 void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(attn->plans[0].made && p->n_rows >= attn->plans[0].n_rows);
+    LF_ASSERT(attn->schedules[0].made && p->n_tokens >= attn->schedules[0].n_tokens);
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     LF_ASSERT(!gemm->residual && !gemm->norm.h);
-    LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_rows && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
+    LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;
     lf_device_ops(attn->dev)->gemm(attn->dev, gemm);

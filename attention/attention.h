@@ -1,19 +1,19 @@
-/* Exact attention over paged KV: plans once a step, one run a layer.
+/* Exact attention over paged KV: one schedule a step and window, one run a layer.
  *
  * Prefill, a chunk over a long cache, decode and several new tokens a step are one mechanism: a step is a list of
- * sequences, each with n_rows query tokens at the end of kv_len cached tokens. The query heads of one KV head are
- * packed as rows (token × group), so grouped-query attention reads each K and V page once.
+ * sequences, each with n_rows new tokens at the end of kv_len cached tokens. The query heads of one KV head are packed
+ * as query rows (token × group), so grouped-query attention reads each K and V page once.
  *
  *     out[t, h] = Σ_j softmax_j( scale · q[t, h] · k[j] ) · v[j]     over the keys j that position p of t may see:
  *     j <= p, and j > p - window where window > 0; scores pass through softcap · tanh(s / softcap) where softcap > 0;
  *     where sinks are given, e^sink[h] joins the denominator.
  *
- * The bits of a row depend on its position and its keys only. Keys are cut at fixed positions into spans of
- * LF_ATTN_SPAN; a row's result is the fold, in ascending order, of the exact online-softmax partials of its spans
- * (Milakov & Gimelshein 2018; Dao et al. 2022, §3.1). Whether one task folds all spans or many tasks make partials that
- * are folded later, the same operations happen in the same order. So the plan may split as it likes: alone, in a batch,
- * in chunks or from the prefix cache, the answer is the same. (On a GPU prompt rows and generated rows have spans of
- * their own: attn_cuda.h. A row's kind does not change between those cases.)
+ * The bits of a query row depend on its position and its keys only. Keys are cut at fixed positions into splits of
+ * LF_ATTN_SPLIT; a row's result combines, in ascending order, the exact online-softmax partial results of its splits
+ * (Milakov & Gimelshein 2018; Dao et al. 2022, §3.1). Whether one task combines all splits or many tasks make partial
+ * results that are combined later, the same operations happen in the same order. So the schedule may distribute splits
+ * as it likes: alone, in a batch, in chunks or from the prefix cache, the answer is the same. (On a GPU prefill and
+ * decode tokens have splits of their own: attn_cuda.h. A token's kind does not change between those cases.)
  *
  * Nothing is allocated after create and nothing fails in run. One thread (the engine's) calls; kernels run on the
  * device's threads. */
@@ -28,9 +28,9 @@
 #include "device/device.h"
 #include "kv/kv_view.h"
 
-enum { LF_ATTN_SPAN = 512 }; /* keys, on a CPU; a multiple of LF_KV_BLOCK_TOKENS */
-/* Plans in force at the same time: layers of up to two windows, and the last layer's few rows. */
-enum { LF_ATTN_PLANS_N = 3 };
+enum { LF_ATTN_SPLIT = 512 }; /* keys, on a CPU; a multiple of LF_KV_BLOCK_TOKENS */
+/* Schedules in force at the same time: layers of up to two windows, and the last layer's few tokens. */
+enum { LF_ATTN_SCHEDULES_N = 3 };
 
 /* What all layers of a model share, and the largest step there will be. */
 struct lf_attn_shape {
@@ -38,7 +38,7 @@ struct lf_attn_shape {
     int n_kv_heads;
     int head_dim; /* 32..256, a multiple of 16 */
     enum lf_dtype kv_dtype;
-    int max_rows;   /* of one step */
+    int max_tokens; /* of one step */
     int max_seqs;   /* of one step */
     int max_kv_len; /* of one sequence */
 };
@@ -69,14 +69,14 @@ LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_devi
                                             struct lf_err *err);
 void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 
-/* Makes plan plan_idx (0 .. LF_ATTN_PLANS_N - 1) of the step. seqs and their block tables are borrowed until the last
- * run of the step. Of a generated sequence the tokens before its new ones are of earlier steps. window as in the runs
- * to come (0 if layers differ: the plan is then only less tight). All plans of a step come before its first run. Plan 0
- * is also where lf_rope_append takes the step's rows from. */
-void lf_attn_plan(struct lf_attn *attn, int plan_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
-/* A plan without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of generated
- * rows, one a sequence, can need. */
-void lf_attn_record(struct lf_attn *attn, int plan_idx, int window);
-void lf_attn_run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
+/* Makes schedule schedule_idx (0 .. LF_ATTN_SCHEDULES_N - 1) of the step. seqs and their block tables are borrowed
+ * until the last run of the step. Of a sequence in decode the tokens before its new ones are of earlier steps. window
+ * as in the runs to come (0 if layers differ: the schedule is then only less tight). All schedules of a step come
+ * before its first run. Schedule 0 is also where lf_rope_append takes the step's tokens from. */
+void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
+/* A schedule without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of decode
+ * tokens, one a sequence, can need. */
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, int window);
+void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p);
 
 #endif

@@ -5,12 +5,12 @@
 #include "attention/attention.h"
 #include "attention/rope.h"
 
-/* What was asked of lf_attn_plan or lf_attn_record. */
-struct lf_attn_plan {
+/* The arguments of lf_attn_schedule or lf_attn_record. */
+struct lf_attn_schedule {
     bool made;
     const struct lf_kv_seq *seqs; /* borrowed */
     int n_seqs;
-    int n_rows;
+    int n_tokens;
     int window;
     bool records; /* lf_attn_record's */
 };
@@ -23,8 +23,8 @@ struct lf_attn_backend {
     enum lf_status (*create)(struct lf_attn **out, struct lf_device *dev, enum lf_isa isa,
                              const struct lf_attn_shape *shape, struct lf_buffer workspace, struct lf_err *err);
     void (*destroy)(struct lf_attn *attn);
-    void (*plan)(struct lf_attn *attn, int plan_idx);
-    void (*run)(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p);
+    void (*schedule)(struct lf_attn *attn, int schedule_idx);
+    void (*run)(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p);
     void (*rope_append)(struct lf_attn *attn, const struct lf_rope_append_params *p);
     /* lf_gemm_rope_append in one, or false where the backend does not; NULL where it never does. */
     bool (*gemm_rope_append)(struct lf_attn *attn, const struct lf_gemm_params *gemm,
@@ -36,7 +36,7 @@ struct lf_attn {
     const struct lf_attn_backend *backend;
     struct lf_device *dev;
     struct lf_attn_shape shape;
-    struct lf_attn_plan plans[LF_ATTN_PLANS_N];
+    struct lf_attn_schedule schedules[LF_ATTN_SCHEDULES_N];
 };
 
 extern const struct lf_attn_backend lf_attn_backend_cpu;

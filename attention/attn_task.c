@@ -1,4 +1,4 @@
-/* The walk of one task over its keys: spans, tiles, pages, who sees what. No arithmetic of attention itself. */
+/* The walk of one task over its keys: splits, tiles, pages, who sees what. No arithmetic of attention itself. */
 #include "attention/attn_task.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static void block_init(struct lf_attn_block *b, const struct lf_attn_params *p, 
     b->log2_scale = p->softcap > 0.0f ? LOG2_E : p->scale * LOG2_E;
 }
 
-static void span_init(struct lf_attn_block *b)
+static void split_init(struct lf_attn_block *b)
 {
     for (int r = 0; r < LF_ATTN_ROWS && r < (b->n_rows + 15) / 16 * 16; r++) b->m[r] = -INFINITY;
     memset(b->lanes, 0, (size_t)b->n_rows * LF_ATTN_LANES * sizeof(float));
@@ -97,7 +97,7 @@ static void pack_rows(const struct lf_attn_kernel *kernel, struct lf_attn_block 
     for (int r = 0; r < rows->n; r++) kernel->pack_q(b, r, q + row_index(p, n_heads, rows, r) * (size_t)b->head_dim);
 }
 
-/* The walk of one block: positions of its rows and the pages of its sequence. */
+/* A block's walk over its keys: positions of its rows and the pages of its sequence. */
 struct walk {
     const struct lf_attn_kernel *kernel;
     const struct lf_attn_params *p;
@@ -186,11 +186,11 @@ static void tile_step(const struct lf_attn_kernel *kernel, struct lf_attn_block 
     }
 }
 
-static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
+static void walk_split(const struct walk *w, struct lf_attn_block *b, int split)
 {
-    span_init(b);
-    int from = LF_MAX(span * LF_ATTN_SPAN, w->key_lo / LF_ATTN_TILE * LF_ATTN_TILE);
-    int to = LF_MIN((span + 1) * LF_ATTN_SPAN, w->key_hi);
+    split_init(b);
+    int from = LF_MAX(split * LF_ATTN_SPLIT, w->key_lo / LF_ATTN_TILE * LF_ATTN_TILE);
+    int to = LF_MIN((split + 1) * LF_ATTN_SPLIT, w->key_hi);
     for (int key0 = from; key0 < to; key0 += LF_ATTN_TILE) {
         struct lf_attn_tile t;
         tile_pages(w, key0, t.k, t.v);
@@ -201,7 +201,7 @@ static void walk_span(const struct walk *w, struct lf_attn_block *b, int span)
     w->kernel->close(b);
 }
 
-/* Output of the folded rows: the sink joins the denominator, then one division a row. */
+/* Output of the combined rows: the sink joins the denominator, then one division a row. */
 static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p, int n_heads,
                    const struct lf_attn_rows *rows)
 {
@@ -224,7 +224,7 @@ static void finish(const struct lf_attn_block *b, const struct lf_attn_params *p
 }
 
 void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                        const struct lf_attn_rows *rows, int span_lo, int span_hi, void *scratch)
+                        const struct lf_attn_rows *rows, int split_lo, int split_hi, void *scratch)
 {
     struct lf_attn_block b;
     struct walk w;
@@ -233,15 +233,15 @@ void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_att
     if (kernel->begin) kernel->begin(&b);
     pack_rows(kernel, &b, p, n_heads, rows);
     acc_init(&b);
-    for (int span = span_lo; span < span_hi; span++) {
-        walk_span(&w, &b, span);
-        kernel->fold(&b);
+    for (int split = split_lo; split < split_hi; split++) {
+        walk_split(&w, &b, split);
+        kernel->combine(&b);
     }
     if (kernel->end) kernel->end();
     finish(&b, p, n_heads, rows);
 }
 
-/* Points the block's span at a partial result in memory. */
+/* Points the block's split at a partial result in memory. */
 static void use_partial(struct lf_attn_block *b, float *partial)
 {
     b->m = partial;
@@ -250,7 +250,7 @@ static void use_partial(struct lf_attn_block *b, float *partial)
 }
 
 void lf_attn_task_partial(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                          const struct lf_attn_rows *rows, int span_lo, int span_hi, float *partials, void *scratch)
+                          const struct lf_attn_rows *rows, int split_lo, int split_hi, float *partials, void *scratch)
 {
     struct lf_attn_block b;
     struct walk w;
@@ -259,23 +259,23 @@ void lf_attn_task_partial(const struct lf_attn_kernel *kernel, const struct lf_a
     if (kernel->begin) kernel->begin(&b);
     pack_rows(kernel, &b, p, n_heads, rows);
     size_t stride = lf_attn_partial_floats(b.n_rows, b.head_dim);
-    for (int span = span_lo; span < span_hi; span++) {
-        use_partial(&b, partials + (size_t)(span - span_lo) * stride);
-        walk_span(&w, &b, span);
+    for (int split = split_lo; split < split_hi; split++) {
+        use_partial(&b, partials + (size_t)(split - split_lo) * stride);
+        walk_split(&w, &b, split);
     }
     if (kernel->end) kernel->end();
 }
 
-void lf_attn_task_merge(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                        const struct lf_attn_rows *rows, int n_spans, float *partials, void *scratch)
+void lf_attn_task_combine(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                          const struct lf_attn_rows *rows, int n_splits, float *partials, void *scratch)
 {
     struct lf_attn_block b;
     block_init(&b, p, rows, scratch);
     size_t stride = lf_attn_partial_floats(b.n_rows, b.head_dim);
     acc_init(&b);
-    for (int span = 0; span < n_spans; span++) {
-        use_partial(&b, partials + (size_t)span * stride);
-        kernel->fold(&b);
+    for (int split = 0; split < n_splits; split++) {
+        use_partial(&b, partials + (size_t)split * stride);
+        kernel->combine(&b);
     }
     finish(&b, p, n_heads, rows);
 }

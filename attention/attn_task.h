@@ -1,29 +1,30 @@
-/* One task of an attention step: a block of query rows of one KV head over a range of spans. Inside attention/ only. */
+/* One task of an attention step: a block of query rows of one KV head over a range of splits. Inside attention/ only.
+ */
 #ifndef LF_ATTENTION_ATTN_TASK_H
 #define LF_ATTENTION_ATTN_TASK_H
 
 #include "attention/attention.h"
 #include "attention/cpu/attn_kernel.h"
 
-/* Rows of one sequence: row r is query head (r mod group) of the KV head, of token r / group. */
+/* Query rows of one sequence: row r is query head (r mod group) of the KV head, of token r / group. */
 struct lf_attn_rows {
     const struct lf_kv_seq *seq;
     int kv_head;
     int first, n; /* rows first .. first + n - 1, n <= LF_ATTN_ROWS */
 };
 
-/* Bytes of a worker's scratch, a multiple of 64, and of one span's partial result for n rows. */
+/* Bytes of a worker's scratch, a multiple of 64, and of one split's partial result for n rows. */
 size_t lf_attn_scratch_bytes(int head_dim);
 size_t lf_attn_partial_floats(int n_rows, int head_dim);
 
-/* Folds spans span_lo .. span_hi - 1 and writes the rows' output. */
+/* Combines splits split_lo .. split_hi - 1 and writes the rows' output. */
 void lf_attn_task_whole(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                        const struct lf_attn_rows *rows, int span_lo, int span_hi, void *scratch);
-/* Writes each span's partial result: that of span s at partials + (s - span_lo) · lf_attn_partial_floats. */
+                        const struct lf_attn_rows *rows, int split_lo, int split_hi, void *scratch);
+/* Writes each split's partial result: that of split s at partials + (s - split_lo) · lf_attn_partial_floats. */
 void lf_attn_task_partial(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                          const struct lf_attn_rows *rows, int span_lo, int span_hi, float *partials, void *scratch);
-/* Folds n_spans partial results in ascending order and writes the rows' output. */
-void lf_attn_task_merge(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
-                        const struct lf_attn_rows *rows, int n_spans, float *partials, void *scratch);
+                          const struct lf_attn_rows *rows, int split_lo, int split_hi, float *partials, void *scratch);
+/* Combines n_splits partial results in ascending order and writes the rows' output. */
+void lf_attn_task_combine(const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
+                          const struct lf_attn_rows *rows, int n_splits, float *partials, void *scratch);
 
 #endif

@@ -1,4 +1,4 @@
-/* RoPE: frequencies, the table over positions, and the walk of an append over a step's rows. */
+/* RoPE: frequencies, the table over positions, and the walk of an append over a step's tokens. */
 #include "attention/rope.h"
 
 #include <math.h>
@@ -121,7 +121,7 @@ struct append_job {
     const struct lf_kv_seq *seqs;
     int n_seqs;
     lf_rope_rows_fn *rows_fn;
-    int n_rows;
+    int n_tokens;
 };
 
 static const struct lf_kv_seq *seq_of_row(const struct append_job *job, int row)
@@ -138,7 +138,7 @@ static void append_task(void *ctx, int task_idx, int worker_idx)
 {
     (void)worker_idx;
     const struct append_job *job = ctx;
-    int end = LF_MIN((task_idx + 1) * LF_ROPE_RUN, job->n_rows);
+    int end = LF_MIN((task_idx + 1) * LF_ROPE_RUN, job->n_tokens);
     for (int row = task_idx * LF_ROPE_RUN; row < end;) {
         const struct lf_kv_seq *seq = seq_of_row(job, row);
         int pos = seq->kv_len - seq->n_tokens + (row - seq->first_token);
@@ -165,7 +165,7 @@ void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_param
 {
     struct append_job job = {.p = p, .seqs = seqs, .n_seqs = n_seqs, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
     LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % 16 == 0);
-    for (int i = 0; i < n_seqs; i++) job.n_rows = LF_MAX(job.n_rows, seqs[i].first_token + seqs[i].n_tokens);
-    int n_tasks = job.n_rows / LF_ROPE_RUN + (job.n_rows % LF_ROPE_RUN != 0);
+    for (int i = 0; i < n_seqs; i++) job.n_tokens = LF_MAX(job.n_tokens, seqs[i].first_token + seqs[i].n_tokens);
+    int n_tasks = job.n_tokens / LF_ROPE_RUN + (job.n_tokens % LF_ROPE_RUN != 0);
     lf_threads_run(lf_device_threads(dev), n_tasks, append_task, &job);
 }

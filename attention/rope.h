@@ -44,16 +44,15 @@ struct lf_rope_append_params {
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
     float norm_eps;
     const float *table; /* lf_rope_table_fill */
-    int n_rows; /* of qkv: the plan's, or more: surplus rows belong to no sequence and nothing of them is kept */
+    int n_tokens; /* of qkv: the schedule's, or more: surplus ones belong to no sequence, nothing of them is kept */
     int rotary_dim;
     int n_heads;
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
     int layer;
 };
-/* Of the rows of attn's plan 0. An op like those of device/ops.h: does not fail, queued on a GPU. */
+/* Of the tokens of attn's schedule 0. An op like those of device/ops.h: does not fail, queued on a GPU. */
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);
-/* The product that makes p->qkv (gemm->y, dense), then lf_rope_append; the same bits, but qkv is undefined afterwards.
- */
+/* The GEMM that makes p->qkv (gemm->y, dense), then lf_rope_append; the same bits, but qkv is undefined afterwards. */
 void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm,
                          const struct lf_rope_append_params *p);
 

@@ -28,7 +28,7 @@
 #include "attention/rope.h"
 #include "core/check.h"
 
-enum { TAIL_SCHEDULE = LF_LLAMA_WINDOWS_N }; /* of the last layer, where it has fewer tokens */
+enum { SCHEDULE_TAIL = LF_LLAMA_WINDOWS_N }; /* of the last layer, where it has fewer tokens */
 
 /* What the launches of one step share. Tokens become fewer in the last layer. */
 struct step {
@@ -140,7 +140,7 @@ static void project_qkv(struct step *s, const struct lf_layer_weights *w, int la
                                       .k_norm = w->k_norm,
                                       .norm_eps = hp->norm_eps,
                                       .table = at(m, m->ws.rope),
-                                      .n_rows = s->n_tokens,
+                                      .n_tokens = s->n_tokens,
                                       .rotary_dim = hp->rope.rotary_dim,
                                       .n_heads = hp->n_heads,
                                       .kv = s->kv,
@@ -219,7 +219,7 @@ static void launch(struct step *s)
             if (s->n_out == 0) return;
             if (s->narrows) {
                 q = narrow(s);
-                schedule_idx = TAIL_SCHEDULE;
+                schedule_idx = SCHEDULE_TAIL;
             }
         }
         attend(s, w, layer, schedule_idx, q);
@@ -283,13 +283,13 @@ static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, c
 /* Makes attention's schedules for all layers and uploads the step's input; true where the last layer narrows. */
 static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
-    for (int i = 0; i < m->n_windows; i++) lf_attn_plan(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
+    for (int i = 0; i < m->n_windows; i++) lf_attn_schedule(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
     lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
     if (b->n_out == 0 || b->n_out == b->n_tokens) return false;
     lf_upload(m->dev, at(m, m->ws.logits_idx), b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
-    lf_attn_plan(m->attn, TAIL_SCHEDULE, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
+    lf_attn_schedule(m->attn, SCHEDULE_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
     return true;
 }
 

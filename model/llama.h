@@ -9,7 +9,7 @@
 #include "model/weights.h"
 #include "model/workspace.h"
 
-enum { LF_LLAMA_WINDOWS_N = LF_ATTN_PLANS_N - 1 }; /* that layers may differ in */
+enum { LF_LLAMA_WINDOWS_N = LF_ATTN_SCHEDULES_N - 1 }; /* that layers may differ in */
 
 /* Everything a step needs, bound to its memory. Borrowed but for what model.c made; nothing changes after
  * lf_llama_prepare. */

@@ -20,7 +20,7 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_hparams *hp, const 
                                   .n_kv_heads = hp->n_kv_heads,
                                   .head_dim = hp->head_dim,
                                   .kv_dtype = limits->kv_dtype,
-                                  .max_rows = limits->chunk,
+                                  .max_tokens = limits->chunk,
                                   .max_seqs = limits->max_seqs,
                                   .max_kv_len = limits->ctx};
 }

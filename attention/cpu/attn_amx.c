@@ -2,13 +2,13 @@
  *
  * A tile register holds 16 rows of 64 bytes. Scores: 16 query rows × the 64 keys of a page in four accumulators; for
  * each 32 channels one load of Q and four of K. Output: 16 rows × up to 64 channels in four accumulators over the keys
- * of a tile, 32 at a time; they go through memory to be added to o · alpha. Queries and weights are rounded to bf16 as
- * in attn_avx512bf16.c, with which this file shares the softmax; the order of additions is the instruction's (even and
- * odd channels of 32 apart, then together), so the bits differ from there but not with the rows beside a row.
+ * of a tile, 32 at a time; they go through memory to be added to o · alpha. Queries and P are rounded to bf16 as in
+ * attn_avx512bf16.c, with which this file shares the softmax; the order of additions is the instruction's (even and odd
+ * channels of 32 apart, then together), so the bits differ from there but not with the rows beside a row.
  *
- * A multiplication by a weight of 0 cannot be left out here, so the keys of a page at and past a group's last one are
- * replaced with zeros in a copy. Channels come in 32; a head_dim of an odd number of 16 ends in a half step with its
- * own tile shapes. The operating system must have granted the tile registers to the process (device/ asks at open). */
+ * A multiplication by P = 0 cannot be left out here, so the keys of a page at and past a group's last one are replaced
+ * with zeros in a copy. Channels come in 32; a head_dim of an odd number of 16 ends in a half step with its own tile
+ * shapes. The operating system must have granted the tile registers to the process (device/ asks at open). */
 #include "attention/cpu/attn_bf16.h"
 
 #include <string.h>
@@ -113,9 +113,9 @@ static void add_page(const struct lf_attn_block *b, int row0, const void *page, 
     int v_row = b->head_dim * 4;
     for (int step = from / STEP; step * STEP < to; step++) {
         const char *v = (const char *)page + (size_t)(step * ROWS) * (size_t)v_row + (size_t)offset * 4;
-        /* Weights: bf16 in the first half of each row of b->s. */
-        const char *w = (const char *)(b->s + (size_t)row0 * LF_ATTN_TILE) + (first + step * STEP) * 2;
-        _tile_loadd(4, w, LF_ATTN_TILE * 4);
+        /* P: bf16 in the first half of each row of b->s. */
+        const char *p = (const char *)(b->s + (size_t)row0 * LF_ATTN_TILE) + (first + step * STEP) * 2;
+        _tile_loadd(4, p, LF_ATTN_TILE * 4);
         _tile_loadd(5, v, v_row);
         _tile_dpbf16ps(0, 4, 5);
         if (n_vecs < 2) continue;
@@ -176,7 +176,7 @@ const struct lf_attn_kernel lf_attn_kernel_amx = {.name = "amx",
                                                   .next_max = next_max,
                                                   .softmax = softmax_pairs,
                                                   .output = output,
-                                                  .close = close_span,
-                                                  .fold = fold_span,
+                                                  .close = close_split,
+                                                  .combine = combine_split,
                                                   .begin = begin,
                                                   .end = end};

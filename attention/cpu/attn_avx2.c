@@ -1,8 +1,8 @@
 /* Attention for AVX2 with FMA: f32 pages, or bf16 pages widened in registers.
  *
  * Scores: 6 rows × 16 keys in 12 accumulators, four strips a page; for each channel 2 loads of K, 6 broadcasts of Q, 12
- * FMAs. Output: 6 rows × 16 channels in 12 accumulators; for each key 2 loads of V, 6 broadcasts of weights, 12 FMAs.
- * Sixteen registers hold no more. */
+ * FMAs. Output: 6 rows × 16 channels in 12 accumulators; for each key 2 loads of V, 6 broadcasts of P, 12 FMAs. Sixteen
+ * registers hold no more. */
 #include "attention/cpu/attn_kernel.h"
 
 #include <float.h>
@@ -218,19 +218,19 @@ static void softmax(struct lf_attn_block *b, const struct lf_attn_tile *t, int r
         __m256 scale = _mm256_set1_ps(b->log2_scale), m = _mm256_set1_ps(b->m[r]);
         __m256 sum = _mm256_mul_ps(_mm256_loadu_ps(lanes), _mm256_set1_ps(b->alpha[r]));
         for (int at = lo / VEC * VEC; at < hi; at += VEC) {
-            __m256 w = exp2_neg(_mm256_fmsub_ps(_mm256_loadu_ps(s + at), scale, m));
-            if (!t->full) w = _mm256_and_ps(w, keys_mask(at, t->lo[r], t->hi[r]));
-            sum = _mm256_add_ps(sum, w);
-            _mm256_storeu_ps(s + at, w);
+            __m256 p = exp2_neg(_mm256_fmsub_ps(_mm256_loadu_ps(s + at), scale, m));
+            if (!t->full) p = _mm256_and_ps(p, keys_mask(at, t->lo[r], t->hi[r]));
+            sum = _mm256_add_ps(sum, p);
+            _mm256_storeu_ps(s + at, p);
         }
         _mm256_storeu_ps(lanes, sum);
     }
 }
 
-/* Where a group's output goes on: o = o · alpha + Σ w · v over keys lo <= j < hi, 16 channels from offset. */
+/* A group's o = o · alpha + Σ p · v over keys lo <= j < hi, 16 channels from offset. */
 struct output_args {
     const struct lf_attn_tile *t;
-    const float *w; /* [n][LF_ATTN_TILE] */
+    const float *p; /* [n][LF_ATTN_TILE] */
     float *o;       /* [n][d] */
     const float *alpha;
     int d, offset;
@@ -251,9 +251,9 @@ INLINE void output_strip(int n, bool bf16, const struct output_args *a)
     }
     for (int page = a->lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < a->hi; page++) {
         int first = page * LF_KV_BLOCK_TOKENS;
-        int j = (a->lo > first ? a->lo - first : 0) & ~1; /* the weight of the key before an odd first one is 0 */
+        int j = (a->lo > first ? a->lo - first : 0) & ~1; /* P of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
-        const float *w = a->w + first, *v = (const float *)a->t->v[page] + a->offset;
+        const float *p = a->p + first, *v = (const float *)a->t->v[page] + a->offset;
         const float *ahead = a->fetch && a->t->v_ahead[page] ? (const float *)a->t->v_ahead[page] + a->offset : NULL;
         for (; j + 1 < end; j += 2) {
             size_t row = (size_t)(j / 2) * row_floats;
@@ -262,13 +262,13 @@ INLINE void output_strip(int n, bool bf16, const struct output_args *a)
                 if (!bf16) _mm_prefetch((const char *)(ahead + row + d), _MM_HINT_T1);
             }
             load_strip(bf16, false, v + row, x);
-            add_strip(n, acc, w + j, LF_ATTN_TILE, x);
+            add_strip(n, acc, p + j, LF_ATTN_TILE, x);
             load_strip(bf16, true, v + row + (bf16 ? 0 : d), x);
-            add_strip(n, acc, w + j + 1, LF_ATTN_TILE, x);
+            add_strip(n, acc, p + j + 1, LF_ATTN_TILE, x);
         }
         if (j < end) {
             load_strip(bf16, false, v + (size_t)(j / 2) * row_floats, x);
-            add_strip(n, acc, w + j, LF_ATTN_TILE, x);
+            add_strip(n, acc, p + j, LF_ATTN_TILE, x);
         }
     }
     UNROLL for (int r = 0; r < n; r++)
@@ -292,7 +292,7 @@ static void output_bf16(int n, const struct output_args *a)
 static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi, bool fetch)
 {
     struct output_args a = {.t = t,
-                            .w = b->s + (size_t)row0 * LF_ATTN_TILE,
+                            .p = b->s + (size_t)row0 * LF_ATTN_TILE,
                             .o = b->o + (size_t)row0 * (size_t)b->head_dim,
                             .alpha = b->alpha + row0,
                             .d = b->head_dim,
@@ -303,12 +303,12 @@ static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int ro
         (b->kv_dtype == LF_BF16 ? output_bf16 : output_float)(n, &a);
 }
 
-static void close_span(struct lf_attn_block *b)
+static void close_split(struct lf_attn_block *b)
 {
     for (int r = 0; r < b->n_rows; r++) b->l[r] = sum_of(_mm256_loadu_ps(b->lanes + (size_t)r * LF_ATTN_LANES));
 }
 
-static void fold(struct lf_attn_block *b)
+static void combine(struct lf_attn_block *b)
 {
     int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r += VEC) {
@@ -339,5 +339,5 @@ const struct lf_attn_kernel lf_attn_kernel_avx2 = {.name = "avx2",
                                                    .next_max = next_max,
                                                    .softmax = softmax,
                                                    .output = output,
-                                                   .close = close_span,
-                                                   .fold = fold};
+                                                   .close = close_split,
+                                                   .combine = combine};

@@ -1,7 +1,7 @@
 /* Attention for AVX-512 in float: f32 pages, or bf16 pages widened in registers.
  *
  * Scores: 6 rows × 64 keys in 24 accumulators; for each channel 4 loads of K, 6 broadcasts of Q, 24 FMAs.
- * Output: 6 rows × up to 64 channels in 24 accumulators; for each key 4 loads of V, 6 broadcasts of weights, 24 FMAs.
+ * Output: 6 rows × up to 64 channels in 24 accumulators; for each key 4 loads of V, 6 broadcasts of P, 24 FMAs.
  * All 8 groups of a block use a page before the next comes, so it is read from the first-level cache. What bounds it
  * is the FMA unit; the softmax adds about a twelfth at 64 channels. Fewer rows at the end of a block are the same code
  * with fewer accumulators. */
@@ -15,7 +15,7 @@ static void pack_q(struct lf_attn_block *b, int row_idx, const float *q)
 }
 
 /* n_vecs vectors of row `idx` of a page whose rows are `width` elements, in pairs of rows side by side where bf16.
- * second: idx is odd. The same place of the page ahead, if there is one, is fetched. */
+ * second: idx is odd. The same row of the page ahead, if there is one, is prefetched. */
 INLINE void load_row(int n_vecs, bool bf16, bool second, const void *page, const void *ahead, int idx, int width,
                      int offset, __m512 *x)
 {
@@ -64,7 +64,7 @@ INLINE void scores_page(int n, bool bf16, const float *q, const void *page, cons
     }
 }
 
-/* o = o · alpha + Σ w · v for n rows and n_vecs vectors of channels. */
+/* o = o · alpha + Σ p · v for n rows and n_vecs vectors of channels. */
 INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
 {
     __m512 acc[LF_ATTN_GROUP][4], v_row[4];
@@ -77,19 +77,19 @@ INLINE void output(int n, int n_vecs, bool bf16, const struct output_args *a)
     }
     for (int page = a->lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < a->hi; page++) {
         int first = page * LF_KV_BLOCK_TOKENS;
-        int j = (a->lo > first ? a->lo - first : 0) & ~1; /* the weight of the key before an odd first one is 0 */
+        int j = (a->lo > first ? a->lo - first : 0) & ~1; /* P of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
-        const float *w = a->w + first;
+        const float *p = a->p + first;
         const void *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
         for (; j + 1 < end; j += 2) {
             load_row(n_vecs, bf16, false, a->t->v[page], ahead, j, a->d, a->offset, v_row);
-            add_row(n, n_vecs, acc, w + j, LF_ATTN_TILE, v_row);
+            add_row(n, n_vecs, acc, p + j, LF_ATTN_TILE, v_row);
             load_row(n_vecs, bf16, true, a->t->v[page], ahead, j + 1, a->d, a->offset, v_row);
-            add_row(n, n_vecs, acc, w + j + 1, LF_ATTN_TILE, v_row);
+            add_row(n, n_vecs, acc, p + j + 1, LF_ATTN_TILE, v_row);
         }
         if (j < end) {
             load_row(n_vecs, bf16, false, a->t->v[page], ahead, j, a->d, a->offset, v_row);
-            add_row(n, n_vecs, acc, w + j, LF_ATTN_TILE, v_row);
+            add_row(n, n_vecs, acc, p + j, LF_ATTN_TILE, v_row);
         }
     }
     UNROLL for (int r = 0; r < n; r++)
@@ -139,9 +139,9 @@ static void softmax(struct lf_attn_block *b, const struct lf_attn_tile *t, int r
         __m512 sum = _mm512_mul_ps(_mm512_load_ps(lanes), _mm512_set1_ps(b->alpha[r]));
         for (int v = lo / VEC; v * VEC < hi; v++) {
             __mmask16 seen = t->full ? 0xffff : keys_mask(v * VEC, t->lo[r], t->hi[r]);
-            __m512 w = weights(s + v * VEC, seen, scale, m, 5);
-            sum = _mm512_add_ps(sum, w);
-            _mm512_store_ps(s + v * VEC, w);
+            __m512 p = probabilities(s + v * VEC, seen, scale, m, 5);
+            sum = _mm512_add_ps(sum, p);
+            _mm512_store_ps(s + v * VEC, p);
         }
         _mm512_store_ps(lanes, sum);
     }
@@ -154,5 +154,5 @@ const struct lf_attn_kernel lf_attn_kernel_avx512 = {.name = "avx512",
                                                      .next_max = next_max,
                                                      .softmax = softmax,
                                                      .output = output_group,
-                                                     .close = close_span,
-                                                     .fold = fold_span};
+                                                     .close = close_split,
+                                                     .combine = combine_split};

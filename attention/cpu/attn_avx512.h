@@ -1,4 +1,4 @@
-/* What the AVX-512 kernels share: exp2, the softmax over a tile, the end of a span and the fold. Inside attention/
+/* What the AVX-512 kernels share: exp2, the softmax over a tile, the end of a split and the combine. Inside attention/
  * only, for files compiled with AVX-512 F, BW, DQ and VL.
  *
  * Rows are taken 16 at a time where a row has one number (maxima, factors) and one at a time where it has a vector of
@@ -23,7 +23,7 @@ enum { VEC = 16, TILE_VECS = LF_ATTN_TILE / VEC };
 
 /* 2^x for x <= 0: x = n + f with n = ⌊x⌋, 2^f a polynomial on [0, 1] that is 1 at 0 (so 2^0 is exactly 1), then the
  * exponent. Coefficients: relative minimax under that condition. Degree 5: relative error 1.5e-7 with rounding; degree
- * 4: 3e-6, for weights that are rounded to bf16 next. −∞ gives 0. */
+ * 4: 3e-6, for probabilities that are rounded to bf16 next. −∞ gives 0. */
 INLINE __m512 exp2_neg(__m512 x, int degree)
 {
     __m512 f = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
@@ -120,18 +120,17 @@ static void next_max(struct lf_attn_block *b, const struct lf_attn_tile *t)
     }
 }
 
-/* The weights of 16 keys, 0 where mask has none. */
-INLINE __m512 weights(const float *s, __mmask16 mask, __m512 scale, __m512 m, int degree)
+/* P of 16 keys, 0 where mask has none. */
+INLINE __m512 probabilities(const float *s, __mmask16 mask, __m512 scale, __m512 m, int degree)
 {
     __m512 x = _mm512_fmsub_ps(_mm512_load_ps(s), scale, m);
     return _mm512_maskz_mov_ps(mask, exp2_neg(x, degree));
 }
 
-/* Where a group's output goes on: o = o · alpha + Σ w · v over keys lo <= j < hi, channels offset .. of n_vecs vectors.
- */
+/* A group's o = o · alpha + Σ p · v over keys lo <= j < hi, channels offset .. of n_vecs vectors. */
 struct output_args {
     const struct lf_attn_tile *t;
-    const float *w; /* [n][LF_ATTN_TILE] */
+    const float *p; /* [n][LF_ATTN_TILE] */
     float *o;       /* [n][d] */
     const float *alpha;
     int d, offset;
@@ -145,7 +144,7 @@ INLINE void output_chunks(struct lf_attn_block *b, const struct lf_attn_tile *t,
 {
     int n_vecs = b->head_dim / VEC, n_chunks = (n_vecs + 3) / 4;
     struct output_args a = {.t = t,
-                            .w = b->s + (size_t)row0 * LF_ATTN_TILE,
+                            .p = b->s + (size_t)row0 * LF_ATTN_TILE,
                             .o = b->o + (size_t)row0 * (size_t)b->head_dim,
                             .alpha = b->alpha + row0,
                             .d = b->head_dim,
@@ -203,8 +202,8 @@ INLINE void output_chunks(struct lf_attn_block *b, const struct lf_attn_tile *t,
         return;                                                                                                        \
     }
 
-/* Puts the block's span into the sums that stand for the spans before it. */
-static void fold_span(struct lf_attn_block *b)
+/* Combines the block's split with the splits before it. */
+static void combine_split(struct lf_attn_block *b)
 {
     int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r += VEC) {
@@ -228,7 +227,7 @@ static void fold_span(struct lf_attn_block *b)
     }
 }
 
-static void close_span(struct lf_attn_block *b)
+static void close_split(struct lf_attn_block *b)
 {
     for (int r = 0; r < b->n_rows; r++)
         b->l[r] = _mm512_reduce_add_ps(_mm512_load_ps(b->lanes + (size_t)r * LF_ATTN_LANES));

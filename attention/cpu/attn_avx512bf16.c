@@ -1,12 +1,12 @@
 /* Attention for AVX-512 BF16: bf16 pages are the B operand of VDPBF16PS as they lie.
  *
- * The instruction multiplies pairs of bf16 and adds both products to a float: twice the arithmetic of an FMA. Queries
- * are rounded to bf16 once, weights after the sum of the unrounded ones has been taken; sums are float.
+ * The instruction multiplies pairs of bf16 and adds both results to a float: twice the arithmetic of an FMA. Queries
+ * are rounded to bf16 once, P after the sum of the unrounded values has been taken; sums are float.
  *
  * Scores: 6 rows × 64 keys in 24 accumulators; for each pair of channels 4 loads of K, 6 broadcasts of Q, 24 VDPBF16PS.
- * Output: 6 rows × up to 64 channels; for each pair of keys 4 loads of V, 6 broadcasts of weights, 24 VDPBF16PS. The
- * softmax costs about a fifth beside them at 64 channels, so its exp2 is one degree shorter: its error vanishes in the
- * rounding to bf16. */
+ * Output: 6 rows × up to 64 channels; for each pair of keys 4 loads of V, 6 broadcasts of P, 24 VDPBF16PS. The softmax
+ * costs about a fifth beside them at 64 channels, so its exp2 is one degree shorter: its error vanishes in the rounding
+ * to bf16. */
 #include "attention/cpu/attn_bf16.h"
 
 /* acc[r] += pair[r] · x for n rows whose pairs are stride floats apart. */
@@ -40,8 +40,8 @@ INLINE void scores_page(int n, const float *q, const void *page, const void *ahe
     }
 }
 
-/* o = o · alpha + Σ w · v for n rows and n_vecs vectors of channels. Weights are pairs of bf16 in the first half of
- * their row. */
+/* o = o · alpha + Σ p · v for n rows and n_vecs vectors of channels. P is pairs of bf16 in the first half of its
+ * row. */
 INLINE void output(int n, int n_vecs, const struct output_args *a)
 {
     __m512 acc[LF_ATTN_GROUP][4];
@@ -55,22 +55,22 @@ INLINE void output(int n, int n_vecs, const struct output_args *a)
     }
     for (int page = a->lo / LF_KV_BLOCK_TOKENS; page * LF_KV_BLOCK_TOKENS < a->hi; page++) {
         int first = page * LF_KV_BLOCK_TOKENS;
-        int pair = (a->lo > first ? a->lo - first : 0) / 2; /* the weight of the key before an odd first one is 0 */
+        int pair = (a->lo > first ? a->lo - first : 0) / 2; /* P of the key before an odd first one is 0 */
         int end = a->hi - first < LF_KV_BLOCK_TOKENS ? a->hi - first : LF_KV_BLOCK_TOKENS;
-        const float *w = a->w + first / 2, *rows = (const float *)a->t->v[page] + a->offset;
+        const float *p = a->p + first / 2, *rows = (const float *)a->t->v[page] + a->offset;
         const float *ahead = a->fetch ? a->t->v_ahead[page] : NULL;
         for (; pair < end / 2; pair++) {
             size_t row = (size_t)pair * (size_t)a->d;
             UNROLL for (int v = 0; v < n_vecs; v++) x[v] = _mm512_loadu_si512(rows + row + v * VEC);
             if (ahead) fetch_ahead(n_vecs, ahead + a->offset + row);
-            add_pairs(n, n_vecs, acc, w + pair, LF_ATTN_TILE, x);
+            add_pairs(n, n_vecs, acc, p + pair, LF_ATTN_TILE, x);
         }
         if (end % 2) { /* the second half of the last pair may hold anything */
             size_t row = (size_t)(end / 2) * (size_t)a->d;
             __m512i first_half = _mm512_set1_epi32(0xffff);
             UNROLL for (int v = 0; v < n_vecs; v++) x[v] =
                 _mm512_and_si512(first_half, _mm512_loadu_si512(rows + row + v * VEC));
-            add_pairs(n, n_vecs, acc, w + end / 2, LF_ATTN_TILE, x);
+            add_pairs(n, n_vecs, acc, p + end / 2, LF_ATTN_TILE, x);
         }
     }
     UNROLL for (int r = 0; r < n; r++)
@@ -105,5 +105,5 @@ const struct lf_attn_kernel lf_attn_kernel_avx512bf16 = {.name = "avx512-bf16",
                                                          .next_max = next_max,
                                                          .softmax = softmax_pairs,
                                                          .output = output_group,
-                                                         .close = close_span,
-                                                         .fold = fold_span};
+                                                         .close = close_split,
+                                                         .combine = combine_split};

@@ -1,6 +1,6 @@
-/* The reference: attention in plain C, for every machine and as the yardstick of the faster files.
+/* The reference: attention in plain C, for every machine, and what the faster files are compared with.
  *
- * Same spans, tiles and online softmax as they; nothing is rounded below float. Rows are taken one at a time, so a row
+ * Same splits, tiles and online softmax as they; nothing is rounded below float. Rows are taken one at a time, so a row
  * cannot depend on its neighbours. K and V are read in page order (kv_view.h), which leaves the inner loops over keys
  * and over channels for the compiler to vectorise. */
 #include "attention/cpu/attn_kernel.h"
@@ -25,17 +25,17 @@ static void add_channel(const struct lf_attn_block *b, const void *page, int cha
     for (int j = 0; j < LF_KV_BLOCK_TOKENS; j++) s[j] += q * lf_f32_from_bf16(k[2 * j]);
 }
 
-/* o[i] += w · v[key][i] for all channels i. */
-static void add_key(const struct lf_attn_block *b, const void *page, int key, float w, float *o)
+/* o[i] += p · v[key][i] for all channels i. */
+static void add_key(const struct lf_attn_block *b, const void *page, int key, float p, float *o)
 {
     int d = b->head_dim;
     if (b->kv_dtype == LF_F32) {
         const float *v = (const float *)page + (size_t)key * (size_t)d;
-        for (int i = 0; i < d; i++) o[i] += w * v[i];
+        for (int i = 0; i < d; i++) o[i] += p * v[i];
         return;
     }
     const uint16_t *v = (const uint16_t *)page + (size_t)(key / 2) * (size_t)d * 2 + (key & 1);
-    for (int i = 0; i < d; i++) o[i] += w * lf_f32_from_bf16(v[2 * i]);
+    for (int i = 0; i < d; i++) o[i] += p * lf_f32_from_bf16(v[2 * i]);
 }
 
 static void scores(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first)
@@ -79,18 +79,18 @@ static void output(struct lf_attn_block *b, const struct lf_attn_tile *t, int ro
     (void)fetch;
     for (int r = row0; r < row0 + n; r++) {
         float *o = b->o + (size_t)r * (size_t)b->head_dim;
-        const float *w = b->s + (size_t)r * LF_ATTN_TILE;
+        const float *p = b->s + (size_t)r * LF_ATTN_TILE;
         for (int i = 0; i < b->head_dim; i++) o[i] *= b->alpha[r];
-        for (int j = lo; j < hi; j++) add_key(b, t->v[j / LF_KV_BLOCK_TOKENS], j % LF_KV_BLOCK_TOKENS, w[j], o);
+        for (int j = lo; j < hi; j++) add_key(b, t->v[j / LF_KV_BLOCK_TOKENS], j % LF_KV_BLOCK_TOKENS, p[j], o);
     }
 }
 
-static void close_span(struct lf_attn_block *b)
+static void close_split(struct lf_attn_block *b)
 {
     for (int r = 0; r < b->n_rows; r++) b->l[r] = b->lanes[(size_t)r * LF_ATTN_LANES];
 }
 
-static void fold(struct lf_attn_block *b)
+static void combine(struct lf_attn_block *b)
 {
     int d = b->head_dim;
     for (int r = 0; r < b->n_rows; r++) {
@@ -112,5 +112,5 @@ const struct lf_attn_kernel lf_attn_kernel_c = {.name = "c",
                                                 .next_max = next_max,
                                                 .softmax = softmax,
                                                 .output = output,
-                                                .close = close_span,
-                                                .fold = fold};
+                                                .close = close_split,
+                                                .combine = combine};

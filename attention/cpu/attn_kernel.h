@@ -1,15 +1,15 @@
 /* What one instruction set contributes to attention on a CPU: a handful of functions over a block of query rows.
  *
- * Inside attention/ only. attn_task.c walks a block's keys, span by span and tile by tile, and calls these; they hold
- * all of the arithmetic. A tile is LF_ATTN_TILE keys at a multiple of LF_ATTN_TILE, a span LF_ATTN_SPAN keys at a
- * multiple of LF_ATTN_SPAN.
+ * Inside attention/ only. attn_task.c walks a block's keys, split by split and tile by tile, and calls these; they hold
+ * all of the arithmetic. A tile is LF_ATTN_TILE keys at a multiple of LF_ATTN_TILE, a split LF_ATTN_SPLIT keys at a
+ * multiple of LF_ATTN_SPLIT.
  *
  * What each implementation keeps, so that a row's bits depend on its position and its keys only:
  *   - a score is one accumulator over the channels in ascending order (pairs of channels where the instruction takes
  *     pairs), however many rows and keys are computed beside it;
  *   - an output channel is one accumulator over the tile's keys in ascending order (or pairs of keys);
- *   - the sum of a row's weights runs lane by lane over the tile's keys, and lanes are joined in one order;
- *   - a key the row may not see changes nothing: its weight is selected to +0 and adding 0·v leaves the accumulator as
+ *   - the sum of a row's probabilities runs lane by lane over the tile's keys, and lanes are added in one order;
+ *   - a key the row may not see changes nothing: its P is selected to +0 and adding 0·v leaves the accumulator as
  *     it was. (A zero may change its sign; the last step of attn_task.c adds +0, and no sign of zero is left to
  * differ.)
  *   - a slot at or past a group's last visible key is never multiplied: loops end there, and the odd half of a pair is
@@ -30,7 +30,7 @@ enum {
     LF_ATTN_TILE = 128, /* keys */
     LF_ATTN_TILE_PAGES = LF_ATTN_TILE / LF_KV_BLOCK_TOKENS,
     LF_ATTN_Q_STRIDE = LF_HEAD_DIM + 16, /* floats from one packed query row to the next; not a power of two */
-    LF_ATTN_LANES = 16                   /* partial sums of weights a row may keep */
+    LF_ATTN_LANES = 16                   /* partial sums of P a row may keep */
 };
 
 /* A block of query rows of one KV head. Every array is aligned to 64 bytes. */
@@ -40,16 +40,16 @@ struct lf_attn_block {
     int n_rows;        /* 1..LF_ATTN_ROWS */
     float softcap;     /* 0: none */
     float softcap_arg; /* scale / softcap */
-    float log2_scale;  /* weights are exp2(log2_scale · score − maximum) */
+    float log2_scale;  /* P = exp2(log2_scale · score − maximum) */
     float *q;          /* [LF_ATTN_ROWS][LF_ATTN_Q_STRIDE] as the implementation's pack_q left it */
-    float *s;          /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then weights */
-    float *lanes;      /* [LF_ATTN_ROWS][LF_ATTN_LANES] sums of the span's weights, lane by lane */
+    float *s;          /* [LF_ATTN_ROWS][LF_ATTN_TILE] scores, then P */
+    float *lanes;      /* [LF_ATTN_ROWS][LF_ATTN_LANES] sums of the split's P, lane by lane */
     float *alpha;      /* [LF_ATTN_ROWS] factors of a rescaling */
     float *beta;       /* [LF_ATTN_ROWS] */
     float *page;       /* [LF_KV_BLOCK_TOKENS][head_dim] for an implementation's own use */
-    /* the span being computed: maximum in log2 units, Σ weights, Σ weight · v */
+    /* the split being computed: maximum in log2 units, Σ P, Σ P · v */
     float *m, *l, *o;             /* [LF_ATTN_ROWS], [LF_ATTN_ROWS], [n_rows][head_dim] */
-    float *acc_m, *acc_l, *acc_o; /* the fold of the spans before it */
+    float *acc_m, *acc_l, *acc_o; /* the splits before it, combined */
 };
 
 /* One tile as a block sees it. Pages no row sees may be NULL. */
@@ -75,14 +75,14 @@ struct lf_attn_kernel {
     void (*scores)(struct lf_attn_block *b, int row0, int n, const void *page, const void *ahead, int first);
     /* b->m moves on to the maximum with this tile's scores; b->alpha = exp2(b->m before − after). Applies softcap. */
     void (*next_max)(struct lf_attn_block *b, const struct lf_attn_tile *t);
-    /* Scores to weights, 0 for keys a row does not see; b->lanes = b->lanes · alpha + weights. */
+    /* Scores to P, 0 for keys a row does not see; b->lanes = b->lanes · alpha + P. */
     void (*softmax)(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi);
-    /* b->o = b->o · alpha + Σ weight · v. fetch: the pages ahead are to be fetched meanwhile. */
+    /* b->o = b->o · alpha + P · V. fetch: the pages ahead are to be fetched meanwhile. */
     void (*output)(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi, bool fetch);
-    /* Ends a span: b->l from b->lanes. */
+    /* Ends a split: b->l from b->lanes. */
     void (*close)(struct lf_attn_block *b);
-    /* acc = acc joined with the span in b->m, b->l, b->o. A span without a visible key changes nothing. */
-    void (*fold)(struct lf_attn_block *b);
+    /* Combines acc with the split in b->m, b->l, b->o. A split without a visible key changes nothing. */
+    void (*combine)(struct lf_attn_block *b);
     /* Called by the thread before and after a task; NULL where there is nothing to set up. */
     void (*begin)(const struct lf_attn_block *b);
     void (*end)(void);

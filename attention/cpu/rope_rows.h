@@ -1,7 +1,7 @@
-/* The body of rope.c's work on a run of rows, compiled once for each instruction set.
+/* The body of rope.c's work on a run of tokens, compiled once for each instruction set.
  *
  * The including file defines LF_ROPE_ROWS_FN, the name of the function made here. The loops are plain C over contiguous
- * floats; what differs between the files is the width the compiler may give them. A row's values do not depend on the
+ * floats; what differs between the files is the width the compiler may give them. A token's values do not depend on the
  * run it is in. */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { NORM_LANES = 16 };
 
-/* x · weight / √(mean x² + eps) into y. Sixteen sums, joined in order. */
+/* x · weight / √(mean x² + eps) into y. Sixteen sums, added in order. */
 static void rms_norm(float *y, const float *x, const float *weight, float eps, int head_dim)
 {
     float lanes[NORM_LANES] = {0};

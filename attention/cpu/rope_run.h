@@ -1,10 +1,10 @@
-/* A run of rows as rope.c hands them to the body of an instruction set. Inside attention/ only. */
+/* A run of tokens as rope.c passes them to the body of an instruction set. Inside attention/ only. */
 #ifndef LF_ATTENTION_CPU_ROPE_RUN_H
 #define LF_ATTENTION_CPU_ROPE_RUN_H
 
 #include "attention/rope.h"
 
-enum { LF_ROPE_RUN = 16 }; /* rows at most */
+enum { LF_ROPE_RUN = 16 }; /* tokens at most */
 
 /* Consecutive tokens of one sequence inside one KV block: rows row .. row + n - 1 of the step are positions
  * pos .. pos + n - 1 of the sequence, in block `block` of the cache. */
@@ -16,7 +16,7 @@ struct lf_rope_run {
 
 typedef void lf_rope_rows_fn(const struct lf_rope_append_params *p, const struct lf_rope_run *run);
 
-/* lf_rope_append on a CPU, of the rows of seqs. */
+/* lf_rope_append on a CPU, of the tokens of seqs. */
 void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_params *p, const struct lf_kv_seq *seqs,
                         int n_seqs);
 

@@ -1,12 +1,12 @@
 /* Attention on a GPU, host side: the workspace, the upload of a step's lists, the launches.
  *
- * Each plan has its own task lists in the workspace; plans are uploaded before the step's first kernel and stay until
- * the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no larger
- * than its list. Only where a graph is recorded (an empty plan) everything a decode step can need is launched; decode's
- * grid then fills the GPU.
+ * Each schedule has its own task lists in the workspace; schedules are uploaded before the step's first kernel and stay
+ * until the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no
+ * larger than its list. Only where a graph is recorded (an empty schedule) everything a decode step can need is
+ * launched; decode's grid then fills the GPU.
  *
- * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the head_dim.
- */
+ * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the
+ * head_dim. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,22 +17,24 @@
 #include "core/check.h"
 #include "device/cuda/cuda.h"
 
-enum { MERGES_SHARE = 16 }; /* in a recorded graph, multiprocessors for each tile that merge's grid is made for */
+enum {
+    COMBINE_SHARE = 16
+}; /* in a recorded graph, multiprocessors for each tile that the combine kernel's grid is made for */
 
-/* Where the parts of a plan's lists, and then of the workspace, begin: bytes, each a multiple of 256. */
+/* Where the arrays of a schedule, and then of the workspace, begin: bytes, each a multiple of 256. */
 struct layout {
-    uint64_t counts, seqs, tables, prefill, decode, merge, plan_bytes; /* in a plan */
-    uint64_t partial_o, partial_ml, fold, total;                       /* behind the plans */
+    uint64_t counts, seqs, tables, prefill, decode, combine, schedule_bytes; /* in a schedule */
+    uint64_t partial_o, partial_ml, scratch, total;                          /* behind the schedules */
 };
 
 typedef int launcher_fn(const struct lf_attn_cuda_args *args, void *stream);
 
 struct attn_cuda {
     struct lf_attn base;
-    struct lf_attn_map map; /* of the plan made last; its counts are kept below */
-    struct lf_attn_cuda_counts counts[LF_ATTN_PLANS_N];
-    int n_merge_prompt[LF_ATTN_PLANS_N];
-    int decode_rows[LF_ATTN_PLANS_N]; /* most rows of a decode task */
+    struct lf_attn_map map; /* of the schedule made last; its counts are kept below */
+    struct lf_attn_cuda_counts counts[LF_ATTN_SCHEDULES_N];
+    int n_combine_prefill[LF_ATTN_SCHEDULES_N];
+    int decode_rows[LF_ATTN_SCHEDULES_N]; /* most query rows of a decode task */
     struct layout layout;
     char *workspace; /* device, borrowed */
     launcher_fn *prefill, *decode;
@@ -57,14 +59,14 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     l->tables = reserve(&at, (uint64_t)caps.n_tables * sizeof(int32_t));
     l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
     l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
-    l->merge = reserve(&at, (uint64_t)caps.n_merge * sizeof(struct lf_attn_cuda_merge));
-    l->plan_bytes = at;
-    at *= LF_ATTN_PLANS_N;
+    l->combine = reserve(&at, (uint64_t)caps.n_combine * sizeof(struct lf_attn_cuda_combine));
+    l->schedule_bytes = at;
+    at *= LF_ATTN_SCHEDULES_N;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
-    size_t fold_bytes = lf_attn_prefill_mma_fold_bytes(s->head_dim, n_sms);
-    fold_bytes = LF_MAX(fold_bytes, lf_attn_prefill_fold_bytes(s->head_dim, n_sms));
-    l->fold = reserve(&at, LF_MAX(fold_bytes, lf_attn_decode_mma_fold_bytes(s->head_dim, n_sms)));
+    size_t scratch_bytes = lf_attn_prefill_mma_scratch_bytes(s->head_dim, n_sms);
+    scratch_bytes = LF_MAX(scratch_bytes, lf_attn_prefill_sm90_scratch_bytes(s->head_dim, n_sms));
+    l->scratch = reserve(&at, LF_MAX(scratch_bytes, lf_attn_decode_mma_scratch_bytes(s->head_dim, n_sms)));
     l->total = at;
 }
 
@@ -97,13 +99,13 @@ static enum lf_status choose_kernels(struct attn_cuda *a, struct lf_device *dev,
         a->prefill = lf_attn_prefill_mma;
         lf_cuda_check(dev, lf_attn_prefill_mma_setup(), "attention's prefill kernel");
     }
-    lf_cuda_check(dev, lf_attn_merge_prompt_setup(), "attention's merge kernel");
+    lf_cuda_check(dev, lf_attn_combine_prefill_setup(), "attention's combine kernel");
     lf_cuda_check(dev, lf_rope_append_cuda_setup(), "RoPE's kernel");
     lf_cuda_check(dev, lf_qkv_cuda_setup(&a->has_qkv), "RoPE's kernel");
     if (lf_attn_decode_mma_supports(head_dim)) {
         a->decode = lf_attn_decode_mma;
         lf_cuda_check(dev, lf_attn_decode_mma_setup(), "attention's decode kernel");
-        lf_cuda_check(dev, lf_attn_merge_cuda_setup(), "attention's merge kernel");
+        lf_cuda_check(dev, lf_attn_combine_decode_setup(), "attention's combine kernel");
     }
     if (!a->prefill || !a->decode)
         return lf_fail(err, LF_UNSUPPORTED, "attention on this GPU: head_dim %d, expected a multiple of 16 up to 256",
@@ -124,8 +126,8 @@ static enum lf_status create(struct lf_attn **out, struct lf_device *dev, enum l
     layout_init(&a->layout, shape, a->n_sms);
     enum lf_status status = choose_kernels(a, dev, shape->head_dim, err);
     if (status == LF_OK) status = lf_attn_map_init(&a->map, shape, a->n_sms, err);
-    static const char zeros[LF_ATTN_PREFILL_FOLD_HEAD];
-    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.fold, zeros, sizeof zeros);
+    static const char zeros[LF_ATTN_SCRATCH_HEAD];
+    if (status == LF_OK) lf_upload(dev, a->workspace + a->layout.scratch, zeros, sizeof zeros);
     if (status != LF_OK) {
         free(a);
         return status;
@@ -141,42 +143,43 @@ static void destroy(struct lf_attn *attn)
     free(a);
 }
 
-static void *part(const struct attn_cuda *a, int plan_idx, uint64_t offset)
+static void *part(const struct attn_cuda *a, int schedule_idx, uint64_t offset)
 {
-    return a->workspace + a->layout.plan_bytes * (uint64_t)plan_idx + offset;
+    return a->workspace + a->layout.schedule_bytes * (uint64_t)schedule_idx + offset;
 }
 
-static void upload(const struct attn_cuda *a, int plan_idx, uint64_t offset, const void *src, int n, size_t size)
+static void upload(const struct attn_cuda *a, int schedule_idx, uint64_t offset, const void *src, int n, size_t size)
 {
-    if (n > 0) lf_upload(a->base.dev, part(a, plan_idx, offset), src, (size_t)n * size);
+    if (n > 0) lf_upload(a->base.dev, part(a, schedule_idx, offset), src, (size_t)n * size);
 }
 
-static void plan(struct lf_attn *attn, int plan_idx)
+static void schedule(struct lf_attn *attn, int schedule_idx)
 {
     struct attn_cuda *a = (struct attn_cuda *)attn;
-    const struct lf_attn_plan *p = &attn->plans[plan_idx];
+    const struct lf_attn_schedule *p = &attn->schedules[schedule_idx];
     const struct lf_attn_map *map = &a->map;
     const struct layout *l = &a->layout;
     lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->window);
-    a->counts[plan_idx] = map->counts;
-    a->n_merge_prompt[plan_idx] = map->n_merge_prompt;
-    a->decode_rows[plan_idx] = map->n_heads / map->n_kv_heads;
+    a->counts[schedule_idx] = map->counts;
+    a->n_combine_prefill[schedule_idx] = map->n_combine_prefill;
+    a->decode_rows[schedule_idx] = map->n_heads / map->n_kv_heads;
     for (int i = 0; i < map->counts.n_decode; i++)
-        a->decode_rows[plan_idx] = LF_MAX(a->decode_rows[plan_idx], map->decode[i].n_rows);
-    upload(a, plan_idx, l->counts, &map->counts, 1, sizeof map->counts);
-    upload(a, plan_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
-    upload(a, plan_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
-    upload(a, plan_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
-    upload(a, plan_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
-    upload(a, plan_idx, l->merge, map->merge, map->counts.n_merge + map->n_merge_prompt, sizeof *map->merge);
+        a->decode_rows[schedule_idx] = LF_MAX(a->decode_rows[schedule_idx], map->decode[i].n_rows);
+    upload(a, schedule_idx, l->counts, &map->counts, 1, sizeof map->counts);
+    upload(a, schedule_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
+    upload(a, schedule_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
+    upload(a, schedule_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
+    upload(a, schedule_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
+    upload(a, schedule_idx, l->combine, map->combine, map->counts.n_combine + map->n_combine_prefill,
+           sizeof *map->combine);
 }
 
-static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx, const struct lf_attn_params *p)
+static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_params *p)
 {
     const struct lf_attn_shape *shape = &a->base.shape;
     const struct layout *l = &a->layout;
-    const struct lf_attn_cuda_counts *n = &a->counts[plan_idx];
-    const struct lf_attn_plan *made = &a->base.plans[plan_idx];
+    const struct lf_attn_cuda_counts *n = &a->counts[schedule_idx];
+    const struct lf_attn_schedule *made = &a->base.schedules[schedule_idx];
     return (struct lf_attn_cuda_args){
         .out = p->out,
         .q = p->q,
@@ -186,7 +189,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .n_blocks = p->kv->n_blocks,
         .n_layers = p->kv->n_layers,
         .layer = p->layer,
-        .n_tokens = shape->max_rows,
+        .n_tokens = shape->max_tokens,
         .n_heads = shape->n_heads,
         .n_kv_heads = shape->n_kv_heads,
         .head_dim = shape->head_dim,
@@ -194,37 +197,38 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int plan_idx,
         .scale = p->scale,
         .softcap = p->softcap,
         .window = p->window,
-        .counts = part(a, plan_idx, l->counts),
-        .seqs = part(a, plan_idx, l->seqs),
-        .tables = part(a, plan_idx, l->tables),
-        .prefill = part(a, plan_idx, l->prefill),
-        .decode = part(a, plan_idx, l->decode),
-        .merge = part(a, plan_idx, l->merge),
+        .counts = part(a, schedule_idx, l->counts),
+        .seqs = part(a, schedule_idx, l->seqs),
+        .tables = part(a, schedule_idx, l->tables),
+        .prefill = part(a, schedule_idx, l->prefill),
+        .decode = part(a, schedule_idx, l->decode),
+        .combine = part(a, schedule_idx, l->combine),
         .partial_o = (float *)(void *)(a->workspace + l->partial_o),
         .partial_ml = (float *)(void *)(a->workspace + l->partial_ml),
-        .fold = (float *)(void *)(a->workspace + l->fold),
+        .scratch = (float *)(void *)(a->workspace + l->scratch),
         .max_prefill = n->n_prefill,
         .max_decode = made->records ? a->map.caps.n_decode : n->n_decode,
-        .max_merge = made->records ? LF_MIN(a->map.caps.n_merge, LF_MAX(1, a->n_sms / MERGES_SHARE)) : n->n_merge,
-        .decode_rows = a->decode_rows[plan_idx],
+        .max_combine =
+            made->records ? LF_MIN(a->map.caps.n_combine, LF_MAX(1, a->n_sms / COMBINE_SHARE)) : n->n_combine,
+        .decode_rows = a->decode_rows[schedule_idx],
         .n_sms = a->n_sms,
         .overlaps = lf_cuda_overlaps(a->base.dev),
-        .merge_prompt = (const struct lf_attn_cuda_merge *)part(a, plan_idx, l->merge) + n->n_merge,
-        .n_merge_prompt = a->n_merge_prompt[plan_idx],
+        .combine_prefill = (const struct lf_attn_cuda_combine *)part(a, schedule_idx, l->combine) + n->n_combine,
+        .n_combine_prefill = a->n_combine_prefill[schedule_idx],
     };
 }
 
-static void run(struct lf_attn *attn, int plan_idx, const struct lf_attn_params *p)
+static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p)
 {
     struct attn_cuda *a = (struct attn_cuda *)attn;
     struct lf_device *dev = attn->dev;
     if (!lf_cuda_ok(dev)) return;
-    struct lf_attn_cuda_args args = args_of(a, plan_idx, p);
+    struct lf_attn_cuda_args args = args_of(a, schedule_idx, p);
     void *stream = lf_cuda_stream(dev);
     if (args.max_prefill > 0) lf_cuda_check(dev, a->prefill(&args, stream), "attention (prefill)");
     if (args.max_decode > 0) lf_cuda_check(dev, a->decode(&args, stream), "attention (decode)");
-    if (args.n_merge_prompt > 0) lf_cuda_check(dev, lf_attn_merge_prompt(&args, stream), "attention (merge)");
-    if (args.max_merge > 0) lf_cuda_check(dev, lf_attn_merge_cuda(&args, stream), "attention (merge)");
+    if (args.n_combine_prefill > 0) lf_cuda_check(dev, lf_attn_combine_prefill(&args, stream), "attention (combine)");
+    if (args.max_combine > 0) lf_cuda_check(dev, lf_attn_combine_decode(&args, stream), "attention (combine)");
 }
 
 static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const struct lf_rope_append_params *p)
@@ -240,7 +244,7 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .tables = part(a, 0, a->layout.tables),
         .kv = p->kv->base,
         .norm_eps = p->norm_eps,
-        .n_rows = p->n_rows,
+        .n_tokens = p->n_tokens,
         .n_heads = p->n_heads,
         .n_kv_heads = p->kv->n_kv_heads,
         .head_dim = p->kv->head_dim,
@@ -268,7 +272,7 @@ static bool gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *
     struct lf_rope_cuda_args args = rope_args_of(a, p);
     if (!a->has_qkv || !lf_qkv_cuda_supports(gemm, &args)) return false;
     if (lf_cuda_ok(dev))
-        lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "product, RoPE and KV append");
+        lf_cuda_check(dev, lf_qkv_cuda(gemm, &args, a->n_sms, lf_cuda_stream(dev)), "GEMM, RoPE and KV append");
     return true;
 }
 
@@ -276,7 +280,7 @@ const struct lf_attn_backend lf_attn_backend_cuda = {.check = check,
                                                      .workspace_bytes = workspace_bytes,
                                                      .create = create,
                                                      .destroy = destroy,
-                                                     .plan = plan,
+                                                     .schedule = schedule,
                                                      .run = run,
                                                      .rope_append = rope_append,
                                                      .gemm_rope_append = gemm_rope_append};

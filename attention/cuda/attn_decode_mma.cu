@@ -1,34 +1,36 @@
-/* Attention of generated rows over paged KV, sm_80 and later: a task's keys are streamed once past its rows.
+/* Attention of decode tokens over paged KV, sm_80 and later: a task's keys are streamed once past its query rows.
  *
- * Idea. Bytes decide, so all of a KV head's rows of a few tokens meet a key while it is in shared memory, and many
- * copies are in flight at any time, also from one task to the next. A page of 64 keys is cut into two slices of 32;
- * each belongs to a stream, a warp that fetches its slices itself into a ring of its own (cp.async), computes 16 rows ×
- * 32 keys with mma.sync and keeps its own (m, l, o). Neither stream waits for the other until a span ends; then the two
- * are joined, the span to those of its group, and an ended group to those before it (attn_cuda.h). Which warps share a
- * task therefore does not show in a row's bits, nor does the number of its neighbours.
+ * Idea. Memory bandwidth is the bound, so all of a KV head's query rows of a few tokens meet a key while it is in
+ * shared memory, and many copies are in flight at any time, also from one task to the next. A page of 64 keys is cut
+ * into two slices of 32; each belongs to a stream, a warp that fetches its slices itself into a ring of its own
+ * (cp.async), computes 16 rows × 32 keys with mma.sync and keeps its own (m, l, o). Neither stream waits for the other
+ * until a split ends; then the two are combined, the split with those of its group, and an ended group with those
+ * before it (attn_cuda.h). Which warps share a task therefore does not show in a row's bits, nor does the number of its
+ * neighbours.
  *
- * Work split: CTAs walk the task list there and back, in strides of the grid. A stream is R warps of 16 rows each, so a
- * CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R = 1 is decode as such, more is
- * for several new tokens a step or for many query heads on one KV head.
+ * Work partition: CTAs walk the task list in strides of the grid, every other stride in reverse order. A stream is R
+ * warps of 16 rows each, so a CTA of 64 · R threads takes 16 · R rows at a time; a task with more is walked again. R =
+ * 1 is plain decode, more is for several new tokens a step or for many query heads on one KV head.
  *
  * With R = 4 a page must take less than a microsecond and a half, what memory needs for it. Most instructions are not
- * products, so these are counted: addresses are added up instead of computed, the lane is in a register, queries are
- * too, and the next slice is asked for while the products of the last are under way.
+ * MMAs, so these are kept few: addresses are incremented instead of computed, the lane is in a register, queries are
+ * too, and the next slice is fetched while the MMAs of the last are under way.
  *
  * Overlap: before its predecessor is complete the kernel reads what that cannot be writing: the lists, and the tokens
  * of earlier steps, with which it fills the rings. This step's follow when the predecessor is complete: of a page that
  * both have tokens in, a few rows out of the second-level cache.
  *
  * Shared memory: the rings, (n_stages · 2) slices of K and of V; queries where they do not fit into registers; one
- * stream's results and the fold of a group, float. The fold of groups is in global memory, and only tasks of several
- * groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs head_dim divisible by 16
- * up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU twin: attn_cpu.c. */
+ * stream's results and a group's combined result, float. The combined result of earlier groups is in global memory, and
+ * only tasks of several groups touch it. Bound by memory up to 64 rows of queries, 16 tokens × 4 query heads. Needs
+ * head_dim divisible by 16 up to 256; it is padded with zeros to 64, 128 or 256 on the way into shared memory. CPU
+ * reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
 
 enum { STREAMS = 2, SLICE = PAGE / STREAMS, MAX_STAGES = 6, PAIR_STAGES = 3 };
-static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are joined; a product is 16 keys deep");
-static_assert(LF_ATTN_DECODE_SPAN_MIN % PAGE == 0, "spans are whole pages");
+static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are combined; an MMA is 16 keys deep");
+static_assert(LF_ATTN_DECODE_SPLIT_MIN % PAGE == 0, "splits are whole pages");
 
 template <class T, int D, int R> struct shape {
     static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R;
@@ -44,8 +46,8 @@ template <class T, int D, int R> struct shape {
     }
 };
 
-/* What a warp knows. */
-struct warp_place {
+/* A warp's part in its CTA. */
+struct warp_role {
     int stream, member; /* of the R warps of a stream */
     int lane;
     uint32_t ring;   /* the stream's */
@@ -55,7 +57,7 @@ struct warp_place {
 
 /* Copies a warp keeps in flight. A stream of one warp replaces a slice as soon as it has read it; several would have to
  * wait for each other twice a slice, so they replace the one before, which all are done with when they meet. */
-template <int R> LF_GPU_FN int n_in_flight(const warp_place &w)
+template <int R> LF_GPU_FN int n_in_flight(const warp_role &w)
 {
     return R == 1 ? w.n_stages : w.n_stages - 1;
 }
@@ -76,20 +78,21 @@ LF_GPU_FN void wait_for_oldest(int n)
     static_assert(PAIR_STAGES == 3, "the cases below it");
 }
 
-/* The i-th task of a CTA: there and back through the list, so that who has a longer one has a shorter one next. */
+/* The i-th task of a CTA: every other stride in reverse order, so that a CTA with a longer task has a shorter one
+ * next. */
 LF_GPU_FN int task_of(int round)
 {
-    int place = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
-    return round * gridDim.x + place;
+    int column = round % 2 == 0 ? blockIdx.x : gridDim.x - 1 - blockIdx.x;
+    return round * gridDim.x + column;
 }
 
-/* Lane i's: what the slice in stage i of the ring lacks as long as the predecessor may be writing it. */
+/* Of lane i: what the slice in stage i of the ring lacks as long as the predecessor may be writing it. */
 struct missing {
     unsigned long long page; /* address of its page's K */
     unsigned tokens;         /* a bit each */
 };
 
-/* What is fetched next: a page of a pass over a task. A lane holds the table entry of page (base + lane). */
+/* The page that is fetched next, of a pass over a task. A lane holds the table entry of page (base + lane). */
 struct cursor {
     int round, task_idx, n_tasks, row0, n_rows; /* the pass begins at row0 of the task's rows */
     int page, n_pages;
@@ -107,17 +110,17 @@ LF_GPU_FN int first_page(const lf_attn_cuda_args &p, const lf_attn_cuda_task &ta
 }
 
 /* The first token of a page of which a lane fetches a unit, and where in the page that is, in bytes. */
-template <int D, int R> LF_GPU_FN int lane_token(const warp_place &w)
+template <int D, int R> LF_GPU_FN int lane_token(const warp_role &w)
 {
     return w.stream * SLICE + w.member * (SLICE / R) + w.lane / (D / UNIT_ELEMS);
 }
 
-template <class T, int D, int R> LF_GPU_FN int lane_bytes(const lf_attn_cuda_args &p, const warp_place &w)
+template <class T, int D, int R> LF_GPU_FN int lane_bytes(const lf_attn_cuda_args &p, const warp_role &w)
 {
     return (lane_token<D, R>(w) * p.head_dim + w.lane % (D / UNIT_ELEMS) * UNIT_ELEMS) * (int)sizeof(T);
 }
 
-template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_attn_cuda_args &p, const warp_role &w)
 {
     if (c.task_idx >= c.n_tasks) return;
     lf_attn_cuda_task task = p.decode[c.task_idx];
@@ -125,7 +128,7 @@ template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_a
     c.n_rows = task.n_rows;
     c.page = first_page(p, task, rows_of(p, seq, task));
     c.n_pages = (task.key_hi + PAGE - 1) / PAGE;
-    c.n_old = p.overlaps ? seq.kv_len - seq.n_rows : seq.kv_len;
+    c.n_old = p.overlaps ? seq.kv_len - seq.n_tokens : seq.kv_len;
     c.kv_len = seq.kv_len;
     c.from = (const char *)page_of<T>(p, 0, 0, task.kv_head) + lane_bytes<T, D, R>(p, w);
     c.table = p.tables + seq.table;
@@ -151,7 +154,7 @@ template <class T> LF_GPU_FN uint32_t bytes_to_v(const lf_attn_cuda_args &p)
 /* Copies a lane's units, every `step` bytes, of K and of V. Rows from n_seen on become zeros; those from n_old on that
  * are before it are left alone. */
 template <class T, int D, int R>
-LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_place &w, int n_old,
+LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64_t step, const warp_role &w, int n_old,
                           int n_seen)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
@@ -170,10 +173,9 @@ LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64
 
 /* Fetches this warp's part of the stream's slice of a page, K and V, as far as its tokens are among the sequence's
  * first n_tokens. Keys at or past kv_len become zeros; those between are left alone. Returns the lane's first unit of
- * K.
- */
+ * K. */
 template <class T, int D, int R>
-LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c,
+LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor &c,
                                   int n_tokens)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
@@ -190,7 +192,7 @@ LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_place &
 }
 
 /* On to the page that is fetched next, of this task or a later one. */
-template <class T, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn_cuda_args &p, const warp_place &w)
+template <class T, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn_cuda_args &p, const warp_role &w)
 {
     if (++c.page < c.n_pages) return;
     c.row0 += 16 * R;
@@ -203,7 +205,7 @@ template <class T, int D, int R> LF_GPU_FN void advance(cursor &c, const lf_attn
 
 /* Fetches what comes next as one group; an empty one at the end of the list. */
 template <class T, int D, int R>
-LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_place &w, uint32_t stage, cursor &c)
+LF_GPU_FN void fetch_next(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor &c)
 {
     if (c.task_idx < c.n_tasks) {
         fetch_slice<T, D, R>(p, w, stage, c, c.kv_len);
@@ -221,7 +223,7 @@ LF_GPU_FN unsigned low_bits(int n)
 }
 
 /* Fills the ring while the predecessor may still be writing the tokens of this step: with all others. */
-template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_place &w, cursor &c)
+template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_args &p, const warp_role &w, cursor &c)
 {
     static_assert(SLICE == 32, "a bit for each token");
 #pragma unroll 1
@@ -237,11 +239,11 @@ template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_arg
     }
 }
 
-/* Fetches these tokens, if there are any, and waits for all that the ring holds. Their places in it were left alone, so
- * it does not matter which copy is there first. The lane is read anew: what ptxas sees computed from the same here and
+/* Fetches these tokens, if there are any, and waits for all that the ring holds. Their slots in it were left alone, so
+ * it does not matter which copy arrives first. The lane is read anew: what ptxas sees computed from the same here and
  * for each page it moves into the loop. */
 template <class T, int D, int R>
-LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const missing &late)
+LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_role &w, const missing &late)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
     unsigned stages = __ballot_sync(0xffffffffu, late.tokens != 0);
@@ -271,7 +273,7 @@ LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_place &w, const 
 
 /* ---- a pass ---- */
 
-/* A warp's queries as operands A, straight from memory; rows from n_rows on and channels not there are zeros. */
+/* A warp's queries as operands A, read from global memory; rows from n_rows on and channels not there are zeros. */
 template <class T, int D>
 LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p, const rows_of_task &t, int row0,
                             int n_rows)
@@ -313,8 +315,8 @@ LF_GPU_FN void share_queries(uint32_t q_tile, const lf_attn_cuda_args &p, const 
 /* What a warp computes with: 16 rows. */
 template <int D, bool SHARES_Q> struct warp_rows {
     uint32_t q[SHARES_Q ? 1 : D / 16][4];
-    uint32_t q_lane;           /* else, what this lane hands to ldmatrix for its warp's tile */
-    uint32_t k_place, v_place; /* the same for K and V, from the beginning of their tile */
+    uint32_t q_lane;         /* else, the address that this lane gives ldmatrix for its warp's tile */
+    uint32_t k_lane, v_lane; /* the same for K and V, relative to their tile */
     float o[D / 8][4];
     row_state state;
     int pos[2];
@@ -327,9 +329,9 @@ template <int D, bool SHARES_Q> LF_GPU_FN void clear_rows(warp_rows<D, SHARES_Q>
     row_state_init(rows.state);
 }
 
-/* Products of a slice's keys with the queries. */
+/* QK^T of a slice's keys. */
 template <class T, int D, bool SHARES_Q>
-LF_GPU_FN void multiply_keys(float (&s)[SLICE / 8][4], const warp_rows<D, SHARES_Q> &rows, uint32_t k_slice)
+LF_GPU_FN void multiply_qk(float (&s)[SLICE / 8][4], const warp_rows<D, SHARES_Q> &rows, uint32_t k_slice)
 {
     constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T); /* of 16 keys */
     uint32_t b[4];
@@ -345,16 +347,16 @@ LF_GPU_FN void multiply_keys(float (&s)[SLICE / 8][4], const warp_rows<D, SHARES
         }
 #pragma unroll
         for (int n = 0; n < SLICE / 16; n++) {
-            ldmatrix_x4(b, tile_unit<D>(k_slice + rows.k_place + n * BLOCK_BYTES, 2 * ks));
+            ldmatrix_x4(b, tile_unit<D>(k_slice + rows.k_lane + n * BLOCK_BYTES, 2 * ks));
             mma_m16n8k16<T>(s[2 * n], q, b[0], b[1]);
             mma_m16n8k16<T>(s[2 * n + 1], q, b[2], b[3]);
         }
     }
 }
 
-/* Products become weights, and the slice's values are added. */
+/* Scores become P, and PV of the slice is added to o. */
 template <class T, int D, bool SHARES_Q>
-LF_GPU_FN void add_values(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4], uint32_t v_slice, int key0,
+LF_GPU_FN void softmax_pv(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4], uint32_t v_slice, int key0,
                           const score_scale &scale, int window)
 {
     constexpr int BLOCK_BYTES = 16 * D * (int)sizeof(T);
@@ -363,49 +365,49 @@ LF_GPU_FN void add_values(warp_rows<D, SHARES_Q> &rows, float (&s)[SLICE / 8][4]
     bool all_seen = key0 + SLICE - 1 <= rows.first_pos && (window == 0 || key0 > rows.last_pos - window);
     if (scale.cap > 0.0f) cap_scores(s, scale);
     if (!all_seen) mask_scores(s, key0, rows.pos, window);
-    if (soften(s, rows.state, scale.factor, rescale)) rescale_rows(rows.o, rescale);
+    if (softmax_step(s, rows.state, scale.factor, rescale)) rescale_rows(rows.o, rescale);
 #pragma unroll
     for (int n = 0; n < SLICE / 16; n++) {
-        uint32_t weights[4];
-        weights_of<T>(weights, s[2 * n], s[2 * n + 1]);
+        uint32_t probs[4];
+        p_operand<T>(probs, s[2 * n], s[2 * n + 1]);
 #pragma unroll
         for (int c = 0; c < D / 16; c++) {
-            ldmatrix_x4_trans(b, tile_unit<D>(v_slice + rows.v_place + n * BLOCK_BYTES, 2 * c));
-            mma_m16n8k16<T>(rows.o[2 * c], weights, b[0], b[1]);
-            mma_m16n8k16<T>(rows.o[2 * c + 1], weights, b[2], b[3]);
+            ldmatrix_x4_trans(b, tile_unit<D>(v_slice + rows.v_lane + n * BLOCK_BYTES, 2 * c));
+            mma_m16n8k16<T>(rows.o[2 * c], probs, b[0], b[1]);
+            mma_m16n8k16<T>(rows.o[2 * c + 1], probs, b[2], b[3]);
         }
     }
 }
 
-/* Where a span is in its task. */
-struct span_place {
+/* What begins and ends with a split of a task. */
+struct split_edges {
     bool begins_group, ends_group; /* a task's end ends a group */
     bool is_first_group, ends_task;
 };
 
-/* Folds: of a warp's rows, the streams' exchange and a group in shared memory, the groups before it in global. */
-template <int N> struct warp_folds {
+/* Partial results of a warp's rows: the first stream's and the group's in shared memory, the groups' before it in
+ * global. */
+template <int N> struct warp_scratch {
     partial_tiles<N> *left, *group, *whole;
 };
 
-/* Joins the streams' results of a span and leaves the span in the second stream's registers: folded into its group, an
- * ended group into those before it, and written if it is the task's last. All warps call it; afterwards all rows start
- * anew. */
+/* Combines the streams' results of a split in the second stream's registers, then the split with its group, an ended
+ * group with those before it, and writes the task's last. All warps call it; afterwards all rows are cleared. */
 template <class T, int D, bool SHARES_Q>
-LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &folds, const warp_place &w,
-                        span_place at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
+LF_GPU_FN void end_split(warp_rows<D, SHARES_Q> &rows, const warp_scratch<D / 8> &scratch, const warp_role &w,
+                         split_edges at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
     rows.state.l[0] = row_sum(rows.state.l[0]);
     rows.state.l[1] = row_sum(rows.state.l[1]);
-    if (w.stream == 0) put_partial(*folds.left, rows.o, rows.state);
+    if (w.stream == 0) save_partial(*scratch.left, rows.o, rows.state);
     __syncthreads();
-    if (w.stream == 1) join_partial(*folds.left, rows.o, rows.state);
+    if (w.stream == 1) combine_partial(*scratch.left, rows.o, rows.state);
     __syncthreads();
     if (w.stream == 1) {
-        if (!at.begins_group) join_partial(*folds.group, rows.o, rows.state);
-        if (!at.ends_group) put_partial(*folds.group, rows.o, rows.state);
-        if (at.ends_group && !at.is_first_group) join_partial(*folds.whole, rows.o, rows.state);
-        if (at.ends_group && !at.ends_task) put_partial(*folds.whole, rows.o, rows.state);
+        if (!at.begins_group) combine_partial(*scratch.group, rows.o, rows.state);
+        if (!at.ends_group) save_partial(*scratch.group, rows.o, rows.state);
+        if (at.ends_group && !at.is_first_group) combine_partial(*scratch.whole, rows.o, rows.state);
+        if (at.ends_group && !at.ends_task) save_partial(*scratch.whole, rows.o, rows.state);
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int i = warp_row + w.lane / 4 + 8 * h;
@@ -419,7 +421,7 @@ LF_GPU_FN void end_span(warp_rows<D, SHARES_Q> &rows, const warp_folds<D / 8> &f
  * for the predecessor and has the ring completed. */
 template <class T, int D, int R>
 LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &task, const rows_of_task &t, int row0,
-                        const warp_place &w, const warp_folds<D / 8> &folds, cursor &c, int &stage, bool is_first)
+                        const warp_role &w, const warp_scratch<D / 8> &scratch, cursor &c, int &stage, bool is_first)
 {
     using S = shape<T, D, R>;
     warp_rows<D, S::SHARES_Q> rows;
@@ -433,8 +435,8 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         load_queries<T, D>(rows.q, p, t, warp_row, t.n_rows);
     }
     if (is_first) fetch_new<T, D, R>(p, w, c.late);
-    rows.k_place = tile_lane_k<D>(0, w.lane);
-    rows.v_place = tile_lane_qv<D>(0, w.lane);
+    rows.k_lane = tile_lane_k<D>(0, w.lane);
+    rows.v_lane = tile_lane_qv<D>(0, w.lane);
 #pragma unroll
     for (int h = 0; h < 2; h++) rows.pos[h] = position_of(t, min(lane_row + 8 * h, t.n_rows - 1));
     rows.first_pos = position_of(t, min(warp_row, t.n_rows - 1));
@@ -443,8 +445,8 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 
     score_scale scale = score_scale_of(p);
     int n_pages = (task.key_hi + PAGE - 1) / PAGE, page = first_page(p, task, t);
-    int span_end = decode_span_end(page * PAGE);
-    span_place at = {true, false, true, false};
+    int split_end = decode_split_end(page * PAGE);
+    split_edges at = {true, false, true, false};
     for (; page < n_pages; page++) {
         uint32_t slice = w.ring + stage * 2 * S::SLICE_BYTES;
         int key0 = page * PAGE + w.stream * SLICE, before = stage == 0 ? w.n_stages - 1 : stage - 1;
@@ -455,9 +457,9 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
             __syncwarp();
         else
             bar_sync(1 + w.stream, R * LANES);
-        if (is_seen) multiply_keys<T, D>(s, rows, slice);
+        if (is_seen) multiply_qk<T, D>(s, rows, slice);
         if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
-        if (is_seen) add_values<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
+        if (is_seen) softmax_pv<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
         if (R == 1) {
             __syncwarp();
             fetch_next<T, D, R>(p, w, slice, c);
@@ -466,12 +468,12 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
 
         int next_key = (page + 1) * PAGE;
         at.ends_task = page + 1 == n_pages;
-        if (!at.ends_task && next_key < span_end) continue;
+        if (!at.ends_task && next_key < split_end) continue;
         at.ends_group = at.ends_task || next_key == decode_group_end(next_key - 1);
-        end_span<T, D>(rows, folds, w, at, p, t, warp_row, task.slot);
+        end_split<T, D>(rows, scratch, w, at, p, t, warp_row, task.slot);
         at.begins_group = at.ends_group;
         at.is_first_group = at.is_first_group && !at.ends_group;
-        span_end = decode_span_end(next_key);
+        split_end = decode_split_end(next_key);
     }
 }
 
@@ -483,12 +485,12 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     using S = shape<T, D, R>;
     int warp = threadIdx.x / LANES;
     int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
-    warp_place w = {warp / R, warp % R, laneid(), 0, 0, n_stages};
+    warp_role w = {warp / R, warp % R, laneid(), 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
     w.q_tile = shared_address(shared) + rings_bytes;
-    partial_tiles<D / 8> *joined = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES) + w.member;
-    partial_tiles<D / 8> *whole = (partial_tiles<D / 8> *)((char *)p.fold + LF_ATTN_PREFILL_FOLD_HEAD);
-    warp_folds<D / 8> folds = {joined, joined + R, whole + blockIdx.x * R + w.member};
+    partial_tiles<D / 8> *left = (partial_tiles<D / 8> *)(shared + rings_bytes + S::Q_BYTES) + w.member;
+    partial_tiles<D / 8> *whole = (partial_tiles<D / 8> *)((char *)p.scratch + LF_ATTN_SCRATCH_HEAD);
+    warp_scratch<D / 8> scratch = {left, left + R, whole + blockIdx.x * R + w.member};
 
     start_successor();
     cursor c = {};
@@ -506,7 +508,7 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
     if (task_of(0) >= c.n_tasks) wait_predecessor();
     bool is_first = true;
     while (task_of(round) < c.n_tasks) {
-        run_pass<T, D, R>(p, task, t, row0, w, folds, c, stage, is_first);
+        run_pass<T, D, R>(p, task, t, row0, w, scratch, c, stage, is_first);
         is_first = false;
         row0 += S::ROWS;
         if (row0 < t.n_rows) continue;
@@ -606,12 +608,12 @@ bool lf_attn_decode_mma_supports(int head_dim)
     return head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0;
 }
 
-size_t lf_attn_decode_mma_fold_bytes(int head_dim, int n_sms)
+size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms)
 {
     size_t warp_tiles = head_dim <= 64    ? 4 * sizeof(shape<bf16, 64, 4>::partial)
                         : head_dim <= 128 ? 4 * sizeof(shape<bf16, 128, 4>::partial)
                                           : 2 * sizeof(shape<bf16, 256, 2>::partial);
-    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * warp_tiles;
+    return LF_ATTN_SCRATCH_HEAD + (size_t)n_sms * warp_tiles;
 }
 
 int lf_attn_decode_mma_setup(void)

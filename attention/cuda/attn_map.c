@@ -8,45 +8,45 @@
 #include "core/limits.h"
 #include "core/sort.h"
 
-/* Span tasks of prompt tiles that have a place for their partial rows, and tasks below which splitting pays, each per
- * multiprocessor; keys that take a multiprocessor about as long as writing and folding partial rows; of a
+/* Tasks of single splits of prefill tiles for whose partial rows there is room, and tasks below which parts pay, each
+ * per multiprocessor; keys that take a multiprocessor about as long as writing and combining partial rows; of a
  * multiprocessor's share of the keys, the quarters that a group may have. */
-enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, FOLD_KEYS = 128, GROUP_QUARTERS = 5 };
+enum { SPLIT_TASKS = 8, WHOLE_TASKS = 2, COMBINE_KEYS = 128, GROUP_QUARTERS = 5 };
 
 static int div_up(int a, int b)
 {
     return a / b + (a % b != 0);
 }
 
-static int span_length(bool generated, int key)
+static int split_length(bool decode, int key)
 {
-    if (!generated) return LF_ATTN_PREFILL_SPAN;
-    int length = LF_ATTN_DECODE_SPAN_MIN;
-    while (length < LF_ATTN_DECODE_SPAN_MAX && 2 * length <= key / LF_ATTN_DECODE_SPAN_SHARE) length *= 2;
+    if (!decode) return LF_ATTN_PREFILL_SPLIT;
+    int length = LF_ATTN_DECODE_SPLIT_MIN;
+    while (length < LF_ATTN_DECODE_SPLIT_MAX && 2 * length <= key / LF_ATTN_DECODE_SPLIT_SHARE) length *= 2;
     return length;
 }
 
-int lf_attn_span_begin(bool generated, int key)
+int lf_attn_split_begin(bool decode, int key)
 {
-    return key - key % span_length(generated, key);
+    return key - key % split_length(decode, key);
 }
 
-int lf_attn_span_end(bool generated, int key)
+int lf_attn_split_end(bool decode, int key)
 {
-    return lf_attn_span_begin(generated, key) + span_length(generated, key);
+    return lf_attn_split_begin(decode, key) + split_length(decode, key);
 }
 
 int lf_attn_group_begin(int key)
 {
-    return key - key % (LF_ATTN_DECODE_GROUP * span_length(true, key));
+    return key - key % (LF_ATTN_DECODE_GROUP * split_length(true, key));
 }
 
 int lf_attn_group_end(int key)
 {
-    return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * span_length(true, key);
+    return lf_attn_group_begin(key) + LF_ATTN_DECODE_GROUP * split_length(true, key);
 }
 
-/* Packed rows of a prefill tile: whole tokens. */
+/* Query rows of a prefill tile: whole tokens. */
 static int prefill_rows(int group)
 {
     return LF_ATTN_PREFILL_ROWS / group * group;
@@ -55,17 +55,17 @@ static int prefill_rows(int group)
 void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *shape, int n_sms)
 {
     int group = shape->n_heads / shape->n_kv_heads;
-    int prefill_tiles = shape->max_rows / (prefill_rows(group) / group) + shape->max_seqs;
-    int decode_tiles = (int)(((int64_t)shape->max_rows * group) / LF_ATTN_DECODE_ROWS) + shape->max_seqs;
-    int split = SPLIT_TASKS * n_sms;
+    int prefill_tiles = shape->max_tokens / (prefill_rows(group) / group) + shape->max_seqs;
+    int decode_tiles = (int)(((int64_t)shape->max_tokens * group) / LF_ATTN_DECODE_ROWS) + shape->max_seqs;
+    int split_tasks = SPLIT_TASKS * n_sms;
     *out = (struct lf_attn_map_caps){
         .n_seqs = shape->max_seqs,
         .n_tables = shape->max_seqs * div_up(shape->max_kv_len, LF_KV_BLOCK_TOKENS),
-        .n_prefill = prefill_tiles * shape->n_kv_heads + split,
-        .n_partial_rows = split * LF_ATTN_PREFILL_ROWS,
+        .n_prefill = prefill_tiles * shape->n_kv_heads + split_tasks,
+        .n_partial_rows = split_tasks * LF_ATTN_PREFILL_ROWS,
     };
     out->n_decode = decode_tiles * shape->n_kv_heads + out->n_partial_rows;
-    out->n_merge = decode_tiles * shape->n_kv_heads + split;
+    out->n_combine = decode_tiles * shape->n_kv_heads + split_tasks;
 }
 
 enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
@@ -82,9 +82,9 @@ enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_sh
     map->tables = calloc((size_t)caps->n_tables, sizeof *map->tables);
     map->prefill = calloc((size_t)caps->n_prefill, sizeof *map->prefill);
     map->decode = calloc((size_t)caps->n_decode, sizeof *map->decode);
-    map->merge = calloc((size_t)caps->n_merge, sizeof *map->merge);
+    map->combine = calloc((size_t)caps->n_combine, sizeof *map->combine);
     map->tiles = calloc((size_t)map->n_tiles_max, sizeof *map->tiles);
-    if (map->seqs && map->tables && map->prefill && map->decode && map->merge && map->tiles) return LF_OK;
+    if (map->seqs && map->tables && map->prefill && map->decode && map->combine && map->tiles) return LF_OK;
     lf_attn_map_deinit(map);
     return lf_fail(err, LF_NO_MEMORY, "no memory for attention's task lists");
 }
@@ -95,7 +95,7 @@ void lf_attn_map_deinit(struct lf_attn_map *map)
     free(map->tables);
     free(map->prefill);
     free(map->decode);
-    free(map->merge);
+    free(map->combine);
     free(map->tiles);
     memset(map, 0, sizeof *map);
 }
@@ -107,18 +107,18 @@ static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i)
     int n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS);
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){
-        .table = map->n_tables, .first_row = seq->first_token, .n_rows = seq->n_tokens, .kv_len = seq->kv_len};
+        .table = map->n_tables, .first_token = seq->first_token, .n_tokens = seq->n_tokens, .kv_len = seq->kv_len};
     memcpy(map->tables + map->n_tables, seq->blocks, (size_t)n_blocks * sizeof *map->tables);
     map->n_tables += n_blocks;
 }
 
-/* Cuts the rows of one kind into tiles; returns how many. */
-static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window, bool generated)
+/* Cuts the query rows of one kind, prefill or decode, into tiles; returns how many. */
+static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window, bool decode)
 {
     int group = map->n_heads / map->n_kv_heads, n = 0;
-    int tile_rows = generated ? LF_ATTN_DECODE_ROWS : prefill_rows(group);
+    int tile_rows = decode ? LF_ATTN_DECODE_ROWS : prefill_rows(group);
     for (int i = 0; i < n_seqs; i++) {
-        if (seqs[i].is_decode != generated) continue;
+        if (seqs[i].is_decode != decode) continue;
         int n_rows = seqs[i].n_tokens * group, pos0 = seqs[i].kv_len - seqs[i].n_tokens;
         for (int row = 0; row < n_rows; row += tile_rows) {
             LF_ASSERT(n < map->n_tiles_max);
@@ -129,7 +129,7 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
             int first = pos0 + row / group, last = pos0 + (row + t->n_rows - 1) / group;
             int lo = window > 0 && first >= window ? first - window + 1 : 0;
-            t->key_lo = lf_attn_span_begin(generated, lo);
+            t->key_lo = lf_attn_split_begin(decode, lo);
             t->key_hi = last + 1;
         }
     }
@@ -151,15 +151,15 @@ static bool comes_before(const void *a, const void *b)
 }
 
 /* The part of a tile that key is in ends there. */
-static int part_end(const struct lf_attn_tile_rec *t, bool generated, int key)
+static int part_end(const struct lf_attn_tile_rec *t, bool decode, int key)
 {
-    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_span_end(generated, key));
+    return LF_MIN(t->key_hi, t->by_groups ? lf_attn_group_end(key) : lf_attn_split_end(decode, key));
 }
 
-static int n_parts_of(const struct lf_attn_tile_rec *t, bool generated)
+static int n_parts_of(const struct lf_attn_tile_rec *t, bool decode)
 {
     int n = 0;
-    for (int key = t->key_lo; key < t->key_hi; key = part_end(t, generated, key)) n++;
+    for (int key = t->key_lo; key < t->key_hi; key = part_end(t, decode, key)) n++;
     return n;
 }
 
@@ -181,29 +181,30 @@ static bool has_room(const struct lf_attn_map *map, const struct lf_attn_tile_re
 }
 
 /* Takes partial rows for a tile in all heads, if it has several parts and there is room: the rows of part s and a head
- * begin at slot + (head · n_parts + s) · n_rows. And says how they are folded. */
-static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool generated, int *partial_rows)
+ * begin at slot + (head · n_parts + s) · n_rows. And says how they are combined. */
+static void take_slots(struct lf_attn_map *map, struct lf_attn_tile_rec *t, bool decode, int *partial_rows)
 {
-    t->n_parts = t->n_left = n_parts_of(t, generated);
+    t->n_parts = t->n_left = n_parts_of(t, decode);
     t->slot = -1;
     if (t->n_parts == 1 || !has_room(map, t, *partial_rows)) return;
     t->slot = *partial_rows;
     *partial_rows += map->n_kv_heads * t->n_parts * t->n_rows;
-    struct lf_attn_cuda_merge *merges = generated ? map->merge : map->merge + map->counts.n_merge;
-    int *n_merges = generated ? &map->counts.n_merge : &map->n_merge_prompt;
-    if (generated) map->counts.merge_rows = LF_MAX(map->counts.merge_rows, t->n_rows);
-    bool grouped = generated && !t->by_groups; /* by the merge */
-    int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / span_length(true, t->key_lo) : 0;
+    struct lf_attn_cuda_combine *entries = decode ? map->combine : map->combine + map->counts.n_combine;
+    int *n_entries = decode ? &map->counts.n_combine : &map->n_combine_prefill;
+    if (decode) map->counts.combine_rows = LF_MAX(map->counts.combine_rows, t->n_rows);
+    bool grouped = decode && !t->by_groups; /* by the combine kernel */
+    int n_missing = grouped ? (t->key_lo - lf_attn_group_begin(t->key_lo)) / split_length(true, t->key_lo) : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
-        LF_ASSERT(map->counts.n_merge + map->n_merge_prompt < map->caps.n_merge);
-        merges[(*n_merges)++] = (struct lf_attn_cuda_merge){.seq_idx = t->seq_idx,
-                                                            .kv_head = head,
-                                                            .row = t->row,
-                                                            .n_rows = t->n_rows,
-                                                            .slot = t->slot + head * t->n_parts * t->n_rows,
-                                                            .n_parts = t->n_parts,
-                                                            .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
-                                                            .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
+        LF_ASSERT(map->counts.n_combine + map->n_combine_prefill < map->caps.n_combine);
+        entries[(*n_entries)++] =
+            (struct lf_attn_cuda_combine){.seq_idx = t->seq_idx,
+                                          .kv_head = head,
+                                          .row = t->row,
+                                          .n_rows = t->n_rows,
+                                          .slot = t->slot + head * t->n_parts * t->n_rows,
+                                          .n_parts = t->n_parts,
+                                          .n_first = grouped ? LF_ATTN_DECODE_GROUP - n_missing : 1,
+                                          .n_group = grouped ? LF_ATTN_DECODE_GROUP : 1};
     }
 }
 
@@ -220,24 +221,24 @@ static void add_part(const struct list *list, const struct lf_attn_tile_rec *t, 
     add_task(list, &task);
 }
 
-/* The spans of a split tile for one head: its last, which is shorter than the others, or all but that. */
-static void add_spans(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
+/* The splits of a tile in parts for one head: its last, which is shorter than the others, or all but that. */
+static void add_splits(const struct list *list, const struct lf_attn_tile_rec *t, int head, bool last)
 {
     for (int key = t->key_lo, s = 0; key < t->key_hi; key = part_end(t, false, key), s++)
         if ((s == t->n_parts - 1) == last) add_part(list, t, head, s, key, part_end(t, false, key));
 }
 
-/* Prompt rows: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and
- * long, come first; of the spans those that are cut short come last. */
-static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, int *partial_rows)
+/* Prefill: head by head. Where there is room for some tiles' partial rows or tasks only, the others, whole and long,
+ * come first; of the splits those that are cut short come last. */
+static void add_prefill_tiles(struct lf_attn_map *map, int n_tiles, bool in_parts, int *partial_rows)
 {
     const struct list list = {map->prefill, &map->counts.n_prefill, map->caps.n_prefill};
     int n_tasks = n_tiles * map->n_kv_heads;
     for (int i = n_tiles - 1; i >= 0; i--) {
         struct lf_attn_tile_rec *t = &map->tiles[i];
-        int n_more = split ? (n_parts_of(t, false) - 1) * map->n_kv_heads : 0;
+        int n_more = in_parts ? (n_parts_of(t, false) - 1) * map->n_kv_heads : 0;
         t->slot = -1;
-        if (split && n_tasks + n_more <= list.cap) take_slots(map, t, false, partial_rows);
+        if (in_parts && n_tasks + n_more <= list.cap) take_slots(map, t, false, partial_rows);
         if (t->slot >= 0) n_tasks += n_more;
     }
     for (int head = 0; head < map->n_kv_heads; head++) {
@@ -246,10 +247,10 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
             if (t->slot < 0) add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
     }
-    for (int last = 0; split && last < 2; last++) {
+    for (int last = 0; in_parts && last < 2; last++) {
         for (int head = 0; head < map->n_kv_heads; head++) {
             for (int i = 0; i < n_tiles; i++)
-                if (map->tiles[i].slot >= 0) add_spans(&list, &map->tiles[i], head, last == 1);
+                if (map->tiles[i].slot >= 0) add_splits(&list, &map->tiles[i], head, last == 1);
         }
     }
 }
@@ -257,12 +258,12 @@ static void add_prompt_tiles(struct lf_attn_map *map, int n_tiles, bool split, i
 static bool begins_part(const struct lf_attn_tile_rec *t, int key)
 {
     if (t->slot < 0 || key < t->key_lo || key >= t->key_hi) return false;
-    return key == t->key_lo || key == (t->by_groups ? lf_attn_group_begin(key) : lf_attn_span_begin(true, key));
+    return key == t->key_lo || key == (t->by_groups ? lf_attn_group_begin(key) : lf_attn_split_begin(true, key));
 }
 
 /* The parts that begin at a key, of all tiles of a sequence, in all heads: each is of its tile the one before the last
  * added. */
-static void add_generated_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key)
+static void add_decode_parts(struct lf_attn_map *map, const struct list *list, int first_tile, int end, int key)
 {
     for (int i = first_tile; i < end; i++) map->tiles[i].n_left -= begins_part(&map->tiles[i], key) ? 1 : 0;
     for (int head = 0; head < map->n_kv_heads; head++) {
@@ -273,13 +274,14 @@ static void add_generated_parts(struct lf_attn_map *map, const struct list *list
     }
 }
 
-/* Decides how a tile of generated rows is split; share is the keys of a multiprocessor. A tile that is not much more
- * stays whole. Others are cut into spans, or into groups where one is about a share or less, or spans are too many. */
-static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
+/* Decides into which parts a decode tile is cut; share is the keys of a multiprocessor. A tile that is not much more
+ * stays whole. Others are cut into splits, or into groups where one is about a share or less, or splits are too
+ * many. */
+static void cut_decode_tile(struct lf_attn_map *map, struct lf_attn_tile_rec *t, int64_t share, int *partial_rows)
 {
     int last = t->key_hi - 1, group = lf_attn_group_end(last) - lf_attn_group_begin(last);
     t->slot = -1;
-    if (n_keys(t) <= share + FOLD_KEYS) return;
+    if (n_keys(t) <= share + COMBINE_KEYS) return;
     t->by_groups = 4 * (int64_t)group <= GROUP_QUARTERS * share;
     take_slots(map, t, true, partial_rows);
     if (t->slot >= 0 || t->by_groups) return;
@@ -287,8 +289,8 @@ static void split_generated(struct lf_attn_map *map, struct lf_attn_tile_rec *t,
     take_slots(map, t, true, partial_rows);
 }
 
-/* Generated rows: sequence by sequence, the last and longest parts first; heads and tiles side by side. */
-static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
+/* Decode: sequence by sequence, the last and longest parts first; heads and tiles side by side. */
+static void add_decode_tiles(struct lf_attn_map *map, int n_tiles, int *partial_rows)
 {
     const struct list list = {map->decode, &map->counts.n_decode, map->caps.n_decode};
     int64_t share = 0; /* keys for each multiprocessor */
@@ -298,15 +300,15 @@ static void add_generated_tiles(struct lf_attn_map *map, int n_tiles, int *parti
         int lo = map->tiles[first].key_lo, hi = map->tiles[first].key_hi;
         for (end = first; end < n_tiles && map->tiles[end].seq_idx == map->tiles[first].seq_idx; end++) {
             struct lf_attn_tile_rec *t = &map->tiles[end];
-            split_generated(map, t, share, partial_rows);
+            cut_decode_tile(map, t, share, partial_rows);
             lo = LF_MIN(lo, t->key_lo);
             hi = LF_MAX(hi, t->key_hi);
             for (int head = 0; t->slot < 0 && head < map->n_kv_heads; head++)
                 add_part(&list, t, head, 0, t->key_lo, t->key_hi);
         }
         for (int key = hi; key > lo;) {
-            key = lf_attn_span_begin(true, key - 1);
-            add_generated_parts(map, &list, first, end, key);
+            key = lf_attn_split_begin(true, key - 1);
+            add_decode_parts(map, &list, first, end, key);
         }
     }
 }
@@ -315,16 +317,16 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
 {
     int partial_rows = 0;
     map->counts = (struct lf_attn_cuda_counts){.n_seqs = n_seqs};
-    map->n_merge_prompt = 0;
+    map->n_combine_prefill = 0;
     map->n_tables = 0;
     for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i);
 
     int n = cut_tiles(map, seqs, n_seqs, window, true);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
-    add_generated_tiles(map, n, &partial_rows);
+    add_decode_tiles(map, n, &partial_rows);
 
     n = cut_tiles(map, seqs, n_seqs, window, false);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);
-    bool split = (int64_t)n * map->n_kv_heads < (int64_t)WHOLE_TASKS * map->n_sms;
-    add_prompt_tiles(map, n, split, &partial_rows);
+    bool in_parts = (int64_t)n * map->n_kv_heads < (int64_t)WHOLE_TASKS * map->n_sms;
+    add_prefill_tiles(map, n, in_parts, &partial_rows);
 }

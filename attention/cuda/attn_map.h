@@ -1,16 +1,16 @@
 /* The task lists of a step for the CUDA kernels: plain host arithmetic, tested without a GPU. Inside attention/ only.
  *
- * Prompt rows become tiles of LF_ATTN_PREFILL_ROWS packed rows, generated rows tiles of LF_ATTN_DECODE_ROWS. A tile is
- * one task that walks all its keys, or one task a part (a span, or of generated rows a group of spans) whose partial
- * rows the merge kernels fold: the same bits each way (attn_cuda.h), so how much is split is a question of speed alone:
- * what would leave multiprocessors idle is, as long as there is room for partial rows, and into groups where one is
- * about a multiprocessor's share of the step or less.
+ * Prefill tokens become tiles of LF_ATTN_PREFILL_ROWS packed query rows, decode tokens tiles of LF_ATTN_DECODE_ROWS. A
+ * tile is one task that walks all its keys, or one task a part (a split, or in decode a group of splits) whose partial
+ * rows the combine kernels combine: the same bits either way (attn_cuda.h), so what is cut into parts is a question of
+ * speed alone. A tile is cut where multiprocessors would idle otherwise, as long as there is room for partial rows, and
+ * into groups where one is about a multiprocessor's share of the step or less.
  *
- * Order. Prompt tiles go head by head, the longest first: CTAs that run at the same time then read the same keys, which
- * stay in the L2 cache; of split ones the last spans, which are cut short, come when all others have been taken, and
- * fill the gaps at the end. Parts of generated tiles go from the last, which are the longest, to the first, all heads
- * and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys meet
- * in the L2 cache. */
+ * Order. Prefill tiles go head by head, the longest first: CTAs that run at the same time then read the same keys,
+ * which stay in the L2 cache; of those in parts the last splits, which are cut short, come when all others have been
+ * taken, and fill the gaps at the end. Parts of decode tiles go from the last, which are the longest, to the first, all
+ * heads and tiles of a part side by side: the pages of a block's heads lie side by side too, and tiles of the same keys
+ * meet in the L2 cache. */
 #ifndef LF_ATTENTION_CUDA_ATTN_MAP_H
 #define LF_ATTENTION_CUDA_ATTN_MAP_H
 
@@ -20,7 +20,7 @@
 /* Room for everything a step can need; a function of the shape and the number of multiprocessors. */
 struct lf_attn_map_caps {
     int n_seqs, n_tables; /* block table entries */
-    int n_prefill, n_decode, n_merge;
+    int n_prefill, n_decode, n_combine;
     int n_partial_rows;
 };
 
@@ -28,8 +28,8 @@ struct lf_attn_map_caps {
 struct lf_attn_tile_rec {
     int32_t seq_idx, row, n_rows;
     int32_t key_lo, key_hi;
-    int32_t n_parts, n_left, slot; /* of a split one, see attn_map.c; else slot is -1 */
-    bool by_groups;                /* its parts are groups, not spans */
+    int32_t n_parts, n_left, slot; /* of one in parts, see attn_map.c; else slot is -1 */
+    bool by_groups;                /* its parts are groups, not splits */
 };
 
 /* Host arrays of caps' sizes, owned. */
@@ -38,12 +38,12 @@ struct lf_attn_map {
     int n_heads, n_kv_heads;
     int n_sms;
     struct lf_attn_cuda_counts counts;
-    int n_merge_prompt; /* of split prompt tiles, behind the counts.n_merge ones in merge */
+    int n_combine_prefill; /* of prefill tiles in parts, behind the counts.n_combine ones in combine */
     struct lf_attn_cuda_seq *seqs;
     int32_t *tables;
     int n_tables;
     struct lf_attn_cuda_task *prefill, *decode;
-    struct lf_attn_cuda_merge *merge;
+    struct lf_attn_cuda_combine *combine;
     struct lf_attn_tile_rec *tiles; /* [n_tiles_max] scratch */
     int n_tiles_max;
 };
@@ -53,13 +53,13 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
 LF_MUST_CHECK enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
                                               struct lf_err *err);
 void lf_attn_map_deinit(struct lf_attn_map *map); /* accepts a zeroed one */
-/* seqs as checked by lf_attn_plan. */
+/* seqs as checked by lf_attn_schedule. */
 void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window);
 
-/* The span that a key is in, for rows of either kind: its first key, and its end. */
-int lf_attn_span_begin(bool generated, int key);
-int lf_attn_span_end(bool generated, int key);
-/* The same of the group of generated rows' spans. */
+/* The split that a key is in, for prefill or decode tokens: its first key, and its end. */
+int lf_attn_split_begin(bool decode, int key);
+int lf_attn_split_end(bool decode, int key);
+/* The same of the group of decode tokens' splits. */
 int lf_attn_group_begin(int key);
 int lf_attn_group_end(int key);
 

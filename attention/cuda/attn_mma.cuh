@@ -7,7 +7,7 @@
 #define LF_ATTENTION_CUDA_ATTN_MMA_CUH
 
 #include "attention/cuda/attn_cuda.h"
-#include "attention/cuda/attn_join.cuh"
+#include "attention/cuda/attn_combine.cuh"
 #include "core/limits.h"
 #include "device/cuda/ptx_mma.cuh"
 
@@ -15,28 +15,29 @@ enum { PAGE = LF_KV_BLOCK_TOKENS, UNIT_ELEMS = 8, UNIT_BYTES = 16, LANES = 32 };
 
 /* ---- tiles in shared memory ---- */
 
-/* How many neighbouring units change places: rows are a multiple of this many units. */
+/* After how many units the permutation repeats: rows are a multiple of this many units. */
 template <int D> struct tile_swizzle {
     static constexpr int UNITS = D / UNIT_ELEMS;
-    static constexpr int SPAN = UNITS % 8 == 0 ? 8 : UNITS % 4 == 0 ? 4 : 2;
+    static constexpr int PERIOD = UNITS % 8 == 0 ? 8 : UNITS % 4 == 0 ? 4 : 2;
 };
 
 /* Byte offset of a unit. */
 template <int D> LF_GPU_FN uint32_t tile_offset(int row, int unit)
 {
-    constexpr int SPAN = tile_swizzle<D>::SPAN;
-    return (uint32_t)((row * tile_swizzle<D>::UNITS + (unit ^ (row * SPAN / 8 & (SPAN - 1)))) * UNIT_BYTES);
+    constexpr int PERIOD = tile_swizzle<D>::PERIOD;
+    return (uint32_t)((row * tile_swizzle<D>::UNITS + (unit ^ (row * PERIOD / 8 & (PERIOD - 1)))) * UNIT_BYTES);
 }
 
-/* Address of unit number + `unit`, given that of a number below SPAN; `unit` is a multiple of 2, the number below 2. */
+/* Address of unit number + `unit`, given that of a number below PERIOD; `unit` is a multiple of 2, the number below 2.
+ */
 template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
 {
-    constexpr int SPAN = tile_swizzle<D>::SPAN;
-    return (address ^ (uint32_t)((unit & (SPAN - 1)) * UNIT_BYTES)) + (uint32_t)((unit & ~(SPAN - 1)) * UNIT_BYTES);
+    constexpr int PERIOD = tile_swizzle<D>::PERIOD;
+    return (address ^ (uint32_t)((unit & (PERIOD - 1)) * UNIT_BYTES)) + (uint32_t)((unit & ~(PERIOD - 1)) * UNIT_BYTES);
 }
 
-/* What a lane hands to ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units of rows
- * 0 … 7, then of 8 … 15. */
+/* The address that a lane gives ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units
+ * of rows 0 … 7, then of 8 … 15. */
 template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % LANES)
 {
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
@@ -49,7 +50,7 @@ template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threa
     return tile + tile_offset<D>(lane % 16, lane / 16);
 }
 
-/* ---- where things are ---- */
+/* ---- pages and rows ---- */
 
 /* First element of a page. */
 template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
@@ -58,24 +59,25 @@ template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int bl
     return (const T *)p.kv + page * PAGE * p.head_dim;
 }
 
-/* A task's rows: which token and head a packed row is. */
+/* A task's query rows: which token and head a packed row is. */
 struct rows_of_task {
     int group, first_head; /* query heads of a KV head; the first of this one's */
-    int first_row, pos0;   /* of the sequence's first new token: row of the step, position */
-    int row, n_rows;       /* packed rows */
+    int first_token, pos0; /* of the sequence's first new token: index in the step, position */
+    int row, n_rows;       /* packed query rows */
     int kv_len;
 };
 
 LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
 {
     int group = p.n_heads / p.n_kv_heads;
-    return {group, task.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, task.row, task.n_rows, seq.kv_len};
+    return {group, task.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, task.row, task.n_rows, seq.kv_len};
 }
 
-LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_merge &tile)
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq,
+                               const lf_attn_cuda_combine &tile)
 {
     int group = p.n_heads / p.n_kv_heads;
-    return {group, tile.kv_head * group, seq.first_row, seq.kv_len - seq.n_rows, tile.row, tile.n_rows, seq.kv_len};
+    return {group, tile.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, tile.row, tile.n_rows, seq.kv_len};
 }
 
 LF_GPU_FN int position_of(const rows_of_task &t, int i)
@@ -88,14 +90,14 @@ LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t,
 {
     int row = t.row + i;
     *head = t.first_head + row % t.group;
-    return (int64_t)(t.first_row + row / t.group) * p.n_heads + *head;
+    return (int64_t)(t.first_token + row / t.group) * p.n_heads + *head;
 }
 
 /* ---- scores ---- */
 
-/* Factors that turn a product q · k into log2(e) · score. */
+/* Factors that turn q · k into log2(e) · score. */
 struct score_scale {
-    float factor;       /* of the product, or of what softcap made of it */
+    float factor;       /* of q · k, or of what softcap made of it */
     float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
 };
 
@@ -134,7 +136,7 @@ template <int N> LF_GPU_FN void mask_scores(float (&s)[N][4], int key0, const in
     }
 }
 
-/* Of the two rows that a thread has of a warp's 16: the reference, and this thread's share of the sum. */
+/* Of the two rows that a thread has of a warp's 16: the exponents' offset, and this thread's share of the sum. */
 struct row_state {
     float m[2], l[2];
 };
@@ -145,10 +147,11 @@ LF_GPU_FN void row_state_init(row_state &r)
     r.l[0] = r.l[1] = 0.0f;
 }
 
-/* Scores become weights 2^(s · factor - m). Where a row's maximum has outgrown its reference, m moves, l follows, and
- * rescale (else 1) is what the row's o must be multiplied by; true if any row of the warp has one. A row without a
- * visible key keeps m = -inf and gets weights 0. A row's arithmetic depends on no other row. */
-template <int N> LF_GPU_FN bool soften(float (&s)[N][4], row_state &r, float factor, float (&rescale)[2])
+/* One step of the online softmax: scores become P = 2^(s · factor - m). Where a row's maximum has outgrown its offset,
+ * m becomes the maximum, l is rescaled, and rescale (else 1) is what the row's o must be multiplied by; true if any row
+ * of the warp has one. A row without a visible key keeps m = -inf and gets P = 0. A row's arithmetic depends on no
+ * other row. */
+template <int N> LF_GPU_FN bool softmax_step(float (&s)[N][4], row_state &r, float factor, float (&rescale)[2])
 {
     bool moves = false;
 #pragma unroll
@@ -163,12 +166,12 @@ template <int N> LF_GPU_FN bool soften(float (&s)[N][4], row_state &r, float fac
         r.m[h] = outgrown ? top : r.m[h];
         r.l[h] *= rescale[h];
         moves = moves || outgrown;
-        float reference = r.m[h] == -INFINITY ? 0.0f : r.m[h];
+        float offset = r.m[h] == -INFINITY ? 0.0f : r.m[h];
 #pragma unroll
         for (int n = 0; n < N; n++) {
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; e++) {
-                s[n][e] = ex2_approx_ftz(__fmaf_rn(s[n][e], factor, -reference));
+                s[n][e] = ex2_approx_ftz(__fmaf_rn(s[n][e], factor, -offset));
                 r.l[h] += s[n][e];
             }
         }
@@ -176,8 +179,8 @@ template <int N> LF_GPU_FN bool soften(float (&s)[N][4], row_state &r, float fac
     return __any_sync(0xffffffffu, moves);
 }
 
-/* Weights of 16 keys, two accumulator tiles, as operand A. */
-template <class T> LF_GPU_FN void weights_of(uint32_t (&a)[4], const float (&s0)[4], const float (&s1)[4])
+/* P of 16 keys, two accumulator tiles, as operand A. */
+template <class T> LF_GPU_FN void p_operand(uint32_t (&a)[4], const float (&s0)[4], const float (&s1)[4])
 {
     a[0] = pack<T>(s0[0], s0[1]);
     a[1] = pack<T>(s0[2], s0[3]);
@@ -210,14 +213,14 @@ LF_GPU_FN float row_sum(float share)
 
 /* ---- partial rows ---- */
 
-/* a ⊕ b for the rows of a warp, whole sums in l: `o`, `r` become the join of `left` (the earlier keys) and themselves.
- */
+/* Partial rows of a warp in memory, whole sums in l; combine_partial() combines `left` (the earlier keys) with o and
+ * r. */
 template <int N> struct partial_tiles {
     float4 o[N][LANES];
     float2 ml[2][LANES];
 };
 
-template <int N> LF_GPU_FN void put_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
+template <int N> LF_GPU_FN void save_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
 {
     int lane = threadIdx.x % LANES;
 #pragma unroll
@@ -226,24 +229,24 @@ template <int N> LF_GPU_FN void put_partial(partial_tiles<N> &to, const float (&
     for (int h = 0; h < 2; h++) to.ml[h][lane] = make_float2(r.m[h], r.l[h]);
 }
 
-template <int N> LF_GPU_FN void join_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
+template <int N> LF_GPU_FN void combine_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
 {
     int lane = threadIdx.x % LANES;
-    lf_attn_join j[2];
+    lf_attn_combine j[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float2 ml = left.ml[h][lane];
-        j[h] = attn_join(ml.x, ml.y, r.m[h], r.l[h]);
+        j[h] = attn_combine(ml.x, ml.y, r.m[h], r.l[h]);
         r.m[h] = j[h].m;
         r.l[h] = j[h].l;
     }
 #pragma unroll
     for (int n = 0; n < N; n++) {
         float4 a = left.o[n][lane];
-        o[n][0] = attn_join_o(j[0], a.x, o[n][0]);
-        o[n][1] = attn_join_o(j[0], a.y, o[n][1]);
-        o[n][2] = attn_join_o(j[1], a.z, o[n][2]);
-        o[n][3] = attn_join_o(j[1], a.w, o[n][3]);
+        o[n][0] = attn_combine_o(j[0], a.x, o[n][0]);
+        o[n][1] = attn_combine_o(j[0], a.y, o[n][1]);
+        o[n][2] = attn_combine_o(j[1], a.z, o[n][2]);
+        o[n][3] = attn_combine_o(j[1], a.w, o[n][3]);
     }
 }
 
@@ -276,24 +279,24 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     }
 }
 
-/* Length of the span of generated rows that key is in (attn_map.c). */
-LF_GPU_FN int decode_span_length(int key)
+/* Length of the split of decode tokens that key is in (attn_map.c). */
+LF_GPU_FN int decode_split_length(int key)
 {
-    int scale = LF_ATTN_DECODE_SPAN_SHARE;
-    int place = min(max(key, LF_ATTN_DECODE_SPAN_MIN * scale), LF_ATTN_DECODE_SPAN_MAX * scale);
-    return 1 << (31 - __clz(place / scale));
+    int scale = LF_ATTN_DECODE_SPLIT_SHARE;
+    int clamped = min(max(key, LF_ATTN_DECODE_SPLIT_MIN * scale), LF_ATTN_DECODE_SPLIT_MAX * scale);
+    return 1 << (31 - __clz(clamped / scale));
 }
 
-/* Ends of its span and of its group. */
-LF_GPU_FN int decode_span_end(int key)
+/* Ends of its split and of its group. */
+LF_GPU_FN int decode_split_end(int key)
 {
-    int length = decode_span_length(key);
+    int length = decode_split_length(key);
     return (key & -length) + length;
 }
 
 LF_GPU_FN int decode_group_end(int key)
 {
-    int length = LF_ATTN_DECODE_GROUP * decode_span_length(key);
+    int length = LF_ATTN_DECODE_GROUP * decode_split_length(key);
     return (key & -length) + length;
 }
 

@@ -1,34 +1,36 @@
-/* Attention of prompt rows over paged KV, sm_80 and later.
+/* Attention of prefill tokens over paged KV, sm_80 and later.
  *
- * Idea. A CTA has a tile of up to 128 packed rows in shared memory and streams their keys past it, a tile of keys at a
- * time, the next one on its way (cp.async) while this one is computed (mma.sync). Scores stay in registers: rounded,
- * they are the next product's operand A. Where a span of keys ends and another follows, the rows' partial results are
- * joined to those of the spans before it, which wait in global memory (attn_cuda.h).
+ * Idea. A CTA has a tile of up to 128 packed query rows in shared memory and streams their keys past it, a tile of keys
+ * at a time, the next one on its way (cp.async) while this one is computed (mma.sync). Scores stay in registers: P,
+ * rounded, is operand A of PV. Where a split of keys ends and another follows, the rows' partial results are combined
+ * with those of the splits before it, which are kept in global memory (attn_cuda.h).
  *
- * The softmax is optimistic, as in attn_prefill_sm90.cu: weights are computed with the reference that a row has, and
- * only where the sum of a thread's part of a row passes SUM_BOUND, and in a span's first tile, are the scores computed
- * again, for their maximum to become the reference. So the usual tile has no maximum, no rescaling, and scores that
- * need not outlive their weights.
+ * The softmax is optimistic, as in attn_prefill_sm90.cu: P is computed with the offset that a row has, and only where
+ * the sum of a thread's part of a row passes SUM_BOUND, and in a split's first tile, are the scores computed again, for
+ * their maximum to become the offset. So the usual tile has no maximum, no rescaling, and scores that need not be kept
+ * once P is computed.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, and a tile or a key
- * that a row does not see adds weights of +0 to sums that started at +0.
+ * that a row does not see adds P = +0 to sums that started at +0.
  *
- * Work split: warps share out the rows, 16 · M each. CTAs that outnumber the GPU's room take further tasks from a
+ * Work partition: warps share the query rows, 16 · M each. CTAs that outnumber the GPU's room take further tasks from a
  * counter, so that long tiles, which come first, do not hold up the rest.
+ *
  * Shared memory: Q, and two tiles each of K and of V.
- * Bound by the tensor cores and what keeps them idle: on an H100 they work 52% to 59% of the time. A warp multiplies or
- * softens; that other warps do the opposite meanwhile takes several of them, few instructions beside the products
- * (addresses are lane offsets, a tile's base and immediates), and at head_dim 256, where there are two warps a
- * scheduler, a second product that runs under the next tile's softmax. There ldmatrix, of 16 rows at a time, takes 72%
- * of what shared memory gives.
+ *
+ * Bound by the tensor cores and what keeps them idle: on an H100 they work 52% to 59% of the time. A warp computes a
+ * GEMM or a softmax; overlapping the two takes several warps, few instructions beside the MMAs (addresses are lane
+ * offsets, a tile's base and immediates), and at head_dim 256, where there are two warps a scheduler, a PV that runs
+ * under the next tile's softmax. There ldmatrix, of 16 rows at a time, takes 72% of what shared memory gives.
+ *
  * Needs head_dim divisible by 16 up to 256; it is padded with zeros to 64, 96, 128 or 256 in shared memory.
- * CPU twin: attn_cpu.c. */
+ * CPU reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
 
 enum { ROWS = LF_ATTN_PREFILL_ROWS, ROW_TILES = ROWS / 16, COUNTER_BYTES = 256, SHARED_EXTRA = 128 };
 
-/* A row's part of a tile's sum, in one thread, at which its exponents get a new reference. */
+/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
 #define SUM_BOUND 4096.0f
 
 template <class T, int D, int N_KEYS> struct shape {
@@ -36,16 +38,16 @@ template <class T, int D, int N_KEYS> struct shape {
     static constexpr int M = ROW_TILES / WARPS; /* row tiles of a warp */
     static constexpr int KEYS = N_KEYS;         /* of a tile */
     static constexpr int CTAS = D <= 64 ? 3 : D <= 128 ? 2 : 1;
-    /* A tile's values are added while the next tile's scores become weights. That takes registers for both tiles'
-     * weights; more CTAs, where there is room for them, do the same and better. */
-    static constexpr bool LAGS = D > 128;
+    /* A tile's PV is computed while the next tile's scores become P. That takes registers for both tiles' P; more CTAs,
+     * where there is room for them, do the same and better. */
+    static constexpr bool DELAYS_PV = D > 128;
     static constexpr int UNITS = D / UNIT_ELEMS, ROW_BYTES = D * (int)sizeof(T);
     static constexpr int Q_BYTES = ROWS * ROW_BYTES, TILE_BYTES = KEYS * ROW_BYTES;
     static constexpr int SHARED_BYTES = Q_BYTES + 4 * TILE_BYTES;
-    /* Keys copied at a time: as many as there are threads for, in eights, so that a thread's place in the permutation
-     * of units stays. */
+    /* Keys copied at a time: as many as there are threads for, in eights, so that a thread's unit is permuted the same
+     * way in every copy. */
     static constexpr int STEP = THREADS / UNITS / 8 * 8, COPIERS = STEP * UNITS;
-    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPAN % KEYS == 0, "a tile of keys is in one page and one span");
+    static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT % KEYS == 0, "a tile of keys is in one page and one split");
     static_assert(STEP > 0 && KEYS % STEP == 0, "every thread copies as much");
 };
 
@@ -64,18 +66,18 @@ LF_GPU_FN uint32_t kept(uint32_t x)
 
 /* A lane's offsets into a tile, by the units of a row that ldmatrix reads. */
 template <int D> struct lane_offsets {
-    static constexpr int SPAN = tile_swizzle<D>::SPAN;
-    uint32_t of[SPAN / 2];
+    static constexpr int PERIOD = tile_swizzle<D>::PERIOD;
+    uint32_t of[PERIOD / 2];
 
     LF_GPU_MEMBER explicit lane_offsets(uint32_t first)
     {
 #pragma unroll
-        for (int i = 0; i < SPAN / 2; i++) of[i] = kept(tile_unit<D>(first, 2 * i));
+        for (int i = 0; i < PERIOD / 2; i++) of[i] = kept(tile_unit<D>(first, 2 * i));
     }
     /* Of units `unit` and `unit` + 1; `unit` is even. */
     LF_GPU_MEMBER uint32_t at(int unit) const
     {
-        return of[unit % SPAN / 2] + (uint32_t)(unit / SPAN * SPAN * UNIT_BYTES);
+        return of[unit % PERIOD / 2] + (uint32_t)(unit / PERIOD * PERIOD * UNIT_BYTES);
     }
 };
 
@@ -146,8 +148,8 @@ template <class T, int D, int N_KEYS> struct warp_rows {
     uint32_t pos_offsets; /* what to add to first_pos for each of the thread's rows, a byte each */
     float factor;         /* makes a score an exponent of two */
     float o[M][D / 8][4];
-    float m[M][2], l[M][2];            /* references, shares of the sums */
-    uint32_t weights[M][KEYS / 16][4]; /* of the last tile */
+    float m[M][2], l[M][2];          /* exponents' offsets, shares of the sums */
+    uint32_t probs[M][KEYS / 16][4]; /* of the last tile */
 
     LF_GPU_MEMBER warp_rows(const lf_attn_cuda_args &args, const rows_of_task &t, uint32_t q, int warp)
         : p(args), k_lane(tile_lane_k<D>(0)), qv_lane(tile_lane_qv<D>(0)), q_tile(q + warp * 16 * M * S::ROW_BYTES)
@@ -170,7 +172,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         return first_pos + 16 * M - 1;
     }
 
-    LF_GPU_MEMBER void begin_span()
+    LF_GPU_MEMBER void begin_split()
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -180,7 +182,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         }
     }
 
-    /* Scores of a tile: products, capped, and -inf where a row does not see the key. */
+    /* Scores of a tile: QK^T, capped, and -inf where a row does not see the key. */
     LF_GPU_MEMBER void score(float (&s)[M][KEYS / 8][4], uint32_t k_tile, int key0) const
     {
 #pragma unroll
@@ -212,9 +214,9 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         }
     }
 
-    /* Scores to weights 2^(s · factor - reference), and each thread's part of their sums. */
-    LF_GPU_MEMBER void weigh(uint32_t (&w)[M][KEYS / 16][4], const float (&s)[M][KEYS / 8][4],
-                             const float (&reference)[M][2], float (&sum)[M][2]) const
+    /* Scores to P = 2^(s · factor - offset), and each thread's part of their sums. */
+    LF_GPU_MEMBER void exponentiate(uint32_t (&out)[M][KEYS / 16][4], const float (&s)[M][KEYS / 8][4],
+                                    const float (&offset)[M][2], float (&sum)[M][2]) const
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -223,17 +225,17 @@ template <class T, int D, int N_KEYS> struct warp_rows {
             for (int n = 0; n < KEYS / 8; n++) {
 #pragma unroll
                 for (int h = 0; h < 2; h++) {
-                    float a = ex2_approx_ftz(__fmaf_rn(s[mi][n][2 * h], factor, -reference[mi][h]));
-                    float b = ex2_approx_ftz(__fmaf_rn(s[mi][n][2 * h + 1], factor, -reference[mi][h]));
+                    float a = ex2_approx_ftz(__fmaf_rn(s[mi][n][2 * h], factor, -offset[mi][h]));
+                    float b = ex2_approx_ftz(__fmaf_rn(s[mi][n][2 * h + 1], factor, -offset[mi][h]));
                     sum[mi][h] += a + b;
-                    w[mi][n / 2][n % 2 * 2 + h] = pack<T>(a, b);
+                    out[mi][n / 2][n % 2 * 2 + h] = pack<T>(a, b);
                 }
             }
         }
     }
 
-    /* Makes the tile's maximum the reference of rows whose sum passed the bound; what they have summed follows. */
-    LF_GPU_MEMBER void refer(const float (&s)[M][KEYS / 8][4], const float (&sum)[M][2], float (&reference)[M][2])
+    /* Makes the tile's maximum the offset of rows whose sum passed the bound; their l and o are rescaled. */
+    LF_GPU_MEMBER void update_offset(const float (&s)[M][KEYS / 8][4], const float (&sum)[M][2], float (&offset)[M][2])
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
@@ -249,16 +251,16 @@ template <class T, int D, int N_KEYS> struct warp_rows {
                 passed |= __shfl_xor_sync(~0u, passed, 1);
                 passed |= __shfl_xor_sync(~0u, passed, 2);
                 if (passed) m[mi][h] = top * factor;
-                reference[mi][h] = m[mi][h] == -INFINITY ? 0.0f : m[mi][h]; /* a row that has seen no key */
-                scale[h] = ex2_approx_ftz(old - reference[mi][h]);
+                offset[mi][h] = m[mi][h] == -INFINITY ? 0.0f : m[mi][h]; /* a row that has seen no key */
+                scale[h] = ex2_approx_ftz(old - offset[mi][h]);
                 l[mi][h] *= scale[h];
             }
             rescale_rows(o[mi], scale);
         }
     }
 
-    /* O += weights · V. */
-    LF_GPU_MEMBER void add_values(uint32_t v_tile)
+    /* O += P · V. */
+    LF_GPU_MEMBER void multiply_pv(uint32_t v_tile)
     {
 #pragma unroll
         for (int n = 0; n < KEYS / 16; n++) {
@@ -268,36 +270,36 @@ template <class T, int D, int N_KEYS> struct warp_rows {
                 ldmatrix_x4_trans(v, v_tile + qv_lane.at(2 * c) + n * 16 * S::ROW_BYTES);
 #pragma unroll
                 for (int mi = 0; mi < M; mi++) {
-                    mma_m16n8k16<T>(o[mi][2 * c], weights[mi][n], v[0], v[1]);
-                    mma_m16n8k16<T>(o[mi][2 * c + 1], weights[mi][n], v[2], v[3]);
+                    mma_m16n8k16<T>(o[mi][2 * c], probs[mi][n], v[0], v[1]);
+                    mma_m16n8k16<T>(o[mi][2 * c + 1], probs[mi][n], v[2], v[3]);
                 }
             }
         }
     }
 
-    /* What follows once the tile's weights and their sums stand. */
-    LF_GPU_MEMBER void settle(const float (&sum)[M][2], uint32_t v_tile)
+    /* Adds the tile's sums and, where it is not delayed, its PV. */
+    LF_GPU_MEMBER void finish_tile(const float (&sum)[M][2], uint32_t v_tile)
     {
 #pragma unroll
         for (int mi = 0; mi < M; mi++)
 #pragma unroll
             for (int h = 0; h < 2; h++) l[mi][h] += sum[mi][h];
-        if (!S::LAGS) add_values(v_tile);
+        if (!S::DELAYS_PV) multiply_pv(v_tile);
     }
 
-    /* A tile of keys, is_first: of a span. Adds its values, or where they lag those of the tile before: v_tile is whose
-     * they are. */
+    /* A tile of keys, is_first: of a split. Adds its PV, or where PV is delayed that of the tile before: v_tile is the
+     * values' tile. */
     LF_GPU_MEMBER void attend(uint32_t k_tile, uint32_t v_tile, int key0, bool is_first)
     {
-        float s[M][KEYS / 8][4], sum[M][2], reference[M][2];
+        float s[M][KEYS / 8][4], sum[M][2], offset[M][2];
         bool passed = true;
 #pragma unroll
         for (int mi = 0; mi < M; mi++) sum[mi][0] = sum[mi][1] = INFINITY;
         if (!is_first) {
             uint32_t next[M][KEYS / 16][4];
             score(s, k_tile, key0);
-            if (S::LAGS) add_values(v_tile);
-            weigh(next, s, m, sum);
+            if (S::DELAYS_PV) multiply_pv(v_tile);
+            exponentiate(next, s, m, sum);
             passed = false;
 #pragma unroll
             for (int mi = 0; mi < M; mi++) {
@@ -305,23 +307,24 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 #pragma unroll
                 for (int n = 0; n < KEYS / 16; n++)
 #pragma unroll
-                    for (int e = 0; e < 4; e++) weights[mi][n][e] = next[mi][n][e];
+                    for (int e = 0; e < 4; e++) probs[mi][n][e] = next[mi][n][e];
             }
             passed = __any_sync(~0u, passed);
         }
         if (passed) {
             score(s, k_tile, key0);
-            refer(s, sum, reference);
-            weigh(weights, s, reference, sum);
+            update_offset(s, sum, offset);
+            exponentiate(probs, s, offset, sum);
         }
-        settle(sum, v_tile);
+        finish_tile(sum, v_tile);
     }
 
-    /* Joins the span to those before it; the fold waits for the next span or is written. */
-    LF_GPU_MEMBER void end_span(const lf_attn_cuda_task &task, int warp, bool is_first, bool is_last)
+    /* Combines the split with those before it; the result is kept for the next split or written. */
+    LF_GPU_MEMBER void end_split(const lf_attn_cuda_task &task, int warp, bool is_first, bool is_last)
     {
         rows_of_task t = rows_of(p, p.seqs[task.seq_idx], task);
-        partial_tiles<D / 8> *fold = (partial_tiles<D / 8> *)((char *)p.fold + COUNTER_BYTES) + blockIdx.x * ROW_TILES;
+        partial_tiles<D / 8> *scratch =
+            (partial_tiles<D / 8> *)((char *)p.scratch + COUNTER_BYTES) + blockIdx.x * ROW_TILES;
 #pragma unroll
         for (int mi = 0; mi < M; mi++) {
             int tile = warp * M + mi;
@@ -331,8 +334,8 @@ template <class T, int D, int N_KEYS> struct warp_rows {
                 state.m[h] = m[mi][h];
                 state.l[h] = row_sum(l[mi][h]);
             }
-            if (!is_first) join_partial(fold[tile], o[mi], state);
-            if (!is_last) put_partial(fold[tile], o[mi], state);
+            if (!is_first) combine_partial(scratch[tile], o[mi], state);
+            if (!is_last) save_partial(scratch[tile], o[mi], state);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 int i = 16 * tile + threadIdx.x % LANES / 4 + 8 * h;
@@ -345,7 +348,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_args &p, int task_idx, uint32_t q_tile)
 {
     using S = shape<T, D, KEYS>;
-    constexpr int SPAN_TILES = LF_ATTN_PREFILL_SPAN / KEYS, TILE_BYTES = S::TILE_BYTES;
+    constexpr int SPLIT_TILES = LF_ATTN_PREFILL_SPLIT / KEYS, TILE_BYTES = S::TILE_BYTES;
     const lf_attn_cuda_task &task = p.prefill[task_idx];
     const lf_attn_cuda_seq &seq = p.seqs[task.seq_idx];
     rows_of_task t = rows_of(p, seq, task);
@@ -354,44 +357,45 @@ template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_a
     int warp = uniform((int)threadIdx.x / LANES), table = seq.table;
     auto block_of = [&](int i) { return i < n_tiles ? p.tables[table + i * KEYS / PAGE] : 0; };
 
-    /* A step computes a tile and fetches K of the next one, and V of the next one or, where it lags, of its own. */
+    /* A step computes a tile and fetches K of the next one, and V of the next one or, where PV is delayed, of its
+     * own. */
     uint32_t k_tiles = q_tile + S::Q_BYTES, v_tiles = k_tiles + 2 * TILE_BYTES, stage = 0;
     key_copier<T, D, KEYS> copier(p, task.kv_head, uniform(t.kv_len));
     fetch_queries<T, D, KEYS>(p, t, q_tile);
     int block = block_of(tile);
     copier.fetch(p, 0, block, tile * KEYS, k_tiles);
-    if (!S::LAGS) copier.fetch(p, 1, block, tile * KEYS, v_tiles);
+    if (!S::DELAYS_PV) copier.fetch(p, 1, block, tile * KEYS, v_tiles);
     cp_async_commit_group();
 
     warp_rows<T, D, KEYS> rows(p, t, q_tile, warp);
     for (bool is_first = true; tile < n_tiles; is_first = false) {
-        int begin = tile, end = min(n_tiles, (tile / SPAN_TILES + 1) * SPAN_TILES);
-        bool owes = false; /* the last tile's values */
-        rows.begin_span();
+        int begin = tile, end = min(n_tiles, (tile / SPLIT_TILES + 1) * SPLIT_TILES);
+        bool pv_pending = false; /* of the last tile */
+        rows.begin_split();
         for (; tile < end; tile++) {
-            uint32_t other = stage ^ TILE_BYTES, v_tile = v_tiles + (S::LAGS ? other : stage);
+            uint32_t other = stage ^ TILE_BYTES, v_tile = v_tiles + (S::DELAYS_PV ? other : stage);
             int next_block = block_of(tile + 1);
             cp_async_wait_group<0>();
             __syncthreads();
-            if (S::LAGS) copier.fetch(p, 1, block, tile * KEYS, v_tiles + stage);
+            if (S::DELAYS_PV) copier.fetch(p, 1, block, tile * KEYS, v_tiles + stage);
             if (tile + 1 < n_tiles) {
                 copier.fetch(p, 0, next_block, (tile + 1) * KEYS, k_tiles + other);
-                if (!S::LAGS) copier.fetch(p, 1, next_block, (tile + 1) * KEYS, v_tiles + other);
+                if (!S::DELAYS_PV) copier.fetch(p, 1, next_block, (tile + 1) * KEYS, v_tiles + other);
             }
             cp_async_commit_group();
             block = next_block;
             bool sees = tile * KEYS <= rows.last_pos();
             if (sees) rows.attend(k_tiles + stage, v_tile, tile * KEYS, tile == begin);
-            if (!sees && owes) rows.add_values(v_tile);
-            owes = S::LAGS && sees;
+            if (!sees && pv_pending) rows.multiply_pv(v_tile);
+            pv_pending = S::DELAYS_PV && sees;
             stage = other;
         }
-        if (S::LAGS) {
+        if (S::DELAYS_PV) {
             cp_async_wait_group<0>();
             __syncthreads();
-            if (owes) rows.add_values(v_tiles + (stage ^ TILE_BYTES));
+            if (pv_pending) rows.multiply_pv(v_tiles + (stage ^ TILE_BYTES));
         }
-        rows.end_span(p.prefill[task_idx], warp, is_first, end == n_tiles);
+        rows.end_split(p.prefill[task_idx], warp, is_first, end == n_tiles);
     }
 }
 
@@ -408,7 +412,7 @@ __global__ void __launch_bounds__(shape<T, D, KEYS>::THREADS, shape<T, D, KEYS>:
         run_task<T, D, KEYS>(p, i, shared_address(shared));
         __syncthreads();
         if (threadIdx.x == 0)
-            next_task = (int)gridDim.x < n_tasks ? (int)gridDim.x + atomicAdd((int *)p.fold, 1) : n_tasks;
+            next_task = (int)gridDim.x < n_tasks ? (int)gridDim.x + atomicAdd((int *)p.scratch, 1) : n_tasks;
         __syncthreads();
     }
 }
@@ -424,7 +428,7 @@ template <class T, int D, int KEYS> static int launch(const lf_attn_cuda_args *a
     if (rc != 0) return rc;
     int grid = min(args->max_prefill, min(n_ctas, (int)S::CTAS) * args->n_sms);
     bool counts = grid < args->max_prefill;
-    if (counts) rc = (int)cudaMemsetAsync(args->fold, 0, sizeof(int), (cudaStream_t)stream);
+    if (counts) rc = (int)cudaMemsetAsync(args->scratch, 0, sizeof(int), (cudaStream_t)stream);
     if (rc != 0) return rc;
     cudaLaunchAttribute overlap = {};
     overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -493,17 +497,17 @@ int lf_attn_prefill_mma_setup(void)
     return rc == 0 ? setup<fp16>(cta_bytes) : rc;
 }
 
-template <int D, int KEYS> static size_t fold_bytes(int n_sms)
+template <int D, int KEYS> static size_t scratch_bytes(int n_sms)
 {
     size_t n_tiles = (size_t)shape<bf16, D, KEYS>::CTAS * (size_t)n_sms * ROW_TILES;
     return COUNTER_BYTES + n_tiles * sizeof(partial_tiles<D / 8>);
 }
 
-size_t lf_attn_prefill_mma_fold_bytes(int head_dim, int n_sms)
+size_t lf_attn_prefill_mma_scratch_bytes(int head_dim, int n_sms)
 {
-    if (head_dim <= 64) return fold_bytes<64, 64>(n_sms);
-    if (head_dim <= 96) return fold_bytes<96, 64>(n_sms);
-    return head_dim <= 128 ? fold_bytes<128, 64>(n_sms) : fold_bytes<256, 64>(n_sms);
+    if (head_dim <= 64) return scratch_bytes<64, 64>(n_sms);
+    if (head_dim <= 96) return scratch_bytes<96, 64>(n_sms);
+    return head_dim <= 128 ? scratch_bytes<128, 64>(n_sms) : scratch_bytes<256, 64>(n_sms);
 }
 
 int lf_attn_prefill_mma(const struct lf_attn_cuda_args *args, void *stream)

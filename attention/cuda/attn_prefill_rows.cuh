@@ -1,30 +1,31 @@
-/* What the Hopper prefill kernel does with the rows of a finished span: fold them into what the task has so far, and
- * write a task's rows, or its partial rows, to memory. */
+/* What the Hopper prefill kernel does with the query rows of a finished split: combine them with the task's splits so
+ * far, and write a task's rows, or its partial rows, to memory. */
 #ifndef LF_ATTENTION_CUDA_ATTN_PREFILL_ROWS_CUH
 #define LF_ATTENTION_CUDA_ATTN_PREFILL_ROWS_CUH
 
 #include "attention/cuda/attn_cuda.h"
-#include "attention/cuda/attn_join.cuh"
+#include "attention/cuda/attn_combine.cuh"
 #include "attention/cuda/attn_wgmma.cuh"
 
 enum { CONSUMER_THREADS = 256 };
 
 /* Where a thread's two rows go. */
-struct row_place {
+struct row_target {
     int row[2];   /* of [n_tokens · n_heads] rows, or of the partial rows; -1: not a row of the task */
     bool partial; /* rows are partial rows */
-    bool begun;   /* earlier spans are in the fold */
-    bool ends;    /* this is the task's last span */
+    bool begun;   /* earlier splits are in the scratch */
+    bool ends;    /* this is the task's last split */
 };
 
-/* A thread's part of the fold: it alone writes and reads it, in words of 16 bytes that lie beside its neighbours'. */
-template <int D> struct fold_scratch {
+/* A thread's part of the combined result so far: it alone writes and reads it, in words of 16 bytes that lie beside its
+ * neighbours'. */
+template <int D> struct split_scratch {
     static constexpr int WORDS = D / 8 + 1;
     float4 *base;
 
-    LF_GPU_MEMBER static fold_scratch of(float *fold, int consumer_thread)
+    LF_GPU_MEMBER static split_scratch of(float *scratch, int consumer_thread)
     {
-        return {(float4 *)(fold + LF_ATTN_PREFILL_FOLD_HEAD / sizeof(float)) +
+        return {(float4 *)(scratch + LF_ATTN_SCRATCH_HEAD / sizeof(float)) +
                 (size_t)blockIdx.x * WORDS * CONSUMER_THREADS + consumer_thread};
     }
     LF_GPU_MEMBER float4 &word(int i) const
@@ -34,30 +35,32 @@ template <int D> struct fold_scratch {
 };
 
 template <int D>
-LF_GPU_FN void fold_store(const fold_scratch<D> &fold, const float (&o)[D / 2], const float (&m)[2],
-                          const float (&l)[2])
+LF_GPU_FN void scratch_store(const split_scratch<D> &scratch, const float (&o)[D / 2], const float (&m)[2],
+                             const float (&l)[2])
 {
-    fold.word(0) = make_float4(m[0], m[1], l[0], l[1]);
+    scratch.word(0) = make_float4(m[0], m[1], l[0], l[1]);
 #pragma unroll
-    for (int i = 0; i < D / 8; i++) fold.word(i + 1) = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
+    for (int i = 0; i < D / 8; i++)
+        scratch.word(i + 1) = make_float4(o[4 * i], o[4 * i + 1], o[4 * i + 2], o[4 * i + 3]);
 }
 
-/* Joins the span in o, m, l to the fold of those before it. */
-template <int D> LF_GPU_FN void fold_join(const fold_scratch<D> &fold, float (&o)[D / 2], float (&m)[2], float (&l)[2])
+/* Combines the split in o, m, l with those before it. */
+template <int D>
+LF_GPU_FN void scratch_combine(const split_scratch<D> &scratch, float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
-    float4 ml = fold.word(0);
-    struct lf_attn_join j0 = attn_join(ml.x, ml.z, m[0], l[0]), j1 = attn_join(ml.y, ml.w, m[1], l[1]);
+    float4 ml = scratch.word(0);
+    struct lf_attn_combine j0 = attn_combine(ml.x, ml.z, m[0], l[0]), j1 = attn_combine(ml.y, ml.w, m[1], l[1]);
     m[0] = j0.m;
     m[1] = j1.m;
     l[0] = j0.l;
     l[1] = j1.l;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-        float4 a = fold.word(i + 1);
-        o[4 * i] = attn_join_o(j0, a.x, o[4 * i]);
-        o[4 * i + 1] = attn_join_o(j0, a.y, o[4 * i + 1]);
-        o[4 * i + 2] = attn_join_o(j1, a.z, o[4 * i + 2]);
-        o[4 * i + 3] = attn_join_o(j1, a.w, o[4 * i + 3]);
+        float4 a = scratch.word(i + 1);
+        o[4 * i] = attn_combine_o(j0, a.x, o[4 * i]);
+        o[4 * i + 1] = attn_combine_o(j0, a.y, o[4 * i + 1]);
+        o[4 * i + 2] = attn_combine_o(j1, a.z, o[4 * i + 2]);
+        o[4 * i + 3] = attn_combine_o(j1, a.w, o[4 * i + 3]);
     }
 }
 
@@ -113,19 +116,19 @@ LF_GPU_FN void store_result(const struct lf_attn_cuda_args &args, int row, const
     if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
 }
 
-/* Ends a span: o, m and l (each thread's part of the sum) are of the span alone. */
+/* Ends a split: o, m and l (each thread's part of the sum) are of the split alone. */
 template <typename T, int D>
-LF_GPU_FN void end_span(const struct lf_attn_cuda_args &args, const fold_scratch<D> &fold, const struct row_place &to,
-                        float (&o)[D / 2], float (&m)[2], float (&l)[2])
+LF_GPU_FN void end_split(const struct lf_attn_cuda_args &args, const split_scratch<D> &scratch,
+                         const struct row_target &to, float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         l[h] += __shfl_xor_sync(~0u, l[h], 1);
         l[h] += __shfl_xor_sync(~0u, l[h], 2);
     }
-    if (to.begun) fold_join<D>(fold, o, m, l);
+    if (to.begun) scratch_combine<D>(scratch, o, m, l);
     if (!to.ends) {
-        fold_store<D>(fold, o, m, l);
+        scratch_store<D>(scratch, o, m, l);
         return;
     }
 #pragma unroll

@@ -1,31 +1,31 @@
-/* Attention of prompt rows on Hopper: copy engine (TMA), warpgroup products (wgmma), roles for warps.
+/* Attention of prefill tokens on Hopper: copy engine (TMA), warpgroup MMA (wgmma), warp specialization.
  *
- * Work. A task is a tile of 128 packed rows over a range of keys (attn_cuda.h). CTAs stay, one on each multiprocessor,
- * and take tasks in the order of the list. A producer warp keeps a ring of key and value tiles in shared memory full
- * (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 rows each: scores, weights and
- * outputs, all in registers.
+ * Work. A task is a tile of 128 packed query rows over a range of keys (attn_cuda.h). CTAs are persistent, one on each
+ * multiprocessor, and take tasks in the order of the list. A producer warp keeps a ring of key and value tiles in
+ * shared memory full (attn_prefill_sm90.cuh has the order); two warpgroups of consumers hold 64 query rows each:
+ * scores, P and outputs, all in registers.
  *
- * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), and turns the scores into
- * weights P(n) as soon as the second product no longer needs the registers of the old ones. Named barriers give the two
- * consumers turns at issuing, so that one's products run under the other's softmax.
+ * Steps. In a step a consumer issues S(n) = Q·K(n)ᵀ and, behind it, O += P(n-1)·V(n-1), and turns the scores into P(n)
+ * as soon as the second GEMM no longer needs the registers of P(n-1). Named barriers give the two consumers turns at
+ * issuing, so that one's GEMMs run under the other's softmax.
  *
- * The softmax is online, and optimistic. Any reference serves for a row's exponents as long as nothing overflows, so
- * there is no maximum in the way of the usual tile: weights are computed with the reference that the row has, and only
- * if the sum of some thread's part of a row passes SUM_BOUND is the tile's maximum found, made the reference, and the
- * tile weighed again. (The first tile of a span always is.) A bound of 2^12 costs no precision: weights are floats and
- * bf16, or fp16 up to 65504. Tiles that all rows see whole skip the mask.
+ * The softmax is online, and optimistic. Any offset serves for a row's exponents as long as nothing overflows, so the
+ * usual tile needs no maximum: P is computed with the offset that the row has, and only if the sum of some thread's
+ * part of a row passes SUM_BOUND is the tile's maximum found, made the offset, and P computed again. (In the first tile
+ * of a split it always is.) A bound of 2^12 costs no precision: P is float and bf16, or fp16 up to 65504. Tiles that
+ * all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
- * row does not see adds weights of +0 to sums that started at +0, and spans are folded as attn_join.cuh says.
+ * row does not see adds P = +0 to sums that started at +0, and splits are combined as attn_combine.cuh says.
  *
  * Bound by instructions first, then by power: the tensor cores idle while a warp issues anything else, and at 700 W the
- * clock falls. So what counts is few instructions beside the products: descriptors whose lower word alone moves, values
- * of the loop that the compiler knows to be the same in a warp (`uniform`), no maxima; and tasks in an order in which K
+ * clock falls. So what counts is few instructions beside the MMAs: descriptors whose lower word alone moves, values of
+ * the loop that the compiler knows to be the same in a warp (`uniform`), no maxima; and tasks in an order in which K
  * and V are found in L2.
  *
- * Registers: at head_dim 128, outputs 64, scores 64, weights 32 a thread; at 256, 128, 32 and 16. Shared memory:
- * queries and a ring of 5 to 8 tiles, up to 227 KiB. Needs sm_90a, head_dim 64, 80, 96, 112, 128 or 256, pages of 64
- * tokens. Twin on the CPU: attn_task.c. */
+ * Registers: at head_dim 128, outputs 64, scores 64, P 32 a thread; at 256, 128, 32 and 16. Shared memory: queries and
+ * a ring of 5 to 8 tiles, up to 227 KiB. Needs sm_90a, head_dim 64, 80, 96, 112, 128 or 256, pages of 64 tokens. CPU
+ * reference: attn_task.c. */
 #include <cuda_runtime.h>
 
 #include "attention/cuda/attn_cuda.h"
@@ -34,10 +34,10 @@
 #include "attention/cuda/attn_wgmma.cuh"
 #include "device/cuda/launch.cuh"
 
-/* A row's part of a tile's sum, in one thread, at which its exponents get a new reference. */
+/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
 #define SUM_BOUND 4096.0f
 
-/* Scores to exponents: weight = 2^(factor · score - reference). Capped scores are cap · tanh(score · scale / cap). */
+/* Scores to exponents: P = 2^(factor · score - offset). Capped scores are cap · tanh(score · scale / cap). */
 struct score_rule {
     float factor;
     float cap, cap_in; /* cap_in = 2 log2(e) · scale / cap; cap 0: none */
@@ -88,7 +88,7 @@ template <typename T, int D> struct consumer {
         for (int i = 0; i < D / 2; i++) hold(o[i]);
     }
 
-    LF_GPU_MEMBER void fresh_span()
+    LF_GPU_MEMBER void begin_split()
     {
 #pragma unroll
         for (int i = 0; i < D / 2; i++) o[i] = 0.0f;
@@ -146,8 +146,8 @@ template <typename T, int D> struct consumer {
         }
     }
 
-    /* Scores to weights, and each thread's part of their sums. */
-    LF_GPU_MEMBER void weigh(const float (&reference)[2], float (&sum)[2])
+    /* Scores to P, and each thread's part of its sums. */
+    LF_GPU_MEMBER void exponentiate(const float (&offset)[2], float (&sum)[2])
     {
         sum[0] = sum[1] = 0.0f;
 #pragma unroll
@@ -155,17 +155,17 @@ template <typename T, int D> struct consumer {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int h = e % 2;
-                float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -reference[h]));
-                float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -reference[h]));
+                float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -offset[h]));
+                float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -offset[h]));
                 sum[h] += a + b;
                 p[i][e] = pack_pair<T>(a, b);
             }
     }
 
-    /* Weights with a new reference for the rows whose sums passed the bound; what they have summed follows. */
-    LF_GPU_MEMBER void weigh_anew(float (&sum)[2])
+    /* P with a new offset for the rows whose sums passed the bound; their l and o are rescaled. */
+    LF_GPU_MEMBER void update_offset(float (&sum)[2])
     {
-        float scale[2], reference[2];
+        float scale[2], offset[2];
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             float top = -INFINITY;
@@ -178,12 +178,12 @@ template <typename T, int D> struct consumer {
             passed |= __shfl_xor_sync(~0u, passed, 2);
             float old = m[h];
             if (passed) m[h] = top * rule.factor;
-            reference[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
-            scale[h] = ex2_approx_ftz(old - reference[h]);
+            offset[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
+            scale[h] = ex2_approx_ftz(old - offset[h]);
             l[h] *= scale[h];
         }
         scale_outputs(scale);
-        weigh(reference, sum);
+        exponentiate(offset, sum);
     }
 
     LF_GPU_MEMBER void scale_outputs(const float (&scale)[2])
@@ -206,10 +206,10 @@ template <typename T, int D> struct consumer {
         if (threadIdx.x % 128 == 0) mbarrier_arrive(shared_address(&smem.empty[slot]));
     }
 
-    /* A span's first key tile. */
-    LF_GPU_MEMBER void open_span(int first_key)
+    /* A split's first key tile. */
+    LF_GPU_MEMBER void open_split(int first_key)
     {
-        fresh_span();
+        begin_split();
         int k_slot = take_slot();
         bar_sync(1 + group_idx, CONSUMER_THREADS);
         hold_scores();
@@ -221,13 +221,13 @@ template <typename T, int D> struct consumer {
         release_slot(k_slot);
         mask(first_key);
         float sum[2] = {INFINITY, INFINITY};
-        weigh_anew(sum);
+        update_offset(sum);
         l[0] += sum[0];
         l[1] += sum[1];
     }
 
-    /* A further key tile: its scores, and the values of the tile before. `edge`: some row does not see all of it, or
-     * scores are capped. */
+    /* A further key tile: its scores, and PV of the tile before. `edge`: some row does not see all of it, or scores are
+     * capped. */
     LF_GPU_MEMBER void step(int first_key, bool edge)
     {
         int k_slot = take_slot();
@@ -247,13 +247,13 @@ template <typename T, int D> struct consumer {
         hold_outputs();
         release_slot(v_slot);
         float sum[2];
-        weigh(m, sum);
-        if (__any_sync(~0u, !(sum[0] <= SUM_BOUND) || !(sum[1] <= SUM_BOUND))) weigh_anew(sum);
+        exponentiate(m, sum);
+        if (__any_sync(~0u, !(sum[0] <= SUM_BOUND) || !(sum[1] <= SUM_BOUND))) update_offset(sum);
         l[0] += sum[0];
         l[1] += sum[1];
     }
 
-    /* Adds the last values of a span. */
+    /* PV of the last tile of a split. */
     LF_GPU_MEMBER void drain()
     {
         int v_slot = take_slot();
@@ -264,15 +264,15 @@ template <typename T, int D> struct consumer {
         release_slot(v_slot);
     }
 
-    LF_GPU_MEMBER struct row_place place_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
-                                            int group) const
+    LF_GPU_MEMBER struct row_target target_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
+                                              int group) const
     {
-        struct row_place to;
+        struct row_target to;
         to.partial = task.slot >= 0;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
             int i = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * h, row = task.row + i;
-            int of_out = (seq.first_row + row / group) * args.n_heads + task.kv_head * group + row % group;
+            int of_out = (seq.first_token + row / group) * args.n_heads + task.kv_head * group + row % group;
             to.row[h] = i >= task.n_rows ? -1 : to.partial ? task.slot + i : of_out;
         }
         return to;
@@ -282,7 +282,7 @@ template <typename T, int D> struct consumer {
     {
         int group = args.n_heads / args.n_kv_heads, n_tasks = args.counts->n_prefill, parity = 0;
         int tile_row = group_idx * 64 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-        auto fold = fold_scratch<D>::of(args.fold, group_idx * 128 + threadIdx.x % 128);
+        auto scratch = split_scratch<D>::of(args.scratch, group_idx * 128 + threadIdx.x % 128);
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
@@ -290,25 +290,25 @@ template <typename T, int D> struct consumer {
             if (task_idx >= n_tasks) break;
             const struct lf_attn_cuda_task task = args.prefill[task_idx];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
-            int position0 = seq.kv_len - seq.n_rows, first = position0 + task.row / group;
+            int position0 = seq.kv_len - seq.n_tokens, first = position0 + task.row / group;
             int last = position0 + (task.row + task.n_rows - 1) / group;
             position[0] = position0 + (task.row + tile_row) / group;
             position[1] = position0 + (task.row + tile_row + 8) / group;
-            struct row_place to = place_of(task, seq, group);
+            struct row_target to = target_of(task, seq, group);
             auto walk = key_walk<KEYS>::of(task, first, rule.window);
             int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
-            for (int span = task.key_lo; span < task.key_hi; span += LF_ATTN_PREFILL_SPAN) {
-                int begin = uniform(walk.tile_begin(span)), end = uniform(walk.tile_last(span));
-                open_span(end * KEYS);
+            for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {
+                int begin = uniform(walk.tile_begin(split)), end = uniform(walk.tile_last(split));
+                open_split(end * KEYS);
                 for (int k = end - 1; k >= begin; k--) {
                     bool edge = k * KEYS < seen_by_all || k * KEYS + KEYS - 1 > first || rule.cap > 0.0f;
                     step(k * KEYS, edge);
                 }
-                if (span + LF_ATTN_PREFILL_SPAN >= task.key_hi) release_queries();
+                if (split + LF_ATTN_PREFILL_SPLIT >= task.key_hi) release_queries();
                 drain();
-                to.begun = span > task.key_lo;
-                to.ends = span + LF_ATTN_PREFILL_SPAN >= task.key_hi;
-                end_span<T, D>(args, fold, to, o, m, l);
+                to.begun = split > task.key_lo;
+                to.ends = split + LF_ATTN_PREFILL_SPLIT >= task.key_hi;
+                end_split<T, D>(args, scratch, to, o, m, l);
             }
         }
         if (group_idx == 0) bar_sync(1, CONSUMER_THREADS); /* the turn nobody took */
@@ -384,9 +384,9 @@ bool lf_attn_prefill_sm90_supports(int head_dim)
     return find_entry(head_dim) != nullptr;
 }
 
-size_t lf_attn_prefill_fold_bytes(int head_dim, int n_sms)
+size_t lf_attn_prefill_sm90_scratch_bytes(int head_dim, int n_sms)
 {
-    return LF_ATTN_PREFILL_FOLD_HEAD + (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
+    return LF_ATTN_SCRATCH_HEAD + (size_t)n_sms * CONSUMER_THREADS * ((size_t)head_dim / 8 + 1) * sizeof(float4);
 }
 
 int lf_attn_prefill_sm90_setup(void)

@@ -3,10 +3,9 @@
  *
  * The walk. A CTA takes the next task of the list whenever it has brought the last tile of one (struct task_queue), so
  * that all end at about the same time and the tasks in work are neighbours in the list: they read the same keys. A
- * task's spans ascend; the key tiles of a span descend, from the causal edge to the first tile that some row sees. In a
- * step the scores of a tile are computed and the values of the tile before are added. So the copy engine brings K(0),
- * K(1), V(0), K(2), V(1) … through one ring of slots, in the order in which they are used, across the ends of spans and
- * tasks. */
+ * task's splits ascend; the key tiles of a split descend, from the causal edge to the first tile that some row sees. In
+ * a step the scores of a tile are computed and PV of the tile before. So the copy engine brings K(0), K(1), V(0), K(2),
+ * V(1) … through one ring of slots, in the order in which they are used, across the ends of splits and tasks. */
 #ifndef LF_ATTENTION_CUDA_ATTN_PREFILL_SM90_CUH
 #define LF_ATTENTION_CUDA_ATTN_PREFILL_SM90_CUH
 
@@ -21,12 +20,12 @@ enum {
     SMEM_LIMIT = 232448 /* bytes a CTA may have */
 };
 
-/* Which task is the next; at the head of `fold`. 0 and 0 before a launch, and again behind it. */
+/* Which task is the next; at the head of `scratch`. 0 and 0 before a launch, and again after it. */
 struct task_queue {
     unsigned n_taken; /* beyond the first of each CTA */
     unsigned n_done;  /* CTAs that take no more */
 };
-static_assert(sizeof(struct task_queue) <= LF_ATTN_PREFILL_FOLD_HEAD, "zeroed by attn_cuda.c");
+static_assert(sizeof(struct task_queue) <= LF_ATTN_SCRATCH_HEAD, "zeroed by attn_cuda.c");
 
 /* Tiles for a head_dim of D. Columns are padded to whole chunks; what lies past D is never multiplied. */
 template <int D> struct prefill_shape {
@@ -38,7 +37,7 @@ template <int D> struct prefill_shape {
     static constexpr int Q_BYTES = N_CHUNKS * Q_CHUNK_BYTES;
     static constexpr int FIT = (SMEM_LIMIT - 2048 - Q_BYTES) / TILE_BYTES;
     static constexpr int N_SLOTS = FIT < 8 ? FIT : 8;
-    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPAN % KEYS == 0 && KEYS % PAGE_TOKENS == 0, "tiles");
+    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT % KEYS == 0 && KEYS % PAGE_TOKENS == 0, "tiles");
 };
 
 template <int D> struct prefill_smem {
@@ -73,14 +72,14 @@ template <int KEYS> struct key_walk {
         int lo = window > 0 && first_position >= window ? first_position - window + 1 : 0;
         return {lo / KEYS, task.key_lo, task.key_hi};
     }
-    LF_GPU_MEMBER int tile_begin(int span) const
+    LF_GPU_MEMBER int tile_begin(int split) const
     {
-        int begin = span / KEYS;
+        int begin = split / KEYS;
         return begin > first_tile ? begin : first_tile;
     }
-    LF_GPU_MEMBER int tile_last(int span) const
+    LF_GPU_MEMBER int tile_last(int split) const
     {
-        int end = span + LF_ATTN_PREFILL_SPAN;
+        int end = split + LF_ATTN_PREFILL_SPLIT;
         return ((end < key_hi ? end : key_hi) - 1) / KEYS;
     }
 };
@@ -156,7 +155,7 @@ template <int D> struct producer {
         advance<shape::N_SLOTS>(&ring);
     }
 
-    /* Values whose last rows lie past kv_len: they may be NaN, and a weight of 0 would not silence them. */
+    /* Values whose last rows lie past kv_len: they may be NaN, and P = 0 would not remove them. */
     LF_GPU_MEMBER void bring_tail(const tile &t, int row_offset)
     {
         wait_empty();
@@ -182,7 +181,7 @@ template <int D> struct producer {
 #pragma unroll
         for (int c = 0; c < shape::N_CHUNKS; c++)
             cp_async_bulk_tensor_4d(dst + c * shape::Q_CHUNK_BYTES, q_map, bar, c * CHUNK_COLUMNS, 0, task.kv_head,
-                                    seq.first_row + task.row / group);
+                                    seq.first_token + task.row / group);
     }
 
     /* Tells the consumers their next task, or by an index past the end that there is none. */
@@ -194,14 +193,14 @@ template <int D> struct producer {
 
     LF_GPU_MEMBER int next_task() const
     {
-        int n = lane == 0 ? (int)atomicAdd(&((struct task_queue *)args.fold)->n_taken, 1) : 0;
+        int n = lane == 0 ? (int)atomicAdd(&((struct task_queue *)args.scratch)->n_taken, 1) : 0;
         return (int)gridDim.x + __shfl_sync(~0u, n, 0);
     }
 
     /* The last CTA to end leaves the queue as it was. */
     LF_GPU_MEMBER void end() const
     {
-        struct task_queue *queue = (struct task_queue *)args.fold;
+        struct task_queue *queue = (struct task_queue *)args.scratch;
         if (lane != 0) return;
         mbarrier_arrive(shared_address(&smem.q_full));
         if (atomicInc(&queue->n_done, gridDim.x - 1) == gridDim.x - 1) atomicExch(&queue->n_taken, 0);
@@ -215,10 +214,10 @@ template <int D> struct producer {
             if (i >= n_tasks) break;
             const struct lf_attn_cuda_task task = args.prefill[i];
             const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
-            auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_rows + task.row / group, args.window);
+            auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_tokens + task.row / group, args.window);
             if (lane == 0) bring_queries(seq, task, group);
-            for (int span = task.key_lo; span < task.key_hi; span += LF_ATTN_PREFILL_SPAN) {
-                int begin = walk.tile_begin(span), end = walk.tile_last(span);
+            for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {
+                int begin = walk.tile_begin(split), end = walk.tile_last(split);
                 tile before = find(args.tables + seq.table, seq.kv_len, task.kv_head, end);
                 bring_keys(before);
                 for (int k = end - 1; k >= begin; k--) {

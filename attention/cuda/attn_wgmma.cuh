@@ -1,15 +1,15 @@
-/* Warpgroup matrix products of Hopper (wgmma, sm_90a) in the shapes that attention asks for: 64 rows, N columns, 16
- * elements of depth, bf16 or fp16 in, float accumulators.
+/* Warpgroup MMA of Hopper (wgmma, sm_90a) in the shapes that attention needs: 64 rows, N columns, 16 elements of depth,
+ * bf16 or fp16 in, float accumulators.
  *
- * Accumulators. A warp holds 16 of the 64 rows; its thread t has d[4j + 2h + e] of row t / 4 + 8h, column
- * 8j + 2 (t mod 4) + e. Operand A in registers has the same order, packed two columns a word: a[2h' + h] of depth step
- * i is the pair of accumulator row half h and columns 16i + 8h' … So scores become the next product's A by rounding.
+ * Accumulators. A warp holds 16 of the 64 rows; its thread t has d[4j + 2h + e] of row t / 4 + 8h, column 8j + 2 (t mod
+ * 4) + e. Operand A in registers has the same order, packed two columns a word: a[2h' + h] of depth step i is the pair
+ * of accumulator row half h and columns 16i + 8h' … So scores become operand A of PV by rounding.
  *
  * Operand tiles in shared memory are rows of 128 bytes in the 128-byte swizzle: the 16-byte unit u of row r lies at
  * unit u xor (r mod 8). Wider tiles are several such chunks of 64 columns, one behind the other; 1024-byte aligned.
  *
- * Several products in flight at once share nothing but operands: wgmma_fence before the first, commit and wait after.
- * N follows from the accumulator's size, so a shape that is not here does not compile. */
+ * Several MMAs in flight at once share nothing but operands: wgmma_fence before the first, commit and wait after. N
+ * follows from the accumulator's size, so a shape that is not here does not compile. */
 #ifndef LF_ATTENTION_CUDA_ATTN_WGMMA_CUH
 #define LF_ATTENTION_CUDA_ATTN_WGMMA_CUH
 

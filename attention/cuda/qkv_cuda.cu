@@ -1,13 +1,13 @@
-/* The product that makes a step's queries, keys and values, ending with RoPE and the append: few rows, one kernel less
- * in the chain of a layer.
+/* The QKV GEMM of a step with RoPE and the KV append as its epilogue: for few tokens, one kernel less in the chain of a
+ * layer.
  *
  * How the sums come about is device/cuda/gemv.cuh's. A tile has eight channels of a head and the eight that they are
- * rotated with, half a head further on; heads of values are cut likewise and not rotated. What the product alone would
- * have written is rounded, rotated and rounded again: the bits are those of the product and of rope_cuda.cu.
+ * rotated with, half a head further on; heads of values are cut likewise and not rotated. What the GEMM alone would
+ * have written is rounded, rotated and rounded again: the bits are those of the GEMM and of rope_cuda.cu.
  *
- * A thread writes two channels of one row. Where that row goes it reads before the predecessor is complete (the step's
- * lists are not a kernel's), cosine and sine while the product is computed. */
-#include "attention/cuda/rope_place.cuh"
+ * A thread writes two channels of one token. Where that token goes it reads before the predecessor is complete (the
+ * step's lists are not a kernel's), cosine and sine while the GEMM is computed. */
+#include "attention/cuda/rope_slot.cuh"
 #include "device/cuda/gemv.cuh"
 
 struct rope_args {
@@ -20,17 +20,17 @@ template <class T> struct roped {
     using args = rope_args;
     const args &f;
     int row, r; /* of x, of a run */
-    rope_place at;
+    rope_slot at;
     float2 cos_sin;
 
-    /* first_row rises, so the row's sequence is the last that does not begin behind it; there are a few. */
+    /* first_token rises, so the row's sequence is the last that does not begin behind it; there are a few. */
     __device__ inline roped(const lf_gemv_args &p, const args &a)
         : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}
     {
         if (row >= p.n_tokens) return;
         int n_seqs = f.rope.counts->n_seqs, seq_idx = -1;
-        while (seq_idx + 1 < n_seqs && f.rope.seqs[seq_idx + 1].first_row <= row) seq_idx++;
-        at = rope_place_in(f.rope, row, seq_idx);
+        while (seq_idx + 1 < n_seqs && f.rope.seqs[seq_idx + 1].first_token <= row) seq_idx++;
+        at = rope_slot_in(f.rope, row, seq_idx);
     }
 
     __device__ static inline int first_weight_row(const args &f, int tile)

@@ -1,12 +1,13 @@
 /* RoPE, QK norm and KV append in one pass over a step's QKV.
  *
- * Work split: a warp for each head of a row: query heads are rotated into q_out, key heads into their K page, value
- * heads are copied into their V page. A lane holds the words (two neighbouring channels) lane and lane + 32 of the
- * first half of the rotated channels, the same of the second, and up to four of those that are not rotated, in
- * registers between the norm's sum and the rotation. All lanes look for the row's sequence together, 32 at a time. No
+ * Work partition: a warp for each head of a token: query heads are rotated into q_out, key heads into their K page,
+ * value heads are copied into their V page. A lane holds the words (two neighbouring channels) lane and lane + 32 of
+ * the first half of the rotated channels, the same of the second, and up to four of those that are not rotated, in
+ * registers between the norm's sum and the rotation. All lanes find the token's sequence together, 32 at a time. No
  * shared memory. Bound by memory for many rows (each element is read and written once), for a decode step by the
- * latency of count, sequence and block table. Needs head_dim and rotary_dim divisible by 4. CPU twin: rope_rows.h. */
-#include "attention/cuda/rope_place.cuh"
+ * latency of count, sequence and block table. Needs head_dim and rotary_dim divisible by 4. CPU reference:
+ * rope_rows.h. */
+#include "attention/cuda/rope_slot.cuh"
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
@@ -20,17 +21,18 @@ enum {
 };
 static_assert(HALF_WORDS == 2 && REST_WORDS == 4, "the head comment says so");
 
-/* first_row rises, so the sequences that begin at or before the row are a prefix, and the last of them is the row's. */
-__device__ inline rope_place find_place(const lf_rope_cuda_args &p, int row)
+/* first_token rises, so the sequences that begin at or before the row are a prefix, and the last of them is the
+ * row's. */
+__device__ inline rope_slot find_slot(const lf_rope_cuda_args &p, int row)
 {
     int lane = threadIdx.x % WARP, n_seqs = p.counts->n_seqs, n_before = 0;
     for (int base = 0; base < n_seqs; base += WARP) {
-        bool before = base + lane < n_seqs && p.seqs[base + lane].first_row <= row;
+        bool before = base + lane < n_seqs && p.seqs[base + lane].first_token <= row;
         unsigned votes = __ballot_sync(0xffffffffu, before);
         n_before += __popc(votes);
         if (votes != 0xffffffffu) break;
     }
-    return rope_place_in(p, row, n_before - 1);
+    return rope_slot_in(p, row, n_before - 1);
 }
 
 /* A lane's words of a head. */
@@ -71,7 +73,7 @@ template <class T> __device__ inline void store_head(uint32_t *y, const head_wor
     }
 }
 
-__device__ inline float squares(float2 x)
+__device__ inline float sum_of_squares(float2 x)
 {
     return x.x * x.x + x.y * x.y;
 }
@@ -89,9 +91,9 @@ __device__ inline void norm_head(head_words &h, const float *weight, float eps, 
     const float2 *w2 = (const float2 *)weight;
     float sum = 0.0f;
 #pragma unroll
-    for (int i = 0; i < HALF_WORDS; i++) sum += squares(h.low[i]) + squares(h.high[i]);
+    for (int i = 0; i < HALF_WORDS; i++) sum += sum_of_squares(h.low[i]) + sum_of_squares(h.high[i]);
 #pragma unroll
-    for (int i = 0; i < REST_WORDS; i++) sum += squares(h.rest[i]);
+    for (int i = 0; i < REST_WORDS; i++) sum += sum_of_squares(h.rest[i]);
     float factor = 1.0f / sqrtf(warp_sum(sum) / (float)(2 * (2 * half + rest)) + eps);
 #pragma unroll
     for (int i = 0; i < HALF_WORDS; i++) {
@@ -134,7 +136,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) rope_append(const 
     if (head >= n_heads) return;
     head_words h;
     load_head<T>(h, (const uint32_t *)p.qkv + ((size_t)row * n_heads + head) * words, half, rest);
-    rope_place at = find_place(p, row);
+    rope_slot at = find_slot(p, row);
     if (!at.valid) return;
 
     int kv_head = head - p.n_heads;
@@ -162,9 +164,9 @@ int lf_rope_append_cuda_setup(void)
 
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream)
 {
-    if (args->n_rows == 0) return 0;
+    if (args->n_tokens == 0) return 0;
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
     int n_heads = args->n_heads + 2 * args->n_kv_heads;
-    dim3 grid((unsigned)((n_heads + WARPS - 1) / WARPS) * (unsigned)args->n_rows);
+    dim3 grid((unsigned)((n_heads + WARPS - 1) / WARPS) * (unsigned)args->n_tokens);
     return queue_kernel(args->fp16 ? rope_append<fp16> : rope_append<bf16>, grid, THREADS, how, *args);
 }

@@ -1,7 +1,7 @@
-/* RoPE, QK norm and KV append on a GPU, one layer and all rows of a step: what the host and rope_cuda.cu agree on.
+/* RoPE, QK norm and KV append on a GPU, one layer and all tokens of a step: what the host and rope_cuda.cu agree on.
  * Inside attention/ only.
  *
- * A row finds its sequence by itself among the step's sequences in device memory (attn_cuda.h), whose first_row rises;
+ * A token's warps find its sequence among the step's sequences in device memory (attn_cuda.h), whose first_token rises;
  * one that belongs to none, the padding of a graph's bucket, writes nothing. So a captured graph replays with other
  * sequences. */
 #ifndef LF_ATTENTION_CUDA_ROPE_CUDA_H
@@ -16,16 +16,16 @@ extern "C" {
 
 /* All pointers are device addresses. Pages are in the order LF_KV_ROWS, in the type of the activations. */
 struct lf_rope_cuda_args {
-    void *q_out;                              /* [n_rows, n_heads, head_dim] */
-    const void *qkv;                          /* [n_rows, (n_heads + 2 · n_kv_heads) · head_dim] */
+    void *q_out;                              /* [n_tokens, n_heads, head_dim] */
+    const void *qkv;                          /* [n_tokens, (n_heads + 2 · n_kv_heads) · head_dim] */
     const float *q_norm, *k_norm;             /* [head_dim] each, or both NULL */
     const float *table;                       /* [positions, rotary_dim / 2, 2]: cos, sin (rope.h) */
     const struct lf_attn_cuda_counts *counts; /* n_seqs is read */
-    const struct lf_attn_cuda_seq *seqs;      /* [n_seqs], first_row rising */
+    const struct lf_attn_cuda_seq *seqs;      /* [n_seqs], first_token rising */
     const int32_t *tables;                    /* block tables, see attn_cuda.h */
     void *kv;                                 /* block 0 */
     float norm_eps;
-    int32_t n_rows; /* of the launch: the step's rows or the graph's bucket */
+    int32_t n_tokens; /* of the launch: the step's tokens or the graph's bucket */
     int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
     int32_t n_layers, layer;
     bool fp16;
@@ -37,8 +37,8 @@ int lf_rope_append_cuda_setup(void);                             /* loads the ke
 /* Puts the kernel into stream (a cudaStream_t); a cudaError_t. Neither allocates nor waits. */
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream);
 
-/* qkv_cuda.cu: the product whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
- * touched. For few rows, without QK norm, all channels rotated. *fits: a block may have the shared memory. */
+/* qkv_cuda.cu: the GEMM whose y is qkv and lf_rope_append_cuda at once, the same bits; args->qkv and gemm->y are not
+ * touched. For few tokens, without QK norm, all channels rotated. *fits: a block may have the shared memory. */
 int lf_qkv_cuda_setup(bool *fits);
 bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *args);
 /* n_blocks: of the grid at most. */

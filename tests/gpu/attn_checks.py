@@ -16,11 +16,11 @@ from attn_kernels import DEV
 
 torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-WAYS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
+VARIANTS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
 
 
 def entries_of(shapes, generated=()):
-    """Entries, a sequence for each shape (n_rows, kv_len); generated: indices of those with generated rows."""
+    """Entries, a sequence for each shape (n_rows, kv_len); generated: indices of those with decode tokens."""
     return [(i, n, kv, i in generated) for i, (n, kv) in enumerate(shapes)]
 
 
@@ -45,7 +45,7 @@ def some_rows(n, most):
 
 
 def attend(q, k, v, step, mask, sinks, wide):
-    """q [rows, group, d] of one KV head, k and v [keys, d]; scores and weights in q's type, sums in `wide`."""
+    """q [rows, group, d] of one KV head, k and v [keys, d]; scores and P in q's type, sums in `wide`."""
     rows, group, d = q.shape
     s = (q.reshape(-1, d) @ k.T).view(rows, group, -1) * step.scale
     if step.softcap:
@@ -53,8 +53,8 @@ def attend(q, k, v, step, mask, sinks, wide):
     s = s.masked_fill(~mask[:, None], float("-inf")).to(wide)
     lse = torch.logsumexp(s, -1)
     total = lse if sinks is None else torch.logaddexp(lse, sinks.to(wide).expand_as(lse))
-    weights = torch.exp(s - total[..., None]).to(q.dtype)
-    return (weights.view(rows * group, -1) @ v).view(rows, group, d).double(), lse
+    p = torch.exp(s - total[..., None]).to(q.dtype)
+    return (p.view(rows * group, -1) @ v).view(rows, group, d).double(), lse
 
 
 def reference(step, e, rows):
@@ -123,13 +123,13 @@ def check_step(step, most=200, verbose=False, what=""):
 
 
 def grid(make_step, shapes, heads, dims, quick):
-    """Steps of make_step(store, i-th way, options of Step) over types, head_dims, heads and WAYS, against float64."""
+    """Steps of make_step(store, i-th variant, options of Step) over types, head_dims, heads and VARIANTS, against float64."""
     n = 0
     for dtype, d, (h, hk) in itertools.product((torch.bfloat16, torch.float16), dims, heads):
         if dtype == torch.float16 and (h, hk) != (8, 2):
             continue
         store = store_of(shapes, (h, hk), d, dtype, seed=d + h)
-        for i, (window, softcap, sinks) in enumerate(WAYS):
+        for i, (window, softcap, sinks) in enumerate(VARIANTS):
             if quick and i % 2:
                 continue
             step = make_step(store, i, dict(window=window, softcap=softcap, sinks=sinks_of(store) if sinks else None))

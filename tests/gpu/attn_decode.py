@@ -1,6 +1,6 @@
-"""Attention of generated rows on a GPU: attn_decode_mma.cu and attn_merge.cu against float64 over the grid of shapes, and
-bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated, and with a
-predecessor that writes the step's tokens when decode and merge have long started.
+"""Attention of decode tokens on a GPU: attn_decode_mma.cu and attn_combine_decode.cu against float64 over the grid of
+shapes, and bit for bit against themselves: alone and in a batch, one token a step and several, split and whole, repeated,
+and with a predecessor that writes the step's tokens when decode and combine have long started.
 
     python3 tests/gpu/attn_decode.py [--quick | --sanitize]"""
 import itertools
@@ -10,7 +10,7 @@ import attn_kernels as c
 
 HEADS = [(4, 4), (8, 2), (8, 1), (7, 1), (32, 1)]
 SPLITS = (None, True, False, 8000)
-EDGE = (16, 14343)  # with a window of 4,096 its last rows see no key of the first span
+EDGE = (16, 14343)  # with a window of 4,096 its last rows see no key of the first split
 
 
 def step_of(lib, store, shapes, **more):
@@ -48,10 +48,10 @@ def bits(lib, _quick):
             whole = [x.clone() for x in step.run()]
             for _ in range(20):
                 t.expect_rows(whole, 0, step, "a repeat")
-            for way in (dict(split=False), dict(split=True), dict(split=8000), dict(n_partial=999), dict(n_sms=7),
+            for options in (dict(split=False), dict(split=True), dict(split=8000), dict(n_partial=999), dict(n_sms=7),
                         dict(recorded=True, overlaps=True)):
-                t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d}: {way}")
-            step.args.max_decode, step.args.max_merge = 3, 1  # a grid smaller than the lists
+                t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **options), f"d{d}: {options}")
+            step.args.max_decode, step.args.max_combine = 3, 1  # a grid smaller than the lists
             t.expect_rows(whole, 0, step, f"d{d}: a small grid")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start
@@ -67,18 +67,18 @@ def late_tokens(lib, quick):
     ones = [(1, kv) for kv in (1, 2, 64, 65, 128, 129, 1000, 4100, 16385)]
     some = [(3, 3), (2, 64), (8, 66), (7, 67), (1, 65), (8, 4100)]
     many = [(16, 16), (16, 70), (1, 65), (16, 1100), (12, 64), (16, 17000)]
-    ways = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True))
+    variants = (dict(), dict(split=False), dict(split=True), dict(n_sms=7), dict(split=8000, recorded=True))
     n = 0
     for d, heads in ((128, (32, 8)), (64, (8, 1)), (256, (8, 4)), (96, (12, 3)), (128, (32, 1)), (80, (4, 4))):
         for shapes, window in itertools.product((ones, some, many), (0, 64, 4096)):
             store = t.store_of(shapes, heads, d)
             whole = [x.clone() for x in step_of(lib, store, shapes, window=window).run()]
-            for way, rows in itertools.product(ways, (None, 1, 17)):  # rows: a wrong guess of the most of a task
-                late = c.LateStep(lib, store, t.entries_of(shapes, range(len(shapes))), window=window, **way)
+            for options, rows in itertools.product(variants, (None, 1, 17)):  # rows: a wrong guess of the most of a task
+                late = c.LateStep(lib, store, t.entries_of(shapes, range(len(shapes))), window=window, **options)
                 late.args.decode_rows = rows or late.args.decode_rows
                 for _ in range(1 if quick else 3):
-                    t.expect_rows(whole, 0, late, f"d{d} {heads}, window {window}, {way}, {rows} rows: late tokens")
-                    assert all(x.isnan().all() for x in late.early), f"d{d} {heads}, {way}: wrote too early"
+                    t.expect_rows(whole, 0, late, f"d{d} {heads}, window {window}, {options}, {rows} rows: late tokens")
+                    assert all(x.isnan().all() for x in late.early), f"d{d} {heads}, {options}: wrote too early"
                     n += 1
     print(f"late tokens: {n} steps", flush=True)
 

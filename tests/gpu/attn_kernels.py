@@ -1,6 +1,6 @@
 """Attention's CUDA kernels, called as attention/cuda/attn_cuda.h says, on torch's memory: what the GPU tests and benches share.
 
-build() compiles the kernels and the host's task map into one shared library; a Store is a paged cache of random sequences
+build() compiles the kernels and the host's attn_map.c into one shared library; a Store is a paged cache of random sequences
 with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes; a LateStep one whose own
 tokens are written when it has already started. Structures and constants come from the headers. Where there is no GPU a
 Step can be made, not launched.
@@ -21,8 +21,8 @@ import torch
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_cuda.h", "attention/attention.h", "attention/cuda/attn_map.h"]
-PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_merge.cu",
-            "attention/cuda/attn_merge_prompt.cu"]
+PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_combine_decode.cu",
+            "attention/cuda/attn_combine_prefill.cu"]
 TESTS = ["tests/gpu/attn_late.cu"]
 HOPPER = ["attention/cuda/attn_prefill_sm90.cu"]
 HOST = ["attention/cuda/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
@@ -51,13 +51,14 @@ def read_headers():
                         fields.append((field, structures[kind[len("struct lf_"):]]))
                     else:
                         fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
-            structures[name] = type(name, (ct.Structure,), {"_fields_": fields, "elements": elements})
+            # __slots__: a name that is no field of it is refused, not kept beside it.
+            structures[name] = type(name, (ct.Structure,), {"__slots__": (), "_fields_": fields, "elements": elements})
     return constants, structures
 
 
 E, S = read_headers()
 PAGE = E["LF_KV_BLOCK_TOKENS"]
-FOLDS = ("prefill", "prefill_mma", "decode_mma")  # who may want a `fold`
+SCRATCH_KERNELS = ("prefill_sm90", "prefill_mma", "decode_mma")  # who may want a `scratch`
 
 
 def build(out=None, sm=None):
@@ -88,7 +89,7 @@ def check(rc, what):
 def library(path=None):
     """The kernels, ready to launch: of `path`, or of what LF_ATTN_SO names, or built."""
     lib = ct.CDLL(path or os.environ.get("LF_ATTN_SO") or build())
-    for name in ("prefill_mma", "decode_mma", "merge_cuda", "prefill_sm90"):
+    for name in ("prefill_mma", "decode_mma", "combine_decode", "prefill_sm90"):
         is_for_this = name != "prefill_sm90" or DEV == "cuda" and torch.cuda.get_device_capability() == (9, 0)
         if DEV == "cuda" and is_for_this and has(lib, name + "_setup"):
             check(launcher(lib, name + "_setup")(), name + "_setup")
@@ -103,10 +104,10 @@ def launcher(lib, name):
     return getattr(lib, "lf_attn_" + name)
 
 
-def fold_bytes(lib, head_dim, n_sms):
+def scratch_bytes(lib, head_dim, n_sms):
     """What the greediest of the kernels wants."""
     most = 0
-    for name in (x + "_fold_bytes" for x in FOLDS if has(lib, x + "_fold_bytes")):
+    for name in (x + "_scratch_bytes" for x in SCRATCH_KERNELS if has(lib, x + "_scratch_bytes")):
         launcher(lib, name).restype = ct.c_size_t
         most = max(most, launcher(lib, name)(head_dim, n_sms))
     return most
@@ -209,7 +210,7 @@ class Store:
 
 
 def sms_for(store, entries, window, share):
-    """Of a GPU on which `share` keys of generated rows fall to each multiprocessor; the largest where there are none."""
+    """Of a GPU on which `share` keys of decode tokens fall to each multiprocessor; the largest where there are none."""
     group, keys = store.h // store.hk, 0
     for _, n_rows, kv_len, generated in entries:
         if generated:
@@ -221,7 +222,7 @@ def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
     """Lists of attn_map.c for entries (sequence, n_rows, kv_len, generated), and the partial rows that they use.
 
     split None: what it says for a GPU of n_sms multiprocessors. False: what it says without room for partial rows, so that
-    all is whole. A number: what it says for a GPU on which so many keys of generated rows fall to each multiprocessor; 1, or
+    all is whole. A number: what it says for a GPU on which so many keys of decode tokens fall to each multiprocessor; 1, or
     True, splits all that is long enough. n_partial: room for so many partial rows at most."""
     shape = S["attn_shape"](store.h, store.hk, store.d, 0, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
     m, err = S["attn_map"](), ct.create_string_buffer(4096)
@@ -245,8 +246,8 @@ def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
 
     c = m.counts
     lists = SimpleNamespace(prefill=copied("prefill", c.n_prefill), decode=copied("decode", c.n_decode),
-                            merge=copied("merge", c.n_merge + m.n_merge_prompt), n_merge_prompt=m.n_merge_prompt,
-                            seqs=copied("seqs", c.n_seqs),
+                            combine=copied("combine", c.n_combine + m.n_combine_prefill),
+                            n_combine_prefill=m.n_combine_prefill, seqs=copied("seqs", c.n_seqs),
                             tables=copied("tables", m.n_tables), counts=type(c).from_buffer_copy(c))
     lib.lf_attn_map_deinit(ct.byref(m))
     tasks = (*lists.prefill, *lists.decode)
@@ -267,7 +268,7 @@ def poisoned(*shape, dtype=torch.float32):
 
 class Step:
     """One call over a store: entries are (sequence, n_rows, kv_len, generated). n_sms, n_partial, split: see task_lists();
-    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prompt rows."""
+    recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prefill tokens."""
 
     def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, lse=True, overlaps=False, n_sms=None,
                  n_partial=None, split=None, recorded=False, prefill="prefill_mma"):
@@ -283,21 +284,22 @@ class Step:
         torch.cat([store.queries(i, kv_len, n_rows) for i, n_rows, kv_len, _ in entries], out=self.q_room[:self.n_rows])
         self.out, self.lse = self.out_room[:self.n_rows], self.lse_room[:self.n_rows] if lse else None
         self.partial_o, self.partial_ml = poisoned(max(lists.n_partial, 1), store.d), poisoned(max(lists.n_partial, 1), 2)
-        self.fold = poisoned(-(-fold_bytes(lib, store.d, n_sms) // 4))
-        self.fold[:E["LF_ATTN_PREFILL_FOLD_HEAD"] // 4] = 0
-        self.counts, self.seqs, self.tables, self.prefill, self.decode, self.merge = (
-            to_device(x) for x in (lists.counts, lists.seqs, lists.tables, lists.prefill, lists.decode, lists.merge))
+        self.scratch = poisoned(-(-scratch_bytes(lib, store.d, n_sms) // 4))
+        self.scratch[:E["LF_ATTN_SCRATCH_HEAD"] // 4] = 0
+        self.counts, self.seqs, self.tables, self.prefill, self.decode, self.combine = (
+            to_device(x) for x in (lists.counts, lists.seqs, lists.tables, lists.prefill, lists.decode, lists.combine))
         more = 5000 if recorded else 0
-        n_merge = lists.counts.n_merge
+        n_combine = lists.counts.n_combine
         values = dict(
             out=self.out_room, q=self.q_room, lse=self.lse_room, sinks=sinks, kv=store.kv, n_blocks=store.n_blocks,
             n_layers=store.n_layers, layer=store.layer, n_tokens=n, n_heads=store.h, n_kv_heads=store.hk, head_dim=store.d,
             fp16=store.dtype == torch.float16, scale=self.scale, softcap=softcap, window=window, counts=self.counts,
-            seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, merge=self.merge,
-            partial_o=self.partial_o, partial_ml=self.partial_ml, fold=self.fold, max_prefill=len(lists.prefill),
-            max_decode=len(lists.decode) + more, max_merge=n_merge + more,
-            merge_prompt=self.merge.data_ptr() + n_merge * ct.sizeof(S["attn_cuda_merge"]), n_merge_prompt=lists.n_merge_prompt,
-            decode_rows=max((t.n_rows for t in lists.decode), default=0), n_sms=n_sms, overlaps=overlaps)
+            seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, combine=self.combine,
+            partial_o=self.partial_o, partial_ml=self.partial_ml, scratch=self.scratch, max_prefill=len(lists.prefill),
+            max_decode=len(lists.decode) + more, max_combine=n_combine + more,
+            combine_prefill=self.combine.data_ptr() + n_combine * ct.sizeof(S["attn_cuda_combine"]),
+            n_combine_prefill=lists.n_combine_prefill, n_sms=n_sms, overlaps=overlaps,
+            decode_rows=max((t.n_rows for t in lists.decode), default=0))
         self.args = S["attn_cuda_args"](**{k: x.data_ptr() if torch.is_tensor(x) else x for k, x in values.items()})
 
     def poison(self):
@@ -308,7 +310,7 @@ class Step:
     def launch(self):
         stream, args = ct.c_void_p(torch.cuda.current_stream().cuda_stream), ct.byref(self.args)
         for n, name in ((self.args.max_prefill, self.prefill_kernel), (self.args.max_decode, "decode_mma"),
-                        (self.args.n_merge_prompt, "merge_prompt"), (self.args.max_merge, "merge_cuda")):
+                        (self.args.n_combine_prefill, "combine_prefill"), (self.args.max_combine, "combine_decode")):
             if n:
                 check(launcher(self.lib, name)(args, stream), name)
 
@@ -319,11 +321,11 @@ class Step:
         torch.cuda.synchronize()
         return self.out, self.lse
 
-    def places(self):
+    def slots(self):
         """Block and slot of each row's token."""
-        places = [(self.store.tables[i][pos // PAGE], pos % PAGE)
+        slots = [(self.store.tables[i][pos // PAGE], pos % PAGE)
                   for i, n_rows, kv_len, _ in self.entries for pos in range(kv_len - n_rows, kv_len)]
-        return torch.tensor(places, device=DEV).unbind(1)
+        return torch.tensor(slots, device=DEV).unbind(1)
 
     def rows_of(self, e):
         at = sum(x[1] for x in self.entries[:e])
@@ -341,14 +343,14 @@ class Step:
 
 
 class LateStep(Step):
-    """A step of generated rows that may start before its predecessor is complete, behind one that writes its queries, keys
+    """A step of decode tokens that may start before its predecessor is complete, behind one that writes its queries, keys
     and values late; until then they are NaN. `early` is what there was of output and partial rows just before that."""
 
     WAIT = 300000  # cycles: longer than a launch takes, and what a kernel does ahead of its predecessor
 
     def __init__(self, lib, store, entries, **more):
         super().__init__(lib, store, entries, overlaps=True, **more)
-        kv, (blocks, slots) = store.kv, self.places()
+        kv, (blocks, slots) = store.kv, self.slots()
         self.new = kv[blocks, store.layer, :, :, slots].clone()  # [rows, K and V, heads, d]
         self.queries = self.q_room.clone()
         self.written = [x for x in (self.out_room, self.lse_room, self.partial_o, self.partial_ml) if x is not None]
@@ -364,7 +366,7 @@ class LateStep(Step):
         self.copies = torch.tensor(copies, device=DEV)
 
     def launch(self):
-        blocks, slots = self.places()
+        blocks, slots = self.slots()
         self.store.kv[blocks, self.store.layer, :, :, slots] = float("nan")
         for x in (self.q_room, *self.written):
             x.fill_(float("nan"))

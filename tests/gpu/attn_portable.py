@@ -1,5 +1,5 @@
-"""Attention of prompt rows on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
-alone and in mixed batches with generated rows, with scores that grow along the keys, and bit for bit against itself:
+"""Attention of prefill tokens on a GPU by the portable kernel, attn_prefill_mma.cu, against float64 over the grid of shapes,
+alone and in mixed batches with decode tokens, with scores that grow along the keys, and bit for bit against itself:
 alone, in a batch, in chunks, split and whole, repeated.
 
     python3 tests/gpu/attn_portable.py [--quick | --sanitize]"""
@@ -39,8 +39,9 @@ def bits(lib, _quick):
         for window in (0, 500, 18000):
             step = step_of(lib, store, shapes, window=window)
             whole = [x.clone() for x in step.run()]
-            for way in (dict(split=True), dict(split=False), dict(n_sms=3), dict(split=True, n_partial=2000)):
-                t.expect_rows(whole, 0, step_of(lib, store, shapes, window=window, **way), f"d{d} window {window}: {way}")
+            for options in (dict(split=True), dict(split=False), dict(n_sms=3), dict(split=True, n_partial=2000)):
+                other = step_of(lib, store, shapes, window=window, **options)
+                t.expect_rows(whole, 0, other, f"d{d} window {window}: {options}")
             for e, (n, kv) in enumerate(shapes):
                 first = step.rows_of(e).start
                 t.expect_rows(whole, first, c.Step(lib, store, [(e, n, kv, False)], window), f"d{d}: {n}, {kv} alone")
@@ -53,8 +54,8 @@ def bits(lib, _quick):
 
 
 def growth(lib, _quick):
-    """Keys that get longer along the sequence, queries of which every third is long: references move in the middle of a
-    span, each row's on its own."""
+    """Keys that get longer along the sequence, queries of which every third is long: offsets move in the middle of a
+    split, each row's on its own."""
     shapes = [(300, 3000), (64, 20000), (257, 257)]
     for d, heads in ((128, (8, 2)), (64, (7, 1)), (256, (4, 2)), (80, (4, 4))):
         store = t.store_of(shapes, heads, d, seed=d + 1)

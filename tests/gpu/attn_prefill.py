@@ -3,9 +3,9 @@
     python3 tests/gpu/attn_prefill.py [--lib attn.so] [--kernel prefill_sm90] [--dims 64,128] [--only WORD] [--small]
                                          [--seed N] [--csv out.csv]
 
-Accuracy: as attn_checks.py says. Bits: a row is the same alone, in a batch, in chunks, whole or split by spans, and 1,000
-times over. --small: one small case, for compute-sanitizer. Runs to the end and lists what failed; inputs differ from run
-to run unless --seed says which.
+Accuracy: as attn_checks.py says. Bits: a row is the same alone, in a batch, in chunks, whole or as tasks of single
+splits, and 1,000 times over. --small: one small case, for compute-sanitizer. Runs to the end and lists what
+failed; inputs differ from run to run unless --seed says which.
 """
 import argparse
 import csv
@@ -94,11 +94,11 @@ def bits(kernel, dim):
         same(name + "in a batch", whole, batch.run()[0][1000:1000 + n])
         for first, rows in [(0, 4096), (16000, 777), (39990, 10), (33333, 1), (12345, 4096), (35904, 4096)]:
             step, part = kernel.step(store, [(0, first, rows)], window=window), whole[first:first + rows]
-            n_split = step.args.max_prefill if step.args.max_merge else 0
-            split = "%d spans' tasks" % n_split if n_split else "whole"
+            n_split = step.args.max_prefill if step.args.max_combine else 0
+            split = "%d splits' tasks" % n_split if n_split else "whole"
             same(name + "rows %d to %d, %s" % (first, first + rows, split), part, step.run()[0])
             if n_split:
-                same(name + "the same, not split", part,
+                same(name + "the same, as whole tasks", part,
                      kernel.step(store, [(0, first, rows)], window=window, split=False).run()[0])
         step = kernel.step(store, [(0, 30000, 2000), (3, 0, 5000)], window=window)
         first, differ = step.run()[0].clone(), 0

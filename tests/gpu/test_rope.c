@@ -116,7 +116,7 @@ static void make_step(struct step *st, const struct shape *shape, uint64_t *seed
                                           .table = (const float *)(void *)st->table.ptr,
                                           .kv = st->kv.ptr,
                                           .norm_eps = 1e-6f,
-                                          .n_rows = st->bucket_rows,
+                                          .n_tokens = st->bucket_rows,
                                           .n_heads = shape->n_heads,
                                           .n_kv_heads = shape->n_kv_heads,
                                           .head_dim = shape->head_dim,

@@ -115,7 +115,7 @@ static void workload_init(const struct bench *b, struct workload *w)
                                   .n_kv_heads = w->shape.n_kv_heads,
                                   .head_dim = w->shape.head_dim,
                                   .kv_dtype = w->dtype,
-                                  .max_rows = w->n_rows * w->n_seqs,
+                                  .max_tokens = w->n_rows * w->n_seqs,
                                   .max_seqs = w->n_seqs,
                                   .max_kv_len = w->kv_len};
     struct lf_err err;
@@ -194,7 +194,7 @@ static double median(double *x, int n)
 static double run_s(const struct bench *b, struct workload *w)
 {
     double start = now_s(b);
-    lf_attn_plan(w->attn, 0, w->seqs, w->n_seqs, 0);
+    lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
     for (int layer = 0; layer < w->n_layers; layer++) {
         w->params.layer = layer;
         lf_attn_run(w->attn, 0, &w->params);
@@ -251,19 +251,19 @@ static void decode(const struct bench *b, const struct shape *shape, enum lf_dty
     workload_deinit(b, &w);
 }
 
-/* Microseconds of a run, the plan made before each or once for all. */
-static double calls_us(const struct bench *b, struct workload *w, int n_calls, bool plan_each)
+/* Microseconds of a run, the schedule made before each or once for all. */
+static double calls_us(const struct bench *b, struct workload *w, int n_calls, bool schedule_each)
 {
     double start = now_s(b);
     for (int i = 0; i < n_calls; i++) {
-        if (plan_each) lf_attn_plan(w->attn, 0, w->seqs, w->n_seqs, 0);
+        if (schedule_each) lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
         lf_attn_run(w->attn, 0, &w->params);
     }
     return (now_s(b) - start) / n_calls * 1e6;
 }
 
-/* A step too short for its arithmetic to matter, in its first layer, which makes the task list of the plan, and in the
- * others: medians of both, in turn. */
+/* A step too short for its arithmetic to matter, in its first layer, which makes the task list of the schedule, and in
+ * the others: medians of both, in turn. */
 static void latency(const struct bench *b, const struct shape *shape, int n_seqs, int len)
 {
     struct workload w = {
@@ -276,7 +276,7 @@ static void latency(const struct bench *b, const struct shape *shape, int n_seqs
         first[i] = calls_us(b, &w, CALLS, true);
         others[i] = calls_us(b, &w, CALLS, false);
     }
-    printf("latency %-12s bf16 %6d × %-2d with its plan %8.2f µs  run alone %8.2f µs\n", shape->name, len, n_seqs,
+    printf("latency %-12s bf16 %6d × %-2d with its schedule %8.2f µs  run alone %8.2f µs\n", shape->name, len, n_seqs,
            median(first, TURNS), median(others, TURNS));
     workload_deinit(b, &w);
 }

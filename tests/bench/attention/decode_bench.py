@@ -3,7 +3,7 @@
     python3 tests/bench/attention/decode_bench.py [--out results/decode.csv] [decode] [tokens] [short]
     python3 tests/bench/attention/decode_bench.py --out results/prefill_portable.csv prefill
 
-Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and merge together count. A
+Every figure is the median over replays of a CUDA graph, ours and the peer's in turn; decode and combine together count. A
 replay goes through layers of different pages, so that the cache of the last one does not help."""
 import csv
 import os

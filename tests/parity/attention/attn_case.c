@@ -187,7 +187,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
                                   .n_kv_heads = c->n_kv_heads,
                                   .head_dim = c->head_dim,
                                   .kv_dtype = c->dtype,
-                                  .max_rows = d->n_rows,
+                                  .max_tokens = d->n_rows,
                                   .max_seqs = c->n_seqs};
     for (int i = 0; i < c->n_seqs; i++) shape.max_kv_len = LF_MAX(shape.max_kv_len, c->kv_len[i]);
     struct lf_err err;
@@ -197,7 +197,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     assert_int_equal(lf_buffer_alloc(d->dev, &ws, bytes, "attention workspace", &err), LF_OK);
     memset(ws.ptr, 0xff, bytes);
     assert_int_equal(lf_attn_create(&attn, d->dev, isa, &shape, ws, &err), LF_OK);
-    lf_attn_plan(attn, 0, d->seqs, c->n_seqs, c->window);
+    lf_attn_schedule(attn, 0, d->seqs, c->n_seqs, c->window);
     struct lf_attn_params p = {.out = d->out,
                                .q = d->q,
                                .lse = d->lse,

@@ -1,15 +1,15 @@
 /* A row's bits depend on its position and its keys only: not on the chunk, the batch, the pages, the threads or how the
- * plan cut the work. Checked for every kernel this machine can run. */
+ * schedule cut the work. Checked for every kernel this machine can run. */
 #include "attn_case.h"
 #include "core/check.h"
 #include "tests/support/test.h"
 
-enum { LENGTH = 1200 }; /* two spans and a tail */
+enum { LENGTH = 1200 }; /* two splits and a tail */
 
 static bool full; /* --full: 1,000 repeats */
 
 struct bits_state {
-    struct lf_device *one, *two, *many; /* threads; many makes the plan split everything */
+    struct lf_device *one, *two, *many; /* threads; many makes the schedule cut everything into parts */
 };
 
 /* Output rows and lse of positions first .. first + n - 1 of sequence 0 of c, computed in one step. */

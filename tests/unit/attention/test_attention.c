@@ -51,7 +51,7 @@ static void fixture_init(struct fixture *f, struct lf_device *dev, enum lf_isa i
                                       .n_kv_heads = KV_HEADS,
                                       .head_dim = DIM,
                                       .kv_dtype = dtype,
-                                      .max_rows = MAX_LEN,
+                                      .max_tokens = MAX_LEN,
                                       .max_seqs = 4,
                                       .max_kv_len = MAX_LEN};
     size_t bytes = lf_attn_workspace_bytes(&f->shape, lf_device_info(dev));
@@ -83,11 +83,12 @@ static void fixture_deinit(struct fixture *f)
     free(f->kv.base);
 }
 
-static void run(struct fixture *f, int n_rows, int kv_len, int plan_window, int window, const float *sinks, float *out)
+static void run(struct fixture *f, int n_rows, int kv_len, int schedule_window, int window, const float *sinks,
+                float *out)
 {
     struct lf_kv_seq seq = {.blocks = f->blocks, .n_tokens = n_rows, .kv_len = kv_len};
     struct lf_attn_params p = {.out = out, .q = f->q, .kv = &f->kv, .scale = 0.125f, .window = window, .sinks = sinks};
-    lf_attn_plan(f->attn, 0, &seq, 1, plan_window);
+    lf_attn_schedule(f->attn, 0, &seq, 1, schedule_window);
     lf_attn_run(f->attn, 0, &p);
 }
 
@@ -148,8 +149,8 @@ static void equal_keys_give_the_mean_of_the_values(void **state)
     with_every_kernel(*state, expect_mean);
 }
 
-/* A tile that the window hides is skipped by one plan and masked by another. */
-static void expect_plan_window_changes_nothing(struct fixture *f)
+/* A tile that the window hides is skipped by one schedule and masked by another. */
+static void expect_schedule_window_changes_nothing(struct fixture *f)
 {
     fill_cache(f, 1500);
     run(f, 40, 1500, 0, 333, NULL, f->out);
@@ -159,7 +160,7 @@ static void expect_plan_window_changes_nothing(struct fixture *f)
 
 static void a_plan_without_the_window_gives_the_same_bits(void **state)
 {
-    with_every_kernel(*state, expect_plan_window_changes_nothing);
+    with_every_kernel(*state, expect_schedule_window_changes_nothing);
 }
 
 static void expect_sinks(struct fixture *f)
@@ -216,7 +217,7 @@ static void create_refuses_what_no_kernel_takes(void **state)
                                               .n_kv_heads = 2,
                                               .head_dim = 64,
                                               .kv_dtype = LF_BF16,
-                                              .max_rows = 512,
+                                              .max_tokens = 512,
                                               .max_seqs = 8,
                                               .max_kv_len = 4096};
     struct lf_device *dev = *state;
@@ -251,7 +252,7 @@ static void workspace_is_small_and_monotonic(void **state)
                               .n_kv_heads = 8,
                               .head_dim = 128,
                               .kv_dtype = LF_BF16,
-                              .max_rows = 2048,
+                              .max_tokens = 2048,
                               .max_seqs = 64,
                               .max_kv_len = 131072};
     struct lf_device_info info = {.n_threads = 2, .is_host = true};

@@ -1,4 +1,5 @@
-/* The task lists of the CUDA kernels, checked as sets: every row of every head meets every span of its keys once. */
+/* The task lists of the CUDA kernels, checked as sets: every query row of every head meets every split of its keys
+ * once. */
 #include "tests/support/test.h"
 
 #include "attention/cuda/attn_map.h"
@@ -23,33 +24,33 @@ static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads)
                                       .n_kv_heads = n_kv_heads,
                                       .head_dim = 128,
                                       .kv_dtype = LF_BF16,
-                                      .max_rows = MAX_ROWS,
+                                      .max_tokens = MAX_ROWS,
                                       .max_seqs = MAX_SEQS,
                                       .max_kv_len = MAX_LEN};
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
 }
 
-static void add(struct fixture *f, int n_rows, int kv_len, bool generated)
+static void add(struct fixture *f, int n_rows, int kv_len, bool decode)
 {
     int i = f->n_seqs++;
     for (int b = 0; b * LF_KV_BLOCK_TOKENS < kv_len; b++) f->blocks[i][b] = 1000 * i + b;
     f->seqs[i] = (struct lf_kv_seq){
-        .blocks = f->blocks[i], .first_token = f->n_rows, .n_tokens = n_rows, .kv_len = kv_len, .is_decode = generated};
+        .blocks = f->blocks[i], .first_token = f->n_rows, .n_tokens = n_rows, .kv_len = kv_len, .is_decode = decode};
     f->n_rows += n_rows;
 }
 
-/* Partial rows that a task of a split tile writes must be written by no other. */
+/* Partial rows that a task of a tile in parts writes must be written by no other. */
 static void claim(char *claimed, const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
 {
     assert_true(t->slot >= 0 && t->slot + t->n_rows <= map->caps.n_partial_rows);
     for (int r = 0; r < t->n_rows; r++) assert_int_equal(claimed[t->slot + r]++, 0);
 }
 
-static const struct lf_attn_cuda_merge *merge_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
+static const struct lf_attn_cuda_combine *combine_of(const struct lf_attn_map *map, const struct lf_attn_cuda_task *t)
 {
-    const struct lf_attn_cuda_merge *found = NULL;
-    for (int i = 0; i < map->counts.n_merge + map->n_merge_prompt; i++) {
-        const struct lf_attn_cuda_merge *m = &map->merge[i];
+    const struct lf_attn_cuda_combine *found = NULL;
+    for (int i = 0; i < map->counts.n_combine + map->n_combine_prefill; i++) {
+        const struct lf_attn_cuda_combine *m = &map->combine[i];
         if (m->seq_idx != t->seq_idx || m->kv_head != t->kv_head || m->row != t->row) continue;
         assert_null(found);
         found = m;
@@ -57,15 +58,15 @@ static const struct lf_attn_cuda_merge *merge_of(const struct lf_attn_map *map, 
     return found;
 }
 
-/* A split tile whose parts are spans: the merge list says to which group each belongs. Returns a span's part. */
-static int check_span(const struct lf_attn_cuda_merge *m, const struct lf_attn_cuda_task *t, bool generated,
-                      int tile_lo)
+/* A tile whose parts are splits: the combine list says to which group each belongs. Returns a split's part. */
+static int check_split(const struct lf_attn_cuda_combine *m, const struct lf_attn_cuda_task *t, bool decode,
+                       int tile_lo)
 {
     int part = 0, group_end = m->n_first;
-    for (int key = tile_lo; key < t->key_lo; key = lf_attn_span_end(generated, key)) {
+    for (int key = tile_lo; key < t->key_lo; key = lf_attn_split_end(decode, key)) {
         part++;
-        bool ends = generated && lf_attn_span_end(true, key) == lf_attn_group_end(key);
-        if (generated) assert_int_equal(ends, part == group_end);
+        bool ends = decode && lf_attn_split_end(true, key) == lf_attn_group_end(key);
+        if (decode) assert_int_equal(ends, part == group_end);
         if (part == group_end) group_end += m->n_group;
     }
     return part;
@@ -81,30 +82,30 @@ static int check_group(const struct lf_attn_cuda_task *t, int tile_lo, int tile_
     return part;
 }
 
-/* The tile's keys are those its rows see, from a span's start; a split one is where its merge looks for it. */
-static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *t, bool generated, int window)
+/* The tile's keys are those its rows see, from a split's start; a part is where its combine reads it. */
+static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *t, bool decode, int window)
 {
     const struct lf_kv_seq *seq = &f->seqs[t->seq_idx];
     int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_tokens;
     int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
     int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-    int tile_lo = lf_attn_span_begin(generated, lowest);
-    assert_int_equal(seq->is_decode, generated);
+    int tile_lo = lf_attn_split_begin(decode, lowest);
+    assert_int_equal(seq->is_decode, decode);
     assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_tokens * group);
-    assert_int_equal(t->key_lo, lf_attn_span_begin(generated, t->key_lo));
+    assert_int_equal(t->key_lo, lf_attn_split_begin(decode, t->key_lo));
     if (t->slot < 0) {
         assert_int_equal(t->key_lo, tile_lo);
         assert_int_equal(t->key_hi, last + 1);
         return;
     }
-    const struct lf_attn_cuda_merge *m = merge_of(&f->map, t);
+    const struct lf_attn_cuda_combine *m = combine_of(&f->map, t);
     assert_non_null(m);
     assert_int_equal(m->n_rows, t->n_rows);
-    bool by_spans = !generated || m->n_group > 1;
-    assert_int_equal(m->n_group, generated && by_spans ? LF_ATTN_DECODE_GROUP : 1);
+    bool by_splits = !decode || m->n_group > 1;
+    assert_int_equal(m->n_group, decode && by_splits ? LF_ATTN_DECODE_GROUP : 1);
     assert_in_range(m->n_first, 1, m->n_group);
-    if (by_spans) assert_int_equal(t->key_hi, LF_MIN(lf_attn_span_end(generated, t->key_lo), last + 1));
-    int part = by_spans ? check_span(m, t, generated, tile_lo) : check_group(t, tile_lo, last + 1);
+    if (by_splits) assert_int_equal(t->key_hi, LF_MIN(lf_attn_split_end(decode, t->key_lo), last + 1));
+    int part = by_splits ? check_split(m, t, decode, tile_lo) : check_group(t, tile_lo, last + 1);
     assert_int_equal(t->slot, m->slot + part * t->n_rows);
     assert_true(part < m->n_parts);
 }
@@ -114,21 +115,21 @@ static int64_t keys_times_rows(const struct lf_attn_cuda_task *t)
     return (int64_t)(t->key_hi - t->key_lo) * t->n_rows;
 }
 
-/* Sum over all rows, heads and their spans' keys, from the definition. */
-static int64_t expected_work(const struct fixture *f, bool generated, int window)
+/* Sum over all rows, heads and their splits' keys, from the definition. */
+static int64_t expected_work(const struct fixture *f, bool decode, int window)
 {
     int group = f->shape.n_heads / f->shape.n_kv_heads;
-    int tile = generated ? LF_ATTN_DECODE_ROWS : LF_ATTN_PREFILL_ROWS / group * group;
+    int tile = decode ? LF_ATTN_DECODE_ROWS : LF_ATTN_PREFILL_ROWS / group * group;
     int64_t sum = 0;
     for (int i = 0; i < f->n_seqs; i++) {
         const struct lf_kv_seq *seq = &f->seqs[i];
-        if (seq->is_decode != generated) continue;
+        if (seq->is_decode != decode) continue;
         int n_rows = seq->n_tokens * group, pos0 = seq->kv_len - seq->n_tokens;
         for (int row = 0; row < n_rows; row += tile) {
             int n = LF_MIN(tile, n_rows - row);
             int first = pos0 + row / group, last = pos0 + (row + n - 1) / group;
             int lowest = window > 0 && first >= window ? first - window + 1 : 0;
-            sum += (int64_t)(last + 1 - lf_attn_span_begin(generated, lowest)) * n * f->shape.n_kv_heads;
+            sum += (int64_t)(last + 1 - lf_attn_split_begin(decode, lowest)) * n * f->shape.n_kv_heads;
         }
     }
     return sum;
@@ -141,9 +142,9 @@ static void check(struct fixture *f, int window)
     char *claimed = calloc((size_t)map->caps.n_partial_rows, 1);
     assert_non_null(claimed);
     int64_t prefill = 0, decode = 0;
-    int merge_rows = 0;
-    for (int i = 0; i < map->counts.n_merge; i++) merge_rows = LF_MAX(merge_rows, map->merge[i].n_rows);
-    assert_int_equal(map->counts.merge_rows, merge_rows);
+    int combine_rows = 0;
+    for (int i = 0; i < map->counts.n_combine; i++) combine_rows = LF_MAX(combine_rows, map->combine[i].n_rows);
+    assert_int_equal(map->counts.combine_rows, combine_rows);
     for (int i = 0; i < map->counts.n_prefill; i++) {
         check_task(f, &map->prefill[i], false, window);
         prefill += keys_times_rows(&map->prefill[i]);
@@ -159,8 +160,8 @@ static void check(struct fixture *f, int window)
     assert_int_equal(map->counts.n_seqs, f->n_seqs);
     for (int i = 0; i < f->n_seqs; i++) {
         const struct lf_attn_cuda_seq *s = &map->seqs[i];
-        assert_int_equal(s->first_row, f->seqs[i].first_token);
-        assert_int_equal(s->n_rows, f->seqs[i].n_tokens);
+        assert_int_equal(s->first_token, f->seqs[i].first_token);
+        assert_int_equal(s->n_tokens, f->seqs[i].n_tokens);
         assert_int_equal(s->kv_len, f->seqs[i].kv_len);
         for (int b = 0; b * LF_KV_BLOCK_TOKENS < s->kv_len; b++)
             assert_int_equal(map->tables[s->table + b], f->seqs[i].blocks[b]);
@@ -186,10 +187,10 @@ static void random_steps_are_covered_exactly(void **state)
         for (int round = 0; round < 40; round++) {
             int n = between(&seed, 1, MAX_SEQS);
             for (int i = 0; i < n; i++) {
-                bool generated = between(&seed, 0, 2) > 0;
-                int n_rows = generated ? between(&seed, 1, 3) : between(&seed, 1, MAX_ROWS / MAX_SEQS);
+                bool decode = between(&seed, 0, 2) > 0;
+                int n_rows = decode ? between(&seed, 1, 3) : between(&seed, 1, MAX_ROWS / MAX_SEQS);
                 int most = between(&seed, 0, 3) ? 3000 : MAX_LEN;
-                add(f, n_rows, between(&seed, n_rows, most), generated);
+                add(f, n_rows, between(&seed, n_rows, most), decode);
             }
             check(f, round % 3 == 0 ? 4096 : (round % 3 == 1 ? 37 : 0));
         }
@@ -205,8 +206,8 @@ static void an_empty_step_has_no_tasks(void **state)
     assert_non_null(f);
     fixture_init(f, 32, 8);
     check(f, 0);
-    assert_int_equal(f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_merge + f->map.n_merge_prompt,
-                     0);
+    assert_int_equal(
+        f->map.counts.n_prefill + f->map.counts.n_decode + f->map.counts.n_combine + f->map.n_combine_prefill, 0);
     lf_attn_map_deinit(&f->map);
     free(f);
 }
@@ -219,15 +220,15 @@ static void few_long_tiles_are_split_and_many_are_not(void **state)
     fixture_init(f, 8, 1);
     add(f, 256, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
-    assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPAN));
-    assert_int_equal(f->map.n_merge_prompt, 16);
+    assert_int_equal(f->map.counts.n_prefill, 256 * 8 / 128 * (131072 / LF_ATTN_PREFILL_SPLIT));
+    assert_int_equal(f->map.n_combine_prefill, 16);
     lf_attn_map_deinit(&f->map);
 
     fixture_init(f, 32, 8);
     add(f, MAX_ROWS, 131072, false);
     lf_attn_map_build(&f->map, f->seqs, 1, 0);
     assert_int_equal(f->map.counts.n_prefill, MAX_ROWS * 4 / 128 * 8);
-    assert_int_equal(f->map.n_merge_prompt + f->map.counts.n_merge, 0);
+    assert_int_equal(f->map.n_combine_prefill + f->map.counts.n_combine, 0);
     for (int i = 1; i < f->map.counts.n_prefill; i++) {
         const struct lf_attn_cuda_task *a = &f->map.prefill[i - 1], *b = &f->map.prefill[i];
         assert_true(a->kv_head < b->kv_head || (a->kv_head == b->kv_head && a->key_hi >= b->key_hi));
@@ -260,20 +261,20 @@ static void many_short_prompts_over_long_caches_fit_the_lists(void **state)
     assert_non_null(f);
     fixture_init(f, 32, 8);
     lf_attn_map_deinit(&f->map);
-    f->shape.max_rows = 512;
+    f->shape.max_tokens = 512;
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
     for (int i = 0; i < MAX_SEQS; i++) add(f, 20, MAX_LEN, false);
     check(f, 0);
-    assert_in_range(f->map.n_merge_prompt, 1, MAX_SEQS * 8 - 1); /* some split, not all */
+    assert_in_range(f->map.n_combine_prefill, 1, MAX_SEQS * 8 - 1); /* some split, not all */
     lf_attn_map_deinit(&f->map);
     free(f);
 }
 
 /* Steps as large as the shape allows, of tiles with few rows and of tiles with many. */
-static void add_full_step(struct fixture *f, int n_generated, int n_prompts, int rows, int kv_len)
+static void add_full_step(struct fixture *f, int n_decode, int n_prompts, int rows, int kv_len)
 {
-    for (int i = 0; i < n_generated + n_prompts; i++) add(f, rows, kv_len, i < n_generated);
-    assert_true(f->n_seqs <= f->shape.max_seqs && f->n_rows <= f->shape.max_rows);
+    for (int i = 0; i < n_decode + n_prompts; i++) add(f, rows, kv_len, i < n_decode);
+    assert_true(f->n_seqs <= f->shape.max_seqs && f->n_rows <= f->shape.max_tokens);
 }
 
 static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
@@ -288,14 +289,14 @@ static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
         for (int rows = 1; rows <= LF_ATTN_PREFILL_ROWS / group + 1; rows += LF_ATTN_PREFILL_ROWS / group) {
             fixture_init(f, 2 * group, 2);
             lf_attn_map_deinit(&f->map);
-            f->shape.max_rows = rows * MAX_SEQS;
+            f->shape.max_tokens = rows * MAX_SEQS;
             assert_int_equal(lf_attn_map_init(&f->map, &f->shape, n_sms, NULL), LF_OK);
-            for (int n_generated = 0; n_generated <= MAX_SEQS; n_generated += MAX_SEQS / 2) {
-                add_full_step(f, n_generated, MAX_SEQS - n_generated, rows, kv_len);
+            for (int n_decode = 0; n_decode <= MAX_SEQS; n_decode += MAX_SEQS / 2) {
+                add_full_step(f, n_decode, MAX_SEQS - n_decode, rows, kv_len);
                 check(f, 0);
-                add_full_step(f, n_generated, MAX_SEQS - n_generated, rows, kv_len);
+                add_full_step(f, n_decode, MAX_SEQS - n_decode, rows, kv_len);
                 check(f, kv_len / 2);
-                add_full_step(f, n_generated / MAX_SEQS, n_generated < MAX_SEQS, rows * MAX_SEQS, MAX_LEN);
+                add_full_step(f, n_decode / MAX_SEQS, n_decode < MAX_SEQS, rows * MAX_SEQS, MAX_LEN);
                 check(f, 0);
             }
             lf_attn_map_deinit(&f->map);
@@ -304,8 +305,8 @@ static void the_largest_steps_of_a_shape_fit_the_lists(void **state)
     free(f);
 }
 
-/* The spans of split prompts that are cut short fill the gaps at the end of a step. */
-static void last_spans_of_prompts_come_last(void **state)
+/* The splits of prompts in parts that are cut short fill the gaps at the end of a step. */
+static void last_splits_of_prompts_come_last(void **state)
 {
     (void)state;
     struct fixture *f = malloc(sizeof *f);
@@ -313,40 +314,40 @@ static void last_spans_of_prompts_come_last(void **state)
     fixture_init(f, 8, 1);
     add(f, 64, 100000, false);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
-    int n = f->map.counts.n_prefill, n_last = f->map.n_merge_prompt;
+    int n = f->map.counts.n_prefill, n_last = f->map.n_combine_prefill;
     assert_true(n_last > 0);
     for (int i = 0; i < n; i++) {
-        bool cut_short = f->map.prefill[i].key_hi % LF_ATTN_PREFILL_SPAN != 0;
+        bool cut_short = f->map.prefill[i].key_hi % LF_ATTN_PREFILL_SPLIT != 0;
         assert_int_equal(cut_short, i >= n - n_last);
     }
     lf_attn_map_deinit(&f->map);
     free(f);
 }
 
-static void spans_are_cut_at_fixed_positions(void **state)
+static void splits_are_cut_at_fixed_positions(void **state)
 {
     (void)state;
-    assert_int_equal(lf_attn_span_begin(false, 40000), 2 * LF_ATTN_PREFILL_SPAN);
-    assert_int_equal(lf_attn_span_end(false, 40000), 3 * LF_ATTN_PREFILL_SPAN);
-    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPAN_MAX * LF_ATTN_DECODE_SPAN_SHARE; key += 97) {
-        int begin = lf_attn_span_begin(true, key), end = lf_attn_span_end(true, key);
+    assert_int_equal(lf_attn_split_begin(false, 40000), 2 * LF_ATTN_PREFILL_SPLIT);
+    assert_int_equal(lf_attn_split_end(false, 40000), 3 * LF_ATTN_PREFILL_SPLIT);
+    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
+        int begin = lf_attn_split_begin(true, key), end = lf_attn_split_end(true, key);
         assert_true(begin <= key && key < end);
         assert_int_equal(begin % LF_KV_BLOCK_TOKENS, 0);
-        assert_in_range(end - begin, LF_ATTN_DECODE_SPAN_MIN, LF_ATTN_DECODE_SPAN_MAX);
-        assert_int_equal(lf_attn_span_begin(true, end - 1), begin);
-        assert_int_equal(lf_attn_span_begin(true, end), end);
+        assert_in_range(end - begin, LF_ATTN_DECODE_SPLIT_MIN, LF_ATTN_DECODE_SPLIT_MAX);
+        assert_int_equal(lf_attn_split_begin(true, end - 1), begin);
+        assert_int_equal(lf_attn_split_begin(true, end), end);
     }
 }
 
-static void groups_are_spans_of_one_length(void **state)
+static void groups_are_splits_of_one_length(void **state)
 {
     (void)state;
-    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPAN_MAX * LF_ATTN_DECODE_SPAN_SHARE; key += 97) {
+    for (int key = 0; key < 5 * LF_ATTN_DECODE_SPLIT_MAX * LF_ATTN_DECODE_SPLIT_SHARE; key += 97) {
         int begin = lf_attn_group_begin(key), end = lf_attn_group_end(key), n = 0;
         assert_true(begin <= key && key < end);
-        for (int at = begin; at < end; at = lf_attn_span_end(true, at), n++) {
-            assert_int_equal(lf_attn_span_begin(true, at), at);
-            assert_int_equal(lf_attn_span_end(true, at) - at, (end - begin) / LF_ATTN_DECODE_GROUP);
+        for (int at = begin; at < end; at = lf_attn_split_end(true, at), n++) {
+            assert_int_equal(lf_attn_split_begin(true, at), at);
+            assert_int_equal(lf_attn_split_end(true, at) - at, (end - begin) / LF_ATTN_DECODE_GROUP);
         }
         assert_int_equal(n, LF_ATTN_DECODE_GROUP);
         assert_int_equal(lf_attn_group_begin(end), end);
@@ -361,18 +362,18 @@ static void long_contexts_of_many_heads_are_split_into_groups(void **state)
     fixture_init(f, 32, 8);
     add(f, 1, 131072, true);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
-    assert_int_equal(f->map.counts.n_merge, 8);
-    assert_int_equal(f->map.counts.n_decode, 8 * f->map.merge[0].n_parts);
-    assert_int_equal(f->map.merge[0].n_group, 1);
-    assert_int_equal(f->map.merge[0].n_parts, 3 + 31); /* of up to 2,048 keys, and of 4,096 */
+    assert_int_equal(f->map.counts.n_combine, 8);
+    assert_int_equal(f->map.counts.n_decode, 8 * f->map.combine[0].n_parts);
+    assert_int_equal(f->map.combine[0].n_group, 1);
+    assert_int_equal(f->map.combine[0].n_parts, 3 + 31); /* of up to 2,048 keys, and of 4,096 */
     check(f, 0);
     lf_attn_map_deinit(&f->map);
 
     fixture_init(f, 8, 1);
     add(f, 1, 131072, true);
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 0);
-    assert_int_equal(f->map.merge[0].n_group, LF_ATTN_DECODE_GROUP);
-    assert_int_equal(f->map.merge[0].n_parts, 272);
+    assert_int_equal(f->map.combine[0].n_group, LF_ATTN_DECODE_GROUP);
+    assert_int_equal(f->map.combine[0].n_parts, 272);
     check(f, 0);
     lf_attn_map_deinit(&f->map);
     free(f);
@@ -386,9 +387,9 @@ int main(void)
                                        cmocka_unit_test(tiles_without_room_for_partial_rows_come_whole_and_first),
                                        cmocka_unit_test(many_short_prompts_over_long_caches_fit_the_lists),
                                        cmocka_unit_test(the_largest_steps_of_a_shape_fit_the_lists),
-                                       cmocka_unit_test(last_spans_of_prompts_come_last),
-                                       cmocka_unit_test(spans_are_cut_at_fixed_positions),
-                                       cmocka_unit_test(groups_are_spans_of_one_length),
+                                       cmocka_unit_test(last_splits_of_prompts_come_last),
+                                       cmocka_unit_test(splits_are_cut_at_fixed_positions),
+                                       cmocka_unit_test(groups_are_splits_of_one_length),
                                        cmocka_unit_test(long_contexts_of_many_heads_are_split_into_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
 #include "tests/support/model_rig.h"
 #include "tests/support/temp_dir.h"
 
-/* The prompt passes a span of attention (512 keys); the sequences beside it start again at OTHERS_N tokens. The plain C
- * kernels, which are slow, run it again from LATE_ROW only. */
+/* The prompt passes a split of attention (512 keys); the sequences beside it start again at OTHERS_N tokens. The plain
+ * C kernels, which are slow, run it again from LATE_ROW only. */
 enum {
     LATE_ROW = 440,
     OTHERS_N = 100,

@@ -1,31 +1,31 @@
-/* Where a row's heads go, and the rotation: common to the kernel that is RoPE (rope_cuda.cu) and the product that ends
- * with it (qkv_cuda.cu). */
-#ifndef LF_ATTENTION_CUDA_ROPE_PLACE_CUH
-#define LF_ATTENTION_CUDA_ROPE_PLACE_CUH
+/* Where a token's heads are written, and the rotation: common to RoPE's kernel (rope_cuda.cu) and the GEMM with RoPE as
+ * its epilogue (qkv_cuda.cu). */
+#ifndef LF_ATTENTION_CUDA_ROPE_SLOT_CUH
+#define LF_ATTENTION_CUDA_ROPE_SLOT_CUH
 
 #include "attention/cuda/rope_cuda.h"
 #include "core/limits.h"
 
-/* Of a row of the step. Rows that belong to no sequence have none. */
-struct rope_place {
+/* A token's slot in the KV cache. Rows of a step that belong to no sequence have none. */
+struct rope_slot {
     bool valid;
     int pos, block;
 };
 
-/* Row's place in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none does.
- */
-__device__ inline rope_place rope_place_in(const lf_rope_cuda_args &p, int row, int seq_idx)
+/* The row's slot in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none
+ * does. */
+__device__ inline rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
 {
     if (seq_idx < 0) return {false, 0, 0};
     lf_attn_cuda_seq seq = p.seqs[seq_idx];
-    if (row >= seq.first_row + seq.n_rows) return {false, 0, 0};
-    int pos = seq.kv_len - seq.n_rows + (row - seq.first_row);
+    if (row >= seq.first_token + seq.n_tokens) return {false, 0, 0};
+    int pos = seq.kv_len - seq.n_tokens + (row - seq.first_token);
     return {true, pos, p.tables[seq.table + pos / LF_KV_BLOCK_TOKENS]};
 }
 
 /* First element of the row's head: in q_out, or, of heads of keys and values, which come behind those of queries, in
  * their page. */
-template <class T> __device__ inline T *rope_target(const lf_rope_cuda_args &p, rope_place at, int row, int head)
+template <class T> __device__ inline T *rope_target(const lf_rope_cuda_args &p, rope_slot at, int row, int head)
 {
     if (head < p.n_heads) return (T *)p.q_out + ((size_t)row * p.n_heads + head) * p.head_dim;
     size_t page = ((size_t)at.block * p.n_layers + p.layer) * 2 * p.n_kv_heads + (head - p.n_heads);

@@ -1,17 +1,17 @@
-/* Folds partial rows in the order of their parts and writes output and lse.
+/* Combines partial rows in the order of their parts and writes output and lse: decode's split-KV combine.
  *
- * Work split: a unit is 32 channels of a row, or of several rows one after another where a tile has more than 16; CTAs
- * are single warps that walk the units in strides of the grid. A row's partial rows (128 bytes each) are asked for
- * together, up to 160. Meanwhile the lanes find the factors of the fold, a group of parts or two each (attn_cuda.h):
- * inside a group one after the other, and among groups side by side, since the maximum before and after a group is a
- * prefix maximum, exact in any order. Only the multiplications and additions of the fold itself are left to do one
- * group after another: for its channel and for the sum, by every lane. Same operations as attn_join() in the same
- * order, hence the same bits as a task that walks all parts by itself.
+ * Work partition: a work item is 32 channels of a row, or of several rows one after another where a tile has more than
+ * 16; CTAs are single warps that walk the items in strides of the grid. A row's partial rows (128 bytes each) are
+ * fetched together, up to 160. Meanwhile the lanes find the factors of the combine, a group of parts or two each
+ * (attn_cuda.h): inside a group one after the other, and among groups side by side, since the maximum before and after
+ * a group is a prefix maximum, exact in any order. Only the multiplications and additions of the combine itself are
+ * left to do one group after another: for its channel and for the sum, by every lane. Same operations as attn_combine()
+ * in the same order, hence the same bits as a task that walks all parts by itself.
  *
  * Overlap: before the predecessor is complete the lists are read.
  *
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
- * batches of them. CPU twin: attn_cpu.c. */
+ * batches of them. CPU reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
 #include "attention/cuda/attn_mma.cuh"
 
@@ -20,7 +20,7 @@ enum {
     GROUP = LF_ATTN_DECODE_GROUP,
     LANE_GROUPS = 2, /* of a batch, for each lane */
     GROUPS = LANE_GROUPS * LANES,
-    CHANNELS = 32, /* of a unit */
+    CHANNELS = 32, /* of a work item */
     ROW_GROUPS = 16,
     CTAS_PER_SM = 8,
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
@@ -33,23 +33,23 @@ struct batch {
     float4 groups[GROUPS]; /* of the groups before, of the group; the group's l */
 };
 
-struct fold {
+struct combined {
     float m, l, o; /* o of the lane's channel */
     bool any;      /* a group had keys */
 };
 
 /* First part of a group. */
-LF_GPU_FN int part_of(const lf_attn_cuda_merge &tile, int group)
+LF_GPU_FN int part_of(const lf_attn_cuda_combine &tile, int group)
 {
     return group == 0 ? 0 : tile.n_first + (group - 1) * tile.n_group;
 }
 
-/* Channels of a unit: 32 from `first` on, as far as they are below `end`. */
+/* Channels of a work item: 32 from `first` on, as far as they are below `end`. */
 struct channels {
     int first, end;
 };
 
-/* Asks for the channels of n partial rows that lie `stride` rows apart. */
+/* Fetches the channels of n partial rows that lie `stride` rows apart. */
 LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, const channels &of)
 {
     int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
@@ -73,14 +73,15 @@ LF_GPU_FN float prefix_max(float x)
 }
 
 /* Of a batch: groups and parts, counted from the tile's first. */
-struct batch_place {
+struct batch_range {
     int group0, n_groups, part0, part_end;
 };
 
 /* Factors of the batch's groups, of which a lane has N, and where they have several parts (G) of these; f.m and f.any
  * become those behind them. `ml` is the row's first. */
 template <int N, int G>
-LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, const float2 *ml, const batch_place &at)
+LF_GPU_FN void find_factors(batch &b, combined &f, const lf_attn_cuda_combine &tile, const float2 *ml,
+                            const batch_range &at)
 {
     int lane = threadIdx.x % LANES, part[N], end[N];
     float2 of[N][G];
@@ -98,7 +99,7 @@ LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, c
     for (int i = 0; i < N; i++) {
 #pragma unroll
         for (int s = 1; s < G; s++) {
-            lf_attn_join j = attn_join(of[i][0].x, of[i][0].y, of[i][s].x, of[i][s].y);
+            lf_attn_combine j = attn_combine(of[i][0].x, of[i][0].y, of[i][s].x, of[i][s].y);
             of[i][0] = make_float2(j.m, j.l);
             if (part[i] + s < end[i]) b.factors[part[i] - at.part0 + s] = make_float2(j.scale_a, j.scale_b);
         }
@@ -111,15 +112,15 @@ LF_GPU_FN void find_factors(batch &b, fold &f, const lf_attn_cuda_merge &tile, c
         bool any_before = f.any || (with_keys & ((1u << lane) - 1)) != 0;
         float before = __shfl_up_sync(0xffffffffu, top[i], 1);
         before = lane == 0 ? f.m : fmaxf(f.m, before);
-        lf_attn_join j = attn_join(before, any_before ? 1.0f : 0.0f, group.x, group.y);
+        lf_attn_combine j = attn_combine(before, any_before ? 1.0f : 0.0f, group.x, group.y);
         b.groups[i * LANES + lane] = make_float4(j.scale_a, j.scale_b, group.y, 0.0f);
         f.m = fmaxf(f.m, __shfl_sync(0xffffffffu, top[i], LANES - 1));
         f.any = f.any || with_keys != 0;
     }
 }
 
-/* Folds group g of the batch, n parts from `part` on, into the lane's channel and the sum. */
-LF_GPU_FN void fold_group(fold &f, const batch &b, int g, int part, int n)
+/* Combines group g of the batch, n parts from `part` on, with the lane's channel and the sum. */
+LF_GPU_FN void combine_group(combined &f, const batch &b, int g, int part, int n)
 {
     int lane = threadIdx.x % LANES;
     float4 c = b.groups[g];
@@ -135,30 +136,31 @@ LF_GPU_FN void fold_group(fold &f, const batch &b, int g, int part, int n)
 
 /* All groups of the batch: only the first and the last may have fewer parts than G. */
 template <int G>
-LF_GPU_FN void fold_batch(fold &f, const batch &b, const lf_attn_cuda_merge &tile, const batch_place &at)
+LF_GPU_FN void combine_batch(combined &f, const batch &b, const lf_attn_cuda_combine &tile, const batch_range &at)
 {
     int g = 0, part = 0, n_parts = at.part_end - at.part0;
     if (G > 1 && at.group0 == 0 && tile.n_first < G) {
         part = min(tile.n_first, n_parts);
-        fold_group(f, b, g++, 0, part);
+        combine_group(f, b, g++, 0, part);
     }
     int n_full = (n_parts - part) / G;
 #pragma unroll 8
-    for (int i = 0; i < n_full; i++) fold_group(f, b, g + i, part + i * G, G);
+    for (int i = 0; i < n_full; i++) combine_group(f, b, g + i, part + i * G, G);
     part += n_full * G;
-    if (G > 1 && part < n_parts) fold_group(f, b, g + n_full, part, n_parts - part);
+    if (G > 1 && part < n_parts) combine_group(f, b, g + n_full, part, n_parts - part);
 }
 
-/* A unit: the lane's channel of row i, G parts a group. */
+/* The lane's channel of row i, G parts a group. */
 template <int G>
-LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, int i, const channels &c)
+LF_GPU_FN combined combine_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_combine &tile, int i,
+                               const channels &c)
 {
     constexpr int AT_ONCE = PARTS / G < GROUPS ? PARTS / G : GROUPS;
     int n_groups = 1 + max(0, tile.n_parts - tile.n_first + G - 1) / G;
     const float2 *ml = (const float2 *)p.partial_ml + tile.slot + i;
-    fold f = {-INFINITY, 0.0f, 0.0f, false};
+    combined f = {-INFINITY, 0.0f, 0.0f, false};
     for (int group0 = 0; group0 < n_groups; group0 += AT_ONCE) {
-        batch_place at = {group0, min(AT_ONCE, n_groups - group0), part_of(tile, group0), 0};
+        batch_range at = {group0, min(AT_ONCE, n_groups - group0), part_of(tile, group0), 0};
         at.part_end = min(part_of(tile, group0 + at.n_groups), tile.n_parts);
         fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0, c);
         if (at.n_groups <= LANES)
@@ -167,17 +169,17 @@ LF_GPU_FN fold fold_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda
             find_factors<LANE_GROUPS, G>(b, f, tile, ml, at);
         cp_async_wait_group<0>();
         __syncwarp();
-        fold_batch<G>(f, b, tile, at);
+        combine_batch<G>(f, b, tile, at);
         __syncwarp();
     }
     return f;
 }
 
 template <class T>
-LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_merge &tile, const rows_of_task &t,
-                         int i, const channels &c)
+LF_GPU_FN void output_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cuda_combine &tile, const rows_of_task &t,
+                          int i, const channels &c)
 {
-    fold f = tile.n_group == 1 ? fold_row<1>(b, p, tile, i, c) : fold_row<GROUP>(b, p, tile, i, c);
+    combined f = tile.n_group == 1 ? combine_row<1>(b, p, tile, i, c) : combine_row<GROUP>(b, p, tile, i, c);
     int head;
     int64_t row = head_row_of(p, t, i, &head);
     int channel = c.first + threadIdx.x % LANES;
@@ -186,37 +188,39 @@ LF_GPU_FN void merge_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cud
     if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
-template <class T> __global__ void __launch_bounds__(LANES) attn_merge(const __grid_constant__ lf_attn_cuda_args p)
+template <class T>
+__global__ void __launch_bounds__(LANES) attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p)
 {
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
     start_successor();
-    int n_tiles = p.counts->n_merge, n_row_groups = min(p.counts->merge_rows, (int)ROW_GROUPS);
-    int n_units = n_tiles * n_row_groups * n_chunks;
+    int n_tiles = p.counts->n_combine, n_row_groups = min(p.counts->combine_rows, (int)ROW_GROUPS);
+    int n_items = n_tiles * n_row_groups * n_chunks;
     bool waited = false;
-    for (int unit = blockIdx.x; unit < n_units; unit += gridDim.x) {
-        int channel0 = unit % n_chunks * CHANNELS, row_group = unit / n_chunks / n_tiles;
-        lf_attn_cuda_merge tile = p.merge[unit / n_chunks % n_tiles];
+    for (int item = blockIdx.x; item < n_items; item += gridDim.x) {
+        int channel0 = item % n_chunks * CHANNELS, row_group = item / n_chunks / n_tiles;
+        lf_attn_cuda_combine tile = p.combine[item / n_chunks % n_tiles];
         rows_of_task t = rows_of(p, p.seqs[tile.seq_idx], tile);
         if (!waited) wait_predecessor();
         waited = true;
         for (int i = row_group; i < tile.n_rows; i += n_row_groups)
-            merge_row<T>(b, p, tile, t, i, {channel0, p.head_dim});
+            output_row<T>(b, p, tile, t, i, {channel0, p.head_dim});
     }
     if (!waited) wait_predecessor();
 }
 
-int lf_attn_merge_cuda_setup(void)
+int lf_attn_combine_decode_setup(void)
 {
-    int rc = load_kernel(attn_merge<bf16>);
-    return rc == 0 ? load_kernel(attn_merge<fp16>) : rc;
+    int rc = load_kernel(attn_combine_decode<bf16>);
+    return rc == 0 ? load_kernel(attn_combine_decode<fp16>) : rc;
 }
 
-int lf_attn_merge_cuda(const struct lf_attn_cuda_args *args, void *stream)
+int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
 {
-    if (args->max_merge == 0) return 0;
-    int64_t n_units = (int64_t)args->max_merge * ROW_GROUPS * ((args->head_dim + CHANNELS - 1) / CHANNELS);
-    int64_t n_ctas = min(n_units, (int64_t)CTAS_PER_SM * args->n_sms);
+    if (args->max_combine == 0) return 0;
+    int64_t n_items = (int64_t)args->max_combine * ROW_GROUPS * ((args->head_dim + CHANNELS - 1) / CHANNELS);
+    int64_t n_ctas = min(n_items, (int64_t)CTAS_PER_SM * args->n_sms);
     lf_cuda_launch how = {stream, args->fp16, args->overlaps};
-    return queue_kernel(args->fp16 ? attn_merge<fp16> : attn_merge<bf16>, dim3((unsigned)n_ctas), LANES, how, *args);
+    return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, dim3((unsigned)n_ctas),
+                        LANES, how, *args);
 }

@@ -1,10 +1,10 @@
-/* Arithmetic of partial rows, common to every CUDA kernel that makes, joins or finishes them: which task computed a
- * span must not show in a row's bits, so there is one way to write it down. See attn_cuda.h for what a partial row is.
+/* Arithmetic of partial rows, common to every CUDA kernel that makes, combines or finishes them: which task computed a
+ * split must not show in a row's bits, so the combine is written down once. See attn_cuda.h for what a partial row is.
  *
- * m need not be the maximum exactly: any reference at which nothing overflows serves, and the kernels keep one while a
- * row's weights stay within bounds: those of decode while the maximum has grown by less than 2^LF_ATTN_LAZY over it. */
-#ifndef LF_ATTENTION_CUDA_ATTN_JOIN_CUH
-#define LF_ATTENTION_CUDA_ATTN_JOIN_CUH
+ * m need not be the maximum exactly: any offset at which nothing overflows serves, and the kernels keep one while a
+ * row's P stays within bounds: decode rescales only when the maximum has grown by more than LF_ATTN_LAZY over it. */
+#ifndef LF_ATTENTION_CUDA_ATTN_COMBINE_CUH
+#define LF_ATTENTION_CUDA_ATTN_COMBINE_CUH
 
 #include "device/cuda/ptx.cuh"
 
@@ -12,12 +12,12 @@
 #define LF_ATTN_LN2   0.6931471805599453f
 #define LF_ATTN_LAZY  8.0f
 
-/* How to join partial row b to a: o = fma(b.o, scale_b, a.o · scale_a), and m, l. */
-struct lf_attn_join {
+/* How partial rows a and b combine: o = fma(b.o, scale_b, a.o · scale_a), and m, l. */
+struct lf_attn_combine {
     float m, l, scale_a, scale_b;
 };
 
-LF_GPU_FN struct lf_attn_join attn_join(float a_m, float a_l, float b_m, float b_l)
+LF_GPU_FN struct lf_attn_combine attn_combine(float a_m, float a_l, float b_m, float b_l)
 {
     if (b_l == 0.0f) return {a_m, a_l, 1.0f, 0.0f};
     if (a_l == 0.0f) return {b_m, b_l, 0.0f, 1.0f};
@@ -26,7 +26,7 @@ LF_GPU_FN struct lf_attn_join attn_join(float a_m, float a_l, float b_m, float b
     return {m, __fmaf_rn(b_l, scale_b, __fmul_rn(a_l, scale_a)), scale_a, scale_b};
 }
 
-LF_GPU_FN float attn_join_o(struct lf_attn_join j, float a_o, float b_o)
+LF_GPU_FN float attn_combine_o(struct lf_attn_combine j, float a_o, float b_o)
 {
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
@@ -42,7 +42,7 @@ LF_GPU_FN struct lf_attn_finish attn_finish(float m, float l, const float *sink)
     if (l == 0.0f) return {0.0f, -INFINITY};
     float lse = __fmul_rn(m + log2f(l), LF_ATTN_LN2);
     if (!sink) return {__fdiv_rn(1.0f, l), lse};
-    struct lf_attn_join j = attn_join(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
+    struct lf_attn_combine j = attn_combine(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
     return {__fdiv_rn(j.scale_a, j.l), lse};
 }
 
