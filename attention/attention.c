@@ -73,9 +73,9 @@ void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv
     LF_ASSERT(schedule_idx >= 0 && schedule_idx < LF_ATTN_SCHEDULES_N);
     LF_ASSERT(n_seqs >= 0 && n_seqs <= shape->max_seqs);
     for (int i = 0; i < n_seqs; i++) {
-        LF_ASSERT(seqs[i].first_row == n_tokens && seqs[i].n_rows >= 1 && seqs[i].n_rows <= seqs[i].kv_len);
+        LF_ASSERT(seqs[i].first_token == n_tokens && seqs[i].n_tokens >= 1 && seqs[i].n_tokens <= seqs[i].kv_len);
         LF_ASSERT(seqs[i].kv_len <= shape->max_kv_len);
-        n_tokens += seqs[i].n_rows;
+        n_tokens += seqs[i].n_tokens;
     }
     LF_ASSERT(n_tokens <= shape->max_tokens);
     attn->schedules[schedule_idx] = (struct lf_attn_schedule){
@@ -111,7 +111,7 @@ void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm
     LF_ASSERT(attn->schedules[0].made && p->n_tokens >= attn->schedules[0].n_tokens);
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
     LF_ASSERT(!gemm->residual && !gemm->norm.h);
-    LF_ASSERT(gemm->y == p->qkv && gemm->n_rows == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
+    LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;
     lf_device_ops(attn->dev)->gemm(attn->dev, gemm);

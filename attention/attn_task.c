@@ -86,7 +86,7 @@ static size_t row_index(const struct lf_attn_params *p, int n_heads, const struc
 {
     int group = n_heads / p->kv->n_kv_heads;
     int row = rows->first + r;
-    int token = rows->seq->first_row + row / group;
+    int token = rows->seq->first_token + row / group;
     return (size_t)token * (size_t)n_heads + (size_t)(rows->kv_head * group + row % group);
 }
 
@@ -110,7 +110,7 @@ struct walk {
 static void walk_init(struct walk *w, const struct lf_attn_kernel *kernel, const struct lf_attn_params *p, int n_heads,
                       const struct lf_attn_rows *rows)
 {
-    int pos0 = rows->seq->kv_len - rows->seq->n_rows;
+    int pos0 = rows->seq->kv_len - rows->seq->n_tokens;
     w->kernel = kernel;
     w->p = p;
     w->rows = rows;
@@ -127,7 +127,7 @@ static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
     int window = w->p->window;
     t->full = key0 + LF_ATTN_TILE <= w->pos_first + 1 && (window <= 0 || key0 > w->pos_last - window);
     if (t->full) return;
-    int pos0 = w->rows->seq->kv_len - w->rows->seq->n_rows;
+    int pos0 = w->rows->seq->kv_len - w->rows->seq->n_tokens;
     for (int r = 0; r < w->rows->n; r++) {
         int pos = pos0 + (w->rows->first + r) / w->group;
         int lo = window > 0 ? pos - window + 1 - key0 : 0, hi = pos + 1 - key0;

@@ -128,7 +128,8 @@ static const struct lf_kv_seq *seq_of_row(const struct append_job *job, int row)
 {
     const struct lf_kv_seq *seq = NULL;
     for (int i = 0; i < job->n_seqs && !seq; i++)
-        if (row >= job->seqs[i].first_row && row < job->seqs[i].first_row + job->seqs[i].n_rows) seq = &job->seqs[i];
+        if (row >= job->seqs[i].first_token && row < job->seqs[i].first_token + job->seqs[i].n_tokens)
+            seq = &job->seqs[i];
     LF_ASSERT(seq);
     return seq;
 }
@@ -140,8 +141,8 @@ static void append_task(void *ctx, int task_idx, int worker_idx)
     int end = LF_MIN((task_idx + 1) * LF_ROPE_RUN, job->n_tokens);
     for (int row = task_idx * LF_ROPE_RUN; row < end;) {
         const struct lf_kv_seq *seq = seq_of_row(job, row);
-        int pos = seq->kv_len - seq->n_rows + (row - seq->first_row);
-        int n = LF_MIN(end, seq->first_row + seq->n_rows) - row;
+        int pos = seq->kv_len - seq->n_tokens + (row - seq->first_token);
+        int n = LF_MIN(end, seq->first_token + seq->n_tokens) - row;
         n = LF_MIN(n, LF_KV_BLOCK_TOKENS - pos % LF_KV_BLOCK_TOKENS);
         struct lf_rope_run run = {.row = row, .n = n, .pos = pos, .block = seq->blocks[pos / LF_KV_BLOCK_TOKENS]};
         job->rows_fn(job->p, &run);
@@ -164,7 +165,7 @@ void lf_rope_append_cpu(struct lf_device *dev, const struct lf_rope_append_param
 {
     struct append_job job = {.p = p, .seqs = seqs, .n_seqs = n_seqs, .rows_fn = choose_rows(lf_device_info(dev)->isa)};
     LF_ASSERT(p->kv->head_dim <= LF_HEAD_DIM && p->kv->head_dim % 16 == 0);
-    for (int i = 0; i < n_seqs; i++) job.n_tokens = LF_MAX(job.n_tokens, seqs[i].first_row + seqs[i].n_rows);
+    for (int i = 0; i < n_seqs; i++) job.n_tokens = LF_MAX(job.n_tokens, seqs[i].first_token + seqs[i].n_tokens);
     int n_tasks = job.n_tokens / LF_ROPE_RUN + (job.n_tokens % LF_ROPE_RUN != 0);
     lf_threads_run(lf_device_threads(dev), n_tasks, append_task, &job);
 }

@@ -210,7 +210,7 @@ void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph)
 void lf_gemm_then_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
 {
     LF_ASSERT(p->w->n_out % 2 == 0 && p->y_stride == p->w->n_out);
-    struct lf_silu_mul_params silu = {.out = out, .gate_up = p->y, .n_rows = p->n_rows, .dim = p->w->n_out / 2};
+    struct lf_silu_mul_params silu = {.out = out, .gate_up = p->y, .n_tokens = p->n_tokens, .dim = p->w->n_out / 2};
     dev->ops.gemm(dev, p);
     dev->ops.silu_mul(dev, &silu);
 }

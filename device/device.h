@@ -50,7 +50,7 @@ struct lf_device_info {
     int n_threads;             /* of a CPU's pool */
     int sm;                    /* compute capability, 90 for 9.0; 0 on a CPU */
     int n_sms;                 /* multiprocessors; 0 on a CPU */
-    int row_tile;              /* a product's rows are computed so many at a time, filled or not; 1 on a CPU */
+    int token_tile;            /* GEMMs compute so many tokens at a time, filled or not; 1 on a CPU */
     enum lf_dtype act_dtype;   /* what the activation tensors of lf_ops hold: LF_F32 on a CPU */
     bool is_described;         /* by the options, and nothing but that */
     bool is_host;              /* buffers are host memory: it counts against the same limit as the process */

@@ -1,19 +1,19 @@
 /* The op table: everything a model does on a device that is neither attention nor KV.
  *
  * Each op takes the device and a plain-data params struct that states its shapes. Tensors are dense and row-major,
- * T = rows of the step (tokens). Activations have the device's act_dtype (float on a CPU; bf16 or fp16 on a GPU), but
+ * T = tokens of the step. Activations have the device's act_dtype (float on a CPU; bf16 or fp16 on a GPU), but
  * the residual stream is float everywhere: it is what errors add up in. Accumulation is float.
  *
- * Reduction order belongs to the row: every op computes a row in the same order of operations whatever T is and
- * whatever the other rows hold, so a row's bits are the same alone, in a batch and in chunks. One exception: a GPU's
- * product of more than 16 rows. Up to 16 rows each row's bits are the same in any batch (device/cuda/gemv.cuh; on GPUs
- * that have the shared memory for it: sm_80, sm_90, sm_100); from 17 on they belong to the row and to the bucket that T
- * falls into (device/cuda/gemm_plan.h), whose sums run otherwise.
+ * Reduction order belongs to the token: every op computes a token in the same order of operations whatever T is and
+ * whatever the other tokens hold, so a token's bits are the same alone, in a batch and in chunks. One exception: a
+ * GPU's GEMM of more than 16 tokens. Up to 16 (GEMV) each token's bits are the same in any batch (device/cuda/gemv.cuh;
+ * on GPUs that have the shared memory for it: sm_80, sm_90, sm_100); from 17 on they belong to the token and to the
+ * bucket that T falls into (device/cuda/gemm_buckets.h), whose sums run otherwise.
  *
  * All pointers are device addresses. Ops neither allocate nor fail: shapes were checked when the model was opened
  * (LF_ASSERT guards them), a GPU's errors wait for lf_device_sync. On a CPU they run on the device's threads and are
  * complete on return; on a GPU they are queued. Implementations: device/cpu/ops_cpu.c is the plain C
- * reference of every row; faster files replace single entries at lf_device_open, device/cuda/ops_cuda.c replaces all.
+ * reference of every op; faster files replace single entries at lf_device_open, device/cuda/ops_cuda.c replaces all.
  */
 #ifndef LF_DEVICE_OPS_H
 #define LF_DEVICE_OPS_H
@@ -40,7 +40,7 @@ struct lf_embed_params {           /* out[t, :] = table row ids[t] */
     const struct lf_weight *table; /* [vocab, n_in] */
     const int32_t *ids;            /* [T], each < table->n_out (checked by the caller) */
     const int32_t *sampled;        /* what an id below zero, -1 - r, stands for: sampled[r]. NULL: there is none */
-    int n_rows;                    /* T */
+    int n_tokens;                  /* T */
 };
 
 struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4) */
@@ -48,18 +48,19 @@ struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang
     const float *x;        /* [T, dim] */
     const float *weight;   /* [dim] */
     float eps;
-    int n_rows; /* T */
+    int n_tokens; /* T */
     int dim;
 };
 
-/* RMSNorm between two products, without a pass of its own. The product that leaves the residual stream y also leaves
- * h = y ∘ weight and the sums of y² over every LF_NORM_PART channels; the one that takes h divides its sums by
- * sqrt(Σ squares / n_in + eps), which is a row's. The roundings are as many and as large as rmsnorm's, not the same. */
-enum { LF_NORM_PART = 16, LF_NORM_ROWS = 16 }; /* channels of a part; rows at most */
-struct lf_norm_link {
-    void *h;             /* [T, n_out], act_dtype; NULL: no link */
+/* Fused RMSNorm: between two GEMMs, without a pass of its own. The epilogue of the GEMM that writes the residual stream
+ * y also writes h = y ∘ weight and the row sum of squares of y, in parts of LF_NORM_PART channels; the GEMM that takes
+ * h as x divides its outputs by sqrt(Σ x_sum_squares / n_in + eps), which is the token's (its prologue adds the parts).
+ * The roundings are as many and as large as rmsnorm's, not the same. */
+enum { LF_NORM_PART = 16, LF_FUSED_NORM_TOKENS = 16 }; /* channels of a part; tokens at most */
+struct lf_fused_norm {
+    void *h;             /* [T, n_out], act_dtype; NULL: none */
     const float *weight; /* [n_out] */
-    float *squares;      /* [T, ceil(n_out / LF_NORM_PART)] */
+    float *sum_squares;  /* [T, ceil(n_out / LF_NORM_PART)] */
 };
 
 struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
@@ -69,11 +70,11 @@ struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
     const struct lf_weight *w;
     const float *bias;      /* [n_out] or NULL */
     const float *residual;  /* [T, n_out], row stride y_stride, or NULL; may equal y; only with y_float */
-    int n_rows;             /* T */
+    int n_tokens;           /* T */
     int x_stride, y_stride; /* elements */
-    /* Only where norm_rows() allows T rows. */
-    struct lf_norm_link norm; /* with y_float: what to leave */
-    const float *x_squares;   /* [T, ceil(n_in / LF_NORM_PART)]: x is such an h, with these; or NULL */
+    /* Only where fused_norm_tokens() allows T tokens. */
+    struct lf_fused_norm norm;  /* with y_float: the epilogue's */
+    const float *x_sum_squares; /* [T, ceil(n_in / LF_NORM_PART)]: x is such an h, with these; or NULL */
     float x_eps;
     void *scratch; /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
 };
@@ -81,7 +82,7 @@ struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
 struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim + i], silu(a) = a / (1 + e^-a) */
     void *out;              /* [T, dim] */
     const void *gate_up;    /* [T, 2·dim] */
-    int n_rows;             /* T */
+    int n_tokens;           /* T */
     int dim;
 };
 
@@ -104,17 +105,17 @@ struct lf_ops {
     void (*weight_pack)(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
     /* Row row of w widened to float: the inverse of weight_pack, for tests. out [n_in], host. */
     void (*weight_row)(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
-    uint64_t (*gemm_scratch_bytes)(int max_rows, int max_n_in);
+    uint64_t (*gemm_scratch_bytes)(int max_tokens, int max_n_in);
 
-    /* Gets everything ready for products of p's shape (its strides, y_float, and whether there are bias and residual,
-     * included) with 1 to p->n_rows rows, so that none of them chooses, loads or allocates anything. Runs over p's
+    /* Gets everything ready for GEMMs of p's shape (its strides, y_float, and whether there are bias and residual,
+     * included) with 1 to p->n_tokens tokens, so that none of them chooses, loads or allocates anything. Runs over p's
      * tensors: y is undefined afterwards. Called before the device is warm; NULL where there is nothing to get ready.
      */
     void (*gemm_prepare)(struct lf_device *dev, const struct lf_gemm_params *p);
 
-    /* Rows (at most LF_NORM_ROWS) up to which a product of p's shape leaves and takes norms (struct lf_norm_link), 0
-     * for never; p->n_rows is not looked at. NULL where no product does. */
-    int (*norm_rows)(const struct lf_device *dev, const struct lf_gemm_params *p);
+    /* Tokens (at most LF_FUSED_NORM_TOKENS) up to which a GEMM of p's shape has the epilogue and the prologue of a
+     * fused RMSNorm, 0 for never; p->n_tokens is not looked at. NULL where no GEMM has. */
+    int (*fused_norm_tokens)(const struct lf_device *dev, const struct lf_gemm_params *p);
 
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);
@@ -127,7 +128,7 @@ struct lf_ops {
 
     /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */
     void (*sample)(struct lf_device *dev, const struct lf_sample_params *p);
-    void (*sample_marks)(struct lf_device *dev, const struct lf_sample_marks_params *p);
+    void (*sample_counts)(struct lf_device *dev, const struct lf_sample_counts_params *p);
 };
 
 #endif

@@ -1,9 +1,9 @@
 /* What sampling gives and takes, and sampling on a device: what model/sampler.c does on the host, to many rows of
  * logits where they lie.
  *
- * A row's token is a function of (logits, parameters, marks, seed, position), the same in any batch and at any place in
- * it. Ids equal the host's but for one case: where a running sum of weights meets a limit (top_p, the drawn number)
- * within rounding of the sums, about 2⁻⁴⁰ of their total. Log-probabilities agree to 1e-5. */
+ * A row's token is a function of (logits, parameters, counts, seed, position), the same in any batch and at any index
+ * of it. Ids equal the host's but for one case: where a running sum of probabilities meets a limit (top_p, the drawn
+ * number) within rounding of the sums, about 2⁻⁴⁰ of their total. Log-probabilities agree to 1e-5. */
 #ifndef LF_DEVICE_SAMPLE_H
 #define LF_DEVICE_SAMPLE_H
 
@@ -28,7 +28,7 @@ struct lf_sample_row {
     float repetition_penalty, presence_penalty, frequency_penalty;
     int32_t top_k;
     int32_t n_logprobs;         /* -1: none; the record's logprob and top list are then not set */
-    int32_t slot;               /* of the request's marks; -1: no penalties, and the token is not counted */
+    int32_t slot;               /* of the request's token counts; -1: no penalties, and the token is not counted */
     int32_t bias_first, n_bias; /* n_bias up to LF_LOGIT_BIAS_N */
     int32_t banned_first, n_banned;
     int32_t given; /* an id whose log-probability is wanted, nothing is drawn then; -1: none */
@@ -51,17 +51,17 @@ struct lf_sample_params {
     const struct lf_sample_row *rows; /* [n_rows] */
     const struct lf_logit_bias *bias; /* rows name their ranges */
     const int32_t *banned;
-    uint32_t *marks;        /* [slots, n_vocab]: bit 31 in the prompt, below it how often in the output */
+    uint32_t *counts;       /* [slots, n_vocab]: bit 31 in the prompt, below it how often in the output */
     int32_t *ids_out;       /* [n_rows]: for the next step's embed; 0 for LF_SAMPLED_NONE */
     struct lf_sampled *out; /* [n_rows] */
 };
 
-/* Makes a slot's marks those of a prompt and of tokens generated so far. */
-struct lf_sample_marks_params {
-    uint32_t *marks; /* [n_vocab] of the slot */
+/* Makes a slot's counts those of a prompt and of the output so far. */
+struct lf_sample_counts_params {
+    uint32_t *counts; /* [n_vocab] of the slot */
     int n_vocab;
-    const int32_t *prompt, *generated; /* device; ids outside of the vocabulary are passed over */
-    int n_prompt, n_generated;
+    const int32_t *prompt, *output; /* device; ids outside of the vocabulary are passed over */
+    int n_prompt, n_output;
 };
 
 #endif

@@ -1,4 +1,4 @@
-/* The pool of KV blocks: who owns which of the n_blocks equal pieces. Host bookkeeping only; knows no bytes, no device.
+/* The pool of KV blocks: who owns which of the n_blocks. Host bookkeeping only; knows no bytes, no device.
  *
  * Each block is in one of three states:
  *     free    no reference, content worthless

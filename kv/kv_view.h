@@ -6,7 +6,7 @@
  *                  K head 0 … K head H-1   V head 0 … V head H-1
  *                  └ page ┘ (page = 64 tokens × head_dim elements)
  *
- * A block holds 64 consecutive tokens of one sequence in all layers and is one contiguous piece. A page is one head's
+ * A block holds 64 consecutive tokens of one sequence in all layers and is contiguous. A page is one head's
  * K or V of a block. The order inside a page is the one the kernels read without shuffling. For those of a CPU:
  *
  *     f32    K page  [head_dim][64 tokens]            lanes are tokens:  S[q, 64] += q[i] · K[i, 64]
@@ -19,7 +19,7 @@
  *
  * The bf16 orders of a CPU are the B operands of VDPBF16PS and of AMX's TDPBF16PS, and a pair unpacks to two floats
  * with a shift and a mask. Every kernel, for one query row or a thousand, reads the same pages in the same order, which
- * is what makes a row's bits independent of the batch around it.
+ * is what makes a token's bits independent of the batch around it.
  *
  * Slots past a sequence's length may hold anything, NaN included: readers select, they never multiply by zero. */
 #ifndef LF_KV_KV_VIEW_H
@@ -79,13 +79,13 @@ static inline size_t lf_kv_v_index(const struct lf_kv_view *v, int token, int ch
     return ((size_t)(token / 2) * (size_t)v->head_dim + (size_t)channel) * 2 + (size_t)(token % 2);
 }
 
-/* One sequence of a step. Rows are the step's tokens; row first_row + i is position kv_len - n_rows + i. */
+/* One sequence of a step. Token first_token + i of the step is position kv_len - n_tokens + i of the sequence. */
 struct lf_kv_seq {
     const int32_t *blocks; /* host, block table: blocks[p / 64] holds position p; at least ceil(kv_len / 64) entries */
-    int first_row;         /* of this sequence among the step's rows */
-    int n_rows;            /* new tokens of this step, >= 1 */
+    int first_token;       /* of this sequence among the step's tokens */
+    int n_tokens;          /* new tokens of this step, >= 1 */
     int kv_len;            /* tokens in the cache once this step's are appended */
-    bool generated;        /* the new tokens were generated, not read from a prompt. Nothing but the order in which a
+    bool is_decode;        /* the new tokens are decode tokens, not of a prompt. Nothing but the order in which a
                               GPU sums depends on it (attention.h) */
 };
 

@@ -14,7 +14,8 @@ struct lf_batch_out {
     int n_given_top;       /* how many of the most likely are wanted beside it */
     const int32_t *prompt; /* [n_prompt], with what follows as in struct lf_sample_input */
     int n_prompt;
-    const int32_t *output; /* [n_output]; on a device that samples by itself the last one may be promised (below) */
+    const int32_t
+        *output; /* [n_output]; on a device that samples by itself the last one may be a placeholder (below) */
     int n_output;
     const int32_t *banned;
     int n_banned;
@@ -23,12 +24,12 @@ struct lf_batch_out {
 };
 
 struct lf_batch {
-    const int32_t *ids;           /* [n_rows] token ids, each < n_vocab. Below zero, on a device that goes ahead: -1 - r
-                                     is what row r of the outs of the step before will be */
-    int n_rows;                   /* T <= max_rows */
-    const struct lf_kv_seq *seqs; /* [n_seqs], rows in order and without holes */
+    const int32_t *ids;           /* [n_tokens] token ids, each < n_vocab. Below zero, where scheduling is asynchronous,
+                                     placeholders: -1 - r is what row r of the outs of the step before will be */
+    int n_tokens;                 /* T <= chunk */
+    const struct lf_kv_seq *seqs; /* [n_seqs], tokens in order and without holes */
     int n_seqs;                   /* <= max_seqs */
-    const int32_t *out_rows;      /* [n_out] rows whose logits are wanted, ascending */
+    const int32_t *logits_idx;    /* [n_out] indices of tokens whose logits are wanted, ascending */
     const struct lf_batch_out *outs; /* [n_out] */
     int n_out;                       /* 0 <= n_out <= max_out */
 };

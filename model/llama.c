@@ -4,21 +4,22 @@
  *     each layer:   h = rmsnorm(x);  qkv = h·Wqkvᵀ;  q, K, V = rope(qkv), K and V appended to the cache
  *                   x += attention(q, K, V)·Woᵀ
  *                   h = rmsnorm(x);  x += (silu(gate) · up)·Wdownᵀ    with [gate, up] = h·Wguᵀ
- *     logits = rmsnorm(x[out rows])·Wheadᵀ
+ *     logits = rmsnorm(x[logits_idx])·Wheadᵀ
  *
- * In the last layer only the rows whose logits are wanted go on behind the append: nobody reads the others' output. A
- * chunk in the middle of a prompt has no such row, so its last layer ends with the append; the last chunk computes one
- * row there instead of hundreds. Since a row's bits depend on its own position and keys only, this changes nothing.
+ * In the last layer only the tokens whose logits are wanted go on behind the append: nobody reads the others' output. A
+ * chunk in the middle of a prompt has no such token, so its last layer ends with the append; the last chunk computes
+ * one there instead of hundreds. Since a token's bits depend on its own position and keys only, this changes nothing.
  *
- * Where the device can, in steps of few rows the norms inside and between layers are no ops of their own: the product
- * before leaves half of one and the product behind takes it (struct lf_norm_link). The first norm and the last stay.
+ * Where the device can, in steps of few tokens the norms inside and between layers are fused: they are no ops of their
+ * own but the epilogue of the GEMM before and the prologue of the GEMM behind (struct lf_fused_norm). The first norm
+ * and the last stay.
  *
- * A step is prepared, then launched. Preparing plans attention and uploads what differs from step to step: ids, out
- * rows, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of pure decode steps
- * are recorded once for a few row counts (graphs.h); a step replays the next larger one, whose surplus rows compute on
- * what is there and touch nothing that others read.
+ * A step is prepared, then launched. Preparing makes the attention schedules and uploads what differs from step to
+ * step: ids, logits_idx, sequences, tasks. Launching is the list of ops above. On a device with graphs the launches of
+ * pure decode steps are recorded once for a few sizes (graphs.h); a step replays the next larger one, whose surplus
+ * tokens compute on what is there and touch nothing that others read.
  *
- * Every buffer is a piece of the workspace (workspace.h draws it); a step allocates nothing. */
+ * Every buffer is a part of the workspace (workspace.h draws it); a step allocates nothing. */
 #include "model/llama.h"
 
 #include <math.h>
@@ -27,17 +28,17 @@
 #include "attention/rope.h"
 #include "core/check.h"
 
-enum { SCHEDULE_TAIL = LF_LLAMA_WINDOWS_N }; /* the last layer's rows when they are fewer */
+enum { SCHEDULE_TAIL = LF_LLAMA_WINDOWS_N }; /* of the last layer, where it has fewer tokens */
 
-/* What the launches of one step share. Rows become fewer in the last layer. */
+/* What the launches of one step share. Tokens become fewer in the last layer. */
 struct step {
     const struct lf_llama *m;
     const struct lf_ops *ops;
     const struct lf_kv_view *kv;
     float *x; /* the residual stream */
-    int n_rows, n_out;
-    bool narrows; /* the last layer goes on with n_out rows */
-    bool linked;  /* h is half a norm of x, by the product before */
+    int n_tokens, n_out;
+    bool narrows;    /* the last layer goes on with n_out tokens */
+    bool fused_norm; /* h is x ∘ weight and sum_squares is there: by the epilogue of the GEMM before */
 };
 
 static void *at(const struct lf_llama *m, uint64_t offset)
@@ -45,7 +46,7 @@ static void *at(const struct lf_llama *m, uint64_t offset)
     return m->base + offset;
 }
 
-/* y = x·wᵀ + bias over the step's rows, dense. */
+/* y = x·wᵀ + bias over the step's tokens, dense. */
 static struct lf_gemm_params gemm_params(const struct step *s, void *y, const void *x, const struct lf_weight *w,
                                          const float *bias)
 {
@@ -53,7 +54,7 @@ static struct lf_gemm_params gemm_params(const struct step *s, void *y, const vo
                                    .x = x,
                                    .w = w,
                                    .bias = bias,
-                                   .n_rows = s->n_rows,
+                                   .n_tokens = s->n_tokens,
                                    .x_stride = w->n_in,
                                    .y_stride = w->n_out,
                                    .scratch = at(s->m, s->m->ws.scratch)};
@@ -69,7 +70,7 @@ static struct lf_gemm_params gemm_add_params(const struct step *s, const void *h
     return p;
 }
 
-/* The logits of the rows in h. */
+/* The logits of the tokens in h. */
 static struct lf_gemm_params head_params(const struct step *s)
 {
     const struct lf_llama *m = s->m;
@@ -86,47 +87,48 @@ static void rmsnorm(const struct step *s, const float *weight)
                                   .x = s->x,
                                   .weight = weight,
                                   .eps = hp->norm_eps,
-                                  .n_rows = s->n_rows,
+                                  .n_tokens = s->n_tokens,
                                   .dim = hp->hidden};
     s->ops->rmsnorm(s->m->dev, &p);
 }
 
-/* x += h·wᵀ + bias, followed by a norm of x if its weight is given: half of it is done here where it can be. */
+/* x += h·wᵀ + bias, followed by a norm of x if its weight is given: half of it is the epilogue where it can be. */
 static void gemm_add(struct step *s, const void *h, const struct lf_weight *w, const float *bias,
                      const float *norm_weight)
 {
     const struct lf_llama *m = s->m;
     struct lf_gemm_params p = gemm_add_params(s, h, w, bias);
-    s->linked = norm_weight && s->n_rows <= m->norm_rows;
-    if (s->linked)
-        p.norm = (struct lf_norm_link){.h = at(m, m->ws.h), .weight = norm_weight, .squares = at(m, m->ws.squares)};
+    s->fused_norm = norm_weight && s->n_tokens <= m->fused_norm_tokens;
+    if (s->fused_norm)
+        p.norm =
+            (struct lf_fused_norm){.h = at(m, m->ws.h), .weight = norm_weight, .sum_squares = at(m, m->ws.sum_squares)};
     s->ops->gemm(m->dev, &p);
 }
 
-/* The product norm(x)·wᵀ + bias, with the norm done as far as the product does not do it. */
+/* The GEMM norm(x)·wᵀ + bias; the norm is done here where it is not fused. */
 static struct lf_gemm_params norm_gemm_params(struct step *s, const float *norm_weight, void *y,
                                               const struct lf_weight *w, const float *bias)
 {
     const struct lf_llama *m = s->m;
     struct lf_gemm_params p = gemm_params(s, y, at(m, m->ws.h), w, bias);
-    if (s->linked)
-        p.x_squares = at(m, m->ws.squares);
+    if (s->fused_norm)
+        p.x_sum_squares = at(m, m->ws.sum_squares);
     else
         rmsnorm(s, norm_weight);
     p.x_eps = m->hp->norm_eps;
-    s->linked = false;
+    s->fused_norm = false;
     return p;
 }
 
-/* The out rows of x. */
+/* The tokens of x whose logits are wanted. */
 static void gather(const struct step *s, void *out, const void *x, int dim, enum lf_dtype dtype)
 {
     struct lf_gather_params p = {
-        .out = out, .x = x, .rows = at(s->m, s->m->ws.out_rows), .n_rows = s->n_out, .dim = dim, .dtype = dtype};
+        .out = out, .x = x, .rows = at(s->m, s->m->ws.logits_idx), .n_rows = s->n_out, .dim = dim, .dtype = dtype};
     s->ops->gather(s->m->dev, &p);
 }
 
-/* Norm, QKV, rotation; K and V of all rows are in the cache afterwards. */
+/* Norm, QKV, rotation; K and V of all tokens are in the cache afterwards. */
 static void project_qkv(struct step *s, const struct lf_layer_weights *w, int layer)
 {
     const struct lf_llama *m = s->m;
@@ -138,7 +140,7 @@ static void project_qkv(struct step *s, const struct lf_layer_weights *w, int la
                                       .k_norm = w->k_norm,
                                       .norm_eps = hp->norm_eps,
                                       .table = at(m, m->ws.rope),
-                                      .n_tokens = s->n_rows,
+                                      .n_tokens = s->n_tokens,
                                       .rotary_dim = hp->rope.rotary_dim,
                                       .n_heads = hp->n_heads,
                                       .kv = s->kv,
@@ -146,7 +148,7 @@ static void project_qkv(struct step *s, const struct lf_layer_weights *w, int la
     lf_gemm_rope_append(m->attn, &qkv, &p);
 }
 
-/* The plan for a layer's window. */
+/* The attention schedule for a layer's window. */
 static int schedule_of(const struct lf_llama *m, int layer)
 {
     int i = 0;
@@ -177,22 +179,23 @@ static void mlp(struct step *s, int layer)
     gemm_add(s, at(m, m->ws.act), &w->down, w->down_bias, next_norm);
 }
 
-/* x has only the rows that are wanted from here on. */
-static void keep_out_rows(struct step *s)
+/* x has only the tokens that are wanted from here on. */
+static void keep_wanted(struct step *s)
 {
     float *kept = at(s->m, s->m->ws.x_out);
     gather(s, kept, s->x, s->m->hp->hidden, LF_F32);
     s->x = kept;
-    s->n_rows = s->n_out;
+    s->n_tokens = s->n_out;
 }
 
-/* Narrows the step, behind the append of the last layer, to the out rows; returns their queries. */
+/* Narrows the step, behind the append of the last layer, to the tokens whose logits are wanted; returns their queries.
+ */
 static const void *narrow(struct step *s)
 {
     const struct lf_llama *m = s->m;
     void *picked = at(m, m->ws.picked);
     gather(s, picked, at(m, m->ws.q), m->hp->n_heads * m->hp->head_dim, lf_device_info(m->dev)->act_dtype);
-    keep_out_rows(s);
+    keep_wanted(s);
     return picked;
 }
 
@@ -201,8 +204,11 @@ static void launch(struct step *s)
 {
     const struct lf_llama *m = s->m;
     const struct lf_hparams *hp = m->hp;
-    struct lf_embed_params embed = {
-        .out = s->x, .table = &m->weights.embed, .ids = at(m, m->ws.ids), .sampled = m->sampled, .n_rows = s->n_rows};
+    struct lf_embed_params embed = {.out = s->x,
+                                    .table = &m->weights.embed,
+                                    .ids = at(m, m->ws.ids),
+                                    .sampled = m->sampled,
+                                    .n_tokens = s->n_tokens};
     s->ops->embed(m->dev, &embed);
     for (int layer = 0; layer < hp->n_layers; layer++) {
         const struct lf_layer_weights *w = &m->weights.layers[layer];
@@ -219,7 +225,7 @@ static void launch(struct step *s)
         attend(s, w, layer, schedule_idx, q);
         mlp(s, layer);
     }
-    if (s->n_rows != s->n_out) keep_out_rows(s);
+    if (s->n_tokens != s->n_out) keep_wanted(s);
     rmsnorm(s, m->weights.final_norm);
     struct lf_gemm_params head = head_params(s);
     s->ops->gemm(m->dev, &head);
@@ -227,76 +233,76 @@ static void launch(struct step *s)
 
 /* ---- preparing ---- */
 
-/* The out rows as sequences of their own: neighbours of one sequence stay together, each run ends where its last row
- * may look. Returns how many, or -1 where they are more than attention was made for. */
+/* The tokens whose logits are wanted as sequences of their own: neighbours of one sequence stay together, each run ends
+ * where its last token may look. Returns how many, or -1 where they are more than attention was made for. */
 static int make_tail_seqs(const struct lf_llama *m, const struct lf_batch *batch)
 {
     int n = 0, seq_idx = 0;
     for (int i = 0; i < batch->n_out; i++) {
-        int row = batch->out_rows[i];
-        while (row >= batch->seqs[seq_idx].first_row + batch->seqs[seq_idx].n_rows) seq_idx++;
+        int token = batch->logits_idx[i];
+        while (token >= batch->seqs[seq_idx].first_token + batch->seqs[seq_idx].n_tokens) seq_idx++;
         const struct lf_kv_seq *seq = &batch->seqs[seq_idx];
-        int kv_len = seq->kv_len - (seq->first_row + seq->n_rows - 1 - row);
-        bool joins = i > 0 && batch->out_rows[i - 1] == row - 1 && row > seq->first_row;
+        int kv_len = seq->kv_len - (seq->first_token + seq->n_tokens - 1 - token);
+        bool joins = i > 0 && batch->logits_idx[i - 1] == token - 1 && token > seq->first_token;
         if (joins) {
-            m->tail_seqs[n - 1].n_rows++;
+            m->tail_seqs[n - 1].n_tokens++;
             m->tail_seqs[n - 1].kv_len = kv_len;
             continue;
         }
         if (n == m->limits.max_seqs) return -1;
-        /* The keys before a generated row are of earlier steps: attention may read them early. */
-        LF_ASSERT(!seq->generated || row == seq->first_row);
+        /* The keys before a decode token are of earlier steps: attention may read them early. */
+        LF_ASSERT(!seq->is_decode || token == seq->first_token);
         m->tail_seqs[n++] = (struct lf_kv_seq){
-            .blocks = seq->blocks, .first_row = i, .n_rows = 1, .kv_len = kv_len, .generated = seq->generated};
+            .blocks = seq->blocks, .first_token = i, .n_tokens = 1, .kv_len = kv_len, .is_decode = seq->is_decode};
     }
     return n;
 }
 
 static void check_batch(const struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *b, int n_before)
 {
-    LF_ASSERT(b->n_rows > 0 && b->n_rows <= m->limits.chunk);
+    LF_ASSERT(b->n_tokens > 0 && b->n_tokens <= m->limits.chunk);
     LF_ASSERT(b->n_seqs > 0 && b->n_seqs <= m->limits.max_seqs);
     LF_ASSERT(b->n_out >= 0 && b->n_out <= m->limits.max_out);
     LF_ASSERT(kv->dtype == m->limits.kv_dtype && kv->n_layers == m->hp->n_layers);
     LF_ASSERT(kv->n_kv_heads == m->hp->n_kv_heads && kv->head_dim == m->hp->head_dim);
-    int row = 0;
+    int n_tokens = 0;
     for (int i = 0; i < b->n_seqs; i++) {
         const struct lf_kv_seq *seq = &b->seqs[i];
-        LF_ASSERT(seq->first_row == row && seq->n_rows > 0);
-        LF_ASSERT(seq->kv_len >= seq->n_rows && seq->kv_len <= m->limits.ctx);
-        row += seq->n_rows;
+        LF_ASSERT(seq->first_token == n_tokens && seq->n_tokens > 0);
+        LF_ASSERT(seq->kv_len >= seq->n_tokens && seq->kv_len <= m->limits.ctx);
+        n_tokens += seq->n_tokens;
     }
-    LF_ASSERT(row == b->n_rows);
-    for (int i = 0; i < b->n_rows; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < m->hp->n_vocab);
+    LF_ASSERT(n_tokens == b->n_tokens);
+    for (int i = 0; i < b->n_tokens; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < m->hp->n_vocab);
     for (int i = 0; i < b->n_out; i++) {
-        LF_ASSERT(b->out_rows[i] >= 0 && b->out_rows[i] < b->n_rows);
-        LF_ASSERT(i == 0 || b->out_rows[i] > b->out_rows[i - 1]);
+        LF_ASSERT(b->logits_idx[i] >= 0 && b->logits_idx[i] < b->n_tokens);
+        LF_ASSERT(i == 0 || b->logits_idx[i] > b->logits_idx[i - 1]);
     }
 }
 
-/* Plans attention for all layers and uploads the step's input; true where the last layer narrows. */
+/* Makes attention's schedules for all layers and uploads the step's input; true where the last layer narrows. */
 static bool prepare_step(const struct lf_llama *m, const struct lf_batch *b)
 {
     for (int i = 0; i < m->n_windows; i++) lf_attn_schedule(m->attn, i, b->seqs, b->n_seqs, m->windows[i]);
-    lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_rows * sizeof(*b->ids));
-    if (b->n_out == 0 || b->n_out == b->n_rows) return false;
-    lf_upload(m->dev, at(m, m->ws.out_rows), b->out_rows, (size_t)b->n_out * sizeof(*b->out_rows));
+    lf_upload(m->dev, at(m, m->ws.ids), b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
+    if (b->n_out == 0 || b->n_out == b->n_tokens) return false;
+    lf_upload(m->dev, at(m, m->ws.logits_idx), b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
     int n_tail = make_tail_seqs(m, b);
     if (n_tail < 0) return false;
     lf_attn_schedule(m->attn, SCHEDULE_TAIL, m->tail_seqs, n_tail, m->hp->window[m->hp->n_layers - 1]);
     return true;
 }
 
-static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, int n_out)
+static struct step step_init(const struct lf_llama *m, const struct lf_kv_view *kv, int n_tokens, int n_out)
 {
     return (struct step){
-        .m = m, .ops = lf_device_ops(m->dev), .kv = kv, .x = at(m, m->ws.x), .n_rows = n_rows, .n_out = n_out};
+        .m = m, .ops = lf_device_ops(m->dev), .kv = kv, .x = at(m, m->ws.x), .n_tokens = n_tokens, .n_out = n_out};
 }
 
 void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
 {
     check_batch(m, kv, batch, n_before);
-    struct step s = step_init(m, kv, batch->n_rows, batch->n_out);
+    struct step s = step_init(m, kv, batch->n_tokens, batch->n_out);
     s.narrows = prepare_step(m, batch);
     struct lf_graph *graph = lf_graphs_find(&m->graphs, batch);
     if (graph)
@@ -308,51 +314,52 @@ void lf_llama_run(struct lf_llama *m, const struct lf_kv_view *kv, const struct 
 /* ---- what comes before the first step ---- */
 
 /* All layers have the same shapes, so what holds and is ready for the first does for all. */
-static void prepare_products(struct lf_llama *m)
+static void prepare_gemms(struct lf_llama *m)
 {
     const struct lf_ops *ops = lf_device_ops(m->dev);
     const struct lf_layer_weights *w = &m->weights.layers[0];
     if (!ops->gemm_prepare) return;
     struct step s = step_init(m, NULL, m->limits.chunk, m->limits.max_out);
-    const struct lf_gemm_params products[] = {
+    const struct lf_gemm_params gemms[] = {
         gemm_params(&s, at(m, m->ws.qkv), at(m, m->ws.h), &w->qkv, w->qkv_bias),
         gemm_add_params(&s, at(m, m->ws.attn), &w->out, w->out_bias),
         gemm_params(&s, at(m, m->ws.gate_up), at(m, m->ws.h), &w->gate_up, w->gate_up_bias),
         gemm_add_params(&s, at(m, m->ws.act), &w->down, w->down_bias),
     };
-    m->norm_rows = ops->norm_rows ? LF_NORM_ROWS : 0;
-    for (size_t i = 0; i < LF_N_ELEMS(products); i++) {
-        ops->gemm_prepare(m->dev, &products[i]);
-        if (ops->norm_rows) m->norm_rows = LF_MIN(m->norm_rows, ops->norm_rows(m->dev, &products[i]));
+    m->fused_norm_tokens = ops->fused_norm_tokens ? LF_FUSED_NORM_TOKENS : 0;
+    for (size_t i = 0; i < LF_N_ELEMS(gemms); i++) {
+        ops->gemm_prepare(m->dev, &gemms[i]);
+        if (ops->fused_norm_tokens)
+            m->fused_norm_tokens = LF_MIN(m->fused_norm_tokens, ops->fused_norm_tokens(m->dev, &gemms[i]));
     }
-    s.n_rows = m->limits.max_out;
+    s.n_tokens = m->limits.max_out;
     struct lf_gemm_params head = head_params(&s);
     ops->gemm_prepare(m->dev, &head);
 }
 
-static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_rows, struct lf_err *err)
+static enum lf_status record(struct lf_llama *m, const struct lf_kv_view *kv, int n_tokens, struct lf_err *err)
 {
-    struct step s = step_init(m, kv, n_rows, n_rows);
+    struct step s = step_init(m, kv, n_tokens, n_tokens);
     for (int i = 0; i < m->n_windows; i++) lf_attn_record(m->attn, i, m->windows[i]);
     launch(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(m->dev, err));
     if (!lf_graph_begin(m->dev)) return LF_OK;
     launch(&s);
     struct lf_graph *graph = lf_graph_end(m->dev);
-    if (graph) lf_graphs_add(&m->graphs, graph, n_rows);
+    if (graph) lf_graphs_add(&m->graphs, graph, n_tokens);
     return lf_device_sync(m->dev, err);
 }
 
 enum lf_status lf_llama_prepare(struct lf_llama *m, const struct lf_kv_view *kv, struct lf_err *err)
 {
-    static const int32_t no_ids[LF_GRAPH_ROWS];
+    static const int32_t no_ids[LF_GRAPH_TOKENS];
     if (lf_device_info(m->dev)->is_host) return LF_OK;
-    prepare_products(m);
-    int rows[LF_GRAPHS_N];
-    int n = lf_graph_rows(rows, LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk));
-    /* Surplus rows of a graph read ids too: there are valid ones from the start. */
-    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)rows[n - 1] * sizeof(*no_ids));
-    for (int i = 0; i < n; i++) LF_TRY(record(m, kv, rows[i], err));
+    prepare_gemms(m);
+    int sizes[LF_GRAPHS_N];
+    int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(m->limits.max_seqs, m->limits.max_out), m->limits.chunk));
+    /* Surplus tokens of a graph read ids too: there are valid ones from the start. */
+    lf_upload(m->dev, at(m, m->ws.ids), no_ids, (size_t)sizes[n - 1] * sizeof(*no_ids));
+    for (int i = 0; i < n; i++) LF_TRY(record(m, kv, sizes[i], err));
     return LF_OK;
 }
 

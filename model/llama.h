@@ -22,10 +22,10 @@ struct lf_llama {
     char *base; /* of the workspace, device address */
     struct lf_attn *attn;
     struct lf_kv_seq *tail_seqs;     /* [limits.max_seqs] host */
-    int windows[LF_LLAMA_WINDOWS_N]; /* plan i of attention is for windows[i] */
+    int windows[LF_LLAMA_WINDOWS_N]; /* attention schedule i is for windows[i] */
     int n_windows;
     struct lf_graphs graphs; /* of decode steps, owned; none on a device without */
-    int norm_rows;           /* steps of so many rows at most link norms to products (ops.h) */
+    int fused_norm_tokens;   /* steps of so many tokens at most fuse norms into GEMMs (ops.h) */
     const int32_t *sampled;  /* device: what the last sampling has drawn; NULL where the host samples */
 };
 

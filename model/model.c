@@ -150,8 +150,8 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
     LF_TRY(fill_rope_table(model, plan->ctx, err));
     LF_TRY(assign_plans(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
-    struct lf_buffer piece = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
-    return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, piece, err);
+    struct lf_buffer workspace = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
+    return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, workspace, err);
 }
 
 enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -212,7 +212,7 @@ enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, 
     return lf_llama_prepare(&model->llama, &kv->view, err);
 }
 
-int lf_model_n_ahead(const struct lf_model *model)
+int lf_model_n_async_steps(const struct lf_model *model)
 {
     return model->llama.sampled ? LF_FETCHES_N - 1 : 0;
 }
@@ -227,7 +227,7 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
 {
     struct lf_llama *m = &model->llama;
     int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
-    LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_ahead(model));
+    LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
     lf_llama_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
     if (m->sampled) {
         lf_sample_device_launch(&model->sampler, batch, logits_of(model));

@@ -42,17 +42,17 @@ void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
 LF_MUST_CHECK enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err);
 
 /* Appends the batch's tokens to the cache and makes of each logits row what batch->outs says; lf_model_wait hands the
- * results over, in the order of the launches. At most lf_model_n_ahead + 1 launches may be without their wait.
+ * results over, in the order of the launches. At most lf_model_n_async_steps + 1 launches may be without their wait.
  * kv: blocks of every sequence are reserved and writable. LF_DEVICE: the device has failed, for good. */
 LF_MUST_CHECK enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv,
                                              const struct lf_batch *batch, struct lf_err *err);
 /* out: [n_out of the launch]. */
 LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err);
-/* How many steps may be launched before the result of the one before them is known: 1 on a GPU, which feeds what it
- * samples into the next step by itself, 0 on a CPU. */
-int lf_model_n_ahead(const struct lf_model *model);
-/* The same without sampling, for tests and benchmarks: logits[i, :] of row out_rows[i], host, [n_out, n_vocab] float.
- * Nothing may be on its way. */
+/* Asynchronous scheduling: how many steps may be launched before the result of the one before them is known. 1 on a
+ * GPU, which feeds what it samples into the next step by itself, 0 on a CPU. */
+int lf_model_n_async_steps(const struct lf_model *model);
+/* The same without sampling, for tests and benchmarks: logits[i, :] of token logits_idx[i], host, [n_out, n_vocab]
+ * float. Nothing may be on its way. */
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
 

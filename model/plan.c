@@ -69,7 +69,7 @@ static enum lf_status fill_defaults(struct frame *f, struct lf_err *err)
                        lf_dtype_name(o->kv_dtype), lf_dtype_name(f->info->act_dtype));
     }
     if (o->chunk > 0 && o->max_seqs > o->chunk) {
-        return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d rows, one a sequence at least",
+        return lf_fail(err, LF_INVALID, "--max-seqs is %d, but a step has --chunk %d tokens, one a sequence at least",
                        o->max_seqs, o->chunk);
     }
     f->is_auto_ctx = o->ctx == LF_CTX_AUTO;
@@ -327,7 +327,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
                   hp->max_positions);
     lf_buf_printf(out, "  %-22s %s\n", "device", p->device);
     row(out, "weights", p->weight_bytes, "");
-    snprintf(note, sizeof(note), "%d rows a step", p->chunk);
+    snprintf(note, sizeof(note), "%d tokens a step", p->chunk);
     row(out, "activations", p->act_bytes, note);
     row(out, "attention workspace", p->attn_bytes, "");
     snprintf(note, sizeof(note), "%d positions%s", p->ctx,

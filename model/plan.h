@@ -18,7 +18,7 @@ enum { LF_CTX_AUTO = -1 };
 
 struct lf_plan_opts {
     int ctx;               /* --ctx, tokens; 0: the model's max_positions; LF_CTX_AUTO: as much of that as fits */
-    int chunk;             /* --chunk, rows of one step at most; 0: default */
+    int chunk;             /* --chunk, tokens of one step at most; 0: default */
     int max_seqs;          /* --max-seqs; 0: default */
     int max_out;           /* logits rows of one step; 0: max_seqs */
     int fitting_ctx;       /* the largest ctx that fits, where the caller knows better; 0: searched for */

@@ -22,7 +22,7 @@ void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, in
     out->bias = reserve(&at, n * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     out->banned = reserve(&at, n * BANNED_N * sizeof(int32_t));
     out->prompt = reserve(&at, (uint64_t)ctx * sizeof(int32_t));
-    out->marks = reserve(&at, (uint64_t)n_slots * (uint64_t)n_vocab * sizeof(uint32_t));
+    out->counts = reserve(&at, (uint64_t)n_slots * (uint64_t)n_vocab * sizeof(uint32_t));
     out->ids = reserve(&at, n * sizeof(int32_t));
     out->out = reserve(&at, n * sizeof(struct lf_sampled));
     out->total = at;
@@ -53,19 +53,19 @@ void lf_sample_device_deinit(struct lf_sample_device *s)
     *s = (struct lf_sample_device){0};
 }
 
-static uint32_t *marks_of(const struct lf_sample_device *s, int slot)
+static uint32_t *counts_of(const struct lf_sample_device *s, int slot)
 {
-    return (uint32_t *)(void *)(s->base + s->at.marks) + (size_t)slot * (size_t)s->n_vocab;
+    return (uint32_t *)(void *)(s->base + s->at.counts) + (size_t)slot * (size_t)s->n_vocab;
 }
 
-/* The first sample of a request: its marks are those of its prompt. */
-static void begin_marks(const struct lf_sample_device *s, const struct lf_batch_out *o)
+/* The first sample of a request: its token counts are those of its prompt. */
+static void begin_counts(const struct lf_sample_device *s, const struct lf_batch_out *o)
 {
     int32_t *prompt = (int32_t *)(void *)(s->base + s->at.prompt);
     lf_upload(s->dev, prompt, o->prompt, (size_t)o->n_prompt * sizeof(*o->prompt));
-    struct lf_sample_marks_params p = {
-        .marks = marks_of(s, o->slot), .n_vocab = s->n_vocab, .prompt = prompt, .n_prompt = o->n_prompt};
-    lf_device_ops(s->dev)->sample_marks(s->dev, &p);
+    struct lf_sample_counts_params p = {
+        .counts = counts_of(s, o->slot), .n_vocab = s->n_vocab, .prompt = prompt, .n_prompt = o->n_prompt};
+    lf_device_ops(s->dev)->sample_counts(s->dev, &p);
 }
 
 static bool has_penalties(const struct lf_sampling *p)
@@ -124,7 +124,7 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
         row->banned_first = n_banned;
         row->n_banned = o->n_banned;
         for (int k = 0; k < row->n_banned; k++) s->banned[n_banned++] = o->banned[k];
-        if (row->slot >= 0 && o->n_output == 0) begin_marks(s, o);
+        if (row->slot >= 0 && o->n_output == 0) begin_counts(s, o);
     }
     upload(s, s->at.rows, s->rows, batch->n_out, sizeof(*s->rows));
     upload(s, s->at.bias, s->bias, n_bias, sizeof(*s->bias));
@@ -135,7 +135,7 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
                                  .rows = (const void *)(s->base + s->at.rows),
                                  .bias = (const void *)(s->base + s->at.bias),
                                  .banned = (const void *)(s->base + s->at.banned),
-                                 .marks = marks_of(s, 0),
+                                 .counts = counts_of(s, 0),
                                  .ids_out = (void *)(s->base + s->at.ids),
                                  .out = (void *)(s->base + s->at.out)};
     lf_device_ops(s->dev)->sample(s->dev, &p);

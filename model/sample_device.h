@@ -1,6 +1,6 @@
-/* Sampling on a GPU: what a step's outs ask for, as rows in device memory. The host's way is sample_rows.h.
+/* Sampling on a GPU: what a step's outs ask for, as rows in device memory. The host's is sample_rows.h.
  *
- * Token counts for penalties stay on the device, one row of marks for each running sequence: they begin with its prompt
+ * Token counts for penalties stay on the device, [n_vocab] for each running sequence: they begin with its prompt
  * at its first sample, and the kernel counts what it draws. So a step can be launched before the host knows what the
  * one before it has drawn. */
 #ifndef LF_MODEL_SAMPLE_DEVICE_H
@@ -12,7 +12,7 @@
 
 /* Where in the workspace its memory lies; bytes, from the beginning of its region. */
 struct lf_sample_layout {
-    uint64_t rows, bias, banned, prompt, marks, ids, out, total;
+    uint64_t rows, bias, banned, prompt, counts, ids, out, total;
 };
 void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, int ctx, int n_vocab);
 

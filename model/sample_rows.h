@@ -1,4 +1,4 @@
-/* Sampling on the host: all rows of a step, by the device's worker threads. */
+/* Sampling on the host: all logits rows of a step, by the device's worker threads. */
 #ifndef LF_MODEL_SAMPLE_ROWS_H
 #define LF_MODEL_SAMPLE_ROWS_H
 

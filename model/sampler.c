@@ -6,9 +6,9 @@
  * lies. Candidates stay in order of their ids throughout; the draw walks them once. A vocabulary of 150,000 costs a few
  * linear passes whatever the parameters are.
  *
- * A row with a NaN or +inf in it comes from broken weights or arithmetic: no token is drawn from it. Sums with biases
- * and penalties stay within the largest float, so no NaN arises. Weights are e^((x - max) / temperature), sums are
- * double. */
+ * A row with a NaN or +inf in it comes from broken probs or arithmetic: no token is drawn from it. Sums with biases
+ * and penalties stay within the largest float, so no NaN arises. P is e^((x - max) / temperature), the probabilities
+ * before they are divided by their sum; sums are double. */
 #include "model/sampler.h"
 
 #include <float.h>
@@ -32,23 +32,23 @@ enum {
 /* Below this a temperature is 0. */
 #define GREEDY_TEMPERATURE 1e-5f
 
-/* The caller's scratch: two words a token. The marks of the penalties and the ids of the candidates are never alive at
+/* The caller's scratch: two words an id. The counts of the penalties and the ids of the candidates are never alive at
  * the same time. */
 struct scratch {
-    uint32_t *marks; /* bit 31: in the prompt; below: how often in the output */
-    int32_t *ids;    /* of the candidates, ascending */
-    float *weights;  /* of the candidates */
+    uint32_t *counts; /* bit 31: in the prompt; below: how often in the output */
+    int32_t *ids;     /* of the candidates, ascending */
+    float *probs;     /* of the candidates */
 };
 
 /* Candidates of the draw; logits and ids in step, ids ascending. */
 struct candidates {
     float *logits;
     int32_t *ids;
-    float *weights;
+    float *probs;
     int n;
 };
 
-#define MARK_PROMPT 0x80000000u
+#define COUNT_IN_PROMPT 0x80000000u
 
 size_t lf_sampler_scratch_bytes(int n_vocab)
 {
@@ -57,7 +57,7 @@ size_t lf_sampler_scratch_bytes(int n_vocab)
 
 static struct scratch cut_scratch(void *scratch, int n_vocab)
 {
-    return (struct scratch){.marks = scratch, .ids = scratch, .weights = (float *)scratch + n_vocab};
+    return (struct scratch){.counts = scratch, .ids = scratch, .probs = (float *)scratch + n_vocab};
 }
 
 static float sane(float x)
@@ -88,8 +88,8 @@ static void exp_lanes(float out[EXP_LANES], const float x[EXP_LANES])
     }
 }
 
-/* Σ e^((x[i] - max) · inv_t); the terms go to weights where that is not NULL. max is finite and no less than any x. */
-static double sum_exp(const float *x, int n, float max, float inv_t, float *weights)
+/* Σ e^((x[i] - max) · inv_t); the terms go to probs where that is not NULL. max is finite and no less than any x. */
+static double sum_exp(const float *x, int n, float max, float inv_t, float *probs)
 {
     double sum = 0;
     for (int first = 0; first < n; first += EXP_LANES) {
@@ -101,7 +101,7 @@ static double sum_exp(const float *x, int n, float max, float inv_t, float *weig
         float part = 0;
         for (int i = 0; i < EXP_LANES; i++) part += out[i];
         sum += (double)part;
-        if (weights) memcpy(weights + first, out, (size_t)m * sizeof(float));
+        if (probs) memcpy(probs + first, out, (size_t)m * sizeof(float));
     }
     return sum;
 }
@@ -177,23 +177,23 @@ static void apply_bias(const struct lf_sampling *params, const struct lf_sample_
 
 /* Repetition: a logit of any token seen is divided where positive, multiplied where negative (Keskar et al. 2019).
  * Presence and frequency: subtracted for tokens of the output, once and for each occurrence. */
-static void apply_penalties(const struct lf_sampling *params, const struct lf_sample_input *in, uint32_t *marks)
+static void apply_penalties(const struct lf_sampling *params, const struct lf_sample_input *in, uint32_t *counts)
 {
     float r = params->repetition_penalty;
     bool repeats = r < 1.0f || r > 1.0f;
-    bool counts = fabsf(params->presence_penalty) > 0 || fabsf(params->frequency_penalty) > 0;
-    if (!repeats && !counts) return;
-    memset(marks, 0, (size_t)in->n_vocab * sizeof(*marks));
+    bool subtracts = fabsf(params->presence_penalty) > 0 || fabsf(params->frequency_penalty) > 0;
+    if (!repeats && !subtracts) return;
+    memset(counts, 0, (size_t)in->n_vocab * sizeof(*counts));
     for (int i = 0; i < in->n_prompt && repeats; i++) {
-        if (in->prompt[i] >= 0 && in->prompt[i] < in->n_vocab) marks[in->prompt[i]] = MARK_PROMPT;
+        if (in->prompt[i] >= 0 && in->prompt[i] < in->n_vocab) counts[in->prompt[i]] = COUNT_IN_PROMPT;
     }
     for (int i = 0; i < in->n_output; i++) {
-        if (in->output[i] >= 0 && in->output[i] < in->n_vocab) marks[in->output[i]]++;
+        if (in->output[i] >= 0 && in->output[i] < in->n_vocab) counts[in->output[i]]++;
     }
     for (int id = 0; id < in->n_vocab; id++) {
-        if (marks[id] == 0) continue;
+        if (counts[id] == 0) continue;
         float x = in->logits[id];
-        uint32_t n = marks[id] & ~MARK_PROMPT;
+        uint32_t n = counts[id] & ~COUNT_IN_PROMPT;
         if (repeats) x = x > 0 ? x / r : x * r;
         if (n > 0) x -= params->presence_penalty + params->frequency_penalty * (float)n;
         in->logits[id] = in->logits[id] >= -FLT_MAX ? sane(x) : -INFINITY;
@@ -219,14 +219,14 @@ static uint32_t digits_above(uint32_t key, int level)
     return level == 0 ? 0 : key >> (level == 1 ? 21 : 10);
 }
 
-/* Where the shortest prefix in falling order ends whose measure (weights, or the count where NULL) reaches target:
+/* Where the shortest prefix in falling order ends whose measure (Σ probs, or the count where NULL) reaches target:
  * its last logit, and how many of those that equal it belong to it. */
 struct cut {
     uint32_t key;
     int n_equal;
 };
 
-static struct cut find_cut(const struct candidates *c, const float *weights, double target)
+static struct cut find_cut(const struct candidates *c, const float *probs, double target)
 {
     struct cut cut = {0, c->n};
     double above = 0; /* measure of what lies over the bucket in hand */
@@ -235,7 +235,7 @@ static struct cut find_cut(const struct candidates *c, const float *weights, dou
         double sums[N_BUCKETS] = {0};
         for (int i = 0; i < c->n; i++) {
             uint32_t key = rising(c->logits[i]);
-            if (digits_above(key, level) == prefix) sums[digit_of(key, level)] += weights ? (double)weights[i] : 1.0;
+            if (digits_above(key, level) == prefix) sums[digit_of(key, level)] += probs ? (double)probs[i] : 1.0;
         }
         int b = N_BUCKETS - 1, last = 0;
         for (; b >= 0; b--) {
@@ -256,7 +256,7 @@ static struct cut find_cut(const struct candidates *c, const float *weights, dou
     for (int i = 0; i < c->n; i++) {
         if (rising(c->logits[i]) != cut.key) continue;
         n_equal++;
-        if (weights) each = (double)weights[i];
+        if (probs) each = (double)probs[i];
     }
     double n = each > 0 ? ceil((target - above) / each) : n_equal;
     cut.n_equal = n < 1 ? 1 : (n > n_equal ? n_equal : (int)n);
@@ -272,21 +272,21 @@ static void keep_prefix(struct candidates *c, struct cut cut)
         if (key < cut.key || (key == cut.key && cut.n_equal-- <= 0)) continue;
         c->logits[n] = c->logits[i];
         c->ids[n] = c->ids[i];
-        c->weights[n] = c->weights[i];
+        c->probs[n] = c->probs[i];
         n++;
     }
     c->n = n;
 }
 
-/* Sum of up to SUM_BLOCK weights, in lanes. */
-static double block_sum(const float *w, int n)
+/* Sum of up to SUM_BLOCK probabilities, in lanes. */
+static double block_sum(const float *p, int n)
 {
     double lanes[SUM_LANES] = {0}, sum = 0;
     int i = 0;
     for (; i + SUM_LANES <= n; i += SUM_LANES) {
-        for (int j = 0; j < SUM_LANES; j++) lanes[j] += (double)w[i + j];
+        for (int j = 0; j < SUM_LANES; j++) lanes[j] += (double)p[i + j];
     }
-    for (; i < n; i++) sum += (double)w[i];
+    for (; i < n; i++) sum += (double)p[i];
     for (int j = 0; j < SUM_LANES; j++) sum += lanes[j];
     return sum;
 }
@@ -294,11 +294,11 @@ static double block_sum(const float *w, int n)
 static double total(const struct candidates *c)
 {
     double sum = 0;
-    for (int i = 0; i < c->n; i += SUM_BLOCK) sum += block_sum(c->weights + i, LF_MIN(SUM_BLOCK, c->n - i));
+    for (int i = 0; i < c->n; i += SUM_BLOCK) sum += block_sum(c->probs + i, LF_MIN(SUM_BLOCK, c->n - i));
     return sum;
 }
 
-/* Drops candidates whose value (their logit or weight) is below the floor. */
+/* Drops candidates whose value (their logit or P) is below the floor. */
 static void keep_from(struct candidates *c, const float *values, float floor)
 {
     int n = 0;
@@ -306,7 +306,7 @@ static void keep_from(struct candidates *c, const float *values, float floor)
         bool stays = values[i] >= floor;
         c->logits[n] = c->logits[i];
         c->ids[n] = c->ids[i];
-        c->weights[n] = c->weights[i];
+        c->probs[n] = c->probs[i];
         n += stays;
     }
     c->n = n;
@@ -318,10 +318,10 @@ static void keep_top_k(struct candidates *c, int k)
 {
     int n_blocks = c->n / SIEVE_BLOCK;
     if (n_blocks > k) {
-        struct candidates maxima = {.logits = c->weights, .n = n_blocks}; /* weights are not computed yet */
+        struct candidates maxima = {.logits = c->probs, .n = n_blocks}; /* probs are not computed yet */
         for (int b = 0; b < n_blocks; b++) {
             const float *x = c->logits + (size_t)b * SIEVE_BLOCK;
-            c->weights[b] = x[argmax(x, SIEVE_BLOCK)];
+            c->probs[b] = x[argmax(x, SIEVE_BLOCK)];
         }
         uint32_t key = find_cut(&maxima, NULL, k).key, bits = key & 0x80000000u ? key & ~0x80000000u : ~key;
         float floor;
@@ -331,33 +331,33 @@ static void keep_top_k(struct candidates *c, int k)
     keep_prefix(c, find_cut(c, NULL, k));
 }
 
-/* The least prefix whose weight reaches p of all. Candidates below (1 - p) · sum / n are behind it: all of them
- * together weigh no more than what is cut off. */
+/* The least prefix whose Σ P reaches p of all. Candidates below (1 - p) · sum / n are behind it: all of them together
+ * have no more than what is cut off. */
 static void keep_top_p(struct candidates *c, double p)
 {
     double sum = total(c);
-    keep_from(c, c->weights, (float)((1 - p) * sum / c->n * 0.999));
-    keep_prefix(c, find_cut(c, c->weights, p * sum));
+    keep_from(c, c->probs, (float)((1 - p) * sum / c->n * 0.999));
+    keep_prefix(c, find_cut(c, c->probs, p * sum));
 }
 
-/* Index of the candidate where the running sum of weights passes u · total: first the block, then the place in it. */
+/* Index of the candidate where the running sum of P passes u · total: first the block, then the index in it. */
 static int draw(const struct candidates *c, uint64_t random)
 {
     double target = (double)(random >> 11) * 0x1p-53 * total(c), sum = 0;
     int first = 0, last = 0;
     for (; first + SUM_BLOCK < c->n; first += SUM_BLOCK) {
-        double block = block_sum(c->weights + first, SUM_BLOCK);
+        double block = block_sum(c->probs + first, SUM_BLOCK);
         if (sum + block > target) break;
         sum += block;
     }
     for (int i = first; i < c->n; i++) {
-        if (!(c->weights[i] > 0)) continue;
-        sum += (double)c->weights[i];
+        if (!(c->probs[i] > 0)) continue;
+        sum += (double)c->probs[i];
         if (sum > target) return i;
         last = i;
     }
     for (int i = first; i > 0 && last == 0; i--) { /* rounding: all of the rest is 0 */
-        if (c->weights[i - 1] > 0) last = i - 1;
+        if (c->probs[i - 1] > 0) last = i - 1;
     }
     return last;
 }
@@ -372,7 +372,7 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     *out = (struct lf_sampled){.id = LF_SAMPLED_NONE};
     apply_bias(params, in);
     if (!are_numbers(in->logits, n)) return;
-    apply_penalties(params, in, s.marks);
+    apply_penalties(params, in, s.counts);
     int best = argmax(in->logits, n);
     float max = in->logits[best], chosen = max;
     if (!(max >= -FLT_MAX)) return;
@@ -382,12 +382,12 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     }
     out->id = best;
     if (params->temperature >= GREEDY_TEMPERATURE) {
-        struct candidates c = {.logits = in->logits, .ids = s.ids, .weights = s.weights, .n = n};
+        struct candidates c = {.logits = in->logits, .ids = s.ids, .probs = s.probs, .n = n};
         for (int i = 0; i < n; i++) c.ids[i] = i;
         if (params->top_k > 0 && params->top_k < n) keep_top_k(&c, params->top_k);
-        sum_exp(c.logits, c.n, max, 1.0f / params->temperature, c.weights);
+        sum_exp(c.logits, c.n, max, 1.0f / params->temperature, c.probs);
         if (params->top_p < 1.0f) keep_top_p(&c, (double)params->top_p);
-        if (params->min_p > 0.0f) keep_from(&c, c.weights, LF_MIN(params->min_p, 1.0f)); /* the largest weight is 1 */
+        if (params->min_p > 0.0f) keep_from(&c, c.probs, LF_MIN(params->min_p, 1.0f)); /* the largest P is 1 */
         int i = draw(&c, lf_random64(params->seed, in->position));
         out->id = c.ids[i];
         chosen = c.logits[i];

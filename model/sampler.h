@@ -1,5 +1,5 @@
-/* Sampling: one row of logits to one token. A pure function of (logits, params, counts, seed, position): the same in
- * any batch. Plain C over host memory; scratch is the caller's, nothing is allocated.
+/* Sampling: one row of logits to one token. A pure function of (logits, params, token counts, seed, position): the same
+ * in any batch. Plain C over host memory; scratch is the caller's, nothing is allocated.
  *
  * Order, as vLLM and transformers have it: logit_bias, min_tokens mask, repetition, presence and frequency penalties,
  * log-probabilities (of this distribution), temperature, top_k, top_p, min_p, draw. temperature 0 is argmax, the lowest

@@ -26,7 +26,7 @@
 #include "model/dummy.h"
 #include "model/tied.h"
 
-enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_STRAY_LINES = 8 };
+enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
 
 /* Extents that shapes are made of. */
 enum dim { DIM_NONE, DIM_HIDDEN, DIM_Q, DIM_KV, DIM_INTERMEDIATE, DIM_VOCAB, DIM_HEAD };
@@ -87,14 +87,14 @@ static const struct binding {
 struct part {
     char name[NAME_BYTES];
     const struct lf_tensor *tensor; /* NULL for dummy weights */
-    int place_idx;
-    int row_first;       /* of the place */
+    int target_idx;
+    int row_first;       /* of the target */
     int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file */
 };
 
 /* One matrix or vector on the device. */
-struct place {
+struct target {
     enum slot slot;
     int layer; /* -1 for those outside the layers */
     enum lf_dtype dtype;
@@ -104,10 +104,10 @@ struct place {
 
 struct lf_weight_layout {
     const struct lf_tensor_set *set;
-    bool tied;            /* the head is the embedding */
-    struct part *parts;   /* [n_parts] */
-    struct place *places; /* [n_places] */
-    int n_parts, n_places;
+    bool tied;              /* the head is the embedding */
+    struct part *parts;     /* [n_parts] */
+    struct target *targets; /* [n_targets] */
+    int n_parts, n_targets;
     uint64_t bytes;
     uint64_t file_bytes; /* that loading will read */
 };
@@ -208,25 +208,25 @@ static enum lf_status bind_tensor(struct part *p, const struct lf_tensor_set *se
     return check_shape(p, vector, err);
 }
 
-/* Adds the part of one table row; starts a new place unless the row before it fills the same one. */
+/* Adds the part of one table row; starts a new target unless the row before it fills the same one. */
 static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, const struct binding *b,
                                int layer, struct lf_err *err)
 {
     struct part *p = &l->parts[l->n_parts];
-    struct place *last = l->n_places > 0 ? &l->places[l->n_places - 1] : NULL;
+    struct target *last = l->n_targets > 0 ? &l->targets[l->n_targets - 1] : NULL;
     bool vector = is_vector(b->slot);
     *p = (struct part){.n_rows = dim_of(hp, b->n_out), .n_in = dim_of(hp, b->n_in), .dtype = hp->dtype};
     bind_name(p->name, b->pattern, layer);
     if (l->set) LF_TRY(bind_tensor(p, l->set, vector, err));
     enum lf_dtype dtype = vector ? LF_F32 : p->dtype;
     if (!last || last->slot != b->slot || last->layer != layer) {
-        last = &l->places[l->n_places++];
-        *last = (struct place){.slot = b->slot, .layer = layer, .dtype = dtype, .n_in = p->n_in};
+        last = &l->targets[l->n_targets++];
+        *last = (struct target){.slot = b->slot, .layer = layer, .dtype = dtype, .n_in = p->n_in};
     } else if (last->dtype != dtype) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name,
                        lf_dtype_name(dtype), lf_dtype_name(last->dtype));
     }
-    p->place_idx = l->n_places - 1;
+    p->target_idx = l->n_targets - 1;
     p->row_first = last->n_rows;
     last->n_rows += p->n_rows;
     l->file_bytes += (uint64_t)p->n_rows * (uint64_t)p->n_in * lf_dtype_bytes(p->dtype);
@@ -246,11 +246,11 @@ static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hpar
     return LF_OK;
 }
 
-static enum lf_status place_all(struct lf_weight_layout *l, const struct lf_ops *ops, struct lf_err *err)
+static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *ops, struct lf_err *err)
 {
     uint64_t at = 0;
-    for (int i = 0; i < l->n_places; i++) {
-        struct place *p = &l->places[i];
+    for (int i = 0; i < l->n_targets; i++) {
+        struct target *p = &l->targets[i];
         uint64_t n =
             is_vector(p->slot) ? (uint64_t)p->n_rows * sizeof(float) : ops->weight_bytes(p->dtype, p->n_rows, p->n_in);
         p->offset = at;
@@ -277,7 +277,7 @@ static int compare_parts_by_offset(const void *a, const void *b)
 
 /* A tensor no part wants. Inside a layer that is computed it would take part in another program: refused. The
  * frequencies that old files carry, and the copy of a tied head, say nothing new. */
-static enum lf_status judge_stray(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_stray,
+static enum lf_status note_unused(const struct lf_hparams *hp, const struct lf_tensor *t, int *n_unused,
                                   struct lf_err *err)
 {
     const struct lf_str prefix = LF_STR("layers.");
@@ -291,26 +291,26 @@ static enum lf_status judge_stray(const struct lf_hparams *hp, const struct lf_t
                            (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr, hp->architecture);
         }
     }
-    if (++*n_stray <= MAX_STRAY_LINES) {
+    if (++*n_unused <= MAX_UNUSED_LINES) {
         LF_WARN("tensor %.*s takes no part and is not loaded", (int)LF_MIN(t->name.len, (size_t)100), t->name.ptr);
     }
     return LF_OK;
 }
 
 /* Both lists are in the order of the set (by name): one walk finds the tensors that nobody wants. */
-static enum lf_status judge_strays(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
+static enum lf_status check_unused(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
 {
-    int part = 0, n_stray = 0;
+    int part = 0, n_unused = 0;
     qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_tensor);
     for (int i = 0; i < l->set->n_tensors; i++) {
         const struct lf_tensor *t = &l->set->tensors[i];
         if (part < l->n_parts && l->parts[part].tensor == t) {
             part++;
         } else {
-            LF_TRY(judge_stray(hp, t, &n_stray, err));
+            LF_TRY(note_unused(hp, t, &n_unused, err));
         }
     }
-    if (n_stray > MAX_STRAY_LINES) LF_WARN("%d tensors in all take no part and are not loaded", n_stray);
+    if (n_unused > MAX_UNUSED_LINES) LF_WARN("%d tensors in all take no part and are not loaded", n_unused);
     qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_offset);
     return LF_OK;
 }
@@ -338,16 +338,16 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
     if (l) {
         l->set = set;
         l->parts = calloc(max_parts, sizeof(*l->parts));
-        l->places = calloc(max_parts, sizeof(*l->places));
+        l->targets = calloc(max_parts, sizeof(*l->targets));
     }
-    if (!l || !l->parts || !l->places) {
+    if (!l || !l->parts || !l->targets) {
         status = lf_fail(err, LF_NO_MEMORY, "no memory for a list of %zu weights", max_parts);
         goto fail;
     }
     LF_TRY_GOTO(settle_head(l, hp, err), fail);
     LF_TRY_GOTO(add_parts(l, hp, err), fail);
-    LF_TRY_GOTO(place_all(l, ops, err), fail);
-    if (set) LF_TRY_GOTO(judge_strays(l, hp, err), fail);
+    LF_TRY_GOTO(lay_out(l, ops, err), fail);
+    if (set) LF_TRY_GOTO(check_unused(l, hp, err), fail);
     *out = l;
     return LF_OK;
 fail:
@@ -359,7 +359,7 @@ void lf_weight_layout_free(struct lf_weight_layout *layout)
 {
     if (!layout) return;
     free(layout->parts);
-    free(layout->places);
+    free(layout->targets);
     free(layout);
 }
 
@@ -373,11 +373,11 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
     return layout->tied;
 }
 
-/* Points the weights' fields at their places in the buffer. */
-static void bind_places(struct lf_weights *w, const struct lf_weight_layout *l)
+/* Points the weights' fields at their addresses in the buffer. */
+static void bind_targets(struct lf_weights *w, const struct lf_weight_layout *l)
 {
-    for (int i = 0; i < l->n_places; i++) {
-        const struct place *p = &l->places[i];
+    for (int i = 0; i < l->n_targets; i++) {
+        const struct target *p = &l->targets[i];
         struct lf_layer_weights *layer = p->layer >= 0 ? &w->layers[p->layer] : NULL;
         void *ptr = (char *)w->buffer.ptr + p->offset;
         struct lf_weight m = {.data = ptr, .dtype = p->dtype, .n_out = p->n_rows, .n_in = p->n_in};
@@ -502,16 +502,16 @@ static enum lf_status stage_rows(struct loader *ld, const struct part *p, int ro
 
 static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
 {
-    const struct place *place = &ld->layout->places[p->place_idx];
-    char *dst = (char *)ld->w->buffer.ptr + place->offset;
-    struct lf_weight m = {.data = dst, .dtype = place->dtype, .n_out = place->n_rows, .n_in = place->n_in};
+    const struct target *target = &ld->layout->targets[p->target_idx];
+    char *dst = (char *)ld->w->buffer.ptr + target->offset;
+    struct lf_weight m = {.data = dst, .dtype = target->dtype, .n_out = target->n_rows, .n_in = target->n_in};
     size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
     int n_max = (int)LF_MIN((size_t)STAGING_BYTES / row_bytes, (size_t)p->n_rows);
     LF_ASSERT(n_max > 0);
     for (int row = 0; row < p->n_rows; row += n_max) {
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(stage_rows(ld, p, row, n, row_bytes, err));
-        if (is_vector(place->slot)) {
+        if (is_vector(target->slot)) {
             lf_to_f32(ld->widened, ld->staging, p->dtype, (size_t)n);
             lf_upload(ld->dev, dst + (size_t)(p->row_first + row) * sizeof(float), ld->widened,
                       (size_t)n * sizeof(float));
@@ -539,7 +539,7 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
         goto done;
     }
     LF_TRY_GOTO(lf_buffer_alloc(dev, &w.buffer, (size_t)layout->bytes, "weights", err), done);
-    bind_places(&w, layout);
+    bind_targets(&w, layout);
     for (int i = 0; i < layout->n_parts; i++) LF_TRY_GOTO(load_part(&ld, &layout->parts[i], err), done);
     status = LF_OK;
 done:

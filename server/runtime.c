@@ -149,7 +149,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .queue_n = c->queue ? c->queue : LF_QUEUE_N,
         .step_ms = c->step_ms ? c->step_ms : (is_host ? STEP_MS_CPU : STEP_MS_GPU),
         .alone_ms = is_host ? 0 : ALONE_MS_GPU,
-        .row_tile = lf_device_info(rt->dev)->row_tile,
+        .token_tile = lf_device_info(rt->dev)->token_tile,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .watchdog_s = c->watchdog,
     };
@@ -353,7 +353,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .ctx = rt->model,
         .launch = backend_launch,
         .wait = backend_wait,
-        .n_ahead = lf_model_n_ahead(rt->model),
+        .n_async_steps = lf_model_n_async_steps(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,
         .n_eos = rt->hp.n_eos,

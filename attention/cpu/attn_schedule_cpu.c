@@ -171,7 +171,7 @@ static void destroy(struct lf_attn *attn)
 static void work_tile_init(struct work_tile *w, const struct lf_kv_seq *seq, int seq_idx, int first, int n_rows,
                            int group, int window)
 {
-    int pos0 = seq->kv_len - seq->n_rows;
+    int pos0 = seq->kv_len - seq->n_tokens;
     int pos_first = pos0 + first / group, pos_last = pos0 + (first + n_rows - 1) / group;
     int key_lo = window > 0 && pos_first >= window ? pos_first - window + 1 : 0;
     w->seq_idx = seq_idx;
@@ -190,7 +190,7 @@ static int64_t cut_work_tiles(struct attn_cpu *a, const struct lf_kv_seq *seqs, 
     int64_t n_parts = 0;
     a->n_work_tiles = 0;
     for (int i = 0; i < n_seqs; i++) {
-        int n_rows = seqs[i].n_rows * group;
+        int n_rows = seqs[i].n_tokens * group;
         for (int first = 0; first < n_rows; first += block_rows) {
             LF_ASSERT((size_t)a->n_work_tiles < a->layout.n_work_tiles);
             struct work_tile *w = &a->work_tiles[a->n_work_tiles++];

@@ -107,7 +107,7 @@ static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i)
     int n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS);
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
     map->seqs[i] = (struct lf_attn_cuda_seq){
-        .table = map->n_tables, .first_token = seq->first_row, .n_tokens = seq->n_rows, .kv_len = seq->kv_len};
+        .table = map->n_tables, .first_token = seq->first_token, .n_tokens = seq->n_tokens, .kv_len = seq->kv_len};
     memcpy(map->tables + map->n_tables, seq->blocks, (size_t)n_blocks * sizeof *map->tables);
     map->n_tables += n_blocks;
 }
@@ -118,8 +118,8 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
     int group = map->n_heads / map->n_kv_heads, n = 0;
     int tile_rows = decode ? LF_ATTN_DECODE_ROWS : prefill_rows(group);
     for (int i = 0; i < n_seqs; i++) {
-        if (seqs[i].generated != decode) continue;
-        int n_rows = seqs[i].n_rows * group, pos0 = seqs[i].kv_len - seqs[i].n_rows;
+        if (seqs[i].is_decode != decode) continue;
+        int n_rows = seqs[i].n_tokens * group, pos0 = seqs[i].kv_len - seqs[i].n_tokens;
         for (int row = 0; row < n_rows; row += tile_rows) {
             LF_ASSERT(n < map->n_tiles_max);
             struct lf_attn_tile_rec *t = &map->tiles[n++];

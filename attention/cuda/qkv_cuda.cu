@@ -27,13 +27,13 @@ template <class T> struct roped {
     __device__ inline roped(const lf_gemv_args &p, const args &a)
         : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}
     {
-        if (row >= p.n_rows) return;
+        if (row >= p.n_tokens) return;
         int n_seqs = f.rope.counts->n_seqs, seq_idx = -1;
         while (seq_idx + 1 < n_seqs && f.rope.seqs[seq_idx + 1].first_token <= row) seq_idx++;
         at = rope_slot_in(f.rope, row, seq_idx);
     }
 
-    __device__ static inline int first_row(const args &f, int tile)
+    __device__ static inline int first_weight_row(const args &f, int tile)
     {
         return tile / f.tiles_a_head * f.rope.head_dim + tile % f.tiles_a_head * GEMV_RUN;
     }
@@ -48,7 +48,7 @@ template <class T> struct roped {
         return tile % f.tiles_a_head * GEMV_RUN + r;
     }
 
-    __device__ inline void ask(const lf_gemv_args &, int tile)
+    __device__ inline void prefetch(const lf_gemv_args &, int tile)
     {
         if (!at.valid) return;
         cos_sin = __ldg((const float2 *)(f.rope.table + (size_t)at.pos * f.rope.head_dim) + channel(tile));

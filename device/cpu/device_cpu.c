@@ -37,7 +37,7 @@ static enum lf_status open_cpu(struct lf_device *dev, const struct lf_device_opt
 
     struct lf_sysinfo_memory memory = lf_sysinfo_memory("");
     dev->info = (struct lf_device_info){.kind = "cpu",
-                                        .row_tile = 1,
+                                        .token_tile = 1,
                                         .isa = isa,
                                         .n_threads = n_threads,
                                         .act_dtype = LF_F32,

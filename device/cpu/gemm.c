@@ -1,10 +1,10 @@
-/* Packing weights into panels, and cutting a product into tasks for the kernels.
+/* Packing weights into panels, and cutting a GEMM into work tiles and tasks for the kernels.
  *
- * A unit of work is a block of rows times one panel of 64 columns. Inside it K goes in blocks, so that a panel's block
- * stays in the L2 cache while the groups of rows of one kernel tile pass over it; the accumulators of the whole unit
- * wait in a buffer on the stack in between. Units of one panel are neighbours: a panel comes from memory once. Tasks
- * are runs of units, big enough to be worth handing out and enough of them that uneven cores finish together; work
- * that is over in a few microseconds stays on the calling thread.
+ * A work tile is a block of tokens (rows of x) times one panel of 64 columns. Inside it K goes in blocks, so that a
+ * panel's block stays in the L2 cache while the groups of rows of one kernel tile pass over it; the accumulators of the
+ * whole work tile wait in a buffer on the stack in between. Work tiles of one panel are neighbours: a panel comes from
+ * memory once. Tasks are runs of work tiles, big enough to be worth handing out and enough of them that uneven cores
+ * finish together; work that is over in a few microseconds stays on the calling thread.
  *
  * With one group of rows (decode) there is nothing to keep: K is not cut, and a panel is one sequential read. */
 #include "device/cpu/gemm.h"
@@ -17,7 +17,7 @@
 #include "device/device_impl.h"
 
 enum {
-    ROW_BLOCK = 96,          /* rows of a unit at most: 24 KiB of accumulators */
+    ROW_BLOCK = 96,          /* rows of a work tile at most: 24 KiB of accumulators */
     TASKS_PER_THREAD = 16,   /* at most */
     MACS_PER_US = 40 * 1000, /* what a core gets done, roughly: only decides what is worth handing out */
     BYTES_PER_US = 20 * 1000,
@@ -113,16 +113,16 @@ void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row
     dev->rows.panel_col(out, panel + first * lf_dtype_bytes(w->dtype), w->dtype, w->n_in);
 }
 
-/* ---- the product ---- */
+/* ---- GEMM ---- */
 
 static size_t round_up(size_t n, size_t to)
 {
     return (n + to - 1) / to * to;
 }
 
-uint64_t lf_cpu_gemm_scratch_bytes(int max_rows, int max_n_in)
+uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
-    return round_up((size_t)max_rows, 2) * round_up((size_t)max_n_in, LF_GEMM_X_STRIDE) * sizeof(uint16_t);
+    return round_up((size_t)max_tokens, 2) * round_up((size_t)max_n_in, LF_GEMM_X_STRIDE) * sizeof(uint16_t);
 }
 
 struct gemm {
@@ -135,19 +135,19 @@ struct gemm {
     size_t panel_bytes;
     size_t k_bytes; /* of one k in a panel */
     int block_rows, n_blocks;
-    int n_units, units_per_task;
+    int n_work_tiles, work_tiles_per_task;
     bool from_memory;
     int round_rows; /* rows that one rounding task takes */
 };
 
 /* Rows [row, row + n_rows) of one panel's 64 columns. */
-struct unit {
+struct work_tile {
     const char *panel;
     int row, n_rows;
     int col, n_cols;
 };
 
-static void fetch_output(const struct gemm *g, const struct unit *u, int row, int n_rows)
+static void fetch_output(const struct gemm *g, const struct work_tile *u, int row, int n_rows)
 {
     const struct lf_gemm_params *p = g->p;
     size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
@@ -159,7 +159,7 @@ static void fetch_output(const struct gemm *g, const struct unit *u, int row, in
     }
 }
 
-static void finish(const struct gemm *g, const struct unit *u, int row, int n_rows, const float *acc)
+static void finish(const struct gemm *g, const struct work_tile *u, int row, int n_rows, const float *acc)
 {
     const struct lf_gemm_params *p = g->p;
     size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
@@ -171,7 +171,7 @@ static void finish(const struct gemm *g, const struct unit *u, int row, int n_ro
 
 /* All of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The lines of y that a tile will be written to
  * are asked for before its last K block, which hides that they come from far. */
-static void run_unit(const struct gemm *g, const struct unit *u)
+static void run_work_tile(const struct gemm *g, const struct work_tile *u)
 {
     _Alignas(64) float acc[ROW_BLOCK * LF_PANEL_COLS];
     int n_in = g->p->w->n_in;
@@ -202,17 +202,17 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
     (void)worker_idx;
     const struct gemm *g = ctx;
     const struct lf_weight *w = g->p->w;
-    int first = task_idx * g->units_per_task;
-    int end = LF_MIN(first + g->units_per_task, g->n_units);
+    int first = task_idx * g->work_tiles_per_task;
+    int end = LF_MIN(first + g->work_tiles_per_task, g->n_work_tiles);
     for (int i = first; i < end; i++) {
         int panel_idx = i / g->n_blocks, row = i % g->n_blocks * g->block_rows;
         int col = panel_idx * LF_PANEL_COLS;
-        struct unit u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
-                         .row = row,
-                         .n_rows = LF_MIN(g->block_rows, g->p->n_rows - row),
-                         .col = col,
-                         .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
-        run_unit(g, &u);
+        struct work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
+                              .row = row,
+                              .n_rows = LF_MIN(g->block_rows, g->p->n_tokens - row),
+                              .col = col,
+                              .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
+        run_work_tile(g, &u);
     }
 }
 
@@ -222,7 +222,7 @@ static void round_task(void *ctx, int task_idx, int worker_idx)
     const struct gemm *g = ctx;
     const struct lf_gemm_params *p = g->p;
     int first = task_idx * g->round_rows;
-    int end = LF_MIN(first + g->round_rows, p->n_rows);
+    int end = LF_MIN(first + g->round_rows, p->n_tokens);
     for (int r = first; r < end; r++)
         g->rows->to_bf16((uint16_t *)p->scratch + (size_t)r * g->x_stride,
                          (const float *)p->x + (size_t)r * (size_t)p->x_stride, p->w->n_in, (int)g->x_stride);
@@ -243,7 +243,7 @@ static void prepare_x(struct gemm *g, struct lf_threads *threads)
     g->x_stride = round_up((size_t)p->w->n_in, LF_GEMM_X_STRIDE);
     g->x_elem_bytes = sizeof(uint16_t);
     g->round_rows = LF_MAX(1, ROUND_PER_TASK / p->w->n_in);
-    lf_threads_run(threads, (p->n_rows + g->round_rows - 1) / g->round_rows, round_task, g);
+    lf_threads_run(threads, (p->n_tokens + g->round_rows - 1) / g->round_rows, round_task, g);
 }
 
 static void plan_tasks(struct gemm *g, int n_threads)
@@ -251,26 +251,26 @@ static void plan_tasks(struct gemm *g, int n_threads)
     const struct lf_gemm_params *p = g->p;
     int n_panels = (p->w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
     /* blocks of equal size, whole kernel tiles each */
-    g->n_blocks = (p->n_rows + ROW_BLOCK - 1) / ROW_BLOCK;
-    g->block_rows = (p->n_rows + g->n_blocks - 1) / g->n_blocks;
+    g->n_blocks = (p->n_tokens + ROW_BLOCK - 1) / ROW_BLOCK;
+    g->block_rows = (p->n_tokens + g->n_blocks - 1) / g->n_blocks;
     if (g->n_blocks > 1)
         g->block_rows = LF_MIN(ROW_BLOCK, (int)round_up((size_t)g->block_rows, (size_t)g->kernel->max_rows));
-    g->n_blocks = (p->n_rows + g->block_rows - 1) / g->block_rows;
-    g->n_units = g->n_blocks * n_panels;
+    g->n_blocks = (p->n_tokens + g->block_rows - 1) / g->block_rows;
+    g->n_work_tiles = g->n_blocks * n_panels;
     g->from_memory = (size_t)n_panels * g->panel_bytes >= FAR_BYTES;
 
-    uint64_t us = (uint64_t)p->n_rows * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out / MACS_PER_US +
+    uint64_t us = (uint64_t)p->n_tokens * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out / MACS_PER_US +
                   (uint64_t)n_panels * g->panel_bytes / BYTES_PER_US;
     uint64_t n_tasks = us < SPLIT_US_MIN ? 1 : LF_MIN(us / TASK_US_MIN, (uint64_t)n_threads * TASKS_PER_THREAD);
-    n_tasks = LF_MIN(n_tasks, (uint64_t)g->n_units);
-    g->units_per_task = (g->n_units + (int)n_tasks - 1) / (int)n_tasks;
+    n_tasks = LF_MIN(n_tasks, (uint64_t)g->n_work_tiles);
+    g->work_tiles_per_task = (g->n_work_tiles + (int)n_tasks - 1) / (int)n_tasks;
 }
 
 void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    LF_ASSERT(p->n_rows >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
-    if (p->n_rows == 0) return;
+    if (p->n_tokens == 0) return;
     struct gemm g = {.p = p,
                      .kernel = dev->gemm[p->w->dtype],
                      .rows = &dev->rows,
@@ -278,5 +278,5 @@ void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
                      .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype)};
     prepare_x(&g, dev->threads);
     plan_tasks(&g, lf_threads_n(dev->threads));
-    lf_threads_run(dev->threads, (g.n_units + g.units_per_task - 1) / g.units_per_task, gemm_task, &g);
+    lf_threads_run(dev->threads, (g.n_work_tiles + g.work_tiles_per_task - 1) / g.work_tiles_per_task, gemm_task, &g);
 }

@@ -1,4 +1,4 @@
-/* Matrix products on the CPU: the packed order of weights, and what a kernel for one instruction set provides.
+/* GEMM on the CPU: the packed order of weights, and what a kernel for one instruction set provides.
  *
  * A weight matrix [n_out, n_in] is cut into panels of 64 output columns; lanes past n_out hold zero. A panel is
  * contiguous and k runs from its front to its back:
@@ -71,11 +71,11 @@ static inline size_t lf_panel_index(enum lf_dtype dtype, int k, int col)
     return ((size_t)(k / 2) * LF_PANEL_COLS + (size_t)col) * 2 + (size_t)(k % 2);
 }
 
-/* Rows of the op table. */
+/* Entries of the op table. */
 uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in);
 void lf_cpu_weight_pack(struct lf_device *dev, const struct lf_weight *w, int row_first, int n_rows, const void *src);
 void lf_cpu_weight_row(struct lf_device *dev, const struct lf_weight *w, int row, float *out);
-uint64_t lf_cpu_gemm_scratch_bytes(int max_rows, int max_n_in);
+uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in);
 void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p);
 
 #endif

@@ -11,7 +11,7 @@
  * depend on the rows beside it. They differ from VDPBF16PS's, which adds in another order.
  *
  * A K block that is no multiple of 32 ends on a copy of its last weights, filled up with zeros; x has zeros there
- * already. Tiles are configured on entry and released on exit, so no thread carries tile state between products. */
+ * already. Tiles are configured on entry and released on exit, so no thread carries tile state between GEMMs. */
 #include "device/cpu/gemm.h"
 
 #include <immintrin.h>
@@ -41,7 +41,7 @@ static void set_tile(struct tile_config *cfg, int tile, int n_rows)
     cfg->row_bytes[tile] = 64;
 }
 
-/* The last K step of a product whose n_in is no multiple of 32, zeros behind it. */
+/* The last K step of a GEMM whose n_in is no multiple of 32, zeros behind it. */
 struct tail {
     _Alignas(64) uint32_t cells[TILE_PAIRS * LF_PANEL_COLS];
 };

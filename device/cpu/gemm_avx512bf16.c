@@ -1,6 +1,6 @@
 /* GEMM with AVX-512 BF16: VDPBF16PS multiplies two neighbouring k at once, twice the work of an FMA.
  *
- * Only for bf16 weights: x is rounded to bf16 too (once for the whole product, by the driver). The products are exact
+ * Only for bf16 weights: x is rounded to bf16 too (once for the whole GEMM, by the driver). The products are exact
  * in float; the instruction rounds each sum to nearest even and flushes denormals to zero, whatever MXCSR says. The
  * shape of the tile is that of gemm_avx512.c: 6 rows × 64 columns. */
 #include "device/cpu/gemm.h"

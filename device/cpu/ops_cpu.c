@@ -48,7 +48,7 @@ static void embed_row(const struct row_loop *loop, int row)
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
-    struct row_loop loop = {.dev = dev, .params = p, .row = embed_row, .n_rows = p->n_rows};
+    struct row_loop loop = {.dev = dev, .params = p, .row = embed_row, .n_rows = p->n_tokens};
     run_rows(&loop, p->table->n_in, EMBED_PER_TASK);
 }
 
@@ -61,7 +61,7 @@ static void rmsnorm_row(const struct row_loop *loop, int row)
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
-    struct row_loop loop = {.dev = dev, .params = p, .row = rmsnorm_row, .n_rows = p->n_rows};
+    struct row_loop loop = {.dev = dev, .params = p, .row = rmsnorm_row, .n_rows = p->n_tokens};
     run_rows(&loop, p->dim, NORM_PER_TASK);
 }
 
@@ -75,7 +75,7 @@ static void silu_mul_row(const struct row_loop *loop, int row)
 
 static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
 {
-    struct row_loop loop = {.dev = dev, .params = p, .row = silu_mul_row, .n_rows = p->n_rows};
+    struct row_loop loop = {.dev = dev, .params = p, .row = silu_mul_row, .n_rows = p->n_tokens};
     run_rows(&loop, p->dim, SILU_PER_TASK);
 }
 

@@ -1,4 +1,4 @@
-/* The op table of the CPU: every row, for any instruction set. The choice of kernels stands in lf_device. */
+/* The op table of the CPU: every op, for any instruction set. The choice of kernels stands in lf_device. */
 #ifndef LF_DEVICE_CPU_OPS_CPU_H
 #define LF_DEVICE_CPU_OPS_CPU_H
 

@@ -21,7 +21,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_vec(lf_si
     start_successor();
     wait_predecessor();
     if (vec >= n_vecs) return;
-    for (int row = blockIdx.y; row < p.n_rows; row += gridDim.y) {
+    for (int row = blockIdx.y; row < p.n_tokens; row += gridDim.y) {
         const uint4 *in = (const uint4 *)p.gate_up + (size_t)row * 2 * n_vecs;
         uint4 gate = in[vec], up = in[n_vecs + vec];
         ((uint4 *)p.out)[(size_t)row * n_vecs + vec] =
@@ -36,7 +36,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_any(lf_si
     start_successor();
     wait_predecessor();
     if (i >= p.dim) return;
-    for (int row = blockIdx.y; row < p.n_rows; row += gridDim.y) {
+    for (int row = blockIdx.y; row < p.n_tokens; row += gridDim.y) {
         const T *in = (const T *)p.gate_up + (size_t)row * 2 * p.dim;
         ((T *)p.out)[(size_t)row * p.dim + i] = from_float<T>(silu_mul(to_float(in[i]), to_float(in[p.dim + i])));
     }
@@ -68,8 +68,8 @@ int lf_cuda_act_setup(void)
 
 int lf_cuda_silu_mul(const struct lf_silu_mul_params *p, struct lf_cuda_launch how)
 {
-    if (p->n_rows == 0) return 0;
-    unsigned rows = p->n_rows < MAX_GRID_Y ? (unsigned)p->n_rows : (unsigned)MAX_GRID_Y;
+    if (p->n_tokens == 0) return 0;
+    unsigned rows = p->n_tokens < MAX_GRID_Y ? (unsigned)p->n_tokens : (unsigned)MAX_GRID_Y;
     if (p->dim % VEC == 0)
         return queue_kernel(how.fp16 ? silu_mul_vec<fp16> : silu_mul_vec<bf16>, dim3(blocks(p->dim / VEC), rows),
                             THREADS, how, *p);

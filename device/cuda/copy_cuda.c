@@ -1,7 +1,7 @@
 /* Copies between host and GPU through pinned memory of fixed size, made at open.
  *
  * Pinned memory is what the copy engine reads by itself, so an upload costs the CPU one memcpy and the queue one entry;
- * the ring's marks (staging.h) are all that is ever waited for. Large uploads, the weights, are copied into it by all
+ * the ring's events (staging.h) are all that is ever waited for. Large uploads, the weights, are copied into it by all
  * worker threads: one core fills it at less than half the bus's rate. A download waits for what was asked for before
  * it; a large one alternates between two halves, one being filled while the other is emptied. */
 #include <string.h>
@@ -19,7 +19,7 @@ cudaError_t lf_cuda_copy_init(struct lf_cuda *cuda)
         cudaHostAlloc((void **)&cuda->up, (size_t)LF_CUDA_UP_SEGMENT_BYTES * LF_CUDA_UP_SEGMENTS, cudaHostAllocDefault);
     if (rc == cudaSuccess) rc = cudaHostAlloc((void **)&cuda->down, 2 * LF_CUDA_DOWN_BYTES, cudaHostAllocDefault);
     for (int i = 0; i < LF_CUDA_UP_SEGMENTS && rc == cudaSuccess; i++)
-        rc = cudaEventCreateWithFlags(&cuda->up_marks[i], cudaEventDisableTiming);
+        rc = cudaEventCreateWithFlags(&cuda->up_events[i], cudaEventDisableTiming);
     for (int i = 0; i < 2 && rc == cudaSuccess; i++)
         rc = cudaEventCreateWithFlags(&cuda->down_marks[i], cudaEventDisableTiming);
     if (rc == cudaSuccess)
@@ -36,7 +36,7 @@ void lf_cuda_copy_deinit(struct lf_cuda *cuda)
     for (int i = 0; i < 2; i++)
         if (cuda->down_marks[i] != NULL) (void)cudaEventDestroy(cuda->down_marks[i]);
     for (int i = 0; i < LF_CUDA_UP_SEGMENTS; i++)
-        if (cuda->up_marks[i] != NULL) (void)cudaEventDestroy(cuda->up_marks[i]);
+        if (cuda->up_events[i] != NULL) (void)cudaEventDestroy(cuda->up_events[i]);
     if (cuda->fetched != NULL) (void)cudaFreeHost(cuda->fetched);
     if (cuda->down != NULL) (void)cudaFreeHost(cuda->down);
     if (cuda->up != NULL) (void)cudaFreeHost(cuda->up);
@@ -95,14 +95,14 @@ static void upload(struct lf_device *dev, const struct fill *all)
         fill.dst = cuda->up + piece.offset;
         fill.src += done * all->src_elem;
         fill.n = piece.bytes / all->dst_elem;
-        if (piece.enters) lf_cuda_check(dev, (int)cudaEventSynchronize(cuda->up_marks[piece.segment]), "upload");
+        if (piece.enters) lf_cuda_check(dev, (int)cudaEventSynchronize(cuda->up_events[piece.segment]), "upload");
         fill_ring(dev, &fill);
         lf_cuda_check(dev,
                       (int)cudaMemcpyAsync(all->dst + done * all->dst_elem, fill.dst, piece.bytes,
                                            cudaMemcpyHostToDevice, cuda->stream),
                       "upload");
         if (piece.leaves)
-            lf_cuda_check(dev, (int)cudaEventRecord(cuda->up_marks[piece.segment], cuda->stream), "upload");
+            lf_cuda_check(dev, (int)cudaEventRecord(cuda->up_events[piece.segment], cuda->stream), "upload");
         done += fill.n;
     }
 }

@@ -29,16 +29,16 @@ struct lf_cuda { /* owner thread */
     /* uploads: a ring in pinned memory, see staging.h */
     struct lf_staging ring;
     char *up;
-    cudaEvent_t up_marks[LF_CUDA_UP_SEGMENTS];
+    cudaEvent_t up_events[LF_CUDA_UP_SEGMENTS];
     /* downloads: two halves by turns */
     char *down;
     cudaEvent_t down_marks[2];
-    /* fetches: a piece for each slot */
+    /* fetches: a part for each slot */
     char *fetched; /* [LF_FETCHES_N, LF_FETCH_BYTES] */
     cudaEvent_t fetch_marks[LF_FETCHES_N];
 
     struct lf_cuda_gemm *gemm;
-    bool has_gemv; /* products of few rows by gemv.cu */
+    bool has_gemv; /* gemv.cu can run here */
 };
 
 /* How this device's kernels are launched. */

@@ -128,7 +128,7 @@ static enum lf_status open_cuda(struct lf_device *dev, const struct lf_device_op
 {
     int idx = 0;
     dev->info = (struct lf_device_info){
-        .kind = "cuda", .isa = LF_ISA_C, .row_tile = LF_CUDA_ROW_TILE, .act_dtype = opts->act_dtype};
+        .kind = "cuda", .isa = LF_ISA_C, .token_tile = LF_CUDA_ROW_TILE, .act_dtype = opts->act_dtype};
     if (dev->info.act_dtype == LF_F32) dev->info.act_dtype = LF_BF16;
     if (opts->gpu_memory_bytes > 0) return describe(dev, opts, err);
     LF_TRY(parse_idx(opts->name, &idx, err));

@@ -50,8 +50,8 @@ int lf_cuda_embed_setup(void)
 
 int lf_cuda_embed(const struct lf_embed_params *p, struct lf_cuda_launch how)
 {
-    if (p->n_rows == 0) return 0;
-    dim3 grid((unsigned)p->n_rows);
+    if (p->n_tokens == 0) return 0;
+    dim3 grid((unsigned)p->n_tokens);
     const void *table = p->table->data;
     int dim = p->table->n_in;
     if (how.fp16)

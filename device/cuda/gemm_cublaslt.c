@@ -4,19 +4,19 @@
  * B. The residual is its C (beta 1), a float bias its epilogue. Where y is not float the epilogue wants the bias in y's
  * type: it is rounded into an area of this device's just before (exact where the file's bias has that type).
  *
- * Choice. The library's heuristics are asked once for each shape and bucket of rows (2^k and 3 · 2^k), and their first
- * answer is kept; T rows use the bucket above. So nothing is chosen while serving, and the choice does not depend on a
- * measurement. Where y is float, k may be split, the parts joined as floats in a fixed order; other
- * products would be rounded once more on the way. A shape that was not
- * prepared is chosen when it first comes: the same choice, only later. Where the library has no answer (odd strides) a
- * plain kernel of ours stands in. */
+ * Choice. The library's heuristics are asked once for each shape and bucket of tokens (2^k and 3 · 2^k), and their
+ * first answer, an algorithm, is kept; T tokens use the bucket above. So nothing is chosen while serving, and the
+ * choice does not depend on a measurement. Where y is float, k may be split (split-K), the parts reduced as floats in a
+ * fixed order; others would be rounded once more on the way. A shape that was not prepared is chosen when it first
+ * comes: the same choice, only later. Where the library has no answer (odd strides) a plain kernel of ours stands in.
+ */
 #include "device/cuda/gemm_cublaslt.h"
 
 #include <stdlib.h>
 
 #include "core/check.h"
 #include "device/cuda/cublaslt.h"
-#include "device/cuda/gemm_plan.h"
+#include "device/cuda/gemm_buckets.h"
 
 enum {
     WORKSPACE_BYTES = 32 * 1024 * 1024,
@@ -42,12 +42,12 @@ struct lf_cuda_gemm {
     struct lf_cublaslt lt;
     cublasLtHandle_t handle;
     void *workspace; /* [WORKSPACE_BYTES] */
-    void *bias;      /* [BIAS_BYTES]: rounded, from one product to the next */
+    void *bias;      /* [BIAS_BYTES]: rounded, from one GEMM to the next */
     int n_choices, next_out;
     struct choice choices[SHAPES_N];
 };
 
-/* A product as the library wants it said. Lives on the stack: the library copies what it keeps. */
+/* A GEMM as the library wants it said. Lives on the stack: the library copies what it keeps. */
 struct problem {
     const struct lf_cublaslt *lt;
     cublasLtMatmulDescOpaque_t op;
@@ -102,19 +102,19 @@ static cublasStatus_t layout(const struct problem *pr, cublasLtMatrixLayoutOpaqu
     return pr->lt->layout_init(of, sizeof *of, type, n_rows, n_columns, stride);
 }
 
-static cublasStatus_t describe(struct problem *pr, const struct shape *s, int n_rows, cudaDataType_t act)
+static cublasStatus_t describe(struct problem *pr, const struct shape *s, int n_tokens, cudaDataType_t act)
 {
     cudaDataType_t out = s->y_float ? CUDA_R_32F : act;
     const cublasOperation_t transposed = CUBLAS_OP_T;
     const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;
-    uint64_t n_in = (uint64_t)s->n_in, n_out = (uint64_t)s->n_out, rows = (uint64_t)n_rows;
+    uint64_t n_in = (uint64_t)s->n_in, n_out = (uint64_t)s->n_out, t = (uint64_t)n_tokens;
     cublasStatus_t rc = pr->lt->desc_init(&pr->op, sizeof pr->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (rc == CUBLAS_STATUS_SUCCESS) rc = set(pr, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
     if (rc == CUBLAS_STATUS_SUCCESS && s->bias)
         rc = set(pr, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias, sizeof with_bias);
     if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->w, act, n_in, n_out, s->n_in);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->x, act, n_in, rows, s->x_stride);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->y, out, n_out, rows, s->y_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->x, act, n_in, t, s->x_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = layout(pr, &pr->y, out, n_out, t, s->y_stride);
     return rc;
 }
 
@@ -156,14 +156,14 @@ static void choose(struct lf_device *dev, struct choice *c, int bucket)
     cublasLtMatmulHeuristicResult_t found;
     int n_found = 0;
     size_t act = lf_dtype_bytes(dev->info.act_dtype);
-    cublasStatus_t rc = describe(&pr, &c->shape, lf_gemm_bucket_rows(bucket), act_type(dev));
+    cublasStatus_t rc = describe(&pr, &c->shape, lf_gemm_bucket_tokens(bucket), act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = prefer(&gemm->lt, &pref, align_of(&c->shape, act, c->shape.y_float ? sizeof(float) : act),
                     c->shape.y_float);
     if (rc == CUBLAS_STATUS_SUCCESS)
         rc = gemm->lt.algo_get_heuristic(gemm->handle, &pr.op, &pr.w, &pr.x, &pr.y, &pr.y, &pref, 1, &found, &n_found);
     c->plain[bucket] = rc == CUBLAS_STATUS_NOT_SUPPORTED || (rc == CUBLAS_STATUS_SUCCESS && n_found == 0);
-    if (!c->plain[bucket]) check_lt(dev, rc, "choosing a matrix product");
+    if (!c->plain[bucket]) check_lt(dev, rc, "choosing a GEMM algorithm");
     if (!c->plain[bucket]) c->algo[bucket] = found.algo;
     c->chosen[bucket] = true;
 }
@@ -183,7 +183,7 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
     const float one = 1.0f, zero = 0.0f;
     struct lf_cuda_gemm *gemm = dev->cuda->gemm;
     struct problem pr = {.lt = &gemm->lt};
-    cublasStatus_t rc = describe(&pr, &c->shape, p->n_rows, act_type(dev));
+    cublasStatus_t rc = describe(&pr, &c->shape, p->n_tokens, act_type(dev));
     if (rc == CUBLAS_STATUS_SUCCESS && p->bias != NULL) {
         const void *bias = bias_for(dev, p);
         rc = set(&pr, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
@@ -192,26 +192,26 @@ static void run(struct lf_device *dev, const struct lf_gemm_params *p, const str
         rc = gemm->lt.matmul(gemm->handle, &pr.op, &one, p->w->data, &pr.w, p->x, &pr.x,
                              p->residual != NULL ? &one : &zero, p->residual != NULL ? p->residual : p->y, &pr.y, p->y,
                              &pr.y, &c->algo[bucket], gemm->workspace, WORKSPACE_BYTES, dev->cuda->stream);
-    check_lt(dev, rc, "matrix product");
+    check_lt(dev, rc, "GEMM");
 }
 
 void lf_cuda_gemm_run(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct choice *c = choice_of(dev->cuda->gemm, p);
-    int bucket = lf_gemm_bucket_of(p->n_rows);
+    int bucket = lf_gemm_bucket_of(p->n_tokens);
     if (!c->chosen[bucket]) choose(dev, c, bucket);
     if (!lf_cuda_ok(dev)) return;
     if (c->plain[bucket])
-        lf_cuda_check(dev, lf_cuda_gemm_any(p, lf_cuda_launch(dev)), "matrix product");
+        lf_cuda_check(dev, lf_cuda_gemm_any(p, lf_cuda_launch(dev)), "GEMM");
     else
         run(dev, p, c, bucket);
 }
 
 void lf_cuda_gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    for (int bucket = 0; bucket <= lf_gemm_bucket_of(p->n_rows); bucket++) {
+    for (int bucket = 0; bucket <= lf_gemm_bucket_of(p->n_tokens); bucket++) {
         struct lf_gemm_params q = *p;
-        q.n_rows = LF_MIN(lf_gemm_bucket_rows(bucket), p->n_rows);
+        q.n_tokens = LF_MIN(lf_gemm_bucket_tokens(bucket), p->n_tokens);
         lf_cuda_gemm_run(dev, &q);
     }
 }
@@ -219,7 +219,7 @@ void lf_cuda_gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
 {
     struct lf_cuda_gemm *gemm = calloc(1, sizeof *gemm);
-    if (gemm == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for matrix products");
+    if (gemm == NULL) return lf_fail(err, LF_NO_MEMORY, "no memory for GEMMs");
     dev->cuda->gemm = gemm;
     enum lf_status found = lf_cublaslt_open(&gemm->lt, err);
     /* not LF_NOT_FOUND, behind which --device auto goes on to the CPU in silence: there is a GPU */
@@ -233,7 +233,7 @@ enum lf_status lf_cuda_gemm_create(struct lf_device *dev, struct lf_err *err)
     if (alloc == cudaSuccess) alloc = cudaMalloc(&gemm->bias, BIAS_BYTES);
     if (alloc != cudaSuccess) {
         (void)cudaGetLastError();
-        return lf_fail(err, LF_NO_MEMORY, "workspace of matrix products, %d bytes: %s", WORKSPACE_BYTES + BIAS_BYTES,
+        return lf_fail(err, LF_NO_MEMORY, "workspace of GEMMs, %d bytes: %s", WORKSPACE_BYTES + BIAS_BYTES,
                        cudaGetErrorString(alloc));
     }
     return LF_OK;

@@ -1,6 +1,6 @@
-/* Products of few rows (gemv.cuh is how), finished in two ways: y = x · wᵀ (+ bias) (+ residual), and where wanted half
- * a norm of y; or, with w = [gate, up], y = silu(x · gateᵀ) · (x · upᵀ) at once, one kernel less between two products.
- * And, for shapes that nobody else takes, a product that takes any. */
+/* GEMV (gemv.cuh) with two epilogues: y = x · wᵀ (+ bias) (+ residual), and where wanted the first half of a fused
+ * RMSNorm of y; or, with w = [gate, up], y = silu(x · gateᵀ) · (x · upᵀ) at once, one kernel less between two GEMVs.
+ * And, for shapes that nobody else takes, a GEMM that takes any. */
 #include "device/cuda/gemv.cuh"
 #include "device/cuda/silu.cuh"
 
@@ -11,21 +11,21 @@ struct plain_args {
     const float *bias, *residual;
     int y_stride;
     bool y_float;
-    struct lf_norm_link norm;
+    struct lf_fused_norm norm;
 };
 
 template <class T> struct plain {
     using args = plain_args;
     const args &f;
-    int row, r; /* of x, of the tile's weights */
+    int token, r; /* r: of the tile's weight rows */
     float addend, weight;
 
     __device__ inline plain(const lf_gemv_args &, const args &a)
-        : f(a), row(threadIdx.x / GEMV_TILE), r(threadIdx.x % GEMV_TILE)
+        : f(a), token(threadIdx.x / GEMV_TILE), r(threadIdx.x % GEMV_TILE)
     {
     }
 
-    __device__ static inline int first_row(const args &, int tile)
+    __device__ static inline int first_weight_row(const args &, int tile)
     {
         return tile * GEMV_TILE;
     }
@@ -37,30 +37,30 @@ template <class T> struct plain {
 
     __device__ inline bool owns(const lf_gemv_args &p, int tile) const
     {
-        return row < p.n_rows && tile * GEMV_TILE + r < p.n_out;
+        return token < p.n_tokens && tile * GEMV_TILE + r < p.n_out;
     }
 
-    __device__ inline size_t place(int tile) const
+    __device__ inline size_t y_offset(int tile) const
     {
-        return (size_t)row * f.y_stride + tile * GEMV_TILE + r;
+        return (size_t)token * f.y_stride + tile * GEMV_TILE + r;
     }
 
-    __device__ inline void ask(const lf_gemv_args &p, int tile)
+    __device__ inline void prefetch(const lf_gemv_args &p, int tile)
     {
         addend = weight = 0.0f;
         if (!owns(p, tile)) return;
-        if (f.residual) addend = f.residual[place(tile)];
+        if (f.residual) addend = f.residual[y_offset(tile)];
         if (f.norm.h) weight = f.norm.weight[tile * GEMV_TILE + r];
     }
 
-    /* x ∘ weight and the tile's part of the sum of squares; 16 lanes have a row. */
-    __device__ inline void leave_norm(const lf_gemv_args &p, float y, bool is_own, int tile)
+    /* y ∘ weight and the tile's part of the row sum of squares; 16 lanes have a token. */
+    __device__ inline void write_norm(const lf_gemv_args &p, float y, bool is_own, int tile)
     {
         float square = __fmul_rn(y, y);
-        if (is_own) ((T *)f.norm.h)[(size_t)row * p.n_out + tile * GEMV_TILE + r] = from_float<T>(y * weight);
+        if (is_own) ((T *)f.norm.h)[(size_t)token * p.n_out + tile * GEMV_TILE + r] = from_float<T>(y * weight);
 #pragma unroll
         for (int step = GEMV_TILE / 2; step > 0; step /= 2) square += __shfl_xor_sync(0xffffffffu, square, step);
-        if (r == 0 && row < p.n_rows) f.norm.squares[(size_t)row * p.n_tiles + tile] = square;
+        if (r == 0 && token < p.n_tokens) f.norm.sum_squares[(size_t)token * p.n_tiles + tile] = square;
     }
 
     template <int NT> __device__ inline void write(const lf_gemv_args &p, const gemv_sums<NT> &s, int tile)
@@ -68,19 +68,19 @@ template <class T> struct plain {
         bool is_own = owns(p, tile);
         float y = 0.0f;
         if (is_own) {
-            y = s.at(row, r);
+            y = s.at(token, r);
             if (f.bias) y += f.bias[tile * GEMV_TILE + r];
             y += addend;
             if (f.y_float)
-                ((float *)f.y)[place(tile)] = y;
+                ((float *)f.y)[y_offset(tile)] = y;
             else
-                ((T *)f.y)[place(tile)] = from_float<T>(y);
+                ((T *)f.y)[y_offset(tile)] = from_float<T>(y);
         }
-        if (f.norm.h) leave_norm(p, y, is_own, tile);
+        if (f.norm.h) write_norm(p, y, is_own, tile);
     }
 };
 
-/* ---- gate and up: a tile has eight rows of each; both are rounded before they meet ---- */
+/* ---- gate and up: a tile has eight weight rows of each; both are rounded before they meet ---- */
 
 struct gated_args {
     void *y; /* [T, width] */
@@ -94,7 +94,7 @@ template <class T> struct gated {
 
     __device__ inline gated(const lf_gemv_args &, const args &a) : f(a) {}
 
-    __device__ static inline int first_row(const args &, int tile)
+    __device__ static inline int first_weight_row(const args &, int tile)
     {
         return tile * GEMV_RUN;
     }
@@ -104,23 +104,23 @@ template <class T> struct gated {
         return f.width;
     }
 
-    __device__ inline void ask(const lf_gemv_args &, int) {}
+    __device__ inline void prefetch(const lf_gemv_args &, int) {}
 
     template <int NT> __device__ inline void write(const lf_gemv_args &p, const gemv_sums<NT> &s, int tile)
     {
-        int row = threadIdx.x / GEMV_RUN, r = threadIdx.x % GEMV_RUN, col = tile * GEMV_RUN + r;
-        if (row >= p.n_rows || col >= f.width) return;
-        float gate = s.at(row, r), up = s.at(row, r + GEMV_RUN);
+        int token = threadIdx.x / GEMV_RUN, r = threadIdx.x % GEMV_RUN, col = tile * GEMV_RUN + r;
+        if (token >= p.n_tokens || col >= f.width) return;
+        float gate = s.at(token, r), up = s.at(token, r + GEMV_RUN);
         if (f.bias) {
             gate += f.bias[col];
             up += f.bias[col + f.width];
         }
-        ((T *)f.y)[(size_t)row * f.width + col] =
+        ((T *)f.y)[(size_t)token * f.width + col] =
             from_float<T>(silu_mul(to_float(from_float<T>(gate)), to_float(from_float<T>(up))));
     }
 };
 
-/* ---- any shape, any number of rows: a warp an output ---- */
+/* ---- any shape, any number of tokens: a warp an output ---- */
 
 struct any_args {
     struct lf_gemm_params p;
@@ -136,9 +136,9 @@ template <class T> __global__ void __launch_bounds__(GEMV_THREADS) gemm_any(cons
     wait_predecessor();
     if (col >= a.n_out) return;
     const T *w = (const T *)a.w + (size_t)col * a.n_in;
-    for (int row = blockIdx.y; row < p.n_rows; row += gridDim.y) {
-        const T *x = (const T *)p.x + (size_t)row * p.x_stride;
-        size_t at = (size_t)row * p.y_stride + col;
+    for (int token = blockIdx.y; token < p.n_tokens; token += gridDim.y) {
+        const T *x = (const T *)p.x + (size_t)token * p.x_stride;
+        size_t at = (size_t)token * p.y_stride + col;
         float sum = 0.0f;
         for (int k = lane; k < a.n_in; k += WARP) sum += to_float(w[k]) * to_float(x[k]);
         sum = warp_sum(sum);
@@ -164,7 +164,7 @@ int lf_cuda_gemv_setup(bool *fits)
 
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p)
 {
-    return p->n_rows <= LF_CUDA_GEMV_ROWS && p->w->n_in % 8 == 0 && p->x_stride % 8 == 0 &&
+    return p->n_tokens <= LF_CUDA_GEMV_TOKENS && p->w->n_in % 8 == 0 && p->x_stride % 8 == 0 &&
            ((size_t)p->w->data | (size_t)p->x) % 16 == 0;
 }
 
@@ -189,8 +189,9 @@ int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_block
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)
 {
     const int most = 65535;
-    if (p->n_rows == 0) return 0;
-    dim3 grid((unsigned)((p->w->n_out + GEMV_WARPS - 1) / GEMV_WARPS), (unsigned)(p->n_rows < most ? p->n_rows : most));
+    if (p->n_tokens == 0) return 0;
+    dim3 grid((unsigned)((p->w->n_out + GEMV_WARPS - 1) / GEMV_WARPS),
+              (unsigned)(p->n_tokens < most ? p->n_tokens : most));
     any_args a = {*p, p->w->data, p->w->n_in, p->w->n_out};
     return queue_kernel(how.fp16 ? gemm_any<fp16> : gemm_any<bf16>, grid, GEMV_THREADS, how, a);
 }

@@ -1,7 +1,7 @@
 /* The kernels of device/cuda/: launchers that host C calls and .cu files define.
  *
  * A launcher puts its kernel into the stream and returns a cudaError_t, 0 for success. It neither allocates nor waits
- * nor reads device memory, so all can be captured in a graph. No rows is no launch. Activations are fp16 or bf16 as
+ * nor reads device memory, so all can be captured in a graph. No tokens, no launch. Activations are fp16 or bf16 as
  * the launch says. `_setup` loads the file's kernels, so that no launch does; once per device, outside of a capture. */
 #ifndef LF_DEVICE_CUDA_KERNELS_H
 #define LF_DEVICE_CUDA_KERNELS_H
@@ -38,21 +38,21 @@ int lf_cuda_gather(void *out, const void *x, const int32_t *rows, int n_rows, si
 
 int lf_cuda_sample_setup(void);
 int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how);
-int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_launch how);
+int lf_cuda_sample_counts(const struct lf_sample_counts_params *p, struct lf_cuda_launch how);
 
-/* Products of few rows, gemv.cu: also where a norm links them. */
-enum { LF_CUDA_GEMV_ROWS = 16 };
+/* GEMV, gemv.cu: also with half of a fused RMSNorm. */
+enum { LF_CUDA_GEMV_TOKENS = 16 };
 
 /* *fits: a block may have the shared memory lf_cuda_gemv needs. */
 int lf_cuda_gemv_setup(bool *fits);
 bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
-/* p's rows, strides and alignment are supported. n_blocks: of the grid at most; it changes no bit of y. */
+/* p's tokens, strides and alignment are supported. n_blocks: of the grid at most; it changes no bit of y. */
 int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
-/* out [T, n_out / 2] = silu(gate) · up, where p's product is [gate, up]; p->y is not written. The same bits as
+/* out [T, n_out / 2] = silu(gate) · up, where p's GEMM is [gate, up]; p->y is not written. The same bits as
  * lf_cuda_silu_mul of lf_cuda_gemv. */
 bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p);
 int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how);
-/* Any shape and number of rows, slowly. */
+/* Any shape and number of tokens, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 
 #ifdef __cplusplus

@@ -65,10 +65,10 @@ int lf_cuda_norm_setup(void)
 
 int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how)
 {
-    if (p->n_rows == 0) return 0;
+    if (p->n_tokens == 0) return 0;
     int threads = (p->dim / ELEMS_PER_THREAD + WARP - 1) / WARP * WARP;
     threads = threads < WARP ? WARP : threads > MAX_THREADS ? MAX_THREADS : threads;
-    dim3 grid((unsigned)p->n_rows);
+    dim3 grid((unsigned)p->n_tokens);
     if (p->dim % 4 == 0 && p->dim <= threads * 4 * MAX_VECS)
         return queue_kernel(how.fp16 ? rmsnorm_vec<fp16> : rmsnorm_vec<bf16>, grid, (unsigned)threads, how, *p);
     return queue_kernel(how.fp16 ? rmsnorm_any<fp16> : rmsnorm_any<bf16>, grid, (unsigned)threads, how, *p);

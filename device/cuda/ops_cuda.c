@@ -8,7 +8,7 @@
 #include "device/cuda/gemm_cublaslt.h"
 
 enum { WEIGHT_BYTES = 2, GEMM_SCRATCH_BYTES = 64 };
-_Static_assert((int)LF_CUDA_GEMV_ROWS <= (int)LF_NORM_ROWS, "what norm_rows says");
+_Static_assert((int)LF_CUDA_GEMV_TOKENS <= (int)LF_FUSED_NORM_TOKENS, "what fused_norm_tokens says");
 
 /* ---- weights ---- */
 
@@ -44,76 +44,76 @@ static void weight_row(struct lf_device *dev, const struct lf_weight *w, int row
     }
 }
 
-static uint64_t gemm_scratch_bytes(int max_rows, int max_n_in)
+static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 {
-    (void)max_rows;
+    (void)max_tokens;
     (void)max_n_in;
-    return GEMM_SCRATCH_BYTES; /* the workspace of matrix products is the device's: context_bytes */
+    return GEMM_SCRATCH_BYTES; /* the workspace of GEMMs is the device's: context_bytes */
 }
 
 /* ---- ops ---- */
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
-    LF_ASSERT(p->n_rows >= 0 && p->table->n_in > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
-    LF_ASSERT(p->n_rows >= 0 && p->dim > 0 && p->out != p->x);
+    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->out != p->x);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
 }
 
 static void check_gemm(const struct lf_gemm_params *p)
 {
-    LF_ASSERT(p->n_rows >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     LF_ASSERT(p->residual == NULL || p->y_float);
     LF_ASSERT(p->norm.h == NULL || (p->y_float && p->y_stride == p->w->n_out));
 }
 
-/* Half a norm may be far from 1, which bf16 takes and fp16 does not. */
-static int norm_rows(const struct lf_device *dev, const struct lf_gemm_params *p)
+/* A norm before its scale may be far from 1, which bf16 takes and fp16 does not. */
+static int fused_norm_tokens(const struct lf_device *dev, const struct lf_gemm_params *p)
 {
     struct lf_gemm_params most = *p;
-    most.n_rows = LF_CUDA_GEMV_ROWS;
+    most.n_tokens = LF_CUDA_GEMV_TOKENS;
     bool may = dev->cuda->has_gemv && dev->info.act_dtype == LF_BF16 && lf_cuda_gemv_supports(&most);
-    return may ? LF_CUDA_GEMV_ROWS : 0;
+    return may ? LF_CUDA_GEMV_TOKENS : 0;
 }
 
 static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
-    if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
+    if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_supports(p)) {
-        LF_ASSERT(p->norm.h == NULL && p->x_squares == NULL);
+        LF_ASSERT(p->norm.h == NULL && p->x_sum_squares == NULL);
         lf_cuda_gemm_run(dev, p);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv(p, dev->info.n_sms, lf_cuda_launch(dev)), "skinny product");
+    lf_cuda_check(dev, lf_cuda_gemv(p, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
 static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
 {
     check_gemm(p);
-    if (!lf_cuda_ok(dev) || p->n_rows == 0) return;
+    if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
     if (!dev->cuda->has_gemv || !lf_cuda_gemv_silu_mul_supports(p)) {
         lf_gemm_then_silu_mul(dev, p, out);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, dev->info.n_sms, lf_cuda_launch(dev)), "skinny product");
+    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
 {
     check_gemm(p);
-    if (lf_cuda_ok(dev) && p->n_rows > 0) lf_cuda_gemm_prepare(dev, p);
+    if (lf_cuda_ok(dev) && p->n_tokens > 0) lf_cuda_gemm_prepare(dev, p);
 }
 
 static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
 {
-    LF_ASSERT(p->n_rows >= 0 && p->dim > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_silu_mul(p, lf_cuda_launch(dev)), "silu_mul");
 }
 
@@ -131,10 +131,10 @@ static void sample(struct lf_device *dev, const struct lf_sample_params *p)
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample(p, lf_cuda_launch(dev)), "sample");
 }
 
-static void sample_marks(struct lf_device *dev, const struct lf_sample_marks_params *p)
+static void sample_counts(struct lf_device *dev, const struct lf_sample_counts_params *p)
 {
-    LF_ASSERT(p->n_vocab > 0 && p->n_prompt >= 0 && p->n_generated >= 0);
-    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample_marks(p, lf_cuda_launch(dev)), "sample_marks");
+    LF_ASSERT(p->n_vocab > 0 && p->n_prompt >= 0 && p->n_output >= 0);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_sample_counts(p, lf_cuda_launch(dev)), "sample_counts");
 }
 
 static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
@@ -157,7 +157,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .weight_row = weight_row,
                                .gemm_scratch_bytes = gemm_scratch_bytes,
                                .gemm_prepare = gemm_prepare,
-                               .norm_rows = norm_rows,
+                               .fused_norm_tokens = fused_norm_tokens,
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,
@@ -165,7 +165,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gemm_silu_mul = gemm_silu_mul,
                                .gather = gather,
                                .sample = sample,
-                               .sample_marks = sample_marks};
+                               .sample_counts = sample_counts};
 }
 
 enum lf_status lf_ops_cuda_init(struct lf_device *dev, struct lf_err *err)

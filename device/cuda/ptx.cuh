@@ -101,7 +101,7 @@ template <int N> LF_GPU_FN void setmaxnreg_dec()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Order of wgmma instructions (the products themselves are in attention/cuda/attn_wgmma.cuh). */
+/* Order of wgmma instructions (which themselves are in attention/cuda/attn_wgmma.cuh). */
 
 LF_GPU_FN void wgmma_fence()
 {

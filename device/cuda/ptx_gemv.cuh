@@ -1,4 +1,4 @@
-/* PTX instructions of the skinny product that CUDA C++ has no words for: one per function, named after it. sm_80. */
+/* PTX instructions of GEMV that CUDA C++ has no words for: one per function, named after it. sm_80. */
 #ifndef LF_DEVICE_CUDA_PTX_GEMV_CUH
 #define LF_DEVICE_CUDA_PTX_GEMV_CUH
 

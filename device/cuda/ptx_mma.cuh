@@ -1,5 +1,5 @@
-/* PTX instructions of sm_80 and later that CUDA C++ has no words for: one per function, named after it. Matrix products
- * of a warp, their operands out of shared memory, and copies into it that need no registers.
+/* PTX instructions of sm_80 and later that CUDA C++ has no words for: one per function, named after it. Matrix
+ * multiply-adds of a warp, their operands out of shared memory, and copies into it that need no registers.
  *
  * Fragments (t = lane). mma_m16n8k16: thread t has rows t / 4 and t / 4 + 8 of A and D; of D columns 2 (t mod 4) + {0,
  * 1}, as d[0], d[1] and d[2], d[3]; of A the same columns, and those + 8, two in a word: row t / 4 in a[0] and a[2],

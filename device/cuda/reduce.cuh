@@ -4,7 +4,7 @@
 
 enum { WARP = 32, MAX_WARPS = 32 };
 
-/* The same on all lanes: lanes are joined in pairs, pairs in fours, and a sum of two does not depend on their order. */
+/* The same on all lanes: lanes are added in pairs, pairs in fours, and a sum of two does not depend on their order. */
 __device__ inline float warp_sum(float x)
 {
 #pragma unroll

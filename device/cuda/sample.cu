@@ -7,8 +7,8 @@
  *
  *     prepare  bias, bans, penalties written back; largest and least
  *     [log-probabilities: Σ e^x, and the cut of the n largest]
- *     [top_k: its cut]  [top_p: Σ weights and its cut]
- *     draw     Σ weights of what is left, by warps; one warp walks the segment in which the drawn number lies
+ *     [top_k: its cut]  [top_p: Σ P and its cut]
+ *     draw     Σ P of what is left, by warps; one warp walks the segment in which the drawn number lies
  *
  * With a top_k of up to 1024 one block does the rest alone, from the sorted list of candidates.
  *
@@ -18,8 +18,9 @@
  * above each, and when few enough are left they are gathered and sorted. The first splits are fractions of the logits'
  * range, later ones are even.
  *
- * Sums are whole numbers, weights times 2^41, so they do not depend on who adds when. Weights come from the
- * polynomial of model/sampler.c in the same operations, bit by bit; that file is the CPU twin.
+ * P is the softmax's probabilities before they are divided by their sum, e^((x - max) / temperature). Sums are whole
+ * numbers, P times 2^41, so they do not depend on who adds when. P comes from the polynomial of model/sampler.c in the
+ * same operations, bit by bit; that file is the CPU twin.
  *
  * Shared memory: 12 KiB, most of it the list, and the logits. Bound by latency: some 2 µs a pass, half of it barriers.
  */
@@ -62,7 +63,7 @@ __device__ inline void apply_bias_and_bans(const row_work &r, const lf_sample_ro
 }
 
 struct penalties {
-    const uint32_t *marks; /* of the row's slot, NULL: none */
+    const uint32_t *counts; /* of tokens, of the row's slot; NULL: none */
     float repetition, presence, frequency;
     bool repeats;
 };
@@ -71,15 +72,15 @@ __device__ inline penalties penalties_of(const lf_sample_row &row, const lf_samp
 {
     penalties pen = {nullptr, row.repetition_penalty, row.presence_penalty, row.frequency_penalty, false};
     pen.repeats = pen.repetition < 1.0f || pen.repetition > 1.0f;
-    bool counts = fabsf(pen.presence) > 0.0f || fabsf(pen.frequency) > 0.0f;
-    if (row.slot >= 0 && (pen.repeats || counts)) pen.marks = p.marks + (size_t)row.slot * p.n_vocab;
+    bool subtracts = fabsf(pen.presence) > 0.0f || fabsf(pen.frequency) > 0.0f;
+    if (row.slot >= 0 && (pen.repeats || subtracts)) pen.counts = p.counts + (size_t)row.slot * p.n_vocab;
     return pen;
 }
 
-__device__ inline float penalized(float logit, uint32_t mark, const penalties &pen)
+__device__ inline float penalized(float logit, uint32_t count, const penalties &pen)
 {
     float x = logit;
-    uint32_t n = mark & ~MARK_PROMPT;
+    uint32_t n = count & ~COUNT_IN_PROMPT;
     if (pen.repeats) x = x > 0.0f ? __fdiv_rn(x, pen.repetition) : __fmul_rn(x, pen.repetition);
     if (n > 0) x = __fsub_rn(x, __fadd_rn(pen.presence, __fmul_rn(pen.frequency, (float)n)));
     return logit >= -FLT_MAX ? sane(x) : -INFINITY;
@@ -94,17 +95,17 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
     float low = INFINITY;
     visit_part(r, r.logits + r.base, [&](int id, float raw) {
         float x = sane(raw);
-        uint32_t mark = pen.marks ? pen.marks[id] : 0;
-        if (mark != 0) x = penalized(x, mark, pen);
+        uint32_t count = pen.counts ? pen.counts[id] : 0;
+        if (count != 0) x = penalized(x, count, pen);
         r.values[id - r.base] = x;
-        best = join_max::of(best, raw <= FLT_MAX ? rank_of(x, id, true) : ~0ull);
-        inverse_least = join_max::of(inverse_least, ~rank_of(x, id, false));
+        best = reduce_max::of(best, raw <= FLT_MAX ? rank_of(x, id, true) : ~0ull);
+        inverse_least = reduce_max::of(inverse_least, ~rank_of(x, id, false));
         if (x >= -FLT_MAX && x < low) low = x;
     });
     uint64_t inverse_low = ~rank_of(low, 0, false);
-    best = join_warp<join_max>(best);
-    inverse_least = join_warp<join_max>(inverse_least);
-    inverse_low = join_warp<join_max>(inverse_low);
+    best = reduce_warp<reduce_max>(best);
+    inverse_least = reduce_warp<reduce_max>(inverse_least);
+    inverse_low = reduce_warp<reduce_max>(inverse_low);
     if (threadIdx.x % WARP == 0) {
         uint64_t *part = r.s->warp_part[threadIdx.x / WARP];
         r.s->best[threadIdx.x / WARP] = best;
@@ -112,7 +113,7 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
         part[1] = inverse_least;
         part[2] = inverse_low;
     }
-    join_cluster<join_max, 3>(r);
+    reduce_cluster<reduce_max, 3>(r);
     r.max = logit_of(r.s->total[0]);
     r.low = logit_of(~r.s->total[2]);
     *least = ~r.s->total[1];
@@ -121,9 +122,9 @@ __device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *
 
 /* ---- cuts ---- */
 
-/* What a cut is looked for in: the candidates least .. most, measured by their weights or counted. */
+/* What a cut is looked for in: the candidates least .. most, measured by their P or counted. */
 struct cut_query {
-    bool weighted, bare_zero;
+    bool by_prob, bare_zero;
     bool few;  /* least is near the cut: what lies in between may fit the list */
     float low; /* about the least logit in question: where the first splits end */
     uint64_t least, most;
@@ -132,7 +133,7 @@ struct cut_query {
 
 __device__ inline uint64_t measure_of(const row_work &r, const cut_query &q, float x)
 {
-    return q.weighted ? units(weight_of(x, r.max, r.inv_t)) : 1;
+    return q.by_prob ? fixed_of(prob_of(x, r.max, r.inv_t)) : 1;
 }
 
 /* Candidates lo .. hi of the cluster, into the leader's list: as many as it has room for. Returns their number, or
@@ -271,10 +272,10 @@ __device__ inline void measure_splits(row_work &r, const cut_query &q, const uin
         for (int i = 0; i < SPLITS; i++)
             if (rank >= split[i]) sums[i] += measure;
     });
-    put_eight_sums(r.s, sums);
+    store_eight_sums(r.s, sums);
     n = __reduce_add_sync(0xffffffffu, n);
     if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][SPLITS] = n;
-    join_cluster<join_sum, SPLITS + 1>(r);
+    reduce_cluster<reduce_sum, SPLITS + 1>(r);
 }
 
 /* *is_top: the leader's sorted list then begins with the largest candidate of all. */
@@ -357,8 +358,8 @@ __device__ inline double log_sum_exp(row_work &r)
 {
     if (!(r.max >= -FLT_MAX)) return (double)-INFINITY;
     uint64_t sum = 0;
-    visit_logits(r, [&](int, float x) { sum += units(weight_of(x, r.max, 1.0f)); });
-    return (double)r.max + log((double)sum_cluster(r, sum) / (double)WEIGHT_UNIT);
+    visit_logits(r, [&](int, float x) { sum += fixed_of(prob_of(x, r.max, 1.0f)); });
+    return (double)r.max + log((double)sum_cluster(r, sum) / (double)PROB_ONE);
 }
 
 /* From the leader's list. */
@@ -386,8 +387,8 @@ __device__ inline bool list_serves(row_work &r, int k)
 __device__ inline float low_of_top_p(const row_work &r, float top_p, double sum)
 {
     double cut_off = (1.0 - fmax((double)top_p, 0.0)) * sum * 0.99;
-    float low = r.max + (float)log(cut_off / (double)WEIGHT_UNIT / r.n_vocab) / r.inv_t;
-    bool holds = low < r.max && (double)units(weight_of(low, r.max, r.inv_t)) * r.n_vocab <= cut_off;
+    float low = r.max + (float)log(cut_off / (double)PROB_ONE / r.n_vocab) / r.inv_t;
+    bool holds = low < r.max && (double)fixed_of(prob_of(low, r.max, r.inv_t)) * r.n_vocab <= cut_off;
     return holds ? low : -INFINITY;
 }
 
@@ -400,13 +401,13 @@ __device__ inline uint64_t cut_of(row_work &r, const lf_sample_row &row, uint64_
     if (!(row.top_p < 1.0f)) return cut;
     uint64_t part = 0;
     visit_logits(r, [&](int id, float x) {
-        if (rank_of(x, id, false) >= cut) part += units(weight_of(x, r.max, r.inv_t));
+        if (rank_of(x, id, false) >= cut) part += fixed_of(prob_of(x, r.max, r.inv_t));
     });
     double sum = (double)sum_cluster(r, part), target = ceil((double)row.top_p * sum);
     cut_query q = {true, false, false, r.low, cut, most, target > 1.0 ? (uint64_t)target : 1};
     float low = low_of_top_p(r, row.top_p, sum);
     if (low > r.low) q.low = low;
-    q.least = join_max::of(cut, rank_of(low, -1, false));
+    q.least = reduce_max::of(cut, rank_of(low, -1, false));
     return find_cut(r, q, &is_top);
 }
 
@@ -418,14 +419,14 @@ struct drawn {
 /* What is left to draw from. */
 struct urn {
     uint64_t cut;
-    float floor; /* of the weight */
+    float floor; /* of P */
 };
 
 __device__ inline uint64_t mass_of(const row_work &r, const urn &u, int id, float x)
 {
     if (rank_of(x, id, false) < u.cut) return 0;
-    float weight = weight_of(x, r.max, r.inv_t);
-    return weight >= u.floor ? units(weight) : 0;
+    float prob = prob_of(x, r.max, r.inv_t);
+    return prob >= u.floor ? fixed_of(prob) : 0;
 }
 
 /* The lane of this warp at which the running sum of mine, begun at *below, passes target; -1: none does, and *below has
@@ -471,44 +472,44 @@ __device__ inline uint64_t halves_swapped(uint64_t x)
     return x << 32 | x >> 32;
 }
 
-/* As draw(), from the first k of the leader's list, by the leader alone. Its order is that of falling weights: what
+/* As draw(), from the first k of the leader's list, by the leader alone. Its order is that of falling P: what
  * top_p and min_p keep is a beginning of it. */
 __device__ inline drawn draw_from_list(row_work &r, const lf_sample_row &row, unsigned k, uint64_t random)
 {
     sample_shared *s = r.s;
     unsigned n = k, i = 2 * threadIdx.x;
-    auto weight = [&](uint64_t rank) { return weight_of(logit_of(rank), r.max, r.inv_t); };
+    auto prob = [&](uint64_t rank) { return prob_of(logit_of(rank), r.max, r.inv_t); };
     if (row.top_p < 1.0f) {
-        running sums = scan_list(s, n, [&](uint64_t rank) { return units(weight(rank)); });
+        running sums = scan_list(s, n, [&](uint64_t rank) { return fixed_of(prob(rank)); });
         double target = fmax(1.0, ceil((double)row.top_p * (double)list_total(s)));
         n = first_in_list(s, n, (double)sums.one >= target, (double)sums.two >= target) + 1;
     }
     if (row.min_p > 0.0f) {
         float floor = fminf(row.min_p, 1.0f);
-        bool one = i < n && weight(s->list[i]) < floor, two = i + 1 < n && weight(s->list[i + 1]) < floor;
+        bool one = i < n && prob(s->list[i]) < floor, two = i + 1 < n && prob(s->list[i + 1]) < floor;
         if (__syncthreads_or(one || two)) n = first_in_list(s, n, one, two); /* the largest weighs 1 */
     }
     for (unsigned at = threadIdx.x; at < n; at += THREADS) s->list[at] = halves_swapped(s->list[at]); /* ids lead */
     if (threadIdx.x == 0) s->n_list = n;
     __syncthreads();
     (void)sort_list(s);
-    running sums = scan_list(s, n, [&](uint64_t swapped) { return units(weight(halves_swapped(swapped))); });
+    running sums = scan_list(s, n, [&](uint64_t swapped) { return fixed_of(prob(halves_swapped(swapped))); });
     uint64_t target = share_of(list_total(s), random);
     uint64_t rank = halves_swapped(s->list[first_in_list(s, n, sums.one > target, sums.two > target)]);
     return {threadIdx.x == 0 ? id_of(rank) : -1, logit_of(rank)};
 }
 
-/* The first id at which the running sum of weights passes the drawn share of the total. */
+/* The first id at which the running sum of P passes the drawn share of the total. */
 __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
 {
     sample_shared *s = r.s;
     unsigned warp = threadIdx.x / WARP;
     uint64_t sum = 0;
     visit_logits(r, [&](int id, float x) { sum += mass_of(r, u, id, x); });
-    sum = join_warp<join_sum>(sum);
+    sum = reduce_warp<reduce_sum>(sum);
     if (threadIdx.x % WARP == 0) s->warp_part[warp][0] = sum;
     const uint64_t *part = s->part[r.turn];
-    join_cluster<join_sum, 1>(r);
+    reduce_cluster<reduce_sum, 1>(r);
     uint64_t target = share_of(s->total[0], random), below = 0;
 #pragma unroll
     for (unsigned b = 0; b < BLOCKS; b++) below += b < cluster_ctarank() ? *mapa(part, b) : 0;
@@ -567,7 +568,7 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
     p.ids_out[row_idx] = d.id;
     p.out[row_idx].id = d.id;
     if (row.n_logprobs >= 0) p.out[row_idx].logprob = floored((double)d.logit - lse);
-    if (row.slot >= 0) p.marks[(size_t)row.slot * p.n_vocab + d.id]++;
+    if (row.slot >= 0) p.counts[(size_t)row.slot * p.n_vocab + d.id]++;
 }
 
 /* Ids of a warp's segment. */
@@ -597,24 +598,24 @@ __global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sam
     barrier_cluster(); /* nobody leaves whose shared memory may still be read */
 }
 
-/* ---- marks ---- */
+/* ---- token counts ---- */
 
-__global__ void __launch_bounds__(THREADS) clear_marks(uint32_t *marks, int n)
+__global__ void __launch_bounds__(THREADS) clear_counts(uint32_t *counts, int n)
 {
     start_successor();
     wait_predecessor();
-    for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) marks[i] = 0;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) counts[i] = 0;
 }
 
-__global__ void __launch_bounds__(THREADS) set_marks(lf_sample_marks_params p)
+__global__ void __launch_bounds__(THREADS) set_counts(lf_sample_counts_params p)
 {
     int first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
     start_successor();
     wait_predecessor();
     for (int i = first; i < p.n_prompt; i += step)
-        if (p.prompt[i] >= 0 && p.prompt[i] < p.n_vocab) atomicOr(p.marks + p.prompt[i], MARK_PROMPT);
-    for (int i = first; i < p.n_generated; i += step)
-        if (p.generated[i] >= 0 && p.generated[i] < p.n_vocab) atomicAdd(p.marks + p.generated[i], 1);
+        if (p.prompt[i] >= 0 && p.prompt[i] < p.n_vocab) atomicOr(p.counts + p.prompt[i], COUNT_IN_PROMPT);
+    for (int i = first; i < p.n_output; i += step)
+        if (p.output[i] >= 0 && p.output[i] < p.n_vocab) atomicAdd(p.counts + p.output[i], 1);
 }
 
 /* ---- launching ---- */
@@ -623,8 +624,8 @@ int lf_cuda_sample_setup(void)
 {
     int rc = load_kernel(sample);
     if (rc == 0) rc = (int)cudaFuncSetAttribute(sample, cudaFuncAttributeMaxDynamicSharedMemorySize, LOCAL_BYTES);
-    if (rc == 0) rc = load_kernel(clear_marks);
-    if (rc == 0) rc = load_kernel(set_marks);
+    if (rc == 0) rc = load_kernel(clear_counts);
+    if (rc == 0) rc = load_kernel(set_counts);
     return rc;
 }
 
@@ -645,9 +646,9 @@ static unsigned blocks_for(int n)
     return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
 }
 
-int lf_cuda_sample_marks(const struct lf_sample_marks_params *p, struct lf_cuda_launch how)
+int lf_cuda_sample_counts(const struct lf_sample_counts_params *p, struct lf_cuda_launch how)
 {
-    int n = p->n_prompt > p->n_generated ? p->n_prompt : p->n_generated;
-    int rc = queue_kernel(clear_marks, dim3(blocks_for(p->n_vocab)), THREADS, how, p->marks, p->n_vocab);
-    return rc != 0 || n == 0 ? rc : queue_kernel(set_marks, dim3(blocks_for(n)), THREADS, how, *p);
+    int n = p->n_prompt > p->n_output ? p->n_prompt : p->n_output;
+    int rc = queue_kernel(clear_counts, dim3(blocks_for(p->n_vocab)), THREADS, how, p->counts, p->n_vocab);
+    return rc != 0 || n == 0 ? rc : queue_kernel(set_counts, dim3(blocks_for(n)), THREADS, how, *p);
 }

@@ -21,9 +21,9 @@ enum {
 };
 static_assert(LIST == 2 * THREADS, "a thread scans two");
 
-static const float WEIGHT_UNIT = 2199023255552.0f; /* 2^41: the sum of 2^22 weights fits */
+static const float PROB_ONE = 2199023255552.0f; /* 2^41, what P = 1 counts as: the sum of 2^22 fits */
 static const float LOGPROB_FLOOR = -9999.0f, GREEDY_TEMPERATURE = 1e-5f;
-static const uint32_t MARK_PROMPT = 0x80000000u;
+static const uint32_t COUNT_IN_PROMPT = 0x80000000u;
 
 struct sample_shared {
     uint64_t list[LIST];
@@ -78,7 +78,7 @@ __device__ inline int id_of(uint64_t rank)
 }
 
 /* e^((x - max) · inv_t), at most 1: the operations of exp_lanes() in model/sampler.c. */
-__device__ inline float weight_of(float x, float max, float inv_t)
+__device__ inline float prob_of(float x, float max, float inv_t)
 {
     const float magic = 12582912.0f;
     float in = __fmul_rn(__fsub_rn(x, max), inv_t);
@@ -94,9 +94,9 @@ __device__ inline float weight_of(float x, float max, float inv_t)
     return __fmul_rn(p, __uint_as_float((uint32_t)((int)whole + 127) << 23));
 }
 
-__device__ inline uint64_t units(float weight)
+__device__ inline uint64_t fixed_of(float prob)
 {
-    return __float2ull_rn(weight * WEIGHT_UNIT);
+    return __float2ull_rn(prob * PROB_ONE);
 }
 
 __device__ inline float floored(double logprob)
@@ -104,31 +104,31 @@ __device__ inline float floored(double logprob)
     return logprob >= (double)LOGPROB_FLOOR ? (float)logprob : LOGPROB_FLOOR;
 }
 
-/* ---- joining ---- */
+/* ---- reductions ---- */
 
-struct join_sum {
+struct reduce_sum {
     __device__ static uint64_t of(uint64_t a, uint64_t b)
     {
         return a + b;
     }
 };
 
-struct join_max {
+struct reduce_max {
     __device__ static uint64_t of(uint64_t a, uint64_t b)
     {
         return a > b ? a : b;
     }
 };
 
-template <class J> __device__ inline uint64_t join_warp(uint64_t x)
+template <class J> __device__ inline uint64_t reduce_warp(uint64_t x)
 {
 #pragma unroll
     for (int step = WARP / 2; step > 0; step /= 2) x = J::of(x, __shfl_xor_sync(0xffffffffu, x, step));
     return x;
 }
 
-/* What each warp has put into warp_part[], N values, joined over the cluster into total[]. */
-template <class J, int N> __device__ inline void join_cluster(row_work &r)
+/* What each warp has put into warp_part[], N values, reduced over the cluster into total[]. */
+template <class J, int N> __device__ inline void reduce_cluster(row_work &r)
 {
     sample_shared *s = r.s;
     __syncthreads();
@@ -154,7 +154,7 @@ template <class J, int N> __device__ inline void join_cluster(row_work &r)
 
 /* Eight sums of 32 lanes at a time: in each of three steps a lane gives half of its values away and adds what it gets
  * for the rest. Into warp_part[warp][0 .. 7]. */
-__device__ inline void put_eight_sums(sample_shared *s, uint64_t v[SPLITS])
+__device__ inline void store_eight_sums(sample_shared *s, uint64_t v[SPLITS])
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -176,9 +176,9 @@ __device__ inline void put_eight_sums(sample_shared *s, uint64_t v[SPLITS])
 /* The same sum in all threads of the cluster. */
 __device__ inline uint64_t sum_cluster(row_work &r, uint64_t x)
 {
-    x = join_warp<join_sum>(x);
+    x = reduce_warp<reduce_sum>(x);
     if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][0] = x;
-    join_cluster<join_sum, 1>(r);
+    reduce_cluster<reduce_sum, 1>(r);
     return r.s->total[0];
 }
 

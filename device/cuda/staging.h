@@ -1,13 +1,13 @@
 /* Where in a ring of pinned memory the bytes of an upload go. Arithmetic only: plain C, no CUDA.
  *
  * The copy engine reads the ring after the call that filled it has returned, so bytes must not be overwritten before
- * they are fetched. The ring is cut into segments; when one is full the device is asked for a mark (an event) behind
- * the last copy out of it, and before the first byte goes into a segment again its mark is waited for. An upload
+ * they are fetched. The ring is cut into segments; when one is full an event is recorded behind the last copy out of
+ * it, and before the first byte goes into a segment again its event is waited for. An upload
  * larger than what is left of a segment is cut into pieces, and so one larger than the ring flows through it, the CPU
  * filling one segment while the device empties the others.
  *
  *     segment 0          segment 1          segment 2          segment 3
- *     ├─ piece ┼ piece ┼─┤ piece (the rest) ┼────── at          (marked, maybe still read)
+ *     ├─ piece ┼ piece ┼─┤ piece (the rest) ┼────── at          (recorded, maybe still read)
  */
 #ifndef LF_DEVICE_CUDA_STAGING_H
 #define LF_DEVICE_CUDA_STAGING_H
@@ -28,8 +28,8 @@ struct lf_staging {
 struct lf_staging_piece {
     size_t offset, bytes;
     int segment;
-    bool enters; /* the first of its segment: wait for the segment's mark before writing */
-    bool leaves; /* the last of its segment: put the segment's mark behind the copy */
+    bool enters; /* the first of its segment: wait for the segment's event before writing */
+    bool leaves; /* the last of its segment: record the segment's event behind the copy */
 };
 
 void lf_staging_init(struct lf_staging *ring, size_t segment_bytes, int n_segments);

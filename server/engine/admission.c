@@ -170,7 +170,7 @@ static void count_passing(struct lf_sched *s, const struct lf_sched_seq *seq)
 static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_tenant *t, bool shares, int64_t *room)
 {
     int64_t own_room = INT64_MAX; /* beside the one that is beyond the tenant's share */
-    bool marked = false;
+    bool counted = false;
     LF_LIST_EACH(it, &t->queue)
     {
         struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, tenant_node);
@@ -178,7 +178,7 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
         int max_blocks = max_cached_blocks(seq);
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
-        if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &marked)) {
+        if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &counted)) {
             if (t->held.look_no != s->n_looks) note_hold(s, &t->held, seq);
             own_room = lf_sched_room_beside(s, &t->held);
             continue;
@@ -191,7 +191,7 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
 }
 
 /* Whether one more of the tenant may run: beyond max_seqs only where it runs nothing else. */
-static bool has_place(const struct lf_sched *s, const struct lf_sched_tenant *t)
+static bool has_slot(const struct lf_sched *s, const struct lf_sched_tenant *t)
 {
     return s->n_running < s->opts.max_seqs || (t->n_running == 0 && s->n_running < s->opts.max_seqs + s->opts.n_kept);
 }
@@ -203,7 +203,7 @@ static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
     LF_LIST_EACH(it, &s->queues)
     {
         struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
-        if (!has_place(s, t)) {
+        if (!has_slot(s, t)) {
             if (!t->blocked.seq) continue;
             t->blocked.look_no = s->n_looks; /* what passes it counts all the same */
             room = LF_MIN(room, lf_sched_room_beside(s, &t->blocked));

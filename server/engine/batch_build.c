@@ -3,26 +3,26 @@
 
 #include <string.h>
 
-void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, const struct lf_sched_plan *plan)
+void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, const struct lf_sched_step *step)
 {
-    int n_rows = 0, n_out = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    int n_tokens = 0, n_out = 0;
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         const struct lf_sched_seq *seq = item->seq;
-        memcpy(arrays->ids + n_rows, seq->ids + seq->n_done, (size_t)item->n_rows * sizeof(int32_t));
+        memcpy(arrays->ids + n_tokens, seq->ids + seq->n_done, (size_t)item->n_tokens * sizeof(int32_t));
         arrays->seqs[i] = (struct lf_kv_seq){.blocks = seq->blocks,
-                                             .first_row = n_rows,
-                                             .n_rows = item->n_rows,
-                                             .kv_len = seq->n_done + item->n_rows,
-                                             .generated = seq->n_done >= seq->n_prompt};
-        for (int k = 0; k < item->n_out; k++) arrays->out_rows[n_out++] = n_rows + item->out_first + k;
-        n_rows += item->n_rows;
+                                             .first_token = n_tokens,
+                                             .n_tokens = item->n_tokens,
+                                             .kv_len = seq->n_done + item->n_tokens,
+                                             .is_decode = seq->n_done >= seq->n_prompt};
+        for (int k = 0; k < item->n_out; k++) arrays->logits_idx[n_out++] = n_tokens + item->out_first + k;
+        n_tokens += item->n_tokens;
     }
     *out = (struct lf_batch){.ids = arrays->ids,
-                             .n_rows = n_rows,
+                             .n_tokens = n_tokens,
                              .seqs = arrays->seqs,
-                             .n_seqs = plan->n_items,
-                             .out_rows = arrays->out_rows,
+                             .n_seqs = step->n_items,
+                             .logits_idx = arrays->logits_idx,
                              .outs = arrays->outs,
                              .n_out = n_out};
 }

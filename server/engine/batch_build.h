@@ -1,4 +1,4 @@
-/* From a plan to a batch: the scheduler's choice as the model reads it. */
+/* From a scheduler's step to a model's batch. */
 #ifndef LF_SERVER_ENGINE_BATCH_BUILD_H
 #define LF_SERVER_ENGINE_BATCH_BUILD_H
 
@@ -9,12 +9,12 @@
 struct lf_batch_arrays {
     int32_t *ids;              /* [chunk] */
     struct lf_kv_seq *seqs;    /* [max_seqs] */
-    int32_t *out_rows;         /* [max_out] */
+    int32_t *logits_idx;       /* [max_out] */
     struct lf_batch_out *outs; /* [max_out] filled by output.c */
 };
 
 /* Points into arrays and into the sequences' block tables: valid until the next build or the end of a sequence.
- * Item i of the plan is sequence i; its logits are the next n_out of the batch, in order. */
-void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, const struct lf_sched_plan *plan);
+ * Item i of the step is sequence i; its logits are the next n_out of the batch, in order. */
+void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, const struct lf_sched_step *step);
 
 #endif

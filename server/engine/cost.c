@@ -16,9 +16,9 @@ void lf_cost_init(struct lf_cost *cost)
     memset(cost, 0, sizeof(*cost));
     /* A machine slower than most: the first chunks come out small, and the first step measured corrects the scale. */
     cost->w[LF_COST_STEP] = 5e6;
-    cost->w[LF_COST_ROW] = LF_COST_FIRST_ROW_NS;
+    cost->w[LF_COST_TOKEN] = LF_COST_START_TOKEN_NS;
     cost->w[LF_COST_PREFILL_KEY] = 30;
-    cost->w[LF_COST_OUT_ROW] = 1e5;
+    cost->w[LF_COST_LOGITS] = 1e5;
     cost->w[LF_COST_DECODE_KEY] = 100;
 }
 
@@ -57,7 +57,7 @@ void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double to
         cost->xty[i] = cost->xty[i] * FORGET + load->x[i] / y;
     }
     for (int i = 0; i < SWEEPS_N; i++) sweep(cost);
-    cost->max_rows = LF_MAX(cost->max_rows, load->x[LF_COST_ROW]);
+    cost->most_tokens = LF_MAX(cost->most_tokens, load->x[LF_COST_TOKEN]);
     if (cost->n_seen < LONG_MAX) cost->n_seen++;
 }
 
@@ -70,32 +70,32 @@ static double prefill_keys(int first, int n)
 void lf_load_add_prefill(struct lf_load *load, int first, int n, int n_out)
 {
     load->x[LF_COST_STEP] = 1;
-    load->x[LF_COST_ROW] += n;
+    load->x[LF_COST_TOKEN] += n;
     load->x[LF_COST_PREFILL_KEY] += prefill_keys(first, n);
-    load->x[LF_COST_OUT_ROW] += n_out;
+    load->x[LF_COST_LOGITS] += n_out;
 }
 
 void lf_load_add_decode(struct lf_load *load, int p)
 {
     load->x[LF_COST_STEP] = 1;
-    load->x[LF_COST_ROW] += 1;
+    load->x[LF_COST_TOKEN] += 1;
     load->x[LF_COST_DECODE_KEY] += (double)p + 1;
-    load->x[LF_COST_OUT_ROW] += 1;
+    load->x[LF_COST_LOGITS] += 1;
 }
 
 double lf_cost_prefill_ns(const struct lf_cost *cost, int first, int n, int n_out)
 {
-    return cost->w[LF_COST_ROW] * n + cost->w[LF_COST_PREFILL_KEY] * prefill_keys(first, n) +
-           cost->w[LF_COST_OUT_ROW] * n_out;
+    return cost->w[LF_COST_TOKEN] * n + cost->w[LF_COST_PREFILL_KEY] * prefill_keys(first, n) +
+           cost->w[LF_COST_LOGITS] * n_out;
 }
 
 /* a·n + b·(n·first + n(n + 1)/2) <= budget is (b/2)·n² + q·n - budget <= 0 with q = a + b·(first + 1/2); its root is
  * written so that it does not cancel for small b. */
-int lf_cost_prefill_rows(const struct lf_cost *cost, int first, double budget_ns, int all_out)
+int lf_cost_prefill_tokens(const struct lf_cost *cost, int first, double budget_ns, int all_out)
 {
     if (!(budget_ns > 0)) return 0;
     double b = cost->w[LF_COST_PREFILL_KEY];
-    double q = cost->w[LF_COST_ROW] + (all_out ? cost->w[LF_COST_OUT_ROW] : 0) + b * (first + 0.5);
+    double q = cost->w[LF_COST_TOKEN] + (all_out ? cost->w[LF_COST_LOGITS] : 0) + b * (first + 0.5);
     double n = 2 * budget_ns / (q + sqrt(q * q + 2 * b * budget_ns));
     return n >= 1e9 ? 1000000000 : (int)n;
 }

@@ -1,10 +1,10 @@
 /* What a step costs: a small linear model, fitted from the steps that were run.
  *
- *     ns = c + a · rows + b · prefill_keys + o · out_rows + d · decode_keys
+ *     ns = c + a · tokens + b · prefill_keys + o · logits_rows + d · decode_keys
  *
- * c is what a step costs whatever it does, a a row through the weights, b a query row looking at one key inside a chunk
- * (where a page is read once for many rows), d the same for a single decode row (where reading the page is the work),
- * o a row through the vocabulary. Depth enters through the keys: row p of a document looks at p + 1 of them.
+ * c is what a step costs whatever it does, a a token through the weights, b a query token looking at one key inside a
+ * chunk (where a page is read once for many queries), d the same for a decode token (where reading the page is the
+ * work), o a row of logits. Depth enters through the keys: token p of a document looks at p + 1 of them.
  *
  * The fit is weighted least squares with exponential forgetting, over relative errors, with coefficients kept from
  * going negative, solved by a few sweeps of coordinate descent from the last solution. That is cheap, needs no matrix
@@ -14,20 +14,20 @@
 #ifndef LF_SERVER_ENGINE_COST_H
 #define LF_SERVER_ENGINE_COST_H
 
-enum lf_cost_term { LF_COST_STEP, LF_COST_ROW, LF_COST_PREFILL_KEY, LF_COST_OUT_ROW, LF_COST_DECODE_KEY, LF_COST_N };
+enum lf_cost_term { LF_COST_STEP, LF_COST_TOKEN, LF_COST_PREFILL_KEY, LF_COST_LOGITS, LF_COST_DECODE_KEY, LF_COST_N };
 
 /* What a step does: how often each term of the model occurs. x[LF_COST_STEP] is 1 for any step. */
 struct lf_load {
     double x[LF_COST_N];
 };
 
-/* What a row is taken to cost before a step has been measured: a machine slower than most. */
-enum { LF_COST_FIRST_ROW_NS = 300000 };
+/* What a token is taken to cost before a step has been measured: a machine slower than most. */
+enum { LF_COST_START_TOKEN_NS = 300000 };
 
 struct lf_cost {
     double w[LF_COST_N];                              /* ns for one of each, > 0 */
     double xtx[LF_COST_N][LF_COST_N], xty[LF_COST_N]; /* decayed sums */
-    double max_rows; /* of the steps seen so far: predictions are not stretched far beyond */
+    double most_tokens; /* of the steps seen so far: predictions are not stretched far beyond */
     long n_seen;
 };
 
@@ -35,14 +35,14 @@ void lf_cost_init(struct lf_cost *cost);
 double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load); /* ns */
 void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double took_ns);
 
-/* Adds n rows of a prefill whose first row is position first; n_out of them go on to logits. */
+/* Adds n tokens of a prefill, the first at position first; n_out of them go on to logits. */
 void lf_load_add_prefill(struct lf_load *load, int first, int n, int n_out);
-/* Adds one decode row at position p. */
+/* Adds one decode token at position p. */
 void lf_load_add_decode(struct lf_load *load, int p);
 
-/* The cost of rows [first, first + n) of a prefill, without the step's own cost. ns */
+/* The cost of tokens [first, first + n) of a prefill, without the step's own cost. ns */
 double lf_cost_prefill_ns(const struct lf_cost *cost, int first, int n, int n_out);
-/* The largest n for which that is within budget_ns; every row goes on to logits where all_out. 0 or more. */
-int lf_cost_prefill_rows(const struct lf_cost *cost, int first, double budget_ns, int all_out);
+/* The largest n for which that is within budget_ns; every token goes on to logits where all_out. 0 or more. */
+int lf_cost_prefill_tokens(const struct lf_cost *cost, int first, double budget_ns, int all_out);
 
 #endif

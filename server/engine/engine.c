@@ -6,16 +6,16 @@
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
  *     admit      starts what fits
  *     launch     the next step is planned, built and given to the device
- *     read       once more steps are on their way than the device may be ahead: waits for the oldest, books its tokens,
- *                ends requests (output.c), learns how long it took
- *     publish    everything that changed, under one lock; then each request's notify, once
+ *     read       once more steps are in flight than the device may have (asynchronous scheduling): waits for the
+ * oldest, books its tokens, ends requests (output.c), learns how long it took publish    everything that changed, under
+ * one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
  *
  * Invariants
  *  - After create the engine thread neither allocates nor frees: requests bring their own memory and are freed by
- *    whoever else lets go last, or by the mailbox's keeper.
+ *    whoever else lets go last, or by the mailbox's janitor.
  *  - A request ends exactly once: `finish` in output.c is the only place, and asserts it.
  *  - While anything waits, something runs, or can be started at once: a step is always possible, or on its way
  *    (asserted).
@@ -113,7 +113,7 @@ static void publish(struct lf_engine *e)
 
 static struct lf_flight *flight_at(struct lf_engine *e, int i)
 {
-    return &e->flights[(e->first_flight + i) % (LF_ENGINE_AHEAD_N + 1)];
+    return &e->flights[(e->first_flight + i) % (LF_ENGINE_ASYNC_STEPS_N + 1)];
 }
 
 static bool device_works(struct lf_engine *e, enum lf_status status)
@@ -131,18 +131,18 @@ static bool launch(struct lf_engine *e)
 {
     struct lf_flight *f = flight_at(e, e->n_flights);
     struct lf_batch batch;
-    lf_sched_plan(&e->sched, &f->plan);
-    LF_ASSERT(f->plan.n_items > 0 || e->n_flights > 0);
-    if (f->plan.n_items == 0) return false;
-    lf_engine_ask(e, &f->plan);
-    lf_batch_build(&batch, &e->arrays, &f->plan);
+    lf_sched_plan_step(&e->sched, &f->step);
+    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0);
+    if (f->step.n_items == 0) return false;
+    lf_engine_fill_outs(e, &f->step);
+    lf_batch_build(&batch, &e->arrays, &f->step);
     f->launched_ns = lf_clock_ns();
     e->figures.n_steps++;
     if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
-    lf_sched_launched(&e->sched, &f->plan);
+    lf_sched_launched(&e->sched, &f->step);
     e->n_flights++;
-    lf_histogram_observe(&e->metrics.tokens_per_step, f->plan.n_rows);
-    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->plan.n_prefill_rows);
+    lf_histogram_observe(&e->metrics.tokens_per_step, f->step.n_tokens);
+    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->step.n_prefill_tokens);
     return true;
 }
 
@@ -151,18 +151,18 @@ static void read_step(struct lf_engine *e)
 {
     struct lf_flight *f = flight_at(e, 0);
     if (!device_works(e, e->backend.wait(e->backend.ctx, e->results))) return;
-    lf_engine_read(e, &f->plan, lf_clock_ns());
+    lf_engine_read(e, &f->step, lf_clock_ns());
     int64_t now_ns = lf_clock_ns();
-    lf_sched_learn(&e->sched, &f->plan, now_ns - LF_MAX(f->launched_ns, e->last_read_ns));
+    lf_sched_learn(&e->sched, &f->step, now_ns - LF_MAX(f->launched_ns, e->last_read_ns));
     e->last_read_ns = now_ns;
-    e->first_flight = (e->first_flight + 1) % (LF_ENGINE_AHEAD_N + 1);
+    e->first_flight = (e->first_flight + 1) % (LF_ENGINE_ASYNC_STEPS_N + 1);
     e->n_flights--;
 }
 
 static void step(struct lf_engine *e)
 {
     bool launched = e->sched.n_running > 0 && launch(e);
-    if (e->n_flights > (launched ? e->backend.n_ahead : 0)) read_step(e);
+    if (e->n_flights > (launched ? e->backend.n_async_steps : 0)) read_step(e);
 }
 
 /* One round; false when the loop is to end. */
@@ -205,9 +205,9 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
     if (o->queue_n < 1 || o->queue_tokens < 0 || o->per_tenant_n < 0 || o->watchdog_s < 0)
         return lf_fail(err, LF_INVALID, "engine: queue of %d requests, %lld tokens, %d a key, watchdog %d s",
                        o->queue_n, (long long)o->queue_tokens, o->per_tenant_n, o->watchdog_s);
-    if (b->n_ahead < 0 || b->n_ahead > LF_ENGINE_AHEAD_N)
-        return lf_fail(err, LF_INVALID, "engine: a device that is %d steps ahead; at most %d", b->n_ahead,
-                       LF_ENGINE_AHEAD_N);
+    if (b->n_async_steps < 0 || b->n_async_steps > LF_ENGINE_ASYNC_STEPS_N)
+        return lf_fail(err, LF_INVALID, "engine: %d asynchronous steps; at most %d", b->n_async_steps,
+                       LF_ENGINE_ASYNC_STEPS_N);
     if (b->n_vocab < 1 || b->n_vocab > LF_VOCAB_N || b->n_eos < 0)
         return lf_fail(err, LF_INVALID, "engine: vocabulary of %d ids", b->n_vocab);
     return LF_OK;
@@ -215,7 +215,7 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
 
 static uint64_t bytes_of_seq(void)
 {
-    return (LF_ENGINE_AHEAD_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
+    return (LF_ENGINE_ASYNC_STEPS_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
 }
 
 static uint64_t bytes_of_out(void)
@@ -248,20 +248,20 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     size_t n_seqs = (size_t)o->max_seqs, n_out = (size_t)o->max_out;
     int n_slots = lf_batch_n_slots(o->max_seqs);
     bool all = true;
-    for (int i = 0; i <= LF_ENGINE_AHEAD_N; i++) {
-        e->flights[i].plan.items = calloc(n_seqs, sizeof(*e->flights[i].plan.items));
-        all = all && e->flights[i].plan.items;
+    for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) {
+        e->flights[i].step.items = calloc(n_seqs, sizeof(*e->flights[i].step.items));
+        all = all && e->flights[i].step.items;
     }
     e->slots = calloc((size_t)n_slots, sizeof(*e->slots));
     e->results = calloc(n_out, sizeof(*e->results));
     e->arrays.ids = calloc((size_t)o->chunk, sizeof(*e->arrays.ids));
     e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
-    e->arrays.out_rows = calloc(n_out, sizeof(*e->arrays.out_rows));
+    e->arrays.logits_idx = calloc(n_out, sizeof(*e->arrays.logits_idx));
     e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
     e->tenants = calloc((size_t)n_tenants(o), sizeof(*e->tenants));
-    e->marks = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->marks));
-    all = all && e->tenants && e->marks && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
-          e->arrays.out_rows && e->arrays.outs;
+    e->held_epochs = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->held_epochs));
+    all = all && e->tenants && e->held_epochs && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
+          e->arrays.logits_idx && e->arrays.outs;
     if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
     while (e->n_slots < n_slots) {
         e->slots[e->n_slots] = e->n_slots;
@@ -272,15 +272,15 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
 
 static void release(struct lf_engine *e)
 {
-    free(e->marks);
+    free(e->held_epochs);
     free(e->tenants);
     free(e->arrays.outs);
-    free(e->arrays.out_rows);
+    free(e->arrays.logits_idx);
     free(e->arrays.seqs);
     free(e->arrays.ids);
     free(e->results);
     free(e->slots);
-    for (int i = 0; i <= LF_ENGINE_AHEAD_N; i++) free(e->flights[i].plan.items);
+    for (int i = 0; i <= LF_ENGINE_ASYNC_STEPS_N; i++) free(e->flights[i].step.items);
     free(e);
 }
 
@@ -316,14 +316,14 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .max_seqs = opts->max_seqs,
                                         .n_kept = lf_batch_n_slots(opts->max_seqs) - opts->max_seqs,
                                         .max_out = opts->max_out,
-                                        .row_tile = LF_MAX(opts->row_tile, 1),
+                                        .token_tile = LF_MAX(opts->token_tile, 1),
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
                                         .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
                                         .pool = &kv->pool,
                                         .prefix = kv->prefix,
                                         .tenants = e->tenants,
                                         .n_tenants = n_tenants(opts),
-                                        .marks = e->marks};
+                                        .held_epochs = e->held_epochs};
     lf_sched_init(&e->sched, &sched);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     collect_figures(e);

@@ -1,9 +1,9 @@
 /* The engine: one thread that owns the device, the model and all KV state, and turns submitted requests into tokens.
  *
  * Continuous batching: each step decodes every running sequence and gives the rest of the step's time to prefills. A
- * device that samples by itself is given the next step before the one in hand has ended, so it never waits. HTTP
- * threads talk to it only through submit, look, cancel and the snapshots below. After lf_engine_create returned, the
- * engine thread allocates nothing.
+ * device that samples by itself is given the next step before the one in hand has ended (asynchronous scheduling), so
+ * it never waits. HTTP threads talk to it only through submit, look, cancel and the snapshots below. After
+ * lf_engine_create returned, the engine thread allocates nothing.
  *
  * The model runs behind a small interface (struct lf_engine_backend), so that the engine's tests and the simulator need
  * no weights. */
@@ -21,14 +21,14 @@ struct lf_engine;
 struct lf_batch;
 struct lf_kv_cache;
 
-enum { LF_ENGINE_AHEAD_N = 1 };
+enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
 /* What the engine drives, on its thread: lf_model_launch and lf_model_wait, or a double of theirs. */
 struct lf_engine_backend {
     void *ctx;
     enum lf_status (*launch)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch);
     enum lf_status (*wait)(void *ctx, struct lf_sampled *out);
-    int n_ahead; /* <= LF_ENGINE_AHEAD_N */
+    int n_async_steps; /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
     int n_vocab;
     const int32_t *eos_ids; /* borrowed */
     int n_eos;
@@ -36,14 +36,14 @@ struct lf_engine_backend {
 
 struct lf_engine_opts {
     int ctx;              /* tokens of prompt + answer, at most */
-    int chunk;            /* rows of one step, at most */
+    int chunk;            /* tokens of one step, at most */
     int max_seqs;         /* of a step, and running at once but for those of tenants that run nothing else */
     int max_out;          /* logits rows of one step */
     int queue_n;          /* waiting requests, at most; of one tenant three quarters */
     int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
     int step_ms;          /* time budget of a step (--step-ms) */
     int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
-    int row_tile;         /* of lf_device_info; 0: 1 */
+    int token_tile;       /* of lf_device_info; 0: 1 */
     int per_tenant_n;     /* in flight per tenant, where tenants are keys; 0: no limit */
     int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };

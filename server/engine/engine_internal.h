@@ -12,7 +12,7 @@
 
 /* A step that was launched and has not been read. */
 struct lf_flight {
-    struct lf_sched_plan plan; /* an item whose request has ended meanwhile has no seq */
+    struct lf_sched_step step; /* an item whose request has ended meanwhile has no seq */
     int64_t launched_ns;
 };
 
@@ -27,14 +27,14 @@ struct lf_engine {
     /* The engine thread's. */
     struct lf_kv_cache *kv; /* borrowed */
     struct lf_sched sched;
-    struct lf_flight flights[LF_ENGINE_AHEAD_N + 1]; /* a ring: the oldest is flights[first_flight] */
+    struct lf_flight flights[LF_ENGINE_ASYNC_STEPS_N + 1]; /* a ring: the oldest is flights[first_flight] */
     int first_flight, n_flights;
     int64_t last_read_ns;
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
     int *slots;                 /* [n_slots] free, of lf_batch_n_slots */
     struct lf_sched_tenant *tenants;
-    uint32_t *marks; /* [n_blocks] */
+    uint32_t *held_epochs; /* [n_blocks] */
     int n_slots;
     struct lf_request *touched; /* chain of those with something to publish */
     struct lf_engine_state figures;
@@ -48,9 +48,9 @@ void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finis
                       const char *message, int64_t now_ns);
 /* Ends a request whose deadline has passed, with what it has. */
 void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns);
-/* Fills e->arrays.outs: what the planned step is to make of each row of logits. */
-void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan);
+/* Fills e->arrays.outs: what the planned step is to make of each row of logits. Before its launch. */
+void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step);
 /* Books what a step has brought (e->results) and ends what is complete. */
-void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns);
+void lf_engine_read(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);
 
 #endif

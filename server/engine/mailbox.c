@@ -83,7 +83,7 @@ static bool drop(struct lf_request *req)
     return --req->n_refs == 0;
 }
 
-/* Under the lock: leaves a request without references to the keeper. */
+/* Under the lock: leaves a request without references to the janitor. */
 static void bury(struct lf_mailbox *mb, struct lf_request *req)
 {
     req->next_dead = mb->dead;
@@ -213,7 +213,8 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
 static int64_t first_eta_ns(const struct lf_mailbox *mb, const struct lf_request *req)
 {
     double speed = mb->figures.prefill_tokens_per_s;
-    double ns = ((double)mb->waiting_tokens + req->params.n_prompt) * (speed > 0 ? 1e9 / speed : LF_COST_FIRST_ROW_NS);
+    double ns =
+        ((double)mb->waiting_tokens + req->params.n_prompt) * (speed > 0 ? 1e9 / speed : LF_COST_START_TOKEN_NS);
     return ns < 1e18 ? LF_MAX((int64_t)ns, 1) : (int64_t)1e18;
 }
 
@@ -386,7 +387,7 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
     lock(mb);
     if (figures) mb->figures = *figures;
     for (struct lf_request *req = chain; req; req = req->next_touched) {
-        if (req->state.finish == LF_FINISH_NONE) { /* else the keeper has ended it */
+        if (req->state.finish == LF_FINISH_NONE) { /* else the janitor has ended it */
             req->state = req->now;
             if (req->state.finish != LF_FINISH_NONE) leave_flight(mb, req);
         }
@@ -408,13 +409,13 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
     unlock(mb);
 }
 
-/* ---- the keeper ---- */
+/* ---- the janitor ---- */
 
 enum { TICK_MS = 250 };
 static const char STUCK[] = "the engine has made no step for too long";
 
 /* Under the lock: ends a request in place of the engine, which is stuck inside a step. Its blocks are lost, but nobody
- * is left waiting. The keeper's reference keeps it until it has been notified. */
+ * is left waiting. The janitor's reference keeps it until it has been notified. */
 static void end_for_engine(struct lf_mailbox *mb, struct lf_request *req, int64_t now_ns)
 {
     req->state.finish = LF_FINISH_ERROR;
@@ -425,7 +426,7 @@ static void end_for_engine(struct lf_mailbox *mb, struct lf_request *req, int64_
     leave_queue(mb, req);
     leave_flight(mb, req);
     req->n_refs++;
-    req->keeper_notifies = begin_notify(req);
+    req->janitor_notifies = begin_notify(req);
 }
 
 /* Under the lock, which it gives up to call notify. */
@@ -436,16 +437,16 @@ static void end_all(struct lf_mailbox *mb, int64_t now_ns)
     {
         struct lf_request *req = in_flight(it);
         end_for_engine(mb, req, now_ns);
-        req->next_keeper = chain;
+        req->janitor_next = chain;
         chain = req;
     }
     unlock(mb);
-    for (struct lf_request *req = chain; req; req = req->next_keeper)
-        if (req->keeper_notifies) req->params.notify(req->params.notify_ctx);
+    for (struct lf_request *req = chain; req; req = req->janitor_next)
+        if (req->janitor_notifies) req->params.notify(req->params.notify_ctx);
     lock(mb);
     for (struct lf_request *req = chain, *next; req; req = next) {
-        next = req->next_keeper;
-        if (req->keeper_notifies) end_notify(mb, req);
+        next = req->janitor_next;
+        if (req->janitor_notifies) end_notify(mb, req);
         if (drop(req)) bury(mb, req);
     }
 }
@@ -480,11 +481,11 @@ static void watch(struct lf_mailbox *mb)
     end_all(mb, lf_clock_ns());
 }
 
-static void *keeper_main(void *ctx)
+static void *janitor_main(void *ctx)
 {
     struct lf_mailbox *mb = ctx;
     lock(mb);
-    while (!mb->keeper_stop) {
+    while (!mb->janitor_stop) {
         struct lf_request *dead = mb->dead;
         mb->dead = NULL;
         if (!dead) {
@@ -501,20 +502,20 @@ static void *keeper_main(void *ctx)
 
 enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_err *err)
 {
-    if (pthread_create(&mb->keeper, NULL, keeper_main, mb) != 0)
-        return lf_fail(err, LF_NO_MEMORY, "no thread for the engine's keeper");
-    mb->keeper_started = true;
+    if (pthread_create(&mb->janitor, NULL, janitor_main, mb) != 0)
+        return lf_fail(err, LF_NO_MEMORY, "no thread for the engine's janitor");
+    mb->janitor_started = true;
     return LF_OK;
 }
 
 void lf_mailbox_deinit(struct lf_mailbox *mb)
 {
-    if (mb->keeper_started) {
+    if (mb->janitor_started) {
         lock(mb);
-        mb->keeper_stop = true;
+        mb->janitor_stop = true;
         pthread_cond_signal(&mb->attend);
         unlock(mb);
-        LF_ASSERT(pthread_join(mb->keeper, NULL) == 0);
+        LF_ASSERT(pthread_join(mb->janitor, NULL) == 0);
     }
     free_chain(mb, mb->dead);
     LF_ASSERT(mb->n_live == 0); /* every request has been put */

@@ -8,7 +8,7 @@
  *     HTTP threads     submit, and lf_request_look and lf_request_put, which are defined here (lf_request_cancel sets
  *                      an atomic flag and takes no lock)
  *     the engine       take (sleeps here while there is nothing to do), leave_queue, publish
- *     the keeper       one thread that frees requests the engine let go of last (the engine never calls free) and
+ *     the janitor       one thread that frees requests the engine let go of last (the engine never calls free) and
  *                      watches that the engine moves; it sleeps while neither is needed. It counts ticks of its own
  *                      rather than time: a process that is stopped, or a machine that sleeps, ages the engine by one
  *
@@ -34,24 +34,24 @@ struct lf_mailbox_limits {
 struct lf_mailbox {
     struct lf_mailbox_limits limits;   /* immutable */
     struct lf_engine_metrics *metrics; /* borrowed; atomics */
-    pthread_t keeper;
-    bool keeper_started;
+    pthread_t janitor;
+    bool janitor_started;
 
     pthread_mutex_t lock;
     pthread_cond_t wake;     /* the engine: there is something to take, or stop */
-    pthread_cond_t attend;   /* the keeper: there is something to free or to watch, or stop */
+    pthread_cond_t attend;   /* the janitor: there is something to free or to watch, or stop */
     pthread_cond_t notified; /* putters: a notify has returned */
     /* Under the lock: */
     struct lf_list inbox;    /* submitted, not taken */
     struct lf_list flight;   /* all that have not ended */
-    struct lf_request *dead; /* without a reference, for the keeper */
+    struct lf_request *dead; /* without a reference, for the janitor */
     int n_flight, n_waiting;
     int n_live; /* requests that exist, for destroy to check */
     int64_t waiting_tokens;
-    bool stop, keeper_stop, draining, alive;
+    bool stop, janitor_stop, draining, alive;
     bool busy;                      /* the engine has work */
     uint64_t n_moves;               /* how often it has come by */
-    uint64_t n_moves_seen;          /* when the keeper last looked, */
+    uint64_t n_moves_seen;          /* when the janitor last looked, */
     int n_still_ticks;              /* and for how many of its ticks there have been no more */
     const char *message;            /* why it is dead, static text */
     struct lf_engine_state figures; /* what the engine last said of itself; queue and flags are filled in by look */
@@ -59,9 +59,9 @@ struct lf_mailbox {
 
 LF_MUST_CHECK enum lf_status lf_mailbox_init(struct lf_mailbox *mb, const struct lf_mailbox_limits *limits,
                                              struct lf_engine_metrics *metrics, struct lf_err *err);
-/* Starts the keeper. */
+/* Starts the janitor. */
 LF_MUST_CHECK enum lf_status lf_mailbox_start(struct lf_mailbox *mb, struct lf_err *err);
-/* After the engine thread has ended: joins the keeper, if it was started, and frees what is dead. */
+/* After the engine thread has ended: joins the janitor, if it was started, and frees what is dead. */
 void lf_mailbox_deinit(struct lf_mailbox *mb);
 
 /* Of a queue's n requests or tokens those that one tenant may have waiting: the others' requests find room beside any

@@ -1,6 +1,6 @@
 /* What is to become of a step's logits, and what has: tokens, log-probabilities of the prompt, and ends.
  *
- * The results of the plan's items lie one behind the other in the batch's order. A row's token is a pure function of
+ * The results of the step's items lie one behind the other in the batch's order. A row's token is a pure function of
  * (logits, the request's parameters and history, position), so it is the same in any batch. */
 #include "server/engine/engine_internal.h"
 
@@ -56,9 +56,9 @@ static void poison_blocks(struct lf_engine *e, const struct lf_sched_seq *seq)
 static void forget(struct lf_engine *e, const struct lf_sched_seq *seq)
 {
     for (int f = 0; f < e->n_flights; f++) {
-        struct lf_sched_plan *plan = &e->flights[(e->first_flight + f) % (LF_ENGINE_AHEAD_N + 1)].plan;
-        for (int i = 0; i < plan->n_items; i++)
-            if (plan->items[i].seq == seq) plan->items[i].seq = NULL;
+        struct lf_sched_step *step = &e->flights[(e->first_flight + f) % (LF_ENGINE_ASYNC_STEPS_N + 1)].step;
+        for (int i = 0; i < step->n_items; i++)
+            if (step->items[i].seq == seq) step->items[i].seq = NULL;
     }
 }
 
@@ -108,7 +108,7 @@ static void note_time(struct lf_engine *e, struct lf_request *req, int64_t now_n
     req->last_token_ns = now_ns;
 }
 
-/* A row from which no token can be drawn: the model's weights or its arithmetic are broken, and whatever would be
+/* Logits from which no token can be drawn: the model's weights or its arithmetic are broken, and whatever would be
  * answered is none of its text. */
 static void end_without_token(struct lf_engine *e, struct lf_request *req, int64_t now_ns)
 {
@@ -120,7 +120,7 @@ static void end_without_token(struct lf_engine *e, struct lf_request *req, int64
 static void take_token(struct lf_engine *e, struct lf_request *req, const struct lf_sampled *sampled, int64_t now_ns)
 {
     struct lf_sched_seq *seq = &req->seq;
-    int n_output = seq->n_ids - seq->n_promised - seq->n_prompt;
+    int n_output = seq->n_ids - seq->n_placeholders - seq->n_prompt;
     if (sampled->id == LF_SAMPLED_NONE) {
         end_without_token(e, req, now_ns);
         return;
@@ -146,7 +146,7 @@ static int64_t eta_ns(struct lf_engine *e, const struct lf_request *req)
     if (req->now.n_processed >= req->now.n_prompt) return 0;
     int64_t ns = lf_sched_eta_ns(&e->sched, &req->seq);
     for (int i = 1; i < e->n_flights; i++)
-        ns += (int64_t)e->flights[(e->first_flight + i) % (LF_ENGINE_AHEAD_N + 1)].plan.predicted_ns;
+        ns += (int64_t)e->flights[(e->first_flight + i) % (LF_ENGINE_ASYNC_STEPS_N + 1)].step.predicted_ns;
     return LF_MAX(ns, 1);
 }
 
@@ -156,7 +156,7 @@ static void note_progress(struct lf_engine *e, struct lf_request *req, const str
     int n_new = seq->n_cached - req->now.n_cached; /* at admission, and what was taken over on the way */
     lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)n_new);
     req->now.n_cached = seq->n_cached;
-    req->now.n_processed = LF_MIN(item->first + item->n_rows, seq->n_prompt);
+    req->now.n_processed = LF_MIN(item->first + item->n_tokens, seq->n_prompt);
     req->now.eta_ns = eta_ns(e, req);
     lf_engine_touch(e, req);
 }
@@ -173,7 +173,7 @@ static void read_item(struct lf_engine *e, const struct lf_sched_item *item, con
 {
     struct lf_request *req = request_of(item->seq);
     note_progress(e, req, item);
-    int n_echo = n_echo_of(item), at = item->first + 1; /* row p of the prompt is about token p + 1 */
+    int n_echo = n_echo_of(item), at = item->first + 1; /* the logits of token p are about token p + 1 */
     for (int i = 0; i < n_echo; i++) {
         if (results[i].id == LF_SAMPLED_NONE) {
             end_without_token(e, req, now_ns);
@@ -190,11 +190,11 @@ static void read_item(struct lf_engine *e, const struct lf_sched_item *item, con
         take_token(e, req, &results[item->n_out - 1], now_ns);
 }
 
-void lf_engine_read(struct lf_engine *e, const struct lf_sched_plan *plan, int64_t now_ns)
+void lf_engine_read(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
 {
     const struct lf_sampled *results = e->results;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         if (item->seq) read_item(e, item, results, now_ns);
         results += item->n_out;
     }
@@ -217,11 +217,11 @@ static struct lf_batch_out sample_of(const struct lf_request *req)
                                  .slot = req->slot};
 }
 
-void lf_engine_ask(struct lf_engine *e, const struct lf_sched_plan *plan)
+void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step)
 {
     struct lf_batch_out *out = e->arrays.outs;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         const struct lf_request *req = request_of(item->seq);
         int n_echo = n_echo_of(item);
         for (int k = 0; k < n_echo; k++)

@@ -22,7 +22,7 @@ struct layout {
 };
 
 /* Offset of the next n × size bytes, aligned for anything in here. */
-static size_t place(struct layout *l, size_t n, size_t size)
+static size_t reserve(struct layout *l, size_t n, size_t size)
 {
     size_t at = l->bytes, bytes;
     if (__builtin_mul_overflow(n, size, &bytes) || __builtin_add_overflow(bytes, at + 15, &l->bytes))
@@ -87,13 +87,13 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
     size_t token_stride = stride_for(p->sampling.n_logprobs), prompt_stride = stride_for(p->n_prompt_logprobs);
     struct layout l = {.bytes = 0};
-    (void)place(&l, 1, sizeof(struct lf_request));
-    size_t keys_at = place(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
-    size_t ids_at = place(&l, n_ids, sizeof(int32_t));
-    size_t blocks_at = place(&l, n_blocks, sizeof(int32_t));
-    size_t stop_at = place(&l, (size_t)p->n_stop_token_ids + (size_t)n_eos, sizeof(int32_t));
-    size_t prompt_at = place(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
-    size_t tokens_at = place(&l, (size_t)p->max_tokens, token_stride);
+    (void)reserve(&l, 1, sizeof(struct lf_request));
+    size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
+    size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
+    size_t blocks_at = reserve(&l, n_blocks, sizeof(int32_t));
+    size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)n_eos, sizeof(int32_t));
+    size_t prompt_at = reserve(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
+    size_t tokens_at = reserve(&l, (size_t)p->max_tokens, token_stride);
     size_t n_uncounted = (size_t)LF_MAX(p->max_tokens - LF_ANSWER_COUNTED_N, 0);
     size_t uncounted = n_uncounted * (sizeof(int32_t) + token_stride);
     char *base = l.overflow ? NULL : lf_text_alloc_sparse(p->memory, l.bytes, l.bytes - uncounted);

@@ -40,9 +40,9 @@ struct lf_request {
     bool abandoned;  /* the caller has let go: no notify any more */
     bool waiting;    /* counts into the queue's limits */
 
-    /* The keeper's. */
-    struct lf_request *next_keeper;
-    bool keeper_notifies;
+    /* The janitor's. */
+    struct lf_request *janitor_next;
+    bool janitor_notifies;
 
     _Atomic bool cancelled; /* any thread sets it */
 };

@@ -20,9 +20,9 @@ static struct lf_sched_seq *seq_of(struct lf_list *node)
 
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
 {
-    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->row_tile >= 1);
+    LF_ASSERT(opts->chunk >= 1 && opts->max_seqs >= 1 && opts->max_out >= 1 && opts->token_tile >= 1);
     LF_ASSERT(opts->n_kept >= 0 && opts->n_kept < opts->max_seqs);
-    LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->marks);
+    LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->held_epochs);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
@@ -32,56 +32,57 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     lf_cost_init(&s->cost);
 }
 
-static void add_item(struct lf_sched_plan *plan, struct lf_sched_seq *seq, int n_rows, int out_first, int n_out)
+static void add_item(struct lf_sched_step *step, struct lf_sched_seq *seq, int n_tokens, int out_first, int n_out)
 {
-    plan->items[plan->n_items++] = (struct lf_sched_item){.seq = seq,
-                                                          .n_rows = n_rows,
+    step->items[step->n_items++] = (struct lf_sched_item){.seq = seq,
+                                                          .n_tokens = n_tokens,
                                                           .out_first = out_first,
                                                           .n_out = n_out,
                                                           .first = seq->n_done,
-                                                          .complete = seq->n_done + n_rows == seq->n_ids};
-    plan->n_rows += n_rows;
-    plan->n_out += n_out;
-    seq->n_planned = n_rows;
+                                                          .complete = seq->n_done + n_tokens == seq->n_ids};
+    step->n_tokens += n_tokens;
+    step->n_out += n_out;
+    seq->n_planned = n_tokens;
     if (lf_sched_in_prefill(seq)) {
-        plan->n_prefill_rows += n_rows;
-        lf_load_add_prefill(&plan->load, seq->n_done, n_rows, n_out);
+        step->n_prefill_tokens += n_tokens;
+        lf_load_add_prefill(&step->load, seq->n_done, n_tokens, n_out);
     } else {
-        lf_load_add_decode(&plan->load, seq->n_done);
+        lf_load_add_decode(&step->load, seq->n_done);
     }
 }
 
-/* Each decoding sequence gets its row. Where they are more than fit beside the room kept for prefills, those served
+/* Each decoding sequence gets its token. Where they are more than fit beside the room kept for prefills, those served
  * move to the end of the list, so the next step begins with the others. */
-static void plan_decodes(struct lf_sched *s, struct lf_sched_plan *plan, bool prefills)
+static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool prefills)
 {
-    int room_rows = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
+    int room_tokens = prefills ? s->opts.chunk - LF_MIN(BLOCK, s->opts.chunk / 2) : s->opts.chunk;
     int room_out = prefills ? LF_MAX(s->opts.max_out - 1, 1) : s->opts.max_out;
     int room_items = prefills ? LF_MAX(s->opts.max_seqs - 1, 1) : s->opts.max_seqs;
-    int room = LF_MIN(LF_MIN(room_rows, room_out), room_items), n = s->n_running;
+    int room = LF_MIN(LF_MIN(room_tokens, room_out), room_items), n = s->n_running;
     struct lf_list *it = s->running.next;
-    for (; n > 0 && plan->n_items < room; n--) {
+    for (; n > 0 && step->n_items < room; n--) {
         struct lf_sched_seq *seq = seq_of(it);
         it = it->next;
-        bool has_all = seq->n_ids == seq->n_prompt + seq->max_tokens; /* the last one is known or promised */
+        bool has_all = seq->n_ids == seq->n_prompt + seq->max_tokens; /* the last one may be a placeholder */
         if (lf_sched_in_prefill(seq) || has_all) continue;
-        add_item(plan, seq, 1, 0, 1);
+        add_item(step, seq, 1, 0, 1);
         lf_list_remove(&seq->node);
         lf_list_push_back(&s->running, &seq->node);
     }
 }
 
-static int64_t rows_left(const struct lf_sched_seq *seq)
+static int64_t tokens_left(const struct lf_sched_seq *seq)
 {
     return seq->n_prompt - seq->n_done;
 }
 
 static double ns_left(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    return lf_cost_prefill_ns(&s->cost, seq->n_done, (int)rows_left(seq), seq->all_logits ? (int)rows_left(seq) : 1);
+    return lf_cost_prefill_ns(&s->cost, seq->n_done, (int)tokens_left(seq),
+                              seq->all_logits ? (int)tokens_left(seq) : 1);
 }
 
-/* A tenant's prefill with the least left to do that is not in the plan yet; the one admitted first among equals. */
+/* A tenant's prefill with the least left to do that is not in the step yet; the one admitted first among equals. */
 static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s, const struct lf_sched_tenant *t)
 {
     struct lf_sched_seq *best = NULL;
@@ -111,57 +112,57 @@ static struct lf_sched_seq *eldest_prefill(const struct lf_sched *s, const struc
 }
 
 /* A chunk that does not finish its prompt ends at a block's end, or, where not even one is affordable, at a multiple of
- * LF_SCHED_MIN_ROWS; 0 if that is not affordable either and the step need not progress by this one. */
+ * LF_SCHED_MIN_TOKENS; 0 if that is not affordable either and the step need not progress by this one. */
 static int cut(const struct lf_sched_seq *seq, int n, int room, bool must)
 {
     int64_t first = seq->n_done, end = first + LF_MIN(n, room);
-    if (end >= seq->n_prompt) return (int)rows_left(seq);
+    if (end >= seq->n_prompt) return (int)tokens_left(seq);
     if (end / BLOCK * BLOCK > first) return (int)(end / BLOCK * BLOCK - first);
-    if (end / LF_SCHED_MIN_ROWS * LF_SCHED_MIN_ROWS > first)
-        return (int)(end / LF_SCHED_MIN_ROWS * LF_SCHED_MIN_ROWS - first);
+    if (end / LF_SCHED_MIN_TOKENS * LF_SCHED_MIN_TOKENS > first)
+        return (int)(end / LF_SCHED_MIN_TOKENS * LF_SCHED_MIN_TOKENS - first);
     if (!must) return 0;
-    int64_t least = (first / LF_SCHED_MIN_ROWS + 1) * LF_SCHED_MIN_ROWS;
-    return (int)LF_MIN(LF_MIN(least - first, rows_left(seq)), room);
+    int64_t least = (first / LF_SCHED_MIN_TOKENS + 1) * LF_SCHED_MIN_TOKENS;
+    return (int)LF_MIN(LF_MIN(least - first, tokens_left(seq)), room);
 }
 
-/* The rows of a chunk of seq, of n that are affordable. Where the step is larger than a tile of rows it ends with a
- * whole one, since a row more would cost as much as a tile; then 0 if n does not fill a further one. A step's first
- * chunk goes on into the next tile rather than give up most of its rows for that. */
-static int chunk_rows(const struct lf_sched *s, const struct lf_sched_plan *plan, const struct lf_sched_seq *seq, int n,
-                      int room, bool must)
+/* The tokens of a chunk of seq, of n that are affordable. Where the step is larger than a tile of tokens it ends with a
+ * whole one, since a token more would cost as much as a tile; then 0 if n does not fill a further one. A step's first
+ * chunk goes on into the next tile rather than give up most of its tokens for that. */
+static int chunk_tokens(const struct lf_sched *s, const struct lf_sched_step *step, const struct lf_sched_seq *seq,
+                        int n, int room, bool must)
 {
-    int tile = s->opts.row_tile, n_most = LF_MIN(n, room), n_step = plan->n_rows + n_most;
-    int whole = LF_MAX(n_step - n_step % tile - plan->n_rows, 0);
-    int least = must ? LF_MAX(n_most / 2, LF_SCHED_MIN_ROWS) : 0;
-    bool fills = tile > 1 && n_step >= tile && n_most < rows_left(seq);
+    int tile = s->opts.token_tile, n_most = LF_MIN(n, room), n_step = step->n_tokens + n_most;
+    int whole = LF_MAX(n_step - n_step % tile - step->n_tokens, 0);
+    int least = must ? LF_MAX(n_most / 2, LF_SCHED_MIN_TOKENS) : 0;
+    bool fills = tile > 1 && n_step >= tile && n_most < tokens_left(seq);
     if (fills && whole >= least) return whole;
-    int rows = cut(seq, n, room, must);
-    if (must) rows = (int)LF_MAX(rows, LF_MIN(LF_SCHED_MIN_ROWS, rows_left(seq)));
-    return LF_MIN(rows, room);
+    int n_cut = cut(seq, n, room, must);
+    if (must) n_cut = (int)LF_MAX(n_cut, LF_MIN(LF_SCHED_MIN_TOKENS, tokens_left(seq)));
+    return LF_MIN(n_cut, room);
 }
 
 /* Plans a chunk of seq within budget_ns; returns what it is predicted to take, 0 if there is no room for one. */
-static double plan_chunk(struct lf_sched *s, struct lf_sched_plan *plan, struct lf_sched_seq *seq, double budget_ns,
+static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_seq *seq, double budget_ns,
                          bool must)
 {
-    int room = s->opts.chunk - plan->n_rows, room_out = s->opts.max_out - plan->n_out;
+    int room = s->opts.chunk - step->n_tokens, room_out = s->opts.max_out - step->n_out;
     /* Nothing is known yet about steps much larger than those measured. */
-    int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.max_rows;
-    room = LF_MIN(room, LF_MAX(known, BLOCK) - plan->n_prefill_rows);
+    int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.most_tokens;
+    room = LF_MIN(room, LF_MAX(known, BLOCK) - step->n_prefill_tokens);
     if (seq->all_logits) room = LF_MIN(room, room_out);
-    if (room_out < 1) room = LF_MIN(room, (int)rows_left(seq) - 1); /* the last row needs one */
-    if (room < 1 || plan->n_items == s->opts.max_seqs) return 0;
+    if (room_out < 1) room = LF_MIN(room, (int)tokens_left(seq) - 1); /* the last token needs one */
+    if (room < 1 || step->n_items == s->opts.max_seqs) return 0;
 
-    int affordable = lf_cost_prefill_rows(&s->cost, seq->n_done, budget_ns, seq->all_logits);
-    int n = chunk_rows(s, plan, seq, affordable, room, must);
+    int affordable = lf_cost_prefill_tokens(&s->cost, seq->n_done, budget_ns, seq->all_logits);
+    int n = chunk_tokens(s, step, seq, affordable, room, must);
     if (n < 1) return 0;
     bool last = seq->n_done + n == seq->n_prompt;
     int n_sampled = last && seq->max_tokens > 0 ? 1 : 0;
-    if (seq->all_logits) /* row i tells how likely token i + 1 was */
-        add_item(plan, seq, n, 0, last ? n - 1 + n_sampled : n);
+    if (seq->all_logits) /* the logits of token i tell how likely token i + 1 was */
+        add_item(step, seq, n, 0, last ? n - 1 + n_sampled : n);
     else
-        add_item(plan, seq, n, n - n_sampled, n_sampled);
-    return lf_cost_prefill_ns(&s->cost, seq->n_done, n, plan->items[plan->n_items - 1].n_out);
+        add_item(step, seq, n, n - n_sampled, n_sampled);
+    return lf_cost_prefill_ns(&s->cost, seq->n_done, n, step->items[step->n_items - 1].n_out);
 }
 
 /* Whether the block that seq needs next is the one that other computes next, and seq may take it over. */
@@ -175,25 +176,25 @@ static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_
 
 /* A tenant's eldest prefill saves up its quarter until it buys the smallest chunk. Where it is the shortest too, or
  * takes over what that computes, it gets everything anyway. */
-static double plan_eldest(struct lf_sched *s, struct lf_sched_plan *plan, struct lf_sched_tenant *t, double budget_ns)
+static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_tenant *t, double budget_ns)
 {
     struct lf_sched_seq *eldest = eldest_prefill(s, t), *shortest = shortest_prefill(s, t);
     if (eldest == shortest || needs_what_computes(eldest, shortest)) {
         t->eldest_credit_ns = 0;
         return 0;
     }
-    int n = (int)LF_MIN(rows_left(eldest), LF_SCHED_MIN_ROWS);
+    int n = (int)LF_MIN(tokens_left(eldest), LF_SCHED_MIN_TOKENS);
     double price_ns = lf_cost_prefill_ns(&s->cost, eldest->n_done, n, eldest->all_logits ? n : 0);
     double saved_ns = t->eldest_credit_ns + budget_ns * ELDEST_SHARE;
     t->eldest_credit_ns = LF_MIN(saved_ns, price_ns + budget_ns);
     if (t->eldest_credit_ns < price_ns) return 0;
-    double ns = plan_chunk(s, plan, eldest, t->eldest_credit_ns, true);
+    double ns = plan_chunk(s, step, eldest, t->eldest_credit_ns, true);
     t->eldest_credit_ns = LF_MAX(t->eldest_credit_ns - ns, 0);
     return ns;
 }
 
 /* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool, with the
- * rows it may already have. */
+ * tokens it may already have. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     if (!seq->keys || seq->all_logits) return;
@@ -211,14 +212,14 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 }
 
 /* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
-static bool computed_by_another(const struct lf_sched_plan *plan, const struct lf_sched_seq *seq)
+static bool computed_by_another(const struct lf_sched_step *step, const struct lf_sched_seq *seq)
 {
-    for (int i = 0; i < plan->n_items; i++)
-        if (needs_what_computes(seq, plan->items[i].seq)) return true;
+    for (int i = 0; i < step->n_items; i++)
+        if (needs_what_computes(seq, step->items[i].seq)) return true;
     return false;
 }
 
-/* Of the tenants with a prefill that is not in the plan yet the one that was served least; NULL: there is none. */
+/* Of the tenants with a prefill that is not in the step yet the one that was served least; NULL: there is none. */
 static struct lf_sched_tenant *next_tenant(const struct lf_sched *s)
 {
     struct lf_sched_tenant *best = NULL;
@@ -239,13 +240,13 @@ static double price(const struct lf_sched *s, const struct lf_sched_tenant *t)
 
 /* What prefills may take beside the step's decodes: what is left, at least a quarter, and at least what brings the
  * tenant that is next to its part of the step, though others decode. */
-static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_plan *plan)
+static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_step *step)
 {
-    double step_ns = (double)(plan->n_items > 0 ? s->opts.step_ns : s->opts.alone_ns);
-    double decode_ns = lf_cost_predict(&s->cost, &plan->load);
+    double step_ns = (double)(step->n_items > 0 ? s->opts.step_ns : s->opts.alone_ns);
+    double decode_ns = lf_cost_predict(&s->cost, &step->load);
     double budget_ns = LF_MAX(step_ns - decode_ns, step_ns * PREFILL_SHARE);
     int n = s->n_tenants_in_step;
-    if (n == 1 || plan->n_items == 0) return budget_ns;
+    if (n == 1 || step->n_items == 0) return budget_ns;
     const struct lf_sched_tenant *t = next_tenant(s);
     double due_ns = (decode_ns - n * t->decode_ns) / (n - 1) / price(s, t);
     if (due_ns <= budget_ns) return budget_ns;
@@ -254,20 +255,20 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
 
 /* Within a tenant the eldest gets its quarter first, then the shortest goes first; between them whoever was served
  * least is next. */
-static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
+static void plan_prefills(struct lf_sched *s, struct lf_sched_step *step)
 {
-    double budget_ns = prefill_budget_ns(s, plan);
-    int n_before = plan->n_items;
+    double budget_ns = prefill_budget_ns(s, step);
+    int n_before = step->n_items;
     for (struct lf_sched_tenant *t; (t = next_tenant(s)) != NULL;) {
         double ns = 0;
-        if (t->eldest_no != s->n_plans) {
-            t->eldest_no = s->n_plans;
-            ns = plan_eldest(s, plan, t, LF_MAX(budget_ns, 0));
-        } else if (plan->n_rows >= s->opts.chunk) {
+        if (t->eldest_no != s->step_no) {
+            t->eldest_no = s->step_no;
+            ns = plan_eldest(s, step, t, LF_MAX(budget_ns, 0));
+        } else if (step->n_tokens >= s->opts.chunk) {
             break;
         } else {
             struct lf_sched_seq *seq = shortest_prefill(s, t);
-            if (!computed_by_another(plan, seq)) ns = plan_chunk(s, plan, seq, budget_ns, plan->n_items == n_before);
+            if (!computed_by_another(step, seq)) ns = plan_chunk(s, step, seq, budget_ns, step->n_items == n_before);
             if (ns <= 0)
                 seq->n_planned = -1; /* not this one: taken over in the next step, too deep for what is left,
                                       * or no logits row for its end */
@@ -278,12 +279,12 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_plan *plan)
 }
 
 /* Charges the decodes of a step, which are all that is planned so far, to their tenants. */
-static void charge_decodes(struct lf_sched *s, const struct lf_sched_plan *plan)
+static void charge_decodes(struct lf_sched *s, const struct lf_sched_step *step)
 {
-    for (int i = 0; i < plan->n_items; i++) {
-        struct lf_sched_tenant *t = plan->items[i].seq->tenant;
-        double ns = s->cost.w[LF_COST_STEP] / plan->n_items + s->cost.w[LF_COST_ROW] + s->cost.w[LF_COST_OUT_ROW] +
-                    s->cost.w[LF_COST_DECODE_KEY] * (plan->items[i].first + 1.0);
+    for (int i = 0; i < step->n_items; i++) {
+        struct lf_sched_tenant *t = step->items[i].seq->tenant;
+        double ns = s->cost.w[LF_COST_STEP] / step->n_items + s->cost.w[LF_COST_TOKEN] + s->cost.w[LF_COST_LOGITS] +
+                    s->cost.w[LF_COST_DECODE_KEY] * (step->items[i].first + 1.0);
         t->decode_ns += ns;
         t->served_ns += ns;
         t->admitted_ns += ns;
@@ -297,19 +298,19 @@ static void raise_served_level(struct lf_sched *s)
     LF_LIST_EACH(it, &s->running)
     {
         const struct lf_sched_tenant *t = seq_of(it)->tenant;
-        if (t->prefill_no == s->n_plans && (least < 0 || t->served_ns < least)) least = t->served_ns;
+        if (t->prefill_no == s->step_no && (least < 0 || t->served_ns < least)) least = t->served_ns;
     }
     s->served_level_ns = LF_MAX(s->served_level_ns, least);
 }
 
-void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
+void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
 {
-    struct lf_sched_item *items = plan->items;
-    memset(plan, 0, sizeof(*plan));
-    plan->items = items;
+    struct lf_sched_item *items = step->items;
+    memset(step, 0, sizeof(*step));
+    step->items = items;
     if (s->n_running == 0) return;
-    plan->load.x[LF_COST_STEP] = 1;
-    s->n_plans++;
+    step->load.x[LF_COST_STEP] = 1;
+    s->step_no++;
     s->n_tenants_in_step = 0;
     bool prefills = false;
     LF_LIST_EACH(it, &s->running)
@@ -321,18 +322,18 @@ void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan)
         catch_up(s, seq);
         prefills = true;
     }
-    plan_decodes(s, plan, prefills);
-    charge_decodes(s, plan);
-    if (prefills) plan_prefills(s, plan);
+    plan_decodes(s, step, prefills);
+    charge_decodes(s, step);
+    if (prefills) plan_prefills(s, step);
     raise_served_level(s);
-    plan->predicted_ns = lf_cost_predict(&s->cost, &plan->load);
+    step->predicted_ns = lf_cost_predict(&s->cost, &step->load);
 }
 
 /* Blocks that have become full are offered to the prefix cache, those of the answer too once their ids are known. */
 static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
 {
     if (!seq->keys) return;
-    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_promised) / BLOCK;
+    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / BLOCK;
     for (; seq->n_entered < n_full; seq->n_entered++) {
         int i = seq->n_entered;
         const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
@@ -344,18 +345,18 @@ static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
     }
 }
 
-void lf_sched_launched(struct lf_sched *s, const struct lf_sched_plan *plan)
+void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
 {
     int out = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         struct lf_sched_seq *seq = item->seq;
-        seq->n_done += item->n_rows;
+        seq->n_done += item->n_tokens;
         out += item->n_out;
         LF_ASSERT(seq->n_done <= seq->n_ids);
         if (item->complete && seq->max_tokens > 0) {
-            seq->ids[seq->n_ids++] = -out; /* its row is the item's last: out - 1 */
-            seq->n_promised++;
+            seq->ids[seq->n_ids++] = -out; /* the placeholder of the item's last logits row: out - 1 */
+            seq->n_placeholders++;
         }
         enter_full_blocks(s, seq);
     }
@@ -363,27 +364,27 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_plan *plan)
 
 void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id)
 {
-    LF_ASSERT(seq->n_promised > 0 && id >= 0);
-    seq->ids[seq->n_ids - seq->n_promised--] = id;
+    LF_ASSERT(seq->n_placeholders > 0 && id >= 0);
+    seq->ids[seq->n_ids - seq->n_placeholders--] = id;
     enter_full_blocks(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
-void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns)
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_t took_ns)
 {
-    double prefill_ns = s->cost.w[LF_COST_ROW] * plan->n_prefill_rows +
-                        s->cost.w[LF_COST_PREFILL_KEY] * plan->load.x[LF_COST_PREFILL_KEY];
-    int n_decode = plan->n_rows - plan->n_prefill_rows;
-    double share = n_decode == 0 ? 1 : prefill_ns / plan->predicted_ns;
-    if (plan->n_prefill_rows > 0) {
-        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + plan->n_prefill_rows;
+    double prefill_ns = s->cost.w[LF_COST_TOKEN] * step->n_prefill_tokens +
+                        s->cost.w[LF_COST_PREFILL_KEY] * step->load.x[LF_COST_PREFILL_KEY];
+    int n_decode = step->n_tokens - step->n_prefill_tokens;
+    double share = n_decode == 0 ? 1 : prefill_ns / step->predicted_ns;
+    if (step->n_prefill_tokens > 0) {
+        s->prefill_tokens = s->prefill_tokens * SPEED_DECAY + step->n_prefill_tokens;
         s->prefill_ns = s->prefill_ns * SPEED_DECAY + (double)took_ns * share;
     }
     if (n_decode > 0) {
         s->decode_tokens = s->decode_tokens * SPEED_DECAY + n_decode;
         s->decode_ns = s->decode_ns * SPEED_DECAY + (double)took_ns;
     }
-    lf_cost_observe(&s->cost, &plan->load, (double)took_ns);
+    lf_cost_observe(&s->cost, &step->load, (double)took_ns);
 }
 
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
@@ -441,7 +442,7 @@ int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens)
     double tokens = (double)waiting_tokens, speed = lf_sched_prefill_speed(s);
     LF_LIST_EACH(it, &s->running)
     {
-        if (lf_sched_in_prefill(seq_of(it))) tokens += (double)rows_left(seq_of(it));
+        if (lf_sched_in_prefill(seq_of(it))) tokens += (double)tokens_left(seq_of(it));
     }
     double seconds = speed > 0 ? ceil(tokens / speed) : 1;
     return (int)LF_MIN(LF_MAX(seconds, 1.0), 60.0);
@@ -466,7 +467,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
         const struct lf_sched_seq *seq = seq_of(it);
         LF_ASSERT(seq->phase == LF_SCHED_RUNNING && seq->n_done <= seq->n_ids);
         LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * BLOCK);
-        LF_ASSERT(seq->n_promised >= 0 && seq->n_promised <= seq->n_ids - seq->n_prompt);
+        LF_ASSERT(seq->n_placeholders >= 0 && seq->n_placeholders <= seq->n_ids - seq->n_prompt);
         for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
         n_running++;
     }

@@ -5,9 +5,9 @@
  *
  *     lf_sched_submit          a sequence joins the queue
  *     lf_sched_admit …         until NULL: those that may start get all the blocks they will ever need
- *     lf_sched_plan            what the next step does; the caller starts it
- *     lf_sched_launched        the step has been started: its rows count as computed, its samples are promised
- *     lf_sched_sampled …       the step has ended: each promised id is known
+ *     lf_sched_plan_step       what the next step does; the caller starts it
+ *     lf_sched_launched        the step has been started: its tokens count as computed, its samples are placeholders
+ *     lf_sched_sampled …       the step has ended: each placeholder's id is known
  *     lf_sched_learn           how long it took
  *     lf_sched_end             a sequence leaves, from any phase; its blocks go back
  *
@@ -20,15 +20,15 @@
  *  3. A tenant reserves at most three quarters of the pool and of max_seqs while another waits, runs, or was here in
  *     the last LF_SCHED_ALONE_NS; alone it may have all. A request that is larger than a share by itself starts when
  *     its tenant runs nothing and is alone, or it has waited LF_SCHED_ALONE_NS, or nothing else can start or runs.
- *     Beyond max_seqs there are n_kept places, for tenants that run nothing else (tenants.h).
+ *     Beyond max_seqs there are n_kept slots, for tenants that run nothing else (tenants.h).
  *  4. A tenant's queue is in order of arrival, LF_SCHED_PRIORITY_NS a priority step earlier or later, so a flood of
  *     urgent requests delays any other by a bounded time only. A request that does not fit yet may be passed by smaller
  *     ones of later turns, for at most LF_SCHED_BYPASS_NS and at most one pool's worth of blocks; then they wait too.
- *  5. Every decoding sequence gets its row in every step (while chunk, max_seqs and max_out last; else in turn).
+ *  5. Every decoding sequence gets its token in every step (while chunk, max_seqs and max_out last; else in turn).
  *  6. Prefills share what is left of step_ns (of alone_ns where nobody decodes) by predicted time, at least a quarter
  *     of it, and as much as makes the step's parts of the tenants equal where others decode; never less than
- *     LF_SCHED_MIN_ROWS rows a step: both sides always progress. Where rows come in tiles a step of more than one is
- *     filled up to whole ones, but for the last rows of a prompt.
+ *     LF_SCHED_MIN_TOKENS a step: both sides always progress. Where tokens come in tiles a step of more than one is
+ *     filled up to whole ones, but for the last tokens of a prompt.
  *  7. Of a tenant the prefill with the least left to do goes first, but a quarter of its prefill time belongs to
  *     the one that was admitted first: a long document is never slower than a quarter of that, a short one never
  *     waits for it.
@@ -46,13 +46,13 @@
  * since decodes advance in every step (or in turn, 5) and prefills have a quarter of the time. From then on B has half
  * of the device: beside one other tenant its first token takes at most twice as long as alone, and a step.
  *
- * Promises of ids. A device may take a step before the one before it has ended: what it samples goes straight into the
- * next step. So seq->ids has room for ids that nobody knows yet, and until lf_sched_sampled says which one it is, there
- * stands -1 - (the logits row of the step that samples it). A sequence that turns out to have ended with a step has a
- * row too many in the step behind it; nobody reads what comes of it, and its blocks are free at once: what is written
- * to them later is written later on the device too.
+ * Placeholder tokens (asynchronous scheduling). A device may take a step before the one before it has ended: what it
+ * samples goes straight into the next step. So seq->ids has room for ids that nobody knows yet, and until
+ * lf_sched_sampled says which one it is, the placeholder is -1 - (the logits row of the step that samples it). A
+ * sequence that turns out to have ended with a step has a token too many in the step behind it; nobody reads what comes
+ * of it, and its blocks are free at once: what is written to them later is written later on the device too.
  *
- * What it deliberately does not do: swap to host memory, guess how long an answer will be, split a sequence's rows. */
+ * What it deliberately does not do: swap to host memory, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
 #define LF_SERVER_ENGINE_SCHEDULER_H
 
@@ -67,7 +67,7 @@
 
 enum {
     LF_SCHED_PRIORITY_N = 8, /* priorities count from -8 to 8; what lies beyond counts as the end */
-    LF_SCHED_MIN_ROWS = 16   /* of a prefill chunk, where the budget does not give a whole block */
+    LF_SCHED_MIN_TOKENS = 16 /* of a prefill chunk, where the budget does not give a whole block */
 };
 #define LF_SCHED_PRIORITY_NS INT64_C(5000000000)
 #define LF_SCHED_BYPASS_NS   INT64_C(5000000000)
@@ -86,7 +86,7 @@ struct lf_sched_seq {
     int n_prompt, max_tokens;
     int priority;
     uint64_t tenant_id;
-    bool all_logits; /* echo: logits of every prompt row, so nothing comes from the cache */
+    bool all_logits; /* echo: logits of every prompt token, so nothing comes from the cache */
     const struct lf_sched_seq
         *leader; /* waits until this one's prompt is computed or it ended; stays valid till then */
 
@@ -94,47 +94,47 @@ struct lf_sched_seq {
     struct lf_list node, tenant_node; /* tenant_node: in its tenant's queue, while waiting */
     struct lf_sched_tenant *tenant;   /* from submit on */
     enum lf_sched_phase phase;
-    int n_ids;            /* known or promised: prompt and sampled */
-    int n_promised;       /* of these, the last ones: sampled by steps that have not ended */
+    int n_ids;            /* prompt and sampled, placeholders included */
+    int n_placeholders;   /* the last of these: sampled by steps that have not ended */
     int n_done;           /* in the KV cache, or will be when the steps that were launched have ended */
     int n_cached;         /* of the prompt, taken from the prefix cache */
     int n_blocks;         /* reserved, while running */
     int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
     int n_hint;           /* leading blocks that were in the cache when last looked */
     int64_t submitted_ns; /* when it came */
-    int64_t order_ns;     /* place in the queue */
+    int64_t order_ns;     /* what the queue is sorted by */
     int64_t admitted_ns;  /* 0: not yet */
     uint64_t admitted_no;
-    int n_planned; /* rows in the step being planned; -1: looked at, none */
+    int n_planned; /* tokens in the step being planned; -1: looked at, none */
 };
 
 struct lf_sched_opts {
-    int chunk;    /* rows of one step, >= 1 */
-    int max_seqs; /* of a step, and running at once but for n_kept, >= 1 */
-    int n_kept;   /* places beyond max_seqs, for tenants that run nothing */
-    int max_out;  /* logits rows of one step, >= 1 */
-    int row_tile; /* rows cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
+    int chunk;      /* tokens of one step, >= 1 */
+    int max_seqs;   /* of a step, and running at once but for n_kept, >= 1 */
+    int n_kept;     /* slots beyond max_seqs, for tenants that run nothing */
+    int max_out;    /* logits rows of one step, >= 1 */
+    int token_tile; /* tokens cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
     int64_t step_ns;
     int64_t alone_ns;                /* >= step_ns: of a step in which nobody decodes */
     struct lf_block_pool *pool;      /* borrowed */
     struct lf_prefix_cache *prefix;  /* borrowed; NULL: off */
     struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
     int n_tenants;
-    uint32_t *marks; /* [pool->n_blocks] borrowed scratch, zeros at first */
+    uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
 };
 
-/* One sequence of a step: rows [seq->n_done, seq->n_done + n_rows), of which [out_first, out_first + n_out), counted
- * from the first, go on to logits. */
+/* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), of which [out_first, out_first + n_out),
+ * counted from the first, go on to logits. */
 struct lf_sched_item {
     struct lf_sched_seq *seq;
-    int n_rows, out_first, n_out;
+    int n_tokens, out_first, n_out;
     int first;     /* seq->n_done when it was planned */
     bool complete; /* all that is known of seq is computed by it: its last logits row is the next id's, if one is due */
 };
 
-struct lf_sched_plan {
+struct lf_sched_step {
     struct lf_sched_item *items; /* [max_seqs] the caller's */
-    int n_items, n_rows, n_out, n_prefill_rows;
+    int n_items, n_tokens, n_out, n_prefill_tokens;
     struct lf_load load;
     double predicted_ns;
 };
@@ -149,14 +149,14 @@ struct lf_sched {
     struct lf_cost cost;
     /* Tenants; see tenants.h. */
     struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
-    int n_tenants, n_here;        /* places of the table in use; tenants that wait or run */
+    int n_tenants, n_here;        /* entries of the table in use; tenants that wait or run */
     struct lf_sched_left left[2]; /* the two that left last, the latest first */
     int64_t now_ns;               /* the latest time that was given */
     double admitted_level_ns, served_level_ns; /* of the accounts: what a tenant that comes is brought level with */
-    uint64_t n_looks, n_plans;
-    int n_tenants_in_step; /* that run in the step planned last */
-    uint32_t mark;
-    int64_t n_marked;
+    uint64_t n_looks, step_no;                 /* step_no: of the step planned last */
+    int n_tenants_in_step;                     /* that run in the step planned last */
+    uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
+    int64_t n_held;      /* how many were */
     /* Measured, decaying: tokens and the ns they took. */
     double prefill_tokens, prefill_ns, decode_tokens, decode_ns;
 };
@@ -168,16 +168,16 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Plans a step; plan->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended. */
-void lf_sched_plan(struct lf_sched *s, struct lf_sched_plan *plan);
-/* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and promises an id to every
- * sequence that is complete and has room for one. */
-void lf_sched_launched(struct lf_sched *s, const struct lf_sched_plan *plan);
-/* The first of seq's promised ids is id. */
+/* Plans a step; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended. */
+void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
+/* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and appends a placeholder to
+ * every sequence that is complete and has room for one. */
+void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step);
+/* The first of seq's placeholders is id. */
 void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id);
-/* How long it took, all that belongs to a step (sampling too). Does not look at the plan's sequences: they may have
+/* How long it took, all that belongs to a step (sampling too). Does not look at the step's sequences: they may have
  * ended meanwhile. */
-void lf_sched_learn(struct lf_sched *s, const struct lf_sched_plan *plan, int64_t took_ns);
+void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_t took_ns);
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
 
 static inline bool lf_sched_in_prefill(const struct lf_sched_seq *seq)

@@ -23,7 +23,7 @@ static bool is_here(const struct lf_sched_tenant *t)
     return t->n_waiting + t->n_running > 0;
 }
 
-static struct lf_sched_tenant *place(struct lf_sched_tenant *t, uint64_t id)
+static struct lf_sched_tenant *claim(struct lf_sched_tenant *t, uint64_t id)
 {
     memset(t, 0, sizeof(*t));
     t->id = id;
@@ -32,7 +32,7 @@ static struct lf_sched_tenant *place(struct lf_sched_tenant *t, uint64_t id)
     return t;
 }
 
-/* A place that is needed is taken from the absent tenant that was served least: it is the one whose account will most
+/* An entry that is needed is taken from the absent tenant that was served least: it is the one whose account will most
  * likely be brought level anyway. */
 struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id)
 {
@@ -41,8 +41,8 @@ struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id)
         if (all[i].id == id) return &all[i];
         if (!is_here(&all[i]) && (!absent || all[i].served_ns < absent->served_ns)) absent = &all[i];
     }
-    if (s->n_tenants < s->opts.n_tenants) return place(&all[s->n_tenants++], id);
-    return absent ? place(absent, id) : &all[id % (uint64_t)s->opts.n_tenants];
+    if (s->n_tenants < s->opts.n_tenants) return claim(&all[s->n_tenants++], id);
+    return absent ? claim(absent, id) : &all[id % (uint64_t)s->opts.n_tenants];
 }
 
 static double level(double account_ns, double level_ns, double ahead_ns)
@@ -119,22 +119,23 @@ bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_te
 
 /* ---- shares ---- */
 
-/* Marks the blocks in the tables of a tenant's running sequences; how many there are. */
-static int64_t mark_held(struct lf_sched *s, const struct lf_sched_tenant *t)
+/* How many blocks there are in the tables of a tenant's running sequences. A block that several have is counted once:
+ * the first time it gets this count's epoch. */
+static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
 {
     int64_t n = 0;
-    if (++s->mark == 0) {
-        memset(s->opts.marks, 0, (size_t)s->opts.pool->n_blocks * sizeof(*s->opts.marks));
-        s->mark = 1;
+    if (++s->held_epoch == 0) {
+        memset(s->opts.held_epochs, 0, (size_t)s->opts.pool->n_blocks * sizeof(*s->opts.held_epochs));
+        s->held_epoch = 1;
     }
     LF_LIST_EACH(it, &s->running)
     {
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
         if (seq->tenant != t) continue;
         for (int i = 0; i < seq->n_blocks; i++) {
-            uint32_t *mark = &s->opts.marks[seq->blocks[i]];
-            if (*mark != s->mark) n++;
-            *mark = s->mark;
+            uint32_t *epoch = &s->opts.held_epochs[seq->blocks[i]];
+            if (*epoch != s->held_epoch) n++;
+            *epoch = s->held_epoch;
         }
     }
     return n;
@@ -147,7 +148,7 @@ static int n_held_already(const struct lf_sched *s, const struct lf_sched_seq *s
     for (int i = 0; i < n_hint; i++) {
         int32_t block = lf_sched_find_block(s, seq, i);
         if (block < 0) break;
-        if (s->opts.marks[block] == s->mark) n++;
+        if (s->opts.held_epochs[block] == s->held_epoch) n++;
     }
     return n;
 }
@@ -157,7 +158,8 @@ int64_t lf_sched_share_of(int64_t n)
     return LF_MAX(n * 3 / 4, 1);
 }
 
-bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint, int64_t now_ns, bool *marked)
+bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint, int64_t now_ns,
+                           bool *counted)
 {
     const struct lf_sched_tenant *t = seq->tenant;
     int64_t most = lf_sched_share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
@@ -165,9 +167,9 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
     if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
     if (t->n_running >= lf_sched_share_of(s->opts.max_seqs)) return false;
     if (t->n_blocks + n <= most) return true;
-    if (!*marked) s->n_marked = mark_held(s, t);
-    *marked = true;
-    return s->n_marked + n - n_held_already(s, seq, n_hint) <= most;
+    if (!*counted) s->n_held = count_held(s, t);
+    *counted = true;
+    return s->n_held + n - n_held_already(s, seq, n_hint) <= most;
 }
 
 /* ---- turns ---- */
@@ -196,15 +198,15 @@ void lf_sched_sort_queues(struct lf_sched *s, int64_t now_ns)
 
 void lf_sched_tenant_runs(struct lf_sched *s, struct lf_sched_tenant *t, bool in_prefill)
 {
-    if (t->step_no != s->n_plans) {
-        t->step_no = s->n_plans;
+    if (t->step_no != s->step_no) {
+        t->step_no = s->step_no;
         t->decode_ns = 0;
         s->n_tenants_in_step++;
     }
-    if (!in_prefill || t->prefill_no == s->n_plans) return;
-    if (t->prefill_no + 1 != s->n_plans)
+    if (!in_prefill || t->prefill_no == s->step_no) return;
+    if (t->prefill_no + 1 != s->step_no)
         t->served_ns = level(t->served_ns, s->served_level_ns, AHEAD_STEPS * (double)s->opts.step_ns);
-    t->prefill_no = s->n_plans;
+    t->prefill_no = s->step_no;
 }
 
 static bool is_before_in_queue(const struct lf_list *a, const struct lf_list *b)

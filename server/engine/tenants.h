@@ -14,14 +14,14 @@
  * had no prefill in the last step) is brought level: at most a few steps ahead of the others, so that a pause saves
  * nothing up, and at most LF_SCHED_DEBT_NS behind, so that what it used while nobody else wanted it is forgotten.
  *
- * Places are kept for tenants that run nothing: beyond max_seqs there are n_kept, and a sequence may have one of them
+ * Slots are kept for tenants that run nothing: beyond max_seqs there are n_kept, and a sequence may have one of them
  * only if its tenant runs no other. So however many answers others have begun and however long these are, the first
- * n_kept that come wait for none of them to end for a place; for blocks they wait as everybody does (scheduler.h, 4).
+ * n_kept that come wait for none of them to end for a slot; for blocks they wait as everybody does (scheduler.h, 4).
  * Nothing is taken from a tenant alone, which has max_seqs: a step has no more sequences than before, and while more
  * than that decode they take turns.
  *
- * The table has room for as many tenants as can wait and run. A tenant that left stays in it until its place is needed;
- * should there be none, two tenants share a place and count as one. All of it is the engine thread's. */
+ * The table has room for as many tenants as can wait and run. A tenant that left stays in it until its entry is needed;
+ * should there be none, two tenants share an entry and count as one. All of it is the engine thread's. */
 #ifndef LF_SERVER_ENGINE_TENANTS_H
 #define LF_SERVER_ENGINE_TENANTS_H
 
@@ -57,13 +57,13 @@ struct lf_sched_tenant {
     double decode_ns;
 };
 
-/* Its place in the table. */
+/* Its entry in the table. */
 struct lf_sched_tenant *lf_sched_tenant_of(struct lf_sched *s, uint64_t id);
 /* A sequence of it comes, starts and goes. */
 void lf_sched_tenant_joins(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_starts(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq);
-/* Of n blocks or places those that one of several tenants may have. */
+/* Of n blocks or slots those that one of several tenants may have. */
 int64_t lf_sched_share_of(int64_t n);
 /* How many blocks a sequence may have that passes this one. */
 int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hold *hold);
@@ -71,10 +71,10 @@ int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hol
 bool lf_sched_other_left(const struct lf_sched_left left[2], uint64_t tenant, int64_t now_ns);
 /* Whether another tenant waits or runs, or was here a short while ago. */
 bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_tenant *t, int64_t now_ns);
-/* Whether the tenant may hold what seq needs, beside what it has. marked: whether this look at its queue has marked the
- * blocks it holds; kept by this function, false at first. */
+/* Whether the tenant may hold what seq needs, beside what it has. counted: whether the blocks it holds have been
+ * counted in this look at its queue; kept by this function, false at first. */
 bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint, int64_t now_ns,
-                           bool *marked);
+                           bool *counted);
 /* Puts the tenants with a queue in the order of their turns. */
 void lf_sched_sort_queues(struct lf_sched *s, int64_t now_ns);
 /* Asserts that table, queues and counts agree. */

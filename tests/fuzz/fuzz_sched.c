@@ -1,9 +1,9 @@
 /* The scheduler under operations in any order that its header allows: the bytes are the calls. A head of 8 bytes says
  * how large everything is; then each byte is an operation, the next ones what it is given.
  *
- * After every operation all invariants hold, a tenant among others has been admitted no more than its share, and a plan
- * keeps its limits. At the end nothing more comes: then each launched step computes a row at least that nobody computes
- * again, so that everything is over after as many steps as there are rows. That bounds every wait. */
+ * After every operation all invariants hold, a tenant among others has been admitted no more than its share, and a step
+ * keeps its limits. At the end nothing more comes: then each launched step computes a token at least that nobody
+ * computes again, so that everything is over after as many steps as there are tokens. That bounds every wait. */
 #include "server/engine/scheduler.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ struct bytes {
 };
 
 struct flight {
-    struct lf_sched_plan plan;
+    struct lf_sched_step step;
     struct lf_sched_item items[RUN_N];
 };
 
@@ -30,10 +30,10 @@ struct world {
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix; /* NULL: off */
     struct lf_sched_tenant tenants[TENANTS_N];
-    uint32_t marks[BLOCKS_N];
+    uint32_t held_epochs[BLOCKS_N];
     int32_t refs[BLOCKS_N];
     struct flight flights[FLIGHTS_N]; /* the older one first */
-    int n_flights, n_ahead;
+    int n_flights, n_async_steps;
     int64_t now_ns;
     bool drains; /* nothing is learnt any more: it would take most of the time */
     uint64_t n_texts;
@@ -59,29 +59,29 @@ static void open_world(struct world *w, struct bytes *b)
     memset(w, 0, offsetof(struct world, ids));
     w->now_ns = 1000;
     int n_blocks = 1 + take(b) % BLOCKS_N, chunk = 1 + take(b) * 2, max_seqs = 1 + take(b) % RUN_N;
-    int max_out = 1 + take(b) % RUN_N, row_tile = 1 + take(b), n_tenants = 1 + take(b) % TENANTS_N;
+    int max_out = 1 + take(b) % RUN_N, token_tile = 1 + take(b), n_tenants = 1 + take(b) % TENANTS_N;
     bool prefix = take(b) % 2;
-    w->n_ahead = take(b) % FLIGHTS_N;
+    w->n_async_steps = take(b) % FLIGHTS_N;
     LF_ASSERT(lf_block_pool_init(&w->pool, n_blocks, NULL) == LF_OK);
     if (prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "fuzz", 4, NULL) == LF_OK);
-    for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].plan.items = w->flights[i].items;
+    for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].step.items = w->flights[i].items;
     const struct lf_sched_opts opts = {.chunk = chunk,
                                        .max_seqs = max_seqs,
                                        .n_kept = (max_seqs + 6) / 8,
                                        .max_out = max_out,
-                                       .row_tile = row_tile,
+                                       .token_tile = token_tile,
                                        .step_ns = 50 * 1000 * 1000,
                                        .alone_ns = 200 * 1000 * 1000,
                                        .pool = &w->pool,
                                        .prefix = w->prefix,
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
-                                       .marks = w->marks};
+                                       .held_epochs = w->held_epochs};
     lf_sched_init(&w->sched, &opts);
 }
 
-/* A place that no follower looks at any more; NULL: all are taken. */
-static struct lf_sched_seq *free_place(struct world *w)
+/* An entry that no follower looks at any more; NULL: all are taken. */
+static struct lf_sched_seq *free_entry(struct world *w)
 {
     for (int i = 0; i < SEQS_N; i++) {
         bool taken = is_live(&w->seqs[i]);
@@ -105,7 +105,7 @@ static void fill_ids(struct world *w, struct lf_sched_seq *seq, uint64_t text)
 /* Tenant, prompt (blocks and tokens), answer, priority, which text (0: one of its own), echo and leader. */
 static void submit(struct world *w, struct bytes *b)
 {
-    struct lf_sched_seq *seq = free_place(w);
+    struct lf_sched_seq *seq = free_entry(w);
     int room = w->pool.n_blocks * BLOCK, tenant = take(b) % 8, n_blocks = take(b) % BLOCKS_N, n_rest = take(b) % BLOCK;
     int n_prompt = LF_MIN(LF_MAX(n_blocks * BLOCK + n_rest, 1), room), max_tokens = take(b) % 32;
     int priority = (int8_t)take(b), text = take(b) % 4, flags = take(b);
@@ -154,34 +154,34 @@ static void admit(struct world *w)
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
 }
 
-static void check_plan(const struct world *w, const struct lf_sched_plan *plan)
+static void check_step(const struct world *w, const struct lf_sched_step *step)
 {
     const struct lf_sched_opts *o = &w->sched.opts;
-    int n_rows = 0, n_out = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    int n_tokens = 0, n_out = 0;
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         LF_ASSERT(item->seq->phase == LF_SCHED_RUNNING && item->first == item->seq->n_done);
-        LF_ASSERT(item->n_rows >= 1 && item->first + item->n_rows <= item->seq->n_ids);
-        LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_rows);
-        for (int k = 0; k < i; k++) LF_ASSERT(plan->items[k].seq != item->seq);
+        LF_ASSERT(item->n_tokens >= 1 && item->first + item->n_tokens <= item->seq->n_ids);
+        LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_tokens);
+        for (int k = 0; k < i; k++) LF_ASSERT(step->items[k].seq != item->seq);
         LF_ASSERT(!lf_sched_in_prefill(item->seq) || lf_sched_eta_ns(&w->sched, item->seq) > 0);
-        n_rows += item->n_rows;
+        n_tokens += item->n_tokens;
         n_out += item->n_out;
     }
-    LF_ASSERT(plan->n_items <= o->max_seqs);
-    LF_ASSERT(n_rows == plan->n_rows && n_rows <= o->chunk && n_out == plan->n_out && n_out <= o->max_out);
+    LF_ASSERT(step->n_items <= o->max_seqs);
+    LF_ASSERT(n_tokens == step->n_tokens && n_tokens <= o->chunk && n_out == step->n_out && n_out <= o->max_out);
 }
 
 /* Whether there was something to launch, and room on the way for it. */
 static bool launch(struct world *w)
 {
-    if (w->n_flights > w->n_ahead) return false;
-    struct lf_sched_plan *plan = &w->flights[w->n_flights].plan;
-    lf_sched_plan(&w->sched, plan);
-    check_plan(w, plan);
-    LF_ASSERT(plan->n_items > 0 || w->n_flights > 0 || w->sched.n_running == 0);
-    if (plan->n_items == 0) return false;
-    lf_sched_launched(&w->sched, plan);
+    if (w->n_flights > w->n_async_steps) return false;
+    struct lf_sched_step *step = &w->flights[w->n_flights].step;
+    lf_sched_plan_step(&w->sched, step);
+    check_step(w, step);
+    LF_ASSERT(step->n_items > 0 || w->n_flights > 0 || w->sched.n_running == 0);
+    if (step->n_items == 0) return false;
+    lf_sched_launched(&w->sched, step);
     w->n_flights++;
     return true;
 }
@@ -190,34 +190,34 @@ static void end(struct world *w, struct lf_sched_seq *seq)
 {
     lf_sched_end(&w->sched, seq);
     for (int f = 0; f < w->n_flights; f++)
-        for (int i = 0; i < w->flights[f].plan.n_items; i++)
-            if (w->flights[f].plan.items[i].seq == seq) w->flights[f].plan.items[i].seq = NULL;
+        for (int i = 0; i < w->flights[f].step.n_items; i++)
+            if (w->flights[f].step.items[i].seq == seq) w->flights[f].step.items[i].seq = NULL;
 }
 
 static void read_oldest(struct world *w, int took)
 {
     struct flight *f = &w->flights[0];
     if (w->n_flights == 0) return;
-    for (int i = 0; i < f->plan.n_items; i++) {
-        struct lf_sched_seq *seq = f->plan.items[i].seq;
-        if (!seq || !f->plan.items[i].complete) continue;
+    for (int i = 0; i < f->step.n_items; i++) {
+        struct lf_sched_seq *seq = f->step.items[i].seq;
+        if (!seq || !f->step.items[i].complete) continue;
         if (seq->max_tokens > 0) lf_sched_sampled(&w->sched, seq, 7);
-        if (seq->n_ids - seq->n_promised == seq->n_prompt + seq->max_tokens) end(w, seq);
+        if (seq->n_ids - seq->n_placeholders == seq->n_prompt + seq->max_tokens) end(w, seq);
     }
     int64_t took_ns = INT64_C(1000) << took % 24;
     w->now_ns += took_ns;
-    if (!w->drains) lf_sched_learn(&w->sched, &f->plan, took_ns);
+    if (!w->drains) lf_sched_learn(&w->sched, &f->step, took_ns);
     w->n_flights--;
     struct flight first = w->flights[0];
     w->flights[0] = w->flights[1];
     w->flights[1] = first;
-    for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].plan.items = w->flights[i].items;
+    for (int i = 0; i < FLIGHTS_N; i++) w->flights[i].step.items = w->flights[i].items;
 }
 
 static void step(struct world *w, int took)
 {
     admit(w);
-    if (!launch(w) || w->n_flights > w->n_ahead) read_oldest(w, took);
+    if (!launch(w) || w->n_flights > w->n_async_steps) read_oldest(w, took);
 }
 
 static void run_op(struct world *w, struct bytes *b)
@@ -252,13 +252,13 @@ static void run_op(struct world *w, struct bytes *b)
     lf_sched_check(&w->sched, w->refs);
 }
 
-/* Rows that may still be computed, and a step to read what is under way. */
+/* Tokens that may still be computed, and a step to read what is under way. */
 static int64_t most_steps(const struct world *w)
 {
     int64_t n = w->n_flights;
     for (int i = 0; i < SEQS_N; i++)
         if (is_live(&w->seqs[i])) n += w->seqs[i].n_prompt + w->seqs[i].max_tokens;
-    return (1 + w->n_ahead) * n;
+    return (1 + w->n_async_steps) * n;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

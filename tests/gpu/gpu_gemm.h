@@ -1,11 +1,11 @@
-/* A random product for the programs of the GPU lane. */
+/* A random GEMM for the programs of the GPU lane. */
 #ifndef LF_TESTS_GPU_GPU_GEMM_H
 #define LF_TESTS_GPU_GPU_GEMM_H
 
 #include "tests/gpu/gpu_fixture.h"
 
 struct gemm_case {
-    int n_rows, n_in, n_out;
+    int n_tokens, n_in, n_out;
     bool y_float, bias, residual, in_place;
     int x_gap, y_gap;
 };
@@ -20,7 +20,7 @@ struct gemm_data {
 static inline void gemm_make(struct gemm_data *d, const struct gemm_case *c, uint64_t *seed)
 {
     d->gw = gpu_weight(seed, LF_BF16, c->n_out, c->n_in, 1.0f);
-    size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap), t = (size_t)c->n_rows;
+    size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap), t = (size_t)c->n_tokens;
     enum lf_dtype y_dtype = c->y_float ? LF_F32 : gpu_act;
     d->x = gpu_random(gpu_act, seed, t * x_stride, 1.0f, &d->x_values);
     d->bias = gpu_random(LF_F32, seed, (size_t)c->n_out, 1.0f, &d->bias_values);
@@ -37,7 +37,7 @@ static inline void gemm_make(struct gemm_data *d, const struct gemm_case *c, uin
                                    .residual = c->in_place   ? (const float *)(void *)d->y.ptr
                                                : c->residual ? (const float *)(void *)d->residual.ptr
                                                              : NULL,
-                                   .n_rows = c->n_rows,
+                                   .n_tokens = c->n_tokens,
                                    .x_stride = (int)x_stride,
                                    .y_stride = (int)y_stride};
 }

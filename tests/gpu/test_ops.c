@@ -1,4 +1,4 @@
-/* Every row of a GPU's op table against float64 and against the plain C reference, and what device.h promises of
+/* Every op of a GPU's table against float64 and against the plain C reference, and what device.h promises of
  * memory, copies and graphs. Skipped (77) where no GPU opens.
  *
  *     test_ops [PATTERN]   (of the names of tests, as "gemm*")
@@ -8,7 +8,7 @@
 #include "tests/gpu/gpu_gemm.h"
 
 #include "device/cuda/cuda.h"
-#include "device/cuda/gemm_plan.h"
+#include "device/cuda/gemm_buckets.h"
 
 enum { REPEATS = 200 };
 
@@ -66,9 +66,9 @@ static void a_packed_row_reads_back_exactly(void **state)
     }
 }
 
-/* ---- products ---- */
+/* ---- GEMM ---- */
 
-/* The same product by the plain C reference. */
+/* The same GEMM by the plain C reference. */
 static float *gemm_on_cpu(const struct gemm_case *c, const struct gemm_data *d)
 {
     const struct lf_ops *ops = lf_device_ops(cpu);
@@ -77,8 +77,8 @@ static float *gemm_on_cpu(const struct gemm_case *c, const struct gemm_data *d)
     w.data = fixture_alloc(bytes);
     memset(w.data, 0, bytes);
     ops->weight_pack(cpu, &w, 0, c->n_out, d->gw.values);
-    float *y = fixture_alloc((size_t)c->n_rows * (size_t)d->p.y_stride * sizeof(float));
-    void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_rows, c->n_in));
+    float *y = fixture_alloc((size_t)c->n_tokens * (size_t)d->p.y_stride * sizeof(float));
+    void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_tokens, c->n_in));
     struct lf_gemm_params p = d->p;
     p.y = y;
     p.x = d->x_values;
@@ -112,7 +112,7 @@ static void check_gemm_value(const struct gemm_case *c, const struct gemm_data *
     double allowed = ldexp((c->n_in + 2) * magnitude, -22) + bias_rounding + 1e-30;
     if (!c->y_float) allowed += gpu_rounding(gpu_act, fabs(sum) + allowed);
     if (!(fabs((double)got - sum) <= allowed) || !(fabs((double)got - (double)on_cpu) <= 2.0 * allowed))
-        fail_msg("T=%d n_in=%d n_out=%d row %d column %d: %g, expected %g within %g (plain C %g)", c->n_rows, c->n_in,
+        fail_msg("T=%d n_in=%d n_out=%d row %d column %d: %g, expected %g within %g (plain C %g)", c->n_tokens, c->n_in,
                  c->n_out, row, col, (double)got, sum, allowed, (double)on_cpu);
 }
 
@@ -121,11 +121,11 @@ static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
     struct gemm_data d;
     gemm_make(&d, c, seed);
     (void)snprintf(gpu_case, sizeof gpu_case,
-                   "T=%d n_in=%d n_out=%d float %d bias %d residual %d in place %d gaps %d %d", c->n_rows, c->n_in,
+                   "T=%d n_in=%d n_out=%d float %d bias %d residual %d in place %d gaps %d %d", c->n_tokens, c->n_in,
                    c->n_out, c->y_float, c->bias, c->residual, c->in_place, c->x_gap, c->y_gap);
     gpu_ops->gemm(gpu, &d.p);
     float *y = gpu_read(&d.y), *on_cpu = gemm_on_cpu(c, &d);
-    for (int r = 0; r < c->n_rows; r++) {
+    for (int r = 0; r < c->n_tokens; r++) {
         size_t at = (size_t)r * (size_t)d.p.y_stride;
         for (int n = 0; n < c->n_out; n++) check_gemm_value(c, &d, r, n, y[at + (size_t)n], on_cpu[at + (size_t)n]);
         for (int n = c->n_out; n < d.p.y_stride; n++)
@@ -149,7 +149,7 @@ static void gemm_is_right_for_named_shapes(void **state)
     };
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
         for (int kind = 0; kind < 4; kind++) {
-            struct gemm_case c = {.n_rows = shapes[s][0],
+            struct gemm_case c = {.n_tokens = shapes[s][0],
                                   .n_in = shapes[s][1],
                                   .n_out = shapes[s][2],
                                   .y_float = kind > 0,
@@ -168,7 +168,7 @@ static void gemm_is_right_for_all_row_counts(void **state)
     (void)state;
     uint64_t seed = 3;
     for (int t = 1; t <= 64; t++) {
-        struct gemm_case c = {.n_rows = t,
+        struct gemm_case c = {.n_tokens = t,
                               .n_in = 8 * fixture_between(&seed, 1, 60),
                               .n_out = fixture_between(&seed, 1, 200),
                               .y_float = t % 2 == 0,
@@ -176,9 +176,9 @@ static void gemm_is_right_for_all_row_counts(void **state)
                               .residual = t % 4 == 0};
         run_gemm_case(&c, &seed);
     }
-    run_gemm_case(&(struct gemm_case){.n_rows = 513, .n_in = 256, .n_out = 96, .y_float = true, .residual = true},
+    run_gemm_case(&(struct gemm_case){.n_tokens = 513, .n_in = 256, .n_out = 96, .y_float = true, .residual = true},
                   &seed);
-    run_gemm_case(&(struct gemm_case){.n_rows = 513, .n_in = 104, .n_out = 200, .bias = true}, &seed);
+    run_gemm_case(&(struct gemm_case){.n_tokens = 513, .n_in = 104, .n_out = 200, .bias = true}, &seed);
 }
 
 /* Rows first .. first + n - 1 of d's, alone. */
@@ -189,14 +189,14 @@ static char *gemm_rows(const struct gemm_data *d, int first, int n)
     p.x = d->x.ptr + (size_t)first * (size_t)p.x_stride * 2;
     p.y = y.ptr;
     if (p.residual) p.residual += (size_t)first * (size_t)p.y_stride;
-    p.n_rows = n;
+    p.n_tokens = n;
     gpu_ops->gemm(gpu, &p);
     char *raw = gpu_read_raw(&y);
     gpu_free(&y);
     return raw;
 }
 
-static void rows_of_a_product_are_the_same_in_every_batch_up_to_16(void **state)
+static void tokens_of_a_gemm_are_the_same_in_every_batch_up_to_16(void **state)
 {
     (void)state;
     uint64_t seed = 4;
@@ -205,7 +205,7 @@ static void rows_of_a_product_are_the_same_in_every_batch_up_to_16(void **state)
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
         for (int y_float = 0; y_float < 2; y_float++) {
             struct gemm_case c = {
-                .n_rows = 16, .n_in = shapes[s][0], .n_out = shapes[s][1], .y_float = y_float, .residual = y_float};
+                .n_tokens = 16, .n_in = shapes[s][0], .n_out = shapes[s][1], .y_float = y_float, .residual = y_float};
             struct gemm_data d;
             gemm_make(&d, &c, &seed);
             size_t row_bytes = (size_t)c.n_out * (y_float ? sizeof(float) : 2);
@@ -222,19 +222,19 @@ static void rows_of_a_product_are_the_same_in_every_batch_up_to_16(void **state)
     }
 }
 
-static void products_repeat(void **state)
+static void gemms_repeat(void **state)
 {
     (void)state;
     uint64_t seed = 5;
     static const int rows[] = {1, 7, 16, 40, 300};
     for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-        struct gemm_case c = {.n_rows = rows[r], .n_in = 2048, .n_out = 1040, .y_float = true, .bias = true};
+        struct gemm_case c = {.n_tokens = rows[r], .n_in = 2048, .n_out = 1040, .y_float = true, .bias = true};
         struct gemm_data d;
         gemm_make(&d, &c, &seed);
-        char *first = gemm_rows(&d, 0, c.n_rows);
+        char *first = gemm_rows(&d, 0, c.n_tokens);
         for (int i = 1; i < gpu_times(REPEATS); i++) {
-            char *again = gemm_rows(&d, 0, c.n_rows);
-            assert_memory_equal(again, first, (size_t)c.n_rows * (size_t)c.n_out * sizeof(float));
+            char *again = gemm_rows(&d, 0, c.n_tokens);
+            assert_memory_equal(again, first, (size_t)c.n_tokens * (size_t)c.n_out * sizeof(float));
             free(again);
         }
         free(first);
@@ -243,7 +243,7 @@ static void products_repeat(void **state)
 }
 
 /* In one kernel and in two, tiles of 16 and of 32 weight rows, halves of 8 and not. */
-static void gated_products_have_the_bits_of_product_and_activation(void **state)
+static void gated_gemms_have_the_bits_of_gemm_and_activation(void **state)
 {
     (void)state;
     uint64_t seed = 15;
@@ -251,14 +251,14 @@ static void gated_products_have_the_bits_of_product_and_activation(void **state)
     static const int rows[] = {1, 3, 8, 9, 16, 17, 130};
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
         for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-            struct gemm_case c = {.n_rows = rows[r], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = r % 2 == 0};
+            struct gemm_case c = {.n_tokens = rows[r], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = r % 2 == 0};
             struct gemm_data d;
             gemm_make(&d, &c, &seed);
-            size_t n = (size_t)c.n_rows * (size_t)c.n_out / 2;
+            size_t n = (size_t)c.n_tokens * (size_t)c.n_out / 2;
             struct gpu_tensor at_once = gpu_poisoned(gpu_act, n), in_two = gpu_poisoned(gpu_act, n);
             gpu_ops->gemm_silu_mul(gpu, &d.p, at_once.ptr);
             gpu_ops->gemm(gpu, &d.p);
-            gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){in_two.ptr, d.p.y, c.n_rows, c.n_out / 2});
+            gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){in_two.ptr, d.p.y, c.n_tokens, c.n_out / 2});
             char *got = gpu_read_raw(&at_once), *expected = gpu_read_raw(&in_two);
             assert_memory_equal(got, expected, n * 2);
             free(expected);
@@ -270,17 +270,17 @@ static void gated_products_have_the_bits_of_product_and_activation(void **state)
     }
 }
 
-static void prepared_products_are_the_same(void **state)
+static void prepared_gemms_are_the_same(void **state)
 {
     (void)state;
     uint64_t seed = 6;
-    struct gemm_case c = {.n_rows = 48, .n_in = 520, .n_out = 264, .bias = true};
+    struct gemm_case c = {.n_tokens = 48, .n_in = 520, .n_out = 264, .bias = true};
     struct gemm_data d;
     gemm_make(&d, &c, &seed);
-    char *before = gemm_rows(&d, 0, c.n_rows);
+    char *before = gemm_rows(&d, 0, c.n_tokens);
     gpu_ops->gemm_prepare(gpu, &d.p);
-    char *after = gemm_rows(&d, 0, c.n_rows);
-    assert_memory_equal(before, after, (size_t)c.n_rows * (size_t)c.n_out * 2);
+    char *after = gemm_rows(&d, 0, c.n_tokens);
+    assert_memory_equal(before, after, (size_t)c.n_tokens * (size_t)c.n_out * 2);
     free(after);
     free(before);
     gemm_free(&d);
@@ -308,7 +308,7 @@ static void embed_widens_rows_of_the_table(void **state)
                                     .table = &gw.w,
                                     .ids = (int32_t *)(void *)dev_ids.ptr,
                                     .sampled = (int32_t *)(void *)sampled.ptr,
-                                    .n_rows = T};
+                                    .n_tokens = T};
         gpu_ops->embed(gpu, &p);
         float *got = gpu_read(&out);
         for (size_t t = 0; t < T; t++)
@@ -471,15 +471,15 @@ static void no_rows_is_no_work(void **state)
 
 /* ---- graphs ---- */
 
-/* norm, product with residual, gather: what a layer's end looks like. */
+/* norm, GEMM with residual, gather: what a layer's end looks like. */
 static void chain(const struct gemm_data *d, const struct gpu_tensor *h, const struct gpu_tensor *w,
                   const struct gpu_tensor *ids, const struct gpu_tensor *out)
 {
-    struct lf_rmsnorm_params norm = {d->x.ptr,    (float *)(void *)h->ptr, (float *)(void *)w->ptr, 1e-6f, d->p.n_rows,
-                                     d->gw.w.n_in};
+    struct lf_rmsnorm_params norm = {d->x.ptr, (float *)(void *)h->ptr, (float *)(void *)w->ptr,
+                                     1e-6f,    d->p.n_tokens,           d->gw.w.n_in};
     gpu_ops->rmsnorm(gpu, &norm);
     gpu_ops->gemm(gpu, &d->p);
-    gpu_ops->gather(gpu, &(struct lf_gather_params){out->ptr, d->y.ptr, (int32_t *)(void *)ids->ptr, d->p.n_rows,
+    gpu_ops->gather(gpu, &(struct lf_gather_params){out->ptr, d->y.ptr, (int32_t *)(void *)ids->ptr, d->p.n_tokens,
                                                     d->gw.w.n_out, LF_F32});
 }
 
@@ -489,13 +489,13 @@ static void a_graph_replays_with_what_lies_at_its_addresses(void **state)
     uint64_t seed = 12;
     static const int sizes[] = {1, 16, 24};
     for (size_t s = 0; s < LF_N_ELEMS(sizes); s++) {
-        struct gemm_case c = {.n_rows = sizes[s], .n_in = 512, .n_out = 264, .y_float = true};
+        struct gemm_case c = {.n_tokens = sizes[s], .n_in = 512, .n_out = 264, .y_float = true};
         struct gemm_data d;
         gemm_make(&d, &c, &seed);
-        size_t t = (size_t)c.n_rows, n = t * 264;
+        size_t t = (size_t)c.n_tokens, n = t * 264;
         float *h_values, *w_values;
         int32_t order[24];
-        for (int i = 0; i < c.n_rows; i++) order[i] = c.n_rows - 1 - i;
+        for (int i = 0; i < c.n_tokens; i++) order[i] = c.n_tokens - 1 - i;
         struct gpu_tensor h = gpu_random(LF_F32, &seed, t * 512, 1.0f, &h_values);
         struct gpu_tensor w = gpu_random(LF_F32, &seed, 512, 1.0f, &w_values), ids = gpu_ids(order, t);
         struct gpu_tensor out = gpu_poisoned(LF_F32, n), expected = gpu_poisoned(LF_F32, n);
@@ -537,12 +537,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_packed_row_reads_back_exactly),
         cmocka_unit_test(gemm_is_right_for_named_shapes),
         cmocka_unit_test(gemm_is_right_for_all_row_counts),
-        cmocka_unit_test(rows_of_a_product_are_the_same_in_every_batch_up_to_16),
-        cmocka_unit_test(products_repeat),
-        cmocka_unit_test(prepared_products_are_the_same),
+        cmocka_unit_test(tokens_of_a_gemm_are_the_same_in_every_batch_up_to_16),
+        cmocka_unit_test(gemms_repeat),
+        cmocka_unit_test(prepared_gemms_are_the_same),
         cmocka_unit_test(embed_widens_rows_of_the_table),
         cmocka_unit_test(rmsnorm_is_right),
-        cmocka_unit_test(gated_products_have_the_bits_of_product_and_activation),
+        cmocka_unit_test(gated_gemms_have_the_bits_of_gemm_and_activation),
         cmocka_unit_test(silu_mul_is_right),
         cmocka_unit_test(gather_copies_rows),
         cmocka_unit_test(rows_of_norm_and_silu_stay_alone_and_repeat),

@@ -373,7 +373,7 @@ static char *take_written(struct step *st)
 }
 
 /* With and without bias, with x as it is and as half a norm. */
-static void a_product_that_ends_with_rope_has_the_bits_of_both(void **state)
+static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
 {
     (void)state;
     enum { N_IN = 264, PARTS = (N_IN + LF_NORM_PART - 1) / LF_NORM_PART };
@@ -390,18 +390,18 @@ static void a_product_that_ends_with_rope_has_the_bits_of_both(void **state)
         float *x_values, *bias_values, *squares_values;
         struct gpu_tensor x = gpu_random(gpu_act, &seed, (size_t)st.bucket_rows * N_IN, 1.0f, &x_values);
         struct gpu_tensor bias = gpu_random(LF_F32, &seed, row_elems(shape), 1.0f, &bias_values);
-        struct gpu_tensor squares = gpu_random(LF_F32, &seed, LF_NORM_ROWS * PARTS, 1.0f, &squares_values);
-        for (int k = 0; k < LF_NORM_ROWS * PARTS; k++) squares_values[k] = fabsf(squares_values[k]);
+        struct gpu_tensor squares = gpu_random(LF_F32, &seed, LF_FUSED_NORM_TOKENS * PARTS, 1.0f, &squares_values);
+        for (int k = 0; k < LF_FUSED_NORM_TOKENS * PARTS; k++) squares_values[k] = fabsf(squares_values[k]);
         lf_upload(gpu, squares.ptr, squares_values, squares.n * sizeof(float));
         bool halves = gpu_act == LF_BF16 && i % 3 != 0;
         struct lf_gemm_params p = {.y = st.qkv.ptr,
                                    .x = x.ptr,
                                    .w = &gw.w,
                                    .bias = i % 4 < 2 ? (const float *)(void *)bias.ptr : NULL,
-                                   .n_rows = st.bucket_rows,
+                                   .n_tokens = st.bucket_rows,
                                    .x_stride = N_IN,
                                    .y_stride = (int)row_elems(shape),
-                                   .x_squares = halves ? (const float *)(void *)squares.ptr : NULL,
+                                   .x_sum_squares = halves ? (const float *)(void *)squares.ptr : NULL,
                                    .x_eps = 1e-5f};
         assert_true(st.bucket_rows <= 16);
         gpu_ops->gemm(gpu, &p);
@@ -410,7 +410,7 @@ static void a_product_that_ends_with_rope_has_the_bits_of_both(void **state)
         bool fits = false;
         lf_cuda_check(gpu, lf_qkv_cuda_setup(&fits), "setup");
         assert_true(fits && lf_qkv_cuda_supports(&p, &st.args));
-        lf_cuda_check(gpu, lf_qkv_cuda(&p, &st.args, 1 + i * 7, lf_cuda_stream(gpu)), "product and RoPE");
+        lf_cuda_check(gpu, lf_qkv_cuda(&p, &st.args, 1 + i * 7, lf_cuda_stream(gpu)), "GEMM and RoPE");
         char *at_once = take_written(&st);
         assert_memory_equal(at_once, in_two, (st.q_out.n + st.kv.n) * 2);
         free(at_once);
@@ -444,7 +444,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_graph_replays_with_other_sequences),
         cmocka_unit_test(appends_repeat),
         cmocka_unit_test(shapes_that_do_not_fit_are_named),
-        cmocka_unit_test(a_product_that_ends_with_rope_has_the_bits_of_both),
+        cmocka_unit_test(a_gemm_with_rope_as_epilogue_has_the_bits_of_both),
     };
     return gpu_run(tests);
 }

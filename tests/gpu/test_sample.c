@@ -1,5 +1,5 @@
 /* Sampling on a GPU against model/sampler.c on the host, from the same logits: equal ids over some 20,000 random cases
- * of all parameters, log-probabilities within 1e-5, and what sample.h promises of marks, batches and graphs.
+ * of all parameters, log-probabilities within 1e-5, and what sample.h promises of counts, batches and graphs.
  *
  *     test_sample [PATTERN]   (of the names of tests) */
 #include "tests/gpu/gpu_fixture.h"
@@ -24,7 +24,7 @@ struct batch {
     float *logits; /* [ROWS, MOST_VOCAB] room */
     struct request *requests;
     struct lf_sampled *expected;
-    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_marks, dev_ids, dev_out, dev_history;
+    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_counts, dev_ids, dev_out, dev_history;
 };
 
 static struct batch batch;
@@ -44,7 +44,7 @@ static int make_batch(void **state)
     batch.requests = fixture_alloc(ROWS * sizeof *batch.requests);
     batch.expected = fixture_alloc(ROWS * sizeof *batch.expected);
     batch.dev_logits = alloc(n_logits * sizeof(float));
-    batch.dev_marks = alloc(n_logits * sizeof(uint32_t));
+    batch.dev_counts = alloc(n_logits * sizeof(uint32_t));
     batch.dev_rows = alloc(ROWS * sizeof(struct lf_sample_row));
     batch.dev_bias = alloc(ROWS * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     batch.dev_banned = alloc(ROWS * BANNED * sizeof(int32_t));
@@ -58,7 +58,7 @@ static int free_batch(void **state)
 {
     (void)state;
     struct lf_buffer *all[] = {&batch.dev_logits, &batch.dev_rows, &batch.dev_bias, &batch.dev_banned,
-                               &batch.dev_marks,  &batch.dev_ids,  &batch.dev_out,  &batch.dev_history};
+                               &batch.dev_counts, &batch.dev_ids,  &batch.dev_out,  &batch.dev_history};
     for (size_t i = 0; i < LF_N_ELEMS(all); i++) lf_buffer_free(gpu, all[i]);
     free(batch.logits);
     free(batch.requests);
@@ -152,7 +152,7 @@ static struct lf_sample_params device_params(void)
                                      .rows = batch.dev_rows.ptr,
                                      .bias = batch.dev_bias.ptr,
                                      .banned = batch.dev_banned.ptr,
-                                     .marks = batch.dev_marks.ptr,
+                                     .counts = batch.dev_counts.ptr,
                                      .ids_out = batch.dev_ids.ptr,
                                      .out = batch.dev_out.ptr};
 }
@@ -204,13 +204,14 @@ static void upload_marks(void)
     }
     lf_upload(gpu, batch.dev_history.ptr, history, sizeof history);
     for (int i = 0; i < batch.n_rows; i++) {
-        struct lf_sample_marks_params p = {.marks = (uint32_t *)batch.dev_marks.ptr + (size_t)i * (size_t)batch.n_vocab,
-                                           .n_vocab = batch.n_vocab,
-                                           .prompt = (int32_t *)batch.dev_history.ptr + 2 * i * HISTORY,
-                                           .generated = (int32_t *)batch.dev_history.ptr + (2 * i + 1) * HISTORY,
-                                           .n_prompt = batch.requests[i].n_prompt,
-                                           .n_generated = batch.requests[i].n_output};
-        gpu_ops->sample_marks(gpu, &p);
+        struct lf_sample_counts_params p = {.counts =
+                                                (uint32_t *)batch.dev_counts.ptr + (size_t)i * (size_t)batch.n_vocab,
+                                            .n_vocab = batch.n_vocab,
+                                            .prompt = (int32_t *)batch.dev_history.ptr + 2 * i * HISTORY,
+                                            .output = (int32_t *)batch.dev_history.ptr + (2 * i + 1) * HISTORY,
+                                            .n_prompt = batch.requests[i].n_prompt,
+                                            .n_output = batch.requests[i].n_output};
+        gpu_ops->sample_counts(gpu, &p);
     }
 }
 
@@ -274,8 +275,8 @@ static bool same(const struct request *r, const struct lf_sampled *want, const s
     return true;
 }
 
-/* Whether a slot's marks are those of the history plus the token drawn. */
-static void check_marks(int slot, int32_t id)
+/* Whether a slot's token counts are those of the history plus the token drawn. */
+static void check_counts(int slot, int32_t id)
 {
     const struct request *r = &batch.requests[slot];
     size_t n = (size_t)batch.n_vocab;
@@ -286,7 +287,7 @@ static void check_marks(int slot, int32_t id)
     for (int i = 0; i < r->n_output; i++)
         if (r->output[i] >= 0 && r->output[i] < batch.n_vocab) want[r->output[i]]++;
     if (id != LF_SAMPLED_NONE) want[id]++;
-    lf_download(gpu, got, (uint32_t *)batch.dev_marks.ptr + (size_t)slot * n, n * sizeof *got);
+    lf_download(gpu, got, (uint32_t *)batch.dev_counts.ptr + (size_t)slot * n, n * sizeof *got);
     assert_memory_equal(got, want, n * sizeof *got);
     free(got);
     free(want);
@@ -307,7 +308,7 @@ static int count_wrong(void)
         if (same(&batch.requests[i], &batch.expected[i], &out[i])) continue;
         if (n_wrong++ < 3) say(&batch.requests[i], &batch.expected[i], &out[i]);
     }
-    if (n_wrong == 0) check_marks(batch.n_rows / 2, out[batch.n_rows / 2].id);
+    if (n_wrong == 0) check_counts(batch.n_rows / 2, out[batch.n_rows / 2].id);
     return n_wrong;
 }
 

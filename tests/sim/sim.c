@@ -52,16 +52,18 @@ static struct scenario draw(uint64_t seed)
     s.world.chunk = sim_chance(d, 0.5) ? 1 << sim_between(d, 0, 8) : sim_between(d, 1, 300);
     s.world.max_seqs = sim_between(d, 1, 8);
     s.world.max_out = sim_between(d, 1, 8);
-    s.world.row_tile = sim_chance(d, 0.3) ? 1 : sim_chance(d, 0.5) ? 1 << sim_between(d, 1, 7) : sim_between(d, 1, 400);
+    s.world.token_tile = sim_chance(d, 0.3)   ? 1
+                         : sim_chance(d, 0.5) ? 1 << sim_between(d, 1, 7)
+                                              : sim_between(d, 1, 400);
     s.world.step_ns = (int64_t)sim_between(d, 1, 50) * 1000000;
     s.world.alone_ns = s.world.step_ns * sim_between(d, 1, 4);
     s.world.prefix = sim_chance(d, 0.9);
     struct sim_machine *m = &s.world.machine;
     double speed = 1 << sim_between(d, 0, 10); /* from a fast machine to a very slow one */
     m->w[LF_COST_STEP] = 1e5 * speed * sim_between(d, 0, 10);
-    m->w[LF_COST_ROW] = 1e3 * speed * sim_between(d, 1, 10);
+    m->w[LF_COST_TOKEN] = 1e3 * speed * sim_between(d, 1, 10);
     m->w[LF_COST_PREFILL_KEY] = 3 * speed * sim_between(d, 0, 10);
-    m->w[LF_COST_OUT_ROW] = 1e3 * speed * sim_between(d, 0, 10);
+    m->w[LF_COST_LOGITS] = 1e3 * speed * sim_between(d, 0, 10);
     m->w[LF_COST_DECODE_KEY] = 10 * speed * sim_between(d, 0, 10);
     m->noise = sim_chance(d, 0.5) ? 0.3 : 0;
     m->hiccup = sim_chance(d, 0.2) ? 0.01 : 0;
@@ -135,8 +137,9 @@ static void faults(struct sim_world *w, const struct scenario *s, struct tally *
     if (sim_chance(w, s->p_jump)) w->now_ns += (int64_t)sim_between(w, 1, 100) * LF_NS_PER_S;
 }
 
-/* The most steps that the requests running at one moment can need together: a prefill row a step at the very least (16
- * where the chunk has room for them) while decodes leave room, and one decode row each a step of those that fit. */
+/* The most steps that the requests running at one moment can need together: a prefill token a step at the very least
+ * (16 where the chunk has room for them) while decodes leave room, and one decode token each a step of those that fit.
+ */
 static int64_t longest_drain(const struct scenario *s)
 {
     int64_t n = s->world.max_seqs, per_step = LF_MIN(LF_MIN(s->world.chunk, s->world.max_out), n);
@@ -146,10 +149,10 @@ static int64_t longest_drain(const struct scenario *s)
 
 static void print_step(const struct sim_world *w)
 {
-    printf("step %lld  t %.6f s  waiting %d  running %d  free %d  cached %d  rows %d (%d prefill)  out %d  "
+    printf("step %lld  t %.6f s  waiting %d  running %d  free %d  cached %d  tokens %d (%d prefill)  out %d  "
            "predicted %.3f ms\n",
            (long long)w->n_steps, (double)w->now_ns * 1e-9, w->sched.n_waiting, w->sched.n_running, w->pool.n_free,
-           w->pool.n_cached, w->plan.n_rows, w->plan.n_prefill_rows, w->plan.n_out, w->plan.predicted_ns * 1e-6);
+           w->pool.n_cached, w->step.n_tokens, w->step.n_prefill_tokens, w->step.n_out, w->step.predicted_ns * 1e-6);
 }
 
 static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)

@@ -12,9 +12,9 @@ enum { DOC = 32768, STEP_MS = 50, GAPS_N = 200000 };
 
 static const struct sim_machine machine = {
     .w = {[LF_COST_STEP] = 1e6,
-          [LF_COST_ROW] = 2e5,
+          [LF_COST_TOKEN] = 2e5,
           [LF_COST_PREFILL_KEY] = 15,
-          [LF_COST_OUT_ROW] = 5e4,
+          [LF_COST_LOGITS] = 5e4,
           [LF_COST_DECODE_KEY] = 30},
     .noise = 0.1,
 };
@@ -155,7 +155,7 @@ static void steps_are_longer_only_while_nobody_decodes(void **state)
         double longest = 0;
         for (int i = 0; i < 20; i++) {
             (void)sim_step(&w);
-            longest = fmax(longest, w.plan.predicted_ns * 1e-6);
+            longest = fmax(longest, w.step.predicted_ns * 1e-6);
         }
         assert_true(longest > 3 * STEP_MS && longest < 4.5 * STEP_MS);
         struct sim_request *r = submit(&w, 200, 40);
@@ -368,7 +368,7 @@ static void blocks_are_taken_over_in_their_middle(void **state)
     for (int n_steps = 1; n_steps <= 10; n_steps++) {
         struct sim_world w;
         struct sim_opts o = defaults();
-        o.row_tile = 48;
+        o.token_tile = 48;
         sim_open(&w, &o);
         w.check = true;
         for (int i = 0; i < 5; i++) (void)submit(&w, 100, 2000);
@@ -404,12 +404,12 @@ static void the_cost_model_finds_the_machine(void **state)
         for (int i = 0; i < 10; i++) (void)submit(&w, 300 + 400 * i, 200);
         int n = 0, n_near = 0;
         while (sim_step(&w)) {
-            if (w.n_steps == 1) assert_true(w.plan.n_rows <= SIM_BLOCK); /* before anything is known */
+            if (w.n_steps == 1) assert_true(w.step.n_tokens <= SIM_BLOCK); /* before anything is known */
             double truth = 0;
-            for (int i = 0; i < LF_COST_N; i++) truth += w.machine.w[i] * w.plan.load.x[i];
+            for (int i = 0; i < LF_COST_N; i++) truth += w.machine.w[i] * w.step.load.x[i];
             if (w.n_steps <= 20) continue;
             n++;
-            if (fabs(w.plan.predicted_ns - truth) < 0.25 * truth) n_near++;
+            if (fabs(w.step.predicted_ns - truth) < 0.25 * truth) n_near++;
         }
         print_message("machine × %g: %d of %d predictions within 25%%\n", speeds[k], n_near, n);
         assert_true(n_near > n * 9 / 10);
@@ -448,35 +448,35 @@ static void prefill_and_decode_both_progress_under_overload(void **state)
     o.machine.w[LF_COST_STEP] = 1e8;
     sim_open(&w, &o);
     for (int i = 0; i < 8; i++) (void)submit(&w, 100, 400);
-    while (w.sched.n_waiting > 0 || w.plan.n_prefill_rows > 0 || w.n_steps == 0) (void)sim_step(&w);
+    while (w.sched.n_waiting > 0 || w.step.n_prefill_tokens > 0 || w.n_steps == 0) (void)sim_step(&w);
     struct sim_request *doc = submit(&w, 4096, 1);
     int64_t steps = w.n_steps;
     while (doc->first_token_ns == 0) {
         (void)sim_step(&w);
         if (doc->seq.phase != LF_SCHED_RUNNING) continue;
-        assert_true(w.plan.n_prefill_rows >= LF_SCHED_MIN_ROWS);
-        if (w.sched.n_running > 1) assert_true(w.plan.n_rows > w.plan.n_prefill_rows);
+        assert_true(w.step.n_prefill_tokens >= LF_SCHED_MIN_TOKENS);
+        if (w.sched.n_running > 1) assert_true(w.step.n_tokens > w.step.n_prefill_tokens);
     }
-    assert_true(w.n_steps - steps <= 4096 / LF_SCHED_MIN_ROWS + 1);
+    assert_true(w.n_steps - steps <= 4096 / LF_SCHED_MIN_TOKENS + 1);
     sim_close(&w);
 }
 
-static double seconds_beside(int n_decodes, int row_tile)
+static double seconds_beside(int n_decodes, int token_tile)
 {
     struct sim_world w;
     struct sim_opts o = defaults();
     o.machine = (struct sim_machine){.w = {[LF_COST_STEP] = 1e7,
-                                           [LF_COST_ROW] = 2e5,
+                                           [LF_COST_TOKEN] = 2e5,
                                            [LF_COST_PREFILL_KEY] = 5,
-                                           [LF_COST_OUT_ROW] = 5e3,
+                                           [LF_COST_LOGITS] = 5e3,
                                            [LF_COST_DECODE_KEY] = 10}};
     o.n_blocks = 32768;
     o.max_seqs = o.max_out = 256;
-    o.row_tile = row_tile;
+    o.token_tile = token_tile;
     sim_open(&w, &o);
     w.check = true;
     for (int i = 0; i < n_decodes; i++) (void)submit(&w, 100, 2000);
-    while (w.sched.n_waiting > 0 || w.plan.n_prefill_rows > 0 || w.n_steps == 0) (void)sim_step(&w);
+    while (w.sched.n_waiting > 0 || w.step.n_prefill_tokens > 0 || w.n_steps == 0) (void)sim_step(&w);
     struct sim_request *doc = submit(&w, 4096, 1);
     while (doc->first_token_ns == 0) (void)sim_step(&w);
     double s = ms(doc->first_token_ns - doc->submitted_ns) * 1e-3;
@@ -484,14 +484,14 @@ static double seconds_beside(int n_decodes, int row_tile)
     return s;
 }
 
-/* Decodes that leave a few rows of a tile free: the prefill does not make do with those. */
+/* Decodes that leave a few tokens of a tile free: the prefill does not make do with those. */
 static void a_tile_that_is_nearly_full_does_not_hold_a_prefill_up(void **state)
 {
     (void)state;
     static const int decodes[] = {60, 100, 120, 127, 128, 200};
     for (size_t i = 0; i < LF_N_ELEMS(decodes); i++) {
         double without = seconds_beside(decodes[i], 1), took = seconds_beside(decodes[i], 128);
-        print_message("4K beside %d decodes: %.1f s, in tiles of 128 rows %.1f s\n", decodes[i], without, took);
+        print_message("4K beside %d decodes: %.1f s, in tiles of 128 tokens %.1f s\n", decodes[i], without, took);
         assert_true(took < 1.5 * without);
     }
 }
@@ -501,7 +501,7 @@ static void steps_of_long_documents_are_whole_tiles_of_rows(void **state)
     (void)state;
     struct sim_world w;
     struct sim_opts o = defaults();
-    o.row_tile = 128;
+    o.token_tile = 128;
     sim_open(&w, &o);
     for (int i = 0; i < 5; i++) (void)submit(&w, 100, 2000);
     run_for(&w, 2);
@@ -510,7 +510,7 @@ static void steps_of_long_documents_are_whole_tiles_of_rows(void **state)
     while (a->ended_ns == 0 && b->ended_ns == 0) {
         (void)sim_step(&w);
         n++;
-        if (w.plan.n_rows % 128 == 0) n_whole++;
+        if (w.step.n_tokens % 128 == 0) n_whole++;
     }
     print_message("%d of %d steps beside 5 decodes are whole tiles\n", n_whole, n);
     assert_true(n > 40 && n_whole > n * 9 / 10);
@@ -522,7 +522,7 @@ static void a_step_smaller_than_a_tile_is_filled_too(void **state)
     (void)state;
     struct sim_world w;
     struct sim_opts o = defaults();
-    o.row_tile = 1024;
+    o.token_tile = 1024;
     o.chunk = 128;
     sim_open(&w, &o);
     (void)submit(&w, 500, 1);
@@ -530,8 +530,8 @@ static void a_step_smaller_than_a_tile_is_filled_too(void **state)
     (void)submit(&w, 30, 1);
     (void)submit(&w, 5000, 1);
     (void)sim_step(&w);
-    assert_int_equal(w.plan.n_items, 2);
-    assert_in_range(w.plan.n_rows, 30 + SIM_BLOCK, 128);
+    assert_int_equal(w.step.n_items, 2);
+    assert_in_range(w.step.n_tokens, 30 + SIM_BLOCK, 128);
     sim_close(&w);
 }
 
@@ -544,12 +544,12 @@ static void chunks_end_at_block_ends(void **state)
     for (int i = 0; i < 5; i++) (void)submit(&w, 5000 + 77 * i, 300);
     int n = 0, n_even = 0;
     while (sim_step(&w)) {
-        for (int i = 0; i < w.plan.n_items; i++) {
-            const struct lf_sched_seq *seq = w.plan.items[i].seq;
-            if (w.plan.items[i].n_rows == 1 || seq->n_done >= seq->n_prompt) continue;
+        for (int i = 0; i < w.step.n_items; i++) {
+            const struct lf_sched_seq *seq = w.step.items[i].seq;
+            if (w.step.items[i].n_tokens == 1 || seq->n_done >= seq->n_prompt) continue;
             n++;
             if (seq->n_done % SIM_BLOCK == 0) n_even++;
-            assert_int_equal(seq->n_done % LF_SCHED_MIN_ROWS, 0);
+            assert_int_equal(seq->n_done % LF_SCHED_MIN_TOKENS, 0);
         }
     }
     assert_true(n > 50 && n_even > n / 2);

@@ -12,9 +12,9 @@ enum { STEP_MS = 50, N_BLOCKS = 4096, MAX_SEQS = 16, FLOOD = 1, GUEST = 2, SEEDS
 
 static const struct sim_machine machine = {
     .w = {[LF_COST_STEP] = 1e6,
-          [LF_COST_ROW] = 2e5,
+          [LF_COST_TOKEN] = 2e5,
           [LF_COST_PREFILL_KEY] = 15,
-          [LF_COST_OUT_ROW] = 5e4,
+          [LF_COST_LOGITS] = 5e4,
           [LF_COST_DECODE_KEY] = 30},
     .noise = 0.1,
 };
@@ -139,9 +139,9 @@ static void a_flood_at_the_highest_priority_doubles_anothers_time_at_most(void *
 /* The demo model on one core: least squares over the processor time of 1,500 steps, decodes, prompts and both. */
 static const struct sim_machine measured = {
     .w = {[LF_COST_STEP] = 3e5,
-          [LF_COST_ROW] = 6e4,
+          [LF_COST_TOKEN] = 6e4,
           [LF_COST_PREFILL_KEY] = 33,
-          [LF_COST_OUT_ROW] = 3.7e5,
+          [LF_COST_LOGITS] = 3.7e5,
           [LF_COST_DECODE_KEY] = 234},
     .chunk = 6.6e5,
     .noise = 0.1,
@@ -257,7 +257,7 @@ static void who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer(
             step = fmax(step, seconds(w.now_ns - before_ns));
             if (w.n_steps % 64 == 0) collect(&w);
         }
-        double prefill = (double)n_tokens * (machine.w[LF_COST_ROW] + 16384 * machine.w[LF_COST_PREFILL_KEY]) * 1e-9;
+        double prefill = (double)n_tokens * (machine.w[LF_COST_TOKEN] + 16384 * machine.w[LF_COST_PREFILL_KEY]) * 1e-9;
         double bound = seconds(LF_SCHED_BYPASS_NS) + 4 * prefill + (double)longest * step;
         double waited = seconds(r->started_ns - r->submitted_ns);
         if (k < 4)
@@ -316,8 +316,8 @@ static void alone_a_tenant_has_everything_after_a_minute(void **state)
     sim_close(&w);
 }
 
-/* The flood was alone and has every place, with answers that end in an hour. */
-static void who_comes_while_every_place_is_taken_waits_for_no_answer_to_end(void **state)
+/* The flood was alone and has every slot, with answers that end in an hour. */
+static void who_comes_while_every_slot_is_taken_waits_for_no_answer_to_end(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < SEEDS_N; seed++) {
@@ -330,7 +330,7 @@ static void who_comes_while_every_place_is_taken_waits_for_no_answer_to_end(void
         for (int i = 0; i < 2 * MAX_SEQS; i++) answers[i] = submit(&w, FLOOD, -8, 100, 10000);
         for (int i = 0; i < 100; i++) (void)sim_step(&w);
         assert_int_equal(w.sched.n_running, MAX_SEQS);
-        for (int k = 0; k < 20; k++) { /* one after the other, from as many tenants as there are places kept */
+        for (int k = 0; k < 20; k++) { /* one after the other, from as many tenants as there are slots kept */
             for (int i = 0; i < MAX_SEQS / 8; i++) guests[i] = submit(&w, GUEST + (uint64_t)i, 8, 1000, 30);
             double s = first_token_s(&w, NULL, guests[0], &step);
             assert_true(s <= 2 * MAX_SEQS / 8 * alone + step);
@@ -404,10 +404,10 @@ static void an_endless_stream_of_new_tenants_delays_one_for_a_bounded_time(void 
 /* True seconds of the prefills of the step planned last, to each of three tenants from 1 on. */
 static void add_served(const struct sim_world *w, double *served)
 {
-    for (int i = 0; i < w->plan.n_items; i++) {
-        const struct lf_sched_item *item = &w->plan.items[i];
+    for (int i = 0; i < w->step.n_items; i++) {
+        const struct lf_sched_item *item = &w->step.items[i];
         struct lf_load load = {{0}};
-        lf_load_add_prefill(&load, item->first, item->n_rows, item->n_out);
+        lf_load_add_prefill(&load, item->first, item->n_tokens, item->n_out);
         load.x[LF_COST_STEP] = 0;
         for (int c = 0; c < LF_COST_N; c++) served[item->seq->tenant_id - 1] += machine.w[c] * load.x[c] * 1e-9;
     }
@@ -469,7 +469,7 @@ int main(void)
         cmocka_unit_test(who_comes_when_everything_is_held_waits_for_what_runs_and_no_longer),
         cmocka_unit_test(a_quarter_is_left_for_who_was_here_within_a_minute),
         cmocka_unit_test(alone_a_tenant_has_everything_after_a_minute),
-        cmocka_unit_test(who_comes_while_every_place_is_taken_waits_for_no_answer_to_end),
+        cmocka_unit_test(who_comes_while_every_slot_is_taken_waits_for_no_answer_to_end),
         cmocka_unit_test(a_request_beyond_its_share_starts_all_the_same),
         cmocka_unit_test(an_endless_stream_of_new_tenants_delays_one_for_a_bounded_time),
         cmocka_unit_test(tenants_who_flood_get_equal_parts),

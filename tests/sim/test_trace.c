@@ -22,9 +22,9 @@ struct figures {
 /* A machine with about twice the capacity that the hour needs on average. */
 static const struct sim_machine machine = {
     .w = {[LF_COST_STEP] = 8e6,
-          [LF_COST_ROW] = 4e4,
+          [LF_COST_TOKEN] = 4e4,
           [LF_COST_PREFILL_KEY] = 2,
-          [LF_COST_OUT_ROW] = 1e4,
+          [LF_COST_LOGITS] = 1e4,
           [LF_COST_DECODE_KEY] = 40},
     .noise = 0.1,
 };

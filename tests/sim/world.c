@@ -15,27 +15,27 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     LF_ASSERT(lf_block_pool_init(&w->pool, o->n_blocks, NULL) == LF_OK);
     if (o->prefix) LF_ASSERT(lf_prefix_cache_create(&w->prefix, &w->pool, "sim", 3, NULL) == LF_OK);
     w->ahead = o->ahead;
-    w->plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
-    for (int i = 0; i < 2; i++) w->flights[i].plan.items = calloc((size_t)o->max_seqs, sizeof(*w->plan.items));
+    w->step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
+    for (int i = 0; i < 2; i++) w->flights[i].step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
     w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
     w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
     int n_tenants = o->n_tenants > 0 ? o->n_tenants : 16;
     w->tenants = calloc((size_t)n_tenants, sizeof(*w->tenants));
-    w->marks = calloc((size_t)o->n_blocks, sizeof(*w->marks));
-    LF_ASSERT(w->tenants && w->marks);
-    LF_ASSERT(w->plan.items && w->flights[0].plan.items && w->flights[1].plan.items && w->shadow && w->refs);
+    w->held_epochs = calloc((size_t)o->n_blocks, sizeof(*w->held_epochs));
+    LF_ASSERT(w->tenants && w->held_epochs);
+    LF_ASSERT(w->step.items && w->flights[0].step.items && w->flights[1].step.items && w->shadow && w->refs);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
                                        .n_kept = (o->max_seqs + 6) / 8,
                                        .max_out = o->max_out,
-                                       .row_tile = LF_MAX(o->row_tile, 1),
+                                       .token_tile = LF_MAX(o->token_tile, 1),
                                        .step_ns = o->step_ns,
                                        .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
                                        .pool = &w->pool,
                                        .prefix = w->prefix,
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
-                                       .marks = w->marks};
+                                       .held_epochs = w->held_epochs};
     lf_sched_init(&w->sched, &opts);
 }
 
@@ -45,12 +45,12 @@ void sim_close(struct sim_world *w)
         if (w->requests->seq.phase != LF_SCHED_ENDED) sim_end(w, w->requests);
         sim_collect(w, w->requests);
     }
-    free(w->marks);
+    free(w->held_epochs);
     free(w->tenants);
     free(w->refs);
     free(w->shadow);
-    for (int i = 0; i < 2; i++) free(w->flights[i].plan.items);
-    free(w->plan.items);
+    for (int i = 0; i < 2; i++) free(w->flights[i].step.items);
+    free(w->step.items);
     lf_prefix_cache_destroy(w->prefix);
     lf_block_pool_deinit(&w->pool);
 }
@@ -135,8 +135,8 @@ void sim_end(struct sim_world *w, struct sim_request *r)
     if (r->seq.phase == LF_SCHED_RUNNING && w->check) check_content(w, &r->seq, 0, r->seq.n_done);
     lf_sched_end(&w->sched, &r->seq);
     for (int f = 0; f < w->n_flights; f++)
-        for (int i = 0; i < w->flights[f].plan.n_items; i++)
-            if (w->flights[f].plan.items[i].seq == &r->seq) w->flights[f].plan.items[i].seq = NULL;
+        for (int i = 0; i < w->flights[f].step.n_items; i++)
+            if (w->flights[f].step.items[i].seq == &r->seq) w->flights[f].step.items[i].seq = NULL;
     r->ended_ns = w->now_ns;
     LF_ASSERT(++r->n_ended == 1);
     if (w->on_end) w->on_end(w, r);
@@ -154,55 +154,55 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
     free(r);
 }
 
-/* Prefills progress by LF_SCHED_MIN_ROWS rows at least, unless one ends with fewer or there is no room for more. */
+/* Prefills progress by LF_SCHED_MIN_TOKENS at least, unless one ends with fewer or there is no room for more. */
 static void check_progress(const struct sim_world *w)
 {
-    const struct lf_sched_plan *plan = &w->plan;
-    bool full = plan->n_rows == w->sched.opts.chunk || plan->n_out == w->sched.opts.max_out ||
-                plan->n_items == w->sched.opts.max_seqs,
+    const struct lf_sched_step *step = &w->step;
+    bool full = step->n_tokens == w->sched.opts.chunk || step->n_out == w->sched.opts.max_out ||
+                step->n_items == w->sched.opts.max_seqs,
          ends = false, due = false;
-    for (int i = 0; i < plan->n_items; i++)
-        ends = ends || (lf_sched_in_prefill(plan->items[i].seq) && plan->items[i].complete);
+    for (int i = 0; i < step->n_items; i++)
+        ends = ends || (lf_sched_in_prefill(step->items[i].seq) && step->items[i].complete);
     LF_LIST_EACH(it, &w->sched.running)
     {
         due = due || lf_sched_in_prefill(LF_LIST_ENTRY(it, struct lf_sched_seq, node));
     }
-    LF_ASSERT(!due || full || ends || plan->n_prefill_rows >= LF_SCHED_MIN_ROWS);
+    LF_ASSERT(!due || full || ends || step->n_prefill_tokens >= LF_SCHED_MIN_TOKENS);
 }
 
-/* What was planned keeps the limits, and every row has a place of its own. */
-static void check_plan(const struct sim_world *w)
+/* What was planned keeps the limits, and every token has a slot of its own. */
+static void check_step(const struct sim_world *w)
 {
-    const struct lf_sched_plan *plan = &w->plan;
+    const struct lf_sched_step *step = &w->step;
     const struct lf_sched_opts *o = &w->sched.opts;
-    int n_rows = 0, n_out = 0;
-    for (int i = 0; i < plan->n_items; i++) {
-        const struct lf_sched_item *item = &plan->items[i];
+    int n_tokens = 0, n_out = 0;
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
         const struct lf_sched_seq *seq = item->seq;
-        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_rows >= 1 && seq->n_done + item->n_rows <= seq->n_ids);
-        LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_rows);
-        bool complete = seq->n_done + item->n_rows == seq->n_ids;
+        LF_ASSERT(seq->phase == LF_SCHED_RUNNING && item->n_tokens >= 1 && seq->n_done + item->n_tokens <= seq->n_ids);
+        LF_ASSERT(item->n_out >= 0 && item->out_first >= 0 && item->out_first + item->n_out <= item->n_tokens);
+        bool complete = seq->n_done + item->n_tokens == seq->n_ids;
         LF_ASSERT(item->first == seq->n_done && item->complete == complete);
         LF_ASSERT(lf_sched_in_prefill(seq) || seq->n_ids < seq->n_prompt + seq->max_tokens);
         if (complete && seq->max_tokens > 0)
-            LF_ASSERT(item->n_out >= 1 && item->out_first + item->n_out == item->n_rows);
+            LF_ASSERT(item->n_out >= 1 && item->out_first + item->n_out == item->n_tokens);
         if (seq->all_logits && lf_sched_in_prefill(seq))
-            LF_ASSERT(item->out_first == 0 && item->n_out >= item->n_rows - (complete ? 1 : 0));
-        for (int k = 0; k < i; k++) LF_ASSERT(plan->items[k].seq != seq);
-        n_rows += item->n_rows;
+            LF_ASSERT(item->out_first == 0 && item->n_out >= item->n_tokens - (complete ? 1 : 0));
+        for (int k = 0; k < i; k++) LF_ASSERT(step->items[k].seq != seq);
+        n_tokens += item->n_tokens;
         n_out += item->n_out;
     }
-    LF_ASSERT(plan->n_items >= 1 && plan->n_items <= o->max_seqs);
-    LF_ASSERT(n_rows == plan->n_rows && n_rows <= o->chunk && n_out == plan->n_out && n_out <= o->max_out);
+    LF_ASSERT(step->n_items >= 1 && step->n_items <= o->max_seqs);
+    LF_ASSERT(n_tokens == step->n_tokens && n_tokens <= o->chunk && n_out == step->n_out && n_out <= o->max_out);
     check_progress(w);
 }
 
 static int64_t true_cost(struct sim_world *w)
 {
     double ns = 0;
-    for (int i = 0; i < LF_COST_N; i++) ns += w->machine.w[i] * w->plan.load.x[i];
-    for (int i = 0; i < w->plan.n_items; i++)
-        if (lf_sched_in_prefill(w->plan.items[i].seq)) ns += w->machine.chunk;
+    for (int i = 0; i < LF_COST_N; i++) ns += w->machine.w[i] * w->step.load.x[i];
+    for (int i = 0; i < w->step.n_items; i++)
+        if (lf_sched_in_prefill(w->step.items[i].seq)) ns += w->machine.chunk;
     if (w->machine.noise > 0) ns *= 1 + w->machine.noise * ((double)(sim_random(w) >> 11) * 0x1p-52 - 1);
     if (w->machine.hiccup > 0 && sim_chance(w, w->machine.hiccup)) ns *= 50;
     return ns < 1 ? 1 : (int64_t)ns;
@@ -210,11 +210,11 @@ static int64_t true_cost(struct sim_world *w)
 
 static void write_rows(struct sim_world *w)
 {
-    for (int i = 0; i < w->plan.n_items; i++) {
-        const struct lf_sched_item *item = &w->plan.items[i];
+    for (int i = 0; i < w->step.n_items; i++) {
+        const struct lf_sched_item *item = &w->step.items[i];
         const struct lf_sched_seq *seq = item->seq;
-        if (lf_sched_in_prefill(seq)) ((struct sim_request *)item->seq)->n_prefilled += item->n_rows;
-        for (int p = seq->n_done; p < seq->n_done + item->n_rows; p++)
+        if (lf_sched_in_prefill(seq)) ((struct sim_request *)item->seq)->n_prefilled += item->n_tokens;
+        for (int p = seq->n_done; p < seq->n_done + item->n_tokens; p++)
             w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = text_of(seq, p);
     }
 }
@@ -240,7 +240,7 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
     if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
     if (seq->max_tokens > 0) {
         note_token(w, r);
-        int at = seq->n_ids - seq->n_promised, n_output = at - seq->n_prompt;
+        int at = seq->n_ids - seq->n_placeholders, n_output = at - seq->n_prompt;
         LF_ASSERT(seq->ids[at] < 0);
         lf_sched_sampled(&w->sched, seq, text_of(seq, at));
         if (n_output + 1 < r->n_answer) return;
@@ -261,24 +261,24 @@ static void check_head(struct sim_world *w)
 static void launch(struct sim_world *w)
 {
     struct sim_flight *f = &w->flights[w->n_flights++];
-    struct lf_sched_item *items = f->plan.items;
-    if (w->check) check_plan(w);
+    struct lf_sched_item *items = f->step.items;
+    if (w->check) check_step(w);
     f->took_ns = true_cost(w);
     w->n_steps++;
     write_rows(w);
-    f->plan = w->plan;
-    f->plan.items = items;
-    memcpy(items, w->plan.items, (size_t)w->plan.n_items * sizeof(*items));
-    lf_sched_launched(&w->sched, &f->plan);
+    f->step = w->step;
+    f->step.items = items;
+    memcpy(items, w->step.items, (size_t)w->step.n_items * sizeof(*items));
+    lf_sched_launched(&w->sched, &f->step);
 }
 
 static void read_oldest(struct sim_world *w)
 {
     struct sim_flight *f = &w->flights[0];
     w->now_ns += f->took_ns;
-    for (int i = 0; i < f->plan.n_items; i++)
-        if (f->plan.items[i].seq) read_item(w, &f->plan.items[i]);
-    lf_sched_learn(&w->sched, &f->plan, f->took_ns);
+    for (int i = 0; i < f->step.n_items; i++)
+        if (f->step.items[i].seq) read_item(w, &f->step.items[i]);
+    lf_sched_learn(&w->sched, &f->step, f->took_ns);
     struct sim_flight done = *f;
     w->flights[0] = w->flights[1];
     w->flights[1] = done;
@@ -325,10 +325,10 @@ bool sim_step(struct sim_world *w)
     LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
     if (w->sched.n_running == 0 && w->n_flights == 0) return false;
     if (w->check) check_head(w);
-    lf_sched_plan(&w->sched, &w->plan);
-    LF_ASSERT(w->plan.n_items > 0 || w->n_flights > 0);
-    if (w->plan.n_items > 0) launch(w);
-    if (w->n_flights > w->ahead || w->plan.n_items == 0) read_oldest(w);
+    lf_sched_plan_step(&w->sched, &w->step);
+    LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0);
+    if (w->step.n_items > 0) launch(w);
+    if (w->n_flights > w->ahead || w->step.n_items == 0) read_oldest(w);
     if (w->check) sim_check(w);
     return true;
 }

@@ -27,14 +27,14 @@ struct sim_request {
     int64_t submitted_ns, started_ns, first_token_ns, last_token_ns, ended_ns;
     int64_t max_gap_ns;
     int64_t head_steps; /* steps it has been first in the queue with the bypass closed */
-    int n_prefilled;    /* rows of the prompt that were computed; the others come from the cache */
+    int n_prefilled;    /* tokens of the prompt that were computed; the others come from the cache */
     int n_ended;
     int id;
 };
 
 /* A step that has been launched. */
 struct sim_flight {
-    struct lf_sched_plan plan; /* items whose sequence has ended meanwhile have none */
+    struct lf_sched_step step; /* items whose sequence has ended meanwhile have none */
     int64_t took_ns;
 };
 
@@ -42,7 +42,7 @@ struct sim_world {
     struct lf_sched sched;
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix;
-    struct lf_sched_plan plan;    /* made last */
+    struct lf_sched_step step;    /* made last */
     struct sim_flight flights[2]; /* launched and not read, the older one first */
     int n_flights, ahead;
     struct sim_machine machine;
@@ -51,7 +51,7 @@ struct sim_world {
     int32_t *shadow; /* [n_blocks, 64] id each slot was written for */
     int32_t *refs;   /* scratch of lf_sched_check */
     struct lf_sched_tenant *tenants;
-    uint32_t *marks;
+    uint32_t *held_epochs;
     struct sim_request *requests; /* all that have not been collected */
     /* Called for each gap between two tokens and each end, where set. */
     void (*on_token)(struct sim_world *w, struct sim_request *r, int64_t gap_ns);
@@ -62,11 +62,11 @@ struct sim_world {
 
 struct sim_opts {
     int n_blocks, chunk, max_seqs, max_out;
-    int row_tile;              /* 0: 1 */
+    int token_tile;            /* 0: 1 */
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
     int ahead;     /* 1: a step is launched before the one before it has ended */
-    int n_tenants; /* places; 0: 16 */
+    int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
     uint64_t seed;
 };

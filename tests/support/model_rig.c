@@ -54,19 +54,19 @@ void model_rig_close(struct model_rig *rig)
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits)
 {
-    int32_t *rows = malloc((size_t)chunk * sizeof(*rows));
-    LF_ASSERT(rows != NULL);
+    int32_t *wanted = malloc((size_t)chunk * sizeof(*wanted));
+    LF_ASSERT(wanted != NULL);
     for (int first = 0; first < n; first += chunk) {
         int m = LF_MIN(chunk, n - first);
         bool last = first + m == n;
         struct lf_kv_seq seq = {
-            .blocks = blocks, .n_rows = m, .kv_len = kv_len + first + m, .generated = n == 1 && kv_len > 0};
-        struct lf_batch batch = {.ids = ids + first, .n_rows = m, .seqs = &seq, .n_seqs = 1, .out_rows = rows};
-        for (int i = 0; i < m && all; i++) rows[i] = i;
-        if (!all) rows[0] = m - 1;
+            .blocks = blocks, .n_tokens = m, .kv_len = kv_len + first + m, .is_decode = n == 1 && kv_len > 0};
+        struct lf_batch batch = {.ids = ids + first, .n_tokens = m, .seqs = &seq, .n_seqs = 1, .logits_idx = wanted};
+        for (int i = 0; i < m && all; i++) wanted[i] = i;
+        if (!all) wanted[0] = m - 1;
         batch.n_out = all ? m : last;
         float *out = all ? logits + (size_t)first * (size_t)rig->hp.n_vocab : logits;
         LF_ASSERT(lf_model_step(rig->model, &rig->kv, &batch, out, NULL) == LF_OK);
     }
-    free(rows);
+    free(wanted);
 }

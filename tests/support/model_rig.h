@@ -30,8 +30,8 @@ LF_MUST_CHECK enum lf_status model_rig_open(struct model_rig *rig, const struct 
                                             struct lf_err *err);
 void model_rig_close(struct model_rig *rig);
 
-/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk rows. blocks is its table.
- * A single row behind others is a generated token's. logits: all rows [n, n_vocab], or with all false the last row
+/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens. blocks is its table.
+ * A single token behind others is a decode token. logits: all rows [n, n_vocab], or with all false the last row
  * only. */
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,
                    bool all, float *logits);

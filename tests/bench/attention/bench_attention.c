@@ -108,8 +108,8 @@ static void workload_init(const struct bench *b, struct workload *w)
     if (total % 7919 == 0) die("no order of blocks");
     for (int i = 0; i < w->n_seqs; i++)
         w->seqs[i] = (struct lf_kv_seq){.blocks = w->tables + (size_t)i * (size_t)n_blocks,
-                                        .first_row = i * w->n_rows,
-                                        .n_rows = w->n_rows,
+                                        .first_token = i * w->n_rows,
+                                        .n_tokens = w->n_rows,
                                         .kv_len = w->kv_len};
     struct lf_attn_shape shape = {.n_heads = w->shape.n_heads,
                                   .n_kv_heads = w->shape.n_kv_heads,

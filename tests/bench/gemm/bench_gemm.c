@@ -2,7 +2,7 @@
  *
  *     bench_gemm [--threads N] [--rounds N] [--model demo|0.5b|8b] [--rows T] [--csv FILE] [--clock wall|cpu]
  *
- * A line is all matrices of a model's layers, one product after the other, with T rows each: a decode step for T = 1
+ * A line is all matrices of a model's layers, one GEMM after the other, with T rows each: a decode step for T = 1
  * and 6, a prefill chunk for 64 and 512. Contenders and ceilings take turns in every round, and the best round of each
  * counts, so that other work on the machine hits all alike. --clock cpu, with --threads 1, counts only the time that
  * the benchmark had the CPU. */
@@ -58,7 +58,7 @@ static void *checked(void *ptr)
     exit(1);
 }
 
-static void *make_ours(const struct product *p, enum lf_dtype dtype)
+static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
 {
     struct lf_err err;
     struct made *m = checked(calloc(1, sizeof *m));
@@ -74,19 +74,19 @@ static void *make_ours(const struct product *p, enum lf_dtype dtype)
     m->params = (struct lf_gemm_params){.y = p->y,
                                         .x = p->x,
                                         .w = &m->w,
-                                        .n_rows = p->n_rows,
+                                        .n_tokens = p->n_rows,
                                         .x_stride = p->n_in,
                                         .y_stride = p->n_out,
                                         .scratch = m->scratch.ptr};
     return m;
 }
 
-static void *make_f32(const struct product *p)
+static void *make_f32(const struct gemm *p)
 {
     return make_ours(p, LF_F32);
 }
 
-static void *make_bf16(const struct product *p)
+static void *make_bf16(const struct gemm *p)
 {
     return make_ours(p, LF_BF16);
 }
@@ -129,7 +129,7 @@ _Static_assert((int)N_PEERS <= (int)PEERS_MAX, "more contenders than room for th
 /* ---- the measurement ---- */
 
 struct step {
-    struct product products[MATRICES_MAX];
+    struct gemm gemms[MATRICES_MAX];
     void *made[PEERS_MAX][MATRICES_MAX];
     int n;
     double macs;
@@ -152,14 +152,14 @@ static void make_step(struct step *s, const struct model *model, int n_rows)
     for (int layer = 0; layer < model->n_layers; layer++) {
         for (int i = 0; i < 5 && model->shapes[i][0] != 0; i++) {
             int n_in = model->shapes[i][0], n_out = model->shapes[i][1];
-            struct product *p = &s->products[s->n++];
-            *p = (struct product){.values = random_floats((size_t)n_in * (size_t)n_out),
-                                  .x = random_floats((size_t)n_rows * (size_t)n_in),
-                                  .y = random_floats((size_t)n_rows * (size_t)n_out),
-                                  .n_rows = n_rows,
-                                  .n_in = n_in,
-                                  .n_out = n_out,
-                                  .n_threads = lf_device_info(dev)->n_threads};
+            struct gemm *p = &s->gemms[s->n++];
+            *p = (struct gemm){.values = random_floats((size_t)n_in * (size_t)n_out),
+                               .x = random_floats((size_t)n_rows * (size_t)n_in),
+                               .y = random_floats((size_t)n_rows * (size_t)n_out),
+                               .n_rows = n_rows,
+                               .n_in = n_in,
+                               .n_out = n_out,
+                               .n_threads = lf_device_info(dev)->n_threads};
             for (int j = 0; j < (int)N_PEERS; j++) s->made[j][s->n - 1] = checked(peers[j]->make(p));
             s->macs += (double)n_rows * n_in * n_out;
         }
@@ -170,9 +170,9 @@ static void free_step(struct step *s)
 {
     for (int i = 0; i < s->n; i++) {
         for (int j = 0; j < (int)N_PEERS; j++) peers[j]->free(s->made[j][i]);
-        free((void *)(uintptr_t)s->products[i].values);
-        free((void *)(uintptr_t)s->products[i].x);
-        free(s->products[i].y);
+        free((void *)(uintptr_t)s->gemms[i].values);
+        free((void *)(uintptr_t)s->gemms[i].x);
+        free(s->gemms[i].y);
     }
 }
 

@@ -1,5 +1,5 @@
 /* oneDNN 2: a matmul primitive whose weights are reordered once into whatever format it likes best. x stands ready in
- * the weights' type, which leaves out the conversion that our product includes. */
+ * the weights' type, which leaves out the conversion that our GEMM includes. */
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ static void set_n_threads(int n_threads)
     if (set.symbol != NULL) set.call(n_threads);
 }
 
-static void *make(const struct product *p, dnnl_data_type_t type)
+static void *make(const struct gemm *p, dnnl_data_type_t type)
 {
     struct made *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
@@ -83,23 +83,23 @@ static void *make(const struct product *p, dnnl_data_type_t type)
 
     dnnl_matmul_desc_t desc;
     dnnl_primitive_desc_t pd;
-    check(dnnl_matmul_desc_init(&desc, &x_md, &w_any, NULL, &y_md), "a product");
-    check(dnnl_primitive_desc_create(&pd, &desc, NULL, m->engine, NULL), "a product");
-    check(dnnl_primitive_create(&m->matmul, pd), "a product");
+    check(dnnl_matmul_desc_init(&desc, &x_md, &w_any, NULL, &y_md), "a GEMM");
+    check(dnnl_primitive_desc_create(&pd, &desc, NULL, m->engine, NULL), "a GEMM");
+    check(dnnl_primitive_create(&m->matmul, pd), "a GEMM");
     const dnnl_memory_desc_t *w_md = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
     m->w = reordered(m, &w_plain, p->values, w_md);
     m->x = reordered(m, &x_plain, p->x, &x_md);
     m->y = memory(m, &y_md, p->y);
-    check(dnnl_primitive_desc_destroy(pd), "a product");
+    check(dnnl_primitive_desc_destroy(pd), "a GEMM");
     return m;
 }
 
-static void *make_f32(const struct product *p)
+static void *make_f32(const struct gemm *p)
 {
     return make(p, dnnl_f32);
 }
 
-static void *make_bf16(const struct product *p)
+static void *make_bf16(const struct gemm *p)
 {
     return make(p, dnnl_bf16);
 }
@@ -108,14 +108,14 @@ static void run(void *made)
 {
     struct made *m = made;
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, m->x}, {DNNL_ARG_WEIGHTS, m->w}, {DNNL_ARG_DST, m->y}};
-    check(dnnl_primitive_execute(m->matmul, m->stream, 3, args), "a product");
-    check(dnnl_stream_wait(m->stream), "a product");
+    check(dnnl_primitive_execute(m->matmul, m->stream, 3, args), "a GEMM");
+    check(dnnl_stream_wait(m->stream), "a GEMM");
 }
 
 static void free_made(void *made)
 {
     struct made *m = made;
-    check(dnnl_primitive_destroy(m->matmul), "a product");
+    check(dnnl_primitive_destroy(m->matmul), "a GEMM");
     check(dnnl_memory_destroy(m->x), "memory");
     check(dnnl_memory_destroy(m->w), "memory");
     check(dnnl_memory_destroy(m->y), "memory");

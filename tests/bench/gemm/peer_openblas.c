@@ -5,11 +5,11 @@
 #include "tests/bench/gemm/peers.h"
 
 struct made {
-    struct product p;
+    struct gemm p;
     uint16_t *w, *x; /* bf16 copies, or NULL */
 };
 
-static void *make_sgemm(const struct product *p)
+static void *make_sgemm(const struct gemm *p)
 {
     struct made *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
@@ -20,7 +20,7 @@ static void *make_sgemm(const struct product *p)
 
 static void run_sgemm(void *made)
 {
-    const struct product *p = &((struct made *)made)->p;
+    const struct gemm *p = &((struct made *)made)->p;
     if (p->n_rows == 1)
         cblas_sgemv(CblasRowMajor, CblasNoTrans, p->n_out, p->n_in, 1.0f, p->values, p->n_in, p->x, 1, 0.0f, p->y, 1);
     else
@@ -39,7 +39,7 @@ static void free_made(void *made)
 const struct peer peer_openblas_sgemm = {"OpenBLAS f32", false, make_sgemm, run_sgemm, free_made};
 
 #ifdef BENCH_SBGEMM
-static void *make_sbgemm(const struct product *p)
+static void *make_sbgemm(const struct gemm *p)
 {
     struct made *m = make_sgemm(p);
     if (m == NULL) return NULL;
@@ -58,7 +58,7 @@ static void *make_sbgemm(const struct product *p)
 static void run_sbgemm(void *made)
 {
     const struct made *m = made;
-    const struct product *p = &m->p;
+    const struct gemm *p = &m->p;
     cblas_sbgemm(CblasRowMajor, CblasNoTrans, CblasTrans, p->n_rows, p->n_out, p->n_in, 1.0f, m->x, p->n_in, m->w,
                  p->n_in, 0.0f, p->y, p->n_out);
 }

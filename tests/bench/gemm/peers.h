@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-struct product {
+struct gemm {
     const float *values; /* weights [n_out, n_in] */
     const float *x;      /* [T, n_in] */
     float *y;            /* [T, n_out] */
@@ -15,8 +15,8 @@ struct product {
 struct peer {
     const char *name;
     bool bf16; /* weights are bf16, else float */
-    /* Brings one product into the library's best order; NULL where it has none. Not timed. */
-    void *(*make)(const struct product *p);
+    /* Brings one GEMM into the library's best order; NULL where it has none. Not timed. */
+    void *(*make)(const struct gemm *p);
     void (*run)(void *made);
     void (*free)(void *made);
 };

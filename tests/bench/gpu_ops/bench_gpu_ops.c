@@ -1,10 +1,10 @@
 /* The GPU's ops beside what the same memory can do at most, measured by turns in one run.
  *
- *     bench_gpu_ops [--only products|step|rows|sample] [--csv FILE] [--driver TEXT] [--commit TEXT]
+ *     bench_gpu_ops [--only gemm|step|rows|sample] [--csv FILE] [--driver TEXT] [--commit TEXT]
  *
- * copy: a large copy within the GPU, bytes read plus bytes written; the other rates are fractions of it. products:
+ * copy: a large copy within the GPU, bytes read plus bytes written; the other rates are fractions of it. gemm:
  * the matrices of an 8B shape, our kernel with its tiles (up to 16 rows) and cuBLASLt, weights from memory each time.
- * step: all products, norms and activations of a decode step, once, in one graph. rows: the ops that move rows.
+ * step: all GEMMs, norms and activations of a decode step, once, in one graph. rows: the ops that move rows.
  * sample: a step's sampling. Medians; microseconds a call. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,9 +88,9 @@ static void measure_copy(struct bench *b)
     bench_report(b, "copy", "2 GiB", 0, c.us, 2.0 * (double)(b->pool.bytes / 8));
 }
 
-/* ---- products ---- */
+/* ---- GEMM ---- */
 
-struct product {
+struct gemm {
     const struct bench *b;
     const char *name;
     int n_in, n_out;
@@ -100,9 +100,9 @@ struct product {
     size_t base; /* of its matrices in the pool */
 };
 
-static void call_product(struct lf_device *dev, const void *ctx, int call_idx)
+static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
 {
-    const struct product *pr = ctx;
+    const struct gemm *pr = ctx;
     const struct bench *b = pr->b;
     size_t bytes = (size_t)pr->n_in * (size_t)pr->n_out * 2, n = LF_MAX((pool_bytes - pr->base) / bytes, 1u);
     struct lf_weight w = {.data = (char *)b->pool.ptr + pr->base + (size_t)call_idx % n * bytes,
@@ -114,26 +114,26 @@ static void call_product(struct lf_device *dev, const void *ctx, int call_idx)
                                .x = b->x.ptr,
                                .w = &w,
                                .residual = pr->residual ? b->y.ptr : NULL,
-                               .n_rows = pr->n_rows,
+                               .n_tokens = pr->n_rows,
                                .x_stride = pr->n_in,
                                .y_stride = pr->n_out};
     if (pr->ours)
-        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, lf_cuda_launch(dev)), "skinny product");
+        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, lf_cuda_launch(dev)), "GEMV");
     else
         lf_cuda_gemm_run(dev, &p);
 }
 
-static const struct product shapes[] = {
+static const struct gemm shapes[] = {
     {.name = "qkv 4096>6144", .n_in = DIM, .n_out = QKV},
     {.name = "out 4096>4096", .n_in = DIM, .n_out = DIM, .y_float = true, .residual = true},
     {.name = "gate_up 4096>28672", .n_in = DIM, .n_out = 2 * HIDDEN},
     {.name = "down 14336>4096", .n_in = HIDDEN, .n_out = DIM, .y_float = true, .residual = true},
     {.name = "head 4096>128256", .n_in = DIM, .n_out = VOCAB, .y_float = true}};
 
-static void bench_product(struct bench *b, struct product shape)
+static void bench_gemm(struct bench *b, struct gemm shape)
 {
     static const char *const names[] = {"cuBLASLt", "ours"};
-    struct product variants[LF_N_ELEMS(names)];
+    struct gemm variants[LF_N_ELEMS(names)];
     struct bench_candidate candidates[LF_N_ELEMS(names)];
     double bytes = 2.0 * shape.n_in * (shape.n_out + shape.n_rows) +
                    (double)shape.n_rows * shape.n_out * ((shape.y_float ? 4 : 2) + (shape.residual ? 4 : 0));
@@ -142,21 +142,21 @@ static void bench_product(struct bench *b, struct product shape)
         variants[i] = shape;
         variants[i].b = b;
         variants[i].ours = i == 1;
-        candidates[i] = (struct bench_candidate){.call = call_product, .ctx = &variants[i], .n_calls = n_calls};
+        candidates[i] = (struct bench_candidate){.call = call_gemm, .ctx = &variants[i], .n_calls = n_calls};
     }
-    size_t n = shape.n_rows <= LF_CUDA_GEMV_ROWS ? LF_N_ELEMS(names) : 1;
+    size_t n = shape.n_rows <= LF_CUDA_GEMV_TOKENS ? LF_N_ELEMS(names) : 1;
     bench_time(b->dev, candidates, (int)n);
     for (size_t i = 0; i < n; i++) bench_report(b, shape.name, names[i], shape.n_rows, candidates[i].us, bytes);
 }
 
-static void bench_products(struct bench *b)
+static void bench_gemms(struct bench *b)
 {
     static const int rows[] = {1, 2, 4, 8, 16, 24, 64, 256};
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++)
         for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-            struct product shape = shapes[s];
+            struct gemm shape = shapes[s];
             shape.n_rows = rows[r];
-            bench_product(b, shape);
+            bench_gemm(b, shape);
         }
 }
 
@@ -168,14 +168,14 @@ struct step {
     bool ours, overlaps;
 };
 
-static void step_product(struct lf_device *dev, const struct step *st, int shape_idx, size_t *at)
+static void step_gemm(struct lf_device *dev, const struct step *st, int shape_idx, size_t *at)
 {
-    struct product pr = shapes[shape_idx];
+    struct gemm pr = shapes[shape_idx];
     pr.b = st->b;
     pr.n_rows = st->n_rows;
     pr.base = *at;
     if (st->ours) {
-        /* as call_product, with or without the overlap */
+        /* as call_gemm, with or without the overlap */
         struct lf_weight w = {
             .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
         struct lf_gemm_params p = {.y = pr.y_float ? st->b->y.ptr : st->b->act.ptr,
@@ -183,14 +183,14 @@ static void step_product(struct lf_device *dev, const struct step *st, int shape
                                    .x = st->b->x.ptr,
                                    .w = &w,
                                    .residual = pr.residual ? st->b->y.ptr : NULL,
-                                   .n_rows = pr.n_rows,
+                                   .n_tokens = pr.n_rows,
                                    .x_stride = pr.n_in,
                                    .y_stride = pr.n_out};
         struct lf_cuda_launch how = lf_cuda_launch(dev);
         how.overlaps = st->overlaps;
-        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, how), "skinny product");
+        lf_cuda_check(dev, lf_cuda_gemv(&p, lf_device_info(dev)->n_sms, how), "GEMV");
     } else {
-        call_product(dev, &pr, 0);
+        call_gemm(dev, &pr, 0);
     }
     *at += (size_t)pr.n_in * (size_t)pr.n_out * 2;
 }
@@ -201,7 +201,7 @@ static void step_norm(struct lf_device *dev, const struct step *st)
                                   .x = st->b->y.ptr,
                                   .weight = st->b->pool.ptr,
                                   .eps = 1e-5f,
-                                  .n_rows = st->n_rows,
+                                  .n_tokens = st->n_rows,
                                   .dim = DIM};
     struct lf_cuda_launch how = lf_cuda_launch(dev);
     how.overlaps = st->overlaps;
@@ -217,17 +217,17 @@ static void call_step(struct lf_device *dev, const void *ctx, int call_idx)
     (void)call_idx;
     for (int l = 0; l < N_LAYERS; l++) {
         step_norm(dev, st);
-        step_product(dev, st, 0, &at);
-        step_product(dev, st, 1, &at);
+        step_gemm(dev, st, 0, &at);
+        step_gemm(dev, st, 1, &at);
         step_norm(dev, st);
-        step_product(dev, st, 2, &at);
+        step_gemm(dev, st, 2, &at);
         struct lf_silu_mul_params silu = {
-            .out = st->b->x.ptr, .gate_up = st->b->act.ptr, .n_rows = st->n_rows, .dim = HIDDEN};
+            .out = st->b->x.ptr, .gate_up = st->b->act.ptr, .n_tokens = st->n_rows, .dim = HIDDEN};
         lf_cuda_check(dev, lf_cuda_silu_mul(&silu, how), "silu_mul");
-        step_product(dev, st, 3, &at);
+        step_gemm(dev, st, 3, &at);
     }
     step_norm(dev, st);
-    step_product(dev, st, 4, &at);
+    step_gemm(dev, st, 4, &at);
 }
 
 static void bench_step(struct bench *b)
@@ -324,7 +324,7 @@ static void call_sample(struct lf_device *dev, const void *ctx, int call_idx)
                                  .n_rows = sm->n_rows,
                                  .n_vocab = VOCAB,
                                  .rows = sm->b->x.ptr,
-                                 .marks = sm->b->y.ptr,
+                                 .counts = sm->b->y.ptr,
                                  .ids_out = (int32_t *)(void *)(base + 2 * logits_bytes),
                                  .out = (struct lf_sampled *)(void *)(base + 2 * logits_bytes + 4096)};
     lf_device_ops(dev)->sample(dev, &p);
@@ -374,7 +374,7 @@ static void parse(struct bench *b, int argc, char **argv)
         else if (value && strcmp(argv[i], "--csv") == 0)
             b->csv = fopen(value, "w");
         else {
-            fprintf(stderr, "usage: bench_gpu_ops [--only products|step|rows|sample] [--csv FILE] [--driver TEXT] "
+            fprintf(stderr, "usage: bench_gpu_ops [--only gemm|step|rows|sample] [--csv FILE] [--driver TEXT] "
                             "[--commit TEXT]\n");
             exit(2);
         }
@@ -410,7 +410,7 @@ int main(int argc, char **argv)
     fill_pool(&b);
     if (b.csv) fprintf(b.csv, "date,gpu,driver,commit,op,variant,rows,us,gbs,of_copy\n");
     measure_copy(&b);
-    if (wanted(&b, "products")) bench_products(&b);
+    if (wanted(&b, "gemm")) bench_gemms(&b);
     if (wanted(&b, "step")) bench_step(&b);
     if (wanted(&b, "rows")) bench_rows(&b);
     if (wanted(&b, "sample")) bench_sample(&b);

@@ -126,14 +126,14 @@ static void open_bench(struct bench *b, const struct options *o)
     for (int i = 0; i < n_blocks; i++) b->blocks[i] = i;
 }
 
-/* Runs rows [first, first + n) of the sequence; seconds it took. */
-static double step(struct bench *b, int first, int n, bool logits, bool generated)
+/* Runs tokens [first, first + n) of the sequence; seconds it took. */
+static double step(struct bench *b, int first, int n, bool logits, bool is_decode)
 {
-    int last_row = n - 1;
+    int last = n - 1;
     struct lf_kv_seq seq = {
-        .blocks = b->blocks, .first_row = 0, .n_rows = n, .kv_len = first + n, .generated = generated};
+        .blocks = b->blocks, .first_token = 0, .n_tokens = n, .kv_len = first + n, .is_decode = is_decode};
     struct lf_batch batch = {
-        .ids = b->ids + first, .n_rows = n, .seqs = &seq, .n_seqs = 1, .out_rows = &last_row, .n_out = logits ? 1 : 0};
+        .ids = b->ids + first, .n_tokens = n, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = logits ? 1 : 0};
     int64_t start = lf_clock_ns();
     LF_ASSERT(lf_model_step(b->model, &b->kv, &batch, b->logits, NULL) == LF_OK);
     return (double)(lf_clock_ns() - start) / LF_NS_PER_S;

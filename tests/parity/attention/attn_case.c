@@ -142,7 +142,7 @@ void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct att
     for (int i = 0; i < c->n_seqs; i++) {
         for (int b = i > 0 ? c->shared_blocks : 0; b < n_blocks_of(c, i); b++) fill_block(d, i, b);
         d->seqs[i] = (struct lf_kv_seq){
-            .blocks = d->tables[i], .first_row = d->n_rows, .n_rows = c->n_rows[i], .kv_len = c->kv_len[i]};
+            .blocks = d->tables[i], .first_token = d->n_rows, .n_tokens = c->n_rows[i], .kv_len = c->kv_len[i]};
         d->n_rows += c->n_rows[i];
     }
     size_t dim = (size_t)c->head_dim, heads = (size_t)c->n_heads, n = (size_t)d->n_rows * heads;
@@ -151,7 +151,7 @@ void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct att
         for (int r = 0; r < c->n_rows[i]; r++)
             for (int h = 0; h < c->n_heads; h++) {
                 uint64_t key = key_of(c, 3, i, c->kv_len[i] - c->n_rows[i] + r, h);
-                float *q = d->q + ((size_t)(d->seqs[i].first_row + r) * heads + (size_t)h) * dim;
+                float *q = d->q + ((size_t)(d->seqs[i].first_token + r) * heads + (size_t)h) * dim;
                 for (size_t k = 0; k < dim; k++) q[k] = normal(key + k, c->outliers);
             }
     d->sinks = map_floats(heads);
@@ -217,7 +217,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
 
 const float *attn_out_row(const struct attn_data *d, int seq_idx, int row, int head)
 {
-    size_t idx = (size_t)(d->seqs[seq_idx].first_row + row) * (size_t)d->c.n_heads + (size_t)head;
+    size_t idx = (size_t)(d->seqs[seq_idx].first_token + row) * (size_t)d->c.n_heads + (size_t)head;
     return d->out + idx * (size_t)d->c.head_dim;
 }
 
@@ -250,7 +250,7 @@ static struct attn_dense *dense_of(struct attn_data *d, int seq_idx, int kv_head
 
 static const float *query(const struct attn_data *d, int seq_idx, int row, int head)
 {
-    size_t idx = (size_t)(d->seqs[seq_idx].first_row + row) * (size_t)d->c.n_heads + (size_t)head;
+    size_t idx = (size_t)(d->seqs[seq_idx].first_token + row) * (size_t)d->c.n_heads + (size_t)head;
     return d->q + idx * (size_t)d->c.head_dim;
 }
 
@@ -352,7 +352,7 @@ static void compare_row(struct attn_data *d, int seq_idx, int row, int head, boo
         e->out2 += (double)out[i] * (double)out[i];
         e->dot += (double)out[i] * ref[i];
     }
-    size_t idx = (size_t)(d->seqs[seq_idx].first_row + row) * (size_t)d->c.n_heads + (size_t)head;
+    size_t idx = (size_t)(d->seqs[seq_idx].first_token + row) * (size_t)d->c.n_heads + (size_t)head;
     e->max_lse = fmax(e->max_lse, fabs((double)d->lse[idx] - lse));
 }
 

@@ -71,20 +71,20 @@ static void report(struct lf_device *reference, struct lf_device *dev, const str
     (void)fflush(stdout);
 }
 
-static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_rows, int n_in,
+static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_tokens, int n_in,
                        int n_out)
 {
     uint64_t seed = 11;
-    size_t t = (size_t)n_rows;
+    size_t t = (size_t)n_tokens;
     struct fixture_weight fw = fixture_weight(dev, &seed, dtype, n_out, n_in);
     float *x = fixture_floats(&seed, t * (size_t)n_in, 1.0f);
     float *y = fixture_alloc(t * (size_t)n_out * sizeof(float));
-    void *scratch = fixture_alloc(lf_device_ops(dev)->gemm_scratch_bytes(n_rows, n_in));
+    void *scratch = fixture_alloc(lf_device_ops(dev)->gemm_scratch_bytes(n_tokens, n_in));
     struct lf_gemm_params p = {
-        .y = y, .x = x, .w = &fw.w, .n_rows = n_rows, .x_stride = n_in, .y_stride = n_out, .scratch = scratch};
+        .y = y, .x = x, .w = &fw.w, .n_tokens = n_tokens, .x_stride = n_in, .y_stride = n_out, .scratch = scratch};
     char name[64];
-    (void)snprintf(name, sizeof name, "gemm %s %d x %d -> %d", lf_dtype_name(dtype), n_rows, n_in, n_out);
-    double flops = 2.0 * n_rows * n_in * n_out;
+    (void)snprintf(name, sizeof name, "gemm %s %d x %d -> %d", lf_dtype_name(dtype), n_tokens, n_in, n_out);
+    double flops = 2.0 * n_tokens * n_in * n_out;
     report(reference, dev,
            &(struct bench){.name = name, .call = call_gemm, .params = &p, .work = flops, .unit = "GFLOP/s"});
     free(scratch);
@@ -93,24 +93,25 @@ static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum 
     fixture_weight_free(&fw);
 }
 
-static void bench_rows(struct lf_device *reference, struct lf_device *dev, int n_rows, int dim)
+static void bench_rows(struct lf_device *reference, struct lf_device *dev, int n_tokens, int dim)
 {
     uint64_t seed = 12;
-    size_t n = (size_t)n_rows * (size_t)dim;
+    size_t n = (size_t)n_tokens * (size_t)dim;
     float *x = fixture_floats(&seed, 2 * n, 1.0f), *out = fixture_alloc(n * sizeof(float));
     float *weight = fixture_floats(&seed, (size_t)dim, 1.0f);
-    int32_t *ids = fixture_alloc((size_t)n_rows * sizeof *ids);
-    for (int i = 0; i < n_rows; i++) ids[i] = fixture_between(&seed, 0, n_rows - 1);
+    int32_t *ids = fixture_alloc((size_t)n_tokens * sizeof *ids);
+    for (int i = 0; i < n_tokens; i++) ids[i] = fixture_between(&seed, 0, n_tokens - 1);
     char name[64];
 
-    struct lf_rmsnorm_params norm = {.out = out, .x = x, .weight = weight, .eps = 1e-5f, .n_rows = n_rows, .dim = dim};
-    (void)snprintf(name, sizeof name, "rmsnorm %d x %d", n_rows, dim);
+    struct lf_rmsnorm_params norm = {
+        .out = out, .x = x, .weight = weight, .eps = 1e-5f, .n_tokens = n_tokens, .dim = dim};
+    (void)snprintf(name, sizeof name, "rmsnorm %d x %d", n_tokens, dim);
     report(reference, dev, &(struct bench){name, call_rmsnorm, &norm, 8.0 * (double)n, "GB/s"});
-    struct lf_silu_mul_params silu = {.out = out, .gate_up = x, .n_rows = n_rows, .dim = dim};
-    (void)snprintf(name, sizeof name, "silu_mul %d x %d", n_rows, dim);
+    struct lf_silu_mul_params silu = {.out = out, .gate_up = x, .n_tokens = n_tokens, .dim = dim};
+    (void)snprintf(name, sizeof name, "silu_mul %d x %d", n_tokens, dim);
     report(reference, dev, &(struct bench){name, call_silu_mul, &silu, 12.0 * (double)n, "GB/s"});
-    struct lf_gather_params gather = {.out = out, .x = x, .rows = ids, .n_rows = n_rows, .dim = dim};
-    (void)snprintf(name, sizeof name, "gather %d x %d", n_rows, dim);
+    struct lf_gather_params gather = {.out = out, .x = x, .rows = ids, .n_rows = n_tokens, .dim = dim};
+    (void)snprintf(name, sizeof name, "gather %d x %d", n_tokens, dim);
     report(reference, dev, &(struct bench){name, call_gather, &gather, 8.0 * (double)n, "GB/s"});
     free(ids);
     free(weight);
@@ -118,18 +119,18 @@ static void bench_rows(struct lf_device *reference, struct lf_device *dev, int n
     free(x);
 }
 
-static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_rows, int dim)
+static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum lf_dtype dtype, int n_tokens, int dim)
 {
     enum { VOCAB = 4096 };
     uint64_t seed = 13;
     struct fixture_weight fw = fixture_weight(dev, &seed, dtype, VOCAB, dim);
-    float *out = fixture_alloc((size_t)n_rows * (size_t)dim * sizeof(float));
-    int32_t *ids = fixture_alloc((size_t)n_rows * sizeof *ids);
-    for (int i = 0; i < n_rows; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
-    struct lf_embed_params p = {.out = out, .table = &fw.w, .ids = ids, .n_rows = n_rows};
+    float *out = fixture_alloc((size_t)n_tokens * (size_t)dim * sizeof(float));
+    int32_t *ids = fixture_alloc((size_t)n_tokens * sizeof *ids);
+    for (int i = 0; i < n_tokens; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
+    struct lf_embed_params p = {.out = out, .table = &fw.w, .ids = ids, .n_tokens = n_tokens};
     char name[64];
-    (void)snprintf(name, sizeof name, "embed %s %d x %d", lf_dtype_name(dtype), n_rows, dim);
-    double bytes = (double)n_rows * dim * (double)(4 + lf_dtype_bytes(dtype));
+    (void)snprintf(name, sizeof name, "embed %s %d x %d", lf_dtype_name(dtype), n_tokens, dim);
+    double bytes = (double)n_tokens * dim * (double)(4 + lf_dtype_bytes(dtype));
     report(reference, dev, &(struct bench){name, call_embed, &p, bytes, "GB/s"});
     free(ids);
     free(out);

@@ -21,17 +21,17 @@ struct gemm_data {
     struct fixture_weight fw;
     float *x, *bias, *residual, *expected, *y;
     void *scratch;
-    int n_rows;
+    int n_tokens;
 };
 
-static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int first, int n_rows)
+static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int first, int n_tokens)
 {
     struct lf_gemm_params p = {.y = y,
                                .x = d->x + (size_t)first * (size_t)d->shape.n_in,
                                .w = &d->fw.w,
                                .bias = d->bias,
                                .residual = d->residual + (size_t)first * (size_t)d->shape.n_out,
-                               .n_rows = n_rows,
+                               .n_tokens = n_tokens,
                                .x_stride = d->shape.n_in,
                                .y_stride = d->shape.n_out,
                                .scratch = d->scratch};
@@ -39,18 +39,18 @@ static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int f
 }
 
 /* expected: every row alone, on one thread */
-static struct gemm_data make_gemm(struct shape shape, int n_rows, uint64_t *seed)
+static struct gemm_data make_gemm(struct shape shape, int n_tokens, uint64_t *seed)
 {
-    struct gemm_data d = {.shape = shape, .n_rows = n_rows};
-    size_t t = (size_t)n_rows, n_in = (size_t)shape.n_in, n_out = (size_t)shape.n_out;
+    struct gemm_data d = {.shape = shape, .n_tokens = n_tokens};
+    size_t t = (size_t)n_tokens, n_in = (size_t)shape.n_in, n_out = (size_t)shape.n_out;
     d.fw = fixture_weight(devs[0], seed, shape.dtype, shape.n_out, shape.n_in);
     d.x = fixture_floats(seed, t * n_in, 1.0f);
     d.bias = fixture_floats(seed, n_out, 1.0f);
     d.residual = fixture_floats(seed, t * n_out, 1.0f);
     d.expected = fixture_alloc(t * n_out * sizeof(float));
     d.y = fixture_alloc(t * n_out * sizeof(float));
-    d.scratch = fixture_alloc(lf_device_ops(devs[0])->gemm_scratch_bytes(n_rows, shape.n_in));
-    for (int r = 0; r < n_rows; r++) multiply(devs[0], &d, d.expected + (size_t)r * n_out, r, 1);
+    d.scratch = fixture_alloc(lf_device_ops(devs[0])->gemm_scratch_bytes(n_tokens, shape.n_in));
+    for (int r = 0; r < n_tokens; r++) multiply(devs[0], &d, d.expected + (size_t)r * n_out, r, 1);
     return d;
 }
 
@@ -65,13 +65,13 @@ static void free_gemm(struct gemm_data *d)
     free(d->scratch);
 }
 
-static void check_batch(struct lf_device *dev, struct gemm_data *d, int first, int n_rows)
+static void check_batch(struct lf_device *dev, struct gemm_data *d, int first, int n_tokens)
 {
     size_t n_out = (size_t)d->shape.n_out;
-    multiply(dev, d, d->y, first, n_rows);
-    if (memcmp(d->y, d->expected + (size_t)first * n_out, (size_t)n_rows * n_out * sizeof(float)) != 0)
+    multiply(dev, d, d->y, first, n_tokens);
+    if (memcmp(d->y, d->expected + (size_t)first * n_out, (size_t)n_tokens * n_out * sizeof(float)) != 0)
         fail_msg("%s n_in=%d n_out=%d: rows %d.. in a batch of %d differ from the rows alone (%d threads)",
-                 lf_dtype_name(d->shape.dtype), d->shape.n_in, d->shape.n_out, first, n_rows,
+                 lf_dtype_name(d->shape.dtype), d->shape.n_in, d->shape.n_out, first, n_tokens,
                  lf_device_info(dev)->n_threads);
 }
 
@@ -127,7 +127,7 @@ static void rows_of_nan_stay_alone(void **state)
     }
 }
 
-static void products_repeat(void **state)
+static void gemms_repeat(void **state)
 {
     (void)state;
     uint64_t seed = 24;
@@ -138,12 +138,12 @@ static void products_repeat(void **state)
     }
 }
 
-/* rmsnorm (op 0) or silu_mul (op 1) of n_rows rows at from. */
-static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight, int n_rows,
+/* rmsnorm (op 0) or silu_mul (op 1) of n_tokens rows at from. */
+static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight, int n_tokens,
                        int dim)
 {
-    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_rows, dim};
-    struct lf_silu_mul_params silu = {to, from, n_rows, dim};
+    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_tokens, dim};
+    struct lf_silu_mul_params silu = {to, from, n_tokens, dim};
     if (op == 0)
         lf_device_ops(dev)->rmsnorm(dev, &norm);
     else
@@ -187,7 +187,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gemm_rows_are_the_same_in_every_batch),
         cmocka_unit_test(gemm_rows_are_the_same_in_long_batches),
         cmocka_unit_test(rows_of_nan_stay_alone),
-        cmocka_unit_test(products_repeat),
+        cmocka_unit_test(gemms_repeat),
         cmocka_unit_test(norm_and_silu_rows_are_the_same_in_every_batch),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

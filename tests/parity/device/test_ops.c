@@ -48,7 +48,7 @@ static void the_bytes_of_a_weight_are_whole_panels(void **state)
 
 struct gemm_case {
     enum lf_dtype dtype;
-    int n_rows, n_in, n_out;
+    int n_tokens, n_in, n_out;
     bool bias, residual, in_place; /* in_place: the residual is y itself */
     int x_gap, y_gap;              /* elements between rows */
 };
@@ -69,7 +69,7 @@ static void check_gemm_row(const struct gemm_case *c, const float *y, const floa
         double allowed = ldexp((c->n_in + 2) * magnitude, -23) + 1e-30;
         if (!(fabs((double)y[n] - sum) <= allowed))
             fail_msg("%s T=%d n_in=%d n_out=%d: column %d is %g, expected %g within %g", lf_dtype_name(c->dtype),
-                     c->n_rows, c->n_in, c->n_out, n, (double)y[n], sum, allowed);
+                     c->n_tokens, c->n_in, c->n_out, n, (double)y[n], sum, allowed);
     }
 }
 
@@ -77,17 +77,17 @@ static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
 {
     struct fixture_weight fw = fixture_weight(dev, seed, c->dtype, c->n_out, c->n_in);
     size_t x_stride = (size_t)(c->n_in + c->x_gap), y_stride = (size_t)(c->n_out + c->y_gap);
-    size_t n_x = (size_t)(c->n_rows - 1) * x_stride + (size_t)c->n_in;
-    size_t n_y = (size_t)(c->n_rows - 1) * y_stride + (size_t)c->n_out;
+    size_t n_x = (size_t)(c->n_tokens - 1) * x_stride + (size_t)c->n_in;
+    size_t n_y = (size_t)(c->n_tokens - 1) * y_stride + (size_t)c->n_out;
     float *x_values = fixture_floats(seed, n_x, 1.0f);
     struct test_guarded x = test_guarded_copy(x_values, n_x * sizeof(float));
     float *bias = fixture_floats(seed, (size_t)c->n_out, 1.0f);
     float *residual = fixture_floats(seed, n_y, 3.0f);
     struct fixture_out y = fixture_out(n_y);
     if (c->in_place) /* the gaps keep their canaries */
-        for (int r = 0; r < c->n_rows; r++)
+        for (int r = 0; r < c->n_tokens; r++)
             memcpy(y.ptr + (size_t)r * y_stride, residual + (size_t)r * y_stride, (size_t)c->n_out * sizeof(float));
-    void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_rows, c->n_in));
+    void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_tokens, c->n_in));
 
     struct lf_gemm_params p = {.y = y.ptr,
                                .x = x.ptr,
@@ -96,15 +96,15 @@ static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
                                .residual = c->in_place   ? y.ptr
                                            : c->residual ? residual
                                                          : NULL,
-                               .n_rows = c->n_rows,
+                               .n_tokens = c->n_tokens,
                                .x_stride = (int)x_stride,
                                .y_stride = (int)y_stride,
                                .scratch = scratch};
     ops->gemm(dev, &p);
-    for (int r = 0; r < c->n_rows; r++) {
+    for (int r = 0; r < c->n_tokens; r++) {
         const float *added = c->residual || c->in_place ? residual + (size_t)r * y_stride : NULL;
         check_gemm_row(c, y.ptr + (size_t)r * y_stride, x_values + (size_t)r * x_stride, fw.values, p.bias, added);
-        for (int i = 0; i < c->y_gap && r + 1 < c->n_rows; i++)
+        for (int i = 0; i < c->y_gap && r + 1 < c->n_tokens; i++)
             fixture_check_canary(y.ptr + (size_t)r * y_stride + c->n_out + i);
     }
     free(scratch);
@@ -129,7 +129,7 @@ static void gemm_is_right_for_named_shapes(void **state)
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
         for (size_t d = 0; d < 3; d++) {
             struct gemm_case c = {.dtype = fixture_dtypes[d],
-                                  .n_rows = shapes[s][0],
+                                  .n_tokens = shapes[s][0],
                                   .n_in = shapes[s][1],
                                   .n_out = shapes[s][2],
                                   .bias = s % 2 == 0,
@@ -147,7 +147,7 @@ static void gemm_is_right_for_random_shapes(void **state)
     uint64_t seed = 3;
     for (int i = 0; i < 150; i++) {
         struct gemm_case c = {.dtype = fixture_dtypes[i % 3],
-                              .n_rows = fixture_between(&seed, 1, 70),
+                              .n_tokens = fixture_between(&seed, 1, 70),
                               .n_in = fixture_between(&seed, 1, 300),
                               .n_out = fixture_between(&seed, 1, 200),
                               .bias = fixture_random(&seed) % 2 == 0,
@@ -173,7 +173,7 @@ static void embed_copies_rows_of_the_table(void **state)
             int32_t ids[T];
             for (int t = 0; t < T; t++) ids[t] = fixture_between(&seed, 0, VOCAB - 1);
             ids[3] = VOCAB - 1;
-            struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_rows = T};
+            struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_tokens = T};
             ops->embed(dev, &p);
             for (size_t t = 0; t < T; t++)
                 assert_memory_equal(out.ptr + t * dim, fw.values + (size_t)ids[t] * dim, dim * sizeof(float));
@@ -183,9 +183,9 @@ static void embed_copies_rows_of_the_table(void **state)
     }
 }
 
-static void run_rmsnorm_case(int n_rows, int dim, float eps, bool in_place, uint64_t *seed)
+static void run_rmsnorm_case(int n_tokens, int dim, float eps, bool in_place, uint64_t *seed)
 {
-    size_t n = (size_t)n_rows * (size_t)dim;
+    size_t n = (size_t)n_tokens * (size_t)dim;
     float *x_values = fixture_floats(seed, n, 2.0f);
     float *weight = fixture_floats(seed, (size_t)dim, 1.0f);
     struct test_guarded x = test_guarded_copy(x_values, n * sizeof(float));
@@ -194,11 +194,11 @@ static void run_rmsnorm_case(int n_rows, int dim, float eps, bool in_place, uint
                                   .x = (const float *)(const void *)x.ptr,
                                   .weight = weight,
                                   .eps = eps,
-                                  .n_rows = n_rows,
+                                  .n_tokens = n_tokens,
                                   .dim = dim};
     ops->rmsnorm(dev, &p);
     const float *got = p.out;
-    for (int r = 0; r < n_rows; r++) {
+    for (int r = 0; r < n_tokens; r++) {
         const float *row = x_values + (size_t)r * (size_t)dim;
         double sum = 0.0;
         for (int i = 0; i < dim; i++) sum += (double)row[i] * (double)row[i];
@@ -208,7 +208,7 @@ static void run_rmsnorm_case(int n_rows, int dim, float eps, bool in_place, uint
             /* the sum's error, halved by the root, and four roundings */
             double allowed = fabs(expected) * ldexp(dim / 2.0 + 4.0, -23);
             double off = fabs((double)got[(size_t)r * (size_t)dim + (size_t)i] - expected);
-            if (!(off <= allowed)) fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", n_rows, dim, off, allowed);
+            if (!(off <= allowed)) fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", n_tokens, dim, off, allowed);
         }
     }
     fixture_out_check_and_free(&out);
@@ -226,7 +226,7 @@ static void rmsnorm_is_right(void **state)
         for (int t = 1; t < 100; t += 49) run_rmsnorm_case(t, dims[s], t == 1 ? 1e-5f : 1e-6f, t == 50, &seed);
     /* a row of zeros is divided by the root of eps alone */
     float zero[20] = {0}, weight[20] = {0}, out[20];
-    struct lf_rmsnorm_params p = {.out = out, .x = zero, .weight = weight, .eps = 1e-5f, .n_rows = 1, .dim = 20};
+    struct lf_rmsnorm_params p = {.out = out, .x = zero, .weight = weight, .eps = 1e-5f, .n_tokens = 1, .dim = 20};
     ops->rmsnorm(dev, &p);
     for (int i = 0; i < 20; i++) assert_true(out[i] == 0.0f);
 }
@@ -251,7 +251,7 @@ static void silu_mul_is_right(void **state)
             float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
             struct test_guarded x = test_guarded_copy(values, t * 2 * dim * sizeof(float));
             struct fixture_out out = fixture_out(t * dim);
-            struct lf_silu_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_rows = (int)t, .dim = dims[s]};
+            struct lf_silu_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]};
             ops->silu_mul(dev, &p);
             for (size_t r = 0; r < t; r++)
                 for (size_t i = 0; i < dim; i++)
@@ -272,12 +272,12 @@ static void silu_mul_holds_over_the_whole_range(void **state)
         gate_up[i] = (float)(i - N / 2) * 0.01f; /* -200 .. 200 */
         gate_up[N + i] = 1.5f;
     }
-    struct lf_silu_mul_params p = {.out = out, .gate_up = gate_up, .n_rows = 1, .dim = N};
+    struct lf_silu_mul_params p = {.out = out, .gate_up = gate_up, .n_tokens = 1, .dim = N};
     ops->silu_mul(dev, &p);
     for (int i = 0; i < N; i++) check_silu(out[i], gate_up[i], 1.5f);
 
     float special[8] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 2.0f, 1.0f, 1.0f}, got[4];
-    struct lf_silu_mul_params q = {.out = got, .gate_up = special, .n_rows = 1, .dim = 4};
+    struct lf_silu_mul_params q = {.out = got, .gate_up = special, .n_tokens = 1, .dim = 4};
     ops->silu_mul(dev, &q);
     assert_true(isnan(got[0]) && isinf(got[1]) && got[1] > 0.0f);
     assert_true(got[2] == 0.0f && got[3] == 0.0f);

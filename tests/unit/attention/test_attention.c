@@ -86,7 +86,7 @@ static void fixture_deinit(struct fixture *f)
 static void run(struct fixture *f, int n_rows, int kv_len, int schedule_window, int window, const float *sinks,
                 float *out)
 {
-    struct lf_kv_seq seq = {.blocks = f->blocks, .n_rows = n_rows, .kv_len = kv_len};
+    struct lf_kv_seq seq = {.blocks = f->blocks, .n_tokens = n_rows, .kv_len = kv_len};
     struct lf_attn_params p = {.out = out, .q = f->q, .kv = &f->kv, .scale = 0.125f, .window = window, .sinks = sinks};
     lf_attn_schedule(f->attn, 0, &seq, 1, schedule_window);
     lf_attn_run(f->attn, 0, &p);

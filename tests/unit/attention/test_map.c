@@ -35,7 +35,7 @@ static void add(struct fixture *f, int n_rows, int kv_len, bool decode)
     int i = f->n_seqs++;
     for (int b = 0; b * LF_KV_BLOCK_TOKENS < kv_len; b++) f->blocks[i][b] = 1000 * i + b;
     f->seqs[i] = (struct lf_kv_seq){
-        .blocks = f->blocks[i], .first_row = f->n_rows, .n_rows = n_rows, .kv_len = kv_len, .generated = decode};
+        .blocks = f->blocks[i], .first_token = f->n_rows, .n_tokens = n_rows, .kv_len = kv_len, .is_decode = decode};
     f->n_rows += n_rows;
 }
 
@@ -86,12 +86,12 @@ static int check_group(const struct lf_attn_cuda_task *t, int tile_lo, int tile_
 static void check_task(const struct fixture *f, const struct lf_attn_cuda_task *t, bool decode, int window)
 {
     const struct lf_kv_seq *seq = &f->seqs[t->seq_idx];
-    int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_rows;
+    int group = f->shape.n_heads / f->shape.n_kv_heads, pos0 = seq->kv_len - seq->n_tokens;
     int first = pos0 + t->row / group, last = pos0 + (t->row + t->n_rows - 1) / group;
     int lowest = window > 0 && first >= window ? first - window + 1 : 0;
     int tile_lo = lf_attn_split_begin(decode, lowest);
-    assert_int_equal(seq->generated, decode);
-    assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_rows * group);
+    assert_int_equal(seq->is_decode, decode);
+    assert_true(t->n_rows >= 1 && t->row + t->n_rows <= seq->n_tokens * group);
     assert_int_equal(t->key_lo, lf_attn_split_begin(decode, t->key_lo));
     if (t->slot < 0) {
         assert_int_equal(t->key_lo, tile_lo);
@@ -123,8 +123,8 @@ static int64_t expected_work(const struct fixture *f, bool decode, int window)
     int64_t sum = 0;
     for (int i = 0; i < f->n_seqs; i++) {
         const struct lf_kv_seq *seq = &f->seqs[i];
-        if (seq->generated != decode) continue;
-        int n_rows = seq->n_rows * group, pos0 = seq->kv_len - seq->n_rows;
+        if (seq->is_decode != decode) continue;
+        int n_rows = seq->n_tokens * group, pos0 = seq->kv_len - seq->n_tokens;
         for (int row = 0; row < n_rows; row += tile) {
             int n = LF_MIN(tile, n_rows - row);
             int first = pos0 + row / group, last = pos0 + (row + n - 1) / group;
@@ -160,8 +160,8 @@ static void check(struct fixture *f, int window)
     assert_int_equal(map->counts.n_seqs, f->n_seqs);
     for (int i = 0; i < f->n_seqs; i++) {
         const struct lf_attn_cuda_seq *s = &map->seqs[i];
-        assert_int_equal(s->first_token, f->seqs[i].first_row);
-        assert_int_equal(s->n_tokens, f->seqs[i].n_rows);
+        assert_int_equal(s->first_token, f->seqs[i].first_token);
+        assert_int_equal(s->n_tokens, f->seqs[i].n_tokens);
         assert_int_equal(s->kv_len, f->seqs[i].kv_len);
         for (int b = 0; b * LF_KV_BLOCK_TOKENS < s->kv_len; b++)
             assert_int_equal(map->tables[s->table + b], f->seqs[i].blocks[b]);

@@ -176,8 +176,8 @@ static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum l
     memset(f->kv.base, 0xff, bytes);
     for (int i = 0, next = 0; i < N_SEQS; i++) {
         for (int b = 0; b * LF_KV_BLOCK_TOKENS < lens[i]; b++) f->tables[i][b] = order[next++];
-        f->seqs[i] =
-            (struct lf_kv_seq){.blocks = f->tables[i], .first_row = f->n_rows, .n_rows = rows[i], .kv_len = lens[i]};
+        f->seqs[i] = (struct lf_kv_seq){
+            .blocks = f->tables[i], .first_token = f->n_rows, .n_tokens = rows[i], .kv_len = lens[i]};
         f->n_rows += rows[i];
     }
     size_t d = (size_t)head_dim, n = (size_t)f->n_rows;
@@ -243,9 +243,9 @@ static double stored(const struct lf_kv_view *kv, const void *page, size_t idx)
 
 static void check_row(const struct append_fixture *f, int seq_idx, int row)
 {
-    size_t d = (size_t)f->kv.head_dim, at = (size_t)(f->seqs[seq_idx].first_row + row);
+    size_t d = (size_t)f->kv.head_dim, at = (size_t)(f->seqs[seq_idx].first_token + row);
     const float *qkv = f->qkv + at * (HEADS + 2 * KV_HEADS) * d;
-    int pos = f->seqs[seq_idx].kv_len - f->seqs[seq_idx].n_rows + row, slot = pos % LF_KV_BLOCK_TOKENS;
+    int pos = f->seqs[seq_idx].kv_len - f->seqs[seq_idx].n_tokens + row, slot = pos % LF_KV_BLOCK_TOKENS;
     int block = f->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS];
     double want[LF_HEAD_DIM], rounding = f->kv.dtype == LF_BF16 ? 1.0 / 256 : 1e-6;
     for (int h = 0; h < HEADS; h++) {
@@ -297,7 +297,7 @@ static void append_rotates_norms_and_stores_every_row(void **state)
             fixture_init(&f, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
             run_append(&f, f.seqs, N_SEQS, 0);
             for (int s = 0; s < N_SEQS; s++)
-                for (int r = 0; r < f.seqs[s].n_rows; r++) check_row(&f, s, r);
+                for (int r = 0; r < f.seqs[s].n_tokens; r++) check_row(&f, s, r);
             assert_true(n_written(&f) == (size_t)f.n_rows * 2 * KV_HEADS * (size_t)c->head_dim);
             fixture_deinit(&f);
         }
@@ -316,12 +316,12 @@ static void append_gives_the_same_bits_row_by_row(void **state)
         fixture_init(&single, dev, c->dtype, c->head_dim, c->rotary_dim, c->norm);
         run_append(&whole, whole.seqs, N_SEQS, 0);
         for (int s = 0; s < N_SEQS; s++)
-            for (int r = 0; r < single.seqs[s].n_rows; r++) {
+            for (int r = 0; r < single.seqs[s].n_tokens; r++) {
                 struct lf_kv_seq one = single.seqs[s];
-                one.kv_len += r + 1 - one.n_rows;
-                one.first_row = 0;
-                one.n_rows = 1;
-                run_append(&single, &one, 1, single.seqs[s].first_row + r);
+                one.kv_len += r + 1 - one.n_tokens;
+                one.first_token = 0;
+                one.n_tokens = 1;
+                run_append(&single, &one, 1, single.seqs[s].first_token + r);
             }
         size_t d = (size_t)c->head_dim;
         assert_memory_equal(whole.q_out, single.q_out, (size_t)whole.n_rows * HEADS * d * sizeof(float));

@@ -5,18 +5,18 @@
 
 enum { SEQS = 300 };
 
-static char places[LF_GRAPHS_N]; /* graphs are told apart by their address; nobody looks inside */
+static char addresses[LF_GRAPHS_N]; /* graphs are told apart by their address; nobody looks inside */
 
 static struct lf_graph *graph_at(int i)
 {
-    return (struct lf_graph *)(void *)&places[i];
+    return (struct lf_graph *)(void *)&addresses[i];
 }
 
 static struct lf_graphs graphs_up_to(int most)
 {
     struct lf_graphs graphs = {0};
-    int rows[LF_GRAPHS_N], n = lf_graph_rows(rows, most);
-    for (int i = 0; i < n; i++) lf_graphs_add(&graphs, graph_at(i), rows[i]);
+    int sizes[LF_GRAPHS_N], n = lf_graph_sizes(sizes, most);
+    for (int i = 0; i < n; i++) lf_graphs_add(&graphs, graph_at(i), sizes[i]);
     return graphs;
 }
 
@@ -24,19 +24,19 @@ static struct lf_graphs graphs_up_to(int most)
 static struct lf_batch decode_step(struct lf_kv_seq *seqs, int n)
 {
     for (int i = 0; i < n; i++)
-        seqs[i] = (struct lf_kv_seq){.first_row = i, .n_rows = 1, .kv_len = 10 + i, .generated = true};
-    return (struct lf_batch){.seqs = seqs, .n_seqs = n, .n_rows = n, .n_out = n};
+        seqs[i] = (struct lf_kv_seq){.first_token = i, .n_tokens = 1, .kv_len = 10 + i, .is_decode = true};
+    return (struct lf_batch){.seqs = seqs, .n_seqs = n, .n_tokens = n, .n_out = n};
 }
 
-static void row_counts_end_with_the_most_there_can_be(void **state)
+static void sizes_end_with_the_most_there_can_be(void **state)
 {
     (void)state;
     for (int most = 1; most <= SEQS; most++) {
-        int rows[LF_GRAPHS_N], n = lf_graph_rows(rows, most);
+        int sizes[LF_GRAPHS_N], n = lf_graph_sizes(sizes, most);
         assert_in_range(n, 1, LF_GRAPHS_N);
-        assert_int_equal(rows[0], 1);
-        for (int i = 1; i < n; i++) assert_true(rows[i] > rows[i - 1] && rows[i] <= 2 * rows[i - 1]);
-        assert_int_equal(rows[n - 1], most < LF_GRAPH_ROWS ? most : LF_GRAPH_ROWS);
+        assert_int_equal(sizes[0], 1);
+        for (int i = 1; i < n; i++) assert_true(sizes[i] > sizes[i - 1] && sizes[i] <= 2 * sizes[i - 1]);
+        assert_int_equal(sizes[n - 1], most < LF_GRAPH_TOKENS ? most : LF_GRAPH_TOKENS);
     }
 }
 
@@ -49,10 +49,10 @@ static void a_decode_step_gets_the_smallest_graph_that_holds_it(void **state)
         for (int n = 1; n <= SEQS; n++) {
             struct lf_batch batch = decode_step(seqs, n);
             int expected = 0;
-            while (expected < graphs.n && graphs.of[expected].n_rows < n) expected++;
+            while (expected < graphs.n && graphs.of[expected].n_tokens < n) expected++;
             assert_ptr_equal(lf_graphs_find(&graphs, &batch), expected < graphs.n ? graph_at(expected) : NULL);
-            assert_int_equal(expected < graphs.n, n <= most && n <= LF_GRAPH_ROWS);
-            if (expected < graphs.n) assert_true(2 * graphs.of[expected].n_rows < 3 * n);
+            assert_int_equal(expected < graphs.n, n <= most && n <= LF_GRAPH_TOKENS);
+            if (expected < graphs.n) assert_true(2 * graphs.of[expected].n_tokens < 3 * n);
         }
     }
 }
@@ -65,20 +65,20 @@ static void other_steps_get_none(void **state)
     struct lf_batch batch = decode_step(seqs, 5);
     assert_non_null(lf_graphs_find(&graphs, &batch));
     assert_null(lf_graphs_find(&none, &batch)); /* a device without graphs */
-    batch.n_out = 4;                            /* a row whose logits nobody wants */
+    batch.n_out = 4;                            /* a token whose logits nobody wants */
     assert_null(lf_graphs_find(&graphs, &batch));
     batch = decode_step(seqs, 5);
-    seqs[3].generated = false; /* the last token of a prompt */
+    seqs[3].is_decode = false; /* the last token of a prompt */
     assert_null(lf_graphs_find(&graphs, &batch));
     batch = decode_step(seqs, 5);
-    seqs[4].n_rows = 2; /* two tokens of one sequence */
-    batch.n_rows = batch.n_out = 6;
+    seqs[4].n_tokens = 2; /* two tokens of one sequence */
+    batch.n_tokens = batch.n_out = 6;
     assert_null(lf_graphs_find(&graphs, &batch));
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(row_counts_end_with_the_most_there_can_be),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_end_with_the_most_there_can_be),
                                        cmocka_unit_test(a_decode_step_gets_the_smallest_graph_that_holds_it),
                                        cmocka_unit_test(other_steps_get_none)};
     return cmocka_run_group_tests(tests, NULL, NULL);

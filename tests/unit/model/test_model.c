@@ -33,7 +33,7 @@ static int random_below(int n)
     return (int)(lf_random64(7, rng_state++) % (uint64_t)n);
 }
 
-/* One opened model, its prompt, and the logits of all rows of the prompt run alone. */
+/* One opened model, its prompt, and the logits of all tokens of the prompt run alone. */
 struct fixture {
     struct model_rig rig;
     int first; /* row from which the prompt is run again; those before stay in the cache */
@@ -131,17 +131,17 @@ static void check_chunks(struct fixture *f)
     }
 }
 
-/* Sequences advance by random pieces in random company; a random part of sequence 0's rows is wanted each time. */
+/* Sequences advance by random chunks in random company; a random part of sequence 0's tokens is wanted each time. */
 static void check_company(struct fixture *f)
 {
     int done[N_SEQS] = {f->first};
-    int32_t ids[CHUNK], out_rows[CHUNK], positions[CHUNK];
+    int32_t ids[CHUNK], logits_idx[CHUNK], positions[CHUNK];
     static float logits[CHUNK * N_VOCAB];
     begin_run(f);
     while (done[0] < N_IDS) {
         struct lf_kv_seq seqs[N_SEQS];
-        struct lf_batch b = {.ids = ids, .seqs = seqs, .out_rows = out_rows};
-        int sort = random_below(3); /* how much of a sequence's rows is wanted: few, many, all */
+        struct lf_batch b = {.ids = ids, .seqs = seqs, .logits_idx = logits_idx};
+        int sort = random_below(3); /* how many of a sequence's tokens are wanted: few, many, all */
         for (int s = 0; s < N_SEQS; s++) {
             int order = (s + 5) % N_SEQS, n = 1 + random_below(random_below(2) ? 29 : 3);
             if (order != 0 && random_below(4) == 0) continue;
@@ -149,16 +149,16 @@ static void check_company(struct fixture *f)
             if (order != 0 && done[order] == end) done[order] = 0;
             n = n < end - done[order] ? n : end - done[order];
             for (int i = 0; i < n; i++) {
-                ids[b.n_rows + i] = f->ids[order][done[order] + i];
+                ids[b.n_tokens + i] = f->ids[order][done[order] + i];
                 bool wanted = sort == 2 || random_below(10) < (sort ? 6 : 1);
                 if (!wanted) continue;
                 positions[b.n_out] = order == 0 ? done[order] + i : -1;
-                out_rows[b.n_out++] = b.n_rows + i;
+                logits_idx[b.n_out++] = b.n_tokens + i;
             }
             done[order] += n;
             seqs[b.n_seqs++] = (struct lf_kv_seq){
-                .blocks = f->blocks[order], .first_row = b.n_rows, .n_rows = n, .kv_len = done[order]};
-            b.n_rows += n;
+                .blocks = f->blocks[order], .first_token = b.n_tokens, .n_tokens = n, .kv_len = done[order]};
+            b.n_tokens += n;
         }
         LF_ASSERT(lf_model_step(f->rig.model, &f->rig.kv, &b, logits, NULL) == LF_OK);
         for (int i = 0; i < b.n_out; i++) {

@@ -69,12 +69,12 @@ static void mark_thread(void)
     is_engine_thread = true;
 }
 
-static int n_ahead; /* of the device that all tests run on: each main runs them on either kind */
+static int n_async_steps; /* of the device that all tests run on: each main runs them on either kind */
 
 static inline int setup(void **state)
 {
     struct engine_rig *f = calloc(1, sizeof(*f));
-    f->backend.n_ahead = n_ahead;
+    f->backend.n_async_steps = n_async_steps;
     f->backend.on_thread = mark_thread;
     struct lf_engine_opts opts = rig_opts();
     rig_open(f, 128, &opts);

@@ -31,7 +31,7 @@ static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct 
     struct lf_engine_backend backend = {.ctx = &f->backend,
                                         .launch = fake_launch,
                                         .wait = fake_wait_step,
-                                        .n_ahead = f->backend.n_ahead,
+                                        .n_async_steps = f->backend.n_async_steps,
                                         .n_vocab = FAKE_VOCAB,
                                         .eos_ids = fake_eos,
                                         .n_eos = 1};

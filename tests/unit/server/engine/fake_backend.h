@@ -1,9 +1,9 @@
 /* A model for the engine's tests: a token is a pure function of all tokens before it, and the only way from one step to
  * the next leads through the KV blocks.
  *
- * Row p leaves in its slot a hash of (the hash in slot p - 1, the id of row p). The slot is found through the block
- * table, so a wrong table, a block shared or reused too early, a stale prefix hit or a skipped row changes every later
- * token. Logits of a row come from its hash; expected_token repeats them from the ids alone. */
+ * Token p leaves in its slot a hash of (the hash in slot p - 1, its id). The slot is found through the block table, so
+ * a wrong table, a block shared or reused too early, a stale prefix hit or a skipped token changes every later one.
+ * Logits of a token come from its hash; expected_token repeats them from the ids alone. */
 #ifndef LF_TESTS_FAKE_BACKEND_H
 #define LF_TESTS_FAKE_BACKEND_H
 
@@ -25,12 +25,12 @@ struct fake_backend {
     int n_blocks;
     int delay_us;      /* of a step */
     int fail_at_step;  /* 0: never */
-    int32_t broken_id; /* a row of this id has logits that are no numbers; 0: none */
+    int32_t broken_id; /* a token of this id has logits that are no numbers; 0: none */
     _Atomic int gate;  /* steps wait while it is 1 */
     _Atomic int hold;  /* steps from this one on wait; 0: none */
     int n_steps;
-    int n_ahead; /* as a device that samples by itself */
-    int n_slots; /* as the engine's; 0: slots are not looked at */
+    int n_async_steps; /* 1: as a device that samples by itself */
+    int n_slots;       /* as the engine's; 0: slots are not looked at */
     int n_launched, n_waited;
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
     int n_results[2];
@@ -83,15 +83,15 @@ static inline void fake_store(const struct lf_kv_view *v, const struct lf_kv_seq
     *fake_slot(v, seq, p, 1) = (uint32_t)h;
 }
 
-/* A promised id is what the launch before this one has drawn. */
+/* A placeholder's id is what the launch before this one has drawn. */
 static inline int32_t fake_id(const struct fake_backend *f, int32_t id)
 {
     if (id >= 0) return id;
-    LF_ASSERT(f->n_ahead == 1 && f->n_launched > 0 && -id <= f->n_results[(f->n_launched - 1) % 2]);
+    LF_ASSERT(f->n_async_steps == 1 && f->n_launched > 0 && -id <= f->n_results[(f->n_launched - 1) % 2]);
     return f->results[(f->n_launched - 1) % 2][-1 - id].id;
 }
 
-/* All of the rows at once: what is drawn depends on logits alone where a request has no penalties. */
+/* All of the logits rows at once: what is drawn depends on logits alone where a request has no penalties. */
 static inline void fake_sample(struct fake_backend *f, const struct lf_batch *batch, float *logits)
 {
     static _Thread_local uint32_t scratch[2 * FAKE_VOCAB];
@@ -118,29 +118,29 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
 {
     static _Thread_local float logits[FAKE_OUT_N * FAKE_VOCAB];
     struct fake_backend *f = ctx;
-    LF_ASSERT(f->n_launched - f->n_waited <= f->n_ahead);
+    LF_ASSERT(f->n_launched - f->n_waited <= f->n_async_steps);
     if (f->on_thread) f->on_thread();
     while (f->gate) lf_clock_sleep_ms(1);
     f->n_steps++;
     while (f->hold != 0 && f->n_steps >= f->hold) lf_clock_sleep_ms(1);
-    f->max_rows_seen = LF_MAX(f->max_rows_seen, batch->n_rows);
+    f->max_rows_seen = LF_MAX(f->max_rows_seen, batch->n_tokens);
     f->max_seqs_seen = LF_MAX(f->max_seqs_seen, batch->n_seqs);
     if (f->fail_at_step != 0 && f->n_steps >= f->fail_at_step) return LF_DEVICE;
     int row = 0, out = 0;
     for (int s = 0; s < batch->n_seqs; s++) {
         const struct lf_kv_seq *seq = &batch->seqs[s];
-        LF_ASSERT(seq->first_row == row && seq->n_rows >= 1 && seq->kv_len >= seq->n_rows);
-        for (int i = 0; i < seq->n_rows; i++, row++) {
-            int p = seq->kv_len - seq->n_rows + i;
+        LF_ASSERT(seq->first_token == row && seq->n_tokens >= 1 && seq->kv_len >= seq->n_tokens);
+        for (int i = 0; i < seq->n_tokens; i++, row++) {
+            int p = seq->kv_len - seq->n_tokens + i;
             uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), fake_id(f, batch->ids[row]));
             fake_store(&kv->view, seq, p, h);
-            if (out == batch->n_out || batch->out_rows[out] != row) continue;
+            if (out == batch->n_out || batch->logits_idx[out] != row) continue;
             for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
             if (f->broken_id != 0 && batch->ids[row] == f->broken_id) logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
             out++;
         }
     }
-    LF_ASSERT(row == batch->n_rows && out == batch->n_out);
+    LF_ASSERT(row == batch->n_tokens && out == batch->n_out);
     fake_check_slots(f, batch);
     fake_sample(f, batch, logits);
     f->n_launched++;

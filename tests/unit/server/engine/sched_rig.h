@@ -1,4 +1,4 @@
-/* A scheduler with a pool of 16 blocks, four places and eight sequences; time and measurements are the test's. */
+/* A scheduler with a pool of 16 blocks, four slots and eight sequences; time and measurements are the test's. */
 #ifndef LF_TESTS_UNIT_SERVER_ENGINE_SCHED_RIG_H
 #define LF_TESTS_UNIT_SERVER_ENGINE_SCHED_RIG_H
 
@@ -13,12 +13,12 @@ enum { N_BLOCKS = 16, MAX_SEQS = 4, B = LF_KV_BLOCK_TOKENS, MAX_IDS = N_BLOCKS *
 struct fixture {
     struct lf_block_pool pool;
     struct lf_sched sched;
-    struct lf_sched_plan plan;
+    struct lf_sched_step step;
     struct lf_sched_item items[MAX_SEQS];
     struct lf_sched_seq seqs[8];
     int32_t ids[8][MAX_IDS], blocks[8][N_BLOCKS];
     struct lf_sched_tenant tenants[4];
-    uint32_t marks[N_BLOCKS];
+    uint32_t held_epochs[N_BLOCKS];
     struct lf_prefix_cache *prefix; /* of setup_shared */
     struct lf_prefix_key keys[8][N_BLOCKS + 1];
     int n_seqs;
@@ -32,15 +32,15 @@ static inline int setup(void **state)
     const struct lf_sched_opts opts = {.chunk = 256,
                                        .max_seqs = MAX_SEQS,
                                        .max_out = MAX_SEQS,
-                                       .row_tile = 1,
+                                       .token_tile = 1,
                                        .step_ns = 50 * LF_NS_PER_MS,
                                        .alone_ns = 50 * LF_NS_PER_MS,
                                        .pool = &f.pool,
                                        .tenants = f.tenants,
                                        .n_tenants = 4,
-                                       .marks = f.marks};
+                                       .held_epochs = f.held_epochs};
     lf_sched_init(&f.sched, &opts);
-    f.plan.items = f.items;
+    f.step.items = f.items;
     *state = &f;
     return 0;
 }
@@ -95,16 +95,16 @@ static inline struct lf_sched_seq *submit_shared(struct fixture *f, int n_same, 
 
 static inline void run(struct fixture *f, int64_t took_ns)
 {
-    lf_sched_launched(&f->sched, &f->plan);
-    for (int i = 0; i < f->plan.n_items; i++)
+    lf_sched_launched(&f->sched, &f->step);
+    for (int i = 0; i < f->step.n_items; i++)
         if (f->items[i].complete && f->items[i].seq->max_tokens > 0) lf_sched_sampled(&f->sched, f->items[i].seq, 1);
-    lf_sched_learn(&f->sched, &f->plan, took_ns);
+    lf_sched_learn(&f->sched, &f->step, took_ns);
 }
 
 /* Runs a step of 1 ms; every sequence that is due gets a token. */
 static inline void step(struct fixture *f)
 {
-    lf_sched_plan(&f->sched, &f->plan);
+    lf_sched_plan_step(&f->sched, &f->step);
     run(f, LF_NS_PER_MS);
 }
 
@@ -116,15 +116,15 @@ static inline struct lf_sched_seq *submit_for(struct fixture *f, uint64_t tenant
     return submit(f, n_prompt, 0, now_ns);
 }
 
-/* A machine on which a row takes so long, and keys take key_ns; known for steps of any size. */
+/* A machine on which a token takes so long, and keys take key_ns; known for steps of any size. */
 static inline void set_cost(struct fixture *f, double row_ns, double key_ns)
 {
     struct lf_cost *cost = &f->sched.cost;
     for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
-    cost->w[LF_COST_ROW] = row_ns;
+    cost->w[LF_COST_TOKEN] = row_ns;
     cost->w[LF_COST_DECODE_KEY] = key_ns;
     cost->n_seen = 100;
-    cost->max_rows = 1000;
+    cost->most_tokens = 1000;
 }
 
 #endif

@@ -2,8 +2,9 @@
 
 #include "server/engine/batch_build.h"
 
-/* A prefill chunk in the middle, the end of another one, a decode and an echo: ids, places and logits rows line up. */
-static void a_plan_becomes_rows_tables_and_logits_rows_in_order(void **state)
+/* A prefill chunk in the middle, the end of another one, a decode and an echo: ids, positions and logits rows line up.
+ */
+static void a_step_becomes_tokens_tables_and_logits_rows_in_order(void **state)
 {
     (void)state;
     int32_t ids[4][8], tables[4][1] = {{3}, {1}, {2}, {0}};
@@ -16,34 +17,34 @@ static void a_plan_becomes_rows_tables_and_logits_rows_in_order(void **state)
     }
     seqs[1].n_done = 2;
     seqs[2].n_done = 5;
-    struct lf_sched_item items[] = {{.seq = &seqs[0], .n_rows = 3, .out_first = 3},
-                                    {.seq = &seqs[1], .n_rows = 4, .out_first = 3, .n_out = 1},
-                                    {.seq = &seqs[2], .n_rows = 1, .n_out = 1},
-                                    {.seq = &seqs[3], .n_rows = 3, .n_out = 2}};
-    struct lf_sched_plan plan = {.items = items, .n_items = 4, .n_rows = 11, .n_out = 4};
-    int32_t batch_ids[11], out_rows[4];
+    struct lf_sched_item items[] = {{.seq = &seqs[0], .n_tokens = 3, .out_first = 3},
+                                    {.seq = &seqs[1], .n_tokens = 4, .out_first = 3, .n_out = 1},
+                                    {.seq = &seqs[2], .n_tokens = 1, .n_out = 1},
+                                    {.seq = &seqs[3], .n_tokens = 3, .n_out = 2}};
+    struct lf_sched_step step = {.items = items, .n_items = 4, .n_tokens = 11, .n_out = 4};
+    int32_t batch_ids[11], logits_idx[4];
     struct lf_kv_seq kv_seqs[4];
-    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, out_rows, NULL};
+    struct lf_batch_arrays arrays = {batch_ids, kv_seqs, logits_idx, NULL};
     struct lf_batch batch;
-    lf_batch_build(&batch, &arrays, &plan);
+    lf_batch_build(&batch, &arrays, &step);
 
     const int32_t expected_ids[11] = {0, 1, 2, 12, 13, 14, 15, 25, 30, 31, 32}, expected_out[4] = {6, 7, 8, 9};
-    const int first_rows[4] = {0, 3, 7, 8}, n_rows[4] = {3, 4, 1, 3}, kv_lens[4] = {3, 6, 6, 3};
-    assert_int_equal(batch.n_rows, 11);
+    const int first_tokens[4] = {0, 3, 7, 8}, n_tokens[4] = {3, 4, 1, 3}, kv_lens[4] = {3, 6, 6, 3};
+    assert_int_equal(batch.n_tokens, 11);
     assert_int_equal(batch.n_seqs, 4);
     assert_int_equal(batch.n_out, 4);
     assert_memory_equal(batch.ids, expected_ids, sizeof(expected_ids));
-    assert_memory_equal(batch.out_rows, expected_out, sizeof(expected_out));
+    assert_memory_equal(batch.logits_idx, expected_out, sizeof(expected_out));
     for (int s = 0; s < 4; s++) {
         assert_ptr_equal(batch.seqs[s].blocks, tables[s]);
-        assert_int_equal(batch.seqs[s].first_row, first_rows[s]);
-        assert_int_equal(batch.seqs[s].n_rows, n_rows[s]);
+        assert_int_equal(batch.seqs[s].first_token, first_tokens[s]);
+        assert_int_equal(batch.seqs[s].n_tokens, n_tokens[s]);
         assert_int_equal(batch.seqs[s].kv_len, kv_lens[s]);
     }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_plan_becomes_rows_tables_and_logits_rows_in_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_becomes_tokens_tables_and_logits_rows_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,10 @@
 
 enum { BROKEN = 5, N_PROMPT = 300 };
 
-static void open_engine(struct engine_rig *f, int n_ahead)
+static void open_engine(struct engine_rig *f, int n_async_steps)
 {
     struct lf_engine_opts opts = rig_opts();
-    *f = (struct engine_rig){.backend = {.broken_id = BROKEN, .n_ahead = n_ahead}};
+    *f = (struct engine_rig){.backend = {.broken_id = BROKEN, .n_async_steps = n_async_steps}};
     rig_open(f, 128, &opts);
 }
 
@@ -32,10 +32,10 @@ static void check_broken(struct lf_request *req)
 static void a_request_ends_without_a_token_and_the_others_go_on(void **state)
 {
     (void)state;
-    for (int n_ahead = 0; n_ahead < 2; n_ahead++) {
+    for (int n_async_steps = 0; n_async_steps < 2; n_async_steps++) {
         struct engine_rig f;
         int32_t prompt[N_PROMPT];
-        open_engine(&f, n_ahead);
+        open_engine(&f, n_async_steps);
         broken_prompt(prompt, N_PROMPT - 1);
         struct lf_gen_params bad = rig_params(prompt, N_PROMPT, 50), good = rig_params(prompt, N_PROMPT - 1, 0);
         for (int i = 0; i < 5; i++) {

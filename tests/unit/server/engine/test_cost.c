@@ -31,12 +31,12 @@ static void loads_count_each_key_that_a_row_looks_at(void **state)
 {
     (void)state;
     struct lf_load load = {{0}};
-    lf_load_add_prefill(&load, 10, 3, 1); /* rows 10, 11, 12 look at 11, 12 and 13 keys */
-    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_ROW] == 3 && load.x[LF_COST_PREFILL_KEY] == 36);
-    assert_true(load.x[LF_COST_OUT_ROW] == 1 && load.x[LF_COST_DECODE_KEY] == 0);
+    lf_load_add_prefill(&load, 10, 3, 1); /* tokens 10, 11, 12 look at 11, 12 and 13 keys */
+    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_TOKEN] == 3 && load.x[LF_COST_PREFILL_KEY] == 36);
+    assert_true(load.x[LF_COST_LOGITS] == 1 && load.x[LF_COST_DECODE_KEY] == 0);
     lf_load_add_decode(&load, 99);
-    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_ROW] == 4 && load.x[LF_COST_DECODE_KEY] == 100);
-    assert_true(load.x[LF_COST_OUT_ROW] == 2);
+    assert_true(load.x[LF_COST_STEP] == 1 && load.x[LF_COST_TOKEN] == 4 && load.x[LF_COST_DECODE_KEY] == 100);
+    assert_true(load.x[LF_COST_LOGITS] == 2);
 }
 
 static void the_fit_finds_the_coefficients(void **state)
@@ -89,8 +89,8 @@ static void what_recent_steps_say_nothing_about_is_kept(void **state)
     assert_true(after > before / 2 && after < before * 2);
 }
 
-/* The closed form against the cost itself: n rows are within the budget, n + 1 are not. */
-static void rows_for_a_budget_are_the_most_that_fit(void **state)
+/* The closed form against the cost itself: n tokens are within the budget, n + 1 are not. */
+static void tokens_for_a_budget_are_the_most_that_fit(void **state)
 {
     (void)state;
     struct lf_cost cost;
@@ -99,16 +99,16 @@ static void rows_for_a_budget_are_the_most_that_fit(void **state)
     for (uint64_t i = 0, n = 0; i < 2000; i++) {
         int first = between(&n, 0, 200000), all_out = between(&n, 0, 1);
         double budget = (double)between(&n, 1, 100000000);
-        int rows = lf_cost_prefill_rows(&cost, first, budget, all_out);
-        assert_true(rows >= 0);
-        assert_true(lf_cost_prefill_ns(&cost, first, rows, all_out ? rows : 0) <= budget * (1 + 1e-9));
-        assert_true(lf_cost_prefill_ns(&cost, first, rows + 1, all_out ? rows + 1 : 0) >= budget * (1 - 1e-9));
+        int most = lf_cost_prefill_tokens(&cost, first, budget, all_out);
+        assert_true(most >= 0);
+        assert_true(lf_cost_prefill_ns(&cost, first, most, all_out ? most : 0) <= budget * (1 + 1e-9));
+        assert_true(lf_cost_prefill_ns(&cost, first, most + 1, all_out ? most + 1 : 0) >= budget * (1 - 1e-9));
     }
-    assert_int_equal(lf_cost_prefill_rows(&cost, 0, 0, 0), 0);
-    assert_int_equal(lf_cost_prefill_rows(&cost, 0, -1, 0), 0);
-    assert_int_equal(lf_cost_prefill_rows(&cost, 0, (double)NAN, 0), 0);
+    assert_int_equal(lf_cost_prefill_tokens(&cost, 0, 0, 0), 0);
+    assert_int_equal(lf_cost_prefill_tokens(&cost, 0, -1, 0), 0);
+    assert_int_equal(lf_cost_prefill_tokens(&cost, 0, (double)NAN, 0), 0);
     for (int i = 0; i < LF_COST_N; i++) cost.w[i] = 1e-3;
-    assert_int_equal(lf_cost_prefill_rows(&cost, 0, 1e30, 0), 1000000000);
+    assert_int_equal(lf_cost_prefill_tokens(&cost, 0, 1e30, 0), 1000000000);
 }
 
 int main(void)
@@ -118,7 +118,7 @@ int main(void)
         cmocka_unit_test(the_fit_finds_the_coefficients),
         cmocka_unit_test(coefficients_stay_positive_and_finite_whatever_is_measured),
         cmocka_unit_test(what_recent_steps_say_nothing_about_is_kept),
-        cmocka_unit_test(rows_for_a_budget_are_the_most_that_fit),
+        cmocka_unit_test(tokens_for_a_budget_are_the_most_that_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void run_crowd(struct engine_rig *f, uint64_t round, int *n_refused, int 
 static void a_crowd_of_whom_some_vanish_leaves_nothing_behind(void **state)
 {
     (void)state;
-    struct engine_rig f = {.backend = {.delay_us = 50, .n_ahead = 1}};
+    struct engine_rig f = {.backend = {.delay_us = 50, .n_async_steps = 1}};
     struct lf_engine_opts opts = rig_opts();
     opts.queue_n = 6;
     opts.max_seqs = 6;
@@ -180,7 +180,7 @@ static void destroy_waits_for_nobody(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
-        struct engine_rig f = {.backend = {.delay_us = 50, .n_ahead = i % 2}};
+        struct engine_rig f = {.backend = {.delay_us = 50, .n_async_steps = i % 2}};
         struct lf_engine_opts opts = rig_opts();
         rig_open(&f, 40, &opts);
         int32_t prompt[200];

@@ -80,7 +80,7 @@ static void a_deadline_ends_a_request_with_what_it_has(void **state)
 static void a_deadline_ends_a_request_in_the_queue_too(void **state)
 {
     (void)state;
-    struct engine_rig f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
+    struct engine_rig f = {.backend = {.gate = 1, .n_async_steps = n_async_steps}};
     struct lf_engine_opts opts = rig_opts();
     opts.max_seqs = 1;
     rig_open(&f, 128, &opts);
@@ -154,7 +154,7 @@ static void a_failed_device_ends_every_request_and_refuses_later_ones(void **sta
 static void destroy_ends_what_is_left(void **state)
 {
     (void)state;
-    struct engine_rig f = {.backend = {.delay_us = 200, .n_ahead = n_ahead}};
+    struct engine_rig f = {.backend = {.delay_us = 200, .n_async_steps = n_async_steps}};
     struct lf_engine_opts opts = rig_opts();
     rig_open(&f, 128, &opts);
     int32_t prompt[100];
@@ -189,7 +189,7 @@ static void creating_fails_cleanly_at_every_allocation(void **state)
     struct lf_engine_backend backend = {.ctx = &f->backend,
                                         .launch = fake_launch,
                                         .wait = fake_wait_step,
-                                        .n_ahead = f->backend.n_ahead,
+                                        .n_async_steps = f->backend.n_async_steps,
                                         .n_vocab = FAKE_VOCAB,
                                         .eos_ids = fake_eos,
                                         .n_eos = 1};
@@ -219,7 +219,7 @@ static void chunk_and_out_limits_are_kept_whatever_they_are(void **state)
     (void)state;
     const int limits[][3] = {{1, 1, 1}, {1, 16, 16}, {3, 8, 2}, {16, 16, 1}, {64, 4, 2}, {4096, 16, 16}};
     for (size_t i = 0; i < LF_N_ELEMS(limits); i++) {
-        struct engine_rig f = {.backend = {.n_ahead = n_ahead}};
+        struct engine_rig f = {.backend = {.n_async_steps = n_async_steps}};
         struct lf_engine_opts opts = rig_opts();
         opts.chunk = limits[i][0];
         opts.max_seqs = limits[i][1];
@@ -262,6 +262,7 @@ int main(void)
         cmocka_unit_test(chunk_and_out_limits_are_kept_whatever_they_are),
     };
     int n_failed = 0;
-    for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     return n_failed;
 }

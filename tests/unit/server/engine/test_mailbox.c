@@ -38,7 +38,7 @@ static int note_count(struct notes *notes)
 static void an_engine_that_does_not_move_is_declared_dead(void **state)
 {
     (void)state;
-    struct engine_rig f = {.backend = {.gate = 1, .n_ahead = n_ahead}};
+    struct engine_rig f = {.backend = {.gate = 1, .n_async_steps = n_async_steps}};
     struct lf_engine_opts opts = rig_opts();
     opts.watchdog_s = 1;
     rig_open(&f, 128, &opts);
@@ -168,6 +168,7 @@ int main(void)
         CASE(the_largest_request_is_the_asking_tenants),
     };
     int n_failed = 0;
-    for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     return n_failed;
 }

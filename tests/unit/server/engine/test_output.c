@@ -137,6 +137,7 @@ int main(void)
         CASE(what_is_observed_of_a_request_depends_on_how_far_it_came),
     };
     int n_failed = 0;
-    for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     return n_failed;
 }

@@ -107,7 +107,7 @@ static void a_follower_goes_on_when_its_leader_is_gone(void **state)
 static void without_prefix_cache_everything_is_computed(void **state)
 {
     (void)state;
-    struct engine_rig f = {.backend = {.n_ahead = n_ahead}};
+    struct engine_rig f = {.backend = {.n_async_steps = n_async_steps}};
     struct lf_engine_opts opts = rig_opts();
     rig_open_kv(&f, 128, &opts, false);
     for (int i = 0; i < 3; i++) {
@@ -132,6 +132,7 @@ int main(void)
         cmocka_unit_test(without_prefix_cache_everything_is_computed),
     };
     int n_failed = 0;
-    for (n_ahead = 0; n_ahead <= LF_ENGINE_AHEAD_N; n_ahead++) n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
+        n_failed += cmocka_run_group_tests(tests, NULL, NULL);
     return n_failed;
 }

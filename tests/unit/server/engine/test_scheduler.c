@@ -28,8 +28,8 @@ static void admission_reserves_everything_and_end_gives_it_back(void **state)
 static void an_empty_scheduler_plans_nothing(void **state)
 {
     struct fixture *f = *state;
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->plan.n_items, 0);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->step.n_items, 0);
     assert_null(lf_sched_admit(&f->sched, 1));
     assert_int_equal(lf_sched_retry_after_s(&f->sched, 1000), 1);
     assert_true(lf_sched_prefill_speed(&f->sched) == 0 && lf_sched_decode_speed(&f->sched) == 0);
@@ -127,8 +127,8 @@ static void a_tenant_among_others_gets_three_quarters_of_the_slots(void **state)
     assert_int_equal(f->seqs[3].phase, LF_SCHED_WAITING);
 }
 
-/* A tenant alone has all places of max_seqs and no other; the one beyond them is of whoever comes and runs nothing. */
-static void a_place_is_kept_for_a_tenant_that_runs_nothing(void **state)
+/* A tenant alone has all slots of max_seqs and no other; the one beyond them is of whoever comes and runs nothing. */
+static void a_slot_is_kept_for_a_tenant_that_runs_nothing(void **state)
 {
     struct fixture *f = *state;
     f->sched.opts.n_kept = 1;
@@ -165,15 +165,15 @@ static void who_runs_beyond_max_seqs_takes_turns(void **state)
         bool prefill = lf_sched_in_prefill(guest);
         int n_done = guest->n_done;
         step(f);
-        assert_int_equal(f->plan.n_items, MAX_SEQS);
+        assert_int_equal(f->step.n_items, MAX_SEQS);
         if (prefill) assert_true(guest->n_done > n_done);
     }
     assert_true(guest->n_done > 3 * B);
     for (int i = 0; i < MAX_SEQS; i++) assert_in_range(f->seqs[i].n_done, 12, 20);
 }
 
-/* A kept place is no way past one whose turn is before and that waits for blocks. */
-static void a_kept_place_passes_a_large_request_only_in_its_time_of_grace(void **state)
+/* A kept slot is no way past one whose turn is before and that waits for blocks. */
+static void a_kept_slot_passes_a_large_request_only_in_its_time_of_grace(void **state)
 {
     struct fixture *f = *state;
     const int64_t t = 2 + LF_SCHED_ALONE_NS;
@@ -186,7 +186,7 @@ static void a_kept_place_passes_a_large_request_only_in_its_time_of_grace(void *
         assert_ptr_equal(lf_sched_admit(&f->sched, t), seq);
     }
     struct lf_sched_seq *large = submit_for(f, 1, -1, 8 * B, t), *small = submit_for(f, 1, 0, B, t);
-    assert_ptr_equal(lf_sched_admit(&f->sched, t), small); /* the last place; large waits for blocks from now on */
+    assert_ptr_equal(lf_sched_admit(&f->sched, t), small); /* the last slot; large waits for blocks from now on */
     struct lf_sched_seq *guest = submit_for(f, 2, 0, B, t + LF_SCHED_BYPASS_NS);
     assert_null(lf_sched_admit(&f->sched, t + LF_SCHED_BYPASS_NS));
     assert_int_equal(large->phase, LF_SCHED_WAITING);
@@ -209,8 +209,8 @@ static void a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for
     assert_ptr_equal(lf_sched_admit(&f->sched, 4 + LF_SCHED_ALONE_NS), large);
 }
 
-/* More than the table has places for: they share one, and everybody is served. */
-static void tenants_beyond_the_table_share_a_place(void **state)
+/* More than the table has entries for: they share one, and everybody is served. */
+static void tenants_beyond_the_table_share_an_entry(void **state)
 {
     struct fixture *f = *state;
     int32_t refs[N_BLOCKS];
@@ -223,7 +223,7 @@ static void tenants_beyond_the_table_share_a_place(void **state)
     assert_int_equal(f->sched.n_here, 0);
     f->n_seqs = 0;
     memset(f->seqs, 0, sizeof(f->seqs));
-    (void)submit_for(f, 200, 0, 1, 20); /* takes the place of one that is gone */
+    (void)submit_for(f, 200, 0, 1, 20); /* takes the entry of one that is gone */
     assert_int_equal(f->seqs[0].tenant->id, 200);
     lf_sched_check(&f->sched, refs);
 }
@@ -233,45 +233,45 @@ static void the_last_row_of_a_prompt_gets_logits_and_no_other(void **state)
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit(f, 100, 5, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->items[0].n_rows, B); /* nothing is known yet: one block */
-    assert_int_equal(f->plan.n_out, 0);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->items[0].n_tokens, B); /* nothing is known yet: one block */
+    assert_int_equal(f->step.n_out, 0);
     run(f, LF_NS_PER_MS);
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->items[0].n_rows, 36);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->items[0].n_tokens, 36);
     assert_int_equal(f->items[0].out_first, 35);
     assert_int_equal(f->items[0].n_out, 1);
     run(f, LF_NS_PER_MS);
     assert_false(lf_sched_in_prefill(seq));
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->plan.n_prefill_rows, 0);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->step.n_prefill_tokens, 0);
     assert_int_equal(f->items[0].n_out, 1);
 }
 
 /* A step may be planned and launched on ids that the step before it has yet to sample. */
-static void promised_ids_go_on_to_the_next_step_and_are_filled_in_later(void **state)
+static void placeholder_tokens_go_on_to_the_next_step_and_are_filled_in_later(void **state)
 {
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit(f, 10, 3, 1);
     (void)lf_sched_admit(&f->sched, 1);
     for (int k = 0; k < 3; k++) {
-        lf_sched_plan(&f->sched, &f->plan);
-        assert_int_equal(f->plan.n_items, 1);
+        lf_sched_plan_step(&f->sched, &f->step);
+        assert_int_equal(f->step.n_items, 1);
         assert_int_equal(f->items[0].first, k == 0 ? 0 : 9 + k);
         assert_true(f->items[0].complete);
-        lf_sched_launched(&f->sched, &f->plan);
+        lf_sched_launched(&f->sched, &f->step);
         assert_int_equal(seq->n_ids, 11 + k);
         assert_int_equal(seq->ids[10 + k], -1); /* logits row 0 of that step */
         if (k > 0) lf_sched_sampled(&f->sched, seq, 70 + k);
-        assert_int_equal(seq->n_promised, LF_MIN(k + 1, 1));
+        assert_int_equal(seq->n_placeholders, LF_MIN(k + 1, 1));
     }
     assert_int_equal(seq->ids[10], 71);
     assert_int_equal(seq->ids[11], 72);
-    lf_sched_plan(&f->sched, &f->plan); /* the last id is promised: nothing is left to compute */
-    assert_int_equal(f->plan.n_items, 0);
+    lf_sched_plan_step(&f->sched, &f->step); /* the last id is a placeholder: nothing is left to compute */
+    assert_int_equal(f->step.n_items, 0);
     lf_sched_sampled(&f->sched, seq, 73);
     assert_int_equal(seq->ids[12], 73);
-    assert_int_equal(seq->n_promised, 0);
+    assert_int_equal(seq->n_placeholders, 0);
 }
 
 static void an_echo_gets_logits_of_every_row_it_needs(void **state)
@@ -280,16 +280,16 @@ static void an_echo_gets_logits_of_every_row_it_needs(void **state)
     f->seqs[0].all_logits = true;
     struct lf_sched_seq *seq = submit(f, 10, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    int n_rows = 0, n_out = 0;
+    int n_tokens = 0, n_out = 0;
     while (lf_sched_in_prefill(seq)) {
-        lf_sched_plan(&f->sched, &f->plan);
-        assert_true(f->plan.n_out <= MAX_SEQS && f->items[0].out_first == 0);
-        n_rows += f->plan.n_rows;
-        n_out += f->plan.n_out;
+        lf_sched_plan_step(&f->sched, &f->step);
+        assert_true(f->step.n_out <= MAX_SEQS && f->items[0].out_first == 0);
+        n_tokens += f->step.n_tokens;
+        n_out += f->step.n_out;
         run(f, LF_NS_PER_MS);
     }
-    assert_int_equal(n_rows, 10);
-    assert_int_equal(n_out, 9); /* the last row would say what follows, which nobody asked */
+    assert_int_equal(n_tokens, 10);
+    assert_int_equal(n_out, 9); /* the last token's logits would say what follows, which nobody asked */
 }
 
 static void every_decode_gets_its_row_beside_a_prefill(void **state)
@@ -301,9 +301,9 @@ static void every_decode_gets_its_row_beside_a_prefill(void **state)
     (void)submit(f, 5 * B, 1, 4);
     assert_non_null(lf_sched_admit(&f->sched, 5));
     step(f);
-    assert_int_equal(f->plan.n_items, 4);
-    assert_true(f->plan.n_prefill_rows >= B);
-    assert_int_equal(f->plan.n_rows - f->plan.n_prefill_rows, 3);
+    assert_int_equal(f->step.n_items, 4);
+    assert_true(f->step.n_prefill_tokens >= B);
+    assert_int_equal(f->step.n_tokens - f->step.n_prefill_tokens, 3);
 }
 
 static void decodes_that_do_not_fit_take_turns(void **state)
@@ -321,11 +321,11 @@ static void decodes_that_do_not_fit_take_turns(void **state)
     assert_true(least >= 10 && most - least <= 4);
 }
 
-/* Three that decode and a long prompt: steps of whole tiles, but for the prompt's last rows. */
+/* Three that decode and a long prompt: steps of whole tiles, but for the prompt's last tokens. */
 static void prefills_fill_tiles_of_rows(void **state)
 {
     struct fixture *f = *state;
-    f->sched.opts.row_tile = 48;
+    f->sched.opts.token_tile = 48;
     for (int i = 0; i < 3; i++) (void)submit(f, 1, 60, i);
     while (lf_sched_admit(&f->sched, 3)) continue;
     step(f);
@@ -333,11 +333,11 @@ static void prefills_fill_tiles_of_rows(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 5), prompt);
     int n_whole = 0;
     while (lf_sched_in_prefill(prompt)) {
-        lf_sched_plan(&f->sched, &f->plan);
-        assert_int_equal(f->plan.n_rows - f->plan.n_prefill_rows, 3);
-        bool ends = prompt->n_done + f->plan.n_prefill_rows == prompt->n_prompt;
-        if (!ends && f->plan.n_rows >= 48) assert_int_equal(f->plan.n_rows % 48, 0);
-        n_whole += f->plan.n_rows % 48 == 0;
+        lf_sched_plan_step(&f->sched, &f->step);
+        assert_int_equal(f->step.n_tokens - f->step.n_prefill_tokens, 3);
+        bool ends = prompt->n_done + f->step.n_prefill_tokens == prompt->n_prompt;
+        if (!ends && f->step.n_tokens >= 48) assert_int_equal(f->step.n_tokens % 48, 0);
+        n_whole += f->step.n_tokens % 48 == 0;
         run(f, LF_NS_PER_MS);
     }
     assert_true(n_whole >= 3);
@@ -345,90 +345,90 @@ static void prefills_fill_tiles_of_rows(void **state)
 
 /* ---- how large a chunk is ---- */
 
-/* The rows of the next step's only item. */
+/* The tokens of the next step's only item. */
 static int next_chunk(struct fixture *f)
 {
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->plan.n_items, 1);
-    lf_sched_launched(&f->sched, &f->plan);
-    return f->items[0].n_rows;
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->step.n_items, 1);
+    lf_sched_launched(&f->sched, &f->step);
+    return f->items[0].n_tokens;
 }
 
-static void a_chunk_ends_with_a_block_or_with_sixteen_rows(void **state)
+static void a_chunk_ends_with_a_block_or_with_sixteen_tokens(void **state)
 {
     struct fixture *f = *state;
     (void)submit(f, 500, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 rows in the 50 ms of a step */
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 tokens in the 50 ms of a step */
     assert_int_equal(next_chunk(f), 48);
-    assert_int_equal(next_chunk(f), 16); /* to the end of the block, not to row 98 */
+    assert_int_equal(next_chunk(f), 16); /* to the end of the block, not to token 98 */
     assert_int_equal(next_chunk(f), 48);
-    set_cost(f, 0.3 * LF_NS_PER_MS, 1e-6); /* 166 rows: 112 + 166 = 278, of which 256 are whole blocks */
+    set_cost(f, 0.3 * LF_NS_PER_MS, 1e-6); /* 166 tokens: 112 + 166 = 278, of which 256 are whole blocks */
     assert_int_equal(next_chunk(f), 144);
-    set_cost(f, 5 * LF_NS_PER_MS, 1e-6); /* 10 rows: fewer than a step has at least */
+    set_cost(f, 5 * LF_NS_PER_MS, 1e-6); /* 10 tokens: fewer than a step has at least */
     assert_int_equal(next_chunk(f), 16);
-    set_cost(f, 0.2 * LF_NS_PER_MS, 1e-6); /* 250 rows: all that is left */
+    set_cost(f, 0.2 * LF_NS_PER_MS, 1e-6); /* 250 tokens: all that is left */
     assert_int_equal(next_chunk(f), 500 - 272);
 }
 
 /* A chunk that begins between two multiples of sixteen and can afford nothing goes to the next of them. */
-static void the_least_chunk_is_sixteen_rows_or_the_rest(void **state)
+static void the_least_chunk_is_sixteen_tokens_or_the_rest(void **state)
 {
     struct fixture *f = *state;
     (void)submit(f, 40, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    set_cost(f, 100 * LF_NS_PER_MS, 1e-6); /* not one row is affordable */
+    set_cost(f, 100 * LF_NS_PER_MS, 1e-6); /* not one token is affordable */
     assert_int_equal(next_chunk(f), 16);
     assert_int_equal(next_chunk(f), 16);
     assert_int_equal(next_chunk(f), 8);
 }
 
-/* Where rows come in tiles: whole ones, but all that is left of a prompt; below a tile it is blocks and sixteens. */
+/* Where tokens come in tiles: whole ones, but all that is left of a prompt; below a tile it is blocks and sixteens. */
 static void a_chunk_ends_with_a_tile(void **state)
 {
     struct fixture *f = *state;
     (void)submit(f, 40 + 34 + 96 + 50, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
-    f->sched.opts.row_tile = 40;
-    set_cost(f, 1.24 * LF_NS_PER_MS, 1e-6); /* 40 rows: one tile */
+    f->sched.opts.token_tile = 40;
+    set_cost(f, 1.24 * LF_NS_PER_MS, 1e-6); /* 40 tokens: one tile */
     assert_int_equal(next_chunk(f), 40);
-    f->sched.opts.row_tile = 2;
-    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* 35 rows: to row 74 */
+    f->sched.opts.token_tile = 2;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* 35 tokens: to token 74 */
     assert_int_equal(next_chunk(f), 34);
-    f->sched.opts.row_tile = 96;
-    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* less than a tile: to row 96 of 109 */
+    f->sched.opts.token_tile = 96;
+    set_cost(f, 1.42 * LF_NS_PER_MS, 1e-6); /* less than a tile: to token 96 of 109 */
     assert_int_equal(next_chunk(f), 22);
-    f->sched.opts.row_tile = 37;
-    set_cost(f, 0.6 * LF_NS_PER_MS, 1e-6); /* 83 rows: two tiles */
+    f->sched.opts.token_tile = 37;
+    set_cost(f, 0.6 * LF_NS_PER_MS, 1e-6); /* 83 tokens: two tiles */
     assert_int_equal(next_chunk(f), 74);
-    f->sched.opts.row_tile = 40;
-    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 rows, and 50 are left */
+    f->sched.opts.token_tile = 40;
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6); /* 50 tokens, and 50 are left */
     assert_int_equal(next_chunk(f), 50);
 }
 
-/* The eldest prefill saves up a quarter of each step until that is worth sixteen rows, without logits. */
+/* The eldest prefill saves up a quarter of each step until that is worth sixteen tokens, without logits. */
 static void the_eldest_prefill_has_a_quarter(void **state)
 {
     struct fixture *f = *state;
     struct lf_sched_seq *eldest = submit(f, 500, 0, 1), *shortest = submit(f, 200, 0, 2);
     while (lf_sched_admit(&f->sched, 2)) continue;
     set_cost(f, LF_NS_PER_MS, 1e-6);
-    f->sched.cost.w[LF_COST_OUT_ROW] = 40 * LF_NS_PER_MS;
-    lf_sched_plan(&f->sched, &f->plan); /* 12.5 ms saved, 16 needed */
-    assert_int_equal(f->plan.n_items, 1);
+    f->sched.cost.w[LF_COST_LOGITS] = 40 * LF_NS_PER_MS;
+    lf_sched_plan_step(&f->sched, &f->step); /* 12.5 ms saved, 16 needed */
+    assert_int_equal(f->step.n_items, 1);
     assert_ptr_equal(f->items[0].seq, shortest);
-    assert_int_equal(f->items[0].n_rows, 48);
-    lf_sched_launched(&f->sched, &f->plan);
-    lf_sched_plan(&f->sched, &f->plan); /* 25 */
-    assert_int_equal(f->plan.n_items, 2);
+    assert_int_equal(f->items[0].n_tokens, 48);
+    lf_sched_launched(&f->sched, &f->step);
+    lf_sched_plan_step(&f->sched, &f->step); /* 25 */
+    assert_int_equal(f->step.n_items, 2);
     assert_ptr_equal(f->items[0].seq, eldest);
-    assert_int_equal(f->items[0].n_rows, 16);
+    assert_int_equal(f->items[0].n_tokens, 16);
     assert_ptr_equal(f->items[1].seq, shortest);
-    assert_int_equal(f->items[1].n_rows, 16);
+    assert_int_equal(f->items[1].n_tokens, 16);
     assert_true(fabs(eldest->tenant->eldest_credit_ns - 9 * LF_NS_PER_MS) < 1);
 }
 
-/* It gets sixteen rows for it even where fewer would end with a multiple of that. */
+/* It gets sixteen tokens for it even where fewer would end with a multiple of that. */
 static void the_eldests_chunk_is_no_smaller_than_what_was_saved_for(void **state)
 {
     struct fixture *f = *state;
@@ -437,13 +437,13 @@ static void the_eldests_chunk_is_no_smaller_than_what_was_saved_for(void **state
     while (lf_sched_admit(&f->sched, 2)) continue;
     set_cost(f, LF_NS_PER_MS, 1e-6);
     eldest->n_done = 8;
-    f->sched.opts.step_ns = f->sched.opts.alone_ns = 36 * LF_NS_PER_MS; /* 9 ms saved, then 18: to row 16 of 26 */
+    f->sched.opts.step_ns = f->sched.opts.alone_ns = 36 * LF_NS_PER_MS; /* 9 ms saved, then 18: to token 16 of 26 */
     for (int i = 0; i < 2; i++) {
-        lf_sched_plan(&f->sched, &f->plan);
-        if (i == 0) lf_sched_launched(&f->sched, &f->plan);
+        lf_sched_plan_step(&f->sched, &f->step);
+        if (i == 0) lf_sched_launched(&f->sched, &f->step);
     }
     assert_ptr_equal(f->items[0].seq, eldest);
-    assert_int_equal(f->items[0].n_rows, 16);
+    assert_int_equal(f->items[0].n_tokens, 16);
     eldest->n_done = 0;
 }
 
@@ -463,14 +463,14 @@ static void the_tenant_that_was_served_least_is_next(void **state)
     run_for(f, 2, 250);
     set_cost(f, LF_NS_PER_MS, 1e-6);
     f->seqs[0].tenant->served_ns = 1000;
-    lf_sched_plan(&f->sched, &f->plan);
+    lf_sched_plan_step(&f->sched, &f->step);
     assert_ptr_equal(f->items[0].seq, &f->seqs[1]);
-    assert_int_equal(f->items[0].n_rows, 48);
+    assert_int_equal(f->items[0].n_tokens, 48);
     assert_true(fabs(f->seqs[1].tenant->served_ns - 48 * LF_NS_PER_MS) < 1);
     assert_true(f->seqs[0].tenant->served_ns == 1000);
-    lf_sched_launched(&f->sched, &f->plan);
+    lf_sched_launched(&f->sched, &f->step);
     f->seqs[0].tenant->served_ns = f->seqs[1].tenant->served_ns;
-    lf_sched_plan(&f->sched, &f->plan); /* of two that are level the one whose sequence came first */
+    lf_sched_plan_step(&f->sched, &f->step); /* of two that are level the one whose sequence came first */
     assert_ptr_equal(f->items[0].seq, &f->seqs[0]);
 }
 
@@ -483,13 +483,13 @@ static void only_a_tenant_that_begins_is_brought_level(void **state)
     step(f);
     struct lf_sched_tenant *t = f->seqs[0].tenant;
     t->served_ns = 5e9;
-    lf_sched_plan(&f->sched, &f->plan);
+    lf_sched_plan_step(&f->sched, &f->step);
     assert_true(t->served_ns >= 5e9);
     lf_sched_end(&f->sched, &f->seqs[0]);
-    lf_sched_plan(&f->sched, &f->plan); /* without it */
+    lf_sched_plan_step(&f->sched, &f->step); /* without it */
     run_for(f, 1, 250);
     double most_ns = f->sched.served_level_ns + (double)LF_SCHED_DEBT_NS;
-    lf_sched_plan(&f->sched, &f->plan);
+    lf_sched_plan_step(&f->sched, &f->step);
     assert_true(t->served_ns <= most_ns + 50 * LF_NS_PER_MS);
 }
 
@@ -506,17 +506,17 @@ static void who_decodes_less_gets_the_rest_for_its_prefill(void **state)
     }
     while (lf_sched_admit(&f->sched, 1)) continue;
     for (int i = 0; i < 10 && f->seqs[0].n_done + f->seqs[1].n_done + f->seqs[2].n_done < 26; i++) {
-        lf_sched_plan(&f->sched, &f->plan);
+        lf_sched_plan_step(&f->sched, &f->step);
         run(f, LF_NS_PER_MS);
     }
     struct lf_sched_seq *prompt = submit_for(f, 2, 0, 500, 2);
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), prompt);
     for (int i = 0; i < 3; i++) assert_int_equal(f->seqs[i].n_done, n_prompts[i]);
     set_cost(f, LF_NS_PER_MS, LF_NS_PER_MS); /* decodes of 13 + 14 and of 5 ms */
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->plan.n_items, 4);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->step.n_items, 4);
     assert_ptr_equal(f->items[3].seq, prompt);
-    assert_int_equal(f->items[3].n_rows, 48); /* 32 - 2 * 5 ms, and half a block: 54 rows */
+    assert_int_equal(f->items[3].n_tokens, 48); /* 32 - 2 * 5 ms, and half a block: 54 tokens */
 }
 
 /* ---- what is shared ---- */
@@ -642,7 +642,7 @@ static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
     set_cost(f, LF_NS_PER_MS, 1e-6);
     f->sched.opts.alone_ns = 200 * LF_NS_PER_MS;
-    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 255102041); /* 250e6 * 50 / 49: a row is the other's */
+    assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 255102041); /* 250e6 * 50 / 49: a token is the other's */
     f->sched.cost.w[LF_COST_STEP] = 45e6;                         /* a quarter at least */
     assert_true(fabs((double)lf_sched_eta_ns(&f->sched, seq) - 250e6 * 4) < 1000);
     f->sched.cost.w[LF_COST_STEP] = 99e6; /* steps of decodes that take longer than they should */
@@ -660,7 +660,7 @@ static void retry_after_follows_backlog_and_speed(void **state)
     (void)submit(f, 600, 0, 1);
     (void)lf_sched_admit(&f->sched, 1);
     assert_true(lf_sched_eta_ns(&f->sched, &f->seqs[0]) > 0); /* nothing measured: of an assumed machine */
-    lf_sched_plan(&f->sched, &f->plan);
+    lf_sched_plan_step(&f->sched, &f->step);
     run(f, LF_NS_PER_S); /* 64 tokens a second */
     assert_int_equal((int)lf_sched_prefill_speed(&f->sched), 64);
     assert_int_equal(lf_sched_retry_after_s(&f->sched, 0), 9); /* 536 left */
@@ -683,19 +683,19 @@ int main(void)
         CASE(no_more_than_a_pool_of_blocks_passes),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_slots),
-        CASE(a_place_is_kept_for_a_tenant_that_runs_nothing),
+        CASE(a_slot_is_kept_for_a_tenant_that_runs_nothing),
         CASE(who_runs_beyond_max_seqs_takes_turns),
-        CASE(a_kept_place_passes_a_large_request_only_in_its_time_of_grace),
+        CASE(a_kept_slot_passes_a_large_request_only_in_its_time_of_grace),
         CASE(a_request_larger_than_a_share_waits_until_its_tenant_is_alone_or_for_a_minute),
-        CASE(tenants_beyond_the_table_share_a_place),
+        CASE(tenants_beyond_the_table_share_an_entry),
         CASE(the_last_row_of_a_prompt_gets_logits_and_no_other),
-        CASE(promised_ids_go_on_to_the_next_step_and_are_filled_in_later),
+        CASE(placeholder_tokens_go_on_to_the_next_step_and_are_filled_in_later),
         CASE(an_echo_gets_logits_of_every_row_it_needs),
         CASE(every_decode_gets_its_row_beside_a_prefill),
         CASE(decodes_that_do_not_fit_take_turns),
         CASE(prefills_fill_tiles_of_rows),
-        CASE(a_chunk_ends_with_a_block_or_with_sixteen_rows),
-        CASE(the_least_chunk_is_sixteen_rows_or_the_rest),
+        CASE(a_chunk_ends_with_a_block_or_with_sixteen_tokens),
+        CASE(the_least_chunk_is_sixteen_tokens_or_the_rest),
         CASE(a_chunk_ends_with_a_tile),
         CASE(the_eldest_prefill_has_a_quarter),
         CASE(the_eldests_chunk_is_no_smaller_than_what_was_saved_for),

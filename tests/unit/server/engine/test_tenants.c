@@ -16,7 +16,7 @@ static struct lf_sched_tenant *visit(struct fixture *f, uint64_t tenant, int64_t
 
 /* ---- the table ---- */
 
-static void a_place_that_is_needed_is_the_absent_ones_that_was_served_least(void **state)
+static void an_entry_that_is_needed_is_the_absent_ones_that_was_served_least(void **state)
 {
     struct fixture *f = *state;
     static const double served_ns[] = {30, 10, 20, 40};
@@ -25,7 +25,7 @@ static void a_place_that_is_needed_is_the_absent_ones_that_was_served_least(void
         f->tenants[i].served_ns = served_ns[i];
     }
     struct lf_sched_seq *back = submit_for(f, 13, 0, 1, 2);
-    assert_ptr_equal(back->tenant, &f->tenants[3]); /* who comes back finds its place */
+    assert_ptr_equal(back->tenant, &f->tenants[3]); /* who comes back finds its entry */
     struct lf_sched_seq *fresh = submit_for(f, 20, 0, 1, 2);
     assert_ptr_equal(fresh->tenant, &f->tenants[1]);
     assert_true(fresh->tenant->served_ns == 0 && fresh->tenant->id == 20);
@@ -70,13 +70,13 @@ static void a_prefill_that_begins_is_four_steps_ahead_at_most(void **state)
     (void)lf_sched_admit(&f->sched, 1);
     set_cost(f, LF_NS_PER_MS, 1e-6);
     f->sched.served_level_ns = 1e10;
-    lf_sched_plan(&f->sched, &f->plan);
-    double want = 1e10 - 4 * 50 * LF_NS_PER_MS + f->items[0].n_rows * (double)LF_NS_PER_MS;
+    lf_sched_plan_step(&f->sched, &f->step);
+    double want = 1e10 - 4 * 50 * LF_NS_PER_MS + f->items[0].n_tokens * (double)LF_NS_PER_MS;
     assert_true(fabs(seq->tenant->served_ns - want) < 10);
     assert_true(f->sched.served_level_ns == 1e10); /* it only rises */
 }
 
-/* A step of decodes is paid by those who decode: the step itself in equal parts, each row by its depth. */
+/* A step of decodes is paid by those who decode: the step itself in equal parts, each token by its depth. */
 static void decodes_are_charged_to_their_tenants(void **state)
 {
     struct fixture *f = *state;
@@ -100,20 +100,20 @@ static void decodes_are_charged_to_their_tenants(void **state)
     struct lf_cost *cost = &f->sched.cost;
     for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
     cost->w[LF_COST_STEP] = 3e6;
-    cost->w[LF_COST_ROW] = 1000;
-    cost->w[LF_COST_OUT_ROW] = 500;
+    cost->w[LF_COST_TOKEN] = 1000;
+    cost->w[LF_COST_LOGITS] = 500;
     cost->w[LF_COST_DECODE_KEY] = 10;
-    lf_sched_plan(&f->sched, &f->plan);
-    assert_int_equal(f->plan.n_items, 3);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->step.n_items, 3);
     double want[2] = {2 * (1e6 + 1500) + 10 * (keys[0] + keys[1]), 1e6 + 1500 + 10 * keys[2]};
     for (int i = 0; i < 2; i++) {
         assert_true(fabs(t[i]->decode_ns - want[i]) < 0.1);
         assert_true(fabs(t[i]->served_ns - served[i] - want[i]) < 0.1);
         assert_true(fabs(t[i]->admitted_ns - admitted[i] - want[i]) < 0.1);
     }
-    lf_sched_launched(&f->sched, &f->plan);
+    lf_sched_launched(&f->sched, &f->step);
     for (int i = 0; i < 3; i++) lf_sched_sampled(&f->sched, &f->seqs[i], 1);
-    lf_sched_plan(&f->sched, &f->plan); /* of each step anew */
+    lf_sched_plan_step(&f->sched, &f->step); /* of each step anew */
     assert_true(fabs(t[1]->decode_ns - want[1] - 10) < 0.1);
 }
 
@@ -123,8 +123,8 @@ static void a_start_is_charged(void **state)
     struct fixture *f = *state;
     struct lf_cost *cost = &f->sched.cost;
     for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-9;
-    cost->w[LF_COST_ROW] = 1000;
-    cost->w[LF_COST_OUT_ROW] = 100000;
+    cost->w[LF_COST_TOKEN] = 1000;
+    cost->w[LF_COST_LOGITS] = 100000;
     f->sched.admitted_level_ns = 7;
     struct lf_sched_seq *a = submit_for(f, 1, 0, 10, 1);
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), a);
@@ -233,9 +233,9 @@ static void blocks_in_common_count_once(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), second); /* 6 + 8 - 4 = 10 */
     assert_int_equal(second->n_cached, 4 * B);
     for (int wrapped = 0; wrapped < 2; wrapped++) {
-        if (wrapped) { /* the marks' number begins anew; what was marked with it long ago does not count */
-            f->sched.mark = UINT32_MAX;
-            for (int i = 0; i < N_BLOCKS; i++) f->marks[i] = 1;
+        if (wrapped) { /* epochs begin anew; a block that was counted in one of the same number does not count */
+            f->sched.held_epoch = UINT32_MAX;
+            for (int i = 0; i < N_BLOCKS; i++) f->held_epochs[i] = 1;
         }
         struct lf_sched_seq *more = submit_shared_for(f, 1, 4 * B, 6 * B + 1);
         assert_null(lf_sched_admit(&f->sched, 2)); /* 10 + 7 - 4 = 13 */
@@ -245,7 +245,7 @@ static void blocks_in_common_count_once(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), most); /* 12 */
 }
 
-static void of_one_place_the_share_is_that_place(void **state)
+static void of_one_slot_the_share_is_that_slot(void **state)
 {
     struct fixture *f = *state;
     f->sched.opts.max_seqs = 1;
@@ -300,7 +300,7 @@ int main(void)
 #define CASE(fn)   cmocka_unit_test_setup_teardown(fn, setup, teardown)
 #define SHARED(fn) cmocka_unit_test_setup_teardown(fn, setup_shared, teardown)
     const struct CMUnitTest tests[] = {
-        CASE(a_place_that_is_needed_is_the_absent_ones_that_was_served_least),
+        CASE(an_entry_that_is_needed_is_the_absent_ones_that_was_served_least),
         CASE(who_comes_is_brought_level),
         CASE(a_prefill_that_begins_is_four_steps_ahead_at_most),
         CASE(decodes_are_charged_to_their_tenants),
@@ -308,7 +308,7 @@ int main(void)
         CASE(whoever_was_given_least_is_next_and_nobody_waits_for_ever),
         CASE(two_that_left_are_remembered_for_a_minute),
         SHARED(blocks_in_common_count_once),
-        CASE(of_one_place_the_share_is_that_place),
+        CASE(of_one_slot_the_share_is_that_slot),
         CASE(what_is_beyond_a_share_is_passed_for_a_while_only),
         CASE(what_is_beyond_a_share_is_passed_by_a_pool_of_blocks_at_most),
     };
