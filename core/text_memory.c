@@ -37,7 +37,8 @@ struct header {
     struct lf_list node;  /* slabs with a free slot */
     void *free_slots;     /* chain through their first word */
     int n_used, n_slots;
-    int n_cut; /* slots that were in use at some time; those behind them have not been touched */
+    int n_cut;        /* slots that were in use at some time; those behind them have not been touched */
+    bool small_pages; /* see keep_small_pages */
 };
 static_assert(sizeof(struct header) <= HEADER_BYTES, "the header fits");
 
@@ -174,6 +175,14 @@ static bool charge(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
     }
 }
 
+/* Of a mapping with addresses that are not counted. Where huge pages are given unasked (transparent_hugepage/enabled
+ * "always", as on Debian), the first byte that is touched would make 2 MiB of it resident. A kernel that has none says
+ * no, and all else holds. */
+static void keep_small_pages(void *mapping, size_t n)
+{
+    (void)madvise(mapping, n, MADV_NOHUGEPAGE);
+}
+
 /* A new mapping, counted; NULL where there is no room for it. */
 static struct header *map_counted(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
@@ -183,8 +192,10 @@ static struct header *map_counted(struct lf_text_memory *m, size_t n, size_t n_c
         discharge(m, n_counted);
         return NULL;
     }
+    if (n > n_counted) keep_small_pages(h, n);
     h->map_bytes = n;
     h->counted_bytes = n_counted;
+    h->small_pages = n > n_counted;
     return h;
 }
 
@@ -298,7 +309,9 @@ static struct header *move_pages(struct lf_text_memory *m, struct header *h, siz
         (void)munmap(at, n_room);
         return NULL;
     }
+    if (!to->small_pages) keep_small_pages(to, n_room);
     to->map_bytes = n_room;
+    to->small_pages = true;
     return to;
 }
 
@@ -314,6 +327,8 @@ static void *resize_piece(struct lf_text_memory *m, struct header *h, size_t n)
     }
     to->counted_bytes = want;
     if (want < now) {
+        if (!to->small_pages) keep_small_pages(to, to->map_bytes);
+        to->small_pages = true;
         (void)madvise((char *)to + want, LF_MIN(now, to->map_bytes) - want, MADV_DONTNEED);
         discharge(m, now - want);
     }
