@@ -10,11 +10,14 @@
  *     piece  | header | bytes …                       aligned to 64 KiB too, so a header is found by masking
  *
  * Past the budget an allocation fails: its caller answers 503, or waits. What is larger than LF_TEXT_SMALL_BYTES leaves
- * the last part of the budget alone (LF_TEXT_SPARE_BYTES), in allocations as in
- * reservations: large texts, however many and however long they are held, never keep small ones out.
+ * the last part of the budget alone (LF_TEXT_SPARE_BYTES), in allocations as in reservations: large texts, however many
+ * and however long they are held, never keep small ones out.
  *
- * Under the address sanitizer each allocation
- * is a block of its own of the process's heap, so that overruns are found; the accounting is the same.
+ * Nobody waits for a system call of somebody else's: the lock is held for a few instructions
+ * (docs/notebook/attacks.md).
+ *
+ * Under the address sanitizer each allocation is a block of its own of the process's heap, so that overruns are found;
+ * the accounting is the same.
  *
  * A NULL memory is the process's heap, without a budget. Any thread. */
 #ifndef LF_CORE_TEXT_MEMORY_H

@@ -252,10 +252,11 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
         o.concurrency = p->n_concurrent;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--concurrency %d fits; ", o.concurrency);
     }
-    int ctx = f->opts.fitting_ctx > 0 ? f->opts.fitting_ctx : largest_ctx(f);
-    if (ctx > 0) lf_buf_printf(&out, "--ctx %d fits (--ctx auto takes what does); ", ctx);
-    if (may_name_memory && p->total_bytes > limit && p->total_bytes <= p->available_bytes) {
-        lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (p->total_bytes + ((1 << 20) - 1)) >> 20,
+    p->longest_ctx = f->opts.fitting_ctx > 0 ? f->opts.fitting_ctx : largest_ctx(f);
+    if (p->longest_ctx > 0) lf_buf_printf(&out, "--ctx %d fits (--ctx auto takes what does); ", p->longest_ctx);
+    uint64_t memory = f->opts.other_memory > 0 ? f->opts.other_memory : p->total_bytes;
+    if (may_name_memory && p->total_bytes > limit && memory <= p->available_bytes) {
+        lf_buf_printf(&out, "--memory %" PRIu64 "M fits (%s are available); ", (memory + ((1 << 20) - 1)) >> 20,
                       size_text(p->available_bytes).text);
     }
     o = f->opts;
@@ -280,8 +281,10 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     struct frame without = *f;
     without.opts.memory_bytes = 0;
     without.opts.fitting_ctx = 0;
+    without.opts.other_memory = 0;
     decide(&other, &without);
     if (!other.fits) write_ways_out(&other, &without);
+    p->longest_ctx = other.longest_ctx;
     struct lf_buf out;
     lf_buf_init(&out, 2 * sizeof(p->advice));
     lf_buf_printf(&out, "--memory is %s, but %s are available; without it: %s", size_text(p->limit_bytes).text,

@@ -22,6 +22,7 @@ struct lf_plan_opts {
     int max_seqs;          /* --max-seqs; 0: default */
     int max_out;           /* logits rows of one step; 0: max_seqs */
     int fitting_ctx;       /* the largest ctx that fits, where the caller knows better; 0: searched for */
+    uint64_t other_memory; /* a memory_bytes with which it fits, where the caller knows better; 0: its total */
     int concurrency;       /* --concurrency, requests of ctx tokens that must fit at once; 0: 1 */
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
     uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
@@ -49,7 +50,7 @@ struct lf_plan {
     uint64_t limit_bytes;     /* --memory, or what was decided */
     bool fits;
     int n_concurrent; /* requests of ctx tokens at once; where the plan does not fit, what there is memory for */
-    int longest_ctx;  /* tokens of the longest single request */
+    int longest_ctx;  /* tokens of the longest single request; where it does not fit, the ctx that advice names, or 0 */
     char advice[512]; /* what to change where it does not fit; "" where it does */
 };
 

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "server/option_hints.h"
 #include "server/options.h"
 
 enum { CONFIG_FILE_BYTES = 1024 * 1024, CONFIG_ARENA_BYTES = 4 * 1024 * 1024 };
@@ -173,10 +174,26 @@ struct command_line {
     int n;
 };
 
-static enum lf_status unknown_option(const char *name, enum lf_command command, struct lf_err *err)
+/* An option of another server, with what to type here; LF_OK where it is none of those known. */
+static enum lf_status check_foreign(const char *typed, enum lf_command command, struct lf_err *err)
+{
+    size_t len = strcspn(typed, "=");
+    const struct lf_option_hint *hint = lf_option_hint_find(typed, len);
+    struct lf_buf text;
+    if (!hint) return LF_OK;
+    lf_buf_init(&text, LF_ERR_MESSAGE_BYTES);
+    lf_option_hint_print(hint, command, &text);
+    enum lf_status status =
+        lf_fail(err, LF_INVALID, "%.*s: unknown option; %s", (int)LF_MIN(len, 60u), typed, lf_buf_view(&text).ptr);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+static enum lf_status unknown_option(const char *typed, const char *name, enum lf_command command, struct lf_err *err)
 {
     const struct lf_option *elsewhere = lf_option_find(name, strlen(name), 0);
     if (elsewhere) return lf_fail(err, LF_INVALID, "--%s: this command has no such option; see --help", name);
+    LF_TRY(check_foreign(typed, command, err));
     const struct lf_option *near = lf_option_nearest(name, command);
     if (near) return lf_fail(err, LF_INVALID, "--%.60s: unknown option; did you mean --%s?", name, near->name);
     return lf_fail(err, LF_INVALID, "--%.60s: unknown option; see --help", name);
@@ -191,7 +208,7 @@ static enum lf_status read_option(struct lf_config *c, enum lf_command command, 
     const char *bare = lf_arena_strdup(&c->arena, lf_str_from(name, len));
     char *source = lf_arena_alloc(&c->arena, len + 3);
     if (!source || !bare) return lf_fail(err, LF_NO_MEMORY, "the command line is too long");
-    if (!o) return unknown_option(bare, command, err);
+    if (!o) return unknown_option(argv[*i], bare, command, err);
     memcpy(source, "--", 2);
     memcpy(source + 2, name, len);
     const char *value = name[len] == '=' ? name + len + 1 : NULL;
@@ -221,6 +238,7 @@ static enum lf_status read_command_line(struct lf_config *c, enum lf_command com
         } else if (options && strncmp(arg, "--", 2) == 0) {
             LF_TRY(read_option(c, command, line, argc, argv, &i, err));
         } else if (options && arg[0] == '-' && arg[1] != '\0') {
+            LF_TRY(check_foreign(arg, command, err));
             return lf_fail(err, LF_INVALID, "%.60s: unknown option; options begin with two dashes", arg);
         } else {
             if (c->n_args == LF_CONFIG_ARGS_N)

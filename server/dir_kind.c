@@ -252,6 +252,25 @@ const char *lf_dir_kind_tokenizer(const struct lf_dir_kind *kind)
     return "";
 }
 
+/* ---- a name ---- */
+
+bool lf_dir_kind_is_gguf_name(const char *name)
+{
+    /* behind a colon stands which of a repository's files llama.cpp is to take */
+    static const char *const names[] = {"*.gguf", "*-gguf", "*_gguf", "*-gguf:*", "*_gguf:*", "*-gguf@*"};
+    for (size_t i = 0; i < LF_N_ELEMS(names); i++)
+        if (fnmatch(names[i], name, FNM_CASEFOLD) == 0) return true;
+    return false;
+}
+
+enum lf_status lf_dir_kind_of_gguf_name(const char *typed, struct lf_err *err)
+{
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "--model %.200s: no such directory, and by its name GGUF, the format of llama.cpp, which is not "
+                   "read; " ORIGINAL,
+                   typed);
+}
+
 /* ---- a file ---- */
 
 enum lf_status lf_dir_kind_of_file(const char *path, const char *expected, struct lf_err *err)

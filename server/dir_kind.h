@@ -29,6 +29,10 @@ bool lf_dir_kind_has_config(const struct lf_dir_kind *kind);
 bool lf_dir_kind_is_empty(const struct lf_dir_kind *kind);
 /* " (tekken.json is …)" where there is a tokenizer of a form that is not read, else "". */
 const char *lf_dir_kind_tokenizer(const struct lf_dir_kind *kind);
+/* Whether a name that is not there says by itself that GGUF would be in it ("…-GGUF", "….gguf", in whatever case), and
+ * the error for it: LF_UNSUPPORTED. */
+bool lf_dir_kind_is_gguf_name(const char *name);
+enum lf_status lf_dir_kind_of_gguf_name(const char *typed, struct lf_err *err);
 /* The error for a file in a directory's place: LF_INVALID. expected: what else to say where the file is none of those
  * known. */
 enum lf_status lf_dir_kind_of_file(const char *path, const char *expected, struct lf_err *err);

@@ -106,15 +106,20 @@ static int no_such_command(const char *name)
     return LF_EXIT_REFUSED;
 }
 
-/* A command that takes no options: "help", "docs", "version", each with one argument at most. */
+/* A command that takes no options: "help" and "docs" take one argument at most, "version" none. */
 static int run_plain(const struct lf_command_row *row, int argc, char **argv)
 {
     const char *arg = argc > 0 ? argv[0] : NULL;
+    bool help = argc == 1 && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0);
+    if (help) return print_help(row->name);
+    if (arg && !*row->args) {
+        fprintf(stderr, "longflash: %s takes no arguments, got \"%.60s\"\n", row->name, arg);
+        return LF_EXIT_REFUSED;
+    }
     if (argc > 1) {
         fprintf(stderr, "longflash: %s takes one argument at most; see longflash help %s\n", row->name, row->name);
         return LF_EXIT_REFUSED;
     }
-    if (arg && (strcmp(arg, "--help") == 0 || strcmp(arg, "-h") == 0)) return print_help(row->name);
     if (strcmp(row->name, "docs") == 0) return lf_docs_command(arg);
     if (strcmp(row->name, "version") == 0) return lf_version_command();
     return arg && !lf_command_row_find(arg) ? no_such_command(arg) : print_help(arg ? arg : "");

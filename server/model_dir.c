@@ -10,8 +10,43 @@
 #include "core/file.h"
 #include "server/demo_model.h"
 #include "server/dir_kind.h"
+#include "server/model_url.h"
 
 #define PARTS "expected a directory with config.json, *.safetensors and tokenizer.json or tokenizer.model"
+
+static enum lf_status refuse_url(const char *typed, struct lf_err *err)
+{
+    struct lf_hub_id id;
+    struct lf_buf command;
+    bool found = lf_model_url_parse(&id, typed);
+    if (lf_dir_kind_is_gguf_name(typed) || lf_dir_kind_is_gguf_name(id.name))
+        return lf_dir_kind_of_gguf_name(typed, err);
+    if (!found)
+        return lf_fail(err, LF_INVALID,
+                       "--model %.200s is a URL, and nothing is downloaded; expected a directory, or ORG/NAME of a "
+                       "model in this machine's Hugging Face cache",
+                       typed);
+    lf_buf_init(&command, 512);
+    lf_hub_print_download(&id, &command);
+    enum lf_status status =
+        lf_fail(err, LF_INVALID, "--model %.100s is a URL, and nothing is downloaded; %s, then --model %s%s%s", typed,
+                lf_buf_view(&command).ptr, id.name, id.revision[0] ? "@" : "", id.revision);
+    lf_buf_deinit(&command);
+    return status;
+}
+
+/* What is no directory: a URL, the name of a model in the cache, or a path that leads nowhere. */
+static enum lf_status find_by_name(struct lf_model_dir *out, const char *typed, int why, struct lf_err *err)
+{
+    enum lf_status status = LF_NOT_FOUND;
+    bool is_demo = strcmp(typed, LF_DEMO_MODEL) == 0; /* nobody's name */
+    if (lf_model_url_is(typed)) return refuse_url(typed, err);
+    bool is_name = !is_demo && lf_hub_parse(&out->hub, typed);
+    if (is_name) status = lf_hub_find(out->path, &out->hub, err);
+    if (status == LF_NOT_FOUND && lf_dir_kind_is_gguf_name(typed)) return lf_dir_kind_of_gguf_name(typed, err);
+    if (is_name) return status;
+    return lf_fail(err, LF_NOT_FOUND, "--model %.200s: %s; " PARTS, typed, strerror(why));
+}
 
 enum lf_status lf_model_dir_find(struct lf_model_dir *out, const char *typed, struct lf_err *err)
 {
@@ -25,9 +60,8 @@ enum lf_status lf_model_dir_find(struct lf_model_dir *out, const char *typed, st
         return LF_OK;
     }
     int e = errno;
-    bool is_missing = e == ENOENT || e == ENOTDIR, is_demo = strcmp(typed, LF_DEMO_MODEL) == 0; /* nobody's name */
-    if (is_missing && !is_demo && lf_hub_parse(&out->hub, typed)) return lf_hub_find(out->path, &out->hub, err);
-    return lf_fail(err, is_missing ? LF_NOT_FOUND : LF_IO, "--model %.200s: %s; " PARTS, typed, strerror(e));
+    if (e == ENOENT || e == ENOTDIR) return find_by_name(out, typed, e, err);
+    return lf_fail(err, LF_IO, "--model %.200s: %s; " PARTS, typed, strerror(e));
 }
 
 enum lf_status lf_model_dir_complete(const struct lf_model_dir *dir, enum lf_status status, struct lf_err *err)

@@ -124,6 +124,8 @@ const struct lf_option lf_options[] = {
      .arg = "TOKENS|auto",
      .shown = "what the model was made for",
      .help = "longest prompt + answer of one request; auto: the longest that fits",
+     .detail = "auto leaves a little room, so that the number fits at the next start too, when what the process takes "
+               "and what is available are measured anew.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "memory",

@@ -9,7 +9,8 @@ int lf_plan_command(const struct lf_config *config)
     struct lf_runtime rt = {0};
     struct lf_err err;
     if (config->n_args > 0) {
-        fprintf(stderr, "longflash: plan takes no arguments, got \"%.60s\"\n", config->args[0]);
+        fprintf(stderr, "longflash: plan takes no arguments, got \"%.60s\" (a model is given as --model)\n",
+                config->args[0]);
         return LF_EXIT_REFUSED;
     }
     if (lf_runtime_open(&rt, config, false, &err) != LF_OK) return lf_report(&err);

@@ -155,10 +155,14 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
     };
 }
 
+static uint64_t text_bytes_with(const struct lf_config *c, uint64_t memory)
+{
+    return c->text_memory ? c->text_memory : lf_http_text_bytes(c->max_body, memory);
+}
+
 uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt)
 {
-    const struct lf_config *c = rt->config;
-    return c->text_memory ? c->text_memory : lf_http_text_bytes(c->max_body, c->memory);
+    return text_bytes_with(rt->config, rt->config->memory);
 }
 
 static enum lf_status check_text_memory(const struct lf_config *c, struct lf_err *err)
@@ -174,10 +178,9 @@ static enum lf_status check_text_memory(const struct lf_config *c, struct lf_err
 
 /* The engine's tables grow with the number of blocks, and that shrinks with the tables: one round is enough, for the
  * second plan has no more blocks than the first. */
-static enum lf_status plan_with(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
-                                struct lf_err *err)
+static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info *info,
+                              const struct lf_plan_opts *given, uint64_t weight_bytes, struct lf_err *err)
 {
-    const struct lf_device_info *info = lf_device_info(rt->dev);
     const struct lf_ops *ops = lf_device_ops(rt->dev);
     struct lf_plan_opts opts = *given;
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
@@ -187,17 +190,52 @@ static enum lf_status plan_with(struct lf_runtime *rt, const struct lf_plan_opts
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
+static enum lf_status plan_with(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
+                                struct lf_err *err)
+{
+    return plan_on(rt, lf_device_info(rt->dev), given, weight_bytes, err);
+}
+
+/* What is measured moves from one start to the next: the process by some pages of its libraries, and what the machine
+ * has available by whatever else runs there. A context that is said to fit must fit at the next start too, and is best
+ * the same number: so it is looked for with more of the process than was measured and less of the memory, in steps. */
+enum {
+    DRIFT_BYTES = 512 * 1024,
+    PROCESS_STEP_BYTES = 1024 * 1024,
+    AVAILABLE_DRIFT = 64, /* one part in so many */
+    AVAILABLE_STEP_BYTES = 16 * 1024 * 1024
+};
+
+static void allow_for_process(struct lf_plan_opts *opts)
+{
+    opts->host_bytes += DRIFT_BYTES + PROCESS_STEP_BYTES - 1;
+    opts->host_bytes -= opts->host_bytes % PROCESS_STEP_BYTES;
+}
+
+static void allow_for_others(struct lf_device_info *info)
+{
+    if (!info->is_host) return; /* what a GPU has is read to the byte, and no other program should come and go there */
+    info->available_bytes -= info->available_bytes / AVAILABLE_DRIFT;
+    info->available_bytes -= info->available_bytes % AVAILABLE_STEP_BYTES;
+}
+
 enum { FEWER_BLOCKS_N = 16 };
 
-/* With the largest context that fits, as --ctx with that number would have it: that one's first plan may have a block
- * more, and larger tables for it. */
+/* The plan of the largest context that fits, now and at the next start; where there is none, of one that fits now. */
 static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_opts *given, uint64_t weight_bytes,
                                    struct lf_err *err)
 {
     struct lf_plan_opts opts = *given;
+    struct lf_device_info info = *lf_device_info(rt->dev);
     opts.ctx = LF_CTX_AUTO;
-    LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+    allow_for_process(&opts);
+    allow_for_others(&info);
+    LF_TRY(plan_on(rt, &info, &opts, weight_bytes, err));
+    opts = *given;
+    opts.ctx = LF_CTX_AUTO;
+    if (!rt->plan.fits) LF_TRY(plan_with(rt, &opts, weight_bytes, err));
     if (!rt->plan.fits) return LF_OK;
+    /* as --ctx with that number has it: its first plan may have a block more, and larger tables for it */
     opts.ctx = rt->plan.ctx;
     LF_TRY(plan_with(rt, &opts, weight_bytes, err));
     for (int i = 0; i < FEWER_BLOCKS_N && !rt->plan.fits && opts.ctx > LF_KV_BLOCK_TOKENS; i++) {
@@ -205,6 +243,44 @@ static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_o
         LF_TRY(plan_with(rt, &opts, weight_bytes, err));
     }
     rt->plan.is_auto_ctx = true;
+    return LF_OK;
+}
+
+/* What the configuration says, with that much --memory, of which texts get a share. */
+static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
+{
+    const struct lf_config *c = rt->config;
+    return (struct lf_plan_opts){
+        .ctx = c->ctx,
+        .chunk = c->chunk,
+        .max_seqs = c->max_seqs,
+        .concurrency = c->concurrency,
+        .memory_bytes = memory,
+        .kv_tokens = c->kv_tokens,
+        .kv_dtype = kv_dtype(rt),
+        .host_bytes = rt->process_bytes + HTTP_BYTES,
+        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->n_connections) : 0,
+    };
+}
+
+enum { MORE_MEMORY_N = 16, MEMORY_STEP_BYTES = 1024 * 1024 };
+
+/* The --memory with which it fits, now and at the next start: with more of it the share of texts is larger too.
+ * UINT64_MAX where none does. */
+static enum lf_status find_memory(struct lf_runtime *rt, uint64_t weight_bytes, bool serves, uint64_t *out,
+                                  struct lf_err *err)
+{
+    uint64_t memory = rt->config->memory;
+    for (int i = 0; i < MORE_MEMORY_N; i++) {
+        struct lf_plan_opts opts = plan_opts(rt, memory, serves);
+        allow_for_process(&opts);
+        LF_TRY(plan_with(rt, &opts, weight_bytes, err));
+        *out = i > 0 ? memory : UINT64_MAX;
+        if (rt->plan.fits) return LF_OK;
+        memory = rt->plan.total_bytes + MEMORY_STEP_BYTES - 1;
+        memory -= memory % MEMORY_STEP_BYTES;
+    }
+    *out = UINT64_MAX;
     return LF_OK;
 }
 
@@ -216,22 +292,13 @@ enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err
     enum lf_status status =
         lf_weights_bytes(&weight_bytes, &rt->hp, rt->dir.path, (enum lf_load)c->load_choice, rt->dev, err);
     LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
-    struct lf_plan_opts opts = {
-        .ctx = c->ctx,
-        .chunk = c->chunk,
-        .max_seqs = c->max_seqs,
-        .concurrency = c->concurrency,
-        .memory_bytes = c->memory,
-        .kv_tokens = c->kv_tokens,
-        .kv_dtype = kv_dtype(rt),
-        .host_bytes = rt->process_bytes + HTTP_BYTES,
-        .text_bytes = serves ? lf_http_host_bytes(lf_runtime_text_bytes(rt), c->n_connections) : 0,
-    };
+    struct lf_plan_opts opts = plan_opts(rt, c->memory, serves);
     if (c->ctx == LF_CTX_AUTO) return plan_largest(rt, &opts, weight_bytes, err);
     LF_TRY(plan_with(rt, &opts, weight_bytes, err));
     if (rt->plan.fits) return LF_OK;
     LF_TRY(plan_largest(rt, &opts, weight_bytes, err));
     opts.fitting_ctx = rt->plan.fits ? rt->plan.ctx : 0;
+    LF_TRY(find_memory(rt, weight_bytes, serves, &opts.other_memory, err));
     return plan_with(rt, &opts, weight_bytes, err);
 }
 

@@ -53,7 +53,8 @@ static bool is_loopback(const char *host)
 static enum lf_status check_config(const struct lf_config *c, struct lf_err *err)
 {
     if (c->n_args > 0)
-        return lf_fail(err, LF_INVALID, "serve takes no arguments, got \"%.60s\"; see --help", c->args[0]);
+        return lf_fail(err, LF_INVALID,
+                       "serve takes no arguments, got \"%.60s\" (a model is given as --model); see --help", c->args[0]);
     if (!c->host) return lf_fail(err, LF_INVALID, "--host: expected an address");
     if (!is_loopback(c->host) && !c->api_keys_file && !c->api_keys_env && !c->insecure_no_auth)
         return lf_fail(err, LF_INVALID,

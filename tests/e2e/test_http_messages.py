@@ -117,6 +117,8 @@ class Keys(harness.Case):
             self.assertEqual(r.status, status, headers)
             if status == 401:
                 self.assertEqual(r.json["error"]["type"], "authentication_error")
+                for way in ("Authorization: Bearer KEY", "x-api-key: KEY"):
+                    self.assertIn(way, r.json["error"]["message"])
 
 
 if __name__ == "__main__":

@@ -177,6 +177,32 @@ class Cache(Typed):
             self.refused(name, "in the Hugging Face cache", "hf download " + name.split("@")[0][:60])
         self.refused("o/n@" + "r" * 200, "expected a directory with")
 
+    def test_urls_of_a_model_are_refused_with_its_name(self):
+        plain = ("hf download org/name, then --model org/name\n",)
+        for url in ("https://huggingface.co/org/name", "http://huggingface.co/org/name/", "hf.co/org/name", "huggingface.co/org/name",
+                    "https://HuggingFace.co/org/name/tree/main", "https://hf.co/org/name?library=vllm", "hf://org/name",
+                    "https://huggingface.co/org/name/blob/main/config.json", "https://www.huggingface.co/org/name#files"):
+            self.refused(url, f"--model {url} is a URL, and nothing is downloaded", *plain)
+        self.refused("https://huggingface.co/org/name/tree/v1.0", "hf download org/name --revision v1.0, then --model org/name@v1.0\n")
+        for url in ("https://example.org/org/name", "s3://bucket/name", "https://huggingface.co/", "https://huggingface.co/name",
+                    "hf.co/datasets/org/name", "hf.co/org/na--me", "hf.co/" + "a" * 97 + "/b", "https://hf.co/o/n/tree/" + "r" * 1000):
+            self.refused(url, "is a URL, and nothing is downloaded; expected a directory, or ORG/NAME of a model")
+        self.cached(self.at(".cache/huggingface/hub"))  # downloaded or not, the name is what is taken
+        self.refused("https://huggingface.co/org/name", *plain)
+        self.fits("org/name")
+        self.demo("hf.co/org/name")
+        self.fits("hf.co/org/name", cwd=self.dir)
+
+    def test_names_of_gguf_say_what_to_take(self):
+        words = ("by its name GGUF, the format of llama.cpp, which is not read", "in safetensors\n")
+        for name in ("org/name-GGUF", "org/name-gguf", "org/name-GGUF:Q4_K_M", "org/name-GGUF@main", "name.Q4_K_M.gguf", "models/name.gguf",
+                     "https://huggingface.co/org/name-GGUF", "hf.co/org/name-GGUF:Q4_K_M", "hf.co/org/name-GGUF/tree/main",
+                     "https://huggingface.co/org/name/resolve/main/q.gguf"):
+            self.assertNotIn("hf download", self.refused(name, *words))
+        self.refused("org/gguf-name", "hf download org/gguf-name")
+        self.cached(self.at(".cache/huggingface/hub"), folder="models--org--name-GGUF")  # the name alone decides nothing
+        self.fits("org/name-GGUF")
+
     def test_a_model_of_the_cache_is_served_under_its_name(self):
         self.cached(self.at("c"))
         os.environ["HF_HUB_CACHE"] = self.at("c")
@@ -536,6 +562,26 @@ class Context(Typed):
         self.assertFalse(json.loads(self.command("plan", "--ctx", str(auto["ctx"] + slack), *args).stdout)["fits"])
         page = self.command("plan", "--ctx", "auto", *args[:-1]).stdout
         self.assertIn("the largest context that fits", page)
+
+    def test_what_is_said_to_fit_fits_at_the_next_start_too(self):
+        args = ("plan", "--model", DEMO, "--memory", "300M")
+        larger = {"ANY": "x" * 120_000}  # which the process has in memory too
+        named, memory = set(), set()
+        for _ in range(4):
+            refused = json.loads(self.command(*args, "--json").stdout)
+            self.assertFalse(refused["fits"])
+            named.add(int(refused["advice"].split("--ctx ")[1].split()[0]))
+            memory.add(refused["advice"].split("--memory ")[-1].split()[0])
+            self.assertIn(refused["longest_ctx"], named)
+            auto = json.loads(self.command(*args, "--json", "--ctx", "auto").stdout)
+            self.assertEqual((auto["fits"], auto["longest_ctx"]), (True, auto["ctx"]))
+            named.add(auto["ctx"])
+        self.assertLessEqual(len(named), 2, named)  # in steps: it changes where the process is about as large as one
+        for n in named:
+            for env in ({}, larger):
+                self.assertEqual(self.command(*args, "--ctx", str(n), **env).returncode, 0, (n, len(env)))
+        for m in memory:
+            self.assertEqual(self.command("plan", "--model", DEMO, "--memory", m, **larger).returncode, 0, m)
 
     def test_auto_is_the_whole_context_where_that_fits_and_is_refused_where_none_does(self):
         whole = json.loads(self.command("plan", "--ctx", "auto", "--model", DEMO, "--memory", "2G", "--json").stdout)

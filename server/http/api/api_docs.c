@@ -5,6 +5,9 @@
 #include "server/http/api/ask.h"
 #include "server/http/api/dialect.h"
 #include "server/http/conn/http_server.h"
+#include "server/http/api/error_codes.h"
+#include "server/http/api/examples.h"
+#include "server/http/api/openai_json.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/routes.h"
 #include "server/http/api/unsupported_fields.h"
@@ -46,6 +49,37 @@ static void endpoints(struct lf_buf *out)
     lf_buf_cstr(out, "\n## Answers\n\n");
     for (int i = 0; i < lf_routes_n(); i++)
         lf_buf_printf(out, "- `%s`: %s\n", lf_route_at(i)->path, lf_route_at(i)->answer);
+}
+
+static void members(struct lf_buf *out, const char *title, const char *intro, const struct lf_member_doc *rows, int n)
+{
+    lf_buf_printf(out, "\n### %s\n\n%s\n\n| member | what it is |\n|---|---|\n", title, intro);
+    for (int i = 0; i < n; i++) lf_buf_printf(out, "| `%s` | %s |\n", rows[i].name, rows[i].help);
+}
+
+static void examples(struct lf_buf *out)
+{
+    lf_buf_cstr(out, "\n## Examples\n\nAsked of `longflash serve --ctx 8K --kv-tokens 16K --prefix-cache off` with the "
+                     "demo model; ids, times and\nrates differ from "
+                     "time to time.\n");
+    for (int i = 0; i < lf_api_examples_n; i++) {
+        const struct lf_api_example *e = &lf_api_examples[i];
+        bool stream = strncmp(e->answer, "data: ", 6) == 0 || strncmp(e->answer, "event: ", 7) == 0;
+        lf_buf_printf(out, "\n### %s → %d\n", e->request, e->status);
+        if (e->body) lf_buf_printf(out, "\n```json\n%s\n```\n", e->body);
+        lf_buf_printf(out, "\n```%s\n%s\n```\n", stream ? "text" : "json", e->answer);
+    }
+}
+
+static void error_codes(struct lf_buf *out)
+{
+    lf_buf_cstr(out, "\n## Error codes\n\n`type` follows from the status: `authentication_error` for 401, "
+                     "`rate_limit_error` for 429, `server_error` from 500 on, else\n`invalid_request_error`; in "
+                     "`/v1/messages` it is Anthropic's.\n\n| status | `code` | when |\n|---|---|---|\n");
+    for (int i = 0; i < lf_error_codes_n; i++) {
+        const struct lf_error_code *e = &lf_error_codes[i];
+        lf_buf_printf(out, "| %d | `%s` | %s |\n", e->status, e->code, e->meaning);
+    }
 }
 
 /* Text of a cell: a bar would end it. */
@@ -221,6 +255,17 @@ void lf_http_api_docs(struct lf_buf *out)
     unsigned endpoint;
     lf_buf_cstr(out, before);
     endpoints(out);
+    members(out, "timings",
+            "Of `/v1/completions`, `/v1/chat/completions` and `/v1/messages`, in a stream in its last chunk (not of "
+            "`/v1/messages`); added up over the choices.",
+            lf_openai_timings, LF_TIMINGS_N);
+    members(out, "prompt_progress",
+            "In a stream with `return_progress`: a chunk without choices at once, then at least every second, and one "
+            "when the "
+            "prompt has been read.",
+            lf_openai_progress_members, LF_PROGRESS_N);
+    examples(out);
+    error_codes(out);
     for (int i = 0; i < lf_routes_n(); i++)
         if (lf_route_fields(lf_route_at(i), &endpoint)) fields_of(out, lf_route_at(i));
     refused(out);

@@ -2,9 +2,10 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
-enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024, SHOWN_DIGITS_N = 24 };
+enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024 };
 
 void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 {
@@ -29,7 +30,7 @@ void lf_ask_deinit(struct lf_ask *ask)
 
 enum lf_status lf_ask_expected(struct lf_reading *r, const char *name, struct lf_json_value v, const char *what)
 {
-    return lf_refuse(r->err, 400, name, "invalid_value", "%s: expected %s, got %s.", name, what, lf_json_type_name(v));
+    return lf_refuse(r->err, 400, name, "invalid_value", "%s: expected %s, got %s.", name, what, lf_shown_json(v).text);
 }
 
 enum lf_status lf_ask_unsupported(struct lf_reading *r, const char *name)
@@ -51,7 +52,7 @@ enum lf_status lf_ask_text(struct lf_ask *ask, struct lf_str *out, struct lf_jso
 {
     if (lf_json_type(v) != LF_JSON_STRING)
         return lf_refuse(err, 400, param, "invalid_value", "%s: expected a string, got %s.", param,
-                         lf_json_type_name(v));
+                         lf_shown_json(v).text);
     struct lf_buf text;
     lf_buf_init_in(&text, lf_json_raw(v).len, ask->arena.memory); /* unescaping never makes it longer */
     bool ok = lf_json_string(v, &text);
@@ -66,8 +67,8 @@ enum lf_status lf_ask_token_id(int32_t *out, struct lf_json_value v, int n_vocab
 {
     int64_t id;
     if (!lf_json_int64(v, &id) || id < 0 || id >= n_vocab)
-        return lf_refuse(err, 400, param, "invalid_token_id", "%s: expected a token id from 0 to %d.", param,
-                         n_vocab - 1);
+        return lf_refuse(err, 400, param, "invalid_token_id", "%s: expected a token id from 0 to %d, got %s.", param,
+                         n_vocab - 1, lf_shown_json(v).text);
     *out = (int32_t)id;
     return LF_OK;
 }
@@ -79,14 +80,10 @@ static enum lf_status read_number(struct lf_reading *r, const struct lf_field *f
     double x;
     bool ok = f->kind == LF_FIELD_INT ? lf_json_int64(v, &whole) : lf_json_double(v, &x);
     if (ok && f->kind == LF_FIELD_INT) x = (double)whole;
-    if (!ok || x < f->range[0] || x > f->range[1]) {
-        struct lf_str got = lf_str_c(lf_json_type_name(v));
-        if (lf_json_type(v) == LF_JSON_NUMBER)
-            got = lf_json_raw(v).len <= SHOWN_DIGITS_N ? lf_json_raw(v) : LF_STR("another number");
-        return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %.*s.",
-                         f->name, f->kind == LF_FIELD_INT ? "an integer" : "a number", f->range[0], f->range[1],
-                         (int)got.len, got.ptr);
-    }
+    if (!ok || x < f->range[0] || x > f->range[1])
+        return lf_refuse(r->err, 400, f->name, "invalid_value", "%s: expected %s from %.10g to %.10g, got %s.", f->name,
+                         f->kind == LF_FIELD_INT ? "an integer" : "a number", f->range[0], f->range[1],
+                         lf_shown_json(v).text);
     if (f->kind == LF_FIELD_INT)
         memcpy(at, &whole, sizeof whole);
     else
@@ -190,7 +187,7 @@ enum lf_status lf_ask_read_fields(struct lf_reading *r, const struct lf_field_ta
     enum lf_status status = LF_OK;
     if (lf_json_type(root) != LF_JSON_OBJECT)
         return lf_refuse(r->err, 400, NULL, "invalid_json", "The body must be a JSON object, got %s.",
-                         lf_json_type_name(root));
+                         lf_shown_json(root).text);
     lf_buf_init(&scratch, LF_PARAM_BYTES);
     for (struct lf_json_value it = lf_json_first(root); status == LF_OK && lf_json_more(root, it);
          it = lf_json_next(root, it))

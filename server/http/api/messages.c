@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
+#include "server/http/api/shown.h"
 
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
 
@@ -22,11 +23,14 @@ static enum lf_status check_part(struct lf_json_value part, const char *name, st
 {
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
-        return lf_refuse(err, 400, name, "invalid_value", "%s: expected parts that are objects with a type.", name);
+        return lf_refuse(err, 400, name, "invalid_value", "%s: expected parts that are objects with a type, got %s.",
+                         name, lf_shown_json(part).text);
     if (!lf_json_string_is(type, "text"))
-        return lf_refuse(err, 400, name, "unsupported_content", "%s: only parts of type text are understood.", name);
+        return lf_refuse(err, 400, name, "unsupported_content", "%s: only parts of type text are understood, got %s.",
+                         name, lf_shown_json(type).text);
     if (lf_json_type(lf_json_get(part, "text")) != LF_JSON_STRING)
-        return lf_refuse(err, 400, name, "invalid_value", "%s: a text part needs a string named text.", name);
+        return lf_refuse(err, 400, name, "invalid_value", "%s: a text part needs a string named text, got %s.", name,
+                         lf_shown_json(lf_json_get(part, "text")).text);
     return LF_OK;
 }
 
@@ -70,10 +74,10 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
         return lf_refuse(err, 400, at.name, "invalid_value",
                          "%s: expected a string or an array of text parts, got %s; only an assistant's message with "
                          "tool_calls goes without.",
-                         at.name, lf_json_type_name(content));
+                         at.name, lf_shown_json(content).text);
     if (lf_json_type(content) != LF_JSON_ARRAY)
         return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected a string or an array of text parts, got %s.",
-                         at.name, lf_json_type_name(content));
+                         at.name, lf_shown_json(content).text);
     out->has_content = true;
     return lf_message_parts(&out->content, content, at.name, arena, err);
 }
@@ -86,11 +90,12 @@ static enum lf_status read_message(struct lf_chat_message *out, int idx, bool ke
     bool known = false;
     if (lf_json_type(out->more) != LF_JSON_OBJECT)
         return lf_refuse(err, 400, whole.name, "invalid_value", "%s: expected an object, got %s.", whole.name,
-                         lf_json_type_name(out->more));
+                         lf_shown_json(out->more).text);
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
     if (!known)
-        return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected system, developer, user, assistant or tool.",
-                         at.name);
+        return lf_refuse(err, 400, at.name, "invalid_value",
+                         "%s: expected system, developer, user, assistant or tool, got %s.", at.name,
+                         lf_shown_json(role).text);
     if (!keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
     return read_content(out, idx, arena, err);
 }

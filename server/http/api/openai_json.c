@@ -4,6 +4,25 @@
 #include "core/clock.h"
 #include "core/json.h"
 
+const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N] = {
+    {"queue_ms", "from the request's being queued to its first step"},
+    {"tokenize_ms", "template and tokenizer"},
+    {"prefill_ms", "from the first step to the first token"},
+    {"cached_tokens", "tokens of the prompt that the prefix cache had"},
+    {"decode_ms", "from the first token to the last of any choice"},
+    {"prefill_tokens_per_second", "tokens of the prompt that were computed, by `prefill_ms`"},
+    {"decode_tokens_per_second", "tokens of the answer behind the first, by `decode_ms`"},
+    {"timed_out", "`true` where `--request-timeout` ended the answer, else not there"},
+};
+
+const struct lf_member_doc lf_openai_progress_members[LF_PROGRESS_N] = {
+    {"total", "tokens of the prompt"},
+    {"cached", "of these, found in the prefix cache"},
+    {"processed", "of these, in the KV cache by now, with those that were found"},
+    {"time_ms", "since the request was queued"},
+    {"eta_ms", "until the prompt will have been read, as the cost of steps so far predicts it"},
+};
+
 void lf_openai_prepare(struct lf_generation *gen, const char *id_prefix, const char *object)
 {
     lf_buf_clear(&gen->head);

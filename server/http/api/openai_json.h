@@ -13,6 +13,13 @@ struct lf_totals {
 };
 struct lf_totals lf_totals_of(const struct lf_generation *gen);
 
+/* The members of `timings` and `prompt_progress`, for docs/api.md. */
+struct lf_member_doc {
+    const char *name, *help;
+};
+enum { LF_TIMINGS_N = 8, LF_PROGRESS_N = 5 };
+extern const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N], lf_openai_progress_members[LF_PROGRESS_N];
+
 /* Writes what every object of the answer begins with into gen->head: `{"id":…,"object":…,"created":…,"model":…,` */
 void lf_openai_prepare(struct lf_generation *gen, const char *id_prefix, const char *object);
 void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *totals);

@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "server/http/api/messages.h"
+#include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
 enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_TOKENIZE };
@@ -347,8 +348,9 @@ static enum lf_status read_logit_bias(struct lf_reading *r, const char *name, st
         int32_t id;
         double bias;
         if (!id_from_name(it, r->limits->n_vocab, &id))
-            return lf_refuse(r->err, 400, name, "invalid_token_id", "logit_bias: expected token ids from 0 to %d.",
-                             r->limits->n_vocab - 1);
+            return lf_refuse(r->err, 400, name, "invalid_token_id",
+                             "logit_bias: expected token ids from 0 to %d, got %s.", r->limits->n_vocab - 1,
+                             lf_shown_json(it).text);
         if (!lf_json_double(lf_json_member(it), &bias) || bias < -100 || bias > 100)
             return lf_ask_expected(r, name, lf_json_member(it), "numbers from -100 to 100");
         s->bias[s->n_bias++] = (struct lf_logit_bias){id, (float)bias};
@@ -407,7 +409,7 @@ static enum lf_status check_lengths(struct lf_ask *ask, enum lf_ask_kind kind, s
     const char *name = ask->max_tokens != LF_ABSENT ? "max_tokens" : "max_completion_tokens";
     if (ask->max_tokens == LF_ABSENT) ask->max_tokens = ask->max_completion_tokens;
     if (kind == LF_ASK_CHAT && ask->max_tokens == 0)
-        return lf_refuse(err, 400, name, "invalid_value", "%s: expected at least 1.", name);
+        return lf_refuse(err, 400, name, "invalid_value", "%s: expected at least 1, got 0.", name);
     if (ask->max_tokens != LF_ABSENT && ask->min_tokens > ask->max_tokens)
         return lf_refuse(err, 400, "min_tokens", "invalid_value",
                          "min_tokens: more than the largest length asked for.");

@@ -1,5 +1,6 @@
 #include "server/http/api/shown.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Without width, or turning what follows right to left: a message must not be forged with them. */
@@ -28,4 +29,28 @@ void lf_shown(char out[LF_SHOWN_BYTES], struct lf_str s)
         i += len ? (size_t)len : 1;
     }
     out[n] = '\0';
+}
+
+struct lf_shown_value lf_shown_json(struct lf_json_value v)
+{
+    struct lf_shown_value out;
+    char raw[LF_SHOWN_BYTES];
+    lf_shown(raw, lf_json_raw(v));
+    switch (lf_json_type(v)) {
+    case LF_JSON_NUMBER:
+    case LF_JSON_TRUE:
+    case LF_JSON_FALSE:
+    case LF_JSON_NULL:
+        snprintf(out.text, sizeof out.text, "%s", raw);
+        break;
+    case LF_JSON_STRING:
+        snprintf(out.text, sizeof out.text, "the string \"%s\"", raw);
+        break;
+    case LF_JSON_ARRAY:
+        snprintf(out.text, sizeof out.text, "an array of %u", lf_json_len(v));
+        break;
+    default:
+        snprintf(out.text, sizeof out.text, "%s", lf_json_type_name(v));
+    }
+    return out;
 }

@@ -9,6 +9,7 @@
 #include "server/http/api/messages.h"
 #include "server/http/api/openai_json.h"
 #include "server/http/api/openai_request.h"
+#include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
 /* ---- the request ---- */
@@ -23,7 +24,8 @@ static enum lf_status read_messages(struct lf_reading *r, const char *name, stru
         struct lf_json_value role = lf_json_get(ask->messages[i].more, "role");
         bool user = lf_json_string_is(role, "user");
         if (!user && !lf_json_string_is(role, "assistant"))
-            return lf_refuse(r->err, 400, name, "invalid_value", "messages[%zu].role: expected user or assistant.", i);
+            return lf_refuse(r->err, 400, name, "invalid_value",
+                             "messages[%zu].role: expected user or assistant, got %s.", i, lf_shown_json(role).text);
         if (!user && i + 1 == ask->n_messages)
             return lf_refuse(r->err, 400, name, "unsupported_parameter",
                              "messages: the last one is the assistant's, and going on from it is not implemented.");

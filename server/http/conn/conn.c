@@ -227,7 +227,8 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
         return *victim != NULL;
     }
     *full = true;
-    if (all->n_free > LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2) { /* else hundreds are being closed right now */
+    int n_kept = LF_CONN_HEALTH_N + (all->n_same < LF_CONN_MANY ? 0 : LF_CONN_CUT_N / 4);
+    if (all->n_free > n_kept) { /* else too many are being closed right now */
         if (all->n < conns->n) return true;
         *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
         if (*victim) return true;
@@ -375,12 +376,29 @@ static void check_locked(struct lf_conns *conns, struct lf_conn *c, int64_t now_
     }
 }
 
+static int n_cut_locked(const struct lf_conns *conns)
+{
+    int n = 0;
+    for (int i = 0; i < conns->n_places; i++) n += conns->places[i].state == LF_CONN_CUT;
+    return n;
+}
+
+/* Of those that hold nothing but their place only a few are cut in a tick: a thousand that came together would all wait
+ * to be closed at once, and keep everybody's places meanwhile. Until it is their turn they make room where it is
+ * needed.
+ */
 void lf_conns_tick(struct lf_conns *conns, int64_t now_ns)
 {
     pthread_mutex_lock(&conns->lock);
+    int n_cut = n_cut_locked(conns);
     for (int i = 0; i < conns->n_places; i++) {
-        nudge_locked(&conns->places[i]);
-        check_locked(conns, &conns->places[i], now_ns);
+        struct lf_conn *c = &conns->places[i];
+        enum lf_conn_state before = c->state;
+        bool holds_little = before == LF_CONN_HEAD || before == LF_CONN_IDLE;
+        nudge_locked(c);
+        if (holds_little && n_cut >= LF_CONN_CUT_N / 8) continue;
+        check_locked(conns, c, now_ns);
+        n_cut += c->state != before && c->state == LF_CONN_CUT;
     }
     pthread_mutex_unlock(&conns->lock);
 }

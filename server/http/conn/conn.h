@@ -20,8 +20,8 @@
  * silent for long, an address that has LF_CONN_MANY times as many gives up one that said nothing. Else the new one gets
  * one of LF_CONN_HEALTH_N further places, in which only the health routes are answered: whoever asks for health does so
  * at once, so of those in these places one that has said nothing yet makes room for the next. Connections that were cut
- * keep their places until libmicrohttpd has closed them, and many may be cut at once: half of what is there for them
- * (LF_CONN_CUT_N), and the places for health, are not given to others.
+ * keep their places until libmicrohttpd has closed them: the places for health are not given to others meanwhile, and a
+ * quarter of those for closing (LF_CONN_CUT_N) to no address that has LF_CONN_MANY.
  *
  * Every function takes the table's lock; it is taken before the waker's, and after nothing. */
 #ifndef LF_SERVER_HTTP_CONN_CONN_H
@@ -44,7 +44,7 @@ struct MHD_Connection;
 
 enum {
     LF_CONN_HEALTH_N = 8,    /* places kept for the health routes */
-    LF_CONN_CUT_N = 64,      /* places of connections that are being closed */
+    LF_CONN_CUT_N = 128,     /* places of connections that are being closed */
     LF_CONN_SILENT_MS = 250, /* a head that has not come by then may lose its place to a newer connection */
     LF_CONN_MANY = 4,
     LF_IDLE_MS = 75 * 1000,  /* between two requests on one connection */

@@ -110,7 +110,8 @@ static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *
 {
     if (x->route->auth == LF_AUTH_NONE) return LF_OK;
     if (!lf_keys_admit(&x->server->keys, h->authorization, h->api_key, &x->tenant))
-        return lf_refuse(err, 401, NULL, "invalid_api_key", "A valid API key is needed: Authorization: Bearer KEY.");
+        return lf_refuse(err, 401, NULL, "invalid_api_key",
+                         "A valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY.");
     x->tenant.by_key = x->tenant.id != 0;
     if (!x->tenant.by_key) x->tenant.id = lf_mix64(x->conn->address) | 1;
     return LF_OK;

@@ -127,6 +127,13 @@ static void auto_is_the_largest_context_that_fits(void **state)
             char named[64];
             snprintf(named, sizeof(named), "--ctx %d fits", p.ctx);
             assert_non_null(strstr(refused.advice, named));
+            assert_int_equal(refused.longest_ctx, p.ctx);
+            b.opts.fitting_ctx = p.ctx - LF_KV_BLOCK_TOKENS; /* a caller that knows better is believed */
+            refused = plan(&b);
+            snprintf(named, sizeof(named), "--ctx %d fits", p.ctx - LF_KV_BLOCK_TOKENS);
+            assert_non_null(strstr(refused.advice, named));
+            assert_int_equal(refused.longest_ctx, p.ctx - LF_KV_BLOCK_TOKENS);
+            b.opts.fitting_ctx = 0;
         }
     }
     b.opts.concurrency = 0;
@@ -195,6 +202,16 @@ static void advice_leads_to_a_plan_that_fits(void **state)
     assert_true(plan(&b).fits);
     b.opts.memory_bytes -= MIB;
     assert_false(plan(&b).fits);
+    b.opts = asked;
+    b.opts.other_memory = p.total_bytes + 5 * MIB; /* a caller that knows better is believed */
+    struct lf_plan careful = plan(&b);
+    assert_int_equal(follow(&careful, "--memory "), follow(&p, "--memory ") + 5);
+    b.opts.other_memory = b.info.available_bytes;
+    careful = plan(&b);
+    assert_int_equal(follow(&careful, "--memory "), 1000);
+    b.opts.other_memory++; /* more than there is */
+    careful = plan(&b);
+    assert_null(strstr(careful.advice, "--memory 1"));
     assert_non_null(strstr(p.advice, "--kv-dtype bf16 fits"));
     b.opts = asked;
     b.opts.kv_dtype = LF_BF16;

@@ -149,6 +149,15 @@ static const struct {
     {{"tokenize", "--decode", "4096"}, "4096"},
     {{"health", "--url", "x"}, "expected http://host:port"},
     {{"health", "x"}, "no arguments"},
+    {{"version", "x"}, "version takes no arguments, got \"x\""},
+    {{"version", "--json"}, "version takes no arguments, got \"--json\""},
+    {{"--version", "x"}, "version takes no arguments, got \"x\""},
+    {{"version", "x", "y"}, "version takes no arguments, got \"x\""},
+    {{"help", "serve", "plan"}, "help takes one argument at most"},
+    {{"serve", "--max-model-len", "128K"}, "here that is --ctx"},
+    {{"serve", "-ngl", "99"}, "here that is --device"},
+    {{"serve", "org/name"}, "got \"org/name\" (a model is given as --model); see --help"},
+    {{"plan", "org/name"}, "got \"org/name\" (a model is given as --model)"},
 };
 
 static void bad_configurations_are_refused_in_one_line(void **state)

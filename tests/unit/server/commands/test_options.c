@@ -3,6 +3,7 @@
 #include "server/config.h"
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
+#include "server/option_hints.h"
 #include "server/options.h"
 
 static void names_are_unique_within_a_command(void **state)
@@ -44,6 +45,35 @@ static void a_slip_finds_the_nearest_name(void **state)
     assert_string_equal(lf_option_nearest("max-seq", LF_COMMAND_SERVE)->name, "max-seqs");
     assert_string_equal(lf_option_nearest("modle", LF_COMMAND_SERVE)->name, "model");
     assert_null(lf_option_nearest("something-else", LF_COMMAND_SERVE));
+}
+
+/* Each of their names is found, in one row alone, is none of ours, and leads to an option that there is. */
+static void hints_are_of_options_that_we_do_not_have(void **state)
+{
+    (void)state;
+    struct lf_buf text;
+    lf_buf_init(&text, LF_ERR_MESSAGE_BYTES - 64);
+    assert_true(lf_option_hints_n > 40);
+    for (int i = 0; i < lf_option_hints_n; i++) {
+        const struct lf_option_hint *h = &lf_option_hints[i];
+        assert_true(h->ours || h->say);
+        if (h->ours && !lf_option_find(h->ours, strlen(h->ours), 0)) fail_msg("%s: no option %s", h->theirs, h->ours);
+        for (const char *name = h->theirs; *name;) {
+            size_t len = strcspn(name, " ");
+            if (lf_option_hint_find(name, len) != h) fail_msg("%s stands in two rows", name);
+            assert_int_equal(name[0], '-');
+            if (name[1] == '-' && lf_option_find(name + 2, len - 2, 0)) fail_msg("%s is ours", name);
+            name += len + (name[len] == ' ');
+        }
+        lf_buf_clear(&text);
+        lf_option_hint_print(h, LF_COMMAND_HEALTH, &text); /* which has none of them: the longest form */
+        assert_int_equal(text.status, LF_OK);
+        assert_true(text.len > 0);
+    }
+    assert_null(lf_option_hint_find("--max-model", strlen("--max-model")));
+    assert_null(lf_option_hint_find("--ctx-size -n", strlen("--ctx-size -n")));
+    assert_null(lf_option_hint_find("", 0));
+    lf_buf_deinit(&text);
 }
 
 static void names_turn_into_variables_and_keys(void **state)
@@ -158,6 +188,7 @@ int main(void)
         cmocka_unit_test(every_default_is_a_value_the_option_takes),
         cmocka_unit_test(an_option_is_found_for_its_commands_only),
         cmocka_unit_test(a_slip_finds_the_nearest_name),
+        cmocka_unit_test(hints_are_of_options_that_we_do_not_have),
         cmocka_unit_test(names_turn_into_variables_and_keys),
         cmocka_unit_test(help_names_every_option_of_a_command_within_its_width),
         cmocka_unit_test(the_references_have_every_row),

@@ -14,7 +14,7 @@
 #include "server/http/conn/tcp_counters.h"
 #include "tests/support/lock_depth.h"
 
-enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 128, FD_N = 1024 };
+enum { HEAD_MS = 10000, BODY_MS = 30000, READER_MS = 20000, SOCKETS_N = 300, FD_N = 1024 };
 
 struct lf_wake {
     int n_gone;

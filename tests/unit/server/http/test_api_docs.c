@@ -140,6 +140,12 @@ static void defaults_and_refusals_are_the_real_ones(void **state)
         "| `do_sample` | `/v1/completions`, `/v1/chat/completions` | `null` `true` | temperature |\n",
         "| `GET /v1/models/ID` | yes | 503 | ",
         "| `GET /livez` | no | answers | ",
+        "| 429 | `queue_full` | ",
+        "| 503 | `engine_failed` | ",
+        "| `prefill_ms` | ",
+        "| `eta_ms` | ",
+        "\n### POST /v1/messages → 200\n\n```json\n{",
+        "\n### GET /livez → 200\n\n```json\n{\"status\": \"ok\"}\n```\n",
     };
     struct lf_buf page;
     lf_buf_init(&page, 256 * 1024);

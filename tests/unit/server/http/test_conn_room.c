@@ -1,6 +1,8 @@
 /* server/http/conn/conn.c: who makes room for whom. */
 #include "tests/unit/server/http/conn_rig.h"
 
+enum { MANY = 1, FEW = 2, LATE = 3 }; /* addresses */
+
 static void one_address_has_so_many(void **state)
 {
     (void)state;
@@ -128,7 +130,7 @@ static void connections_that_are_cut_hold_places_until_they_are_closed(void **st
     struct rig r;
     struct lf_conn *last = NULL, *first = NULL, *c;
     bool full = false;
-    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N + LF_CONN_CUT_N / 2;
+    const int n = 1 + LF_CONN_HEALTH_N + LF_CONN_CUT_N, n_kept = LF_CONN_HEALTH_N;
     open_rig(&r, 1, 0);
     for (int i = 0; i < n; i++) {
         c = admit(&r, 1, &full);
@@ -150,27 +152,55 @@ static void connections_that_are_cut_hold_places_until_they_are_closed(void **st
     close_rig(&r);
 }
 
-/* Hundreds are cut at once, by a deadline: those who come before they are closed do not get the places for health. */
+/* Many are cut at once: those who come before they are closed do not get the places for health. */
 static void many_that_are_cut_at_once_leave_the_places_for_health(void **state)
 {
     (void)state;
     struct rig r;
     bool full;
-    const int n = 50, n_spare = LF_CONN_CUT_N / 2;
+    const int n = 130, n_spare = LF_CONN_CUT_N - LF_CONN_CUT_N / 4;
     open_rig(&r, n, 0);
     for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
-    pass(ms(HEAD_MS) + 1);
-    lf_conns_tick(&r.conns, now_ns);
-    for (int i = 0; i < n_spare; i++) assert_false(admit_busy(&r, 2)->health_only);
-    for (int i = 0; i < LF_CONN_HEALTH_N; i++) assert_true(admit_busy(&r, 3)->health_only);
-    assert_null(admit(&r, 4, &full));
+    lf_conns_cut_all(&r.conns);
+    for (int i = 0; i < n_spare; i++) assert_false(admit_busy(&r, MANY)->health_only);
+    assert_true(admit_busy(&r, MANY)->health_only);
+    int n_few = LF_CONN_CUT_N / 4 - 1; /* those of few get more, to the places for health */
+    for (int i = 0; i < n_few; i++) assert_false(admit_busy(&r, FEW + (uint64_t)i / LF_CONN_MANY)->health_only);
+    for (int i = 1; i < LF_CONN_HEALTH_N; i++) assert_true(admit_busy(&r, LATE + (uint64_t)i)->health_only);
+    assert_null(admit(&r, LATE, &full));
     assert_true(full);
     close_rig(&r);
 }
 
-/* ---- those who have just come, and say nothing ---- */
+/* A deadline that many miss at once cuts a few in a tick, as long as those before them are not closed; not so where
+ * memory is held. */
+static void a_tick_cuts_a_few_that_hold_little(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    enum { N = 40, FEW_N = LF_CONN_CUT_N / 8 };
+    struct lf_conn *c[N];
+    open_rig(&r, N, 0);
+    for (int i = 0; i < N; i++) c[i] = admit(&r, 1, &full);
+    for (int i = N - 4; i < N; i++) lf_conn_enter(&r.conns, c[i], LF_CONN_BODY, NULL);
+    pass(ms(BODY_MS) + 1);
+    for (int turn = 0; turn < 2; turn++) {
+        int n_cut = 0;
+        lf_conns_tick(&r.conns, now_ns);
+        for (int i = 0; i < N - 4; i++) n_cut += c[i]->state == LF_CONN_CUT;
+        for (int i = N - 4; i < N; i++) assert_int_equal(c[i]->state, LF_CONN_CUT);
+        assert_int_equal(n_cut, FEW_N - 4);
+    }
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), FEW_N - 4);
+    for (int i = 0; i < N; i++)
+        if (c[i]->state == LF_CONN_CUT) lf_conn_closed(&r.conns, c[i]);
+    lf_conns_tick(&r.conns, now_ns);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), 2 * FEW_N - 4);
+    close_rig(&r);
+}
 
-enum { MANY = 1, FEW = 2, LATE = 3 };
+/* ---- those who have just come, and say nothing ---- */
 
 static void admit_so_many(struct rig *r, struct lf_conn **out, int n, uint64_t address)
 {
@@ -312,6 +342,7 @@ int main(void)
         cmocka_unit_test(where_nobody_is_silent_there_are_places_for_health),
         cmocka_unit_test(who_makes_room_among_health_leaves_a_place_for_health),
         cmocka_unit_test(connections_that_are_cut_hold_places_until_they_are_closed),
+        cmocka_unit_test(a_tick_cuts_a_few_that_hold_little),
         cmocka_unit_test(many_that_are_cut_at_once_leave_the_places_for_health),
         cmocka_unit_test(an_address_of_many_gives_up_one_for_one_of_few),
         cmocka_unit_test(whoever_said_something_stays),

@@ -49,12 +49,58 @@ static void at_the_limit_and_one_past_it(void **state)
     }
 }
 
+static void shows_json(const char *text, const char *expected)
+{
+    struct lf_json json = {0};
+    struct lf_err err;
+    assert_int_equal(lf_json_parse(&json, lf_str_c(text), &lf_json_limits_request, &err), LF_OK);
+    assert_string_equal(lf_shown_json(lf_json_root(&json)).text, expected);
+    lf_json_deinit(&json);
+}
+
+static void values_are_shown_as_they_came(void **state)
+{
+    (void)state;
+    shows_json("1.50", "1.50");
+    shows_json("-0", "-0");
+    shows_json("true", "true");
+    shows_json("false", "false");
+    shows_json("null", "null");
+    shows_json("\"a \\\"b\\n\"", "the string \"a \\\"b\\n\"");
+    shows_json("\"\"", "the string \"\"");
+    shows_json("[]", "an array of 0");
+    shows_json("[1, [2, 3]]", "an array of 2");
+    shows_json("{\"a\": 1}", "an object");
+    struct lf_json json = {0};
+    struct lf_err err;
+    assert_int_equal(lf_json_parse(&json, LF_STR("{}"), &lf_json_limits_request, &err), LF_OK);
+    assert_string_equal(lf_shown_json(lf_json_get(lf_json_root(&json), "x")).text, "nothing");
+    lf_json_deinit(&json);
+}
+
+/* The longest that is shown whole, and a byte more; numbers and strings alike. */
+static void long_values_are_cut(void **state)
+{
+    (void)state;
+    char text[LF_SHOWN_BYTES + 2], quoted[LF_SHOWN_BYTES + 4], whole[LF_SHOWN_BYTES + 16];
+    for (size_t n = LF_SHOWN_BYTES - 1; n <= LF_SHOWN_BYTES; n++) {
+        memset(text, '7', n);
+        text[n] = '\0';
+        snprintf(quoted, sizeof quoted, "\"%s\"", text);
+        if (n == LF_SHOWN_BYTES) memcpy(text + n - 4, "...", 4);
+        snprintf(whole, sizeof whole, "the string \"%s\"", text);
+        shows_json(quoted, whole);
+        quoted[n + 1] = '\0';
+        shows_json(quoted + 1, text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(visible_text_stays),
-        cmocka_unit_test(what_hides_does_not),
-        cmocka_unit_test(at_the_limit_and_one_past_it),
+        cmocka_unit_test(visible_text_stays),           cmocka_unit_test(what_hides_does_not),
+        cmocka_unit_test(at_the_limit_and_one_past_it), cmocka_unit_test(values_are_shown_as_they_came),
+        cmocka_unit_test(long_values_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,212 @@
+#include "server/http/api/examples.h"
+
+#include <stddef.h>
+
+#include "core/check.h"
+
+const struct lf_api_example lf_api_examples[] = {
+    {.request = "POST /v1/completions",
+     .body = "{\"prompt\": \"<|im_start|>user\\nThe access code for Marrow Hill is 48213.\\n\\nWhat is the access "
+             "code for Marrow Hill?<|im_end|>\\n<|im_start|>assistant\\nThe access code for Marrow Hill is\", "
+             "\"max_tokens\": 16, \"temperature\": 0}",
+     .status = 200,
+     .answer = "{\"id\": \"cmpl-8c35c4cfab9baf478d396565\",\n"
+               " \"object\": \"text_completion\",\n"
+               " \"created\": 1795374415,\n"
+               " \"model\": \"demo\",\n"
+               " \"choices\": [{\"index\": 0, \"text\": \" 48213.\", \"logprobs\": null, \"finish_reason\": "
+               "\"stop\"}],\n"
+               " \"usage\": {\"prompt_tokens\": 47, \"completion_tokens\": 7, \"total_tokens\": 54, "
+               "\"prompt_tokens_details\": {\"cached_tokens\": 0}},\n"
+               " \"timings\": {\"queue_ms\": 5.415, \"tokenize_ms\": 0.052, \"prefill_ms\": 4.927, "
+               "\"cached_tokens\": 0, \"decode_ms\": 11.844, \"prefill_tokens_per_second\": 9538.735, "
+               "\"decode_tokens_per_second\": 506.597}}"},
+    {.request = "POST /v1/completions",
+     .body = "{\"prompt\": \"Hello\", \"temperature\": \"hot\"}",
+     .status = 400,
+     .answer = "{\"error\": {\"message\": \"temperature: expected a number from 0 to 2, got the string "
+               "\\\"hot\\\".\", \"type\": \"invalid_request_error\", \"param\": \"temperature\", \"code\": "
+               "\"invalid_value\"}}"},
+    {.request = "POST /v1/completions",
+     .body = "{\"prompt\": \"Hello\", \"max_tokens\": 100000}",
+     .status = 400,
+     .answer = "{\"error\": {\"message\": \"This model's maximum context length is 8192 tokens. However, your "
+               "prompt has 4 tokens and you requested 100000 output tokens.\", \"type\": \"invalid_request_error\", "
+               "\"param\": \"prompt\", \"code\": \"context_length_exceeded\", \"n_prompt_tokens\": 4, \"n_ctx\": "
+               "8192, \"max_tokens_allowed\": 8188}}"},
+    {.request = "POST /v1/chat/completions",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is "
+             "48213.\\n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0}",
+     .status = 200,
+     .answer = "{\"id\": \"chatcmpl-a347dce1c21d0c0f1415b6c9\",\n"
+               " \"object\": \"chat.completion\",\n"
+               " \"created\": 1795374415,\n"
+               " \"model\": \"demo\",\n"
+               " \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": \"The access code "
+               "for Marrow Hill is 48213.\", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": "
+               "\"stop\"}],\n"
+               " \"usage\": {\"prompt_tokens\": 38, \"completion_tokens\": 15, \"total_tokens\": 53, "
+               "\"prompt_tokens_details\": {\"cached_tokens\": 0}},\n"
+               " \"timings\": {\"queue_ms\": 0.038, \"tokenize_ms\": 0.068, \"prefill_ms\": 2.154, "
+               "\"cached_tokens\": 0, \"decode_ms\": 11.914, \"prefill_tokens_per_second\": 17641.802, "
+               "\"decode_tokens_per_second\": 1175.051}}"},
+    {.request = "POST /v1/chat/completions",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is "
+             "48213.\\n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 3, \"temperature\": 0, "
+             "\"stream\": true, \"return_progress\": true, \"stream_options\": {\"include_usage\": true}}",
+     .status = 200,
+     .answer = "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\""
+               "\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[],\"prompt_progress\":{\"total\":38,\"cached\":0,\"processed\""
+               ":38,\"time_ms\":2,\"eta_ms\":0},\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"The\"},\"logprobs\":null"
+               ",\"finish_reason\":null}],\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" "
+               "access\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" "
+               "code\"},\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":"
+               "\"length\"}],\"usage\":null}\n"
+               "\n"
+               "data: "
+               "{\"id\":\"chatcmpl-67da848803a21ac186e0b872\",\"object\":\"chat.completion.chunk\",\"created\":17953"
+               "74415,\"model\":\"demo\",\"choices\":[],\"usage\":{\"prompt_tokens\":38,\"completion_tokens\":3,\"to"
+               "tal_tokens\":41,\"prompt_tokens_details\":{\"cached_tokens\":0}},\"timings\":{\"queue_ms\":0.106,\"t"
+               "okenize_ms\":0.056,\"prefill_ms\":2.196,\"cached_tokens\":0,\"decode_ms\":1.007,\"prefill_tokens_per"
+               "_second\":17304.371,\"decode_tokens_per_second\":1986.960}}\n"
+               "\n"
+               "data: [DONE]"},
+    {.request = "POST /v1/messages",
+     .body = "{\"system\": \"Answer in one sentence.\", \"messages\": [{\"role\": \"user\", \"content\": \"The "
+             "access code for Marrow Hill is 48213.\\n\\nWhat is the access code for Marrow Hill?\"}], "
+             "\"max_tokens\": 64, \"temperature\": 0}",
+     .status = 200,
+     .answer = "{\"id\": \"msg_ddca9b82ae10f012b2309414\",\n"
+               " \"type\": \"message\",\n"
+               " \"role\": \"assistant\",\n"
+               " \"model\": \"demo\",\n"
+               " \"content\": [{\"type\": \"text\", \"text\": \"The access code for Marrow Hill is 48213.\"}],\n"
+               " \"stop_reason\": \"end_turn\",\n"
+               " \"stop_sequence\": null,\n"
+               " \"usage\": {\"input_tokens\": 54, \"cache_creation_input_tokens\": 0, \"cache_read_input_tokens\": "
+               "0, \"output_tokens\": 15},\n"
+               " \"timings\": {\"queue_ms\": 0.039, \"tokenize_ms\": 0.065, \"prefill_ms\": 23.99, "
+               "\"cached_tokens\": 0, \"decode_ms\": 9.034, \"prefill_tokens_per_second\": 2250.9, "
+               "\"decode_tokens_per_second\": 1549.731}}"},
+    {.request = "POST /v1/messages",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is "
+             "48213.\\n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 3, \"temperature\": 0, "
+             "\"stream\": true}",
+     .status = 200,
+     .answer = "event: message_start\n"
+               "data: "
+               "{\"type\":\"message_start\",\"message\":{\"id\":\"msg_2688c97a0a7edfbb8005b408\",\"type\":\"message"
+               "\",\"role\":\"assistant\",\"model\":\"demo\",\"content\":[],\"stop_reason\":null,\"stop_sequence\":n"
+               "ull,\"usage\":{\"input_tokens\":38,\"output_tokens\":0}}}\n"
+               "\n"
+               "event: content_block_start\n"
+               "data: "
+               "{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n"
+               "\n"
+               "event: content_block_delta\n"
+               "data: "
+               "{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"The\"}}"
+               "\n"
+               "\n"
+               "event: content_block_delta\n"
+               "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" "
+               "access\"}}\n"
+               "\n"
+               "event: content_block_delta\n"
+               "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" "
+               "code\"}}\n"
+               "\n"
+               "event: content_block_stop\n"
+               "data: {\"type\":\"content_block_stop\",\"index\":0}\n"
+               "\n"
+               "event: message_delta\n"
+               "data: "
+               "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"max_tokens\",\"stop_sequence\":null},\"usag"
+               "e\":{\"input_tokens\":38,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":0,\"output_to"
+               "kens\":3}}\n"
+               "\n"
+               "event: message_stop\n"
+               "data: {\"type\":\"message_stop\"}"},
+    {.request = "POST /v1/messages",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}",
+     .status = 400,
+     .answer = "{\"type\": \"error\", \"error\": {\"type\": \"invalid_request_error\", \"message\": \"max_tokens: "
+               "this field is needed.\"}}"},
+    {.request = "GET /v1/models",
+     .body = NULL,
+     .status = 200,
+     .answer = "{\"object\": \"list\",\n"
+               " \"data\": [{\"id\": \"demo\", \"object\": \"model\", \"created\": 1795374415, \"owned_by\": "
+               "\"longflash\", \"max_model_len\": 8192, \"default_sampling_params\": {\"temperature\": 1, "
+               "\"top_p\": 1, \"top_k\": 0, \"min_p\": 0, \"repetition_penalty\": 1}}]}"},
+    {.request = "GET /v1/models/demo",
+     .body = NULL,
+     .status = 200,
+     .answer = "{\"id\": \"demo\",\n"
+               " \"object\": \"model\",\n"
+               " \"created\": 1795374415,\n"
+               " \"owned_by\": \"longflash\",\n"
+               " \"max_model_len\": 8192,\n"
+               " \"default_sampling_params\": {\"temperature\": 1, \"top_p\": 1, \"top_k\": 0, \"min_p\": 0, "
+               "\"repetition_penalty\": 1}}"},
+    {.request = "POST /v1/completions",
+     .body = "{\"model\": \"gpt-4\", \"prompt\": \"Hello\"}",
+     .status = 404,
+     .answer = "{\"error\": {\"message\": \"The model \\\"gpt-4\\\" does not exist here. There is \\\"demo\\\"; see "
+               "/v1/models.\", \"type\": \"invalid_request_error\", \"param\": \"model\", \"code\": "
+               "\"model_not_found\"}}"},
+    {.request = "POST /tokenize",
+     .body = "{\"prompt\": \"The access code\"}",
+     .status = 200,
+     .answer = "{\"count\": 4, \"max_model_len\": 8192, \"tokens\": [1, 292, 743, 392]}"},
+    {.request = "POST /detokenize",
+     .body = "{\"tokens\": [1, 292, 743, 392]}",
+     .status = 200,
+     .answer = "{\"prompt\": \"<s> The access code\"}"},
+    {.request = "POST /apply-template",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}",
+     .status = 200,
+     .answer = "{\"prompt\": \"<s><|im_start|>user\\nHello<|im_end|>\\n<|im_start|>assistant\\n\"}"},
+    {.request = "GET /livez", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
+    {.request = "GET /readyz", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
+    {.request = "GET /health", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
+    {.request = "GET /v1/capacity",
+     .body = NULL,
+     .status = 200,
+     .answer = "{\"object\": \"capacity\",\n"
+               " \"model\": \"demo\",\n"
+               " \"max_model_len\": 8192,\n"
+               " \"max_running\": 64,\n"
+               " \"running\": 0,\n"
+               " \"waiting\": 0,\n"
+               " \"waiting_tokens\": 0,\n"
+               " \"blocks\": {\"tokens\": 64, \"total\": 256, \"used\": 0, \"cached\": 0, \"free\": 256},\n"
+               " \"largest_context_now\": 8192,\n"
+               " \"prefill_tokens_per_second\": 6028.175,\n"
+               " \"decode_tokens_per_second\": 1463.607,\n"
+               " \"retry_after_s\": 1,\n"
+               " \"draining\": false}"},
+};
+const int lf_api_examples_n = (int)LF_N_ELEMS(lf_api_examples);
