@@ -93,6 +93,14 @@ bool lf_text_charge_mapped(struct lf_text_memory *m, uint64_t n, uint64_t text_b
     return lf_text_charge(m, n, text_bytes);
 }
 
+/* Where huge pages are given unasked (transparent_hugepage/enabled "always", as on Debian), the first byte that is
+ * touched would make 2 MiB of it resident. A kernel that has none says no, and all else holds. */
+void lf_text_keep_small_pages(struct lf_text_header *h)
+{
+    if (!h->small_pages) (void)madvise(h, h->map_bytes, MADV_NOHUGEPAGE);
+    h->small_pages = true;
+}
+
 struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted)
 {
     if (!lf_text_charge_mapped(m, n_counted, n_counted)) return NULL;
@@ -101,8 +109,10 @@ struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_
         lf_text_discharge(m, n_counted);
         return NULL;
     }
+    if (n > n_counted) (void)madvise(h, n, MADV_NOHUGEPAGE); /* before its first page is touched */
     h->map_bytes = n;
     h->counted_bytes = n_counted;
+    h->small_pages = n > n_counted;
     return h;
 }
 

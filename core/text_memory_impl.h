@@ -44,7 +44,8 @@ struct lf_text_header {
     struct lf_list node;  /* slabs with a free slot */
     void *free_slots;     /* chain through their first word */
     int n_used, n_slots;
-    int n_cut; /* slots that were in use at some time; those behind them have not been touched */
+    int n_cut;        /* slots that were in use at some time; those behind them have not been touched */
+    bool small_pages; /* see lf_text_keep_small_pages */
 };
 static_assert(sizeof(struct lf_text_header) <= LF_TEXT_HEADER_BYTES, "the header fits");
 
@@ -75,6 +76,8 @@ static inline struct lf_text_header *lf_text_header_of(void *ptr)
 void *lf_text_map_aligned(struct lf_text_memory *m, size_t n) LF_MUST_CHECK;
 /* A new mapping, counted; NULL where there is no room for it. */
 struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted) LF_MUST_CHECK;
+/* For a mapping that has or may get addresses that are not counted; once for each. */
+void lf_text_keep_small_pages(struct lf_text_header *h);
 void lf_text_unmap(struct lf_text_memory *m, struct lf_text_header *h);
 /* As lf_text_charge; where there is no room the spare slabs make some. */
 bool lf_text_charge_mapped(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;

@@ -37,6 +37,7 @@ static struct lf_text_header *move_pages(struct lf_text_memory *m, struct lf_tex
         return NULL;
     }
     to->map_bytes = n_room;
+    lf_text_keep_small_pages(to);
     return to;
 }
 
@@ -52,6 +53,7 @@ void *lf_text_resize_piece(struct lf_text_memory *m, struct lf_text_header *h, s
     }
     to->counted_bytes = want;
     if (want < now) {
+        lf_text_keep_small_pages(to);
         (void)madvise((char *)to + want, LF_MIN(now, to->map_bytes) - want, MADV_DONTNEED);
         lf_text_discharge(m, now - want);
     }

@@ -42,9 +42,12 @@ int __wrap_munmap(void *at, size_t n)
     return __real_munmap(at, n);
 }
 
+static size_t n_kept_small; /* bytes of mappings that are not to have huge pages */
+
 int __wrap_madvise(void *at, size_t n, int advice)
 {
     assert_int_equal(lock_depth, 0);
+    if (advice == MADV_NOHUGEPAGE) n_kept_small += n;
     n_calls++;
     return __real_madvise(at, n, advice);
 }
@@ -362,6 +365,45 @@ static void a_piece_has_room_to_grow_and_gives_pages_back(void **state)
     lf_text_memory_destroy(m);
 }
 
+/* A page that is touched makes no more resident than itself, also where the system gives huge pages unasked: they would
+ * reach over what is counted. A mapping that is counted whole may have them. */
+static void addresses_that_are_not_counted_do_not_become_resident(void **state)
+{
+    (void)state;
+    enum { N = 16, ROOM = 8 * MIB };
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    unsigned char *sparse[N], *grown[N];
+    n_kept_small = 0;
+    for (int i = 0; i < N; i++) {
+        sparse[i] = lf_text_alloc_sparse(m, ROOM, 100000);
+        assert_int_equal(n_kept_small, (size_t)(i + 1) * (ROOM + 4096));
+        fill(sparse[i], 100000, (unsigned)i);
+        assert_int_equal(n_resident(sparse[i], 3 * MIB), 25);
+    }
+    n_kept_small = 0;
+    for (int i = 0; i < N; i++) {
+        grown[i] = lf_text_realloc(m, lf_text_alloc(m, 100000), 300000);
+        assert_true(n_kept_small >= (size_t)(i + 1) * 300000 * 2);
+        fill(grown[i], 300000, (unsigned)i);
+        assert_int_equal(n_resident(grown[i], 600000), 74);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_true(filled(sparse[i], 100000, (unsigned)i) && filled(grown[i], 300000, (unsigned)i));
+        lf_text_free(m, sparse[i]);
+        lf_text_free(m, grown[i]);
+    }
+    n_kept_small = 0;
+    unsigned char *p = lf_text_alloc(m, 5 * MIB);
+    assert_int_equal(n_kept_small, 0);
+    fill(p, 5 * MIB, 1);
+    p = lf_text_realloc(m, p, 100000);
+    assert_true(n_kept_small >= 5 * MIB);
+    assert_int_equal(n_resident(p, 3 * MIB), 25);
+    lf_text_free(m, p);
+    lf_text_memory_destroy(m);
+}
+
 /* What is given back is given back to the system, and not only taken off the account. */
 static void addresses_go_back_too(void **state)
 {
@@ -493,6 +535,7 @@ int main(void)
         cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
         cmocka_unit_test(a_piece_has_room_to_grow_and_gives_pages_back),
+        cmocka_unit_test(addresses_that_are_not_counted_do_not_become_resident),
         cmocka_unit_test(addresses_go_back_too),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),

@@ -1,5 +1,5 @@
 /* Ending the HTTP server while clients talk to it: libmicrohttpd is stopped when no connection is left, because a
- * refusal of its own at that moment would crash it. */
+ * refusal of its own at that moment would crash it; and the workers when nothing is on its way to them. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
@@ -29,6 +29,32 @@ void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon)
 {
     atomic_fetch_add(&n_open_at_stop, lf_conns_n_open(&server->conns));
     __real_MHD_stop_daemon(daemon);
+}
+
+/* A thread of libmicrohttpd that is put aside between lending a connection to the workers and telling them: until they
+ * have stopped, or for as long as they surely would have. */
+static _Atomic bool put_late, on_its_way, workers_stopped;
+
+void __real_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
+void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
+void __real_lf_workers_stop(struct lf_workers *workers);
+void __wrap_lf_workers_stop(struct lf_workers *workers);
+
+void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job)
+{
+    if (atomic_load(&put_late)) {
+        atomic_store(&on_its_way, true);
+        while (!atomic_load(&server->waker.stopping)) lf_clock_sleep_ms(1);
+        for (int i = 0; i < 500 && !atomic_load(&workers_stopped); i++) lf_clock_sleep_ms(1);
+        LF_ASSERT(!atomic_load(&workers_stopped));
+    }
+    __real_lf_workers_put(workers, job);
+}
+
+void __wrap_lf_workers_stop(struct lf_workers *workers)
+{
+    __real_lf_workers_stop(workers);
+    if (atomic_load(&put_late)) atomic_store(&workers_stopped, true);
 }
 
 static int connect_to(int to)
@@ -104,9 +130,34 @@ static void no_connection_is_left_when_the_library_stops(void **state)
     assert_int_equal(atomic_load(&n_open_at_stop), 0);
 }
 
+static void what_is_on_its_way_to_a_worker_reaches_it(void **state)
+{
+    (void)state;
+    static const char request[] = "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                                  "Content-Length: 14\r\n\r\n{\"prompt\":\"a\"}";
+    const struct lf_http_opts opts = {.n_connections = 64, .n_threads = 2, .model_id = "m"};
+    struct scripted_engine_opts engine_opts = {
+        .ctx = 64, .n_blocks = 4, .max_seqs = 2, .queue_n = 4, .per_tenant_n = 4};
+    struct lf_engine *engine = scripted_engine_create(&engine_opts);
+    struct lf_err err = {0};
+    assert_int_equal(lf_http_server_create(&server, &opts, &err), LF_OK);
+    lf_http_server_ready(server, fake_tokenizer(), NULL, engine);
+    atomic_store(&put_late, true);
+    int fd = connect_to(lf_http_server_port(server));
+    assert_int_equal(send(fd, request, sizeof request - 1, MSG_NOSIGNAL), sizeof request - 1);
+    while (!atomic_load(&on_its_way)) lf_clock_sleep_ms(1);
+    lf_http_server_destroy(server);
+    assert_true(has_ended(fd));
+    close(fd);
+    lf_engine_destroy(engine);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_connection_is_left_when_the_library_stops)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_connection_is_left_when_the_library_stops),
+        cmocka_unit_test(what_is_on_its_way_to_a_worker_reaches_it),
+    };
     lf_log_set_level(LF_LOG_ERROR);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
