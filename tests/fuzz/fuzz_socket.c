@@ -67,6 +67,8 @@ static void stop_server(void)
     if (!rig.server) return;
     close(rig.good_fd);
     lf_http_server_destroy(rig.server);
+    /* the double's thread lets go of what was cancelled when it next looks */
+    for (int i = 0; i < WAIT_MS && scripted_engine_n_requests(rig.engine) > 0; i++) lf_clock_sleep_ms(1);
     LF_ASSERT(scripted_engine_n_requests(rig.engine) == 0);
     lf_engine_destroy(rig.engine);
     for (int i = 0; i < CONNECTIONS_N; i++) lf_buf_deinit(&rig.connections[i].answers);
