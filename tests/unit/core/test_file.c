@@ -21,16 +21,22 @@ static int remove_dir(void **state)
     return rmdir(dir);
 }
 
+/* A file of the directory with ten digits in it; its path goes into path. */
+static void put_ten_bytes(char path[64], const char *name)
+{
+    assert_int_equal(lf_path_join(path, 64, dir, name), LF_OK);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("0123456789", f);
+    fclose(f);
+}
+
 static void a_file_is_read_whole_or_refused(void **state)
 {
     (void)state;
     char path[64];
     struct lf_err err;
-    assert_int_equal(lf_path_join(path, sizeof path, dir, "f"), LF_OK);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("0123456789", f);
-    fclose(f);
+    put_ten_bytes(path, "f");
     struct lf_buf text;
     lf_buf_init(&text, 100);
     assert_int_equal(lf_file_read(&text, path, 10, &err), LF_OK);
@@ -81,11 +87,7 @@ static void a_file_is_found_by_its_directory_and_name(void **state)
     char path[64];
     struct lf_err err;
     struct lf_buf text;
-    assert_int_equal(lf_path_join(path, sizeof path, dir, "g"), LF_OK);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("0123456789", f);
-    fclose(f);
+    put_ten_bytes(path, "g");
     lf_buf_init(&text, 100);
     assert_int_equal(lf_file_read_in(&text, dir, "g", 9, &err), LF_LIMIT);
     assert_int_equal(lf_file_read_in(&text, dir, "h", 10, &err), LF_NOT_FOUND);

@@ -19,6 +19,17 @@ static inline struct lf_engine_opts rig_opts(void)
         .ctx = 4096, .chunk = 256, .max_seqs = 16, .max_out = 16, .queue_n = 256, .step_ms = 5, .watchdog_s = 0};
 }
 
+static inline struct lf_engine_backend rig_backend(struct engine_rig *f)
+{
+    return (struct lf_engine_backend){.ctx = &f->backend,
+                                      .launch = fake_launch,
+                                      .wait = fake_wait_step,
+                                      .n_async_steps = f->backend.n_async_steps,
+                                      .n_vocab = FAKE_VOCAB,
+                                      .eos_ids = fake_eos,
+                                      .n_eos = 1};
+}
+
 static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct lf_engine_opts *opts, bool prefix)
 {
     struct lf_device_opts dev = {.name = "cpu", .n_threads = 1, .max_isa = -1};
@@ -28,13 +39,7 @@ static inline void rig_open_kv(struct engine_rig *f, int n_blocks, const struct 
     assert_int_equal(lf_kv_cache_open(&f->kv, f->dev, &kv, NULL), LF_OK);
     int n_slots = lf_batch_n_slots(opts->max_seqs);
     f->backend.n_slots = n_slots <= FAKE_OUT_N ? n_slots : 0;
-    struct lf_engine_backend backend = {.ctx = &f->backend,
-                                        .launch = fake_launch,
-                                        .wait = fake_wait_step,
-                                        .n_async_steps = f->backend.n_async_steps,
-                                        .n_vocab = FAKE_VOCAB,
-                                        .eos_ids = fake_eos,
-                                        .n_eos = 1};
+    struct lf_engine_backend backend = rig_backend(f);
     struct lf_err err = {LF_OK, ""};
     if (lf_engine_create(&f->engine, &backend, &f->kv, opts, &err) != LF_OK) fail_msg("%s", err.message);
 }

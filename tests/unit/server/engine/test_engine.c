@@ -186,13 +186,7 @@ static void creating_fails_cleanly_at_every_allocation(void **state)
 {
     struct engine_rig *f = *state;
     struct lf_engine_opts opts = rig_opts();
-    struct lf_engine_backend backend = {.ctx = &f->backend,
-                                        .launch = fake_launch,
-                                        .wait = fake_wait_step,
-                                        .n_async_steps = f->backend.n_async_steps,
-                                        .n_vocab = FAKE_VOCAB,
-                                        .eos_ids = fake_eos,
-                                        .n_eos = 1};
+    struct lf_engine_backend backend = rig_backend(f);
     int n = 0;
     for (;; n++) {
         struct lf_engine *engine = NULL;
