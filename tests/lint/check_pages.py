@@ -7,7 +7,7 @@ import sys
 
 import source
 
-README_MOST, ROOM_MOST, GLOSSARY_MOST = 150, 99, 40
+README_MOST, FOLDER_MOST, GLOSSARY_MOST = 150, 99, 40
 
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?:    [^\n]*\n)+")
@@ -16,7 +16,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^(#+) +(.*?) *$", re.M)
 
 
-def is_room(path):
+def is_folder_readme(path):
     return path.endswith("/README.md") and not path.startswith("docs/")
 
 
@@ -59,9 +59,9 @@ def check_links(path, text, read):
 
 
 def check_length(path, text):
-    most = README_MOST if path == "README.md" else ROOM_MOST if is_room(path) else None
+    most = README_MOST if path == "README.md" else FOLDER_MOST if is_folder_readme(path) else None
     if most and n_lines(text) > most:
-        yield f"{path}: {n_lines(text)} lines, expected at most {most}; figures and ladders belong into docs/"
+        yield f"{path}: {n_lines(text)} lines, expected at most {most}; figures and histories of them belong into docs/"
 
 
 def check_glossary(path, text):
@@ -85,7 +85,7 @@ def self_test():
 
     lines = "word\n"
     found = check_text("README.md", lines * (README_MOST + 1), read) + check_text("README.md", lines * README_MOST, read)
-    found += check_text("core/README.md", lines * (ROOM_MOST + 1), read) + check_text("core/README.md", lines * ROOM_MOST, read)
+    found += check_text("core/README.md", lines * (FOLDER_MOST + 1), read) + check_text("core/README.md", lines * FOLDER_MOST, read)
     found += check_text("docs/x/README.md", lines * 300, read)
     found += check_text("b.md", "[x](a.md) [x](a.md#one-thing-1) [x](core) [x](https://x.y/z)\n[x](no.md)\n", read)
     found += check_text("c.md", "[x](a.md#other)\n\n    [x](no.md)\n\n`[x](no.md)`\n```\n[x](no.md)\n```\n", read)
