@@ -55,7 +55,7 @@ int __wrap_madvise(void *at, size_t n, int advice)
 static struct lf_text_memory_state look(struct lf_text_memory *m)
 {
     struct lf_text_memory_state st;
-    lf_text_memory_look(m, &st);
+    lf_text_memory_snapshot(m, &st);
     return st;
 }
 
@@ -511,12 +511,12 @@ static void work_ends_when_nobody_waits(void **state)
     int64_t n_steps = 0;
     while (lf_work_step(&work, 1000) == LF_OK) n_steps += 1000;
     assert_int_equal(n_asked, 1);
-    assert_true(n_steps <= LF_WORK_LOOK_STEPS);
+    assert_true(n_steps <= LF_WORK_CHECK_STEPS);
     assert_int_equal(lf_work_step(&work, 1), LF_CANCELLED); /* it stays so */
     struct lf_work late = {.deadline_ns = lf_clock_ns() - 1};
-    assert_int_equal(lf_work_look(&late), LF_TIMEOUT);
+    assert_int_equal(lf_work_check(&late), LF_TIMEOUT);
     struct lf_work early = {.deadline_ns = lf_clock_ns() + INT64_C(60000000000)};
-    assert_int_equal(lf_work_look(&early), LF_OK);
+    assert_int_equal(lf_work_check(&early), LF_OK);
     assert_int_equal(lf_work_step(NULL, SIZE_MAX), LF_OK);
 }
 
