@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/prefill_order.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -35,6 +36,7 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     s->n_waiting++;
     s->waiting_tokens += seq->n_prompt;
     lf_list_init(&seq->tenant_node);
+    lf_list_init(&seq->prefill_node);
     seq->tenant = lf_sched_tenant_of(s, seq->tenant_id);
     lf_sched_tenant_joins(s, seq, s->now_ns);
 }
@@ -127,6 +129,7 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq)
     seq->admitted_no = ++s->n_admitted;
     seq->leader = NULL;
     lf_sched_tenant_starts(s, seq, s->now_ns);
+    lf_prefill_order_join(s, seq);
 }
 
 /* Cheap and never too strict: extends the last look at the cache by what has been entered since. */

@@ -44,8 +44,9 @@ struct lf_sched_hold {
 struct lf_sched_tenant {
     uint64_t id;
     int n_waiting, n_running;
-    struct lf_list queue; /* what waits, ascending order_ns, by tenant_node */
-    struct lf_list node;  /* among the tenants with a queue */
+    struct lf_list queue;                                 /* what waits, ascending order_ns, by tenant_node */
+    struct lf_list node;                                  /* among the tenants with a queue */
+    struct lf_list prefills, prefill_node, *next_prefill; /* see prefill_order.h */
     double admitted_ns, served_ns;
     int64_t turn_ns;              /* when it last had something admitted, or its queue began */
     int64_t n_blocks;             /* tables of those that run, added up: at least what the tenant holds */

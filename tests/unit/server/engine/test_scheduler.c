@@ -350,6 +350,7 @@ static void a_prefills_time_is_predicted_with_what_runs_beside_it(void **state)
     assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 250000001); /* and keys of a millionth of a ns each */
     seq->n_done = 250;
     assert_int_equal(lf_sched_eta_ns(&f->sched, seq), 0);
+    seq->n_done = 0;
 }
 
 static void retry_after_follows_backlog_and_speed(void **state)
