@@ -154,7 +154,7 @@ struct lf_sched {
     struct lf_sched_left left[2]; /* the two that left last, the latest first */
     int64_t now_ns;               /* the latest time that was given */
     double admitted_level_ns, served_level_ns; /* of the accounts: what a tenant that comes is brought level with */
-    uint64_t n_looks, step_no;                 /* step_no: of the step planned last */
+    uint64_t n_scans, step_no;                 /* step_no: of the step planned last */
     int n_tenants_in_step;                     /* that run in the step planned last */
     uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
     int64_t n_held;      /* how many were */

@@ -38,7 +38,7 @@ struct lf_sched_seq;
 struct lf_sched_hold {
     const struct lf_sched_seq *seq;
     int64_t since_ns, passed_blocks;
-    uint64_t look_no; /* the last look at the queue that found it so */
+    uint64_t scan_no; /* the last scan of the queue that found it so */
 };
 
 struct lf_sched_tenant {
