@@ -33,7 +33,7 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_wgmma.cuh"
 
-/* A score_scale and the window, made without a branch: both stay out of the way of the loop's registers. */
+/* A score_scale and the window, made without a branch. */
 struct score_rule {
     float factor;
     float cap, cap_arg;

@@ -1,15 +1,15 @@
 /* How kernels are written here, and launched.
  *
- *  1. Parameters are structs, by value: what the host passes as it is, and beside it what the launcher adds. No lists of
- *     pointers and numbers. `const __grid_constant__` where functions take them by reference, else `const`.
+ *  1. Parameters are structs, by value: what the host passes as it is, and beside it what the launcher adds. No lists
+ *     of pointers and numbers. `const __grid_constant__` where functions take them by reference, else `const`.
  *  2. Types are bf16 and fp16 (elem.cuh), a template parameter T; the launcher chooses by `how.fp16`. Names of structs
  *     have no `struct` before them, and lf_ only where C sees them.
- *  3. Device functions are LF_GPU_FN, members LF_GPU_MEMBER. PTX stands in the ptx_ files alone (ptx.cuh), what the
- * lanes of a warp do together in warp.cuh.
- *  4. Every thread says start_successor() once, then wait_predecessor() once (below).
+ *  3. Device functions are LF_GPU_FN, members LF_GPU_MEMBER. PTX stands in the ptx_ files alone (ptx.cuh lists them),
+ *     what the lanes of a warp do together in warp.cuh.
+ *  4. Every thread says start_successor(), then wait_predecessor() (below).
  *  5. `_setup` has each kernel loaded with the most dynamic shared memory it will ask for: load_kernel, load_kernels.
  *  6. A launcher checks for an empty list, makes the grid, and returns queue_kernel(…): a cudaError_t, which its caller
- *     hands to lf_cuda_check. In attention/ `fp16` and `overlaps` are the arguments' (launch_of).
+ *     hands to lf_cuda_check. In attention/ `fp16` and `overlaps` are members of the arguments (launch_of).
  *
  * A kernel launched by queue_kernel may overlap the end of its predecessor where the GPU can (programmatic dependent
  * launch). It says at its start that its successor may come (start_successor) and then, before it touches anything
