@@ -477,15 +477,10 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
     }
 }
 
-struct ring_size {
-    int n_stages;
-};
-
 template <class T, int D, int R>
 __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
-    attn_decode(const __grid_constant__ lf_attn_cuda_args p, const ring_size of_ring)
+    attn_decode(const __grid_constant__ lf_attn_cuda_args p, int n_stages)
 {
-    int n_stages = of_ring.n_stages;
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R>;
     int warp = threadIdx.x / WARP;
@@ -547,8 +542,8 @@ template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
     unsigned n_ctas = (unsigned)min(args->max_decode, ctas * args->n_sms);
     launch_shape on = {n_ctas, shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages)};
-    ring_size of_ring = {n_stages};
-    return queue_kernel(attn_decode<T, D, R>, on, launch_of(args, stream), *args, of_ring);
+
+    return queue_kernel(attn_decode<T, D, R>, on, launch_of(args, stream), *args, n_stages);
 }
 
 template <class T, int D, int R> static int load(const shared_limits &gpu)

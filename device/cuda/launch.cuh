@@ -1,7 +1,8 @@
 /* How kernels are written here, and launched.
  *
  *  1. Parameters are structs, by value: what the host passes as it is, and beside it what the launcher adds. No lists
- *     of pointers and numbers. `const __grid_constant__` where functions take them by reference, else `const`.
+ *     of pointers and numbers; a single number may stand alone. `const __grid_constant__` where functions take them by
+ *     reference, else `const`.
  *  2. Types are bf16 and fp16 (elem.cuh), a template parameter T; the launcher chooses by `how.fp16`. Names of structs
  *     have no `struct` before them, and lf_ only where C sees them.
  *  3. Device functions are LF_GPU_FN, members LF_GPU_MEMBER. PTX stands in the ptx_ files alone (ptx.cuh lists them),
