@@ -1,4 +1,3 @@
-#include "server/config.h"
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
 #include "server/options.h"

@@ -1,7 +1,7 @@
 /* Generating: a request in some dialect, from its body to an answer that is made while it is sent. */
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "server/engine/engine.h"
 #include "server/http/api/dialect.h"
 #include "server/http/conn/exchange.h"

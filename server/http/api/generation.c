@@ -1,7 +1,6 @@
 #include "server/http/api/generation.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "core/clock.h"

@@ -1,6 +1,5 @@
 #include "server/http/api/token_text.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "core/limits.h"
+#include "core/mix.h"
 #include "kv/prefix_cache.h"
 
 enum { N_BLOCKS = 8, T = LF_KV_BLOCK_TOKENS, DOC_BLOCKS = 4 };
