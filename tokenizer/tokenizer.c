@@ -229,9 +229,3 @@ struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 {
     return tok->chat_template;
 }
-
-uint64_t lf_tokenizer_bytes(const struct lf_tokenizer *tok)
-{
-    return sizeof *tok + tok->arena.used_bytes + lf_vocab_bytes(&tok->vocab) + lf_added_bytes(&tok->added) +
-           lf_spm_bytes(&tok->spm) + lf_hf_bytes(tok->hf);
-}

@@ -153,13 +153,6 @@ void lf_pretokenizer_deinit(struct lf_pretokenizer *pre)
     memset(pre, 0, sizeof *pre);
 }
 
-uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < pre->n_steps; i++) n += lf_regex_bytes(pre->steps[i].pattern);
-    return n;
-}
-
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory)
 {
     memset(state, 0, sizeof *state);
