@@ -62,7 +62,6 @@ static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_jso
         lf_regex_place_set(step->pattern, place);
     }
     if (!add_step(pre, LF_PRETOKENIZE_BYTES, LF_SPLIT_ISOLATED)) return too_many(err);
-    pre->byte_level = true;
     return LF_OK;
 }
 

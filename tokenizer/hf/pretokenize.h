@@ -45,7 +45,6 @@ struct lf_pretokenize_step {
 struct lf_pretokenizer {
     struct lf_pretokenize_step steps[LF_PRETOKENIZE_STEPS_N];
     int n_steps;
-    bool byte_level; /* a step turns bytes into letters */
 };
 
 struct lf_piece {

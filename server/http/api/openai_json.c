@@ -80,7 +80,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
     return t;
 }
 
-void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *t)
+static void write_usage(struct lf_buf *out, const struct lf_totals *t)
 {
     lf_buf_printf(out,
                   "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
@@ -197,7 +197,7 @@ void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
         struct lf_totals t = lf_totals_of(gen);
         begin_chunk(out, gen);
         lf_buf_cstr(out, "],");
-        lf_openai_write_usage(out, &t);
+        write_usage(out, &t);
         lf_buf_char(out, ',');
         lf_openai_write_timings(out, gen, &t);
         lf_buf_cstr(out, "}\n\n");
@@ -264,7 +264,7 @@ void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen)
 {
     struct lf_totals t = lf_totals_of(gen);
     lf_buf_cstr(out, "],");
-    lf_openai_write_usage(out, &t);
+    write_usage(out, &t);
     lf_buf_char(out, ',');
     lf_openai_write_timings(out, gen, &t);
     lf_buf_char(out, '}');

@@ -20,7 +20,6 @@ struct lf_member_doc {
 enum { LF_TIMINGS_N = 8, LF_PROGRESS_N = 5 };
 extern const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N], lf_openai_progress_members[LF_PROGRESS_N];
 
-void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *totals);
 void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *totals);
 
 /* In what the two endpoints differ: pieces of JSON, written as they stand. */
