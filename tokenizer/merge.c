@@ -51,7 +51,7 @@ static struct lf_merge *slot_of(const struct lf_merges *merges, int32_t left, in
     return &merges->slots[i];
 }
 
-void lf_merges_put(struct lf_merges *merges, const struct lf_merge *merge)
+void lf_merges_insert(struct lf_merges *merges, const struct lf_merge *merge)
 {
     struct lf_merge *slot = slot_of(merges, merge->left, merge->right);
     if (slot->left < 0) merges->n++;

@@ -46,7 +46,7 @@ struct unescape {
     size_t n;
 };
 
-static void put_cp(struct unescape *u, uint32_t cp)
+static void append_cp(struct unescape *u, uint32_t cp)
 {
     char bytes[4];
     int n = lf_utf8_encode(cp, bytes);
@@ -85,13 +85,13 @@ static bool unescape_one(struct unescape *u, struct lf_str s, size_t *i)
     }
     if (c >= '0' && c <= '7') {
         (void)read_code(s, i, 8, 3, false, &cp); /* at most 0777 */
-        put_cp(u, cp);
+        append_cp(u, cp);
         return true;
     }
     if (c == 'x' || c == 'u' || c == 'U') {
         (*i)++;
         if (!read_code(s, i, 16, c == 'x' ? 2 : c == 'u' ? 4 : 8, true, &cp)) return false;
-        put_cp(u, cp);
+        append_cp(u, cp);
         return true;
     }
     if (c == 'N') return false;
@@ -318,7 +318,7 @@ static enum lf_status parse_arg(struct lf_jinja_parser *p, struct lf_jinja_node 
     enum lf_jinja_kind kind = LF_JINJA_N_ARG;
     uint32_t line = p->cur.line;
     struct lf_jinja_value name = {0};
-    if (p->cur.kind == LF_JINJA_T_NAME) LF_TRY(lf_jinja_look(p, &ahead));
+    if (p->cur.kind == LF_JINJA_T_NAME) LF_TRY(lf_jinja_peek(p, &ahead));
     unsigned forbidden = KEYWORD | ARGS | KWARGS, adds = 0;
     if (p->cur.kind == LF_JINJA_T_MUL) {
         kind = LF_JINJA_N_ARGS_UNPACK;
@@ -554,7 +554,7 @@ static enum lf_status operator_here(struct lf_jinja_parser *p, struct operator* 
     if (lf_jinja_at_name(p, "in")) *out = (struct operator){COMPARE_LEVEL, LF_JINJA_N_COMPARE, LF_JINJA_IN, 1};
     if (lf_jinja_at_name(p, "not")) {
         struct lf_jinja_token ahead;
-        LF_TRY(lf_jinja_look(p, &ahead));
+        LF_TRY(lf_jinja_peek(p, &ahead));
         if (ahead.kind == LF_JINJA_T_NAME && lf_str_eq(ahead.text, LF_STR("in"))) {
             *out = (struct operator){COMPARE_LEVEL, LF_JINJA_N_COMPARE, LF_JINJA_NOT_IN, 2};
         }

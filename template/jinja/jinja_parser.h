@@ -34,7 +34,7 @@ enum lf_jinja_tuple_flags {
 LF_MUST_CHECK enum lf_status lf_jinja_parse_fail(struct lf_jinja_parser *p, const char *expected);
 enum lf_status lf_jinja_parse_no_memory(struct lf_jinja_parser *p);
 LF_MUST_CHECK enum lf_status lf_jinja_next(struct lf_jinja_parser *p);
-LF_MUST_CHECK enum lf_status lf_jinja_look(struct lf_jinja_parser *p, struct lf_jinja_token *out);
+LF_MUST_CHECK enum lf_status lf_jinja_peek(struct lf_jinja_parser *p, struct lf_jinja_token *out);
 LF_MUST_CHECK enum lf_status lf_jinja_expect(struct lf_jinja_parser *p, enum lf_jinja_token_kind kind,
                                              const char *expected);
 bool lf_jinja_at_name(const struct lf_jinja_parser *p, const char *name);

@@ -109,7 +109,7 @@ static void start_server(void)
 static bool engine_is_alive(void)
 {
     struct lf_engine_state state;
-    lf_engine_look(rig.engine, &state);
+    lf_engine_snapshot(rig.engine, &state);
     return state.alive;
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The floors of the house: a folder includes only what lies below it, and outside libraries only where they belong."""
+"""Layers: a folder includes only what lies below it, and outside libraries only where they belong."""
 import re
 import sys
 

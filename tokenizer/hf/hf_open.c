@@ -1,3 +1,4 @@
+/* Opening a tokenizer.json: its parts, each checked, and the added tokens of all files as one list. */
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -51,7 +52,7 @@ static enum lf_status normalized_text(const struct lf_hf *hf, struct lf_marked *
     lf_regex_work_init(&work, NULL, content.len);
     lf_marked_begin(text, content.len);
     lf_marked_begin(other, content.len);
-    lf_marked_put(text, content, false);
+    lf_marked_append(text, content, false);
     enum lf_status status = lf_normalizer_run(&hf->normalizer, &work, text, other);
     lf_regex_work_deinit(&work);
     return status == LF_OK ? LF_OK : lf_fail(err, status, "an added token cannot be normalized");

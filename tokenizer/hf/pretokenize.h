@@ -76,7 +76,7 @@ LF_MUST_CHECK enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *p
                                                  struct lf_pretokenized *state, struct lf_str text, bool opens);
 
 /* Appends the piece [first, end). */
-LF_MUST_CHECK enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end);
+LF_MUST_CHECK enum lf_status lf_pieces_append(struct lf_pieces *out, size_t first, size_t end);
 /* Used between the files of the pre-tokenizer: cuts one piece, appends to out. */
 LF_MUST_CHECK enum lf_status lf_split_piece(const struct lf_pretokenize_step *step, struct lf_regex_work *work,
                                             struct lf_str text, struct lf_piece piece, struct lf_pieces *out);

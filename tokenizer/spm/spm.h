@@ -43,7 +43,7 @@ struct lf_spm {
     char bos_piece[64], eos_piece[64];
 };
 
-/* How a stretch of text between special tokens begins. */
+/* How a segment of text between special tokens begins. */
 enum lf_spm_start {
     LF_SPM_START_MODEL,  /* as the model says, like a text of its own */
     LF_SPM_START_MARK,   /* with a mark before it, whatever the model says, and its own spaces kept */

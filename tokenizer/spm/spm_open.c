@@ -137,8 +137,8 @@ static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_e
     return LF_OK;
 }
 
-/* One stretch of text; opens: it begins the whole text; next: the added token behind it, or NULL. */
-static enum lf_status encode_stretch(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
+/* One segment of text; opens: it begins the whole text; next: the added token behind it, or NULL. */
+static enum lf_status encode_segment(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
                                      bool opens, const struct lf_added_token *next)
 {
     if (tok->legacy) return text.len > 0 ? lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MODEL, false) : LF_OK;
@@ -155,14 +155,14 @@ enum lf_status lf_tokenizer_encode_spm(const struct lf_tokenizer *tok, struct lf
     size_t at = 0;
     bool opens = true;
     if (search->text.len == 0) return LF_OK;
-    enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->places, work->on);
+    enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->matches, work->on);
     if (status != LF_OK) return lf_encode_fail(work, status, NULL);
-    while (lf_added_next(&tok->added, &work->places, search, at, &match)) {
-        struct lf_str stretch = lf_str_from(search->text.ptr + at, match.first - at);
-        LF_TRY(encode_stretch(tok, work, stretch, opens, match.token));
+    while (lf_added_next(&tok->added, &work->matches, search, at, &match)) {
+        struct lf_str segment = lf_str_from(search->text.ptr + at, match.first - at);
+        LF_TRY(encode_segment(tok, work, segment, opens, match.token));
         LF_TRY(lf_encode_push(work, match.token->id));
         at = match.end;
         opens = false;
     }
-    return encode_stretch(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), opens, NULL);
+    return encode_segment(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), opens, NULL);
 }

@@ -213,7 +213,7 @@ enum lf_status lf_generation_start(struct lf_generation **out, const struct lf_g
         return lf_refuse_work(err, LF_NO_MEMORY);
     }
     struct lf_engine_state engine;
-    lf_engine_look(params->engine, &engine);
+    lf_engine_snapshot(params->engine, &engine);
     gen->ask = *ask;
     gen->prompts = *prompts;
     *ask = (struct lf_ask){0};
@@ -350,7 +350,7 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
     struct lf_buf piece;
     if (c->finish || gen->failed) return;
     lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
-    lf_request_look(c->req, &st);
+    lf_request_snapshot(c->req, &st);
     if (!c->echo_done) pull_echo(gen, c, &st, one);
     while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
     if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))

@@ -61,7 +61,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
     for (int i = 0; i < gen->n_choices; i++) {
         const struct lf_choice *c = &gen->choices[i];
         struct lf_request_state st;
-        lf_request_look(c->req, &st);
+        lf_request_snapshot(c->req, &st);
         t.n_completion += c->n_read;
         t.timed_out = t.timed_out || st.timed_out;
         if (i % gen->ask.n == 0) t.n_cached += st.n_cached;

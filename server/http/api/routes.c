@@ -8,7 +8,7 @@
 #define GET  .method = "GET", .allow = "GET, HEAD, OPTIONS"
 #define POST .method = "POST", .allow = "POST, OPTIONS"
 #define KEY  .auth = LF_AUTH_KEY
-/* health: no key, at any time, and on the places kept for it */
+/* health: no key, at any time, and on the slots kept for it */
 #define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
 #define GENERATE(dialect_name) POST, KEY, .generates = true, .handle = lf_handle_generate, .dialect = &dialect_name
 #define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)

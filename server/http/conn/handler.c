@@ -53,7 +53,7 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
 struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
 {
     struct lf_engine_state engine;
-    lf_engine_look(x->server->engine, &engine);
+    lf_engine_snapshot(x->server->engine, &engine);
     return (struct lf_prompt_source){
         .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
