@@ -123,26 +123,6 @@ static void replace_dead_engine(void)
 
 /* ---- sockets ---- */
 
-static int dial(uint32_t address)
-{
-    const struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)rig.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
-    int yes = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    LF_ASSERT(fd >= 0);
-    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    LF_ASSERT(bind(fd, (const struct sockaddr *)&from, sizeof from) == 0);
-    LF_ASSERT(connect(fd, (const struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
-
-/* 127.1.0.1 and up: 2 million addresses, each used for a connection before one is used again. */
-static uint32_t next_address(void)
-{
-    return 0x7f010001u + rig.n_opened++ % (1u << 21);
-}
-
 /* Whether an event came in time. libFuzzer's alarm interrupts. */
 static bool wait_for(int fd, short events, int ms)
 {
@@ -153,6 +133,33 @@ static bool wait_for(int fd, short events, int ms)
         if (n >= 0 || errno != EINTR) return n == 1;
         ms = (int)LF_MAX((end - lf_clock_ns()) / LF_NS_PER_MS, 0);
     }
+}
+
+static int dial(uint32_t address)
+{
+    const struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)rig.port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+    int yes = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    LF_ASSERT(fd >= 0);
+    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    LF_ASSERT(bind(fd, (const struct sockaddr *)&from, sizeof from) == 0);
+    if (connect(fd, (const struct sockaddr *)&to, sizeof to) == 0) return fd;
+    /* libFuzzer's alarm interrupts one that waits for room in the queue of accept; it goes on by itself. */
+    int error = errno;
+    socklen_t n = sizeof error;
+    if (error == EINTR && wait_for(fd, POLLOUT, WAIT_MS))
+        LF_ASSERT(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n) == 0);
+    if (error != 0) (void)fprintf(stderr, "connect: %s\n", strerror(error));
+    LF_ASSERT(error == 0);
+    return fd;
+}
+
+/* 127.1.0.1 and up: 2 million addresses, each used for a connection before one is used again. */
+static uint32_t next_address(void)
+{
+    return 0x7f010001u + rig.n_opened++ % (1u << 21);
 }
 
 /* What has come, without waiting (wait_ms 0) or after waiting for it; false when the connection is over. */
