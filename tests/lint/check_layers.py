@@ -17,7 +17,7 @@ FLOORS = {
     "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], []),
     "server/engine": (["core/", "device/device.h", "kv/", "model/"], []),
-    "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h",
+    "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/decoder.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h",
                      "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
     "server": (["core/", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "kv/", "model/", "server/engine/engine.h",
                 "server/http/conn/http_server.h"], []),

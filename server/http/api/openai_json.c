@@ -216,11 +216,6 @@ void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, con
     lf_buf_cstr(out, gen->ask.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
 }
 
-void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err)
-{
-    lf_api_err_write(out, err);
-}
-
 void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err)
 {
     lf_buf_cstr(out, "data: ");

@@ -46,7 +46,6 @@ void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx
 void lf_openai_shut(struct lf_buf *out, const struct lf_generation *gen, int idx);
 void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx);
 void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err);
 
 /* The printers of a dialect that has this form, as members of its table. */
 #define LF_OPENAI_PRINTERS(form_of_it)                                                                                 \
@@ -64,6 +63,6 @@ void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err);
               .shut = lf_openai_shut,                                                                                  \
               .finish = lf_openai_finish_whole,                                                                        \
               .end = lf_openai_end_whole,                                                                              \
-              .error = lf_openai_error}
+              .error = lf_api_err_write}
 
 #endif
