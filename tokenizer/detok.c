@@ -8,7 +8,6 @@
  * ends, so here whole code points of such a run stay what they are. */
 #include "tokenizer/detok.h"
 
-#include "core/check.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"

@@ -28,7 +28,7 @@ static struct stream *stream_of(struct lf_answer *answer)
 
 static const struct lf_printer *printer_of(const struct stream *s)
 {
-    return &s->gen->dialect->stream;
+    return s->gen->dialect->stream;
 }
 
 /* ---- events ---- */

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_memory.h"

@@ -3,7 +3,7 @@
 #include <sys/mman.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tests/support/lock_depth.h"
