@@ -17,13 +17,7 @@
 #include "server/http/conn/server.h"
 #include "server/http/conn/watch.h"
 
-enum {
-    THREADS_MIN = 2,
-    THREADS_MAX = 64,
-    KEEP_ALIVE_MS = 10 * 1000,
-    LONG_NICENESS = 10,
-    END_MS = 5000
-};
+enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, LONG_NICENESS = 10, END_MS = 5000 };
 
 /* ---- libmicrohttpd's callbacks ---- */
 

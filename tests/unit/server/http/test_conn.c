@@ -62,7 +62,8 @@ static void nothing_of_a_table_is_left(void **state)
     struct lf_err err;
     size_t before = mallinfo2().uordblks;
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(lf_conns_init(&conns, 16, LF_CONN_CUT_N, 0, (struct lf_conn_deadlines){1, 1, 1}, -1, &err), LF_OK);
+        assert_int_equal(lf_conns_init(&conns, 16, LF_CONN_CUT_N, 0, (struct lf_conn_deadlines){1, 1, 1}, -1, &err),
+                         LF_OK);
         lf_conns_deinit(&conns);
     }
     assert_true(mallinfo2().uordblks <= before);
