@@ -103,7 +103,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     const struct lf_decoder *d = &detok->tok->decoder;
     if (flags & LF_TOKEN_BYTE) {
         detok->started = true;
-        emit_byte(detok, (char)lf_byte_token(text), out);
+        emit_byte(detok, (char)lf_byte_piece(text), out);
         return;
     }
     lf_detok_flush(detok, out);

@@ -53,7 +53,7 @@ static enum lf_status load_piece(void *ctx, int64_t idx, struct lf_str text, int
     load->in_trie[id] = type == PIECE_NORMAL || type == PIECE_USER_DEFINED;
     if (type == PIECE_UNKNOWN) spm->unk = id;
     if (type == PIECE_BYTE) {
-        int byte = lf_byte_token(text);
+        int byte = lf_byte_piece(text);
         if (byte < 0) return lf_fail(err, LF_CORRUPT, "piece %d is of type BYTE and names no byte", id);
         spm->bytes[byte] = id;
     }

@@ -155,7 +155,7 @@ static void silence_is_broken_by_a_comment(void **state)
     fills(LF_FILL_WAIT, "");
     assert_true(wake_at_ns == now_ns + 1);
     now_ns++;
-    fills(LF_FILL_SOME, ": keep-alive\n");
+    fills(LF_FILL_SOME, ": keep-alive\n\n");
     assert_true(wake_at_ns == now_ns + ms(KEEP_ALIVE_MS)); /* from then on */
     now_ns += ms(KEEP_ALIVE_MS) - 1;
     says(0, "x");
