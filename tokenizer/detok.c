@@ -8,7 +8,6 @@
  * ends, so here whole code points of such a run stay what they are. */
 #include "tokenizer/detok.h"
 
-#include "core/check.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -104,7 +103,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     const struct lf_decoder *d = &detok->tok->decoder;
     if (flags & LF_TOKEN_BYTE) {
         detok->started = true;
-        emit_byte(detok, (char)lf_byte_token(text), out);
+        emit_byte(detok, (char)lf_byte_piece(text), out);
         return;
     }
     lf_detok_flush(detok, out);

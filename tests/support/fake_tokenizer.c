@@ -42,6 +42,7 @@ static const struct piece pieces[] = {
     {"END", false, NULL},
     {"ST", false, NULL},
     {"OP", false, NULL},
+    {"<0x+4>", false, NULL}, /* looks like a byte, and is none */
 };
 static const struct lf_tokenizer tokenizer = {pieces, (int)LF_N_ELEMS(pieces)};
 
