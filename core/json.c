@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/json_text.h"
 #include "core/text_memory.h"
 #include "core/work.h"

@@ -168,13 +168,6 @@ void lf_spm_deinit(struct lf_spm *spm)
     memset(spm, 0, sizeof *spm);
 }
 
-uint64_t lf_spm_bytes(const struct lf_spm *spm)
-{
-    return (uint64_t)spm->charsmap.n_units * 4 + spm->charsmap.rules_bytes + lf_aho_bytes(&spm->user_defined) +
-           lf_trie_bytes(&spm->chars) + lf_aho_bytes(&spm->pieces) + spm->merges.n_slots * sizeof *spm->merges.slots +
-           (uint64_t)spm->n_pieces * (spm->scores ? 5 : 1);
-}
-
 enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,
                              enum lf_spm_start start, bool marks_are_spaces)
 {

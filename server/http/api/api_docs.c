@@ -1,9 +1,7 @@
 /* docs/api.md: what the tables of routes and of fields say, for people. Defaults are read from a fresh request, and the
  * refusal that is shown is the real one, so neither is written twice. */
 #include "core/check.h"
-#include "core/json.h"
 #include "server/http/api/ask.h"
-#include "server/http/api/dialect.h"
 #include "server/http/conn/http_server.h"
 #include "server/http/api/error_codes.h"
 #include "server/http/api/examples.h"

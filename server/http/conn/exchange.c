@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_memory.h"
@@ -135,7 +134,7 @@ static enum MHD_Result first_advance(struct lf_exchange *x)
     lf_conn_enter(&s->conns, x->conn, LF_CONN_WORK, &x->wake);
     if (!lf_wake_lend(&x->wake)) return MHD_NO;
     x->job.run = run_job;
-    lf_workers_put(x->body.len > LF_SHORT_BODY_BYTES ? &s->long_workers : &s->workers, &x->job);
+    lf_workers_enqueue(x->body.len > LF_SHORT_BODY_BYTES ? &s->long_workers : &s->workers, &x->job);
     return MHD_YES;
 }
 

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tests/support/lock_depth.h"
@@ -80,7 +80,7 @@ void *__wrap_mremap(void *old, size_t old_n, size_t n, int flags, ...)
 static struct lf_text_memory_state look(struct lf_text_memory *m)
 {
     struct lf_text_memory_state st;
-    lf_text_memory_look(m, &st);
+    lf_text_memory_snapshot(m, &st);
     return st;
 }
 
@@ -272,6 +272,23 @@ static void what_is_larger_than_a_slot_is_a_mapping_of_its_own(void **state)
     assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES + 3 * 4096);
     lf_text_free(m, p);
     assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES); /* back to the system whole */
+    lf_text_memory_destroy(m);
+}
+
+/* Also what was a mapping of its own: then it counts as a slab does. */
+static void what_shrinks_to_a_slot_gets_one(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(MIB);
+    unsigned char *p = lf_text_alloc(m, 100000);
+    fill(p, LF_TEXT_SLOT_BYTES, 1);
+    p = lf_text_realloc(m, p, LF_TEXT_SLOT_BYTES + 1);
+    assert_int_equal(look(m).used_bytes, 3 * 4096);
+    p = lf_text_realloc(m, p, LF_TEXT_SLOT_BYTES);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES);
+    assert_true(filled(p, LF_TEXT_SLOT_BYTES, 1));
+    lf_text_free(m, p);
     lf_text_memory_destroy(m);
 }
 
@@ -563,12 +580,12 @@ static void work_ends_when_nobody_waits(void **state)
     int64_t n_steps = 0;
     while (lf_work_step(&work, 1000) == LF_OK) n_steps += 1000;
     assert_int_equal(n_asked, 1);
-    assert_true(n_steps <= LF_WORK_LOOK_STEPS);
+    assert_true(n_steps <= LF_WORK_CHECK_STEPS);
     assert_int_equal(lf_work_step(&work, 1), LF_CANCELLED); /* it stays so */
     struct lf_work late = {.deadline_ns = lf_clock_ns() - 1};
-    assert_int_equal(lf_work_look(&late), LF_TIMEOUT);
+    assert_int_equal(lf_work_check(&late), LF_TIMEOUT);
     struct lf_work early = {.deadline_ns = lf_clock_ns() + INT64_C(60000000000)};
-    assert_int_equal(lf_work_look(&early), LF_OK);
+    assert_int_equal(lf_work_check(&early), LF_OK);
     assert_int_equal(lf_work_step(NULL, SIZE_MAX), LF_OK);
 }
 
@@ -584,6 +601,7 @@ int main(void)
         cmocka_unit_test(reservations_count_only_against_each_other),
         cmocka_unit_test(a_slab_counts_whole_until_it_is_full),
         cmocka_unit_test(what_is_larger_than_a_slot_is_a_mapping_of_its_own),
+        cmocka_unit_test(what_shrinks_to_a_slot_gets_one),
         cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
         cmocka_unit_test(a_piece_has_room_to_grow_and_gives_pages_back),

@@ -170,7 +170,7 @@ static void added_tokens_strip_spaces_and_nothing_else(void **state)
     char *flags = strstr(file.ptr, no);
     assert_non_null(flags);
     memcpy(flags, yes, sizeof yes - 1);
-    model_dir_put(&dir, "tokenizer.json", file.ptr, file.len);
+    model_dir_write(&dir, "tokenizer.json", file.ptr, file.len);
     lf_buf_deinit(&file);
     struct lf_tokenizer *tok = open_or_fail(dir.path);
     int32_t begin = lf_tokenizer_find(tok, LF_STR("<|begin|>"));

@@ -98,8 +98,8 @@ void __wrap_MHD_resume_connection(struct MHD_Connection *mhd)
     rig.n_resumed++;
 }
 
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job)
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job);
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job)
 {
     assert_null(rig.job);
     rig.job = job;
@@ -151,7 +151,7 @@ static inline void close_rig(void)
     lf_waker_deinit(&s->waker);
     lf_keys_deinit(&s->keys);
     struct lf_text_memory_state st;
-    lf_text_memory_look(s->text_memory, &st);
+    lf_text_memory_snapshot(s->text_memory, &st);
     assert_int_equal(st.reserved_bytes, 0);
     lf_text_memory_destroy(s->text_memory);
     close(rig.epoll_fd);

@@ -1,3 +1,4 @@
+/* server/http/conn/conn.c: readers that take nothing, or too little, and when they are cut. */
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>

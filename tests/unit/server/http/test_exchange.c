@@ -154,7 +154,7 @@ static void work(void)
 static uint64_t used_bytes(void)
 {
     struct lf_text_memory_state st;
-    lf_text_memory_look(rig.server.text_memory, &st);
+    lf_text_memory_snapshot(rig.server.text_memory, &st);
     return st.used_bytes;
 }
 
@@ -342,7 +342,7 @@ static void work_begins_where_there_is_memory_for_it(void **state)
         assert_int_equal(lf_counter_get(&rig.server.metrics.refused_text_memory), missing);
         if (missing) assert_null(rig.x->body.ptr);
         struct lf_text_memory_state st;
-        lf_text_memory_look(rig.server.text_memory, &st);
+        lf_text_memory_snapshot(rig.server.text_memory, &st);
         assert_int_equal(st.reserved_bytes, 0); /* and given back */
         assert_true(advance());
         assert_int_equal(rig.status, missing ? 503 : 200);
