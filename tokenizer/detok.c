@@ -169,6 +169,14 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
     lf_buf_deinit(&to);
 }
 
+int lf_detok_byte(const struct lf_tokenizer *tok, int32_t id)
+{
+    if (!lf_vocab_has(&tok->vocab, id)) return -1;
+    struct lf_str text = lf_vocab_text(&tok->vocab, id);
+    if (tok->decoder.kind == LF_DECODER_SPM) return tok->vocab.flags[id] & LF_TOKEN_BYTE ? lf_byte_piece(text) : -1;
+    return tok->decoder.kind == LF_DECODER_STEPS && tok->decoder.byte_fallback ? lf_byte_token(text) : -1;
+}
+
 void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)
 {
     const struct lf_vocab *vocab = &detok->tok->vocab;

@@ -241,6 +241,12 @@ static void settle(struct lf_detok *d, struct lf_buf *out)
     }
 }
 
+int lf_detok_byte(const struct lf_tokenizer *tok, int32_t id)
+{
+    (void)tok;
+    return id >= 0 && id < N_BYTES ? id : -1;
+}
+
 void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)
 {
     char byte = (char)id;

@@ -43,7 +43,7 @@ void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t 
         lf_buf_str(out, info.text);
         return;
     }
-    int byte = lf_byte_token(info.text);
+    int byte = lf_detok_byte(tok, id);
     if (byte >= 0) {
         lf_buf_char(out, (char)byte);
         return;

@@ -9,10 +9,10 @@
 #include "server/http/conn/conn.h"
 
 enum {
-    OWN_N = 16,       /* kept for what the process opens later on */
-    OF_THREAD_N = 2,  /* of each of libmicrohttpd's threads: its epoll and its eventfd */
-    SPARE_N = 64,     /* asked for beyond what is needed, where the hard limit allows */
-    LOOKED_N = 65536, /* descriptors are looked for up to here: the lowest free one is always taken */
+    OWN_N = 16,      /* kept for what the process opens later on */
+    OF_THREAD_N = 2, /* of each of libmicrohttpd's threads: its epoll and its eventfd */
+    SPARE_N = 64,    /* asked for beyond what is needed, where the hard limit allows */
+    LOOKED_N = 4096, /* descriptors are looked for up to here: the lowest free one is always taken */
     REFUSED_SHARE = 8,
     CUT_SHARE = 4
 };
