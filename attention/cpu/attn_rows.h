@@ -85,7 +85,7 @@ LF_KERNEL void add_first(enum pages kind, int n, int n_vecs, vec (*acc)[STRIP_VE
     load_row(kind, n_vecs, c, pair, false, x);
 #ifdef VEC_DOT_BF16
     LF_UNROLL
-    for (int v = 0; v < n_vecs && kind == PAGES_BF16_DOT; v++) x[v] = vec_first_halves(x[v]);
+    for (int v = 0; v < n_vecs; v++) x[v] = kind == PAGES_BF16_DOT ? vec_first_halves(x[v]) : x[v];
 #endif
     add_row(kind, n, n_vecs, acc, factors, stride, x);
 }
