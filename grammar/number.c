@@ -81,6 +81,16 @@ int lf_decimal_compare(const struct lf_decimal *a, const struct lf_decimal *b)
     return a->negative ? -order : order;
 }
 
+bool lf_decimal_within(const struct lf_decimal *d, const struct lf_number_bounds *b)
+{
+    int rest = 0, above = b->has_min ? lf_decimal_compare(d, &b->min) : 1;
+    int below = b->has_max ? lf_decimal_compare(d, &b->max) : -1;
+    if (above < 0 || below > 0 || (above == 0 && b->min_exclusive) || (below == 0 && b->max_exclusive)) return false;
+    if ((b->integer || b->multiple_of) && d->n != d->n_int) return false;
+    for (int i = 0; i < d->n && b->multiple_of; i++) rest = (rest * 10 + d->digits[i] - '0') % b->multiple_of;
+    return rest == 0;
+}
+
 /* ------------------------------------------------------------------------------------------------ automata */
 
 /* The automaton of the numbers whose magnitude compares with the bound's in one of the allowed ways. */
@@ -202,7 +212,11 @@ struct lf_dfa lf_grammar_number(struct lf_compilation *c, const struct lf_number
     static const char number[] = "(0|[1-9][0-9]{0,63})(\\.[0-9]{1,64})?|-([1-9][0-9]{0,63}(\\.[0-9]{1,64})?"
                                  "|0\\.0{0,63}[1-9][0-9]{0,63})";
     bool bounded = b->has_min || b->has_max || b->multiple_of, whole = b->integer || b->multiple_of;
-    const char *form = bounded ? (whole ? integer : number) : whole ? free_integer : free_number;
+    static const char multiple[] = "0|-?[1-9][0-9]{0,17}"; /* each remainder once for each number of digits */
+    const char *form = b->multiple_of ? multiple
+                       : bounded      ? (whole ? integer : number)
+                       : whole        ? free_integer
+                                      : free_number;
     struct lf_dfa dfa = lf_grammar_regex(c, lf_str_c(form), LF_REGEX_WHOLE);
     dfa = lf_dfa_minimize(c, &dfa);
     if (b->has_min) {
@@ -214,8 +228,8 @@ struct lf_dfa lf_grammar_number(struct lf_compilation *c, const struct lf_number
         dfa = lf_dfa_combine(c, &dfa, &at_most, LF_DFA_AND);
     }
     if (b->multiple_of) {
-        struct lf_dfa multiple = multiples(c, b->multiple_of);
-        dfa = lf_dfa_combine(c, &dfa, &multiple, LF_DFA_AND);
+        struct lf_dfa of_it = multiples(c, b->multiple_of);
+        dfa = lf_dfa_combine(c, &dfa, &of_it, LF_DFA_AND);
     }
     return lf_dfa_minimize(c, &dfa);
 }

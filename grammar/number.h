@@ -2,7 +2,8 @@
  *
  * A bound is a decimal of any length, compared digit by digit as text, so nothing is rounded. Numbers that are bounded
  * are spelled without an exponent and without a minus before zero; there are at most LF_GRAMMAR_DIGITS_N digits before
- * the point and behind it, so that an answer cannot consist of digits for ever and no reader overflows. */
+ * the point and behind it (18 of a multiple), so that an answer cannot consist of digits for ever and no reader
+ * overflows. */
 #ifndef LF_GRAMMAR_NUMBER_H
 #define LF_GRAMMAR_NUMBER_H
 
@@ -27,6 +28,9 @@ struct lf_number_bounds {
 bool lf_decimal_read(struct lf_decimal *out, struct lf_str text);
 /* -1, 0, 1 */
 int lf_decimal_compare(const struct lf_decimal *a, const struct lf_decimal *b);
+
+/* Whether the value is within the bounds. */
+bool lf_decimal_within(const struct lf_decimal *d, const struct lf_number_bounds *bounds);
 
 struct lf_dfa lf_grammar_number(struct lf_compilation *c, const struct lf_number_bounds *bounds);
 

@@ -85,7 +85,7 @@ void lf_schema_expand(struct lf_schema *s, struct lf_schema_set set, void (*take
 struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set set, uint32_t *min, uint32_t *max,
                                        bool *is_free);
 struct lf_terminal lf_schema_string(struct lf_schema *s, struct lf_schema_set set);
-struct lf_dfa lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
+struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 /* The pattern of a format; NULL: not supported. */
 const char *lf_schema_format(const char *name);
 

@@ -123,7 +123,7 @@ static void add_multiple(struct lf_schema *s, struct lf_json_value schema, struc
         b->multiple_of = (int)both;
 }
 
-struct lf_dfa lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer)
+struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer)
 {
     struct lf_number_bounds b = {.integer = integer};
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
@@ -134,5 +134,5 @@ struct lf_dfa lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bo
         add_bound(s, schema, "exclusiveMaximum", false, true, &b);
         add_multiple(s, schema, &b);
     }
-    return lf_grammar_number(s->c, &b);
+    return b;
 }

@@ -111,13 +111,14 @@ static bool looks_into(struct lf_schema *s, struct lf_schema_set set, bool objec
     return false;
 }
 
-/* The automata of a set's strings and numbers, made when an enum first asks. */
+/* What a set says of strings and numbers, read when an enum first asks. */
 struct judge {
     unsigned types;
     struct lf_schema_set set;
     bool has_string, has_number, is_free;
     uint32_t min, max;
-    struct lf_dfa string, number;
+    struct lf_dfa string;
+    struct lf_number_bounds number;
 };
 
 static bool string_holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)
@@ -136,15 +137,7 @@ static bool number_holds(struct lf_schema *s, struct judge *j, struct lf_json_va
     if (!j->has_number) j->number = lf_schema_number(s, j->set, integer);
     j->has_number = true;
     struct lf_decimal d;
-    if (!lf_decimal_read(&d, lf_json_raw(v))) return false;
-    char text[2 * LF_GRAMMAR_DIGITS_N + 3];
-    size_t n = 0;
-    if (d.negative) text[n++] = '-';
-    for (int i = 0; i < d.n; i++) {
-        if (i == d.n_int) text[n++] = '.';
-        text[n++] = d.digits[i];
-    }
-    return lf_dfa_accepts(&j->number, lf_str_from(text, n));
+    return lf_decimal_read(&d, lf_json_raw(v)) && lf_decimal_within(&d, &j->number);
 }
 
 static bool holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)
@@ -275,7 +268,8 @@ static void put_alternative(void *ctx, struct lf_schema_set set)
         }
     put_words(s, to->rule, j.types);
     if (j.types & INTEGER) {
-        struct lf_dfa number = lf_schema_number(s, set, !(j.types & NUMBER));
+        struct lf_number_bounds bounds = lf_schema_number(s, set, !(j.types & NUMBER));
+        struct lf_dfa number = lf_grammar_number(s->c, &bounds);
         add_alternative(s, to->rule, lf_network_add(s->net, s->c, lf_terminal_of_dfa(s->c, &number)), false);
     }
     if (j.types & STRING) add_alternative(s, to->rule, lf_network_add(s->net, s->c, lf_schema_string(s, set)), false);
