@@ -25,25 +25,54 @@ static void add_step(struct lf_buf *out, struct lf_str name)
     }
 }
 
-/* The pointer to a node: from the root down, always into the child that the node lies in. */
-static void write_pointer(struct lf_buf *out, struct lf_json_value at, struct lf_json_value target)
+/* Where a walk from the root to a node is. */
+struct way {
+    struct lf_json_value at, name; /* name: of the member it is, NONE in an array */
+    uint32_t i;                    /* which child */
+};
+
+/* One step towards the node. False: it is there. */
+static bool step_towards(struct way *way, struct lf_json_value target)
 {
-    while (at.idx != target.idx) {
-        struct lf_json_value found = {0};
-        uint32_t i = 0;
-        bool is_object = lf_json_type(at) == LF_JSON_OBJECT;
-        LF_SCHEMA_EACH(it, at)
-        {
-            struct lf_json_value value = is_object ? lf_json_member(it) : it;
-            if (value.number_off || value.idx > target.idx) break;
-            found = it;
-            i++;
-        }
-        if (!found.json) break;
+    struct lf_json_value found = {0}, at = way->at;
+    bool is_object = lf_json_type(at) == LF_JSON_OBJECT;
+    uint32_t i = 0;
+    if (at.idx == target.idx) return false;
+    LF_SCHEMA_EACH(it, at)
+    {
+        struct lf_json_value value = is_object ? lf_json_member(it) : it;
+        if (value.number_off || value.idx > target.idx) break;
+        found = it;
+        i++;
+    }
+    if (!found.json) return false;
+    *way =
+        (struct way){is_object ? lf_json_member(found) : found, is_object ? found : (struct lf_json_value){0}, i - 1};
+    return true;
+}
+
+bool lf_schema_is_data(struct lf_schema *s, struct lf_json_value at)
+{
+    static const char *const maps[] = {"properties", "patternProperties", "$defs", "definitions"};
+    struct way way = {.at = s->root};
+    bool of_names = false; /* the step goes to a name that somebody chose, not to a keyword */
+    while (step_towards(&way, at) && lf_compilation_step(s->c, lf_json_len(way.at) + 8)) {
+        bool is_map = false;
+        if (!of_names && (lf_json_string_is(way.name, "enum") || lf_json_string_is(way.name, "const"))) return true;
+        for (size_t i = 0; i < LF_N_ELEMS(maps) && !of_names; i++) is_map |= lf_json_string_is(way.name, maps[i]);
+        of_names = is_map;
+    }
+    return false;
+}
+
+/* The pointer to a node. */
+static void write_pointer(struct lf_buf *out, struct lf_json_value root, struct lf_json_value target)
+{
+    struct way way = {.at = root};
+    while (step_towards(&way, target)) {
         char number[16];
-        int n = snprintf(number, sizeof number, "%u", i - 1);
-        add_step(out, is_object ? lf_json_raw(found) : lf_str_from(number, (size_t)n));
-        at = is_object ? lf_json_member(found) : found;
+        int n = snprintf(number, sizeof number, "%u", way.i);
+        add_step(out, way.name.json ? lf_json_raw(way.name) : lf_str_from(number, (size_t)n));
     }
 }
 

@@ -42,11 +42,21 @@ static bool is_listed(const char *list, struct lf_str word)
     return false;
 }
 
+static bool is_known_dialect(struct lf_str uri)
+{
+    return lf_str_starts(uri, LF_STR("https://json-schema.org/")) ||
+           lf_str_starts(uri, LF_STR("http://json-schema.org/"));
+}
+
 /* Every keyword of a schema is known, or it is refused by name. */
 static void check_keywords(struct lf_schema *s, struct lf_json_value schema)
 {
     if (s->checked[schema.idx]) return;
     s->checked[schema.idx] = 1;
+    struct lf_json_value dialect = lf_schema_member(s, schema, "$schema", LF_JSON_STRING);
+    if (lf_json_type(dialect) == LF_JSON_STRING && !is_known_dialect(lf_json_raw(dialect)))
+        lf_schema_fail(s, dialect, LF_UNSUPPORTED,
+                       "\"$schema\" of another dialect than json-schema.org's is not supported");
     LF_SCHEMA_EACH(name, schema)
     {
         struct lf_str word = lf_json_raw(name);
@@ -96,7 +106,7 @@ static struct lf_json_value find_anchor(struct lf_schema *s, struct lf_str name)
         struct lf_json_value v = {.json = json, .idx = i};
         struct lf_json_value anchor = lf_json_type(v) == LF_JSON_OBJECT ? lf_json_get(v, "$anchor") : v;
         if (lf_json_type(v) != LF_JSON_OBJECT || lf_json_type(anchor) != LF_JSON_STRING) continue;
-        if (lf_str_eq(lf_schema_text(s, anchor), name)) return v;
+        if (lf_str_eq(lf_schema_text(s, anchor), name) && !lf_schema_is_data(s, v)) return v;
     }
     return (struct lf_json_value){0};
 }

@@ -65,6 +65,8 @@ struct lf_json_value lf_schema_of(const struct lf_schema *s, uint32_t item);
 /* A failure at a place of the schema, which is named by its JSON pointer; `what` begins with the keyword. */
 void lf_schema_fail(struct lf_schema *s, struct lf_json_value at, enum lf_status status, const char *fmt, ...)
     LF_PRINTF(4, 5);
+/* Whether it is part of an enum or a const, so no schema. */
+bool lf_schema_is_data(struct lf_schema *s, struct lf_json_value at);
 /* The member, LF_JSON_NONE where it is missing. Wrong type: fails. */
 struct lf_json_value lf_schema_member(struct lf_schema *s, struct lf_json_value schema, const char *name,
                                       enum lf_json_type type);

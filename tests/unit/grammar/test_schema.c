@@ -142,7 +142,7 @@ static void strings(void **state)
          {"\"::\"", "\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"1::8\"", "\"::ffff:1.2.3.4\"", "\"1:2:3:4:5:6:7::\""},
          {"\"1:2:3\"", "\"1::2::3\"", "\"12345::\"", "\"1:2:3:4:5:6:7:8:9\""}},
         {"{\"type\":\"string\",\"format\":\"uri\"}",
-         {"\"https://a.b/c?d=e#f\"", "\"mailto:x@y\"", "\"urn:a:b\""},
+         {"\"ldap://[2001:db8::7]/c\"", "\"https://a.b/c?d=e#f\"", "\"mailto:x@y\"", "\"urn:a:b\""},
          {"\"a b:c\"", "\"//a/b\"", "\"abc\""}},
     };
     CHECK_ALL(checks);
@@ -212,6 +212,10 @@ static void combinations(void **state)
         {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", {"[]", "[[],[[]]]"}, {"[1]"}},
         {"{\"$ref\":\"#/definitions/a%25b~1c\",\"definitions\":{\"a%b/c\":{\"const\":1}}}", {"1"}, {"2"}},
         {"{\"$ref\":\"#here\",\"$defs\":{\"x\":{\"$anchor\":\"here\",\"const\":2}}}", {"2"}, {"1"}},
+        {"{\"$ref\":\"#x\",\"$defs\":{\"e\":{\"enum\":[{\"$anchor\":\"x\",\"const\":1}]},\"enum\":{\"$anchor\":\"x\","
+         "\"const\":2}}}",
+         {"2"},
+         {"1"}},
         {"{\"$ref\":\"#/allOf/0\",\"allOf\":[{\"minimum\":2}],\"type\":\"integer\"}", {"2"}, {"1"}},
         {"{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]},"
          "{\"const\":0}]}",
@@ -264,6 +268,7 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":3}]}", "#/oneOf\": \"oneOf\": branches 0 and 1",
          LF_UNSUPPORTED},
         {"{\"$ref\":\"http://a/b\"}", "another document", LF_UNSUPPORTED},
+        {"{\"$schema\":\"http://me/mine\"}", "another dialect", LF_UNSUPPORTED},
         {"{\"$ref\":\"#/nowhere\"}", "no such place", LF_INVALID},
         {"{\"$ref\":\"#\"}", "refers to itself", LF_INVALID},
         {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
