@@ -343,63 +343,151 @@ struct lf_dfa lf_dfa_combine(struct lf_compilation *c, const struct lf_dfa *a, c
     return trim(c, &dfa);
 }
 
-/* One round of Moore's refinement: states stay together whose successors do. Returns the number of groups. */
-static uint32_t refine(struct lf_compilation *c, const struct lf_dfa *dfa, const uint16_t *group, uint16_t *finer,
-                       uint32_t *table, size_t table_len)
+/* Hopcroft's partition of the states, with one more state for "dead": blocks are ranges of `order`. A block is split by
+ * where its members lead under one class of bytes; of the two halves the smaller one is looked at again. */
+struct partition {
+    uint32_t *order, *place; /* [n + 1] states by block; where a state is in it */
+    uint32_t *block;         /* [n + 1] of a state */
+    uint32_t *first, *end;   /* [n + 1] of a block, in order */
+    uint32_t *n_marked;      /* [n + 1] members of a block that are at its front for the split under way */
+    uint32_t *touched;       /* [n + 1] blocks with marked members */
+    uint32_t *todo;          /* [n + 1] blocks to split by */
+    uint8_t *is_todo;
+    uint32_t *members; /* [n + 1] copy of the block that is split by */
+    uint32_t n_blocks, n_touched, n_todo;
+};
+
+/* Who leads to a state under a class: sources[from[class × (n + 2) + state]] up to that of state + 1. */
+struct reverse {
+    uint32_t *from, *sources;
+};
+
+static uint32_t target(const struct lf_dfa *dfa, uint32_t state, uint32_t cls)
 {
-    uint32_t n = 0;
-    size_t k = dfa->n_classes;
-    memset(table, 0, table_len * sizeof *table);
-    for (uint32_t s = 0; s < dfa->n_states && lf_compilation_step(c, k); s++) {
-        const uint16_t *row = dfa->next + s * k;
-        uint64_t h = group[s];
-        for (size_t i = 0; i < k; i++) h = lf_mix64(h ^ (row[i] == LF_DFA_DEAD ? LF_DFA_DEAD : group[row[i]]));
-        size_t at = h & (table_len - 1);
-        for (; table[at]; at = (at + 1) & (table_len - 1)) {
-            uint32_t other = table[at] - 1;
-            const uint16_t *their = dfa->next + other * k;
-            size_t i = 0;
-            while (i < k && (row[i] == LF_DFA_DEAD ? their[i] == LF_DFA_DEAD
-                                                   : their[i] != LF_DFA_DEAD && group[row[i]] == group[their[i]]))
-                i++;
-            if (i == k && group[other] == group[s]) break;
-        }
-        finer[s] = table[at] ? finer[table[at] - 1] : (uint16_t)n++;
-        if (!table[at]) table[at] = s + 1;
+    uint32_t n = dfa->n_states;
+    uint32_t to = state == n ? (uint32_t)LF_DFA_DEAD : dfa->next[(size_t)state * dfa->n_classes + cls];
+    return to == LF_DFA_DEAD ? n : to;
+}
+
+static bool reverse_of(struct lf_compilation *c, const struct lf_dfa *dfa, struct reverse *r)
+{
+    uint32_t n = dfa->n_states + 1, k = dfa->n_classes;
+    r->from = lf_compilation_scratch(c, (size_t)(n + 1) * k, sizeof *r->from);
+    r->sources = lf_compilation_scratch(c, (size_t)n * k, sizeof *r->sources);
+    if (!r->from || !r->sources || !lf_compilation_step(c, (size_t)n * k / 2)) return false;
+    for (uint32_t cls = 0, base = 0; cls < k; cls++, base += n) {
+        uint32_t *from = r->from + (size_t)cls * (n + 1);
+        for (uint32_t s = 0; s < n; s++) from[target(dfa, s, cls) + 1]++;
+        from[0] = base;
+        for (uint32_t s = 0; s < n; s++) from[s + 1] += from[s];
+        for (uint32_t s = n; s-- > 0;) r->sources[--from[target(dfa, s, cls) + 1]] = s;
+        for (uint32_t s = 0; s < n; s++) from[s] = from[s + 1]; /* the countdown left each at its beginning */
+        from[n] = base + n;
     }
-    return n;
+    return true;
+}
+
+static void add_todo(struct partition *p, uint32_t block)
+{
+    if (p->is_todo[block]) return;
+    p->is_todo[block] = 1;
+    p->todo[p->n_todo++] = block;
+}
+
+/* To the front of its block. */
+static void mark(struct partition *p, uint32_t state)
+{
+    uint32_t b = p->block[state], at = p->place[state], to = p->first[b] + p->n_marked[b];
+    if (at < to) return;
+    if (p->n_marked[b]++ == 0) p->touched[p->n_touched++] = b;
+    uint32_t other = p->order[to];
+    p->order[to] = state, p->order[at] = other;
+    p->place[state] = to, p->place[other] = at;
+}
+
+/* The marked members of each touched block become a block of their own, where there are others. */
+static void split_touched(struct partition *p)
+{
+    while (p->n_touched) {
+        uint32_t b = p->touched[--p->n_touched], n = p->n_marked[b], size = p->end[b] - p->first[b];
+        p->n_marked[b] = 0;
+        if (n == size) continue;
+        uint32_t fresh = p->n_blocks++;
+        p->first[fresh] = p->first[b];
+        p->end[fresh] = p->first[b] = p->first[b] + n;
+        for (uint32_t i = p->first[fresh]; i < p->end[fresh]; i++) p->block[p->order[i]] = fresh;
+        add_todo(p, p->is_todo[b] || n <= size - n ? fresh : b);
+    }
+}
+
+static bool begin_partition(struct lf_compilation *c, const struct lf_dfa *dfa, struct partition *p)
+{
+    uint32_t n = dfa->n_states + 1;
+    uint32_t **lists[] = {&p->order,    &p->place,   &p->block, &p->first,  &p->end,
+                          &p->n_marked, &p->touched, &p->todo,  &p->members};
+    for (size_t i = 0; i < LF_N_ELEMS(lists); i++)
+        if (!(*lists[i] = lf_compilation_scratch(c, n, sizeof **lists[i]))) return false;
+    p->is_todo = lf_compilation_scratch(c, n, 1);
+    if (!p->is_todo) return false;
+    for (uint32_t s = 0; s < n; s++) p->order[s] = p->place[s] = s;
+    p->n_blocks = 1;
+    p->end[0] = n;
+    add_todo(p, 0);
+    for (uint32_t s = 0; s < n - 1; s++)
+        if (dfa->accept[s]) mark(p, s);
+    split_touched(p);
+    return true;
+}
+
+static void split_all(struct lf_compilation *c, const struct lf_dfa *dfa, const struct reverse *r, struct partition *p)
+{
+    uint32_t n = dfa->n_states + 1;
+    while (p->n_todo && lf_compilation_ok(c)) {
+        uint32_t b = p->todo[--p->n_todo], size = p->end[b] - p->first[b];
+        uint64_t n_steps = 0;
+        p->is_todo[b] = 0;
+        memcpy(p->members, p->order + p->first[b], size * sizeof *p->members);
+        for (uint32_t cls = 0; cls < dfa->n_classes; cls++) {
+            const uint32_t *from = r->from + (size_t)cls * (n + 1);
+            for (uint32_t i = 0; i < size; i++)
+                for (uint32_t k = from[p->members[i]]; k < from[p->members[i] + 1]; k++, n_steps++)
+                    mark(p, r->sources[k]);
+            split_touched(p);
+        }
+        lf_compilation_step(c, n_steps + size);
+    }
+}
+
+/* One state for each block but that of "dead", in the order of their first members. */
+static struct lf_dfa of_blocks(struct lf_compilation *c, const struct lf_dfa *dfa, const struct partition *p)
+{
+    struct lf_dfa out = *dfa;
+    size_t k = dfa->n_classes;
+    uint32_t n = 0, *number = p->n_marked; /* of a block, + 1 */
+    out.next = lf_compilation_scratch(c, (p->n_blocks - 1) * k, sizeof *out.next);
+    out.accept = lf_compilation_scratch(c, p->n_blocks - 1, 1);
+    if (!out.next || !out.accept) return (struct lf_dfa){0};
+    for (uint32_t s = 0; s < dfa->n_states; s++)
+        if (number[p->block[s]] == 0) number[p->block[s]] = ++n;
+    for (uint32_t s = 0; s < dfa->n_states; s++) {
+        uint32_t to = number[p->block[s]] - 1;
+        out.accept[to] = dfa->accept[s];
+        for (size_t i = 0; i < k; i++) {
+            uint16_t next = dfa->next[s * k + i];
+            out.next[to * k + i] = next == LF_DFA_DEAD ? next : (uint16_t)(number[p->block[next]] - 1);
+        }
+    }
+    out.n_states = n;
+    return out;
 }
 
 struct lf_dfa lf_dfa_minimize(struct lf_compilation *c, const struct lf_dfa *dfa)
 {
-    struct lf_dfa out = *dfa;
-    size_t n = dfa->n_states, k = dfa->n_classes, table_len = 64;
-    while (table_len < 2 * n) table_len *= 2;
-    uint16_t *group = lf_compilation_scratch(c, n, sizeof *group);
-    uint16_t *finer = lf_compilation_scratch(c, n, sizeof *finer);
-    uint32_t *table = lf_compilation_scratch(c, table_len, sizeof *table);
-    if (!group || !finer || !table || n == 0) return out;
-    uint32_t n_groups = 0, n_before;
-    for (size_t s = 0; s < n; s++) group[s] = dfa->accept[s];
-    do {
-        n_before = n_groups;
-        n_groups = refine(c, dfa, group, finer, table, table_len);
-        uint16_t *swap = group;
-        group = finer;
-        finer = swap;
-    } while (n_groups != n_before && lf_compilation_ok(c));
-    out.next = lf_compilation_scratch(c, n_groups * k, sizeof *out.next);
-    out.accept = lf_compilation_scratch(c, n_groups, 1);
-    if (!out.next || !out.accept) return (struct lf_dfa){0};
-    for (size_t s = 0; s < n; s++) {
-        out.accept[group[s]] = dfa->accept[s];
-        for (size_t i = 0; i < k; i++) {
-            uint16_t to = dfa->next[s * k + i];
-            out.next[group[s] * k + i] = to == LF_DFA_DEAD ? to : group[to];
-        }
-    }
-    out.n_states = n_groups;
-    return out;
+    struct partition p = {0};
+    struct reverse r = {0};
+    if (dfa->n_states == 0 || !reverse_of(c, dfa, &r) || !begin_partition(c, dfa, &p)) return *dfa;
+    split_all(c, dfa, &r, &p);
+    return lf_compilation_ok(c) ? of_blocks(c, dfa, &p) : (struct lf_dfa){0};
 }
 
 struct lf_dfa lf_dfa_keep(struct lf_compilation *c, const struct lf_dfa *dfa)

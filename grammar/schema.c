@@ -46,7 +46,8 @@ static void check_pairs(struct lf_schema *s)
 void lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
                        struct lf_str whitespace)
 {
-    struct lf_schema s = {.c = c, .net = net, .root = root, .strict = strict, .space = LF_NET_NONE};
+    struct lf_schema s = {
+        .c = c, .net = net, .root = root, .strict = strict, .space = LF_NET_NONE, .free_name = LF_NET_NONE};
     s.checked = lf_compilation_scratch(c, root.json->n_nodes, 1);
     uint32_t *items = lf_compilation_scratch(c, 1, sizeof *items);
     if (!s.checked || !items) return;

@@ -37,6 +37,14 @@ struct lf_schema_rule {
     size_t n, cap;
 };
 
+/* A terminal that many places have: strings of so many characters, numbers within bounds. */
+struct lf_schema_scalar {
+    bool is_number;
+    uint32_t min, max; /* characters */
+    struct lf_number_bounds bounds;
+    uint32_t terminal;
+};
+
 /* Branches a and b of a oneOf must have no value in common that `all` (its schema, without the oneOf) allows. */
 struct lf_schema_pair {
     uint32_t all, a, b;
@@ -58,7 +66,10 @@ struct lf_schema {
     size_t table_len;
     struct lf_schema_pair *pairs;
     size_t n_pairs, pairs_cap;
-    int n_branches; /* of the expansion under way */
+    struct lf_schema_scalar *scalars;
+    size_t n_scalars, scalars_cap;
+    uint32_t free_name; /* the terminal of any name with its colon; LF_NET_NONE: not made yet */
+    int n_branches;     /* of the expansion under way */
 };
 
 struct lf_json_value lf_schema_of(const struct lf_schema *s, uint32_t item);
@@ -86,7 +97,9 @@ void lf_schema_expand(struct lf_schema *s, struct lf_schema_set set, void (*take
 /* Scalars under all schemas of an alternative. */
 struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set set, uint32_t *min, uint32_t *max,
                                        bool *is_free);
-struct lf_terminal lf_schema_string(struct lf_schema *s, struct lf_schema_set set);
+/* The indices of their terminals. */
+uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set);
+uint32_t lf_schema_put_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 /* The pattern of a format; NULL: not supported. */
 const char *lf_schema_format(const char *name);

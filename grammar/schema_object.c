@@ -285,24 +285,25 @@ static void put_others(struct object *o, uint32_t last, uint32_t n_counts)
     struct lf_schema *s = o->s;
     for (uint32_t matched = 0; matched < 1u << o->n_patterns && lf_compilation_ok(s->c); matched++) {
         struct lf_schema_set set;
-        struct lf_terminal names;
+        uint32_t names = s->free_name;
         if (!set_of_value(o, NULL, matched, &set)) continue;
-        if (o->n_names == 0 && o->n_patterns == 0 && !o->has_name_rule) {
-            names = lf_terminal_of_string(s->c, 0, LF_TERMINAL_UNBOUNDED, ":");
-        } else {
+        bool any_name = o->n_names == 0 && o->n_patterns == 0 && !o->has_name_rule;
+        if (any_name && names == LF_NET_NONE) {
+            struct lf_terminal any = lf_terminal_of_string(s->c, 0, LF_TERMINAL_UNBOUNDED, ":");
+            names = s->free_name = lf_network_add(s->net, s->c, any);
+        } else if (!any_name) {
             struct lf_dfa contents = names_of(o, matched);
             struct lf_dfa spelled = lf_json_string_spelled(s->c, &contents, ":");
-            names = lf_terminal_of_dfa(s->c, &spelled);
+            names = lf_network_add(s->net, s->c, lf_terminal_of_dfa(s->c, &spelled));
         }
-        if (!lf_compilation_ok(s->c) || lf_terminal_is_empty(&names)) continue;
+        if (!lf_compilation_ok(s->c) || lf_terminal_is_empty(&s->net->terminals[names])) continue;
         if (o->min > o->n_required + 1)
             lf_schema_fail(s, lf_schema_of(s, o->set.items[0]), LF_UNSUPPORTED,
                            "\"minProperties\" beyond the required ones, where other names are allowed");
-        uint32_t terminal = lf_network_add(s->net, s->c, names);
         for (uint32_t k = 0; k < n_counts && k < o->max && lf_compilation_ok(s->c); k++) {
             uint32_t from = last + k, name = lf_network_node(s->net, s->c);
             if (k) from = lf_schema_put_space(s, lf_schema_put_text(s, from, LF_STR(",")));
-            lf_network_terminal(s->net, s->c, from, name, terminal);
+            lf_network_terminal(s->net, s->c, from, name, names);
             lf_schema_put(s, set, lf_schema_put_space(s, name), last + LF_MIN(k + 1, n_counts - 1));
         }
     }

@@ -1,4 +1,5 @@
 /* Strings and numbers under all schemas of a set. */
+#include <stddef.h>
 #include <string.h>
 
 #include "core/check.h"
@@ -64,14 +65,39 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
     return content;
 }
 
-struct lf_terminal lf_schema_string(struct lf_schema *s, struct lf_schema_set set)
+/* The terminal of an equal one that was made before; LF_NET_NONE: there is none. */
+static uint32_t made_before(struct lf_schema *s, const struct lf_schema_scalar *x)
 {
-    uint32_t min, max;
+    for (size_t i = 0; i < s->n_scalars && lf_compilation_step(s->c, 4); i++)
+        if (memcmp(&s->scalars[i], x, offsetof(struct lf_schema_scalar, terminal)) == 0) return s->scalars[i].terminal;
+    return LF_NET_NONE;
+}
+
+static uint32_t remember(struct lf_schema *s, struct lf_schema_scalar *x, struct lf_terminal t)
+{
+    struct lf_schema_scalar *list = lf_compilation_grow(s->c, s->scalars, s->n_scalars, &s->scalars_cap, sizeof *list);
+    x->terminal = lf_network_add(s->net, s->c, t);
+    if (!list) return x->terminal;
+    s->scalars = list;
+    memcpy(&list[s->n_scalars++], x, sizeof *x); /* with its padding, which is compared */
+    return x->terminal;
+}
+
+uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set)
+{
+    struct lf_schema_scalar x;
+    uint32_t min, max, before;
     bool is_free;
     struct lf_dfa content = lf_schema_string_content(s, set, &min, &max, &is_free);
-    if (is_free) return lf_terminal_of_string(s->c, min, max, "");
-    struct lf_dfa spelled = lf_json_string_spelled(s->c, &content, "");
-    return lf_terminal_of_dfa(s->c, &spelled);
+    if (!is_free) {
+        struct lf_dfa spelled = lf_json_string_spelled(s->c, &content, "");
+        return lf_network_add(s->net, s->c, lf_terminal_of_dfa(s->c, &spelled));
+    }
+    memset(&x, 0, sizeof x);
+    x.min = min;
+    x.max = max;
+    before = made_before(s, &x);
+    return before != LF_NET_NONE ? before : remember(s, &x, lf_terminal_of_string(s->c, min, max, ""));
 }
 
 /* One bound of a schema: the tighter one stays. */
@@ -125,7 +151,9 @@ static void add_multiple(struct lf_schema *s, struct lf_json_value schema, struc
 
 struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer)
 {
-    struct lf_number_bounds b = {.integer = integer};
+    struct lf_number_bounds b;
+    memset(&b, 0, sizeof b);
+    b.integer = integer;
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]);
         add_bound(s, schema, "minimum", true, false, &b);
@@ -135,4 +163,17 @@ struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_s
         add_multiple(s, schema, &b);
     }
     return b;
+}
+
+uint32_t lf_schema_put_number(struct lf_schema *s, struct lf_schema_set set, bool integer)
+{
+    struct lf_schema_scalar x;
+    struct lf_number_bounds bounds = lf_schema_number(s, set, integer);
+    memset(&x, 0, sizeof x);
+    x.is_number = true;
+    memcpy(&x.bounds, &bounds, sizeof bounds);
+    uint32_t before = made_before(s, &x);
+    if (before != LF_NET_NONE) return before;
+    struct lf_dfa dfa = lf_grammar_number(s->c, &x.bounds);
+    return remember(s, &x, lf_terminal_of_dfa(s->c, &dfa));
 }

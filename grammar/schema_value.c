@@ -267,12 +267,8 @@ static void put_alternative(void *ctx, struct lf_schema_set set)
             return;
         }
     put_words(s, to->rule, j.types);
-    if (j.types & INTEGER) {
-        struct lf_number_bounds bounds = lf_schema_number(s, set, !(j.types & NUMBER));
-        struct lf_dfa number = lf_grammar_number(s->c, &bounds);
-        add_alternative(s, to->rule, lf_network_add(s->net, s->c, lf_terminal_of_dfa(s->c, &number)), false);
-    }
-    if (j.types & STRING) add_alternative(s, to->rule, lf_network_add(s->net, s->c, lf_schema_string(s, set)), false);
+    if (j.types & INTEGER) add_alternative(s, to->rule, lf_schema_put_number(s, set, !(j.types & NUMBER)), false);
+    if (j.types & STRING) add_alternative(s, to->rule, lf_schema_put_string(s, set), false);
     if (j.types & ARRAY) put_composite(s, to->rule, LF_SCHEMA_ARRAY, set);
     if (j.types & OBJECT) put_composite(s, to->rule, LF_SCHEMA_OBJECT, set);
 }
