@@ -86,8 +86,9 @@ bool lf_walk_cache_get(struct lf_walk_cache *cache, const struct lf_walk_key *ke
         const char *from = cache->ring + e->first;
         size_t nodes_bytes = e->n_nodes * sizeof *out->walk.rests.nodes;
         memcpy(out->walk.mask, from, cache->n_words * sizeof(uint32_t));
-        memcpy(out->walk.rests.nodes, from + mask_bytes(cache), nodes_bytes);
-        memcpy(out->walk.rests.ids, from + mask_bytes(cache) + nodes_bytes, e->n_ids * sizeof *out->walk.rests.ids);
+        from += mask_bytes(cache);
+        if (nodes_bytes) memcpy(out->walk.rests.nodes, from, nodes_bytes);
+        if (e->n_ids) memcpy(out->walk.rests.ids, from + nodes_bytes, e->n_ids * sizeof *out->walk.rests.ids);
         out->walk.rests.n_nodes = e->n_nodes;
         out->walk.rests.n_ids = e->n_ids;
         found = true;

@@ -41,7 +41,8 @@ static struct lf_vocabulary *random_vocabulary(char (*bytes)[24], struct lf_str 
         size_t len = 0, n = 1 + random_below(4);
         for (size_t k = 0; i >= 256 && k < n; k++) {
             const char *word = words[random_below(sizeof words / sizeof *words)];
-            if (random_below(2)) word = (char[]){alphabet[random_below(sizeof alphabet - 1)], 0};
+            char letter[2] = {alphabet[random_below(sizeof alphabet - 1)], 0};
+            if (random_below(2)) word = letter;
             for (; *word && len < 24; word++) bytes[i][len++] = *word;
         }
         if (i < 256) bytes[i][len++] = (char)i;
