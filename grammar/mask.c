@@ -58,7 +58,7 @@ static void walk_under(struct walk *w, uint32_t at)
     for (uint32_t i = at + 1; i < end;) {
         const struct lf_trie_node_of_tokens *node = &nodes[i];
         uint32_t state = node->depth == top + 1u ? w->reading.state : states[node->depth - 1];
-        w->m->n_visited++;
+        if (++w->m->n_visited > LF_GRAMMAR_MASK_STEPS) w->m->stacks.status = LF_LIMIT;
         state = lf_terminal_next(t, state, node->byte);
         if (state == LF_TERMINAL_DEAD) {
             i = node->next;
@@ -67,6 +67,7 @@ static void walk_under(struct walk *w, uint32_t at)
         states[node->depth] = state;
         allow(w->mask, w->trie->ids + node->first, node->n);
         i++;
+        if (w->m->n_visited > LF_GRAMMAR_MASK_STEPS) return;
         if (node->next == i || !lf_terminal_accepts(t, state)) continue;
         if (w->gather)
             add_exit(w->m, i - 1);
@@ -166,17 +167,17 @@ static void walk_all(struct lf_matcher *m, const struct lf_reading *r, const str
 {
     const struct lf_terminal *t = &m->grammar->net.terminals[r->terminal];
     struct lf_vocabulary *v = m->vocabulary;
+    uint32_t n_before = m->n_visited;
     bool plain = t->endless && t->endless[key->state] && key->max > 0;
     struct walk w = {
         .m = m, .trie = plain ? &v->others : &v->all, .mask = m->kept.walk.mask, .reading = *r, .gather = true};
     m->has_kept = false;
     m->n_exits = 0;
-    m->n_visited = 0;
     memset(m->kept.walk.mask, 0, v->n_words * sizeof(uint32_t));
     if (plain) merge(m->kept.walk.mask, v->plain[LF_MIN(key->max, (uint32_t)LF_PLAIN_CHARACTERS_N)], v->n_words);
     walk_under(&w, 0);
     if (m->stacks.status != LF_OK) return;
-    if ((plain || m->n_visited >= KEPT_FROM_N) && gather_rests(m, w.trie)) {
+    if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w.trie)) {
         m->kept_key = *key;
         m->has_kept = true;
         lf_walk_cache_put(v->cache, key, &m->kept.walk);
@@ -224,6 +225,7 @@ enum lf_status lf_matcher_mask(struct lf_matcher *m, uint32_t *mask, uint32_t *n
     memset(mask, 0, v->n_words * sizeof *mask);
     m->stacks.status = LF_OK;
     m->follow.n = 0;
+    m->n_visited = 0;
     for (size_t i = 0; i < m->now.n && !m->ended && m->stacks.status == LF_OK; i++) mask_of(m, &m->now.list[i], mask);
     if (m->now.complete && !m->ended) allow(mask, v->ends, v->n_ends);
     if (n_allowed) *n_allowed = count(mask, v->n_words);

@@ -93,9 +93,7 @@ bool lf_matcher_is_finished(const struct lf_matcher *m)
     if (m->ended) return true;
     for (size_t i = 0; i < m->now.n; i++) {
         const struct lf_reading *r = &m->now.list[i];
-        const struct lf_terminal *t = &m->grammar->net.terminals[r->terminal];
-        for (uint32_t byte = 0; byte < 256; byte++)
-            if (lf_terminal_next(t, r->state, (uint8_t)byte) != LF_TERMINAL_DEAD) return false;
+        if (!lf_terminal_is_final(&m->grammar->net.terminals[r->terminal], r->state)) return false;
     }
     return true;
 }

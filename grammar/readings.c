@@ -164,8 +164,9 @@ void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, u
         const struct lf_terminal *t = &s->net->terminals[r.terminal];
         r.state = lf_terminal_next(t, r.state, byte);
         if (r.state == LF_TERMINAL_DEAD) continue;
-        add(s, to, r);
-        if (lf_terminal_accepts(t, r.state)) lf_readings_enter(s, to, r.to, r.stack);
+        bool accepts = lf_terminal_accepts(t, r.state);
+        if (!accepts || !lf_terminal_is_final(t, r.state)) add(s, to, r);
+        if (accepts) lf_readings_enter(s, to, r.to, r.stack);
     }
     drop_doubles(to);
 }

@@ -8,6 +8,8 @@
 #include "core/check.h"
 #include "grammar/schema_impl.h"
 
+enum { CHECKED = 1, SAYS_SOMETHING = 2 }; /* in struct lf_schema's checked */
+
 struct todo {
     const struct todo *rest;   /* what is to be done behind it */
     const struct todo *from;   /* what it came from */
@@ -26,13 +28,15 @@ struct expansion {
     void *ctx;
 };
 
-/* Keywords that are compiled, those that say nothing about values, and those that are refused with a hint. */
+/* Keywords that say something of a value, and those that lead to other schemas or say nothing. What is in neither list
+ * is refused. */
 static const char compiled[] = " type enum const properties required additionalProperties patternProperties "
                                "propertyNames minProperties maxProperties items prefixItems minItems maxItems "
-                               "uniqueItems anyOf oneOf allOf $ref minLength maxLength pattern format minimum maximum "
-                               "exclusiveMinimum exclusiveMaximum multipleOf ";
-static const char annotations[] = " $schema $id $comment $defs definitions $anchor title description default example "
-                                  "examples deprecated readOnly writeOnly discriminator ";
+                               "uniqueItems minLength maxLength pattern format minimum maximum exclusiveMinimum "
+                               "exclusiveMaximum multipleOf ";
+static const char others[] =
+    " anyOf oneOf allOf $ref $schema $id $comment $defs definitions $anchor title description default example "
+    "examples deprecated readOnly writeOnly discriminator ";
 
 static bool is_listed(const char *list, struct lf_str word)
 {
@@ -52,7 +56,7 @@ static bool is_known_dialect(struct lf_str uri)
 static void check_keywords(struct lf_schema *s, struct lf_json_value schema)
 {
     if (s->checked[schema.idx]) return;
-    s->checked[schema.idx] = 1;
+    s->checked[schema.idx] = CHECKED;
     struct lf_json_value dialect = lf_schema_member(s, schema, "$schema", LF_JSON_STRING);
     if (lf_json_type(dialect) == LF_JSON_STRING && !is_known_dialect(lf_json_raw(dialect)))
         lf_schema_fail(s, dialect, LF_UNSUPPORTED,
@@ -62,7 +66,8 @@ static void check_keywords(struct lf_schema *s, struct lf_json_value schema)
         struct lf_str word = lf_json_raw(name);
         lf_compilation_step(s->c, 64);
         bool nested_id = lf_str_eq(word, LF_STR("$id")) && schema.idx != s->root.idx;
-        if (!nested_id && (is_listed(compiled, word) || is_listed(annotations, word))) continue;
+        if (is_listed(compiled, word)) s->checked[schema.idx] = SAYS_SOMETHING;
+        if (!nested_id && (is_listed(compiled, word) || is_listed(others, word))) continue;
         if (lf_str_starts(word, LF_STR("x-"))) continue;
         lf_schema_fail(s, schema, LF_UNSUPPORTED, "the keyword \"%.*s\" is not supported", (int)LF_MIN(word.len, 64u),
                        word.ptr);
@@ -160,7 +165,7 @@ static void note_pairs(struct lf_schema *s, struct lf_json_value schema, struct 
 {
     uint32_t i = 0;
     if (s->checked[branches.idx]) return;
-    s->checked[branches.idx] = 1;
+    s->checked[branches.idx] = CHECKED;
     LF_SCHEMA_EACH(a, branches)
     {
         uint32_t k = i + 1;
@@ -210,8 +215,9 @@ static void take(struct expansion *x, const struct done *done)
     for (const struct done *d = done; d; d = d->rest) n++;
     uint32_t *items = lf_compilation_scratch(s->c, n, sizeof *items);
     if (!items) return;
-    n = 0;
-    for (const struct done *d = done; d; d = d->rest) items[n++] = d->item;
+    n = 0; /* those that only lead to others are left out, so that sets are equal whatever led to them */
+    for (const struct done *d = done; d; d = d->rest)
+        if (s->checked[d->item / 2] == SAYS_SOMETHING) items[n++] = d->item & ~1u;
     x->take(x->ctx, lf_schema_set_of(s, items, n));
 }
 

@@ -59,7 +59,7 @@ struct lf_schema {
     struct lf_json_value root;
     bool strict;
     uint32_t space;   /* the terminal of white space; LF_NET_NONE: compact */
-    uint8_t *checked; /* [node]: its keywords are known ones */
+    uint8_t *checked; /* [node]: its keywords are known ones, and whether they say something of a value */
     struct lf_schema_rule *rules;
     size_t n_rules, rules_cap;
     uint32_t *table;

@@ -20,6 +20,16 @@ bool lf_terminal_is_empty(const struct lf_terminal *t)
     return t->dfa.n_states == 0 || (t->kind == LF_TERMINAL_COUNTED && t->min > t->max);
 }
 
+bool lf_terminal_is_final(const struct lf_terminal *t, uint32_t state)
+{
+    if (t->kind == LF_TERMINAL_TEXTS) return t->nodes[state].n == 0;
+    uint32_t q = t->kind == LF_TERMINAL_COUNTED ? state % t->dfa.n_states : state;
+    const uint16_t *row = t->dfa.next + (size_t)q * t->dfa.n_classes;
+    for (uint32_t i = 0; i < t->dfa.n_classes; i++)
+        if (row[i] != LF_DFA_DEAD) return false;
+    return true;
+}
+
 bool lf_terminal_matches(const struct lf_terminal *t, struct lf_str text)
 {
     uint32_t state = 0;

@@ -68,6 +68,8 @@ static inline bool lf_terminal_accepts(const struct lf_terminal *t, uint32_t sta
     if (t->kind == LF_TERMINAL_TEXTS) return t->nodes[state].accept;
     return t->dfa.accept[t->kind == LF_TERMINAL_COUNTED ? state % t->dfa.n_states : state];
 }
+/* Whether no byte can follow. */
+bool lf_terminal_is_final(const struct lf_terminal *t, uint32_t state);
 bool lf_terminal_is_empty(const struct lf_terminal *t);
 /* Whether the whole text is one of its texts. */
 bool lf_terminal_matches(const struct lf_terminal *t, struct lf_str text);

@@ -36,7 +36,7 @@ static inline struct lf_grammar *grammar_of(const char *schema, const struct lf_
 {
     struct lf_grammar *g = NULL;
     struct lf_err err = {0};
-    if (try_schema(&g, schema, options, &err) != LF_OK) fail_msg("%s: %s", schema, err.message);
+    if (try_schema(&g, schema, options, &err) != LF_OK) fail_msg("%s: %.200s", err.message, schema);
     return g;
 }
 

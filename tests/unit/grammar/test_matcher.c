@@ -181,6 +181,80 @@ static void long_answers_do_not_run_out_of_stacks(void **state)
     lf_vocabulary_destroy(v);
 }
 
+/* 64 readings of the outer object times so many of the inner one, all alike up to the value of "b". */
+static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
+{
+    struct lf_buf schema;
+    struct lf_matcher *m = NULL;
+    lf_buf_init(&schema, 1 << 20);
+    lf_buf_cstr(&schema, "{\"$defs\":{\"x\":{\"anyOf\":[");
+    for (int i = 0; i < n_inner; i++)
+        lf_buf_printf(&schema,
+                      "%s{\"type\":\"object\",\"properties\":{\"b\":{\"const\":%d}},\"required\":[\"b\"],"
+                      "\"additionalProperties\":false}",
+                      i ? "," : "", i);
+    lf_buf_cstr(&schema, "]}},\"anyOf\":[");
+    for (int i = 0; i < LF_GRAMMAR_CONFIGS_N / 128; i++)
+        lf_buf_printf(&schema,
+                      "%s{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"},\"t\":{\"const\":%d}},"
+                      "\"required\":[\"a\",\"t\"],\"additionalProperties\":false}",
+                      i ? "," : "", i);
+    lf_buf_cstr(&schema, "]}");
+    struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    enum lf_status status = lf_matcher_accept_bytes(m, LF_STR("{\"a\":{\"b\":"));
+    if (status == LF_OK) assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("7},\"t\":63}")), LF_OK);
+    if (status == LF_OK) assert_true(lf_matcher_is_complete(m) && lf_matcher_is_finished(m));
+    lf_matcher_destroy(m);
+    lf_grammar_destroy(g);
+    lf_buf_deinit(&schema);
+    return status;
+}
+
+static void readings_end_at_their_limit(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    assert_int_equal(accept_ambiguous(v, 128), LF_OK);
+    assert_int_equal(accept_ambiguous(v, 129), LF_LIMIT);
+    lf_vocabulary_destroy(v);
+}
+
+/* Wide patterns by the dozen over a large vocabulary: each mask ends in bounded time, with a refusal or without. */
+static void a_mask_has_a_budget(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    static char bytes[N][10];
+    static struct lf_str tokens[N];
+    static uint32_t mask[N / 32 + 1];
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < 10; k++) bytes[i][k] = (char)('a' + random_below(20));
+        tokens[i] = lf_str_from(bytes[i], 10);
+    }
+    struct lf_vocabulary *v = NULL;
+    assert_int_equal(lf_vocabulary_create(&v, tokens, N, NULL, 0, 1 << 16, NULL), LF_OK);
+    for (int n = 10; n <= 70; n += 60) {
+        struct lf_buf schema;
+        struct lf_matcher *m = NULL;
+        lf_buf_init(&schema, 1 << 20);
+        for (int i = 0; i < n; i++)
+            lf_buf_printf(&schema, "%s{\"type\":\"string\",\"pattern\":\"^[^z]*z{%d}$\"}", i ? "," : "{\"anyOf\":[",
+                          i + 1);
+        lf_buf_cstr(&schema, "]}");
+        struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+        assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+        assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("\"")), LF_OK);
+        double began = cpu_seconds();
+        assert_int_equal(lf_matcher_mask(m, mask, NULL), n == 10 ? LF_OK : LF_LIMIT);
+        assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
+        lf_matcher_destroy(m);
+        lf_grammar_destroy(g);
+        lf_buf_deinit(&schema);
+    }
+    lf_vocabulary_destroy(v);
+}
+
 static void vocabularies_are_checked(void **state)
 {
     (void)state;
@@ -213,6 +287,8 @@ int main(void)
         cmocka_unit_test(masks_are_what_trying_every_token_says),
         cmocka_unit_test(regexes_and_choices),
         cmocka_unit_test(long_answers_do_not_run_out_of_stacks),
+        cmocka_unit_test(readings_end_at_their_limit),
+        cmocka_unit_test(a_mask_has_a_budget),
         cmocka_unit_test(vocabularies_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -325,7 +325,7 @@ static void bounds_hold_at_the_limit_and_one_past_it(void **state)
     for (int over = 0; over < 2; over++) {
         struct lf_buf text;
         struct lf_grammar *g = NULL;
-        lf_buf_init(&text, 1 << 20);
+        lf_buf_init(&text, 2 << 20);
         lf_buf_cstr(&text, "{\"anyOf\":[{}");
         for (int i = 1; i < LF_GRAMMAR_BRANCHES_N + over; i++) lf_buf_printf(&text, ",{\"const\":%d}", i);
         lf_buf_cstr(&text, "]}");
@@ -341,6 +341,10 @@ static void bounds_hold_at_the_limit_and_one_past_it(void **state)
         lf_buf_clear(&text);
         lf_buf_cstr(&text, "{\"title\":\"");
         while (text.len < (size_t)LF_GRAMMAR_SOURCE_BYTES - 2 + (size_t)over) lf_buf_char(&text, 'a');
+        lf_buf_cstr(&text, "\"}");
+        g = NULL;
+        assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
+        lf_grammar_destroy(g);
         lf_buf_deinit(&text);
     }
 }
