@@ -1,3 +1,4 @@
+/* Writing JSON: strings with their escapes, and the shortest decimal of a double. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Metrics in Prometheus' text format (version 0.0.4).
  *
- * Counters and histograms are atomics that any thread updates; a registry of static rows renders them. Label values
- * come from fixed tables in the program, never from user input. */
+ * Counters and histograms are atomics that any thread updates; server/http/api/metrics.c lists and renders them. Label
+ * values come from fixed tables in the program, never from user input. */
 #ifndef LF_CORE_METRICS_H
 #define LF_CORE_METRICS_H
 

@@ -67,7 +67,7 @@ void lf_text_unreserve(struct lf_text_memory *m, uint64_t n)
     pthread_mutex_unlock(&m->lock);
 }
 
-void lf_text_memory_look(struct lf_text_memory *m, struct lf_text_memory_state *out)
+void lf_text_memory_snapshot(struct lf_text_memory *m, struct lf_text_memory_state *out)
 {
     pthread_mutex_lock(&m->lock);
     *out = m->state;

@@ -14,11 +14,11 @@ static void *take(struct lf_text_memory *m, size_t n, size_t n_counted)
     return n > LF_TEXT_SLOT_BYTES ? lf_text_take_piece(m, n, n_counted) : lf_text_take_slot(m, n);
 }
 
-static void put(struct lf_text_memory *m, void *ptr)
+static void release(struct lf_text_memory *m, void *ptr)
 {
     struct lf_text_header *h = lf_text_header_of(ptr);
     if (h->slot_bytes)
-        lf_text_put_slot(m, h, ptr);
+        lf_text_free_slot(m, h, ptr);
     else
         lf_text_unmap(m, h);
 }
@@ -33,7 +33,7 @@ static void *resize(struct lf_text_memory *m, void *ptr, size_t n)
     void *to = take(m, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(held, n));
-    put(m, ptr);
+    release(m, ptr);
     return to;
 }
 
@@ -58,7 +58,7 @@ static void *take(struct lf_text_memory *m, size_t n, size_t n_counted)
     return block + 2;
 }
 
-static void put(struct lf_text_memory *m, void *ptr)
+static void release(struct lf_text_memory *m, void *ptr)
 {
     size_t *block = (size_t *)ptr - 2, n_counted = block[1];
     free(block);
@@ -70,7 +70,7 @@ static void *resize(struct lf_text_memory *m, void *ptr, size_t n)
     void *to = take(m, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(n, ((size_t *)ptr - 2)[0]));
-    put(m, ptr);
+    release(m, ptr);
     return to;
 }
 
@@ -153,6 +153,6 @@ void lf_text_free(struct lf_text_memory *m, void *ptr)
         free(ptr);
         return;
     }
-    put(m, ptr);
+    release(m, ptr);
     let_go(m);
 }

@@ -57,6 +57,6 @@ struct lf_text_memory_state {
     uint64_t reserved_bytes, reserved_small_bytes; /* all of it; for small texts */
     uint64_t n_refused;                            /* allocations and reservations */
 };
-void lf_text_memory_look(struct lf_text_memory *memory, struct lf_text_memory_state *out);
+void lf_text_memory_snapshot(struct lf_text_memory *memory, struct lf_text_memory_state *out);
 
 #endif

@@ -90,7 +90,7 @@ void lf_text_release_spares(struct lf_text_memory *m);
 /* ---- text_slots.c ---- */
 
 void *lf_text_take_slot(struct lf_text_memory *m, size_t n) LF_MUST_CHECK;
-void lf_text_put_slot(struct lf_text_memory *m, struct lf_text_header *slab, void *slot);
+void lf_text_free_slot(struct lf_text_memory *m, struct lf_text_header *slab, void *slot);
 
 /* ---- text_pieces.c ---- */
 

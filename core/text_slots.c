@@ -70,7 +70,7 @@ void *lf_text_take_slot(struct lf_text_memory *m, size_t n)
 }
 
 /* Returns the slab where it is empty and not kept. */
-static struct lf_text_header *put_slot_locked(struct lf_text_memory *m, struct lf_text_header *slab, void *slot)
+static struct lf_text_header *free_slot_locked(struct lf_text_memory *m, struct lf_text_header *slab, void *slot)
 {
     if (slab->n_used-- == slab->n_slots) lf_list_push_back(&m->open[size_of(slab->slot_bytes)], &slab->node);
     *(void **)slot = slab->free_slots;
@@ -80,10 +80,10 @@ static struct lf_text_header *put_slot_locked(struct lf_text_memory *m, struct l
     return lf_text_keep_spare_locked(m, slab) ? NULL : slab;
 }
 
-void lf_text_put_slot(struct lf_text_memory *m, struct lf_text_header *slab, void *slot)
+void lf_text_free_slot(struct lf_text_memory *m, struct lf_text_header *slab, void *slot)
 {
     pthread_mutex_lock(&m->lock);
-    struct lf_text_header *empty = put_slot_locked(m, slab, slot);
+    struct lf_text_header *empty = free_slot_locked(m, slab, slot);
     pthread_mutex_unlock(&m->lock);
     if (empty) lf_text_unmap(m, empty);
 }

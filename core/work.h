@@ -5,7 +5,7 @@
  * memory. One lf_work says all of it, and travels with the text through every function that loops over it.
  *
  * A loop calls lf_work_step with what it has just done, in bytes read or in steps of about that price (a nanosecond to
- * ten each). Every LF_WORK_LOOK_STEPS of them the clock is read, and once in LF_WORK_LOOK_MS whoever waits is asked.
+ * ten each). Every LF_WORK_CHECK_STEPS of them the clock is read, and once in LF_WORK_CHECK_MS whoever waits is asked.
  * That is what makes a hostile text end within a millisecond of its client's leaving.
  *
  * NULL is allowed everywhere: no budget, and nobody to ask (the command line, tests). One thread at a time. */
@@ -20,7 +20,7 @@
 
 struct lf_text_memory;
 
-enum { LF_WORK_LOOK_STEPS = 16 * 1024, LF_WORK_LOOK_MS = 1 };
+enum { LF_WORK_CHECK_STEPS = 16 * 1024, LF_WORK_CHECK_MS = 1 };
 
 struct lf_work {
     struct lf_text_memory *memory; /* borrowed; NULL: the process's heap */
@@ -30,7 +30,7 @@ struct lf_work {
 
     /* its own */
     size_t n_steps; /* since the clock was read */
-    int64_t looked_ns;
+    int64_t checked_ns;
     enum lf_status status; /* sticky: LF_OK, LF_CANCELLED or LF_TIMEOUT */
 };
 
@@ -40,14 +40,14 @@ static inline struct lf_text_memory *lf_work_memory(const struct lf_work *work)
 }
 
 /* Reads the clock, and asks if it is time to. LF_CANCELLED: nobody waits. LF_TIMEOUT: past the deadline. */
-LF_MUST_CHECK enum lf_status lf_work_look(struct lf_work *work);
+LF_MUST_CHECK enum lf_status lf_work_check(struct lf_work *work);
 
 /* So many steps more. LF_OK means go on; anything else is passed upward as it is. */
 LF_MUST_CHECK static inline enum lf_status lf_work_step(struct lf_work *work, size_t n_steps)
 {
     if (!work) return LF_OK;
     work->n_steps += n_steps;
-    return work->n_steps < LF_WORK_LOOK_STEPS ? work->status : lf_work_look(work);
+    return work->n_steps < LF_WORK_CHECK_STEPS ? work->status : lf_work_check(work);
 }
 
 #endif

@@ -1,3 +1,5 @@
+/* Matchers, but for their masks (mask.c): the answer read so far, token by token. What is refused changes nothing,
+ * since readings are made beside those that are there. */
 #include "grammar/grammar.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* config.json, as transformers reads it for the four architectures of the llama family, and nothing beyond.
+/* config.json, as transformers reads it for the architectures in `families`, and nothing beyond.
  *
  * The file names a model in the words of another program, where a missing key has a default and an unknown key is
  * silently dropped. Here a key falls into one of three groups: those that are read (and checked), those that cannot
@@ -47,7 +47,7 @@ static const struct family families[] = {
 /* What the attention kernels take. */
 enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
 
-enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24 };
+enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 512 };
 
 #define DEFAULT_ROPE_THETA 10000.0
 
@@ -155,6 +155,18 @@ static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_e
     return LF_OK;
 }
 
+/* "A, B and C": what is implemented, for messages. */
+static const char *name_families(char *out, size_t out_bytes)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < LF_N_ELEMS(families); i++) {
+        const char *between = i == 0 ? "" : i + 1 < LF_N_ELEMS(families) ? ", " : " and ";
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s%s", between, families[i].architecture);
+        LF_ASSERT(at < out_bytes);
+    }
+    return out;
+}
+
 static enum lf_status read_family(struct lf_json_value root, const struct family **out, struct lf_err *err)
 {
     struct lf_json_value list = lf_json_get(root, "architectures");
@@ -176,11 +188,10 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
     }
     struct lf_str raw = lf_json_raw(name);
     const char *kind = lf_foreign_kind(root, raw);
-    return lf_fail(
-        err, LF_UNSUPPORTED,
-        "architecture %.*s%s%s is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
-        "Qwen3ForCausalLM are)",
-        (int)LF_MIN(raw.len, (size_t)64), raw.ptr, *kind ? ", " : "", kind);
+    char known[FAMILY_NAMES_BYTES];
+    return lf_fail(err, LF_UNSUPPORTED, "architecture %.*s%s%s is not implemented (%s are)",
+                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr, *kind ? ", " : "", kind,
+                   name_families(known, sizeof(known)));
 }
 
 static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
@@ -546,13 +557,6 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     LF_TRY(read_switches(hp, fam, root, err));
     LF_TRY(read_windows(hp, fam, root, err));
     LF_TRY(read_rope(hp, root, err));
-    struct lf_json_value bos = lf_json_get(root, "bos_token_id");
-    hp->bos_id = -1;
-    if (!lf_json_is_absent(bos)) {
-        int id;
-        LF_TRY(int_of(bos, "bos_token_id", 0, hp->n_vocab - 1, &id, err));
-        hp->bos_id = id;
-    }
     return read_eos(hp, root, err);
 }
 

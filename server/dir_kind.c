@@ -162,7 +162,7 @@ static bool is_pointer(const char *path)
     return found;
 }
 
-static void look_for_pointer(struct lf_dir_kind *kind, const char *dir, const char *name)
+static void detect_pointer(struct lf_dir_kind *kind, const char *dir, const char *name)
 {
     char path[PATH_MAX];
     bool weights = fnmatch("*.safetensors", name, 0) == 0;
@@ -206,7 +206,7 @@ enum lf_status lf_dir_kind_read(struct lf_dir_kind *out, const char *dir, struct
         out->n_entries++;
         if (!is_there(dir, e->d_name)) continue;
         note(out, e->d_name);
-        look_for_pointer(out, dir, e->d_name);
+        detect_pointer(out, dir, e->d_name);
     }
     closedir(d);
     return LF_OK;

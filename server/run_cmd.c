@@ -5,7 +5,6 @@
  * a long document runs on a small machine. */
 #include <semaphore.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -160,7 +159,7 @@ static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *publi
     lf_buf_init(&text, DOCUMENT_BYTES);
     do {
         wait_published(published);
-        lf_request_look(req, &state);
+        lf_request_snapshot(req, &state);
         print_progress(&state);
         if (n_shown == 0 && state.n_tokens > 0 && isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
         for (; n_shown < state.n_tokens; n_shown++) lf_detok_push(&detok, lf_request_token(req, n_shown)->id, &text);

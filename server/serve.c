@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -235,7 +234,7 @@ static int serve_until_end(struct server *s, const sigset_t *set)
         if (sig == SIGHUP) reload(s);
         if (sig == SIGTERM || sig == SIGINT) return drain(s);
         struct lf_engine_state state;
-        lf_engine_look(s->rt.engine, &state);
+        lf_engine_snapshot(s->rt.engine, &state);
         if (!state.alive) {
             LF_ERROR("the engine ended: %s", state.message);
             lf_clock_sleep_ms(DEAD_GRACE_MS);

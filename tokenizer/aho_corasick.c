@@ -6,7 +6,7 @@
 #include "core/text_memory.h"
 #include "core/work.h"
 
-enum { LOOK_BYTES = 4096 };
+enum { CHECK_BYTES = 4096 };
 
 /* The entries with their texts backwards, in memory of their own. */
 static enum lf_status reverse(struct lf_trie_entry **out, char **bytes, const struct lf_trie_entry *entries, size_t n,
@@ -75,11 +75,6 @@ void lf_aho_deinit(struct lf_aho *aho)
     memset(aho, 0, sizeof *aho);
 }
 
-uint64_t lf_aho_bytes(const struct lf_aho *aho)
-{
-    return lf_trie_bytes(&aho->trie) + (uint64_t)aho->trie.n_nodes * (2 * sizeof(uint32_t) + sizeof(uint16_t));
-}
-
 enum lf_status lf_aho_nested(const struct lf_aho *aho, uint32_t *out, struct lf_err *err)
 {
     uint32_t n = aho->trie.n_nodes, *counts = calloc((size_t)n + 1, sizeof *counts);
@@ -93,37 +88,37 @@ enum lf_status lf_aho_nested(const struct lf_aho *aho, uint32_t *out, struct lf_
     return LF_OK;
 }
 
-void lf_places_deinit(struct lf_places *places)
+void lf_aho_matches_deinit(struct lf_aho_matches *matches)
 {
-    lf_text_free(places->memory, places->at);
-    *places = (struct lf_places){0};
+    lf_text_free(matches->memory, matches->at);
+    *matches = (struct lf_aho_matches){0};
 }
 
-enum lf_status lf_places_put(struct lf_places *places, size_t first, size_t len, int32_t value)
+enum lf_status lf_aho_matches_append(struct lf_aho_matches *matches, size_t first, size_t len, int32_t value)
 {
-    if (places->n == places->cap) {
-        size_t cap = places->cap ? places->cap * 2 : 64;
-        struct lf_place *at = lf_text_realloc(places->memory, places->at, cap * sizeof *at);
+    if (matches->n == matches->cap) {
+        size_t cap = matches->cap ? matches->cap * 2 : 64;
+        struct lf_aho_match *at = lf_text_realloc(matches->memory, matches->at, cap * sizeof *at);
         if (!at) return LF_NO_MEMORY;
-        places->at = at;
-        places->cap = cap;
+        matches->at = at;
+        matches->cap = cap;
     }
-    places->at[places->n++] = (struct lf_place){(uint32_t)first, (uint32_t)len, value};
+    matches->at[matches->n++] = (struct lf_aho_match){(uint32_t)first, (uint32_t)len, value};
     return LF_OK;
 }
 
-enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places, struct lf_str text,
+enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_aho_matches *matches, struct lf_str text,
                               struct lf_work *work)
 {
     uint32_t node = 0;
-    places->n = 0;
+    matches->n = 0;
     for (size_t i = lf_aho_is_empty(aho) ? 0 : text.len; i-- > 0;) {
-        if (i % LOOK_BYTES == 0) LF_TRY(lf_work_step(work, LOOK_BYTES));
+        if (i % CHECK_BYTES == 0) LF_TRY(lf_work_step(work, CHECK_BYTES));
         uint8_t byte = (uint8_t)text.ptr[i];
         if (!node && !aho->trie.root[byte]) continue; /* most bytes: no text ends with them */
         node = lf_aho_step(aho, node, byte);
         uint32_t end = lf_aho_first(aho, node);
-        if (end) LF_TRY(lf_places_put(places, i, lf_aho_len(aho, end), lf_aho_value(aho, end)));
+        if (end) LF_TRY(lf_aho_matches_append(matches, i, lf_aho_len(aho, end), lf_aho_value(aho, end)));
     }
     return LF_OK;
 }

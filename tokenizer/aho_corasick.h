@@ -28,7 +28,6 @@ struct lf_aho {
 LF_MUST_CHECK enum lf_status lf_aho_build(struct lf_aho *aho, const struct lf_trie_entry *entries, size_t n,
                                           struct lf_err *err);
 void lf_aho_deinit(struct lf_aho *aho); /* accepts a zeroed one */
-uint64_t lf_aho_bytes(const struct lf_aho *aho);
 static inline bool lf_aho_is_empty(const struct lf_aho *aho)
 {
     return aho->trie.n_nodes == 0;
@@ -64,26 +63,27 @@ static inline int32_t lf_aho_value(const struct lf_aho *aho, uint32_t end)
 }
 
 /* Where in a text others stand, with a value each; the last one comes first. Owned; zero it, then set memory. */
-struct lf_places {
-    struct lf_place {
+struct lf_aho_matches {
+    struct lf_aho_match {
         uint32_t first, len;
         int32_t value;
     } * at;
     size_t n, cap;
     struct lf_text_memory *memory; /* borrowed */
 };
-void lf_places_deinit(struct lf_places *places);
-LF_MUST_CHECK enum lf_status lf_places_put(struct lf_places *places, size_t first, size_t len, int32_t value);
-/* Takes out the places before from; the one at from, or NULL. For a walk that only goes on. */
-static inline const struct lf_place *lf_places_at(struct lf_places *places, size_t from)
+void lf_aho_matches_deinit(struct lf_aho_matches *matches);
+LF_MUST_CHECK enum lf_status lf_aho_matches_append(struct lf_aho_matches *matches, size_t first, size_t len,
+                                                   int32_t value);
+/* Drops the matches before from; the one at from, or NULL. For a walk that only goes on. */
+static inline const struct lf_aho_match *lf_aho_match_at(struct lf_aho_matches *matches, size_t from)
 {
-    while (places->n > 0 && places->at[places->n - 1].first < from) places->n--;
-    if (places->n == 0 || places->at[places->n - 1].first != from) return NULL;
-    return &places->at[places->n - 1];
+    while (matches->n > 0 && matches->at[matches->n - 1].first < from) matches->n--;
+    if (matches->n == 0 || matches->at[matches->n - 1].first != from) return NULL;
+    return &matches->at[matches->n - 1];
 }
 
-/* Fills places with the longest text that begins at each place of text. LF_NO_MEMORY, or what the work says. */
-LF_MUST_CHECK enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_places *places, struct lf_str text,
-                                            struct lf_work *work);
+/* Fills matches with the longest text that begins at each position of text. LF_NO_MEMORY, or what the work says. */
+LF_MUST_CHECK enum lf_status lf_aho_longest(const struct lf_aho *aho, struct lf_aho_matches *matches,
+                                            struct lf_str text, struct lf_work *work);
 
 #endif

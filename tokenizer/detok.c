@@ -8,7 +8,6 @@
  * ends, so here whole code points of such a run stay what they are. */
 #include "tokenizer/detok.h"
 
-#include "core/check.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -20,7 +19,7 @@ void lf_detok_init(struct lf_detok *detok, const struct lf_tokenizer *tok, bool 
 }
 
 /* Text that is whole goes out, less what is dropped at the beginning. */
-static void put_text(struct lf_detok *detok, struct lf_str text, struct lf_buf *out)
+static void emit_text(struct lf_detok *detok, struct lf_str text, struct lf_buf *out)
 {
     const struct lf_decoder *d = &detok->tok->decoder;
     struct lf_str strip = lf_str_c(d->strip);
@@ -57,7 +56,7 @@ static void drop_pending(struct lf_detok *detok, int n)
     memmove(detok->pending, detok->pending + n, (size_t)detok->n_pending);
 }
 
-static void put_byte(struct lf_detok *detok, char byte, struct lf_buf *out)
+static void emit_byte(struct lf_detok *detok, char byte, struct lf_buf *out)
 {
     detok->pending[detok->n_pending++] = byte;
     while (detok->n_pending > 0) {
@@ -65,11 +64,11 @@ static void put_byte(struct lf_detok *detok, char byte, struct lf_buf *out)
         int p = progress(detok->pending, n);
         if (p == 0) return;
         if (p > 0) {
-            put_text(detok, lf_str_from(detok->pending, (size_t)n), out);
+            emit_text(detok, lf_str_from(detok->pending, (size_t)n), out);
             detok->n_pending = 0;
             return;
         }
-        put_text(detok, LF_STR(REPLACEMENT), out);
+        emit_text(detok, LF_STR(REPLACEMENT), out);
         drop_pending(detok, detok->tok->decoder.lossy && n > 1 ? n - 1 : 1);
     }
 }
@@ -77,13 +76,13 @@ static void put_byte(struct lf_detok *detok, char byte, struct lf_buf *out)
 void lf_detok_flush(struct lf_detok *detok, struct lf_buf *out)
 {
     while (detok->n_pending > 0) {
-        put_text(detok, LF_STR(REPLACEMENT), out);
+        emit_text(detok, LF_STR(REPLACEMENT), out);
         drop_pending(detok, detok->tok->decoder.lossy ? detok->n_pending : 1);
     }
 }
 
-static void put_replaced(struct lf_detok *detok, struct lf_str text, struct lf_str from, struct lf_str to,
-                         struct lf_buf *out)
+static void emit_replaced(struct lf_detok *detok, struct lf_str text, struct lf_str from, struct lf_str to,
+                          struct lf_buf *out)
 {
     size_t first = 0;
     for (size_t i = 0; i < text.len;) {
@@ -91,12 +90,12 @@ static void put_replaced(struct lf_detok *detok, struct lf_str text, struct lf_s
             i++;
             continue;
         }
-        put_text(detok, lf_str_from(text.ptr + first, i - first), out);
-        put_text(detok, to, out);
+        emit_text(detok, lf_str_from(text.ptr + first, i - first), out);
+        emit_text(detok, to, out);
         i += from.len;
         first = i;
     }
-    put_text(detok, lf_str_from(text.ptr + first, text.len - first), out);
+    emit_text(detok, lf_str_from(text.ptr + first, text.len - first), out);
 }
 
 static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags, struct lf_buf *out)
@@ -104,7 +103,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     const struct lf_decoder *d = &detok->tok->decoder;
     if (flags & LF_TOKEN_BYTE) {
         detok->started = true;
-        put_byte(detok, (char)lf_byte_token(text), out);
+        emit_byte(detok, (char)lf_byte_piece(text), out);
         return;
     }
     lf_detok_flush(detok, out);
@@ -117,7 +116,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     bool dropped = !detok->started && d->drop_mark && lf_str_starts(text, LF_STR(LF_SPM_MARK));
     if (dropped) text = lf_str_from(text.ptr + LF_SPM_MARK_LEN, text.len - LF_SPM_MARK_LEN);
     if (text.len > 0 || (dropped && !d->drop_every)) detok->started = true;
-    put_replaced(detok, text, LF_STR(LF_SPM_MARK), LF_STR(" "), out);
+    emit_replaced(detok, text, LF_STR(LF_SPM_MARK), LF_STR(" "), out);
 }
 
 static void push_byte_level(struct lf_detok *detok, struct lf_str text, struct lf_buf *out)
@@ -133,7 +132,7 @@ static void push_byte_level(struct lf_detok *detok, struct lf_str text, struct l
     bool letters = i == text.len;
     for (i = 0; i < text.len;) {
         int n = letters ? lf_utf8_decode(text.ptr + i, text.len - i, &cp) : 1;
-        put_byte(detok, letters ? (char)lf_byte_level_byte(cp) : text.ptr[i], out);
+        emit_byte(detok, letters ? (char)lf_byte_level_byte(cp) : text.ptr[i], out);
         i += (size_t)n;
     }
 }
@@ -145,12 +144,12 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
     bool first = !detok->started;
     detok->started = true;
     if (d->byte_fallback && lf_byte_token(text) >= 0) {
-        put_byte(detok, (char)lf_byte_token(text), out);
+        emit_byte(detok, (char)lf_byte_token(text), out);
         return;
     }
     lf_detok_flush(detok, out);
     if (d->n_replaces == 1 && !d->replaces[0].first_token_only) {
-        put_replaced(detok, text, d->replaces[0].from, d->replaces[0].to, out);
+        emit_replaced(detok, text, d->replaces[0].from, d->replaces[0].to, out);
         return;
     }
     lf_buf_init(&from, out->ceiling);
@@ -165,7 +164,7 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
         to = swap;
     }
     if (from.status != LF_OK || to.status != LF_OK) out->status = LF_NO_MEMORY;
-    put_text(detok, lf_buf_view(&from), out);
+    emit_text(detok, lf_buf_view(&from), out);
     lf_buf_deinit(&from);
     lf_buf_deinit(&to);
 }
@@ -188,9 +187,9 @@ void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)
         push_steps(detok, text, out);
         break;
     case LF_DECODER_JOIN:
-        if (detok->started) put_text(detok, LF_STR(" "), out);
+        if (detok->started) emit_text(detok, LF_STR(" "), out);
         detok->started = true;
-        put_text(detok, text, out);
+        emit_text(detok, text, out);
         break;
     }
 }

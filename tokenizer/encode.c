@@ -1,9 +1,6 @@
 #include "tokenizer/encode.h"
 
-#include <stdlib.h>
-
-#include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 
 /* Shorter texts do not repeat enough to pay for clearing the cache. */
@@ -35,7 +32,7 @@ void lf_encode_work_init(struct lf_encode_work *work, struct lf_ids *out, size_t
     struct lf_text_memory *memory = lf_work_memory(on);
     *work = (struct lf_encode_work){.out = out, .first = out->n, .max_ids = max_ids, .err = err, .on = on};
     lf_buf_init_in(&work->text, SIZE_MAX / 2, memory);
-    work->places.memory = work->inner_places.memory = work->symbols.memory = work->merge.memory = memory;
+    work->matches.memory = work->inner_matches.memory = work->symbols.memory = work->merge.memory = memory;
     if (text_bytes < CACHE_MIN_TEXT_BYTES) return;
     uint64_t n = CACHE_MIN_WORDS;
     while (n < CACHE_MAX_WORDS && n * 16 < text_bytes) n *= 2;
@@ -48,8 +45,8 @@ void lf_encode_work_deinit(struct lf_encode_work *work)
 {
     lf_merge_work_deinit(&work->merge);
     lf_ids_deinit(&work->symbols);
-    lf_places_deinit(&work->places);
-    lf_places_deinit(&work->inner_places);
+    lf_aho_matches_deinit(&work->matches);
+    lf_aho_matches_deinit(&work->inner_matches);
     lf_text_free(lf_work_memory(work->on), work->cache.words);
     lf_buf_deinit(&work->text);
     lf_text_free(lf_work_memory(work->on), work->nodes);
@@ -98,7 +95,7 @@ struct lf_word *lf_word_cache_at(const struct lf_word_cache *cache, struct lf_st
     return &cache->words[lf_mix64(hash ^ piece) & (cache->n_words - 1)];
 }
 
-void lf_word_put(struct lf_word *word, struct lf_str text, const int32_t *ids, size_t n_ids)
+void lf_word_store(struct lf_word *word, struct lf_str text, const int32_t *ids, size_t n_ids)
 {
     if (n_ids > LF_WORD_IDS) return;
     word->len = (uint8_t)text.len;

@@ -9,7 +9,7 @@
 
 /* Words seen before in this call with their symbols. Direct-mapped: a newer word takes the place of an older one. */
 enum { LF_WORD_BYTES = 32, LF_WORD_IDS = 14 };
-enum { LF_ENCODE_LOOK_BYTES = 4096 }; /* loops over single bytes count their steps by so many */
+enum { LF_ENCODE_CHECK_BYTES = 4096 }; /* loops over single bytes count their steps by so many */
 struct lf_word {
     uint8_t len, n_ids; /* len 0: a free place */
     char text[LF_WORD_BYTES];
@@ -27,7 +27,8 @@ struct lf_encode_work {
     struct lf_err *err; /* borrowed, may be NULL */
     struct lf_work *on; /* borrowed, may be NULL: what all of this is done for; scratch comes from its memory */
 
-    struct lf_places places, inner_places; /* of added tokens; of user-defined pieces, or of those in normalized text */
+    struct lf_aho_matches matches,
+        inner_matches; /* of added tokens; of user-defined pieces, or of those in normalized text */
     struct lf_merge_work merge;
     struct lf_ids symbols;
     struct lf_word_cache cache;
@@ -61,6 +62,6 @@ static inline bool lf_word_is(const struct lf_word *word, struct lf_str text)
     return word->len == text.len && memcmp(word->text, text.ptr, text.len) == 0;
 }
 /* Puts text with its ids there, if they fit. */
-void lf_word_put(struct lf_word *word, struct lf_str text, const int32_t *ids, size_t n_ids);
+void lf_word_store(struct lf_word *word, struct lf_str text, const int32_t *ids, size_t n_ids);
 
 #endif

@@ -31,7 +31,7 @@ enum lf_status lf_tokenizer_encode_ids(const struct lf_tokenizer *tok, struct lf
         size_t n = 0;
         while (i + n < text.len && !is_space(text.ptr[i + n])) n++;
         if (n == 0) {
-            if (i++ % LF_ENCODE_LOOK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_LOOK_BYTES));
+            if (i++ % LF_ENCODE_CHECK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_CHECK_BYTES));
             continue;
         }
         LF_TRY(lf_encode_step(work, 16 + n));

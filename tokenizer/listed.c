@@ -14,7 +14,7 @@ enum lf_status lf_tokenizer_match(struct lf_tokenizer *tok, struct lf_added_inde
         return LF_OK;
     }
     tok->vocab.flags[token->id] |= LF_TOKEN_ADDED;
-    LF_TRY(lf_added_put(&tok->added, token, find, err));
+    LF_TRY(lf_added_insert(&tok->added, token, find, err));
     index->by_id[token->id] = tok->added.n_tokens;
     return LF_OK;
 }

@@ -46,7 +46,7 @@ static inline void lf_marked_begin(struct lf_marked *marked, size_t n)
     marked->text.ceiling = marked->user.ceiling = lf_text_grown_bytes(n);
 }
 /* Text with the same mark on each byte. */
-static inline void lf_marked_put(struct lf_marked *marked, struct lf_str text, bool user)
+static inline void lf_marked_append(struct lf_marked *marked, struct lf_str text, bool user)
 {
     lf_buf_str(&marked->text, text);
     for (size_t i = 0; marked->track && i < text.len; i++) lf_buf_char(&marked->user, user ? 1 : 0);

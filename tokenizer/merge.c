@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 
@@ -50,7 +51,7 @@ static struct lf_merge *slot_of(const struct lf_merges *merges, int32_t left, in
     return &merges->slots[i];
 }
 
-void lf_merges_put(struct lf_merges *merges, const struct lf_merge *merge)
+void lf_merges_insert(struct lf_merges *merges, const struct lf_merge *merge)
 {
     struct lf_merge *slot = slot_of(merges, merge->left, merge->right);
     if (slot->left < 0) merges->n++;

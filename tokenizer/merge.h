@@ -28,7 +28,7 @@ struct lf_merges {
 LF_MUST_CHECK enum lf_status lf_merges_init(struct lf_merges *merges, uint64_t n_merges, struct lf_err *err);
 void lf_merges_deinit(struct lf_merges *merges); /* accepts a zeroed one */
 /* A pair that is there already takes the new values. No more pairs than init was told. */
-void lf_merges_put(struct lf_merges *merges, const struct lf_merge *merge);
+void lf_merges_insert(struct lf_merges *merges, const struct lf_merge *merge);
 /* NULL: the pair is not joined. */
 const struct lf_merge *lf_merges_find(const struct lf_merges *merges, int32_t left, int32_t right);
 

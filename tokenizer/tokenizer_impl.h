@@ -20,7 +20,7 @@ struct lf_tokenizer {
     struct lf_spm spm;             /* of tokenizer.model, where hf is NULL */
     struct lf_hf *hf;              /* owned: of tokenizer.json */
     bool id_text;                  /* no model's tokenizer: the text of a token is its id */
-    bool legacy;                   /* sentencepiece: every stretch between special tokens begins as a text of its own */
+    bool legacy;                   /* sentencepiece: every segment between special tokens begins as a text of its own */
     bool add_prefix_space;         /* sentencepiece, not legacy: the text begins with a mark */
     int32_t bos, eos;              /* -1: none */
     const int32_t *before, *after; /* ids that go around a text; in the arena */

@@ -5,7 +5,6 @@
  * is long, so they are sorted by counting their classes, not by exchanging neighbours: linear whatever the text.
  *
  * ASCII is its own normal form in all four: stretches of it are copied. */
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "core/text_memory.h"
@@ -89,11 +88,11 @@ static uint32_t composed(uint32_t a, uint32_t b)
     return 0;
 }
 
-static void put_letter(struct lf_marked *out, uint32_t cp, bool user)
+static void append_letter(struct lf_marked *out, uint32_t cp, bool user)
 {
     char bytes[4];
     int n = lf_utf8_encode(cp, bytes);
-    lf_marked_put(out, lf_str_from(bytes, (size_t)n), user);
+    lf_marked_append(out, lf_str_from(bytes, (size_t)n), user);
 }
 
 /* Sorts the marks of letters[first, n) by class, equal ones in their order. */
@@ -137,7 +136,7 @@ static void end_run(struct run *run, bool last)
     sort_marks(run, starter ? 1 : 0);
     if (run->compose && starter) run->n = compose_run(run);
     if (!last && run->compose && run->n == 1 && starter) return;
-    for (size_t i = 0; i < run->n; i++) put_letter(run->out, run->letters[i].cp, run->letters[i].user);
+    for (size_t i = 0; i < run->n; i++) append_letter(run->out, run->letters[i].cp, run->letters[i].user);
     run->n = 0;
 }
 
@@ -232,10 +231,10 @@ enum lf_status lf_unicode_lowercase(struct lf_marked *to, const struct lf_marked
         const struct lf_unicode_entry *entry = entry_of(lf_unicode_lower, lf_unicode_lower_n, cp);
         at += len;
         if (cp == 0x130) { /* the one letter whose small form is two code points */
-            put_letter(to, 'i', user);
+            append_letter(to, 'i', user);
             cp = 0x307;
         }
-        put_letter(to, entry ? entry->value : cp, user);
+        append_letter(to, entry ? entry->value : cp, user);
     }
     return lf_marked_status(to);
 }

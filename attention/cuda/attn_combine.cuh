@@ -13,11 +13,11 @@
 #define LF_ATTN_LAZY  8.0f
 
 /* How partial rows a and b combine: o = fma(b.o, scale_b, a.o · scale_a), and m, l. */
-struct lf_attn_combine {
+struct combine_factors {
     float m, l, scale_a, scale_b;
 };
 
-LF_GPU_FN struct lf_attn_combine attn_combine(float a_m, float a_l, float b_m, float b_l)
+LF_GPU_FN combine_factors attn_combine(float a_m, float a_l, float b_m, float b_l)
 {
     if (b_l == 0.0f) return {a_m, a_l, 1.0f, 0.0f};
     if (a_l == 0.0f) return {b_m, b_l, 0.0f, 1.0f};
@@ -26,23 +26,23 @@ LF_GPU_FN struct lf_attn_combine attn_combine(float a_m, float a_l, float b_m, f
     return {m, __fmaf_rn(b_l, scale_b, __fmul_rn(a_l, scale_a)), scale_a, scale_b};
 }
 
-LF_GPU_FN float attn_combine_o(struct lf_attn_combine j, float a_o, float b_o)
+LF_GPU_FN float attn_combine_o(combine_factors j, float a_o, float b_o)
 {
     return __fmaf_rn(b_o, j.scale_b, __fmul_rn(a_o, j.scale_a));
 }
 
 /* What a row's o is multiplied by in the end, and the log-sum-exp (natural) of its scores. `sink` adds e^*sink to the
  * denominator, not to lse. A row without keys has factor 0 and lse -inf. */
-struct lf_attn_finish {
+struct finish_factors {
     float factor, lse;
 };
 
-LF_GPU_FN struct lf_attn_finish attn_finish(float m, float l, const float *sink)
+LF_GPU_FN finish_factors attn_finish(float m, float l, const float *sink)
 {
     if (l == 0.0f) return {0.0f, -INFINITY};
     float lse = __fmul_rn(m + log2f(l), LF_ATTN_LN2);
     if (!sink) return {__fdiv_rn(1.0f, l), lse};
-    struct lf_attn_combine j = attn_combine(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
+    combine_factors j = attn_combine(m, l, __fmul_rn(*sink, LF_ATTN_LOG2E), 1.0f);
     return {__fdiv_rn(j.scale_a, j.l), lse};
 }
 

@@ -13,19 +13,22 @@
  * Shared memory: PARTS rows of 32 floats, and as many factors. Bound by latency: a few hundred parts, one or two
  * batches of them. CPU reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
-#include "attention/cuda/attn_mma.cuh"
+#include "attention/cuda/attn_rows.cuh"
+#include "device/cuda/elem.cuh"
+#include "device/cuda/ptx_copy.cuh"
 
 enum {
     PARTS = 160, /* of a batch */
     GROUP = LF_ATTN_DECODE_GROUP,
     LANE_GROUPS = 2, /* of a batch, for each lane */
-    GROUPS = LANE_GROUPS * LANES,
+    GROUPS = LANE_GROUPS * WARP,
     CHANNELS = 32, /* of a work item */
     ROW_GROUPS = 16,
     CTAS_PER_SM = 8,
+    UNIT_BYTES = 16, /* of a copy */
     CHANNEL_UNITS = CHANNELS * 4 / UNIT_BYTES
 };
-static_assert((int)CHANNELS == (int)LANES, "a lane holds a channel");
+static_assert((int)CHANNELS == (int)WARP, "a lane holds a channel");
 
 struct batch {
     float o[PARTS][CHANNELS];
@@ -52,24 +55,13 @@ struct channels {
 /* Fetches the channels of n partial rows that lie `stride` rows apart. */
 LF_GPU_FN void fetch_rows(batch &b, const lf_attn_cuda_args &p, int64_t row, int stride, int n, const channels &of)
 {
-    int lane = threadIdx.x % LANES, unit = lane % CHANNEL_UNITS;
+    int lane = threadIdx.x % WARP, unit = lane % CHANNEL_UNITS;
     int channel = of.first + unit * 4, n_bytes = channel < of.end ? UNIT_BYTES : 0;
     const float *from = p.partial_o + row * p.head_dim + channel;
     int64_t step = (int64_t)stride * p.head_dim;
-    for (int s = lane / CHANNEL_UNITS; s < n; s += LANES / CHANNEL_UNITS)
+    for (int s = lane / CHANNEL_UNITS; s < n; s += WARP / CHANNEL_UNITS)
         cp_async_cg_16(shared_address(&b.o[s][unit * 4]), from + s * step, n_bytes);
     cp_async_commit_group();
-}
-
-/* The prefix maximum over the lanes. */
-LF_GPU_FN float prefix_max(float x)
-{
-#pragma unroll
-    for (int step = 1; step < LANES; step *= 2) {
-        float other = __shfl_up_sync(0xffffffffu, x, step);
-        if (threadIdx.x % LANES >= step) x = fmaxf(x, other);
-    }
-    return x;
 }
 
 /* Of a batch: groups and parts, counted from the tile's first. */
@@ -83,12 +75,12 @@ template <int N, int G>
 LF_GPU_FN void find_factors(batch &b, combined &f, const lf_attn_cuda_combine &tile, const float2 *ml,
                             const batch_range &at)
 {
-    int lane = threadIdx.x % LANES, part[N], end[N];
+    int lane = threadIdx.x % WARP, part[N], end[N];
     float2 of[N][G];
     float top[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        int group = at.group0 + i * LANES + lane;
+        int group = at.group0 + i * WARP + lane;
         part[i] = part_of(tile, group);
         end[i] = min(part_of(tile, group + 1), at.part_end);
 #pragma unroll
@@ -99,22 +91,22 @@ LF_GPU_FN void find_factors(batch &b, combined &f, const lf_attn_cuda_combine &t
     for (int i = 0; i < N; i++) {
 #pragma unroll
         for (int s = 1; s < G; s++) {
-            lf_attn_combine j = attn_combine(of[i][0].x, of[i][0].y, of[i][s].x, of[i][s].y);
+            combine_factors j = attn_combine(of[i][0].x, of[i][0].y, of[i][s].x, of[i][s].y);
             of[i][0] = make_float2(j.m, j.l);
             if (part[i] + s < end[i]) b.factors[part[i] - at.part0 + s] = make_float2(j.scale_a, j.scale_b);
         }
-        top[i] = prefix_max(of[i][0].y != 0.0f ? of[i][0].x : -INFINITY);
+        top[i] = warp_scan(of[i][0].y != 0.0f ? of[i][0].x : -INFINITY, [](float a, float b) { return fmaxf(a, b); });
     }
 #pragma unroll
     for (int i = 0; i < N; i++) {
         float2 group = of[i][0];
-        unsigned with_keys = __ballot_sync(0xffffffffu, group.y != 0.0f);
+        unsigned with_keys = __ballot_sync(ALL_LANES, group.y != 0.0f);
         bool any_before = f.any || (with_keys & ((1u << lane) - 1)) != 0;
-        float before = __shfl_up_sync(0xffffffffu, top[i], 1);
+        float before = __shfl_up_sync(ALL_LANES, top[i], 1);
         before = lane == 0 ? f.m : fmaxf(f.m, before);
-        lf_attn_combine j = attn_combine(before, any_before ? 1.0f : 0.0f, group.x, group.y);
-        b.groups[i * LANES + lane] = make_float4(j.scale_a, j.scale_b, group.y, 0.0f);
-        f.m = fmaxf(f.m, __shfl_sync(0xffffffffu, top[i], LANES - 1));
+        combine_factors j = attn_combine(before, any_before ? 1.0f : 0.0f, group.x, group.y);
+        b.groups[i * WARP + lane] = make_float4(j.scale_a, j.scale_b, group.y, 0.0f);
+        f.m = fmaxf(f.m, __shfl_sync(ALL_LANES, top[i], WARP - 1));
         f.any = f.any || with_keys != 0;
     }
 }
@@ -122,7 +114,7 @@ LF_GPU_FN void find_factors(batch &b, combined &f, const lf_attn_cuda_combine &t
 /* Combines group g of the batch, n parts from `part` on, with the lane's channel and the sum. */
 LF_GPU_FN void combine_group(combined &f, const batch &b, int g, int part, int n)
 {
-    int lane = threadIdx.x % LANES;
+    int lane = threadIdx.x % WARP;
     float4 c = b.groups[g];
     float o = b.o[part][lane];
 #pragma unroll
@@ -163,7 +155,7 @@ LF_GPU_FN combined combine_row(batch &b, const lf_attn_cuda_args &p, const lf_at
         batch_range at = {group0, min(AT_ONCE, n_groups - group0), part_of(tile, group0), 0};
         at.part_end = min(part_of(tile, group0 + at.n_groups), tile.n_parts);
         fetch_rows(b, p, tile.slot + (int64_t)at.part0 * tile.n_rows + i, tile.n_rows, at.part_end - at.part0, c);
-        if (at.n_groups <= LANES)
+        if (at.n_groups <= WARP)
             find_factors<1, G>(b, f, tile, ml, at);
         else
             find_factors<LANE_GROUPS, G>(b, f, tile, ml, at);
@@ -182,14 +174,14 @@ LF_GPU_FN void output_row(batch &b, const lf_attn_cuda_args &p, const lf_attn_cu
     combined f = tile.n_group == 1 ? combine_row<1>(b, p, tile, i, c) : combine_row<GROUP>(b, p, tile, i, c);
     int head;
     int64_t row = head_row_of(p, t, i, &head);
-    int channel = c.first + threadIdx.x % LANES;
-    lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
+    int channel = c.first + threadIdx.x % WARP;
+    finish_factors end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
     if (channel < c.end) ((T *)p.out)[row * p.head_dim + channel] = from_float<T>(f.o * end.factor);
     if (p.lse && channel == 0) p.lse[row] = end.lse;
 }
 
 template <class T>
-__global__ void __launch_bounds__(LANES) attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p)
+__global__ void __launch_bounds__(WARP) attn_combine_decode(const __grid_constant__ lf_attn_cuda_args p)
 {
     __shared__ __align__(16) batch b;
     int n_chunks = (p.head_dim + CHANNELS - 1) / CHANNELS;
@@ -211,8 +203,7 @@ __global__ void __launch_bounds__(LANES) attn_combine_decode(const __grid_consta
 
 int lf_attn_combine_decode_setup(void)
 {
-    int rc = load_kernel(attn_combine_decode<bf16>);
-    return rc == 0 ? load_kernel(attn_combine_decode<fp16>) : rc;
+    return load_kernels(attn_combine_decode<bf16>, attn_combine_decode<fp16>);
 }
 
 int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
@@ -220,7 +211,6 @@ int lf_attn_combine_decode(const struct lf_attn_cuda_args *args, void *stream)
     if (args->max_combine == 0) return 0;
     int64_t n_items = (int64_t)args->max_combine * ROW_GROUPS * ((args->head_dim + CHANNELS - 1) / CHANNELS);
     int64_t n_ctas = min(n_items, (int64_t)CTAS_PER_SM * args->n_sms);
-    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
-    return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, dim3((unsigned)n_ctas),
-                        LANES, how, *args);
+    return queue_kernel(args->fp16 ? attn_combine_decode<fp16> : attn_combine_decode<bf16>, {(unsigned)n_ctas, WARP},
+                        launch_of(args, stream), *args);
 }

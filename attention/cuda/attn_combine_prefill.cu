@@ -10,9 +10,10 @@
  * never part of a captured graph. No shared memory. Bound by memory: 4 bytes read for every channel, row and split. CPU
  * reference: attn_cpu.c. */
 #include "device/cuda/launch.cuh"
-#include "attention/cuda/attn_mma.cuh"
+#include "attention/cuda/attn_rows.cuh"
+#include "device/cuda/elem.cuh"
 
-enum { WARPS = 8, THREADS = WARPS * LANES, BATCH = 8, CTAS_PER_SM = 8, LANE_CHANNELS = 4 };
+enum { WARPS = 8, THREADS = WARPS * WARP, BATCH = 8, CTAS_PER_SM = 8, LANE_CHANNELS = 4 };
 
 /* A lane's part of a row: four channels. */
 struct partial_row {
@@ -22,7 +23,7 @@ struct partial_row {
 
 LF_GPU_FN void combine_split(partial_row &f, float2 ml, float4 o)
 {
-    lf_attn_combine j = attn_combine(f.m, f.l, ml.x, ml.y);
+    combine_factors j = attn_combine(f.m, f.l, ml.x, ml.y);
     f.m = j.m;
     f.l = j.l;
     f.o = make_float4(attn_combine_o(j, f.o.x, o.x), attn_combine_o(j, f.o.y, o.y), attn_combine_o(j, f.o.z, o.z),
@@ -52,7 +53,7 @@ LF_GPU_FN partial_row combine_row(const lf_attn_cuda_args &p, int64_t row, int s
 template <class T>
 __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_constant__ lf_attn_cuda_args p)
 {
-    int first = blockIdx.x * WARPS + threadIdx.x / LANES, lane = threadIdx.x % LANES;
+    int first = blockIdx.x * WARPS + threadIdx.x / WARP, lane = threadIdx.x % WARP;
     start_successor();
     wait_predecessor();
     for (int item = first; item < p.n_combine_prefill * LF_ATTN_PREFILL_ROWS; item += gridDim.x * WARPS) {
@@ -60,9 +61,9 @@ __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_con
         int i = item % LF_ATTN_PREFILL_ROWS, head;
         if (i >= tile.n_rows) continue;
         int64_t row = head_row_of(p, rows_of(p, p.seqs[tile.seq_idx], tile), i, &head);
-        for (int channel = lane * LANE_CHANNELS; channel < p.head_dim; channel += LANES * LANE_CHANNELS) {
+        for (int channel = lane * LANE_CHANNELS; channel < p.head_dim; channel += WARP * LANE_CHANNELS) {
             partial_row f = combine_row(p, tile.slot + i, tile.n_rows, tile.n_parts, channel);
-            lf_attn_finish end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
+            finish_factors end = attn_finish(f.m, f.l, p.sinks ? p.sinks + head : NULL);
             *(uint2 *)((T *)p.out + row * p.head_dim + channel) = make_uint2(
                 pack<T>(f.o.x * end.factor, f.o.y * end.factor), pack<T>(f.o.z * end.factor, f.o.w * end.factor));
             if (p.lse && channel == 0) p.lse[row] = end.lse;
@@ -72,15 +73,13 @@ __global__ void __launch_bounds__(THREADS) attn_combine_prefill(const __grid_con
 
 int lf_attn_combine_prefill_setup(void)
 {
-    int rc = load_kernel(attn_combine_prefill<bf16>);
-    return rc == 0 ? load_kernel(attn_combine_prefill<fp16>) : rc;
+    return load_kernels(attn_combine_prefill<bf16>, attn_combine_prefill<fp16>);
 }
 
 int lf_attn_combine_prefill(const struct lf_attn_cuda_args *args, void *stream)
 {
     if (args->n_combine_prefill == 0) return 0;
     int n_ctas = min(args->n_combine_prefill * (LF_ATTN_PREFILL_ROWS / WARPS), CTAS_PER_SM * args->n_sms);
-    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
-    return queue_kernel(args->fp16 ? attn_combine_prefill<fp16> : attn_combine_prefill<bf16>, dim3((unsigned)n_ctas),
-                        THREADS, how, *args);
+    return queue_kernel(args->fp16 ? attn_combine_prefill<fp16> : attn_combine_prefill<bf16>,
+                        {(unsigned)n_ctas, THREADS}, launch_of(args, stream), *args);
 }

@@ -33,7 +33,7 @@ static_assert(STREAMS == 2 && SLICE % 16 == 0, "two streams are combined; an MMA
 static_assert(LF_ATTN_DECODE_SPLIT_MIN % PAGE == 0, "splits are whole pages");
 
 template <class T, int D, int R> struct shape {
-    static constexpr int THREADS = STREAMS * R * LANES, ROWS = 16 * R;
+    static constexpr int THREADS = STREAMS * R * WARP, ROWS = 16 * R;
     static constexpr int SLICE_BYTES = SLICE * D * (int)sizeof(T);
     static constexpr bool SHARES_Q = D > 128; /* in shared memory, else in registers */
     static constexpr int Q_BYTES = SHARES_Q ? ROWS * D * (int)sizeof(T) : 0;
@@ -132,17 +132,17 @@ template <class T, int D, int R> LF_GPU_FN void begin_pass(cursor &c, const lf_a
     c.kv_len = seq.kv_len;
     c.from = (const char *)page_of<T>(p, 0, 0, task.kv_head) + lane_bytes<T, D, R>(p, w);
     c.table = p.tables + seq.table;
-    c.base = -LANES;
+    c.base = -WARP;
 }
 
 LF_GPU_FN int block_of(cursor &c, int lane)
 {
-    if (c.page >= c.base + LANES) {
+    if (c.page >= c.base + WARP) {
         int lane_page = c.page + lane;
         c.base = c.page;
         c.entry = lane_page < c.n_pages ? c.table[lane_page] : 0;
     }
-    return __shfl_sync(0xffffffffu, c.entry, c.page - c.base);
+    return __shfl_sync(ALL_LANES, c.entry, c.page - c.base);
 }
 
 /* From the K of a page to its V, in bytes. */
@@ -158,7 +158,7 @@ LF_GPU_FN void copy_units(uint32_t stage, const char *k, int64_t v_offset, int64
                           int n_seen)
 {
     constexpr int UNITS = D / UNIT_ELEMS, BYTES = SLICE * D * (int)sizeof(T);
-    constexpr int ROWS_AT_ONCE = LANES / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
+    constexpr int ROWS_AT_ONCE = WARP / UNITS, TURNS = SLICE / ROWS_AT_ONCE / R;
     int row = w.member * (SLICE / R) + w.lane / UNITS;
     const char *v = k + v_offset;
 #pragma unroll
@@ -178,7 +178,7 @@ template <class T, int D, int R>
 LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w, uint32_t stage, cursor &c,
                                   int n_tokens)
 {
-    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS;
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = WARP / UNITS;
     uint32_t v_offset = bytes_to_v<T>(p), block_bytes = 2 * p.n_layers * v_offset;
     int first = c.page * PAGE + lane_token<D, R>(w), n_seen = c.kv_len - first, n_old = n_tokens - first;
     const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
@@ -245,15 +245,15 @@ template <class T, int D, int R> LF_GPU_FN void fetch_old(const lf_attn_cuda_arg
 template <class T, int D, int R>
 LF_GPU_FN void fetch_new(const lf_attn_cuda_args &p, const warp_role &w, const missing &late)
 {
-    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = LANES / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
-    unsigned stages = __ballot_sync(0xffffffffu, late.tokens != 0);
+    constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = WARP / UNITS, BYTES = shape<T, D, R>::SLICE_BYTES;
+    unsigned stages = __ballot_sync(ALL_LANES, late.tokens != 0);
     if (stages == 0) return;
     int lane = laneid(), unit = lane % UNITS;
 #pragma unroll 1
     for (; stages != 0; stages &= stages - 1) {
         int i = __ffs(stages) - 1;
-        unsigned tokens = __shfl_sync(0xffffffffu, late.tokens, i);
-        const char *page = (const char *)__shfl_sync(0xffffffffu, late.page, i);
+        unsigned tokens = __shfl_sync(ALL_LANES, late.tokens, i);
+        const char *page = (const char *)__shfl_sync(ALL_LANES, late.page, i);
         int first = __ffs(tokens) - 1, end = unit * UNIT_ELEMS < p.head_dim ? first + __popc(tokens) : 0;
         int row = first + w.member * ROWS_AT_ONCE + lane / UNITS;
 #pragma unroll 1
@@ -281,7 +281,7 @@ LF_GPU_FN void load_queries(uint32_t (&q)[D / 16][4], const lf_attn_cuda_args &p
     int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        int i = row0 + threadIdx.x % LANES / 4 + 8 * h, head;
+        int i = row0 + threadIdx.x % WARP / 4 + 8 * h, head;
         bool is_row = i < n_rows;
         const uint32_t *from =
             (const uint32_t *)((const T *)p.q + head_row_of(p, t, is_row ? i : 0, &head) * p.head_dim + column);
@@ -397,8 +397,8 @@ template <class T, int D, bool SHARES_Q>
 LF_GPU_FN void end_split(warp_rows<D, SHARES_Q> &rows, const warp_scratch<D / 8> &scratch, const warp_role &w,
                          split_edges at, const lf_attn_cuda_args &p, const rows_of_task &t, int warp_row, int slot)
 {
-    rows.state.l[0] = row_sum(rows.state.l[0]);
-    rows.state.l[1] = row_sum(rows.state.l[1]);
+    rows.state.l[0] = quad_sum(rows.state.l[0]);
+    rows.state.l[1] = quad_sum(rows.state.l[1]);
     if (w.stream == 0) save_partial(*scratch.left, rows.o, rows.state);
     __syncthreads();
     if (w.stream == 1) combine_partial(*scratch.left, rows.o, rows.state);
@@ -456,7 +456,7 @@ LF_GPU_FN void run_pass(const lf_attn_cuda_args &p, const lf_attn_cuda_task &tas
         if (R == 1)
             __syncwarp();
         else
-            bar_sync(1 + w.stream, R * LANES);
+            bar_sync(1 + w.stream, R * WARP);
         if (is_seen) multiply_qk<T, D>(s, rows, slice);
         if (R > 1) fetch_next<T, D, R>(p, w, w.ring + before * 2 * S::SLICE_BYTES, c);
         if (is_seen) softmax_pv<T, D>(rows, s, slice + S::SLICE_BYTES, key0, scale, p.window);
@@ -483,7 +483,7 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     using S = shape<T, D, R>;
-    int warp = threadIdx.x / LANES;
+    int warp = threadIdx.x / WARP;
     int rings_bytes = n_stages * STREAMS * 2 * S::SLICE_BYTES;
     warp_role w = {warp / R, warp % R, laneid(), 0, 0, n_stages};
     w.ring = shared_address(shared) + w.stream * n_stages * 2 * S::SLICE_BYTES;
@@ -522,47 +522,33 @@ __global__ void __launch_bounds__(shape<T, D, R>::THREADS, shape<T, D, R>::CTAS)
 
 /* ---- host ---- */
 
-/* Limits of the current device. */
-struct gpu_limits {
-    int cta_bytes, sm_bytes;
-};
-
-static int limits_of_gpu(gpu_limits *out)
-{
-    int device = 0, rc = (int)cudaGetDevice(&device);
-    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->cta_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    if (rc == 0) rc = (int)cudaDeviceGetAttribute(&out->sm_bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-    return rc;
-}
-
 enum { CTA_RESERVED_BYTES = 1024 }; /* of each resident CTA, for the system */
 
-template <class T, int D, int R> static bool fits(const gpu_limits &gpu, int n_stages, int ctas)
+template <class T, int D, int R> static bool fits(const shared_limits &gpu, int n_stages, int ctas)
 {
     size_t bytes = shape<T, D, R>::shared_bytes(n_stages);
-    return bytes <= (size_t)gpu.cta_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
+    return bytes <= (size_t)gpu.block_bytes && ctas * (bytes + CTA_RESERVED_BYTES) <= (size_t)gpu.sm_bytes;
 }
 
 /* Two CTAs for each multiprocessor where they fit, so that one computes while the other begins or ends a task; else one
  * with a deeper ring. */
 template <class T, int D, int R> static int launch(const lf_attn_cuda_args *args, void *stream)
 {
-    gpu_limits gpu;
-    int rc = limits_of_gpu(&gpu);
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
     int ctas = shape<T, D, R>::CTAS == 2 && fits<T, D, R>(gpu, 2, 2) ? 2 : 1;
     int n_stages = ctas == 2 ? PAIR_STAGES : MAX_STAGES;
     while (n_stages > 1 && !fits<T, D, R>(gpu, n_stages, ctas)) n_stages--;
-    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
-    return queue_shared(attn_decode<T, D, R>, dim3((unsigned)min(args->max_decode, ctas * args->n_sms)),
-                        shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages), how, *args, n_stages);
+    unsigned n_ctas = (unsigned)min(args->max_decode, ctas * args->n_sms);
+    launch_shape on = {n_ctas, shape<T, D, R>::THREADS, shape<T, D, R>::shared_bytes(n_stages)};
+
+    return queue_kernel(attn_decode<T, D, R>, on, launch_of(args, stream), *args, n_stages);
 }
 
-template <class T, int D, int R> static int load(const gpu_limits &gpu)
+template <class T, int D, int R> static int load(const shared_limits &gpu)
 {
-    int rc = load_kernel(attn_decode<T, D, R>);
-    if (rc != 0) return rc;
-    return (int)cudaFuncSetAttribute(attn_decode<T, D, R>, cudaFuncAttributeMaxDynamicSharedMemorySize, gpu.cta_bytes);
+    return load_kernel(attn_decode<T, D, R>, (size_t)gpu.block_bytes);
 }
 
 /* Warps of a stream where tasks have the most rows. */
@@ -573,8 +559,8 @@ template <int D> static constexpr int most_warps()
 
 template <class T, int D> static int launch_for_rows(const lf_attn_cuda_args *args, void *stream)
 {
-    gpu_limits gpu;
-    int rc = limits_of_gpu(&gpu);
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
     if (args->decode_rows > 32 && fits<T, D, most_warps<D>()>(gpu, 2, 1))
         return launch<T, D, most_warps<D>()>(args, stream);
@@ -589,14 +575,14 @@ template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void
     return launch_for_rows<T, 256>(args, stream);
 }
 
-template <class T, int D> static int setup_dim(const gpu_limits &gpu)
+template <class T, int D> static int setup_dim(const shared_limits &gpu)
 {
     int rc = load<T, D, 1>(gpu);
     if (rc == 0) rc = load<T, D, 2>(gpu);
     return rc == 0 ? load<T, D, most_warps<D>()>(gpu) : rc;
 }
 
-template <class T> static int setup(const gpu_limits &gpu)
+template <class T> static int setup(const shared_limits &gpu)
 {
     int rc = setup_dim<T, 64>(gpu);
     if (rc == 0) rc = setup_dim<T, 128>(gpu);
@@ -618,8 +604,8 @@ size_t lf_attn_decode_mma_scratch_bytes(int head_dim, int n_sms)
 
 int lf_attn_decode_mma_setup(void)
 {
-    gpu_limits gpu;
-    int rc = limits_of_gpu(&gpu);
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
     if (rc == 0) rc = setup<bf16>(gpu);
     return rc == 0 ? setup<fp16>(gpu) : rc;
 }

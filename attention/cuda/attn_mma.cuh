@@ -1,17 +1,16 @@
-/* What the portable attention kernels share: where pages and rows are, tiles in shared memory, scores and the online
- * softmax on the accumulators of a warp (16 rows × 8 N keys, the fragments of ptx_mma.cuh).
+/* What the portable attention kernels share: tiles in shared memory, scores and the online softmax on the accumulators
+ * of a warp (16 rows × 8 N keys, the fragments of ptx_mma.cuh), partial rows.
  *
  * Tiles in shared memory are rows of D elements. The 16-byte units of a row are permuted by an exclusive or of their
  * number with bits of the row's, so that eight rows' units of one number lie in eight different groups of banks. */
 #ifndef LF_ATTENTION_CUDA_ATTN_MMA_CUH
 #define LF_ATTENTION_CUDA_ATTN_MMA_CUH
 
-#include "attention/cuda/attn_cuda.h"
-#include "attention/cuda/attn_combine.cuh"
-#include "core/limits.h"
+#include "attention/cuda/attn_rows.cuh"
+#include "device/cuda/ptx_copy.cuh"
 #include "device/cuda/ptx_mma.cuh"
 
-enum { PAGE = LF_KV_BLOCK_TOKENS, UNIT_ELEMS = 8, UNIT_BYTES = 16, LANES = 32 };
+enum { UNIT_ELEMS = 8, UNIT_BYTES = 16 };
 
 /* ---- tiles in shared memory ---- */
 
@@ -38,80 +37,19 @@ template <int D> LF_GPU_FN uint32_t tile_unit(uint32_t address, int unit)
 
 /* The address that a lane gives ldmatrix for 16 rows × 2 units. Rows are columns of B (K): matrices are the two units
  * of rows 0 … 7, then of 8 … 15. */
-template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % LANES)
+template <int D> LF_GPU_FN uint32_t tile_lane_k(uint32_t tile, int lane = threadIdx.x % WARP)
 {
     return tile + tile_offset<D>(lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 /* Rows are A's (Q), or B's depth (V, transposed): matrices are the two row groups of the first unit, then of the
  * second. */
-template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threadIdx.x % LANES)
+template <int D> LF_GPU_FN uint32_t tile_lane_qv(uint32_t tile, int lane = threadIdx.x % WARP)
 {
     return tile + tile_offset<D>(lane % 16, lane / 16);
 }
 
-/* ---- pages and rows ---- */
-
-/* First element of a page. */
-template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
-{
-    int64_t page = (((int64_t)block * p.n_layers + p.layer) * 2 + part) * p.n_kv_heads + kv_head;
-    return (const T *)p.kv + page * PAGE * p.head_dim;
-}
-
-/* A task's query rows: which token and head a packed row is. */
-struct rows_of_task {
-    int group, first_head; /* query heads of a KV head; the first of this one's */
-    int first_token, pos0; /* of the sequence's first new token: index in the step, position */
-    int row, n_rows;       /* packed query rows */
-    int kv_len;
-};
-
-LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task)
-{
-    int group = p.n_heads / p.n_kv_heads;
-    return {group, task.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, task.row, task.n_rows, seq.kv_len};
-}
-
-LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq,
-                               const lf_attn_cuda_combine &tile)
-{
-    int group = p.n_heads / p.n_kv_heads;
-    return {group, tile.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, tile.row, tile.n_rows, seq.kv_len};
-}
-
-LF_GPU_FN int position_of(const rows_of_task &t, int i)
-{
-    return t.pos0 + (t.row + i) / t.group;
-}
-
-/* Index of row i's (token, head) in q, out, lse, and its head. */
-LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t, int i, int *head)
-{
-    int row = t.row + i;
-    *head = t.first_head + row % t.group;
-    return (int64_t)(t.first_token + row / t.group) * p.n_heads + *head;
-}
-
 /* ---- scores ---- */
-
-/* Factors that turn q · k into log2(e) · score. */
-struct score_scale {
-    float factor;       /* of q · k, or of what softcap made of it */
-    float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
-};
-
-LF_GPU_FN score_scale score_scale_of(const lf_attn_cuda_args &p)
-{
-    if (p.softcap > 0.0f) return {LF_ATTN_LOG2E, p.softcap, 2.0f * LF_ATTN_LOG2E * p.scale / p.softcap};
-    return {p.scale * LF_ATTN_LOG2E, 0.0f, 0.0f};
-}
-
-/* cap · tanh x with x = arg / (2 log2 e): 1 - 2 / (1 + e^2x), right at both ends. */
-LF_GPU_FN float capped(float cap, float arg)
-{
-    return cap - 2.0f * cap * rcp_approx_ftz(1.0f + ex2_approx_ftz(arg));
-}
 
 template <int N> LF_GPU_FN void cap_scores(float (&s)[N][4], const score_scale &c)
 {
@@ -159,8 +97,7 @@ template <int N> LF_GPU_FN bool softmax_step(float (&s)[N][4], row_state &r, flo
         float top = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
 #pragma unroll
         for (int n = 1; n < N; n++) top = fmaxf(top, fmaxf(s[n][2 * h], s[n][2 * h + 1]));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2)) * factor;
+        top = quad_max(top) * factor;
         bool outgrown = top > r.m[h] + LF_ATTN_LAZY;
         rescale[h] = outgrown ? ex2_approx_ftz(r.m[h] - top) : 1.0f;
         r.m[h] = outgrown ? top : r.m[h];
@@ -176,7 +113,7 @@ template <int N> LF_GPU_FN bool softmax_step(float (&s)[N][4], row_state &r, flo
             }
         }
     }
-    return __any_sync(0xffffffffu, moves);
+    return __any_sync(ALL_LANES, moves);
 }
 
 /* P of 16 keys, two accumulator tiles, as operand A. */
@@ -204,25 +141,18 @@ template <int N> LF_GPU_FN void clear_tiles(float (&o)[N][4])
         for (int e = 0; e < 4; e++) o[n][e] = 0.0f;
 }
 
-/* The sum of a row, from its four threads' shares; the same in all of them. */
-LF_GPU_FN float row_sum(float share)
-{
-    share += __shfl_xor_sync(0xffffffffu, share, 1);
-    return share + __shfl_xor_sync(0xffffffffu, share, 2);
-}
-
 /* ---- partial rows ---- */
 
 /* Partial rows of a warp in memory, whole sums in l; combine_partial() combines `left` (the earlier keys) with o and
  * r. */
 template <int N> struct partial_tiles {
-    float4 o[N][LANES];
-    float2 ml[2][LANES];
+    float4 o[N][WARP];
+    float2 ml[2][WARP];
 };
 
 template <int N> LF_GPU_FN void save_partial(partial_tiles<N> &to, const float (&o)[N][4], const row_state &r)
 {
-    int lane = threadIdx.x % LANES;
+    int lane = threadIdx.x % WARP;
 #pragma unroll
     for (int n = 0; n < N; n++) to.o[n][lane] = make_float4(o[n][0], o[n][1], o[n][2], o[n][3]);
 #pragma unroll
@@ -231,8 +161,8 @@ template <int N> LF_GPU_FN void save_partial(partial_tiles<N> &to, const float (
 
 template <int N> LF_GPU_FN void combine_partial(const partial_tiles<N> &left, float (&o)[N][4], row_state &r)
 {
-    int lane = threadIdx.x % LANES;
-    lf_attn_combine j[2];
+    int lane = threadIdx.x % WARP;
+    combine_factors j[2];
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float2 ml = left.ml[h][lane];
@@ -269,7 +199,7 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
     }
     int head;
     int64_t row = head_row_of(p, t, i, &head);
-    lf_attn_finish last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
+    finish_factors last = attn_finish(r.m[h], r.l[h], p.sinks ? p.sinks + head : NULL);
     if (p.lse && column == 0) p.lse[row] = last.lse;
     uint32_t *to = (uint32_t *)((T *)p.out + row * p.head_dim);
 #pragma unroll
@@ -277,27 +207,6 @@ LF_GPU_FN void write_row(const lf_attn_cuda_args &p, const rows_of_task &t, int 
         int c = 8 * n + column;
         if (c < p.head_dim) to[c / 2] = pack<T>(o[n][2 * h] * last.factor, o[n][2 * h + 1] * last.factor);
     }
-}
-
-/* Length of the split of decode tokens that key is in (attn_map.c). */
-LF_GPU_FN int decode_split_length(int key)
-{
-    int scale = LF_ATTN_DECODE_SPLIT_SHARE;
-    int clamped = min(max(key, LF_ATTN_DECODE_SPLIT_MIN * scale), LF_ATTN_DECODE_SPLIT_MAX * scale);
-    return 1 << (31 - __clz(clamped / scale));
-}
-
-/* Ends of its split and of its group. */
-LF_GPU_FN int decode_split_end(int key)
-{
-    int length = decode_split_length(key);
-    return (key & -length) + length;
-}
-
-LF_GPU_FN int decode_group_end(int key)
-{
-    int length = LF_ATTN_DECODE_GROUP * decode_split_length(key);
-    return (key & -length) + length;
 }
 
 #endif

@@ -6,9 +6,9 @@
  * with those of the splits before it, which are kept in global memory (attn_cuda.h).
  *
  * The softmax is optimistic, as in attn_prefill_sm90.cu: P is computed with the offset that a row has, and only where
- * the sum of a thread's part of a row passes SUM_BOUND, and in a split's first tile, are the scores computed again, for
- * their maximum to become the offset. So the usual tile has no maximum, no rescaling, and scores that need not be kept
- * once P is computed.
+ * the sum of a thread's part of a row passes LF_ATTN_SUM_BOUND, and in a split's first tile, are the scores computed
+ * again, for their maximum to become the offset. So the usual tile has no maximum, no rescaling, and scores that need
+ * not be kept once P is computed.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, and a tile or a key
  * that a row does not see adds P = +0 to sums that started at +0.
@@ -30,11 +30,8 @@
 
 enum { ROWS = LF_ATTN_PREFILL_ROWS, ROW_TILES = ROWS / 16, COUNTER_BYTES = 256, SHARED_EXTRA = 128 };
 
-/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
-#define SUM_BOUND 4096.0f
-
 template <class T, int D, int N_KEYS> struct shape {
-    static constexpr int WARPS = D <= 128 ? 4 : 8, THREADS = WARPS * LANES;
+    static constexpr int WARPS = D <= 128 ? 4 : 8, THREADS = WARPS * WARP;
     static constexpr int M = ROW_TILES / WARPS; /* row tiles of a warp */
     static constexpr int KEYS = N_KEYS;         /* of a tile */
     static constexpr int CTAS = D <= 64 ? 3 : D <= 128 ? 2 : 1;
@@ -50,19 +47,6 @@ template <class T, int D, int N_KEYS> struct shape {
     static_assert(PAGE % KEYS == 0 && LF_ATTN_PREFILL_SPLIT % KEYS == 0, "a tile of keys is in one page and one split");
     static_assert(STEP > 0 && KEYS % STEP == 0, "every thread copies as much");
 };
-
-/* A value that is the same in all threads of the warp, told so to the compiler. */
-LF_GPU_FN int uniform(int x)
-{
-    return __shfl_sync(~0u, x, 0);
-}
-
-/* A value whose origin is hidden from the compiler: it is computed here, not wherever it is used. */
-LF_GPU_FN uint32_t kept(uint32_t x)
-{
-    asm volatile("" : "+r"(x));
-    return x;
-}
 
 /* A lane's offsets into a tile, by the units of a row that ldmatrix reads. */
 template <int D> struct lane_offsets {
@@ -159,7 +143,7 @@ template <class T, int D, int N_KEYS> struct warp_rows {
         pos_offsets = 0;
 #pragma unroll
         for (int i = 0; i < 2 * M; i++) {
-            int row = first + 8 * i + (int)threadIdx.x % LANES / 4;
+            int row = first + 8 * i + (int)threadIdx.x % WARP / 4;
             pos_offsets |= (uint32_t)(position_of(t, min(row, end)) - first_pos) << 8 * i;
         }
         pos_offsets = kept(pos_offsets);
@@ -242,18 +226,10 @@ template <class T, int D, int N_KEYS> struct warp_rows {
             float scale[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                float top = -INFINITY, old = m[mi][h];
+                float top = -INFINITY;
 #pragma unroll
                 for (int n = 0; n < KEYS / 8; n++) top = fmaxf(top, fmaxf(s[mi][n][2 * h], s[mi][n][2 * h + 1]));
-                top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-                top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-                int passed = !(sum[mi][h] <= SUM_BOUND);
-                passed |= __shfl_xor_sync(~0u, passed, 1);
-                passed |= __shfl_xor_sync(~0u, passed, 2);
-                if (passed) m[mi][h] = top * factor;
-                offset[mi][h] = m[mi][h] == -INFINITY ? 0.0f : m[mi][h]; /* a row that has seen no key */
-                scale[h] = ex2_approx_ftz(old - offset[mi][h]);
-                l[mi][h] *= scale[h];
+                scale[h] = move_offset(top, sum[mi][h], factor, m[mi][h], l[mi][h], offset[mi][h]);
             }
             rescale_rows(o[mi], scale);
         }
@@ -303,13 +279,13 @@ template <class T, int D, int N_KEYS> struct warp_rows {
             passed = false;
 #pragma unroll
             for (int mi = 0; mi < M; mi++) {
-                passed = passed || !(sum[mi][0] <= SUM_BOUND) || !(sum[mi][1] <= SUM_BOUND);
+                passed = passed || !(sum[mi][0] <= LF_ATTN_SUM_BOUND) || !(sum[mi][1] <= LF_ATTN_SUM_BOUND);
 #pragma unroll
                 for (int n = 0; n < KEYS / 16; n++)
 #pragma unroll
                     for (int e = 0; e < 4; e++) probs[mi][n][e] = next[mi][n][e];
             }
-            passed = __any_sync(~0u, passed);
+            passed = __any_sync(ALL_LANES, passed);
         }
         if (passed) {
             score(s, k_tile, key0);
@@ -332,13 +308,13 @@ template <class T, int D, int N_KEYS> struct warp_rows {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 state.m[h] = m[mi][h];
-                state.l[h] = row_sum(l[mi][h]);
+                state.l[h] = quad_sum(l[mi][h]);
             }
             if (!is_first) combine_partial(scratch[tile], o[mi], state);
             if (!is_last) save_partial(scratch[tile], o[mi], state);
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                int i = 16 * tile + threadIdx.x % LANES / 4 + 8 * h;
+                int i = 16 * tile + threadIdx.x % WARP / 4 + 8 * h;
                 if (is_last && i < t.n_rows) write_row<T>(p, t, task.slot, i, h, o[mi], state);
             }
         }
@@ -354,7 +330,7 @@ template <class T, int D, int KEYS> LF_GPU_FN void run_task(const lf_attn_cuda_a
     rows_of_task t = rows_of(p, seq, task);
     int first_seen = p.window > 0 ? max(task.key_lo, position_of(t, 0) - p.window + 1) : task.key_lo;
     int tile = uniform(first_seen / KEYS), n_tiles = uniform((task.key_hi + KEYS - 1) / KEYS);
-    int warp = uniform((int)threadIdx.x / LANES), table = seq.table;
+    int warp = uniform((int)threadIdx.x / WARP), table = seq.table;
     auto block_of = [&](int i) { return i < n_tiles ? p.tables[table + i * KEYS / PAGE] : 0; };
 
     /* A step computes a tile and fetches K of the next one, and V of the next one or, where PV is delayed, of its
@@ -430,29 +406,14 @@ template <class T, int D, int KEYS> static int launch(const lf_attn_cuda_args *a
     bool counts = grid < args->max_prefill;
     if (counts) rc = (int)cudaMemsetAsync(args->scratch, 0, sizeof(int), (cudaStream_t)stream);
     if (rc != 0) return rc;
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)grid);
-    config.blockDim = dim3(S::THREADS);
-    config.dynamicSmemBytes = S::SHARED_BYTES;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = args->overlaps && !counts ? 1 : 0;
-    return (int)cudaLaunchKernelEx(&config, attn_prefill<T, D, KEYS>, *args);
+    lf_cuda_launch how = launch_of(args, stream);
+    how.overlaps = how.overlaps && !counts;
+    return queue_kernel(attn_prefill<T, D, KEYS>, {(unsigned)grid, S::THREADS, S::SHARED_BYTES}, how, *args);
 }
 
-/* Shared memory that a CTA may have on this device. */
-static int get_cta_bytes(int *bytes)
+template <class T, int D, int KEYS> static bool has_room(const shared_limits &gpu)
 {
-    int device = 0, rc = (int)cudaGetDevice(&device);
-    return rc == 0 ? (int)cudaDeviceGetAttribute(bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) : rc;
-}
-
-template <class T, int D, int KEYS> static bool has_room(int cta_bytes)
-{
-    return shape<T, D, KEYS>::SHARED_BYTES + SHARED_EXTRA <= cta_bytes;
+    return shape<T, D, KEYS>::SHARED_BYTES + SHARED_EXTRA <= gpu.block_bytes;
 }
 
 /* At head_dim 256 the tiles of keys are as long as there is room for: 64 from sm_90 on, 32 on sm_80, 16 elsewhere. */
@@ -461,28 +422,27 @@ template <class T> static int launch_for_dim(const lf_attn_cuda_args *args, void
     if (args->head_dim <= 64) return launch<T, 64, 64>(args, stream);
     if (args->head_dim <= 96) return launch<T, 96, 64>(args, stream);
     if (args->head_dim <= 128) return launch<T, 128, 64>(args, stream);
-    int cta_bytes = 0, rc = get_cta_bytes(&cta_bytes);
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
     if (rc != 0) return rc;
-    if (has_room<T, 256, 64>(cta_bytes)) return launch<T, 256, 64>(args, stream);
-    if (has_room<T, 256, 32>(cta_bytes)) return launch<T, 256, 32>(args, stream);
+    if (has_room<T, 256, 64>(gpu)) return launch<T, 256, 64>(args, stream);
+    if (has_room<T, 256, 32>(gpu)) return launch<T, 256, 32>(args, stream);
     return launch<T, 256, 16>(args, stream);
 }
 
-template <class T, int D, int KEYS> static int allow_shared(int cta_bytes)
+template <class T, int D, int KEYS> static int load(const shared_limits &gpu)
 {
-    if (!has_room<T, D, KEYS>(cta_bytes)) return 0;
-    return (int)cudaFuncSetAttribute(attn_prefill<T, D, KEYS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     shape<T, D, KEYS>::SHARED_BYTES);
+    return has_room<T, D, KEYS>(gpu) ? load_kernel(attn_prefill<T, D, KEYS>, shape<T, D, KEYS>::SHARED_BYTES) : 0;
 }
 
-template <class T> static int setup(int cta_bytes)
+template <class T> static int setup(const shared_limits &gpu)
 {
-    int rc = allow_shared<T, 64, 64>(cta_bytes);
-    if (rc == 0) rc = allow_shared<T, 96, 64>(cta_bytes);
-    if (rc == 0) rc = allow_shared<T, 128, 64>(cta_bytes);
-    if (rc == 0) rc = allow_shared<T, 256, 64>(cta_bytes);
-    if (rc == 0) rc = allow_shared<T, 256, 32>(cta_bytes);
-    return rc == 0 ? allow_shared<T, 256, 16>(cta_bytes) : rc;
+    int rc = load<T, 64, 64>(gpu);
+    if (rc == 0) rc = load<T, 96, 64>(gpu);
+    if (rc == 0) rc = load<T, 128, 64>(gpu);
+    if (rc == 0) rc = load<T, 256, 64>(gpu);
+    if (rc == 0) rc = load<T, 256, 32>(gpu);
+    return rc == 0 ? load<T, 256, 16>(gpu) : rc;
 }
 
 bool lf_attn_prefill_mma_supports(int head_dim)
@@ -492,9 +452,10 @@ bool lf_attn_prefill_mma_supports(int head_dim)
 
 int lf_attn_prefill_mma_setup(void)
 {
-    int cta_bytes = 0, rc = get_cta_bytes(&cta_bytes);
-    if (rc == 0) rc = setup<bf16>(cta_bytes);
-    return rc == 0 ? setup<fp16>(cta_bytes) : rc;
+    shared_limits gpu;
+    int rc = get_shared_limits(&gpu);
+    if (rc == 0) rc = setup<bf16>(gpu);
+    return rc == 0 ? setup<fp16>(gpu) : rc;
 }
 
 template <int D, int KEYS> static size_t scratch_bytes(int n_sms)

@@ -5,7 +5,8 @@
 
 #include "attention/cuda/attn_cuda.h"
 #include "attention/cuda/attn_combine.cuh"
-#include "attention/cuda/attn_wgmma.cuh"
+#include "device/cuda/elem.cuh"
+#include "device/cuda/warp.cuh"
 
 enum { CONSUMER_THREADS = 256 };
 
@@ -49,7 +50,7 @@ template <int D>
 LF_GPU_FN void scratch_combine(const split_scratch<D> &scratch, float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
     float4 ml = scratch.word(0);
-    struct lf_attn_combine j0 = attn_combine(ml.x, ml.z, m[0], l[0]), j1 = attn_combine(ml.y, ml.w, m[1], l[1]);
+    combine_factors j0 = attn_combine(ml.x, ml.z, m[0], l[0]), j1 = attn_combine(ml.y, ml.w, m[1], l[1]);
     m[0] = j0.m;
     m[1] = j1.m;
     l[0] = j0.l;
@@ -69,20 +70,20 @@ LF_GPU_FN void scratch_combine(const split_scratch<D> &scratch, float (&o)[D / 2
 LF_GPU_FN uint4 transpose_quad(uint32_t w0, uint32_t w1, uint32_t w2, uint32_t w3)
 {
     bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
-    uint32_t a = __shfl_xor_sync(~0u, odd ? w0 : w1, 1), b = __shfl_xor_sync(~0u, odd ? w2 : w3, 1);
+    uint32_t a = __shfl_xor_sync(ALL_LANES, odd ? w0 : w1, 1), b = __shfl_xor_sync(ALL_LANES, odd ? w2 : w3, 1);
     uint32_t x0 = odd ? a : w0, x1 = odd ? w1 : a; /* group 0 or 1: lower lane's word, upper lane's */
     uint32_t y0 = odd ? b : w2, y1 = odd ? w3 : b; /* group 2 or 3 */
-    uint32_t c = __shfl_xor_sync(~0u, high ? x0 : y0, 2), d = __shfl_xor_sync(~0u, high ? x1 : y1, 2);
+    uint32_t c = __shfl_xor_sync(ALL_LANES, high ? x0 : y0, 2), d = __shfl_xor_sync(ALL_LANES, high ? x1 : y1, 2);
     return high ? make_uint4(c, d, y0, y1) : make_uint4(x0, x1, c, d);
 }
 
 /* Writes row half `half` of o times `factor` as elements. */
-template <typename T, int D> LF_GPU_FN void store_row(T *row, const float (&o)[D / 2], int half, float factor)
+template <class T, int D> LF_GPU_FN void store_row(T *row, const float (&o)[D / 2], int half, float factor)
 {
     int t = threadIdx.x % 4;
     uint32_t w[D / 8];
 #pragma unroll
-    for (int j = 0; j < D / 8; j++) w[j] = pack_pair<T>(o[4 * j + 2 * half] * factor, o[4 * j + 2 * half + 1] * factor);
+    for (int j = 0; j < D / 8; j++) w[j] = pack<T>(o[4 * j + 2 * half] * factor, o[4 * j + 2 * half + 1] * factor);
 #pragma unroll
     for (int j = 0; j + 4 <= D / 8; j += 4) {
         uint4 word = transpose_quad(w[j], w[j + 1], w[j + 2], w[j + 3]);
@@ -94,7 +95,7 @@ template <typename T, int D> LF_GPU_FN void store_row(T *row, const float (&o)[D
 }
 
 template <int D>
-LF_GPU_FN void store_partial(const struct lf_attn_cuda_args &args, int row, const float (&o)[D / 2], int half, float m,
+LF_GPU_FN void store_partial(const lf_attn_cuda_args &args, int row, const float (&o)[D / 2], int half, float m,
                              float l)
 {
     if (row < 0) return;
@@ -106,26 +107,22 @@ LF_GPU_FN void store_partial(const struct lf_attn_cuda_args &args, int row, cons
     if (t == 0) *(float2 *)(args.partial_ml + (size_t)row * 2) = make_float2(m, l);
 }
 
-template <typename T, int D>
-LF_GPU_FN void store_result(const struct lf_attn_cuda_args &args, int row, const float (&o)[D / 2], int half, float m,
-                            float l)
+template <class T, int D>
+LF_GPU_FN void store_result(const lf_attn_cuda_args &args, int row, const float (&o)[D / 2], int half, float m, float l)
 {
     const float *sink = args.sinks && row >= 0 ? args.sinks + row % args.n_heads : nullptr;
-    struct lf_attn_finish f = attn_finish(m, l, sink);
+    finish_factors f = attn_finish(m, l, sink);
     store_row<T, D>(row < 0 ? nullptr : (T *)args.out + (size_t)row * D, o, half, f.factor);
     if (args.lse && row >= 0 && threadIdx.x % 4 == 0) args.lse[row] = f.lse;
 }
 
 /* Ends a split: o, m and l (each thread's part of the sum) are of the split alone. */
-template <typename T, int D>
-LF_GPU_FN void end_split(const struct lf_attn_cuda_args &args, const split_scratch<D> &scratch,
-                         const struct row_target &to, float (&o)[D / 2], float (&m)[2], float (&l)[2])
+template <class T, int D>
+LF_GPU_FN void end_split(const lf_attn_cuda_args &args, const split_scratch<D> &scratch, const row_target &to,
+                         float (&o)[D / 2], float (&m)[2], float (&l)[2])
 {
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        l[h] += __shfl_xor_sync(~0u, l[h], 1);
-        l[h] += __shfl_xor_sync(~0u, l[h], 2);
-    }
+    for (int h = 0; h < 2; h++) l[h] = quad_sum(l[h]);
     if (to.begun) scratch_combine<D>(scratch, o, m, l);
     if (!to.ends) {
         scratch_store<D>(scratch, o, m, l);

@@ -11,9 +11,9 @@
  *
  * The softmax is online, and optimistic. Any offset serves for a row's exponents as long as nothing overflows, so the
  * usual tile needs no maximum: P is computed with the offset that the row has, and only if the sum of some thread's
- * part of a row passes SUM_BOUND is the tile's maximum found, made the offset, and P computed again. (In the first tile
- * of a split it always is.) A bound of 2^12 costs no precision: P is float and bf16, or fp16 up to 65504. Tiles that
- * all rows see whole skip the mask.
+ * part of a row passes LF_ATTN_SUM_BOUND is the tile's maximum found, made the offset, and P computed again. (In the
+ * first tile of a split it always is.) A bound of 2^12 costs no precision: P is float and bf16, or fp16 up to 65504.
+ * Tiles that all rows see whole skip the mask.
  *
  * Bits. A row's arithmetic depends on its position, keys and head only: tiles lie at fixed keys, a tile or a key that a
  * row does not see adds P = +0 to sums that started at +0, and splits are combined as attn_combine.cuh says.
@@ -28,55 +28,41 @@
  * reference: attn_task.c. */
 #include <cuda_runtime.h>
 
-#include "attention/cuda/attn_cuda.h"
 #include "attention/cuda/attn_prefill_rows.cuh"
 #include "attention/cuda/attn_prefill_sm90.cuh"
-#include "attention/cuda/attn_wgmma.cuh"
 #include "device/cuda/launch.cuh"
+#include "device/cuda/ptx_wgmma.cuh"
 
-/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
-#define SUM_BOUND 4096.0f
-
-/* Scores to exponents: P = 2^(factor · score - offset). Capped scores are cap · tanh(score · scale / cap). */
+/* A score_scale and the window, made without a branch. */
 struct score_rule {
     float factor;
-    float cap, cap_in; /* cap_in = 2 log2(e) · scale / cap; cap 0: none */
+    float cap, cap_arg;
     int window;
 
-    LF_GPU_MEMBER static score_rule of(const struct lf_attn_cuda_args &args)
+    LF_GPU_MEMBER static score_rule of(const lf_attn_cuda_args &args)
     {
-        bool capped = args.softcap > 0.0f;
-        return {capped ? LF_ATTN_LOG2E : args.scale * LF_ATTN_LOG2E, args.softcap,
-                capped ? 2.0f * LF_ATTN_LOG2E * args.scale / args.softcap : 0.0f, args.window};
+        bool has_cap = args.softcap > 0.0f;
+        return {has_cap ? LF_ATTN_LOG2E : args.scale * LF_ATTN_LOG2E, args.softcap,
+                has_cap ? 2.0f * LF_ATTN_LOG2E * args.scale / args.softcap : 0.0f, args.window};
     }
 };
 
 /* One consumer warpgroup. Row half h of a thread is row 64 · group + 16 · warp + lane / 4 + 8h of the tile. */
-template <typename T, int D> struct consumer {
+template <class T, int D> struct consumer {
     using shape = prefill_shape<D>;
     enum { KEYS = shape::KEYS, N_SLOTS = shape::N_SLOTS };
 
-    const struct lf_attn_cuda_args &args;
+    const lf_attn_cuda_args &args;
     prefill_smem<D> &smem;
     int group_idx; /* 0 or 1 */
-    struct score_rule rule;
-    struct ring ring;
+    score_rule rule;
+    ring_cursor ring;
 
     float o[D / 2], s[KEYS / 2];
     uint32_t p[KEYS / 16][4];
     float m[2], l[2];
     int position[2]; /* of the thread's rows */
 
-    /* A value that is the same in all threads of the warp, told so to the compiler. */
-    LF_GPU_MEMBER static int uniform(int x)
-    {
-        return __shfl_sync(~0u, x, 0);
-    }
-
-    LF_GPU_MEMBER static void hold(float &x)
-    {
-        asm volatile("" : "+f"(x)::"memory"); /* keeps the compiler from using an accumulator before its wait */
-    }
     LF_GPU_MEMBER void hold_scores()
     {
 #pragma unroll
@@ -99,7 +85,7 @@ template <typename T, int D> struct consumer {
     /* Each warp for itself: it has read its queries and the task. */
     LF_GPU_MEMBER void release_queries() const
     {
-        if (threadIdx.x % 32 == 0) mbarrier_arrive(shared_address(&smem.q_empty));
+        if (threadIdx.x % WARP == 0) mbarrier_arrive(shared_address(&smem.q_empty));
     }
 
     /* S = Q·Kᵀ out of a slot, started. */
@@ -131,8 +117,7 @@ template <typename T, int D> struct consumer {
     {
         if (rule.cap > 0.0f) {
 #pragma unroll
-            for (int i = 0; i < KEYS / 2; i++)
-                s[i] = __fmaf_rn(-2.0f * rule.cap, rcp_approx_ftz(1.0f + ex2_approx_ftz(s[i] * rule.cap_in)), rule.cap);
+            for (int i = 0; i < KEYS / 2; i++) s[i] = capped(rule.cap, s[i] * rule.cap_arg);
         }
         int key = first_key + threadIdx.x % 4 * 2;
 #pragma unroll
@@ -158,7 +143,7 @@ template <typename T, int D> struct consumer {
                 float a = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e], rule.factor, -offset[h]));
                 float b = ex2_approx_ftz(__fmaf_rn(s[8 * i + 2 * e + 1], rule.factor, -offset[h]));
                 sum[h] += a + b;
-                p[i][e] = pack_pair<T>(a, b);
+                p[i][e] = pack<T>(a, b);
             }
     }
 
@@ -171,16 +156,7 @@ template <typename T, int D> struct consumer {
             float top = -INFINITY;
 #pragma unroll
             for (int j = 0; j < KEYS / 8; j++) top = fmaxf(top, fmaxf(s[4 * j + 2 * h], s[4 * j + 2 * h + 1]));
-            top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
-            top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
-            int passed = !(sum[h] <= SUM_BOUND);
-            passed |= __shfl_xor_sync(~0u, passed, 1);
-            passed |= __shfl_xor_sync(~0u, passed, 2);
-            float old = m[h];
-            if (passed) m[h] = top * rule.factor;
-            offset[h] = m[h] == -INFINITY ? 0.0f : m[h]; /* a row that has seen no key */
-            scale[h] = ex2_approx_ftz(old - offset[h]);
-            l[h] *= scale[h];
+            scale[h] = move_offset(top, sum[h], rule.factor, m[h], l[h], offset[h]);
         }
         scale_outputs(scale);
         exponentiate(offset, sum);
@@ -248,7 +224,7 @@ template <typename T, int D> struct consumer {
         release_slot(v_slot);
         float sum[2];
         exponentiate(m, sum);
-        if (__any_sync(~0u, !(sum[0] <= SUM_BOUND) || !(sum[1] <= SUM_BOUND))) update_offset(sum);
+        if (__any_sync(ALL_LANES, !(sum[0] <= LF_ATTN_SUM_BOUND) || !(sum[1] <= LF_ATTN_SUM_BOUND))) update_offset(sum);
         l[0] += sum[0];
         l[1] += sum[1];
     }
@@ -264,10 +240,9 @@ template <typename T, int D> struct consumer {
         release_slot(v_slot);
     }
 
-    LF_GPU_MEMBER struct row_target target_of(const struct lf_attn_cuda_task &task, const struct lf_attn_cuda_seq &seq,
-                                              int group) const
+    LF_GPU_MEMBER row_target target_of(const lf_attn_cuda_task &task, const lf_attn_cuda_seq &seq, int group) const
     {
-        struct row_target to;
+        row_target to;
         to.partial = task.slot >= 0;
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -286,15 +261,15 @@ template <typename T, int D> struct consumer {
         if (group_idx == 1) bar_arrive(1, CONSUMER_THREADS); /* the first turn */
         for (;; parity ^= 1) {
             mbarrier_try_wait_parity(shared_address(&smem.q_full), parity);
-            int task_idx = uniform(threadIdx.x % 32 == 0 ? *(volatile int *)&smem.task_idx : 0);
+            int task_idx = uniform(threadIdx.x % WARP == 0 ? *(volatile int *)&smem.task_idx : 0);
             if (task_idx >= n_tasks) break;
-            const struct lf_attn_cuda_task task = args.prefill[task_idx];
-            const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
+            const lf_attn_cuda_task task = args.prefill[task_idx];
+            const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             int position0 = seq.kv_len - seq.n_tokens, first = position0 + task.row / group;
             int last = position0 + (task.row + task.n_rows - 1) / group;
             position[0] = position0 + (task.row + tile_row) / group;
             position[1] = position0 + (task.row + tile_row + 8) / group;
-            struct row_target to = target_of(task, seq, group);
+            row_target to = target_of(task, seq, group);
             auto walk = key_walk<KEYS>::of(task, first, rule.window);
             int seen_by_all = rule.window > 0 ? last - rule.window + 1 : 0; /* from this key to `first` */
             for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {
@@ -315,10 +290,10 @@ template <typename T, int D> struct consumer {
     }
 };
 
-template <typename T, int D>
+template <class T, int D>
 __global__ void __launch_bounds__(PREFILL_THREADS, 1)
     attn_prefill(const __grid_constant__ CUtensorMap q_map, const __grid_constant__ CUtensorMap kv_map,
-                 const __grid_constant__ struct lf_attn_cuda_args args)
+                 const __grid_constant__ lf_attn_cuda_args args)
 {
     extern __shared__ char raw[];
     auto &smem = *(prefill_smem<D> *)(((uintptr_t)raw + 1023) & ~(uintptr_t)1023);
@@ -329,17 +304,16 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
             mbarrier_init(shared_address(&smem.empty[i]), 2);
         }
         mbarrier_init(shared_address(&smem.q_full), 1);
-        mbarrier_init(shared_address(&smem.q_empty), CONSUMER_THREADS / 32);
+        mbarrier_init(shared_address(&smem.q_empty), CONSUMER_THREADS / WARP);
         mbarrier_init(shared_address(&smem.tail), 1);
         fence_mbarrier_init();
     }
     __syncthreads();
     wait_predecessor();
-    int role =
-        __shfl_sync(~0u, (int)threadIdx.x / 128, 0); /* the same in all threads of a warp, told to the compiler */
+    int role = uniform((int)threadIdx.x / 128);
     if (role == 0) {
         setmaxnreg_dec<40>();
-        if (threadIdx.x < 32) {
+        if (threadIdx.x < WARP) {
             producer<D> self = {args, smem, &q_map, &kv_map, (int)threadIdx.x, {0, 0}, 0};
             self.run();
         }
@@ -352,7 +326,7 @@ __global__ void __launch_bounds__(PREFILL_THREADS, 1)
 
 /* ---- host ---- */
 
-typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const struct lf_attn_cuda_args);
+typedef void prefill_kernel(const CUtensorMap, const CUtensorMap, const lf_attn_cuda_args);
 
 struct prefill_entry {
     int head_dim;
@@ -364,14 +338,14 @@ struct prefill_entry {
     {                                                                                                                  \
         d, sizeof(prefill_smem<d>) + 1024,                                                                             \
         {                                                                                                              \
-            attn_prefill<__nv_bfloat16, d>, attn_prefill<__half, d>                                                    \
+            attn_prefill<bf16, d>, attn_prefill<fp16, d>                                                               \
         }                                                                                                              \
     }
-static const struct prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
+static const prefill_entry entries[] = {ENTRY(64), ENTRY(80), ENTRY(96), ENTRY(112), ENTRY(128), ENTRY(256)};
 
-static const struct prefill_entry *find_entry(int head_dim)
+static const prefill_entry *find_entry(int head_dim)
 {
-    for (const struct prefill_entry &e : entries)
+    for (const prefill_entry &e : entries)
         if (e.head_dim == head_dim) return &e;
     return nullptr;
 }
@@ -393,15 +367,13 @@ int lf_attn_prefill_sm90_setup(void)
 {
     void *encode = nullptr;
     cudaDriverEntryPointQueryResult found;
-    cudaError_t e =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
-    if (e == cudaSuccess && found != cudaDriverEntryPointSuccess) e = cudaErrorNotSupported;
-    for (const struct prefill_entry &entry : entries)
+    int rc = (int)cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found);
+    if (rc == 0 && found != cudaDriverEntryPointSuccess) rc = (int)cudaErrorNotSupported;
+    for (const prefill_entry &entry : entries)
         for (prefill_kernel *kernel : entry.kernels)
-            if (e == cudaSuccess)
-                e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)entry.smem_bytes);
-    if (e == cudaSuccess) encode_tiled = (decltype(encode_tiled))encode;
-    return (int)e;
+            if (rc == 0) rc = load_kernel(kernel, entry.smem_bytes);
+    if (rc == 0) encode_tiled = (decltype(encode_tiled))encode;
+    return rc;
 }
 
 /* A map of elements whose innermost box is a row of a chunk. dims and box from the innermost outwards; tensors are
@@ -421,33 +393,24 @@ static int encode_map(CUtensorMap *map, bool fp16, const void *base, int rank, c
 
 int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
 {
-    const struct prefill_entry *entry = find_entry(args->head_dim);
+    const prefill_entry *entry = find_entry(args->head_dim);
     if (!entry || !encode_tiled) return (int)cudaErrorNotSupported;
-    int n_ctas = args->max_prefill < args->n_sms ? args->max_prefill : args->n_sms;
-    if (n_ctas <= 0) return (int)cudaSuccess;
+    int n_ctas = min(args->max_prefill, args->n_sms);
+    if (n_ctas <= 0) return 0;
 
     cuuint32_t group = (cuuint32_t)(args->n_heads / args->n_kv_heads);
     cuuint64_t columns = (cuuint64_t)args->head_dim;
     CUtensorMap q_map, kv_map;
     const cuuint64_t q_dims[4] = {columns, group, (cuuint64_t)args->n_kv_heads, (cuuint64_t)args->n_tokens};
     const cuuint32_t q_box[4] = {CHUNK_COLUMNS, group, 1, LF_ATTN_PREFILL_ROWS / group};
-    int e = encode_map(&q_map, args->fp16, args->q, 4, q_dims, q_box);
-    if (e != (int)cudaSuccess) return e;
+    int rc = encode_map(&q_map, args->fp16, args->q, 4, q_dims, q_box);
+    if (rc != 0) return rc;
     const cuuint64_t kv_dims[2] = {columns, (cuuint64_t)args->n_blocks * (cuuint64_t)args->n_layers * 2 *
-                                                (cuuint64_t)args->n_kv_heads * PAGE_TOKENS};
-    const cuuint32_t kv_box[2] = {CHUNK_COLUMNS, PAGE_TOKENS};
-    e = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
-    if (e != (int)cudaSuccess) return e;
+                                                (cuuint64_t)args->n_kv_heads * PAGE};
+    const cuuint32_t kv_box[2] = {CHUNK_COLUMNS, PAGE};
+    rc = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
+    if (rc != 0) return rc;
 
-    cudaLaunchAttribute overlap = {};
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)n_ctas);
-    config.blockDim = dim3(PREFILL_THREADS);
-    config.dynamicSmemBytes = entry->smem_bytes;
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &overlap;
-    config.numAttrs = args->overlaps ? 1 : 0;
-    return (int)cudaLaunchKernelEx(&config, entry->kernels[args->fp16 ? 1 : 0], q_map, kv_map, *args);
+    return queue_kernel(entry->kernels[args->fp16 ? 1 : 0], {(unsigned)n_ctas, PREFILL_THREADS, entry->smem_bytes},
+                        launch_of(args, stream), q_map, kv_map, *args);
 }

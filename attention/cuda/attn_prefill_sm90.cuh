@@ -1,7 +1,7 @@
 /* Parts of the Hopper prefill kernel (attn_prefill_sm90.cu): the shapes of its tiles, its shared memory, the order in
  * which it walks keys, and the producer that feeds it.
  *
- * The walk. A CTA takes the next task of the list whenever it has brought the last tile of one (struct task_queue), so
+ * The walk. A CTA takes the next task of the list whenever it has brought the last tile of one (task_queue), so
  * that all end at about the same time and the tasks in work are neighbours in the list: they read the same keys. A
  * task's splits ascend; the key tiles of a split descend, from the causal edge to the first tile that some row sees. In
  * a step the scores of a tile are computed and PV of the tile before. So the copy engine brings K(0), K(1), V(0), K(2),
@@ -9,13 +9,12 @@
 #ifndef LF_ATTENTION_CUDA_ATTN_PREFILL_SM90_CUH
 #define LF_ATTENTION_CUDA_ATTN_PREFILL_SM90_CUH
 
-#include "attention/cuda/attn_cuda.h"
-#include "device/cuda/ptx.cuh"
+#include "attention/cuda/attn_rows.cuh"
+#include "device/cuda/ptx_tma.cuh"
 
 enum {
     PREFILL_THREADS = 384, /* a producer warpgroup, of which one warp works, and two of consumers */
-    PAGE_TOKENS = 64,
-    CHUNK_COLUMNS = 64, /* a row of a chunk is 128 bytes: what the swizzle works on */
+    CHUNK_COLUMNS = 64,    /* a row of a chunk is 128 bytes: what the swizzle works on */
     ROW_BYTES = 128,
     SMEM_LIMIT = 232448 /* bytes a CTA may have */
 };
@@ -25,7 +24,7 @@ struct task_queue {
     unsigned n_taken; /* beyond the first of each CTA */
     unsigned n_done;  /* CTAs that take no more */
 };
-static_assert(sizeof(struct task_queue) <= LF_ATTN_SCRATCH_HEAD, "zeroed by attn_cuda.c");
+static_assert(sizeof(task_queue) <= LF_ATTN_SCRATCH_HEAD, "zeroed by attn_cuda.c");
 
 /* Tiles for a head_dim of D. Columns are padded to whole chunks; what lies past D is never multiplied. */
 template <int D> struct prefill_shape {
@@ -37,7 +36,7 @@ template <int D> struct prefill_shape {
     static constexpr int Q_BYTES = N_CHUNKS * Q_CHUNK_BYTES;
     static constexpr int FIT = (SMEM_LIMIT - 2048 - Q_BYTES) / TILE_BYTES;
     static constexpr int N_SLOTS = FIT < 8 ? FIT : 8;
-    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT % KEYS == 0 && KEYS % PAGE_TOKENS == 0, "tiles");
+    static_assert(D % 16 == 0 && N_SLOTS >= 4 && LF_ATTN_PREFILL_SPLIT % KEYS == 0 && KEYS % PAGE == 0, "tiles");
 };
 
 template <int D> struct prefill_smem {
@@ -50,11 +49,11 @@ template <int D> struct prefill_smem {
 };
 
 /* Where a role is in the ring. */
-struct ring {
+struct ring_cursor {
     int slot, parity;
 };
 
-template <int N> LF_GPU_FN void advance(struct ring *r)
+template <int N> LF_GPU_FN void advance(ring_cursor *r)
 {
     if (++r->slot == N) {
         r->slot = 0;
@@ -67,7 +66,7 @@ template <int KEYS> struct key_walk {
     int first_tile; /* no row of the task sees a key before it */
     int key_lo, key_hi;
 
-    LF_GPU_MEMBER static key_walk of(const struct lf_attn_cuda_task &task, int first_position, int window)
+    LF_GPU_MEMBER static key_walk of(const lf_attn_cuda_task &task, int first_position, int window)
     {
         int lo = window > 0 && first_position >= window ? first_position - window + 1 : 0;
         return {lo / KEYS, task.key_lo, task.key_hi};
@@ -87,13 +86,13 @@ template <int KEYS> struct key_walk {
 /* The producer: one warp, of which lane 0 issues the copies. */
 template <int D> struct producer {
     using shape = prefill_shape<D>;
-    enum { KEYS = shape::KEYS, N_PAGES = shape::KEYS / PAGE_TOKENS };
+    enum { KEYS = shape::KEYS, N_PAGES = shape::KEYS / PAGE };
 
-    const struct lf_attn_cuda_args &args;
+    const lf_attn_cuda_args &args;
     prefill_smem<D> &smem;
     const CUtensorMap *q_map, *kv_map;
     int lane;
-    struct ring ring;
+    ring_cursor ring;
     int tail_parity;
 
     /* A tile of keys or values to be brought. */
@@ -105,13 +104,13 @@ template <int D> struct producer {
     LF_GPU_MEMBER tile find(const int32_t *table, int kv_len, int kv_head, int tile_idx) const
     {
         tile t;
-        int last = (kv_len - 1) / PAGE_TOKENS;
+        int last = (kv_len - 1) / PAGE;
 #pragma unroll
         for (int i = 0; i < N_PAGES; i++) {
             int page = tile_idx * N_PAGES + i;
             int block =
                 table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
-            t.pages[i] = ((block * args.n_layers + args.layer) * 2 * args.n_kv_heads + kv_head) * PAGE_TOKENS;
+            t.pages[i] = ((block * args.n_layers + args.layer) * 2 * args.n_kv_heads + kv_head) * PAGE;
         }
         t.n_rows = kv_len - tile_idx * KEYS;
         return t;
@@ -125,7 +124,7 @@ template <int D> struct producer {
         for (int i = 0; i < N_PAGES; i++)
 #pragma unroll
             for (int c = 0; c < shape::N_CHUNKS; c++)
-                cp_async_bulk_tensor_2d(dst + c * shape::CHUNK_BYTES + i * PAGE_TOKENS * ROW_BYTES, kv_map, bar,
+                cp_async_bulk_tensor_2d(dst + c * shape::CHUNK_BYTES + i * PAGE * ROW_BYTES, kv_map, bar,
                                         c * CHUNK_COLUMNS, t.pages[i] + row_offset);
     }
 
@@ -145,7 +144,7 @@ template <int D> struct producer {
 
     LF_GPU_MEMBER void bring_values(const tile &t)
     {
-        int row_offset = args.n_kv_heads * PAGE_TOKENS;
+        int row_offset = args.n_kv_heads * PAGE;
         if (t.n_rows < KEYS)
             bring_tail(t, row_offset);
         else if (lane == 0) {
@@ -166,15 +165,14 @@ template <int D> struct producer {
         int n = (KEYS - t.n_rows) * (ROW_BYTES / 16);
         for (int c = 0; c < shape::N_CHUNKS; c++) {
             int4 *rows = (int4 *)(slot + c * shape::CHUNK_BYTES + t.n_rows * ROW_BYTES);
-            for (int i = lane; i < n; i += 32) rows[i] = make_int4(0, 0, 0, 0);
+            for (int i = lane; i < n; i += WARP) rows[i] = make_int4(0, 0, 0, 0);
         }
         fence_proxy_async();
         __syncwarp();
         if (lane == 0) mbarrier_arrive(shared_address(&smem.full[ring.slot]));
     }
 
-    LF_GPU_MEMBER void bring_queries(const struct lf_attn_cuda_seq &seq, const struct lf_attn_cuda_task &task,
-                                     int group)
+    LF_GPU_MEMBER void bring_queries(const lf_attn_cuda_seq &seq, const lf_attn_cuda_task &task, int group)
     {
         uint32_t bar = shared_address(&smem.q_full), dst = shared_address(smem.q);
         mbarrier_arrive_expect_tx(bar, LF_ATTN_PREFILL_ROWS / group * group * ROW_BYTES * shape::N_CHUNKS);
@@ -193,14 +191,14 @@ template <int D> struct producer {
 
     LF_GPU_MEMBER int next_task() const
     {
-        int n = lane == 0 ? (int)atomicAdd(&((struct task_queue *)args.scratch)->n_taken, 1) : 0;
-        return (int)gridDim.x + __shfl_sync(~0u, n, 0);
+        int n = lane == 0 ? (int)atomicAdd(&((task_queue *)args.scratch)->n_taken, 1) : 0;
+        return (int)gridDim.x + __shfl_sync(ALL_LANES, n, 0);
     }
 
     /* The last CTA to end leaves the queue as it was. */
     LF_GPU_MEMBER void end() const
     {
-        struct task_queue *queue = (struct task_queue *)args.scratch;
+        task_queue *queue = (task_queue *)args.scratch;
         if (lane != 0) return;
         mbarrier_arrive(shared_address(&smem.q_full));
         if (atomicInc(&queue->n_done, gridDim.x - 1) == gridDim.x - 1) atomicExch(&queue->n_taken, 0);
@@ -212,8 +210,8 @@ template <int D> struct producer {
         for (int i = blockIdx.x;; i = next_task(), parity ^= 1) {
             announce(i, parity);
             if (i >= n_tasks) break;
-            const struct lf_attn_cuda_task task = args.prefill[i];
-            const struct lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
+            const lf_attn_cuda_task task = args.prefill[i];
+            const lf_attn_cuda_seq seq = args.seqs[task.seq_idx];
             auto walk = key_walk<KEYS>::of(task, seq.kv_len - seq.n_tokens + task.row / group, args.window);
             if (lane == 0) bring_queries(seq, task, group);
             for (int split = task.key_lo; split < task.key_hi; split += LF_ATTN_PREFILL_SPLIT) {

@@ -24,7 +24,7 @@ template <class T> struct roped {
     float2 cos_sin;
 
     /* first_token rises, so the row's sequence is the last that does not begin behind it; there are a few. */
-    __device__ inline roped(const lf_gemv_args &p, const args &a)
+    LF_GPU_MEMBER roped(const gemv_params &p, const args &a)
         : f(a), row(threadIdx.x / GEMV_RUN), r(threadIdx.x % GEMV_RUN), at{false, 0, 0}
     {
         if (row >= p.n_tokens) return;
@@ -33,28 +33,28 @@ template <class T> struct roped {
         at = rope_slot_in(f.rope, row, seq_idx);
     }
 
-    __device__ static inline int first_weight_row(const args &f, int tile)
+    LF_GPU_MEMBER static int first_weight_row(const args &f, int tile)
     {
         return tile / f.tiles_a_head * f.rope.head_dim + tile % f.tiles_a_head * GEMV_RUN;
     }
 
-    __device__ static inline int run_stride(const args &f)
+    LF_GPU_MEMBER static int run_stride(const args &f)
     {
         return f.rope.head_dim / 2;
     }
 
-    __device__ inline int channel(int tile) const
+    LF_GPU_MEMBER int channel(int tile) const
     {
         return tile % f.tiles_a_head * GEMV_RUN + r;
     }
 
-    __device__ inline void prefetch(const lf_gemv_args &, int tile)
+    LF_GPU_MEMBER void prefetch(const gemv_params &, int tile)
     {
         if (!at.valid) return;
         cos_sin = __ldg((const float2 *)(f.rope.table + (size_t)at.pos * f.rope.head_dim) + channel(tile));
     }
 
-    template <int NT> __device__ inline void write(const lf_gemv_args &, const gemv_sums<NT> &s, int tile)
+    template <int NT> LF_GPU_MEMBER void write(const gemv_params &, const gemv_sums<NT> &s, int tile)
     {
         if (!at.valid) return;
         int head = tile / f.tiles_a_head, c = channel(tile), half = f.rope.head_dim / 2;
@@ -86,6 +86,5 @@ bool lf_qkv_cuda_supports(const struct lf_gemm_params *gemm, const struct lf_rop
 int lf_qkv_cuda(const struct lf_gemm_params *gemm, const struct lf_rope_cuda_args *rope, int n_blocks, void *stream)
 {
     rope_args f = {*rope, gemm->bias, rope->head_dim / GEMV_TILE};
-    lf_cuda_launch how = {stream, rope->fp16, rope->overlaps};
-    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, false, how);
+    return gemv_launch<roped>(gemv_args(gemm, gemm->w->n_out / GEMV_TILE), f, n_blocks, false, launch_of(rope, stream));
 }

@@ -11,7 +11,7 @@
 #include "core/limits.h"
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/warp.cuh"
 
 enum {
     WARPS = 4,
@@ -23,14 +23,14 @@ static_assert(HALF_WORDS == 2 && REST_WORDS == 4, "the head comment says so");
 
 /* first_token rises, so the sequences that begin at or before the row are a prefix, and the last of them is the
  * row's. */
-__device__ inline rope_slot find_slot(const lf_rope_cuda_args &p, int row)
+LF_GPU_FN rope_slot find_slot(const lf_rope_cuda_args &p, int row)
 {
     int lane = threadIdx.x % WARP, n_seqs = p.counts->n_seqs, n_before = 0;
     for (int base = 0; base < n_seqs; base += WARP) {
         bool before = base + lane < n_seqs && p.seqs[base + lane].first_token <= row;
-        unsigned votes = __ballot_sync(0xffffffffu, before);
+        unsigned votes = __ballot_sync(ALL_LANES, before);
         n_before += __popc(votes);
-        if (votes != 0xffffffffu) break;
+        if (votes != ALL_LANES) break;
     }
     return rope_slot_in(p, row, n_before - 1);
 }
@@ -40,7 +40,7 @@ struct head_words {
     float2 low[HALF_WORDS], high[HALF_WORDS], rest[REST_WORDS];
 };
 
-template <class T> __device__ inline void load_head(head_words &h, const uint32_t *x, int half, int rest)
+template <class T> LF_GPU_FN void load_head(head_words &h, const uint32_t *x, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -56,7 +56,7 @@ template <class T> __device__ inline void load_head(head_words &h, const uint32_
     }
 }
 
-template <class T> __device__ inline void store_head(uint32_t *y, const head_words &h, int half, int rest)
+template <class T> LF_GPU_FN void store_head(uint32_t *y, const head_words &h, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -73,19 +73,19 @@ template <class T> __device__ inline void store_head(uint32_t *y, const head_wor
     }
 }
 
-__device__ inline float sum_of_squares(float2 x)
+LF_GPU_FN float sum_of_squares(float2 x)
 {
     return x.x * x.x + x.y * x.y;
 }
 
-__device__ inline float2 scaled(float2 x, float factor, const float2 *weight)
+LF_GPU_FN float2 scaled(float2 x, float factor, const float2 *weight)
 {
     float2 w = __ldg(weight);
     return make_float2(x.x * factor * w.x, x.y * factor * w.y);
 }
 
 /* x · weight / √(mean x² + eps) over the whole head. */
-__device__ inline void norm_head(head_words &h, const float *weight, float eps, int half, int rest)
+LF_GPU_FN void norm_head(head_words &h, const float *weight, float eps, int half, int rest)
 {
     int lane = threadIdx.x % WARP;
     const float2 *w2 = (const float2 *)weight;
@@ -110,7 +110,7 @@ __device__ inline void norm_head(head_words &h, const float *weight, float eps, 
 }
 
 /* cos_sin: the table's row of the position, a pair of channels side by side with the next. */
-__device__ inline void rotate_head(head_words &h, const float4 *cos_sin, int half)
+LF_GPU_FN void rotate_head(head_words &h, const float4 *cos_sin, int half)
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -158,15 +158,13 @@ bool lf_rope_append_cuda_supports(int head_dim, int rotary_dim)
 
 int lf_rope_append_cuda_setup(void)
 {
-    int rc = load_kernel(rope_append<bf16>);
-    return rc == 0 ? load_kernel(rope_append<fp16>) : rc;
+    return load_kernels(rope_append<bf16>, rope_append<fp16>);
 }
 
 int lf_rope_append_cuda(const struct lf_rope_cuda_args *args, void *stream)
 {
     if (args->n_tokens == 0) return 0;
-    lf_cuda_launch how = {stream, args->fp16, args->overlaps};
-    int n_heads = args->n_heads + 2 * args->n_kv_heads;
-    dim3 grid((unsigned)((n_heads + WARPS - 1) / WARPS) * (unsigned)args->n_tokens);
-    return queue_kernel(args->fp16 ? rope_append<fp16> : rope_append<bf16>, grid, THREADS, how, *args);
+    unsigned blocks_per_row = blocks_for(args->n_heads + 2 * args->n_kv_heads, WARPS);
+    return queue_kernel(args->fp16 ? rope_append<fp16> : rope_append<bf16>,
+                        {blocks_per_row * (unsigned)args->n_tokens, THREADS}, launch_of(args, stream), *args);
 }

@@ -5,6 +5,7 @@
 
 #include "attention/cuda/rope_cuda.h"
 #include "core/limits.h"
+#include "device/cuda/ptx.cuh"
 
 /* A token's slot in the KV cache. Rows of a step that belong to no sequence have none. */
 struct rope_slot {
@@ -14,7 +15,7 @@ struct rope_slot {
 
 /* The row's slot in the sequence that the lists have at seq_idx: the last one that begins at or before it; -1: none
  * does. */
-__device__ inline rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
+LF_GPU_FN rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_idx)
 {
     if (seq_idx < 0) return {false, 0, 0};
     lf_attn_cuda_seq seq = p.seqs[seq_idx];
@@ -25,7 +26,7 @@ __device__ inline rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, in
 
 /* First element of the row's head: in q_out, or, of heads of keys and values, which come behind those of queries, in
  * their page. */
-template <class T> __device__ inline T *rope_target(const lf_rope_cuda_args &p, rope_slot at, int row, int head)
+template <class T> LF_GPU_FN T *rope_target(const lf_rope_cuda_args &p, rope_slot at, int row, int head)
 {
     if (head < p.n_heads) return (T *)p.q_out + ((size_t)row * p.n_heads + head) * p.head_dim;
     size_t page = ((size_t)at.block * p.n_layers + p.layer) * 2 * p.n_kv_heads + (head - p.n_heads);
@@ -33,7 +34,7 @@ template <class T> __device__ inline T *rope_target(const lf_rope_cuda_args &p, 
 }
 
 /* (a, b) by the angle whose cosine and sine are given. */
-__device__ inline void rotate(float &a, float &b, float2 cos_sin)
+LF_GPU_FN void rotate(float &a, float &b, float2 cos_sin)
 {
     float x = a;
     a = __fmaf_rn(x, cos_sin.x, -__fmul_rn(b, cos_sin.y));

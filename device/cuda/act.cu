@@ -7,15 +7,15 @@
 #include "device/cuda/launch.cuh"
 #include "device/cuda/silu.cuh"
 
-enum { THREADS = 128, VEC = 8, MAX_GRID_Y = 65535 };
+enum { THREADS = 128, VEC = 8 };
 
-template <class T> __device__ inline uint32_t silu_mul_pair(uint32_t gate, uint32_t up)
+template <class T> LF_GPU_FN uint32_t silu_mul_pair(uint32_t gate, uint32_t up)
 {
     float2 g = unpack<T>(gate), u = unpack<T>(up);
     return pack<T>(silu_mul(g.x, u.x), silu_mul(g.y, u.y));
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_vec(lf_silu_mul_params p)
+template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_vec(const lf_silu_mul_params p)
 {
     int vec = blockIdx.x * THREADS + threadIdx.x, n_vecs = p.dim / VEC;
     start_successor();
@@ -30,7 +30,7 @@ template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_vec(lf_si
     }
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_any(lf_silu_mul_params p)
+template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_any(const lf_silu_mul_params p)
 {
     int i = blockIdx.x * THREADS + threadIdx.x;
     start_successor();
@@ -42,44 +42,41 @@ template <class T> __global__ void __launch_bounds__(THREADS) silu_mul_any(lf_si
     }
 }
 
-template <class T> __global__ void __launch_bounds__(THREADS) round_floats(T *out, const float *x, int n)
+struct round_args {
+    void *out;
+    const float *x;
+    int n;
+};
+
+template <class T> __global__ void __launch_bounds__(THREADS) round_floats(const round_args p)
 {
     int i = blockIdx.x * THREADS + threadIdx.x;
     start_successor();
     wait_predecessor();
-    if (i < n) out[i] = from_float<T>(x[i]);
-}
-
-static unsigned blocks(int n)
-{
-    return (unsigned)((n + THREADS - 1) / THREADS);
+    if (i < p.n) ((T *)p.out)[i] = from_float<T>(p.x[i]);
 }
 
 int lf_cuda_act_setup(void)
 {
-    int rc = load_kernel(silu_mul_vec<bf16>);
-    if (rc == 0) rc = load_kernel(silu_mul_vec<fp16>);
-    if (rc == 0) rc = load_kernel(silu_mul_any<bf16>);
-    if (rc == 0) rc = load_kernel(silu_mul_any<fp16>);
-    if (rc == 0) rc = load_kernel(round_floats<bf16>);
-    if (rc == 0) rc = load_kernel(round_floats<fp16>);
-    return rc;
+    return load_kernels(silu_mul_vec<bf16>, silu_mul_vec<fp16>, silu_mul_any<bf16>, silu_mul_any<fp16>,
+                        round_floats<bf16>, round_floats<fp16>);
 }
 
 int lf_cuda_silu_mul(const struct lf_silu_mul_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
-    unsigned rows = p->n_tokens < MAX_GRID_Y ? (unsigned)p->n_tokens : (unsigned)MAX_GRID_Y;
+    unsigned rows = (unsigned)min(p->n_tokens, (int)MOST_GRID_Y);
     if (p->dim % VEC == 0)
-        return queue_kernel(how.fp16 ? silu_mul_vec<fp16> : silu_mul_vec<bf16>, dim3(blocks(p->dim / VEC), rows),
-                            THREADS, how, *p);
-    return queue_kernel(how.fp16 ? silu_mul_any<fp16> : silu_mul_any<bf16>, dim3(blocks(p->dim), rows), THREADS, how,
-                        *p);
+        return queue_kernel(how.fp16 ? silu_mul_vec<fp16> : silu_mul_vec<bf16>,
+                            {dim3(blocks_for(p->dim / VEC, THREADS), rows), THREADS}, how, *p);
+    return queue_kernel(how.fp16 ? silu_mul_any<fp16> : silu_mul_any<bf16>,
+                        {dim3(blocks_for(p->dim, THREADS), rows), THREADS}, how, *p);
 }
 
 int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how)
 {
     if (n == 0) return 0;
-    if (how.fp16) return queue_kernel(round_floats<fp16>, dim3(blocks(n)), THREADS, how, (fp16 *)out, x, n);
-    return queue_kernel(round_floats<bf16>, dim3(blocks(n)), THREADS, how, (bf16 *)out, x, n);
+    round_args args = {out, x, n};
+    return queue_kernel(how.fp16 ? round_floats<fp16> : round_floats<bf16>, {blocks_for(n, THREADS), THREADS}, how,
+                        args);
 }

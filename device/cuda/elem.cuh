@@ -7,39 +7,41 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "device/cuda/ptx.cuh"
+
 using bf16 = __nv_bfloat16;
 using fp16 = __half;
 
-__device__ inline float to_float(bf16 x)
+LF_GPU_FN float to_float(bf16 x)
 {
     return __bfloat162float(x);
 }
 
-__device__ inline float to_float(fp16 x)
+LF_GPU_FN float to_float(fp16 x)
 {
     return __half2float(x);
 }
 
-template <class T> __device__ inline T from_float(float x);
+template <class T> LF_GPU_FN T from_float(float x);
 
-template <> __device__ inline bf16 from_float<bf16>(float x)
+template <> LF_GPU_MEMBER bf16 from_float<bf16>(float x)
 {
     return __float2bfloat16_rn(x);
 }
 
-template <> __device__ inline fp16 from_float<fp16>(float x)
+template <> LF_GPU_MEMBER fp16 from_float<fp16>(float x)
 {
     return __float2half_rn(x);
 }
 
-template <class T> __device__ inline float2 unpack(uint32_t word);
+template <class T> LF_GPU_FN float2 unpack(uint32_t word);
 
-template <> __device__ inline float2 unpack<bf16>(uint32_t word)
+template <> LF_GPU_MEMBER float2 unpack<bf16>(uint32_t word)
 {
     return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
 }
 
-template <> __device__ inline float2 unpack<fp16>(uint32_t word)
+template <> LF_GPU_MEMBER float2 unpack<fp16>(uint32_t word)
 {
     __half2_raw raw;
     raw.x = (unsigned short)(word & 0xffffu);
@@ -47,15 +49,15 @@ template <> __device__ inline float2 unpack<fp16>(uint32_t word)
     return __half22float2(__half2(raw));
 }
 
-template <class T> __device__ inline uint32_t pack(float low, float high);
+template <class T> LF_GPU_FN uint32_t pack(float low, float high);
 
-template <> __device__ inline uint32_t pack<bf16>(float low, float high)
+template <> LF_GPU_MEMBER uint32_t pack<bf16>(float low, float high)
 {
     __nv_bfloat162_raw raw = __nv_bfloat162_raw(__floats2bfloat162_rn(low, high));
     return (uint32_t)raw.x | (uint32_t)raw.y << 16;
 }
 
-template <> __device__ inline uint32_t pack<fp16>(float low, float high)
+template <> LF_GPU_MEMBER uint32_t pack<fp16>(float low, float high)
 {
     __half2_raw raw = __half2_raw(__floats2half2_rn(low, high));
     return (uint32_t)raw.x | (uint32_t)raw.y << 16;

@@ -11,7 +11,7 @@ struct plain_args {
     const float *bias, *residual;
     int y_stride;
     bool y_float;
-    struct lf_fused_norm norm;
+    lf_fused_norm norm;
 };
 
 template <class T> struct plain {
@@ -20,32 +20,32 @@ template <class T> struct plain {
     int token, r; /* r: of the tile's weight rows */
     float addend, weight;
 
-    __device__ inline plain(const lf_gemv_args &, const args &a)
+    LF_GPU_MEMBER plain(const gemv_params &, const args &a)
         : f(a), token(threadIdx.x / GEMV_TILE), r(threadIdx.x % GEMV_TILE)
     {
     }
 
-    __device__ static inline int first_weight_row(const args &, int tile)
+    LF_GPU_MEMBER static int first_weight_row(const args &, int tile)
     {
         return tile * GEMV_TILE;
     }
 
-    __device__ static inline int run_stride(const args &)
+    LF_GPU_MEMBER static int run_stride(const args &)
     {
         return GEMV_RUN;
     }
 
-    __device__ inline bool owns(const lf_gemv_args &p, int tile) const
+    LF_GPU_MEMBER bool owns(const gemv_params &p, int tile) const
     {
         return token < p.n_tokens && tile * GEMV_TILE + r < p.n_out;
     }
 
-    __device__ inline size_t y_offset(int tile) const
+    LF_GPU_MEMBER size_t y_offset(int tile) const
     {
         return (size_t)token * f.y_stride + tile * GEMV_TILE + r;
     }
 
-    __device__ inline void prefetch(const lf_gemv_args &p, int tile)
+    LF_GPU_MEMBER void prefetch(const gemv_params &p, int tile)
     {
         addend = weight = 0.0f;
         if (!owns(p, tile)) return;
@@ -54,16 +54,15 @@ template <class T> struct plain {
     }
 
     /* y ∘ weight and the tile's part of the row sum of squares; 16 lanes have a token. */
-    __device__ inline void write_norm(const lf_gemv_args &p, float y, bool is_own, int tile)
+    LF_GPU_MEMBER void write_norm(const gemv_params &p, float y, bool is_own, int tile)
     {
         float square = __fmul_rn(y, y);
         if (is_own) ((T *)f.norm.h)[(size_t)token * p.n_out + tile * GEMV_TILE + r] = from_float<T>(y * weight);
-#pragma unroll
-        for (int step = GEMV_TILE / 2; step > 0; step /= 2) square += __shfl_xor_sync(0xffffffffu, square, step);
+        square = lanes_reduce<GEMV_TILE>(square, [](float a, float b) { return a + b; });
         if (r == 0 && token < p.n_tokens) f.norm.sum_squares[(size_t)token * p.n_tiles + tile] = square;
     }
 
-    template <int NT> __device__ inline void write(const lf_gemv_args &p, const gemv_sums<NT> &s, int tile)
+    template <int NT> LF_GPU_MEMBER void write(const gemv_params &p, const gemv_sums<NT> &s, int tile)
     {
         bool is_own = owns(p, tile);
         float y = 0.0f;
@@ -92,21 +91,21 @@ template <class T> struct gated {
     using args = gated_args;
     const args &f;
 
-    __device__ inline gated(const lf_gemv_args &, const args &a) : f(a) {}
+    LF_GPU_MEMBER gated(const gemv_params &, const args &a) : f(a) {}
 
-    __device__ static inline int first_weight_row(const args &, int tile)
+    LF_GPU_MEMBER static int first_weight_row(const args &, int tile)
     {
         return tile * GEMV_RUN;
     }
 
-    __device__ static inline int run_stride(const args &f)
+    LF_GPU_MEMBER static int run_stride(const args &f)
     {
         return f.width;
     }
 
-    __device__ inline void prefetch(const lf_gemv_args &, int) {}
+    LF_GPU_MEMBER void prefetch(const gemv_params &, int) {}
 
-    template <int NT> __device__ inline void write(const lf_gemv_args &p, const gemv_sums<NT> &s, int tile)
+    template <int NT> LF_GPU_MEMBER void write(const gemv_params &p, const gemv_sums<NT> &s, int tile)
     {
         int token = threadIdx.x / GEMV_RUN, r = threadIdx.x % GEMV_RUN, col = tile * GEMV_RUN + r;
         if (token >= p.n_tokens || col >= f.width) return;
@@ -123,14 +122,14 @@ template <class T> struct gated {
 /* ---- any shape, any number of tokens: a warp an output ---- */
 
 struct any_args {
-    struct lf_gemm_params p;
+    lf_gemm_params p;
     const void *w;
     int n_in, n_out;
 };
 
 template <class T> __global__ void __launch_bounds__(GEMV_THREADS) gemm_any(const __grid_constant__ any_args a)
 {
-    const struct lf_gemm_params &p = a.p;
+    const lf_gemm_params &p = a.p;
     int lane = threadIdx.x % WARP, col = blockIdx.x * GEMV_WARPS + threadIdx.x / WARP;
     start_successor();
     wait_predecessor();
@@ -156,8 +155,7 @@ template <class T> __global__ void __launch_bounds__(GEMV_THREADS) gemm_any(cons
 
 int lf_cuda_gemv_setup(bool *fits)
 {
-    int rc = load_kernel(gemm_any<bf16>);
-    if (rc == 0) rc = load_kernel(gemm_any<fp16>);
+    int rc = load_kernels(gemm_any<bf16>, gemm_any<fp16>);
     if (rc == 0) rc = gemv_setup<plain>(fits);
     return rc == 0 && *fits ? gemv_setup<gated>(fits) : rc;
 }
@@ -188,10 +186,8 @@ int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_block
 
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how)
 {
-    const int most = 65535;
     if (p->n_tokens == 0) return 0;
-    dim3 grid((unsigned)((p->w->n_out + GEMV_WARPS - 1) / GEMV_WARPS),
-              (unsigned)(p->n_tokens < most ? p->n_tokens : most));
+    dim3 grid(blocks_for(p->w->n_out, GEMV_WARPS), (unsigned)min(p->n_tokens, (int)MOST_GRID_Y));
     any_args a = {*p, p->w->data, p->w->n_in, p->w->n_out};
-    return queue_kernel(how.fp16 ? gemm_any<fp16> : gemm_any<bf16>, grid, GEMV_THREADS, how, a);
+    return queue_kernel(how.fp16 ? gemm_any<fp16> : gemm_any<bf16>, {grid, GEMV_THREADS}, how, a);
 }

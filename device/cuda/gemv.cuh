@@ -36,8 +36,9 @@
 #define LF_DEVICE_CUDA_GEMV_CUH
 
 #include "device/cuda/launch.cuh"
-#include "device/cuda/ptx_gemv.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/ptx_copy.cuh"
+#include "device/cuda/ptx_mma.cuh"
+#include "device/cuda/warp.cuh"
 
 enum {
     GEMV_WARPS = 8,
@@ -57,7 +58,7 @@ enum {
 static_assert(LF_CUDA_GEMV_TOKENS * GEMV_TILE <= GEMV_THREADS, "a thread an output of a tile");
 static_assert((int)GEMV_TILE == (int)LF_NORM_PART, "a tile makes one part of a norm's sum");
 
-struct lf_gemv_args {
+struct gemv_params {
     const char *w, *x;
     int n_tokens, n_in, n_out, n_tiles, groups_per_warp;
     int x_stride;
@@ -71,7 +72,7 @@ template <int NT> struct gemv_sums {
     float scale[NT * GEMV_TOKENS]; /* of a token: of its norm, or 1 */
 
     /* Of the tile's weight row r, in the order of the warps. */
-    __device__ inline float at(int token, int r) const
+    LF_GPU_MEMBER float at(int token, int r) const
     {
         float sum = 0.0f;
 #pragma unroll
@@ -85,9 +86,9 @@ template <int NT> struct gemv_sums {
  *
  *     static int first_weight_row(const args &, int tile)    the tile's first run of eight
  *     static int run_stride(const args &)                    from there to the second
- *     void prefetch(const lf_gemv_args &, int tile)          the predecessor is complete: what the tile's write will
+ *     void prefetch(const gemv_params &, int tile)           the predecessor is complete: what the tile's write will
  *                                                            need may be on its way while the GEMV is computed
- *     template <int NT> void write(const lf_gemv_args &, const gemv_sums<NT> &, int tile)     all threads call it */
+ *     template <int NT> void write(const gemv_params &, const gemv_sums<NT> &, int tile)      all threads call it */
 
 /* A warp's position in its tiles: the next group, of the warp's, and where the lane reads the first. Weight rows behind
  * the last are read as the last, and their sums are nobody's. */
@@ -98,25 +99,25 @@ struct gemv_cursor {
 };
 
 /* Of the lane's first element in a warp's group. */
-__device__ inline int gemv_first_k(int group)
+LF_GPU_FN int gemv_first_k(int group)
 {
     return (group * GEMV_WARPS + threadIdx.x / WARP) * GEMV_GROUP_K + threadIdx.x % 4 * 8;
 }
 
 /* Whether no lane's load of the group lies behind n_in. */
-__device__ inline bool gemv_is_whole(const lf_gemv_args &p, int group)
+LF_GPU_FN bool gemv_is_whole(const gemv_params &p, int group)
 {
     return (group * GEMV_WARPS + threadIdx.x / WARP + 1) * GEMV_GROUP_K <= p.n_in;
 }
 
 /* The lane's part of a slot of its warp's ring; its loads lie a warp apart. */
-__device__ inline uint4 *gemv_slot(uint4 *ring, int slot)
+LF_GPU_FN uint4 *gemv_slot(uint4 *ring, int slot)
 {
     return ring + ((threadIdx.x / WARP * GEMV_GROUPS + slot) * GEMV_LOADS) * WARP + threadIdx.x % WARP;
 }
 
 template <class Epilogue>
-__device__ inline gemv_cursor gemv_begin(const lf_gemv_args &p, const typename Epilogue::args &f, int tile)
+LF_GPU_FN gemv_cursor gemv_begin(const gemv_params &p, const typename Epilogue::args &f, int tile)
 {
     int row = Epilogue::first_weight_row(f, tile) + threadIdx.x % WARP / 4, last = p.n_out - 1;
     int row0 = min(row, last), row1 = min(row + Epilogue::run_stride(f), last);
@@ -125,29 +126,30 @@ __device__ inline gemv_cursor gemv_begin(const lf_gemv_args &p, const typename E
 }
 
 /* Asks for a group's weights; zeros behind n_in. Whole groups, nearly all there are, need no bounds. */
-__device__ inline void gemv_prefetch_weights(uint4 *slot, const lf_gemv_args &p, const gemv_cursor &at)
+LF_GPU_FN void gemv_prefetch_weights(uint4 *slot, const gemv_params &p, const gemv_cursor &at)
 {
     const char *first = at.from + at.group * GEMV_GROUP_STRIDE, *second = first + at.run_bytes;
     bool is_there = at.tile < p.n_tiles, is_whole = gemv_is_whole(p, at.group);
     if (is_there && is_whole) {
 #pragma unroll
         for (int s = 0; s < GEMV_GROUP_STEPS; s++) {
-            cp_async_cg(slot + 2 * s * WARP, first + s * GEMV_STEP * 2);
-            cp_async_cg(slot + (2 * s + 1) * WARP, second + s * GEMV_STEP * 2);
+            cp_async_cg_16(shared_address(slot + 2 * s * WARP), first + s * GEMV_STEP * 2);
+            cp_async_cg_16(shared_address(slot + (2 * s + 1) * WARP), second + s * GEMV_STEP * 2);
         }
     } else if (is_there) {
 #pragma unroll 1
         for (int s = 0; s < GEMV_GROUP_STEPS; s++) {
             bool any = gemv_first_k(at.group) + s * GEMV_STEP < p.n_in;
-            cp_async_cg_if(any, slot + 2 * s * WARP, any ? first + s * GEMV_STEP * 2 : p.w);
-            cp_async_cg_if(any, slot + (2 * s + 1) * WARP, any ? second + s * GEMV_STEP * 2 : p.w);
+            int n_bytes = any ? 16 : 0;
+            cp_async_cg_16(shared_address(slot + 2 * s * WARP), any ? first + s * GEMV_STEP * 2 : p.w, n_bytes);
+            cp_async_cg_16(shared_address(slot + (2 * s + 1) * WARP), any ? second + s * GEMV_STEP * 2 : p.w, n_bytes);
         }
     }
     cp_async_commit_group();
 }
 
 template <class Epilogue>
-__device__ inline void gemv_advance(gemv_cursor &at, const lf_gemv_args &p, const typename Epilogue::args &f)
+LF_GPU_FN void gemv_advance(gemv_cursor &at, const gemv_params &p, const typename Epilogue::args &f)
 {
     if (++at.group == p.groups_per_warp) at = gemv_begin<Epilogue>(p, f, at.tile + gridDim.x);
 }
@@ -158,7 +160,7 @@ template <int NT> struct gemv_x {
 };
 
 /* Loads it; zeros where there is no token and behind n_in. */
-template <int NT> __device__ inline void gemv_load_x(gemv_x<NT> &x, const lf_gemv_args &p, int group)
+template <int NT> LF_GPU_FN void gemv_load_x(gemv_x<NT> &x, const gemv_params &p, int group)
 {
     int k0 = gemv_first_k(group), left = (p.n_in - k0 + GEMV_STEP - 1) / GEMV_STEP;
     int n_steps = gemv_is_whole(p, group) ? GEMV_GROUP_STEPS : left;
@@ -171,8 +173,7 @@ template <int NT> __device__ inline void gemv_load_x(gemv_x<NT> &x, const lf_gem
     }
 }
 
-template <class T, int NT>
-__device__ inline void gemv_multiply(float acc[NT][4], const uint4 *slot, const gemv_x<NT> &x)
+template <class T, int NT> LF_GPU_FN void gemv_multiply(float acc[NT][4], const uint4 *slot, const gemv_x<NT> &x)
 {
     cp_async_wait_group<GEMV_GROUPS - 1>();
 #pragma unroll
@@ -180,15 +181,14 @@ __device__ inline void gemv_multiply(float acc[NT][4], const uint4 *slot, const 
         uint4 u = slot[2 * s * WARP], v = slot[(2 * s + 1) * WARP];
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            mma_m16n8k16<T>(acc[n], u.x, v.x, u.y, v.y, x.of[s][n].x, x.of[s][n].y);
-            mma_m16n8k16<T>(acc[n], u.z, v.z, u.w, v.w, x.of[s][n].z, x.of[s][n].w);
+            mma_m16n8k16<T>(acc[n], {u.x, v.x, u.y, v.y}, x.of[s][n].x, x.of[s][n].y);
+            mma_m16n8k16<T>(acc[n], {u.z, v.z, u.w, v.w}, x.of[s][n].z, x.of[s][n].w);
         }
     }
 }
 
 /* The tokens' scales, a warp a token: 1, or that of their norm. */
-template <int NT, int BUFFERS>
-__device__ inline void gemv_find_scales(gemv_sums<NT> (&s)[BUFFERS], const lf_gemv_args &p)
+template <int NT, int BUFFERS> LF_GPU_FN void gemv_find_scales(gemv_sums<NT> (&s)[BUFFERS], const gemv_params &p)
 {
     int n_parts = (p.n_in + LF_NORM_PART - 1) / LF_NORM_PART;
     for (int token = threadIdx.x / WARP; token < p.n_tokens; token += GEMV_WARPS) {
@@ -204,7 +204,7 @@ __device__ inline void gemv_find_scales(gemv_sums<NT> (&s)[BUFFERS], const lf_ge
 }
 
 /* Hands a tile's sums to the other threads, and zeroes them here. */
-template <int NT> __device__ inline void gemv_store_sums(gemv_sums<NT> &s, float acc[NT][4])
+template <int NT> LF_GPU_FN void gemv_store_sums(gemv_sums<NT> &s, float acc[NT][4])
 {
     int warp = threadIdx.x / WARP, g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -221,7 +221,7 @@ template <int NT> __device__ inline void gemv_store_sums(gemv_sums<NT> &s, float
  * a buffer is written again only behind the next tile's, which all reach when they are done with this one's. */
 template <class T, int NT, class Epilogue>
 __global__ void __launch_bounds__(GEMV_THREADS, 2)
-    gemv(const __grid_constant__ lf_gemv_args p, const __grid_constant__ typename Epilogue::args f)
+    gemv(const __grid_constant__ gemv_params p, const __grid_constant__ typename Epilogue::args f)
 {
     constexpr int BUFFERS = NT == 1 ? 2 : 1;
     extern __shared__ uint4 ring[];
@@ -260,12 +260,8 @@ __global__ void __launch_bounds__(GEMV_THREADS, 2)
 /* Loads the kernels of an Epilogue; *fits: a block may have the shared memory they need. */
 template <class T, template <class> class Epilogue> static int gemv_setup_type()
 {
-    int rc = load_kernel(gemv<T, 1, Epilogue<T>>);
-    if (rc == 0) rc = load_kernel(gemv<T, 2, Epilogue<T>>);
-    if (rc != 0) return rc;
-    const cudaFuncAttribute what = cudaFuncAttributeMaxDynamicSharedMemorySize;
-    rc = (int)cudaFuncSetAttribute(gemv<T, 1, Epilogue<T>>, what, GEMV_WIDE_BYTES);
-    return rc == 0 ? (int)cudaFuncSetAttribute(gemv<T, 2, Epilogue<T>>, what, GEMV_WIDE_BYTES) : rc;
+    int rc = load_kernel(gemv<T, 1, Epilogue<T>>, GEMV_WIDE_BYTES);
+    return rc == 0 ? load_kernel(gemv<T, 2, Epilogue<T>>, GEMV_WIDE_BYTES) : rc;
 }
 
 template <template <class> class Epilogue> static int gemv_setup(bool *fits)
@@ -278,10 +274,10 @@ template <template <class> class Epilogue> static int gemv_setup(bool *fits)
     return 0;
 }
 
-static inline lf_gemv_args gemv_args(const struct lf_gemm_params *p, int n_tiles)
+static inline gemv_params gemv_args(const struct lf_gemm_params *p, int n_tiles)
 {
     int n_groups = (p->w->n_in + GEMV_GROUP_K - 1) / GEMV_GROUP_K;
-    lf_gemv_args args = {};
+    gemv_params args = {};
     args.w = (const char *)p->w->data;
     args.x = (const char *)p->x;
     args.n_tokens = p->n_tokens;
@@ -296,19 +292,21 @@ static inline lf_gemv_args gemv_args(const struct lf_gemm_params *p, int n_tiles
 }
 
 template <class Epilogue, class T>
-static int gemv_queue(const lf_gemv_args &p, const typename Epilogue::args &f, dim3 grid, bool wide, lf_cuda_launch how)
+static int gemv_queue(const gemv_params &p, const typename Epilogue::args &f, unsigned n_blocks, bool wide,
+                      lf_cuda_launch how)
 {
+    size_t shared_bytes = wide ? GEMV_WIDE_BYTES : GEMV_RING_BYTES;
     auto kernel = p.n_tokens <= GEMV_TOKENS ? gemv<T, 1, Epilogue> : gemv<T, 2, Epilogue>;
-    return queue_shared(kernel, grid, GEMV_THREADS, wide ? GEMV_WIDE_BYTES : GEMV_RING_BYTES, how, p, f);
+    return queue_kernel(kernel, {n_blocks, GEMV_THREADS, shared_bytes}, how, p, f);
 }
 
 /* n_blocks: of the grid at most; neither it nor `wide` changes a bit. */
 template <template <class> class Epilogue>
-static int gemv_launch(const lf_gemv_args &p, const typename Epilogue<bf16>::args &f, int n_blocks, bool wide,
+static int gemv_launch(const gemv_params &p, const typename Epilogue<bf16>::args &f, int n_blocks, bool wide,
                        lf_cuda_launch how)
 {
     if (p.n_tokens == 0) return 0;
-    dim3 grid((unsigned)(p.n_tiles < n_blocks ? p.n_tiles : n_blocks));
+    unsigned grid = (unsigned)min(p.n_tiles, n_blocks);
     return how.fp16 ? gemv_queue<Epilogue<fp16>, fp16>(p, f, grid, wide, how)
                     : gemv_queue<Epilogue<bf16>, bf16>(p, f, grid, wide, how);
 }

@@ -7,11 +7,11 @@
  * takes any. CPU twin: device/cpu/row_cpu.c. */
 #include "device/cuda/elem.cuh"
 #include "device/cuda/launch.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/warp.cuh"
 
 enum { MAX_VECS = 4, MAX_THREADS = 1024, ELEMS_PER_THREAD = 4 * MAX_VECS };
 
-template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_vec(lf_rmsnorm_params p)
+template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_vec(const lf_rmsnorm_params p)
 {
     int n_vecs = p.dim / 4;
     float4 x[MAX_VECS], weight[MAX_VECS];
@@ -42,7 +42,7 @@ template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_vec(lf
     }
 }
 
-template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_any(lf_rmsnorm_params p)
+template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_any(const lf_rmsnorm_params p)
 {
     const float *in = p.x + (size_t)blockIdx.x * p.dim;
     T *out = (T *)p.out + (size_t)blockIdx.x * p.dim;
@@ -56,20 +56,16 @@ template <class T> __global__ void __launch_bounds__(MAX_THREADS) rmsnorm_any(lf
 
 int lf_cuda_norm_setup(void)
 {
-    int rc = load_kernel(rmsnorm_vec<bf16>);
-    if (rc == 0) rc = load_kernel(rmsnorm_vec<fp16>);
-    if (rc == 0) rc = load_kernel(rmsnorm_any<bf16>);
-    if (rc == 0) rc = load_kernel(rmsnorm_any<fp16>);
-    return rc;
+    return load_kernels(rmsnorm_vec<bf16>, rmsnorm_vec<fp16>, rmsnorm_any<bf16>, rmsnorm_any<fp16>);
 }
 
 int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how)
 {
     if (p->n_tokens == 0) return 0;
     int threads = (p->dim / ELEMS_PER_THREAD + WARP - 1) / WARP * WARP;
-    threads = threads < WARP ? WARP : threads > MAX_THREADS ? MAX_THREADS : threads;
-    dim3 grid((unsigned)p->n_tokens);
+    threads = max((int)WARP, min(threads, (int)MAX_THREADS));
+    launch_shape shape = {(unsigned)p->n_tokens, (unsigned)threads};
     if (p->dim % 4 == 0 && p->dim <= threads * 4 * MAX_VECS)
-        return queue_kernel(how.fp16 ? rmsnorm_vec<fp16> : rmsnorm_vec<bf16>, grid, (unsigned)threads, how, *p);
-    return queue_kernel(how.fp16 ? rmsnorm_any<fp16> : rmsnorm_any<bf16>, grid, (unsigned)threads, how, *p);
+        return queue_kernel(how.fp16 ? rmsnorm_vec<fp16> : rmsnorm_vec<bf16>, shape, how, *p);
+    return queue_kernel(how.fp16 ? rmsnorm_any<fp16> : rmsnorm_any<bf16>, shape, how, *p);
 }

@@ -3,9 +3,9 @@
 #ifndef LF_DEVICE_CUDA_PTX_CLUSTER_CUH
 #define LF_DEVICE_CUDA_PTX_CLUSTER_CUH
 
-#include <stdint.h>
+#include "device/cuda/ptx.cuh"
 
-__device__ inline unsigned cluster_ctarank()
+LF_GPU_FN unsigned cluster_ctarank()
 {
     unsigned rank = 0;
 #if __CUDA_ARCH__ >= 900
@@ -14,7 +14,7 @@ __device__ inline unsigned cluster_ctarank()
     return rank;
 }
 
-__device__ inline unsigned cluster_nctarank()
+LF_GPU_FN unsigned cluster_nctarank()
 {
     unsigned n = 1;
 #if __CUDA_ARCH__ >= 900
@@ -24,7 +24,7 @@ __device__ inline unsigned cluster_nctarank()
 }
 
 /* All threads of all blocks; what they wrote before it is seen behind it. */
-__device__ inline void barrier_cluster()
+LF_GPU_FN void barrier_cluster()
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
@@ -36,7 +36,7 @@ __device__ inline void barrier_cluster()
 }
 
 /* The address at which block rank has its own of a shared variable. */
-template <class V> __device__ inline V *mapa(V *shared, unsigned rank)
+template <class V> LF_GPU_FN V *mapa(V *shared, unsigned rank)
 {
 #if __CUDA_ARCH__ >= 900
     uint64_t mapped;

@@ -1,5 +1,4 @@
-/* PTX instructions of sm_80 and later that CUDA C++ has no words for: one per function, named after it. Matrix
- * multiply-adds of a warp, their operands out of shared memory, and copies into it that need no registers.
+/* PTX instructions of sm_80 and later on matrices of a warp: one per function, named after it.
  *
  * Fragments (t = lane). mma_m16n8k16: thread t has rows t / 4 and t / 4 + 8 of A and D; of D columns 2 (t mod 4) + {0,
  * 1}, as d[0], d[1] and d[2], d[3]; of A the same columns, and those + 8, two in a word: row t / 4 in a[0] and a[2],
@@ -9,39 +8,6 @@
 
 #include "device/cuda/elem.cuh"
 #include "device/cuda/ptx.cuh"
-
-/* The lane of this thread, read once: threadIdx.x is read anew, in tens of cycles, wherever registers are short. */
-LF_GPU_FN int laneid()
-{
-    int lane;
-    asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-    return lane;
-}
-
-/* 16 bytes from global to shared memory, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
-LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes)
-{
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes)
-                 : "memory");
-}
-
-LF_GPU_FN void cp_async_commit_group()
-{
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-
-/* Waits until at most N of this thread's groups are unfinished. */
-template <int N> LF_GPU_FN void cp_async_wait_group()
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-/* A 16-byte store to shared memory. */
-LF_GPU_FN void st_shared_v4(uint32_t address, uint4 x)
-{
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
-                 : "memory");
-}
 
 /* Four 8×8 matrices of 16-bit elements; lane l gives the address of row l mod 8 of matrix l / 8. */
 
@@ -64,8 +30,7 @@ LF_GPU_FN void ldmatrix_x4_trans(uint32_t (&r)[4], uint32_t address)
 /* d += a · b, elements bf16 or fp16, sums float. */
 template <class T> LF_GPU_FN void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 
-template <>
-__device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <> LF_GPU_MEMBER void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
@@ -73,8 +38,7 @@ __device__ __forceinline__ void mma_m16n8k16<bf16>(float (&d)[4], const uint32_t
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-template <>
-__device__ __forceinline__ void mma_m16n8k16<fp16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+template <> LF_GPU_MEMBER void mma_m16n8k16<fp16>(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"

@@ -27,7 +27,7 @@
 #include "device/cuda/sample.cuh"
 
 /* Entries of the same id follow one another in their order: the first of them sees to all. */
-__device__ inline void apply_bias(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
+LF_GPU_FN void apply_bias(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
 {
     const lf_logit_bias *bias = p.bias + row.bias_first;
     int32_t *ids = r.s->bias_ids;
@@ -48,7 +48,7 @@ __device__ inline void apply_bias(const row_work &r, const lf_sample_row &row, c
 }
 
 /* Bans come after bias: the barrier between them also makes the writes known to the cluster. */
-__device__ inline void apply_bias_and_bans(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
+LF_GPU_FN void apply_bias_and_bans(const row_work &r, const lf_sample_row &row, const lf_sample_params &p)
 {
     if (row.n_bias > 0) {
         apply_bias(r, row, p);
@@ -68,7 +68,7 @@ struct penalties {
     bool repeats;
 };
 
-__device__ inline penalties penalties_of(const lf_sample_row &row, const lf_sample_params &p)
+LF_GPU_FN penalties penalties_of(const lf_sample_row &row, const lf_sample_params &p)
 {
     penalties pen = {nullptr, row.repetition_penalty, row.presence_penalty, row.frequency_penalty, false};
     pen.repeats = pen.repetition < 1.0f || pen.repetition > 1.0f;
@@ -77,7 +77,7 @@ __device__ inline penalties penalties_of(const lf_sample_row &row, const lf_samp
     return pen;
 }
 
-__device__ inline float penalized(float logit, uint32_t count, const penalties &pen)
+LF_GPU_FN float penalized(float logit, uint32_t count, const penalties &pen)
 {
     float x = logit;
     uint32_t n = count & ~COUNT_IN_PROMPT;
@@ -89,7 +89,7 @@ __device__ inline float penalized(float logit, uint32_t count, const penalties &
 /* Logits as they are drawn from, into values. Returns the largest candidate (with -0 as 0) and sets
  * max, low and the least candidate. A NaN or +inf counts as the largest rank there is, whose logit is a NaN: so max
  * says to the whole cluster that the row is not to be drawn from. */
-__device__ inline uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
+LF_GPU_FN uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
 {
     uint64_t best = 0, inverse_least = 0;
     float low = INFINITY;
@@ -131,14 +131,14 @@ struct cut_query {
     uint64_t target; /* the cut is the first candidate, in falling order, with which the measure reaches it */
 };
 
-__device__ inline uint64_t measure_of(const row_work &r, const cut_query &q, float x)
+LF_GPU_FN uint64_t measure_of(const row_work &r, const cut_query &q, float x)
 {
     return q.by_prob ? fixed_of(prob_of(x, r.max, r.inv_t)) : 1;
 }
 
 /* Candidates lo .. hi of the cluster, into the leader's list: as many as it has room for. Returns their number, or
  * one past the room. */
-__device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint64_t hi)
+LF_GPU_FN unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint64_t hi)
 {
     unsigned *n_list = mapa(&r.s->n_list, 0), lane = threadIdx.x % WARP;
     uint64_t *list = mapa(r.s->list, 0);
@@ -162,7 +162,7 @@ __device__ inline unsigned gather(row_work &r, bool bare_zero, uint64_t lo, uint
 
 /* Sorts the block's list, falling (a bitonic network; zeros behind the last). Returns the network's length. In steps up
  * to 32 a warp stays among its own 64 entries. */
-__device__ inline unsigned sort_list(sample_shared *s)
+LF_GPU_FN unsigned sort_list(sample_shared *s)
 {
     unsigned n = 2;
     while (n < s->n_list) n *= 2;
@@ -188,14 +188,9 @@ __device__ inline unsigned sort_list(sample_shared *s)
     return n;
 }
 
-__device__ inline uint64_t running_sum(uint64_t x)
+LF_GPU_FN uint64_t running_sum(uint64_t x)
 {
-#pragma unroll
-    for (int step = 1; step < WARP; step *= 2) {
-        uint64_t left = __shfl_up_sync(0xffffffffu, x, step);
-        if ((int)threadIdx.x % WARP >= step) x += left;
-    }
-    return x;
+    return warp_scan(x, reduce_sum::of);
 }
 
 /* Running sums of a list, up to the first and up to the second of the thread's two entries. */
@@ -204,7 +199,7 @@ struct running {
 };
 
 /* Of the block's list of n entries. The total is then list_total(). */
-template <class M> __device__ inline running scan_list(sample_shared *s, unsigned n, M measure)
+template <class M> LF_GPU_FN running scan_list(sample_shared *s, unsigned n, M measure)
 {
     unsigned i = 2 * threadIdx.x, warp = threadIdx.x / WARP;
     uint64_t second = i + 1 < n ? measure(s->list[i + 1]) : 0;
@@ -216,7 +211,7 @@ template <class M> __device__ inline running scan_list(sample_shared *s, unsigne
     return {sum - second, sum};
 }
 
-__device__ inline uint64_t list_total(const sample_shared *s)
+LF_GPU_FN uint64_t list_total(const sample_shared *s)
 {
     uint64_t total = 0;
 #pragma unroll
@@ -225,7 +220,7 @@ __device__ inline uint64_t list_total(const sample_shared *s)
 }
 
 /* The first of n entries for which one of the thread's two flags is set; n - 1 where none is. */
-__device__ inline unsigned first_in_list(sample_shared *s, unsigned n, bool one, bool two)
+LF_GPU_FN unsigned first_in_list(sample_shared *s, unsigned n, bool one, bool two)
 {
     unsigned i = 2 * threadIdx.x;
     __syncthreads();
@@ -237,7 +232,7 @@ __device__ inline unsigned first_in_list(sample_shared *s, unsigned n, bool one,
 }
 
 /* The first entry of the leader's list, which it sorts, with which above plus the measure reaches the target. */
-__device__ inline void search_list(row_work &r, const cut_query &q, uint64_t above)
+LF_GPU_FN void search_list(row_work &r, const cut_query &q, uint64_t above)
 {
     (void)sort_list(r.s);
     running sums = scan_list(r.s, r.s->n_list, [&](uint64_t rank) { return measure_of(r, q, logit_of(rank)); });
@@ -245,7 +240,7 @@ __device__ inline void search_list(row_work &r, const cut_query &q, uint64_t abo
     if (threadIdx.x == 0) r.s->answer = r.s->list[at];
 }
 
-__device__ inline void make_splits(uint64_t split[SPLITS], float max, float low, uint64_t lo, uint64_t hi, bool first)
+LF_GPU_FN void make_splits(uint64_t split[SPLITS], float max, float low, uint64_t lo, uint64_t hi, bool first)
 {
     static constexpr float share[SPLITS] = {1.0f / 2, 3.0f / 8,  1.0f / 4,  3.0f / 16,
                                             1.0f / 8, 3.0f / 32, 1.0f / 16, 1.0f / 32};
@@ -258,8 +253,7 @@ __device__ inline void make_splits(uint64_t split[SPLITS], float max, float low,
 }
 
 /* Measures what lies at or above each split, and candidates lo .. hi altogether: into total[]. */
-__device__ inline void measure_splits(row_work &r, const cut_query &q, const uint64_t split[SPLITS], uint64_t lo,
-                                      uint64_t hi)
+LF_GPU_FN void measure_splits(row_work &r, const cut_query &q, const uint64_t split[SPLITS], uint64_t lo, uint64_t hi)
 {
     uint64_t sums[SPLITS] = {};
     unsigned n = 0;
@@ -273,13 +267,13 @@ __device__ inline void measure_splits(row_work &r, const cut_query &q, const uin
             if (rank >= split[i]) sums[i] += measure;
     });
     store_eight_sums(r.s, sums);
-    n = __reduce_add_sync(0xffffffffu, n);
+    n = __reduce_add_sync(ALL_LANES, n);
     if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][SPLITS] = n;
     reduce_cluster<reduce_sum, SPLITS + 1>(r);
 }
 
 /* *is_top: the leader's sorted list then begins with the largest candidate of all. */
-__device__ inline uint64_t find_cut(row_work &r, const cut_query &q, bool *is_top)
+LF_GPU_FN uint64_t find_cut(row_work &r, const cut_query &q, bool *is_top)
 {
     uint64_t lo = q.least, hi = q.most, above = 0, split[SPLITS];
     bool few = q.few, first = true;
@@ -312,7 +306,7 @@ __device__ inline uint64_t find_cut(row_work &r, const cut_query &q, bool *is_to
 }
 
 /* A candidate below which the k-th largest cannot be: the k-th of the warps' largest. 0 where there are too few. */
-__device__ inline uint64_t least_of_largest(row_work &r, int k)
+LF_GPU_FN uint64_t least_of_largest(row_work &r, int k)
 {
     sample_shared *s = r.s;
     unsigned n = cluster_nctarank() * WARPS;
@@ -331,7 +325,7 @@ __device__ inline uint64_t least_of_largest(row_work &r, int k)
 }
 
 /* The cut behind the k largest. */
-__device__ inline uint64_t count_cut(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most, bool *is_top)
+LF_GPU_FN uint64_t count_cut(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most, bool *is_top)
 {
     uint64_t bound = least_of_largest(r, k);
     /* A warp's largest counts -0 as 0; where that is not wanted, zeros of either sign are let in. */
@@ -341,7 +335,7 @@ __device__ inline uint64_t count_cut(row_work &r, int k, bool bare_zero, uint64_
 }
 
 /* Makes the leader's list begin with the k largest in falling order. */
-__device__ inline void list_largest(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most)
+LF_GPU_FN void list_largest(row_work &r, int k, bool bare_zero, uint64_t least, uint64_t most)
 {
     bool is_top;
     uint64_t cut = count_cut(r, k, bare_zero, least, most, &is_top);
@@ -354,7 +348,7 @@ __device__ inline void list_largest(row_work &r, int k, bool bare_zero, uint64_t
 /* ---- the row ---- */
 
 /* Natural log of Σ e^x. */
-__device__ inline double log_sum_exp(row_work &r)
+LF_GPU_FN double log_sum_exp(row_work &r)
 {
     if (!(r.max >= -FLT_MAX)) return (double)-INFINITY;
     uint64_t sum = 0;
@@ -363,7 +357,7 @@ __device__ inline double log_sum_exp(row_work &r)
 }
 
 /* From the leader's list. */
-__device__ inline void write_top(const row_work &r, lf_sampled *out, int n_top, double lse)
+LF_GPU_FN void write_top(const row_work &r, lf_sampled *out, int n_top, double lse)
 {
     if (cluster_ctarank() != 0) return;
     if (threadIdx.x == 0) out->n_top = n_top;
@@ -375,7 +369,7 @@ __device__ inline void write_top(const row_work &r, lf_sampled *out, int n_top, 
 
 /* The leader's list begins with the k largest and more, -0 taken as 0. Whether its first k are also what top_k keeps,
  * to which -0 is less than 0: they are unless the last of them is a zero. */
-__device__ inline bool list_serves(row_work &r, int k)
+LF_GPU_FN bool list_serves(row_work &r, int k)
 {
     bool serves = logit_of(mapa(r.s->list, 0)[k - 1]) != 0.0f;
     barrier_cluster(); /* before the leader changes its list */
@@ -384,7 +378,7 @@ __device__ inline bool list_serves(row_work &r, int k)
 
 /* A logit that top_p cannot reach down to, or -inf: as many candidates as there are, weighing what it weighs, make no
  * more than the part of the sum that is cut off. */
-__device__ inline float low_of_top_p(const row_work &r, float top_p, double sum)
+LF_GPU_FN float low_of_top_p(const row_work &r, float top_p, double sum)
 {
     double cut_off = (1.0 - fmax((double)top_p, 0.0)) * sum * 0.99;
     float low = r.max + (float)log(cut_off / (double)PROB_ONE / r.n_vocab) / r.inv_t;
@@ -393,7 +387,7 @@ __device__ inline float low_of_top_p(const row_work &r, float top_p, double sum)
 }
 
 /* The least candidate that top_k and top_p leave. */
-__device__ inline uint64_t cut_of(row_work &r, const lf_sample_row &row, uint64_t least, uint64_t most)
+LF_GPU_FN uint64_t cut_of(row_work &r, const lf_sample_row &row, uint64_t least, uint64_t most)
 {
     uint64_t cut = least;
     bool is_top;
@@ -422,7 +416,7 @@ struct urn {
     float floor; /* of P */
 };
 
-__device__ inline uint64_t mass_of(const row_work &r, const urn &u, int id, float x)
+LF_GPU_FN uint64_t mass_of(const row_work &r, const urn &u, int id, float x)
 {
     if (rank_of(x, id, false) < u.cut) return 0;
     float prob = prob_of(x, r.max, r.inv_t);
@@ -431,17 +425,17 @@ __device__ inline uint64_t mass_of(const row_work &r, const urn &u, int id, floa
 
 /* The lane of this warp at which the running sum of mine, begun at *below, passes target; -1: none does, and *below has
  * grown by all of them. Else *below is what lies before that lane. */
-__device__ inline int pass_lane(uint64_t mine, uint64_t target, uint64_t *below)
+LF_GPU_FN int pass_lane(uint64_t mine, uint64_t target, uint64_t *below)
 {
     uint64_t running = *below + running_sum(mine);
-    unsigned passed = __ballot_sync(0xffffffffu, running > target);
+    unsigned passed = __ballot_sync(ALL_LANES, running > target);
     int lane = __ffs(passed) - 1;
-    *below = __shfl_sync(0xffffffffu, running - (passed ? mine : 0), passed ? lane : WARP - 1);
+    *below = __shfl_sync(ALL_LANES, running - (passed ? mine : 0), passed ? lane : WARP - 1);
     return lane;
 }
 
 /* The warp's segment in 32 parts, one a lane; then the part in which the target lies, 32 ids at a time. */
-__device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, uint64_t below)
+LF_GPU_FN drawn walk(const row_work &r, const urn &u, uint64_t target, uint64_t below)
 {
     int lane = threadIdx.x % WARP, part = (r.end - r.first + WARP - 1) / WARP;
     uint64_t mine = 0;
@@ -449,8 +443,8 @@ __device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, u
 #pragma unroll 8
     for (int id = first; id < end; id++) mine += mass_of(r, u, id, r.values[id - r.base]);
     int of = pass_lane(mine, target, &below);
-    first = __shfl_sync(0xffffffffu, first, of);
-    end = __shfl_sync(0xffffffffu, end, of);
+    first = __shfl_sync(ALL_LANES, first, of);
+    end = __shfl_sync(ALL_LANES, end, of);
     for (int base = first; base < end; base += WARP) {
         int id = base + lane;
         float x = id < end ? r.values[id - r.base] : 0.0f;
@@ -461,20 +455,20 @@ __device__ inline drawn walk(const row_work &r, const urn &u, uint64_t target, u
 }
 
 /* A share of the total: random's upper 53 bits as a fraction of 1. */
-__device__ inline uint64_t share_of(uint64_t total, uint64_t random)
+LF_GPU_FN uint64_t share_of(uint64_t total, uint64_t random)
 {
     uint64_t share = random >> 11;
     return __umul64hi(share, total) << 11 | (share * total) >> 53;
 }
 
-__device__ inline uint64_t halves_swapped(uint64_t x)
+LF_GPU_FN uint64_t halves_swapped(uint64_t x)
 {
     return x << 32 | x >> 32;
 }
 
 /* As draw(), from the first k of the leader's list, by the leader alone. Its order is that of falling P: what
  * top_p and min_p keep is a beginning of it. */
-__device__ inline drawn draw_from_list(row_work &r, const lf_sample_row &row, unsigned k, uint64_t random)
+LF_GPU_FN drawn draw_from_list(row_work &r, const lf_sample_row &row, unsigned k, uint64_t random)
 {
     sample_shared *s = r.s;
     unsigned n = k, i = 2 * threadIdx.x;
@@ -500,7 +494,7 @@ __device__ inline drawn draw_from_list(row_work &r, const lf_sample_row &row, un
 }
 
 /* The first id at which the running sum of P passes the drawn share of the total. */
-__device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
+LF_GPU_FN drawn draw(row_work &r, const urn &u, uint64_t random)
 {
     sample_shared *s = r.s;
     unsigned warp = threadIdx.x / WARP;
@@ -519,7 +513,7 @@ __device__ inline drawn draw(row_work &r, const urn &u, uint64_t random)
     return walk(r, u, target, below);
 }
 
-__device__ inline drawn draw_row(row_work &r, const lf_sample_row &row, bool listed, uint64_t least, uint64_t most)
+LF_GPU_FN drawn draw_row(row_work &r, const lf_sample_row &row, bool listed, uint64_t least, uint64_t most)
 {
     uint64_t random = lf_random64(row.seed, row.position);
     r.inv_t = __fdiv_rn(1.0f, row.temperature);
@@ -533,7 +527,7 @@ __device__ inline drawn draw_row(row_work &r, const lf_sample_row &row, bool lis
 }
 
 /* No token can be drawn. The next step may embed one all the same, which nobody reads. */
-__device__ inline void write_none(const lf_sample_params &p, int row_idx)
+LF_GPU_FN void write_none(const lf_sample_params &p, int row_idx)
 {
     p.ids_out[row_idx] = 0;
     p.out[row_idx].id = LF_SAMPLED_NONE;
@@ -541,7 +535,7 @@ __device__ inline void write_none(const lf_sample_params &p, int row_idx)
     p.out[row_idx].n_top = 0;
 }
 
-__device__ inline void sample_row(row_work &r, const lf_sample_row &row, const lf_sample_params &p, int row_idx)
+LF_GPU_FN void sample_row(row_work &r, const lf_sample_row &row, const lf_sample_params &p, int row_idx)
 {
     uint64_t least;
     double lse = 0.0;
@@ -572,13 +566,18 @@ __device__ inline void sample_row(row_work &r, const lf_sample_row &row, const l
 }
 
 /* Ids of a warp's segment. */
-__host__ __device__ inline int segment_of(int n_vocab, int n_blocks)
+LF_GPU_HOST_FN int segment_of(int n_vocab, int n_blocks)
 {
     int n_lanes = n_blocks * WARPS * WARP;
     return (n_vocab + n_lanes - 1) / n_lanes * WARP;
 }
 
-__global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sample_params p, bool is_local)
+struct sample_place {
+    bool is_local; /* a block's logits have room in its shared memory */
+};
+
+__global__ void __launch_bounds__(THREADS)
+    sample(const __grid_constant__ lf_sample_params p, const __grid_constant__ sample_place place)
 {
     extern __shared__ float local[];
     __shared__ sample_shared s;
@@ -591,7 +590,7 @@ __global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sam
     row_work r = {&s, p.logits + (size_t)row_idx * p.n_vocab};
     r.n_vocab = p.n_vocab;
     r.base = min(p.n_vocab, (int)cluster_ctarank() * WARPS * segment);
-    r.values = is_local ? local : r.logits + r.base;
+    r.values = place.is_local ? local : r.logits + r.base;
     r.first = min(p.n_vocab, r.base + (int)threadIdx.x / WARP * segment);
     r.end = min(p.n_vocab, r.first + segment);
     sample_row(r, row, p, row_idx);
@@ -600,14 +599,14 @@ __global__ void __launch_bounds__(THREADS) sample(const __grid_constant__ lf_sam
 
 /* ---- token counts ---- */
 
-__global__ void __launch_bounds__(THREADS) clear_counts(uint32_t *counts, int n)
+__global__ void __launch_bounds__(THREADS) clear_counts(const lf_sample_counts_params p)
 {
     start_successor();
     wait_predecessor();
-    for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += gridDim.x * THREADS) counts[i] = 0;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < p.n_vocab; i += gridDim.x * THREADS) p.counts[i] = 0;
 }
 
-__global__ void __launch_bounds__(THREADS) set_counts(lf_sample_counts_params p)
+__global__ void __launch_bounds__(THREADS) set_counts(const lf_sample_counts_params p)
 {
     int first = blockIdx.x * THREADS + threadIdx.x, step = gridDim.x * THREADS;
     start_successor();
@@ -622,11 +621,8 @@ __global__ void __launch_bounds__(THREADS) set_counts(lf_sample_counts_params p)
 
 int lf_cuda_sample_setup(void)
 {
-    int rc = load_kernel(sample);
-    if (rc == 0) rc = (int)cudaFuncSetAttribute(sample, cudaFuncAttributeMaxDynamicSharedMemorySize, LOCAL_BYTES);
-    if (rc == 0) rc = load_kernel(clear_counts);
-    if (rc == 0) rc = load_kernel(set_counts);
-    return rc;
+    int rc = load_kernel(sample, LOCAL_BYTES);
+    return rc == 0 ? load_kernels(clear_counts, set_counts) : rc;
 }
 
 int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how)
@@ -635,20 +631,21 @@ int lf_cuda_sample(const struct lf_sample_params *p, struct lf_cuda_launch how)
     unsigned blocks = how.overlaps ? BLOCKS : 1; /* sm_90 has both */
     size_t local_bytes = (size_t)segment_of(p->n_vocab, (int)blocks) * WARPS * sizeof(float);
     bool is_local = local_bytes <= LOCAL_BYTES;
-    return queue_any(sample, dim3((unsigned)p->n_rows * blocks), THREADS, blocks, is_local ? local_bytes : 0, how, *p,
-                     is_local);
+    sample_place place = {is_local};
+    launch_shape shape = {(unsigned)p->n_rows * blocks, THREADS, is_local ? local_bytes : 0, blocks};
+    return queue_kernel(sample, shape, how, *p, place);
 }
 
-static unsigned blocks_for(int n)
+/* For n counts: further ones in strides of the grid. */
+static launch_shape counts_shape(int n)
 {
-    const int most = 256;
-    int blocks = (n + THREADS - 1) / THREADS;
-    return (unsigned)(blocks < 1 ? 1 : blocks > most ? most : blocks);
+    const unsigned most = 256;
+    return {max(1u, min(blocks_for(n, THREADS), most)), THREADS};
 }
 
 int lf_cuda_sample_counts(const struct lf_sample_counts_params *p, struct lf_cuda_launch how)
 {
     int n = p->n_prompt > p->n_output ? p->n_prompt : p->n_output;
-    int rc = queue_kernel(clear_counts, dim3(blocks_for(p->n_vocab)), THREADS, how, p->counts, p->n_vocab);
-    return rc != 0 || n == 0 ? rc : queue_kernel(set_counts, dim3(blocks_for(n)), THREADS, how, *p);
+    int rc = queue_kernel(clear_counts, counts_shape(p->n_vocab), how, *p);
+    return rc != 0 || n == 0 ? rc : queue_kernel(set_counts, counts_shape(n), how, *p);
 }

@@ -8,7 +8,7 @@
 #include "core/mix.h"
 #include "device/cuda/launch.cuh"
 #include "device/cuda/ptx_cluster.cuh"
-#include "device/cuda/reduce.cuh"
+#include "device/cuda/warp.cuh"
 
 enum {
     THREADS = 512,
@@ -52,33 +52,33 @@ struct row_work {
 
 /* ---- numbers ---- */
 
-__device__ inline float sane(float x)
+LF_GPU_FN float sane(float x)
 {
     if (!(x >= -FLT_MAX)) return -INFINITY; /* NaN too */
     return x > FLT_MAX ? FLT_MAX : x;
 }
 
 /* Falling order of candidates. bare_zero: -0 counts as 0. */
-__device__ inline uint64_t rank_of(float x, int id, bool bare_zero)
+LF_GPU_FN uint64_t rank_of(float x, int id, bool bare_zero)
 {
     uint32_t bits = __float_as_uint(bare_zero ? __fadd_rn(x, 0.0f) : x);
     uint32_t key = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     return (uint64_t)key << 32 | (uint32_t)~id;
 }
 
-__device__ inline float logit_of(uint64_t rank)
+LF_GPU_FN float logit_of(uint64_t rank)
 {
     uint32_t key = (uint32_t)(rank >> 32);
     return __uint_as_float(key & 0x80000000u ? key & ~0x80000000u : ~key);
 }
 
-__device__ inline int id_of(uint64_t rank)
+LF_GPU_FN int id_of(uint64_t rank)
 {
     return (int)~(uint32_t)rank;
 }
 
 /* e^((x - max) · inv_t), at most 1: the operations of exp_lanes() in model/sampler.c. */
-__device__ inline float prob_of(float x, float max, float inv_t)
+LF_GPU_FN float prob_of(float x, float max, float inv_t)
 {
     const float magic = 12582912.0f;
     float in = __fmul_rn(__fsub_rn(x, max), inv_t);
@@ -94,12 +94,12 @@ __device__ inline float prob_of(float x, float max, float inv_t)
     return __fmul_rn(p, __uint_as_float((uint32_t)((int)whole + 127) << 23));
 }
 
-__device__ inline uint64_t fixed_of(float prob)
+LF_GPU_FN uint64_t fixed_of(float prob)
 {
     return __float2ull_rn(prob * PROB_ONE);
 }
 
-__device__ inline float floored(double logprob)
+LF_GPU_FN float floored(double logprob)
 {
     return logprob >= (double)LOGPROB_FLOOR ? (float)logprob : LOGPROB_FLOOR;
 }
@@ -107,28 +107,26 @@ __device__ inline float floored(double logprob)
 /* ---- reductions ---- */
 
 struct reduce_sum {
-    __device__ static uint64_t of(uint64_t a, uint64_t b)
+    LF_GPU_MEMBER static uint64_t of(uint64_t a, uint64_t b)
     {
         return a + b;
     }
 };
 
 struct reduce_max {
-    __device__ static uint64_t of(uint64_t a, uint64_t b)
+    LF_GPU_MEMBER static uint64_t of(uint64_t a, uint64_t b)
     {
         return a > b ? a : b;
     }
 };
 
-template <class J> __device__ inline uint64_t reduce_warp(uint64_t x)
+template <class J> LF_GPU_FN uint64_t reduce_warp(uint64_t x)
 {
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2) x = J::of(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
+    return lanes_reduce<WARP>(x, J::of);
 }
 
 /* What each warp has put into warp_part[], N values, reduced over the cluster into total[]. */
-template <class J, int N> __device__ inline void reduce_cluster(row_work &r)
+template <class J, int N> LF_GPU_FN void reduce_cluster(row_work &r)
 {
     sample_shared *s = r.s;
     __syncthreads();
@@ -154,7 +152,7 @@ template <class J, int N> __device__ inline void reduce_cluster(row_work &r)
 
 /* Eight sums of 32 lanes at a time: in each of three steps a lane gives half of its values away and adds what it gets
  * for the rest. Into warp_part[warp][0 .. 7]. */
-__device__ inline void store_eight_sums(sample_shared *s, uint64_t v[SPLITS])
+LF_GPU_FN void store_eight_sums(sample_shared *s, uint64_t v[SPLITS])
 {
     int lane = threadIdx.x % WARP;
 #pragma unroll
@@ -164,17 +162,17 @@ __device__ inline void store_eight_sums(sample_shared *s, uint64_t v[SPLITS])
         for (int i = 0; i < SPLITS / 2; i++) {
             if (i >= half) continue;
             uint64_t give = upper ? v[i] : v[i + half], keep = upper ? v[i + half] : v[i];
-            v[i] = keep + __shfl_xor_sync(0xffffffffu, give, mask);
+            v[i] = keep + __shfl_xor_sync(ALL_LANES, give, mask);
         }
     }
     uint64_t sum = v[0];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(ALL_LANES, sum, 2);
+    sum += __shfl_xor_sync(ALL_LANES, sum, 1);
     if (lane % 4 == 0) s->warp_part[threadIdx.x / WARP][lane / 4] = sum;
 }
 
 /* The same sum in all threads of the cluster. */
-__device__ inline uint64_t sum_cluster(row_work &r, uint64_t x)
+LF_GPU_FN uint64_t sum_cluster(row_work &r, uint64_t x)
 {
     x = reduce_warp<reduce_sum>(x);
     if (threadIdx.x % WARP == 0) r.s->warp_part[threadIdx.x / WARP][0] = x;
@@ -186,7 +184,7 @@ __device__ inline uint64_t sum_cluster(row_work &r, uint64_t x)
 
 /* Calls visit(id, x[id]) for each of the lane's ids, in rising order; eight loads are under way at a time. x begins at
  * the block's first id. */
-template <class V> __device__ inline void visit_part(const row_work &r, const float *part, V visit)
+template <class V> LF_GPU_FN void visit_part(const row_work &r, const float *part, V visit)
 {
     for (int base = r.first + threadIdx.x % WARP; base < r.end; base += UNROLL * WARP) {
         float x[UNROLL];
@@ -200,7 +198,7 @@ template <class V> __device__ inline void visit_part(const row_work &r, const fl
 }
 
 /* Of the logits as prepare() leaves them. */
-template <class V> __device__ inline void visit_logits(const row_work &r, V visit)
+template <class V> LF_GPU_FN void visit_logits(const row_work &r, V visit)
 {
     visit_part(r, r.values, visit);
 }

@@ -2,8 +2,10 @@
 #ifndef LF_DEVICE_CUDA_SILU_CUH
 #define LF_DEVICE_CUDA_SILU_CUH
 
+#include "device/cuda/ptx.cuh"
+
 /* a / (1 + e^-a) · up, a = gate. Where e^-a is infinite the result is -0; NaN stays. */
-__device__ inline float silu_mul(float gate, float up)
+LF_GPU_FN float silu_mul(float gate, float up)
 {
     return gate / (1.0f + __expf(-gate)) * up;
 }

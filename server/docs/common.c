@@ -1,4 +1,4 @@
-#include "server/config.h"
+/* What the documents that are made of the options have in common: how a row names its value, default and commands. */
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
 #include "server/options.h"

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/prefill_order.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -35,6 +36,7 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     s->n_waiting++;
     s->waiting_tokens += seq->n_prompt;
     lf_list_init(&seq->tenant_node);
+    lf_list_init(&seq->prefill_node);
     seq->tenant = lf_sched_tenant_of(s, seq->tenant_id);
     lf_sched_tenant_joins(s, seq, s->now_ns);
 }
@@ -127,6 +129,7 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq)
     seq->admitted_no = ++s->n_admitted;
     seq->leader = NULL;
     lf_sched_tenant_starts(s, seq, s->now_ns);
+    lf_prefill_order_join(s, seq);
 }
 
 /* Cheap and never too strict: extends the last look at the cache by what has been entered since. */
@@ -141,7 +144,7 @@ static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_
 /* seq is the first of its queue that cannot start for this reason. */
 static void note_hold(const struct lf_sched *s, struct lf_sched_hold *hold, const struct lf_sched_seq *seq)
 {
-    hold->look_no = s->n_looks;
+    hold->scan_no = s->n_scans;
     if (hold->seq == seq) return;
     hold->seq = seq;
     hold->since_ns = s->now_ns;
@@ -159,10 +162,10 @@ static void count_passing(struct lf_sched *s, const struct lf_sched_seq *seq)
     LF_LIST_EACH(it, &s->queues)
     {
         struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
-        if (t->blocked.look_no == s->n_looks) t->blocked.passed_blocks += seq->n_blocks;
+        if (t->blocked.scan_no == s->n_scans) t->blocked.passed_blocks += seq->n_blocks;
         if (t == seq->tenant) break;
     }
-    if (seq->tenant->held.look_no == s->n_looks) seq->tenant->held.passed_blocks += seq->n_blocks;
+    if (seq->tenant->held.scan_no == s->n_scans) seq->tenant->held.passed_blocks += seq->n_blocks;
 }
 
 /* The next of a tenant's queue that may start; NULL if none. *room: how many blocks it may have at most, so as not to
@@ -179,12 +182,12 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
         if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &counted)) {
-            if (t->held.look_no != s->n_looks) note_hold(s, &t->held, seq);
+            if (t->held.scan_no != s->n_scans) note_hold(s, &t->held, seq);
             own_room = lf_sched_room_beside(s, &t->held);
             continue;
         }
         if (fits && reserve(s, seq, max_blocks)) return seq;
-        if (t->blocked.look_no != s->n_looks) note_hold(s, &t->blocked, seq);
+        if (t->blocked.scan_no != s->n_scans) note_hold(s, &t->blocked, seq);
         *room = LF_MIN(*room, lf_sched_room_beside(s, &t->blocked));
     }
     return NULL;
@@ -196,16 +199,16 @@ static bool has_slot(const struct lf_sched *s, const struct lf_sched_tenant *t)
     return s->n_running < s->opts.max_seqs || (t->n_running == 0 && s->n_running < s->opts.max_seqs + s->opts.n_kept);
 }
 
-static struct lf_sched_seq *look_through(struct lf_sched *s, bool shares)
+static struct lf_sched_seq *scan_queues(struct lf_sched *s, bool shares)
 {
     int64_t room = INT64_MAX;
-    s->n_looks++;
+    s->n_scans++;
     LF_LIST_EACH(it, &s->queues)
     {
         struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
         if (!has_slot(s, t)) {
             if (!t->blocked.seq) continue;
-            t->blocked.look_no = s->n_looks; /* what passes it counts all the same */
+            t->blocked.scan_no = s->n_scans; /* what passes it counts all the same */
             room = LF_MIN(room, lf_sched_room_beside(s, &t->blocked));
             continue;
         }
@@ -224,6 +227,6 @@ struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns)
     s->now_ns = LF_MAX(s->now_ns, now_ns);
     if (s->n_running >= s->opts.max_seqs + s->opts.n_kept || s->n_waiting == 0) return NULL;
     lf_sched_sort_queues(s, s->now_ns);
-    struct lf_sched_seq *seq = look_through(s, true);
-    return seq || s->n_running > 0 ? seq : look_through(s, false);
+    struct lf_sched_seq *seq = scan_queues(s, true);
+    return seq || s->n_running > 0 ? seq : scan_queues(s, false);
 }

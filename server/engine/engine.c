@@ -24,9 +24,7 @@
  *    only waits for destroy. Nothing is run on that device again. */
 #include "server/engine/engine_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/check.h"
 #include "core/clock.h"
@@ -95,7 +93,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
-    lf_sched_look_room(&e->sched, &f->room);
+    lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
     f->retry_after_s = lf_sched_retry_after_s(&e->sched, e->sched.waiting_tokens);
@@ -284,17 +282,6 @@ static void release(struct lf_engine *e)
     free(e);
 }
 
-static void init_metrics(struct lf_engine_metrics *m)
-{
-    struct lf_histogram *latencies[] = {&m->ttft_s, &m->e2e_s, &m->queue_s, &m->prefill_s, &m->decode_s};
-    struct lf_histogram *tokens[] = {&m->prompt_tokens_per_request, &m->generation_tokens_per_request,
-                                     &m->tokens_per_step};
-    for (size_t i = 0; i < LF_N_ELEMS(latencies); i++)
-        lf_histogram_init(latencies[i], lf_bounds_latency_s, lf_bounds_latency_n);
-    for (size_t i = 0; i < LF_N_ELEMS(tokens); i++) lf_histogram_init(tokens[i], lf_bounds_tokens, lf_bounds_tokens_n);
-    lf_histogram_init(&m->itl_s, lf_bounds_gap_s, lf_bounds_gap_n);
-}
-
 enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend, struct lf_kv_cache *kv,
                                 const struct lf_engine_opts *opts, struct lf_err *err)
 {
@@ -305,7 +292,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->opts = *opts;
     e->kv = kv;
     if (e->opts.queue_tokens == 0) e->opts.queue_tokens = 4 * (int64_t)opts->ctx;
-    init_metrics(&e->metrics);
+    lf_engine_metrics_init(&e->metrics);
     enum lf_status status;
     LF_TRY_GOTO(allocate(e, err), fail);
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
@@ -365,9 +352,9 @@ void lf_engine_destroy(struct lf_engine *engine)
 
 /* ---- other threads ---- */
 
-void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out)
+void lf_engine_snapshot(struct lf_engine *engine, struct lf_engine_state *out)
 {
-    lf_mailbox_look_engine(&engine->mailbox, out);
+    lf_mailbox_snapshot_engine(&engine->mailbox, out);
 }
 
 int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)

@@ -85,7 +85,7 @@ struct lf_engine_state {
     int retry_after_s;
     uint64_t n_steps;
 };
-void lf_engine_look(struct lf_engine *engine, struct lf_engine_state *out);
+void lf_engine_snapshot(struct lf_engine *engine, struct lf_engine_state *out);
 /* Tokens of prompt and answer of the largest request that would start at once, were it the tenant's next; 0: none
  * would. What the prefix cache may save is not counted. Any thread. */
 int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
@@ -99,6 +99,7 @@ struct lf_engine_metrics {
     struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s;
     struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step;
 };
+void lf_engine_metrics_init(struct lf_engine_metrics *metrics); /* a zeroed one; for lf_engine_create and its doubles */
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine);
 
 #endif

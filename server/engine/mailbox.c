@@ -244,14 +244,14 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
 
 /* ---- looking ---- */
 
-void lf_request_look(struct lf_request *req, struct lf_request_state *out)
+void lf_request_snapshot(struct lf_request *req, struct lf_request_state *out)
 {
     lock(req->mailbox);
     *out = req->state;
     unlock(req->mailbox);
 }
 
-void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out)
+void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *out)
 {
     lock(mb);
     *out = mb->figures;

@@ -1,14 +1,14 @@
 /* The mailbox: where HTTP threads and the engine thread meet, and nowhere else. All locks of the engine are in here.
  *
  * One mutex. Lock order: the mailbox's is the last one taken by anyone; nothing is called with it held, notify least of
- * all, so a caller may hold locks of its own in look, cancel and submit. One exception: lf_request_put waits until a
- * notify of that request that is going on has returned, so it must not be called under a lock that notify takes.
+ * all, so a caller may hold locks of its own in snapshot, cancel and submit. One exception: lf_request_put waits until
+ * a notify of that request that is going on has returned, so it must not be called under a lock that notify takes.
  *
  * Three kinds of threads come here:
- *     HTTP threads     submit, and lf_request_look and lf_request_put, which are defined here (lf_request_cancel sets
+ *     HTTP threads     submit; lf_request_snapshot and lf_request_put, which are defined here (lf_request_cancel sets
  *                      an atomic flag and takes no lock)
  *     the engine       take (sleeps here while there is nothing to do), leave_queue, publish
- *     the janitor       one thread that frees requests the engine let go of last (the engine never calls free) and
+ *     the janitor      one thread that frees requests the engine let go of last (the engine never calls free) and
  *                      watches that the engine moves; it sleeps while neither is needed. It counts ticks of its own
  *                      rather than time: a process that is stopped, or a machine that sleeps, ages the engine by one
  *
@@ -88,7 +88,7 @@ LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const 
  */
 LF_MUST_CHECK enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                                int *retry_after_s, struct lf_err *err);
-void lf_mailbox_look_engine(struct lf_mailbox *mb, struct lf_engine_state *out);
+void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *out);
 /* Blocks that a request of this tenant may need to be admitted at once. */
 int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns);
 void lf_mailbox_drain(struct lf_mailbox *mb);

@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/limits.h"
 #include "core/status.h"
 #include "model/sampler.h"
 
@@ -71,7 +70,7 @@ struct lf_request_state {
 };
 
 /* Any thread that holds a reference. */
-void lf_request_look(struct lf_request *req, struct lf_request_state *out);
+void lf_request_snapshot(struct lf_request *req, struct lf_request_state *out);
 /* Token i < n_tokens as seen by look. With logprobs where they were asked for. Borrowed until put. Read through the
  * pointer: only the first n_top entries of top_ids and top_logprobs are there, so a copy of the whole struct would
  * reach into the tokens behind it. */

@@ -4,13 +4,13 @@
 #include "core/check.h"
 #include "server/engine/scheduler.h"
 
-void lf_sched_look_room(const struct lf_sched *s, struct lf_sched_room *out)
+void lf_sched_snapshot_room(const struct lf_sched *s, struct lf_sched_room *out)
 {
     int n_left = s->opts.max_seqs - s->n_running;
     *out = (struct lf_sched_room){.n_blocks = lf_block_pool_n_available(s->opts.pool),
                                   .share_blocks = lf_sched_share_of(s->opts.pool->n_blocks),
                                   .share_seqs = (int)lf_sched_share_of(s->opts.max_seqs),
-                                  .n_places = LF_MAX(n_left, 0),
+                                  .n_slots = LF_MAX(n_left, 0),
                                   .n_kept = LF_MIN(n_left, 0) + s->opts.n_kept,
                                   .n_here = s->n_here,
                                   .left = {s->left[0], s->left[1]}};
@@ -27,7 +27,7 @@ int64_t lf_sched_room_blocks(const struct lf_sched_room *room, uint64_t tenant, 
     bool is_here = holds->n_waiting + holds->n_running > 0;
     int n_others = room->n_here - is_here;
     if (holds->n_waiting > 0) return 0; /* its turn is before */
-    if (room->n_places == 0 && (holds->n_running > 0 || room->n_kept == 0)) return 0;
+    if (room->n_slots == 0 && (holds->n_running > 0 || room->n_kept == 0)) return 0;
     if (n_others <= 0 && (holds->n_running == 0 || !lf_sched_other_left(room->left, tenant, now_ns)))
         return LF_MAX(room->n_blocks, 0);
     if (holds->n_running >= room->share_seqs) return 0;

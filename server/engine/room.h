@@ -17,7 +17,7 @@ struct lf_sched_room {
     int64_t n_blocks;     /* of the pool: free, and left by what waits for blocks */
     int64_t share_blocks; /* of one tenant, while another waits, runs, or was here a short while ago */
     int share_seqs;
-    int n_places, n_kept;         /* free ones for anybody, and beyond them for who runs nothing */
+    int n_slots, n_kept;          /* free ones for anybody, and beyond them for who runs nothing */
     int n_here;                   /* tenants that wait or run */
     struct lf_sched_left left[2]; /* those that left last */
 };
@@ -29,7 +29,7 @@ struct lf_sched_holds {
 };
 
 struct lf_sched;
-void lf_sched_look_room(const struct lf_sched *s, struct lf_sched_room *out);
+void lf_sched_snapshot_room(const struct lf_sched *s, struct lf_sched_room *out);
 /* Blocks that one more request of this tenant may need to be admitted at once; 0: none would be. */
 int64_t lf_sched_room_blocks(const struct lf_sched_room *room, uint64_t tenant, const struct lf_sched_holds *holds,
                              int64_t now_ns);

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/prefill_order.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
@@ -29,6 +30,7 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     lf_list_init(&s->waiting);
     lf_list_init(&s->running);
     lf_list_init(&s->queues);
+    lf_list_init(&s->prefilling);
     lf_cost_init(&s->cost);
 }
 
@@ -74,41 +76,6 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool pr
 static int64_t tokens_left(const struct lf_sched_seq *seq)
 {
     return seq->n_prompt - seq->n_done;
-}
-
-static double ns_left(const struct lf_sched *s, const struct lf_sched_seq *seq)
-{
-    return lf_cost_prefill_ns(&s->cost, seq->n_done, (int)tokens_left(seq),
-                              seq->all_logits ? (int)tokens_left(seq) : 1);
-}
-
-/* A tenant's prefill with the least left to do that is not in the step yet; the one admitted first among equals. */
-static struct lf_sched_seq *shortest_prefill(const struct lf_sched *s, const struct lf_sched_tenant *t)
-{
-    struct lf_sched_seq *best = NULL;
-    double best_ns = 0;
-    LF_LIST_EACH(it, &s->running)
-    {
-        struct lf_sched_seq *seq = seq_of(it);
-        if (seq->tenant != t || !lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
-        double ns = ns_left(s, seq);
-        if (best && (ns > best_ns || (ns >= best_ns && seq->admitted_no > best->admitted_no))) continue;
-        best = seq;
-        best_ns = ns;
-    }
-    return best;
-}
-
-static struct lf_sched_seq *eldest_prefill(const struct lf_sched *s, const struct lf_sched_tenant *t)
-{
-    struct lf_sched_seq *best = NULL;
-    LF_LIST_EACH(it, &s->running)
-    {
-        struct lf_sched_seq *seq = seq_of(it);
-        if (seq->tenant != t || !lf_sched_in_prefill(seq)) continue;
-        if (!best || seq->admitted_no < best->admitted_no) best = seq;
-    }
-    return best;
 }
 
 /* A chunk that does not finish its prompt ends at a block's end, or, where not even one is affordable, at a multiple of
@@ -178,7 +145,7 @@ static bool needs_what_computes(const struct lf_sched_seq *seq, const struct lf_
  * takes over what that computes, it gets everything anyway. */
 static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_tenant *t, double budget_ns)
 {
-    struct lf_sched_seq *eldest = eldest_prefill(s, t), *shortest = shortest_prefill(s, t);
+    struct lf_sched_seq *eldest = lf_prefill_order_eldest(t), *shortest = lf_prefill_order_shortest(t);
     if (eldest == shortest || needs_what_computes(eldest, shortest)) {
         t->eldest_credit_ns = 0;
         return 0;
@@ -219,19 +186,6 @@ static bool computed_by_another(const struct lf_sched_step *step, const struct l
     return false;
 }
 
-/* Of the tenants with a prefill that is not in the step yet the one that was served least; NULL: there is none. */
-static struct lf_sched_tenant *next_tenant(const struct lf_sched *s)
-{
-    struct lf_sched_tenant *best = NULL;
-    LF_LIST_EACH(it, &s->running)
-    {
-        struct lf_sched_seq *seq = seq_of(it);
-        if (!lf_sched_in_prefill(seq) || seq->n_planned != 0) continue;
-        if (!best || seq->tenant->served_ns < best->served_ns) best = seq->tenant;
-    }
-    return best;
-}
-
 /* What a tenant is charged for a ns of its prefill. */
 static double price(const struct lf_sched *s, const struct lf_sched_tenant *t)
 {
@@ -247,10 +201,11 @@ static double prefill_budget_ns(const struct lf_sched *s, const struct lf_sched_
     double budget_ns = LF_MAX(step_ns - decode_ns, step_ns * PREFILL_SHARE);
     int n = s->n_tenants_in_step;
     if (n == 1 || step->n_items == 0) return budget_ns;
-    const struct lf_sched_tenant *t = next_tenant(s);
+    const struct lf_sched_tenant *t = lf_prefill_order_next(s);
     double due_ns = (decode_ns - n * t->decode_ns) / (n - 1) / price(s, t);
     if (due_ns <= budget_ns) return budget_ns;
-    return due_ns + lf_cost_prefill_ns(&s->cost, shortest_prefill(s, t)->n_done, BLOCK / 2, 0); /* lost to rounding */
+    return due_ns +
+           lf_cost_prefill_ns(&s->cost, lf_prefill_order_shortest(t)->n_done, BLOCK / 2, 0); /* lost to rounding */
 }
 
 /* Within a tenant the eldest gets its quarter first, then the shortest goes first; between them whoever was served
@@ -259,7 +214,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_step *step)
 {
     double budget_ns = prefill_budget_ns(s, step);
     int n_before = step->n_items;
-    for (struct lf_sched_tenant *t; (t = next_tenant(s)) != NULL;) {
+    for (struct lf_sched_tenant *t; (t = lf_prefill_order_next(s)) != NULL;) {
         double ns = 0;
         if (t->eldest_no != s->step_no) {
             t->eldest_no = s->step_no;
@@ -267,7 +222,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_step *step)
         } else if (step->n_tokens >= s->opts.chunk) {
             break;
         } else {
-            struct lf_sched_seq *seq = shortest_prefill(s, t);
+            struct lf_sched_seq *seq = lf_prefill_order_shortest(t);
             if (!computed_by_another(step, seq)) ns = plan_chunk(s, step, seq, budget_ns, step->n_items == n_before);
             if (ns <= 0)
                 seq->n_planned = -1; /* not this one: taken over in the next step, too deep for what is left,
@@ -275,6 +230,7 @@ static void plan_prefills(struct lf_sched *s, struct lf_sched_step *step)
         }
         budget_ns -= ns;
         t->served_ns += ns * price(s, t);
+        lf_prefill_order_moved(s, t);
     }
 }
 
@@ -294,13 +250,7 @@ static void charge_decodes(struct lf_sched *s, const struct lf_sched_step *step)
 /* The least that a tenant with a prefill was served: it only rises. */
 static void raise_served_level(struct lf_sched *s)
 {
-    double least = -1;
-    LF_LIST_EACH(it, &s->running)
-    {
-        const struct lf_sched_tenant *t = seq_of(it)->tenant;
-        if (t->prefill_no == s->step_no && (least < 0 || t->served_ns < least)) least = t->served_ns;
-    }
-    s->served_level_ns = LF_MAX(s->served_level_ns, least);
+    s->served_level_ns = LF_MAX(s->served_level_ns, lf_prefill_order_least_served(s));
 }
 
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
@@ -324,7 +274,10 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
     }
     plan_decodes(s, step, prefills);
     charge_decodes(s, step);
-    if (prefills) plan_prefills(s, step);
+    if (prefills) {
+        lf_prefill_order_sort(s);
+        plan_prefills(s, step);
+    }
     raise_served_level(s);
     step->predicted_ns = lf_cost_predict(&s->cost, &step->load);
 }
@@ -354,6 +307,7 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
         seq->n_done += item->n_tokens;
         out += item->n_out;
         LF_ASSERT(seq->n_done <= seq->n_ids);
+        if (!lf_sched_in_prefill(seq)) lf_prefill_order_leave(seq);
         if (item->complete && seq->max_tokens > 0) {
             seq->ids[seq->n_ids++] = -out; /* the placeholder of the item's last logits row: out - 1 */
             seq->n_placeholders++;
@@ -396,6 +350,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
         s->waiting_tokens -= seq->n_prompt;
     } else {
         s->n_running--;
+        lf_prefill_order_leave(seq);
         while (seq->n_blocks > 0) lf_block_pool_put(s->opts.pool, seq->blocks[--seq->n_blocks]);
     }
     lf_sched_tenant_leaves(s, seq);
@@ -405,7 +360,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
 int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
     if (!lf_sched_in_prefill(seq)) return 0;
-    double own_ns = ns_left(s, seq), ns = 0, others_ns = 0, step_ns = (double)s->opts.alone_ns;
+    double own_ns = lf_prefill_left_ns(s, seq), ns = 0, others_ns = 0, step_ns = (double)s->opts.alone_ns;
     struct lf_load decodes = {{1}};
     LF_LIST_EACH(it, &s->running)
     {
@@ -415,7 +370,8 @@ int64_t lf_sched_eta_ns(const struct lf_sched *s, const struct lf_sched_seq *seq
             step_ns = (double)s->opts.step_ns;
             continue;
         }
-        double first_ns = LF_MIN(ns_left(s, other), own_ns); /* what is longer goes behind, but for its quarter */
+        double first_ns =
+            LF_MIN(lf_prefill_left_ns(s, other), own_ns); /* what is longer goes behind, but for its quarter */
         if (other->tenant == seq->tenant)
             ns += first_ns;
         else
@@ -481,6 +437,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
     LF_ASSERT(n_running <= s->opts.max_seqs + s->opts.n_kept);
     lf_sched_check_tenants(s);
+    lf_prefill_order_check(s);
     lf_block_pool_check(pool);
     if (s->opts.prefix) lf_prefix_cache_check(s->opts.prefix);
 }

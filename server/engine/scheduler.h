@@ -86,13 +86,12 @@ struct lf_sched_seq {
     int n_prompt, max_tokens;
     int priority;
     uint64_t tenant_id;
-    bool all_logits; /* echo: logits of every prompt token, so nothing comes from the cache */
-    const struct lf_sched_seq
-        *leader; /* waits until this one's prompt is computed or it ended; stays valid till then */
+    bool all_logits;                   /* echo: logits of every prompt token, so nothing comes from the cache */
+    const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
 
     /* Kept by the scheduler; n_ids is raised by who appends. */
-    struct lf_list node, tenant_node; /* tenant_node: in its tenant's queue, while waiting */
-    struct lf_sched_tenant *tenant;   /* from submit on */
+    struct lf_list node, tenant_node, prefill_node; /* of its tenant: in the queue, while waiting; among the prefills */
+    struct lf_sched_tenant *tenant;                 /* from submit on */
     enum lf_sched_phase phase;
     int n_ids;            /* prompt and sampled, placeholders included */
     int n_placeholders;   /* the last of these: sampled by steps that have not ended */
@@ -105,7 +104,8 @@ struct lf_sched_seq {
     int64_t order_ns;     /* what the queue is sorted by */
     int64_t admitted_ns;  /* 0: not yet */
     uint64_t admitted_no;
-    int n_planned; /* tokens in the step being planned; -1: looked at, none */
+    double left_ns; /* lf_prefill_left_ns, as of the step being planned */
+    int n_planned;  /* tokens in that; -1: looked at, none */
 };
 
 struct lf_sched_opts {
@@ -149,11 +149,12 @@ struct lf_sched {
     struct lf_cost cost;
     /* Tenants; see tenants.h. */
     struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
+    struct lf_list prefilling;    /* those with prefills, least served first; see prefill_order.h */
     int n_tenants, n_here;        /* entries of the table in use; tenants that wait or run */
     struct lf_sched_left left[2]; /* the two that left last, the latest first */
     int64_t now_ns;               /* the latest time that was given */
     double admitted_level_ns, served_level_ns; /* of the accounts: what a tenant that comes is brought level with */
-    uint64_t n_looks, step_no;                 /* step_no: of the step planned last */
+    uint64_t n_scans, step_no;                 /* step_no: of the step planned last */
     int n_tenants_in_step;                     /* that run in the step planned last */
     uint32_t held_epoch; /* rises with each count of a tenant's blocks; held_epochs[b] == held_epoch: b was counted */
     int64_t n_held;      /* how many were */
@@ -175,8 +176,7 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
 void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step);
 /* The first of seq's placeholders is id. */
 void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id);
-/* How long it took, all that belongs to a step (sampling too). Does not look at the step's sequences: they may have
- * ended meanwhile. */
+/* How long all of it took, sampling too. Does not look at the step's sequences: they may have ended meanwhile. */
 void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_t took_ns);
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq);
 

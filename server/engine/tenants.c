@@ -29,6 +29,8 @@ static struct lf_sched_tenant *claim(struct lf_sched_tenant *t, uint64_t id)
     t->id = id;
     lf_list_init(&t->queue);
     lf_list_init(&t->node);
+    lf_list_init(&t->prefills);
+    lf_list_init(&t->prefill_node);
     return t;
 }
 

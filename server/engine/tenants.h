@@ -38,14 +38,15 @@ struct lf_sched_seq;
 struct lf_sched_hold {
     const struct lf_sched_seq *seq;
     int64_t since_ns, passed_blocks;
-    uint64_t look_no; /* the last look at the queue that found it so */
+    uint64_t scan_no; /* the last scan of the queue that found it so */
 };
 
 struct lf_sched_tenant {
     uint64_t id;
     int n_waiting, n_running;
-    struct lf_list queue; /* what waits, ascending order_ns, by tenant_node */
-    struct lf_list node;  /* among the tenants with a queue */
+    struct lf_list queue;                                 /* what waits, ascending order_ns, by tenant_node */
+    struct lf_list node;                                  /* among the tenants with a queue */
+    struct lf_list prefills, prefill_node, *next_prefill; /* see prefill_order.h */
     double admitted_ns, served_ns;
     int64_t turn_ns;              /* when it last had something admitted, or its queue began */
     int64_t n_blocks;             /* tables of those that run, added up: at least what the tenant holds */

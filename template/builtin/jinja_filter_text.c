@@ -1,4 +1,4 @@
-/* Filters over text. */
+/* Filters over text: case, trimming, replacing, escaping, indenting, formatting. */
 #include "template/builtin/jinja_builtin.h"
 #include "template/builtin/jinja_char.h"
 #include "template/jinja/jinja_iter.h"

@@ -1,4 +1,4 @@
-/* Expressions. */
+/* Evaluates expressions: the value of each kind of node (jinja_ast.h). */
 #include "template/jinja/jinja_iter.h"
 #include "template/jinja/jinja_run.h"
 

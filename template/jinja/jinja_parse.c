@@ -36,7 +36,7 @@ enum lf_status lf_jinja_next(struct lf_jinja_parser *p)
     return lf_jinja_lex(&p->lex, &p->cur, p->err);
 }
 
-enum lf_status lf_jinja_look(struct lf_jinja_parser *p, struct lf_jinja_token *out)
+enum lf_status lf_jinja_peek(struct lf_jinja_parser *p, struct lf_jinja_token *out)
 {
     if (!p->has_ahead) LF_TRY(lf_jinja_lex(&p->lex, &p->ahead, p->err));
     p->has_ahead = true;

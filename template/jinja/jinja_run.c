@@ -35,10 +35,10 @@ enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes)
 }
 
 /* A step of the template is worth about a hundred nanoseconds, which is 64 of the work's. */
-enum lf_status lf_jinja_tell(struct lf_jinja *j)
+enum lf_status lf_jinja_report_steps(struct lf_jinja *j)
 {
-    uint64_t n = j->unlooked / (LF_JINJA_STEP_COST / 64);
-    j->unlooked = 0;
+    uint64_t n = j->unreported / (LF_JINJA_STEP_COST / 64);
+    j->unreported = 0;
     enum lf_status status = lf_work_step(j->work, (size_t)n);
     if (status == LF_OK) return LF_OK;
     return lf_jinja_fail(j, status, status == LF_TIMEOUT ? "there was no time to render it" : "nobody waits any more");

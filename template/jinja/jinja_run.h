@@ -14,7 +14,7 @@
 
 enum {
     LF_JINJA_STEP_COST = 1024,
-    LF_JINJA_LOOK_COST = 64 * 1024,
+    LF_JINJA_CHECK_COST = 64 * 1024,
     LF_JINJA_CHAR_COST = 16, /* a byte that is decoded and classified, against 1 for one that is copied */
     LF_JINJA_MEMORY_BYTES = 16 * LF_TEMPLATE_OUTPUT_BYTES,
     LF_JINJA_RUN_DEPTH = 8 * LF_TEMPLATE_DEPTH
@@ -62,7 +62,7 @@ struct lf_jinja {
     enum lf_jinja_flow flow;
     int64_t now_unix_s;
     struct lf_work *work; /* may be NULL */
-    uint64_t unlooked;    /* of the budget, spent since the work was told */
+    uint64_t unreported;  /* of the budget, spent that the work was not told of yet */
 };
 
 LF_MUST_CHECK enum lf_status lf_jinja_fail(struct lf_jinja *j, enum lf_status status, const char *fmt, ...)
@@ -73,14 +73,14 @@ LF_MUST_CHECK enum lf_status lf_jinja_fail_overflow(struct lf_jinja *j);
 /* The arena gave nothing for n_bytes: its ceiling (LF_LIMIT), or the machine's memory. */
 enum lf_status lf_jinja_fail_memory(struct lf_jinja *j, size_t n_bytes);
 /* Tells the work what was done. LF_CANCELLED, LF_TIMEOUT. */
-LF_MUST_CHECK enum lf_status lf_jinja_tell(struct lf_jinja *j);
+LF_MUST_CHECK enum lf_status lf_jinja_report_steps(struct lf_jinja *j);
 /* Pays for n bytes or elements. */
 LF_MUST_CHECK static inline enum lf_status lf_jinja_charge(struct lf_jinja *j, uint64_t n)
 {
     if (n > j->budget) return lf_jinja_fail_budget(j);
     j->budget -= n;
-    j->unlooked += n;
-    return j->unlooked < LF_JINJA_LOOK_COST ? LF_OK : lf_jinja_tell(j);
+    j->unreported += n;
+    return j->unreported < LF_JINJA_CHECK_COST ? LF_OK : lf_jinja_report_steps(j);
 }
 /* One level deeper; lf_jinja_leave takes it back. A failed render need not. */
 LF_MUST_CHECK enum lf_status lf_jinja_enter(struct lf_jinja *j);

@@ -193,7 +193,7 @@ static enum lf_status run_engine(const void *ctx)
     enum lf_status status = lf_engine_create(&engine, &backend, kv, &engine_opts, &err);
     if (status == LF_OK) status = lf_engine_submit(engine, &params, &req, &retry, &err);
     for (int i = 0; status == LF_OK && i < 10000; i++) {
-        lf_request_look(req, &st);
+        lf_request_snapshot(req, &st);
         if (st.finish != LF_FINISH_NONE) break;
         lf_clock_sleep_ms(1);
     }

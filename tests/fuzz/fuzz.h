@@ -105,7 +105,7 @@ static inline const char *fuzz_dir(const char *const *names, size_t n_names)
     return dir->path;
 }
 
-static inline void fuzz_dir_put(const char *dir, const char *name, struct lf_str bytes)
+static inline void fuzz_dir_write(const char *dir, const char *name, struct lf_str bytes)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/%s", dir, name);

@@ -1,7 +1,7 @@
 /* Fuzzing core/json: the input is a text, and of what is accepted every value is read in every way.
  *
- * Held: a value's raw text parses alone to as many nodes; strings and numbers that are written out read back the same.
- * With LF_FUZZ_CANARY there is a bug in it on purpose, which shows that the lane finds bugs. */
+ * What must hold: a value's raw text parses alone to as many nodes; strings and numbers that are written out read back
+ * the same. With LF_FUZZ_CANARY there is a bug in it on purpose, which shows that the lane finds bugs. */
 #include "core/json.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < LF_N_ELEMS(names); i++) {
         struct lf_str part = fuzz_part(&data, &size);
         if (i > 0 && part.len == 0) part = LF_STR("{}");
-        fuzz_dir_put(dir, names[i], part);
+        fuzz_dir_write(dir, names[i], part);
     }
     fuzz_open_tokenizer(dir, lf_str_from((const char *)data, size));
     return 0;

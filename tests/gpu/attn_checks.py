@@ -19,9 +19,9 @@ torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
 VARIANTS = [(0, 0.0, False), (64, 0.0, False), (0, 30.0, False), (4096, 0.0, True), (64, 30.0, True)]  # window, softcap, sinks
 
 
-def entries_of(shapes, generated=()):
-    """Entries, a sequence for each shape (n_rows, kv_len); generated: indices of those with decode tokens."""
-    return [(i, n, kv, i in generated) for i, (n, kv) in enumerate(shapes)]
+def entries_of(shapes, decode=()):
+    """Entries, a sequence for each shape (n_tokens, kv_len); decode: indices of those with decode tokens."""
+    return [(i, n, kv, i in decode) for i, (n, kv) in enumerate(shapes)]
 
 
 def store_of(shapes, heads, d, dtype=torch.bfloat16, **more):

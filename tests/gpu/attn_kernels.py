@@ -2,61 +2,31 @@
 
 build() compiles the kernels and the host's attn_map.c into one shared library; a Store is a paged cache of random sequences
 with their queries; a Step is one call over rows of it, with the lists that attn_map.c makes; a LateStep one whose own
-tokens are written when it has already started. Structures and constants come from the headers. Where there is no GPU a
-Step can be made, not launched.
+tokens are written when it has already started. Structures, constants and task lists are attn_lists.py's. Where there is no
+GPU a Step can be made, not launched.
 
     python3 tests/gpu/attn_kernels.py attn.so [SM]     builds, for LF_ATTN_SO; SM: 90 and the like, else this GPU's
 """
 import ctypes as ct
 import datetime
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from types import SimpleNamespace
 
 import torch
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-HEADERS = ["core/limits.h", "kv/kv_view.h", "attention/cuda/attn_cuda.h", "attention/attention.h", "attention/cuda/attn_map.h"]
+from attn_lists import HOST, ROOT, E, S, check, task_lists
+
 PORTABLE = ["attention/cuda/attn_prefill_mma.cu", "attention/cuda/attn_decode_mma.cu", "attention/cuda/attn_combine_decode.cu",
             "attention/cuda/attn_combine_prefill.cu"]
 TESTS = ["tests/gpu/attn_late.cu"]
 HOPPER = ["attention/cuda/attn_prefill_sm90.cu"]
-HOST = ["attention/cuda/attn_map.c", "core/sort.c", "core/status.c", "core/check.c", "core/log.c", "core/clock.c"]
 DEV = "cuda" if torch.cuda.is_available() else "cpu"
-MOST_SMS = 8192  # a GPU so large that attn_map.c splits whatever is worth it on any
 BEHIND = 5         # rows of the tensors behind the step's, which nobody may touch
 
 
-def read_headers():
-    """Constants by name; ctypes structures by name without lf_: pointers are addresses, enums are ints, and `elements` has
-    the structure that an address is of."""
-    kinds = {"int": ct.c_int, "int32_t": ct.c_int32, "int64_t": ct.c_int64, "bool": ct.c_bool, "float": ct.c_float}
-    constants, structures = {}, {}
-    for header in HEADERS:
-        with open(os.path.join(ROOT, header)) as f:
-            text = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
-        constants.update((m[1], int(m[2])) for m in re.finditer(r"\b(LF_\w+) = (\d+)", text))
-        for name, body in re.findall(r"\bstruct lf_(\w+) \{([^{}]*)\};", text):
-            fields, elements = [], {}
-            for kind, names in re.findall(r"(?:const\s+)?((?:struct |enum )?\w+)\s+([^;]+);", body):
-                for field in (x.strip() for x in names.split(",")):
-                    if field.startswith("*"):
-                        fields.append((field.lstrip("* "), ct.c_void_p))
-                        elements[fields[-1][0]] = structures.get(kind[len("struct lf_"):])
-                    elif kind.startswith("struct "):
-                        fields.append((field, structures[kind[len("struct lf_"):]]))
-                    else:
-                        fields.append((field, ct.c_int if kind.startswith("enum ") else kinds[kind]))
-            # __slots__: a name that is no field of it is refused, not kept beside it.
-            structures[name] = type(name, (ct.Structure,), {"__slots__": (), "_fields_": fields, "elements": elements})
-    return constants, structures
-
-
-E, S = read_headers()
 PAGE = E["LF_KV_BLOCK_TOKENS"]
 SCRATCH_KERNELS = ("prefill_sm90", "prefill_mma", "decode_mma")  # who may want a `scratch`
 
@@ -79,11 +49,6 @@ def build(out=None, sm=None):
             raise SystemExit("attention's kernels do not compile")
         subprocess.check_call(["nvcc", "-shared", "-Xlinker=-z,defs", *objects, "-o", out])
     return out
-
-
-def check(rc, what):
-    if rc != 0:
-        raise RuntimeError(f"{what}: error {rc}")
 
 
 def library(path=None):
@@ -206,55 +171,6 @@ class Store:
         return self.q[i][at:at + n_rows]
 
 
-# ---- task lists ----
-
-
-def sms_for(store, entries, window, share):
-    """Of a GPU on which `share` keys of decode tokens fall to each multiprocessor; the largest where there are none."""
-    group, keys = store.h // store.hk, 0
-    for _, n_rows, kv_len, generated in entries:
-        if generated:
-            keys += min(kv_len, window or kv_len) * -(-n_rows * group // E["LF_ATTN_DECODE_ROWS"]) * store.hk
-    return min(MOST_SMS, max(1, keys // share)) if keys else MOST_SMS
-
-
-def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
-    """Lists of attn_map.c for entries (sequence, n_rows, kv_len, generated), and the partial rows that they use.
-
-    split None: what it says for a GPU of n_sms multiprocessors. False: what it says without room for partial rows, so that
-    all is whole. A number: what it says for a GPU on which so many keys of decode tokens fall to each multiprocessor; 1, or
-    True, splits all that is long enough. n_partial: room for so many partial rows at most."""
-    shape = S["attn_shape"](store.h, store.hk, store.d, 0, sum(e[1] for e in entries), len(entries), max(e[2] for e in entries))
-    m, err = S["attn_map"](), ct.create_string_buffer(4096)
-    if split:
-        n_sms = sms_for(store, entries, window, int(split))
-    check(lib.lf_attn_map_init(ct.byref(m), ct.byref(shape), n_sms, err), "lf_attn_map_init")
-    if split is False:
-        n_partial = 0
-    if n_partial is not None:
-        m.caps.n_partial_rows = min(m.caps.n_partial_rows, n_partial)
-    seqs, blocks, row = (S["kv_seq"] * len(entries))(), [], 0
-    for x, (i, n_rows, kv_len, generated) in zip(seqs, entries):
-        blocks.append((ct.c_int32 * len(store.tables[i]))(*store.tables[i]))
-        x.blocks, x.first_row, x.n_rows, x.kv_len, x.generated = ct.addressof(blocks[-1]), row, n_rows, kv_len, generated
-        row += n_rows
-    lib.lf_attn_map_build(ct.byref(m), seqs, len(entries), window)
-
-    def copied(name, n):
-        kind = m.elements[name] or ct.c_int32
-        return (kind * n).from_buffer_copy(ct.string_at(getattr(m, name), n * ct.sizeof(kind)))
-
-    c = m.counts
-    lists = SimpleNamespace(prefill=copied("prefill", c.n_prefill), decode=copied("decode", c.n_decode),
-                            combine=copied("combine", c.n_combine + m.n_combine_prefill),
-                            n_combine_prefill=m.n_combine_prefill, seqs=copied("seqs", c.n_seqs),
-                            tables=copied("tables", m.n_tables), counts=type(c).from_buffer_copy(c))
-    lib.lf_attn_map_deinit(ct.byref(m))
-    tasks = (*lists.prefill, *lists.decode)
-    lists.n_partial = max((t.slot + t.n_rows for t in tasks if t.slot >= 0), default=0)
-    return lists
-
-
 def to_device(data):
     return torch.frombuffer(bytearray(data) or bytearray(64), dtype=torch.uint8).to(DEV)
 
@@ -267,7 +183,7 @@ def poisoned(*shape, dtype=torch.float32):
 
 
 class Step:
-    """One call over a store: entries are (sequence, n_rows, kv_len, generated). n_sms, n_partial, split: see task_lists();
+    """One call over a store: entries are (sequence, n_tokens, kv_len, is_decode). n_sms, n_partial, split: see task_lists();
     recorded: with ceilings far above the lists, as in a graph; prefill: which kernel takes the prefill tokens."""
 
     def __init__(self, lib, store, entries, window=0, softcap=0.0, sinks=None, lse=True, overlaps=False, n_sms=None,

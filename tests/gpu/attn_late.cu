@@ -10,14 +10,20 @@ struct copy {
     int64_t n_words;
 };
 
-static __global__ void late_copies(const copy *copies, int n, int64_t n_cycles)
+struct late_args {
+    const copy *copies;
+    int n;
+    int64_t n_cycles;
+};
+
+static __global__ void late_copies(const __grid_constant__ late_args p)
 {
     start_successor();
     wait_predecessor();
-    for (int64_t begin = clock64(); clock64() - begin < n_cycles;) {
+    for (int64_t begin = clock64(); clock64() - begin < p.n_cycles;) {
     }
-    for (int i = blockIdx.x; i < n; i += gridDim.x) {
-        copy c = copies[i];
+    for (int i = blockIdx.x; i < p.n; i += gridDim.x) {
+        copy c = p.copies[i];
         for (int64_t word = threadIdx.x; word < c.n_words; word += blockDim.x) c.to[word] = c.from[word];
     }
 }
@@ -28,5 +34,6 @@ extern "C" int lf_attn_late_copies(const void *copies, int n, int64_t n_cycles, 
     int rc = load_kernel(late_copies);
     if (rc != 0) return rc;
     lf_cuda_launch how = {stream, false, false};
-    return queue_kernel(late_copies, dim3(CTAS), THREADS, how, (const copy *)copies, n, n_cycles);
+    late_args args = {(const copy *)copies, n, n_cycles};
+    return queue_kernel(late_copies, {CTAS, THREADS}, how, args);
 }

@@ -11,8 +11,8 @@ SHAPES = [(1, 1), (1, 339), (3, 799), (64, 128), (113, 203), (108, 256), (239, 2
           (1024, 1024), (16, 20000)]
 
 
-def step_of(lib, store, shapes, generated=(), **more):
-    return c.Step(lib, store, t.entries_of(shapes, generated), **more)
+def step_of(lib, store, shapes, decode=(), **more):
+    return c.Step(lib, store, t.entries_of(shapes, decode), **more)
 
 
 def grid(lib, quick):

@@ -1,8 +1,9 @@
+/* device/cuda/cublaslt.c: the functions that are looked up are those of the headers. Needs the library, but no GPU:
+ * what is called here runs on the host. */
 #include "tests/support/test.h"
 
 #include "device/cuda/cublaslt.h"
 
-/* Needs the library, but no GPU: what is called here runs on the host. */
 static void its_functions_are_found_and_are_the_ones_meant(void **state)
 {
     (void)state;

@@ -181,8 +181,8 @@ static void gemm_is_right_for_all_row_counts(void **state)
     run_gemm_case(&(struct gemm_case){.n_tokens = 513, .n_in = 104, .n_out = 200, .bias = true}, &seed);
 }
 
-/* Rows first .. first + n - 1 of d's, alone. */
-static char *gemm_rows(const struct gemm_data *d, int first, int n)
+/* Tokens first .. first + n - 1 of d's, alone. */
+static char *gemm_tokens(const struct gemm_data *d, int first, int n)
 {
     struct lf_gemm_params p = d->p;
     struct gpu_tensor y = gpu_poisoned(d->y.dtype, (size_t)n * (size_t)p.y_stride);
@@ -209,10 +209,10 @@ static void tokens_of_a_gemm_are_the_same_in_every_batch_up_to_16(void **state)
             struct gemm_data d;
             gemm_make(&d, &c, &seed);
             size_t row_bytes = (size_t)c.n_out * (y_float ? sizeof(float) : 2);
-            char *all = gemm_rows(&d, 0, 16);
+            char *all = gemm_tokens(&d, 0, 16);
             for (int n = 1; n < 16; n++) {
                 int first = fixture_between(&seed, 0, 16 - n);
-                char *some = gemm_rows(&d, first, n);
+                char *some = gemm_tokens(&d, first, n);
                 assert_memory_equal(some, all + (size_t)first * row_bytes, (size_t)n * row_bytes);
                 free(some);
             }
@@ -226,14 +226,14 @@ static void gemms_repeat(void **state)
 {
     (void)state;
     uint64_t seed = 5;
-    static const int rows[] = {1, 7, 16, 40, 300};
-    for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-        struct gemm_case c = {.n_tokens = rows[r], .n_in = 2048, .n_out = 1040, .y_float = true, .bias = true};
+    static const int n_tokens[] = {1, 7, 16, 40, 300};
+    for (size_t t = 0; t < LF_N_ELEMS(n_tokens); t++) {
+        struct gemm_case c = {.n_tokens = n_tokens[t], .n_in = 2048, .n_out = 1040, .y_float = true, .bias = true};
         struct gemm_data d;
         gemm_make(&d, &c, &seed);
-        char *first = gemm_rows(&d, 0, c.n_tokens);
+        char *first = gemm_tokens(&d, 0, c.n_tokens);
         for (int i = 1; i < gpu_times(REPEATS); i++) {
-            char *again = gemm_rows(&d, 0, c.n_tokens);
+            char *again = gemm_tokens(&d, 0, c.n_tokens);
             assert_memory_equal(again, first, (size_t)c.n_tokens * (size_t)c.n_out * sizeof(float));
             free(again);
         }
@@ -248,10 +248,11 @@ static void gated_gemms_have_the_bits_of_gemm_and_activation(void **state)
     (void)state;
     uint64_t seed = 15;
     static const int shapes[][2] = {{256, 28672}, {520, 144}, {264, 2 * 77}, {1024, 9024}};
-    static const int rows[] = {1, 3, 8, 9, 16, 17, 130};
+    static const int n_tokens[] = {1, 3, 8, 9, 16, 17, 130};
     for (size_t s = 0; s < LF_N_ELEMS(shapes); s++) {
-        for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
-            struct gemm_case c = {.n_tokens = rows[r], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = r % 2 == 0};
+        for (size_t t = 0; t < LF_N_ELEMS(n_tokens); t++) {
+            struct gemm_case c = {
+                .n_tokens = n_tokens[t], .n_in = shapes[s][0], .n_out = shapes[s][1], .bias = t % 2 == 0};
             struct gemm_data d;
             gemm_make(&d, &c, &seed);
             size_t n = (size_t)c.n_tokens * (size_t)c.n_out / 2;
@@ -277,9 +278,9 @@ static void prepared_gemms_are_the_same(void **state)
     struct gemm_case c = {.n_tokens = 48, .n_in = 520, .n_out = 264, .bias = true};
     struct gemm_data d;
     gemm_make(&d, &c, &seed);
-    char *before = gemm_rows(&d, 0, c.n_tokens);
+    char *before = gemm_tokens(&d, 0, c.n_tokens);
     gpu_ops->gemm_prepare(gpu, &d.p);
-    char *after = gemm_rows(&d, 0, c.n_tokens);
+    char *after = gemm_tokens(&d, 0, c.n_tokens);
     assert_memory_equal(before, after, (size_t)c.n_tokens * (size_t)c.n_out * 2);
     free(after);
     free(before);
@@ -418,8 +419,8 @@ static void gather_copies_rows(void **state)
     }
 }
 
-/* A norm and an activation of 1, 9 and 70 rows, alone and together. */
-static void rows_of_norm_and_silu_stay_alone_and_repeat(void **state)
+/* A norm and an activation of any of 70 tokens, alone and together. */
+static void tokens_of_norm_and_silu_stay_alone_and_repeat(void **state)
 {
     (void)state;
     uint64_t seed = 11;
@@ -457,7 +458,7 @@ static void rows_of_norm_and_silu_stay_alone_and_repeat(void **state)
     gpu_free(&x);
 }
 
-static void no_rows_is_no_work(void **state)
+static void no_tokens_is_no_work(void **state)
 {
     (void)state;
     struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
@@ -545,8 +546,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(gated_gemms_have_the_bits_of_gemm_and_activation),
         cmocka_unit_test(silu_mul_is_right),
         cmocka_unit_test(gather_copies_rows),
-        cmocka_unit_test(rows_of_norm_and_silu_stay_alone_and_repeat),
-        cmocka_unit_test(no_rows_is_no_work),
+        cmocka_unit_test(tokens_of_norm_and_silu_stay_alone_and_repeat),
+        cmocka_unit_test(no_tokens_is_no_work),
         cmocka_unit_test(a_graph_replays_with_what_lies_at_its_addresses),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""No circle of calls between the files of a library: of two files at most one calls the other, through others too.
+"""No cycle of calls between the files of a library: of two files at most one calls the other, through others too.
 
 Read from what the compiler made of them: which functions an object defines (nm), and which of another object's its code
 names (the relocations of its .text sections, objdump). A table of functions is data, so a call through a declared one
@@ -15,7 +15,7 @@ import tempfile
 
 import source
 
-# Circles that there are, by archive: the list only gets shorter. A file that is in no circle of its entry any more must
+# Cycles that there are, by archive: the list only gets shorter. A file that is in no cycle of its entry any more must
 # be taken out, an entry of one file goes altogether.
 KNOWN = [
     # recursive descent: an expression calls what is written in it
@@ -80,31 +80,31 @@ def reachable(graph, first):
     return seen
 
 
-def circles(graph):
+def cycles(graph):
     """Sets of files that all reach one another."""
     reach = {file: reachable(graph, file) for file in graph}
     found = []
     for file in sorted(graph):
-        circle = {other for other in reach[file] if file in reach.get(other, ())}
-        if len(circle) > 1 and circle not in found:
-            found.append(circle)
+        cycle = {other for other in reach[file] if file in reach.get(other, ())}
+        if len(cycle) > 1 and cycle not in found:
+            found.append(cycle)
     return found
 
 
 def check(name, graph, known):
     """Problems of one library. known: its entries, as sets of files."""
-    problems, found = [], circles(graph)
-    for circle in found:
-        if any(circle <= entry for entry in known):
+    problems, found = [], cycles(graph)
+    for cycle in found:
+        if any(cycle <= entry for entry in known):
             continue
-        problems.append(f"{name}: {' '.join(sorted(circle))} call one another:")
-        for file in sorted(circle):
-            for callee in sorted(circle & set(graph[file])):
+        problems.append(f"{name}: {' '.join(sorted(cycle))} call one another:")
+        for file in sorted(cycle):
+            for callee in sorted(cycle & set(graph[file])):
                 problems.append(f"{name}:     {file} calls {callee}: {' '.join(sorted(graph[file][callee]))}")
     for entry in known:
-        gone = entry - set().union(*(circle for circle in found if circle <= entry))
+        gone = entry - set().union(*(cycle for cycle in found if cycle <= entry))
         if gone:
-            problems.append(f"{name}: in no circle any more, take them out of KNOWN: {' '.join(sorted(gone))}")
+            problems.append(f"{name}: in no cycle any more, take them out of KNOWN: {' '.join(sorted(gone))}")
     return problems
 
 

@@ -1,22 +1,23 @@
 #!/usr/bin/env python3
 """Documents: README.md is short, a folder's README is its rules, ARCHITECTURE.md ends with a glossary, and links lead
-somewhere."""
+somewhere; so do the source files that the documents of the root name."""
 import os
 import re
 import sys
 
 import source
 
-README_MOST, ROOM_MOST, GLOSSARY_MOST = 150, 99, 40
+README_MOST, FOLDER_MOST, GLOSSARY_MOST = 150, 99, 40
 
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?:    [^\n]*\n)+")
 CODE_SPAN = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+SOURCE_PATH = re.compile(r"`([\w.-]+/[\w./-]+\.(?:c|h|cu|cuh|py|sh|md|txt))`")
 HEADING = re.compile(r"^(#+) +(.*?) *$", re.M)
 
 
-def is_room(path):
+def is_folder_readme(path):
     return path.endswith("/README.md") and not path.startswith("docs/")
 
 
@@ -58,10 +59,17 @@ def check_links(path, text, read):
             yield f"{where}: {name} has no heading #{anchor}"
 
 
+def check_paths(path, text, read):
+    """From the root, or from one of its folders where a table's rows have the folder in front."""
+    for m in SOURCE_PATH.finditer(text):
+        if not any(read(prefix + m.group(1)) is not None for prefix in ("", "tests/", "server/", "device/", "attention/")):
+            yield f"{path}:{text.count(chr(10), 0, m.start()) + 1}: there is no {m.group(1)}"
+
+
 def check_length(path, text):
-    most = README_MOST if path == "README.md" else ROOM_MOST if is_room(path) else None
+    most = README_MOST if path == "README.md" else FOLDER_MOST if is_folder_readme(path) else None
     if most and n_lines(text) > most:
-        yield f"{path}: {n_lines(text)} lines, expected at most {most}; figures and ladders belong into docs/"
+        yield f"{path}: {n_lines(text)} lines, expected at most {most}; figures and histories of them belong into docs/"
 
 
 def check_glossary(path, text):
@@ -74,6 +82,8 @@ def check_glossary(path, text):
 
 def check_text(path, text, read):
     problems = list(check_length(path, text)) + list(check_links(path, text, read))
+    if "/" not in path and path != "CHANGELOG.md":  # which is history
+        problems += check_paths(path, text, read)
     if path == "ARCHITECTURE.md":
         problems += check_glossary(path, text)
     return problems
@@ -81,21 +91,22 @@ def check_text(path, text, read):
 
 def self_test():
     def read(name):
-        return {"a.md": "# One thing\n## One thing\n", "core": ""}.get(name)
+        return {"a.md": "# One thing\n## One thing\n", "core": "", "core/a.h": ""}.get(name)
 
     lines = "word\n"
     found = check_text("README.md", lines * (README_MOST + 1), read) + check_text("README.md", lines * README_MOST, read)
-    found += check_text("core/README.md", lines * (ROOM_MOST + 1), read) + check_text("core/README.md", lines * ROOM_MOST, read)
+    found += check_text("core/README.md", lines * (FOLDER_MOST + 1), read) + check_text("core/README.md", lines * FOLDER_MOST, read)
     found += check_text("docs/x/README.md", lines * 300, read)
     found += check_text("b.md", "[x](a.md) [x](a.md#one-thing-1) [x](core) [x](https://x.y/z)\n[x](no.md)\n", read)
     found += check_text("c.md", "[x](a.md#other)\n\n    [x](no.md)\n\n`[x](no.md)`\n```\n[x](no.md)\n```\n", read)
     found += check_text("docs/d.md", "# Here\n[x](#here) [x](../a.md#one-thing)\n![x](no.svg)\n", read)
+    found += check_text("e.md", "`core/a.h` `core/gone.c` `a/b` `lf_x.c`\n", read) + check_text("docs/e.md", "`core/gone.c`\n", read)
     glossary = "# A\n\n## Glossary\n"
     found += check_text("ARCHITECTURE.md", glossary + lines * (GLOSSARY_MOST + 1), read)
     found += check_text("ARCHITECTURE.md", glossary + lines * GLOSSARY_MOST, read)
     found += check_text("ARCHITECTURE.md", glossary + "\n## Behind it\n", read)
     source.expect("pages", found, ["README.md: 151", "core/README.md: 100", "b.md:2: the link to no.md", "no heading #other",
-                                   "docs/d.md:3: the link to no.svg", "glossary has 41", "expected to end with"])
+                                   "docs/d.md:3: the link to no.svg", "e.md:1: there is no core/gone.c", "glossary has 41", "expected to end with"])
 
 
 def read_target(name):

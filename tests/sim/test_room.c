@@ -32,7 +32,7 @@ static void ask(struct sim_world *w, uint64_t tenant, struct found *found)
     const struct lf_sched_holds holds = {t->n_waiting, t->n_running, t->n_blocks};
     const struct lf_sched_left left[2] = {w->sched.left[0], w->sched.left[1]};
     struct lf_sched_room room;
-    lf_sched_look_room(&w->sched, &room);
+    lf_sched_snapshot_room(&w->sched, &room);
     int64_t n = lf_sched_room_blocks(&room, tenant, &holds, w->now_ns);
     bool waiting = w->sched.n_waiting > 0;
     found->n_asked++;

@@ -1,8 +1,8 @@
-// operator new as failing_alloc.h wants it, for builds in which the malloc below it cannot be replaced.
+/* operator new as failing_alloc.h wants it, for builds in which the malloc below it cannot be replaced. */
 #include <cstdlib>
 #include <new>
 
-// malloc is the wrapped one.
+/* malloc is the wrapped one. */
 void *operator new(std::size_t n)
 {
     for (;;) {

@@ -42,6 +42,7 @@ static const struct piece pieces[] = {
     {"END", false, NULL},
     {"ST", false, NULL},
     {"OP", false, NULL},
+    {"<0x+4>", false, NULL}, /* looks like a byte, and is none */
 };
 static const struct lf_tokenizer tokenizer = {pieces, (int)LF_N_ELEMS(pieces)};
 
@@ -100,7 +101,7 @@ static enum lf_status take_time(struct lf_str text, struct lf_work *work)
     struct lf_str rest = lf_str_from(text.ptr + at + sizeof name - 1, text.len - (size_t)at - (sizeof name - 1));
     memcpy(digits, rest.ptr, LF_MIN(rest.len, sizeof digits - 1));
     for (long n_ms = strtol(digits, NULL, 10); n_ms > 0; n_ms--) {
-        LF_TRY(lf_work_look(work));
+        LF_TRY(lf_work_check(work));
         lf_clock_sleep_ms(1);
     }
     return LF_OK;

@@ -66,7 +66,7 @@ void puppet_ask_init(struct puppet_ask *a, struct lf_engine *e, const struct lf_
 
 /* ---- engine.h ---- */
 
-void lf_engine_look(struct lf_engine *e, struct lf_engine_state *out)
+void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
 {
     *out = (struct lf_engine_state){.alive = true, .ctx = e->ctx, .n_blocks = e->n_blocks};
 }
@@ -87,7 +87,7 @@ enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params 
     return LF_OK;
 }
 
-void lf_request_look(struct lf_request *r, struct lf_request_state *out)
+void lf_request_snapshot(struct lf_request *r, struct lf_request_state *out)
 {
     *out = r->state;
 }

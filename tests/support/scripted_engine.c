@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/list.h"
 #include "core/str.h"
 #include "tests/support/fake_tokenizer.h"
@@ -338,14 +339,7 @@ struct lf_engine *scripted_engine_create(const struct scripted_engine_opts *opts
     lf_list_init(&e->waiting);
     lf_list_init(&e->running);
     pthread_mutex_init(&e->lock, NULL);
-    struct lf_engine_metrics *m = &e->metrics;
-    struct lf_histogram *latencies[] = {&m->ttft_s, &m->e2e_s, &m->queue_s, &m->prefill_s, &m->decode_s};
-    struct lf_histogram *tokens[] = {&m->prompt_tokens_per_request, &m->generation_tokens_per_request,
-                                     &m->tokens_per_step};
-    for (size_t i = 0; i < LF_N_ELEMS(latencies); i++)
-        lf_histogram_init(latencies[i], lf_bounds_latency_s, lf_bounds_latency_n);
-    for (size_t i = 0; i < LF_N_ELEMS(tokens); i++) lf_histogram_init(tokens[i], lf_bounds_tokens, lf_bounds_tokens_n);
-    lf_histogram_init(&m->itl_s, lf_bounds_gap_s, lf_bounds_gap_n);
+    lf_engine_metrics_init(&e->metrics);
     if (pthread_create(&e->thread, NULL, run, e) == 0) return e;
     free(e);
     return NULL;
@@ -454,7 +448,7 @@ enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params 
     return status;
 }
 
-void lf_engine_look(struct lf_engine *e, struct lf_engine_state *out)
+void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
 {
     pthread_mutex_lock(&e->lock);
     int n_free = e->opts.n_blocks - e->n_used;
@@ -488,7 +482,7 @@ const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *e)
     return &e->metrics;
 }
 
-void lf_request_look(struct lf_request *r, struct lf_request_state *out)
+void lf_request_snapshot(struct lf_request *r, struct lf_request_state *out)
 {
     pthread_mutex_lock(&r->engine->lock);
     *out = r->state;

@@ -6,7 +6,7 @@
 #include "core/work.h"
 #include "tokenizer/unicode.h"
 
-enum { LOOK_BYTES = 4096 };
+enum { CHECK_BYTES = 4096 };
 
 static void set_deinit(struct lf_added_set *set)
 {
@@ -24,8 +24,8 @@ void lf_added_deinit(struct lf_added *added)
     memset(added, 0, sizeof *added);
 }
 
-enum lf_status lf_added_put(struct lf_added *added, const struct lf_added_token *token, struct lf_str text,
-                            struct lf_err *err)
+enum lf_status lf_added_insert(struct lf_added *added, const struct lf_added_token *token, struct lf_str text,
+                               struct lf_err *err)
 {
     LF_ASSERT(text.len > 0);
     if (text.len > LF_TOKEN_BYTES)
@@ -190,13 +190,13 @@ static void offer(struct finder *f, int class, uint32_t node, size_t at)
 }
 
 enum lf_status lf_added_find(const struct lf_added *added, const struct lf_added_set *set,
-                             const struct lf_added_search *search, struct lf_places *places, struct lf_work *work)
+                             const struct lf_added_search *search, struct lf_aho_matches *matches, struct lf_work *work)
 {
     struct finder f = {added, set, search, NULL};
     uint32_t node = 0, own = 0; /* own: of the bytes since the last one of a user */
-    places->n = 0;
+    matches->n = 0;
     for (size_t i = lf_aho_is_empty(&set->aho) ? 0 : search->text.len; i-- > 0;) {
-        if (i % LOOK_BYTES == 0) LF_TRY(lf_work_step(work, LOOK_BYTES));
+        if (i % CHECK_BYTES == 0) LF_TRY(lf_work_step(work, CHECK_BYTES));
         uint8_t byte = (uint8_t)search->text.ptr[i];
         if (!node && !set->aho.trie.root[byte]) continue; /* most bytes: no token ends with them */
         node = lf_aho_step(&set->aho, node, byte);
@@ -209,34 +209,21 @@ enum lf_status lf_added_find(const struct lf_added *added, const struct lf_added
             offer(&f, LF_ADDED_SPECIAL, search->user ? own : node, i);
             offer(&f, LF_ADDED_SPECIAL | LF_ADDED_WORD, search->user ? own : node, i);
         }
-        if (f.best) LF_TRY(lf_places_put(places, i, f.best->text_len, (int32_t)(f.best - added->tokens)));
+        if (f.best) LF_TRY(lf_aho_matches_append(matches, i, f.best->text_len, (int32_t)(f.best - added->tokens)));
     }
     return LF_OK;
 }
 
-bool lf_added_next(const struct lf_added *added, struct lf_places *places, const struct lf_added_search *search,
+bool lf_added_next(const struct lf_added *added, struct lf_aho_matches *matches, const struct lf_added_search *search,
                    size_t from, struct lf_added_match *out)
 {
-    while (places->n > 0 && places->at[places->n - 1].first < from) places->n--;
-    if (places->n == 0) return false;
-    struct lf_place place = places->at[--places->n];
-    const struct lf_added_token *token = &added->tokens[place.value];
-    size_t end = place.first + place.len;
-    out->first = token->lstrip ? strip_left(search->text, place.first, from) : place.first;
+    while (matches->n > 0 && matches->at[matches->n - 1].first < from) matches->n--;
+    if (matches->n == 0) return false;
+    struct lf_aho_match at = matches->at[--matches->n];
+    const struct lf_added_token *token = &added->tokens[at.value];
+    size_t end = at.first + at.len;
+    out->first = token->lstrip ? strip_left(search->text, at.first, from) : at.first;
     out->end = token->rstrip ? strip_right(search->text, end) : end;
     out->token = token;
     return true;
-}
-
-static uint64_t set_bytes(const struct lf_added_set *set)
-{
-    uint64_t n = lf_aho_bytes(&set->aho);
-    for (int c = 0; c < LF_ADDED_CLASSES_N; c++)
-        n += set->links[c] ? (uint64_t)set->aho.trie.n_nodes * sizeof *set->links[c] : 0;
-    return n;
-}
-
-uint64_t lf_added_bytes(const struct lf_added *added)
-{
-    return (uint64_t)added->tokens_cap * sizeof *added->tokens + set_bytes(&added->raw) + set_bytes(&added->normalized);
 }

@@ -58,18 +58,17 @@ struct lf_added_search {
 
 void lf_added_deinit(struct lf_added *added); /* accepts a zeroed one */
 /* text: what to look for (already normalized for the normalized set), not empty. Of two equal texts the first counts.
- * An id is put once. */
-LF_MUST_CHECK enum lf_status lf_added_put(struct lf_added *added, const struct lf_added_token *token,
-                                          struct lf_str text, struct lf_err *err);
-/* After the last put: makes it ready to search. */
+ * An id is inserted once. */
+LF_MUST_CHECK enum lf_status lf_added_insert(struct lf_added *added, const struct lf_added_token *token,
+                                             struct lf_str text, struct lf_err *err);
+/* After the last insert: makes it ready to search. */
 LF_MUST_CHECK enum lf_status lf_added_finish(struct lf_added *added, struct lf_err *err);
-/* Fills places with where a token of the set may begin, for lf_added_next. LF_NO_MEMORY, or what the work says. */
+/* Fills matches with where a token of the set may begin, for lf_added_next. LF_NO_MEMORY, or what the work says. */
 LF_MUST_CHECK enum lf_status lf_added_find(const struct lf_added *added, const struct lf_added_set *set,
-                                           const struct lf_added_search *search, struct lf_places *places,
+                                           const struct lf_added_search *search, struct lf_aho_matches *matches,
                                            struct lf_work *work);
 /* The next match at or after from, false if there is none; from never goes back. */
-bool lf_added_next(const struct lf_added *added, struct lf_places *places, const struct lf_added_search *search,
+bool lf_added_next(const struct lf_added *added, struct lf_aho_matches *matches, const struct lf_added_search *search,
                    size_t from, struct lf_added_match *out);
-uint64_t lf_added_bytes(const struct lf_added *added);
 
 #endif

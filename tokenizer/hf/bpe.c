@@ -72,7 +72,7 @@ static enum lf_status encode_word(const struct lf_bpe *bpe, const struct lf_voca
     uint64_t n = work->symbols.n;
     if (status == LF_OK) status = lf_merges_run(&bpe->merges, &work->merge, work->symbols.ids, &n);
     if (status != LF_OK) return lf_encode_fail(work, status, "a word to merge");
-    if (cached) lf_word_put(cached, word, work->symbols.ids, n);
+    if (cached) lf_word_store(cached, word, work->symbols.ids, n);
     return push_all(work, work->symbols.ids, n);
 }
 
@@ -86,7 +86,7 @@ enum lf_status lf_bpe_encode(const struct lf_bpe *bpe, const struct lf_vocab *vo
     if (!bpe->marks_open_words) return encode_word(bpe, vocab, work, piece);
     size_t first = 0;
     for (size_t at = 1; at < piece.len; at++) {
-        if (at % LF_ENCODE_LOOK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_LOOK_BYTES));
+        if (at % LF_ENCODE_CHECK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_CHECK_BYTES));
         if (!lf_spm_is_word_start(piece, at)) continue;
         LF_TRY(encode_word(bpe, vocab, work, lf_str_from(piece.ptr + first, at - first)));
         first = at;

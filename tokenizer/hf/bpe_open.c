@@ -108,7 +108,7 @@ static enum lf_status read_merge(struct merge_reader *r, struct lf_json_value v,
     if (merge.left < 0 || merge.right < 0 || merge.joined < 0)
         return lf_fail(err, LF_CORRUPT, "merge %u (%.*s) names a token that is not in the vocabulary", rank, shown,
                        raw.ptr);
-    lf_merges_put(&r->bpe->merges, &merge);
+    lf_merges_insert(&r->bpe->merges, &merge);
     if (lf_spm_has_inner_mark(lf_buf_view(&r->joined))) r->bpe->marks_open_words = false;
     return LF_OK;
 }
@@ -175,9 +175,4 @@ void lf_bpe_deinit(struct lf_bpe *bpe)
 {
     lf_merges_deinit(&bpe->merges);
     memset(bpe, 0, sizeof *bpe);
-}
-
-uint64_t lf_bpe_bytes(const struct lf_bpe *bpe)
-{
-    return sizeof *bpe + bpe->merges.n_slots * sizeof *bpe->merges.slots;
 }

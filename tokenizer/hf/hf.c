@@ -23,13 +23,6 @@ void lf_hf_free(struct lf_hf *hf)
     free(hf);
 }
 
-uint64_t lf_hf_bytes(const struct lf_hf *hf)
-{
-    if (!hf) return 0;
-    return sizeof *hf - sizeof hf->bpe + lf_normalizer_bytes(&hf->normalizer) +
-           lf_pretokenizer_bytes(&hf->pretokenizer) + lf_bpe_bytes(&hf->bpe);
-}
-
 static enum lf_status explain(const struct hf_work *w, enum lf_status status, const char *what)
 {
     status = lf_regex_explain(&w->regex, status, w->encode->err);
@@ -56,8 +49,8 @@ static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, b
     return LF_OK;
 }
 
-/* A stretch between added tokens of the first kind; user: its marks, or NULL. */
-static enum lf_status encode_stretch(struct hf_work *w, struct lf_str text, const uint8_t *user, bool opens)
+/* The text between two added tokens of the raw text; user: for each byte whether it is a user's, or NULL. */
+static enum lf_status encode_segment(struct hf_work *w, struct lf_str text, const uint8_t *user, bool opens)
 {
     const struct lf_tokenizer *tok = w->tok;
     struct lf_added_match match;
@@ -72,10 +65,10 @@ static enum lf_status encode_stretch(struct hf_work *w, struct lf_str text, cons
     if (status != LF_OK) return explain(w, status, "the normalizer");
     struct lf_str normalized = lf_buf_view(&w->text.text);
     struct lf_added_search search = {normalized, w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, w->specials};
-    struct lf_places *places = &w->encode->inner_places;
-    status = lf_added_find(&tok->added, &tok->added.normalized, &search, places, w->encode->on);
+    struct lf_aho_matches *matches = &w->encode->inner_matches;
+    status = lf_added_find(&tok->added, &tok->added.normalized, &search, matches, w->encode->on);
     if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
-    while (lf_added_next(&tok->added, places, &search, at, &match)) {
+    while (lf_added_next(&tok->added, matches, &search, at, &match)) {
         struct lf_str part = lf_str_from(normalized.ptr + at, match.first - at);
         LF_TRY(encode_normalized(w, part, opens && at == 0));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
@@ -88,17 +81,17 @@ static enum lf_status encode_all(struct hf_work *w, const struct lf_added_search
 {
     struct lf_added_match match;
     size_t at = 0;
-    struct lf_places *places = &w->encode->places;
-    enum lf_status status = lf_added_find(&w->tok->added, &w->tok->added.raw, search, places, w->encode->on);
+    struct lf_aho_matches *matches = &w->encode->matches;
+    enum lf_status status = lf_added_find(&w->tok->added, &w->tok->added.raw, search, matches, w->encode->on);
     if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
-    while (lf_added_next(&w->tok->added, places, search, at, &match)) {
-        struct lf_str stretch = lf_str_from(search->text.ptr + at, match.first - at);
-        LF_TRY(encode_stretch(w, stretch, search->user ? search->user + at : NULL, at == 0));
+    while (lf_added_next(&w->tok->added, matches, search, at, &match)) {
+        struct lf_str segment = lf_str_from(search->text.ptr + at, match.first - at);
+        LF_TRY(encode_segment(w, segment, search->user ? search->user + at : NULL, at == 0));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
         at = match.end;
     }
     struct lf_str rest = lf_str_from(search->text.ptr + at, search->text.len - at);
-    return encode_stretch(w, rest, search->user ? search->user + at : NULL, at == 0);
+    return encode_segment(w, rest, search->user ? search->user + at : NULL, at == 0);
 }
 
 enum lf_status lf_tokenizer_encode_hf(const struct lf_tokenizer *tok, struct lf_encode_work *work,

@@ -81,13 +81,6 @@ void lf_normalizer_deinit(struct lf_normalizer *normalizer)
     memset(normalizer, 0, sizeof *normalizer);
 }
 
-uint64_t lf_normalizer_bytes(const struct lf_normalizer *normalizer)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < normalizer->n_steps; i++) n += lf_regex_bytes(normalizer->steps[i].pattern);
-    return n;
-}
-
 static enum lf_status replace(const struct lf_normalize_step *step, struct lf_regex_work *work,
                               const struct lf_marked *from, struct lf_marked *to)
 {
@@ -102,7 +95,7 @@ static enum lf_status replace(const struct lf_normalize_step *step, struct lf_re
         size_t end = found ? walk.first : text.len;
         lf_marked_copy(to, lf_str_from(text.ptr + at, end - at), user ? user + at : NULL);
         if (!found) return LF_OK;
-        lf_marked_put(to, step->text, lf_marked_any(from, walk.first, walk.end));
+        lf_marked_append(to, step->text, lf_marked_any(from, walk.first, walk.end));
         at = walk.end;
     }
 }
@@ -142,7 +135,7 @@ static enum lf_status run_step(const struct lf_normalize_step *step, struct lf_r
     case LF_NORMALIZE_STRIP:
         return strip(step, work->work, from, to);
     case LF_NORMALIZE_PREPEND:
-        if (from->text.len > 0) lf_marked_put(to, step->text, false);
+        if (from->text.len > 0) lf_marked_append(to, step->text, false);
         lf_marked_copy(to, lf_buf_view(&from->text), from->track ? from->user.ptr : NULL);
         break;
     case LF_NORMALIZE_REPLACE:

@@ -62,7 +62,6 @@ static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_jso
         lf_regex_place_set(step->pattern, place);
     }
     if (!add_step(pre, LF_PRETOKENIZE_BYTES, LF_SPLIT_ISOLATED)) return too_many(err);
-    pre->byte_level = true;
     return LF_OK;
 }
 
@@ -153,13 +152,6 @@ void lf_pretokenizer_deinit(struct lf_pretokenizer *pre)
     memset(pre, 0, sizeof *pre);
 }
 
-uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < pre->n_steps; i++) n += lf_regex_bytes(pre->steps[i].pattern);
-    return n;
-}
-
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory)
 {
     memset(state, 0, sizeof *state);
@@ -179,7 +171,7 @@ void lf_pretokenized_deinit(struct lf_pretokenized *state)
 
 enum { PIECE_STEPS = 8 };
 
-static void put_letters(struct lf_buf *out, struct lf_str text)
+static void append_letters(struct lf_buf *out, struct lf_str text)
 {
     size_t first = 0; /* of the bytes that are letters already */
     for (size_t i = 0; i < text.len; i++) {
@@ -198,7 +190,7 @@ static void put_letters(struct lf_buf *out, struct lf_str text)
 static void rewrite_piece(const struct lf_pretokenize_step *step, struct lf_buf *out, struct lf_str text, bool opens)
 {
     if (step->kind == LF_PRETOKENIZE_BYTES) {
-        put_letters(out, text);
+        append_letters(out, text);
     } else if (step->kind == LF_PRETOKENIZE_SPACES_TO) {
         lf_text_replace(out, text, LF_STR(" "), step->text);
     } else {
@@ -226,7 +218,7 @@ static enum lf_status run_step(const struct lf_pretokenize_step *step, struct lf
         rewrite_piece(step, &state->other_text, part, opens && piece.first == 0);
         LF_TRY(state->other_text.status);
         LF_TRY(lf_work_step(work->work, PIECE_STEPS + piece.len));
-        LF_TRY(lf_pieces_put(&state->other_pieces, first, state->other_text.len));
+        LF_TRY(lf_pieces_append(&state->other_pieces, first, state->other_text.len));
     }
     struct lf_pieces swap = state->pieces;
     state->pieces = state->other_pieces;
@@ -248,7 +240,7 @@ enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_
     lf_buf_str(&state->text, text);
     LF_TRY(state->text.status);
     if (text.len == 0) return LF_OK;
-    LF_TRY(lf_pieces_put(&state->pieces, 0, text.len));
+    LF_TRY(lf_pieces_append(&state->pieces, 0, text.len));
     for (int i = 0; i < pre->n_steps; i++) LF_TRY(run_step(&pre->steps[i], work, state, opens));
     return LF_OK;
 }

@@ -45,7 +45,6 @@ struct lf_pretokenize_step {
 struct lf_pretokenizer {
     struct lf_pretokenize_step steps[LF_PRETOKENIZE_STEPS_N];
     int n_steps;
-    bool byte_level; /* a step turns bytes into letters */
 };
 
 struct lf_piece {
@@ -68,7 +67,6 @@ struct lf_pretokenized {
 LF_MUST_CHECK enum lf_status lf_pretokenizer_open(struct lf_pretokenizer *pre, struct lf_arena *arena,
                                                   struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_pretokenizer_deinit(struct lf_pretokenizer *pre); /* accepts a zeroed one */
-uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre);
 
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory); /* NULL: the heap */
 void lf_pretokenized_deinit(struct lf_pretokenized *state);
@@ -78,7 +76,7 @@ LF_MUST_CHECK enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *p
                                                  struct lf_pretokenized *state, struct lf_str text, bool opens);
 
 /* Appends the piece [first, end). */
-LF_MUST_CHECK enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end);
+LF_MUST_CHECK enum lf_status lf_pieces_append(struct lf_pieces *out, size_t first, size_t end);
 /* Used between the files of the pre-tokenizer: cuts one piece, appends to out. */
 LF_MUST_CHECK enum lf_status lf_split_piece(const struct lf_pretokenize_step *step, struct lf_regex_work *work,
                                             struct lf_str text, struct lf_piece piece, struct lf_pieces *out);

@@ -48,7 +48,7 @@ static bool is_alnum(char c)
 }
 
 /* \s and its like, outside a set or, the set's content alone, inside. */
-static enum lf_status put_class(struct rewrite *r, const char *set, bool negated, bool in_set)
+static enum lf_status emit_class(struct rewrite *r, const char *set, bool negated, bool in_set)
 {
     if (in_set && negated) return refuse(r, "a negated class inside a set");
     if (!in_set) lf_buf_cstr(r->out, negated ? "[^" : "[");
@@ -72,7 +72,7 @@ static const char *property_prefix(struct lf_str name)
 }
 
 /* \p{Name}, \P{Name}, \p{^Name}. */
-static enum lf_status put_property(struct rewrite *r)
+static enum lf_status emit_property(struct rewrite *r)
 {
     static const struct {
         const char *name, *category;
@@ -98,7 +98,7 @@ static enum lf_status put_property(struct rewrite *r)
 }
 
 /* \xHH, \x{H…}, \uHHHH. */
-static enum lf_status put_code(struct rewrite *r)
+static enum lf_status emit_code(struct rewrite *r)
 {
     struct lf_str rest = rest_of(r);
     bool braces = rest.ptr[1] == 'x' && peek(r, 2) == '{';
@@ -111,29 +111,29 @@ static enum lf_status put_code(struct rewrite *r)
     return LF_OK;
 }
 
-static enum lf_status put_escape(struct rewrite *r, bool in_set)
+static enum lf_status emit_escape(struct rewrite *r, bool in_set)
 {
     char c = peek(r, 1);
     switch (c) {
     case 's':
     case 'S':
-        return put_class(r, SPACE_SET, c == 'S', in_set);
+        return emit_class(r, SPACE_SET, c == 'S', in_set);
     case 'w':
     case 'W':
-        return put_class(r, WORD_SET, c == 'W', in_set);
+        return emit_class(r, WORD_SET, c == 'W', in_set);
     case 'h':
     case 'H':
-        return put_class(r, HEX_SET, c == 'H', in_set);
+        return emit_class(r, HEX_SET, c == 'H', in_set);
     case 'd':
-        return put_class(r, "\\p{Nd}", false, in_set);
+        return emit_class(r, "\\p{Nd}", false, in_set);
     case 'D':
-        return put_class(r, "\\p{Nd}", true, in_set);
+        return emit_class(r, "\\p{Nd}", true, in_set);
     case 'p':
     case 'P':
-        return put_property(r);
+        return emit_property(r);
     case 'x':
     case 'u':
-        return put_code(r);
+        return emit_code(r);
     case 'v':
         lf_buf_cstr(r->out, "\\x{b}");
         break;
@@ -168,7 +168,7 @@ static enum lf_status put_escape(struct rewrite *r, bool in_set)
     return LF_OK;
 }
 
-static enum lf_status put_set(struct rewrite *r)
+static enum lf_status emit_set(struct rewrite *r)
 {
     lf_buf_char(r->out, '[');
     r->at++;
@@ -182,7 +182,7 @@ static enum lf_status put_set(struct rewrite *r)
         if (c == '[') return refuse(r, "a set within a set");
         if (c == '&' && peek(r, 1) == '&') return refuse(r, "an intersection of sets");
         if (c == '\\') {
-            LF_TRY(put_escape(r, true));
+            LF_TRY(emit_escape(r, true));
             continue;
         }
         lf_buf_char(r->out, c);
@@ -194,7 +194,7 @@ static enum lf_status put_set(struct rewrite *r)
     return LF_OK;
 }
 
-static enum lf_status put_group(struct rewrite *r)
+static enum lf_status emit_group(struct rewrite *r)
 {
     static const char *const heads[] = {"(?:", "(?i:", "(?i)", "(?-i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     struct lf_str rest = rest_of(r);
@@ -221,7 +221,7 @@ static size_t digits_at(const struct rewrite *r, size_t ahead)
 }
 
 /* {n}, {n,}, {,m}, {n,m}; any other brace is a letter. */
-static enum lf_status put_brace(struct rewrite *r)
+static enum lf_status emit_brace(struct rewrite *r)
 {
     size_t low = digits_at(r, 1), end = 1 + low, high = 0;
     bool comma = peek(r, end) == ',';
@@ -246,16 +246,16 @@ enum lf_status lf_regex_rewrite(struct lf_buf *out, struct lf_str pattern, struc
         case 0:
             return refuse(&r, "a NUL");
         case '\\':
-            LF_TRY(put_escape(&r, false));
+            LF_TRY(emit_escape(&r, false));
             break;
         case '[':
-            LF_TRY(put_set(&r));
+            LF_TRY(emit_set(&r));
             break;
         case '(':
-            LF_TRY(put_group(&r));
+            LF_TRY(emit_group(&r));
             break;
         case '{':
-            LF_TRY(put_brace(&r));
+            LF_TRY(emit_brace(&r));
             break;
         default:
             lf_buf_char(out, pattern.ptr[r.at++]);

@@ -13,7 +13,7 @@
 #include "tokenizer/hf/pretokenize.h"
 #include "tokenizer/unicode.h"
 
-enum { LOOK_CHARS = 512, CHAR_STEPS = 4 };
+enum { CHECK_CHARS = 512, CHAR_STEPS = 4 };
 
 struct splitter {
     const struct lf_pretokenize_step *step;
@@ -24,7 +24,7 @@ struct splitter {
     enum lf_status status;
 };
 
-enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
+enum lf_status lf_pieces_append(struct lf_pieces *out, size_t first, size_t end)
 {
     if (out->n == out->cap) {
         size_t cap = out->cap ? out->cap * 2 : 64;
@@ -37,9 +37,9 @@ enum lf_status lf_pieces_put(struct lf_pieces *out, size_t first, size_t end)
     return LF_OK;
 }
 
-static void put_piece(struct splitter *s, size_t first, size_t end)
+static void emit_piece(struct splitter *s, size_t first, size_t end)
 {
-    if (first < end && s->status == LF_OK) s->status = lf_pieces_put(s->out, s->base + first, s->base + end);
+    if (first < end && s->status == LF_OK) s->status = lf_pieces_append(s->out, s->base + first, s->base + end);
 }
 
 /* Whether the pending segment and the next one are one piece. */
@@ -65,7 +65,7 @@ static void feed(struct splitter *s, size_t first, size_t end, bool match)
     if (s->step->invert) match = !match;
     if (behavior == LF_SPLIT_REMOVED && match) return;
     if (behavior == LF_SPLIT_REMOVED || behavior == LF_SPLIT_ISOLATED) {
-        put_piece(s, first, end);
+        emit_piece(s, first, end);
         return;
     }
     if (s->pending && joins(behavior, s->pending_match, match)) {
@@ -73,7 +73,7 @@ static void feed(struct splitter *s, size_t first, size_t end, bool match)
         s->pending_match = match;
         return;
     }
-    if (s->pending) put_piece(s, s->first, s->end);
+    if (s->pending) emit_piece(s, s->first, s->end);
     s->first = first;
     s->end = end;
     s->pending = true;
@@ -118,7 +118,7 @@ static enum lf_status split_property(struct splitter *s, struct lf_work *work, s
         uint32_t cp = 0xfffd;
         int n = lf_utf8_decode(text.ptr + at, text.len - at, &cp);
         len = n > 0 ? (size_t)n : 1;
-        if (++n_seen % LOOK_CHARS == 0) LF_TRY(lf_work_step(work, LOOK_CHARS * CHAR_STEPS));
+        if (++n_seen % CHECK_CHARS == 0) LF_TRY(lf_work_step(work, CHECK_CHARS * CHAR_STEPS));
         if (!has_property(s->step, cp, lf_str_from(text.ptr + at, len))) continue;
         if (from < at) feed(s, from, at, false);
         feed(s, at, at + len, true);
@@ -141,16 +141,16 @@ static enum lf_status split_words(struct splitter *s, struct lf_work *work, stru
     for (size_t at = 0; at < text.len;) {
         uint32_t cp = 0xfffd;
         int n = lf_utf8_decode(text.ptr + at, text.len - at, &cp);
-        if (++n_seen % LOOK_CHARS == 0) LF_TRY(lf_work_step(work, LOOK_CHARS * CHAR_STEPS));
+        if (++n_seen % CHECK_CHARS == 0) LF_TRY(lf_work_step(work, CHECK_CHARS * CHAR_STEPS));
         int next = word_kind(cp);
         if (next != kind) {
-            if (kind != 0) put_piece(s, first, at);
+            if (kind != 0) emit_piece(s, first, at);
             first = at;
             kind = next;
         }
         at += n > 0 ? (size_t)n : 1;
     }
-    if (kind != 0) put_piece(s, first, text.len);
+    if (kind != 0) emit_piece(s, first, text.len);
     return lf_work_step(work, CHAR_STEPS);
 }
 
@@ -165,6 +165,6 @@ enum lf_status lf_split_piece(const struct lf_pretokenize_step *step, struct lf_
         LF_TRY(split_words(&s, work->work, part));
     else
         LF_TRY(split_property(&s, work->work, part));
-    if (s.pending) put_piece(&s, s.first, s.end);
+    if (s.pending) emit_piece(&s, s.first, s.end);
     return s.status;
 }

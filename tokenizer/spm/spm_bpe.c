@@ -85,7 +85,8 @@ static void cuts_of(const struct bpe_build *b, struct lf_str text, int32_t *befo
 }
 
 /* Puts the cuts of all pieces into merges, or only counts them where merges is NULL. */
-static uint64_t put_cuts(const struct bpe_build *b, struct lf_merges *merges, const uint32_t *ranks, int32_t *scratch)
+static uint64_t insert_cuts(const struct bpe_build *b, struct lf_merges *merges, const uint32_t *ranks,
+                            int32_t *scratch)
 {
     uint64_t n = 0;
     int32_t *before = scratch, *after = scratch + LF_TOKEN_BYTES + 1;
@@ -96,7 +97,7 @@ static uint64_t put_cuts(const struct bpe_build *b, struct lf_merges *merges, co
         for (size_t i = 1; i < text.len; i++) {
             if (before[i] < 0 || after[i] < 0) continue;
             n++;
-            if (merges) lf_merges_put(merges, &(struct lf_merge){before[i], after[i], ranks[p], b->ids[p]});
+            if (merges) lf_merges_insert(merges, &(struct lf_merge){before[i], after[i], ranks[p], b->ids[p]});
         }
     }
     return n;
@@ -149,8 +150,8 @@ enum lf_status lf_spm_bpe_open(struct lf_spm *spm, const struct lf_vocab *vocab,
     }
     LF_TRY_GOTO(bpe_build_init(&b, &spm->chars, err), done);
     rank_by_score(ranks, order, &b, scores);
-    LF_TRY_GOTO(lf_merges_init(&spm->merges, put_cuts(&b, NULL, ranks, scratch), err), done);
-    put_cuts(&b, &spm->merges, ranks, scratch);
+    LF_TRY_GOTO(lf_merges_init(&spm->merges, insert_cuts(&b, NULL, ranks, scratch), err), done);
+    insert_cuts(&b, &spm->merges, ranks, scratch);
 done:
     bpe_build_deinit(&b);
     free(scratch);
@@ -193,17 +194,17 @@ static enum lf_status encode_word(const struct lf_spm *spm, struct lf_encode_wor
     uint64_t n = work->symbols.n;
     enum lf_status status = lf_merges_run(&spm->merges, &work->merge, work->symbols.ids, &n);
     if (status != LF_OK) return lf_encode_fail(work, status, "a word to merge");
-    if (cached) lf_word_put(cached, word, work->symbols.ids, n);
+    if (cached) lf_word_store(cached, word, work->symbols.ids, n);
     return push_symbols(spm, work, work->symbols.ids, n);
 }
 
 enum lf_status lf_spm_bpe_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text)
 {
     size_t first = 0, at = 0, len;
-    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_places, text, work->on);
+    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_matches, text, work->on);
     if (status != LF_OK) return lf_encode_fail(work, status, NULL);
     while (at < text.len) {
-        const struct lf_place *piece = lf_places_at(&work->inner_places, at);
+        const struct lf_aho_match *piece = lf_aho_match_at(&work->inner_matches, at);
         LF_TRY(lf_encode_step(work, CHAR_STEPS));
         bool cut = piece || (spm->marks_open_words && lf_spm_is_word_start(text, at));
         if (cut) {

@@ -102,7 +102,7 @@ struct front {
     bool marks_are_spaces;
 };
 
-static enum lf_status look_at_front(struct front *f)
+static enum lf_status match_front(struct front *f)
 {
     struct rule rule;
     struct lf_str rest = lf_str_from(f->text.ptr + f->at, f->text.len - f->at);
@@ -112,7 +112,7 @@ static enum lf_status look_at_front(struct front *f)
         f->part = LF_STR(" ");
         return LF_OK;
     }
-    const struct lf_place *piece = lf_places_at(&f->work->inner_places, f->at);
+    const struct lf_aho_match *piece = lf_aho_match_at(&f->work->inner_matches, f->at);
     if (piece) {
         f->taken = piece->len;
         f->part = lf_str_from(rest.ptr, f->taken);
@@ -127,7 +127,7 @@ static enum lf_status look_at_front(struct front *f)
 }
 
 /* Puts a part with its spaces written as `space`. */
-static void put_part(struct lf_buf *out, struct lf_str part, struct lf_str space)
+static void append_part(struct lf_buf *out, struct lf_str part, struct lf_str space)
 {
     size_t first = 0;
     for (size_t i = 0; i < part.len; i++) {
@@ -142,10 +142,10 @@ static void put_part(struct lf_buf *out, struct lf_str part, struct lf_str space
 static enum lf_status normalize_all(struct front *f, bool drop, bool after_space, struct lf_str space)
 {
     for (; f->at < f->text.len && f->work->text.status == LF_OK; f->at += f->taken) {
-        LF_TRY(look_at_front(f));
+        LF_TRY(match_front(f));
         while (after_space && f->part.len > 0 && f->part.ptr[0] == ' ')
             f->part = lf_str_from(f->part.ptr + 1, f->part.len - 1);
-        put_part(&f->work->text, f->part, space);
+        append_part(&f->work->text, f->part, space);
         if (f->part.len > 0) after_space = f->part.ptr[f->part.len - 1] == ' ';
         if (!drop) after_space = false;
     }
@@ -161,7 +161,7 @@ static enum lf_status normalize(struct front *f, enum lf_spm_start start)
     bool inside = start == LF_SPM_START_MARK || start == LF_SPM_START_INSIDE;
     bool drop = spm->remove_extra_whitespaces;
     for (; drop && !inside && f->at < f->text.len; f->at += f->taken) {
-        LF_TRY(look_at_front(f));
+        LF_TRY(match_front(f));
         if (!lf_str_eq(f->part, LF_STR(" "))) break;
     }
     if (f->at == f->text.len && start != LF_SPM_START_MARK) return LF_OK;
@@ -176,7 +176,7 @@ static enum lf_status normalize(struct front *f, enum lf_spm_start start)
 /* The user-defined pieces of text. */
 static enum lf_status find_pieces(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text)
 {
-    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_places, text, work->on);
+    enum lf_status status = lf_aho_longest(&spm->user_defined, &work->inner_matches, text, work->on);
     return status == LF_OK ? LF_OK : lf_encode_fail(work, status, NULL);
 }
 

@@ -52,13 +52,6 @@ static enum lf_status add_tokens(struct lf_tokenizer *tok, const struct lf_token
     return status == LF_OK ? lf_added_finish(&tok->added, err) : status;
 }
 
-static enum lf_status keep(struct lf_str *out, struct lf_arena *arena, struct lf_str text, struct lf_err *err)
-{
-    char *copy = lf_arena_strdup(arena, text);
-    *out = lf_str_from(copy, copy ? text.len : 0);
-    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the tokenizer");
-}
-
 static enum lf_status settle(struct lf_tokenizer *tok, const struct lf_tokenizer_config *config, struct lf_err *err)
 {
     const struct lf_spm *spm = &tok->spm;
@@ -66,8 +59,8 @@ static enum lf_status settle(struct lf_tokenizer *tok, const struct lf_tokenizer
     struct lf_str eos = config->eos.len > 0 ? config->eos : lf_str_c(spm->eos_piece);
     tok->bos = lf_vocab_find(&tok->vocab, bos);
     tok->eos = lf_vocab_find(&tok->vocab, eos);
-    if (tok->bos >= 0 || config->bos.len > 0) LF_TRY(keep(&tok->bos_text, &tok->arena, bos, err));
-    if (tok->eos >= 0 || config->eos.len > 0) LF_TRY(keep(&tok->eos_text, &tok->arena, eos, err));
+    if (tok->bos >= 0 || config->bos.len > 0) LF_TRY(lf_text_keep(&tok->bos_text, &tok->arena, bos, err));
+    if (tok->eos >= 0 || config->eos.len > 0) LF_TRY(lf_text_keep(&tok->eos_text, &tok->arena, eos, err));
     tok->legacy = config->legacy != LF_ANSWER_NO;
     bool llama = lf_str_find(config->class_name, LF_STR("Llama")) >= 0;
     tok->add_prefix_space = config->add_prefix_space != LF_ANSWER_NONE ? config->add_prefix_space == LF_ANSWER_YES
@@ -137,8 +130,8 @@ static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_e
     return LF_OK;
 }
 
-/* One stretch of text; opens: it begins the whole text; next: the added token behind it, or NULL. */
-static enum lf_status encode_stretch(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
+/* One segment of text; opens: it begins the whole text; next: the added token behind it, or NULL. */
+static enum lf_status encode_segment(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
                                      bool opens, const struct lf_added_token *next)
 {
     if (tok->legacy) return text.len > 0 ? lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MODEL, false) : LF_OK;
@@ -155,14 +148,14 @@ enum lf_status lf_tokenizer_encode_spm(const struct lf_tokenizer *tok, struct lf
     size_t at = 0;
     bool opens = true;
     if (search->text.len == 0) return LF_OK;
-    enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->places, work->on);
+    enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->matches, work->on);
     if (status != LF_OK) return lf_encode_fail(work, status, NULL);
-    while (lf_added_next(&tok->added, &work->places, search, at, &match)) {
-        struct lf_str stretch = lf_str_from(search->text.ptr + at, match.first - at);
-        LF_TRY(encode_stretch(tok, work, stretch, opens, match.token));
+    while (lf_added_next(&tok->added, &work->matches, search, at, &match)) {
+        struct lf_str segment = lf_str_from(search->text.ptr + at, match.first - at);
+        LF_TRY(encode_segment(tok, work, segment, opens, match.token));
         LF_TRY(lf_encode_push(work, match.token->id));
         at = match.end;
         opens = false;
     }
-    return encode_stretch(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), opens, NULL);
+    return encode_segment(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), opens, NULL);
 }

@@ -112,7 +112,7 @@ static enum lf_status find_pieces(const struct lf_spm *spm, struct lf_encode_wor
 {
     uint32_t node = 0;
     for (size_t i = lf_aho_is_empty(&spm->pieces) ? 0 : word.len; i-- > 0;) {
-        if (i % LF_ENCODE_LOOK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_LOOK_BYTES));
+        if (i % LF_ENCODE_CHECK_BYTES == 0) LF_TRY(lf_encode_step(work, LF_ENCODE_CHECK_BYTES));
         node = lf_aho_step(&spm->pieces, node, (uint8_t)word.ptr[i]);
         work->begins[i] = lf_aho_first(&spm->pieces, node);
     }

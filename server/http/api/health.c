@@ -8,7 +8,7 @@ static bool engine_failed(struct lf_http_server *s)
 {
     struct lf_engine_state engine;
     if (!atomic_load(&s->ready)) return false;
-    lf_engine_look(s->engine, &engine);
+    lf_engine_snapshot(s->engine, &engine);
     return !engine.alive;
 }
 

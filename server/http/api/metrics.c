@@ -211,9 +211,9 @@ void lf_handle_metrics(struct lf_exchange *x)
                                 .conns = &s->conns.metrics,
                                 .n_connections = lf_conns_n_open(&s->conns),
                                 .n_in_flight = atomic_load(&s->n_in_flight)};
-    lf_engine_look(s->engine, &engine);
+    lf_engine_snapshot(s->engine, &engine);
     lf_waker_count(&s->waker, &http.n_open, &http.n_suspended);
-    lf_text_memory_look(s->text_memory, &http.text);
+    lf_text_memory_snapshot(s->text_memory, &http.text);
     x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, &engine);

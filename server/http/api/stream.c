@@ -28,7 +28,7 @@ static struct stream *stream_of(struct lf_answer *answer)
 
 static const struct lf_printer *printer_of(const struct stream *s)
 {
-    return &s->gen->dialect->stream;
+    return s->gen->dialect->stream;
 }
 
 /* ---- events ---- */
@@ -71,7 +71,7 @@ static void show_progress(struct stream *s, struct lf_buf *out, int64_t now_ns)
 {
     struct lf_request_state st;
     if (!s->gen->ask.return_progress || s->prefill_over || !printer_of(s)->progress) return;
-    lf_request_look(s->gen->choices[0].req, &st);
+    lf_request_snapshot(s->gen->choices[0].req, &st);
     s->prefill_over = st.n_tokens > 0 || st.finish != LF_FINISH_NONE;
     bool due = now_ns - s->progress_ns >= PROGRESS_MS * LF_NS_PER_MS;
     if (!due && !s->prefill_over) return;
@@ -85,7 +85,7 @@ static void keep_alive(struct stream *s, struct lf_buf *out, int64_t now_ns)
     if (s->keep_alive == LF_KEEP_ALIVE_CHUNK)
         printer_of(s)->nothing(out, s->gen);
     else
-        lf_buf_cstr(out, ": keep-alive\n");
+        lf_buf_cstr(out, ": keep-alive\n\n"); /* the empty line is for readers that split events at it */
 }
 
 static void show_choices(struct stream *s, struct lf_buf *out)

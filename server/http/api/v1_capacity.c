@@ -8,7 +8,7 @@
 void lf_handle_capacity(struct lf_exchange *x)
 {
     struct lf_engine_state e;
-    lf_engine_look(x->server->engine, &e);
+    lf_engine_snapshot(x->server->engine, &e);
     struct lf_buf *out = lf_reply_json(&x->reply, 200);
     lf_buf_cstr(out, "{\"object\":\"capacity\",\"model\":");
     lf_json_write_string(out, lf_str_c(x->server->opts.model_id));

@@ -1,3 +1,4 @@
+/* /v1/models and /v1/models/{id}: the one model that is served, and the refusal of any other. */
 #include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
@@ -39,7 +40,7 @@ static void write_sampling(struct lf_buf *out, const struct lf_http_opts *opts)
 static void write_model(struct lf_buf *out, const struct lf_http_server *s)
 {
     struct lf_engine_state engine;
-    lf_engine_look(s->engine, &engine);
+    lf_engine_snapshot(s->engine, &engine);
     lf_buf_cstr(out, "{\"id\":");
     lf_json_write_string(out, lf_str_c(s->opts.model_id));
     lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d",

@@ -25,7 +25,7 @@ static struct whole *whole_of(struct lf_answer *answer)
 
 static const struct lf_printer *printer_of(const struct whole *w)
 {
-    return &w->gen->dialect->whole;
+    return w->gen->dialect->whole;
 }
 
 /* ---- waiting ---- */
@@ -41,7 +41,7 @@ static bool has_ended(struct lf_generation *gen, struct lf_choice *c)
 {
     struct lf_request_state st;
     if (c->finish) return true;
-    lf_request_look(c->req, &st);
+    lf_request_snapshot(c->req, &st);
     /* an end that is no good is found out by pulling it */
     if (gen->ask.n_stops ||
         (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
@@ -94,7 +94,7 @@ static void begin_lists(struct whole *w)
 {
     const struct lf_choice *c = &w->gen->choices[w->idx];
     struct lf_request_state st;
-    lf_request_look(c->req, &st);
+    lf_request_snapshot(c->req, &st);
     w->list = 0;
     w->n_echoed = w->gen->ask.echo ? LF_MIN(LF_MAX(st.n_prompt_logprobs, 1), (int)c->prompt->ids.n) : 0;
     begin_list(w);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/limits.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/headers.h"
@@ -87,8 +87,8 @@ static enum lf_status check_state(const struct lf_exchange *x, struct lf_api_err
     return LF_OK;
 }
 
-/* The places beyond the table's limit are for the health routes. */
-static enum lf_status check_place(struct lf_exchange *x, struct lf_api_err *err)
+/* The slots beyond the table's limit are for the health routes. */
+static enum lf_status check_slot(struct lf_exchange *x, struct lf_api_err *err)
 {
     if (!x->conn->health_only) return LF_OK;
     x->reply.close = true;
@@ -132,7 +132,7 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     if (!lf_host_allowed(&s->opts, s->loopback, h->host)) return lf_refuse_host(err, h->host);
     LF_TRY(find_route(x, url, method, err));
     if (x->reply.status) return LF_OK; /* OPTIONS */
-    LF_TRY(check_place(x, err));
+    LF_TRY(check_slot(x, err));
     LF_TRY(check_key(x, h, err));
     LF_TRY(check_state(x, err));
     return check_body_head(x, h, err);
@@ -155,6 +155,6 @@ struct lf_head_verdict lf_head_check(struct lf_exchange *x, const char *url, con
     if (status != LF_OK) lf_exchange_refuse(x, &err);
     if (err.status == 405) x->reply.allow = x->route->allow;
     bool too_long = lf_headers_body_bytes(&h) > (int64_t)x->server->opts.max_body_bytes * LF_DISCARD_FACTOR;
-    bool wrong_place = x->conn->health_only && x->reply.status; /* the next one may be asking for health */
-    return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long || wrong_place};
+    bool wrong_slot = x->conn->health_only && x->reply.status; /* the next one may be asking for health */
+    return (struct lf_head_verdict){.answer_now = !framed || h.n_expect || too_long || wrong_slot};
 }

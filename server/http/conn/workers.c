@@ -48,7 +48,7 @@ enum lf_status lf_workers_start(struct lf_workers *workers, int n, int niceness,
     return LF_OK;
 }
 
-void lf_workers_put(struct lf_workers *workers, struct lf_job *job)
+void lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job)
 {
     pthread_mutex_lock(&workers->lock);
     lf_list_push_back(&workers->jobs, &job->node);

@@ -29,7 +29,7 @@ struct lf_workers {
 
 /* niceness: of its threads, above that of the process (setpriority(2)). */
 LF_MUST_CHECK enum lf_status lf_workers_start(struct lf_workers *workers, int n, int niceness, struct lf_err *err);
-void lf_workers_put(struct lf_workers *workers, struct lf_job *job);
+void lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job);
 /* Runs what still waits, joins the threads. Accepts what did not start whole. */
 void lf_workers_stop(struct lf_workers *workers);
 

@@ -90,9 +90,9 @@ def peers(batch, n_new, length, h, hk, d, n_layers, causal=False, fa2=False):
     return found
 
 
-def ours(lib, batch, n_new, length, h, hk, d, n_layers, generated=True, **more):
+def ours(lib, batch, n_new, length, h, hk, d, n_layers, is_decode=True, **more):
     store = c.Store([length] * batch, [n_new] * batch, h, hk, d, n_layers=n_layers, layer=0, plain=True)
-    step = c.Step(lib, store, [(i, n_new, length, generated) for i in range(batch)], overlaps=True, **more)
+    step = c.Step(lib, store, [(i, n_new, length, is_decode) for i in range(batch)], overlaps=True, **more)
 
     def layer_call(layer):
         def call():
@@ -141,7 +141,7 @@ def prefill(lib):
     for n, h, hk, d in shapes + [(8192, 16, 16, 128), (8192, 32, 8, 96)]:
         batch = max(1, 16384 // n)
         flops = 2 * n * n * d * h * batch
-        graph, step = ours(lib, batch, n, n, h, hk, d, 1, generated=False)
+        graph, step = ours(lib, batch, n, n, h, hk, d, 1, is_decode=False)
         others = peers(batch, n, n, h, hk, d, 1, causal=True, fa2=True)
         us, peer_us = time_beside(graph, others, 1)
         report("prefill", batch, n, n, h, hk, d, us, "TFLOP/s", flops / us / 1e6, peer_us[1] / us if peer_us[1] else 0, peer_us)

@@ -1,3 +1,4 @@
+/* OpenBLAS as a peer of the GEMM bench: sgemm and sgemv in float, sbgemm in bf16 where the library has it. */
 #include <cblas.h>
 #include <stdlib.h>
 

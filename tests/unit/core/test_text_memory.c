@@ -1,9 +1,10 @@
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tests/support/lock_depth.h"
@@ -52,10 +53,34 @@ int __wrap_madvise(void *at, size_t n, int advice)
     return __real_madvise(at, n, advice);
 }
 
+/* Where mremap is to fail as Linux may: after it has unmapped where the pages were to go. Another thread maps something
+ * there before the call is back. */
+static bool mremap_fails;
+static char *of_others;
+
+void *__real_mremap(void *old, size_t old_n, size_t n, int flags, ...);
+void *__wrap_mremap(void *old, size_t old_n, size_t n, int flags, ...);
+
+void *__wrap_mremap(void *old, size_t old_n, size_t n, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    void *at = va_arg(args, void *);
+    va_end(args);
+    assert_int_equal(lock_depth, 0);
+    n_calls++;
+    if (!mremap_fails) return __real_mremap(old, old_n, n, flags, at);
+    of_others = __real_mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    assert_ptr_equal(of_others, at);
+    of_others[0] = 'o';
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
 static struct lf_text_memory_state look(struct lf_text_memory *m)
 {
     struct lf_text_memory_state st;
-    lf_text_memory_look(m, &st);
+    lf_text_memory_snapshot(m, &st);
     return st;
 }
 
@@ -250,6 +275,23 @@ static void what_is_larger_than_a_slot_is_a_mapping_of_its_own(void **state)
     lf_text_memory_destroy(m);
 }
 
+/* Also what was a mapping of its own: then it counts as a slab does. */
+static void what_shrinks_to_a_slot_gets_one(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(MIB);
+    unsigned char *p = lf_text_alloc(m, 100000);
+    fill(p, LF_TEXT_SLOT_BYTES, 1);
+    p = lf_text_realloc(m, p, LF_TEXT_SLOT_BYTES + 1);
+    assert_int_equal(look(m).used_bytes, 3 * 4096);
+    p = lf_text_realloc(m, p, LF_TEXT_SLOT_BYTES);
+    assert_int_equal(look(m).used_bytes, LF_TEXT_SLAB_BYTES);
+    assert_true(filled(p, LF_TEXT_SLOT_BYTES, 1));
+    lf_text_free(m, p);
+    lf_text_memory_destroy(m);
+}
+
 static void so_many_free_slabs_are_kept_for_any_size(void **state)
 {
     (void)state;
@@ -426,6 +468,33 @@ static void addresses_go_back_too(void **state)
     lf_text_memory_destroy(m);
 }
 
+/* Where its pages cannot move it stays, and nothing of anybody else's is unmapped. */
+static void a_piece_that_cannot_move_stays(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    unsigned char *p = lf_text_alloc(m, MIB);
+    assert_non_null(p);
+    fill(p, MIB, 3);
+    uint64_t used = look(m).used_bytes;
+    mremap_fails = true;
+    of_others = NULL;
+    assert_null(lf_text_realloc(m, p, 2 * MIB));
+    mremap_fails = false;
+    assert_non_null(of_others);
+    assert_int_equal(of_others[0], 'o'); /* a fault where it was unmapped */
+    assert_true(filled(p, MIB, 3));
+    assert_int_equal(look(m).used_bytes, used);
+    p = lf_text_realloc(m, p, 2 * MIB);
+    assert_non_null(p);
+    assert_true(filled(p, MIB, 3));
+    assert_int_equal(of_others[0], 'o');
+    lf_text_free(m, p);
+    assert_int_equal(look(m).used_bytes, 0);
+    lf_text_memory_destroy(m);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -511,12 +580,12 @@ static void work_ends_when_nobody_waits(void **state)
     int64_t n_steps = 0;
     while (lf_work_step(&work, 1000) == LF_OK) n_steps += 1000;
     assert_int_equal(n_asked, 1);
-    assert_true(n_steps <= LF_WORK_LOOK_STEPS);
+    assert_true(n_steps <= LF_WORK_CHECK_STEPS);
     assert_int_equal(lf_work_step(&work, 1), LF_CANCELLED); /* it stays so */
     struct lf_work late = {.deadline_ns = lf_clock_ns() - 1};
-    assert_int_equal(lf_work_look(&late), LF_TIMEOUT);
+    assert_int_equal(lf_work_check(&late), LF_TIMEOUT);
     struct lf_work early = {.deadline_ns = lf_clock_ns() + INT64_C(60000000000)};
-    assert_int_equal(lf_work_look(&early), LF_OK);
+    assert_int_equal(lf_work_check(&early), LF_OK);
     assert_int_equal(lf_work_step(NULL, SIZE_MAX), LF_OK);
 }
 
@@ -532,11 +601,13 @@ int main(void)
         cmocka_unit_test(reservations_count_only_against_each_other),
         cmocka_unit_test(a_slab_counts_whole_until_it_is_full),
         cmocka_unit_test(what_is_larger_than_a_slot_is_a_mapping_of_its_own),
+        cmocka_unit_test(what_shrinks_to_a_slot_gets_one),
         cmocka_unit_test(so_many_free_slabs_are_kept_for_any_size),
         cmocka_unit_test(a_piece_counts_as_it_grows_and_shrinks),
         cmocka_unit_test(a_piece_has_room_to_grow_and_gives_pages_back),
         cmocka_unit_test(addresses_that_are_not_counted_do_not_become_resident),
         cmocka_unit_test(addresses_go_back_too),
+        cmocka_unit_test(a_piece_that_cannot_move_stays),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
         cmocka_unit_test(the_last_part_is_for_small_texts),

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 
 enum { MIB = 1024 * 1024, THREADS_N = 6, STEPS_N = 4000, PLACES_N = 48, BUDGET = 4 * MIB };
@@ -96,7 +96,7 @@ static void *work(void *ctx)
         }
         p = swap_place(place, p);
         lf_text_free(shared.memory, p.ptr); /* another thread has put one there meanwhile */
-        lf_text_memory_look(shared.memory, &st);
+        lf_text_memory_snapshot(shared.memory, &st);
         atomic_fetch_add(&shared.n_wrong, st.used_bytes > BUDGET);
     }
     return NULL;
@@ -118,7 +118,7 @@ static void many_threads_share_it(void **state)
     for (int i = 0; i < PLACES_N; i++) lf_text_free(shared.memory, shared.places[i].ptr);
     assert_int_equal(atomic_load(&shared.n_wrong), 0);
     assert_true(atomic_load(&shared.n_refused) > 0); /* the budget was met too */
-    lf_text_memory_look(shared.memory, &st);
+    lf_text_memory_snapshot(shared.memory, &st);
     assert_true(st.used_bytes <= 16 * (uint64_t)LF_TEXT_SLAB_BYTES); /* slabs kept for later */
     assert_true(st.peak_bytes > BUDGET / 2 && st.peak_bytes <= BUDGET);
     lf_text_memory_destroy(shared.memory); /* asserts that nothing else is counted */

@@ -38,12 +38,12 @@ static void so_many_steps_between_two_looks(void **state)
     struct asked a = {0};
     struct lf_work work = {.is_over = is_over, .ctx = &a};
     begin();
-    assert_int_equal(lf_work_step(&work, LF_WORK_LOOK_STEPS - 1), LF_OK);
+    assert_int_equal(lf_work_step(&work, LF_WORK_CHECK_STEPS - 1), LF_OK);
     assert_int_equal(n_read, 0);
     assert_int_equal(lf_work_step(&work, 1), LF_OK);
     assert_int_equal(n_read, 1);
     assert_int_equal(a.n, 1);
-    assert_int_equal(lf_work_step(&work, LF_WORK_LOOK_STEPS - 1), LF_OK); /* counted anew */
+    assert_int_equal(lf_work_step(&work, LF_WORK_CHECK_STEPS - 1), LF_OK); /* counted anew */
     assert_int_equal(n_read, 1);
 }
 
@@ -53,17 +53,17 @@ static void somebody_is_asked_once_in_its_time(void **state)
     struct asked a = {0};
     struct lf_work work = {.is_over = is_over, .ctx = &a};
     begin();
-    assert_int_equal(lf_work_look(&work), LF_OK);
-    now_ns += (int64_t)LF_WORK_LOOK_MS * LF_NS_PER_MS - 1;
+    assert_int_equal(lf_work_check(&work), LF_OK);
+    now_ns += (int64_t)LF_WORK_CHECK_MS * LF_NS_PER_MS - 1;
     a.over = true;
-    assert_int_equal(lf_work_look(&work), LF_OK);
+    assert_int_equal(lf_work_check(&work), LF_OK);
     assert_int_equal(a.n, 1);
     now_ns++;
-    assert_int_equal(lf_work_look(&work), LF_CANCELLED);
+    assert_int_equal(lf_work_check(&work), LF_CANCELLED);
     assert_int_equal(a.n, 2);
     a.over = false;
     now_ns += LF_NS_PER_S;
-    assert_int_equal(lf_work_look(&work), LF_CANCELLED); /* it stays so, and nobody is asked again */
+    assert_int_equal(lf_work_check(&work), LF_CANCELLED); /* it stays so, and nobody is asked again */
     assert_int_equal(lf_work_step(&work, 0), LF_CANCELLED);
     assert_int_equal(a.n, 2);
 }
@@ -74,18 +74,18 @@ static void a_deadline_is_the_moment_itself(void **state)
     begin();
     struct lf_work work = {.deadline_ns = now_ns + 10 * (int64_t)LF_NS_PER_MS};
     now_ns = work.deadline_ns - 1;
-    assert_int_equal(lf_work_look(&work), LF_OK);
-    work.looked_ns = 0;
+    assert_int_equal(lf_work_check(&work), LF_OK);
+    work.checked_ns = 0;
     now_ns = work.deadline_ns;
-    assert_int_equal(lf_work_look(&work), LF_TIMEOUT);
+    assert_int_equal(lf_work_check(&work), LF_TIMEOUT);
     now_ns = 0;
-    assert_int_equal(lf_work_look(&work), LF_TIMEOUT);
+    assert_int_equal(lf_work_check(&work), LF_TIMEOUT);
     struct lf_work none = {0};
     begin();
-    assert_int_equal(lf_work_look(&none), LF_OK);
+    assert_int_equal(lf_work_check(&none), LF_OK);
     struct asked gone = {.over = true}; /* of both, that nobody waits */
     struct lf_work both = {.deadline_ns = 1, .is_over = is_over, .ctx = &gone};
-    assert_int_equal(lf_work_look(&both), LF_CANCELLED);
+    assert_int_equal(lf_work_check(&both), LF_CANCELLED);
 }
 
 static void without_work_there_is_no_end(void **state)
@@ -93,7 +93,7 @@ static void without_work_there_is_no_end(void **state)
     (void)state;
     begin();
     assert_int_equal(lf_work_step(NULL, SIZE_MAX), LF_OK);
-    assert_int_equal(lf_work_look(NULL), LF_OK);
+    assert_int_equal(lf_work_check(NULL), LF_OK);
     assert_null(lf_work_memory(NULL));
     assert_int_equal(n_read, 0);
 }

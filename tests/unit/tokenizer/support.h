@@ -23,7 +23,7 @@ static inline struct model_dir model_dir_make(void)
     return dir;
 }
 
-static inline void model_dir_put(const struct model_dir *dir, const char *name, const void *bytes, size_t n)
+static inline void model_dir_write(const struct model_dir *dir, const char *name, const void *bytes, size_t n)
 {
     char path[512];
     assert_int_equal(lf_path_join(path, sizeof path, dir->path, name), LF_OK);
@@ -35,7 +35,7 @@ static inline void model_dir_put(const struct model_dir *dir, const char *name, 
 
 static inline void model_dir_text(const struct model_dir *dir, const char *name, const char *text)
 {
-    model_dir_put(dir, name, text, strlen(text));
+    model_dir_write(dir, name, text, strlen(text));
 }
 
 static inline void model_dir_copy(const struct model_dir *dir, const char *name, const char *source)
@@ -43,7 +43,7 @@ static inline void model_dir_copy(const struct model_dir *dir, const char *name,
     struct lf_buf file;
     lf_buf_init(&file, 64 << 20);
     assert_int_equal(lf_file_read(&file, source, 64 << 20, NULL), LF_OK);
-    model_dir_put(dir, name, file.ptr ? file.ptr : "", file.len);
+    model_dir_write(dir, name, file.ptr ? file.ptr : "", file.len);
     lf_buf_deinit(&file);
 }
 

@@ -65,7 +65,7 @@ static void each_text_is_found_wherever_it_begins(void **state)
         struct set set;
         struct lf_aho aho;
         struct lf_err err;
-        struct lf_places places = {0};
+        struct lf_aho_matches matches = {0};
         struct lf_trie_entry want[SET_N];
         char bytes[TEXT_BYTES];
         make_set(&set, &seed);
@@ -74,7 +74,7 @@ static void each_text_is_found_wherever_it_begins(void **state)
         struct test_guarded text = test_guarded_copy(bytes, TEXT_BYTES);
         uint32_t node = 0, nested = 0;
         int most = 0;
-        assert_int_equal(lf_aho_longest(&aho, &places, lf_str_from(text.ptr, TEXT_BYTES), NULL), LF_OK);
+        assert_int_equal(lf_aho_longest(&aho, &matches, lf_str_from(text.ptr, TEXT_BYTES), NULL), LF_OK);
         for (size_t i = TEXT_BYTES; i-- > 0;) {
             struct lf_str rest = lf_str_from(text.ptr + i, TEXT_BYTES - i);
             node = lf_aho_step(&aho, node, (uint8_t)text.ptr[i]);
@@ -82,19 +82,18 @@ static void each_text_is_found_wherever_it_begins(void **state)
             int n = plainly(&set, rest, want);
             most = n > most ? n : most;
         }
-        for (size_t i = 0; i < TEXT_BYTES; i++) { /* places are taken from the front */
+        for (size_t i = 0; i < TEXT_BYTES; i++) { /* matches are taken from the front */
             int n = plainly(&set, lf_str_from(text.ptr + i, TEXT_BYTES - i), want);
-            const struct lf_place *place = lf_places_at(&places, i);
-            assert_int_equal(place != NULL, n > 0);
+            const struct lf_aho_match *match = lf_aho_match_at(&matches, i);
+            assert_int_equal(match != NULL, n > 0);
             if (n == 0) continue;
-            assert_int_equal(place->first, i);
-            assert_int_equal(place->len, want[0].text.len);
-            assert_int_equal(place->value, want[0].value);
+            assert_int_equal(match->first, i);
+            assert_int_equal(match->len, want[0].text.len);
+            assert_int_equal(match->value, want[0].value);
         }
         assert_int_equal(lf_aho_nested(&aho, &nested, &err), LF_OK);
         assert_true((int)nested >= most);
-        assert_int_equal(lf_aho_bytes(&aho), lf_trie_bytes(&aho.trie) + (uint64_t)aho.trie.n_nodes * 10);
-        lf_places_deinit(&places);
+        lf_aho_matches_deinit(&matches);
         lf_aho_deinit(&aho);
         test_guarded_free(&text);
     }
@@ -148,14 +147,14 @@ static void a_set_of_none_finds_nothing(void **state)
     (void)state;
     struct lf_aho aho;
     struct lf_err err;
-    struct lf_places places = {0};
+    struct lf_aho_matches matches = {0};
     assert_int_equal(lf_aho_build(&aho, NULL, 0, &err), LF_OK);
     assert_true(lf_aho_is_empty(&aho));
     assert_true(!aho.fail && !aho.ends && !aho.lens); /* arrays of no node hold nothing, not even one */
-    assert_int_equal(lf_aho_longest(&aho, &places, LF_STR("abc"), NULL), LF_OK);
-    assert_int_equal(places.n, 0);
-    assert_null(lf_places_at(&places, 0));
-    lf_places_deinit(&places);
+    assert_int_equal(lf_aho_longest(&aho, &matches, LF_STR("abc"), NULL), LF_OK);
+    assert_int_equal(matches.n, 0);
+    assert_null(lf_aho_match_at(&matches, 0));
+    lf_aho_matches_deinit(&matches);
     lf_aho_deinit(&aho);
 }
 
@@ -166,13 +165,13 @@ static void an_empty_text_is_found_nowhere(void **state)
     for (int i = 0; i < 100; i++) {
         struct lf_aho aho;
         struct lf_err err;
-        struct lf_places places = {0};
+        struct lf_aho_matches matches = {0};
         struct lf_trie_entry entry = {LF_STR(""), 1};
         assert_int_equal(lf_aho_build(&aho, &entry, 1, &err), LF_OK);
         assert_int_equal(aho.trie.n_nodes, 1);
         free(malloc(1000)); /* a node written behind the root would be met here */
-        assert_int_equal(lf_aho_longest(&aho, &places, LF_STR("abc"), NULL), LF_OK);
-        assert_int_equal(places.n, 0);
+        assert_int_equal(lf_aho_longest(&aho, &matches, LF_STR("abc"), NULL), LF_OK);
+        assert_int_equal(matches.n, 0);
         lf_aho_deinit(&aho);
     }
 }
@@ -188,27 +187,27 @@ static void a_search_ends_when_nobody_waits_and_where_memory_does(void **state)
     (void)state;
     struct lf_aho aho;
     struct lf_err err;
-    static char bytes[64 * LF_WORK_LOOK_STEPS];
+    static char bytes[64 * LF_WORK_CHECK_STEPS];
     memset(bytes, 'a', sizeof bytes);
     struct lf_trie_entry entry = {LF_STR("b"), 1};
     assert_int_equal(lf_aho_build(&aho, &entry, 1, &err), LF_OK);
-    struct lf_places places = {0};
+    struct lf_aho_matches matches = {0};
     int n_asked = 5;
     struct lf_work work = {.is_over = after_two, .ctx = &n_asked};
-    assert_int_equal(lf_aho_longest(&aho, &places, lf_str_from(bytes, sizeof bytes), &work), LF_CANCELLED);
+    assert_int_equal(lf_aho_longest(&aho, &matches, lf_str_from(bytes, sizeof bytes), &work), LF_CANCELLED);
     assert_int_equal(n_asked, 6);
     lf_aho_deinit(&aho);
     struct lf_text_memory *memory;
     entry.text = LF_STR("a");
     assert_int_equal(lf_aho_build(&aho, &entry, 1, &err), LF_OK);
     assert_int_equal(lf_text_memory_create(&memory, 2 * LF_TEXT_SLAB_BYTES, NULL), LF_OK);
-    places = (struct lf_places){.memory = memory};
-    assert_int_equal(lf_aho_longest(&aho, &places, lf_str_from(bytes, 64), NULL), LF_OK);
-    assert_int_equal(places.n, 64);
-    assert_int_equal(lf_aho_longest(&aho, &places, lf_str_from(bytes, 65), NULL), LF_OK); /* begins anew, and grows */
-    assert_int_equal(places.n, 65);
-    assert_int_equal(lf_aho_longest(&aho, &places, lf_str_from(bytes, sizeof bytes), NULL), LF_NO_MEMORY);
-    lf_places_deinit(&places);
+    matches = (struct lf_aho_matches){.memory = memory};
+    assert_int_equal(lf_aho_longest(&aho, &matches, lf_str_from(bytes, 64), NULL), LF_OK);
+    assert_int_equal(matches.n, 64);
+    assert_int_equal(lf_aho_longest(&aho, &matches, lf_str_from(bytes, 65), NULL), LF_OK); /* begins anew, and grows */
+    assert_int_equal(matches.n, 65);
+    assert_int_equal(lf_aho_longest(&aho, &matches, lf_str_from(bytes, sizeof bytes), NULL), LF_NO_MEMORY);
+    lf_aho_matches_deinit(&matches);
     lf_text_memory_destroy(memory);
     lf_aho_deinit(&aho);
 }

@@ -139,7 +139,7 @@ static void test_wrong_configuration(void **state)
 static void expect_model_refused(struct lf_buf *model, enum lf_status want, const char *says)
 {
     struct model_dir dir = model_dir_make();
-    model_dir_put(&dir, "tokenizer.model", lf_buf_view(model).ptr, model->len);
+    model_dir_write(&dir, "tokenizer.model", lf_buf_view(model).ptr, model->len);
     expect_refused(&dir, want, says);
     model_dir_free(&dir);
     lf_buf_deinit(model);
@@ -215,7 +215,7 @@ static void test_longest_allowed_piece(void **state)
     memset(long_text, 'a', sizeof long_text - 1);
     put_piece(&m, lf_str_from(long_text, LF_TOKEN_BYTES), -1, 1);
     put_piece(&m, LF_STR("a"), -2, 1);
-    model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+    model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
     struct lf_tokenizer *tok = open_or_fail(dir.path);
     lf_tokenizer_close(tok);
     lf_buf_deinit(&m);
@@ -238,7 +238,7 @@ static void test_so_many_pieces_begin_with_one_another(void **state)
             continue;
         }
         struct model_dir dir = model_dir_make();
-        model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+        model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
         lf_tokenizer_close(open_or_fail(dir.path));
         model_dir_free(&dir);
         lf_buf_deinit(&m);
@@ -255,7 +255,7 @@ static void test_rules_of_so_many_bytes(void **state)
     struct lf_buf m = start_model(true);
     put_piece(&m, LF_STR("x"), -1, 1);
     put_rules(&m, units, 'a' + 1, LF_STR("x\0"), sizeof units);
-    model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+    model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
     struct lf_tokenizer *tok = open_or_fail(dir.path);
     struct lf_ids ids = {0}, one = {0};
     struct lf_err err = {0};
@@ -292,7 +292,7 @@ static void test_rules_that_lead_astray(void **state)
         struct lf_buf m = start_model(true);
         put_piece(&m, LF_STR("a"), -1, 1);
         put_rules(&m, units, 64, LF_STR("x\0yy\0"), sizeof units);
-        model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+        model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
         struct lf_tokenizer *tok = open_or_fail(dir.path);
         struct lf_ids ids = {0};
         char text[64];
@@ -336,7 +336,7 @@ static void put_growing_rules(const struct model_dir *dir, const char *part)
         lf_buf_cstr(&json, "\"}");
     }
     lf_buf_cstr(&json, "]}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
-    model_dir_put(dir, "tokenizer.json", json.ptr, json.len);
+    model_dir_write(dir, "tokenizer.json", json.ptr, json.len);
     lf_buf_deinit(&json);
 }
 
@@ -357,7 +357,7 @@ static void test_rules_that_grow_the_text(void **state)
                       i ? "," : "");
     lf_buf_cstr(&json, "]}, \"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": "
                        "\"\\u00e9\"}, \"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}}");
-    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    model_dir_write(&dir, "tokenizer.json", json.ptr, json.len);
     lf_buf_deinit(&json);
     expect_growth_refused(&dir);
 
@@ -370,7 +370,7 @@ static void test_rules_that_grow_the_text(void **state)
     put_piece(&m, LF_STR("a"), -1, 1);
     put_rules(&m, units, 'a' + 1, lf_str_from(rule, sizeof rule), sizeof units);
     dir = model_dir_make();
-    model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+    model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
     lf_buf_deinit(&m);
     expect_growth_refused(&dir);
 }
@@ -428,7 +428,7 @@ static void bend(const char *source, const char *name, int rounds)
         if (round % 4 == 0) bent.len = next_random(&seed) % (bent.len + 1);
         for (uint32_t i = 0; i < 1 + next_random(&seed) % 4 && bent.len > 0; i++)
             bent.ptr[next_random(&seed) % bent.len] = (char)next_random(&seed);
-        model_dir_put(&dir, name, bent.ptr, bent.len);
+        model_dir_write(&dir, name, bent.ptr, bent.len);
         struct lf_tokenizer *tok = NULL;
         struct lf_err err = {0};
         enum lf_status status = lf_tokenizer_open(&tok, dir.path, &err);
@@ -458,7 +458,7 @@ static void test_rules_over_parts_of_code_points_do_not_apply(void **state)
         put_piece(&m, LF_STR("a"), -1, 1);
         put_piece(&m, LF_STR("\xc3\xa9"), -1, 1);
         if (with_rules) put_rules(&m, units, 164, LF_STR("\xc3\xa9\0"), sizeof units);
-        model_dir_put(&dir, "tokenizer.model", m.ptr, m.len);
+        model_dir_write(&dir, "tokenizer.model", m.ptr, m.len);
         struct lf_tokenizer *tok = open_or_fail(dir.path);
         struct lf_str text = LF_STR("a\xc3\xa9za\xc3\xa9");
         assert_int_equal(lf_tokenizer_encode(tok, &ids[with_rules], text, NULL, 0, 0, 0, NULL, NULL), LF_OK);

@@ -42,7 +42,7 @@ static void try_it(struct tally *t)
 static void changed(void *ctx, struct lf_str text)
 {
     struct tally *t = ctx;
-    model_dir_put(&t->dir, t->name, text.ptr, text.len);
+    model_dir_write(&t->dir, t->name, text.ptr, text.len);
     try_it(t);
 }
 

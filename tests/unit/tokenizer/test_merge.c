@@ -34,7 +34,7 @@ static void test_heap_and_scan_join_as_defined(void **state)
             /* every third rank is shared, as with equal scores */
             struct lf_merge m = {(int32_t)(next_random(&seed) % IDS), (int32_t)(next_random(&seed) % IDS), i / 3,
                                  (int32_t)(next_random(&seed) % IDS)};
-            lf_merges_put(&merges, &m);
+            lf_merges_insert(&merges, &m);
         }
         int32_t ids[MAX], want[MAX];
         uint64_t n = next_random(&seed) % MAX;
@@ -53,8 +53,8 @@ static void test_a_pair_given_again_takes_the_new_rank(void **state)
     (void)state;
     struct lf_merges merges;
     assert_int_equal(lf_merges_init(&merges, 2, NULL), LF_OK);
-    lf_merges_put(&merges, &(struct lf_merge){1, 2, 0, 3});
-    lf_merges_put(&merges, &(struct lf_merge){1, 2, 7, 4});
+    lf_merges_insert(&merges, &(struct lf_merge){1, 2, 0, 3});
+    lf_merges_insert(&merges, &(struct lf_merge){1, 2, 7, 4});
     assert_int_equal(merges.n, 1);
     assert_int_equal(lf_merges_find(&merges, 1, 2)->rank, 7);
     assert_int_equal(lf_merges_find(&merges, 1, 2)->joined, 4);
@@ -69,7 +69,7 @@ static void test_a_million_equal_symbols_join_in_time(void **state)
     struct lf_merges merges;
     struct lf_merge_work work = {0};
     assert_int_equal(lf_merges_init(&merges, LEVELS, NULL), LF_OK);
-    for (int i = 0; i < LEVELS; i++) lf_merges_put(&merges, &(struct lf_merge){i, i, (uint32_t)i, i + 1});
+    for (int i = 0; i < LEVELS; i++) lf_merges_insert(&merges, &(struct lf_merge){i, i, (uint32_t)i, i + 1});
     int32_t *ids = calloc(N, sizeof *ids);
     assert_non_null(ids);
     uint64_t n = N;

@@ -30,7 +30,7 @@ static void write_with(const struct model_dir *dir, const char *name, const char
     for (size_t i = 0; i < n; i++) lf_buf_cstr(&file, what);
     lf_buf_cstr(&file, at + 1);
     assert_int_equal(file.status, LF_OK);
-    model_dir_put(dir, name, file.ptr, file.len);
+    model_dir_write(dir, name, file.ptr, file.len);
     lf_buf_deinit(&file);
 }
 

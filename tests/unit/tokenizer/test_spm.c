@@ -152,7 +152,7 @@ static struct lf_tokenizer *open_small(const struct model_dir *dir, bool with_en
     put_number(&part, 3, dummy_prefix);
     put_number(&part, 4, extra_spaces);
     put_bytes(&m, 3, lf_buf_view(&part));
-    model_dir_put(dir, "tokenizer.model", m.ptr, m.len);
+    model_dir_write(dir, "tokenizer.model", m.ptr, m.len);
     lf_buf_deinit(&part);
     lf_buf_deinit(&m);
     return open_or_fail(dir->path);

@@ -7,7 +7,7 @@ static void assert_form(enum lf_normal_form form, const char *text, const char *
     struct lf_marked from, to;
     lf_marked_init(&from, false, NULL);
     lf_marked_init(&to, false, NULL);
-    lf_marked_put(&from, lf_str_c(text), false);
+    lf_marked_append(&from, lf_str_c(text), false);
     assert_int_equal(lf_unicode_normalize(&to, &from, form, NULL), LF_OK);
     assert_int_equal(lf_marked_status(&to), LF_OK);
     assert_string_equal(lf_buf_view(&to.text).ptr, want);
@@ -50,8 +50,8 @@ static void test_a_million_marks_on_one_letter(void **state)
     struct lf_marked from, to;
     lf_marked_init(&from, false, NULL);
     lf_marked_init(&to, false, NULL);
-    lf_marked_put(&from, LF_STR("e"), false);
-    while (from.text.len < 1 << 20) lf_marked_put(&from, LF_STR("\xcc\x81\xcc\xa3"), false);
+    lf_marked_append(&from, LF_STR("e"), false);
+    while (from.text.len < 1 << 20) lf_marked_append(&from, LF_STR("\xcc\x81\xcc\xa3"), false);
     double start = cpu_seconds();
     assert_int_equal(lf_unicode_normalize(&to, &from, LF_NFC, NULL), LF_OK);
     assert_true(cpu_seconds() - start < 1.0 * SLOWNESS);
@@ -66,9 +66,9 @@ static void test_marks_of_users_travel_along(void **state)
     struct lf_marked from, to;
     lf_marked_init(&from, true, NULL);
     lf_marked_init(&to, true, NULL);
-    lf_marked_put(&from, LF_STR("ae"), false);
-    lf_marked_put(&from, LF_STR("\xcc\x81"), true);
-    lf_marked_put(&from, LF_STR("b"), false);
+    lf_marked_append(&from, LF_STR("ae"), false);
+    lf_marked_append(&from, LF_STR("\xcc\x81"), true);
+    lf_marked_append(&from, LF_STR("b"), false);
     assert_int_equal(lf_unicode_normalize(&to, &from, LF_NFC, NULL), LF_OK);
     assert_int_equal(to.text.len, 4);
     assert_memory_equal(to.user.ptr, "\0\1\1\0", 4);
@@ -82,7 +82,7 @@ static void test_small_letters(void **state)
     struct lf_marked from, to;
     lf_marked_init(&from, false, NULL);
     lf_marked_init(&to, false, NULL);
-    lf_marked_put(&from, LF_STR("AbC\xc4\xb0\xce\xa3\xe1\xba\x9e"), false);
+    lf_marked_append(&from, LF_STR("AbC\xc4\xb0\xce\xa3\xe1\xba\x9e"), false);
     assert_int_equal(lf_unicode_lowercase(&to, &from, NULL), LF_OK);
     assert_string_equal(to.text.ptr, "abci\xcc\x87\xcf\x83\xc3\x9f");
     lf_marked_deinit(&from);

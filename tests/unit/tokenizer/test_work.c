@@ -20,7 +20,7 @@ static struct lf_tokenizer *open_json(const char *pre_tokenizer, const char *add
         "\"BPE\",\"vocab\":{%s},\"merges\":[\"a b\",\"a a\",\"aa aa\"]}}",
         added, pre_tokenizer, byte_vocab);
     assert_int_equal(json.status, LF_OK);
-    model_dir_put(&dir, "tokenizer.json", json.ptr, json.len);
+    model_dir_write(&dir, "tokenizer.json", json.ptr, json.len);
     struct lf_tokenizer *tok = open_or_fail(dir.path);
     model_dir_free(&dir);
     lf_buf_deinit(&json);
@@ -167,17 +167,17 @@ static void merges_cost_the_same_in_one_long_word(void **state)
 /* ---- ending ---- */
 
 struct patience {
-    int n_looks, limit;
+    int n_checks, limit;
 };
 
 static bool is_over(void *ctx)
 {
     struct patience *p = ctx;
-    return ++p->n_looks > p->limit;
+    return ++p->n_checks > p->limit;
 }
 
 /* Encodes with somebody who looks so often and then has gone; the status, and the seconds it took after that. */
-static enum lf_status encode_until(const struct lf_tokenizer *tok, struct lf_str text, int limit, int *n_looks)
+static enum lf_status encode_until(const struct lf_tokenizer *tok, struct lf_str text, int limit, int *n_checks)
 {
     struct patience patience = {.limit = limit};
     struct lf_work work = {.is_over = is_over, .ctx = &patience};
@@ -189,7 +189,7 @@ static enum lf_status encode_until(const struct lf_tokenizer *tok, struct lf_str
         assert_true(err.message[0] != 0);
     }
     lf_ids_deinit(&ids);
-    *n_looks = patience.n_looks;
+    *n_checks = patience.n_checks;
     return status;
 }
 
@@ -199,16 +199,16 @@ static void check_ends(const char *path, const char *unit)
 {
     struct lf_tokenizer *tok = open_or_fail(path);
     struct lf_buf text = repeated(unit, 1 << 20);
-    int n_looks, all;
+    int n_checks, all;
     double start = cpu_seconds();
     assert_int_equal(encode_until(tok, lf_buf_view(&text), INT32_MAX, &all), LF_OK);
     double ms = (cpu_seconds() - start) * 1e3;
     if (all < 2 || all * 12 * SLOWNESS < ms) fail_msg("%s: only %d looks in %.0f ms of \"%s\"", path, all, ms, unit);
     for (int limit = 0; limit < all - 1 && limit < 40; limit += SLOWNESS == 1 ? 1 : limit + 1) {
-        enum lf_status status = encode_until(tok, lf_buf_view(&text), limit, &n_looks);
+        enum lf_status status = encode_until(tok, lf_buf_view(&text), limit, &n_checks);
         if (status == LF_OK) break; /* a faster run than the first: it was asked less often */
         assert_int_equal(status, LF_CANCELLED);
-        assert_int_equal(n_looks, limit + 1);
+        assert_int_equal(n_checks, limit + 1);
     }
     lf_buf_deinit(&text);
     lf_tokenizer_close(tok);
@@ -272,7 +272,7 @@ static void a_render_ends_when_nobody_waits(void **state)
         struct patience patience = {.limit = 2};
         struct lf_work work = {.is_over = is_over, .ctx = &patience};
         assert_int_equal(render(sources[i], &work, lf_buf_view(&content)), LF_CANCELLED);
-        assert_int_equal(patience.n_looks, 3);
+        assert_int_equal(patience.n_checks, 3);
     }
     lf_buf_deinit(&content);
 }
@@ -297,7 +297,7 @@ static void all_memory_is_of_the_budget(void **state)
             struct lf_err err = {0};
             enum lf_status status =
                 lf_tokenizer_encode(tok, &ids, lf_buf_view(&text), NULL, 0, LF_ENCODE_SPECIALS, 0, &work, &err);
-            lf_text_memory_look(memory, &look);
+            lf_text_memory_snapshot(memory, &look);
             assert_true(status == LF_OK || status == LF_NO_MEMORY);
             assert_true(status == LF_OK || look.n_refused > 0);
             if (budget == 128 << 10) assert_int_equal(status, LF_NO_MEMORY);

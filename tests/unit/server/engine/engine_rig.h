@@ -91,7 +91,7 @@ static inline struct lf_request_state rig_wait(struct lf_request *req)
     struct lf_request_state st;
     int64_t until = lf_clock_ns() + RIG_PATIENCE_S * (int64_t)LF_NS_PER_S;
     do {
-        lf_request_look(req, &st);
+        lf_request_snapshot(req, &st);
         if (st.finish != LF_FINISH_NONE) return st;
         struct timespec t = {0, 200000};
         nanosleep(&t, NULL);
@@ -131,7 +131,7 @@ static inline int rig_blocks_used(struct engine_rig *f)
     struct lf_engine_state st;
     int64_t until = lf_clock_ns() + RIG_PATIENCE_S * (int64_t)LF_NS_PER_S;
     do {
-        lf_engine_look(f->engine, &st);
+        lf_engine_snapshot(f->engine, &st);
         if (st.n_running == 0 && st.n_waiting == 0 && st.n_blocks_used == 0) return 0;
         lf_clock_sleep_ms(1);
     } while (lf_clock_ns() < until);

@@ -117,11 +117,11 @@ static inline struct lf_sched_seq *submit_for(struct fixture *f, uint64_t tenant
 }
 
 /* A machine on which a token takes so long, and keys take key_ns; known for steps of any size. */
-static inline void set_cost(struct fixture *f, double row_ns, double key_ns)
+static inline void set_cost(struct fixture *f, double token_ns, double key_ns)
 {
     struct lf_cost *cost = &f->sched.cost;
     for (int i = 0; i < LF_COST_N; i++) cost->w[i] = 1e-6;
-    cost->w[LF_COST_TOKEN] = row_ns;
+    cost->w[LF_COST_TOKEN] = token_ns;
     cost->w[LF_COST_DECODE_KEY] = key_ns;
     cost->n_seen = 100;
     cost->most_tokens = 1000;

@@ -49,7 +49,7 @@ static void a_request_ends_without_a_token_and_the_others_go_on(void **state)
         assert_int_equal(lf_counter_get(&m->broken_logits), 5);
         assert_int_equal(lf_counter_get(&m->finished_error), 5);
         struct lf_engine_state es;
-        lf_engine_look(f.engine, &es);
+        lf_engine_snapshot(f.engine, &es);
         assert_true(es.alive);
         rig_close(&f);
     }

@@ -68,7 +68,7 @@ static void read_to_the_end(struct client *c, struct lf_request *req, const int3
     for (int i = 0; i < n_prompt; i++) h = fake_hash(h, prompt[i]);
     do {
         await_note(c, &seen);
-        lf_request_look(req, &st);
+        lf_request_snapshot(req, &st);
         LF_ASSERT(st.n_tokens >= n && st.n_cached <= st.n_processed && st.n_processed <= n_prompt);
         for (; n < st.n_tokens; n++) {
             int32_t id = lf_request_token(req, n)->id;
@@ -163,7 +163,7 @@ static void a_crowd_of_whom_some_vanish_leaves_nothing_behind(void **state)
         run_crowd(&f, round, &n_refused, &n_cancelled);
         assert_int_equal(rig_blocks_used(&f), 0);
         struct lf_engine_state es;
-        lf_engine_look(f.engine, &es);
+        lf_engine_snapshot(f.engine, &es);
         assert_int_equal(es.n_running + es.n_waiting, 0);
         assert_int_equal(es.waiting_tokens, 0);
     }

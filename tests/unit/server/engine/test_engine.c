@@ -44,7 +44,7 @@ static void a_cancelled_request_ends_and_gives_its_blocks_back(void **state)
     struct lf_gen_params p = rig_params(prompt, 100, 3900);
     struct lf_request *req = rig_submit(f, &p);
     struct lf_request_state st;
-    do lf_request_look(req, &st);
+    do lf_request_snapshot(req, &st);
     while (st.n_tokens < 5);
     lf_request_cancel(req);
     lf_request_cancel(req);
@@ -113,11 +113,11 @@ static void the_eta_is_more_than_nothing_while_prompt_tokens_are_left(void **sta
     struct lf_gen_params p = rig_params(prompt, 4000, 1);
     struct lf_request *req = rig_submit(f, &p);
     struct lf_request_state st;
-    lf_request_look(req, &st);
+    lf_request_snapshot(req, &st);
     assert_true(st.eta_ns > 0 && st.n_processed == 0);
     f->backend.gate = 0;
     do {
-        lf_request_look(req, &st);
+        lf_request_snapshot(req, &st);
         assert_true(st.finish != LF_FINISH_NONE || (st.eta_ns > 0) == (st.n_processed < 4000));
     } while (st.finish == LF_FINISH_NONE);
     assert_int_equal(st.eta_ns, 0);
@@ -141,7 +141,7 @@ static void a_failed_device_ends_every_request_and_refuses_later_ones(void **sta
         assert_int_equal(st.status, LF_DEVICE);
     }
     struct lf_engine_state es;
-    lf_engine_look(f->engine, &es);
+    lf_engine_snapshot(f->engine, &es);
     assert_false(es.alive);
     assert_true(es.message[0] != 0);
     int retry, n_steps = f->backend.n_steps;
@@ -178,7 +178,7 @@ static void a_draining_engine_finishes_and_takes_nothing_new(void **state)
     assert_int_equal(rig_wait(req).n_tokens, 50);
     lf_request_put(req);
     struct lf_engine_state es;
-    lf_engine_look(f->engine, &es);
+    lf_engine_snapshot(f->engine, &es);
     assert_true(es.draining && es.alive);
 }
 

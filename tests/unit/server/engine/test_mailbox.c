@@ -47,7 +47,7 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     struct lf_gen_params p = rig_params(prompt, 10, 10);
     lf_clock_sleep_ms(1100); /* idle is not stuck */
     struct lf_engine_state es;
-    lf_engine_look(f.engine, &es);
+    lf_engine_snapshot(f.engine, &es);
     assert_true(es.alive);
     struct notes notes = {PTHREAD_MUTEX_INITIALIZER, 0};
     lf_request_put(rig_submit(&f, &p)); /* gone already */
@@ -57,13 +57,13 @@ static void an_engine_that_does_not_move_is_declared_dead(void **state)
     struct lf_request_state st = rig_wait(req);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     assert_int_equal(st.status, LF_DEVICE);
-    lf_engine_look(f.engine, &es);
+    lf_engine_snapshot(f.engine, &es);
     assert_false(es.alive);
     while (note_count(&notes) == 0) lf_clock_sleep_ms(1); /* it comes after the state */
     assert_int_equal(note_count(&notes), 1);
     f.backend.gate = 0; /* it comes back, and stays out of it */
     lf_clock_sleep_ms(50);
-    lf_request_look(req, &st);
+    lf_request_snapshot(req, &st);
     assert_int_equal(st.finish, LF_FINISH_ERROR);
     /* the step that it hung in may still have been read: the other nine tokens are not computed */
     assert_true(lf_counter_get(&lf_engine_metrics(f.engine)->generation_tokens) <= 1);
@@ -85,7 +85,7 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
     lf_request_put(req);
     int n = note_count(&notes);
     struct lf_engine_state es;
-    lf_engine_look(f->engine, &es);
+    lf_engine_snapshot(f->engine, &es);
     assert_true(n >= 30 && (uint64_t)n <= es.n_steps + 1);
     f->backend.delay_us = 200;
     for (int i = 0; i < 50; i++) {
@@ -102,11 +102,11 @@ static void notify_comes_at_most_once_a_step_and_never_after_put(void **state)
     }
 }
 
-static void look_tells_how_things_stand(void **state)
+static void a_snapshot_tells_how_things_stand(void **state)
 {
     struct engine_rig *f = *state;
     struct lf_engine_state es;
-    lf_engine_look(f->engine, &es);
+    lf_engine_snapshot(f->engine, &es);
     assert_true(es.alive && !es.draining);
     assert_int_equal(es.n_blocks, 128);
     assert_int_equal(es.n_blocks_free, 128);
@@ -115,7 +115,7 @@ static void look_tells_how_things_stand(void **state)
     assert_true(es.prefill_tokens_per_s == 0 && es.decode_tokens_per_s == 0);
     (void)rig_generate(f, 500, 50, 1);
     assert_int_equal(rig_blocks_used(f), 0);
-    lf_engine_look(f->engine, &es);
+    lf_engine_snapshot(f->engine, &es);
     assert_true(es.prefill_tokens_per_s > 0 && es.decode_tokens_per_s > 0);
     assert_int_equal(es.n_blocks_cached, 8);
     assert_int_equal(es.n_blocks_free, 120);
@@ -142,7 +142,7 @@ static void the_largest_request_is_the_asking_tenants(void **state)
         reqs[i] = rig_submit(f, &p); /* 32, 3 and 3 blocks */
     }
     f->backend.gate = 0;
-    do lf_engine_look(f->engine, &es);
+    do lf_engine_snapshot(f->engine, &es);
     while (es.n_waiting > 0 || es.room.n_here != 2);
     int64_t of_busy = lf_engine_largest(f->engine, 1), of_modest = lf_engine_largest(f->engine, 2);
     f->backend.hold = 0;
@@ -164,7 +164,7 @@ int main(void)
         CASE(submitting_without_memory_is_refused_and_the_next_one_works),
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
-        CASE(look_tells_how_things_stand),
+        CASE(a_snapshot_tells_how_things_stand),
         CASE(the_largest_request_is_the_asking_tenants),
     };
     int n_failed = 0;

@@ -85,7 +85,7 @@ static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenan
     p.tenant = 99;
     struct lf_request *first = rig_submit(&f, &p), *reqs[64], *more = NULL;
     struct lf_engine_state es;
-    do lf_engine_look(f.engine, &es);
+    do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
     p = rig_params(prompt, n_prompt, 4);
     p.tenant = tenant;
@@ -94,7 +94,7 @@ static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenan
     struct lf_err err = {LF_OK, ""};
     assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_FULL);
     assert_true(retry >= 1 && retry <= 60);
-    lf_engine_look(f.engine, &es);
+    lf_engine_snapshot(f.engine, &es);
     assert_int_equal(es.n_waiting, n_accepted);
     assert_int_equal(es.waiting_tokens, n_accepted * n_prompt);
     f.backend.gate = 0;
@@ -152,7 +152,7 @@ static void floods_leave_the_last_places_to_single_requests(void **state)
     struct lf_engine_state es;
     int n = 0, retry = 0;
     reqs[n++] = rig_submit(&f, &p);
-    do lf_engine_look(f.engine, &es);
+    do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0);
     p = rig_params(prompt, 10, 4);
     for (int i = 0; i < 14; i++) {
@@ -193,7 +193,7 @@ static void a_flood_leaves_room_in_the_queue_for_others(void **state)
     struct lf_engine_state es;
     int n = 0, retry = 0;
     reqs[n++] = rig_submit(&f, &p);
-    do lf_engine_look(f.engine, &es);
+    do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0);
     p = rig_params(prompt, 100, 4);
     p.tenant = 1;
@@ -225,7 +225,7 @@ static void tenants_take_turns_whatever_their_priorities(void **state)
     struct lf_request *reqs[12];
     struct lf_engine_state es;
     reqs[0] = rig_submit(&f, &p);
-    do lf_engine_look(f.engine, &es);
+    do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0);
     for (int i = 1; i < 12; i++) {
         p.tenant = i < 11 ? 1 : 2;
@@ -271,14 +271,14 @@ static void check_group(const struct lf_engine_opts *opts, int n_prompt, int n_b
     struct lf_engine_state es;
     int n = 0;
     reqs[n++] = rig_submit(&f, &p);
-    do lf_engine_look(f.engine, &es);
+    do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0);
     p = rig_params(prompt, n_prompt, 4);
     for (int i = 0; i < n_before; i++) reqs[n++] = rig_submit(&f, &p);
     assert_int_equal(submit_group(&f, &p, reqs + n, GROUP_N), taken);
     if (taken) n += GROUP_N;
     if (taken) assert_false(submit_group(&f, &p, &more, 1));
-    lf_engine_look(f.engine, &es);
+    lf_engine_snapshot(f.engine, &es);
     assert_int_equal(es.n_waiting, n - 1);
     f.backend.gate = 0;
     for (int i = 0; i < n; i++) {

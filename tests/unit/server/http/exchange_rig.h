@@ -98,8 +98,8 @@ void __wrap_MHD_resume_connection(struct MHD_Connection *mhd)
     rig.n_resumed++;
 }
 
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job)
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job);
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job)
 {
     assert_null(rig.job);
     rig.job = job;
@@ -126,7 +126,7 @@ static inline void open_rig(uint64_t text_bytes)
     assert_int_equal(lf_text_memory_create(&s->text_memory, text_bytes, &err), LF_OK);
     assert_int_equal(lf_keys_init(&s->keys, NULL, NULL, &err), LF_OK);
     rig.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert_int_equal(lf_conns_init(&s->conns, 4, 0, (struct lf_conn_deadlines){1, 1, 1}, rig.epoll_fd, &err), LF_OK);
+    assert_int_equal(lf_conns_init(&s->conns, 4, 4, 0, (struct lf_conn_deadlines){1, 1, 1}, rig.epoll_fd, &err), LF_OK);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     rig.ours = pair[0];
     rig.theirs = pair[1];
@@ -151,7 +151,7 @@ static inline void close_rig(void)
     lf_waker_deinit(&s->waker);
     lf_keys_deinit(&s->keys);
     struct lf_text_memory_state st;
-    lf_text_memory_look(s->text_memory, &st);
+    lf_text_memory_snapshot(s->text_memory, &st);
     assert_int_equal(st.reserved_bytes, 0);
     lf_text_memory_destroy(s->text_memory);
     close(rig.epoll_fd);

@@ -17,8 +17,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* What is known behind the head: a status and a code in the reply, 0 where the body may come. */
-static void knows(const char *text, int status, const char *code)
+/* What the head alone is answered with: a status and a code in the reply; 0 where the body may come. */
+static void expect_reply(const char *text, int status, const char *code)
 {
     assert_true(head(text));
     if (rig.x->reply.status != status) fail_msg("%s: %d", text, rig.x->reply.status);
@@ -30,9 +30,9 @@ static void knows(const char *text, int status, const char *code)
     if (!strstr(body, code)) fail_msg("%s: %s", text, body);
 }
 
-static void lets_in(const char *text)
+static void expect_accepted(const char *text)
 {
-    knows(text, 0, NULL);
+    expect_reply(text, 0, NULL);
     assert_int_equal(rig.status, 0);
 }
 
@@ -46,12 +46,12 @@ static void a_plain_id_of_the_client_is_kept(void **state)
     char text[256], id[80];
     for (size_t i = 0; i < LF_N_ELEMS(kept); i++) {
         snprintf(text, sizeof text, "GET /livez HTTP/1.1\r\n" HOST "X-Request-Id: %s\r\n\r\n", kept[i]);
-        lets_in(text);
+        expect_accepted(text);
         assert_string_equal(rig.x->request_id, kept[i]);
     }
     for (size_t i = 0; i < LF_N_ELEMS(replaced); i++) {
         snprintf(text, sizeof text, "GET /livez HTTP/1.1\r\n" HOST "X-Request-Id: %s\r\n\r\n", replaced[i]);
-        lets_in(text);
+        expect_accepted(text);
         snprintf(id, sizeof id, "req-%s", rig.x->id);
         assert_string_equal(rig.x->request_id, id);
     }
@@ -59,10 +59,10 @@ static void a_plain_id_of_the_client_is_kept(void **state)
         memset(id, 'x', sizeof id);
         id[n] = 0;
         snprintf(text, sizeof text, "GET /livez HTTP/1.1\r\n" HOST "X-Request-Id: %s\r\n\r\n", id);
-        lets_in(text);
+        expect_accepted(text);
         assert_int_equal(strcmp(rig.x->request_id, id) == 0, n == LF_REQUEST_ID_BYTES);
     }
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
     assert_memory_equal(rig.x->request_id, "req-", 4);
     assert_int_equal(strlen(rig.x->id), 24);
 }
@@ -82,11 +82,11 @@ static void what_follows_a_route_is_decoded_once(void **state)
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         snprintf(text, sizeof text, "GET /v1/models/%s HTTP/1.1\r\n" HOST "\r\n", cases[i].tail);
         if (!cases[i].decoded) {
-            knows(text, 404, "unknown_route");
+            expect_reply(text, 404, "unknown_route");
             assert_null(rig.x->route);
             continue;
         }
-        lets_in(text);
+        expect_accepted(text);
         assert_int_equal(rig.x->tail.len, strlen(cases[i].decoded));
         assert_memory_equal(rig.x->tail.ptr, cases[i].decoded, rig.x->tail.len);
     }
@@ -95,19 +95,19 @@ static void what_follows_a_route_is_decoded_once(void **state)
 static void a_path_has_its_methods(void **state)
 {
     (void)state;
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
-    lets_in("HEAD /livez HTTP/1.1\r\n" HOST "\r\n");
-    knows("POST /livez HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", 405, "method_not_allowed");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("HEAD /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_reply("POST /livez HTTP/1.1\r\n" HOST "Content-Length: 0\r\n\r\n", 405, "method_not_allowed");
     assert_string_equal(rig.x->reply.allow, "GET, HEAD, OPTIONS");
-    knows("GET /tokenize HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
+    expect_reply("GET /tokenize HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
     assert_string_equal(rig.x->reply.allow, "POST, OPTIONS");
-    knows("HEAD /tokenize HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
-    knows("DELETE /livez HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
-    knows("OPTIONS /livez HTTP/1.1\r\n" HOST "\r\n", 204, NULL);
+    expect_reply("HEAD /tokenize HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
+    expect_reply("DELETE /livez HTTP/1.1\r\n" HOST "\r\n", 405, "method_not_allowed");
+    expect_reply("OPTIONS /livez HTTP/1.1\r\n" HOST "\r\n", 204, NULL);
     assert_string_equal(rig.x->reply.allow, "GET, HEAD, OPTIONS");
-    knows("GET /nothing HTTP/1.1\r\n" HOST "\r\n", 404, "unknown_route");
+    expect_reply("GET /nothing HTTP/1.1\r\n" HOST "\r\n", 404, "unknown_route");
     assert_null(rig.x->reply.allow);
-    knows("OPTIONS /nothing HTTP/1.1\r\n" HOST "\r\n", 404, "unknown_route");
+    expect_reply("OPTIONS /nothing HTTP/1.1\r\n" HOST "\r\n", 404, "unknown_route");
 }
 
 static void a_target_has_so_many_bytes(void **state)
@@ -119,9 +119,9 @@ static void a_target_has_so_many_bytes(void **state)
         memset(text + at, 'x', (size_t)n - 11);
         snprintf(text + 4 + n, 64, " HTTP/1.1\r\n" HOST "\r\n");
         if (n == LF_URI_BYTES)
-            lets_in(text);
+            expect_accepted(text);
         else
-            knows(text, 414, "uri_too_long");
+            expect_reply(text, 414, "uri_too_long");
     }
 }
 
@@ -132,52 +132,53 @@ static void while_the_model_is_loaded_health_is_answered(void **state)
     (void)state;
     atomic_store(&rig.server.ready, false);
     atomic_store(&rig.server.progress_permille, 250);
-    lets_in("GET /readyz HTTP/1.1\r\n" HOST "\r\n");
-    knows("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 503, "\"code\":\"loading\",\"progress\":0.250");
+    expect_accepted("GET /readyz HTTP/1.1\r\n" HOST "\r\n");
+    expect_reply("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 503, "\"code\":\"loading\",\"progress\":0.250");
     assert_int_equal(rig.x->reply.retry_after_s, 2);
-    knows("OPTIONS /v1/models HTTP/1.1\r\n" HOST "\r\n", 204, NULL);
+    expect_reply("OPTIONS /v1/models HTTP/1.1\r\n" HOST "\r\n", 204, NULL);
 }
 
 static void while_it_drains_nothing_new_is_generated(void **state)
 {
     (void)state;
     atomic_store(&rig.server.draining, true);
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
-    lets_in("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n");
-    knows("POST /v1/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n", 503, "draining");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n");
+    expect_reply("POST /v1/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n", 503, "draining");
 }
 
-static void a_place_for_health_answers_health_alone(void **state)
+static void a_slot_for_health_answers_health_alone(void **state)
 {
     (void)state;
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
     assert_false(rig.x->reply.close);
     rig.conn->health_only = true;
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
     assert_true(rig.x->reply.close);
-    knows("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 503, "too_many_connections");
+    expect_reply("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 503, "too_many_connections");
     assert_true(rig.x->reply.close);
     assert_int_equal(rig.x->reply.retry_after_s, 1);
     assert_int_equal(rig.status, 503);
-    /* its body would keep the place */
-    knows("POST /v1/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 1000\r\n\r\n", 503, "too_many_connections");
+    /* its body would keep the slot */
+    expect_reply("POST /v1/completions HTTP/1.1\r\n" HOST JSON "Content-Length: 1000\r\n\r\n", 503,
+                 "too_many_connections");
     assert_int_equal(rig.status, 503);
 }
 
 static void without_keys_a_tenant_is_its_address(void **state)
 {
     (void)state;
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
     uint64_t id = rig.x->tenant.id;
     assert_true(id != 0 && !rig.x->tenant.by_key);
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer whatever\r\n\r\n");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer whatever\r\n\r\n");
     assert_true(rig.x->tenant.id == id);
     rig.conn->address = 8;
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
     assert_true(rig.x->tenant.id != id && rig.x->tenant.id != 0);
-    for (uint64_t address = 0; address < 64; address++) { /* never nobody's, whatever it is mixed to */
+    for (uint64_t address = 0; address < 64; address++) { /* never nobody's, whatever it is hashed to */
         rig.conn->address = address;
-        lets_in("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
+        expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
         assert_int_equal(rig.x->tenant.id & 1, 1);
     }
 }
@@ -188,14 +189,14 @@ static void with_keys_a_tenant_is_its_key(void **state)
     struct lf_err err;
     lf_keys_deinit(&rig.server.keys);
     assert_int_equal(lf_keys_init(&rig.server.keys, NULL, "one,two", &err), LF_OK);
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
     assert_int_equal(rig.x->tenant.id, 0);
-    knows("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 401, "invalid_api_key");
-    knows("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer three\r\n\r\n", 401, "invalid_api_key");
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer one\r\n\r\n");
+    expect_reply("GET /v1/models HTTP/1.1\r\n" HOST "\r\n", 401, "invalid_api_key");
+    expect_reply("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer three\r\n\r\n", 401, "invalid_api_key");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer one\r\n\r\n");
     assert_true(rig.x->tenant.by_key);
     uint64_t one = rig.x->tenant.id;
-    lets_in("GET /v1/models HTTP/1.1\r\n" HOST "X-Api-Key: two\r\n\r\n");
+    expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "X-Api-Key: two\r\n\r\n");
     assert_true(rig.x->tenant.by_key && rig.x->tenant.id != one);
 }
 
@@ -204,11 +205,11 @@ static void with_keys_a_tenant_is_its_key(void **state)
 static void a_body_is_plain_json(void **state)
 {
     (void)state;
-    lets_in("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n");
-    knows("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n", 415, "unsupported_media_type");
-    knows("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", 415,
-          "Content-Encoding");
-    knows("GET /v1/models HTTP/1.1\r\n" HOST "Content-Encoding: gzip\r\n\r\n", 415, "Content-Encoding");
+    expect_accepted("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 2\r\n\r\n");
+    expect_reply("POST /tokenize HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n", 415, "unsupported_media_type");
+    expect_reply("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n", 415,
+                 "Content-Encoding");
+    expect_reply("GET /v1/models HTTP/1.1\r\n" HOST "Content-Encoding: gzip\r\n\r\n", 415, "Content-Encoding");
 }
 
 /* Too long: refused; so long that it is not even read and dropped: answered at once. */
@@ -225,7 +226,7 @@ static void a_body_has_so_many_bytes(void **state)
     char text[256];
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         snprintf(text, sizeof text, "POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: %d\r\n\r\n", cases[i].n);
-        knows(text, cases[i].status, cases[i].status ? "body_too_large" : NULL);
+        expect_reply(text, cases[i].status, cases[i].status ? "body_too_large" : NULL);
         assert_int_equal(rig.status, cases[i].now ? 413 : 0);
     }
 }
@@ -234,43 +235,45 @@ static void a_body_has_so_many_bytes(void **state)
 static void an_expectation_is_answered_at_once(void **state)
 {
     (void)state;
-    knows("POST /nothing HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\n", 404, NULL);
+    expect_reply("POST /nothing HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\n", 404, NULL);
     assert_int_equal(rig.status, 0);
-    knows("POST /nothing HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", 404, NULL);
+    expect_reply("POST /nothing HTTP/1.1\r\n" HOST "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n", 404, NULL);
     assert_int_equal(rig.status, 404);
     assert_false(rig.x->reply.close);
-    lets_in("POST /tokenize HTTP/1.1\r\n" HOST JSON "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
+    expect_accepted("POST /tokenize HTTP/1.1\r\n" HOST JSON "Expect: 100-continue\r\nContent-Length: 5\r\n\r\n");
 }
 
 static void a_head_without_sense_is_answered_at_once_and_ends_the_connection(void **state)
 {
     (void)state;
-    knows("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", 400, "bad_framing");
+    expect_reply("POST /tokenize HTTP/1.1\r\n" HOST JSON "Content-Length: 5\r\nContent-Length: 5\r\n\r\n", 400,
+                 "bad_framing");
     assert_int_equal(rig.status, 400);
     assert_true(rig.x->reply.close);
     assert_string_equal(header("Connection"), "close");
-    lets_in("POST /tokenize HTTP/1.1\r\n" HOST JSON "Transfer-Encoding: chunked\r\n\r\n"); /* what follows is unsure */
+    expect_accepted("POST /tokenize HTTP/1.1\r\n" HOST JSON
+                    "Transfer-Encoding: chunked\r\n\r\n"); /* what follows is unsure */
     assert_true(rig.x->reply.close);
 }
 
 static void a_foreign_host_hears_nothing_else(void **state)
 {
     (void)state;
-    knows("GET /nothing HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "host_not_allowed");
+    expect_reply("GET /nothing HTTP/1.1\r\nHost: evil.example\r\n\r\n", 403, "host_not_allowed");
     rig.server.loopback = false;
-    knows("GET /nothing HTTP/1.1\r\nHost: evil.example\r\n\r\n", 404, "unknown_route");
+    expect_reply("GET /nothing HTTP/1.1\r\nHost: evil.example\r\n\r\n", 404, "unknown_route");
 }
 
 static void version_and_origin_are_kept(void **state)
 {
     (void)state;
-    lets_in("GET /livez HTTP/1.1\r\n" HOST "\r\n");
+    expect_accepted("GET /livez HTTP/1.1\r\n" HOST "\r\n");
     assert_false(rig.x->http_1_0);
     assert_null(rig.x->cors);
-    lets_in("GET /livez HTTP/1.0\r\n" HOST "Origin: http://page.example\r\n\r\n");
+    expect_accepted("GET /livez HTTP/1.0\r\n" HOST "Origin: http://page.example\r\n\r\n");
     assert_true(rig.x->http_1_0);
     assert_string_equal(rig.x->cors, "http://page.example");
-    knows("OPTIONS /livez HTTP/1.1\r\n" HOST "Access-Control-Request-Headers: accept\r\n\r\n", 204, NULL);
+    expect_reply("OPTIONS /livez HTTP/1.1\r\n" HOST "Access-Control-Request-Headers: accept\r\n\r\n", 204, NULL);
     assert_int_equal(rig.x->preflight.len, 6);
 }
 
@@ -284,7 +287,7 @@ int main(void)
         CASE(a_target_has_so_many_bytes),
         CASE(while_the_model_is_loaded_health_is_answered),
         CASE(while_it_drains_nothing_new_is_generated),
-        CASE(a_place_for_health_answers_health_alone),
+        CASE(a_slot_for_health_answers_health_alone),
         CASE(without_keys_a_tenant_is_its_address),
         CASE(with_keys_a_tenant_is_its_key),
         CASE(a_body_is_plain_json),

@@ -35,12 +35,12 @@ void __wrap_MHD_stop_daemon(struct MHD_Daemon *daemon)
  * have stopped, or for as long as they surely would have. */
 static _Atomic bool put_late, on_its_way, workers_stopped;
 
-void __real_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job);
+void __real_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job);
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job);
 void __real_lf_workers_stop(struct lf_workers *workers);
 void __wrap_lf_workers_stop(struct lf_workers *workers);
 
-void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job)
+void __wrap_lf_workers_enqueue(struct lf_workers *workers, struct lf_job *job)
 {
     if (atomic_load(&put_late)) {
         atomic_store(&on_its_way, true);
@@ -48,7 +48,7 @@ void __wrap_lf_workers_put(struct lf_workers *workers, struct lf_job *job)
         for (int i = 0; i < 500 && !atomic_load(&workers_stopped); i++) lf_clock_sleep_ms(1);
         LF_ASSERT(!atomic_load(&workers_stopped));
     }
-    __real_lf_workers_put(workers, job);
+    __real_lf_workers_enqueue(workers, job);
 }
 
 void __wrap_lf_workers_stop(struct lf_workers *workers)

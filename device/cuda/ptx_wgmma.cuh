@@ -1,5 +1,5 @@
-/* Warpgroup MMA of Hopper (wgmma, sm_90a) in the shapes that attention needs: 64 rows, N columns, 16 elements of depth,
- * bf16 or fp16 in, float accumulators.
+/* PTX instructions of Hopper's warpgroups (sm_90a): one per function, named after it. wgmma in the shapes that
+ * attention needs: 64 rows, N columns, 16 elements of depth, bf16 or fp16 in, float accumulators.
  *
  * Accumulators. A warp holds 16 of the 64 rows; its thread t has d[4j + 2h + e] of row t / 4 + 8h, column 8j + 2 (t mod
  * 4) + e. Operand A in registers has the same order, packed two columns a word: a[2h' + h] of depth step i is the pair
@@ -10,13 +10,43 @@
  *
  * Several MMAs in flight at once share nothing but operands: wgmma_fence before the first, commit and wait after. N
  * follows from the accumulator's size, so a shape that is not here does not compile. */
-#ifndef LF_ATTENTION_CUDA_ATTN_WGMMA_CUH
-#define LF_ATTENTION_CUDA_ATTN_WGMMA_CUH
+#ifndef LF_DEVICE_CUDA_PTX_WGMMA_CUH
+#define LF_DEVICE_CUDA_PTX_WGMMA_CUH
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <type_traits>
 
+#include "device/cuda/elem.cuh"
 #include "device/cuda/ptx.cuh"
+
+/* Registers a thread of this warpgroup may use, from here on. */
+
+template <int N> LF_GPU_FN void setmaxnreg_inc()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> LF_GPU_FN void setmaxnreg_dec()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* Order of wgmma instructions. */
+
+LF_GPU_FN void wgmma_fence()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+LF_GPU_FN void wgmma_commit_group()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Waits until at most N of this thread's groups are unfinished. */
+template <int N> LF_GPU_FN void wgmma_wait_group()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
 
 /* Descriptor of an operand: start, bytes between chunks (for one whose rows run along the depth), 8 rows of 128 bytes
  * between row groups, 128-byte swizzle. Its lower word alone tells operands apart and moves on with the address. */
@@ -28,19 +58,6 @@ LF_GPU_FN uint32_t wgmma_descriptor_low(uint32_t address, uint32_t chunk_bytes)
 LF_GPU_FN uint64_t wgmma_descriptor(uint32_t low, int bytes_on)
 {
     return (uint64_t)(1024 >> 4 | 1 << 30) << 32 | (low + (uint32_t)bytes_on / 16);
-}
-
-template <typename T> struct is_bf16 {
-    static constexpr bool value = false;
-};
-template <> struct is_bf16<__nv_bfloat16> {
-    static constexpr bool value = true;
-};
-
-/* Two floats rounded to elements of type T. */
-template <typename T> LF_GPU_FN uint32_t pack_pair(float lo, float hi)
-{
-    return is_bf16<T>::value ? cvt_rn_bf16x2(lo, hi) : cvt_rn_f16x2(lo, hi);
 }
 
 #define LF_ACC8(d, i)                                                                                                  \
@@ -83,10 +100,10 @@ enum { B_ROWS_N, B_ROWS_DEPTH };
 
 /* `size` accumulators, then the numbers of the operands behind them, then the accumulators. */
 #define LF_WGMMA_RS(n, regs, size, a0, a1, a2, a3, b, add, trans, ...)                                                 \
-    template <typename T, int B_ROWS>                                                                                  \
+    template <class T, int B_ROWS>                                                                                     \
     LF_GPU_FN void wgmma_rs(float(&d)[size], const uint32_t(&a)[4], uint64_t desc_b, bool add_to)                      \
     {                                                                                                                  \
-        if constexpr (is_bf16<T>::value)                                                                               \
+        if constexpr (std::is_same<T, bf16>::value)                                                                    \
             LF_WGMMA_RS_ASM(n, "bf16", regs, a0, a1, a2, a3, b, add, trans, __VA_ARGS__);                              \
         else                                                                                                           \
             LF_WGMMA_RS_ASM(n, "f16", regs, a0, a1, a2, a3, b, add, trans, __VA_ARGS__);                               \
@@ -111,9 +128,9 @@ LF_WGMMA_RS("256", LF_REGS128, 128, "128", "129", "130", "131", "132", "133", "1
                  : "l"(a), "l"(b), "r"((int)add_to))
 
 #define LF_WGMMA_SS(n, regs, size, desc_a, desc_b, add, ...)                                                           \
-    template <typename T> LF_GPU_FN void wgmma_ss(float(&d)[size], uint64_t a, uint64_t b, bool add_to)                \
+    template <class T> LF_GPU_FN void wgmma_ss(float(&d)[size], uint64_t a, uint64_t b, bool add_to)                   \
     {                                                                                                                  \
-        if constexpr (is_bf16<T>::value)                                                                               \
+        if constexpr (std::is_same<T, bf16>::value)                                                                    \
             LF_WGMMA_SS_ASM(n, "bf16", regs, desc_a, desc_b, add, __VA_ARGS__);                                        \
         else                                                                                                           \
             LF_WGMMA_SS_ASM(n, "f16", regs, desc_a, desc_b, add, __VA_ARGS__);                                         \

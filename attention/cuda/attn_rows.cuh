@@ -1,0 +1,113 @@
+/* What every attention kernel does alike: where pages and query rows are, what a score is, when the exponents of a row
+ * get another offset, where splits of decode tokens end. */
+#ifndef LF_ATTENTION_CUDA_ATTN_ROWS_CUH
+#define LF_ATTENTION_CUDA_ATTN_ROWS_CUH
+
+#include "attention/cuda/attn_cuda.h"
+#include "attention/cuda/attn_combine.cuh"
+#include "core/limits.h"
+#include "device/cuda/warp.cuh"
+
+enum { PAGE = LF_KV_BLOCK_TOKENS };
+
+/* A row's part of a tile's sum, in one thread, at which its exponents get a new offset. */
+#define LF_ATTN_SUM_BOUND 4096.0f
+
+/* ---- pages and rows ---- */
+
+/* First element of a page. */
+template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
+{
+    int64_t page = (((int64_t)block * p.n_layers + p.layer) * 2 + part) * p.n_kv_heads + kv_head;
+    return (const T *)p.kv + page * PAGE * p.head_dim;
+}
+
+/* A task's query rows: which token and head a packed row is. */
+struct rows_of_task {
+    int group, first_head; /* query heads of a KV head; the first of this one's */
+    int first_token, pos0; /* of the sequence's first new token: index in the step, position */
+    int row, n_rows;       /* packed query rows */
+    int kv_len;
+};
+
+/* `task`: an entry of the list of tasks, or of one of those to combine. */
+template <class Task>
+LF_GPU_FN rows_of_task rows_of(const lf_attn_cuda_args &p, const lf_attn_cuda_seq &seq, const Task &task)
+{
+    int group = p.n_heads / p.n_kv_heads;
+    return {group, task.kv_head * group, seq.first_token, seq.kv_len - seq.n_tokens, task.row, task.n_rows, seq.kv_len};
+}
+
+LF_GPU_FN int position_of(const rows_of_task &t, int i)
+{
+    return t.pos0 + (t.row + i) / t.group;
+}
+
+/* Index of row i's (token, head) in q, out, lse, and its head. */
+LF_GPU_FN int64_t head_row_of(const lf_attn_cuda_args &p, const rows_of_task &t, int i, int *head)
+{
+    int row = t.row + i;
+    *head = t.first_head + row % t.group;
+    return (int64_t)(t.first_token + row / t.group) * p.n_heads + *head;
+}
+
+/* ---- scores ---- */
+
+/* Factors that turn q · k into log2(e) · score. */
+struct score_scale {
+    float factor;       /* of q · k, or of what softcap made of it */
+    float cap, cap_arg; /* softcap, and twice log2(e) · scale / softcap; cap 0: none */
+};
+
+LF_GPU_FN score_scale score_scale_of(const lf_attn_cuda_args &p)
+{
+    if (p.softcap > 0.0f) return {LF_ATTN_LOG2E, p.softcap, 2.0f * LF_ATTN_LOG2E * p.scale / p.softcap};
+    return {p.scale * LF_ATTN_LOG2E, 0.0f, 0.0f};
+}
+
+/* cap · tanh x with x = arg / (2 log2 e): 1 - 2 / (1 + e^2x), right at both ends. */
+LF_GPU_FN float capped(float cap, float arg)
+{
+    return cap - 2.0f * cap * rcp_approx_ftz(1.0f + ex2_approx_ftz(arg));
+}
+
+/* ---- offsets of exponents ---- */
+
+/* Of a row that the four threads of a quad have: where its sum of P in a tile passed the bound, the tile's maximum
+ * (top: this thread's, of scores) becomes m. *offset is what to subtract from exponents. Rescales l, and returns what o
+ * must be rescaled by. */
+LF_GPU_FN float move_offset(float top, float sum, float factor, float &m, float &l, float &offset)
+{
+    float old = m;
+    top = quad_max(top);
+    if (quad_any(!(sum <= LF_ATTN_SUM_BOUND))) m = top * factor;
+    offset = m == -INFINITY ? 0.0f : m; /* a row that has seen no key */
+    float scale = ex2_approx_ftz(old - offset);
+    l *= scale;
+    return scale;
+}
+
+/* ---- splits of decode tokens ---- */
+
+/* Length of the split of decode tokens that key is in (attn_map.c). */
+LF_GPU_FN int decode_split_length(int key)
+{
+    int scale = LF_ATTN_DECODE_SPLIT_SHARE;
+    int clamped = min(max(key, LF_ATTN_DECODE_SPLIT_MIN * scale), LF_ATTN_DECODE_SPLIT_MAX * scale);
+    return 1 << (31 - __clz(clamped / scale));
+}
+
+/* Ends of its split and of its group. */
+LF_GPU_FN int decode_split_end(int key)
+{
+    int length = decode_split_length(key);
+    return (key & -length) + length;
+}
+
+LF_GPU_FN int decode_group_end(int key)
+{
+    int length = LF_ATTN_DECODE_GROUP * decode_split_length(key);
+    return (key & -length) + length;
+}
+
+#endif

@@ -1,0 +1,26 @@
+/* PTX instructions of sm_80 and later that copy from global to shared memory without registers: one per function, named
+ * after it. A thread's copies since the last commit are a group. */
+#ifndef LF_DEVICE_CUDA_PTX_COPY_CUH
+#define LF_DEVICE_CUDA_PTX_COPY_CUH
+
+#include "device/cuda/ptx.cuh"
+
+/* 16 bytes, past the first-level cache; n_bytes 0 writes zeros and reads nothing. */
+LF_GPU_FN void cp_async_cg_16(uint32_t dst, const void *src, int n_bytes = 16)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(n_bytes)
+                 : "memory");
+}
+
+LF_GPU_FN void cp_async_commit_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits until at most N of this thread's groups are unfinished. */
+template <int N> LF_GPU_FN void cp_async_wait_group()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+#endif
