@@ -36,7 +36,8 @@ static const char compiled[] = " type enum const properties required additionalP
                                "exclusiveMaximum multipleOf ";
 static const char others[] =
     " anyOf oneOf allOf $ref $schema $id $comment $defs definitions $anchor title description default example "
-    "examples deprecated readOnly writeOnly discriminator ";
+    "examples deprecated readOnly writeOnly discriminator "
+    "contentEncoding contentMediaType contentSchema ";
 
 static bool is_listed(const char *list, struct lf_str word)
 {

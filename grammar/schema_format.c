@@ -27,6 +27,11 @@
 #define HOST  LABEL "(?:\\." LABEL "){0,4}"
 #define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%" HEX "{2})"
 
+#define N "[0-9]{1,9}"
+#define DURATION                                                                                                       \
+    "P(?:" N "W|(?:" N "D|" N "M(?:" N "D)?|" N "Y(?:" N "M(?:" N "D)?)?)(?:" DURATION_T ")?|" DURATION_T ")"
+#define DURATION_T "T(?:" N "H(?:" N "M(?:" N "S)?)?|" N "M(?:" N "S)?|" N "S)"
+
 const char *lf_schema_format(const char *name)
 {
     static const struct {
@@ -35,6 +40,7 @@ const char *lf_schema_format(const char *name)
         {"date", DATE},
         {"time", TIME},
         {"date-time", DATE "T" TIME},
+        {"duration", DURATION},
         {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}"},
         {"email", "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+){0,7}@" HOST},
         {"hostname", HOST},
