@@ -28,6 +28,7 @@ COPY core core
 COPY device device
 COPY tokenizer tokenizer
 COPY template template
+COPY grammar grammar
 COPY kv kv
 COPY attention attention
 COPY model model

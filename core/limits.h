@@ -78,6 +78,25 @@ enum {
     LF_TEMPLATE_RANGE_N = 1000000,
     LF_TEMPLATE_SOURCE_BYTES = 1024 * 1024,
 
+    /* grammars (grammar/grammar.h): what one of them may cost to compile, and an answer under it */
+    LF_GRAMMAR_STEPS = 8000000,                  /* of compiling, of some nanoseconds each: well under 100 ms */
+    LF_GRAMMAR_SCRATCH_BYTES = 64 * 1024 * 1024, /* while it is compiled */
+    LF_GRAMMAR_BYTES = 32 * 1024 * 1024,         /* of a compiled one */
+    LF_GRAMMAR_SOURCE_BYTES = 1024 * 1024,       /* a schema, a pattern, a list of choices */
+    LF_GRAMMAR_STATES_N = 60000,                 /* of one byte automaton */
+    LF_GRAMMAR_REPEAT_N = 10000,                 /* {n,m} in a pattern */
+    LF_GRAMMAR_REGEX_DEPTH = 64,                 /* groups in groups */
+    LF_GRAMMAR_UNROLLED_N = 20000,               /* minItems, maxItems, minProperties, maxProperties */
+    LF_GRAMMAR_MULTIPLE = 1000,                  /* multipleOf */
+    LF_GRAMMAR_DIGITS_N = 64,                    /* before the point of a number, and behind it */
+    LF_GRAMMAR_BRANCHES_N = 1024,                /* that anyOf, oneOf and allOf of one place multiply to */
+    LF_GRAMMAR_PATTERN_PROPERTIES_N = 6,         /* of one object */
+    LF_GRAMMAR_DEPTH = 60,                       /* objects and arrays in an answer; a reader refuses LF_JSON_DEPTH */
+    LF_GRAMMAR_CONFIGS_N = 8192,                 /* readings of an answer at once */
+    LF_GRAMMAR_STACKS_N = 64 * 1024,             /* frames of them */
+    LF_GRAMMAR_MASK_STEPS = 24 * 1024 * 1024,    /* nodes of the vocabulary that one mask visits: some 80 ms */
+    LF_GRAMMAR_TOKEN_BYTES = 256,                /* a longer token is never allowed under a grammar */
+
     /* model directories */
     LF_SAFETENSORS_HEADER_BYTES = 100 * 1000 * 1000,
     LF_SAFETENSORS_TENSORS_N = 200000,

@@ -19,7 +19,7 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FOLDERS = ["core", "device", "tokenizer", "template", "kv", "attention", "model", "server/engine", "server/http", "server"]
+FOLDERS = ["core", "device", "tokenizer", "template", "grammar", "kv", "attention", "model", "server/engine", "server/http", "server"]
 
 
 # What reads bytes that others wrote. Not the evaluation of templates (the rest of jinja_*): it reads a tree of our own.

@@ -158,6 +158,21 @@ def patterns():
     put("regex", "empty-matches", "a*", "baac")
 
 
+def grammars():
+    """The first letter: a schema, strict, with white space, or a pattern."""
+    put("grammar", "object", 'j{"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12.5},"b":{"type":"string",'
+        '"maxLength":3}},"required":["a"],"additionalProperties":false}')
+    put("grammar", "recursive", 's{"$defs":{"n":{"type":"object","properties":{"v":{"type":"number"},"next":{"anyOf":[{"$ref":'
+        '"#/$defs/n"},{"type":"null"}]}},"required":["v","next"]}},"$ref":"#/$defs/n"}')
+    put("grammar", "spaced", 'w{"type":"array","prefixItems":[{"const":1},{"enum":["a",null,[2]]}],"items":{"type":["boolean","string"],'
+        '"pattern":"^[a-c]+$"},"minItems":1,"maxItems":4}')
+    put("grammar", "names", 'j{"patternProperties":{"^x":{"multipleOf":6},"y$":{"format":"date"}},"propertyNames":{"minLength":2},'
+        '"minProperties":1,"maxProperties":3,"additionalProperties":{"$ref":"#"},"type":"object"}')
+    put("grammar", "combined", 'j{"allOf":[{"minimum":3},{"oneOf":[{"type":"integer","exclusiveMaximum":9},{"type":"string","minLength":1}]}],'
+        '"$comment":"x","x-a":1}')
+    put("grammar", "pattern", "r^(?:a|[^b-d\\d]{1,3}|\\u00e9+?)*(x|y$)\\.$")
+
+
 def settings():
     file = '{"comment":"x","max_seqs":"8","memory":"2G","prefix_cache":false,"cors_origin":["https://a","b,c"],"port":8080}'
     put("config", "serve", b"\0" + file.encode(), "--model", "m", "--ctx=128K", "--port", "0", "--isa", "avx2",
@@ -231,5 +246,5 @@ def scheduler_operations():
 
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, settings, scheduler_operations, http, sockets):
+                 patterns, grammars, settings, scheduler_operations, http, sockets):
         make()

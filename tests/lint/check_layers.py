@@ -13,6 +13,7 @@ FLOORS = {
     "device": (["core/"], [*CUDA, "cublasLt.h"]),
     "tokenizer": (["core/"], ["sentencepiece_processor.h", "pcre2.h"]),
     "template": (["core/", "tokenizer/tokenizer.h"], []),
+    "grammar": (["core/"], []),
     "kv": (["core/", "device/"], []),
     "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], []),

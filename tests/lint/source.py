@@ -3,7 +3,7 @@ import os
 import re
 import sys
 
-FOLDERS = ["core", "device", "tokenizer", "template", "kv", "attention", "model", "server"]
+FOLDERS = ["core", "device", "tokenizer", "template", "grammar", "kv", "attention", "model", "server"]
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

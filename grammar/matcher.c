@@ -1,0 +1,101 @@
+/* Matchers, but for their masks (mask.c): the answer read so far, token by token. What is refused changes nothing,
+ * since readings are made beside those that are there. */
+#include "grammar/grammar.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "core/text_memory.h"
+#include "grammar/grammar_impl.h"
+#include "grammar/matcher_impl.h"
+
+void lf_matcher_destroy(struct lf_matcher *m)
+{
+    if (!m) return;
+    lf_reading_list_deinit(&m->now, &m->stacks);
+    lf_reading_list_deinit(&m->next[0], &m->stacks);
+    lf_reading_list_deinit(&m->next[1], &m->stacks);
+    lf_reading_list_deinit(&m->follow, &m->stacks);
+    lf_stacks_deinit(&m->stacks);
+    lf_walk_buffer_deinit(&m->kept);
+    lf_text_free(m->memory, m->exits);
+    lf_text_free(m->memory, m->rests);
+    lf_text_free(m->memory, m);
+}
+
+void lf_matcher_restart(struct lf_matcher *m)
+{
+    m->stacks.status = LF_OK;
+    m->now.n = 0;
+    m->now.complete = false;
+    m->ended = false;
+    lf_readings_enter(&m->stacks, &m->now, m->grammar->net.start, LF_STACK_EMPTY);
+}
+
+enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_grammar *g, struct lf_vocabulary *v,
+                                 struct lf_text_memory *memory)
+{
+    struct lf_matcher *m = lf_text_alloc_zeroed(memory, sizeof *m);
+    if (!m) return LF_NO_MEMORY;
+    m->grammar = g;
+    m->vocabulary = v;
+    m->memory = memory;
+    lf_stacks_init(&m->stacks, &g->net, memory);
+    bool made = lf_walk_buffer_init(&m->kept, v->n_words, memory);
+    if (made) lf_matcher_restart(m);
+    enum lf_status status = made ? m->stacks.status : LF_NO_MEMORY;
+    if (status != LF_OK) {
+        lf_matcher_destroy(m);
+        return status;
+    }
+    *out = m;
+    return LF_OK;
+}
+
+enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
+{
+    struct lf_reading_list *from = &m->now;
+    if (m->ended) return bytes.len ? LF_INVALID : LF_OK;
+    lf_stacks_collect(&m->stacks, &m->now);
+    m->stacks.status = LF_OK;
+    for (size_t i = 0; i < bytes.len; i++) {
+        struct lf_reading_list *to = &m->next[i % 2];
+        lf_readings_step(&m->stacks, from, (uint8_t)bytes.ptr[i], to);
+        if (m->stacks.status != LF_OK) return m->stacks.status;
+        if (to->n == 0 && !to->complete) return LF_INVALID;
+        from = to;
+    }
+    if (bytes.len) {
+        struct lf_reading_list reached = *from;
+        *from = m->now;
+        m->now = reached;
+    }
+    return LF_OK;
+}
+
+enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t token)
+{
+    if (token < 0 || (uint32_t)token >= m->vocabulary->n_tokens || m->ended) return LF_INVALID;
+    if (lf_vocabulary_is_end(m->vocabulary, token)) {
+        if (!m->now.complete) return LF_INVALID;
+        m->ended = true;
+        return LF_OK;
+    }
+    struct lf_str text = lf_vocabulary_token(m->vocabulary, token);
+    return text.len ? lf_matcher_accept_bytes(m, text) : LF_INVALID;
+}
+
+bool lf_matcher_is_complete(const struct lf_matcher *m)
+{
+    return m->ended || m->now.complete;
+}
+
+bool lf_matcher_is_finished(const struct lf_matcher *m)
+{
+    if (m->ended) return true;
+    for (size_t i = 0; i < m->now.n; i++) {
+        const struct lf_reading *r = &m->now.list[i];
+        if (!lf_terminal_is_final(&m->grammar->net.terminals[r->terminal], r->state)) return false;
+    }
+    return true;
+}

@@ -1,0 +1,54 @@
+/* Readings: what an answer so far may be the beginning of.
+ *
+ * A reading is a state in a terminal, the node behind that terminal, and the stack of nodes to return to. Stacks are
+ * linked frames and each frame exists once, so stacks are equal where their top frames are, and readings that met again
+ * are one. Frames that no reading needs any more go when half the table is used. */
+#ifndef LF_GRAMMAR_READINGS_H
+#define LF_GRAMMAR_READINGS_H
+
+#include "grammar/network.h"
+
+struct lf_text_memory;
+
+#define LF_STACK_EMPTY UINT32_MAX
+
+struct lf_reading {
+    uint32_t terminal, state;
+    uint32_t to;    /* node behind the terminal */
+    uint32_t stack; /* top frame, or LF_STACK_EMPTY */
+};
+
+struct lf_reading_list {
+    struct lf_reading *list;
+    size_t n, cap;
+    bool complete; /* the answer may end here */
+};
+
+struct lf_frame {
+    uint32_t node;  /* to return to */
+    uint32_t below; /* frame, or LF_STACK_EMPTY */
+    uint32_t depth; /* frames of the stack, this one too */
+};
+
+struct lf_stacks {
+    const struct lf_network *net;
+    struct lf_text_memory *memory;
+    struct lf_frame *frames;
+    uint32_t *table; /* index + 1 of a frame, by hash */
+    uint32_t n, cap, table_len;
+    enum lf_status status; /* sticky: LF_LIMIT or LF_NO_MEMORY, until it is cleared */
+};
+
+void lf_stacks_init(struct lf_stacks *s, const struct lf_network *net, struct lf_text_memory *memory);
+void lf_stacks_deinit(struct lf_stacks *s);
+void lf_reading_list_deinit(struct lf_reading_list *l, struct lf_stacks *s);
+
+/* Appends what may begin at a node under a stack: the starts of terminals; list->complete where the answer may end. */
+void lf_readings_enter(struct lf_stacks *s, struct lf_reading_list *list, uint32_t node, uint32_t stack);
+/* All readings behind a byte, into an empty list. */
+void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte,
+                      struct lf_reading_list *to);
+/* Drops the frames that none of these needs, if many are used. */
+void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live);
+
+#endif

@@ -1,0 +1,67 @@
+/* From a schema to a network: the root, then every object and array that is waiting, then what was to be checked. */
+#include "core/check.h"
+#include "grammar/regex.h"
+#include "grammar/schema_impl.h"
+
+/* Each object and array once; building one may add more behind it. */
+static void build_waiting(struct lf_schema *s, size_t from)
+{
+    for (size_t i = from; i < s->n_rules && lf_compilation_step(s->c, 1); i++) {
+        struct lf_schema_rule rule = s->rules[i];
+        if (rule.kind == LF_SCHEMA_OBJECT) lf_schema_put_object(s, rule.set, rule.start);
+        if (rule.kind == LF_SCHEMA_ARRAY) lf_schema_put_array(s, rule.set, rule.start);
+    }
+}
+
+/* For each two branches of a oneOf: the way to a value that both allow. */
+static void put_pairs(struct lf_schema *s, uint32_t end)
+{
+    for (size_t i = 0; i < s->n_pairs && lf_compilation_ok(s->c); i++) {
+        struct lf_schema_pair p = s->pairs[i];
+        if (p.a == LF_SCHEMA_FALSE || p.b == LF_SCHEMA_FALSE) {
+            s->pairs[i].from = LF_NET_NONE;
+            continue;
+        }
+        uint32_t *items = lf_compilation_scratch(s->c, 3, sizeof *items);
+        if (!items) return;
+        items[0] = p.all, items[1] = p.a, items[2] = p.b;
+        s->pairs[i].from = lf_network_node(s->net, s->c);
+        size_t n = s->n_rules;
+        lf_schema_put(s, lf_schema_set_of(s, items, 3), s->pairs[i].from, end);
+        build_waiting(s, n);
+    }
+}
+
+static void check_pairs(struct lf_schema *s)
+{
+    for (size_t i = 0; i < s->n_pairs && lf_compilation_ok(s->c); i++) {
+        const struct lf_schema_pair *p = &s->pairs[i];
+        if (p->from != LF_NET_NONE && s->net->nodes[p->from].height != LF_NET_NO_WAY)
+            lf_schema_fail(s, p->where, LF_UNSUPPORTED,
+                           "\"oneOf\": branches %u and %u have values in common; \"anyOf\" is supported", p->a_idx,
+                           p->b_idx);
+    }
+}
+
+void lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
+                       struct lf_str whitespace)
+{
+    struct lf_schema s = {
+        .c = c, .net = net, .root = root, .strict = strict, .space = LF_NET_NONE, .free_name = LF_NET_NONE};
+    s.checked = lf_compilation_scratch(c, root.json->n_nodes, 1);
+    uint32_t *items = lf_compilation_scratch(c, 1, sizeof *items);
+    if (!s.checked || !items) return;
+    if (whitespace.len) {
+        struct lf_dfa space = lf_grammar_regex(c, whitespace, LF_REGEX_WHOLE);
+        s.space = lf_network_add(net, c, lf_terminal_of_dfa(c, &space));
+    }
+    net->start = lf_network_node(net, c);
+    uint32_t end = lf_network_end(net, c);
+    items[0] = lf_schema_item(&s, root);
+    if (lf_compilation_ok(c) && items[0] != LF_SCHEMA_FALSE)
+        lf_schema_put(&s, lf_schema_set_of(&s, items, 1), net->start, end);
+    build_waiting(&s, 0);
+    put_pairs(&s, end);
+    if (lf_compilation_ok(c)) lf_network_heights(net, c);
+    check_pairs(&s);
+}

@@ -1,0 +1,84 @@
+/* Terminals: the regular parts of a grammar, run byte by byte.
+ *
+ * Three forms. A list of texts is a trie (enums, names, punctuation: cheap to build, whatever their number). A byte
+ * automaton is a DFA. A string of so many characters is the DFA of strings with a counter beside its state, so that
+ * maxLength costs nothing: the state is q + n_states × count, and characters are counted where the automaton comes back
+ * to its body. Each form has numbers as states, 0 first. Read-only once made: any thread. */
+#ifndef LF_GRAMMAR_TERMINAL_H
+#define LF_GRAMMAR_TERMINAL_H
+
+#include "grammar/dfa.h"
+
+#define LF_TERMINAL_DEAD      UINT32_MAX
+#define LF_TERMINAL_UNBOUNDED UINT32_MAX
+
+enum lf_terminal_kind { LF_TERMINAL_DFA, LF_TERMINAL_TEXTS, LF_TERMINAL_COUNTED };
+
+enum { LF_TERMINAL_ID_BYTES = 16 };
+
+struct lf_text_node {
+    uint32_t first; /* of its children, which lie together, ascending by byte */
+    uint16_t n;
+    uint8_t byte;
+    uint8_t accept;
+};
+
+struct lf_terminal {
+    enum lf_terminal_kind kind;
+    struct lf_dfa dfa;          /* but for texts */
+    uint8_t *endless;           /* [DFA state]: whatever plain characters come (vocabulary.h), it goes on; or NULL */
+    struct lf_text_node *nodes; /* of texts; [0] is the root */
+    uint32_t n_nodes;
+    uint32_t body, min, max;          /* of a counted one: the state between characters; how many of them */
+    uint8_t id[LF_TERMINAL_ID_BYTES]; /* equal where the DFAs are: of the content, so grammars can share masks */
+};
+
+/* The state behind a byte, or LF_TERMINAL_DEAD. */
+static inline uint32_t lf_terminal_next_counted(const struct lf_terminal *t, uint32_t state, uint8_t byte)
+{
+    uint32_t n = t->dfa.n_states, q = state % n, count = state / n;
+    uint32_t to = lf_dfa_next(&t->dfa, q, byte);
+    if (to == LF_DFA_DEAD) return LF_TERMINAL_DEAD;
+    if (q == t->body && (byte == '"' ? count < t->min : count >= t->max)) return LF_TERMINAL_DEAD;
+    if (to == t->body && q != 0 && (t->max != LF_TERMINAL_UNBOUNDED || count < t->min)) count++;
+    return to + n * count;
+}
+static inline uint32_t lf_terminal_next_text(const struct lf_terminal *t, uint32_t state, uint8_t byte)
+{
+    uint32_t low = t->nodes[state].first, high = low + t->nodes[state].n;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (t->nodes[mid].byte == byte) return mid;
+        if (t->nodes[mid].byte < byte)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return LF_TERMINAL_DEAD;
+}
+static inline uint32_t lf_terminal_next(const struct lf_terminal *t, uint32_t state, uint8_t byte)
+{
+    if (t->kind == LF_TERMINAL_TEXTS) return lf_terminal_next_text(t, state, byte);
+    if (t->kind == LF_TERMINAL_COUNTED) return lf_terminal_next_counted(t, state, byte);
+    uint32_t to = lf_dfa_next(&t->dfa, state, byte);
+    return to == LF_DFA_DEAD ? LF_TERMINAL_DEAD : to;
+}
+static inline bool lf_terminal_accepts(const struct lf_terminal *t, uint32_t state)
+{
+    if (t->kind == LF_TERMINAL_TEXTS) return t->nodes[state].accept;
+    return t->dfa.accept[t->kind == LF_TERMINAL_COUNTED ? state % t->dfa.n_states : state];
+}
+/* Whether no byte can follow. */
+bool lf_terminal_is_final(const struct lf_terminal *t, uint32_t state);
+bool lf_terminal_is_empty(const struct lf_terminal *t);
+/* Whether the whole text is one of its texts. */
+bool lf_terminal_matches(const struct lf_terminal *t, struct lf_str text);
+
+/* All in the grammar's memory. texts is sorted here; equal ones count once. */
+struct lf_terminal lf_terminal_of_texts(struct lf_compilation *c, struct lf_str *texts, size_t n);
+struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_dfa *dfa);
+/* JSON strings in any spelling, of min to max characters (LF_TERMINAL_UNBOUNDED: no end); surrogates come in pairs, and
+ * \u0000 does not come, since readers refuse it. behind: what follows the closing quote. */
+struct lf_terminal lf_terminal_of_string(struct lf_compilation *c, uint32_t min, uint32_t max, const char *behind);
+
+#endif

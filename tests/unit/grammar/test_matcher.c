@@ -1,0 +1,295 @@
+/* grammar/mask.c, matcher.c, vocabulary.c: over random vocabularies and random answers, the mask is what trying every
+ * token says; answers made of masks are whole in the end; refusals change nothing. */
+#include "tests/unit/grammar/rig.h"
+
+#include "core/mix.h"
+
+enum { TOKENS_N = 1500 };
+
+static uint64_t seed;
+
+static uint32_t random_below(uint32_t n)
+{
+    seed = lf_mix64(seed + 1);
+    return (uint32_t)(seed % n);
+}
+
+static const char *const schemas[] = {
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},\"tags\":{"
+    "\"type\":"
+    "\"array\",\"items\":{\"type\":\"string\",\"maxLength\":4},\"maxItems\":3}},\"required\":[\"name\"],"
+    "\"additionalProperties\":false}",
+    "true",
+    "{\"type\":\"array\",\"items\":{\"anyOf\":[{\"type\":\"number\"},{\"type\":\"string\",\"minLength\":2,"
+    "\"maxLength\":6},"
+    "{\"type\":\"object\",\"additionalProperties\":{\"$ref\":\"#\"}},{\"enum\":[\"a\",\"ab\",\"abc\",1,12]}]}}",
+    "{\"type\":\"object\",\"properties\":{\"a\":{\"pattern\":\"^[a-e]+1*$\",\"type\":\"string\"},\"b\":{\"type\":"
+    "\"integer\",\"minimum\":3,\"maximum\":1234}},\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}",
+    "{\"type\":\"string\",\"minLength\":3}",
+    "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}},\"required\":[\"a\"]},{\"type\":"
+    "\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3},\"b\":{}},\"required\":[\"a\",\"b\"]}]}",
+};
+
+/* Tokens: all bytes, then pieces of JSON-like text of random lengths, some of them twice. */
+static struct lf_vocabulary *random_vocabulary(char (*bytes)[24], struct lf_str *tokens)
+{
+    static const char alphabet[] = "\"\"\"{}[],,::abcden1230.- \\u\n\xc3\xa9";
+    static const char *const words[] = {"name", "tags", "\":\"", "\",\"",    "\"}",     "null", "true",
+                                        "\":",  "{\"",  "[\"",   "\xc3\xa9", "\\u00e9", "\\n",  "aaaa",
+                                        "12",   "},",   "]}",    "\"a\":",   "  "};
+    for (int i = 0; i < TOKENS_N; i++) {
+        size_t len = 0, n = 1 + random_below(4);
+        for (size_t k = 0; i >= 256 && k < n; k++) {
+            const char *word = words[random_below(sizeof words / sizeof *words)];
+            char letter[2] = {alphabet[random_below(sizeof alphabet - 1)], 0};
+            if (random_below(2)) word = letter;
+            for (; *word && len < 24; word++) bytes[i][len++] = *word;
+        }
+        if (i < 256) bytes[i][len++] = (char)i;
+        tokens[i] = lf_str_from(bytes[i], len);
+    }
+    tokens[300] = LF_STR("");
+    struct lf_vocabulary *v = NULL;
+    int32_t ends[] = {TOKENS_N - 1, 301};
+    assert_int_equal(lf_vocabulary_create(&v, tokens, TOKENS_N, ends, 2, 1 << (12 + random_below(6)), NULL), LF_OK);
+    return v;
+}
+
+/* By a second matcher that has read the same bytes: every token tried alone. */
+static void compare_with_trying(const struct lf_grammar *g, struct lf_vocabulary *v, struct lf_str so_far,
+                                const uint32_t *mask, const struct lf_str *tokens)
+{
+    struct lf_matcher *m = NULL;
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    for (int i = 0; i < TOKENS_N; i++) {
+        lf_matcher_restart(m);
+        assert_int_equal(lf_matcher_accept_bytes(m, so_far), LF_OK);
+        bool is_end = i == TOKENS_N - 1 || i == 301;
+        bool expected =
+            is_end ? lf_matcher_is_complete(m) : tokens[i].len && lf_matcher_accept_bytes(m, tokens[i]) == LF_OK;
+        if ((mask[i / 32] >> i % 32 & 1) != expected)
+            fail_msg("after %.*s token %.*s: expected %d", (int)so_far.len, so_far.ptr, (int)tokens[i].len,
+                     tokens[i].ptr, expected);
+    }
+    lf_matcher_destroy(m);
+}
+
+static void run_one(const struct lf_grammar *g, struct lf_vocabulary *v, const struct lf_str *tokens)
+{
+    uint32_t mask[(TOKENS_N + 31) / 32], n_allowed;
+    struct lf_matcher *m = NULL;
+    struct lf_buf text;
+    lf_buf_init(&text, 4096);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_vocabulary_mask_words(v), sizeof mask / sizeof *mask);
+    for (int step = 0; step < 14; step++) {
+        assert_int_equal(lf_matcher_mask(m, mask, &n_allowed), LF_OK);
+        assert_true(n_allowed > 0); /* bytes are all there, so it never gets stuck */
+        if (step % 3 == 0) compare_with_trying(g, v, lf_buf_view(&text), mask, tokens);
+        uint32_t pick = random_below(n_allowed);
+        int token = 0;
+        for (;; token++)
+            if ((mask[token / 32] >> token % 32 & 1) && pick-- == 0) break;
+        for (int i = 0; i < 20; i++) { /* what is not allowed changes nothing */
+            int other = (int)random_below(TOKENS_N);
+            if (!(mask[other / 32] >> other % 32 & 1)) assert_int_equal(lf_matcher_accept(m, other), LF_INVALID);
+        }
+        bool ends = token == TOKENS_N - 1 || token == 301;
+        assert_int_equal(lf_matcher_accept(m, token), LF_OK);
+        if (ends) {
+            assert_true(lf_matcher_is_finished(m));
+            assert_int_equal(lf_matcher_mask(m, mask, &n_allowed), LF_OK);
+            assert_int_equal(n_allowed, 0);
+            break;
+        }
+        lf_buf_str(&text, tokens[token]);
+    }
+    lf_matcher_destroy(m);
+    lf_buf_deinit(&text);
+}
+
+static void masks_are_what_trying_every_token_says(void **state)
+{
+    (void)state;
+    static char bytes[TOKENS_N][24];
+    struct lf_str tokens[TOKENS_N];
+    for (uint64_t round = 0; round < 6; round++) {
+        seed = round;
+        struct lf_vocabulary *v = random_vocabulary(bytes, tokens);
+        for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+            struct lf_grammar *g = grammar_of(schemas[i], NULL);
+            for (int k = 0; k < 3; k++) run_one(g, v, tokens);
+            lf_grammar_destroy(g);
+        }
+        lf_vocabulary_destroy(v);
+    }
+}
+
+static void regexes_and_choices(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = NULL;
+    struct lf_str choices[] = {LF_STR("yes"), LF_STR("no"), LF_STR("yesterday"), LF_STR("no")};
+    assert_int_equal(lf_grammar_of_choice(&g, choices, 4, NULL, NULL), LF_OK);
+    assert_true(takes(g, v, "yes") && takes(g, v, "yesterday") && takes(g, v, "no"));
+    assert_false(takes(g, v, "") || takes(g, v, "ye") || takes(g, v, "non"));
+    lf_grammar_destroy(g);
+    g = NULL;
+    assert_int_equal(lf_grammar_of_choice(&g, choices, 0, NULL, NULL), LF_INVALID);
+    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("(a|b)*c?"), NULL, NULL), LF_OK);
+    assert_true(takes(g, v, "") && takes(g, v, "abbac") && takes(g, v, "c"));
+    assert_false(takes(g, v, "cc"));
+    lf_grammar_destroy(g);
+    g = NULL;
+    assert_int_equal(lf_grammar_of_json_object(&g, NULL, NULL, NULL), LF_OK);
+    assert_true(takes(g, v, "{}") && takes(g, v, "{\"a\":[1,null]}"));
+    assert_false(takes(g, v, "[]") || takes(g, v, "{}{"));
+    lf_grammar_destroy(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* Frames that no reading needs go: an answer of many different stacks stays within the bound. */
+static void long_answers_do_not_run_out_of_stacks(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g =
+        grammar_of("{\"type\":\"array\",\"items\":{\"type\":\"array\",\"prefixItems\":[{\"$ref\":\"#/items\"},"
+                   "{\"$ref\":\"#/items\"},{\"$ref\":\"#/items\"}]}}",
+                   NULL);
+    struct lf_matcher *m = NULL;
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    int depth = 0;
+    for (long i = 0; i < 400000; i++) {
+        uint32_t mask[9], n;
+        seed = 77 + (uint64_t)i;
+        if (i % 64 == 0) assert_int_equal(lf_matcher_mask(m, mask, &n), LF_OK);
+        static const char marks[] = "[],";
+        char first = depth < 20 || random_below(2) ? '[' : ']', second = random_below(3) ? ',' : ']', want = 0;
+        enum lf_status status = LF_INVALID;
+        for (int k = 0; k < 5 && status == LF_INVALID; k++) {
+            want = k == 0 ? first : k == 1 ? second : marks[k - 2];
+            status = lf_matcher_accept_bytes(m, lf_str_from(&want, 1));
+        }
+        assert_int_equal(status, LF_OK);
+        depth += want == '[' ? 1 : want == ']' ? -1 : 0;
+        if (depth == 0) lf_matcher_restart(m);
+    }
+    lf_matcher_destroy(m);
+    lf_grammar_destroy(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* 64 readings of the outer object times so many of the inner one, all alike up to the value of "b". */
+static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
+{
+    struct lf_buf schema;
+    struct lf_matcher *m = NULL;
+    lf_buf_init(&schema, 1 << 20);
+    lf_buf_cstr(&schema, "{\"$defs\":{\"x\":{\"anyOf\":[");
+    for (int i = 0; i < n_inner; i++)
+        lf_buf_printf(&schema,
+                      "%s{\"type\":\"object\",\"properties\":{\"b\":{\"const\":%d}},\"required\":[\"b\"],"
+                      "\"additionalProperties\":false}",
+                      i ? "," : "", i);
+    lf_buf_cstr(&schema, "]}},\"anyOf\":[");
+    for (int i = 0; i < LF_GRAMMAR_CONFIGS_N / 128; i++)
+        lf_buf_printf(&schema,
+                      "%s{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/x\"},\"t\":{\"const\":%d}},"
+                      "\"required\":[\"a\",\"t\"],\"additionalProperties\":false}",
+                      i ? "," : "", i);
+    lf_buf_cstr(&schema, "]}");
+    struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    enum lf_status status = lf_matcher_accept_bytes(m, LF_STR("{\"a\":{\"b\":"));
+    if (status == LF_OK) assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("7},\"t\":63}")), LF_OK);
+    if (status == LF_OK) assert_true(lf_matcher_is_complete(m) && lf_matcher_is_finished(m));
+    lf_matcher_destroy(m);
+    lf_grammar_destroy(g);
+    lf_buf_deinit(&schema);
+    return status;
+}
+
+static void readings_end_at_their_limit(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    assert_int_equal(accept_ambiguous(v, 128), LF_OK);
+    assert_int_equal(accept_ambiguous(v, 129), LF_LIMIT);
+    lf_vocabulary_destroy(v);
+}
+
+/* Wide patterns by the dozen over a large vocabulary: each mask ends in bounded time, with a refusal or without. */
+static void a_mask_has_a_budget(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    static char bytes[N][10];
+    static struct lf_str tokens[N];
+    static uint32_t mask[N / 32 + 1];
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < 10; k++) bytes[i][k] = (char)('a' + random_below(20));
+        tokens[i] = lf_str_from(bytes[i], 10);
+    }
+    struct lf_vocabulary *v = NULL;
+    assert_int_equal(lf_vocabulary_create(&v, tokens, N, NULL, 0, 1 << 16, NULL), LF_OK);
+    for (int n = 10; n <= 70; n += 60) {
+        struct lf_buf schema;
+        struct lf_matcher *m = NULL;
+        lf_buf_init(&schema, 1 << 20);
+        for (int i = 0; i < n; i++)
+            lf_buf_printf(&schema, "%s{\"type\":\"string\",\"pattern\":\"^[^z]*z{%d}$\"}", i ? "," : "{\"anyOf\":[",
+                          i + 1);
+        lf_buf_cstr(&schema, "]}");
+        struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+        assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+        assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("\"")), LF_OK);
+        double began = cpu_seconds();
+        assert_int_equal(lf_matcher_mask(m, mask, NULL), n == 10 ? LF_OK : LF_LIMIT);
+        assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
+        lf_matcher_destroy(m);
+        lf_grammar_destroy(g);
+        lf_buf_deinit(&schema);
+    }
+    lf_vocabulary_destroy(v);
+}
+
+static void vocabularies_are_checked(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = NULL;
+    struct lf_err err;
+    struct lf_str token = LF_STR("a");
+    int32_t end = 1;
+    assert_int_equal(lf_vocabulary_create(&v, &token, 0, NULL, 0, 0, &err), LF_INVALID);
+    assert_int_equal(lf_vocabulary_create(&v, &token, 1, &end, 1, 0, &err), LF_INVALID);
+    static char text[LF_GRAMMAR_TOKEN_BYTES + 1];
+    memset(text, 'a', sizeof text);
+    struct lf_str tokens[] = {lf_str_from(text, sizeof text - 1), lf_str_from(text, sizeof text)};
+    struct lf_grammar *g = NULL;
+    struct lf_matcher *m = NULL;
+    uint32_t mask;
+    assert_int_equal(lf_vocabulary_create(&v, tokens, 2, NULL, 0, 0, &err), LF_OK);
+    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("a*"), NULL, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_mask(m, &mask, NULL), LF_OK);
+    assert_int_equal(mask, 1); /* the longest there is, and one byte more */
+    assert_true(lf_vocabulary_bytes(v) > sizeof text);
+    lf_matcher_destroy(m);
+    lf_grammar_destroy(g);
+    lf_vocabulary_destroy(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_are_what_trying_every_token_says),
+        cmocka_unit_test(regexes_and_choices),
+        cmocka_unit_test(long_answers_do_not_run_out_of_stacks),
+        cmocka_unit_test(readings_end_at_their_limit),
+        cmocka_unit_test(a_mask_has_a_budget),
+        cmocka_unit_test(vocabularies_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

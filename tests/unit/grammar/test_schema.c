@@ -1,0 +1,445 @@
+/* grammar/schema*.c: what each keyword lets through and what not, what is refused and where, and the bounds. */
+#include "tests/unit/grammar/rig.h"
+
+#include "core/clock.h"
+#include "core/work.h"
+
+/* A schema, texts that it takes and texts that it does not, each list ended by NULL. */
+struct check {
+    const char *schema;
+    const char *yes[8], *no[10];
+};
+
+static void check_all(const struct check *checks, size_t n, const struct lf_grammar_options *options)
+{
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    for (size_t i = 0; i < n; i++) {
+        struct lf_grammar *g = grammar_of(checks[i].schema, options);
+        for (int k = 0; k < 8 && checks[i].yes[k]; k++)
+            if (!takes(g, v, checks[i].yes[k])) fail_msg("%s must take %s", checks[i].schema, checks[i].yes[k]);
+        for (int k = 0; k < 10 && checks[i].no[k]; k++)
+            if (takes(g, v, checks[i].no[k])) fail_msg("%s must not take %s", checks[i].schema, checks[i].no[k]);
+        lf_grammar_destroy(g);
+    }
+    lf_vocabulary_destroy(v);
+}
+
+#define CHECK_ALL(checks) check_all(checks, sizeof(checks) / sizeof *(checks), NULL)
+
+static void types(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"true", {"1", "\"a\"", "{\"a\":[1,{}]}", "[]", "null", "-0.5e3"}, {"", "{", "01", "tru", "{}{}", " 1"}},
+        {"{\"type\":\"null\"}", {"null"}, {"true", "0"}},
+        {"{\"type\":\"boolean\"}", {"true", "false"}, {"null"}},
+        {"{\"type\":\"integer\"}", {"0", "-7", "123"}, {"1.5", "01", "1e2", "+1", "-"}},
+        {"{\"type\":\"number\"}", {"0", "-7.25", "1e5", "1.5E-3"}, {".5", "1.", "NaN", "1e"}},
+        {"{\"type\":[\"string\",\"null\"]}", {"\"\"", "null"}, {"1", "{}"}},
+        {"{\"type\":\"string\"}",
+         {"\"a\\n\\u00e9\\ud83d\\ude00/\"", "\"\xc3\xa9\"", "\"\\u0001\""},
+         {"\"a", "\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"\\ude00\"", "\"\\u0000\"", "\"\xc3\"", "\"\\ud83d\\u0041\""}},
+        {"{\"type\":\"object\"}", {"{}", "{\"a\":1,\"\\u0062\":{}}"}, {"{\"a\"}", "{,}", "{\"a\":1,}", "[]"}},
+        {"{\"type\":\"array\"}", {"[]", "[1,\"a\",[]]"}, {"[1,]", "[,]", "{}"}},
+        {"{\"title\":\"x\",\"default\":3,\"x-mine\":1}", {"3", "{}"}, {""}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void objects(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"null\"}},"
+         "\"required\":[\"a\"],\"additionalProperties\":false}",
+         {"{\"a\":1}", "{\"a\":1,\"b\":null}"},
+         {"{}", "{\"b\":null}", "{\"b\":null,\"a\":1}", "{\"a\":1,\"c\":2}", "{\"a\":null}", "{\"a\":1,}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}",
+         {"{}", "{\"a\":1}", "{\"a\":1,\"x\":[]}", "{\"x\":[]}", "{\"aa\":\"\"}", "{\"\":0}"},
+         {"{\"a\":\"\"}", "{\"\\u0061\":\"\"}", "{\"x\":1,\"a\":1}"}},
+        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"integer\"}}",
+         {"{}", "{\"x\":1,\"y\":2}"},
+         {"{\"x\":\"\"}"}},
+        {"{\"type\":\"object\",\"required\":[\"z\"],\"properties\":{\"a\":{}}}",
+         {"{\"a\":0,\"z\":0}", "{\"z\":{}}", "{\"z\":1,\"y\":1}"},
+         {"{}", "{\"a\":1}"}},
+        {"{\"type\":\"object\",\"patternProperties\":{\"^n\":{\"type\":\"integer\"},\"s$\":{\"maximum\":5}},"
+         "\"additionalProperties\":false}",
+         {"{\"n\":9}", "{\"xs\":5}", "{\"ns\":3}", "{\"xs\":\"a\"}"},
+         {"{\"n\":\"\"}", "{\"xs\":6}", "{\"ns\":6}", "{\"ns\":\"\"}", "{\"q\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"na\":{\"minimum\":3}},\"patternProperties\":{\"^n\":{\"type\":"
+         "\"integer\"}}}",
+         {"{\"na\":3}", "{\"nb\":1,\"q\":\"\"}"},
+         {"{\"na\":2}", "{\"na\":\"\"}", "{\"nb\":\"\"}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[a-c]+$\",\"maxLength\":2},\"properties\":{\"d\":{}}}",
+         {"{}", "{\"ab\":1}", "{\"c\":0,\"a\":0}"},
+         {"{\"d\":1}", "{\"abc\":1}", "{\"\":1}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"x\",\"y\"]}}", {"{\"y\":1}"}, {"{\"z\":1}"}},
+        {"{\"type\":\"object\",\"minProperties\":1,\"maxProperties\":2}",
+         {"{\"a\":1}", "{\"a\":1,\"b\":1}"},
+         {"{}", "{\"a\":1,\"b\":1,\"c\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
+         "\"additionalProperties\":false}",
+         {"{\"a\":1,\"c\":1}", "{\"a\":1,\"b\":1,\"c\":1}"},
+         {"{\"a\":1}", "{}"}},
+        {"{\"type\":\"object\",\"maxProperties\":0}", {"{}"}, {"{\"a\":1}"}},
+        {"{\"properties\":{\"a\":false},\"type\":\"object\"}", {"{}", "{\"b\":1}"}, {"{\"a\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"q\\\"\\n\":{\"const\":1}},\"additionalProperties\":false}",
+         {"{\"q\\\"\\n\":1}"},
+         {"{\"q\":1}"}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void arrays(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":1,\"maxItems\":3}",
+         {"[1]", "[1,2,3]"},
+         {"[]", "[1,2,3,4]", "[\"\"]"}},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],\"items\":false}",
+         {"[]", "[1]", "[1,\"\"]"},
+         {"[\"\"]", "[1,2]", "[1,\"\",1]"}},
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"null\"},\"minItems\":2}",
+         {"[1,null]", "[1,null,null,null]"},
+         {"[1]", "[null]", "[1,1]"}},
+        {"{\"type\":\"array\",\"maxItems\":0}", {"[]"}, {"[1]"}},
+        {"{\"type\":\"array\",\"minItems\":2}", {"[1,[]]", "[1,2,3]"}, {"[1]"}},
+        {"{\"type\":\"array\",\"items\":false}", {"[]"}, {"[1]"}},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", {"[]", "[1]"}, {"[1,1]"}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void strings(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+         {"\"ab\"", "\"\xc3\xa9\xf0\x9f\x98\x80z\"", "\"\\ud83d\\ude00\\n\""},
+         {"\"a\"", "\"abcd\"", "\"\\ud83d\\ude00\"", "\"\xc3\xa9\""}},
+        {"{\"type\":\"string\",\"minLength\":1}", {"\"a\"", "\"abcdefgh\""}, {"\"\""}},
+        {"{\"type\":\"string\",\"maxLength\":0}", {"\"\""}, {"\"a\""}},
+        {"{\"type\":\"string\",\"pattern\":\"^a[\\\"\\\\\\\\\\n\\u0001]$\"}",
+         {"\"a\\\"\"", "\"a\\\\\"", "\"a\\n\"", "\"a\\u0001\""},
+         {"\"ab\"", "\"\\u0061\\n\"", "\"a\""}},
+        {"{\"type\":\"string\",\"pattern\":\"b+\",\"maxLength\":3}", {"\"abb\"", "\"b\""}, {"\"abbb\"", "\"aa\""}},
+        {"{\"type\":\"string\",\"format\":\"date\"}",
+         {"\"2024-02-29\"", "\"1999-12-31\""},
+         {"\"2023-02-29\"", "\"2024-13-01\"", "\"1900-02-29\"", "\"0000-01-01\"", "\"2024-04-31\""}},
+        {"{\"type\":\"string\",\"format\":\"date-time\"}",
+         {"\"2024-02-29T23:59:59Z\"", "\"2024-01-01T00:00:00.123+05:30\""},
+         {"\"2024-01-01\"", "\"2024-01-01T24:00:00Z\"", "\"2024-01-01T00:00:00\""}},
+        {"{\"type\":\"string\",\"format\":\"duration\"}",
+         {"\"P1Y2M3DT4H5M6S\"", "\"PT36H\"", "\"P4W\"", "\"P1D\""},
+         {"\"P\"", "\"PT\"", "\"P1YT\"", "\"P1Y2W\"", "\"PT1H2S\""}},
+        {"{\"type\":\"string\",\"format\":\"uuid\"}",
+         {"\"01234567-89ab-cdef-0123-456789ABCDEF\""},
+         {"\"0123456789abcdef0123456789abcdef\""}},
+        {"{\"type\":\"string\",\"format\":\"email\"}", {"\"a.b@c.de\""}, {"\"a\"", "\"a@\"", "\".a@b\""}},
+        {"{\"type\":\"string\",\"format\":\"ipv4\"}",
+         {"\"255.0.10.1\""},
+         {"\"256.0.0.1\"", "\"1.2.3\"", "\"01.2.3.4\""}},
+        {"{\"type\":\"string\",\"format\":\"ipv6\"}",
+         {"\"::\"", "\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"1::8\"", "\"::ffff:1.2.3.4\"", "\"1:2:3:4:5:6:7::\""},
+         {"\"1:2:3\"", "\"1::2::3\"", "\"12345::\"", "\"1:2:3:4:5:6:7:8:9\""}},
+        {"{\"type\":\"string\",\"format\":\"uri\"}",
+         {"\"ldap://[2001:db8::7]/c\"", "\"https://a.b/c?d=e#f\"", "\"mailto:x@y\"", "\"urn:a:b\""},
+         {"\"a b:c\"", "\"//a/b\"", "\"abc\""}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void numbers(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"integer\",\"minimum\":-3,\"exclusiveMaximum\":12}",
+         {"-3", "0", "11", "9"},
+         {"-4", "12", "100", "-0", "1.0"}},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":0.5,\"maximum\":10}",
+         {"0.51", "10", "9.999", "10.0"},
+         {"0.5", "10.01", "-1", "0.50", "1e1"}},
+        {"{\"type\":\"integer\",\"multipleOf\":6,\"minimum\":7}", {"12", "18"}, {"6", "13", "0"}},
+        {"{\"type\":\"number\",\"multipleOf\":2}", {"4", "-2", "0"}, {"3", "4.5"}},
+        {"{\"allOf\":[{\"minimum\":1},{\"minimum\":3},{\"exclusiveMinimum\":3}],\"type\":\"integer\"}", {"4"}, {"3"}},
+        {"{\"minimum\":5}", {"5", "\"a\"", "[]"}, {"4"}},
+        {"{\"type\":\"number\",\"minimum\":1e2,\"maximum\":1.01e2}", {"100", "101", "100.5"}, {"99", "102"}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void enums(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"enum\":[1,\"a\",null,[1,{\"b\":2}]]}", {"1", "\"a\"", "null", "[1,{\"b\":2}]"}, {"2", "\"b\"", "[1]"}},
+        {"{\"const\":1.0}", {"1", "1.0"}, {"1.00", "10"}},
+        {"{\"type\":\"string\",\"enum\":[\"a\",1,\"bb\"],\"maxLength\":1}", {"\"a\""}, {"1", "\"bb\""}},
+        {"{\"type\":\"integer\",\"enum\":[1,2.5,30],\"maximum\":10}", {"1"}, {"2.5", "30"}},
+        {"{\"allOf\":[{\"enum\":[1,2,3]},{\"enum\":[2,3,4]},{\"const\":3}]}", {"3"}, {"1", "2", "4"}},
+        {"{\"enum\":[\"\\u00e9\\\"\\n\"]}", {"\"\xc3\xa9\\\"\\n\""}, {"\"\\u00e9\\\"\\n\""}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void combinations(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"required\":"
+         "[\"a\"],\"additionalProperties\":false},{\"type\":\"object\",\"properties\":{\"a\":{\"const\":2},\"b\":{}},"
+         "\"required\":[\"a\",\"b\"],\"additionalProperties\":false}]}",
+         {"7", "{\"a\":1}", "{\"a\":2,\"b\":[]}"},
+         {"{\"a\":2}", "{\"a\":1,\"b\":1}", "\"\""}},
+        {"{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"integer\",\"minimum\":5},{\"type\":\"number\",\"maximum\":4.5}]"
+         "}",
+         {"\"\"", "5", "4.5"},
+         {"4.6", "null"}},
+        {"{\"oneOf\":[{\"properties\":{\"k\":{\"const\":\"a\"}},\"required\":[\"k\"]},{\"properties\":{\"k\":{"
+         "\"const\":"
+         "\"b\"},\"v\":{\"type\":\"integer\"}},\"required\":[\"k\"]}],\"type\":\"object\"}",
+         {"{\"k\":\"a\",\"v\":\"\"}", "{\"k\":\"b\",\"v\":1}"},
+         {"{\"k\":\"b\",\"v\":\"\"}", "{\"k\":\"c\"}", "{}"}},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"a\":{\"minimum\":3},\"b\":{}},"
+         "\"required\":[\"b\"]}],\"type\":\"object\"}",
+         {"{\"a\":3,\"b\":1}", "{\"b\":1}"},
+         {"{\"a\":2,\"b\":1}", "{\"a\":3}"}},
+        {"{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"next\":{\"anyOf\":["
+         "{\"$ref\":\"#/$defs/"
+         "n\"},{\"type\":\"null\"}]}},\"required\":[\"v\",\"next\"],\"additionalProperties\":false}},"
+         "\"$ref\":\"#/$defs/n\"}",
+         {"{\"v\":1,\"next\":null}", "{\"v\":1,\"next\":{\"v\":2,\"next\":null}}"},
+         {"{\"v\":1}", "{\"v\":1,\"next\":{}}"}},
+        {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"}}", {"[]", "[[],[[]]]"}, {"[1]"}},
+        {"{\"$ref\":\"#/definitions/a%25b~1c\",\"definitions\":{\"a%b/c\":{\"const\":1}}}", {"1"}, {"2"}},
+        {"{\"$ref\":\"#here\",\"$defs\":{\"x\":{\"$anchor\":\"here\",\"const\":2}}}", {"2"}, {"1"}},
+        {"{\"$ref\":\"#x\",\"$defs\":{\"e\":{\"enum\":[{\"$anchor\":\"x\",\"const\":1}]},\"enum\":{\"$anchor\":\"x\","
+         "\"const\":2}}}",
+         {"2"},
+         {"1"}},
+        {"{\"$ref\":\"#/allOf/0\",\"allOf\":[{\"minimum\":2}],\"type\":\"integer\"}", {"2"}, {"1"}},
+        {"{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]},"
+         "{\"const\":0}]}",
+         {"0", "{\"a\":{\"a\":0}}"},
+         {"{\"a\":1}", "{}"}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void strict_objects_have_no_other_members(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}}}", {"{}", "{\"a\":1}"}, {"{\"b\":1}"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"additionalProperties\":true}", {"{\"b\":1}"}, {"[]"}},
+        {"{\"type\":\"object\"}", {"{\"b\":1}"}, {"[]"}},
+    };
+    struct lf_grammar_options strict = {.strict = true};
+    check_all(checks, sizeof checks / sizeof *checks, &strict);
+}
+
+static void white_space_where_it_is_asked_for(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"const\":1}}},\"required\":[\"a\"]"
+         "}",
+         {"{\"a\":[1]}", "{ \"a\": [ 1, 1 ] }", "{\"a\": [],  \"b\":1}", "{\"a\":[ ]}"},
+         {" {\"a\":[]}", "{\"a\" :[]}", "{\"a\":[1 ,1]}", "{\t\"a\":[]}"}},
+    };
+    struct lf_grammar_options spaced = {.whitespace = LF_STR("[ ]{0,2}")};
+    check_all(checks, 1, &spaced);
+}
+
+static void what_is_not_supported_is_refused_with_its_place(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *says;
+        enum lf_status status;
+    } cases[] = {
+        {"{\"properties\":{\"a/b\":{\"not\":{}}}}", "#/properties/a~1b\": the keyword \"not\"", LF_UNSUPPORTED},
+        {"{\"items\":{\"if\":true}}", "#/items\": the keyword \"if\"", LF_UNSUPPORTED},
+        {"{\"maxLenght\":3}", "the keyword \"maxLenght\"", LF_UNSUPPORTED},
+        {"{\"anyOf\":[{},{\"format\":\"idn-email\"}]}", "#/anyOf/1/format\": \"format\": \"idn-email\"",
+         LF_UNSUPPORTED},
+        {"{\"pattern\":\"a(?=b)\"}", "#/pattern\": \"pattern\": pattern, byte", LF_UNSUPPORTED},
+        {"{\"multipleOf\":0.5}", "#/multipleOf\"", LF_UNSUPPORTED},
+        {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems", LF_UNSUPPORTED},
+        {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":3}]}", "#/oneOf\": \"oneOf\": branches 0 and 1",
+         LF_UNSUPPORTED},
+        {"{\"$ref\":\"http://a/b\"}", "another document", LF_UNSUPPORTED},
+        {"{\"$schema\":\"http://me/mine\"}", "another dialect", LF_UNSUPPORTED},
+        {"{\"$ref\":\"#/nowhere\"}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#\"}", "refers to itself", LF_INVALID},
+        {"{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"anyOf\":[{\"$ref\":\"#/$defs/"
+         "a\"}]}}}",
+         "refers to itself", LF_INVALID},
+        {"{\"type\":\"string\",\"enum\":[1]}", "nothing can match", LF_INVALID},
+        {"false", "nothing can match", LF_INVALID},
+        {"{\"type\":\"integer\",\"minimum\":3,\"maximum\":2}", "nothing can match", LF_INVALID},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "nothing can match",
+         LF_INVALID},
+        {"{\"type\":\"strin\"}", "#/type\"", LF_INVALID},
+        {"{\"type\":5}", "#/type\"", LF_INVALID},
+        {"{\"properties\":[]}", "must be an object", LF_INVALID},
+        {"{\"minLength\":-1}", "#/minLength\"", LF_INVALID},
+        {"{\"anyOf\":[]}", "#/anyOf\"", LF_INVALID},
+        {"{\"anyOf\":[3]}", "a schema must be", LF_INVALID},
+        {"[]", "a schema must be", LF_INVALID},
+        {"{\"type\":\"object\",\"minProperties\":2}", "minProperties", LF_UNSUPPORTED},
+        {"{\"enum\":[{}],\"properties\":{}}", "\"enum\"", LF_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lf_grammar *g = NULL;
+        struct lf_err err = {0};
+        enum lf_status status = try_schema(&g, cases[i].schema, NULL, &err);
+        if (status != cases[i].status || !strstr(err.message, cases[i].says))
+            fail_msg("%s: status %d, %s", cases[i].schema, status, err.message);
+    }
+}
+
+/* ------------------------------------------------------------------------------------------------ bounds, hostility */
+
+static enum lf_status try_printf(struct lf_err *err, const char *fmt, int n)
+{
+    struct lf_buf text;
+    struct lf_grammar *g = NULL;
+    lf_buf_init(&text, 4096);
+    lf_buf_printf(&text, "%.*s%d%s", (int)(strchr(fmt, '#') - fmt), fmt, n, strchr(fmt, '#') + 1);
+    enum lf_status status = try_schema(&g, text.ptr, NULL, err);
+    lf_grammar_destroy(g);
+    lf_buf_deinit(&text);
+    return status;
+}
+
+static void bounds_hold_at_the_limit_and_one_past_it(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    if (try_printf(&err, "{\"minItems\":#}", LF_GRAMMAR_UNROLLED_N) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(try_printf(&err, "{\"minItems\":#}", LF_GRAMMAR_UNROLLED_N + 1), LF_LIMIT);
+    assert_int_equal(try_printf(&err, "{\"maxItems\":#}", LF_GRAMMAR_UNROLLED_N), LF_OK);
+    assert_int_equal(try_printf(&err, "{\"maxItems\":#}", LF_GRAMMAR_UNROLLED_N + 1), LF_LIMIT);
+    assert_int_equal(try_printf(&err, "{\"multipleOf\":#}", LF_GRAMMAR_MULTIPLE), LF_OK);
+    assert_int_equal(try_printf(&err, "{\"multipleOf\":#}", LF_GRAMMAR_MULTIPLE + 1), LF_UNSUPPORTED);
+    for (int over = 0; over < 2; over++) {
+        struct lf_buf text;
+        struct lf_grammar *g = NULL;
+        lf_buf_init(&text, 2 << 20);
+        lf_buf_cstr(&text, "{\"anyOf\":[{}");
+        for (int i = 1; i < LF_GRAMMAR_BRANCHES_N + over; i++) lf_buf_printf(&text, ",{\"const\":%d}", i);
+        lf_buf_cstr(&text, "]}");
+        assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
+        lf_grammar_destroy(g);
+        lf_buf_clear(&text);
+        lf_buf_cstr(&text, "{\"patternProperties\":{\"0\":{}");
+        for (int i = 1; i < LF_GRAMMAR_PATTERN_PROPERTIES_N + over; i++) lf_buf_printf(&text, ",\"^%d\":{}", i);
+        lf_buf_cstr(&text, "}}");
+        g = NULL;
+        assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
+        lf_grammar_destroy(g);
+        lf_buf_clear(&text);
+        lf_buf_cstr(&text, "{\"title\":\"");
+        while (text.len < (size_t)LF_GRAMMAR_SOURCE_BYTES - 2 + (size_t)over) lf_buf_char(&text, 'a');
+        lf_buf_cstr(&text, "\"}");
+        g = NULL;
+        assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
+        lf_grammar_destroy(g);
+        lf_buf_deinit(&text);
+    }
+}
+
+static void an_answer_nests_as_deep_as_readers_read(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = grammar_of("{\"type\":\"array\"}", NULL);
+    for (int over = 0; over < 2; over++) {
+        char text[2 * (LF_GRAMMAR_DEPTH + 1) + 1] = {0};
+        int n = LF_GRAMMAR_DEPTH + over;
+        memset(text, '[', (size_t)n);
+        memset(text + n, ']', (size_t)n);
+        assert_int_equal(takes(g, v, text), !over);
+    }
+    lf_grammar_destroy(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* Each ends in bounded time, whatever it says. */
+static void hostile_schemas_end(void **state)
+{
+    (void)state;
+    struct lf_buf texts[6];
+    for (int i = 0; i < 6; i++) lf_buf_init(&texts[i], 4 << 20);
+    lf_buf_cstr(&texts[0], "{\"anyOf\":[{\"const\":0}");
+    for (int i = 1; i < 10000; i++) lf_buf_printf(&texts[0], ",{\"pattern\":\"a%d\"}", i);
+    lf_buf_cstr(&texts[0], "]}");
+    lf_buf_cstr(&texts[1], "{\"allOf\":[");
+    for (int i = 0; i < 30; i++)
+        lf_buf_printf(&texts[1], "%s{\"anyOf\":[{\"minimum\":%d},{\"maximum\":%d}]}", i ? "," : "", i, i);
+    lf_buf_cstr(&texts[1], "]}");
+    lf_buf_cstr(&texts[2], "{\"pattern\":\"(((((((a{0,99}){0,99}){0,99}){0,99}){0,99}){0,99}){0,99}\"}");
+    lf_buf_cstr(&texts[3], "{\"enum\":[0");
+    for (int i = 1; i < 100000; i++) lf_buf_printf(&texts[3], ",%d", i);
+    lf_buf_cstr(&texts[3], "]}");
+    lf_buf_cstr(&texts[4], "{\"oneOf\":[{\"const\":0}");
+    for (int i = 1; i < 1000; i++) lf_buf_printf(&texts[4], ",{\"pattern\":\"^%d[ab]*$\",\"type\":\"string\"}", i);
+    lf_buf_cstr(&texts[4], "]}");
+    lf_buf_cstr(&texts[5], "{\"properties\":{\"a\":{}");
+    for (int i = 0; i < 20000; i++) lf_buf_printf(&texts[5], ",\"p%d\":{\"$ref\":\"#/properties/a\"}", i);
+    lf_buf_cstr(&texts[5], "}}");
+    for (int i = 0; i < 6; i++) {
+        struct lf_grammar *g = NULL;
+        struct lf_err err = {0};
+        double began = cpu_seconds();
+        assert_int_equal(texts[i].status, LF_OK);
+        enum lf_status status = try_schema(&g, texts[i].ptr, NULL, &err);
+        assert_true(cpu_seconds() - began < 0.5 * SLOWNESS);
+        assert_true(status == LF_OK || (status == LF_LIMIT && err.message[0]));
+        lf_grammar_destroy(g);
+        lf_buf_deinit(&texts[i]);
+    }
+}
+
+static bool nobody_waits(void *ctx)
+{
+    (void)ctx;
+    return true;
+}
+
+static void a_client_that_has_gone_ends_the_work(void **state)
+{
+    (void)state;
+    struct lf_json doc = {0};
+    struct lf_grammar *g = NULL;
+    struct lf_err err;
+    struct lf_work gone = {.is_over = nobody_waits}, late = {.deadline_ns = 1};
+    assert_int_equal(lf_json_parse(&doc, LF_STR("{\"minItems\":20000}"), &lf_json_limits_request, NULL), LF_OK);
+    assert_int_equal(lf_grammar_of_schema(&g, lf_json_root(&doc), NULL, &gone, &err), LF_CANCELLED);
+    assert_int_equal(lf_grammar_of_schema(&g, lf_json_root(&doc), NULL, &late, &err), LF_TIMEOUT);
+    lf_json_deinit(&doc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(types),
+        cmocka_unit_test(objects),
+        cmocka_unit_test(arrays),
+        cmocka_unit_test(strings),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(enums),
+        cmocka_unit_test(combinations),
+        cmocka_unit_test(strict_objects_have_no_other_members),
+        cmocka_unit_test(white_space_where_it_is_asked_for),
+        cmocka_unit_test(what_is_not_supported_is_refused_with_its_place),
+        cmocka_unit_test(bounds_hold_at_the_limit_and_one_past_it),
+        cmocka_unit_test(an_answer_nests_as_deep_as_readers_read),
+        cmocka_unit_test(hostile_schemas_end),
+        cmocka_unit_test(a_client_that_has_gone_ends_the_work),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
