@@ -32,6 +32,7 @@ class Ops(harness.Case):
         self.assertEqual(self.server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"], r["tokens"][1:])
         self.assertEqual(self.server.post("/tokenize", {"content": text}).json, r)
         self.assertEqual(self.server.post("/detokenize", {"tokens": r["tokens"][1:]}).json, {"prompt": text})
+        self.assertEqual(self.server.post("/detokenize", {"tokens": r["tokens"]}).json, {"prompt": "<s>" + text})
         self.assertEqual(self.server.post("/detokenize", {"tokens": []}).json, {"prompt": ""})
         self.assertEqual(self.server.post("/tokenize", {"prompt": "", "add_special_tokens": False}).json["tokens"], [])
         for body in ({}, {"tokens": "x"}, {"tokens": [1.5]}, {"tokens": [-1]}, {"tokens": [10**6]}, {"tokens": None}):

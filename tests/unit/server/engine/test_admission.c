@@ -80,6 +80,20 @@ static void no_more_than_a_pool_of_blocks_passes(void **state)
     assert_int_equal(n_passed, N_BLOCKS);
 }
 
+/* What has passed one that waited before does not count against the next. */
+static void each_that_waits_is_passed_by_a_pool_of_blocks_of_its_own(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, B, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    for (int i = 0; i < 2; i++) {
+        struct lf_sched_seq *large = submit(f, N_BLOCKS * B, 0, 2), *small = submit(f, 9 * B, 0, 3);
+        assert_ptr_equal(lf_sched_admit(&f->sched, 4), small); /* twice would be more than the pool */
+        lf_sched_end(&f->sched, small);
+        lf_sched_end(&f->sched, large);
+    }
+}
+
 /* ---- tenants ---- */
 
 static void a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more(void **state)
@@ -315,6 +329,7 @@ int main(void)
         CASE(no_more_run_than_may),
         CASE(a_small_request_passes_a_large_one_only_in_its_time_of_grace),
         CASE(no_more_than_a_pool_of_blocks_passes),
+        CASE(each_that_waits_is_passed_by_a_pool_of_blocks_of_its_own),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_pool_and_no_block_more),
         CASE(a_tenant_among_others_gets_three_quarters_of_the_slots),
         CASE(a_slot_is_kept_for_a_tenant_that_runs_nothing),

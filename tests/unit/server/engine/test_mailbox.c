@@ -1,4 +1,5 @@
 /* Where the threads meet: what a look shows, when notify comes, what submit refuses, and the watchdog. */
+#include "server/engine/cost.h"
 #include "tests/unit/server/engine/engine_fixture.h"
 
 static void submitting_without_memory_is_refused_and_the_next_one_works(void **state)
@@ -123,6 +124,34 @@ static void a_snapshot_tells_how_things_stand(void **state)
     assert_true(es.retry_after_s >= 1);
 }
 
+/* Until the engine has looked at a request its first token is expected when those that wait before it, and itself, have
+ * been computed at the speed measured so far; before there is any, at an assumed one. */
+static void who_has_just_come_is_expected_behind_those_that_wait(void **state)
+{
+    struct engine_rig *f = *state;
+    int32_t prompt[700];
+    struct lf_request *reqs[3];
+    struct lf_request_state st;
+    struct lf_engine_state es;
+    const int n_prompts[3] = {10, 700, 300};
+    f->backend.gate = 1;
+    for (int i = 0; i < 3; i++) {
+        rig_prompt(prompt, n_prompts[i], (uint64_t)i + 1);
+        struct lf_gen_params p = rig_params(prompt, n_prompts[i], 4);
+        reqs[i] = rig_submit(f, &p);
+        do lf_engine_snapshot(f->engine, &es);
+        while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
+    }
+    lf_request_snapshot(reqs[2], &st);
+    int64_t eta_ns = st.eta_ns;
+    f->backend.gate = 0;
+    for (int i = 0; i < 3; i++) {
+        (void)rig_wait(reqs[i]);
+        lf_request_put(reqs[i]);
+    }
+    assert_true(eta_ns == INT64_C(1000) * LF_COST_START_TOKEN_NS);
+}
+
 /* Two tenants, each kept to three quarters of 128 blocks while the other is here. */
 static void the_largest_request_is_the_asking_tenants(void **state)
 {
@@ -165,6 +194,7 @@ int main(void)
         cmocka_unit_test(an_engine_that_does_not_move_is_declared_dead),
         CASE(notify_comes_at_most_once_a_step_and_never_after_put),
         CASE(a_snapshot_tells_how_things_stand),
+        CASE(who_has_just_come_is_expected_behind_those_that_wait),
         CASE(the_largest_request_is_the_asking_tenants),
     };
     int n_failed = 0;

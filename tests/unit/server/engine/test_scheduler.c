@@ -3,6 +3,10 @@
 #include "tests/unit/server/engine/sched_rig.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void an_empty_scheduler_plans_nothing(void **state)
 {
@@ -192,6 +196,18 @@ static void the_least_chunk_is_sixteen_tokens_or_the_rest(void **state)
     assert_int_equal(next_chunk(f), 8);
 }
 
+/* What a step costs by itself is part of its time, and is predicted for it. */
+static void a_prefill_pays_for_its_step(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 500, 0, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    set_cost(f, 0.99 * LF_NS_PER_MS, 1e-6);
+    f->sched.cost.w[LF_COST_STEP] = 10 * LF_NS_PER_MS; /* leaves 40 tokens of the 50 */
+    assert_int_equal(next_chunk(f), 32);
+    assert_true(fabs(f->step.predicted_ns - (10 + 32 * 0.99) * LF_NS_PER_MS) < 1);
+}
+
 /* Where tokens come in tiles: whole ones, but all that is left of a prompt; below a tile it is blocks and sixteens. */
 static void a_chunk_ends_with_a_tile(void **state)
 {
@@ -302,6 +318,21 @@ static void only_a_tenant_that_begins_is_brought_level(void **state)
     assert_true(t->served_ns <= most_ns + 50 * LF_NS_PER_MS);
 }
 
+/* A pause saves nothing up: the account of one that comes is not below those of the others but for a few steps. */
+static void who_comes_late_is_a_few_steps_ahead_and_no_more(void **state)
+{
+    struct fixture *f = *state;
+    run_for(f, 1, 250);
+    set_cost(f, LF_NS_PER_MS, 1e-6);
+    f->seqs[0].tenant->served_ns = 5e9;
+    lf_sched_plan_step(&f->sched, &f->step);
+    lf_sched_launched(&f->sched, &f->step);
+    run_for(f, 2, 250);
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_ptr_equal(f->items[0].seq, &f->seqs[1]);
+    assert_in_range((uint64_t)f->seqs[1].tenant->served_ns, UINT64_C(4500000000), UINT64_C(5000000000));
+}
+
 /* Two tenants decode, one much more; the other one's prefill gets what the first one's decodes took more than its own,
  * and what rounding to whole blocks may cost. */
 static void who_decodes_less_gets_the_rest_for_its_prefill(void **state)
@@ -322,10 +353,16 @@ static void who_decodes_less_gets_the_rest_for_its_prefill(void **state)
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), prompt);
     for (int i = 0; i < 3; i++) assert_int_equal(f->seqs[i].n_done, n_prompts[i]);
     set_cost(f, LF_NS_PER_MS, LF_NS_PER_MS); /* decodes of 13 + 14 and of 5 ms */
+    double *w = f->sched.cost.w;
+    w[LF_COST_STEP] = w[LF_COST_LOGITS] = w[LF_COST_PREFILL_KEY] = 0;   /* so that sums are exact */
+    f->sched.opts.step_ns = f->sched.opts.alone_ns = 54 * LF_NS_PER_MS; /* 32 - 2 * 5 ms are due, and just left */
+    lf_sched_plan_step(&f->sched, &f->step);
+    assert_int_equal(f->items[3].n_tokens, 16);
+    f->sched.opts.step_ns = 4 * LF_NS_PER_MS; /* now they are more than is left: half a block is added, 54 tokens */
     lf_sched_plan_step(&f->sched, &f->step);
     assert_int_equal(f->step.n_items, 4);
     assert_ptr_equal(f->items[3].seq, prompt);
-    assert_int_equal(f->items[3].n_tokens, 48); /* 32 - 2 * 5 ms, and half a block: 54 tokens */
+    assert_int_equal(f->items[3].n_tokens, 48);
 }
 
 /* Beside decodes a prefill has what they leave of a step; alone it has longer ones for itself. */
@@ -368,6 +405,52 @@ static void retry_after_follows_backlog_and_speed(void **state)
     assert_true(lf_sched_eta_ns(&f->sched, &f->seqs[0]) > 5 * (int64_t)LF_NS_PER_S);
 }
 
+/* However short it was. */
+static void speeds_are_known_after_one_step(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit(f, 65, 2, 1);
+    (void)lf_sched_admit(&f->sched, 1);
+    lf_sched_plan_step(&f->sched, &f->step);
+    run(f, 1);
+    assert_true(lf_sched_prefill_speed(&f->sched) == 64e9 && lf_sched_decode_speed(&f->sched) == 0);
+    lf_sched_plan_step(&f->sched, &f->step);
+    run(f, 1);
+    lf_sched_plan_step(&f->sched, &f->step); /* a decode */
+    run(f, 1);
+    assert_true(lf_sched_decode_speed(&f->sched) == 1e9);
+}
+
+/* Whether lf_sched_check ends the process. */
+static bool check_fails(const struct fixture *f)
+{
+    int32_t refs[N_BLOCKS];
+    int how = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit none = {0, 0};
+        (void)setrlimit(RLIMIT_CORE, &none);
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)close(STDERR_FILENO); /* what it says is no part of the test's output */
+        lf_sched_check(&f->sched, refs);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT;
+}
+
+/* What the simulator asks after every step looks at the tenants' accounts too. */
+static void a_check_sees_a_tenant_that_cannot_be(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_tenant *t = submit(f, 1, 1, 1)->tenant;
+    assert_false(check_fails(f));
+    t->admitted_ns = -1;
+    assert_true(check_fails(f));
+    t->admitted_ns = 0;
+}
+
 int main(void)
 {
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -381,15 +464,19 @@ int main(void)
         CASE(decodes_that_do_not_fit_take_turns),
         CASE(prefills_fill_tiles_of_tokens),
         CASE(a_chunk_ends_with_a_block_or_with_sixteen_tokens),
+        CASE(a_prefill_pays_for_its_step),
         CASE(the_least_chunk_is_sixteen_tokens_or_the_rest),
         CASE(a_chunk_ends_with_a_tile),
         CASE(the_eldest_prefill_has_a_quarter),
         CASE(the_eldests_chunk_is_no_smaller_than_what_was_saved_for),
         CASE(the_tenant_that_was_served_least_is_next),
         CASE(only_a_tenant_that_begins_is_brought_level),
+        CASE(who_comes_late_is_a_few_steps_ahead_and_no_more),
         CASE(who_decodes_less_gets_the_rest_for_its_prefill),
         CASE(a_prefills_time_is_predicted_with_what_runs_beside_it),
         CASE(retry_after_follows_backlog_and_speed),
+        CASE(speeds_are_known_after_one_step),
+        CASE(a_check_sees_a_tenant_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -450,6 +450,25 @@ static void a_connection_ends_once(void **state)
     close_rig(&r);
 }
 
+/* Whichever place it has. */
+static void each_connection_can_be_ended(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lf_api_err err;
+    enum { N = 3 };
+    assert_int_equal(lf_refuse(&err, 503, NULL, "draining", "The server is shutting down."), LF_INVALID);
+    open_rig(&r, N, 0);
+    for (int i = 0; i < N + LF_CONN_HEALTH_N; i++) {
+        struct lf_conn *c = admit_busy(&r, 1);
+        lf_conn_end(c, &err);
+        assert_int_equal(c->state, LF_CONN_CUT);
+        assert_true(reads_end(c->fd));
+    }
+    for (int i = 0; i < r.conns.n_places; i++) assert_ptr_equal(r.conns.places[i].conns, &r.conns);
+    close_rig(&r);
+}
+
 static void a_client_that_does_not_read_is_cut(void **state)
 {
     (void)state;
@@ -558,6 +577,7 @@ int main(void)
         cmocka_unit_test(a_body_that_is_late_gets_the_answer_that_is_known),
         cmocka_unit_test(who_said_nothing_or_reads_nothing_is_told_nothing),
         cmocka_unit_test(a_connection_ends_once),
+        cmocka_unit_test(each_connection_can_be_ended),
         cmocka_unit_test(a_client_that_does_not_read_is_cut),
         cmocka_unit_test(a_client_that_reads_slowly_or_has_all_is_not),
         cmocka_unit_test(a_client_that_reads_below_the_least_rate_is_cut),

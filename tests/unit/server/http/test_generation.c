@@ -413,6 +413,26 @@ static void text_for_which_there_is_no_memory_fails_the_generation(void **state)
     lf_text_memory_destroy(memory);
 }
 
+/* It is large, so that the slabs which are kept for later do not count. */
+static void a_text_that_nobody_has_seen_gives_its_memory_back(void **state)
+{
+    (void)state;
+    static const char text[1 << 20];
+    struct lf_text_memory *memory;
+    struct lf_text_memory_state now;
+    ask_for(&goes_on, 1, "abc");
+    (void)running();
+    assert_int_equal(lf_text_memory_create(&memory, 1 << 25, NULL), LF_OK);
+    gen->choices[0].text.memory = memory;
+    lf_buf_append(&gen->choices[0].text, text, sizeof text);
+    lf_text_memory_snapshot(memory, &now);
+    assert_true(now.used_bytes >= sizeof text);
+    end();
+    lf_text_memory_snapshot(memory, &now);
+    assert_true(now.used_bytes < sizeof text);
+    lf_text_memory_destroy(memory);
+}
+
 /* The text of an echoed token that cannot be kept does not go missing silently. */
 static void an_echo_for_which_there_is_no_memory_fails_the_generation(void **state)
 {
@@ -597,6 +617,7 @@ int main(void)
         CASE(below_min_tokens_nothing_stops),
         CASE(what_ends_badly_fails_with_its_reason),
         CASE(text_for_which_there_is_no_memory_fails_the_generation),
+        CASE(a_text_that_nobody_has_seen_gives_its_memory_back),
         CASE(an_echo_for_which_there_is_no_memory_fails_the_generation),
         CASE(text_is_cut_between_code_points),
         CASE(an_echo_begins_with_the_prompt_as_it_was_given),

@@ -2,11 +2,23 @@
 #include "tests/support/test.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include "server/http/conn/server.h"
+
+static int bind_error; /* 0: the kernel decides */
+int __real_bind(int fd, const struct sockaddr *addr, socklen_t n);
+int __wrap_bind(int fd, const struct sockaddr *addr, socklen_t n);
+
+int __wrap_bind(int fd, const struct sockaddr *addr, socklen_t n)
+{
+    if (bind_error == 0) return __real_bind(fd, addr, n);
+    errno = bind_error;
+    return -1;
+}
 
 static uint64_t peer(const char *text)
 {
@@ -72,6 +84,33 @@ static void listens_where_it_is_told(void **state)
     close(fd);
 }
 
+static void a_refusal_says_what_may_help(void **state)
+{
+    (void)state;
+    static const struct {
+        int error;
+        const char *hint;
+    } cases[] = {
+        {EADDRINUSE, "; --port N takes another, 0 any free one"},
+        {EADDRNOTAVAIL, "; expected an address of this machine"},
+        {EACCES, "; ports below 1024 need privileges"},
+        {ENOBUFS, ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct lf_err err;
+        char want[256];
+        int fd = -1, port = 0;
+        bool loopback = false;
+        bind_error = cases[i].error;
+        assert_int_equal(lf_listen(&fd, &port, &loopback, "127.0.0.1", 80, &err), LF_IO);
+        bind_error = 0;
+        snprintf(want, sizeof want, "cannot listen on 127.0.0.1 port 80: %s%s", strerror(cases[i].error),
+                 cases[i].hint);
+        assert_string_equal(err.message, want);
+        assert_int_equal(fd, -1);
+    }
+}
+
 static void segments_of_loopback_fit_the_send_buffer_several_times(void **state)
 {
     (void)state;
@@ -101,6 +140,7 @@ int main(void)
         cmocka_unit_test(an_ipv6_network_of_64_bits_is_one_address),
         cmocka_unit_test(an_ipv4_address_is_the_same_over_ipv6),
         cmocka_unit_test(listens_where_it_is_told),
+        cmocka_unit_test(a_refusal_says_what_may_help),
         cmocka_unit_test(segments_of_loopback_fit_the_send_buffer_several_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,6 +156,9 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"logit_bias\":{\"100\":1}}", "logit_bias", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"1\":101}}", "logit_bias", "invalid_value"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"\\u0031\":1}}", "logit_bias", "invalid_token_id"},
+        {LF_ASK_CHAT, "{\"logit_bias\":{\"\":1}}", "logit_bias", "invalid_token_id"},
+        {LF_ASK_CHAT, "{\"logit_bias\":{\"0000000001\":1}}", "logit_bias", "invalid_token_id"},
+        {LF_ASK_CHAT, "{\"logit_bias\":{\"18446744073709551617\":1}}", "logit_bias", "invalid_token_id"}, /* 2^64 + 1 */
         {LF_ASK_CHAT, "{\"tools\":[1]}", "tools", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"response_format\":{\"type\":\"json_object\"}}", "response_format", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"chat_template\":\"x\"}", "chat_template", "unsupported_parameter"},
@@ -177,6 +180,24 @@ static void refusals_name_the_field(void **state)
         assert_string_equal(err.code, cases[i].code);
         lf_ask_deinit(&ask);
     }
+}
+
+/* They are not copied: the request's JSON has to stay. */
+static void lists_of_tokens_stay_in_the_request(void **state)
+{
+    (void)state;
+    struct lf_json json = {0};
+    struct lf_ask ask;
+    struct lf_api_err err;
+    int64_t id = 0;
+    assert_int_equal(lf_json_parse(&json, LF_STR("{\"tokens\":[7,99]}"), &lf_json_limits_request, NULL), LF_OK);
+    assert_int_equal(lf_ask_read(&ask, LF_ASK_DETOKENIZE, &json, &limits, &err), LF_OK);
+    assert_int_equal(lf_json_type(ask.tokens), LF_JSON_ARRAY);
+    assert_int_equal(lf_json_len(ask.tokens), 2);
+    assert_true(lf_json_int64(lf_json_first(ask.tokens), &id));
+    assert_int_equal(id, 7);
+    lf_ask_deinit(&ask);
+    lf_json_deinit(&json);
 }
 
 static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE};
@@ -364,6 +385,7 @@ static void at_each_limit_and_one_past_it(void **state)
             struct lf_api_err err;
             char *text = list_of(cases[i].before, cases[i].element, cases[i].most + more, cases[i].after);
             assert_int_equal(read_as(&ask, LF_ASK_CHAT, text, &err), more ? LF_INVALID : LF_OK);
+            if (more) assert_int_equal(err.status, 400);
             lf_ask_deinit(&ask);
             free(text);
         }
@@ -378,6 +400,7 @@ int main(void)
         cmocka_unit_test(a_refusal_says_what_came),
         cmocka_unit_test(values_arrive),
         cmocka_unit_test(refusals_name_the_field),
+        cmocka_unit_test(lists_of_tokens_stay_in_the_request),
         cmocka_unit_test(a_field_without_effect_here_is_refused_unless_it_asks_for_none),
         cmocka_unit_test(fields_that_would_change_the_answer_are_refused),
         cmocka_unit_test(no_field_is_in_two_rows),

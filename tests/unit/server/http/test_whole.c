@@ -303,6 +303,27 @@ static void a_long_answer_comes_in_windows(void **state)
     finish();
 }
 
+/* Answers that differ by a byte, around those whose last piece but one fills it: one of them must be cut just there. */
+static void a_window_that_is_just_full_is_given_out(void **state)
+{
+    (void)state;
+    static char prompt[4096];
+    int n_just_full = 0;
+    for (int n = 2 * 3990; n < 2 * 4090; n++) {
+        memset(prompt, 'x', sizeof prompt);
+        prompt[n / 2] = 0;
+        prepare(&lf_dialect_completions, 2, prompt);
+        ask.ask.echo = true;
+        start_whole();
+        if (n % 2) says(1, "y");
+        for (int i = 0; i < 2; i++) ends(i, LF_FINISH_LENGTH);
+        assert_true(begins());
+        if (fill_window() == LF_FILL_SOME) n_just_full += window.len == LF_ANSWER_WINDOW_BYTES;
+        finish();
+    }
+    assert_true(n_just_full > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -316,6 +337,7 @@ int main(void)
         cmocka_unit_test(offsets_are_those_of_the_text),
         cmocka_unit_test(memory_that_runs_out_on_the_way_is_told),
         cmocka_unit_test(a_long_answer_comes_in_windows),
+        cmocka_unit_test(a_window_that_is_just_full_is_given_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
