@@ -58,25 +58,31 @@ static void open_takes_exactly_the_planned_bytes_and_close_gives_them_back(void 
     lf_device_close(dev);
 }
 
+static enum lf_status open_as(struct lf_device *dev, bool is_gpu, enum lf_dtype dtype, enum lf_kv_order *order)
+{
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = good;
+    o.dtype = dtype;
+    as_gpu = is_gpu;
+    enum lf_status status = lf_kv_cache_open(&cache, dev, &o, NULL);
+    as_gpu = false;
+    if (status != LF_OK) return status;
+    *order = cache.view.order;
+    lf_kv_cache_close(&cache);
+    return LF_OK;
+}
+
 static void pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu(void **state)
 {
     (void)state;
     struct lf_device *dev = open_device();
-    struct lf_kv_cache cache;
-    struct lf_kv_cache_opts o = good;
-    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
-    assert_int_equal(cache.view.order, LF_KV_LANES);
-    lf_kv_cache_close(&cache);
-    as_gpu = true;
-    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
-    assert_int_equal(cache.view.order, LF_KV_ROWS);
-    lf_kv_cache_close(&cache);
-    o.dtype = LF_F16;
-    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
-    lf_kv_cache_close(&cache);
-    o.dtype = LF_F32;
-    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_UNSUPPORTED);
-    as_gpu = false;
+    enum lf_kv_order order = LF_KV_ROWS;
+    assert_int_equal(open_as(dev, false, LF_BF16, &order), LF_OK);
+    assert_int_equal(order, LF_KV_LANES);
+    assert_int_equal(open_as(dev, true, LF_BF16, &order), LF_OK);
+    assert_int_equal(order, LF_KV_ROWS);
+    assert_int_equal(open_as(dev, true, LF_F16, &order), LF_OK);
+    assert_int_equal(open_as(dev, true, LF_F32, &order), LF_UNSUPPORTED);
     lf_device_close(dev);
 }
 
