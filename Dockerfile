@@ -20,7 +20,8 @@ ARG CUDA_BASE=${CUDA:+nvidia/cuda:${CUDA}-runtime-ubuntu24.04}
 FROM ${CUDA_BUILD:-${BASE}} AS build
 ARG CUDA
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-    cmake g++ gcc libmicrohttpd-dev libpcre2-dev libsentencepiece-dev make pkg-config
+    cmake g++ gcc libmicrohttpd-dev libpcre2-dev libprotobuf-dev libsentencepiece-dev make \
+    nettle-dev pkg-config
 WORKDIR /src
 COPY CMakeLists.txt CMakePresets.json ./
 COPY core core
@@ -35,10 +36,10 @@ RUN cmake --preset release -DBUILD_TESTING=OFF -DLF_CUDA="$([ -n "$CUDA" ] && ec
     && cmake --build build/release --target longflash -j "$(nproc)" \
     && strip build/release/longflash
 
-# The star: Ubuntu 24.04 and Debian 13 have the library as libmicrohttpd12t64.
+# The stars: Ubuntu 24.04 and Debian 13 have these libraries as libmicrohttpd12t64 and libnettle8t64.
 FROM ${CUDA_BASE:-${BASE}}
 RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends \
-    'libmicrohttpd12*' libpcre2-8-0 libsentencepiece0 \
+    'libmicrohttpd12*' 'libnettle8*' libpcre2-8-0 libsentencepiece0 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 COPY --from=build /src/build/release/longflash /usr/local/bin/longflash
 COPY demo/model /opt/longflash/demo

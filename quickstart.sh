@@ -39,6 +39,7 @@ missing_packages() {
         pkg-config --exists "$module" 2>/dev/null || echo "$packages"
     done <<'TXT'
 libmicrohttpd libmicrohttpd-dev
+nettle nettle-dev
 sentencepiece libsentencepiece-dev libprotobuf-dev
 libpcre2-8 libpcre2-dev
 TXT

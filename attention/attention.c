@@ -95,7 +95,7 @@ void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_pa
     const struct lf_attn_schedule *schedule = &attn->schedules[schedule_idx];
     LF_ASSERT(schedule->made && (schedule->window == 0 || p->window == schedule->window));
     LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
-    LF_ASSERT(p->kv->dtype == attn->shape.kv_dtype);
+    LF_ASSERT(p->kv->dtype == attn->shape.kv_dtype && (uintptr_t)p->kv->base % 64 == 0);
     attn->backend->run(attn, schedule_idx, p);
 }
 

@@ -1,7 +1,5 @@
 #include "core/dtype.h"
 
-#include "core/check.h"
-
 const char *lf_dtype_name(enum lf_dtype t)
 {
     return t == LF_F32 ? "f32" : t == LF_F16 ? "f16" : "bf16";

@@ -1,20 +1,17 @@
-/* Hashes: SHA-256 (FIPS 180-4) for identities and keys, SipHash-1-3 for tables whose keys come from outside, and those
- * of core/mix.h. Pure functions, any thread. */
+/* Hashes: SHA-256 for identities and keys (nettle's), SipHash-1-3 for tables whose keys come from outside.
+ * core/mix.h has those that need no secret. Pure functions, any thread. */
 #ifndef LF_CORE_HASH_H
 #define LF_CORE_HASH_H
 
+#include <nettle/sha2.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "core/mix.h"
-
-enum { LF_SHA256_BYTES = 32 };
+enum { LF_SHA256_BYTES = SHA256_DIGEST_SIZE };
 
 struct lf_sha256 {
-    uint32_t state[8];
-    uint64_t n_bytes;
-    uint8_t block[64];
+    struct sha256_ctx ctx;
 };
 
 void lf_sha256_init(struct lf_sha256 *sha);
@@ -29,7 +26,7 @@ bool lf_equal_ct(const void *a, const void *b, size_t n);
 /* SipHash-1-3 under a key drawn once per process from the operating system. */
 uint64_t lf_hash64(const void *bytes, size_t n);
 
-/* n bytes from the operating system's generator; false when it has none (then nothing is written). */
+/* At most 256 bytes from the operating system's generator; false when it has none. */
 bool lf_random_bytes(void *out, size_t n);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/json_text.h"
 #include "core/text_memory.h"
 #include "core/work.h"
@@ -102,12 +103,18 @@ static enum lf_status parse_string(struct parser *p)
     return LF_OK;
 }
 
+_Static_assert(LF_JSON_NUMBER_BYTES == 4095, "the words below name it");
+
 /* Where the number at pos ends, or what is wrong with it. */
 static size_t number_end(const struct parser *p, const char **why)
 {
     size_t end = lf_json_number_end(p->text, p->len, p->pos, why), n = end - p->pos;
     const char *start = p->text + p->pos;
     if (*why) return end;
+    if (n > LF_JSON_NUMBER_BYTES) {
+        *why = "a number of more than 4095 characters";
+        return end;
+    }
     /* a short number without exponent cannot overflow; of the rest strtod knows */
     if (n > 300 || memchr(start, 'e', n) || memchr(start, 'E', n)) {
         double x;

@@ -10,7 +10,7 @@
 #include "core/json_text.h"
 
 static const struct lf_json_node none = {.type = LF_JSON_NONE}, number = {.type = LF_JSON_NUMBER};
-enum { NONE_IDX = 0xffffffffu >> 1, NUMBER_TEXT_BYTES = 4096 };
+enum { NONE_IDX = 0xffffffffu >> 1 };
 
 static const struct lf_json_node *node_of(struct lf_json_value v)
 {
@@ -149,8 +149,8 @@ size_t lf_json_number_end(const char *text, size_t len, size_t at, const char **
 
 bool lf_json_number_text(struct lf_str s, double *out)
 {
-    char text[NUMBER_TEXT_BYTES];
-    if (s.len >= sizeof text) return false;
+    char text[LF_JSON_NUMBER_BYTES + 1];
+    if (s.len > LF_JSON_NUMBER_BYTES) return false;
     memcpy(text, s.ptr, s.len);
     text[s.len] = 0;
     *out = strtod(text, NULL); /* the program never calls setlocale, so the point is a point */

@@ -31,6 +31,7 @@ enum {
     /* JSON of a request */
     LF_JSON_DEPTH = 64,
     LF_JSON_NODES = 250000,
+    LF_JSON_NUMBER_BYTES = 4095, /* digits, point and exponent of a number, also in a file */
     /* JSON of a model directory: tokenizer.json of a 256K vocabulary has about 1.5 million nodes */
     LF_JSON_FILE_NODES = 8000000,
     LF_JSON_FILE_BYTES = 256 * 1024 * 1024,

@@ -1,6 +1,5 @@
 #include "core/str.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <strings.h>
 
@@ -29,10 +28,16 @@ ptrdiff_t lf_str_find(struct lf_str s, struct lf_str needle)
     return hit ? hit - s.ptr : -1;
 }
 
+/* Not isspace, which goes by the locale. */
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 struct lf_str lf_str_trim(struct lf_str s)
 {
-    while (s.len && isspace((unsigned char)s.ptr[0])) s = lf_str_from(s.ptr + 1, s.len - 1);
-    while (s.len && isspace((unsigned char)s.ptr[s.len - 1])) s.len--;
+    while (s.len && is_space(s.ptr[0])) s = lf_str_from(s.ptr + 1, s.len - 1);
+    while (s.len && is_space(s.ptr[s.len - 1])) s.len--;
     return s;
 }
 

@@ -25,17 +25,18 @@ void *lf_text_take_piece(struct lf_text_memory *m, size_t n, size_t n_counted)
     return h ? (char *)h + LF_TEXT_HEADER_BYTES : NULL;
 }
 
-/* Another mapping with the same pages, and addresses for n_room bytes; at the least for n. */
+/* Another mapping with the same pages, and addresses for n_room bytes; at the least for n.
+ *
+ * Where mremap fails nobody can say whether the addresses at `at` are still ours: it unmaps them first, may fail after
+ * that, and then they may be another thread's already. So they are left as they are, which is addresses without pages
+ * at the worst. */
 static struct lf_text_header *move_pages(struct lf_text_memory *m, struct lf_text_header *h, size_t n, size_t n_room)
 {
     void *at = lf_text_map_aligned(m, n_room);
     if (!at && n < n_room) at = lf_text_map_aligned(m, n_room = n);
     if (!at) return NULL;
     struct lf_text_header *to = mremap(h, h->map_bytes, n_room, MREMAP_MAYMOVE | MREMAP_FIXED, at);
-    if (to == MAP_FAILED) {
-        (void)munmap(at, n_room);
-        return NULL;
-    }
+    if (to == MAP_FAILED) return NULL;
     to->map_bytes = n_room;
     lf_text_keep_small_pages(to);
     return to;

@@ -1,7 +1,6 @@
 /* Opening a device by name, and the bookkeeping every backend shares. */
 #include "device/device.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

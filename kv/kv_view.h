@@ -35,7 +35,7 @@
 enum lf_kv_order { LF_KV_LANES, LF_KV_ROWS }; /* of a CPU, of a GPU: see above */
 
 struct lf_kv_view {
-    void *base;          /* device address of block 0 */
+    void *base;          /* device address of block 0, aligned to 64 bytes; so is each page */
     enum lf_dtype dtype; /* LF_F32 or LF_BF16; LF_F16 too in the order of a GPU */
     enum lf_kv_order order;
     int n_blocks;

@@ -152,21 +152,6 @@ int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct l
     return block >= 0 && record_holds(&cache->records[block], prev, ids) ? block : -1;
 }
 
-int lf_prefix_cache_match(const struct lf_prefix_cache *cache, const struct lf_prefix_key *root, const int32_t *ids,
-                          int n_ids, int max_blocks, int32_t *blocks)
-{
-    int n_full = LF_MIN(n_ids / LF_KV_BLOCK_TOKENS, max_blocks);
-    struct lf_prefix_key prev = *root;
-    for (int i = 0; i < n_full; i++) {
-        struct lf_prefix_key key;
-        lf_prefix_key_next(&prev, ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &key);
-        blocks[i] = lf_prefix_cache_find(cache, &prev, &key, ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS);
-        if (blocks[i] < 0) return i;
-        prev = key;
-    }
-    return LF_MAX(n_full, 0);
-}
-
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                                 const struct lf_prefix_key *key, const int32_t *ids, int32_t block)
 {
@@ -180,15 +165,6 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     memcpy(r->ids, ids, sizeof(r->ids));
     cache->slots[i] = block;
     lf_block_pool_set_cached(cache->pool, block, true);
-}
-
-void lf_prefix_cache_insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids,
-                            int32_t block, struct lf_prefix_key *key_out)
-{
-    struct lf_prefix_key key;
-    lf_prefix_key_next(prev, ids, &key);
-    lf_prefix_cache_insert_key(cache, prev, &key, ids, block);
-    *key_out = key;
 }
 
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache)

@@ -32,19 +32,12 @@ void lf_prefix_cache_root(const struct lf_prefix_cache *cache, const void *salt,
 /* The key of the block with these 64 ids behind prev. */
 void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, struct lf_prefix_key *out);
 
-/* How many of the leading full blocks of ids are cached, at most max_blocks; their numbers go to blocks. Takes no
- * references and does not touch the LRU order: the answer holds until the next call that takes a block. */
-int lf_prefix_cache_match(const struct lf_prefix_cache *cache, const struct lf_prefix_key *root, const int32_t *ids,
-                          int n_ids, int max_blocks, int32_t *blocks);
-/* Enters a block that now holds these 64 ids behind prev. If the same content is already there under another block,
- * nothing changes. */
-void lf_prefix_cache_insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids,
-                            int32_t block, struct lf_prefix_key *key_out);
-
-/* The same for callers that keep the chain of keys. find: the block that holds ids behind prev, or -1; key is
- * key_next(prev, ids). */
+/* The block that holds these 64 ids behind prev, or -1; key is key_next(prev, ids). Takes no reference and does not
+ * touch the LRU order: the answer holds until the next call that takes a block. */
 int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                              const struct lf_prefix_key *key, const int32_t *ids);
+/* Enters a block that now holds these ids. If the same content is already there under another block, nothing changes.
+ */
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                                 const struct lf_prefix_key *key, const int32_t *ids, int32_t block);
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/str.h"
 
 /* FNV-1a: the same in every process, as lf_hash64 is not. */

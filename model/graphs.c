@@ -3,7 +3,6 @@
 #include "model/graphs.h"
 
 #include "core/check.h"
-#include "core/limits.h"
 
 static const int SIZES[LF_GRAPHS_N] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 160, 192, LF_GRAPH_TOKENS};
 

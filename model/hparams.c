@@ -557,13 +557,6 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     LF_TRY(read_switches(hp, fam, root, err));
     LF_TRY(read_windows(hp, fam, root, err));
     LF_TRY(read_rope(hp, root, err));
-    struct lf_json_value bos = lf_json_get(root, "bos_token_id");
-    hp->bos_id = -1;
-    if (!lf_json_is_absent(bos)) {
-        int id;
-        LF_TRY(int_of(bos, "bos_token_id", 0, hp->n_vocab - 1, &id, err));
-        hp->bos_id = id;
-    }
     return read_eos(hp, root, err);
 }
 

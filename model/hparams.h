@@ -24,7 +24,6 @@ struct lf_hparams {
     int *window; /* [n_layers] sliding window of each layer, 0: none; owned */
     struct lf_rope_opts rope;
     enum lf_dtype dtype;           /* torch_dtype: what --load dummy makes */
-    int32_t bos_id;                /* -1: none */
     int32_t eos_ids[LF_EOS_IDS_N]; /* config.json, generation_config.json, and what was added */
     int n_eos;
 };

@@ -23,7 +23,6 @@
 #include "model/llama.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "attention/rope.h"
 #include "core/check.h"

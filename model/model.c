@@ -197,11 +197,6 @@ void lf_model_close(struct lf_model *model)
     free(model);
 }
 
-const struct lf_hparams *lf_model_hparams(const struct lf_model *model)
-{
-    return &model->hp;
-}
-
 void lf_model_identity(const struct lf_model *model, uint8_t out[32])
 {
     memcpy(out, model->identity, LF_SHA256_BYTES);

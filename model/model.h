@@ -33,7 +33,6 @@ LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hpa
 LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
                                            const struct lf_model_opts *opts, struct lf_err *err);
 void lf_model_close(struct lf_model *model); /* accepts NULL */
-const struct lf_hparams *lf_model_hparams(const struct lf_model *model);
 /* SHA-256 over config.json and the safetensors headers: the model's identity for the prefix cache. */
 void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
 

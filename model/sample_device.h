@@ -7,7 +7,6 @@
 #define LF_MODEL_SAMPLE_DEVICE_H
 
 #include "device/device.h"
-#include "device/ops.h"
 #include "model/batch.h"
 
 /* Where in the workspace its memory lies; bytes, from the beginning of its region. */

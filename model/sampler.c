@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 
 enum {
     DIGIT_BITS = 11,

@@ -9,7 +9,6 @@
 #include "core/check.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "core/log.h"
 #include "server/option_hints.h"
 #include "server/options.h"
 

@@ -7,7 +7,6 @@
 #define LF_SERVER_CONFIG_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/arena.h"

@@ -1,6 +1,5 @@
 /* health: asks /readyz, for a container's health check. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "server/commands.h"

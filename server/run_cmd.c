@@ -5,7 +5,6 @@
  * a long document runs on a small machine. */
 #include <semaphore.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"

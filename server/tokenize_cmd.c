@@ -1,9 +1,6 @@
 /* tokenize: text to ids and back on the terminal. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "core/json.h"

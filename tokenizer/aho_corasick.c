@@ -75,11 +75,6 @@ void lf_aho_deinit(struct lf_aho *aho)
     memset(aho, 0, sizeof *aho);
 }
 
-uint64_t lf_aho_bytes(const struct lf_aho *aho)
-{
-    return lf_trie_bytes(&aho->trie) + (uint64_t)aho->trie.n_nodes * (2 * sizeof(uint32_t) + sizeof(uint16_t));
-}
-
 enum lf_status lf_aho_nested(const struct lf_aho *aho, uint32_t *out, struct lf_err *err)
 {
     uint32_t n = aho->trie.n_nodes, *counts = calloc((size_t)n + 1, sizeof *counts);

@@ -28,7 +28,6 @@ struct lf_aho {
 LF_MUST_CHECK enum lf_status lf_aho_build(struct lf_aho *aho, const struct lf_trie_entry *entries, size_t n,
                                           struct lf_err *err);
 void lf_aho_deinit(struct lf_aho *aho); /* accepts a zeroed one */
-uint64_t lf_aho_bytes(const struct lf_aho *aho);
 static inline bool lf_aho_is_empty(const struct lf_aho *aho)
 {
     return aho->trie.n_nodes == 0;

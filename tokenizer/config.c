@@ -16,6 +16,13 @@ enum lf_status lf_json_file(struct lf_json *json, struct lf_buf *text, const cha
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "%s", name);
 }
 
+enum lf_status lf_text_keep(struct lf_str *out, struct lf_arena *arena, struct lf_str text, struct lf_err *err)
+{
+    char *copy = lf_arena_strdup(arena, text);
+    *out = lf_str_from(copy, copy ? text.len : 0);
+    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the tokenizer");
+}
+
 enum lf_status lf_json_keep(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v, const char *what,
                             struct lf_err *err)
 {
@@ -24,11 +31,9 @@ enum lf_status lf_json_keep(struct lf_str *out, struct lf_arena *arena, struct l
         return lf_fail(err, LF_CORRUPT, "%s: a string is expected, not %s", what, lf_json_type_name(v));
     lf_buf_init(&buf, ARENA_BYTES);
     bool ok = lf_json_string(v, &buf);
-    struct lf_str view = lf_buf_view(&buf);
-    char *copy = ok ? lf_arena_strdup(arena, view) : NULL;
-    *out = lf_str_from(copy, copy ? view.len : 0);
+    enum lf_status status = ok ? lf_text_keep(out, arena, lf_buf_view(&buf), err) : LF_NO_MEMORY;
     lf_buf_deinit(&buf);
-    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "%s: no memory for the text", what);
+    return status == LF_OK ? LF_OK : lf_fail(err, LF_NO_MEMORY, "%s: no memory for the text", what);
 }
 
 enum lf_status lf_json_keep_letter(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v, const char *what,
@@ -211,12 +216,8 @@ static enum lf_status read_jinja(struct lf_tokenizer_config *config, const char 
     struct lf_buf text;
     lf_buf_init(&text, LF_TEMPLATE_SOURCE_BYTES);
     enum lf_status status = lf_file_read_in(&text, dir, "chat_template.jinja", LF_TEMPLATE_SOURCE_BYTES, err);
-    if (status == LF_OK) {
-        struct lf_str source = lf_str_without_bom(lf_buf_view(&text));
-        char *copy = lf_arena_strdup(&config->arena, source);
-        config->chat_template = lf_str_from(copy, copy ? source.len : 0);
-        if (!copy) status = lf_fail(err, LF_NO_MEMORY, "no memory for chat_template.jinja");
-    }
+    if (status == LF_OK)
+        status = lf_text_keep(&config->chat_template, &config->arena, lf_str_without_bom(lf_buf_view(&text)), err);
     lf_buf_deinit(&text);
     return status == LF_NOT_FOUND ? LF_OK : status;
 }

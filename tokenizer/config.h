@@ -34,7 +34,10 @@ void lf_tokenizer_config_deinit(struct lf_tokenizer_config *config); /* accepts 
 /* For the reader of tokenizer.json, whose added tokens look the same: content and flags of an object. */
 LF_MUST_CHECK enum lf_status lf_listed_token_read(struct lf_listed_token *out, struct lf_arena *arena,
                                                   struct lf_json_value object, struct lf_err *err);
-/* A string in memory of the arena; LF_CORRUPT for any other value, named by what. */
+/* A copy in memory of the arena. */
+LF_MUST_CHECK enum lf_status lf_text_keep(struct lf_str *out, struct lf_arena *arena, struct lf_str text,
+                                          struct lf_err *err);
+/* The same of a JSON string; LF_CORRUPT for any other value, named by what. */
 LF_MUST_CHECK enum lf_status lf_json_keep(struct lf_str *out, struct lf_arena *arena, struct lf_json_value v,
                                           const char *what, struct lf_err *err);
 /* The same of one code point. */

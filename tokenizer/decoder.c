@@ -25,8 +25,14 @@ int lf_byte_level_byte(uint32_t cp)
 int lf_byte_token(struct lf_str text)
 {
     if (text.len != 6 || memcmp(text.ptr, "<0x", 3) != 0 || text.ptr[5] != '>') return -1;
-    int high = lf_digit(text.ptr[3]), low = lf_digit(text.ptr[4]);
+    int high = text.ptr[3] == '+' ? 0 : lf_digit(text.ptr[3]), low = lf_digit(text.ptr[4]);
     return high >= 16 || low >= 16 ? -1 : high * 16 + low;
+}
+
+int lf_byte_piece(struct lf_str text)
+{
+    if (text.len == 6 && (text.ptr[3] == '+' || text.ptr[3] >= 'a' || text.ptr[4] >= 'a')) return -1;
+    return lf_byte_token(text);
 }
 
 void lf_text_replace(struct lf_buf *out, struct lf_str text, struct lf_str from, struct lf_str to)

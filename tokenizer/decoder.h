@@ -33,8 +33,11 @@ struct lf_decoder {
 int lf_byte_level_byte(uint32_t cp);
 /* The letter of a byte. */
 uint32_t lf_byte_level_letter(uint8_t byte);
-/* The byte that a token such as <0x0A> stands for, or -1. */
+/* The byte that a token such as <0x0A> stands for, or -1: in tokenizer.json, where tokenizers' ByteFallback takes
+ * letters of either case, and a plus for the first digit; in a sentencepiece model, where there is one way to write it.
+ */
 int lf_byte_token(struct lf_str text);
+int lf_byte_piece(struct lf_str text);
 /* text with every `from` (none if empty) made `to`, appended to out. */
 void lf_text_replace(struct lf_buf *out, struct lf_str text, struct lf_str from, struct lf_str to);
 

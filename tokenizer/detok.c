@@ -8,7 +8,6 @@
  * ends, so here whole code points of such a run stay what they are. */
 #include "tokenizer/detok.h"
 
-#include "core/check.h"
 #include "tokenizer/tokenizer_impl.h"
 
 #define REPLACEMENT "\xef\xbf\xbd"
@@ -104,7 +103,7 @@ static void push_spm(struct lf_detok *detok, struct lf_str text, unsigned flags,
     const struct lf_decoder *d = &detok->tok->decoder;
     if (flags & LF_TOKEN_BYTE) {
         detok->started = true;
-        emit_byte(detok, (char)lf_byte_token(text), out);
+        emit_byte(detok, (char)lf_byte_piece(text), out);
         return;
     }
     lf_detok_flush(detok, out);
@@ -168,6 +167,14 @@ static void push_steps(struct lf_detok *detok, struct lf_str text, struct lf_buf
     emit_text(detok, lf_buf_view(&from), out);
     lf_buf_deinit(&from);
     lf_buf_deinit(&to);
+}
+
+int lf_detok_byte(const struct lf_tokenizer *tok, int32_t id)
+{
+    if (!lf_vocab_has(&tok->vocab, id)) return -1;
+    struct lf_str text = lf_vocab_text(&tok->vocab, id);
+    if (tok->decoder.kind == LF_DECODER_SPM) return tok->vocab.flags[id] & LF_TOKEN_BYTE ? lf_byte_piece(text) : -1;
+    return tok->decoder.kind == LF_DECODER_STEPS && tok->decoder.byte_fallback ? lf_byte_token(text) : -1;
 }
 
 void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)

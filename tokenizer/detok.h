@@ -22,5 +22,7 @@ void lf_detok_init(struct lf_detok *detok, const struct lf_tokenizer *tok, bool 
 void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out);
 /* The end: what is still pending is given out as U+FFFD. */
 void lf_detok_flush(struct lf_detok *detok, struct lf_buf *out);
+/* The byte that a token of this tokenizer stands for; -1: a text, also where it only looks like a byte. */
+int lf_detok_byte(const struct lf_tokenizer *tok, int32_t id);
 
 #endif

@@ -1,9 +1,6 @@
 #include "tokenizer/encode.h"
 
-#include <stdlib.h>
-
-#include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 
 /* Shorter texts do not repeat enough to pay for clearing the cache. */

@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 

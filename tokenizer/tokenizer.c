@@ -52,9 +52,7 @@ static enum lf_status keep_template(struct lf_tokenizer *tok, struct lf_str text
     if (text.len > LF_TEMPLATE_SOURCE_BYTES)
         return lf_fail(err, LF_LIMIT, "the chat template has %zu bytes, at most %d are allowed", text.len,
                        LF_TEMPLATE_SOURCE_BYTES);
-    char *copy = lf_arena_strdup(&tok->arena, text);
-    tok->chat_template = lf_str_from(copy, copy ? text.len : 0);
-    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the chat template");
+    return lf_text_keep(&tok->chat_template, &tok->arena, text, err);
 }
 
 enum lf_status lf_tokenizer_open(struct lf_tokenizer **out, const char *dir, struct lf_err *err)
@@ -228,10 +226,4 @@ struct lf_str lf_tokenizer_eos_text(const struct lf_tokenizer *tok)
 struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 {
     return tok->chat_template;
-}
-
-uint64_t lf_tokenizer_bytes(const struct lf_tokenizer *tok)
-{
-    return sizeof *tok + tok->arena.used_bytes + lf_vocab_bytes(&tok->vocab) + lf_added_bytes(&tok->added) +
-           lf_spm_bytes(&tok->spm) + lf_hf_bytes(tok->hf);
 }

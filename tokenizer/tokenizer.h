@@ -61,8 +61,6 @@ struct lf_token_info {
     struct lf_str text; /* the token as written in the vocabulary (▁ and byte-level letters as they stand); borrowed */
     bool special;       /* control token: not part of the text a user sees */
 };
-/* Bytes that it holds while open, tables and texts. */
-uint64_t lf_tokenizer_bytes(const struct lf_tokenizer *tok);
 int lf_tokenizer_n_vocab(const struct lf_tokenizer *tok); /* ids are 0..n-1; some may be unused */
 /* false for an id that names no token. */
 bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_token_info *out);

@@ -88,11 +88,6 @@ void lf_trie_deinit(struct lf_trie *trie)
     memset(trie, 0, sizeof *trie);
 }
 
-uint64_t lf_trie_bytes(const struct lf_trie *trie)
-{
-    return (uint64_t)trie->n_nodes * sizeof *trie->nodes;
-}
-
 int32_t lf_trie_longest(const struct lf_trie *trie, struct lf_str text, size_t *len)
 {
     int32_t value = -1;

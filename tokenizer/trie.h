@@ -31,7 +31,6 @@ struct lf_trie_entry {
 LF_MUST_CHECK enum lf_status lf_trie_build(struct lf_trie *trie, struct lf_trie_entry *entries, size_t n,
                                            struct lf_err *err);
 void lf_trie_deinit(struct lf_trie *trie); /* accepts a zeroed one */
-uint64_t lf_trie_bytes(const struct lf_trie *trie);
 
 /* The child of node by byte; 0 if there is none. */
 static inline uint32_t lf_trie_step(const struct lf_trie *trie, uint32_t node, uint8_t byte)

@@ -5,7 +5,6 @@
  * is long, so they are sorted by counting their classes, not by exchanging neighbours: linear whatever the text.
  *
  * ASCII is its own normal form in all four: stretches of it are copied. */
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "core/text_memory.h"

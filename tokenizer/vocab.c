@@ -96,8 +96,3 @@ int32_t lf_vocab_find(const struct lf_vocab *vocab, struct lf_str text)
     if (vocab->n_slots == 0 || text.len == 0 || text.len > LF_TOKEN_BYTES) return -1;
     return vocab->slots[slot_of(vocab, text)];
 }
-
-uint64_t lf_vocab_bytes(const struct lf_vocab *vocab)
-{
-    return vocab->bytes_cap + (uint64_t)vocab->n_ids_cap * 7 + vocab->n_slots * sizeof *vocab->slots;
-}

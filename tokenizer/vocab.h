@@ -45,7 +45,6 @@ LF_MUST_CHECK enum lf_status lf_vocab_add(struct lf_vocab *vocab, int32_t id, st
 LF_MUST_CHECK enum lf_status lf_vocab_replace(struct lf_vocab *vocab, int32_t id, struct lf_str text, unsigned flags,
                                               struct lf_err *err);
 int32_t lf_vocab_find(const struct lf_vocab *vocab, struct lf_str text); /* -1: none */
-uint64_t lf_vocab_bytes(const struct lf_vocab *vocab);
 
 static inline bool lf_vocab_has(const struct lf_vocab *vocab, int32_t id)
 {

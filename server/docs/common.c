@@ -1,5 +1,4 @@
 /* What the documents that are made of the options have in common: how a row names its value, default and commands. */
-#include "server/config.h"
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
 #include "server/options.h"

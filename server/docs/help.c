@@ -1,6 +1,4 @@
 /* --help: a page of the program, and one of each command. */
-#include "core/check.h"
-#include "server/config.h"
 #include "server/docs/command_table.h"
 #include "server/docs/docs.h"
 #include "server/options.h"

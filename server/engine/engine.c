@@ -24,9 +24,7 @@
  *    only waits for destroy. Nothing is run on that device again. */
 #include "server/engine/engine_internal.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/check.h"
 #include "core/clock.h"

@@ -10,7 +10,6 @@
  * before top_ids, 12 bytes instead of 172. So readers go by n_top and never copy a whole one. */
 #include "server/engine/request_internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"

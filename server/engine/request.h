@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "core/limits.h"
 #include "core/status.h"
 #include "model/sampler.h"
 

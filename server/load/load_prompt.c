@@ -1,6 +1,6 @@
 #include "server/load/load_prompt.h"
 
-#include "core/hash.h"
+#include "core/mix.h"
 
 /* Ids that are ordinary tokens in every known vocabulary: past the control and byte tokens, within 4096. */
 enum { FIRST_ID = 300, N_IDS = 3700 };

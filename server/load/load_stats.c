@@ -41,10 +41,3 @@ double lf_samples_percentile(struct lf_samples *s, double p)
     size_t idx = rank < 1 ? 0 : (size_t)rank - 1;
     return s->values[LF_MIN(idx, s->n - 1)];
 }
-
-double lf_samples_sum(const struct lf_samples *s)
-{
-    double sum = 0;
-    for (size_t i = 0; i < s->n; i++) sum += s->values[i];
-    return sum;
-}

@@ -16,6 +16,5 @@ LF_MUST_CHECK enum lf_status lf_samples_add(struct lf_samples *s, double value);
 /* The smallest sample that at least p percent of all are not above (the nearest-rank definition); 0 without samples.
  * Sorts the samples. */
 double lf_samples_percentile(struct lf_samples *s, double p);
-double lf_samples_sum(const struct lf_samples *s);
 
 #endif

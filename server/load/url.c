@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/check.h"
 #include "core/str.h"
 
 /* Host and port of text; false where it is of another shape. */

@@ -2,7 +2,6 @@
  *
  * Both ways read a field's wishes into one struct; a number is made into sign, prefix and digits and then padded. */
 #include <ctype.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 

@@ -1,9 +1,5 @@
 #include "template/jinja/jinja_iter.h"
 
-#include <stdlib.h>
-
-#include "template/builtin/jinja_builtin.h"
-
 bool lf_jinja_is_iterable(struct lf_jinja_value v)
 {
     switch (v.type) {

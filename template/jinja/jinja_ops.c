@@ -1,6 +1,5 @@
 /* Arithmetic and comparison with Python's rules: booleans are integers, // and % round down, / gives a float. */
 #include <math.h>
-#include <stdio.h>
 
 #include "template/jinja/jinja_iter.h"
 #include "template/jinja/jinja_run.h"

@@ -25,8 +25,9 @@ static enum lf_status deepen(struct lf_jinja_parser *p, struct lf_jinja_node *no
     return lf_fail(p->err, LF_LIMIT, "line %u: an expression is deeper than %d", node->line, EXPR_DEPTH);
 }
 
-enum lf_status lf_jinja_expr_node(struct lf_jinja_parser *p, struct lf_jinja_node **out, enum lf_jinja_kind kind,
-                                  uint32_t line, struct lf_jinja_node *a, struct lf_jinja_node *b)
+/* A node of an expression over a and b (may be NULL); LF_LIMIT when it is too deep. */
+static enum lf_status expr_node(struct lf_jinja_parser *p, struct lf_jinja_node **out, enum lf_jinja_kind kind,
+                                uint32_t line, struct lf_jinja_node *a, struct lf_jinja_node *b)
 {
     struct lf_jinja_node *node;
     LF_TRY(lf_jinja_node(p, &node, kind, line));
@@ -168,7 +169,7 @@ static enum lf_status parse_name(struct lf_jinja_parser *p, struct lf_jinja_node
                              *const nones[] = {"none", "None"};
     struct lf_str text = p->cur.text;
     struct lf_jinja_node *node;
-    LF_TRY(lf_jinja_expr_node(p, &node, LF_JINJA_N_CONST, p->cur.line, NULL, NULL));
+    LF_TRY(expr_node(p, &node, LF_JINJA_N_CONST, p->cur.line, NULL, NULL));
     *out = node;
     LF_TRY(lf_jinja_next(p));
     for (size_t i = 0; i < 2; i++) {
@@ -217,7 +218,7 @@ static enum lf_status parse_dict(struct lf_jinja_parser *p, struct lf_jinja_node
         LF_TRY(lf_jinja_parse_expr(p, &key, true));
         LF_TRY(lf_jinja_expect(p, LF_JINJA_T_COLON, "':'"));
         LF_TRY(lf_jinja_parse_expr(p, &value, true));
-        LF_TRY(lf_jinja_expr_node(p, tail, LF_JINJA_N_PAIR, line, key, value));
+        LF_TRY(expr_node(p, tail, LF_JINJA_N_PAIR, line, key, value));
         tail = &(*tail)->next;
     }
     return lf_jinja_next(p);
@@ -233,7 +234,7 @@ static enum lf_status parse_primary(struct lf_jinja_parser *p, struct lf_jinja_n
         return lf_jinja_expect(p, LF_JINJA_T_RPAREN, "')'");
     }
     struct lf_jinja_node *node;
-    LF_TRY(lf_jinja_expr_node(p, &node, LF_JINJA_N_CONST, p->cur.line, NULL, NULL));
+    LF_TRY(expr_node(p, &node, LF_JINJA_N_CONST, p->cur.line, NULL, NULL));
     *out = node;
     if (kind == LF_JINJA_T_STRING) return parse_string(p, &node->value);
     if (kind == LF_JINJA_T_INTEGER || kind == LF_JINJA_T_FLOAT) return parse_number(p, &node->value);
@@ -270,7 +271,7 @@ static enum lf_status parse_subscript(struct lf_jinja_parser *p, struct lf_jinja
         *out = part[0];
         return *out ? LF_OK : lf_jinja_parse_fail(p, "an expression");
     }
-    LF_TRY(lf_jinja_expr_node(p, out, LF_JINJA_N_SLICE, line, part[0], part[1]));
+    LF_TRY(expr_node(p, out, LF_JINJA_N_SLICE, line, part[0], part[1]));
     (*out)->c = part[2];
     return deepen(p, *out, part[2]);
 }
@@ -290,8 +291,8 @@ static enum lf_status parse_item(struct lf_jinja_parser *p, struct lf_jinja_node
         tail = &(*tail)->next;
     }
     LF_TRY(lf_jinja_next(p));
-    if (!first || first->next) LF_TRY(lf_jinja_expr_node(p, &first, LF_JINJA_N_TUPLE, line, first, NULL));
-    return lf_jinja_expr_node(p, out, LF_JINJA_N_ITEM, line, node, first);
+    if (!first || first->next) LF_TRY(expr_node(p, &first, LF_JINJA_N_TUPLE, line, first, NULL));
+    return expr_node(p, out, LF_JINJA_N_ITEM, line, node, first);
 }
 
 static enum lf_status parse_attr(struct lf_jinja_parser *p, struct lf_jinja_node **out, struct lf_jinja_node *node)
@@ -301,10 +302,10 @@ static enum lf_status parse_attr(struct lf_jinja_parser *p, struct lf_jinja_node
     if (p->cur.kind == LF_JINJA_T_INTEGER) {
         struct lf_jinja_node *idx;
         LF_TRY(parse_primary(p, &idx, false));
-        return lf_jinja_expr_node(p, out, LF_JINJA_N_ITEM, line, node, idx);
+        return expr_node(p, out, LF_JINJA_N_ITEM, line, node, idx);
     }
     if (p->cur.kind != LF_JINJA_T_NAME) return lf_jinja_parse_fail(p, "a name or a number");
-    LF_TRY(lf_jinja_expr_node(p, out, LF_JINJA_N_ATTR, line, node, NULL));
+    LF_TRY(expr_node(p, out, LF_JINJA_N_ATTR, line, node, NULL));
     LF_TRY(lf_jinja_text_value(p, &(*out)->value, p->cur.text));
     return lf_jinja_next(p);
 }
@@ -339,7 +340,7 @@ static enum lf_status parse_arg(struct lf_jinja_parser *p, struct lf_jinja_node 
     if (kind != LF_JINJA_N_ARG) LF_TRY(lf_jinja_next(p));
     struct lf_jinja_node *value;
     LF_TRY(lf_jinja_parse_expr(p, &value, true));
-    LF_TRY(lf_jinja_expr_node(p, out, kind, line, value, NULL));
+    LF_TRY(expr_node(p, out, kind, line, value, NULL));
     (*out)->value = name;
     return LF_OK;
 }
@@ -382,7 +383,7 @@ static enum lf_status parse_call(struct lf_jinja_parser *p, struct lf_jinja_node
     uint32_t line = p->cur.line;
     struct lf_jinja_node *args;
     LF_TRY(parse_args(p, &args));
-    return lf_jinja_expr_node(p, out, LF_JINJA_N_CALL, line, node, args);
+    return expr_node(p, out, LF_JINJA_N_CALL, line, node, args);
 }
 
 static enum lf_status parse_postfix(struct lf_jinja_parser *p, struct lf_jinja_node **node)
@@ -428,7 +429,7 @@ enum lf_status lf_jinja_parse_filters(struct lf_jinja_parser *p, struct lf_jinja
     while (p->cur.kind == LF_JINJA_T_PIPE || is_inline) {
         if (!is_inline) LF_TRY(lf_jinja_next(p));
         struct lf_jinja_node *filter, *args = NULL;
-        LF_TRY(lf_jinja_expr_node(p, &filter, LF_JINJA_N_FILTER, p->cur.line, node, NULL));
+        LF_TRY(expr_node(p, &filter, LF_JINJA_N_FILTER, p->cur.line, node, NULL));
         LF_TRY(parse_builtin(p, filter, true));
         if (p->cur.kind == LF_JINJA_T_LPAREN) LF_TRY(parse_args(p, &args));
         filter->b = args;
@@ -464,7 +465,7 @@ static enum lf_status parse_test(struct lf_jinja_parser *p, struct lf_jinja_node
     uint32_t line = p->cur.line;
     LF_TRY(lf_jinja_next(p));
     LF_TRY(lf_jinja_skip_name(p, "not", &negated));
-    LF_TRY(lf_jinja_expr_node(p, &test, LF_JINJA_N_TEST, line, *node, NULL));
+    LF_TRY(expr_node(p, &test, LF_JINJA_N_TEST, line, *node, NULL));
     LF_TRY(parse_builtin(p, test, false));
     if (p->cur.kind == LF_JINJA_T_LPAREN) {
         LF_TRY(parse_args(p, &test->b));
@@ -473,11 +474,11 @@ static enum lf_status parse_test(struct lf_jinja_parser *p, struct lf_jinja_node
         if (lf_jinja_at_name(p, "is")) return lf_jinja_parse_fail(p, "no second 'is'");
         LF_TRY(parse_primary(p, &arg, false));
         LF_TRY(parse_postfix(p, &arg));
-        LF_TRY(lf_jinja_expr_node(p, &test->b, LF_JINJA_N_ARG, line, arg, NULL));
+        LF_TRY(expr_node(p, &test->b, LF_JINJA_N_ARG, line, arg, NULL));
     }
     LF_TRY(deepen(p, test, test->b));
     *node = test;
-    return negated ? lf_jinja_expr_node(p, node, LF_JINJA_N_NOT, line, test, NULL) : LF_OK;
+    return negated ? expr_node(p, node, LF_JINJA_N_NOT, line, test, NULL) : LF_OK;
 }
 
 /* -- Operators -- */
@@ -492,7 +493,7 @@ static enum lf_status parse_unary(struct lf_jinja_parser *p, struct lf_jinja_nod
         LF_TRY(lf_jinja_enter_parse(p));
         LF_TRY(parse_unary(p, &operand, false));
         p->depth--;
-        LF_TRY(lf_jinja_expr_node(p, out, kind, line, operand, NULL));
+        LF_TRY(expr_node(p, out, kind, line, operand, NULL));
     } else {
         LF_TRY(parse_primary(p, out, false));
     }
@@ -568,7 +569,7 @@ static enum lf_status join(struct lf_jinja_parser *p, struct lf_jinja_node **lef
                            struct operator op, uint32_t line, struct lf_jinja_node ***chain)
 {
     if (op.kind == LF_JINJA_N_COMPARE) {
-        LF_TRY(lf_jinja_expr_node(p, &right, LF_JINJA_N_OPERAND, line, right, NULL));
+        LF_TRY(expr_node(p, &right, LF_JINJA_N_OPERAND, line, right, NULL));
         right->op = (uint8_t)op.op;
     }
     if (*chain) {
@@ -578,9 +579,9 @@ static enum lf_status join(struct lf_jinja_parser *p, struct lf_jinja_node **lef
     }
     if (op.kind == LF_JINJA_N_CONCAT) {
         (*left)->next = right;
-        LF_TRY(lf_jinja_expr_node(p, left, op.kind, line, *left, NULL));
+        LF_TRY(expr_node(p, left, op.kind, line, *left, NULL));
     } else {
-        LF_TRY(lf_jinja_expr_node(p, left, op.kind, line, *left, right));
+        LF_TRY(expr_node(p, left, op.kind, line, *left, right));
         (*left)->op = (uint8_t)op.op;
     }
     if (op.kind == LF_JINJA_N_CONCAT || op.kind == LF_JINJA_N_COMPARE) *chain = &right->next;
@@ -596,7 +597,7 @@ static enum lf_status parse_operand(struct lf_jinja_parser *p, struct lf_jinja_n
     LF_TRY(lf_jinja_enter_parse(p));
     LF_TRY(parse_binary(p, &operand, NOT_LEVEL));
     p->depth--;
-    return lf_jinja_expr_node(p, out, LF_JINJA_N_NOT, line, operand, NULL);
+    return expr_node(p, out, LF_JINJA_N_NOT, line, operand, NULL);
 }
 
 static enum lf_status parse_binary(struct lf_jinja_parser *p, struct lf_jinja_node **out, enum level min_level)
@@ -632,7 +633,7 @@ enum lf_status lf_jinja_parse_expr(struct lf_jinja_parser *p, struct lf_jinja_no
         LF_TRY(parse_binary(p, &test, OR_LEVEL));
         LF_TRY(lf_jinja_skip_name(p, "else", &has_else));
         if (has_else) LF_TRY(lf_jinja_parse_expr(p, &otherwise, true));
-        LF_TRY(lf_jinja_expr_node(p, out, LF_JINJA_N_COND, line, test, *out));
+        LF_TRY(expr_node(p, out, LF_JINJA_N_COND, line, test, *out));
         (*out)->c = otherwise;
         LF_TRY(deepen(p, *out, otherwise));
         LF_TRY(lf_jinja_skip_name(p, "if", &more));
@@ -673,7 +674,7 @@ enum lf_status lf_jinja_parse_tuple(struct lf_jinja_parser *p, struct lf_jinja_n
         return LF_OK;
     }
     if (!is_tuple && !(flags & LF_JINJA_TUPLE_PARENS)) return lf_jinja_parse_fail(p, "an expression");
-    return lf_jinja_expr_node(p, out, LF_JINJA_N_TUPLE, line, first, NULL);
+    return expr_node(p, out, LF_JINJA_N_TUPLE, line, first, NULL);
 }
 
 static bool is_target(const struct lf_jinja_node *node)

@@ -44,10 +44,6 @@ LF_MUST_CHECK enum lf_status lf_jinja_intern(struct lf_jinja_parser *p, uint32_t
 /* A node; LF_LIMIT when the template is too large. */
 LF_MUST_CHECK enum lf_status lf_jinja_node(struct lf_jinja_parser *p, struct lf_jinja_node **out,
                                            enum lf_jinja_kind kind, uint32_t line);
-/* A node of an expression over a and b (may be NULL); LF_LIMIT when it is too deep. */
-LF_MUST_CHECK enum lf_status lf_jinja_expr_node(struct lf_jinja_parser *p, struct lf_jinja_node **out,
-                                                enum lf_jinja_kind kind, uint32_t line, struct lf_jinja_node *a,
-                                                struct lf_jinja_node *b);
 LF_MUST_CHECK enum lf_status lf_jinja_text_value(struct lf_jinja_parser *p, struct lf_jinja_value *out,
                                                  struct lf_str s);
 LF_MUST_CHECK enum lf_status lf_jinja_enter_parse(struct lf_jinja_parser *p);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/hash.h"
+#include "core/mix.h"
 #include "template/jinja/jinja_iter.h"
 #include "template/jinja/jinja_run.h"
 #include "template/builtin/jinja_str.h"

@@ -205,8 +205,8 @@ def events(body):
     text = body.decode("utf-8")
     out = []
     while text:
-        if text.startswith(": keep-alive\n"):
-            text = text[len(": keep-alive\n"):]
+        if text.startswith(": keep-alive\n\n"):
+            text = text[len(": keep-alive\n\n"):]
             continue
         m = re.match(r"data: ([^\n]*)\n\n", text)
         if not m:

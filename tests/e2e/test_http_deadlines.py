@@ -279,22 +279,93 @@ class Others(harness.Case):
 
 
 class Descriptors(harness.unittest.TestCase):
-    def test_out_of_descriptors_accepting_waits_without_spinning(self):
-        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (60, 60))
-        s = harness.Server("n_connections_per_address=1000", "header_deadline_ms=60000", limits=limit)
-        good = s.connect()
-        self.assertEqual(s.get("/livez", connection=good).status, 200)
+    ARGS = "n_connections_per_address=1000", "header_deadline_ms=60000"
+
+    @staticmethod
+    def limited(n):
+        return harness.Server(*Descriptors.ARGS, limits=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
+
+    def assert_alive(self, s, times):
+        for i in range(times):
+            with harness.within(0.1, f"/livez the {i + 1}th time"):
+                self.assertEqual(s.get("/livez").status, 200)
+
+    def test_the_table_is_no_larger_than_the_limit(self):
+        s = self.limited(64)
         held = [s.socket() for _ in range(100)]
-        failures = lambda: metric(s, good, "http_accept_failures_total")
-        self.assertTrue(harness.wait_until(lambda: failures() > 0))
+        self.assert_alive(s, 20)
+        held += [s.socket() for _ in range(100)]
+        self.assert_alive(s, 20)
+        time.sleep(0.5)
+        self.assert_alive(s, 20)
+        self.assertEqual(s.metric("http_accept_failures_total"), 0)
+        for x in held:
+            x.close()
+        # busy ones fill it too
+        head = HEAD % 100
+        busy = [s.socket(head) for _ in range(100)]
+        time.sleep(0.5)
+        self.assert_alive(s, 20)
+        for x in busy:
+            x.close()
+        self.assertTrue(harness.wait_until(lambda: s.metric("http_connections") == 1))
+        self.assertEqual(s.metric("http_accept_failures_total"), 0)
+        self.assertEqual(s.stop(), 0)
+        self.assertRegex(s.stderr.decode(), r"warn descriptors limit=64 own=\d+: \d+ connections at once instead of 1024")
+
+    def test_the_least_limit_serves_and_one_less_is_refused(self):
+        least = next(n for n in range(8, 100) if self.starts(n))
+        self.assertLess(least, 64)
+        s = self.limited(least)
+        held = [s.socket() for _ in range(20)]
+        self.assert_alive(s, 20)
+        for x in held:
+            x.close()
+        self.assertTrue(harness.wait_until(lambda: s.get("/metrics").status == 200))
+        self.assertEqual(s.metric("http_accept_failures_total"), 0)
+        self.assertEqual(s.stop(), 0)
+        with self.assertRaisesRegex(RuntimeError, f"the limit of open files is {least - 1}, .*ulimit -n"):
+            self.limited(least - 1)
+
+    def starts(self, n):
+        try:
+            self.assertEqual(self.limited(n).stop(), 0)
+            return True
+        except RuntimeError:
+            return False
+
+    def shrunk(self, n_left):
+        """A server that has fewer descriptors left than it found when it started."""
+        s = harness.Server(*self.ARGS)
+        limit = s.n_descriptors() + n_left
+        resource.prlimit(s.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+        return s
+
+    def test_out_of_descriptors_silent_ones_go(self):
+        s = self.shrunk(20)
+        held = [s.socket() for _ in range(60)]
+        time.sleep(2.5)  # all of them have been accepted
+        for _ in range(3):
+            self.assert_alive(s, 1)  # each finds a table of silent ones
+            held += [s.socket() for _ in range(10)]
+            time.sleep(1)
+        self.assertGreater(s.metric("http_accept_failures_total"), 0)
+        for x in held:
+            x.close()
+        self.assertEqual(s.stop(), 0)
+
+    def test_out_of_descriptors_accepting_waits_without_spinning(self):
+        s = self.shrunk(20)
+        held = [s.socket(HEAD % 100) for _ in range(40)]  # their bodies come: there is nobody to give up
+        self.assertTrue(harness.wait_until(lambda: s.n_descriptors() >= 25))
+        time.sleep(0.5)
         before = s.cpu_seconds()
         time.sleep(2)
         self.assertLess(s.cpu_seconds() - before, 0.3)
-        self.assertEqual(s.get("/livez", connection=good).status, 200)
         for x in held:
             x.close()
         self.assertTrue(harness.wait_until(lambda: s.get("/livez").status == 200))
-        good.close()
+        self.assertTrue(5 < s.metric("http_accept_failures_total") < 60)  # every 200 ms, and while the bodies begin
         self.assertEqual(s.stop(), 0)
 
     def test_idle_costs_nothing(self):

@@ -8,6 +8,7 @@ import threading
 import time
 
 import harness
+from harness import read_response
 
 HEAD = ("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n")
 
@@ -49,6 +50,37 @@ class Disconnects(harness.Case):
                 leave(s, how)
                 self.assertTrue(harness.wait_until(lambda: self.server.metric("http_connections") == 1), (how, n))
                 s.close()
+        self.assertTrue(harness.wait_until(self.idle))
+
+    def test_who_ends_its_side_is_told_what_needs_no_work(self):
+        """As shell tools do (nc -N). It looks like a client that is gone, so whether it is answered must not depend on
+        which of the two the server sees first."""
+        def post(path, body=b"{}"):
+            return (HEAD.format(path, len(body))).encode() + body
+
+        def get(path):
+            return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+        for data, status in ((get("/livez"), 200), (get("/metrics"), 200), (get("/none"), 404), (post("/none"), 404),
+                             (post("/livez"), 405), (post("/none", b" " * 100000), 404)):
+            for i in range(60):
+                s = self.server.socket(data)
+                time.sleep(i % 3 * 0.001)
+                leave(s, "half")
+                r = read_response(s)
+                self.assertIsNotNone(r, (data[:20], i))
+                self.assertEqual(r.status, status)
+                self.assertEqual(s.recv(1), b"")
+                s.close()
+        for stream in (False, True):  # what needs work is not begun, or ends
+            s = self.server.socket(request("x [[prefill_ms=300]]", stream))
+            leave(s, "half")
+            try:
+                got = s.recv(65536)
+            except ConnectionResetError:
+                got = b""
+            self.assertNotIn(b"[DONE]", got)
+            s.close()
         self.assertTrue(harness.wait_until(self.idle))
 
     def test_noticed_within_half_a_second_wherever_it_happens(self):

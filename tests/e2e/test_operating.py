@@ -4,6 +4,7 @@ import os
 import re
 import resource
 import signal
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -16,6 +17,24 @@ WAIT = 30 * harness.SLOW
 
 def run(*args, **more):
     return subprocess.run([PROGRAM, *args], stdin=subprocess.DEVNULL, capture_output=more.pop("capture", True), timeout=WAIT * 4, **more)
+
+
+def connections(server, n):
+    """So many that say nothing, whether they are accepted or not."""
+    out = [socket.socket() for _ in range(n)]
+    for c in out:
+        c.setblocking(False)
+        c.connect_ex(("127.0.0.1", server.port))
+    return out
+
+
+def is_open(client):
+    try:
+        return client.recv(1, socket.MSG_PEEK) != b""
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
 
 
 class Running(harness.Program):
@@ -119,6 +138,26 @@ class Operating(unittest.TestCase):
         s = Running(stderr=subprocess.DEVNULL, preexec_fn=with_stack(1024))
         self.assertTrue(s.answers(3))
         self.assertEqual(s.stop(), 0)
+
+    def test_without_addresses_connections_end_and_so_does_the_server(self):
+        """libmicrohttpd closes those that it has no memory for without telling: they hold no place, and no end up."""
+        if harness.SLOW > 1:
+            return  # a sanitizer allocates by itself, and ends the process where it cannot
+        s = Running("--connections-per-address", "0", stderr=subprocess.DEVNULL)
+        self.assertTrue(s.answers(1))
+        n_bytes = int(open(f"/proc/{s.process.pid}/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+        resource.prlimit(s.process.pid, resource.RLIMIT_AS, (n_bytes, resource.RLIM_INFINITY))
+        clients = connections(s, 100)
+        self.assertTrue(harness.wait_until(lambda: s.n_descriptors() < 60))  # most have been closed
+        resource.prlimit(s.process.pid, resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        # those have places that are open, and the one that asks
+        self.assertTrue(harness.wait_until(lambda: s.metric("http_connections") == 1 + sum(map(is_open, clients))))
+        resource.prlimit(s.process.pid, resource.RLIMIT_AS, (n_bytes, resource.RLIM_INFINITY))
+        clients += connections(s, 100)
+        with harness.within(2, "ending without addresses"):
+            self.assertEqual(s.stop(), 0)
+        for c in clients:
+            c.close()
 
     def test_many_choices_of_a_long_prompt_enter_an_idle_queue(self):
         s = Running("--kv-tokens", "4K", "--queue", "4", stderr=subprocess.DEVNULL)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/limits.h"
 #include "tests/fuzz/fuzz.h"
 

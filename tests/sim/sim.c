@@ -16,7 +16,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "tests/sim/world.h"
 
 enum { MAX_LIVE = 24, DOCS_N = 3 };

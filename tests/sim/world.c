@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 
 void sim_open(struct sim_world *w, const struct sim_opts *o)
 {

@@ -42,6 +42,7 @@ static const struct piece pieces[] = {
     {"END", false, NULL},
     {"ST", false, NULL},
     {"OP", false, NULL},
+    {"<0x+4>", false, NULL}, /* looks like a byte, and is none */
 };
 static const struct lf_tokenizer tokenizer = {pieces, (int)LF_N_ELEMS(pieces)};
 
@@ -238,6 +239,12 @@ static void settle(struct lf_detok *d, struct lf_buf *out)
         d->n_pending -= n;
         memmove(d->pending, d->pending + n, (size_t)d->n_pending);
     }
+}
+
+int lf_detok_byte(const struct lf_tokenizer *tok, int32_t id)
+{
+    (void)tok;
+    return id >= 0 && id < N_BYTES ? id : -1;
 }
 
 void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)

@@ -3,7 +3,7 @@
 #define LF_TESTS_SUPPORT_MODEL_DIR_H
 
 #include "core/dtype.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "tests/support/config_text.h"
 #include "tests/support/tensor_file.h"
 

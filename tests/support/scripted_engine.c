@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/hash.h"
+#include "core/mix.h"
 #include "core/list.h"
 #include "core/str.h"
 #include "tests/support/fake_tokenizer.h"

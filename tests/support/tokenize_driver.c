@@ -8,6 +8,7 @@
  * A record is a 32-bit length in this machine's byte order, then so many bytes of text, or so many 32-bit ids. Decoding
  * also runs the incremental detokenizer and fails where the two differ. An encode that is refused gives length
  * 0xffffffff. */
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -129,20 +130,26 @@ static bool has(int argc, char **argv, const char *word)
     return false;
 }
 
+static size_t heap_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
 int main(int argc, char **argv)
 {
     struct lf_tokenizer *tok;
     struct lf_err err;
     int rc = 2;
     if (argc < 3) return 2;
+    size_t before = heap_bytes();
     int64_t start = cpu_ns();
     if (lf_tokenizer_open(&tok, argv[1], &err) != LF_OK) {
         fprintf(stderr, "%s: %s\n", argv[1], err.message);
         return 1;
     }
     if (strcmp(argv[2], "open") == 0) {
-        printf("%.6f %llu %d\n", (double)(cpu_ns() - start) / 1e9, (unsigned long long)lf_tokenizer_bytes(tok),
-               lf_tokenizer_n_vocab(tok));
+        printf("%.6f %zu %d\n", (double)(cpu_ns() - start) / 1e9, heap_bytes() - before, lf_tokenizer_n_vocab(tok));
         rc = 0;
     }
     if (strcmp(argv[2], "encode") == 0)

@@ -227,16 +227,3 @@ bool lf_added_next(const struct lf_added *added, struct lf_aho_matches *matches,
     out->token = token;
     return true;
 }
-
-static uint64_t set_bytes(const struct lf_added_set *set)
-{
-    uint64_t n = lf_aho_bytes(&set->aho);
-    for (int c = 0; c < LF_ADDED_CLASSES_N; c++)
-        n += set->links[c] ? (uint64_t)set->aho.trie.n_nodes * sizeof *set->links[c] : 0;
-    return n;
-}
-
-uint64_t lf_added_bytes(const struct lf_added *added)
-{
-    return (uint64_t)added->tokens_cap * sizeof *added->tokens + set_bytes(&added->raw) + set_bytes(&added->normalized);
-}

@@ -70,6 +70,5 @@ LF_MUST_CHECK enum lf_status lf_added_find(const struct lf_added *added, const s
 /* The next match at or after from, false if there is none; from never goes back. */
 bool lf_added_next(const struct lf_added *added, struct lf_aho_matches *matches, const struct lf_added_search *search,
                    size_t from, struct lf_added_match *out);
-uint64_t lf_added_bytes(const struct lf_added *added);
 
 #endif

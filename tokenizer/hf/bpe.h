@@ -23,7 +23,6 @@ LF_MUST_CHECK enum lf_status lf_bpe_open(struct lf_bpe *bpe, struct lf_vocab *vo
                                          int64_t max_added_id, uint64_t n_added, uint64_t added_bytes,
                                          struct lf_err *err);
 void lf_bpe_deinit(struct lf_bpe *bpe); /* accepts a zeroed one */
-uint64_t lf_bpe_bytes(const struct lf_bpe *bpe);
 
 LF_MUST_CHECK enum lf_status lf_bpe_encode(const struct lf_bpe *bpe, const struct lf_vocab *vocab,
                                            struct lf_encode_work *work, struct lf_str piece);

@@ -176,8 +176,3 @@ void lf_bpe_deinit(struct lf_bpe *bpe)
     lf_merges_deinit(&bpe->merges);
     memset(bpe, 0, sizeof *bpe);
 }
-
-uint64_t lf_bpe_bytes(const struct lf_bpe *bpe)
-{
-    return sizeof *bpe + bpe->merges.n_slots * sizeof *bpe->merges.slots;
-}

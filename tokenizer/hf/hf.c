@@ -23,13 +23,6 @@ void lf_hf_free(struct lf_hf *hf)
     free(hf);
 }
 
-uint64_t lf_hf_bytes(const struct lf_hf *hf)
-{
-    if (!hf) return 0;
-    return sizeof *hf - sizeof hf->bpe + lf_normalizer_bytes(&hf->normalizer) +
-           lf_pretokenizer_bytes(&hf->pretokenizer) + lf_bpe_bytes(&hf->bpe);
-}
-
 static enum lf_status explain(const struct hf_work *w, enum lf_status status, const char *what)
 {
     status = lf_regex_explain(&w->regex, status, w->encode->err);

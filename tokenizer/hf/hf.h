@@ -22,8 +22,7 @@ LF_MUST_CHECK enum lf_status lf_tokenizer_open_hf(struct lf_tokenizer *tok, cons
 LF_MUST_CHECK enum lf_status lf_tokenizer_open_vocab_merges(struct lf_tokenizer *tok, const char *dir,
                                                             const struct lf_tokenizer_config *config,
                                                             struct lf_err *err);
-void lf_hf_free(struct lf_hf *hf);            /* accepts NULL */
-uint64_t lf_hf_bytes(const struct lf_hf *hf); /* 0 for NULL */
+void lf_hf_free(struct lf_hf *hf); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_tokenizer_encode_hf(const struct lf_tokenizer *tok, struct lf_encode_work *work,
                                                     const struct lf_added_search *search);
 

@@ -124,14 +124,6 @@ static enum lf_status open_parts(struct lf_tokenizer *tok, struct lf_json_value 
     return lf_hf_open_post(tok, lf_json_get(root, "post_processor"), err);
 }
 
-static enum lf_status keep(struct lf_str *out, struct lf_arena *arena, struct lf_str text, struct lf_err *err)
-{
-    if (text.len == 0) return LF_OK;
-    char *copy = lf_arena_strdup(arena, text);
-    *out = lf_str_from(copy, copy ? text.len : 0);
-    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the tokenizer");
-}
-
 /* add_bos_token and add_eos_token, where given, decide over the template. */
 static void settle_around(struct lf_tokenizer *tok, const struct lf_tokenizer_config *config)
 {
@@ -165,8 +157,8 @@ static enum lf_status open_root(struct lf_tokenizer *tok, struct lf_json_value r
     if (status != LF_OK) return lf_fail_within(err, status, "%s", name);
     tok->bos = lf_vocab_find(&tok->vocab, config->bos);
     tok->eos = lf_vocab_find(&tok->vocab, config->eos);
-    LF_TRY(keep(&tok->bos_text, &tok->arena, config->bos, err));
-    LF_TRY(keep(&tok->eos_text, &tok->arena, config->eos, err));
+    LF_TRY(lf_text_keep(&tok->bos_text, &tok->arena, config->bos, err));
+    LF_TRY(lf_text_keep(&tok->eos_text, &tok->arena, config->eos, err));
     settle_around(tok, config);
     return LF_OK;
 }

@@ -81,13 +81,6 @@ void lf_normalizer_deinit(struct lf_normalizer *normalizer)
     memset(normalizer, 0, sizeof *normalizer);
 }
 
-uint64_t lf_normalizer_bytes(const struct lf_normalizer *normalizer)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < normalizer->n_steps; i++) n += lf_regex_bytes(normalizer->steps[i].pattern);
-    return n;
-}
-
 static enum lf_status replace(const struct lf_normalize_step *step, struct lf_regex_work *work,
                               const struct lf_marked *from, struct lf_marked *to)
 {

@@ -37,7 +37,6 @@ struct lf_normalizer {
 LF_MUST_CHECK enum lf_status lf_normalizer_open(struct lf_normalizer *normalizer, struct lf_arena *arena,
                                                 struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_normalizer_deinit(struct lf_normalizer *normalizer); /* accepts a zeroed one */
-uint64_t lf_normalizer_bytes(const struct lf_normalizer *normalizer);
 
 /* Normalizes text, in place; other is scratch with the same track. LF_LIMIT: it grows too much; LF_NO_MEMORY; what
  * lf_regex_next and the work say. */

@@ -62,7 +62,6 @@ static enum lf_status open_byte_level(struct lf_pretokenizer *pre, struct lf_jso
         lf_regex_place_set(step->pattern, place);
     }
     if (!add_step(pre, LF_PRETOKENIZE_BYTES, LF_SPLIT_ISOLATED)) return too_many(err);
-    pre->byte_level = true;
     return LF_OK;
 }
 
@@ -151,13 +150,6 @@ void lf_pretokenizer_deinit(struct lf_pretokenizer *pre)
 {
     for (int i = 0; i < pre->n_steps; i++) lf_regex_free(pre->steps[i].pattern);
     memset(pre, 0, sizeof *pre);
-}
-
-uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre)
-{
-    uint64_t n = 0;
-    for (int i = 0; i < pre->n_steps; i++) n += lf_regex_bytes(pre->steps[i].pattern);
-    return n;
 }
 
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory)

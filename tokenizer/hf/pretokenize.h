@@ -45,7 +45,6 @@ struct lf_pretokenize_step {
 struct lf_pretokenizer {
     struct lf_pretokenize_step steps[LF_PRETOKENIZE_STEPS_N];
     int n_steps;
-    bool byte_level; /* a step turns bytes into letters */
 };
 
 struct lf_piece {
@@ -68,7 +67,6 @@ struct lf_pretokenized {
 LF_MUST_CHECK enum lf_status lf_pretokenizer_open(struct lf_pretokenizer *pre, struct lf_arena *arena,
                                                   struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_pretokenizer_deinit(struct lf_pretokenizer *pre); /* accepts a zeroed one */
-uint64_t lf_pretokenizer_bytes(const struct lf_pretokenizer *pre);
 
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory); /* NULL: the heap */
 void lf_pretokenized_deinit(struct lf_pretokenized *state);

@@ -129,21 +129,6 @@ void lf_regex_free(struct lf_regex *regex)
     free(regex);
 }
 
-static uint64_t code_bytes(const pcre2_code *code)
-{
-    size_t size = 0, jit = 0;
-    if (!code) return 0;
-    pcre2_pattern_info(code, PCRE2_INFO_SIZE, &size);
-    pcre2_pattern_info(code, PCRE2_INFO_JITSIZE, &jit);
-    return size + jit;
-}
-
-uint64_t lf_regex_bytes(const struct lf_regex *regex)
-{
-    if (!regex) return 0;
-    return sizeof *regex + regex->literal.len + code_bytes(regex->code) + code_bytes(regex->exact);
-}
-
 void lf_regex_place_set(struct lf_regex *regex, const char *place)
 {
     snprintf(regex->place, sizeof regex->place, "%s", place);

@@ -19,7 +19,6 @@ LF_MUST_CHECK enum lf_status lf_regex_compile(struct lf_regex **out, struct lf_s
 /* A pattern that matches text as it is written. */
 LF_MUST_CHECK enum lf_status lf_regex_literal(struct lf_regex **out, struct lf_str text, struct lf_err *err);
 void lf_regex_free(struct lf_regex *regex); /* accepts NULL */
-uint64_t lf_regex_bytes(const struct lf_regex *regex);
 
 /* Where in tokenizer.json it stands, for messages; cut where it is too long. */
 void lf_regex_place_set(struct lf_regex *regex, const char *place);

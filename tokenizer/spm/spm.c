@@ -53,7 +53,7 @@ static enum lf_status load_piece(void *ctx, int64_t idx, struct lf_str text, int
     load->in_trie[id] = type == PIECE_NORMAL || type == PIECE_USER_DEFINED;
     if (type == PIECE_UNKNOWN) spm->unk = id;
     if (type == PIECE_BYTE) {
-        int byte = lf_byte_token(text);
+        int byte = lf_byte_piece(text);
         if (byte < 0) return lf_fail(err, LF_CORRUPT, "piece %d is of type BYTE and names no byte", id);
         spm->bytes[byte] = id;
     }
@@ -166,13 +166,6 @@ void lf_spm_deinit(struct lf_spm *spm)
     free(spm->scores);
     free(spm->bonus);
     memset(spm, 0, sizeof *spm);
-}
-
-uint64_t lf_spm_bytes(const struct lf_spm *spm)
-{
-    return (uint64_t)spm->charsmap.n_units * 4 + spm->charsmap.rules_bytes + lf_aho_bytes(&spm->user_defined) +
-           lf_trie_bytes(&spm->chars) + lf_aho_bytes(&spm->pieces) + spm->merges.n_slots * sizeof *spm->merges.slots +
-           (uint64_t)spm->n_pieces * (spm->scores ? 5 : 1);
 }
 
 enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,

@@ -56,7 +56,6 @@ enum lf_spm_start {
 LF_MUST_CHECK enum lf_status lf_spm_open(struct lf_spm *spm, struct lf_vocab *vocab, struct lf_str model,
                                          int32_t extra_ids, uint64_t extra_bytes, struct lf_err *err);
 void lf_spm_deinit(struct lf_spm *spm); /* accepts a zeroed one */
-uint64_t lf_spm_bytes(const struct lf_spm *spm);
 
 /* Pushes the ids of text (valid UTF-8). marks_are_spaces: a mark written in the text means a space. */
 LF_MUST_CHECK enum lf_status lf_spm_encode(const struct lf_spm *spm, struct lf_encode_work *work, struct lf_str text,

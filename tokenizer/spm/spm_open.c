@@ -52,13 +52,6 @@ static enum lf_status add_tokens(struct lf_tokenizer *tok, const struct lf_token
     return status == LF_OK ? lf_added_finish(&tok->added, err) : status;
 }
 
-static enum lf_status keep(struct lf_str *out, struct lf_arena *arena, struct lf_str text, struct lf_err *err)
-{
-    char *copy = lf_arena_strdup(arena, text);
-    *out = lf_str_from(copy, copy ? text.len : 0);
-    return copy ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for the tokenizer");
-}
-
 static enum lf_status settle(struct lf_tokenizer *tok, const struct lf_tokenizer_config *config, struct lf_err *err)
 {
     const struct lf_spm *spm = &tok->spm;
@@ -66,8 +59,8 @@ static enum lf_status settle(struct lf_tokenizer *tok, const struct lf_tokenizer
     struct lf_str eos = config->eos.len > 0 ? config->eos : lf_str_c(spm->eos_piece);
     tok->bos = lf_vocab_find(&tok->vocab, bos);
     tok->eos = lf_vocab_find(&tok->vocab, eos);
-    if (tok->bos >= 0 || config->bos.len > 0) LF_TRY(keep(&tok->bos_text, &tok->arena, bos, err));
-    if (tok->eos >= 0 || config->eos.len > 0) LF_TRY(keep(&tok->eos_text, &tok->arena, eos, err));
+    if (tok->bos >= 0 || config->bos.len > 0) LF_TRY(lf_text_keep(&tok->bos_text, &tok->arena, bos, err));
+    if (tok->eos >= 0 || config->eos.len > 0) LF_TRY(lf_text_keep(&tok->eos_text, &tok->arena, eos, err));
     tok->legacy = config->legacy != LF_ANSWER_NO;
     bool llama = lf_str_find(config->class_name, LF_STR("Llama")) >= 0;
     tok->add_prefix_space = config->add_prefix_space != LF_ANSWER_NONE ? config->add_prefix_space == LF_ANSWER_YES

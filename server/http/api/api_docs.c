@@ -1,9 +1,7 @@
 /* docs/api.md: what the tables of routes and of fields say, for people. Defaults are read from a fresh request, and the
  * refusal that is shown is the real one, so neither is written twice. */
 #include "core/check.h"
-#include "core/json.h"
 #include "server/http/api/ask.h"
-#include "server/http/api/dialect.h"
 #include "server/http/conn/http_server.h"
 #include "server/http/api/error_codes.h"
 #include "server/http/api/examples.h"
@@ -19,7 +17,10 @@ static const char before[] =
     "Bodies are JSON objects (`Content-Type: application/json`). Where the server has keys, a request brings one as\n"
     "`Authorization: Bearer KEY` or `X-Api-Key: KEY`. Every field may be `null`, which is as if it were not there. "
     "Fields that\nnobody knows are ignored and counted (`http_unknown_fields_total`); fields that are known, not "
-    "implemented and would change\nthe answer are refused (below). A stream is `text/event-stream`.\n\n"
+    "implemented and would change\nthe answer are refused (below). A stream is `text/event-stream`; `: keep-alive` "
+    "comments in it, each with an empty "
+    "line, fill\nsilence (`--keep-alive`). A client that ends its sending side before an answer that needs\nwork "
+    "counts as gone.\n\n"
     "An error is `{\"error\": {\"message\": …, \"type\": …, \"param\": …, \"code\": …}}`, in `/v1/messages` "
     "`{\"type\": \"error\", \"error\":\n{\"type\": …, \"message\": …}}`:\n\n"
     "| status | when |\n|---|---|\n"

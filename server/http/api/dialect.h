@@ -42,7 +42,7 @@ struct lf_dialect {
     enum lf_logprob_form logprobs; /* in which form they are shown */
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err);
-    struct lf_printer stream, whole;
+    const struct lf_printer *stream, *whole;
     const void *form; /* their own: what they print differently for dialects that they serve alike */
 };
 

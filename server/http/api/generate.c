@@ -1,7 +1,7 @@
 /* Generating: a request in some dialect, from its body to an answer that is made while it is sent. */
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "server/engine/engine.h"
 #include "server/http/api/dialect.h"
 #include "server/http/conn/exchange.h"
@@ -32,7 +32,7 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
     };
 }
 
-static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     const struct lf_http_opts *opts = &x->server->opts;
     struct lf_prompts prompts = {0};
@@ -48,9 +48,4 @@ static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct
     if (status == LF_OK) return LF_OK;
     lf_generation_destroy(gen);
     return lf_refuse_work(err, status);
-}
-
-void lf_handle_generate(struct lf_exchange *x)
-{
-    lf_handle_body(x, generate);
 }

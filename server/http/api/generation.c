@@ -1,7 +1,6 @@
 #include "server/http/api/generation.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "core/check.h"
 #include "core/clock.h"
@@ -131,7 +130,6 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
 {
     const struct lf_ask *ask = &gen->ask;
-    gen->n_finished -= c->finish != NULL;
     c->finish = NULL;
     c->n_read = c->n_echoed = 0;
     c->offset = c->echo_offset = 0;
@@ -251,11 +249,10 @@ void lf_generation_destroy(struct lf_generation *gen)
 
 /* ---- pulling ---- */
 
-static void finish(struct lf_generation *gen, struct lf_choice *c, const char *reason)
+static void finish(struct lf_choice *c, const char *reason)
 {
     c->finish = reason;
     if (c->finished_ns == 0) c->finished_ns = lf_clock_ns();
-    gen->n_finished++;
 }
 
 static void fail(struct lf_generation *gen, int status, const char *code, const char *message)
@@ -327,7 +324,7 @@ static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf
     note_loss(c, piece);
     c->offset += lf_utf8_count(lf_buf_view(piece));
     if (!show(gen, c, lf_buf_view(piece))) return;
-    finish(gen, c, "stop");
+    finish(c, "stop");
     lf_request_cancel(c->req);
 }
 
@@ -344,7 +341,7 @@ static void take_end(struct lf_generation *gen, struct lf_choice *c, const struc
     note_loss(c, piece);
     bool stopped = show(gen, c, lf_buf_view(piece));
     if (!stopped && gen->ask.n_stops) lf_stop_flush(&c->stop, &c->text);
-    finish(gen, c, stopped || st->finish == LF_FINISH_STOP ? "stop" : "length");
+    finish(c, stopped || st->finish == LF_FINISH_STOP ? "stop" : "length");
 }
 
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)

@@ -40,7 +40,7 @@ struct lf_generation {
     struct lf_text_memory *memory;
     struct lf_ask ask;         /* owned: stop strings and salt live in its arena */
     struct lf_prompts prompts; /* owned; the ids are dropped at submit unless they are echoed */
-    int n_choices, n_finished, n_finish_shown;
+    int n_choices, n_finish_shown;
     struct lf_choice *choices; /* [n_choices], owned; choice i belongs to prompt i / ask.n */
     char id[25];
     const char *model;  /* borrowed */

@@ -80,7 +80,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
     return t;
 }
 
-void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *t)
+static void write_usage(struct lf_buf *out, const struct lf_totals *t)
 {
     lf_buf_printf(out,
                   "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
@@ -154,7 +154,7 @@ static void write_no_text(struct lf_buf *out, int idx, const char *member, const
                   finish ? finish : "null", quote);
 }
 
-void lf_openai_begin_stream(struct lf_buf *out, struct lf_generation *gen)
+static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
 {
     const struct lf_openai_form *form = form_of(gen);
     prepare(gen, form->chunk_object);
@@ -165,7 +165,7 @@ void lf_openai_begin_stream(struct lf_buf *out, struct lf_generation *gen)
     }
 }
 
-void lf_openai_delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
+static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
 {
     const struct lf_openai_form *form = form_of(gen);
     begin_chunk(out, gen);
@@ -177,27 +177,27 @@ void lf_openai_delta(struct lf_buf *out, const struct lf_generation *gen, int id
     end_chunk(out, gen);
 }
 
-void lf_openai_finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
+static void finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     begin_chunk(out, gen);
     write_no_text(out, idx, form_of(gen)->chunk_no_text, gen->choices[idx].finish);
     end_finish_chunk(out, gen);
 }
 
-void lf_openai_nothing(struct lf_buf *out, const struct lf_generation *gen)
+static void nothing(struct lf_buf *out, const struct lf_generation *gen)
 {
     begin_chunk(out, gen);
     write_no_text(out, 0, form_of(gen)->chunk_no_text, NULL);
     end_chunk(out, gen);
 }
 
-void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
+static void end_stream(struct lf_buf *out, const struct lf_generation *gen)
 {
     if (gen->ask.include_usage) {
         struct lf_totals t = lf_totals_of(gen);
         begin_chunk(out, gen);
         lf_buf_cstr(out, "],");
-        lf_openai_write_usage(out, &t);
+        write_usage(out, &t);
         lf_buf_char(out, ',');
         lf_openai_write_timings(out, gen, &t);
         lf_buf_cstr(out, "}\n\n");
@@ -205,7 +205,7 @@ void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen)
     lf_buf_cstr(out, "data: [DONE]\n\n");
 }
 
-void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state)
+static void progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state)
 {
     begin_chunk(out, gen);
     lf_buf_printf(out,
@@ -216,27 +216,32 @@ void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, con
     lf_buf_cstr(out, gen->ask.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
 }
 
-void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err)
-{
-    lf_api_err_write(out, err);
-}
-
-void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err)
+static void error_event(struct lf_buf *out, const struct lf_api_err *err)
 {
     lf_buf_cstr(out, "data: ");
     lf_api_err_write(out, err);
     lf_buf_cstr(out, "\n\n");
 }
 
+const struct lf_printer lf_openai_stream = {
+    .begin = begin_stream,
+    .delta = delta,
+    .finish = finish,
+    .end = end_stream,
+    .error = error_event,
+    .progress = progress,
+    .nothing = nothing,
+};
+
 /* ---- a whole answer ---- */
 
-void lf_openai_begin_whole(struct lf_buf *out, struct lf_generation *gen)
+static void begin_whole(struct lf_buf *out, struct lf_generation *gen)
 {
     prepare(gen, form_of(gen)->object);
     begin_object(out, gen);
 }
 
-void lf_openai_open(struct lf_buf *out, const struct lf_generation *gen, int idx)
+static void open(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     lf_buf_printf(out, "%s{\"index\":%d,%s", idx ? "," : "", idx, form_of(gen)->text[0]);
 }
@@ -248,24 +253,34 @@ void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx
     lf_json_write_escaped(out, piece);
 }
 
-void lf_openai_shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
+static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     (void)idx;
     lf_buf_printf(out, "%s,\"logprobs\":", form_of(gen)->text[1]);
     if (gen->ask.logprobs == LF_ABSENT) lf_buf_cstr(out, "null");
 }
 
-void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
+static void finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     lf_buf_printf(out, ",\"finish_reason\":\"%s\"}", gen->choices[idx].finish);
 }
 
-void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen)
+static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
 {
     struct lf_totals t = lf_totals_of(gen);
     lf_buf_cstr(out, "],");
-    lf_openai_write_usage(out, &t);
+    write_usage(out, &t);
     lf_buf_char(out, ',');
     lf_openai_write_timings(out, gen, &t);
     lf_buf_char(out, '}');
 }
+
+const struct lf_printer lf_openai_whole = {
+    .begin = begin_whole,
+    .open = open,
+    .delta = lf_openai_text,
+    .shut = shut,
+    .finish = finish_whole,
+    .end = end_whole,
+    .error = lf_api_err_write,
+};

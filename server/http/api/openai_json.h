@@ -20,7 +20,6 @@ struct lf_member_doc {
 enum { LF_TIMINGS_N = 8, LF_PROGRESS_N = 5 };
 extern const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N], lf_openai_progress_members[LF_PROGRESS_N];
 
-void lf_openai_write_usage(struct lf_buf *out, const struct lf_totals *totals);
 void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *totals);
 
 /* In what the two endpoints differ: pieces of JSON, written as they stand. */
@@ -33,38 +32,8 @@ struct lf_openai_form {
     const char *chunk_no_text;
 };
 
-/* The functions of both printers; what they print of a choice is in the dialect's form. */
-void lf_openai_begin_stream(struct lf_buf *out, struct lf_generation *gen);
-void lf_openai_delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text);
-void lf_openai_finish(struct lf_buf *out, const struct lf_generation *gen, int idx);
-void lf_openai_end_stream(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_error_event(struct lf_buf *out, const struct lf_api_err *err);
-void lf_openai_progress(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state);
-void lf_openai_nothing(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_begin_whole(struct lf_buf *out, struct lf_generation *gen);
-void lf_openai_open(struct lf_buf *out, const struct lf_generation *gen, int idx);
+/* What they print of a choice is in the dialect's form. */
+extern const struct lf_printer lf_openai_stream, lf_openai_whole;
 void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece);
-void lf_openai_shut(struct lf_buf *out, const struct lf_generation *gen, int idx);
-void lf_openai_finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx);
-void lf_openai_end_whole(struct lf_buf *out, const struct lf_generation *gen);
-void lf_openai_error(struct lf_buf *out, const struct lf_api_err *err);
-
-/* The printers of a dialect that has this form, as members of its table. */
-#define LF_OPENAI_PRINTERS(form_of_it)                                                                                 \
-    .form = (form_of_it),                                                                                              \
-    .stream = {.begin = lf_openai_begin_stream,                                                                        \
-               .delta = lf_openai_delta,                                                                               \
-               .finish = lf_openai_finish,                                                                             \
-               .end = lf_openai_end_stream,                                                                            \
-               .error = lf_openai_error_event,                                                                         \
-               .progress = lf_openai_progress,                                                                         \
-               .nothing = lf_openai_nothing},                                                                          \
-    .whole = {.begin = lf_openai_begin_whole,                                                                          \
-              .open = lf_openai_open,                                                                                  \
-              .delta = lf_openai_text,                                                                                 \
-              .shut = lf_openai_shut,                                                                                  \
-              .finish = lf_openai_finish_whole,                                                                        \
-              .end = lf_openai_end_whole,                                                                              \
-              .error = lf_openai_error}
 
 #endif

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/openai_request.h"
+#include "server/http/conn/handler.h"
 #include "server/http/conn/server.h"
 
 #define GET  .method = "GET", .allow = "GET, HEAD, OPTIONS"
@@ -10,7 +11,8 @@
 #define KEY  .auth = LF_AUTH_KEY
 /* health: no key, at any time, and on the slots kept for it */
 #define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
-#define GENERATE(dialect_name) POST, KEY, .generates = true, .handle = lf_handle_generate, .dialect = &dialect_name
+#define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
+#define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
 #define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
 
 static const struct lf_route rows[] = {
@@ -45,17 +47,17 @@ static const struct lf_route rows[] = {
      .answer = "`id`, `max_model_len` and `default_sampling_params`."},
     {.path = "/tokenize",
      BODY(LF_ASK_TOKENIZE),
-     .handle = lf_handle_tokenize,
+     ANSWER(lf_answer_tokenize),
      .summary = "the token ids of a prompt or of a conversation",
      .answer = "`tokens`, their `count`, and `max_model_len`."},
     {.path = "/detokenize",
      BODY(LF_ASK_DETOKENIZE),
-     .handle = lf_handle_detokenize,
+     ANSWER(lf_answer_detokenize),
      .summary = "the text of token ids",
      .answer = "`prompt`."},
     {.path = "/apply-template",
      BODY(LF_ASK_TEMPLATE),
-     .handle = lf_handle_apply_template,
+     ANSWER(lf_answer_apply_template),
      .summary = "a conversation as the model's chat template writes it",
      .answer = "`prompt`."},
     {.path = "/livez",

@@ -9,12 +9,16 @@
 struct lf_dialect;
 struct lf_field_table;
 struct lf_exchange;
+struct lf_ask;
+struct lf_api_err;
 
 enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
 
 /* Answers an exchange: fills x->reply, or sets x->answer. POST routes run on a worker and find the whole body; GET
  * routes run on libmicrohttpd's thread and must be quick. */
 typedef void lf_route_fn(struct lf_exchange *x);
+/* Answers what a body asks for; a refusal in err becomes the reply. */
+typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
 
 struct lf_route {
     const char *path;   /* ends with '/': everything below it, and the rest is x->tail */
@@ -24,7 +28,8 @@ struct lf_route {
     bool before_ready; /* answered while loading, too */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
-    const struct lf_dialect *dialect;    /* of lf_handle_generate; errors have its form too. NULL: OpenAI's errors */
+    lf_answer_fn *answer_body;           /* of lf_handle_body */
+    const struct lf_dialect *dialect;    /* of lf_answer_generate; errors have its form too. NULL: OpenAI's errors */
     const struct lf_field_table *fields; /* POST without a dialect: what its bodies have, */
     unsigned endpoint;                   /* and its bit in that table */
     const char *summary;                 /* what it is for, in a line, and */
@@ -41,7 +46,7 @@ const struct lf_route *lf_route_at(int i);
 /* The table of a route's body, and its bit in it; NULL for GET. */
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
-lf_route_fn lf_handle_generate, lf_handle_models, lf_handle_model, lf_handle_tokenize, lf_handle_detokenize,
-    lf_handle_apply_template, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;
+lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;
+lf_answer_fn lf_answer_generate, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template;
 
 #endif

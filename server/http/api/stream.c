@@ -28,7 +28,7 @@ static struct stream *stream_of(struct lf_answer *answer)
 
 static const struct lf_printer *printer_of(const struct stream *s)
 {
-    return &s->gen->dialect->stream;
+    return s->gen->dialect->stream;
 }
 
 /* ---- events ---- */
@@ -85,7 +85,7 @@ static void keep_alive(struct stream *s, struct lf_buf *out, int64_t now_ns)
     if (s->keep_alive == LF_KEEP_ALIVE_CHUNK)
         printer_of(s)->nothing(out, s->gen);
     else
-        lf_buf_cstr(out, ": keep-alive\n");
+        lf_buf_cstr(out, ": keep-alive\n\n"); /* the empty line is for readers that split events at it */
 }
 
 static void show_choices(struct stream *s, struct lf_buf *out)

@@ -1,10 +1,10 @@
 #include "server/http/api/token_text.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "core/json.h"
+#include "tokenizer/decoder.h"
 #include "tokenizer/detok.h"
 
 enum { TOKEN_TEXT_BYTES = 64 * 1024, LIST_BYTES = 64 * 1024 * 1024 };
@@ -17,37 +17,14 @@ static void pass_loss(struct lf_buf *out, const struct lf_buf *from)
 
 /* ---- bytes of a token ---- */
 
-/* "<0x4F>", as vocabularies with byte fallback write a byte. */
-static bool byte_fallback(struct lf_str s, char *out)
-{
-    char copy[3] = {0}, *end;
-    if (s.len != 6 || !lf_str_starts(s, LF_STR("<0x")) || s.ptr[5] != '>') return false;
-    memcpy(copy, s.ptr + 3, 2);
-    unsigned long value = strtoul(copy, &end, 16);
-    *out = (char)value;
-    return end == copy + 2;
-}
-
-/* The byte that a letter of byte-level vocabularies stands for, or -1. Printable Latin-1 stands for itself; the other
- * 68 bytes, in order, are written as U+0100 and up (the GPT-2 vocabulary's rule). */
-static int byte_of_letter(uint32_t cp)
-{
-    bool self = (cp >= 0x21 && cp <= 0x7e) || (cp >= 0xa1 && cp <= 0xac) || (cp >= 0xae && cp <= 0xff);
-    if (self) return (int)cp;
-    if (cp < 0x100 || cp >= 0x100 + 68) return -1;
-    int i = (int)cp - 0x100;
-    if (i <= 0x20) return i;
-    if (i <= 0x20 + 34) return 0x7f + (i - 0x21);
-    return 0xad;
-}
-
+/* The bytes of a text in which each letter is one, as byte-level vocabularies write them; false: it is no such text. */
 static bool byte_level(struct lf_str s, struct lf_buf *out)
 {
     size_t len = out->len;
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
         int n = lf_utf8_decode(s.ptr + i, s.len - i, &cp);
-        int byte = n ? byte_of_letter(cp) : -1;
+        int byte = n ? lf_byte_level_byte(cp) : -1;
         if (byte < 0) {
             out->len = len;
             return false;
@@ -61,14 +38,14 @@ static bool byte_level(struct lf_str s, struct lf_buf *out)
 void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id)
 {
     struct lf_token_info info;
-    char byte;
     if (!lf_tokenizer_token(tok, id, &info)) return;
     if (info.special) {
         lf_buf_str(out, info.text);
         return;
     }
-    if (byte_fallback(info.text, &byte)) {
-        lf_buf_char(out, byte);
+    int byte = lf_detok_byte(tok, id);
+    if (byte >= 0) {
+        lf_buf_char(out, (char)byte);
         return;
     }
     struct lf_detok detok;

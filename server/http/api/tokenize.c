@@ -14,7 +14,14 @@ static void write_tokens(struct lf_buf *out, const struct lf_ids *ids, int64_t c
     lf_buf_cstr(out, "]}");
 }
 
-static enum lf_status tokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+static void write_prompt(struct lf_buf *out, struct lf_str text)
+{
+    lf_buf_cstr(out, "{\"prompt\":");
+    lf_json_write_string(out, text);
+    lf_buf_char(out, '}');
+}
+
+enum lf_status lf_answer_tokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     struct lf_prompts prompts = {0};
     struct lf_prompt_source source = lf_prompt_source_of(x);
@@ -27,7 +34,7 @@ static enum lf_status tokenize(struct lf_exchange *x, struct lf_ask *ask, struct
     return LF_OK;
 }
 
-static enum lf_status detokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+enum lf_status lf_answer_detokenize(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     const struct lf_tokenizer *tok = x->server->tok;
     struct lf_buf text;
@@ -45,45 +52,20 @@ static enum lf_status detokenize(struct lf_exchange *x, struct lf_ask *ask, stru
     if (status == LF_OK &&
         (lf_tokenizer_decode(tok, &text, ids.ids, ids.n, true, &x->work, NULL) != LF_OK || text.status != LF_OK))
         status = lf_refuse_work(err, LF_NO_MEMORY);
-    if (status == LF_OK) {
-        struct lf_buf *out = lf_reply_json(&x->reply, 200);
-        lf_buf_cstr(out, "{\"prompt\":");
-        lf_json_write_string(out, lf_buf_view(&text));
-        lf_buf_char(out, '}');
-    }
+    if (status == LF_OK) write_prompt(lf_reply_json(&x->reply, 200), lf_buf_view(&text));
     lf_ids_deinit(&ids);
     lf_buf_deinit(&text);
     return status;
 }
 
-static enum lf_status apply_template(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+enum lf_status lf_answer_apply_template(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
 {
     struct lf_buf text;
     struct lf_prompt_source source = lf_prompt_source_of(x);
     lf_buf_init_in(&text, LF_REPLY_BYTES, x->server->text_memory);
     enum lf_status status = lf_prompt_render(&text, ask, &source, err);
     if (status == LF_OK && text.status != LF_OK) status = lf_refuse_work(err, LF_NO_MEMORY);
-    if (status == LF_OK) {
-        struct lf_buf *out = lf_reply_json(&x->reply, 200);
-        lf_buf_cstr(out, "{\"prompt\":");
-        lf_json_write_string(out, lf_buf_view(&text));
-        lf_buf_char(out, '}');
-    }
+    if (status == LF_OK) write_prompt(lf_reply_json(&x->reply, 200), lf_buf_view(&text));
     lf_buf_deinit(&text);
     return status;
-}
-
-void lf_handle_tokenize(struct lf_exchange *x)
-{
-    lf_handle_body(x, tokenize);
-}
-
-void lf_handle_detokenize(struct lf_exchange *x)
-{
-    lf_handle_body(x, detokenize);
-}
-
-void lf_handle_apply_template(struct lf_exchange *x)
-{
-    lf_handle_body(x, apply_template);
 }

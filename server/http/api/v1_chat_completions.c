@@ -28,5 +28,7 @@ const struct lf_dialect lf_dialect_chat = {
     .fills_context = true,
     .logprobs = LF_LOGPROBS_CHAT,
     .parse = parse,
-    LF_OPENAI_PRINTERS(&form),
+    .stream = &lf_openai_stream,
+    .whole = &lf_openai_whole,
+    .form = &form,
 };

@@ -24,5 +24,7 @@ const struct lf_dialect lf_dialect_completions = {
     .continues = true,
     .logprobs = LF_LOGPROBS_COMPLETION,
     .parse = parse,
-    LF_OPENAI_PRINTERS(&form),
+    .stream = &lf_openai_stream,
+    .whole = &lf_openai_whole,
+    .form = &form,
 };

@@ -328,22 +328,29 @@ static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
     lf_buf_char(out, '}');
 }
 
+static const struct lf_printer stream = {
+    .begin = begin_stream,
+    .delta = delta,
+    .finish = finish,
+    .end = end_stream,
+    .error = error_event,
+    .nothing = ping,
+};
+static const struct lf_printer whole = {
+    .begin = begin_whole,
+    .open = open,
+    .delta = lf_openai_text,
+    .shut = shut,
+    .finish = write_stop,
+    .end = end_whole,
+    .error = error,
+};
+
 const struct lf_dialect lf_dialect_messages = {
     .fields = &table,
     .endpoint = 1,
     .text_param = "messages",
     .parse = parse,
-    .stream = {.begin = begin_stream,
-               .delta = delta,
-               .finish = finish,
-               .end = end_stream,
-               .error = error_event,
-               .nothing = ping},
-    .whole = {.begin = begin_whole,
-              .open = open,
-              .delta = lf_openai_text,
-              .shut = shut,
-              .finish = write_stop,
-              .end = end_whole,
-              .error = error},
+    .stream = &stream,
+    .whole = &whole,
 };

@@ -25,7 +25,7 @@ static struct whole *whole_of(struct lf_answer *answer)
 
 static const struct lf_printer *printer_of(const struct whole *w)
 {
-    return &w->gen->dialect->whole;
+    return w->gen->dialect->whole;
 }
 
 /* ---- waiting ---- */

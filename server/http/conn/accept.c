@@ -14,19 +14,35 @@
 #include "server/http/conn/last_reply.h"
 #include "server/http/conn/server.h"
 
-enum { ACCEPTS_N = 64 }; /* in one go */
+enum {
+    ACCEPTS_N = 64,   /* in one go */
+    MAKE_ROOM_MS = 5, /* until the descriptors of what was given up are free */
+    PAUSE_MS = 200
+};
 
 void lf_acceptor_init(struct lf_acceptor *acceptor)
 {
-    acceptor->paused = false;
+    *acceptor = (struct lf_acceptor){.n_refused = LF_REFUSED_N};
     for (int i = 0; i < LF_REFUSED_N; i++) acceptor->refused[i].fd = -1;
+}
+
+/* Closes those that have lingered until then; how many. */
+static int close_refused(struct lf_acceptor *acceptor, int64_t now_ns)
+{
+    int n = 0;
+    for (int i = 0; i < LF_REFUSED_N; i++) {
+        struct lf_refused *r = &acceptor->refused[i];
+        if (r->fd < 0 || now_ns < r->until_ns) continue;
+        close(r->fd);
+        r->fd = -1;
+        n++;
+    }
+    return n;
 }
 
 void lf_acceptor_deinit(struct lf_acceptor *acceptor)
 {
-    for (int i = 0; i < LF_REFUSED_N; i++)
-        if (acceptor->refused[i].fd >= 0) close(acceptor->refused[i].fd);
-    lf_acceptor_init(acceptor);
+    (void)close_refused(acceptor, INT64_MAX);
 }
 
 static void tune(struct lf_http_server *s, int fd)
@@ -50,8 +66,12 @@ static void turn_away(struct lf_http_server *s, int fd, bool full)
     err.retry_after_s = 1;
     lf_last_reply_refuse(fd, &err);
     (void)shutdown(fd, SHUT_WR);
+    if (s->acceptor.n_refused == 0) {
+        close(fd);
+        return;
+    }
     struct lf_refused *oldest = &s->acceptor.refused[0];
-    for (int i = 0; i < LF_REFUSED_N; i++) {
+    for (int i = 0; i < s->acceptor.n_refused; i++) {
         struct lf_refused *r = &s->acceptor.refused[i];
         if (r->fd < 0 || (oldest->fd >= 0 && r->until_ns < oldest->until_ns)) oldest = r;
     }
@@ -77,6 +97,17 @@ static void listen_events(struct lf_http_server *s, bool on)
     s->acceptor.paused = !on;
 }
 
+/* No descriptors or no memory. Whether it is worth while to try again at once; else accepting pauses. */
+static bool make_room(struct lf_http_server *s)
+{
+    lf_counter_add(&s->conns.metrics.failed, 1);
+    if (close_refused(&s->acceptor, INT64_MAX) > 0) return true;
+    int64_t pause_ms = lf_conns_make_room(&s->conns) ? MAKE_ROOM_MS : PAUSE_MS;
+    s->acceptor.again_ns = lf_clock_ns() + pause_ms * LF_NS_PER_MS;
+    listen_events(s, false);
+    return false;
+}
+
 void lf_acceptor_run(struct lf_http_server *s)
 {
     for (int i = 0; i < ACCEPTS_N; i++) {
@@ -89,19 +120,17 @@ void lf_acceptor_run(struct lf_http_server *s)
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         if (errno == EINTR || errno == ECONNABORTED) continue;
-        lf_counter_add(&s->conns.metrics.failed, 1);
-        listen_events(s, false); /* no descriptors or no memory: again at the next tick */
-        return;
+        if (!make_room(s)) return;
     }
+}
+
+int64_t lf_acceptor_resume(struct lf_http_server *s, int64_t now_ns)
+{
+    if (s->acceptor.paused && now_ns >= s->acceptor.again_ns) listen_events(s, true);
+    return s->acceptor.paused ? s->acceptor.again_ns : INT64_MAX;
 }
 
 void lf_acceptor_tick(struct lf_http_server *s, int64_t now_ns)
 {
-    for (int i = 0; i < LF_REFUSED_N; i++) {
-        struct lf_refused *r = &s->acceptor.refused[i];
-        if (r->fd < 0 || now_ns < r->until_ns) continue;
-        close(r->fd);
-        r->fd = -1;
-    }
-    if (s->acceptor.paused) listen_events(s, true);
+    (void)close_refused(&s->acceptor, now_ns);
 }

@@ -1,7 +1,8 @@
 /* Accepting: sockets come in here, and go on to libmicrohttpd where the table of connections has room for them.
  *
- * libmicrohttpd does not listen itself: its own accept spins when descriptors run out. Here accepting pauses until the
- * next tick instead. Who finds no room is told so before the socket is closed. The watch thread's alone. */
+ * libmicrohttpd does not listen itself: its own accept spins when descriptors run out. Here accepting pauses for a
+ * moment instead, and longer where nothing can be given up for it: those that linger, silent connections. Who finds no
+ * room is told so before the socket is closed. The watch thread's alone. */
 #ifndef LF_SERVER_HTTP_CONN_ACCEPT_H
 #define LF_SERVER_HTTP_CONN_ACCEPT_H
 
@@ -19,14 +20,18 @@ struct lf_refused {
 };
 
 struct lf_acceptor {
+    int n_refused; /* places of `refused`; fixed from the server's start on */
     struct lf_refused refused[LF_REFUSED_N];
     bool paused;
+    int64_t again_ns; /* while it pauses: when to go on */
 };
 
 void lf_acceptor_init(struct lf_acceptor *acceptor);
 void lf_acceptor_deinit(struct lf_acceptor *acceptor); /* closes those that linger */
 /* The listening socket is readable. */
 void lf_acceptor_run(struct lf_http_server *s);
+/* Goes on where the pause is over; returns when to come again at the latest (INT64_MAX: no matter when). */
+int64_t lf_acceptor_resume(struct lf_http_server *s, int64_t now_ns);
 void lf_acceptor_tick(struct lf_http_server *s, int64_t now_ns);
 
 #endif

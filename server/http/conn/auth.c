@@ -100,14 +100,6 @@ enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err)
     return LF_OK;
 }
 
-int lf_keys_n(struct lf_keys *keys)
-{
-    pthread_mutex_lock(&keys->lock);
-    int n = keys->n;
-    pthread_mutex_unlock(&keys->lock);
-    return n;
-}
-
 /* The token of "Bearer TOKEN"; empty where the header is of another form. */
 static struct lf_str bearer_token(struct lf_str header)
 {

@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "core/hash.h"
-#include "core/limits.h"
 #include "core/status.h"
 #include "core/str.h"
 
@@ -35,7 +34,6 @@ LF_MUST_CHECK enum lf_status lf_keys_init(struct lf_keys *keys, const char *file
 void lf_keys_deinit(struct lf_keys *keys); /* accepts a zeroed one */
 /* Reads both sources again; on an error the old keys stay. Any thread. */
 LF_MUST_CHECK enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err);
-int lf_keys_n(struct lf_keys *keys);
 /* The values of Authorization and, where that is not there, of X-Api-Key (empty: there was none). Whether they let in,
  * and as whom. Any thread. */
 bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out);

@@ -10,12 +10,15 @@
 #include "server/http/conn/tcp_counters.h"
 #include "server/http/conn/wake.h"
 
-enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_per_address, struct lf_conn_deadlines deadlines,
-                             int epoll_fd, struct lf_err *err)
+enum { ROOM_N = 8 }; /* that are cut at once where the system has no descriptors */
+
+enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_cut, int n_per_address,
+                             struct lf_conn_deadlines deadlines, int epoll_fd, struct lf_err *err)
 {
-    *conns = (struct lf_conns){.n = n, .n_per_address = n_per_address, .deadlines = deadlines, .epoll_fd = epoll_fd};
+    *conns = (struct lf_conns){
+        .n = n, .n_cut = n_cut, .n_per_address = n_per_address, .deadlines = deadlines, .epoll_fd = epoll_fd};
     pthread_mutex_init(&conns->lock, NULL);
-    conns->n_places = n + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
+    conns->n_places = n + LF_CONN_HEALTH_N + n_cut;
     conns->places = calloc((size_t)conns->n_places, sizeof *conns->places);
     if (!conns->places) return lf_fail(err, LF_NO_MEMORY, "no memory for %d connections", n);
     for (int i = 0; i < conns->n_places; i++) {
@@ -223,7 +226,7 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
         return *victim != NULL;
     }
     *full = true;
-    int n_kept = LF_CONN_HEALTH_N + (all->n_same < LF_CONN_MANY ? 0 : LF_CONN_CUT_N / 4);
+    int n_kept = LF_CONN_HEALTH_N + (all->n_same < LF_CONN_MANY ? 0 : conns->n_cut / 4);
     if (all->n_free > n_kept) { /* else too many are being closed right now */
         if (all->n < conns->n) return true;
         *victim = all->silent ? all->silent : one_of_many(conns, all->n_same);
@@ -233,6 +236,14 @@ static bool find_room(const struct lf_conns *conns, const struct census *all, st
     if (all->n_health >= LF_CONN_HEALTH_N)
         *victim = all->silent_in_health ? all->silent_in_health : oldest_unheard(conns, true);
     return all->free && (all->n_health < LF_CONN_HEALTH_N || *victim);
+}
+
+/* False where epoll will not, or does not know the socket: it forgets one that is closed. */
+static bool watch_locked(const struct lf_conns *conns, const struct lf_conn *c, int op)
+{
+    uint64_t idx = (uint64_t)(c - conns->places);
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)c->generation << 32 | idx};
+    return epoll_ctl(conns->epoll_fd, op, c->fd, &ev) == 0;
 }
 
 struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, bool *full)
@@ -250,9 +261,7 @@ struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, 
         place->hung_up = false;
         place->received_bytes = 0;
         enter_locked(place, LF_CONN_HEAD);
-        uint64_t idx = (uint64_t)(place - conns->places);
-        struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.u64 = (uint64_t)place->generation << 32 | idx};
-        if (epoll_ctl(conns->epoll_fd, EPOLL_CTL_ADD, fd, &ev) != 0) {
+        if (!watch_locked(conns, place, EPOLL_CTL_ADD)) {
             free_place_locked(place);
             place = NULL;
             *full = true; /* the system's table is */
@@ -264,6 +273,33 @@ struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, 
     else
         lf_counter_add(*full ? &conns->metrics.refused_full : &conns->metrics.refused_address, 1);
     return place;
+}
+
+static int n_cut_locked(const struct lf_conns *conns)
+{
+    int n = 0;
+    for (int i = 0; i < conns->n_places; i++) n += conns->places[i].state == LF_CONN_CUT;
+    return n;
+}
+
+static struct lf_conn *longest_silent(const struct lf_conns *conns, int64_t now_ns)
+{
+    struct lf_conn *oldest = NULL;
+    for (int i = 0; i < conns->n_places; i++)
+        if (is_silent(&conns->places[i], now_ns)) keep_older(&oldest, &conns->places[i]);
+    return oldest;
+}
+
+bool lf_conns_make_room(struct lf_conns *conns)
+{
+    struct lf_conn *victim;
+    int64_t now_ns = lf_clock_ns();
+    pthread_mutex_lock(&conns->lock);
+    int n_cut = n_cut_locked(conns);
+    for (bool more = n_cut == 0; more && n_cut < ROOM_N && (victim = longest_silent(conns, now_ns)); n_cut++)
+        cut_locked(victim, &conns->metrics.made_room);
+    pthread_mutex_unlock(&conns->lock);
+    return n_cut > 0;
 }
 
 void lf_conn_discard(struct lf_conns *conns, struct lf_conn *conn)
@@ -290,6 +326,24 @@ void lf_conn_closed(struct lf_conns *conns, struct lf_conn *conn)
     pthread_mutex_lock(&conns->lock);
     (void)epoll_ctl(conns->epoll_fd, EPOLL_CTL_DEL, conn->fd, NULL);
     free_place_locked(conn);
+    pthread_mutex_unlock(&conns->lock);
+}
+
+/* Its descriptor may be somebody else's by now, so epoll is asked, which goes by the socket and not by the number. */
+static void drop_lost_locked(struct lf_conns *conns)
+{
+    for (int i = 0; i < conns->n_places; i++) {
+        struct lf_conn *c = &conns->places[i];
+        if (c->state == LF_CONN_FREE || c->mhd || watch_locked(conns, c, EPOLL_CTL_MOD)) continue;
+        free_place_locked(c);
+        lf_counter_add(&conns->metrics.failed, 1);
+    }
+}
+
+void lf_conns_drop_lost(struct lf_conns *conns)
+{
+    pthread_mutex_lock(&conns->lock);
+    drop_lost_locked(conns);
     pthread_mutex_unlock(&conns->lock);
 }
 
@@ -373,13 +427,6 @@ static void check_locked(struct lf_conns *conns, struct lf_conn *c, int64_t now_
     }
 }
 
-static int n_cut_locked(const struct lf_conns *conns)
-{
-    int n = 0;
-    for (int i = 0; i < conns->n_places; i++) n += conns->places[i].state == LF_CONN_CUT;
-    return n;
-}
-
 /* Of those that hold nothing but their place only a few are cut in a tick: a thousand that came together would all wait
  * to be closed at once, and keep everybody's places meanwhile. Until it is their turn they make room where it is
  * needed.
@@ -387,13 +434,14 @@ static int n_cut_locked(const struct lf_conns *conns)
 void lf_conns_tick(struct lf_conns *conns, int64_t now_ns)
 {
     pthread_mutex_lock(&conns->lock);
+    drop_lost_locked(conns); /* before its number is taken for a connection's */
     int n_cut = n_cut_locked(conns);
     for (int i = 0; i < conns->n_places; i++) {
         struct lf_conn *c = &conns->places[i];
         enum lf_conn_state before = c->state;
         bool holds_little = before == LF_CONN_HEAD || before == LF_CONN_IDLE;
         nudge_locked(c);
-        if (holds_little && n_cut >= LF_CONN_CUT_N / 8) continue;
+        if (holds_little && n_cut >= LF_MAX(conns->n_cut / 8, 1)) continue;
         check_locked(conns, c, now_ns);
         n_cut += c->state != before && c->state == LF_CONN_CUT;
     }

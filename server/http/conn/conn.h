@@ -21,7 +21,8 @@
  * one of LF_CONN_HEALTH_N further places, in which only the health routes are answered: whoever asks for health does so
  * at once, so of those in these places one that has said nothing yet makes room for the next. Connections that were cut
  * keep their places until libmicrohttpd has closed them: the places for health are not given to others meanwhile, and a
- * quarter of those for closing (LF_CONN_CUT_N) to no address that has LF_CONN_MANY.
+ * quarter of those for closing (LF_CONN_CUT_N) to no address that has LF_CONN_MANY. All of them together are no more
+ * than there are descriptors for (descriptors.h); where the system has none left all the same, silent ones are cut.
  *
  * Every function takes the table's lock; it is taken before the waker's, and after nothing. */
 #ifndef LF_SERVER_HTTP_CONN_CONN_H
@@ -96,6 +97,7 @@ struct lf_conn_metrics {
 
 struct lf_conns {
     int n, n_per_address; /* the limits; n_per_address 0: none */
+    int n_cut;            /* of places of connections that are being closed: LF_CONN_CUT_N, or what there is room for */
     struct lf_conn_deadlines deadlines;
     struct lf_conn_metrics metrics;
     int epoll_fd; /* borrowed: sockets are watched there for the peer's closing */
@@ -104,10 +106,16 @@ struct lf_conns {
     int n_places;
 };
 
-LF_MUST_CHECK enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_per_address,
+LF_MUST_CHECK enum lf_status lf_conns_init(struct lf_conns *conns, int n, int n_cut, int n_per_address,
                                            struct lf_conn_deadlines deadlines, int epoll_fd, struct lf_err *err);
 void lf_conns_deinit(struct lf_conns *conns); /* accepts a zeroed one */
 int lf_conns_n_open(struct lf_conns *conns);
+/* Frees the places of those whose sockets libmicrohttpd closed without telling, as it does where it has no memory for a
+ * connection. */
+void lf_conns_drop_lost(struct lf_conns *conns);
+/* There are no descriptors left, or no memory: cuts a few of those that are silent, the longest ones first, unless some
+ * are being closed already. False: nothing will be free soon. */
+bool lf_conns_make_room(struct lf_conns *conns);
 /* Cuts all of them. None may be admitted from here on. */
 void lf_conns_cut_all(struct lf_conns *conns);
 

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
 #include "core/text_memory.h"
@@ -77,8 +76,9 @@ enum MHD_Result lf_exchange_body(struct lf_exchange *x, const char *bytes, size_
     struct lf_http_server *s = x->server;
     struct lf_api_err err;
     uint64_t so_far = atomic_fetch_add(&x->conn->body_bytes, n) + n;
-    if (so_far > s->opts.max_body_bytes * LF_DISCARD_FACTOR || lf_wake_is_over(&x->wake)) return MHD_NO;
+    if (so_far > s->opts.max_body_bytes * LF_DISCARD_FACTOR) return MHD_NO;
     if (x->discard) return MHD_YES;
+    if (lf_wake_is_over(&x->wake)) return MHD_NO;
     lf_buf_append(&x->body, bytes, n);
     if (x->body.status == LF_LIMIT) {
         (void)!lf_refuse(&err, 413, NULL, "body_too_large", "The body is larger than this server takes: %llu bytes.",
@@ -151,10 +151,18 @@ static enum MHD_Result begin_answer(struct lf_exchange *x)
     return MHD_NO;
 }
 
+/* A client that has ended its side of the connection may be gone or may still read: the two look the same until
+ * something is sent. So it is told what is known or needs no work, and no work is done for it. */
+static bool is_known(const struct lf_exchange *x)
+{
+    return x->reply.status || (!x->handled && x->route->method[0] == 'G');
+}
+
 enum MHD_Result lf_exchange_advance(struct lf_exchange *x)
 {
     if (x->queued) return MHD_YES;
-    if (lf_wake_is_over(&x->wake)) return MHD_NO;
+    if (atomic_load(&x->server->waker.stopping)) return MHD_NO;
+    if (lf_wake_is_over(&x->wake) && !is_known(x)) return MHD_NO;
     if (x->reply.status) return lf_respond(x);
     if (!x->handled) return first_advance(x);
     return x->answer ? begin_answer(x) : MHD_NO;

@@ -58,13 +58,13 @@ struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
         .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
 
-void lf_handle_body(struct lf_exchange *x, lf_answer_fn *answer)
+void lf_handle_body(struct lf_exchange *x)
 {
     struct lf_json json = {0};
     struct lf_ask ask = {0};
     struct lf_api_err err = {0};
     enum lf_status status = parse_body(x, &json, &ask, &err);
-    if (status == LF_OK) status = answer(x, &ask, &err);
+    if (status == LF_OK) status = x->route->answer_body(x, &ask, &err);
     lf_ask_deinit(&ask);
     lf_json_deinit(&json);
     lf_exchange_drop_body(x);

@@ -7,10 +7,9 @@
 
 struct lf_exchange;
 
-typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
-
-/* Parses the body and has it answered; frees what was read. A refusal becomes the reply, in the route's own form. */
-void lf_handle_body(struct lf_exchange *x, lf_answer_fn *answer);
+/* Of routes with a JSON body: parses it, has the route's answer_body answer it, and frees what was read. A refusal
+ * becomes the reply, in the route's own form. */
+void lf_handle_body(struct lf_exchange *x);
 struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x);
 
 #endif

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/limits.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/headers.h"

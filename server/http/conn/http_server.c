@@ -6,26 +6,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/hash.h"
-#include "core/log.h"
 #include "core/text_memory.h"
+#include "server/http/conn/descriptors.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/server.h"
 #include "server/http/conn/watch.h"
 
-enum {
-    THREADS_MIN = 2,
-    THREADS_MAX = 64,
-    KEEP_ALIVE_MS = 10 * 1000,
-    SPARE_DESCRIPTORS = 64,
-    LONG_NICENESS = 10,
-    END_MS = 5000
-};
+enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, LONG_NICENESS = 10, END_MS = 5000 };
 
 /* ---- libmicrohttpd's callbacks ---- */
 
@@ -115,19 +107,6 @@ static void fill_defaults(struct lf_http_opts *o)
     o->keep_alive_ms = or_default(o->keep_alive_ms, KEEP_ALIVE_MS);
 }
 
-/* As many descriptors as the connections need, where the hard limit allows. */
-static void raise_descriptor_limit(int n_connections)
-{
-    struct rlimit limit;
-    rlim_t need = (rlim_t)n_connections + SPARE_DESCRIPTORS;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= need) return;
-    limit.rlim_cur = LF_MIN(need, limit.rlim_max);
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-    if (limit.rlim_cur < need)
-        LF_WARN("descriptors limit=%llu connections=%d: connections will wait at the limit",
-                (unsigned long long)limit.rlim_cur, n_connections);
-}
-
 static enum lf_status start_daemon(struct lf_http_server *s, struct lf_err *err)
 {
     const unsigned flags =
@@ -154,12 +133,15 @@ static enum lf_status start_daemon(struct lf_http_server *s, struct lf_err *err)
 static enum lf_status allocate(struct lf_http_server *s, struct lf_err *err)
 {
     struct lf_conn_deadlines deadlines = {s->opts.header_deadline_ms, s->opts.body_deadline_ms, s->opts.slow_reader_ms};
+    struct lf_descriptors fit;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0 || !lf_waker_init(&s->waker)) return lf_fail(err, LF_IO, "no descriptors for the HTTP server");
     if (!lf_random_bytes(&s->id_seed, sizeof s->id_seed)) return lf_fail(err, LF_IO, "no random numbers");
     LF_TRY(lf_text_memory_create(&s->text_memory, s->opts.text_bytes, err));
-    return lf_conns_init(&s->conns, s->opts.n_connections, s->opts.n_connections_per_address, deadlines, s->epoll_fd,
-                         err);
+    LF_TRY(lf_descriptors_fit(&fit, s->opts.n_connections, s->opts.n_threads, err));
+    s->acceptor.n_refused = fit.n_refused;
+    return lf_conns_init(&s->conns, fit.n_connections, fit.n_cut, s->opts.n_connections_per_address, deadlines,
+                         s->epoll_fd, err);
 }
 
 static void set_up(struct lf_http_server *s, const struct lf_http_opts *opts)
@@ -191,7 +173,6 @@ enum lf_status lf_http_server_create(struct lf_http_server **out, const struct l
     LF_TRY_GOTO(lf_keys_init(&s->keys, opts->api_keys_file, opts->api_keys_env, err), fail);
     LF_TRY_GOTO(lf_listen(&s->listen_fd, &s->port, &s->loopback, s->opts.host, s->opts.port, err), fail);
     LF_TRY_GOTO(allocate(s, err), fail);
-    raise_descriptor_limit(s->conns.n_places);
     LF_TRY_GOTO(start_daemon(s, err), fail);
     LF_TRY_GOTO(lf_workers_start(&s->workers, s->opts.n_threads, 0, err), fail);
     LF_TRY_GOTO(lf_workers_start(&s->long_workers, s->opts.n_threads, LONG_NICENESS, err), fail);
@@ -262,12 +243,16 @@ int lf_http_server_port(const struct lf_http_server *s)
 
 /* Until libmicrohttpd has closed every connection. It is not told that it stops before: from then on its
  * MHD_queue_response says yes and queues nothing (0.9.75), and a request that it refuses by itself would have it send
- * the response that is not there. A descriptor that it closed without telling keeps its place: hence a limit. */
+ * the response that is not there. It may take END_MS. */
 static void end_connections(struct lf_http_server *s)
 {
     int64_t until_ns = lf_clock_ns() + END_MS * LF_NS_PER_MS;
     lf_conns_cut_all(&s->conns);
-    while (lf_conns_n_open(&s->conns) > 0 && lf_clock_ns() < until_ns) lf_clock_sleep_ms(1);
+    while (lf_clock_ns() < until_ns) {
+        lf_conns_drop_lost(&s->conns);
+        if (lf_conns_n_open(&s->conns) == 0) return;
+        lf_clock_sleep_ms(1);
+    }
 }
 
 /* Until the workers have returned what was lent to them. Some of it may not be in their queue yet: a connection is lent

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 
 static void write_head(struct lf_buf *out, const struct lf_reply *reply, const char *request_id)
 {

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 
 void lf_new_id(struct lf_http_server *s, char out[25])
 {

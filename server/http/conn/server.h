@@ -2,7 +2,7 @@
  *
  *     http_server.c   starts and stops it all; libmicrohttpd's callbacks
  *     accept, watch   sockets come in; deadlines, vanished clients, news
- *     conn            a connection and its states
+ *     conn            a connection and its states; descriptors: how many there may be
  *     exchange        a request and its answer; head, respond: their beginning and their end
  *     last_reply      a refusal that we send ourselves, where libmicrohttpd cannot: too late, no room, malformed
  *     wake, workers   waiting, and the threads that work on texts

@@ -31,13 +31,14 @@ static void handle_event(struct lf_http_server *s, uint64_t data)
 static void *watch(void *ctx)
 {
     struct lf_http_server *s = ctx;
-    int64_t tick_ns = TICK_MS * LF_NS_PER_MS, next_tick = lf_clock_ns() + tick_ns, next_wake = next_tick;
+    int64_t tick_ns = TICK_MS * LF_NS_PER_MS, next_tick = lf_clock_ns() + tick_ns, next = next_tick;
     while (!atomic_load(&s->waker.stopping)) {
         struct epoll_event events[EVENTS_N];
-        int64_t wait = LF_MIN(next_tick, next_wake) - lf_clock_ns();
+        int64_t wait = LF_MIN(next_tick, next) - lf_clock_ns();
         int n = epoll_wait(s->epoll_fd, events, EVENTS_N, wait > 0 ? (int)(wait / LF_NS_PER_MS) + 1 : 0);
         for (int i = 0; i < n; i++) handle_event(s, events[i].data.u64);
-        next_wake = lf_waker_run(&s->waker);
+        int64_t again = lf_acceptor_resume(s, lf_clock_ns());
+        next = LF_MIN(lf_waker_run(&s->waker), again);
         if (lf_clock_ns() < next_tick) continue;
         tick(s);
         next_tick = lf_clock_ns() + tick_ns;

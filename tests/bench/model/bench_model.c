@@ -13,7 +13,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "device/cpu/threads.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"

@@ -68,6 +68,7 @@ static void fill_block(struct attn_data *d, int seq_idx, int block_idx)
                 store(kv, k, lf_kv_k_index(kv, t, i), normal(k_key + (uint64_t)i, c->outliers));
                 store(kv, v, lf_kv_v_index(kv, t, i), normal(v_key + (uint64_t)i, c->outliers));
             }
+            if (c->nan_key > 0 && seq_idx == 0 && pos == c->nan_key) store(kv, k, lf_kv_k_index(kv, t, 0), NAN);
         }
     }
 }
@@ -118,11 +119,11 @@ static float *map_between_canaries(float **map, size_t n)
     return *map + CANARY;
 }
 
-static void check_between_canaries(const float *map, size_t n, const char *what)
+static void check_between_canaries(const float *map, size_t n, bool finite, const char *what)
 {
     for (size_t i = 0; i < CANARY; i++)
         if (map[i] != canary(i) || map[n + CANARY + i] != canary(i)) fail_msg("%s written outside", what);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && finite; i++)
         if (!isfinite(map[CANARY + i])) fail_msg("%s[%zu] = %f", what, i, (double)map[CANARY + i]);
 }
 
@@ -211,8 +212,8 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     lf_attn_destroy(attn);
     lf_buffer_free(d->dev, &ws);
     size_t n = (size_t)d->n_rows * (size_t)c->n_heads;
-    check_between_canaries(d->out_map, n * (size_t)c->head_dim, "out");
-    check_between_canaries(d->lse_map, n, "lse");
+    check_between_canaries(d->out_map, n * (size_t)c->head_dim, c->nan_key == 0, "out");
+    check_between_canaries(d->lse_map, n, c->nan_key == 0, "lse");
 }
 
 const float *attn_out_row(const struct attn_data *d, int seq_idx, int row, int head)

@@ -1,4 +1,6 @@
 /* Every attention kernel this machine can run against float64, over the grid of shapes attention is used with. */
+#include <math.h>
+
 #include "attn_case.h"
 #include "core/check.h"
 #include "tests/support/test.h"
@@ -148,6 +150,68 @@ static void block_index_above_two_to_the_31_bytes(void **state)
     }
 }
 
+static struct attn_case edge_case(int dtype)
+{
+    return (struct attn_case){.head_dim = 80,
+                              .n_heads = 2,
+                              .n_kv_heads = 1,
+                              .dtype = dtype ? LF_BF16 : LF_F32,
+                              .n_seqs = 1,
+                              .n_rows = {200},
+                              .kv_len = {200},
+                              .seed = 31};
+}
+
+static void check_edge_row(struct attn_data *d, int isa, int row, int head)
+{
+    double ref[LF_HEAD_DIM], lse;
+    attn_ref_row(d, 0, row, head, ref, &lse);
+    const float *out = attn_out_row(d, 0, row, head);
+    for (int i = 0; i < d->c.head_dim; i++)
+        if (fabs((double)out[i] - ref[i]) > 1e-4)
+            fail_msg("%s %s row %d channel %d: %f, not %f", lf_isa_name((enum lf_isa)isa), lf_dtype_name(d->c.dtype),
+                     row, i, (double)out[i], ref[i]);
+}
+
+/* Queries of one channel whose product with most keys is past the largest float. */
+static void scores_of_infinity_become_the_softcap(void **state)
+{
+    struct lf_device *dev = *state;
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct attn_case c = edge_case(dtype);
+        c.softcap = 30.0f;
+        struct attn_data d;
+        attn_data_init(&d, dev, &c);
+        memset(d.q, 0, 200 * 2 * 80 * sizeof(float));
+        for (size_t i = 0; i < 200 * 2; i++) d.q[i * 80] = 3e38f;
+        for (int isa = LF_ISA_C; isa <= (int)lf_device_info(dev)->isa; isa++) {
+            attn_data_run(&d, (enum lf_isa)isa);
+            for (int row = 0; row < 200; row += 7) check_edge_row(&d, isa, row, row % 2);
+        }
+        attn_data_deinit(&d);
+    }
+}
+
+static void a_key_of_nan_makes_nan_of_the_rows_that_see_it(void **state)
+{
+    struct lf_device *dev = *state;
+    for (int dtype = 0; dtype < 2; dtype++) {
+        struct attn_case c = edge_case(dtype);
+        c.nan_key = 100;
+        struct attn_data d;
+        attn_data_init(&d, dev, &c);
+        for (int isa = LF_ISA_C; isa <= (int)lf_device_info(dev)->isa; isa++) {
+            attn_data_run(&d, (enum lf_isa)isa);
+            for (int row = 0; row < 200; row++)
+                for (int i = 0; i < c.head_dim; i++)
+                    if (isnan(attn_out_row(&d, 0, row, 1)[i]) != (row >= c.nan_key))
+                        fail_msg("%s %s row %d channel %d: %f", lf_isa_name((enum lf_isa)isa), lf_dtype_name(c.dtype),
+                                 row, i, (double)attn_out_row(&d, 0, row, 1)[i]);
+        }
+        attn_data_deinit(&d);
+    }
+}
+
 static int open_device(void **state)
 {
     *state = attn_test_device(0);
@@ -169,6 +233,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(mixed_batches_with_shared_and_shuffled_pages),
         cmocka_unit_test(long_caches_with_sampled_rows),
         cmocka_unit_test(block_index_above_two_to_the_31_bytes),
+        cmocka_unit_test(scores_of_infinity_become_the_softcap),
+        cmocka_unit_test(a_key_of_nan_makes_nan_of_the_rows_that_see_it),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

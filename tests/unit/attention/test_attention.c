@@ -59,7 +59,7 @@ static void fixture_init(struct fixture *f, struct lf_device *dev, enum lf_isa i
     assert_int_equal(lf_attn_create(&f->attn, dev, isa, &f->shape, f->workspace, &err), LF_OK);
     f->kv = (struct lf_kv_view){
         .dtype = dtype, .n_blocks = MAX_BLOCKS, .n_layers = 1, .n_kv_heads = KV_HEADS, .head_dim = DIM};
-    f->kv.base = malloc(lf_kv_block_bytes(&f->kv) * MAX_BLOCKS);
+    f->kv.base = aligned_alloc(64, lf_kv_block_bytes(&f->kv) * MAX_BLOCKS);
     assert_non_null(f->kv.base);
     memset(f->kv.base, 0xff, lf_kv_block_bytes(&f->kv) * MAX_BLOCKS);
     for (int i = 0; i < MAX_BLOCKS; i++) f->blocks[i] = (i * 5 + 3) % MAX_BLOCKS;

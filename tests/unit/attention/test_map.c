@@ -4,7 +4,7 @@
 
 #include "attention/cuda/attn_map.h"
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/limits.h"
 
 enum { SMS = 132, MAX_SEQS = 24, MAX_LEN = 140000, MAX_ROWS = 4096 };

@@ -106,7 +106,7 @@ static enum lf_status parse_digits(const char *head, char digit, size_t n, const
     return status;
 }
 
-/* A double goes to 1.8e308, written out or not; and nobody writes a number of 4,096 letters. */
+/* A double goes to 1.8e308, written out or not. */
 static void numbers_that_no_double_can_hold_are_refused(void **state)
 {
     (void)state;
@@ -119,10 +119,30 @@ static void numbers_that_no_double_can_hold_are_refused(void **state)
     assert_int_equal(parse_digits("[-", '9', 309, "]", &err), LF_INVALID);
     assert_int_equal(parse_digits("1", '0', 290, "E18", &err), LF_OK);
     assert_int_equal(parse_digits("1", '0', 290, "E19", &err), LF_INVALID);
-    assert_int_equal(parse_digits("0.", '1', 4095 - 2, "", &err), LF_OK);
-    err = (struct lf_err){0};
-    assert_int_equal(parse_digits("0.", '1', 4096 - 2, "", &err), LF_INVALID);
+    assert_int_equal(parse_digits("", '9', LF_JSON_NUMBER_BYTES, "", &err), LF_INVALID);
     assert_non_null(strstr(err.message, says));
+}
+
+/* Also those that a double could hold: nobody writes them. */
+static void numbers_that_are_too_long_are_refused_as_such(void **state)
+{
+    (void)state;
+    static const char *const says = "a number of more than 4095 characters";
+    struct lf_err err = {0};
+    assert_int_equal(parse_digits("0.", '1', LF_JSON_NUMBER_BYTES - 2, "", &err), LF_OK);
+    assert_int_equal(parse_digits("[0.", '1', LF_JSON_NUMBER_BYTES - 2, "]", &err), LF_OK);
+    const struct {
+        const char *head, *tail;
+        size_t n;
+    } cases[] = {{"0.", "", LF_JSON_NUMBER_BYTES - 1},
+                 {"[1,0.", "]", LF_JSON_NUMBER_BYTES - 1},
+                 {"", "", LF_JSON_NUMBER_BYTES + 1},
+                 {"-", "e-9", 500 * 1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        err = (struct lf_err){0};
+        assert_int_equal(parse_digits(cases[i].head, '1', cases[i].n, cases[i].tail, &err), LF_INVALID);
+        assert_non_null(strstr(err.message, says));
+    }
 }
 
 static void a_text_of_4_gib_is_refused_unread(void **state)
@@ -449,6 +469,7 @@ int main(void)
         cmocka_unit_test(escapes_of_code_points_are_whole),
         cmocka_unit_test(names_must_differ_after_unescaping),
         cmocka_unit_test(numbers_that_no_double_can_hold_are_refused),
+        cmocka_unit_test(numbers_that_are_too_long_are_refused_as_such),
         cmocka_unit_test(a_text_of_4_gib_is_refused_unread),
         cmocka_unit_test(invalid_utf8_is_refused),
         cmocka_unit_test(getters_read_exactly),

@@ -1,6 +1,6 @@
 #include "tests/support/test.h"
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/sort.h"
 
 struct item {

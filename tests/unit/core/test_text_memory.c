@@ -1,9 +1,10 @@
 #include "tests/support/test.h"
 
+#include <errno.h>
 #include <sys/mman.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "core/work.h"
 #include "tests/support/lock_depth.h"
@@ -50,6 +51,30 @@ int __wrap_madvise(void *at, size_t n, int advice)
     if (advice == MADV_NOHUGEPAGE) n_kept_small += n;
     n_calls++;
     return __real_madvise(at, n, advice);
+}
+
+/* Where mremap is to fail as Linux may: after it has unmapped where the pages were to go. Another thread maps something
+ * there before the call is back. */
+static bool mremap_fails;
+static char *of_others;
+
+void *__real_mremap(void *old, size_t old_n, size_t n, int flags, ...);
+void *__wrap_mremap(void *old, size_t old_n, size_t n, int flags, ...);
+
+void *__wrap_mremap(void *old, size_t old_n, size_t n, int flags, ...)
+{
+    va_list args;
+    va_start(args, flags);
+    void *at = va_arg(args, void *);
+    va_end(args);
+    assert_int_equal(lock_depth, 0);
+    n_calls++;
+    if (!mremap_fails) return __real_mremap(old, old_n, n, flags, at);
+    of_others = __real_mmap(at, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    assert_ptr_equal(of_others, at);
+    of_others[0] = 'o';
+    errno = ENOMEM;
+    return MAP_FAILED;
 }
 
 static struct lf_text_memory_state look(struct lf_text_memory *m)
@@ -443,6 +468,33 @@ static void addresses_go_back_too(void **state)
     lf_text_memory_destroy(m);
 }
 
+/* Where its pages cannot move it stays, and nothing of anybody else's is unmapped. */
+static void a_piece_that_cannot_move_stays(void **state)
+{
+    (void)state;
+    if (ONE_BY_ONE) skip();
+    struct lf_text_memory *m = memory_of(64 * MIB);
+    unsigned char *p = lf_text_alloc(m, MIB);
+    assert_non_null(p);
+    fill(p, MIB, 3);
+    uint64_t used = look(m).used_bytes;
+    mremap_fails = true;
+    of_others = NULL;
+    assert_null(lf_text_realloc(m, p, 2 * MIB));
+    mremap_fails = false;
+    assert_non_null(of_others);
+    assert_int_equal(of_others[0], 'o'); /* a fault where it was unmapped */
+    assert_true(filled(p, MIB, 3));
+    assert_int_equal(look(m).used_bytes, used);
+    p = lf_text_realloc(m, p, 2 * MIB);
+    assert_non_null(p);
+    assert_true(filled(p, MIB, 3));
+    assert_int_equal(of_others[0], 'o');
+    lf_text_free(m, p);
+    assert_int_equal(look(m).used_bytes, 0);
+    lf_text_memory_destroy(m);
+}
+
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -555,6 +607,7 @@ int main(void)
         cmocka_unit_test(a_piece_has_room_to_grow_and_gives_pages_back),
         cmocka_unit_test(addresses_that_are_not_counted_do_not_become_resident),
         cmocka_unit_test(addresses_go_back_too),
+        cmocka_unit_test(a_piece_that_cannot_move_stays),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
         cmocka_unit_test(the_last_part_is_for_small_texts),

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 
 enum { MIB = 1024 * 1024, THREADS_N = 6, STEPS_N = 4000, PLACES_N = 48, BUDGET = 4 * MIB };

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "kv/block_pool.h"
 
 enum { N = 5 };

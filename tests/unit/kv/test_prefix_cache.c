@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "core/limits.h"
+#include "core/mix.h"
 #include "kv/prefix_cache.h"
 
 enum { N_BLOCKS = 8, T = LF_KV_BLOCK_TOKENS, DOC_BLOCKS = 4 };
@@ -41,13 +42,33 @@ static int teardown(void **state)
     return 0;
 }
 
+static void insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev, const int32_t *ids, int32_t block,
+                   struct lf_prefix_key *key)
+{
+    lf_prefix_key_next(prev, ids, key);
+    lf_prefix_cache_insert_key(cache, prev, key, ids, block);
+}
+
+/* How many of the leading full blocks of ids are there, at most max; their numbers go to found. */
+static int find_leading(const struct lf_prefix_cache *cache, const struct lf_prefix_key *root, const int32_t *ids,
+                        int n_ids, int max, int32_t *found)
+{
+    struct lf_prefix_key prev = *root, key;
+    for (int i = 0; i < max && (i + 1) * T <= n_ids; i++, prev = key) {
+        lf_prefix_key_next(&prev, ids + i * T, &key);
+        found[i] = lf_prefix_cache_find(cache, &prev, &key, ids + i * T);
+        if (found[i] < 0) return i;
+    }
+    return n_ids / T < max ? n_ids / T : max;
+}
+
 /* Takes blocks for the document's first n blocks and enters them. */
 static void enter(struct fixture *f, int n)
 {
     struct lf_prefix_key prev = f->root, key;
     for (int i = 0; i < n; i++) {
         assert_true(lf_block_pool_take(&f->pool, &f->blocks[i]));
-        lf_prefix_cache_insert(f->cache, &prev, f->ids + i * T, f->blocks[i], &key);
+        insert(f->cache, &prev, f->ids + i * T, f->blocks[i], &key);
         prev = key;
         lf_prefix_cache_check(f->cache);
     }
@@ -61,7 +82,7 @@ static void put_from_the_end(struct fixture *f, int n)
 static int match(struct fixture *f, const int32_t *ids, int n_ids)
 {
     int32_t found[DOC_BLOCKS];
-    int n = lf_prefix_cache_match(f->cache, &f->root, ids, n_ids, DOC_BLOCKS, found);
+    int n = find_leading(f->cache, &f->root, ids, n_ids, DOC_BLOCKS, found);
     for (int i = 0; i < n; i++) assert_int_equal(found[i], f->blocks[i]);
     return n;
 }
@@ -80,8 +101,8 @@ static void entered_blocks_are_found_in_order_and_only_whole(void **state)
     assert_int_equal(match(f, f->ids, 3 * T + T - 1), 3);
     assert_int_equal(match(f, f->ids, T - 1), 0);
     int32_t found[DOC_BLOCKS];
-    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 2, found), 2);
-    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 0, found), 0);
+    assert_int_equal(find_leading(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 2, found), 2);
+    assert_int_equal(find_leading(f->cache, &f->root, f->ids, DOC_BLOCKS * T, 0, found), 0);
 }
 
 static void a_match_ends_at_the_first_difference(void **state)
@@ -101,7 +122,7 @@ static void the_same_block_behind_another_text_is_not_found(void **state)
     struct fixture *f = *state;
     enter(f, 2);
     int32_t found[1];
-    assert_int_equal(lf_prefix_cache_match(f->cache, &f->root, f->ids + T, T, 1, found), 0);
+    assert_int_equal(find_leading(f->cache, &f->root, f->ids + T, T, 1, found), 0);
 }
 
 static void another_salt_or_model_finds_nothing(void **state)
@@ -111,9 +132,9 @@ static void another_salt_or_model_finds_nothing(void **state)
     struct lf_prefix_key root;
     int32_t found[DOC_BLOCKS];
     lf_prefix_cache_root(f->cache, "tlas", 4, &root);
-    assert_int_equal(lf_prefix_cache_match(f->cache, &root, f->ids, T, 1, found), 0);
+    assert_int_equal(find_leading(f->cache, &root, f->ids, T, 1, found), 0);
     lf_prefix_cache_root(f->cache, NULL, 0, &root);
-    assert_int_equal(lf_prefix_cache_match(f->cache, &root, f->ids, T, 1, found), 0);
+    assert_int_equal(find_leading(f->cache, &root, f->ids, T, 1, found), 0);
 
     struct lf_prefix_cache *other;
     struct lf_block_pool pool;
@@ -153,7 +174,7 @@ static void many_blocks_are_found_at_once(void **state)
         int32_t block;
         ids[0] = i;
         assert_true(lf_block_pool_take(&pool, &block));
-        lf_prefix_cache_insert(cache, &root, ids, block, &key);
+        insert(cache, &root, ids, block, &key);
         assert_int_equal(lf_prefix_cache_find(cache, &root, &key, ids), block);
         lf_block_pool_put(&pool, block);
     }
@@ -171,7 +192,7 @@ static void equal_content_is_entered_once(void **state)
     struct lf_prefix_key key, first;
     lf_prefix_key_next(&f->root, f->ids, &first);
     assert_true(lf_block_pool_take(&f->pool, &twin));
-    lf_prefix_cache_insert(f->cache, &f->root, f->ids, twin, &key);
+    insert(f->cache, &f->root, f->ids, twin, &key);
     assert_memory_equal(key.bytes, first.bytes, sizeof(key.bytes));
     assert_false(f->pool.blocks[twin].cached);
     assert_int_equal(match(f, f->ids, T), 1);
@@ -222,7 +243,7 @@ static void blocks_behind_an_evicted_one_come_back_with_it(void **state)
     assert_int_equal(b, f->blocks[0]);
     assert_int_equal(match(f, f->ids, 3 * T), 0);
     struct lf_prefix_key key;
-    lf_prefix_cache_insert(f->cache, &f->root, f->ids, b, &key);
+    insert(f->cache, &f->root, f->ids, b, &key);
     assert_int_equal(match(f, f->ids, 3 * T), 3);
 }
 
@@ -248,11 +269,11 @@ static void the_table_survives_endless_turnover(void **state)
         struct lf_prefix_key key;
         ids[0] = i;
         assert_true(lf_block_pool_take(&f->pool, &b));
-        lf_prefix_cache_insert(f->cache, &f->root, ids, b, &key);
+        insert(f->cache, &f->root, ids, b, &key);
         lf_block_pool_put(&f->pool, b);
         for (int back = 0; back < N_BLOCKS + 2 && back <= i; back++) {
             ids[0] = i - back;
-            int n = lf_prefix_cache_match(f->cache, &f->root, ids, T, 1, &again);
+            int n = find_leading(f->cache, &f->root, ids, T, 1, &again);
             assert_int_equal(n, back < N_BLOCKS ? 1 : 0);
         }
         lf_prefix_cache_check(f->cache);

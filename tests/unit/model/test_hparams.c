@@ -42,7 +42,6 @@ static void a_plain_llama_is_read(void **state)
     assert_int_equal(hp.n_vocab, 50);
     assert_int_equal(hp.max_positions, 256);
     assert_int_equal(hp.dtype, LF_F32);
-    assert_int_equal(hp.bos_id, 1);
     assert_int_equal(hp.n_eos, 1);
     assert_int_equal(hp.eos_ids[0], 2);
     assert_false(hp.tied || hp.qkv_bias || hp.o_bias || hp.mlp_bias || hp.qk_norm);
@@ -204,13 +203,12 @@ static void ends_come_from_both_files_without_repetition(void **state)
     struct lf_hparams hp;
     struct lf_err err;
     config_set(&c, "eos_token_id", "[2,4]");
-    config_set(&c, "bos_token_id", "null");
+    config_set(&c, "bos_token_id", "50");
     config_write(&c, &d);
     temp_dir_write_text(&d, "generation_config.json", "{\"eos_token_id\":[4,7,2],\"pad_token_id\":0}");
     assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_OK);
     assert_int_equal(hp.n_eos, 3);
     assert_int_equal(hp.eos_ids[2], 7);
-    assert_int_equal(hp.bos_id, -1);
     lf_hparams_deinit(&hp);
     temp_dir_write_text(&d, "generation_config.json", "{\"eos_token_id\":50}");
     assert_int_equal(lf_hparams_read(&hp, d.path, &err), LF_CORRUPT);
@@ -360,7 +358,6 @@ static void what_contradicts_itself_is_refused_by_name(void **state)
         {"eos_token_id", "50", "eos_token_id is 50"},
         {"eos_token_id", "[2,\"x\"]", "eos_token_id is a string"},
         {"eos_token_id", "-1", "eos_token_id is -1"},
-        {"bos_token_id", "50", "bos_token_id is 50"},
         {"layer_types", "2", "layer_types is a number, expected an array"},
         {"layer_types", "{\"full_attention\":\"full_attention\"}", "layer_types is an object"},
         {"rope_parameters", "{\"partial_rotary_factor\":1.5}", "partial_rotary_factor is 1.5"},

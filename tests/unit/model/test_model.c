@@ -1,7 +1,7 @@
 /* A row of logits has the same bits alone, among others, in chunks of any size, and whether or not its neighbours are
  * wanted: for every instruction set of the machine, bfloat16 and float weights, bfloat16 and float KV. */
 #include "core/check.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "core/log.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/temp_dir.h"

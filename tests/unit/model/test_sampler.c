@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "model/sampler.h"
 #include "tests/support/test.h"
 

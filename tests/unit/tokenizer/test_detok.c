@@ -77,6 +77,30 @@ static void test_bad_bytes_become_replacements(void **state)
     lf_tokenizer_close(tok);
 }
 
+/* As its decoder has it: what looks like a byte is one where the decoder makes bytes of such tokens. */
+static void test_a_token_is_a_byte_where_the_decoder_says_so(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"sp-bpe", "like-llama2", "like-llama3"};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char path[128];
+        (void)snprintf(path, sizeof path, FIXTURES "%s", kinds[k]);
+        struct lf_tokenizer *tok = open_or_fail(path);
+        int n = 0;
+        for (int32_t id = -1; id <= lf_tokenizer_n_vocab(tok); id++) {
+            struct lf_token_info info;
+            char name[16];
+            int byte = lf_detok_byte(tok, id);
+            n += byte >= 0;
+            if (byte < 0 || !lf_tokenizer_token(tok, id, &info)) continue;
+            snprintf(name, sizeof name, "<0x%02X>", byte);
+            assert_true(lf_str_eq(info.text, lf_str_c(name)));
+        }
+        assert_int_equal(n, k < 2 ? 256 : 0); /* like-llama3: each letter of a token is a byte */
+        lf_tokenizer_close(tok);
+    }
+}
+
 static void test_the_first_mark_is_a_space_only_inside_a_text(void **state)
 {
     (void)state;
@@ -157,6 +181,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_byte_pieces_wait_for_the_whole_code_point),
         cmocka_unit_test(test_bad_bytes_become_replacements),
+        cmocka_unit_test(test_a_token_is_a_byte_where_the_decoder_says_so),
         cmocka_unit_test(test_the_first_mark_is_a_space_only_inside_a_text),
         cmocka_unit_test(test_special_tokens_show_on_request),
         cmocka_unit_test(test_pieces_add_up_to_the_whole),

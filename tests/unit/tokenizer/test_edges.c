@@ -208,8 +208,31 @@ static void a_byte_token_names_two_digits(void **state)
     (void)state;
     assert_int_equal(lf_byte_token(LF_STR("<0x00>")), 0);
     assert_int_equal(lf_byte_token(LF_STR("<0xfA>")), 0xfa);
-    static const char *const others[] = {"<0xA>", "<0x0A>>", "<0x0A]", "<0X0A>", "<0xg0>", "<0x0g>", "(0x0A>", ""};
-    for (size_t i = 0; i < LF_N_ELEMS(others); i++) assert_int_equal(lf_byte_token(lf_str_c(others[i])), -1);
+    assert_int_equal(lf_byte_token(LF_STR("<0x+a>")), 10); /* Rust's from_str_radix */
+    static const char *const others[] = {"<0xA>",  "<0x0A>>", "<0x0A]", "<0X0A>", "<0xg0>", "<0x0g>",
+                                         "(0x0A>", "<0x++>",  "<0x+>>", "<0xA+>", "<0x-1>", ""};
+    for (size_t i = 0; i < LF_N_ELEMS(others); i++) {
+        assert_int_equal(lf_byte_token(lf_str_c(others[i])), -1);
+        assert_int_equal(lf_byte_piece(lf_str_c(others[i])), -1);
+    }
+}
+
+/* As sentencepiece writes them: each byte in one way. */
+static void a_byte_piece_has_capital_letters(void **state)
+{
+    (void)state;
+    char text[8];
+    for (int byte = 0; byte < 256; byte++) {
+        snprintf(text, sizeof text, "<0x%02X>", byte);
+        assert_int_equal(lf_byte_piece(lf_str_c(text)), byte);
+        snprintf(text, sizeof text, "<0x%02x>", byte);
+        bool has_letter = byte % 16 >= 10 || byte / 16 >= 10;
+        assert_int_equal(lf_byte_piece(lf_str_c(text)), has_letter ? -1 : byte);
+        assert_int_equal(lf_byte_token(lf_str_c(text)), byte);
+    }
+    assert_int_equal(lf_byte_piece(LF_STR("<0x+A>")), -1);
+    assert_int_equal(lf_byte_piece(LF_STR("<0xfA>")), -1);
+    assert_int_equal(lf_byte_piece(LF_STR("<0xFa>")), -1);
 }
 
 int main(void)
@@ -226,6 +249,7 @@ int main(void)
         cmocka_unit_test(code_points_that_do_not_print_are_shown_as_python_does),
         cmocka_unit_test(each_byte_has_its_letter),
         cmocka_unit_test(a_byte_token_names_two_digits),
+        cmocka_unit_test(a_byte_piece_has_capital_letters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,6 @@ static void test_configuration_names_tokens_and_template(void **state)
     assert_true(lf_tokenizer_token(tok, find(tok, "he"), &info) && info.special);
     assert_true(lf_tokenizer_token(tok, find(tok, "a"), &info) && !info.special);
     ASSERT_ENCODES(tok, "a", LF_ENCODE_BOS_EOS, find(tok, "<|begin|>"), find(tok, "a"), find(tok, "<|end|>"), -1);
-    assert_true(lf_tokenizer_bytes(tok) > 10000);
     lf_tokenizer_close(tok);
 
     /* a file of its own goes before the configuration; a plain configuration takes the beginning away */

@@ -237,7 +237,7 @@ static void the_version_says_what_was_built(void **state)
     (void)state;
     static const char *const words[] = {"longflash ",      "\ncommit ", "\nbackends ",      "cpu",
                                         "\ninstructions ", "c, ",       "; this machine: ", "\nlibraries ",
-                                        "libmicrohttpd "};
+                                        "libmicrohttpd ",  ", nettle ", ", sentencepiece ", ", PCRE2 "};
     struct finished end, again;
     run(&end, (const char *const[]){"version", NULL}, NULL);
     assert_int_equal(end.exit_status, 0);

@@ -14,7 +14,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/hash.h"
+#include "core/mix.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/sample_rows.h"

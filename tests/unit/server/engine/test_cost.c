@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "core/hash.h"
+#include "core/mix.h"
 #include "server/engine/cost.h"
 
 static const double truth[LF_COST_N] = {2e6, 1e5, 10, 4e4, 50};

@@ -45,7 +45,7 @@ struct rig {
     int ours[SOCKETS_N], peers[SOCKETS_N];
 };
 
-static inline void open_rig(struct rig *r, int n, int n_per_address)
+static inline void open_rig_of(struct rig *r, int n, int n_cut, int n_per_address)
 {
     struct lf_err err;
     memset(r, 0, sizeof *r);
@@ -55,7 +55,12 @@ static inline void open_rig(struct rig *r, int n, int n_per_address)
     r->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     assert_true(r->epoll_fd >= 0);
     struct lf_conn_deadlines deadlines = {.head_ms = HEAD_MS, .body_ms = BODY_MS, .reader_ms = READER_MS};
-    assert_int_equal(lf_conns_init(&r->conns, n, n_per_address, deadlines, r->epoll_fd, &err), LF_OK);
+    assert_int_equal(lf_conns_init(&r->conns, n, n_cut, n_per_address, deadlines, r->epoll_fd, &err), LF_OK);
+}
+
+static inline void open_rig(struct rig *r, int n, int n_per_address)
+{
+    open_rig_of(r, n, LF_CONN_CUT_N, n_per_address);
 }
 
 static inline void close_rig(struct rig *r)

@@ -126,7 +126,7 @@ static inline void open_rig(uint64_t text_bytes)
     assert_int_equal(lf_text_memory_create(&s->text_memory, text_bytes, &err), LF_OK);
     assert_int_equal(lf_keys_init(&s->keys, NULL, NULL, &err), LF_OK);
     rig.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    assert_int_equal(lf_conns_init(&s->conns, 4, 0, (struct lf_conn_deadlines){1, 1, 1}, rig.epoll_fd, &err), LF_OK);
+    assert_int_equal(lf_conns_init(&s->conns, 4, 4, 0, (struct lf_conn_deadlines){1, 1, 1}, rig.epoll_fd, &err), LF_OK);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     rig.ours = pair[0];
     rig.theirs = pair[1];

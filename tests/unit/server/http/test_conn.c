@@ -62,7 +62,8 @@ static void nothing_of_a_table_is_left(void **state)
     struct lf_err err;
     size_t before = mallinfo2().uordblks;
     for (int i = 0; i < 100; i++) {
-        assert_int_equal(lf_conns_init(&conns, 16, 0, (struct lf_conn_deadlines){1, 1, 1}, -1, &err), LF_OK);
+        assert_int_equal(lf_conns_init(&conns, 16, LF_CONN_CUT_N, 0, (struct lf_conn_deadlines){1, 1, 1}, -1, &err),
+                         LF_OK);
         lf_conns_deinit(&conns);
     }
     assert_true(mallinfo2().uordblks <= before);
@@ -145,6 +146,37 @@ static void the_worker_for_a_client_that_left_is_told(void **state)
     lf_conn_enter(&r.conns, c, LF_CONN_IDLE, NULL);
     lf_conns_hang_up(&r.conns, ev.data.u64);
     assert_int_equal(wake.n_gone, 2);
+    close_rig(&r);
+}
+
+/* libmicrohttpd had no memory for it and closed its socket, without telling. Whatever has its number now is not it. */
+static void one_that_was_closed_without_telling_gives_its_place_back(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct MHD_Connection *mhd = (struct MHD_Connection *)(void *)"connection";
+    open_rig(&r, 8, 0);
+    struct lf_conn *started = admit(&r, 1, &full), *waits = admit(&r, 1, &full), *lost = admit(&r, 1, &full),
+                   *taken = admit(&r, 1, &full), *cut = admit(&r, 1, &full);
+    assert_ptr_equal(lf_conn_started(&r.conns, started->fd, mhd), started);
+    int lost_fd = lost->fd, taken_fd = taken->fd, cut_fd = cut->fd;
+    lf_conn_end(cut, &(struct lf_api_err){.status = 400});
+    assert_int_equal(cut->state, LF_CONN_CUT);
+    close(lost_fd);
+    close(cut_fd);
+    assert_int_equal(dup2(waits->fd, taken_fd), taken_fd); /* its own was closed, and the number is another's */
+    lf_conns_tick(&r.conns, now_ns);
+    assert_int_equal(lost->state, LF_CONN_FREE);
+    assert_int_equal(taken->state, LF_CONN_FREE);
+    assert_int_equal(cut->state, LF_CONN_FREE);
+    assert_int_equal(started->state, LF_CONN_HEAD);
+    assert_int_equal(waits->state, LF_CONN_HEAD);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.failed), 3);
+    close(started->fd); /* what it took it tells */
+    lf_conns_drop_lost(&r.conns);
+    assert_int_equal(started->state, LF_CONN_HEAD);
+    assert_int_equal(lf_conns_n_open(&r.conns), 2);
     close_rig(&r);
 }
 
@@ -515,6 +547,7 @@ int main(void)
         cmocka_unit_test(a_descriptor_that_comes_again_frees_its_place),
         cmocka_unit_test(a_socket_that_cannot_be_watched_is_refused),
         cmocka_unit_test(the_worker_for_a_client_that_left_is_told),
+        cmocka_unit_test(one_that_was_closed_without_telling_gives_its_place_back),
         cmocka_unit_test(a_place_that_was_given_away_is_not_hung_up),
         cmocka_unit_test(an_end_that_was_missed_is_shown_again),
         cmocka_unit_test(what_is_cut_stays_cut),

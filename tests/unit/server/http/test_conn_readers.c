@@ -43,7 +43,7 @@ static struct scene begin(void)
     struct lf_conn_deadlines deadlines = {.head_ms = 1000, .body_ms = 1000, .reader_ms = READER_MS};
     bool full;
     connect_pair(&s);
-    assert_int_equal(lf_conns_init(&s.conns, 4, 0, deadlines, s.epoll_fd, NULL), LF_OK);
+    assert_int_equal(lf_conns_init(&s.conns, 4, LF_CONN_CUT_N, 0, deadlines, s.epoll_fd, NULL), LF_OK);
     s.conn = lf_conn_admit(&s.conns, s.ours, 1, &full);
     assert_non_null(s.conn);
     lf_conn_enter(&s.conns, s.conn, LF_CONN_ANSWER, NULL);
@@ -156,9 +156,9 @@ static struct lf_conn *admit_one_more(int n_of_many, int n_of_few, bool *many_cu
     struct lf_conn *held[N] = {0}, *late;
     bool full;
     int epoll_fd = epoll_create1(0), fds[N + 1];
-    assert_int_equal(
-        lf_conns_init(&conns, n_of_many + n_of_few, 0, (struct lf_conn_deadlines){1000, 1000, 1000}, epoll_fd, NULL),
-        LF_OK);
+    assert_int_equal(lf_conns_init(&conns, n_of_many + n_of_few, LF_CONN_CUT_N, 0,
+                                   (struct lf_conn_deadlines){1000, 1000, 1000}, epoll_fd, NULL),
+                     LF_OK);
     for (int i = 0; i <= n_of_many + n_of_few; i++) fds[i] = socket(AF_INET, SOCK_STREAM, 0);
     for (int i = 0; i < n_of_many + n_of_few; i++) {
         held[i] = lf_conn_admit(&conns, fds[i], i < n_of_many ? 1 : 2, &full);

@@ -200,6 +200,62 @@ static void a_tick_cuts_a_few_that_hold_little(void **state)
     close_rig(&r);
 }
 
+/* A table with fewer places for closing keeps as few for them. */
+static void places_for_closing_are_as_many_as_there_is_room_for(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    const int n = 10, n_cut = 8;
+    open_rig_of(&r, n, n_cut, 0);
+    assert_int_equal(r.conns.n_places, n + n_cut + LF_CONN_HEALTH_N);
+    for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
+    pass(ms(HEAD_MS) + 1);
+    lf_conns_tick(&r.conns, now_ns);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), n_cut / 8);
+    for (int i = 1; i < n_cut - n_cut / 4; i++) assert_false(admit_busy(&r, MANY)->health_only);
+    close_rig(&r);
+    open_rig_of(&r, n, 1, 0); /* one at a time all the same */
+    for (int i = 0; i < n; i++) assert_non_null(admit(&r, 1, &full));
+    pass(ms(HEAD_MS) + 1);
+    lf_conns_tick(&r.conns, now_ns);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), 1);
+    close_rig(&r);
+}
+
+/* ---- where the system has no descriptors left ---- */
+
+/* Some of the silent ones go, the longest silent first; not again as long as they have not been closed. */
+static void silent_ones_go_where_there_are_no_descriptors(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    enum { N = 12, GO_N = 8 };
+    struct lf_conn *c[N];
+    open_rig(&r, N + 2, 0);
+    assert_false(lf_conns_make_room(&r.conns));
+    struct lf_conn *busy = admit_busy(&r, 1);
+    for (int i = 0; i < N; i++) {
+        c[i] = admit(&r, 1, &full);
+        pass(1);
+    }
+    assert_false(lf_conns_make_room(&r.conns)); /* their heads may still come */
+    pass(ms(LF_CONN_SILENT_MS));
+    lf_conn_enter(&r.conns, c[0], LF_CONN_WORK, NULL);
+    for (int turn = 0; turn < 2; turn++) {
+        assert_true(lf_conns_make_room(&r.conns));
+        for (int i = 0; i < N; i++) assert_int_equal(c[i]->state == LF_CONN_CUT, i > 0 && i <= GO_N);
+        assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), GO_N);
+    }
+    for (int i = 1; i <= GO_N; i++) lf_conn_closed(&r.conns, c[i]);
+    assert_true(lf_conns_make_room(&r.conns));
+    for (int i = GO_N + 1; i < N; i++) lf_conn_closed(&r.conns, c[i]);
+    assert_false(lf_conns_make_room(&r.conns));
+    assert_int_equal(busy->state, LF_CONN_WORK);
+    close_rig(&r);
+}
+
 /* ---- those who have just come, and say nothing ---- */
 
 static void admit_so_many(struct rig *r, struct lf_conn **out, int n, uint64_t address)
@@ -343,6 +399,8 @@ int main(void)
         cmocka_unit_test(who_makes_room_among_health_leaves_a_place_for_health),
         cmocka_unit_test(connections_that_are_cut_hold_places_until_they_are_closed),
         cmocka_unit_test(a_tick_cuts_a_few_that_hold_little),
+        cmocka_unit_test(places_for_closing_are_as_many_as_there_is_room_for),
+        cmocka_unit_test(silent_ones_go_where_there_are_no_descriptors),
         cmocka_unit_test(many_that_are_cut_at_once_leave_the_places_for_health),
         cmocka_unit_test(an_address_of_many_gives_up_one_for_one_of_few),
         cmocka_unit_test(whoever_said_something_stays),

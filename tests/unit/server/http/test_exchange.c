@@ -240,6 +240,29 @@ static void nothing_is_done_for_a_client_that_left(void **state)
     assert_int_equal(lf_counter_get(&rig.server.metrics.clients_gone), 1);
 }
 
+/* Gone, or done with sending alone: that cannot be told, and it costs nothing to answer. */
+static void a_client_that_has_ended_its_side_is_told_what_is_known(void **state)
+{
+    (void)state;
+    assert_true(head(GET));
+    lf_wake_gone(&rig.x->wake);
+    assert_true(advance());
+    sends(200, "{\"a\":1}");
+    end_exchange(true);
+    assert_int_equal(lf_counter_get(&rig.server.metrics.clients_gone), 0);
+    assert_true(head(POST)); /* no such method */
+    lf_wake_gone(&rig.x->wake);
+    assert_true(body(5) && advance());
+    assert_int_equal(rig.status, 405);
+    end_exchange(true);
+    assert_true(head(GET)); /* not while the server stops: there is nobody to send it */
+    atomic_store(&rig.server.waker.stopping, true);
+    assert_false(advance());
+    assert_int_equal(rig.status, 0);
+    end_exchange(false);
+    atomic_store(&rig.server.waker.stopping, false);
+}
+
 /* ---- work ---- */
 
 static void what_is_got_is_answered_at_once(void **state)
@@ -698,6 +721,7 @@ int main(void)
         POSTS(a_body_is_taken_up_to_its_limit),
         POSTS(a_body_for_which_there_is_no_memory_is_refused),
         POSTS(nothing_is_done_for_a_client_that_left),
+        GETS(a_client_that_has_ended_its_side_is_told_what_is_known),
         GETS(what_is_got_is_answered_at_once),
         POSTS(what_is_posted_is_a_workers),
         POSTS(long_texts_have_workers_of_their_own),

@@ -67,7 +67,7 @@ static void runs(int i, const char *text, int n_cached, int64_t decode_ms, const
 static void completions_come_in_chunks(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_completions.stream;
+    const struct lf_printer *p = lf_dialect_completions.stream;
     prepare(&lf_dialect_completions, 1);
     start_printing();
     p->begin(&out, gen);
@@ -89,7 +89,7 @@ static void completions_come_in_chunks(void **state)
 static void chat_comes_in_chunks_with_a_role_first(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_chat.stream;
+    const struct lf_printer *p = lf_dialect_chat.stream;
     prepare(&lf_dialect_chat, 2);
     start_printing();
     p->begin(&out, gen);
@@ -114,7 +114,7 @@ static void chat_comes_in_chunks_with_a_role_first(void **state)
 static void usage_has_a_chunk_of_its_own(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_completions.stream;
+    const struct lf_printer *p = lf_dialect_completions.stream;
     prepare(&lf_dialect_completions, 1);
     ask.ask.include_usage = true;
     start_printing();
@@ -136,7 +136,7 @@ static void usage_has_a_chunk_of_its_own(void **state)
 static void progress_and_errors_are_events(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_completions.stream;
+    const struct lf_printer *p = lf_dialect_completions.stream;
     struct lf_request_state st = {
         .n_prompt = 50, .n_cached = 10, .n_processed = 20, .submitted_ns = ms(400), .eta_ns = ms(1500)};
     for (int usage = 0; usage < 2; usage++) {
@@ -157,7 +157,7 @@ static void progress_and_errors_are_events(void **state)
     printed(
         "data: "
         "{\"error\":{\"message\":\"No.\",\"type\":\"server_error\",\"param\":null,\"code\":\"engine_failed\"}}\n\n");
-    lf_dialect_chat.whole.error(&out, &err);
+    lf_dialect_chat.whole->error(&out, &err);
     printed("{\"error\":{\"message\":\"No.\",\"type\":\"server_error\",\"param\":null,\"code\":\"engine_failed\"}}");
     lf_buf_deinit(&out);
 }
@@ -169,12 +169,12 @@ static void log_probabilities_stand_in_the_chunk_of_their_text(void **state)
     prepare(&lf_dialect_chat, 1);
     ask.ask.logprobs = 0;
     start_printing();
-    lf_dialect_chat.stream.begin(&out, gen);
+    lf_dialect_chat.stream->begin(&out, gen);
     lf_buf_clear(&out);
-    lf_dialect_chat.stream.delta(&out, gen, 0, LF_STR("x"));
+    lf_dialect_chat.stream->delta(&out, gen, 0, LF_STR("x"));
     printed(CHAT "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     lf_logprob_text_add(&gen->choices[0].lp, &s, 'x', 0);
-    lf_dialect_chat.stream.delta(&out, gen, 0, LF_STR("x"));
+    lf_dialect_chat.stream->delta(&out, gen, 0, LF_STR("x"));
     printed(CHAT
             "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-0.5,"
             "\"bytes\":[120],\"top_logprobs\":[]}],\"refusal\":null},\"finish_reason\":null}]}\n\n");
@@ -233,7 +233,7 @@ static void an_end_is_the_engines_or_ours(void **state)
 static void messages_come_as_named_events(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_messages.stream;
+    const struct lf_printer *p = lf_dialect_messages.stream;
     prepare(&lf_dialect_messages, 1);
     start_printing();
     p->begin(&out, gen);
@@ -263,7 +263,7 @@ static void messages_come_as_named_events(void **state)
 static void a_whole_message_says_why_it_stopped(void **state)
 {
     (void)state;
-    const struct lf_printer *p = &lf_dialect_messages.whole;
+    const struct lf_printer *p = lf_dialect_messages.whole;
     static const struct {
         const char *finish;
         int matched;
@@ -312,11 +312,11 @@ static void errors_of_messages_have_their_types(void **state)
         char want[256];
         (void)!lf_refuse(&err, cases[i].status, NULL, "code", "a \"b\"");
         lf_buf_init(&out, 4096);
-        lf_dialect_messages.whole.error(&out, &err);
+        lf_dialect_messages.whole->error(&out, &err);
         snprintf(want, sizeof want, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"a \\\"b\\\"\"}}",
                  cases[i].type);
         printed(want);
-        lf_dialect_messages.stream.error(&out, &err);
+        lf_dialect_messages.stream->error(&out, &err);
         snprintf(want, sizeof want,
                  "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"a \\\"b\\\"\"}}\n\n",
                  cases[i].type);

@@ -33,6 +33,7 @@ static void every_route_but_health_needs_a_key(void **state)
         assert_int_equal(lf_route_idx(r), i);
         assert_non_null(strstr(r->allow, r->method));
         assert_non_null(r->handle);
+        assert_int_equal(r->answer_body != NULL, strcmp(r->method, "POST") == 0);
     }
 }
 

@@ -50,15 +50,14 @@ static void tell_nothing(struct lf_buf *out, const struct lf_generation *of)
     lf_buf_cstr(out, "nothing ");
 }
 
-static const struct lf_dialect words = {.text_param = "prompt",
-                                        .logprobs = LF_LOGPROBS_CHAT,
-                                        .stream = {.begin = tell_begin,
-                                                   .delta = tell_delta,
-                                                   .finish = tell_finish,
-                                                   .end = tell_end,
-                                                   .error = tell_error,
-                                                   .progress = tell_progress,
-                                                   .nothing = tell_nothing}};
+static const struct lf_printer teller = {.begin = tell_begin,
+                                         .delta = tell_delta,
+                                         .finish = tell_finish,
+                                         .end = tell_end,
+                                         .error = tell_error,
+                                         .progress = tell_progress,
+                                         .nothing = tell_nothing};
+static const struct lf_dialect words = {.text_param = "prompt", .logprobs = LF_LOGPROBS_CHAT, .stream = &teller};
 
 /* ---- a stream ---- */
 
@@ -156,7 +155,7 @@ static void silence_is_broken_by_a_comment(void **state)
     fills(LF_FILL_WAIT, "");
     assert_true(wake_at_ns == now_ns + 1);
     now_ns++;
-    fills(LF_FILL_SOME, ": keep-alive\n");
+    fills(LF_FILL_SOME, ": keep-alive\n\n");
     assert_true(wake_at_ns == now_ns + ms(KEEP_ALIVE_MS)); /* from then on */
     now_ns += ms(KEEP_ALIVE_MS) - 1;
     says(0, "x");
@@ -247,8 +246,10 @@ static void progress_is_shown_where_it_was_asked_for_and_can_be_said(void **stat
     fills(LF_FILL_SOME, "begin ");
     assert_int_equal(wake_at_ns, 0);
     end_answer();
+    struct lf_printer says_none = teller;
     struct lf_dialect silent = words;
-    silent.stream.progress = NULL;
+    says_none.progress = NULL;
+    silent.stream = &says_none;
     prepare(1);
     ask.params.dialect = &silent;
     ask.ask.return_progress = true;

@@ -31,6 +31,7 @@ static void every_byte_and_every_piece(void **state)
     for (int b = 0; b < 256; b++) bytes_of(b, &(char){(char)b}, 1);
     bytes_of(FAKE_EOS, "</s>", 4);
     bytes_of(find("Hello"), "Hello", 5);
+    bytes_of(find("<0x+4>"), "<0x+4>", 6);
     bytes_of(find(" \xE6\x97"), " \xE6\x97", 3);               /* ends inside a code point */
     bytes_of(find("\xA5\xE6\x9C\xAC"), "\xA5\xE6\x9C\xAC", 4); /* begins inside one */
     bytes_of(-1, "", 0);

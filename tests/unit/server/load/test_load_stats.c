@@ -14,7 +14,6 @@ static void percentiles_are_samples_by_nearest_rank(void **state)
     assert_true(lf_samples_percentile(&s, 100) == 100);
     assert_true(lf_samples_percentile(&s, 0) == 1);
     assert_true(lf_samples_percentile(&s, 0.5) == 1);
-    assert_true(lf_samples_sum(&s) == 5050);
     lf_samples_deinit(&s);
     lf_samples_deinit(&s);
 }
