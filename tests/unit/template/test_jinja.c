@@ -341,8 +341,9 @@ static void equality_counts_depth(void **state)
 {
     (void)state;
     static const char *const wraps[][2] = {{"[", "]"}, {"{'k': ", "}"}};
-    static const char form[] = "{%% set n = namespace(a=[], b=[]) %%}{%% for i in range(%d) %%}{%% set n.a = %sn.a%s %%}"
-                               "{%% set n.b = %sn.b%s %%}{%% endfor %%}{{ n.a == n.b }}";
+    static const char form[] =
+        "{%% set n = namespace(a=[], b=[]) %%}{%% for i in range(%d) %%}{%% set n.a = %sn.a%s %%}"
+        "{%% set n.b = %sn.b%s %%}{%% endfor %%}{{ n.a == n.b }}";
     char source[256];
     for (size_t i = 0; i < sizeof wraps / sizeof *wraps; i++) {
         const char *begin = wraps[i][0], *end = wraps[i][1];
