@@ -336,6 +336,7 @@ enum lf_status lf_jinja_percent(struct lf_jinja *j, struct lf_jinja_value *out, 
         i++;
         LF_TRY(percent_field(&p, &i));
     }
+    if (p.w.status != LF_OK) return p.w.status; /* it stopped early: that is no fault of the format */
     size_t n = v.type == LF_JINJA_TUPLE ? v.as.list->n : v.type == LF_JINJA_DICT || v.type == LF_JINJA_LIST ? 0 : 1;
     if (p.n_used < n) return lf_jinja_fail(j, LF_INVALID, "not all arguments are used by the format string");
     struct lf_jinja_text text;

@@ -224,6 +224,68 @@ static void any_node_of_a_template_is_the_last_there_is_memory_for(void **state)
     lf_buf_deinit(&text);
 }
 
+/* What is made while it renders lies in chunks of its own. */
+struct rendering {
+    struct lf_chat_template *t;
+    struct lf_json messages;
+    struct lf_buf text, want; /* the messages, and what comes of them */
+};
+
+enum { RENDER_CHUNK_BYTES = 64 * 1024, RENDER_PAD_BYTES = 16 };
+
+/* A message with so long a member that no template names that a chunk ends RENDER_PAD_BYTES earlier for each i. The
+ * escape makes a copy of it. */
+static void pad_message(void *ctx, int i)
+{
+    struct rendering *r = ctx;
+    lf_json_deinit(&r->messages);
+    lf_buf_clear(&r->text);
+    lf_buf_cstr(&r->text, "[{\"role\":\"user\",\"content\":\"Hi\",\"pad\":\"\\n");
+    for (int k = 0; k < RENDER_PAD_BYTES * i; k++) lf_buf_char(&r->text, ' ');
+    lf_buf_cstr(&r->text, "\"},{\"role\":\"assistant\",\"content\":\"a b\",\"reasoning\":\"why\"}]");
+    assert_int_equal(lf_json_parse(&r->messages, lf_buf_view(&r->text), &lf_json_limits_request, NULL), LF_OK);
+}
+
+/* What does without the memory says the same. */
+static enum lf_status render_padded(const void *ctx)
+{
+    const struct rendering *r = ctx;
+    struct lf_chat_text out = {0};
+    struct lf_err err = {0};
+    const struct lf_chat_render_params p = {CHAT_MESSAGES(lf_json_root(&r->messages)), .bos_token = LF_STR("<s>")};
+    enum lf_status status = lf_chat_template_render(r->t, &out, &p, &err);
+    bool same = status != LF_OK || lf_str_eq(lf_buf_view(&out.text), lf_buf_view(&r->want));
+    lf_chat_text_deinit(&out);
+    return same ? status : LF_CORRUPT;
+}
+
+static void any_piece_of_a_render_is_the_last_there_is_memory_for(void **state)
+{
+    (void)state;
+    static const char everything[] =
+        "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{{ m.thinking }}{{ m.reasoning_content }}"
+        "{% endfor %}{{ 'x'.center(4) }}{{ 'x'.ljust(3, '.') }}{{ 'a,b,c'.rsplit(',', 1) }}{{ 'a-b'.partition('-') }}"
+        "{{ '%5s|%-3d|%r' % ('a', 7, [1.5]) }}{{ '{:>4}{}'.format('b', 2) }}{{ 'a b'|title|replace('A', 'c') }}"
+        "{{ {'k': (1, 2), 3: none}|tojson(indent=1) }}{{ [3, 1, 2]|sort|map('string')|join('-') }}"
+        "{{ {'b': 1, 'a': 2}|dictsort }}{{ 'q\nr'|indent }}{{ 'x' * 3 ~ 'abc'[::-1] }}{{ [1] + [2] * 2 }}";
+    static const char want[] =
+        "<s><user>Hi<assistant>a bwhywhy x  x..['a,b', 'c']('a', '-', 'b')    a|7  |[1.5]   b2c B"
+        "{\n \"k\": [\n  1,\n  2\n ],\n \"3\": null\n}1-2-3[('a', 2), ('b', 1)]q\n    r"
+        "xxxcba[1, 2, 2]";
+    struct rendering r = {0};
+    struct lf_err err = {0};
+    lf_buf_init(&r.text, 1 << 20);
+    lf_buf_init(&r.want, 1 << 20);
+    lf_buf_cstr(&r.want, want);
+    assert_int_equal(lf_chat_template_create(&r.t, lf_str_c(everything), &err), LF_OK);
+    sweep_variants("template: every piece of a render", render_padded, pad_message, &r,
+                   RENDER_CHUNK_BYTES / RENDER_PAD_BYTES);
+    lf_chat_template_destroy(r.t);
+    lf_json_deinit(&r.messages);
+    lf_buf_deinit(&r.text);
+    lf_buf_deinit(&r.want);
+}
+
 /* ---- settings and keys ---- */
 
 static enum lf_status read_config(const void *ctx)
@@ -272,6 +334,7 @@ int main(void)
         cmocka_unit_test(templates),
         cmocka_unit_test(settings_and_keys),
         cmocka_unit_test(any_node_of_a_template_is_the_last_there_is_memory_for),
+        cmocka_unit_test(any_piece_of_a_render_is_the_last_there_is_memory_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,19 @@ void *__wrap_calloc(size_t n, size_t size)
     return fails_in > 0 && --fails_in == 0 ? NULL : __real_calloc(n, size);
 }
 
+/* And lf_device_info: what it says of a CPU may be said of a GPU too. */
+static bool as_gpu;
+
+const struct lf_device_info *__real_lf_device_info(const struct lf_device *dev);
+const struct lf_device_info *__wrap_lf_device_info(const struct lf_device *dev);
+const struct lf_device_info *__wrap_lf_device_info(const struct lf_device *dev)
+{
+    static struct lf_device_info info;
+    info = *__real_lf_device_info(dev);
+    if (as_gpu) info.is_host = false;
+    return &info;
+}
+
 static struct lf_device *open_device(void)
 {
     struct lf_device_opts opts = {.name = "cpu", .n_threads = 1, .max_isa = -1};
@@ -42,6 +55,34 @@ static void open_takes_exactly_the_planned_bytes_and_close_gives_them_back(void 
     lf_kv_cache_close(&cache);
     assert_int_equal(lf_device_allocated_bytes(dev), before);
     lf_kv_cache_close(&cache); /* a closed one is a zeroed one */
+    lf_device_close(dev);
+}
+
+static enum lf_status open_as(struct lf_device *dev, bool is_gpu, enum lf_dtype dtype, enum lf_kv_order *order)
+{
+    struct lf_kv_cache cache;
+    struct lf_kv_cache_opts o = good;
+    o.dtype = dtype;
+    as_gpu = is_gpu;
+    enum lf_status status = lf_kv_cache_open(&cache, dev, &o, NULL);
+    as_gpu = false;
+    if (status != LF_OK) return status;
+    *order = cache.view.order;
+    lf_kv_cache_close(&cache);
+    return LF_OK;
+}
+
+static void pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    enum lf_kv_order order = LF_KV_ROWS;
+    assert_int_equal(open_as(dev, false, LF_BF16, &order), LF_OK);
+    assert_int_equal(order, LF_KV_LANES);
+    assert_int_equal(open_as(dev, true, LF_BF16, &order), LF_OK);
+    assert_int_equal(order, LF_KV_ROWS);
+    assert_int_equal(open_as(dev, true, LF_F16, &order), LF_OK);
+    assert_int_equal(open_as(dev, true, LF_F32, &order), LF_UNSUPPORTED);
     lf_device_close(dev);
 }
 
@@ -191,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_takes_exactly_the_planned_bytes_and_close_gives_them_back),
+        cmocka_unit_test(pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
         cmocka_unit_test(poison_fills_its_block_and_no_other),
         cmocka_unit_test(a_cache_past_the_address_space_is_refused),

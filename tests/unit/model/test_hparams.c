@@ -368,6 +368,8 @@ static void what_contradicts_itself_is_refused_by_name(void **state)
         {"rope_scaling", "{\"type\":\"linear\",\"factor\":0}", "factor is 0"},
         {"rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"attention_factor\":0}", "attention_factor is 0"},
         {"rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"beta_fast\":1,\"beta_slow\":2}", "beta_fast 1"},
+        {"rope_scaling", "{\"type\":\"yarn\",\"factor\":4,\"truncate\":1}",
+         "truncate is a number, expected true or false"},
         {"rope_scaling", "{\"type\":\"llama3\",\"factor\":4}", "original_max_position_embeddings is missing"},
         {"rope_scaling",
          "{\"type\":\"llama3\",\"factor\":4,\"original_max_position_embeddings\":64,\"low_freq_factor\":4,"

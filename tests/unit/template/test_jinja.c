@@ -199,6 +199,7 @@ static void nesting_is_bounded(void **state)
     expect_repeated("{% if 0 %}", "{% elif 0 %}", 10000, "{% else %}", "", "last{% endif %}", LF_OK, "last");
     expect("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", LF_LIMIT, "nest deeper than 1024");
     expect("{% set ns = namespace() %}{% set ns.me = ns %}{{ ns }}", LF_LIMIT, "nest deeper than 1024");
+    expect("{% set ns = namespace() %}{% set ns.me = ns %}{{ '%s' % ns }}", LF_LIMIT, "nest deeper than 1024");
     expect(
         "{% set ns = namespace(x=1) %}{% for i in range(5000) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x|tojson }}",
         LF_LIMIT, "nest deeper than 1024");
@@ -322,17 +323,35 @@ static void statements_are_paid_for(void **state)
     lf_buf_deinit(&source);
 }
 
+/* A character costs four for each byte of the set that it is looked for in, also where the first one is it. */
+static void stripping_pays_for_every_character_of_the_set(void **state)
+{
+    (void)state;
+    static const char form[] = "{%% set s = 'a' * %d %%}{{ s.strip('a' ~ 'b' * 999)|length }}";
+    enum { FITS = LF_TEMPLATE_STEPS / 1000 * 1024 / 4 }; /* of a budget of 1024 a step, 4 × 1000 a character */
+    char source[128];
+    (void)snprintf(source, sizeof source, form, FITS / 100 * 99);
+    expect(source, LF_OK, "0");
+    (void)snprintf(source, sizeof source, form, FITS + 1);
+    expect(source, LF_LIMIT, "the template takes more than 1000000 steps");
+}
+
 /* Comparing values that hold one another is as deep as they are. */
 static void equality_counts_depth(void **state)
 {
     (void)state;
-    static const char form[] = "{%% set n = namespace(a=[], b=[]) %%}{%% for i in range(%d) %%}{%% set n.a = [n.a] %%}"
-                               "{%% set n.b = [n.b] %%}{%% endfor %%}{{ n.a == n.b }}";
+    static const char *const wraps[][2] = {{"[", "]"}, {"{'k': ", "}"}};
+    static const char form[] =
+        "{%% set n = namespace(a=[], b=[]) %%}{%% for i in range(%d) %%}{%% set n.a = %sn.a%s %%}"
+        "{%% set n.b = %sn.b%s %%}{%% endfor %%}{{ n.a == n.b }}";
     char source[256];
-    (void)snprintf(source, sizeof source, form, 900);
-    expect(source, LF_OK, "True");
-    (void)snprintf(source, sizeof source, form, 1100);
-    expect(source, LF_LIMIT, "nest deeper than 1024");
+    for (size_t i = 0; i < sizeof wraps / sizeof *wraps; i++) {
+        const char *begin = wraps[i][0], *end = wraps[i][1];
+        (void)snprintf(source, sizeof source, form, 900, begin, end, begin, end);
+        expect(source, LF_OK, "True");
+        (void)snprintf(source, sizeof source, form, 1100, begin, end, begin, end);
+        expect(source, LF_LIMIT, "nest deeper than 1024");
+    }
 }
 
 /* -- Integers at their ends -- */
@@ -517,6 +536,7 @@ int main(void)
         cmocka_unit_test(reading_stops_at_the_end_of_the_source),
         cmocka_unit_test(a_render_needs_no_more_stack_than_a_thread_has),
         cmocka_unit_test(statements_are_paid_for),
+        cmocka_unit_test(stripping_pays_for_every_character_of_the_set),
         cmocka_unit_test(equality_counts_depth),
         cmocka_unit_test(integers_at_their_ends_give_what_python_gives),
         cmocka_unit_test(integers_of_any_size_do_no_harm),

@@ -53,6 +53,19 @@ static void every_behaviour_of_a_split(void **state)
     assert_pieces(SPLIT("Removed", "true"), text, "[-][-][-]");
 }
 
+/* \w+|[^\w\s]+, as the Rust crate regex reads it: letters, digits, marks and connectors are one kind. */
+static void white_space_parts_words_from_what_is_neither(void **state)
+{
+    (void)state;
+    static const char whitespace[] = "{\"type\":\"Whitespace\"}";
+    assert_pieces(whitespace, "  Hey, you_2!?  ", "[Hey][,][you_2][!?]");
+    assert_pieces(whitespace, "a", "[a]");
+    assert_pieces(whitespace, " \t\n", "");
+    assert_pieces(whitespace, "\xc3\xa9t\xc3\xa9\xe2\x80\xa6\xc2\xa0\xe4\xb8\xad\xe3\x80\x82x",
+                  "[\xc3\xa9t\xc3\xa9][\xe2\x80\xa6][\xe4\xb8\xad][\xe3\x80\x82][x]");
+    assert_pieces("{\"type\":\"WhitespaceSplit\"}", " Hey,  you!", "[Hey,][you!]");
+}
+
 static void what_is_no_split_is_refused(void **state)
 {
     (void)state;
@@ -84,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_behaviour_of_a_split),
+        cmocka_unit_test(white_space_parts_words_from_what_is_neither),
         cmocka_unit_test(what_is_no_split_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

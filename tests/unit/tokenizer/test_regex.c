@@ -1,4 +1,8 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include "tests/support/test.h"
+
+#include <pcre2.h>
+
 #include "core/limits.h"
 #include "tokenizer/hf/regex.h"
 #include "tokenizer/hf/regex_rewrite.h"
@@ -25,6 +29,20 @@ static void assert_matches(const char *pattern, const char *text, const char *wa
     lf_buf_deinit(&out);
     lf_regex_work_deinit(&work);
     lf_regex_free(regex);
+}
+
+/* The linker sends calls of PCRE2's interpreter here. */
+static int n_interpreted;
+
+int __real_pcre2_match_8(const pcre2_code *code, PCRE2_SPTR text, PCRE2_SIZE len, PCRE2_SIZE from, uint32_t options,
+                         pcre2_match_data *match, pcre2_match_context *context);
+int __wrap_pcre2_match_8(const pcre2_code *code, PCRE2_SPTR text, PCRE2_SIZE len, PCRE2_SIZE from, uint32_t options,
+                         pcre2_match_data *match, pcre2_match_context *context);
+int __wrap_pcre2_match_8(const pcre2_code *code, PCRE2_SPTR text, PCRE2_SIZE len, PCRE2_SIZE from, uint32_t options,
+                         pcre2_match_data *match, pcre2_match_context *context)
+{
+    n_interpreted++;
+    return __real_pcre2_match_8(code, text, len, from, options, match, context);
 }
 
 /* Walks over all matches with that many steps left; how many were used. */
@@ -64,6 +82,25 @@ static void test_the_budget_of_steps_holds_to_the_step(void **state)
         assert_true(walk(patterns[i], s, cost, LF_OK) == cost);
         (void)walk(patterns[i], s, cost - 1, LF_UNSUPPORTED);
     }
+}
+
+/* Searching and exact matching alike run compiled code; what passes its stack is interpreted, and costs the same. */
+static void test_the_interpreter_is_asked_only_where_the_stack_is_too_small(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    static char text[N];
+    struct lf_str s = lf_str_from(text, N);
+    uint32_t has_jit = 0;
+    memset(text, 'a', N);
+    assert_int_equal(pcre2_config(PCRE2_CONFIG_JIT, &has_jit), 0);
+    n_interpreted = 0;
+    (void)walk("\\p{L}+", s, UINT64_MAX, LF_OK);
+    (void)walk("a(?=[^b]*Z)|a", lf_str_from(text, 200), UINT64_MAX, LF_OK);
+    (void)walk("a{300}Z|a", lf_str_from(text, 200), UINT64_MAX, LF_OK);
+    assert_true(has_jit ? n_interpreted == 0 : n_interpreted > 0);
+    (void)walk("(?:(?:a|b)(?:a|b)?)+", s, UINT64_MAX, LF_OK);
+    assert_true(n_interpreted > 0);
 }
 
 static void test_classes_are_those_of_unicode(void **state)
@@ -183,6 +220,8 @@ static void test_what_is_malformed_is_refused_with_its_place(void **state)
         {"[\\D]", "a negated class inside a set at byte 1"},
         {"[\\H]", "a negated class inside a set at byte 1"},
         {"[\\A]", "an anchor inside a set at byte 1"},
+        {"[\\b]", "\\b inside a set at byte 1"},
+        {"[\\B]", "\\B inside a set at byte 1"},
         {"a\\G", "this escape at byte 1"},
         {"[^]", "a set that begins with ] at byte 2"},
         {"(?P<n>a)", "this kind of group at byte 0"},
@@ -263,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_budget_of_steps_holds_to_the_step),
+        cmocka_unit_test(test_the_interpreter_is_asked_only_where_the_stack_is_too_small),
         cmocka_unit_test(test_classes_are_those_of_unicode),
         cmocka_unit_test(test_what_families_use_means_the_same),
         cmocka_unit_test(test_empty_matches_do_not_follow_a_match),

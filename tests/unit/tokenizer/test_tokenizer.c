@@ -97,6 +97,19 @@ static void test_invalid_text_is_refused(void **state)
     lf_tokenizer_close(tok);
 }
 
+/* They are a large part of what a text takes from the memory of texts. */
+static void test_ids_have_room_for_at_most_twice_as_many(void **state)
+{
+    (void)state;
+    struct lf_ids ids = {0};
+    for (int32_t i = 0; i < 10000; i++) {
+        assert_int_equal(lf_ids_push(&ids, i), LF_OK);
+        assert_true(ids.n == (size_t)i + 1 && ids.cap >= ids.n && (ids.cap == 64 || ids.cap <= 2 * (ids.n - 1)));
+    }
+    for (int32_t i = 0; i < 10000; i++) assert_int_equal(ids.ids[i], i);
+    lf_ids_deinit(&ids);
+}
+
 static void test_a_text_ends_where_the_limit_is_passed(void **state)
 {
     (void)state;
@@ -277,6 +290,7 @@ int main(void)
         cmocka_unit_test(test_nor_those_that_appear_by_normalization),
         cmocka_unit_test(test_bad_spans_are_refused),
         cmocka_unit_test(test_invalid_text_is_refused),
+        cmocka_unit_test(test_ids_have_room_for_at_most_twice_as_many),
         cmocka_unit_test(test_a_text_ends_where_the_limit_is_passed),
         cmocka_unit_test(test_a_text_past_the_bound_is_refused),
         cmocka_unit_test(test_reading_stops_at_the_end_of_the_text),
