@@ -30,10 +30,15 @@ struct family {
     bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
     bool sliding_window;     /* sliding_window counts for every layer */
     int head_dim;            /* default; 0: hidden_size / num_attention_heads */
+    bool as_many_kv_heads;   /* as heads, where num_key_value_heads is missing */
 };
 
 static const struct family families[] = {
-    {.architecture = "LlamaForCausalLM", .model_type = "llama", .attention_bias = true, .mlp_bias = true},
+    {.architecture = "LlamaForCausalLM",
+     .model_type = "llama",
+     .attention_bias = true,
+     .mlp_bias = true,
+     .as_many_kv_heads = true},
     {.architecture = "MistralForCausalLM", .model_type = "mistral", .sliding_window = true},
     {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .use_sliding_window = true},
     {.architecture = "Qwen3ForCausalLM",
@@ -207,7 +212,7 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam
     hp->n_kv_heads = hp->n_heads;
     if (!lf_json_is_absent(kv)) {
         LF_TRY(int_of(kv, "num_key_value_heads", 1, LF_HEADS_N, &hp->n_kv_heads, err));
-    } else if (lf_json_type(kv) == LF_JSON_NONE && strcmp(fam->model_type, "llama") != 0) {
+    } else if (lf_json_type(kv) == LF_JSON_NONE && !fam->as_many_kv_heads) {
         return lf_fail(err, LF_CORRUPT, "num_key_value_heads is missing");
     }
     if (hp->n_heads % hp->n_kv_heads != 0) {

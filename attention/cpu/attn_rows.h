@@ -162,7 +162,7 @@ LF_KERNEL void output_vecs(int n, int n_vecs, enum pages kind, const struct outp
         output_strip(n, 4, kind, a);
 }
 
-/* All channels of a group in strips of 2 to STRIP_VECS vectors, as equal as they come: 80 channels of AVX-512 are 3 + 2
+/* All channels of a group in strips of 2 to STRIP_VECS vectors, as equal as they come: 80 channels of AVX-512 are 2 + 3
  * vectors. strip(n, n_vecs, args) is output_vecs for one kind of pages. */
 LF_KERNEL void output_rows(struct lf_attn_block *b, const struct lf_attn_tile *t, int row0, int n, int lo, int hi,
                            bool fetch, void (*strip)(int n, int n_vecs, const struct output_args *a))
