@@ -9,6 +9,10 @@
 #   docker build -t longflash:cuda --build-arg CUDA=13.0.0 .
 #   docker run --gpus all -p 8080:8080 -v /my/model:/models longflash:cuda serve --model /models --device cuda:0
 #
+# Other bases do as well: CUDA_BUILD needs nvcc in /usr/local/cuda, CUDA_BASE cuBLASLt of the same version, in
+# /usr/local/cuda/lib64 or where the loader looks; the two must be of one system. `longflash version` says the commit where
+# it is told: --build-arg LF_COMMIT=$(git describe --always --dirty --abbrev=12 --exclude='*')
+#
 # The server runs as nobody in particular and writes nothing: it works with --read-only --cap-drop ALL. It listens on
 # all addresses of the container without keys, for it is -p that decides who can reach it; where that is more than this
 # machine, set keys: -e LONGFLASH_API_KEYS=… -e LONGFLASH_INSECURE_NO_AUTH=off
@@ -33,6 +37,7 @@ COPY kv kv
 COPY attention attention
 COPY model model
 COPY server server
+ARG LF_COMMIT
 RUN cmake --preset release -DBUILD_TESTING=OFF -DLF_CUDA="$([ -n "$CUDA" ] && echo ON || echo OFF)" \
     && cmake --build build/release --target longflash -j "$(nproc)" \
     && strip build/release/longflash

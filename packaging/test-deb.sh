@@ -125,8 +125,11 @@ use() {
         die "the main job failed"
     in_system "$folder/$release-bare" sh -euc '
         apt-get remove -y -q "longflash*" >/dev/null 2>&1
-        ! command -v longflash >/dev/null && [ ! -d /usr/share/longflash ] && [ -f /etc/default/longflash ]
-        dpkg --purge longflash >/dev/null 2>&1 && [ ! -e /etc/default/longflash ]' || die "something is left of it"
+        [ ! -e /usr/bin/longflash ]
+        [ ! -d /usr/share/longflash ]
+        [ -f /etc/default/longflash ]
+        dpkg --purge longflash >/dev/null 2>&1
+        [ ! -e /etc/default/longflash ]' || die "something is left of it"
     [ -n "$keep" ] || rm -rf "$folder/$release-bare"
 }
 
