@@ -110,8 +110,9 @@ static void term_drains_what_is_in_flight(void **state)
     struct finished end;
     struct spawned load;
     struct finished load_end;
-    char url[64];
-    start_server(&live, NULL);
+    char url[64], seconds[16];
+    snprintf(seconds, sizeof(seconds), "%d", 30 * SPAWN_SLOWER); /* to drain: the usual time, sanitizers aside */
+    start_server(&live, (const char *const[]){"--drain-timeout", seconds, NULL});
     snprintf(url, sizeof(url), "http://127.0.0.1:%d", live.url.port);
     spawn_start(&load, program,
                 (const char *const[]){"load", "--url", url, "--concurrency", "4", "--lengths", "1K", "--output-tokens",
