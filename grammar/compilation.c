@@ -65,6 +65,16 @@ void *lf_compilation_keep(struct lf_compilation *c, size_t n, size_t size)
     return take(c, c->keep, n, size);
 }
 
+struct lf_str lf_compilation_text(struct lf_compilation *c, struct lf_buf *text)
+{
+    size_t n = text->len;
+    char *copy = lf_compilation_scratch(c, n + 1, 1);
+    if (copy && n) memcpy(copy, text->ptr, n);
+    if (text->status != LF_OK) lf_compilation_fail(c, text->status, "no memory to compile the grammar");
+    lf_buf_deinit(text);
+    return lf_str_from(copy ? copy : "", copy ? n : 0);
+}
+
 void *lf_compilation_grow(struct lf_compilation *c, void *list, size_t n, size_t *cap, size_t size)
 {
     if (c->status != LF_OK) return NULL;

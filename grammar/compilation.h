@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/arena.h"
+#include "core/str.h"
 #include "core/work.h"
 
 struct lf_compilation {
@@ -37,6 +38,8 @@ static inline bool lf_compilation_ok(const struct lf_compilation *c)
 /* n × size bytes, zeroed; NULL where the compilation has failed (by this, too). n = 0 gives some address. */
 void *lf_compilation_scratch(struct lf_compilation *c, size_t n, size_t size) LF_MUST_CHECK;
 void *lf_compilation_keep(struct lf_compilation *c, size_t n, size_t size) LF_MUST_CHECK;
+/* The text as scratch, where the buffer lost nothing; frees the buffer. */
+struct lf_str lf_compilation_text(struct lf_compilation *c, struct lf_buf *text);
 /* Room for one more element behind n of them: the list, moved where it has to be; NULL as above. */
 void *lf_compilation_grow(struct lf_compilation *c, void *list, size_t n, size_t *cap, size_t size) LF_MUST_CHECK;
 

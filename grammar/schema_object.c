@@ -9,7 +9,6 @@
  * Names beyond the listed ones may repeat: no automaton remembers them. A repeated name is valid JSON, and its last
  * value, which readers take, meets the schema as the others do; only minProperties could be missed, and is refused
  * where it could. */
-#include <string.h>
 
 #include "core/check.h"
 #include "core/hash.h"
@@ -246,12 +245,7 @@ static struct lf_str spelled_name(struct lf_schema *s, bool comma, struct lf_str
     if (comma) lf_buf_char(&buf, ',');
     lf_json_write_string(&buf, name);
     lf_buf_char(&buf, ':');
-    char *copy = lf_compilation_scratch(s->c, buf.len + 1, 1);
-    size_t len = buf.len;
-    if (copy && len) memcpy(copy, buf.ptr, len);
-    if (buf.status != LF_OK) lf_compilation_fail(s->c, buf.status, "no memory to compile the grammar");
-    lf_buf_deinit(&buf);
-    return lf_str_from(copy ? copy : "", copy ? len : 0);
+    return lf_compilation_text(s->c, &buf);
 }
 
 /* From a node to where the value of this name begins. With white space, the comma stands alone before it. */

@@ -1,5 +1,4 @@
 /* A value under a set of schemas: what types it may have, enums, and what becomes of each. */
-#include <string.h>
 
 #include "core/check.h"
 #include "grammar/json_string.h"
@@ -88,12 +87,7 @@ static struct lf_str value_text(struct lf_schema *s, struct lf_json_value v, boo
     struct lf_buf buf;
     lf_buf_init_in(&buf, 6 * LF_GRAMMAR_SOURCE_BYTES, lf_work_memory(s->c->work));
     write_value(s, &buf, v, plain);
-    char *copy = lf_compilation_scratch(s->c, buf.len + 1, 1);
-    size_t len = buf.len;
-    if (copy && len) memcpy(copy, buf.ptr, len);
-    if (buf.status != LF_OK) lf_compilation_fail(s->c, buf.status, "no memory to compile the grammar");
-    lf_buf_deinit(&buf);
-    return lf_str_from(copy ? copy : "", copy ? len : 0);
+    return lf_compilation_text(s->c, &buf);
 }
 
 /* What of a set constrains objects or arrays beyond their type. */
