@@ -96,6 +96,12 @@ enum {
     LF_GRAMMAR_STACKS_N = 64 * 1024,             /* frames of them */
     LF_GRAMMAR_MASK_STEPS = 24 * 1024 * 1024,    /* nodes of the vocabulary that one mask visits: some 80 ms */
     LF_GRAMMAR_TOKEN_BYTES = 256,                /* a longer token is never allowed under a grammar */
+    LF_GRAMMAR_PARTS_DEPTH = 32,                 /* parts within parts (struct lf_grammar_part) */
+
+    /* answers taken apart (template/answer_format.h) */
+    LF_ANSWER_HELD_BYTES = 64 * 1024, /* that may be a call, until it is certain */
+    LF_TOOLS_N = 1024,                /* of one request */
+    LF_TOOL_NAME_BYTES = 256,
 
     /* model directories */
     LF_SAFETENSORS_HEADER_BYTES = 100 * 1000 * 1000,

@@ -8,9 +8,15 @@
 
 enum { CHUNK_BYTES = 32 * 1024 };
 
-void lf_grammar_destroy(struct lf_grammar *g)
+struct lf_grammar *lf_grammar_ref(struct lf_grammar *g)
 {
-    if (!g) return;
+    atomic_fetch_add_explicit(&g->n_refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void lf_grammar_unref(struct lf_grammar *g)
+{
+    if (!g || atomic_fetch_sub_explicit(&g->n_refs, 1, memory_order_acq_rel) > 1) return;
     lf_arena_deinit(&g->arena);
     lf_text_free(g->memory, g);
 }
@@ -40,6 +46,7 @@ static enum lf_status compile(struct lf_grammar **out, const struct source *sour
     struct lf_grammar *g = lf_text_alloc_zeroed(memory, sizeof *g);
     if (!g) return lf_fail(err, LF_NO_MEMORY, "no memory for a grammar");
     g->memory = memory;
+    atomic_init(&g->n_refs, 1);
     lf_arena_init_in(&g->arena, CHUNK_BYTES, LF_GRAMMAR_BYTES, memory);
     lf_compilation_init(&c, &g->arena, work, err);
     source->fill(&c, &g->net, source);
@@ -49,7 +56,7 @@ static enum lf_status compile(struct lf_grammar **out, const struct source *sour
     enum lf_status status = c.status;
     lf_compilation_deinit(&c);
     if (status != LF_OK)
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
     else
         *out = g;
     return status;

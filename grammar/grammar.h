@@ -49,8 +49,11 @@ struct lf_text_memory;
 
 struct lf_vocabulary;
 
+#define LF_GRAMMAR_CONTROL '\xff'
+
 /* tokens[i]: the bytes that token i adds to a text (borrowed for the call). An empty one, and one of more than
- * LF_GRAMMAR_TOKEN_BYTES, is never allowed: control tokens are passed as empty. ends: the tokens that end a text.
+ * LF_GRAMMAR_TOKEN_BYTES, is never allowed. A control token is LF_GRAMMAR_CONTROL and the text that it is written as:
+ * that byte is in no UTF-8, so only a grammar that names the token allows it. ends: the tokens that end a text.
  * cache_bytes: how much to keep of walks; 0: the usual 8 MiB. One a model. LF_NO_MEMORY, LF_INVALID (an end out of
  * range). */
 LF_MUST_CHECK enum lf_status lf_vocabulary_create(struct lf_vocabulary **out, const struct lf_str *tokens, int n_tokens,
@@ -91,7 +94,36 @@ LF_MUST_CHECK enum lf_status lf_grammar_of_regex(struct lf_grammar **out, struct
 /* One of these texts. */
 LF_MUST_CHECK enum lf_status lf_grammar_of_choice(struct lf_grammar **out, const struct lf_str *choices, size_t n,
                                                   struct lf_work *work, struct lf_err *err);
-void lf_grammar_destroy(struct lf_grammar *g); /* accepts NULL; no matcher uses it any more */
+/* A text made of parts: JSON between markers, free text up to one of them. */
+enum lf_grammar_part_kind {
+    LF_PART_TEXT,        /* these bytes */
+    LF_PART_CONTROL,     /* the control token that is written so */
+    LF_PART_SCHEMA,      /* JSON that meets the schema; any JSON object where it is NONE */
+    LF_PART_REGEX,       /* all of it matches the pattern `text` */
+    LF_PART_FREE,        /* any text, maybe empty, that has none of the parts in it (each TEXT or CONTROL) */
+    LF_PART_UNTIL,       /* any text up to the first of the parts (each TEXT or CONTROL), and that part */
+    LF_PART_SEQUENCE,    /* the parts, one behind the other */
+    LF_PART_ALTERNATIVE, /* one of the parts */
+    LF_PART_REPEAT       /* parts[0], min to max times; max 0: without end */
+};
+
+struct lf_grammar_part {
+    enum lf_grammar_part_kind kind;
+    struct lf_str text;
+    struct lf_json_value schema;
+    struct lf_grammar_options options; /* of SCHEMA */
+    const struct lf_grammar_part *parts;
+    size_t n_parts;
+    uint32_t min, max;
+};
+/* Every part is read during the call only. Nested at most LF_GRAMMAR_PARTS_DEPTH. */
+LF_MUST_CHECK enum lf_status lf_grammar_of_parts(struct lf_grammar **out, const struct lf_grammar_part *root,
+                                                 struct lf_work *work, struct lf_err *err);
+
+/* A grammar is counted: compiling gives one reference, each of these one more; whoever drops the last one frees it. Any
+ * thread. */
+struct lf_grammar *lf_grammar_ref(struct lf_grammar *g);
+void lf_grammar_unref(struct lf_grammar *g); /* accepts NULL */
 size_t lf_grammar_bytes(const struct lf_grammar *g);
 
 /* -------------------------------------------------------------------------------------------------------- matchers */

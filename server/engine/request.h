@@ -15,8 +15,10 @@
 #include "model/sampler.h"
 
 struct lf_engine;
+struct lf_grammar;
 struct lf_request;
 struct lf_text_memory;
+struct lf_vocabulary;
 
 enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CANCELLED, LF_FINISH_ERROR };
 
@@ -35,6 +37,11 @@ struct lf_gen_params {
     const int32_t *stop_token_ids; /* [n_stop_token_ids] beside the model's EOS ids */
     int n_stop_token_ids;
     struct lf_sampling sampling;
+    /* What the answer must be (grammar/grammar.h), NULL: anything. The request takes a reference of its own. It ends by
+     * itself (LF_FINISH_STOP) when nothing can follow. vocabulary: of the model's tokens, borrowed until the last
+     * reference to the request is gone. */
+    struct lf_grammar *grammar;
+    struct lf_vocabulary *vocabulary;
     int n_prompt_logprobs; /* -1: none; k: log-probabilities of the prompt's own tokens and the k most likely (echo) */
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */

@@ -88,6 +88,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     LF_ASSERT(status == LF_OK || status == LF_INVALID || status == LF_UNSUPPORTED || status == LF_LIMIT);
     if (status == LF_OK)
         for (uint64_t seed = 0; seed < 2; seed++) answer(g, size * 7 + seed, is_json);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     return 0;
 }

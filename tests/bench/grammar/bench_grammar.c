@@ -134,7 +134,7 @@ int main(int argc, char **argv)
             read_answer(m, mask, lf_json_get(lf_json_root(&doc), "tokens"), &masks, &steps, n_lines);
         }
         lf_matcher_destroy(m);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_json_deinit(&doc);
     }
     show("compile", &compiles);

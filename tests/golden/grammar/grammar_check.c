@@ -108,7 +108,7 @@ int main(void)
         if (line[n - 1] == '\n') line[n - 1] = 0;
         if (line[0] == 'S' || line[0] == 's') {
             lf_matcher_destroy(m);
-            lf_grammar_destroy(g);
+            lf_grammar_unref(g);
             m = NULL;
             g = compile(line + 2, line[0] == 's');
             if (g) LF_ASSERT(lf_matcher_create(&m, g, v, NULL) == LF_OK);
@@ -121,7 +121,7 @@ int main(void)
     }
     free(line);
     lf_matcher_destroy(m);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
     return 0;
 }

@@ -119,7 +119,7 @@ static void masks_are_what_trying_every_token_says(void **state)
         for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
             struct lf_grammar *g = grammar_of(schemas[i], NULL);
             for (int k = 0; k < 3; k++) run_one(g, v, tokens);
-            lf_grammar_destroy(g);
+            lf_grammar_unref(g);
         }
         lf_vocabulary_destroy(v);
     }
@@ -134,18 +134,18 @@ static void regexes_and_choices(void **state)
     assert_int_equal(lf_grammar_of_choice(&g, choices, 4, NULL, NULL), LF_OK);
     assert_true(takes(g, v, "yes") && takes(g, v, "yesterday") && takes(g, v, "no"));
     assert_false(takes(g, v, "") || takes(g, v, "ye") || takes(g, v, "non"));
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     g = NULL;
     assert_int_equal(lf_grammar_of_choice(&g, choices, 0, NULL, NULL), LF_INVALID);
     assert_int_equal(lf_grammar_of_regex(&g, LF_STR("(a|b)*c?"), NULL, NULL), LF_OK);
     assert_true(takes(g, v, "") && takes(g, v, "abbac") && takes(g, v, "c"));
     assert_false(takes(g, v, "cc"));
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     g = NULL;
     assert_int_equal(lf_grammar_of_json_object(&g, NULL, NULL, NULL), LF_OK);
     assert_true(takes(g, v, "{}") && takes(g, v, "{\"a\":[1,null]}"));
     assert_false(takes(g, v, "[]") || takes(g, v, "{}{"));
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
 }
 
@@ -177,7 +177,7 @@ static void long_answers_do_not_run_out_of_stacks(void **state)
         if (depth == 0) lf_matcher_restart(m);
     }
     lf_matcher_destroy(m);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
 }
 
@@ -206,7 +206,7 @@ static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
     if (status == LF_OK) assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("7},\"t\":63}")), LF_OK);
     if (status == LF_OK) assert_true(lf_matcher_is_complete(m) && lf_matcher_is_finished(m));
     lf_matcher_destroy(m);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_buf_deinit(&schema);
     return status;
 }
@@ -249,7 +249,7 @@ static void a_mask_has_a_budget(void **state)
         assert_int_equal(lf_matcher_mask(m, mask, NULL), n == 10 ? LF_OK : LF_LIMIT);
         assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
         lf_matcher_destroy(m);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_buf_deinit(&schema);
     }
     lf_vocabulary_destroy(v);
@@ -277,7 +277,7 @@ static void vocabularies_are_checked(void **state)
     assert_int_equal(mask, 1); /* the longest there is, and one byte more */
     assert_true(lf_vocabulary_bytes(v) > sizeof text);
     lf_matcher_destroy(m);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
 }
 

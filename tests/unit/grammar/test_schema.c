@@ -19,7 +19,7 @@ static void check_all(const struct check *checks, size_t n, const struct lf_gram
             if (!takes(g, v, checks[i].yes[k])) fail_msg("%s must take %s", checks[i].schema, checks[i].yes[k]);
         for (int k = 0; k < 10 && checks[i].no[k]; k++)
             if (takes(g, v, checks[i].no[k])) fail_msg("%s must not take %s", checks[i].schema, checks[i].no[k]);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
     }
     lf_vocabulary_destroy(v);
 }
@@ -310,7 +310,7 @@ static enum lf_status try_printf(struct lf_err *err, const char *fmt, int n)
     lf_buf_init(&text, 4096);
     lf_buf_printf(&text, "%.*s%d%s", (int)(strchr(fmt, '#') - fmt), fmt, n, strchr(fmt, '#') + 1);
     enum lf_status status = try_schema(&g, text.ptr, NULL, err);
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_buf_deinit(&text);
     return status;
 }
@@ -333,21 +333,21 @@ static void bounds_hold_at_the_limit_and_one_past_it(void **state)
         for (int i = 1; i < LF_GRAMMAR_BRANCHES_N + over; i++) lf_buf_printf(&text, ",{\"const\":%d}", i);
         lf_buf_cstr(&text, "]}");
         assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_buf_clear(&text);
         lf_buf_cstr(&text, "{\"patternProperties\":{\"0\":{}");
         for (int i = 1; i < LF_GRAMMAR_PATTERN_PROPERTIES_N + over; i++) lf_buf_printf(&text, ",\"^%d\":{}", i);
         lf_buf_cstr(&text, "}}");
         g = NULL;
         assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_buf_clear(&text);
         lf_buf_cstr(&text, "{\"title\":\"");
         while (text.len < (size_t)LF_GRAMMAR_SOURCE_BYTES - 2 + (size_t)over) lf_buf_char(&text, 'a');
         lf_buf_cstr(&text, "\"}");
         g = NULL;
         assert_int_equal(try_schema(&g, text.ptr, NULL, &err), over ? LF_LIMIT : LF_OK);
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_buf_deinit(&text);
     }
 }
@@ -364,7 +364,7 @@ static void an_answer_nests_as_deep_as_readers_read(void **state)
         memset(text + n, ']', (size_t)n);
         assert_int_equal(takes(g, v, text), !over);
     }
-    lf_grammar_destroy(g);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
 }
 
@@ -399,7 +399,7 @@ static void hostile_schemas_end(void **state)
         enum lf_status status = try_schema(&g, texts[i].ptr, NULL, &err);
         assert_true(cpu_seconds() - began < 0.5 * SLOWNESS);
         assert_true(status == LF_OK || (status == LF_LIMIT && err.message[0]));
-        lf_grammar_destroy(g);
+        lf_grammar_unref(g);
         lf_buf_deinit(&texts[i]);
     }
 }

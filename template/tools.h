@@ -1,0 +1,27 @@
+/* The tools of a request, as far as an answer's format needs them: what they are called, and which of their parameters
+ * are written as plain text where a format has no JSON of its own. */
+#ifndef LF_TEMPLATE_TOOLS_H
+#define LF_TEMPLATE_TOOLS_H
+
+#include "core/arena.h"
+#include "core/json.h"
+
+struct lf_tool_parameter {
+    struct lf_str name;
+    bool is_string; /* its schema allows strings and nothing else */
+};
+
+struct lf_tool {
+    struct lf_str name;
+    struct lf_json_value schema; /* of the arguments, as it came, or NONE: any object. Only while the request is read */
+    bool strict;                 /* the arguments are to meet the schema, whatever tool_choice says */
+    const struct lf_tool_parameter *parameters; /* [n_parameters], of the schema's properties, in their order */
+    size_t n_parameters;
+};
+
+/* Fills name, schema and parameters; name and schema are borrowed, the names of parameters lie in the arena.
+ * LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_json_value schema,
+                                          struct lf_arena *arena);
+
+#endif
