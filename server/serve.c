@@ -119,6 +119,8 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .allowed_hosts = c->allowed_host,
         .model_id = s->model_id,
         .model_created_s = lf_clock_unix_s(),
+        .version = lf_version(),
+        .commit = lf_commit(),
         .default_max_tokens = 16,
         .sampling = &s->sampling,
     };
