@@ -97,7 +97,7 @@ struct settings {
     struct lf_http_opts http;
     struct scripted_engine_opts engine;
     int loading_ms;
-    const char *cors[LIST_N + 1], *hosts[LIST_N + 1];
+    const char *cors[LIST_N + 1], *hosts[LIST_N + 1], *aliases[LIST_N + 1];
 };
 
 struct number_row {
@@ -142,6 +142,9 @@ static bool read_word(struct settings *s, const char *arg)
     else if ((v = value_of(arg, "cors"))) {
         s->http.cors_origins = s->cors;
         return add(s->cors, v);
+    } else if ((v = value_of(arg, "model_alias"))) {
+        s->http.model_aliases = s->aliases;
+        return add(s->aliases, v);
     } else if ((v = value_of(arg, "allowed_host"))) {
         s->http.allowed_hosts = s->hosts;
         return add(s->hosts, v);
