@@ -161,10 +161,10 @@ static void find_endless(struct lf_compilation *c, struct lf_terminal *t)
     t->endless = lf_compilation_keep(c, n, 1);
     if (!t->endless) return;
     for (uint32_t s = 0; s < n; s++) t->endless[s] = !t->dfa.accept[s]; /* a token must not end it half way */
-    for (bool changed = true; changed;) {
+    for (bool changed = true; changed && lf_compilation_ok(c);) {
         changed = false;
-        for (uint32_t s = 0; s < n && lf_compilation_step(c, 256); s++) {
-            if (!t->endless[s] || stays_endless(&t->dfa, t->endless, s)) continue;
+        for (uint32_t s = n; s-- > 0;) { /* states are numbered outwards, so one pass settles most of them */
+            if (!t->endless[s] || !lf_compilation_step(c, 256) || stays_endless(&t->dfa, t->endless, s)) continue;
             t->endless[s] = 0;
             changed = true;
         }
