@@ -23,6 +23,7 @@
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/runtime.h"
+#include "template/answer_format.h"
 
 enum {
     TELL_MS = 2000, /* for the last errors to go out */
@@ -49,6 +50,19 @@ static bool is_loopback(const char *host)
     return strcmp(host, "localhost") == 0;
 }
 
+static enum lf_status check_tool_parser(const struct lf_config *c, struct lf_err *err)
+{
+    if (!c->tool_parser || lf_answer_format_by_name(lf_str_c(c->tool_parser))) return LF_OK;
+    struct lf_buf names;
+    lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
+    for (int i = 0; lf_answer_format_at(i); i++)
+        lf_buf_printf(&names, "%s%s", i ? ", " : "", lf_answer_format_name(lf_answer_format_at(i)));
+    enum lf_status status = lf_fail(err, LF_INVALID, "--tool-parser %.60s: expected one of %s", c->tool_parser,
+                                    names.ptr ? names.ptr : "");
+    lf_buf_deinit(&names);
+    return status;
+}
+
 static enum lf_status check_config(const struct lf_config *c, struct lf_err *err)
 {
     if (c->n_args > 0)
@@ -60,7 +74,7 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
                        "--host %.60s is not loopback and no keys are set: expected --api-keys-file, LONGFLASH_API_KEYS "
                        "or --insecure-no-auth",
                        c->host);
-    return LF_OK;
+    return check_tool_parser(c, err);
 }
 
 /* The name on the hub, or the last part of the model's path that says something: "demo" for demo/model. */
@@ -119,6 +133,8 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .allowed_hosts = c->allowed_host,
         .model_id = s->model_id,
         .model_created_s = lf_clock_unix_s(),
+        .tool_parser = c->tool_parser,
+        .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
         .sampling = &s->sampling,
     };
