@@ -259,7 +259,7 @@ static enum lf_status read_message(struct reader *rd, struct lf_json_value v)
     return user ? read_user(rd, content) : read_assistant(rd, content);
 }
 
-/* A user's message becomes as many as its blocks are, at most, and one more where its last block is a result. */
+/* A user's message becomes as many as it has blocks, at most. */
 static size_t count_messages(struct lf_json_value messages)
 {
     size_t n = 1;
@@ -280,7 +280,9 @@ enum lf_status lf_anthropic_messages_read(struct lf_reading *r, struct lf_json_v
     }
     r->ask->messages = rd.all;
     r->ask->n_messages = rd.n;
-    return LF_OK;
+    if (!lf_str_eq(rd.all[rd.n - 1].role, LF_STR("assistant"))) return LF_OK;
+    return lf_refuse(r->err, 400, "messages", "unsupported_parameter",
+                     "messages: the last one is the assistant's, and going on from it is not implemented.");
 }
 
 enum lf_status lf_anthropic_add_system(struct lf_ask *ask, struct lf_json_value system, struct lf_api_err *err)

@@ -349,20 +349,11 @@ static void take_part(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
     lf_parts_add(&c->parts, kind, bytes);
 }
 
-/* What came of a push or a flush. */
-static void check_taken(struct lf_generation *gen, enum lf_status status)
-{
-    if (status == LF_LIMIT)
-        fail(gen, 500, "unreadable_call", "The model began a call of a tool that cannot be read: it is too long.");
-    else if (status != LF_OK)
-        fail_for_memory(gen);
-}
-
 static void take_apart(struct lf_generation *gen, struct lf_choice *c, struct lf_str text, bool is_control)
 {
     struct taking taking = {gen, c};
     const struct lf_answer_sink sink = {take_part, &taking};
-    if (text.len) check_taken(gen, lf_answer_parser_push(c->parser, text, is_control, &sink));
+    if (text.len && lf_answer_parser_push(c->parser, text, is_control, &sink) != LF_OK) fail_for_memory(gen);
 }
 
 /* Nothing more comes. */
@@ -371,7 +362,7 @@ static void end_parts(struct lf_generation *gen, struct lf_choice *c)
     struct taking taking = {gen, c};
     const struct lf_answer_sink sink = {take_part, &taking};
     if (c->parser) {
-        check_taken(gen, lf_answer_parser_flush(c->parser, &sink));
+        if (lf_answer_parser_flush(c->parser, &sink) != LF_OK) fail_for_memory(gen);
         lf_parts_end(&c->parts);
     }
     c->shape = (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls,

@@ -128,10 +128,9 @@ static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading 
     struct lf_json_value list = lf_json_get(out->more, "tool_calls");
     struct place at = place_of(idx, ".tool_calls");
     int n = 0;
-    if (lf_json_is_absent(list)) return LF_OK;
+    if (lf_json_is_absent(list) || (lf_json_type(list) == LF_JSON_ARRAY && lf_json_len(list) == 0)) return LF_OK;
     if (lf_json_type(list) != LF_JSON_ARRAY || !is_assistant(out->more))
         return expected(r->err, at.name, list, "an array, in an assistant's message,");
-    if (lf_json_len(list) == 0) return LF_OK;
     if (lf_json_len(list) > LF_MESSAGE_CALLS_N)
         return lf_refuse(r->err, 400, at.name, "too_many_tools", "%s: at most %d, got %u.", at.name, LF_MESSAGE_CALLS_N,
                          lf_json_len(list));
@@ -166,9 +165,9 @@ static enum lf_status read_message(struct lf_chat_message *out, int idx, struct 
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
     if (!known) return expected(r->err, at.name, role, "system, developer, user, assistant or tool");
     if (!r->limits->template.keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
+    LF_TRY(read_content(out, idx, &r->ask->arena, r->err));
     LF_TRY(check_members(out, idx, r->err));
-    LF_TRY(read_calls(out, r, idx));
-    return read_content(out, idx, &r->ask->arena, r->err);
+    return read_calls(out, r, idx);
 }
 
 static size_t count_calls(struct lf_json_value messages)

@@ -228,7 +228,7 @@ enum lf_status lf_tools_arguments(struct lf_json_value *out, struct lf_reading *
     struct lf_json_limits limits = lf_json_limits_request;
     limits.max_nodes -= ask->n_argument_nodes; /* together no more than one body may have */
     *out = v;
-    if (lf_json_type(v) == LF_JSON_OBJECT) return LF_OK;
+    if (lf_json_type(v) == LF_JSON_OBJECT || lf_json_is_absent(v)) return LF_OK;
     LF_TRY(lf_ask_text(ask, &text, v, param, r->err));
     *out = (struct lf_json_value){0};
     if (text.len == 0) return LF_OK; /* of a tool without parameters */

@@ -9,12 +9,9 @@
 #include "server/http/api/anthropic_messages.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/openai_request.h"
-#include "server/http/api/routes.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
-#include "server/http/conn/exchange.h"
-#include "server/http/conn/handler.h"
 #include "template/chat_template.h"
 
 /* ---- the request ---- */
@@ -264,6 +261,10 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "response_format", .asks = BOTH},
     {.name = "modalities", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "function_call", .asks = BOTH},
+    {.name = "parallel_tool_calls", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "tool_choice"},
+    {.name = "functions", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY, .instead = "tools"},
+    {.name = "reasoning_effort", .asks = BOTH, .instead = "thinking"},
+    {.name = "include_reasoning", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "thinking"},
     {.name = "chat_template_kwargs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
     {.name = "return_progress", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
@@ -333,13 +334,3 @@ const struct lf_dialect lf_dialect_count_tokens = {
     .stream = &lf_anthropic_stream,
     .whole = &lf_anthropic_whole,
 };
-
-enum lf_status lf_answer_count_tokens(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
-{
-    struct lf_prompts prompts = {0};
-    struct lf_prompt_source source = lf_prompt_source_of(x);
-    LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
-    lf_buf_printf(lf_reply_json(&x->reply, 200), "{\"input_tokens\":%zu}", prompts.items[0].ids.n);
-    lf_prompts_deinit(&prompts);
-    return LF_OK;
-}

@@ -402,7 +402,7 @@ static void text_for_which_there_is_no_memory_fails_the_generation(void **state)
     ask_for(&goes_on, 1, "abc");
     struct lf_request *r = running();
     assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
-    gen->choices[0].text.memory = memory;
+    gen->choices[0].parts.text.memory = memory;
     puppet_say(r, "x");
     lf_choice_pull(gen, &gen->choices[0], false);
     assert_true(gen->failed);
@@ -423,8 +423,8 @@ static void a_text_that_nobody_has_seen_gives_its_memory_back(void **state)
     ask_for(&goes_on, 1, "abc");
     (void)running();
     assert_int_equal(lf_text_memory_create(&memory, 1 << 25, NULL), LF_OK);
-    gen->choices[0].text.memory = memory;
-    lf_buf_append(&gen->choices[0].text, text, sizeof text);
+    gen->choices[0].parts.text.memory = memory;
+    lf_buf_append(&gen->choices[0].parts.text, text, sizeof text);
     lf_text_memory_snapshot(memory, &now);
     assert_true(now.used_bytes >= sizeof text);
     end();
@@ -581,7 +581,6 @@ int main(void)
         CASE(text_for_which_there_is_no_memory_fails_the_generation),
         CASE(a_text_that_nobody_has_seen_gives_its_memory_back),
         CASE(an_echo_for_which_there_is_no_memory_fails_the_generation),
-        CASE(text_is_cut_between_code_points),
         CASE(an_echo_begins_with_the_prompt_as_it_was_given),
         CASE(tokens_wait_for_the_echoed_prompts_probabilities),
         CASE(an_echo_ends_where_no_more_probabilities_come),

@@ -40,6 +40,17 @@ static void finish(void)
     lf_buf_deinit(&out);
 }
 
+/* The first choice's answer has this text, which is shown. */
+static void show(const struct lf_printer *p, const char *text)
+{
+    struct lf_parts *parts = &gen->choices[0].parts;
+    struct lf_part part;
+    lf_buf_cstr(&parts->text, text);
+    assert_true(lf_parts_next(parts, &part));
+    p->delta(&out, gen, 0, &part);
+    lf_parts_shown(parts, &part);
+}
+
 /* What has been printed since it was looked at last. */
 static void printed(const char *want)
 {
@@ -289,7 +300,7 @@ static void a_whole_message_says_why_it_stopped(void **state)
         gen->choices[0].stop.matched = cases[i].matched;
         p->begin(&out, gen);
         p->open(&out, gen, 0);
-        p->delta(&out, gen, 0, text_of("say \"x\""));
+        show(p, "say \"x\"");
         p->shut(&out, gen, 0);
         p->finish(&out, gen, 0);
         p->end(&out, gen);
