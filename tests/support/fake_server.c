@@ -259,6 +259,7 @@ int main(int argc, char **argv)
                                   .model_created_s = 1700000000,
                                   .version = "9.8.7",
                                   .commit = "0123abc",
+                                  .fingerprint = "fp_0123456789",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},
                          .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};
@@ -278,7 +279,8 @@ int main(int argc, char **argv)
     struct lf_http_server *server = NULL;
     struct lf_chat_template *chat = NULL;
     struct lf_err err;
-    if (open_template(&chat, s.template_file, &err) != LF_OK || lf_http_server_create(&server, &s.http, &err) != LF_OK) {
+    if (open_template(&chat, s.template_file, &err) != LF_OK ||
+        lf_http_server_create(&server, &s.http, &err) != LF_OK) {
         fprintf(stderr, "fake_server: %s\n", err.message);
         return 2;
     }

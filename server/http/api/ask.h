@@ -46,14 +46,20 @@ struct lf_ask {
     struct lf_json *arguments;              /* [n_arguments] parsed texts of arguments, until the prompt is made */
     size_t n_arguments;
     uint32_t n_argument_nodes; /* of all of them */
-    struct lf_str model;                /* empty: not given */
+    struct lf_str model;       /* empty: not given */
 
     bool may_be_empty; /* a prompt without a token is no error: it is only counted */
     bool stream, stream_options, include_usage, return_progress, echo;
+    bool continuous_usage;                        /* in every chunk of a stream */
+    bool continue_final_message;                  /* the answer goes on from the last message */
+    bool generation_prompt_asked;                 /* add_generation_prompt: true was said */
+    bool include_stop, return_ids, tokens_as_ids; /* include_stop_str_in_output, return_token_ids, … */
+    bool skip_special_tokens;                     /* true unless given */
+    struct lf_str request_id;                     /* the client's; empty: not given */
     bool add_special_tokens, parse_special, add_generation_prompt; /* true unless given */
     bool chat_logprobs;
-    int64_t logprobs, top_logprobs; /* LF_ABSENT: none */
-    int64_t n, best_of;             /* n is 1 unless given */
+    int64_t logprobs, top_logprobs, prompt_logprobs; /* LF_ABSENT: none */
+    int64_t n, best_of;                              /* n is 1 unless given */
     int64_t max_tokens, max_completion_tokens, min_tokens;
     bool ignore_eos, seed_given;
     int64_t seed, top_k, priority;
@@ -79,7 +85,7 @@ struct lf_ask_limits {
     const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
     struct lf_template_traits template;
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
-    struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
+    struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 
 /* Whether the model's answers have reasoning. */
