@@ -117,12 +117,14 @@ const struct lf_option lf_options[] = {
     {.name = "tool-parser",
      .type = LF_OPTION_STRING,
      .offset = FIELD(tool_parser),
+     .fallback = "",
      .arg = "NAME",
      .shown = "the one that the chat template shows",
      .help = "in which form the model calls tools and reasons",
-     .detail = "A request's tools are shown to the model by its chat template, and the calls in its answers are found by "
-               "the form that goes with it; a name says which one, where the template does not show it. An unknown name "
-               "is answered with those that there are.",
+     .detail =
+         "A request's tools are shown to the model by its chat template, and the calls in its answers are found by "
+         "the form that goes with it; a name says which one, where the template does not show it. An unknown name "
+         "is answered with those that there are.",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
     {.name = "reasoning",
@@ -132,8 +134,9 @@ const struct lf_option lf_options[] = {
      .fallback = "auto",
      .arg = "HOW",
      .help = "whether a model's reasoning is split off from its answers",
-     .detail = "auto: it comes as reasoning_content, and as reasoning, beside the content; none: it stays in the content, "
-               "markers and all.",
+     .detail =
+         "auto: it comes as reasoning_content, and as reasoning, beside the content; none: it stays in the content, "
+         "markers and all.",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
     {.name = "generation-config",

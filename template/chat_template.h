@@ -60,8 +60,8 @@ struct lf_chat_render_params {
     size_t n_made_tools;
     const struct lf_chat_variable *variables; /* [n_variables] */
     size_t n_variables;
-    struct lf_json_value extra; /* object with further template variables (chat_template_kwargs), or NONE; they go before
-                                   the variables */
+    struct lf_json_value extra; /* object with further template variables (chat_template_kwargs), or NONE; they go
+                                   before the variables */
     bool add_generation_prompt;
     struct lf_str bos_token, eos_token;
     int64_t now_unix_s;   /* for strftime_now */

@@ -278,7 +278,8 @@ int main(int argc, char **argv)
     struct lf_http_server *server = NULL;
     struct lf_chat_template *chat = NULL;
     struct lf_err err;
-    if (open_template(&chat, s.template_file, &err) != LF_OK || lf_http_server_create(&server, &s.http, &err) != LF_OK) {
+    if (open_template(&chat, s.template_file, &err) != LF_OK ||
+        lf_http_server_create(&server, &s.http, &err) != LF_OK) {
         fprintf(stderr, "fake_server: %s\n", err.message);
         return 2;
     }

@@ -111,8 +111,7 @@ static void end_block(struct lf_buf *out, const struct lf_generation *gen, int b
         begin_delta(out, block, "signature_delta\",\"signature\":");
         lf_buf_printf(out, "\"%s\"}}\n\n", signature_of(gen, 0, block).text);
     }
-    lf_buf_printf(out,
-                  "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n", block);
+    lf_buf_printf(out, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n", block);
 }
 
 static void next_block(struct lf_buf *out, const struct lf_generation *gen, const struct lf_part *part)
@@ -220,8 +219,7 @@ static void next_whole_block(struct lf_buf *out, const struct lf_generation *gen
         lf_buf_cstr(out, "{\"type\":\"thinking\",\"thinking\":\"");
         return;
     }
-    lf_buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":",
-                  lf_call_id(gen, idx, part->call).text);
+    lf_buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":", lf_call_id(gen, idx, part->call).text);
     lf_json_write_string(out, part->bytes);
     lf_buf_cstr(out, ",\"input\":");
     if (part->call >= gen->choices[idx].shape.n_whole_calls) lf_buf_cstr(out, "{}");

@@ -365,8 +365,8 @@ static void end_parts(struct lf_generation *gen, struct lf_choice *c)
         if (lf_answer_parser_flush(c->parser, &sink) != LF_OK) fail_for_memory(gen);
         lf_parts_end(&c->parts);
     }
-    c->shape = (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls,
-                                        c->parts.n_whole_calls};
+    c->shape =
+        (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls, c->parts.n_whole_calls};
 }
 
 /* ---- token by token ---- */

@@ -86,8 +86,7 @@ static enum lf_status read_tool(struct lf_reading *r, struct lf_chat_tool *out, 
     struct lf_json_value type = lf_json_get(v, "type"), schema = lf_json_get(v, "input_schema"),
                          text = lf_json_get(v, "description");
     snprintf(at.name, sizeof at.name, "tools[%d]", idx);
-    if (lf_json_type(v) != LF_JSON_OBJECT)
-        return lf_ask_expected(r, at.name, v, "an object");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at.name, v, "an object");
     snprintf(at.name, sizeof at.name, "tools[%d].type", idx);
     if (!lf_json_is_absent(type) && !lf_json_string_is(type, "custom"))
         return lf_refuse(r->err, 400, at.name, "unsupported_parameter",
@@ -212,9 +211,10 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_thinking,
      .type = "object",
-     .help = "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `disabled`, where the model's chat template "
-             "has the switch enable_thinking; without this field it is off. The budget bounds nothing, `max_tokens` "
-             "does. `\"display\": \"omitted\"` leaves it out of the answer"},
+     .help =
+         "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `disabled`, where the model's chat template "
+         "has the switch enable_thinking; without this field it is off. The budget bounds nothing, `max_tokens` "
+         "does. `\"display\": \"omitted\"` leaves it out of the answer"},
     {.name = "tools",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -228,8 +228,9 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_tool_choice,
      .type = "object",
-     .help = "`type`: auto (the default beside tools), any, tool with its `name`, none; `disable_parallel_tool_use`: one "
-             "call at most"},
+     .help =
+         "`type`: auto (the default beside tools), any, tool with its `name`, none; `disable_parallel_tool_use`: one "
+         "call at most"},
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {
