@@ -482,12 +482,15 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
 
 struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call)
 {
-    static const char digits[] = "0123456789abcdef";
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { BASE = sizeof digits - 1 };
     struct lf_call_id out = {""};
     uint8_t hash[LF_SHA256_BYTES];
+    uint64_t x;
     char name[64];
     int n = snprintf(name, sizeof name, "%s/%d/%d", gen->id, idx, call);
     lf_sha256(name, (size_t)n, hash);
-    for (size_t i = 0; i < 24; i++) out.text[i] = digits[i % 2 ? hash[i / 2] & 15 : hash[i / 2] >> 4];
+    memcpy(&x, hash, sizeof x);
+    for (size_t i = 0; i + 1 < sizeof out.text; i++, x /= BASE) out.text[i] = digits[x % BASE];
     return out;
 }

@@ -98,9 +98,10 @@ void lf_generation_destroy(struct lf_generation *gen); /* accepts NULL; cancels 
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one);
 /* Back to the first token. */
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c);
-/* A choice's call has an id of its own, the same however the answer is sent. */
+/* A choice's call has an id of its own, the same however the answer is sent. Nine letters and digits are what every
+ * template takes back, and too many to come twice. */
 struct lf_call_id {
-    char text[25]; /* 24 hex digits */
+    char text[10];
 };
 struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call);
 

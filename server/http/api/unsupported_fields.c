@@ -25,6 +25,8 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "safety_identifier", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_key", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_retention", .asks = GEN, .neutral = ANY},
+    {.name = "prompt_cache_options", .asks = GEN, .neutral = ANY},
+    {.name = "moderation", .asks = GEN, .neutral = ANY},
     {.name = "parallel_tool_calls", .asks = LF_ASK_COMPLETION, .neutral = ANY},
 
     /* OpenAI: tools, forms of the answer, other media */

@@ -36,7 +36,7 @@ static enum lf_status read_system(struct lf_reading *r, const char *name, struct
 
 /* ---- thinking ---- */
 
-/* How far it may go is max_tokens' business: a budget that is below it bounds nothing here. */
+/* A wish, as it is at Anthropic: the model ends its thinking by itself, within max_tokens. */
 static enum lf_status check_budget(struct lf_reading *r, struct lf_json_value v)
 {
     int64_t n;
@@ -62,15 +62,15 @@ static enum lf_status read_thinking(struct lf_reading *r, const char *name, stru
 {
     struct lf_json_value type = lf_json_get(v, "type");
     bool reasons = lf_ask_reasons(r->limits), has_switch = r->limits->template.has_thinking;
-    bool enabled = lf_json_string_is(type, "enabled");
+    bool enabled = lf_json_string_is(type, "enabled"), now_and_then = lf_json_string_is(type, "between_tools");
     if (lf_json_string_is(type, "disabled")) {
         if (reasons && !has_switch)
             return refuse_thinking(r, name, "this model always thinks, its chat template has no switch for it.");
         r->ask->thinking = LF_SWITCH_OFF;
         return LF_OK;
     }
-    if (!enabled && !lf_json_string_is(type, "adaptive"))
-        return lf_ask_expected(r, "thinking.type", type, "enabled, adaptive or disabled");
+    if (!enabled && !now_and_then && !lf_json_string_is(type, "adaptive"))
+        return lf_ask_expected(r, "thinking.type", type, "enabled, adaptive, between_tools or disabled");
     if (!reasons) return refuse_thinking(r, name, "this model's answers have no thinking.");
     if (enabled) LF_TRY(check_budget(r, lf_json_get(v, "budget_tokens")));
     r->ask->thinking = LF_SWITCH_ON;
@@ -211,10 +211,16 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_thinking,
      .type = "object",
-     .help =
-         "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `disabled`, where the model's chat template "
-         "has the switch enable_thinking; without this field it is off. The budget bounds nothing, `max_tokens` "
-         "does. `\"display\": \"omitted\"` leaves it out of the answer"},
+     .help = "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `between_tools`: on, `disabled`: off, by the "
+             "switch enable_thinking of the model's chat template, where it has one; without this field it is off. The "
+             "model ends its thinking by itself within `max_tokens`; `budget_tokens` is taken as a wish. `\"display\": "
+             "\"omitted\"` leaves it out of the answer"},
+    {.name = "reasoning_effort",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read_effort,
+     .type = "string",
+     .help = "as `/v1/chat/completions` has it"},
     {.name = "tools",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -239,7 +245,18 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "mcp_servers", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "container", .asks = BOTH},
     {.name = "context_management", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "thread", .asks = BOTH},
+    {.name = "compaction", .asks = BOTH},
+    {.name = "fallbacks", .asks = BOTH},
+    {.name = "fallback_credit_token", .asks = BOTH},
     {.name = "metadata", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "diagnostics", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "billing_policy", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "inference_geo", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "speed", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "user_profile_id", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "workspace_id", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "betas", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "service_tier", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "cache_control", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
 
@@ -264,7 +281,6 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "function_call", .asks = BOTH},
     {.name = "parallel_tool_calls", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "tool_choice"},
     {.name = "functions", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY, .instead = "tools"},
-    {.name = "reasoning_effort", .asks = BOTH, .instead = "thinking"},
     {.name = "include_reasoning", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "thinking"},
     {.name = "chat_template_kwargs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
