@@ -23,8 +23,16 @@ void lf_matcher_destroy(struct lf_matcher *m)
     lf_text_free(m->memory, m);
 }
 
+/* What was kept of a walk is one vocabulary's. */
+static void use_vocabulary(struct lf_matcher *m, struct lf_vocabulary *v)
+{
+    m->has_kept = m->has_kept && m->vocabulary == v;
+    m->vocabulary = v;
+}
+
 void lf_matcher_restart(struct lf_matcher *m)
 {
+    use_vocabulary(m, m->first);
     m->stacks.status = LF_OK;
     m->now.n = 0;
     m->now.complete = false;
@@ -38,7 +46,7 @@ enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_gramma
     struct lf_matcher *m = lf_text_alloc_zeroed(memory, sizeof *m);
     if (!m) return LF_NO_MEMORY;
     m->grammar = g;
-    m->vocabulary = v;
+    m->first = m->vocabulary = v;
     m->memory = memory;
     lf_stacks_init(&m->stacks, &g->net, memory);
     bool made = lf_walk_buffer_init(&m->kept, v->n_words, memory);
@@ -70,6 +78,7 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
         *from = m->now;
         m->now = reached;
     }
+    if (bytes.len && m->vocabulary->next && bytes.ptr[0] != LF_GRAMMAR_CONTROL) use_vocabulary(m, m->vocabulary->next);
     return LF_OK;
 }
 

@@ -23,6 +23,7 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 
 void lf_ask_deinit(struct lf_ask *ask)
 {
+    lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }
 

@@ -85,6 +85,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .stop_token_ids = ask->stop_tokens,
         .n_stop_token_ids = ask->n_stop_tokens,
         .sampling = ask->sampling,
+        .grammar = st->params->grammar,
+        .vocabulary = st->params->vocabulary,
         .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
         .priority = (int)ask->priority,
         .salt = st->salt,

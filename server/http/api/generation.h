@@ -63,7 +63,9 @@ struct lf_generation_params {
     uint64_t seed; /* where the request gives none */
     int64_t deadline_ns, tokenize_ns;
     int default_max_tokens;
-    void (*notify)(void *ctx); /* the engine's thread, from the start until lf_generation_destroy returns */
+    struct lf_grammar *grammar;       /* of every choice; NULL: any text */
+    struct lf_vocabulary *vocabulary; /* NULL where there is no grammar; borrowed as tok is */
+    void (*notify)(void *ctx);        /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
 

@@ -13,6 +13,7 @@ struct lf_tokenizer;
 struct lf_chat_template;
 struct lf_engine;
 struct lf_sampling_defaults;
+struct lf_answer_vocabulary;
 
 enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_OFF };
 
@@ -35,7 +36,8 @@ struct lf_http_opts {
                                          when bound to loopback, any when not */
     const char *model_id;             /* what /v1/models lists and "model" must name */
     int64_t model_created_s;
-    const struct lf_sampling_defaults *sampling; /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
+    const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
+    const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
 };
