@@ -146,6 +146,12 @@ static enum lf_status make_grammar(struct run *r, struct lf_err *err)
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--regex");
 }
 
+/* NULL where there is no grammar. */
+static struct lf_vocabulary *vocabulary_of(const struct run *r)
+{
+    return r->chat ? r->rt.vocabulary.begins : r->rt.vocabulary.continues;
+}
+
 /* ---- generation ---- */
 
 static void on_published(void *ctx)
@@ -227,7 +233,7 @@ static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err
         .n_prompt = (int)r->prompt.n,
         .max_tokens = max_tokens,
         .grammar = r->grammar,
-        .vocabulary = r->chat ? r->rt.vocabulary.begins : r->rt.vocabulary.continues,
+        .vocabulary = vocabulary_of(r),
         .sampling = {.temperature = (float)c->temperature,
                      .top_p = 1,
                      .repetition_penalty = 1,
@@ -278,6 +284,7 @@ static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_e
     LF_TRY(encode_prompt(r, err));
     LF_TRY(size_context(r, sized, &max_tokens, err));
     LF_TRY(lf_runtime_plan(&r->rt, false, err));
+    if (r->grammar) LF_TRY(lf_answer_can_begin(r->grammar, vocabulary_of(r), NULL, err));
     if (!r->rt.plan.fits) return lf_fail(err, LF_NO_MEMORY, "the plan does not fit: %s", r->rt.plan.advice);
     LF_TRY(lf_runtime_load(&r->rt, NULL, NULL, err));
     LF_TRY(lf_runtime_start(&r->rt, err));

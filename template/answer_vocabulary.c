@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "core/check.h"
+#include "core/text_memory.h"
 
 enum {
     TOKEN_BYTES = 64 * 1024,
@@ -113,4 +114,28 @@ size_t lf_answer_vocabulary_bytes(const struct lf_answer_vocabulary *v)
 {
     size_t n = v->continues ? lf_vocabulary_bytes(v->continues) : 0;
     return v->begins != v->continues ? n + lf_vocabulary_bytes(v->begins) : n;
+}
+
+static enum lf_status check_first(struct lf_matcher *m, uint32_t *mask, struct lf_err *err)
+{
+    uint32_t n_allowed = 0;
+    enum lf_status status = lf_matcher_mask(m, mask, &n_allowed);
+    if (status == LF_LIMIT)
+        return lf_fail(err, LF_LIMIT, "an answer can be read in more ways than are followed (%d)",
+                       LF_GRAMMAR_CONFIGS_N);
+    if (status != LF_OK) return status;
+    return n_allowed ? LF_OK : lf_fail(err, LF_INVALID, "no token of this model can begin such an answer");
+}
+
+enum lf_status lf_answer_can_begin(const struct lf_grammar *g, struct lf_vocabulary *v, struct lf_text_memory *memory,
+                                   struct lf_err *err)
+{
+    struct lf_matcher *m = NULL;
+    enum lf_status status = lf_matcher_create(&m, g, v, memory);
+    uint32_t *mask = lf_text_alloc(memory, lf_vocabulary_mask_words(v) * sizeof *mask);
+    if (status == LF_OK) status = mask ? check_first(m, mask, err) : LF_NO_MEMORY;
+    if (status == LF_NO_MEMORY) (void)lf_fail(err, status, "no memory for the first mask");
+    lf_text_free(memory, mask);
+    lf_matcher_destroy(m);
+    return status;
 }

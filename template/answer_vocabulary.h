@@ -25,4 +25,10 @@ void lf_answer_vocabulary_deinit(struct lf_answer_vocabulary *v); /* accepts a z
 /* Bytes that it holds, for the memory plan: fixed once it is made. */
 size_t lf_answer_vocabulary_bytes(const struct lf_answer_vocabulary *v);
 
+/* Whether an answer under the grammar can begin at all, v being one of the two. A mask that is made here is kept for
+ * the first step. LF_INVALID: no token may come first, as where the text begins with a space and every token loses it;
+ * LF_LIMIT: an answer has too many readings from the start; LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_answer_can_begin(const struct lf_grammar *g, struct lf_vocabulary *v,
+                                                 struct lf_text_memory *memory, struct lf_err *err);
+
 #endif

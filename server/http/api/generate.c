@@ -33,29 +33,32 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
     };
 }
 
-/* What the answer must be. Made before the prompt is tokenized: a schema that will not do is refused at once, whatever
- * the length of the document. */
-static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *x, const struct lf_ask *ask,
-                                   struct lf_api_err *err)
+/* At the beginning of a chat's answer tokens add other bytes than in a text that goes on. */
+static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x)
 {
-    const struct lf_format *format = &ask->format;
-    struct lf_err why = {0};
-    if (format->kind != LF_FORMAT_TEXT && !x->server->opts.vocabulary)
-        return lf_refuse(
-            err, 400, format->param, "unsupported_parameter",
-            "%s: this model is served without a tokenizer, so its answers are no text to give a format to.",
-            format->param);
-    enum lf_status status = lf_format_grammar(out, format, &x->work, &why);
-    return status == LF_OK ? LF_OK : lf_format_refuse(err, format, status, &why);
+    const struct lf_answer_vocabulary *v = x->server->opts.vocabulary;
+    return x->route->dialect->continues ? v->continues : v->begins;
 }
 
-/* At the beginning of a chat's answer tokens add other bytes than in a text that goes on. */
-static void constrain(struct lf_generation_params *params, const struct lf_exchange *x, struct lf_grammar *grammar)
+/* What the answer must be. Made before the prompt is tokenized: a schema that will not do is refused at once, whatever
+ * the length of the document. */
+static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
+                                   struct lf_api_err *err)
 {
-    if (!grammar) return;
-    const struct lf_answer_vocabulary *v = x->server->opts.vocabulary;
-    params->grammar = grammar;
-    params->vocabulary = params->dialect->continues ? v->continues : v->begins;
+    struct lf_err why = {0};
+    struct lf_grammar *grammar = NULL;
+    if (format->kind == LF_FORMAT_TEXT) return LF_OK;
+    if (!x->server->opts.vocabulary)
+        return lf_refuse(err, 400, format->param, "unsupported_parameter",
+                         "%s: this model is served without a tokenizer, so its answers are no text.", format->param);
+    enum lf_status status = lf_format_grammar(&grammar, format, &x->work, &why);
+    if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK) {
+        *out = grammar;
+        return LF_OK;
+    }
+    lf_grammar_unref(grammar);
+    return lf_format_refuse(err, format, status, &why);
 }
 
 /* Prompts, engine requests and the answer that is made of them. */
@@ -69,7 +72,8 @@ static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct
     bool stream = ask->stream;
     LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
-    constrain(&params, x, grammar);
+    params.grammar = grammar;
+    params.vocabulary = grammar ? vocabulary_of(x) : NULL;
     LF_TRY(lf_generation_start(&gen, &params, ask, &prompts, err));
     enum lf_status status = stream ? lf_stream_create(&x->answer, gen, opts->keep_alive, opts->keep_alive_ms)
                                    : lf_whole_create(&x->answer, gen);
@@ -82,7 +86,7 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
 {
     int64_t began_ns = lf_clock_ns();
     struct lf_grammar *grammar = NULL;
-    LF_TRY(make_grammar(&grammar, x, ask, err));
+    LF_TRY(make_grammar(&grammar, x, &ask->format, err));
     enum lf_status status = generate(x, ask, grammar, began_ns, err);
     lf_grammar_unref(grammar); /* the engine's requests have references of their own */
     return status;
