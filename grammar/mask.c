@@ -38,6 +38,7 @@ static void add_exit(struct lf_matcher *m, uint32_t at)
 {
     if (m->n_exits == m->exits_cap) {
         size_t cap = m->exits_cap ? 2 * m->exits_cap : 1024;
+        if (cap <= EXITS_N && !lf_stacks_may_grow(&m->stacks)) return;
         uint32_t *exits = cap <= EXITS_N ? lf_text_realloc(m->memory, m->exits, cap * sizeof *exits) : NULL;
         if (!exits) {
             m->stacks.status = cap <= EXITS_N ? LF_NO_MEMORY : LF_LIMIT;
@@ -131,6 +132,7 @@ static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie)
         for (uint32_t k = node->first + node->n; k < last; k++) {
             if (n == KEPT_RESTS_N) return false;
             if (n == m->rests_cap) {
+                if (!lf_stacks_may_grow(&m->stacks)) return false;
                 size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
                 struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);
                 if (!rests) return false;
@@ -143,7 +145,10 @@ static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie)
         }
     }
     size_t n_nodes = lf_token_trie_count(m->rests, n);
-    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) return false;
+    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) {
+        (void)lf_stacks_may_grow(&m->stacks);
+        return false;
+    }
     lf_token_trie_fill(&m->kept.walk.rests, m->rests, n);
     return true;
 }
@@ -184,6 +189,7 @@ static void walk_all(struct lf_matcher *m, const struct lf_reading *r, const str
         use_kept(m, r, mask);
         return;
     }
+    if (m->stacks.status != LF_OK) return;
     merge(mask, m->kept.walk.mask, v->n_words);
     w.mask = mask;
     for (size_t e = 0; e < m->n_exits && m->stacks.status == LF_OK; e++) follow(&w, m->exits[e]);
@@ -204,8 +210,10 @@ static void mask_of(struct lf_matcher *m, const struct lf_reading *r, uint32_t *
         use_kept(m, r, mask);
         return;
     }
+    m->kept.was_short = false;
     m->has_kept = lf_walk_cache_get(m->vocabulary->cache, &key, &m->kept);
     m->kept_key = key;
+    if (m->kept.was_short && !lf_stacks_may_grow(&m->stacks)) return;
     if (m->has_kept)
         use_kept(m, r, mask);
     else

@@ -116,8 +116,8 @@ static void without_prefix_cache_everything_is_computed(void **state)
         assert_int_equal(st.n_tokens, 10);
     }
     rig_close(&f);
-    assert_true(lf_engine_host_bytes(&opts, 128) > 16 * sizeof(struct lf_sampled));
-    assert_true(lf_engine_host_bytes(&opts, 256) > lf_engine_host_bytes(&opts, 128));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128) > 16 * sizeof(struct lf_sampled));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
 }
 
 int main(void)
