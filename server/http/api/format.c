@@ -236,9 +236,14 @@ enum lf_status lf_format_part(struct lf_grammar_part *out, const struct lf_forma
 enum lf_status lf_format_refuse(struct lf_api_err *err, const struct lf_format *f, enum lf_status status,
                                 const struct lf_err *why)
 {
-    const char *code = status == LF_LIMIT ? "schema_too_large" : "invalid_schema";
-    if (status == LF_UNSUPPORTED) code = "unsupported_schema";
-    if (status == LF_LIMIT || status == LF_UNSUPPORTED || status == LF_INVALID)
-        return lf_refuse(err, 400, f->param, code, "%s: %s", f->param, why->message);
-    return lf_refuse_work(err, status);
+    switch (status) {
+    case LF_INVALID:
+        return lf_refuse(err, 400, f->param, "invalid_schema", "%s: %s", f->param, why->message);
+    case LF_UNSUPPORTED:
+        return lf_refuse(err, 400, f->param, "unsupported_schema", "%s: %s", f->param, why->message);
+    case LF_LIMIT:
+        return lf_refuse(err, 400, f->param, "schema_too_large", "%s: %s", f->param, why->message);
+    default:
+        return lf_refuse_work(err, status);
+    }
 }
