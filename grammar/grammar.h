@@ -127,9 +127,10 @@ struct lf_grammar_part {
     struct lf_str name; /* what errors in it begin with: `tools[3]: schema at …`; empty: nothing */
 };
 /* Every part is read during the call only. Nested at most LF_GRAMMAR_PARTS_DEPTH. JSON of a part nests one less than
- * LF_GRAMMAR_DEPTH. Where a text can be read in two ways (free text, or what may follow it) both stay open. Free text
- * that may be followed by other free text costs time: each mask then looks at most tokens. LF_INVALID: a text that is
- * not UTF-8, a marker without text or of another kind, max below min; and a schema that nothing meets, though
+ * LF_GRAMMAR_DEPTH. Where a text can be read in two ways (free text, or what may follow it) both stay open; but
+ * LF_UNSUPPORTED: FREE, or a REGEX that may end nearly anywhere, with FREE, UNTIL or such a REGEX directly behind it,
+ * or again itself by a REPEAT. (Calls among text: a REPEAT of UNTIL and call, then one FREE.) LF_INVALID: a text that
+ * is not UTF-8, a marker without text or of another kind, max below min; and a schema that nothing meets, though
  * alternatives to it might be possible. */
 LF_MUST_CHECK enum lf_status lf_grammar_of_parts(struct lf_grammar **out, const struct lf_grammar_part *root,
                                                  struct lf_work *work, struct lf_err *err);

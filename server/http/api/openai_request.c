@@ -232,7 +232,7 @@ static const struct lf_field fields[] = {
      .type = "object",
      .help = "what the answer is: `type` `text`, `json_object`, or `json_schema` with `json_schema`: `{\"name\": …, "
              "\"schema\": …, \"strict\": true}`; strict: objects have no members but those listed. The answer "
-             "parses and meets the schema, or is cut by its length; JSON has no white space"},
+             "parses and meets the schema, unless `max_tokens` or a string of `stop` cuts it; JSON has no white space"},
     {.name = "structured_outputs",
      .asks = GEN,
      .kind = LF_FIELD_READ,
