@@ -26,6 +26,8 @@ struct client {
     size_t n_sent;
     struct lf_response response;
     struct lf_buf line; /* of the event stream, or the whole body of an error */
+    struct lf_buf text; /* of the answer, where it is to be JSON */
+    bool cut;           /* it ended by its length */
     int64_t started_ns, first_ns, last_ns;
     int64_t n_tokens, n_prompt, n_cached;
     bool done_event; /* "data: [DONE]" came */
@@ -67,6 +69,21 @@ static void take_token_time(struct client *c)
     c->last_ns = now;
 }
 
+static void take_text(struct client *c, struct lf_json_value choice)
+{
+    if (!lf_json_string(lf_json_get(choice, "text"), &c->text)) c->no_memory = c->text.status != LF_OK;
+    if (lf_json_string_is(lf_json_get(choice, "finish_reason"), "length")) c->cut = true;
+}
+
+/* Whether the answer is what was asked for; one that was cut cannot be. */
+static bool is_json(const struct client *c)
+{
+    struct lf_json json = {0};
+    bool ok = lf_json_parse(&json, lf_buf_view(&c->text), &lf_json_limits_request, NULL) == LF_OK;
+    lf_json_deinit(&json);
+    return ok;
+}
+
 static void take_event(struct client *c, struct lf_str data)
 {
     struct lf_json json = {0};
@@ -76,7 +93,9 @@ static void take_event(struct client *c, struct lf_str data)
     }
     if (lf_json_parse(&json, data, &lf_json_limits_request, NULL) != LF_OK) return;
     struct lf_json_value root = lf_json_root(&json);
-    if (lf_json_len(lf_json_get(root, "choices")) > 0) take_token_time(c);
+    struct lf_json_value choices = lf_json_get(root, "choices");
+    if (lf_json_len(choices) > 0) take_token_time(c);
+    if (lf_json_len(choices) > 0 && c->loader->spec->json) take_text(c, lf_json_first(choices));
     if (lf_json_type(lf_json_get(root, "usage")) == LF_JSON_OBJECT) take_usage(c, lf_json_get(root, "usage"));
     lf_json_deinit(&json);
 }
@@ -155,7 +174,12 @@ static void end_request(struct client *c)
         fail_request(c, "refused");
         return;
     }
+    if (spec->json && !c->cut && !is_json(c)) {
+        fail_request(c, "the answer does not parse as JSON");
+        return;
+    }
     r->n_ok++;
+    r->n_cut += c->cut;
     r->n_tokens += c->n_tokens;
     r->n_prompt_tokens += c->n_prompt;
     r->n_cached += c->n_cached;
@@ -175,7 +199,8 @@ static void start_request(struct client *c)
     lf_response_init(&c->response, on_body, c);
     c->n_sent = 0;
     c->first_ns = c->last_ns = c->n_tokens = c->n_prompt = c->n_cached = 0;
-    c->done_event = false;
+    c->done_event = c->cut = false;
+    lf_buf_clear(&c->text);
     l->spec->make(l->spec->make_ctx, &c->request, (uint64_t)l->n_started++);
     if (c->request.status != LF_OK) c->no_memory = true;
     c->started_ns = lf_clock_ns();
@@ -301,12 +326,14 @@ enum lf_status lf_load_run(struct lf_load_result *out, const struct lf_load_spec
         c->fd = -1;
         lf_buf_init(&c->request, REQUEST_BYTES);
         lf_buf_init(&c->line, EVENT_BYTES);
+        lf_buf_init(&c->text, REQUEST_BYTES);
     }
     if (status == LF_OK) status = run_loop(&l, err);
     for (int i = 0; l.clients && i < spec->n_clients; i++) {
         close_client(&l.clients[i]);
         lf_buf_deinit(&l.clients[i].request);
         lf_buf_deinit(&l.clients[i].line);
+        lf_buf_deinit(&l.clients[i].text);
     }
     free(l.clients);
     close(l.epoll_fd);

@@ -11,6 +11,18 @@ static void append_head(struct lf_buf *out, const char *method, const char *path
     if (key) lf_buf_printf(out, "Authorization: Bearer %s\r\n", key);
 }
 
+/* An answer with a schema ends where it is whole, any other one at its length. */
+static void append_format(struct lf_buf *out, struct lf_str schema)
+{
+    if (schema.len == 0) {
+        lf_buf_cstr(out, "\"ignore_eos\":true");
+        return;
+    }
+    lf_buf_cstr(out, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"load\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
 {
     struct lf_buf body;
@@ -22,9 +34,11 @@ void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint
         lf_buf_printf(&body, "%s%d", i ? "," : "", FIRST_ID + (int)(r % N_IDS));
     }
     lf_buf_printf(&body,
-                  "],\"max_tokens\":%d,\"temperature\":0,\"ignore_eos\":true,\"stream\":true,"
-                  "\"stream_options\":{\"include_usage\":true}}",
+                  "],\"max_tokens\":%d,\"temperature\":0,\"stream\":true,"
+                  "\"stream_options\":{\"include_usage\":true},",
                   shape->n_output);
+    append_format(&body, shape->schema);
+    lf_buf_char(&body, '}');
     append_head(out, "POST", "/v1/completions", shape->host, shape->key);
     lf_buf_printf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
     lf_buf_str(out, lf_buf_view(&body));

@@ -83,6 +83,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .stop_token_ids = ask->stop_tokens,
         .n_stop_token_ids = ask->n_stop_tokens,
         .sampling = ask->sampling,
+        .grammar = st->params->grammar,
+        .vocabulary = st->params->vocabulary,
         .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
         .priority = (int)ask->priority,
         .salt = st->salt,
@@ -293,6 +295,13 @@ static void fail_for_memory(struct lf_generation *gen)
     gen->failed = true;
 }
 
+/* The format of the answer cannot be followed any further: no defect here, and the same request would meet it again. */
+static void fail_as_format(struct lf_generation *gen, const char *code, const char *message)
+{
+    if (!gen->failed) (void)!lf_refuse(&gen->err, 400, gen->ask.format.param, code, "%s", message);
+    gen->failed = true;
+}
+
 static void fail_as(struct lf_generation *gen, const struct lf_request_state *st)
 {
     if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
@@ -301,6 +310,12 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 500, "engine_failed", "The engine has failed.");
     else if (st->status == LF_CORRUPT)
         fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
+    else if (st->status == LF_LIMIT)
+        fail_as_format(gen, "schema_too_large", st->message);
+    else if (st->status == LF_UNSUPPORTED)
+        fail_as_format(gen, "unsupported_schema", st->message);
+    else if (st->status == LF_NO_MEMORY)
+        fail_for_memory(gen);
     else
         fail(gen, 500, "internal_error", "The answer could not be finished.");
 }

@@ -6,7 +6,7 @@
 
 const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N] = {
     {"queue_ms", "from the request's being queued to its first step"},
-    {"tokenize_ms", "template and tokenizer"},
+    {"tokenize_ms", "template, tokenizer, and what the answer must be"},
     {"prefill_ms", "from the first step to the first token"},
     {"cached_tokens", "tokens of the prompt that the prefix cache had"},
     {"decode_ms", "from the first token to the last of any choice"},

@@ -149,6 +149,24 @@ static enum lf_status check_tools(struct lf_reading *r)
     return LF_OK;
 }
 
+/* {"type": "json_schema", "schema": …}: the answer's text is JSON of this schema. */
+static enum lf_status read_output_format(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    if (!lf_json_string_is(lf_json_get(v, "type"), "json_schema"))
+        return lf_refuse(r->err, 400, name, "unsupported_parameter", "%s: only the type json_schema is implemented, got %s.",
+                         name, lf_shown_json(lf_json_get(v, "type")).text);
+    return lf_format_read_schema(r, name, lf_json_get(v, "schema"));
+}
+
+static enum lf_status read_output_config(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_json_value format = lf_json_get(v, "format"), effort = lf_json_get(v, "effort");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    if (!lf_json_is_absent(effort)) LF_TRY(lf_tools_read_effort(r, "output_config.effort", effort));
+    return lf_json_is_absent(format) ? LF_OK : read_output_format(r, "output_config.format", format);
+}
+
 static const struct lf_field fields[] = {
     {.name = "model",
      .asks = BOTH,
@@ -221,6 +239,19 @@ static const struct lf_field fields[] = {
      .read = lf_tools_read_effort,
      .type = "string",
      .help = "as `/v1/chat/completions` has it"},
+    {.name = "output_config",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = read_output_config,
+     .type = "object",
+     .help = "`format`: `{\"type\": \"json_schema\", \"schema\": …}`, the text of the answer is JSON that meets the schema, "
+             "unless `max_tokens` or a stop sequence cuts it; `effort`: as `reasoning_effort`"},
+    {.name = "output_format",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = read_output_format,
+     .type = "object",
+     .help = "another name of `output_config.format`"},
     {.name = "tools",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -240,8 +271,6 @@ static const struct lf_field fields[] = {
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {
-    {.name = "output_config", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
-    {.name = "output_format", .asks = BOTH},
     {.name = "mcp_servers", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "container", .asks = BOTH},
     {.name = "context_management", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
@@ -276,7 +305,13 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "stop_token_ids", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "logprobs", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
     {.name = "top_logprobs", .asks = BOTH, .neutral = LF_NEUTRAL_ZERO},
-    {.name = "response_format", .asks = BOTH},
+    {.name = "response_format", .asks = BOTH, .instead = "output_config"},
+    {.name = "structured_outputs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY, .instead = "output_config"},
+    {.name = "guided_json", .asks = BOTH, .instead = "output_config"},
+    {.name = "json_schema", .asks = BOTH, .instead = "output_config"},
+    {.name = "guided_regex", .asks = BOTH},
+    {.name = "guided_choice", .asks = BOTH},
+    {.name = "guided_whitespace_pattern", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "modalities", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "function_call", .asks = BOTH},
     {.name = "parallel_tool_calls", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "tool_choice"},
