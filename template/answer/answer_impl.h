@@ -32,7 +32,8 @@ enum lf_answer_step_kind {
     LF_STEP_DIGITS,    /* digits, maybe none */
     LF_STEP_NAME,      /* the name of a tool */
     LF_STEP_ARGUMENTS, /* its arguments, a JSON object */
-    LF_STEP_OBJECT     /* both in one JSON object, its members in any order, others beside them */
+    LF_STEP_OBJECT,    /* both in one JSON object, its members in any order, others beside them */
+    LF_STEP_PARAMETERS /* arguments between markers, and the marker behind them */
 };
 
 struct lf_answer_step {
@@ -41,6 +42,18 @@ struct lf_answer_step {
 };
 
 enum { LF_ANSWER_SHOWS_N = 3, LF_ANSWER_HEAD_N = 4, LF_ANSWER_STEPS_N = 12, LF_ANSWER_CONTROLS_N = 12 };
+
+/* Of PARAMETERS: (key_open name key_close value_open value_lead … value_tail value_close)* end, with any white space
+ * between a marker that closes and one that opens. */
+struct lf_answer_parameter_markers {
+    const char *key_open, *key_close;
+    const char *key_close_json; /* the model says itself what is a string: key_close; and what JSON: this one */
+    const char *value_open;     /* NULL: the value begins behind key_close */
+    const char *value_lead, *value_tail;
+    const char *value_close;
+    const char *between; /* what the template writes of that white space */
+    const char *end;
+};
 
 /* A row. Texts that are NULL are not there. A marker has no newline in it. */
 struct lf_answer_format {
@@ -58,11 +71,13 @@ struct lf_answer_format {
     bool is_bare;           /* a { at the beginning of the answer opens calls too */
     struct lf_answer_step head[LF_ANSWER_HEAD_N];
     struct lf_answer_step call[LF_ANSWER_STEPS_N];
-    const char *next;       /* between calls; NULL: the call's own first literal */
+    const char *between;    /* white space that the template writes between calls, before … */
+    const char *next;       /* … this; NULL: the call's own first literal */
     const char *close;      /* behind the last one … */
     const char *close_lead; /* … and the white space that the template writes before it */
     /* Of OBJECT: what the template calls its two members. Any of the usual names is read. */
     const char *name_key, *arguments_key;
+    struct lf_answer_parameter_markers parameters;
 
     /* Which parts of the markers may be control tokens. */
     const char *controls[LF_ANSWER_CONTROLS_N];
@@ -124,6 +139,25 @@ struct lf_answer_object {
     size_t arguments_at, arguments_end; /* in what is held, where they came before the name */
 };
 
+enum lf_answer_parameter_state {
+    LF_PARAMETER_BETWEEN,
+    LF_PARAMETER_KEY,
+    LF_PARAMETER_GAP,    /* between a name and the marker that opens its value */
+    LF_PARAMETER_STRING, /* a value that goes out as a string */
+    LF_PARAMETER_JSON,   /* … as JSON */
+    LF_PARAMETER_HELD    /* … that is held until its end */
+};
+
+struct lf_answer_parameters {
+    enum lf_answer_parameter_state state;
+    size_t n;         /* parameters so far */
+    bool is_known;    /* the tool has a parameter of this name */
+    bool as_json;     /* the value is no string for certain */
+    const char *skip; /* of value_lead: what may still come */
+    size_t n_tail;    /* newlines at the beginning of what is held */
+    size_t marker_at; /* where the marker begins in what is held, behind white space */
+};
+
 /* What a step makes of a byte. */
 enum lf_answer_fit {
     LF_FIT_MORE, /* taken; the step goes on */
@@ -157,6 +191,7 @@ struct lf_answer_parser {
     bool is_certain; /* this call is given out */
     struct lf_json_scan arguments;
     struct lf_answer_object object;
+    struct lf_answer_parameters parameters;
 };
 
 /* Keeps a byte back; false: there are too many, or no memory (status). */
@@ -167,6 +202,8 @@ void lf_answer_argument(struct lf_answer_parser *p, char c);
 
 void lf_answer_object_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c);
+void lf_answer_parameters_begin(struct lf_answer_parser *p);
+enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c);
 
 /* The next byte for p->step, of which p->step_at bytes were before. */
 enum lf_answer_fit lf_answer_step_byte(struct lf_answer_parser *p, char c);
