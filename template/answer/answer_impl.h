@@ -26,14 +26,15 @@
 
 enum lf_answer_step_kind {
     LF_STEP_END,
-    LF_STEP_LITERAL,   /* this text */
-    LF_STEP_SPACE,     /* white space; the text is what the template writes */
-    LF_STEP_UNTIL,     /* few bytes up to this text, and it: an id that the model gives the call */
-    LF_STEP_DIGITS,    /* digits, maybe none */
-    LF_STEP_NAME,      /* the name of a tool */
-    LF_STEP_ARGUMENTS, /* its arguments, a JSON object */
-    LF_STEP_OBJECT,    /* both in one JSON object, its members in any order, others beside them */
-    LF_STEP_PARAMETERS /* arguments between markers, and the marker behind them */
+    LF_STEP_LITERAL,    /* this text */
+    LF_STEP_SPACE,      /* white space; the text is what the template writes */
+    LF_STEP_UNTIL,      /* few bytes up to this text, and it: an id that the model gives the call */
+    LF_STEP_DIGITS,     /* digits, maybe none */
+    LF_STEP_NAME,       /* the name of a tool */
+    LF_STEP_ARGUMENTS,  /* its arguments, a JSON object */
+    LF_STEP_OBJECT,     /* both in one JSON object, its members in any order, others beside them */
+    LF_STEP_PARAMETERS, /* arguments between markers, and the marker behind them */
+    LF_STEP_GEMMA       /* arguments as Gemma 4 writes them */
 };
 
 struct lf_answer_step {
@@ -58,6 +59,7 @@ struct lf_answer_parameter_markers {
 /* A row. Texts that are NULL are not there. A marker has no newline in it. */
 struct lf_answer_format {
     const char *name;
+    bool is_channels; /* messages with headers (answer_channels.c), and none of what follows but `controls` */
     const char *shows[LF_ANSWER_SHOWS_N]; /* a template whose source has all of these is one of this format */
 
     /* Reasoning: think lead … tail think_end after. The last three and the first are dropped with the markers. */
@@ -158,6 +160,40 @@ struct lf_answer_parameters {
     size_t marker_at; /* where the marker begins in what is held, behind white space */
 };
 
+enum lf_answer_gemma_state {
+    LF_GEMMA_FIRST_KEY, /* behind { */
+    LF_GEMMA_KEY,       /* behind a comma in an object */
+    LF_GEMMA_BARE_KEY,
+    LF_GEMMA_QUOTED_KEY,
+    LF_GEMMA_COLON,
+    LF_GEMMA_FIRST_VALUE, /* behind [ */
+    LF_GEMMA_VALUE,
+    LF_GEMMA_STRING,
+    LF_GEMMA_WORD, /* a value without markers, which is held */
+    LF_GEMMA_NEXT  /* behind a value */
+};
+
+struct lf_answer_gemma {
+    enum lf_answer_gemma_state state;
+    uint64_t objects; /* bit d: what is open at depth d is an object, else an array */
+    uint32_t depth;
+    uint32_t n_quote; /* bytes of the marker that opens a string */
+};
+
+enum lf_answer_channel_state {
+    LF_CHANNEL_BEFORE, /* a message may begin */
+    LF_CHANNEL_HEADER, /* in what says what it is; held */
+    LF_CHANNEL_BODY,
+    LF_CHANNEL_CALL, /* behind the header of a call; held */
+    LF_CHANNEL_ARGUMENTS,
+    LF_CHANNEL_AFTER /* behind a call */
+};
+
+struct lf_answer_channels {
+    enum lf_answer_channel_state state;
+    bool is_reasoning, shows_markers; /* the message that it is in */
+};
+
 /* What a step makes of a byte. */
 enum lf_answer_fit {
     LF_FIT_MORE, /* taken; the step goes on */
@@ -192,6 +228,8 @@ struct lf_answer_parser {
     struct lf_json_scan arguments;
     struct lf_answer_object object;
     struct lf_answer_parameters parameters;
+    struct lf_answer_gemma gemma;
+    struct lf_answer_channels channels;
 };
 
 /* Keeps a byte back; false: there are too many, or no memory (status). */
@@ -199,9 +237,18 @@ bool lf_answer_hold(struct lf_answer_parser *p, char c);
 /* The tool's call is certain: it is given out, and the markers that were held are dropped. */
 void lf_answer_call_begin(struct lf_answer_parser *p, const struct lf_tool *tool);
 void lf_answer_argument(struct lf_answer_parser *p, char c);
+/* Bytes of a string of JSON: as lf_json_write_escaped, but a code point may come in pieces. */
+void lf_answer_put_escaped(struct lf_answer_parser *p, const char *bytes, size_t n);
+/* A text as what it says where that is JSON, else as a string. as_python: True, False and None are words too. */
+void lf_answer_put_value(struct lf_answer_parser *p, struct lf_str text, bool as_python);
 
 void lf_answer_object_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c);
+void lf_answer_channels_begin(struct lf_answer_parser *p);
+void lf_answer_channels_byte(struct lf_answer_parser *p, char c);
+void lf_answer_channels_flush(struct lf_answer_parser *p);
+void lf_answer_gemma_begin(struct lf_answer_parser *p);
+enum lf_answer_fit lf_answer_gemma_byte(struct lf_answer_parser *p, char c);
 void lf_answer_parameters_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c);
 

@@ -13,65 +13,11 @@ static void put(struct lf_answer_parser *p, const char *text)
     lf_answer_put(&p->out, LF_ANSWER_ARGUMENTS, text, strlen(text));
 }
 
-/* As lf_json_write_escaped, byte by byte: the rest of a code point goes as it is. */
-static void put_escaped(struct lf_answer_parser *p, const char *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)bytes[i];
-        if (c == '"' || c == '\\') lf_answer_argument(p, '\\');
-        if (c == '\n') {
-            put(p, "\\n");
-        } else if (c == 0) {
-            put(p, "\\ufffd"); /* no string of JSON has it here (core/json.h) */
-        } else if (c < 0x20) {
-            put(p, "\\u00");
-            lf_answer_argument(p, digits[c >> 4]);
-            lf_answer_argument(p, digits[c & 15]);
-        } else {
-            lf_answer_argument(p, (char)c);
-        }
-    }
-}
-
-static bool is_json(struct lf_str text)
-{
-    struct lf_json_scan scan;
-    lf_json_scan_init(&scan);
-    for (size_t i = 0; i < text.len; i++)
-        if (!lf_json_scan_byte(&scan, text.ptr[i])) return false;
-    return lf_json_scan_is_whole(&scan);
-}
-
 static const struct lf_tool_parameter *find_parameter(const struct lf_tool *tool, struct lf_str name)
 {
     for (size_t i = 0; i < tool->n_parameters; i++)
         if (lf_str_eq(tool->parameters[i].name, name)) return &tool->parameters[i];
     return NULL;
-}
-
-/* What templates make of a value that Jinja prints as Python does. */
-static const char *python_word(struct lf_str text)
-{
-    if (lf_str_eq(text, LF_STR("True"))) return "true";
-    if (lf_str_eq(text, LF_STR("False"))) return "false";
-    return lf_str_eq(text, LF_STR("None")) ? "null" : NULL;
-}
-
-/* A value that was held to its end. */
-static void give_value(struct lf_answer_parser *p, struct lf_str value)
-{
-    struct lf_str trimmed = lf_str_trim(value);
-    const char *word = p->parameters.is_known ? python_word(trimmed) : NULL;
-    if (word) {
-        put(p, word);
-    } else if (is_json(trimmed)) {
-        lf_answer_put(&p->out, LF_ANSWER_ARGUMENTS, trimmed.ptr, trimmed.len);
-    } else {
-        put(p, "\"");
-        put_escaped(p, value.ptr, value.len);
-        put(p, "\"");
-    }
 }
 
 static void begin_value(struct lf_answer_parser *p, bool as_json)
@@ -90,7 +36,7 @@ static void end_key(struct lf_answer_parser *p, size_t n_marker, bool is_typed, 
     struct lf_str key = lf_str_from(p->held.ptr, p->held.len - n_marker);
     const struct lf_tool_parameter *known = find_parameter(p->tool, key);
     put(p, m->n == 0 ? "{\"" : ", \"");
-    put_escaped(p, key.ptr, key.len);
+    lf_answer_put_escaped(p, key.ptr, key.len);
     put(p, "\": ");
     m->n++;
     m->is_known = known != NULL;
@@ -171,10 +117,11 @@ static bool give_part(struct lf_answer_parser *p, size_t n)
 {
     struct lf_answer_parameters *m = &p->parameters;
     if (m->state == LF_PARAMETER_STRING) {
-        put_escaped(p, p->held.ptr, n);
+        lf_answer_put_escaped(p, p->held.ptr, n);
     } else {
         for (size_t i = 0; i < n; i++) {
-            if (!lf_json_scan_byte(&p->arguments, p->held.ptr[i])) return false;
+            bool fits = lf_json_scan_byte(&p->arguments, p->held.ptr[i]);
+            if (!fits || p->arguments.depth >= LF_JSON_DEPTH) return false; /* it stands in an object */
             lf_answer_argument(p, p->held.ptr[i]);
         }
     }
@@ -240,7 +187,7 @@ static enum lf_answer_fit held_byte(struct lf_answer_parser *p, char c)
     if (!held_ends(p, f->value_close)) return LF_FIT_MORE;
     struct lf_str value = lf_str_from(p->held.ptr, p->held.len - strlen(f->value_close));
     if (f->value_tail && lf_str_ends(value, lf_str_c(f->value_tail))) value.len -= strlen(f->value_tail);
-    give_value(p, value);
+    lf_answer_put_value(p, value, p->parameters.is_known);
     lf_buf_clear(&p->held);
     p->parameters.state = LF_PARAMETER_BETWEEN;
     return LF_FIT_MORE;

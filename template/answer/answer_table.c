@@ -4,46 +4,35 @@
 #include "core/check.h"
 #include "template/answer/answer_impl.h"
 
-#define LITERAL(s)                                                                                                     \
-    {                                                                                                                  \
-        LF_STEP_LITERAL, s                                                                                             \
-    }
-#define SPACE(s)                                                                                                       \
-    {                                                                                                                  \
-        LF_STEP_SPACE, s                                                                                               \
-    }
-#define UNTIL(s)                                                                                                       \
-    {                                                                                                                  \
-        LF_STEP_UNTIL, s                                                                                               \
-    }
-#define DIGITS                                                                                                         \
-    {                                                                                                                  \
-        LF_STEP_DIGITS, "0"                                                                                            \
-    }
-#define NAME                                                                                                           \
-    {                                                                                                                  \
-        LF_STEP_NAME, NULL                                                                                             \
-    }
-#define ARGUMENTS                                                                                                      \
-    {                                                                                                                  \
-        LF_STEP_ARGUMENTS, NULL                                                                                        \
-    }
-#define OBJECT                                                                                                         \
-    {                                                                                                                  \
-        LF_STEP_OBJECT, NULL                                                                                           \
-    }
-#define PARAMETERS                                                                                                     \
-    {                                                                                                                  \
-        LF_STEP_PARAMETERS, NULL                                                                                       \
-    }
-
 /* clang-format off */
+#define LITERAL(s) {LF_STEP_LITERAL, s}
+#define SPACE(s)   {LF_STEP_SPACE, s}
+#define UNTIL(s)   {LF_STEP_UNTIL, s}
+#define DIGITS     {LF_STEP_DIGITS, "0"}
+#define NAME       {LF_STEP_NAME, NULL}
+#define ARGUMENTS  {LF_STEP_ARGUMENTS, NULL}
+#define OBJECT     {LF_STEP_OBJECT, NULL}
+#define PARAMETERS {LF_STEP_PARAMETERS, NULL}
+#define GEMMA      {LF_STEP_GEMMA, NULL}
+
 /* <think>\n … \n</think>\n\n, as Qwen3 and most others have it; and without newlines of its own. */
 #define THINK .think = "<think>", .think_end = "</think>", .think_lead = "\n", .think_tail = "\n", .think_after = "\n\n"
 #define THINK_CLOSE .think = "<think>", .think_end = "</think>"
 #define NAMED(name, arguments) .name_key = name, .arguments_key = arguments
 
 const struct lf_answer_format lf_answer_formats[] = {
+    {.name = "gpt_oss",
+     .shows = {"<|channel|>", "<|message|>", "analysis"},
+     .is_channels = true,
+     .controls = {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>"}},
+    {.name = "gemma4",
+     .shows = {"<|tool_call>", "<tool_call|>"},
+     .think = "<|channel>thought", .think_end = "<channel|>", .think_lead = "\n",
+     .open = "<|tool_call>",
+     .call = {LITERAL("call:"), NAME, GEMMA},
+     .close = "<tool_call|>",
+     .controls = {"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>"}},
+
     /* XML parameters */
     {.name = "qwen3_xml",
      .shows = {"<tool_call>", "<function=", "<parameter="},
@@ -118,7 +107,7 @@ const struct lf_answer_format lf_answer_formats[] = {
      .shows = {"[TOOL_CALLS]", "[ARGS]"},
      .think = "[THINK]", .think_end = "[/THINK]",
      .open = "[TOOL_CALLS]",
-     .call = {NAME, UNTIL("[ARGS]"), ARGUMENTS},
+     .call = {NAME, LITERAL("["), UNTIL("ARGS]"), ARGUMENTS},
      .controls = {"[THINK]", "[/THINK]", "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"}},
     {.name = "apertus",
      .shows = {"<|tools_prefix|>", "<|tools_suffix|>"},
@@ -231,10 +220,10 @@ const char *lf_answer_format_name(const struct lf_answer_format *format)
 
 bool lf_answer_format_has_tools(const struct lf_answer_format *format)
 {
-    return format->call[0].kind != LF_STEP_END;
+    return format->is_channels || format->call[0].kind != LF_STEP_END;
 }
 
 bool lf_answer_format_has_reasoning(const struct lf_answer_format *format)
 {
-    return format->think != NULL;
+    return format->is_channels || format->think != NULL;
 }
