@@ -171,6 +171,19 @@ void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, u
     drop_doubles(to);
 }
 
+void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
+                              struct lf_reading_list *to)
+{
+    to->n = 0;
+    to->complete = false;
+    for (size_t i = 0; i < from->n && s->status == LF_OK; i++) {
+        const struct lf_reading *r = &from->list[i];
+        const struct lf_terminal *t = &s->net->terminals[r->terminal];
+        if (t->is_control && r->state == 0 && lf_str_eq(t->control, control)) lf_readings_enter(s, to, r->to, r->stack);
+    }
+    drop_doubles(to);
+}
+
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live)
 {
     if (s->n < LF_GRAMMAR_STACKS_N / 2) return;
