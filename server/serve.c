@@ -204,6 +204,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
         .sampling = &s->sampling,
+        .vocabulary = s->rt.vocabulary.continues ? &s->rt.vocabulary : NULL,
     };
     return lf_http_server_create(&s->http, &opts, err);
 }

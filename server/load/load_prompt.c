@@ -12,6 +12,22 @@ static void append_head(struct lf_buf *out, const char *method, const char *path
     if (key) lf_buf_printf(out, "Authorization: Bearer %s\r\n", key);
 }
 
+/* An answer with a schema ends where it is whole, any other one at its length, if that can be asked for. */
+static void append_format(struct lf_buf *out, enum lf_load_dialect dialect, struct lf_str schema)
+{
+    if (dialect != LF_LOAD_MESSAGES) lf_buf_cstr(out, ",\"stream_options\":{\"include_usage\":true}");
+    if (schema.len == 0) {
+        if (dialect != LF_LOAD_MESSAGES) lf_buf_cstr(out, ",\"ignore_eos\":true");
+        return;
+    }
+    lf_buf_cstr(out,
+                dialect == LF_LOAD_MESSAGES
+                    ? ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":"
+                    : ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"load\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
 /* Of the prompts' words one each, whatever comes before it. */
 static const char *const words[] = {
     "time",   "year",    "people", "way",     "day",      "man",     "thing",      "woman",  "life",  "child", "world",
@@ -36,20 +52,16 @@ static void append_words(struct lf_buf *out, const struct lf_load_shape *shape, 
         lf_buf_printf(out, "%s%s", i ? " " : "", words[draw(shape, index, i) % LF_N_ELEMS(words)]);
 }
 
-#define OPENAI_TAIL                                                                                                    \
-    ",\"temperature\":0,\"ignore_eos\":true,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
-
 static const struct {
     const char *path, *headers;
-    const char *head, *middle, *tail; /* around the prompt, and the length of the answer */
+    const char *head, *middle; /* around the prompt */
     void (*append_prompt)(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
 } forms[] = {
-    [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", OPENAI_TAIL, append_ids},
+    [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", append_ids},
     [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":\"",
-                      "\"}],\"max_tokens\":", OPENAI_TAIL, append_words},
+                      "\"}],\"max_tokens\":", append_words},
     [LF_LOAD_MESSAGES] = {"/v1/messages", "anthropic-version: 2023-06-01\r\n",
-                          "{\"messages\":[{\"role\":\"user\",\"content\":\"",
-                          "\"}],\"max_tokens\":", ",\"temperature\":0,\"stream\":true}", append_words},
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}],\"max_tokens\":", append_words},
 };
 
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
@@ -58,7 +70,9 @@ void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint
     lf_buf_init(&body, out->ceiling);
     lf_buf_cstr(&body, forms[shape->dialect].head);
     forms[shape->dialect].append_prompt(&body, shape, index);
-    lf_buf_printf(&body, "%s%d%s", forms[shape->dialect].middle, shape->n_output, forms[shape->dialect].tail);
+    lf_buf_printf(&body, "%s%d,\"temperature\":0,\"stream\":true", forms[shape->dialect].middle, shape->n_output);
+    append_format(&body, shape->dialect, shape->schema);
+    lf_buf_char(&body, '}');
     append_head(out, "POST", forms[shape->dialect].path, shape->host, shape->key);
     lf_buf_printf(out, "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", forms[shape->dialect].headers,
                   body.len);

@@ -74,6 +74,12 @@ static bool has_part(struct lf_json_value delta)
     return lf_json_len(lf_json_get(delta, "tool_calls")) > 0;
 }
 
+static void keep_text(struct lf_load_stream *s, struct lf_json_value text)
+{
+    if (s->text && lf_json_type(text) == LF_JSON_STRING && !lf_json_string(text, s->text))
+        complain(s, "no memory for the answer");
+}
+
 static bool take_choice(struct lf_load_stream *s, struct lf_json_value choice)
 {
     struct lf_json_value text = lf_json_get(choice, "text"), delta = lf_json_get(choice, "delta");
@@ -82,6 +88,8 @@ static bool take_choice(struct lf_load_stream *s, struct lf_json_value choice)
         complain(s, "a choice without %s", chat ? "delta" : "text");
     if (s->finished) complain(s, "a choice behind its finish_reason");
     s->finished = lf_json_type(lf_json_get(choice, "finish_reason")) == LF_JSON_STRING;
+    s->cut = s->cut || lf_json_string_is(lf_json_get(choice, "finish_reason"), "length");
+    keep_text(s, chat ? lf_json_get(delta, "content") : text);
     return chat ? has_part(delta) : true;
 }
 
@@ -128,11 +136,14 @@ static bool take_messages(struct lf_load_stream *s, struct lf_json_value root)
     } else if (lf_json_string_is(type, "message_delta")) {
         take_messages_usage(s, lf_json_get(root, "usage"), false);
         s->counted = true;
-        s->finished = lf_json_type(lf_json_get(lf_json_get(root, "delta"), "stop_reason")) == LF_JSON_STRING;
+        struct lf_json_value reason = lf_json_get(lf_json_get(root, "delta"), "stop_reason");
+        s->finished = lf_json_type(reason) == LF_JSON_STRING;
+        s->cut = lf_json_string_is(reason, "max_tokens");
     } else if (lf_json_string_is(type, "message_stop")) {
         s->ended = true;
     } else if (lf_json_string_is(type, "content_block_delta")) {
         if (!is_object(lf_json_get(root, "delta"))) complain(s, "a content_block_delta without delta");
+        keep_text(s, lf_json_get(lf_json_get(root, "delta"), "text"));
         return true;
     }
     return false;

@@ -17,6 +17,8 @@ enum { LF_LOAD_WRONG_BYTES = 200, LF_LOAD_EVENT_BYTES = 64 };
 struct lf_load_stream {
     enum lf_load_dialect dialect;
     bool began, finished, counted, ended; /* first event; why it ended; usage; the last event */
+    bool cut;                             /* it ended by its length */
+    struct lf_buf *text;                  /* where its text goes, borrowed; NULL: nowhere. Set it after init */
     char event[LF_LOAD_EVENT_BYTES];      /* name of the event whose data comes next, "": none was said */
     int64_t n_tokens, n_prompt, n_cached; /* of the usage, as the server counts */
     char wrong[LF_LOAD_WRONG_BYTES];      /* "" as long as nothing is */

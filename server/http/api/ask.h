@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "server/engine/request.h"
+#include "server/http/api/format.h"
 #include "server/http/conn/reply.h"
 #include "template/answer_format.h"
 
@@ -69,6 +70,7 @@ struct lf_ask {
     int n_stop_tokens;
     int32_t stop_tokens[LF_STOP_TOKENS_N];
     struct lf_str cache_salt;
+    struct lf_format format; /* of the text of the answer */
 };
 
 /* What the model's chat template knows. */

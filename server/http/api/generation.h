@@ -87,6 +87,8 @@ struct lf_generation_params {
     int default_max_tokens;
     const struct lf_answer_format *format; /* of the model's answers; NULL: all is text */
     bool reasoning;                        /* is split off where the format has it */
+    struct lf_grammar *grammar;            /* of every choice; NULL: any text */
+    struct lf_vocabulary *vocabulary;      /* NULL where there is no grammar; borrowed as tok is */
     void (*notify)(void *ctx);             /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
@@ -108,9 +110,10 @@ void lf_generation_destroy(struct lf_generation *gen); /* accepts NULL; cancels 
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one);
 /* Back to the first token. */
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c);
-/* A choice's call has an id of its own, the same however the answer is sent. */
+/* A choice's call has an id of its own, the same however the answer is sent. Nine letters and digits are what every
+ * template takes back, and too many to come twice. */
 struct lf_call_id {
-    char text[25]; /* 24 hex digits */
+    char text[10];
 };
 struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call);
 

@@ -13,6 +13,7 @@ struct lf_tokenizer;
 struct lf_chat_template;
 struct lf_engine;
 struct lf_sampling_defaults;
+struct lf_answer_vocabulary;
 
 enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_OFF };
 
@@ -40,7 +41,8 @@ struct lf_http_opts {
     bool no_reasoning;            /* an answer's reasoning stays in its text */
     const char *version, *commit; /* of the program */
     const char *fingerprint;      /* of all that decides what is computed: fp_…; NULL: none is shown */
-    const struct lf_sampling_defaults *sampling; /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
+    const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
+    const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
 };
