@@ -148,7 +148,7 @@ static void end_request(struct client *c)
         return;
     }
     r->n_ok++;
-    r->n_cut += c->stream.cut;
+    r->n_cut += spec->json && c->stream.cut;
     r->n_tokens += c->stream.n_tokens;
     r->n_prompt_tokens += c->stream.n_prompt;
     r->n_cached += c->stream.n_cached;

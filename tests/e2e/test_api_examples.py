@@ -38,6 +38,8 @@ def shape(v, key=""):
         return [(k, shape(x, k)) for k, x in v.items()]
     if isinstance(v, list):
         return [shape(x) for x in v]
+    if key == "system_fingerprint" and re.fullmatch(r"fp_[0-9a-f]{10}", v):
+        return "a fingerprint"
     if key == "created_at" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", v):
         return "a moment"
     if isinstance(v, str):
