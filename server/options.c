@@ -114,6 +114,31 @@ const struct lf_option lf_options[] = {
                "alone leaves the model the name that it has without this option.",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
+    {.name = "tool-parser",
+     .type = LF_OPTION_STRING,
+     .offset = FIELD(tool_parser),
+     .fallback = "",
+     .arg = "NAME",
+     .shown = "the one that the chat template shows",
+     .help = "in which form the model calls tools and reasons",
+     .detail =
+         "A request's tools are shown to the model by its chat template, and the calls in its answers are found by "
+         "the form that goes with it; a name says which one, where the template does not show it. An unknown name "
+         "is answered with those that there are.",
+     .commands = SERVE,
+     .group = LF_GROUP_MODEL},
+    {.name = "reasoning",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(reasoning),
+     .choices = "auto|none",
+     .fallback = "auto",
+     .arg = "HOW",
+     .help = "whether a model's reasoning is split off from its answers",
+     .detail =
+         "auto: it comes as reasoning_content, and as reasoning, beside the content; none: it stays in the content, "
+         "markers and all.",
+     .commands = SERVE,
+     .group = LF_GROUP_MODEL},
     {.name = "generation-config",
      .type = LF_OPTION_CHOICE,
      .offset = FIELD(generation_config),

@@ -39,7 +39,7 @@ RANGES = {
     "response_format": ([{"type": "text"}, {"type": "json_object"},
                          {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {"type": "object"}}}],
                         [{"type": "json_schema", "json_schema": {}}, {"type": "grammar"}, {}, 1]),
-    "tool_choice": (["none"], ["auto", "required", {"type": "function"}]),
+    "tool_choice": (["none"], ["required", "any", {"type": "function"}]),
     "tools": ([[]], [[{"type": "function", "function": {"name": "f"}}], 1]),
     "functions": ([[]], [[{"name": "f"}]]),
     "function_call": (["none"], ["auto"]),

@@ -61,6 +61,17 @@ static int number_of(struct lf_str text, const char *name, int fallback)
     return at < 0 ? fallback : (int)strtol(text.ptr + at + strlen(key), NULL, 10);
 }
 
+/* In a conversation the last message counts. */
+static ptrdiff_t find_last(struct lf_str text, struct lf_str what)
+{
+    ptrdiff_t last = -1, at;
+    for (size_t from = 0; (at = lf_str_find(lf_str_from(text.ptr + from, text.len - from), what)) >= 0;) {
+        last = (ptrdiff_t)from + at;
+        from = (size_t)last + what.len;
+    }
+    return last;
+}
+
 static enum lf_status read_script(struct script *s, const int32_t *prompt, int n)
 {
     static const char endless[] = "Hello world, the quick \xE6\x97\xA5\xE6\x9C\xAC fox says \xC3\xA9t\xC3\xA9. ";
@@ -70,7 +81,7 @@ static enum lf_status read_script(struct script *s, const int32_t *prompt, int n
     enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL, NULL);
     if (text.status != LF_OK) status = text.status;
     struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
-    ptrdiff_t at = lf_str_find(all, LF_STR("[[say="));
+    ptrdiff_t at = find_last(all, LF_STR("[[say="));
     if (at >= 0) {
         say = lf_str_from(all.ptr + at + 6, all.len - (size_t)at - 6);
         ptrdiff_t end = lf_str_find(say, LF_STR("]]"));
@@ -82,7 +93,10 @@ static enum lf_status read_script(struct script *s, const int32_t *prompt, int n
     s->fail_at = number_of(all, "fail_at", NEVER);
     s->timeout_at = number_of(all, "timeout_at", NEVER);
     s->die_at = number_of(all, "die_at", NEVER);
-    if (status == LF_OK) status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, 0, 0, NULL, NULL);
+    if (status == LF_OK) {
+        unsigned flags = number_of(all, "controls", 0) ? LF_ENCODE_SPECIALS : 0;
+        status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, flags, 0, NULL, NULL);
+    }
     lf_buf_deinit(&text);
     return status;
 }

@@ -37,6 +37,8 @@ struct lf_http_opts {
     const char *model_id;             /* what answers call the model, and requests name as "model" */
     const char *const *model_aliases; /* NULL-terminated further names, "*": any; NULL: none */
     int64_t model_created_s;
+    const char *tool_parser;      /* name of an answer format; NULL: the one that the chat template shows */
+    bool no_reasoning;            /* an answer's reasoning stays in its text */
     const char *version, *commit;                  /* of the program */
     const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
     const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
