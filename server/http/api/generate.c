@@ -42,6 +42,18 @@ static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x)
     return x->route->dialect->continues ? v->continues : v->begins;
 }
 
+enum { SOON_MS = 10 };
+
+/* Compiling may take a tenth of a second, however short the schema: on a worker for short texts it has less. */
+static struct lf_work work_of(const struct lf_exchange *x)
+{
+    struct lf_work work = x->work;
+    int64_t soon_ns = lf_clock_ns() + SOON_MS * LF_NS_PER_MS;
+    bool is_short = x->effort == LF_EFFORT_SHORT && (work.deadline_ns == 0 || soon_ns < work.deadline_ns);
+    if (is_short) work.deadline_ns = soon_ns;
+    return work;
+}
+
 /* What the answer must be. Made before the prompt is tokenized: a schema that will not do is refused at once, whatever
  * the length of the document. */
 static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
@@ -53,7 +65,12 @@ static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *
     if (!x->server->opts.vocabulary)
         return lf_refuse(err, 400, format->param, "unsupported_parameter",
                          "%s: this model is served without a tokenizer, so its answers are no text.", format->param);
-    enum lf_status status = lf_format_grammar(&grammar, format, &x->work, &why);
+    struct lf_work work = work_of(x);
+    enum lf_status status = lf_format_grammar(&grammar, format, &work, &why);
+    if (status == LF_TIMEOUT && work.deadline_ns != x->work.deadline_ns) {
+        x->effort = LF_EFFORT_COSTLY;
+        return status;
+    }
     if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;
