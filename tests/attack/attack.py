@@ -45,6 +45,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import framing_cases  # noqa: E402
 import harness  # noqa: E402
+import hostile_schemas  # noqa: E402
 
 ESTABLISHED = b"\1"  # the first byte of TCP_INFO
 LIVEZ_MS = 100
@@ -391,6 +392,48 @@ def priority_flood(port, seconds):
     return flood(port, seconds, 48, post("/v1/completions", body, KEYS["a"]))
 
 
+def in_turn(port, seconds, n, requests):
+    """n clients that send these requests in turn, each beginning at another."""
+    end, seen = time.monotonic() + seconds, collections.Counter()
+
+    def work(i):
+        host, k = addresses(n)[i], i
+        while time.monotonic() < end:
+            seen[ask(port, requests[k % len(requests)], host, 20)[0]] += 1
+            k += 1
+
+    for t in in_threads(n, work):
+        t.join(seconds + 25)
+    out = {"statuses": {str(k): v for k, v in sorted(seen.items(), key=str)}}
+    if set(seen) - {200, 400, 503}:
+        out["wrong"] = f"answers {dict(seen)}"
+    return out
+
+
+def asking_for(field, value, **more):
+    return post("/v1/completions", {"prompt": "In the", "max_tokens": 16, field: value, **more})
+
+
+def hostile_formats(port, seconds):
+    """Schemas and patterns that are made to cost much, of all kinds."""
+    rows = ([("guided_json", *row) for row in hostile_schemas.schemas()] + [("guided_regex", *row) for row in hostile_schemas.patterns()]
+            + [("guided_choice", *row) for row in hostile_schemas.choices()])
+    return in_turn(port, seconds, 16, [asking_for(field, value) for field, _, value, _ in rows])
+
+
+def short_bombs(port, seconds):
+    """Patterns of some bytes that take all the time and all the memory that compiling may."""
+    return in_turn(port, seconds, 16, [asking_for("guided_regex", p) for p in ("((a{1,100}){1,100}){1,100}", "(a{1,60}){1,60}", "(.)*x.{40}")])
+
+
+def large_schemas(port, seconds):
+    """Schemas of nearly 1 MB that are taken, many at once, with many choices each."""
+    texts = [asking_for("guided_choice", [f"{k} choice {i} " + "x" * 40 for i in range(16000)], n=8, ignore_eos=True) for k in range(4)]
+    names = [asking_for("guided_json", {"type": "object", "properties": {f"p{k}{i}" + "y" * 400: {"type": "string"} for i in range(2000)}},
+                        max_tokens=200) for k in range(4)]
+    return in_turn(port, seconds, 24, texts + names)
+
+
 def framing(port, seconds):
     """Messages of which two parsers would not read the same, each with a request behind it."""
     end, n, escaped = time.monotonic() + seconds, 0, set()
@@ -486,6 +529,9 @@ ATTACKS = {
     "idle": Attack(idle, least_s=3),
     # some steps of the device, each with a chunk of somebody's long prompt
     "priority-flood": Attack(priority_flood, keys=True, least_s=4, good_ms=1000),
+    "hostile-formats": Attack(hostile_formats, least_s=4, good_ms=1000),
+    "short-bombs": Attack(short_bombs, least_s=3, good_ms=1000),
+    "large-schemas": Attack(large_schemas, least_s=4, good_ms=1000),
     "framing": Attack(framing, least_s=3),
     "chunk-extension": Attack(one_case("chunk extension of 200 KB"), least_s=1),
     "arguments": Attack(one_case("target with 1,500 arguments"), least_s=1),

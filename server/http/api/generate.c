@@ -54,6 +54,26 @@ static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x)
     return x->route->dialect->continues ? v->continues : v->begins;
 }
 
+enum { SOON_MS = 10 };
+
+/* Compiling may take a tenth of a second, however short the schema: on a worker for short texts it has less. */
+static struct lf_work work_of(const struct lf_exchange *x)
+{
+    struct lf_work work = x->work;
+    int64_t soon_ns = lf_clock_ns() + SOON_MS * LF_NS_PER_MS;
+    bool is_short = x->effort == LF_EFFORT_SHORT && (work.deadline_ns == 0 || soon_ns < work.deadline_ns);
+    if (is_short) work.deadline_ns = soon_ns;
+    return work;
+}
+
+/* It did: the request goes to a worker for long ones, and begins anew. */
+static bool is_costly(struct lf_exchange *x, const struct lf_work *work, enum lf_status status)
+{
+    if (status != LF_TIMEOUT || work->deadline_ns == x->work.deadline_ns) return false;
+    x->effort = LF_EFFORT_COSTLY;
+    return true;
+}
+
 /* Whether what the answer must be has more to it than a format of its text. */
 static bool has_rules(const struct lf_exchange *x, const struct lf_ask *ask)
 {
@@ -81,7 +101,9 @@ static enum lf_status make_format(struct lf_grammar **out, struct lf_exchange *x
     struct lf_err why = {0};
     struct lf_grammar *grammar = NULL;
     if (format->kind == LF_FORMAT_TEXT) return LF_OK;
-    enum lf_status status = lf_format_grammar(&grammar, format, &x->work, &why);
+    struct lf_work work = work_of(x);
+    enum lf_status status = lf_format_grammar(&grammar, format, &work, &why);
+    if (is_costly(x, &work, status)) return status;
     if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;
@@ -120,7 +142,9 @@ static enum lf_status make_rules(struct lf_grammar **out, struct lf_exchange *x,
         if (lf_format_part(&content, &ask->format, &ask->arena) != LF_OK) return lf_refuse_work(err, LF_NO_MEMORY);
         rules.content = &content;
     }
-    enum lf_status status = lf_answer_format_grammar(&grammar, x->server->answers, &rules, &x->work, &why);
+    struct lf_work work = work_of(x);
+    enum lf_status status = lf_answer_format_grammar(&grammar, x->server->answers, &rules, &work, &why);
+    if (is_costly(x, &work, status)) return status;
     if (status == LF_OK && grammar) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;

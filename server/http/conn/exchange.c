@@ -114,10 +114,24 @@ static void handle(struct lf_exchange *x)
     lf_text_unreserve(s->text_memory, need);
 }
 
+static void run_job(struct lf_job *job);
+
+static void enqueue(struct lf_exchange *x)
+{
+    struct lf_http_server *s = x->server;
+    x->job.run = run_job;
+    lf_workers_enqueue(x->effort == LF_EFFORT_LONG ? &s->long_workers : &s->workers, &x->job);
+}
+
 static void run_job(struct lf_job *job)
 {
     struct lf_exchange *x = LF_LIST_ENTRY(job, struct lf_exchange, job);
     handle(x);
+    if (x->effort == LF_EFFORT_COSTLY) {
+        x->effort = LF_EFFORT_LONG;
+        enqueue(x);
+        return;
+    }
     lf_wake_return(&x->wake);
 }
 
@@ -136,8 +150,8 @@ static enum MHD_Result first_advance(struct lf_exchange *x)
     }
     lf_conn_enter(&s->conns, x->conn, LF_CONN_WORK, &x->wake);
     if (!lf_wake_lend(&x->wake)) return MHD_NO;
-    x->job.run = run_job;
-    lf_workers_enqueue(x->body.len > LF_SHORT_BODY_BYTES ? &s->long_workers : &s->workers, &x->job);
+    x->effort = x->body.len > LF_SHORT_BODY_BYTES ? LF_EFFORT_LONG : LF_EFFORT_SHORT;
+    enqueue(x);
     return MHD_YES;
 }
 

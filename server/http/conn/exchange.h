@@ -33,6 +33,10 @@ enum {
     LF_WORK_BYTES = 256 * 1024 /* beside that, of any work */
 };
 
+/* What the work is. A worker for short texts, for which others wait in line, is to be free again soon: a handler that
+ * meets something costly there says so and leaves everything as it was, and a worker for long ones begins anew. */
+enum lf_effort { LF_EFFORT_SHORT, LF_EFFORT_COSTLY, LF_EFFORT_LONG };
+
 struct lf_exchange {
     struct lf_http_server *server;
     struct MHD_Connection *mhd;
@@ -40,6 +44,7 @@ struct lf_exchange {
     struct lf_wake wake;
     struct lf_job job;
     struct lf_work work; /* of reading this request: for whoever loops over its texts */
+    enum lf_effort effort;
 
     /* from the head on */
     const struct lf_route *route; /* NULL: none matches */

@@ -45,7 +45,6 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .work = &x->work};
     LF_TRY(parse_json(x, json, err));
     enum lf_status status = parse_ask(x->route, ask, json, &limits, err);
-    lf_counter_add(&x->server->metrics.unknown_fields, (uint64_t)ask->n_unknown);
     LF_TRY(status);
     return check_model(x, ask->model, err);
 }
@@ -64,9 +63,12 @@ void lf_handle_body(struct lf_exchange *x)
     struct lf_ask ask = {0};
     struct lf_api_err err = {0};
     enum lf_status status = parse_body(x, &json, &ask, &err);
+    int n_unknown = ask.n_unknown;
     if (status == LF_OK) status = x->route->answer_body(x, &ask, &err);
     lf_ask_deinit(&ask);
     lf_json_deinit(&json);
+    if (x->effort == LF_EFFORT_COSTLY) return;
+    lf_counter_add(&x->server->metrics.unknown_fields, (uint64_t)n_unknown);
     lf_exchange_drop_body(x);
     if (status != LF_OK) lf_exchange_refuse(x, &err);
 }

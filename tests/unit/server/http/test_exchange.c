@@ -385,6 +385,34 @@ static void a_deadline_counts_from_the_beginning(void **state)
     assert_true(rig.x->work.deadline_ns == now_ns + LF_NS_PER_MS);
 }
 
+static void find_it_costly(struct lf_exchange *x)
+{
+    if (n_handled == 1)
+        x->effort = LF_EFFORT_COSTLY;
+    else
+        give_reply(x);
+}
+
+/* The rest of the work is for those who do what takes long; the exchange is lent all the while. */
+static void work_that_turns_out_costly_is_done_by_others(void **state)
+{
+    (void)state;
+    when_handled = find_it_costly;
+    assert_true(head(POST) && body(5) && advance());
+    assert_false(rig.long_job);
+    work();
+    assert_int_equal(n_handled, 1);
+    assert_true(rig.long_job && rig.job);
+    assert_int_equal(rig.n_resumed, 0);
+    assert_int_equal(rig.x->body.len, 5);
+    work();
+    assert_int_equal(n_handled, 2);
+    assert_null(rig.job);
+    assert_int_equal(rig.x->effort, LF_EFFORT_LONG);
+    assert_true(advance());
+    sends(200, "{\"a\":1}");
+}
+
 /* A handler that leaves neither a reply nor an answer: the connection ends. */
 static void without_an_answer_it_ends(void **state)
 {
@@ -725,6 +753,7 @@ int main(void)
         GETS(what_is_got_is_answered_at_once),
         POSTS(what_is_posted_is_a_workers),
         POSTS(long_texts_have_workers_of_their_own),
+        POSTS(work_that_turns_out_costly_is_done_by_others),
         POSTS(work_begins_where_there_is_memory_for_it),
         POSTS(work_for_a_client_that_left_is_not_begun),
         POSTS(while_the_server_stops_nothing_is_begun),
