@@ -24,6 +24,7 @@ enum {
     LF_BODY_DEADLINE_MS = 30 * 1000,
     LF_SLOW_READER_MS = 30 * 1000,
     LF_API_KEYS_N = 1024,
+    LF_REQUEST_ID_BYTES = 64,     /* of a client's own */
     LF_SHOWN_BYTES = 128,         /* of a request's text in a message, with its end */
     LF_CORS_HEADERS_BYTES = 2048, /* names of headers in the answer to a preflight, with their end */
     LF_HEADER_NAME_BYTES = 128,   /* one of these names */
@@ -39,7 +40,7 @@ enum {
     /* a request */
     LF_MESSAGES_N = 2048,
     LF_MESSAGE_CALLS_N = 256, /* calls of tools in one message */
-    LF_PROMPTS_N = 64,        /* prompts in one /v1/completions request */
+    LF_PROMPTS_N = 1024,      /* prompts in one /v1/completions request, times choices; a key's limit may be lower */
     LF_STOP_N = 4,
     LF_STOP_BYTES = 256,
     LF_STOP_TOKENS_N = 64,

@@ -17,6 +17,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
 #include "model/generation_config.h"
@@ -40,6 +41,7 @@ struct server {
     struct lf_sampling_defaults sampling;
     char model_id[LF_MODEL_NAME_BYTES + 1];
     const char *aliases[LF_CONFIG_LIST_N + 1];
+    char fingerprint[24];
     int64_t started_ns;
 };
 
@@ -151,6 +153,20 @@ static void name_model(struct server *s)
     snprintf(s->model_id, sizeof(s->model_id), "model");
 }
 
+/* The same program computes the same model in the same way: then a seed gives the same answer. */
+static void name_computation(struct server *s)
+{
+    uint8_t hash[LF_SHA256_BYTES];
+    struct lf_buf text;
+    lf_buf_init(&text, 4096);
+    lf_buf_printf(&text, "%s\n%s\n%s\n%s\n%d", lf_version(), lf_commit(), s->model_id, s->rt.plan.device,
+                  s->config->kv_dtype);
+    lf_sha256(lf_buf_view(&text).ptr, text.len, hash);
+    lf_buf_deinit(&text);
+    snprintf(s->fingerprint, sizeof s->fingerprint, "fp_%02x%02x%02x%02x%02x", hash[0], hash[1], hash[2], hash[3],
+             hash[4]);
+}
+
 static enum lf_status read_sampling(struct server *s, struct lf_err *err)
 {
     s->sampling = LF_SAMPLING_PLAIN;
@@ -183,6 +199,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .model_created_s = lf_clock_unix_s(),
         .version = lf_version(),
         .commit = lf_commit(),
+        .fingerprint = s->fingerprint,
         .tool_parser = c->tool_parser,
         .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
@@ -364,6 +381,7 @@ int lf_serve_command(const struct lf_config *config)
         return fail(&s, &err);
     }
     name_model(&s);
+    name_computation(&s);
     if (start_http(&s, &err) != LF_OK) return fail(&s, &err);
     if (load_interruptibly(&s, &err) != LF_OK) return fail(&s, &err);
     if (lf_runtime_start(&s.rt, &err) != LF_OK) return fail(&s, &err);

@@ -38,6 +38,10 @@ def shape(v, key=""):
         return [(k, shape(x, k)) for k, x in v.items()]
     if isinstance(v, list):
         return [shape(x) for x in v]
+    if key == "system_fingerprint" and re.fullmatch(r"fp_[0-9a-f]{10}", v):
+        return "a fingerprint"
+    if key == "created_at" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", v):
+        return "a moment"
     if isinstance(v, str):
         return "a version" if key == "version" and re.fullmatch(r"\d+\.\d+\.\d+", v) else ID.sub(r"\1", v)
     return "a number" if ANY.match(key) and isinstance(v, (int, float)) else v

@@ -11,21 +11,21 @@ class Answers(harness.Case):
     def test_chat(self):
         r = self.server.chat("[[say=Hello world]]")
         j = r.json
-        self.assertEqual(list(j), ["id", "object", "created", "model", "choices", "usage", "timings"])
+        self.assertEqual(list(j), ["id", "object", "created", "model", "system_fingerprint", "choices", "usage", "timings"])
         self.assertRegex(j["id"], r"^chatcmpl-[0-9a-f]{24}$")
         self.assertEqual((j["object"], j["model"]), ("chat.completion", "fake"))
         self.assertIsInstance(j["created"], int)
         self.assertEqual(j["choices"], [{"index": 0, "message": {"role": "assistant", "content": "Hello world",
                                                                  "refusal": None},
-                                         "logprobs": None, "finish_reason": "stop"}])
+                                         "logprobs": None, "finish_reason": "stop", "stop_reason": None}])
         self.assertEqual(r.headers["content-type"], "application/json")
 
     def test_completion(self):
         j = self.server.complete("[[say=Hello world]]").json
-        self.assertEqual(list(j), ["id", "object", "created", "model", "choices", "usage", "timings"])
+        self.assertEqual(list(j), ["id", "object", "created", "model", "system_fingerprint", "choices", "usage", "timings"])
         self.assertRegex(j["id"], r"^cmpl-[0-9a-f]{24}$")
         self.assertEqual(j["object"], "text_completion")
-        self.assertEqual(j["choices"], [{"index": 0, "text": "Hello world", "logprobs": None, "finish_reason": "stop"}])
+        self.assertEqual(j["choices"], [{"index": 0, "text": "Hello world", "logprobs": None, "finish_reason": "stop", "stop_reason": None}])
 
     def test_usage_and_timings(self):
         j = self.server.complete("[[say=Hello world]] [[prefill_ms=30]] [[step_ms=10]]").json

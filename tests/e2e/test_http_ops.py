@@ -16,6 +16,9 @@ class Ops(harness.Case):
         m = r["data"][0]
         self.assertEqual((m["id"], m["object"], m["created"], m["owned_by"], m["max_model_len"]),
                          ('org/demo "x"', "model", 1700000000, "longflash", 4096))
+        self.assertEqual((m["type"], m["display_name"], m["created_at"], m["lifecycle"]),
+                         ("model", 'org/demo "x"', "2023-11-14T22:13:20Z", "active"))
+        self.assertEqual((r["has_more"], r["first_id"], r["last_id"]), (False, 'org/demo "x"', 'org/demo "x"'))
         self.assertEqual(self.server.get("/v1/models/org%2Fdemo%20%22x%22").json, m)
         self.assertEqual(self.server.get("/v1/models/org/demo%20%22x%22").json, m)
         for path in ("/v1/models/other", "/v1/models/", "/v1/models/org"):
@@ -126,7 +129,8 @@ class Aliases(harness.Case):
     def test_each_name_is_listed_and_taken_and_the_first_answers(self):
         listed = self.server.get("/v1/models").json["data"]
         self.assertEqual([m["id"] for m in listed], ["demo", "gpt-4", "org/other"])
-        self.assertEqual([{**m, "id": "demo"} for m in listed], [listed[0]] * 3)
+        self.assertEqual([{**m, "id": "demo", "display_name": "demo"} for m in listed], [listed[0]] * 3)
+        self.assertEqual(self.server.get("/v1/models").json["last_id"], "org/other")
         for name in ("demo", "gpt-4", "org/other"):
             self.assertEqual(self.server.get("/v1/models/" + name).json["id"], name)
             self.assertEqual(self.server.complete("[[say=abc]]", model=name).json["model"], "demo")

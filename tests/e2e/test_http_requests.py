@@ -68,9 +68,13 @@ RANGES = {
     "options": ([{}], [{"num_predict": 5}]),
     "keep_alive": (["5m", 0], []),
     "truncate_prompt_tokens": ([], [5]),
-    "prompt_logprobs": ([], [1]),
-    "skip_special_tokens": ([True], [False]),
-    "include_stop_str_in_output": ([False], [True]),
+    "prompt_logprobs": ([0, 20], [-1, 21]),
+    "skip_special_tokens": ([True], [5]),
+    "include_stop_str_in_output": ([False, True], [1]),
+    "return_token_ids": ([False, True], [1]),
+    "request_id": (["a-b_c.1"], ["a b", 5]),
+    "allowed_token_ids": ([], [[5]]),
+    "bad_words": ([[]], [["x"]]),
     "n_predict": ([], [5]),
     "max_new_tokens": ([], [5]),
     "mirostat": ([0], [2]),
@@ -168,7 +172,7 @@ class Requests(harness.Case):
             self.assertEqual([c["text"] for c in r.json["choices"]], ["ok"] * n)
             self.assertEqual([c["index"] for c in r.json["choices"]], list(range(n)))
         for prompt in ([], [[]], ["x", 1], ["x", [1]], [1, "x"], [[1], "x"], [1.5], [-1], [100000], [[100000]], [None],
-                       [True], 5, True, {"a": 1}, [["x"]], [[[1]]], ["x"] * 65):
+                       [True], 5, True, {"a": 1}, [["x"]], [[[1]]], ["x"] * 1025):
             r = self.send({"prompt": prompt})
             self.assert_error(r, 400, None, "prompt")
         self.assert_error(self.send({}), 400, "missing_parameter", "prompt")
@@ -180,7 +184,24 @@ class Requests(harness.Case):
         r = self.send({"prompt": ["[[say=a]]", "[[say=b]]"], "n": 3})
         self.assertEqual([(c["index"], c["text"]) for c in r.json["choices"]], list(enumerate("aaabbb")))
         self.assertEqual(self.send({"prompt": ["x"] * 64}).status, 200)
-        self.assert_error(self.send({"prompt": ["x"] * 40, "n": 2}), 400, "too_many_choices", "n")
+        self.assert_error(self.send({"prompt": ["x"] * 513, "n": 2}), 400, "too_many_choices", "n")
+
+    def test_a_thousand_prompts_are_one_request(self):
+        prompts = [f"[[say=<{i}>]]" for i in range(1024)]
+        whole = self.send({"prompt": prompts})
+        self.assertEqual(whole.status, 200, whole.body[:300])
+        self.assertEqual([(c["index"], c["text"]) for c in whole.json["choices"]], [(i, f"<{i}>") for i in range(1024)])
+        texts = [""] * 1024
+        for e in harness.events(self.server.stream("/v1/completions", {"prompt": prompts}).body)[:-1]:
+            for c in json.loads(e)["choices"]:
+                texts[c["index"]] += c["text"]
+        self.assertEqual(texts, [f"<{i}>" for i in range(1024)])
+
+    def test_lists_of_ids_are_as_long_as_the_body(self):
+        """262,144 numbers: more than there may be values of other kinds in a request."""
+        r = self.send({"prompt": [[97] * 16384] * 16})
+        self.assert_error(r, 400, "context_length_exceeded", "prompt")
+        self.assertEqual(r.error["n_prompt_tokens"], 16384)
 
     def test_messages(self):
         user = {"role": "user", "content": "[[say=ok]]"}

@@ -52,7 +52,7 @@ class Sse(harness.Case):
     def test_chat_chunks(self):
         chunks = self.chunks(CHAT, "[[say=Hello world]]")
         for c in chunks:
-            self.assertEqual(list(c)[:5], ["id", "object", "created", "model", "choices"])
+            self.assertEqual(list(c)[:6], ["id", "object", "created", "model", "system_fingerprint", "choices"])
             self.assertEqual((c["object"], c["id"], c["created"]), ("chat.completion.chunk", chunks[0]["id"], chunks[0]["created"]))
             self.assertNotIn("usage", c)
             for choice in c["choices"]:
@@ -83,7 +83,8 @@ class Sse(harness.Case):
     def test_completion_chunks(self):
         chunks = self.chunks(TEXT, "[[say=Hello world]]")
         self.assertTrue(all(c["object"] == "text_completion" and len(c["choices"]) == 1 for c in chunks))
-        self.assertEqual(chunks[-1]["choices"][0], {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop"})
+        self.assertEqual(chunks[-1]["choices"][0], {"index": 0, "text": "", "logprobs": None, "finish_reason": "stop",
+                                                     "stop_reason": None})
         self.assertEqual(text_of(TEXT, chunks), "Hello world")
 
     def test_include_usage_is_one_more_chunk(self):

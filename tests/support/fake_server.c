@@ -260,6 +260,7 @@ int main(int argc, char **argv)
                                   .model_created_s = 1700000000,
                                   .version = "9.8.7",
                                   .commit = "0123abc",
+                                  .fingerprint = "fp_0123456789",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},
                          .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};

@@ -11,7 +11,11 @@ static struct lf_sampled echo[PUPPET_ECHO_N]; /* of any prompt: token i has the 
 
 void puppet_reset(struct lf_engine *e)
 {
-    *e = (struct lf_engine){.ctx = 4096, .n_blocks = 100, .refuse_from = PUPPET_REQUESTS_N, .retry_after_s = 7};
+    memset(e, 0, sizeof *e); /* too large for a stack */
+    e->ctx = 4096;
+    e->n_blocks = 100;
+    e->refuse_from = PUPPET_REQUESTS_N;
+    e->retry_after_s = 7;
 }
 
 void puppet_say_id(struct lf_request *r, int32_t id)

@@ -11,7 +11,8 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 {
     *ask = (struct lf_ask){.n = 1, .add_special_tokens = true, .parse_special = true, .add_generation_prompt = true};
     ask->include_reasoning = ask->parallel_tool_calls = true;
-    ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
+    ask->skip_special_tokens = true;
+    ask->best_of = ask->logprobs = ask->top_logprobs = ask->prompt_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
     struct lf_sampling_defaults d = limits->sampling ? *limits->sampling : LF_SAMPLING_PLAIN;
     ask->sampling.temperature = (float)d.temperature;

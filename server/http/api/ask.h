@@ -51,10 +51,16 @@ struct lf_ask {
 
     bool may_be_empty; /* a prompt without a token is no error: it is only counted */
     bool stream, stream_options, include_usage, return_progress, echo;
+    bool continuous_usage;                        /* in every chunk of a stream */
+    bool continue_final_message;                  /* the answer goes on from the last message */
+    bool generation_prompt_asked;                 /* add_generation_prompt: true was said */
+    bool include_stop, return_ids, tokens_as_ids; /* include_stop_str_in_output, return_token_ids, … */
+    bool skip_special_tokens;                     /* true unless given */
+    struct lf_str request_id;                     /* the client's; empty: not given */
     bool add_special_tokens, parse_special, add_generation_prompt; /* true unless given */
     bool chat_logprobs;
-    int64_t logprobs, top_logprobs; /* LF_ABSENT: none */
-    int64_t n, best_of;             /* n is 1 unless given */
+    int64_t logprobs, top_logprobs, prompt_logprobs; /* LF_ABSENT: none */
+    int64_t n, best_of;                              /* n is 1 unless given */
     int64_t max_tokens, max_completion_tokens, min_tokens;
     bool ignore_eos, seed_given;
     int64_t seed, top_k, priority;

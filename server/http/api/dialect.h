@@ -7,7 +7,7 @@
  * Printing. Both printers are called in the same order, and append to `out` whole events (a stream) or pieces of one
  * JSON text (whole):
  *
- *     begin  { open  delta …  [turn  delta …]  shut  finish }  end     a whole answer, choice after choice
+ *     begin  { open  delta …  [turn  delta …]  shut  finish }  behind  end     a whole answer, choice after choice
  *     begin  { delta … finish } interleaved   end                      a stream; progress and nothing in between
  *
  * A delta is a piece of one part of the answer (parts.h). A form in which parts stand apart that come mixed is written
@@ -33,6 +33,8 @@ struct lf_printer {
     void (*shut)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: behind it; log-probabilities
                                                                                    follow, if asked for */
     void (*finish)(struct lf_buf *out, const struct lf_generation *gen, int idx);
+    void (*behind)(struct lf_buf *out,
+                   const struct lf_generation *gen);                  /* whole: the choices end; NULL: nothing to say */
     void (*end)(struct lf_buf *out, const struct lf_generation *gen); /* usage, timings, the end mark */
     void (*error)(struct lf_buf *out, const struct lf_api_err *err);  /* instead of all that, or in the middle of it */
     void (*progress)(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state);
@@ -43,8 +45,9 @@ struct lf_dialect {
     const struct lf_field_table *fields; /* what its bodies have */
     unsigned endpoint;                   /* its bit in that table */
     const char *text_param;              /* what a refusal of the prompt names: "messages" */
-    bool fills_context;                  /* without a length an answer may take all of the context that is left */
-    bool talks;                          /* an answer may have reasoning and calls of tools */
+    bool prompt_beside;            /* what is said of the prompt's tokens stands beside the choices, else in each */
+    bool fills_context;            /* without a length an answer may take all of the context that is left */
+    bool talks;                    /* an answer may have reasoning and calls of tools */
     bool continues;                /* the text goes on where the prompt ends: a leading mark of a word is a space */
     enum lf_logprob_form logprobs; /* in which form they are shown */
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,

@@ -1,4 +1,6 @@
 /* Generating: a request in some dialect, from its body to an answer that is made while it is sent. */
+#include <stdio.h>
+
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
@@ -13,6 +15,14 @@
 #include "server/http/api/whole.h"
 #include "template/answer_vocabulary.h"
 
+/* The body's id goes before the head's. */
+static void take_client_id(struct lf_exchange *x, struct lf_str id)
+{
+    if (id.len == 0) return;
+    x->client_id = true;
+    snprintf(x->request_id, sizeof x->request_id, "%.*s", (int)id.len, id.ptr);
+}
+
 static struct lf_generation_params params_of(struct lf_exchange *x, int64_t tokenize_ns)
 {
     struct lf_http_server *s = x->server;
@@ -22,6 +32,8 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
         .engine = s->engine,
         .memory = s->text_memory,
         .id = x->id,
+        .client_id = x->client_id ? x->request_id : NULL,
+        .fingerprint = s->opts.fingerprint,
         .model = s->opts.model_id,
         .tenant = &x->tenant,
         .seed = lf_random64(s->id_seed ^ 0x5eed, atomic_fetch_add(&s->id_counter, 1)),
@@ -150,6 +162,7 @@ static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct
     struct lf_generation *gen = NULL;
     bool stream = ask->stream;
     int64_t n_choices = ask->n;
+    take_client_id(x, ask->request_id);
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
     params.grammar = grammar;
     params.vocabulary = grammar ? vocabulary_of(x) : NULL;

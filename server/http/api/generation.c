@@ -68,6 +68,13 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
     }
 }
 
+/* How many log-probabilities the prompt's tokens need, -1: none: for the echo, and for prompt_logprobs. */
+static int n_prompt_logprobs(const struct lf_ask *ask)
+{
+    int64_t echo = ask->echo && ask->logprobs != LF_ABSENT ? ask->logprobs : -1;
+    return (int)LF_MAX(echo, ask->prompt_logprobs == LF_ABSENT ? -1 : ask->prompt_logprobs);
+}
+
 static void fill_params(struct lf_gen_params *out, const struct start *st, int i, int64_t max_tokens)
 {
     const struct lf_generation *gen = st->gen;
@@ -85,7 +92,7 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .sampling = ask->sampling,
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
-        .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
+        .n_prompt_logprobs = n_prompt_logprobs(ask),
         .priority = (int)ask->priority,
         .salt = st->salt,
         .salt_bytes = st->salt_bytes,
@@ -122,7 +129,8 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
     const struct lf_prompt *p = c->prompt;
     if (p->is_text)
         lf_buf_str(&c->parts.text, p->text);
-    else if (lf_tokenizer_decode(gen->tok, &c->parts.text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
+    else if (lf_tokenizer_decode(gen->tok, &c->parts.text, p->ids.ids, p->ids.n, !gen->ask.skip_special_tokens, NULL,
+                                 NULL) != LF_OK)
         c->parts.text.status = LF_NO_MEMORY;
     c->offset = lf_utf8_count(lf_buf_view(&c->parts.text));
 }
@@ -132,10 +140,11 @@ void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
     const struct lf_ask *ask = &gen->ask;
     c->finish = NULL;
     c->n_read = c->n_echoed = 0;
+    c->n_ids_shown = -1;
     c->n_reasoning = c->n_unplaced = 0;
     c->offset = c->echo_offset = 0;
-    lf_detok_init(&c->detok, gen->tok, false, gen->dialect->continues);
-    lf_detok_init(&c->echo_detok, gen->tok, false, false);
+    lf_detok_init(&c->detok, gen->tok, !ask->skip_special_tokens, lf_generation_continues(gen));
+    lf_detok_init(&c->echo_detok, gen->tok, !ask->skip_special_tokens, false);
     lf_stop_init(&c->stop, ask->stops, ask->n_stops);
     if (c->parser) lf_answer_parser_restart(c->parser);
     lf_parts_restart(&c->parts, c->parser != NULL);
@@ -170,6 +179,7 @@ static enum lf_status init_choice(const struct start *st, struct lf_choice *c, c
     c->prompt = prompt;
     lf_parts_init(&c->parts, gen->memory);
     lf_logprob_text_init(&c->lp, gen->tok, gen->dialect->logprobs, n_top, gen->memory);
+    c->lp.as_ids = gen->ask.tokens_as_ids;
     LF_TRY(make_parser(st, c));
     lf_choice_rewind(gen, c);
     return LF_OK;
@@ -201,7 +211,8 @@ static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
     }
     for (int i = 0; i < gen->prompts.n; i++) gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
     for (int i = 0; i < gen->n_choices; i++) LF_TRY(submit(st, i, err));
-    for (int i = 0; i < gen->prompts.n && !gen->ask.echo; i++) lf_ids_deinit(&gen->prompts.items[i].ids);
+    bool shows_prompt = gen->ask.echo || gen->ask.return_ids || gen->ask.prompt_logprobs != LF_ABSENT;
+    for (int i = 0; i < gen->prompts.n && !shows_prompt; i++) lf_ids_deinit(&gen->prompts.items[i].ids);
     return LF_OK;
 }
 
@@ -225,6 +236,8 @@ static struct lf_generation *create(const struct lf_generation_params *params)
     gen->created_s = lf_clock_unix_s();
     gen->tokenize_ns = params->tokenize_ns;
     snprintf(gen->id, sizeof gen->id, "%s", params->id);
+    snprintf(gen->shown_id, sizeof gen->shown_id, "%s", params->client_id ? params->client_id : params->id);
+    gen->fingerprint = params->fingerprint;
     lf_buf_init_in(&gen->head, HEAD_BYTES, params->memory);
     return gen;
 }
@@ -414,6 +427,7 @@ static bool show(struct lf_generation *gen, struct lf_choice *c, struct pieces *
         stopped = lf_stop_push(&c->stop, text, way_out(c, p));
     else
         lf_buf_str(way_out(c, p), text);
+    if (stopped && gen->ask.include_stop) lf_buf_str(way_out(c, p), gen->ask.stops[c->stop.matched]);
     hand_over(gen, c, p);
     return stopped;
 }

@@ -36,8 +36,9 @@ struct lf_choice {
     const struct lf_prompt *prompt;
     struct lf_detok detok, echo_detok;
     struct lf_stop stop;
-    int n_read;   /* tokens taken: what usage counts */
-    int n_echoed; /* prompt tokens whose log-probabilities were taken */
+    int n_read;      /* tokens taken: what usage counts */
+    int n_ids_shown; /* of these, ids that a stream has shown; -1: nothing of the choice yet */
+    int n_echoed;    /* prompt tokens whose log-probabilities were taken */
     bool echo_done;
     struct lf_answer_parser *parser; /* owned; NULL: all is text */
     struct lf_parts parts;           /* made, and shown or not */
@@ -60,9 +61,11 @@ struct lf_generation {
     int n_choices, n_finish_shown;
     struct lf_choice *choices; /* [n_choices], owned; choice i belongs to prompt i / ask.n */
     char id[25];
-    const char *model;  /* borrowed */
-    int64_t created_s;  /* unix time */
-    struct lf_buf head; /* what a printer puts before each event, if it likes */
+    char shown_id[LF_REQUEST_ID_BYTES + 1]; /* the client's own, or id */
+    const char *model;                      /* borrowed */
+    const char *fingerprint;                /* borrowed; NULL: none is shown */
+    int64_t created_s;                      /* unix time */
+    struct lf_buf head;                     /* what a printer puts before each event, if it likes */
     int64_t tokenize_ns, n_prompt_tokens;
     bool has_reasoning; /* answers are looked through for it, so usage says how much there is */
     bool quiet;         /* log-probabilities are not gathered while text is pulled */
@@ -77,6 +80,7 @@ struct lf_generation_params {
     struct lf_engine *engine;
     struct lf_text_memory *memory;
     const char *id, *model;
+    const char *client_id, *fingerprint; /* client_id NULL: id is shown */
     const struct lf_tenant *tenant;
     uint64_t seed; /* where the request gives none */
     int64_t deadline_ns, tokenize_ns;
@@ -88,6 +92,12 @@ struct lf_generation_params {
     void (*notify)(void *ctx);             /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
+
+/* The answer goes on from a text: a leading mark of a word is a space. */
+static inline bool lf_generation_continues(const struct lf_generation *gen)
+{
+    return gen->dialect->continues || gen->ask.continue_final_message;
+}
 
 /* Checks lengths and submits every choice. ask and prompts are taken over whatever comes back. */
 LF_MUST_CHECK enum lf_status lf_generation_start(struct lf_generation **out, const struct lf_generation_params *params,

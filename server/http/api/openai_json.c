@@ -33,9 +33,10 @@ static void prepare(struct lf_generation *gen, const char *object)
 {
     lf_buf_clear(&gen->head);
     lf_buf_printf(&gen->head,
-                  "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", form_of(gen)->id_prefix, gen->id,
-                  object, (long long)gen->created_s);
+                  "{\"id\":\"%s-%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", form_of(gen)->id_prefix,
+                  gen->shown_id, object, (long long)gen->created_s);
     lf_json_write_string(&gen->head, lf_str_c(gen->model));
+    if (gen->fingerprint) lf_buf_printf(&gen->head, ",\"system_fingerprint\":\"%s\"", gen->fingerprint);
     lf_buf_char(&gen->head, ',');
 }
 
@@ -131,17 +132,68 @@ static void begin_chunk(struct lf_buf *out, const struct lf_generation *gen)
     begin_object(out, gen);
 }
 
-/* Behind them. */
-static void end_chunk(struct lf_buf *out, const struct lf_generation *gen)
+/* Behind them; idx: the choice. */
+static void end_chunk(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
-    lf_buf_cstr(out, gen->ask.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+    const struct lf_choice *c = &gen->choices[idx];
+    struct lf_request_state st;
+    if (!gen->ask.include_usage || !gen->ask.continuous_usage) {
+        lf_buf_cstr(out, gen->ask.include_usage ? "],\"usage\":null}\n\n" : "]}\n\n");
+        return;
+    }
+    lf_request_snapshot(c->req, &st);
+    lf_buf_printf(out,
+                  "],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%d}}}\n\n",
+                  st.n_prompt, c->n_read, st.n_prompt + c->n_read, st.n_cached);
+}
+
+static void write_ids(struct lf_buf *out, const char *name, const int32_t *ids, size_t n)
+{
+    lf_buf_printf(out, ",\"%s\":[", name);
+    for (size_t i = 0; i < n; i++) lf_buf_printf(out, "%s%d", i ? "," : "", (int)ids[i]);
+    lf_buf_char(out, ']');
+}
+
+/* In a choice of a chunk: the ids of what it shows, and of the prompt in its first, unless the head of a stream had
+ * them. */
+static void write_chunk_ids(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    const struct lf_choice *c = &gen->choices[idx];
+    if (!gen->ask.return_ids) return;
+    if (c->n_ids_shown < 0 && !form_of(gen)->chunk_first)
+        write_ids(out, "prompt_token_ids", c->prompt->ids.ids, c->prompt->ids.n);
+    lf_buf_cstr(out, ",\"token_ids\":[");
+    for (int first = LF_MAX(c->n_ids_shown, 0), i = first; i < c->n_read; i++)
+        lf_buf_printf(out, "%s%d", i > first ? "," : "", (int)lf_request_token(c->req, i)->id);
+    lf_buf_char(out, ']');
+}
+
+/* What ended a choice beside the model's own end: the stop string, the stop token that was asked for, else null. */
+static void write_stop_reason(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    const struct lf_choice *c = &gen->choices[idx];
+    const struct lf_ask *ask = &gen->ask;
+    struct lf_request_state st;
+    bool asked = false;
+    lf_buf_cstr(out, ",\"stop_reason\":");
+    if (c->stop.matched >= 0) {
+        lf_json_write_string(out, ask->stops[c->stop.matched]);
+        return;
+    }
+    lf_request_snapshot(c->req, &st);
+    for (int i = 0; i < ask->n_stop_tokens; i++) asked = asked || ask->stop_tokens[i] == st.stop_token;
+    if (asked && st.finish == LF_FINISH_STOP)
+        lf_buf_printf(out, "%d", (int)st.stop_token);
+    else
+        lf_buf_cstr(out, "null");
 }
 
 /* Of a chunk with a finish_reason: the last one carries the timings where no chunk with the usage follows. */
-static void end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen)
+static void end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     if (gen->ask.include_usage || gen->n_finish_shown < gen->n_choices) {
-        end_chunk(out, gen);
+        end_chunk(out, gen, idx);
         return;
     }
     struct lf_totals t = lf_totals_of(gen);
@@ -150,12 +202,10 @@ static void end_finish_chunk(struct lf_buf *out, const struct lf_generation *gen
     lf_buf_cstr(out, "}\n\n");
 }
 
-/* A choice without text: what stands for it, and why it ended, NULL: it goes on. */
-static void write_no_text(struct lf_buf *out, int idx, const char *member, const char *finish)
+/* A choice without text that goes on: what stands for it. */
+static void write_no_text(struct lf_buf *out, int idx, const char *member)
 {
-    const char *quote = finish ? "\"" : "";
-    lf_buf_printf(out, "{\"index\":%d,%s,\"logprobs\":null,\"finish_reason\":%s%s%s}", idx, member, quote,
-                  finish ? finish : "null", quote);
+    lf_buf_printf(out, "{\"index\":%d,%s,\"logprobs\":null,\"finish_reason\":null}", idx, member);
 }
 
 static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
@@ -164,8 +214,14 @@ static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
     prepare(gen, form->chunk_object);
     for (int i = 0; form->chunk_first && i < gen->n_choices; i++) {
         begin_chunk(out, gen);
-        write_no_text(out, i, form->chunk_first, NULL);
-        end_chunk(out, gen);
+        write_no_text(out, i, form->chunk_first);
+        if (i == 0 && gen->ask.return_ids) {
+            const struct lf_ids *ids = &gen->prompts.items[0].ids;
+            lf_buf_char(out, ']');
+            write_ids(out, "prompt_token_ids", ids->ids, ids->n);
+            lf_buf_cstr(out, gen->ask.include_usage ? ",\"usage\":null}\n\n" : "}\n\n");
+        } else
+            end_chunk(out, gen, i);
     }
 }
 
@@ -214,8 +270,9 @@ static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, 
     } else
         write_talk(out, gen, idx, part);
     write_logprobs(out, gen, idx);
+    write_chunk_ids(out, gen, idx);
     lf_buf_cstr(out, ",\"finish_reason\":null}");
-    end_chunk(out, gen);
+    end_chunk(out, gen, idx);
 }
 
 /* An answer that called tools has ended for that, unless it was cut. */
@@ -227,15 +284,19 @@ static const char *finish_of(const struct lf_choice *c)
 static void finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     begin_chunk(out, gen);
-    write_no_text(out, idx, form_of(gen)->chunk_no_text, finish_of(&gen->choices[idx]));
-    end_finish_chunk(out, gen);
+    lf_buf_printf(out, "{\"index\":%d,%s,\"logprobs\":null", idx, form_of(gen)->chunk_no_text);
+    write_chunk_ids(out, gen, idx);
+    lf_buf_printf(out, ",\"finish_reason\":\"%s\"", finish_of(&gen->choices[idx]));
+    write_stop_reason(out, gen, idx);
+    lf_buf_char(out, '}');
+    end_finish_chunk(out, gen, idx);
 }
 
 static void nothing(struct lf_buf *out, const struct lf_generation *gen)
 {
     begin_chunk(out, gen);
-    write_no_text(out, 0, form_of(gen)->chunk_no_text, NULL);
-    end_chunk(out, gen);
+    write_no_text(out, 0, form_of(gen)->chunk_no_text);
+    end_chunk(out, gen, 0);
 }
 
 static void end_stream(struct lf_buf *out, const struct lf_generation *gen)
@@ -384,13 +445,21 @@ static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 
 static void finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
-    lf_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_of(&gen->choices[idx]));
+    lf_buf_printf(out, ",\"finish_reason\":\"%s\"", finish_of(&gen->choices[idx]));
+    write_stop_reason(out, gen, idx);
+    lf_buf_char(out, '}');
+}
+
+static void end_choices(struct lf_buf *out, const struct lf_generation *gen)
+{
+    (void)gen;
+    lf_buf_char(out, ']');
 }
 
 static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
 {
     struct lf_totals t = lf_totals_of(gen);
-    lf_buf_cstr(out, "],");
+    lf_buf_char(out, ',');
     write_usage(out, gen, &t);
     lf_buf_char(out, ',');
     lf_openai_write_timings(out, gen, &t);
@@ -405,6 +474,7 @@ const struct lf_printer lf_openai_whole = {
     .turn = turn,
     .shut = shut,
     .finish = finish_whole,
+    .behind = end_choices,
     .end = end_whole,
     .error = lf_api_err_write,
 };

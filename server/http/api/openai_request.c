@@ -10,7 +10,8 @@ enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_
 enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE, ALL = GEN | TALK | LF_ASK_DETOKENIZE };
 
 static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options, read_logit_bias,
-    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_modalities;
+    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_request_id, read_generation_prompt,
+    read_modalities;
 
 #define AT(member) LF_ASK_AT(member)
 
@@ -58,9 +59,16 @@ static const struct lf_field fields[] = {
      .help = "variables of the model's chat template, such as `enable_thinking`"},
     {.name = "add_generation_prompt",
      .asks = TALK,
+     .kind = LF_FIELD_READ,
+     .read = read_generation_prompt,
+     .type = "boolean",
+     .help = "whether the rendered conversation ends where the assistant begins; true unless given"},
+    {.name = "continue_final_message",
+     .asks = TALK,
      .kind = LF_FIELD_BOOL,
-     .at = AT(add_generation_prompt),
-     .help = "whether the rendered conversation ends where the assistant begins"},
+     .at = AT(continue_final_message),
+     .help = "the last message is the assistant's and not ended: the answer goes on from its text, which it does not "
+             "repeat; not together with `add_generation_prompt: true`"},
     {.name = "stream",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,
@@ -71,7 +79,9 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_stream_options,
      .type = "object",
-     .help = "`include_usage`: true or false, a last chunk with the usage; only with `stream`"},
+     .help =
+         "`include_usage`: true or false, a last chunk with the usage; `continuous_usage_stats` with it: that of its "
+         "choice in every chunk; only with `stream`"},
     {.name = "return_progress",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,
@@ -110,6 +120,28 @@ static const struct lf_field fields[] = {
      .at = AT(top_logprobs),
      .range = {0, LF_TOP_LOGPROBS_N},
      .help = "likeliest tokens shown beside each token; only with `logprobs`"},
+    {.name = "prompt_logprobs",
+     .asks = GEN,
+     .kind = LF_FIELD_INT,
+     .at = AT(prompt_logprobs),
+     .range = {0, LF_TOP_LOGPROBS_N},
+     .help =
+         "`prompt_logprobs`, in a conversation beside the choices, else in each: for each token of the prompt, null "
+         "for the first, an object from ids to `logprob`, `rank` and `decoded_token` of the token itself and of so "
+         "many of the likeliest; `rank` is null where the token is none of these; not in streams. The prompt is "
+         "computed whole, whatever the prefix cache has"},
+    {.name = "return_token_ids",
+     .asks = GEN,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(return_ids),
+     .help = "`prompt_token_ids`, in a conversation beside the choices, else in each, and `token_ids` of each choice, "
+             "without the one that ended it; in a stream the prompt's in the first chunk, and each chunk those of its "
+             "text"},
+    {.name = "return_tokens_as_token_ids",
+     .asks = GEN,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(tokens_as_ids),
+     .help = "tokens of `logprobs` are written as `token_id:17`"},
     {.name = "n",
      .asks = GEN,
      .kind = LF_FIELD_INT,
@@ -207,6 +239,11 @@ static const struct lf_field fields[] = {
      .range = {1, LF_STOP_N},
      .type = "string or array of strings",
      .help = "the answer ends before the first of these"},
+    {.name = "include_stop_str_in_output",
+     .asks = GEN,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(include_stop),
+     .help = "the answer ends behind the stop string that ended it, instead of before it"},
     {.name = "stop_token_ids",
      .asks = GEN,
      .kind = LF_FIELD_READ,
@@ -214,6 +251,19 @@ static const struct lf_field fields[] = {
      .range = {0, LF_STOP_TOKENS_N},
      .type = "array of token ids",
      .help = "the answer ends at the first of these"},
+    {.name = "skip_special_tokens",
+     .asks = LF_ASK_COMPLETION,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(skip_special_tokens),
+     .help = "control tokens are left out of the text"},
+    {.name = "request_id",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = read_request_id,
+     .type = "string of 1 to 64 letters, digits, `.`, `_` and `-`",
+     .help =
+         "the client's own id of the request, for the answer's `id` and the header `x-request-id`; a request's header "
+         "of that name does the same"},
     {.name = "cache_salt",
      .asks = GEN,
      .kind = LF_FIELD_READ,
@@ -375,14 +425,30 @@ static enum lf_status read_stream_options(struct lf_reading *r, const char *name
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
         struct lf_json_value flag = lf_json_member(it);
         if (lf_json_string_is(it, "include_obfuscation") || lf_json_is_absent(flag)) continue;
-        if (lf_json_string_is(it, "continuous_usage_stats"))
-            continue; /* load generators send it; the last chunk has it */
+        if (lf_json_string_is(it, "continuous_usage_stats")) {
+            if (lf_json_bool(flag, &r->ask->continuous_usage)) continue;
+            return lf_ask_expected(r, "stream_options.continuous_usage_stats", flag, "true or false");
+        }
         if (!lf_json_string_is(it, "include_usage"))
             r->ask->n_unknown++;
         else if (!lf_json_bool(flag, &r->ask->include_usage))
             return lf_ask_expected(r, "stream_options.include_usage", flag, "true or false");
     }
     return LF_OK;
+}
+
+static enum lf_status read_generation_prompt(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    if (!lf_json_bool(v, &r->ask->add_generation_prompt)) return lf_ask_expected(r, name, v, "true or false");
+    r->ask->generation_prompt_asked = r->ask->add_generation_prompt;
+    return LF_OK;
+}
+
+static enum lf_status read_request_id(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    LF_TRY(lf_ask_text(r->ask, &r->ask->request_id, v, name, r->err));
+    if (lf_is_plain_id(r->ask->request_id, LF_REQUEST_ID_BYTES)) return LF_OK;
+    return lf_ask_expected(r, name, v, "1 to 64 letters, digits, dots, underscores and dashes");
 }
 
 static enum lf_status read_seed(struct lf_reading *r, const char *name, struct lf_json_value v)
@@ -487,6 +553,11 @@ static enum lf_status check_together(struct lf_ask *ask, enum lf_ask_kind kind, 
                                      struct lf_api_err *err)
 {
     LF_TRY(check_lengths(ask, kind, err));
+    if (ask->prompt_logprobs != LF_ABSENT && ask->stream)
+        return lf_refuse(err, 400, "prompt_logprobs", "invalid_value", "prompt_logprobs: not together with stream.");
+    if (ask->continue_final_message && ask->generation_prompt_asked)
+        return lf_refuse(err, 400, "continue_final_message", "invalid_value",
+                         "continue_final_message: not together with add_generation_prompt.");
     if (ask->stream_options && !ask->stream)
         return lf_refuse(err, 400, "stream_options", "invalid_value", "stream_options: only together with stream.");
     if (ask->n > limits->max_choices)

@@ -157,13 +157,74 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
                                       .variables = variables,
                                       .n_variables = variables_of(variables, ask),
                                       .extra = ask->template_vars,
-                                      .add_generation_prompt = ask->add_generation_prompt,
+                                      .add_generation_prompt =
+                                          ask->add_generation_prompt && !ask->continue_final_message,
                                       .bos_token = lf_tokenizer_bos_text(source->tok),
                                       .eos_token = lf_tokenizer_eos_text(source->tok),
                                       .now_unix_s = lf_clock_unix_s()};
     struct lf_err why = {0};
     enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
     return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
+}
+
+/* The text of the last message, which is the assistant's. */
+static enum lf_status final_text(struct lf_str *out, struct lf_ask *ask, struct lf_api_err *err)
+{
+    const struct lf_chat_message *m = &ask->messages[ask->n_messages - 1];
+    bool assistant = m->role.ptr ? lf_str_eq(m->role, LF_STR("assistant"))
+                                 : lf_json_string_is(lf_json_get(m->more, "role"), "assistant");
+    struct lf_json_value content = lf_json_get(m->more, "content");
+    *out = m->has_content ? m->content : LF_STR("");
+    if (!m->has_content && lf_json_type(content) == LF_JSON_STRING)
+        LF_TRY(lf_ask_text(ask, out, content, "messages", err));
+    *out = assistant && m->n_calls == 0 ? *out : LF_STR("");
+    if (lf_str_trim(*out).len > 0) return LF_OK;
+    return lf_refuse(err, 400, "continue_final_message", "invalid_value",
+                     "continue_final_message: expected a last message of the assistant's with a text and no calls.");
+}
+
+/* Where `needle` stands last in a stretch of the text, -1: nowhere. */
+static ptrdiff_t find_last(struct lf_str text, size_t first, size_t len, struct lf_str needle)
+{
+    for (size_t n = len; n >= needle.len; n--)
+        if (lf_str_ends(lf_str_from(text.ptr + first, n), needle)) return (ptrdiff_t)(first + n - needle.len);
+    return -1;
+}
+
+/* In what came from the request, so that no text is taken for the template's own marks; else anywhere. */
+static ptrdiff_t find_final(const struct lf_chat_text *rendered, struct lf_str needle)
+{
+    struct lf_str text = lf_buf_view(&rendered->text);
+    ptrdiff_t at = -1;
+    for (size_t i = rendered->n_user_spans; at < 0 && i-- > 0;)
+        at = find_last(text, rendered->user_spans[i].first, rendered->user_spans[i].len, needle);
+    return at < 0 ? find_last(text, 0, text.len, needle) : at;
+}
+
+/* Cuts the rendered conversation behind the last message's text: what the template closes a message with is not there.
+ * Templates may trim a text, so it is looked for without the white space around it, and keeps what is there of that
+ * behind it. */
+static enum lf_status cut_behind_final(struct lf_chat_text *rendered, struct lf_ask *ask, struct lf_api_err *err)
+{
+    struct lf_str last, text = lf_buf_view(&rendered->text);
+    LF_TRY(final_text(&last, ask, err));
+    struct lf_str core = lf_str_trim(last);
+    ptrdiff_t at = find_final(rendered, core);
+    if (at < 0)
+        return lf_refuse(err, 400, "continue_final_message", "invalid_value",
+                         "continue_final_message: the model's chat template does not write the last message as it is.");
+    size_t end = (size_t)at + core.len;
+    const char *behind = core.ptr + core.len;
+    for (; end < text.len && behind < last.ptr + last.len && text.ptr[end] == *behind; end++) behind++;
+    rendered->text.len = end;
+    rendered->text.ptr[end] = '\0';
+    while (rendered->n_user_spans && rendered->user_spans[rendered->n_user_spans - 1].first >= end)
+        rendered->n_user_spans--;
+    for (size_t i = 0; i < rendered->n_user_spans; i++) {
+        struct lf_text_span *span = &rendered->user_spans[i];
+        span->len = LF_MIN(span->len, end - span->first);
+    }
+    return LF_OK;
 }
 
 /* A template may end inside what answers consist of: in an open block of reasoning. */
@@ -181,6 +242,7 @@ static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, cons
     struct lf_chat_text text = {0};
     enum lf_status status = make_room(out, 1, source, err);
     if (status == LF_OK) status = render_messages(&text, ask, source, err);
+    if (status == LF_OK && ask->continue_final_message) status = cut_behind_final(&text, ask, err);
     if (status == LF_OK)
         status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
                         LF_ENCODE_SPECIALS, ask, source, "messages", err);
@@ -195,6 +257,7 @@ enum lf_status lf_prompt_render(struct lf_buf *text, struct lf_ask *ask, const s
 {
     struct lf_chat_text rendered = {0};
     enum lf_status status = render_messages(&rendered, ask, source, err);
+    if (status == LF_OK && ask->continue_final_message) status = cut_behind_final(&rendered, ask, err);
     if (status == LF_OK) lf_buf_str(text, lf_buf_view(&rendered.text));
     lf_chat_text_deinit(&rendered);
     return status;

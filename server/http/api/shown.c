@@ -31,6 +31,17 @@ void lf_shown(char out[LF_SHOWN_BYTES], struct lf_str s)
     out[n] = '\0';
 }
 
+bool lf_is_plain_id(struct lf_str s, size_t max)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
+                     c == '_' || c == '-';
+        if (!plain) return false;
+    }
+    return s.len > 0 && s.len <= max;
+}
+
 struct lf_shown_value lf_shown_json(struct lf_json_value v)
 {
     struct lf_shown_value out;

@@ -40,7 +40,10 @@ static void show_part(const struct stream *s, struct lf_choice *c, int idx, stru
     bool any = lf_parts_next(&c->parts, &part);
     size_t len = out->len;
     printer_of(s)->delta(out, s->gen, idx, &part);
-    if (out->len > len) lf_logprob_text_clear(&c->lp);
+    if (out->len > len) {
+        lf_logprob_text_clear(&c->lp);
+        c->n_ids_shown = c->n_read;
+    }
     if (any) lf_parts_shown(&c->parts, &part);
 }
 

@@ -28,6 +28,15 @@ static void write_logprob(struct lf_buf *out, float x)
     lf_buf_cstr(out, text);
 }
 
+/* A token as log-probabilities name it. */
+static void token_name(struct lf_buf *out, const struct lf_logprob_text *lp, int32_t id)
+{
+    if (lp->as_ids)
+        lf_buf_printf(out, "token_id:%d", (int)id);
+    else
+        lf_token_bytes(out, lp->tok, id, false);
+}
+
 static void separate(struct lf_buf *out)
 {
     if (out->len) lf_buf_char(out, ',');
@@ -49,7 +58,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
 {
     struct lf_buf *out = &lp->list[0], bytes;
     lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
-    lf_token_bytes(&bytes, lp->tok, sampled->id, false);
+    token_name(&bytes, lp, sampled->id);
     separate(out);
     lf_buf_char(out, '{');
     write_chat_token(out, lf_buf_view(&bytes), sampled->logprob);
@@ -57,7 +66,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
     for (int i = 0; i < sampled->n_top && i < lp->n_top; i++) {
         pass_loss(out, &bytes);
         lf_buf_clear(&bytes);
-        lf_token_bytes(&bytes, lp->tok, sampled->top_ids[i], false);
+        token_name(&bytes, lp, sampled->top_ids[i]);
         lf_buf_cstr(out, i ? ",{" : "{");
         write_chat_token(out, lf_buf_view(&bytes), sampled->top_logprobs[i]);
         lf_buf_char(out, '}');
@@ -68,11 +77,11 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
 }
 
 /* A token's text as completions show it: bytes that are no text as OpenAI writes them, `bytes:\xe4\xb8`. */
-static void completion_text(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id)
+static void completion_text(struct lf_buf *out, const struct lf_logprob_text *lp, int32_t id)
 {
     struct lf_buf bytes;
     lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
-    lf_token_bytes(&bytes, tok, id, false);
+    token_name(&bytes, lp, id);
     if (lf_utf8_valid(lf_buf_view(&bytes))) {
         lf_buf_str(out, lf_buf_view(&bytes));
     } else {
@@ -90,11 +99,11 @@ struct top_object {
     int n;
 };
 
-static void add_top(struct top_object *top, const struct lf_tokenizer *tok, int32_t id, float logprob)
+static void add_top(struct top_object *top, const struct lf_logprob_text *lp, int32_t id, float logprob)
 {
     struct lf_buf *name = &top->names[top->n];
     lf_buf_init(name, TOKEN_TEXT_BYTES);
-    completion_text(name, tok, id);
+    completion_text(name, lp, id);
     pass_loss(top->out, name);
     bool known = false;
     for (int i = 0; i < top->n && !known; i++) known = lf_str_eq(lf_buf_view(name), lf_buf_view(&top->names[i]));
@@ -112,7 +121,7 @@ static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *
 {
     struct lf_buf text, *list = lp->list;
     lf_buf_init(&text, TOKEN_TEXT_BYTES);
-    completion_text(&text, lp->tok, id);
+    completion_text(&text, lp, id);
     for (int i = 0; i < LF_LOGPROB_LISTS_N; i++) separate(&list[i]);
     lf_json_write_string(&list[LF_LOGPROB_TOKENS], lf_buf_view(&text));
     pass_loss(&list[LF_LOGPROB_TOKENS], &text);
@@ -127,10 +136,49 @@ static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *
     struct top_object top = {.out = &list[LF_LOGPROB_TOP]};
     lf_buf_char(top.out, '{');
     for (int i = 0; i < sampled->n_top && i < lp->n_top; i++)
-        add_top(&top, lp->tok, sampled->top_ids[i], sampled->top_logprobs[i]);
-    add_top(&top, lp->tok, sampled->id, sampled->logprob);
+        add_top(&top, lp, sampled->top_ids[i], sampled->top_logprobs[i]);
+    add_top(&top, lp, sampled->id, sampled->logprob);
     lf_buf_char(top.out, '}');
     for (int i = 0; i < top.n; i++) lf_buf_deinit(&top.names[i]);
+}
+
+/* "17":{"logprob":…,"rank":…,"decoded_token":…} ; rank 0: not known. */
+static void write_known(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id, float logprob, int rank)
+{
+    struct lf_buf bytes;
+    lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
+    lf_token_bytes(&bytes, tok, id, false);
+    lf_buf_printf(out, "\"%d\":{\"logprob\":", (int)id);
+    write_logprob(out, logprob);
+    if (rank)
+        lf_buf_printf(out, ",\"rank\":%d", rank);
+    else
+        lf_buf_cstr(out, ",\"rank\":null");
+    lf_buf_cstr(out, ",\"decoded_token\":");
+    lf_json_write_string(out, lf_buf_view(&bytes));
+    lf_buf_char(out, '}');
+    pass_loss(out, &bytes);
+    lf_buf_deinit(&bytes);
+}
+
+void lf_prompt_logprob_write(struct lf_buf *out, const struct lf_tokenizer *tok, const struct lf_sampled *sampled,
+                             int n_top)
+{
+    int rank = 0;
+    if (!sampled) {
+        lf_buf_cstr(out, "null");
+        return;
+    }
+    n_top = n_top < sampled->n_top ? n_top : sampled->n_top;
+    for (int i = 0; i < n_top && !rank; i++) rank = sampled->top_ids[i] == sampled->id ? i + 1 : 0;
+    lf_buf_char(out, '{');
+    write_known(out, tok, sampled->id, sampled->logprob, rank);
+    for (int i = 0; i < n_top; i++) {
+        if (sampled->top_ids[i] == sampled->id) continue;
+        lf_buf_char(out, ',');
+        write_known(out, tok, sampled->top_ids[i], sampled->top_logprobs[i], i + 1);
+    }
+    lf_buf_char(out, '}');
 }
 
 void lf_logprob_text_init(struct lf_logprob_text *lp, const struct lf_tokenizer *tok, enum lf_logprob_form form,

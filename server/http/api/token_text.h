@@ -12,6 +12,7 @@ enum lf_logprob_list { LF_LOGPROB_TOKENS, LF_LOGPROB_VALUES, LF_LOGPROB_TOP, LF_
 struct lf_logprob_text {
     const struct lf_tokenizer *tok; /* borrowed */
     enum lf_logprob_form form;
+    bool as_ids;                            /* tokens are written as "token_id:17" */
     int n_top;                              /* alternatives a token; 0: the token alone */
     int n;                                  /* tokens in the lists */
     struct lf_buf list[LF_LOGPROB_LISTS_N]; /* owned */
@@ -26,6 +27,11 @@ void lf_logprob_text_clear(struct lf_logprob_text *lp);
 void lf_logprob_text_add(struct lf_logprob_text *lp, const struct lf_sampled *sampled, int32_t id, int64_t offset);
 /* The value of "logprobs" for what has been added. */
 void lf_logprob_text_write(struct lf_buf *out, const struct lf_logprob_text *lp);
+
+/* An element of "prompt_logprobs": an object from ids to what is known of them, the token itself first, then at most
+ * n_top of the likeliest. sampled NULL: the first token, null. */
+void lf_prompt_logprob_write(struct lf_buf *out, const struct lf_tokenizer *tok, const struct lf_sampled *sampled,
+                             int n_top);
 
 /* The same value list by list, for whoever writes it without holding it: what stands before each, and behind all. */
 int lf_logprob_n_lists(enum lf_logprob_form form);

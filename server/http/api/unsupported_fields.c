@@ -78,7 +78,6 @@ static const struct lf_unsupported_field rows[] = {
     /* what the prompt is made of */
     {.name = "chat_template", .asks = GEN | TALK, .neutral = NONE},
     {.name = "template", .asks = GEN | TALK, .neutral = EMPTY},
-    {.name = "continue_final_message", .asks = TALK, .neutral = FALSE},
     {.name = "documents", .asks = TALK, .neutral = EMPTY},
     {.name = "add_special_tokens", .asks = LF_ASK_CHAT, .neutral = FALSE},
     {.name = "add_bos_token", .asks = GEN, .neutral = TRUE, .instead = "add_special_tokens"},
@@ -158,7 +157,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "ban_eos_token", .asks = GEN, .neutral = FALSE, .instead = "ignore_eos"},
     {.name = "stop_regex", .asks = GEN, .neutral = EMPTY},
     {.name = "no_stop_trim", .asks = GEN, .neutral = FALSE},
-    {.name = "include_stop_str_in_output", .asks = GEN, .neutral = FALSE},
     {.name = "eos_token_id", .asks = GEN, .neutral = NONE, .instead = "stop_token_ids"},
     {.name = "repetition_detection", .asks = GEN, .neutral = EMPTY},
 
@@ -218,7 +216,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "adaptive_decay", .asks = GEN, .neutral = ANY},
 
     /* what else comes back */
-    {.name = "prompt_logprobs", .asks = GEN, .neutral = NONE},
     {.name = "n_probs", .asks = GEN, .neutral = ZERO, .instead = "logprobs"},
     {.name = "top_n_tokens", .asks = GEN, .neutral = ZERO, .instead = "top_logprobs"},
     {.name = "top_logprobs_num", .asks = GEN, .neutral = ZERO, .instead = "top_logprobs"},
@@ -229,10 +226,8 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "return_hidden_states", .asks = GEN, .neutral = FALSE},
     {.name = "return_full_text", .asks = GEN, .neutral = FALSE, .instead = "echo"},
     {.name = "return_tokens", .asks = GEN, .neutral = FALSE},
-    {.name = "return_token_ids", .asks = GEN, .neutral = FALSE},
-    {.name = "return_tokens_as_token_ids", .asks = GEN, .neutral = FALSE},
     {.name = "response_fields", .asks = GEN, .neutral = EMPTY},
-    {.name = "skip_special_tokens", .asks = GEN, .neutral = TRUE},
+    {.name = "skip_special_tokens", .asks = LF_ASK_CHAT, .neutral = TRUE},
     {.name = "detokenize", .asks = GEN, .neutral = TRUE},
     {.name = "spaces_between_special_tokens", .asks = GEN, .neutral = ANY},
     {.name = "with_pieces", .asks = LF_ASK_TOKENIZE, .neutral = FALSE},
@@ -251,7 +246,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "shift", .asks = GEN, .neutral = ANY},
     {.name = "keep_alive", .asks = GEN, .neutral = ANY},
     {.name = "timings_per_token", .asks = GEN, .neutral = ANY},
-    {.name = "request_id", .asks = GEN, .neutral = ANY},
     {.name = "provider", .asks = GEN, .neutral = ANY},
 };
 const struct lf_unsupported_table lf_unsupported_openai = {rows, (int)LF_N_ELEMS(rows), NULL, 0};

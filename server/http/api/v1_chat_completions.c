@@ -25,6 +25,7 @@ const struct lf_dialect lf_dialect_chat = {
     .fields = &lf_openai_fields,
     .endpoint = LF_ASK_CHAT,
     .text_param = "messages",
+    .prompt_beside = true,
     .fills_context = true,
     .talks = true,
     .logprobs = LF_LOGPROBS_CHAT,

@@ -182,7 +182,8 @@ static const struct lf_field fields[] = {
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
      .help = "the conversation: `role`, user or assistant, and `content`, a string or an array of blocks: text; of the "
-             "assistant also thinking, redacted_thinking and tool_use, of the user tool_result; needed"},
+             "assistant also thinking, redacted_thinking and tool_use, of the user tool_result; the answer goes on from a "
+             "last message of the assistant's; needed"},
     {.name = "system",
      .asks = BOTH,
      .kind = LF_FIELD_READ,

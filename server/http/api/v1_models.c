@@ -1,5 +1,7 @@
 /* /v1/models and /v1/models/{id}: the one model that is served, under each of its names, and the refusal of any other.
  */
+#include <time.h>
+
 #include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
@@ -70,14 +72,22 @@ static void write_sampling(struct lf_buf *out, const struct lf_http_opts *opts)
     lf_buf_char(out, '}');
 }
 
+/* Both OpenAI's members and Anthropic's, which stand in nobody's way. */
 static void write_model(struct lf_buf *out, const struct lf_http_server *s, const char *name)
 {
     struct lf_engine_state engine;
+    struct tm utc;
+    time_t created = (time_t)s->opts.model_created_s;
+    char date[32] = "";
     lf_engine_snapshot(s->engine, &engine);
+    if (gmtime_r(&created, &utc)) (void)strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
     lf_buf_cstr(out, "{\"id\":");
     lf_json_write_string(out, lf_str_c(name));
     lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d",
                   (long long)s->opts.model_created_s, engine.ctx);
+    lf_buf_cstr(out, ",\"type\":\"model\",\"display_name\":");
+    lf_json_write_string(out, lf_str_c(name));
+    lf_buf_printf(out, ",\"created_at\":\"%s\",\"lifecycle\":\"active\"", date);
     write_sampling(out, &s->opts);
     lf_buf_char(out, '}');
 }
@@ -87,13 +97,19 @@ void lf_handle_models(struct lf_exchange *x)
     const struct lf_http_opts *opts = &x->server->opts;
     struct lf_buf *out = lf_reply_json(&x->reply, 200);
     lf_buf_cstr(out, "{\"object\":\"list\",\"data\":[");
+    const char *last = opts->model_id;
     write_model(out, x->server, opts->model_id);
     for (const char *const *p = opts->model_aliases; p && *p; p++) {
         if (is_any(*p)) continue;
         lf_buf_char(out, ',');
         write_model(out, x->server, *p);
+        last = *p;
     }
-    lf_buf_cstr(out, "]}");
+    lf_buf_cstr(out, "],\"has_more\":false,\"first_id\":");
+    lf_json_write_string(out, lf_str_c(opts->model_id));
+    lf_buf_cstr(out, ",\"last_id\":");
+    lf_json_write_string(out, lf_str_c(last));
+    lf_buf_char(out, '}');
 }
 
 void lf_handle_model(struct lf_exchange *x)

@@ -4,7 +4,10 @@
 #include "core/text_memory.h"
 #include "server/http/conn/reply.h"
 
-enum stage { BEGIN, OPEN, PARTS, LOGPROBS, FINISH, END };
+enum stage { BEGIN, OPEN, PARTS, LOGPROBS, TOKENS, FINISH, BEHIND, END };
+enum { IDS_N = 512 /* written in one go */ };
+/* Lists about tokens, of those that were asked for: of the prompt and of the answer. */
+enum tokens { PROMPT_LOGPROBS, PROMPT_IDS, TOKEN_IDS, TOKENS_N };
 
 struct whole {
     struct lf_answer answer;
@@ -12,7 +15,7 @@ struct whole {
     enum stage stage;
     int idx; /* the choice in hand */
     /* its log-probabilities */
-    int list;                     /* which list is being written */
+    int list;                     /* which list is being written; in TOKENS and BEHIND an enum tokens */
     int i, n_echoed;              /* tokens of it that are written; the first ones are the prompt's, if echoed */
     int64_t offset, first_offset; /* code points before the next token; before the first that was generated */
     struct lf_detok detok;
@@ -94,7 +97,8 @@ static void begin_list(struct whole *w)
 {
     w->i = 0;
     w->offset = w->n_echoed ? 0 : w->first_offset;
-    lf_detok_init(&w->detok, w->gen->tok, false, w->n_echoed == 0 && w->gen->dialect->continues);
+    lf_detok_init(&w->detok, w->gen->tok, !w->gen->ask.skip_special_tokens,
+                  w->n_echoed == 0 && lf_generation_continues(w->gen));
 }
 
 static void begin_lists(struct whole *w)
@@ -119,7 +123,7 @@ static void write_logprob(struct whole *w, struct lf_buf *out)
     int32_t id = echoed ? c->prompt->ids.ids[i] : sampled->id;
     struct lf_buf piece;
     if (i > 0 && i == w->n_echoed) {
-        lf_detok_init(&w->detok, w->gen->tok, false, w->gen->dialect->continues);
+        lf_detok_init(&w->detok, w->gen->tok, !w->gen->ask.skip_special_tokens, lf_generation_continues(w->gen));
         w->offset = w->first_offset;
     }
     lf_logprob_text_clear(&c->lp);
@@ -150,9 +154,62 @@ static bool write_logprobs(struct whole *w, struct lf_buf *out)
     return true;
 }
 
-static void next_choice(struct whole *w)
+/* ---- lists about tokens ---- */
+
+/* How many entries the list has; -1: there is none here. */
+static int n_entries(const struct whole *w, enum tokens list, bool behind)
 {
+    const struct lf_ask *ask = &w->gen->ask;
+    const struct lf_choice *c = &w->gen->choices[w->idx];
+    struct lf_request_state st;
+    int n_prompt = (int)c->prompt->ids.n;
+    if ((list == TOKEN_IDS ? false : w->gen->dialect->prompt_beside) != behind) return -1;
+    if (list != PROMPT_LOGPROBS) return !ask->return_ids ? -1 : list == PROMPT_IDS ? n_prompt : c->n_read;
+    if (ask->prompt_logprobs == LF_ABSENT) return -1;
+    lf_request_snapshot(c->req, &st);
+    return LF_MIN(LF_MAX(st.n_prompt_logprobs, 1), n_prompt);
+}
+
+static void write_entry(struct whole *w, struct lf_buf *out, enum tokens list)
+{
+    const struct lf_choice *c = &w->gen->choices[w->idx];
+    int i = w->i++;
+    if (i > 0) lf_buf_char(out, ',');
+    if (list == PROMPT_LOGPROBS)
+        lf_prompt_logprob_write(out, w->gen->tok, i > 0 ? lf_request_prompt_logprob(c->req, i) : NULL,
+                                (int)w->gen->ask.prompt_logprobs);
+    else
+        lf_buf_printf(out, "%d", (int)(list == PROMPT_IDS ? c->prompt->ids.ids[i] : lf_request_token(c->req, i)->id));
+}
+
+/* Some entries of the list in hand; true where the last list is written. */
+static bool write_tokens(struct whole *w, struct lf_buf *out, bool behind)
+{
+    static const char *const heads[] = {",\"prompt_logprobs\":[", ",\"prompt_token_ids\":[", ",\"token_ids\":["};
+    enum tokens list = (enum tokens)w->list;
+    int n = n_entries(w, list, behind);
+    if (n >= 0 && w->i == 0) lf_buf_cstr(out, heads[list]);
+    for (int k = 0; k < IDS_N && w->i < n && out->len < LF_ANSWER_WINDOW_BYTES; k++) write_entry(w, out, list);
+    if (w->i < n) return false;
+    if (n >= 0) lf_buf_char(out, ']');
+    w->i = 0;
+    return ++w->list == TOKENS_N;
+}
+
+static void begin_tokens(struct whole *w, enum stage stage)
+{
+    w->stage = stage;
+    w->list = w->i = 0;
+}
+
+static void next_choice(struct whole *w, struct lf_buf *out)
+{
+    const struct lf_printer *p = printer_of(w);
     w->stage = ++w->idx < w->gen->n_choices ? OPEN : END;
+    if (w->stage == OPEN || !p->behind) return;
+    p->behind(out, w->gen);
+    w->idx = 0; /* the prompt's: there is one, where it is spoken of here */
+    begin_tokens(w, BEHIND);
 }
 
 static void step(struct whole *w, struct lf_buf *out)
@@ -172,14 +229,23 @@ static void step(struct whole *w, struct lf_buf *out)
         if (!write_part(w, out)) break;
         p->shut(out, w->gen, w->idx);
         begin_lists(w);
-        w->stage = w->gen->ask.logprobs == LF_ABSENT ? FINISH : LOGPROBS;
+        if (w->gen->ask.logprobs == LF_ABSENT)
+            begin_tokens(w, TOKENS);
+        else
+            w->stage = LOGPROBS;
         break;
     case LOGPROBS:
-        if (write_logprobs(w, out)) w->stage = FINISH;
+        if (write_logprobs(w, out)) begin_tokens(w, TOKENS);
+        break;
+    case TOKENS:
+        if (write_tokens(w, out, false)) w->stage = FINISH;
         break;
     case FINISH:
         p->finish(out, w->gen, w->idx);
-        next_choice(w);
+        next_choice(w, out);
+        break;
+    case BEHIND:
+        if (write_tokens(w, out, true)) w->stage = END;
         break;
     case END:
         break;

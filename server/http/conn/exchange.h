@@ -28,7 +28,6 @@ struct lf_http_server;
 struct lf_route;
 
 enum {
-    LF_REQUEST_ID_BYTES = 64,
     LF_DISCARD_FACTOR = 4, /* a body is read and dropped up to so many times the largest one taken */
     LF_WORK_FACTOR = 5,
     LF_WORK_BYTES = 256 * 1024 /* beside that, of any work */
@@ -52,6 +51,7 @@ struct lf_exchange {
     struct lf_str tail;           /* what follows the route's path, percent-decoded; in tail_buf */
     struct lf_buf tail_buf;
     char id[25];
+    bool client_id; /* request_id is the client's */
     char request_id[LF_REQUEST_ID_BYTES + 1];
     struct lf_tenant tenant;
     const char *cors;        /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */

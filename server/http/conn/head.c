@@ -11,23 +11,14 @@
 #include "server/http/conn/origin.h"
 #include "server/http/conn/refuse.h"
 #include "server/http/api/routes.h"
+#include "server/http/api/shown.h"
 #include "server/http/conn/server.h"
-
-static bool is_plain_id(struct lf_str s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        char c = s.ptr[i];
-        bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-                     c == '_' || c == '-';
-        if (!plain) return false;
-    }
-    return s.len > 0 && s.len <= LF_REQUEST_ID_BYTES;
-}
 
 static void read_ids(struct lf_exchange *x, const struct lf_headers *h)
 {
     lf_new_id(x->server, x->id);
-    if (is_plain_id(h->request_id))
+    x->client_id = lf_is_plain_id(h->request_id, LF_REQUEST_ID_BYTES);
+    if (x->client_id)
         snprintf(x->request_id, sizeof x->request_id, "%.*s", (int)h->request_id.len, h->request_id.ptr);
     else
         snprintf(x->request_id, sizeof x->request_id, "req-%s", x->id);
@@ -135,7 +126,9 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     struct lf_http_server *s = x->server;
     if (atomic_load(&x->conn->uri_bytes) > LF_URI_BYTES)
         return lf_refuse(err, 414, NULL, "uri_too_long", "The URI has more than %d bytes.", LF_URI_BYTES);
-    if (!lf_host_allowed(&s->opts, s->loopback, h->host)) return lf_refuse_host(err, h->host);
+    struct lf_str host = h->host;
+    LF_TRY(lf_target_split(url, &url, &host, err));
+    if (!lf_host_allowed(&s->opts, s->loopback, host)) return lf_refuse_host(err, host);
     LF_TRY(find_route(x, url, method, err));
     if (x->reply.status) return LF_OK; /* OPTIONS */
     LF_TRY(check_slot(x, err));

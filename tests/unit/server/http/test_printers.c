@@ -98,8 +98,9 @@ static void completions_come_in_chunks(void **state)
     printed(CMPL "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     runs(0, "xyz", 2, 40, "length");
     p->finish(&out, gen, 0);
-    printed(CMPL "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}]," TIMINGS(
-        "40.000", "50.000") "}}\n\n");
+    printed(CMPL
+            "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}]," TIMINGS(
+                "40.000", "50.000") "}}\n\n");
     p->end(&out, gen);
     printed("data: [DONE]\n\n");
     finish();
@@ -122,11 +123,16 @@ static void chat_comes_in_chunks_with_a_role_first(void **state)
     printed(CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     runs(1, "x", 2, 0, "stop");
     p->finish(&out, gen, 1);
-    printed(CHAT "{\"index\":1,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]}\n\n"); /* not the last */
+    printed(CHAT
+            "{\"index\":1,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]}\n\n"); /* not
+                                                                                                                      the
+                                                                                                                      last
+                                                                                                                    */
     runs(0, "x", 2, 0, "stop");
     p->finish(&out, gen, 0);
-    printed(CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}]," TIMINGS("0.000",
-                                                                                                     "0.000") "}}\n\n");
+    printed(CHAT
+            "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]," TIMINGS(
+                "0.000", "0.000") "}}\n\n");
     finish();
 }
 
@@ -143,7 +149,8 @@ static void usage_has_a_chunk_of_its_own(void **state)
     runs(0, "x", 2, 40, "length");
     engine.requests[0].state.timed_out = true;
     p->finish(&out, gen, 0);
-    printed(CMPL "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\"}],\"usage\":null}\n\n");
+    printed(CMPL "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],"
+                 "\"usage\":null}\n\n");
     p->end(&out, gen);
     printed(CMPL
             "],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6,"

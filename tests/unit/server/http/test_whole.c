@@ -80,8 +80,8 @@ static void it_begins_when_every_choice_has_ended(void **state)
     assert_true(begins());
     assert_int_equal(reply.status, 200);
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
-            "{\"index\":0,\"text\":\"x\\\"y\",\"logprobs\":null,\"finish_reason\":\"length\"},"
-            "{\"index\":1,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\"}],"
+            "{\"index\":0,\"text\":\"x\\\"y\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null},"
+            "{\"index\":1,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}],"
             "\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":3,\"total_tokens\":6,"
             "\"prompt_tokens_details\":{\"cached_tokens\":0}},\"timings\":{");
     finish();
@@ -103,7 +103,8 @@ static void a_stop_string_ends_it_while_the_engine_goes_on(void **state)
     assert_true(engine.requests[0].cancelled);
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"wait for the \",\"refusal\":null},"
-            "\"logprobs\":null,\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":3,\"completion_tokens\":16,");
+            "\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":\"END\"}],\"usage\":{\"prompt_tokens\":3,"
+            "\"completion_tokens\":16,");
     finish();
 }
 
@@ -135,7 +136,7 @@ static void stop_strings_do_not_end_it_before_the_engine_does(void **state)
     assert_true(begins());
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"no such thing, EN\",\"refusal\":null},"
-            "\"logprobs\":null,\"finish_reason\":\"length\"}],");
+            "\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],");
     finish();
 }
 
@@ -173,7 +174,8 @@ static void log_probabilities_are_lists_beside_the_text(void **state)
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"x\xC3\xA9y\",\"logprobs\":{\"tokens\":[\"x\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\","
             "\"y\"],\"token_logprobs\":[-0.5,-0.5,-0.5,-0.5],\"top_logprobs\":[{\"x\":-0.5},{\"bytes:\\\\xc3\":-0.5},"
-            "{\"bytes:\\\\xa9\":-0.5},{\"y\":-0.5}],\"text_offset\":[0,1,1,2]},\"finish_reason\":\"length\"}],");
+            "{\"bytes:\\\\xa9\":-0.5},{\"y\":-0.5}],\"text_offset\":[0,1,1,2]},\"finish_reason\":\"length\",\"stop_"
+            "reason\":null}],");
     finish();
     prepare(&lf_dialect_chat, 2, "abc");
     ask.ask.logprobs = 0;
@@ -184,9 +186,9 @@ static void log_probabilities_are_lists_beside_the_text(void **state)
     answers("{\"id\":\"chatcmpl-abc\",\"object\":\"chat.completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"x\",\"refusal\":null},\"logprobs\":"
             "{\"content\":[{\"token\":\"x\",\"logprob\":-0.5,\"bytes\":[120],\"top_logprobs\":[]}],\"refusal\":null},"
-            "\"finish_reason\":\"length\"},"
+            "\"finish_reason\":\"length\",\"stop_reason\":null},"
             "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null},\"logprobs\":"
-            "{\"content\":[],\"refusal\":null},\"finish_reason\":\"stop\"}],");
+            "{\"content\":[],\"refusal\":null},\"finish_reason\":\"stop\",\"stop_reason\":null}],");
     finish();
 }
 
@@ -205,7 +207,7 @@ static void an_echo_has_the_prompts_log_probabilities_too(void **state)
             "{\"index\":0,\"text\":\"a\xC3\xA9xy\",\"logprobs\":{\"tokens\":[\"a\",\"bytes:\\\\xc3\",\"bytes:\\\\xa9\","
             "\"x\",\"y\"],\"token_logprobs\":[null,-1,-2,-0.5,-0.5],\"top_logprobs\":[null,{\"bytes:\\\\xc3\":-1},"
             "{\"bytes:\\\\xa9\":-2},{\"x\":-0.5},{\"y\":-0.5}],\"text_offset\":[0,1,1,2,3]},"
-            "\"finish_reason\":\"length\"}],");
+            "\"finish_reason\":\"length\",\"stop_reason\":null}],");
     finish();
     prepare(&lf_dialect_completions, 1, "ab"); /* an engine that had no more of them */
     ask.ask.logprobs = 0;
@@ -215,7 +217,8 @@ static void an_echo_has_the_prompts_log_probabilities_too(void **state)
     assert_true(begins());
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"abx\",\"logprobs\":{\"tokens\":[\"a\",\"x\"],\"token_logprobs\":[null,-0.5],"
-            "\"top_logprobs\":[null,{\"x\":-0.5}],\"text_offset\":[0,2]},\"finish_reason\":\"length\"}],");
+            "\"top_logprobs\":[null,{\"x\":-0.5}],\"text_offset\":[0,2]},\"finish_reason\":\"length\",\"stop_reason\":"
+            "null}],");
     finish();
 }
 
@@ -234,7 +237,7 @@ static void offsets_are_those_of_the_text(void **state)
     answers("{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
             "{\"index\":0,\"text\":\"xy\",\"logprobs\":{\"tokens\":[\"x\",\"</s>\",\"y\"],"
             "\"token_logprobs\":[-0.5,-0.5,-0.5],\"top_logprobs\":[{\"x\":-0.5},{\"</s>\":-0.5},{\"y\":-0.5}],"
-            "\"text_offset\":[0,1,1]},\"finish_reason\":\"length\"}],");
+            "\"text_offset\":[0,1,1]},\"finish_reason\":\"length\",\"stop_reason\":null}],");
     assert_string_equal(began, "ccccc"); /* of four lists, and behind the last */
     finish();
     prepare(&lf_dialect_completions, 1, "a");
@@ -297,7 +300,7 @@ static void a_long_answer_comes_in_windows(void **state)
     assert_true(begins());
     snprintf(want, sizeof want,
              "{\"id\":\"cmpl-abc\",\"object\":\"text_completion\",\"created\":7,\"model\":\"m\",\"choices\":["
-             "{\"index\":0,\"text\":\"%s\",\"logprobs\":null,\"finish_reason\":\"length\"}],",
+             "{\"index\":0,\"text\":\"%s\",\"logprobs\":null,\"finish_reason\":\"length\",\"stop_reason\":null}],",
              prompt);
     answers(want);
     finish();
