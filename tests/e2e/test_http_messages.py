@@ -77,6 +77,17 @@ class Messages(harness.Case):
         self.assertEqual(n(plain), n(blocks))
         self.assertGreater(n(plain), n(without))
 
+    def test_it_goes_on_from_a_last_message_of_the_assistants(self):
+        begun = body("[[say= world]]")
+        begun["messages"].append({"role": "assistant", "content": [{"type": "text", "text": "Hello"}]})
+        m = self.server.post(URL, begun).json
+        self.assertEqual(m["content"], [{"type": "text", "text": " world"}])
+        whole = self.server.post(URL + "/count_tokens", begun).json["input_tokens"]
+        self.assertEqual(m["usage"]["input_tokens"] + m["usage"]["cache_read_input_tokens"], whole)
+        # as the template writes the beginning of an answer, and then the text; it is not closed
+        asked = self.server.post(URL + "/count_tokens", body("[[say= world]]")).json["input_tokens"]
+        self.assertEqual(whole, asked + 1)
+
     def test_refusals_have_its_form(self):
         self.assert_refused(self.server.post(URL, {"model": "fake", "max_tokens": 5}), 400, "invalid_request_error", "messages")
         no_length = body("x")
@@ -93,8 +104,10 @@ class Messages(harness.Case):
         self.assert_refused(self.ask("x", temperature=1.5), 400, "invalid_request_error", "temperature")
         self.assert_refused(self.ask([{"type": "image", "source": {}}]), 400, "invalid_request_error", "text")
         last = body("x")
-        last["messages"].append({"role": "assistant", "content": "I"})
-        self.assert_refused(self.server.post(URL, last), 400, "invalid_request_error", "assistant")
+        for text in ("", " \n", [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]):
+            last = body("x")
+            last["messages"].append({"role": "assistant", "content": text})
+            self.assert_refused(self.server.post(URL, last), 400, "invalid_request_error", "messages")
         last["messages"][1]["role"] = "system"
         self.assert_refused(self.server.post(URL, last), 400, "invalid_request_error", "messages[1].role")
         self.assert_refused(self.server.post(URL, b"{"), 415, "invalid_request_error", "Content-Type")

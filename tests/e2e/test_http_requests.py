@@ -47,7 +47,7 @@ RANGES = {
     "audio": ([], [{"voice": "x"}]),
     "prediction": ([], [{"type": "content", "content": "x"}]),
     "web_search_options": ([], [{}]),
-    "reasoning_effort": ([], ["low"]),
+    "reasoning_effort": ([], ["huge", 5]),
     "suffix": ([""], ["x"]),
     "use_beam_search": ([False], [True]),
     "length_penalty": ([1, 1.0], [2]),

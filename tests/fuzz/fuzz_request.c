@@ -1,7 +1,8 @@
-/* Fuzzing what becomes of a request body: JSON, the table of fields, messages, the template, token ids.
+/* Fuzzing what becomes of a request body: JSON, the table of fields, messages, tools, the template, token ids.
  *
- * The first byte says which endpoint; the rest is the body. A refusal must say why, with a status of 4xx or 503; what
- * is accepted must lie within the limits that the engine is promised. */
+ * The first byte says which endpoint, of OpenAI's or Anthropic's; the rest is the body. A refusal must say why, with a
+ * status of 4xx or 503; what is accepted must lie within the limits that the engine is promised. */
+#include "server/http/api/dialect.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/prompts.h"
@@ -9,8 +10,12 @@
 #include "template/chat_template.h"
 
 static const char template_source[] =
-    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}{% if m.name %}{{ m.name "
-    "}}{% endif %}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{% endif %}";
+    "{{ bos_token }}{% for t in tools or [] %}{{ t | tojson }}{{ t.function.name }}{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m['content'] | trim }}{% if m.name %}{{ m.name }}{% endif %}"
+    "{{ m.reasoning_content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function.name }}"
+    "{{ c.function.arguments | tojson }}{% endfor %}{{ m.tool_call_id }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{{ reasoning_effort }}{{ enable_thinking }}"
+    "{% endif %}";
 
 enum { CTX = 512, MAX_CHOICES = 4 };
 
@@ -55,8 +60,23 @@ static void check_ask(const struct lf_ask *ask, int n_vocab)
 static void check_messages(const struct lf_ask *ask)
 {
     for (size_t i = 0; i < ask->n_messages; i++) {
-        LF_ASSERT(lf_json_type(ask->messages[i].more) == LF_JSON_OBJECT);
-        LF_ASSERT(!ask->messages[i].has_content || lf_utf8_valid(ask->messages[i].content));
+        const struct lf_chat_message *m = &ask->messages[i];
+        LF_ASSERT(lf_json_type(m->more) == LF_JSON_OBJECT || (m->role.ptr && m->has_content));
+        LF_ASSERT(!m->has_content || lf_utf8_valid(m->content));
+        LF_ASSERT(m->n_calls <= LF_MESSAGE_CALLS_N);
+        for (size_t k = 0; k < m->n_calls; k++)
+            LF_ASSERT(lf_json_is_absent(m->calls[k].arguments) ||
+                      lf_json_type(m->calls[k].arguments) == LF_JSON_OBJECT);
+    }
+}
+
+static void check_tools(const struct lf_ask *ask)
+{
+    LF_ASSERT(ask->n_tools <= LF_TOOLS_N);
+    LF_ASSERT(ask->n_tools || ask->tool_choice == LF_TOOL_CHOICE_NONE);
+    for (size_t i = 0; i < ask->n_tools; i++) {
+        LF_ASSERT(ask->tools[i].name.len >= 1 && ask->tools[i].name.len <= LF_TOOL_NAME_BYTES);
+        LF_ASSERT(lf_utf8_valid(ask->tools[i].name));
     }
 }
 
@@ -75,22 +95,38 @@ static void read_prompts(struct lf_ask *ask, int n_vocab)
     lf_prompts_deinit(&prompts);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+/* As which endpoint's. */
+static enum lf_status read_body(struct lf_ask *ask, uint8_t which, enum lf_ask_kind *kind, const struct lf_json *body,
+                                const struct lf_ask_limits *limits, struct lf_api_err *err)
 {
     static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE,
                                              LF_ASK_TEMPLATE};
+    const size_t n_kinds = LF_N_ELEMS(kinds);
+    *kind = LF_ASK_CHAT;
+    if (which % (n_kinds + 2) == n_kinds) return lf_dialect_messages.parse(ask, body, limits, err);
+    if (which % (n_kinds + 2) > n_kinds) return lf_dialect_count_tokens.parse(ask, body, limits, err);
+    *kind = kinds[which % (n_kinds + 2)];
+    return lf_ask_read(ask, *kind, body, limits, err);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
     struct lf_json body = {0};
     struct lf_ask ask;
     struct lf_api_err err = {0};
     if (size == 0) return 0;
     if (!source.tok) open_source();
-    enum lf_ask_kind kind = kinds[data[0] % LF_N_ELEMS(kinds)];
+    enum lf_ask_kind kind;
     struct lf_str text = lf_str_from((const char *)data + 1, size - 1);
     if (lf_json_parse(&body, text, &lf_json_limits_request, NULL) != LF_OK) return 0;
-    const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES, .n_vocab = lf_tokenizer_n_vocab(source.tok)};
-    if (lf_ask_read(&ask, kind, &body, &limits, &err) == LF_OK) {
+    const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES,
+                                         .n_vocab = lf_tokenizer_n_vocab(source.tok),
+                                         .template = {.has_tools = true, .has_calls = true, .has_thinking = true},
+                                         .answers = lf_answer_format_by_name(LF_STR("hermes"))};
+    if (read_body(&ask, data[0], &kind, &body, &limits, &err) == LF_OK) {
         check_ask(&ask, limits.n_vocab);
         check_messages(&ask);
+        check_tools(&ask);
         if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, limits.n_vocab);
     } else {
         check_refusal(&err);

@@ -3,6 +3,7 @@
 beside them under names that begin with "found-"; this script leaves them alone.
 
 Files have no ending: most are no valid file of any kind."""
+import json
 import os
 import re
 import struct
@@ -38,6 +39,21 @@ def request_bodies():
             '"max_completion_tokens":9,"logprobs":true,"top_logprobs":2,"chat_template_kwargs":{"thinking":false},'
             '"cache_salt":"s","response_format":{"type":"text"},"tools":[],"user":"u"}')
     put("request", "chat", b"\1" + chat.encode())
+    put("request", "chat-tools", b"\1" + json.dumps({
+        "messages": [{"role": "assistant", "content": None, "reasoning": "hm", "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\": [1]}"}}]},
+            {"role": "tool", "tool_call_id": "a", "content": "4"}],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}, "strict": True}}],
+        "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "f"}}]}},
+        "parallel_tool_calls": False, "reasoning_effort": "low"}).encode())
+    put("request", "messages", b"\5" + json.dumps({
+        "max_tokens": 9, "system": [{"type": "text", "text": "s"}], "thinking": {"type": "enabled", "budget_tokens": 9},
+        "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "tool_use", "id": "a", "name": "f", "input": {"x": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "4"}, {"type": "text", "text": "y"}]}],
+        "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+        "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True}}).encode())
+    put("request", "count", b'\6{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}')
     put("request", "tokenize", b'\2{"content":"the <s> king","add_special_tokens":false,"parse_special":true}')
     put("request", "detokenize", b'\3{"tokens":[1,2,3]}')
 

@@ -268,6 +268,16 @@ static size_t count_messages(struct lf_json_value messages)
     return n;
 }
 
+/* The answer goes on from a last message of the assistant's. */
+static enum lf_status go_on_from(struct lf_reading *r, const struct lf_chat_message *last)
+{
+    if (!lf_str_eq(last->role, LF_STR("assistant"))) return LF_OK;
+    r->ask->continue_final_message = true;
+    if (last->n_calls == 0 && lf_str_trim(last->content).len > 0) return LF_OK;
+    return lf_refuse(r->err, 400, "messages", "invalid_value",
+                     "messages: the last one is the assistant's, and has no text to go on from, or calls tools.");
+}
+
 enum lf_status lf_anthropic_messages_read(struct lf_reading *r, struct lf_json_value messages)
 {
     struct reader rd = {.r = r};
@@ -280,9 +290,7 @@ enum lf_status lf_anthropic_messages_read(struct lf_reading *r, struct lf_json_v
     }
     r->ask->messages = rd.all;
     r->ask->n_messages = rd.n;
-    if (!lf_str_eq(rd.all[rd.n - 1].role, LF_STR("assistant"))) return LF_OK;
-    return lf_refuse(r->err, 400, "messages", "unsupported_parameter",
-                     "messages: the last one is the assistant's, and going on from it is not implemented.");
+    return go_on_from(r, &rd.all[rd.n - 1]);
 }
 
 enum lf_status lf_anthropic_add_system(struct lf_ask *ask, struct lf_json_value system, struct lf_api_err *err)

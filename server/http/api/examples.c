@@ -157,6 +157,10 @@ const struct lf_api_example lf_api_examples[] = {
      .status = 400,
      .answer = "{\"type\": \"error\", \"error\": {\"type\": \"invalid_request_error\", \"message\": \"max_tokens: "
                "this field is needed.\"}}"},
+    {.request = "POST /v1/messages/count_tokens",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}",
+     .status = 200,
+     .answer = "{\"input_tokens\": 14}"},
     {.request = "GET /v1/models",
      .body = NULL,
      .status = 200,

@@ -181,8 +181,10 @@ static const struct lf_field fields[] = {
      .read = read_messages,
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
-     .help = "the conversation: `role`, user or assistant, and `content`, a string or an array of blocks: text; of the "
-             "assistant also thinking, redacted_thinking and tool_use, of the user tool_result; needed"},
+     .help =
+         "the conversation: `role`, user or assistant, and `content`, a string or an array of blocks: text; of the "
+         "assistant also thinking, redacted_thinking and tool_use, of the user tool_result; the answer goes on from a "
+         "last message of the assistant's; needed"},
     {.name = "system",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -328,6 +330,12 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "include_reasoning", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "thinking"},
     {.name = "chat_template_kwargs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
+    {.name = "continue_final_message", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE, .instead = "messages"},
+    {.name = "prompt_logprobs", .asks = BOTH},
+    {.name = "return_token_ids", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "return_tokens_as_token_ids", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "include_stop_str_in_output", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "request_id", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "return_progress", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
     {.name = "stream_options", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "cache_salt", .asks = BOTH},

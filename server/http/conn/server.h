@@ -8,7 +8,8 @@
  *     wake, workers   waiting, and the threads that work on texts
  *     routes          which path is answered by whom; generate and the other handlers
  *     dialect         the APIs in which a generation is asked for and answered
- *     generation      the engine's requests and the text they become; stream, whole: as it is made, at once
+ *     generation      the engine's requests and the parts they become; stream, whole: as it is made, at once
+ *     tools           definitions of tools, and calls in messages; anthropic_messages, anthropic_json: Anthropic's form
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
  * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'

@@ -83,7 +83,7 @@ static void append(char *to, size_t size, struct lf_json_value v)
     lf_buf_init(&text, PART_BYTES);
     assert_true(lf_json_string(v, &text));
     assert_true(strlen(to) + text.len < size);
-    if (text.len) strcat(to, text.ptr);
+    if (text.len) memcpy(to + strlen(to), text.ptr, text.len + 1);
     lf_buf_deinit(&text);
 }
 
