@@ -249,6 +249,18 @@ static void use_kept(struct walk *w, uint32_t *mask)
     if (w->trie->n_ids) follow(w, 0);
 }
 
+/* Whether words are allowed as they are and leave the state as it is; no text begins within one that could follow. */
+static bool takes_words(const struct lf_terminal *t, const struct lf_walk_key *key)
+{
+    const uint64_t of_words[4] = {UINT64_C(1) << ' ' | UINT64_C(0x3ff) << '0',
+                                  UINT64_C(0x3ffffff) << ('A' - 64) | UINT64_C(0x3ffffff) << ('a' - 64), ~UINT64_C(0),
+                                  ~UINT64_C(0)};
+    if (t->kind != LF_TERMINAL_DFA || !t->steady[key->state]) return false;
+    for (int i = 0; i < 4 && lf_terminal_accepts(t, key->state); i++)
+        if (key->starts[i] & of_words[i]) return false;
+    return true;
+}
+
 /* Walks from the root; into the kept walk where that is worth it. */
 static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *mask)
 {
@@ -261,12 +273,14 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
     m->n_exits = 0;
     memset(m->kept.walk.mask, 0, v->n_words * sizeof(uint32_t));
     if (plain) merge(m->kept.walk.mask, v->plain[LF_MIN(key->max, (uint32_t)LF_PLAIN_CHARACTERS_N)], v->n_words);
-    w->trie = plain ? &v->others : &v->all;
+    bool words = !plain && takes_words(t, key);
+    if (words) merge(m->kept.walk.mask, v->words, v->n_words);
+    w->trie = plain ? &v->others : words ? &v->marks : &v->all;
     w->mask = m->kept.walk.mask;
     w->key = key;
     walk_under(w, 0);
     if (m->stacks.status != LF_OK) return;
-    if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
+    if ((plain || words || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
         m->kept_key = *key;
         m->has_kept = true;
         lf_walk_cache_put(v->cache, key, &m->kept.walk);
