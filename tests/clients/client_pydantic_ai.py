@@ -15,7 +15,8 @@ def model(t):
         from pydantic_ai.models.anthropic import AnthropicModel
         from pydantic_ai.providers.anthropic import AnthropicProvider
         client = anthropic.AsyncAnthropic(base_url=t.base, api_key="none", max_retries=0)
-        return AnthropicModel(t.model, provider=AnthropicProvider(anthropic_client=client))
+        return AnthropicModel(t.model, provider=AnthropicProvider(anthropic_client=client),
+                              profile={"supports_json_schema_output": True})  # it knows that of Anthropic's names only
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
     return OpenAIChatModel(t.model, provider=OpenAIProvider(base_url=t.url, api_key="none"))
