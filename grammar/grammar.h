@@ -123,9 +123,10 @@ struct lf_grammar_part {
     struct lf_str name; /* what errors in it begin with: `tools[3]: schema at …`; empty: nothing */
 };
 /* Every part is read during the call only. Nested at most LF_GRAMMAR_PARTS_DEPTH. JSON of a part nests one less than
- * LF_GRAMMAR_DEPTH. Where a text can be read in two ways (free text, or what may follow it) both stay open. Free text
- * that may be followed by other free text costs time: each mask then looks at most tokens. LF_INVALID: a text that is
- * not UTF-8, a marker without text or of another kind, max below min; and a schema that nothing meets, though
+ * LF_GRAMMAR_DEPTH. Where a text can be read in two ways (free text, or what may follow it) both stay open; but
+ * LF_UNSUPPORTED: FREE, or a REGEX that may end nearly anywhere, with FREE, UNTIL or such a REGEX directly behind it,
+ * or again itself by a REPEAT. (Calls among text: a REPEAT of UNTIL and call, then one FREE.) LF_INVALID: a text that
+ * is not UTF-8, a marker without text or of another kind, max below min; and a schema that nothing meets, though
  * alternatives to it might be possible. */
 LF_MUST_CHECK enum lf_status lf_grammar_of_parts(struct lf_grammar **out, const struct lf_grammar_part *root,
                                                  struct lf_work *work, struct lf_err *err);
@@ -146,6 +147,9 @@ LF_MUST_CHECK enum lf_status lf_matcher_create(struct lf_matcher **out, const st
                                                struct lf_vocabulary *v, struct lf_text_memory *memory);
 void lf_matcher_destroy(struct lf_matcher *m); /* accepts NULL */
 void lf_matcher_restart(struct lf_matcher *m); /* back to the beginning */
+/* Whether it may take memory, as it may when it is created. One that may not answers LF_FULL where it would have to,
+ * and can be asked the same again once it may: for threads that must not call an allocator. */
+void lf_matcher_set_growing(struct lf_matcher *m, bool may_grow);
 
 /* The tokens that may come next, into lf_vocabulary_mask_words words. *n_allowed (may be NULL): how many there are; 0
  * only where the vocabulary lacks a byte that is needed, or behind an end. LF_LIMIT: the answer has more readings than

@@ -14,6 +14,7 @@ enum {
     KEPT_FROM_N = 300,        /* nodes that a walk visits to be worth keeping */
     KEPT_RESTS_N = 32 * 1024, /* tokens that go on behind a terminal, at most, of a walk that is kept */
     EXITS_N = 256 * 1024,
+    LEVELS_N = 3, /* terminals that one token goes through alone; then its readings go together */
 };
 
 /* Where one walk is in what it walks for. */
@@ -25,6 +26,7 @@ struct walk {
     const struct lf_walk_key *key; /* of a walk that gathers its exits instead of following them; else NULL */
     size_t first, n;               /* in m->follow: what begins behind the terminal; made when it is first needed */
     bool has_follow;
+    int level; /* terminals that the token has gone through */
 };
 
 static void follow(struct walk *w, uint32_t at);
@@ -38,6 +40,7 @@ static void add_exit(struct lf_matcher *m, uint32_t at)
 {
     if (m->n_exits == m->exits_cap) {
         size_t cap = m->exits_cap ? 2 * m->exits_cap : 1024;
+        if (cap <= EXITS_N && !lf_stacks_may_grow(&m->stacks)) return;
         uint32_t *exits = cap <= EXITS_N ? lf_text_realloc(m->memory, m->exits, cap * sizeof *exits) : NULL;
         if (!exits) {
             m->stacks.status = cap <= EXITS_N ? LF_NO_MEMORY : LF_LIMIT;
@@ -103,14 +106,47 @@ static void find_follow(struct walk *w)
     m->follow.complete = complete;
 }
 
+/* All nodes under `at` with all readings at once, as they were when the list had n and from `first` on. A token that
+ * goes through many terminals may do so in ever so many ways, but those that meet are one reading. */
+static void walk_together(struct walk *w, uint32_t at)
+{
+    struct lf_matcher *m = w->m;
+    const struct lf_trie_node_of_tokens *nodes = w->trie->nodes;
+    size_t ends[LF_GRAMMAR_TOKEN_BYTES + 1]; /* of the readings of a depth; they lie one behind the other */
+    uint32_t top = nodes[at].depth, end = nodes[at].next;
+    ends[top] = w->first + w->n;
+    for (uint32_t i = at + 1; i < end;) {
+        uint32_t depth = nodes[i].depth;
+        size_t first = depth == top + 1 ? w->first : ends[depth - 2];
+        m->follow.n = ends[depth - 1];
+        m->n_visited += (uint32_t)(ends[depth - 1] - first);
+        if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+        lf_readings_step_on(&m->stacks, &m->follow, first, ends[depth - 1], nodes[i].byte);
+        if (m->stacks.status != LF_OK) return;
+        ends[depth] = m->follow.n;
+        bool taken = m->follow.n > ends[depth - 1] || m->follow.complete;
+        if (taken) allow(w->mask, w->trie->ids + nodes[i].first, nodes[i].n);
+        i = taken ? i + 1 : nodes[i].next;
+    }
+}
+
 /* What begins behind the terminal, under the node where it may end. */
 static void follow(struct walk *w, uint32_t at)
 {
     struct lf_matcher *m = w->m;
     find_follow(w);
+    if (w->level == LEVELS_N) {
+        size_t n = m->follow.n;
+        bool complete = m->follow.complete;
+        walk_together(w, at);
+        m->follow.n = n;
+        m->follow.complete = complete;
+        return;
+    }
     for (size_t i = 0; i < w->n && m->stacks.status == LF_OK; i++) {
         size_t n = m->follow.n;
-        struct walk under = {.m = m, .trie = w->trie, .mask = w->mask, .reading = m->follow.list[w->first + i]};
+        struct walk under = {
+            .m = m, .trie = w->trie, .mask = w->mask, .reading = m->follow.list[w->first + i], .level = w->level + 1};
         walk_under(&under, at);
         m->follow.n = n;
     }
@@ -161,8 +197,8 @@ static bool add_rest(struct lf_matcher *m, size_t n, struct lf_token_text rest)
 {
     if (n == m->rests_cap) {
         size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
-        struct lf_token_text *rests =
-            cap <= KEPT_RESTS_N ? lf_text_realloc(m->memory, m->rests, cap * sizeof *rests) : NULL;
+        if (cap > KEPT_RESTS_N || !lf_stacks_may_grow(&m->stacks)) return false;
+        struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);
         if (!rests) return false;
         m->rests = rests;
         m->rests_cap = cap;
@@ -189,7 +225,10 @@ static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie,
         }
     }
     size_t n_nodes = lf_token_trie_count(m->rests, n);
-    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) return false;
+    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) {
+        (void)lf_stacks_may_grow(&m->stacks);
+        return false;
+    }
     lf_token_trie_fill(&m->kept.walk.rests, m->rests, n);
     return true;
 }
@@ -234,6 +273,7 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
         use_kept(w, mask);
         return;
     }
+    if (m->stacks.status != LF_OK) return;
     merge(mask, m->kept.walk.mask, v->n_words);
     w->mask = mask;
     w->key = NULL;
@@ -247,8 +287,10 @@ static void walk_terminal(struct walk *w, const struct lf_terminal *t, uint32_t 
     narrow_starts(w, t, &key);
     if (m->stacks.status != LF_OK) return;
     if (!m->has_kept || !same_key(&key, &m->kept_key)) {
+        m->kept.was_short = false;
         m->has_kept = lf_walk_cache_get(m->vocabulary->cache, &key, &m->kept);
         m->kept_key = key;
+        if (m->kept.was_short && !lf_stacks_may_grow(&m->stacks)) return;
     }
     if (m->has_kept)
         use_kept(w, mask);

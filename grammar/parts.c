@@ -308,6 +308,29 @@ static void close_node(struct closing *x, uint32_t node, uint32_t end)
     }
 }
 
+/* How many bytes the terminal may begin with. */
+static int starts_n(const struct lf_terminal *t)
+{
+    int n = 0;
+    for (int b = 0; b < 256 && !t->is_control; b++) n += lf_terminal_next(t, 0, (uint8_t)b) != LF_TERMINAL_DEAD;
+    return n;
+}
+
+/* Free text that other free text may follow is refused: each of its bytes may be where the other one begins, and of
+ * those ways there are more than a mask can look at. */
+static void check_free_text(struct lf_compilation *c, const struct lf_network *net)
+{
+    for (size_t i = net->start; i < net->n_nodes; i++)
+        for (uint32_t e = net->nodes[i].first; e != LF_NET_NONE; e = net->edges[e].next) {
+            if (net->edges[e].kind != LF_NET_TERMINAL || !net->terminals[net->edges[e].what].is_open) continue;
+            uint32_t f = net->nodes[net->edges[e].to].first;
+            for (; f != LF_NET_NONE && lf_compilation_step(c, 256); f = net->edges[f].next)
+                if (net->edges[f].kind == LF_NET_TERMINAL &&
+                    starts_n(&net->terminals[net->edges[f].what]) >= LF_TERMINAL_OPEN_N)
+                    lf_compilation_fail(c, LF_UNSUPPORTED, "free text that other free text may follow");
+        }
+}
+
 void lf_parts_compile(struct lf_compilation *c, struct lf_network *net, const struct lf_grammar_part *root)
 {
     struct graph g = {.c = c, .net = net};
@@ -317,6 +340,7 @@ void lf_parts_compile(struct lf_compilation *c, struct lf_network *net, const st
     if (!lf_compilation_ok(c) || !begin_closing(&x, &g)) return;
     net->start = number_of(&x, start);
     for (uint32_t i = 0; i < x.n_waiting && lf_compilation_ok(c); i++) close_node(&x, x.waiting[i], end);
+    if (lf_compilation_ok(c)) check_free_text(c, net);
     lf_network_heights(net, c, net->start);
 }
 

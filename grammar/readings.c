@@ -26,6 +26,12 @@ void lf_reading_list_deinit(struct lf_reading_list *l, struct lf_stacks *s)
     *l = (struct lf_reading_list){0};
 }
 
+bool lf_stacks_may_grow(struct lf_stacks *s)
+{
+    if (s->is_frozen) s->status = LF_FULL;
+    return !s->is_frozen;
+}
+
 static uint32_t depth_of(const struct lf_stacks *s, uint32_t stack)
 {
     return stack == LF_STACK_EMPTY ? 0 : s->frames[stack].depth;
@@ -54,6 +60,7 @@ static bool grow(struct lf_stacks *s)
         s->status = LF_LIMIT;
         return false;
     }
+    if (!lf_stacks_may_grow(s)) return false;
     struct lf_frame *frames = lf_text_realloc(s->memory, s->frames, cap * sizeof *frames);
     if (frames) s->frames = frames;
     uint32_t *table = lf_text_realloc(s->memory, s->table, 2 * (size_t)cap * sizeof *table);
@@ -87,6 +94,7 @@ static void add(struct lf_stacks *s, struct lf_reading_list *l, struct lf_readin
             s->status = LF_LIMIT;
             return;
         }
+        if (!lf_stacks_may_grow(s)) return;
         struct lf_reading *list = lf_text_realloc(s->memory, l->list, cap * sizeof *list);
         if (!list) {
             s->status = LF_NO_MEMORY;
@@ -145,21 +153,22 @@ static bool comes_before(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct lf_reading)) < 0;
 }
 
-static void drop_doubles(struct lf_reading_list *l)
+/* Of those from `first` on. */
+static void drop_doubles(struct lf_reading_list *l, size_t first)
 {
-    size_t n = 0;
-    if (l->n < 2) return;
-    lf_sort(l->list, l->n, sizeof *l->list, comes_before);
-    for (size_t i = 0; i < l->n; i++)
-        if (n == 0 || memcmp(&l->list[n - 1], &l->list[i], sizeof *l->list) != 0) l->list[n++] = l->list[i];
+    size_t n = first;
+    if (l->n < first + 2) return;
+    lf_sort(l->list + first, l->n - first, sizeof *l->list, comes_before);
+    for (size_t i = first; i < l->n; i++)
+        if (n == first || memcmp(&l->list[n - 1], &l->list[i], sizeof *l->list) != 0) l->list[n++] = l->list[i];
     l->n = n;
 }
 
-void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte, struct lf_reading_list *to)
+/* from and to may be one list: a reading is copied before another is added. */
+static void step(struct lf_stacks *s, const struct lf_reading_list *from, size_t first, size_t end, uint8_t byte,
+                 struct lf_reading_list *to)
 {
-    to->n = 0;
-    to->complete = false;
-    for (size_t i = 0; i < from->n && s->status == LF_OK; i++) {
+    for (size_t i = first; i < end && s->status == LF_OK; i++) {
         struct lf_reading r = from->list[i];
         const struct lf_terminal *t = &s->net->terminals[r.terminal];
         r.state = lf_terminal_next(t, r.state, byte);
@@ -168,7 +177,22 @@ void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, u
         if (!accepts || !lf_terminal_is_final(t, r.state)) add(s, to, r);
         if (accepts) lf_readings_enter(s, to, r.to, r.stack);
     }
-    drop_doubles(to);
+}
+
+void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte, struct lf_reading_list *to)
+{
+    to->n = 0;
+    to->complete = false;
+    step(s, from, 0, from->n, byte, to);
+    drop_doubles(to, 0);
+}
+
+void lf_readings_step_on(struct lf_stacks *s, struct lf_reading_list *list, size_t first, size_t end, uint8_t byte)
+{
+    size_t n = list->n;
+    list->complete = false;
+    step(s, list, first, end, byte, list);
+    drop_doubles(list, n);
 }
 
 void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
@@ -181,12 +205,12 @@ void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list 
         const struct lf_terminal *t = &s->net->terminals[r->terminal];
         if (t->is_control && r->state == 0 && lf_str_eq(t->control, control)) lf_readings_enter(s, to, r->to, r->stack);
     }
-    drop_doubles(to);
+    drop_doubles(to, 0);
 }
 
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live)
 {
-    if (s->n < LF_GRAMMAR_STACKS_N / 2) return;
+    if (s->n < LF_GRAMMAR_STACKS_N / 2 || s->is_frozen) return;
     uint32_t *number = lf_text_alloc_zeroed(s->memory, s->n * sizeof *number);
     uint32_t n = 0;
     if (!number) return; /* there is still room; push says when there is none */

@@ -36,9 +36,12 @@ struct lf_stacks {
     struct lf_frame *frames;
     uint32_t *table; /* index + 1 of a frame, by hash */
     uint32_t n, cap, table_len;
-    enum lf_status status; /* sticky: LF_LIMIT or LF_NO_MEMORY, until it is cleared */
+    bool is_frozen;        /* no memory is to be taken */
+    enum lf_status status; /* sticky: LF_LIMIT, LF_NO_MEMORY or, where frozen, LF_FULL, until it is cleared */
 };
 
+/* Whether memory may be taken; where not, that is the status. */
+bool lf_stacks_may_grow(struct lf_stacks *s);
 void lf_stacks_init(struct lf_stacks *s, const struct lf_network *net, struct lf_text_memory *memory);
 void lf_stacks_deinit(struct lf_stacks *s);
 void lf_reading_list_deinit(struct lf_reading_list *l, struct lf_stacks *s);
@@ -48,6 +51,8 @@ void lf_readings_enter(struct lf_stacks *s, struct lf_reading_list *list, uint32
 /* All readings behind a byte, into an empty list. */
 void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte,
                       struct lf_reading_list *to);
+/* All readings behind a byte of those from `first` to `end` - 1, appended to their list; complete: of the new ones. */
+void lf_readings_step_on(struct lf_stacks *s, struct lf_reading_list *list, size_t first, size_t end, uint8_t byte);
 /* Behind a control token, which is taken whole. */
 void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
                               struct lf_reading_list *to);

@@ -8,8 +8,6 @@
 #include "grammar/grammar.h"
 #include "grammar/regex.h"
 
-enum { OPEN_FROM_N = 32 };
-
 /* A character of a JSON string, as a pattern over its spelling. */
 #define HEX "[0-9a-fA-F]"
 #define JSON_CHARACTER                                                                                                 \
@@ -177,7 +175,7 @@ static bool is_open(const struct lf_dfa *dfa)
     for (uint32_t s = 0; s < dfa->n_states; s++) {
         int n = 0;
         for (int b = 0; b < 256 && dfa->accept[s]; b++) n += lf_dfa_next(dfa, s, (uint8_t)b) != LF_DFA_DEAD;
-        if (n >= OPEN_FROM_N) return true;
+        if (n >= LF_TERMINAL_OPEN_N) return true;
     }
     return false;
 }

@@ -14,7 +14,10 @@
 
 enum lf_terminal_kind { LF_TERMINAL_DFA, LF_TERMINAL_TEXTS, LF_TERMINAL_COUNTED };
 
-enum { LF_TERMINAL_ID_BYTES = 16 };
+enum {
+    LF_TERMINAL_ID_BYTES = 16,
+    LF_TERMINAL_OPEN_N = 32 /* bytes that an accepting state goes on with, to be called open */
+};
 
 struct lf_text_node {
     uint32_t first; /* of its children, which lie together, ascending by byte */

@@ -3,7 +3,7 @@
 #include "core/mix.h"
 #include "tests/unit/grammar/rig.h"
 
-enum { TREES_N = 80, NODES_N = 64, TEXT_BYTES = 48, PIECES_N = 120 };
+enum { TREES_N = 160, NODES_N = 64, TEXT_BYTES = 48, PIECES_N = 120 };
 
 static uint64_t seed;
 
@@ -299,18 +299,23 @@ static void random_trees_take_what_a_slow_reader_takes(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++)
         assert_int_equal(lf_json_parse(&documents[i], lf_str_c(schemas[i].source), &lf_json_limits_request, NULL), 0);
+    int n_compiled = 0;
     for (uint64_t round = 0; round < TREES_N; round++) {
         static struct tree t;
         seed = round * 1000;
         struct lf_vocabulary *v = vocabulary_of_pieces();
         t.n = 0;
         struct lf_grammar_part root = random_part(&t, 4);
-        struct lf_grammar *g = grammar_of_parts(&root);
-        for (int i = 0; i < 8; i++) answer(&root, g, v, i == 0 && round % 4 == 0);
-        for (int i = 0; i < 40; i++) read_any_text(&root, g, v);
+        struct lf_grammar *g = NULL;
+        enum lf_status status = lf_grammar_of_parts(&g, &root, NULL, NULL);
+        if (status != LF_OK) assert_int_equal(status, LF_UNSUPPORTED); /* free text behind free text */
+        n_compiled += status == LF_OK;
+        for (int i = 0; i < 8 && g; i++) answer(&root, g, v, i == 0 && round % 4 == 0);
+        for (int i = 0; i < 40 && g; i++) read_any_text(&root, g, v);
         lf_grammar_unref(g);
         lf_vocabulary_destroy(v);
     }
+    assert_true(n_compiled > TREES_N / 2);
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) lf_json_deinit(&documents[i]);
 }
 
@@ -439,6 +444,13 @@ static void errors_say_which_part(void **state)
     expect(&root, LF_INVALID, "not UTF-8");
     root = CONTROL("");
     expect(&root, LF_INVALID, "is empty");
+    root = LIST(SEQUENCE, TEXT("a"), ONLY(FREE), ONLY(FREE));
+    expect(&root, LF_UNSUPPORTED, "free text that other free text may follow");
+    struct lf_grammar_part free_text = ONLY(FREE);
+    root = PART(REPEAT, .parts = &free_text, .n_parts = 1);
+    expect(&root, LF_UNSUPPORTED, "free text that other free text may follow");
+    root = LIST(SEQUENCE, PART(REGEX, .text = LF_STR(".*")), LIST(UNTIL, TEXT("a")));
+    expect(&root, LF_UNSUPPORTED, "free text that other free text may follow");
     root = ONLY(REPEAT);
     expect(&root, LF_INVALID, "a repetition of 0 parts");
     root = PART(REPEAT, .parts = &fine, .n_parts = 1, .min = 3, .max = 2);
