@@ -202,7 +202,7 @@ enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c)
 {
     struct lf_answer_parameters *m = &p->parameters;
     bool is_value = m->state == LF_PARAMETER_STRING || m->state == LF_PARAMETER_HELD;
-    if (is_value && m->skip && *m->skip == c) {
+    if (is_value && m->skip && *m->skip && *m->skip == c) {
         m->skip++;
         return LF_FIT_MORE;
     }

@@ -122,7 +122,7 @@ static void step_byte(struct lf_answer_parser *p, char c);
 static void scan_byte(struct lf_answer_parser *p, char c)
 {
     enum marker which;
-    if (p->skip && *p->skip == c) {
+    if (p->skip && *p->skip && *p->skip == c) {
         p->skip++;
         if (p->skip_is_text) lf_answer_put(&p->out, LF_ANSWER_TEXT, &c, 1);
         return;

@@ -359,8 +359,8 @@ static void messages_with_headers(void **state)
          "T(<|channel|>commentary to=functions.rain<|message|>{})"},
         {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>no<|end|>",
          "T(<|channel|>commentary to=functions.get<|message|>no)"},
-        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": no<|end|>",
-         "C(get)A({\"a\": )T(no)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": oh<|end|>",
+         "C(get)A({\"a\": )T(oh)"},
         {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": \"x", "C(get)A({\"a\": \"x)"},
         {"gpt_oss", NULL, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|return|>", "R(a)T(b)"},
         {"gpt_oss", NULL, "No header <|at all", "T(No header <|at all)"},
@@ -401,6 +401,22 @@ static void reasoning_that_is_not_split_off_is_text_with_its_markers(void **stat
     snprintf(want, sizeof(want), "T(<think>\na %s\n</think>\n\nb)C(get)A({})E", call);
     check_with("hermes", "", false, 4, answer, want);
     check_with("hermes", "<think>\n", false, 4, "a\n</think>\n\nb", "T(a\n</think>\n\nb)");
+}
+
+/* A NUL is a byte as any other: it does not match the end of what is looked for. */
+static void a_nul_belongs_to_no_marker(void **state)
+{
+    static const char answer[] = "<think>\n\0a</think>\n\n\0<tool_call>\n\0<tool_call>\n<function=weather>\n"
+                                 "<parameter=city>\n\0</parameter></function></tool_call>\0";
+    static const char want[] = "R(\0a)T(\0<tool_call>\n\0)C(weather)A({\"city\": \"\\ufffd\"})ET(\0)";
+    struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+    struct answer_parts parts;
+    (void)state;
+    answer_parts_of(&parts, p, lf_str_from(answer, sizeof(answer) - 1), NULL, NULL);
+    assert_int_equal(parts.text.len, sizeof(want) - 1);
+    assert_memory_equal(parts.text.ptr, want, sizeof(want) - 1);
+    lf_buf_deinit(&parts.text);
+    lf_answer_parser_destroy(p);
 }
 
 /* -- Bounds -- */
@@ -512,6 +528,7 @@ int main(void)
         cmocka_unit_test(messages_with_headers),
         cmocka_unit_test(without_tools_a_call_is_text),
         cmocka_unit_test(reasoning_that_is_not_split_off_is_text_with_its_markers),
+        cmocka_unit_test(a_nul_belongs_to_no_marker),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
         cmocka_unit_test(answers_take_linear_time),
