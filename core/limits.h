@@ -42,7 +42,8 @@ enum {
     LF_STOP_N = 4,
     LF_STOP_BYTES = 256,
     LF_STOP_TOKENS_N = 64,
-    LF_CHOICES_N = 8, /* n */
+    LF_CHOICES_N = 8,          /* n */
+    LF_MODEL_NAME_BYTES = 255, /* of --served-model-name */
     LF_LOGIT_BIAS_N = 300,
     LF_TOP_LOGPROBS_N = 20,
 
@@ -52,6 +53,7 @@ enum {
     LF_RUNNING_N = 64,            /* default of --max-seqs */
     LF_RUNNING_MAX_N = 1024,      /* --max-seqs at most */
     LF_STEP_TOKENS_N = 64 * 1024, /* --chunk at most */
+    LF_MASK_THREADS_N = 4,        /* that compute masks of grammars beside the engine (server/engine/masks.h) */
 
     /* memory for texts (core/text_memory.h): bodies, what is made of them, and replies; part of the plan */
     LF_TEXT_BYTES_MIN = 16 * 1024 * 1024,

@@ -147,6 +147,9 @@ LF_MUST_CHECK enum lf_status lf_matcher_create(struct lf_matcher **out, const st
                                                struct lf_vocabulary *v, struct lf_text_memory *memory);
 void lf_matcher_destroy(struct lf_matcher *m); /* accepts NULL */
 void lf_matcher_restart(struct lf_matcher *m); /* back to the beginning */
+/* Whether it may take memory, as it may when it is created. One that may not answers LF_FULL where it would have to,
+ * and can be asked the same again once it may: for threads that must not call an allocator. */
+void lf_matcher_set_growing(struct lf_matcher *m, bool may_grow);
 
 /* The tokens that may come next, into lf_vocabulary_mask_words words. *n_allowed (may be NULL): how many there are; 0
  * only where the vocabulary lacks a byte that is needed, or behind an end. LF_LIMIT: the answer has more readings than

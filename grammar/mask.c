@@ -49,6 +49,7 @@ static void add_exit(struct lf_matcher *m, uint32_t at)
 {
     if (m->n_exits == m->exits_cap) {
         size_t cap = m->exits_cap ? 2 * m->exits_cap : 1024;
+        if (cap <= EXITS_N && !lf_stacks_may_grow(&m->stacks)) return;
         uint32_t *exits = cap <= EXITS_N ? lf_text_realloc(m->memory, m->exits, cap * sizeof *exits) : NULL;
         if (!exits) {
             m->stacks.status = cap <= EXITS_N ? LF_NO_MEMORY : LF_LIMIT;
@@ -204,8 +205,8 @@ static bool add_rest(struct lf_matcher *m, size_t n, struct lf_token_text rest)
 {
     if (n == m->rests_cap) {
         size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
-        struct lf_token_text *rests =
-            cap <= KEPT_RESTS_N ? lf_text_realloc(m->memory, m->rests, cap * sizeof *rests) : NULL;
+        if (cap > KEPT_RESTS_N || !lf_stacks_may_grow(&m->stacks)) return false;
+        struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);
         if (!rests) return false;
         m->rests = rests;
         m->rests_cap = cap;
@@ -232,7 +233,10 @@ static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie,
         }
     }
     size_t n_nodes = lf_token_trie_count(m->rests, n);
-    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) return false;
+    if (!lf_walk_buffer_reserve(&m->kept, n_nodes, n)) {
+        (void)lf_stacks_may_grow(&m->stacks);
+        return false;
+    }
     lf_token_trie_fill(&m->kept.walk.rests, m->rests, n);
     return true;
 }
@@ -293,6 +297,7 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
         use_kept(w, mask);
         return;
     }
+    if (m->stacks.status != LF_OK) return;
     merge(mask, m->kept.walk.mask, v->n_words);
     w->mask = mask;
     w->key = NULL;
@@ -306,8 +311,10 @@ static void walk_terminal(struct walk *w, const struct lf_terminal *t, uint32_t 
     narrow_starts(w, t, &key);
     if (m->stacks.status != LF_OK) return;
     if (!m->has_kept || !same_key(&key, &m->kept_key)) {
+        m->kept.was_short = false;
         m->has_kept = lf_walk_cache_get(m->vocabulary->cache, &key, &m->kept);
         m->kept_key = key;
+        if (m->kept.was_short && !lf_stacks_may_grow(&m->stacks)) return;
     }
     if (m->has_kept)
         use_kept(w, mask);

@@ -32,6 +32,11 @@ void lf_matcher_restart(struct lf_matcher *m)
     lf_readings_enter(&m->stacks, &m->now, m->grammar->net.start, LF_STACK_EMPTY);
 }
 
+void lf_matcher_set_growing(struct lf_matcher *m, bool may_grow)
+{
+    m->stacks.is_frozen = m->kept.is_frozen = !may_grow;
+}
+
 enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_grammar *g, struct lf_vocabulary *v,
                                  struct lf_text_memory *memory)
 {

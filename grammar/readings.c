@@ -26,6 +26,12 @@ void lf_reading_list_deinit(struct lf_reading_list *l, struct lf_stacks *s)
     *l = (struct lf_reading_list){0};
 }
 
+bool lf_stacks_may_grow(struct lf_stacks *s)
+{
+    if (s->is_frozen) s->status = LF_FULL;
+    return !s->is_frozen;
+}
+
 static uint32_t depth_of(const struct lf_stacks *s, uint32_t stack)
 {
     return stack == LF_STACK_EMPTY ? 0 : s->frames[stack].depth;
@@ -54,6 +60,7 @@ static bool grow(struct lf_stacks *s)
         s->status = LF_LIMIT;
         return false;
     }
+    if (!lf_stacks_may_grow(s)) return false;
     struct lf_frame *frames = lf_text_realloc(s->memory, s->frames, cap * sizeof *frames);
     if (frames) s->frames = frames;
     uint32_t *table = lf_text_realloc(s->memory, s->table, 2 * (size_t)cap * sizeof *table);
@@ -87,6 +94,7 @@ static void add(struct lf_stacks *s, struct lf_reading_list *l, struct lf_readin
             s->status = LF_LIMIT;
             return;
         }
+        if (!lf_stacks_may_grow(s)) return;
         struct lf_reading *list = lf_text_realloc(s->memory, l->list, cap * sizeof *list);
         if (!list) {
             s->status = LF_NO_MEMORY;
@@ -202,7 +210,7 @@ void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list 
 
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live)
 {
-    if (s->n < LF_GRAMMAR_STACKS_N / 2) return;
+    if (s->n < LF_GRAMMAR_STACKS_N / 2 || s->is_frozen) return;
     uint32_t *number = lf_text_alloc_zeroed(s->memory, s->n * sizeof *number);
     uint32_t n = 0;
     if (!number) return; /* there is still room; push says when there is none */

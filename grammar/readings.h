@@ -36,9 +36,12 @@ struct lf_stacks {
     struct lf_frame *frames;
     uint32_t *table; /* index + 1 of a frame, by hash */
     uint32_t n, cap, table_len;
-    enum lf_status status; /* sticky: LF_LIMIT or LF_NO_MEMORY, until it is cleared */
+    bool is_frozen;        /* no memory is to be taken */
+    enum lf_status status; /* sticky: LF_LIMIT, LF_NO_MEMORY or, where frozen, LF_FULL, until it is cleared */
 };
 
+/* Whether memory may be taken; where not, that is the status. */
+bool lf_stacks_may_grow(struct lf_stacks *s);
 void lf_stacks_init(struct lf_stacks *s, const struct lf_network *net, struct lf_text_memory *memory);
 void lf_stacks_deinit(struct lf_stacks *s);
 void lf_reading_list_deinit(struct lf_reading_list *l, struct lf_stacks *s);

@@ -164,6 +164,9 @@ void lf_walk_buffer_deinit(struct lf_walk_buffer *buffer)
 bool lf_walk_buffer_reserve(struct lf_walk_buffer *buffer, size_t n_nodes, size_t n_ids)
 {
     struct lf_token_trie *rests = &buffer->walk.rests;
+    bool is_short = n_nodes > buffer->nodes_cap || n_ids > buffer->ids_cap;
+    if (is_short) buffer->was_short = true;
+    if (is_short && buffer->is_frozen) return false;
     if (n_nodes > buffer->nodes_cap) {
         size_t cap = LF_MAX(n_nodes, 2 * buffer->nodes_cap);
         void *nodes = lf_text_realloc(buffer->memory, rests->nodes, cap * sizeof *rests->nodes);

@@ -10,6 +10,8 @@ struct lf_walk_buffer {
     struct lf_kept_walk walk;
     size_t nodes_cap, ids_cap;
     struct lf_text_memory *memory; /* borrowed */
+    bool is_frozen;                /* no memory is to be taken */
+    bool was_short;                /* more was asked for than it had; cleared by who asks */
 };
 
 struct lf_walk_cache *lf_walk_cache_create(size_t n_bytes, uint32_t n_words);
@@ -21,7 +23,8 @@ void lf_walk_cache_put(struct lf_walk_cache *cache, const struct lf_walk_key *ke
 
 bool lf_walk_buffer_init(struct lf_walk_buffer *buffer, uint32_t n_words, struct lf_text_memory *memory);
 void lf_walk_buffer_deinit(struct lf_walk_buffer *buffer);
-/* Room for a trie of so many nodes and ids; what was in it is gone. */
+/* Room for a trie of so many nodes and ids; what was in it is gone. False: there is no memory, or none is to be taken.
+ */
 bool lf_walk_buffer_reserve(struct lf_walk_buffer *buffer, size_t n_nodes, size_t n_ids);
 
 #endif

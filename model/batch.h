@@ -19,6 +19,8 @@ struct lf_batch_out {
     int n_output;
     const int32_t *banned;
     int n_banned;
+    const uint32_t
+        *mask; /* [lf_batch_mask_words] ids that may be drawn: id i is bit i % 32 of word i / 32. NULL: all */
     uint64_t position;
     int slot; /* of the sequence among those that run, < lf_batch_n_slots: where a device counts its tokens */
 };
@@ -32,7 +34,14 @@ struct lf_batch {
     const int32_t *logits_idx;    /* [n_out] indices of tokens whose logits are wanted, ascending */
     const struct lf_batch_out *outs; /* [n_out] */
     int n_out;                       /* 0 <= n_out <= max_out */
+    bool samples_later; /* what is drawn depends on what is not known yet (masks): lf_model_sample follows the launch */
 };
+
+/* Words of a mask: a bit for each id. */
+static inline int lf_batch_mask_words(int n_vocab)
+{
+    return (n_vocab + 31) / 32;
+}
 
 /* Sequences that may run at once where a step has max_seqs at most: an eighth more, rounded up, but for a first one.
  * Whose they are is said in server/engine/scheduler.h. */

@@ -23,6 +23,7 @@ struct lf_model {
     struct lf_sampled *results;      /* [max_out] of the step that was launched, where the host samples */
     struct lf_sample_device sampler; /* else */
     uint64_t n_launched, n_waited;   /* steps */
+    bool samples_later;              /* the last launch has not been sampled */
     int n_out[LF_FETCHES_N];         /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
 };
@@ -222,8 +223,21 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
 {
     struct lf_llama *m = &model->llama;
     int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
+    LF_ASSERT(!model->samples_later);
     LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
     lf_llama_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
+    model->n_out[slot] = batch->n_out;
+    model->n_launched++;
+    model->samples_later = true;
+    return batch->samples_later ? LF_OK : lf_model_sample(model, batch, err);
+}
+
+enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *batch, struct lf_err *err)
+{
+    struct lf_llama *m = &model->llama;
+    int slot = (int)((model->n_launched - 1) % LF_FETCHES_N);
+    LF_ASSERT(model->samples_later && batch->n_out == model->n_out[slot]);
+    model->samples_later = false;
     if (m->sampled) {
         lf_sample_device_launch(&model->sampler, batch, logits_of(model));
         lf_fetch_begin(m->dev, slot, lf_sample_device_out(&model->sampler),
@@ -232,15 +246,13 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
         LF_TRY(lf_device_sync(m->dev, err));
         lf_sample_rows(m->dev, model->results, batch, logits_of(model), model->hp.n_vocab, m->base + m->ws.sampler);
     }
-    model->n_out[slot] = batch->n_out;
-    model->n_launched++;
     return LF_OK;
 }
 
 enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err)
 {
     int slot = (int)(model->n_waited % LF_FETCHES_N);
-    LF_ASSERT(model->n_waited < model->n_launched);
+    LF_ASSERT(model->n_waited + model->samples_later < model->n_launched);
     model->n_waited++;
     if (model->llama.sampled) return lf_fetch_end(model->llama.dev, slot, out, err);
     memcpy(out, model->results, (size_t)model->n_out[slot] * sizeof(*out));

@@ -42,9 +42,14 @@ LF_MUST_CHECK enum lf_status lf_model_prepare(struct lf_model *model, struct lf_
 
 /* Appends the batch's tokens to the cache and makes of each logits row what batch->outs says; lf_model_wait hands the
  * results over, in the order of the launches. At most lf_model_n_async_steps + 1 launches may be without their wait.
- * kv: blocks of every sequence are reserved and writable. LF_DEVICE: the device has failed, for good. */
+ * kv: blocks of every sequence are reserved and writable. LF_DEVICE: the device has failed, for good.
+ *
+ * Where batch->samples_later says so, the logits are all that is made: lf_model_sample makes the rest, from the same
+ * batch, before the next launch. In between the results of the launch before may be waited for, and what outs[i].mask
+ * points at be written. */
 LF_MUST_CHECK enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv,
                                              const struct lf_batch *batch, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *batch, struct lf_err *err);
 /* out: [n_out of the launch]. */
 LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, struct lf_err *err);
 /* Asynchronous scheduling: how many steps may be launched before the result of the one before them is known. 1 on a

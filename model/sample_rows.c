@@ -37,6 +37,7 @@ void lf_sample_row(struct lf_sampled *out, const struct lf_batch_out *o, float *
                                        .n_output = o->n_output,
                                        .banned = o->banned,
                                        .n_banned = o->n_banned,
+                                       .mask = o->mask,
                                        .position = o->position};
     lf_sample(out, o->sampling, &in, scratch);
 }

@@ -6,7 +6,8 @@
  * lies. Candidates stay in order of their ids throughout; the draw walks them once. A vocabulary of 150,000 costs a few
  * linear passes whatever the parameters are.
  *
- * A row with a NaN or +inf in it comes from broken probs or arithmetic: no token is drawn from it. Sums with biases
+ * A row with a NaN or +inf in it, even where a mask lies over it, comes from broken probs or arithmetic: no token is
+ * drawn from it. Sums with biases
  * and penalties stay within the largest float, so no NaN arises. P is e^((x - max) / temperature), the probabilities
  * before they are divided by their sum; sums are double. */
 #include "model/sampler.h"
@@ -126,14 +127,15 @@ static float floored(double logprob)
     return logprob >= (double)LOGPROB_FLOOR ? (float)logprob : LOGPROB_FLOOR;
 }
 
-/* The n_top largest logits, by insertion into a short list: past its start almost no candidate gets in. */
+/* The n_top largest logits, by insertion into a short list: past its start almost no candidate gets in. What is -inf
+ * cannot come, and is not listed. */
 static void find_top(struct lf_sampled *out, const float *logits, int n, int n_top, double lse)
 {
     float values[LF_TOP_LOGPROBS_N];
     int len = 0;
     n_top = LF_MIN(LF_MIN(n_top, n), (int)LF_TOP_LOGPROBS_N);
     for (int id = 0; id < n && n_top > 0; id++) {
-        if (len == n_top && !(logits[id] > values[len - 1])) continue;
+        if (len == n_top ? !(logits[id] > values[len - 1]) : !(logits[id] >= -FLT_MAX)) continue;
         int at = len < n_top ? len++ : len - 1;
         for (; at > 0 && logits[id] > values[at - 1]; at--) {
             values[at] = values[at - 1];
@@ -172,6 +174,17 @@ static void apply_bias(const struct lf_sampling *params, const struct lf_sample_
     for (int i = 0; i < in->n_banned; i++) {
         int32_t id = in->banned[i];
         if (id >= 0 && id < in->n_vocab) in->logits[id] = -INFINITY;
+    }
+}
+
+/* Words of all ones, of which masks mostly consist where much may come, cost a look. */
+static void apply_mask(float *logits, const uint32_t *mask, int n_vocab)
+{
+    for (int first = 0; first < n_vocab; first += 32) {
+        uint32_t word = mask[first / 32];
+        int n = LF_MIN(32, n_vocab - first);
+        if (word == UINT32_MAX) continue;
+        for (int i = 0; i < n; i++) logits[first + i] = word >> i & 1 ? logits[first + i] : -INFINITY;
     }
 }
 
@@ -372,6 +385,7 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     *out = (struct lf_sampled){.id = LF_SAMPLED_NONE};
     apply_bias(params, in);
     if (!are_numbers(in->logits, n)) return;
+    if (in->mask) apply_mask(in->logits, in->mask, n);
     apply_penalties(params, in, s.counts);
     int best = argmax(in->logits, n);
     float max = in->logits[best], chosen = max;

@@ -1,9 +1,9 @@
 /* Sampling: one row of logits to one token. A pure function of (logits, params, token counts, seed, position): the same
  * in any batch. Plain C over host memory; scratch is the caller's, nothing is allocated.
  *
- * Order, as vLLM and transformers have it: logit_bias, min_tokens mask, repetition, presence and frequency penalties,
- * log-probabilities (of this distribution), temperature, top_k, top_p, min_p, draw. temperature 0 is argmax, the lowest
- * id among equals. */
+ * Order, as vLLM and transformers have it: logit_bias, min_tokens mask and a grammar's, repetition, presence and
+ * frequency penalties, log-probabilities (of this distribution), temperature, top_k, top_p, min_p, draw. temperature 0
+ * is argmax, the lowest id among equals. What may not be drawn is in no list of the most likely. */
 #ifndef LF_MODEL_SAMPLER_H
 #define LF_MODEL_SAMPLER_H
 
@@ -45,7 +45,8 @@ struct lf_sample_input {
     int n_output;
     const int32_t *banned; /* [n_banned] ids not to be drawn (EOS and stop tokens while below min_tokens) */
     int n_banned;
-    uint64_t position; /* of the token to be drawn: the counter of the random function */
+    const uint32_t *mask; /* ids that may be drawn, a bit each from the lowest of each word on; NULL: all */
+    uint64_t position;    /* of the token to be drawn: the counter of the random function */
 };
 
 size_t lf_sampler_scratch_bytes(int n_vocab);

@@ -150,6 +150,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .alone_ms = is_host ? 0 : ALONE_MS_GPU,
         .token_tile = lf_device_info(rt->dev)->token_tile,
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
+        .n_mask_threads = LF_MIN(lf_device_info(rt->dev)->n_threads, (int)LF_MASK_THREADS_N),
         .watchdog_s = c->watchdog,
     };
 }
@@ -184,7 +185,7 @@ static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info
     struct lf_plan_opts opts = *given;
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
-    opts.host_bytes += lf_engine_host_bytes(&engine, rt->plan.n_blocks);
+    opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
     opts.text_bytes += lf_engine_answer_bytes(rt->plan.n_blocks);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
@@ -309,6 +310,14 @@ static enum lf_status backend_launch(void *ctx, struct lf_kv_cache *kv, const st
     return status;
 }
 
+static enum lf_status backend_sample(void *ctx, const struct lf_batch *batch)
+{
+    struct lf_err err;
+    enum lf_status status = lf_model_sample(ctx, batch, &err);
+    if (status != LF_OK) LF_ERROR("%s", err.message);
+    return status;
+}
+
 static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
 {
     struct lf_err err;
@@ -351,6 +360,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
     struct lf_engine_backend backend = {
         .ctx = rt->model,
         .launch = backend_launch,
+        .sample = backend_sample,
         .wait = backend_wait,
         .n_async_steps = lf_model_n_async_steps(rt->model),
         .n_vocab = rt->hp.n_vocab,

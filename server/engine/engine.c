@@ -5,10 +5,12 @@
  *     take       new requests from the mailbox; sleeps there while there is nothing to do
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
  *     admit      starts what fits
- *     launch     the next step is planned, built and given to the device
+ *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
+ *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
+ *                the sampling is given to it
  *     read       once more steps are in flight than the device may have (asynchronous scheduling): waits for the
- * oldest, books its tokens, ends requests (output.c), learns how long it took publish    everything that changed, under
- * one lock; then each request's notify, once
+ *                oldest, books its tokens, ends requests (output.c), learns how long it took
+ *     publish    everything that changed, under one lock; then each request's notify, once
  *
  * Threads. Everything in struct lf_engine below `mailbox` belongs to the engine thread, except what is constant after
  * create and the metrics, which are atomics. Other threads come in through the mailbox only (mailbox.h has its locks).
@@ -78,6 +80,8 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
+        if (req->matcher) lf_counter_add(&e->metrics.constrained, 1);
+        if (e->kv->prefix) lf_counter_add(&e->metrics.cache_queries, (uint64_t)seq->n_prompt);
         lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);
         lf_histogram_observe(&e->metrics.prompt_tokens_per_request, seq->n_prompt);
         lf_engine_touch(e, req);
@@ -124,26 +128,6 @@ static bool device_works(struct lf_engine *e, enum lf_status status)
     return false;
 }
 
-/* false: nothing can be launched before what is on its way has ended. */
-static bool launch(struct lf_engine *e)
-{
-    struct lf_flight *f = flight_at(e, e->n_flights);
-    struct lf_batch batch;
-    lf_sched_plan_step(&e->sched, &f->step);
-    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0);
-    if (f->step.n_items == 0) return false;
-    lf_engine_fill_outs(e, &f->step);
-    lf_batch_build(&batch, &e->arrays, &f->step);
-    f->launched_ns = lf_clock_ns();
-    e->figures.n_steps++;
-    if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
-    lf_sched_launched(&e->sched, &f->step);
-    e->n_flights++;
-    lf_histogram_observe(&e->metrics.tokens_per_step, f->step.n_tokens);
-    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->step.n_prefill_tokens);
-    return true;
-}
-
 /* The oldest step on its way. */
 static void read_step(struct lf_engine *e)
 {
@@ -155,6 +139,37 @@ static void read_step(struct lf_engine *e)
     e->last_read_ns = now_ns;
     e->first_flight = (e->first_flight + 1) % (LF_ENGINE_ASYNC_STEPS_N + 1);
     e->n_flights--;
+}
+
+/* The step launched last draws under grammars, which must have seen every token before the one that is drawn. */
+static void sample_later(struct lf_engine *e, struct lf_flight *f, const struct lf_batch *batch)
+{
+    while (e->n_flights > 1 && !e->failed) read_step(e);
+    if (e->failed) return;
+    lf_engine_fill_masks(e, &f->step, lf_clock_ns());
+    (void)device_works(e, e->backend.sample(e->backend.ctx, batch));
+}
+
+/* false: nothing can be launched before what is on its way has ended. */
+static bool launch(struct lf_engine *e)
+{
+    struct lf_flight *f = flight_at(e, e->n_flights);
+    struct lf_batch batch;
+    lf_sched_plan_step(&e->sched, &f->step);
+    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0);
+    if (f->step.n_items == 0) return false;
+    lf_engine_fill_outs(e, &f->step);
+    lf_batch_build(&batch, &e->arrays, &f->step);
+    batch.samples_later = lf_engine_has_grammars(&f->step);
+    f->launched_ns = lf_clock_ns();
+    e->figures.n_steps++;
+    if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;
+    lf_sched_launched(&e->sched, &f->step);
+    e->n_flights++;
+    lf_histogram_observe(&e->metrics.tokens_per_step, f->step.n_tokens);
+    lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)f->step.n_prefill_tokens);
+    if (batch.samples_later) sample_later(e, f, &batch);
+    return true;
 }
 
 static void step(struct lf_engine *e)
@@ -208,17 +223,28 @@ static enum lf_status check_opts(const struct lf_engine_backend *b, const struct
                        LF_ENGINE_ASYNC_STEPS_N);
     if (b->n_vocab < 1 || b->n_vocab > LF_VOCAB_N || b->n_eos < 0)
         return lf_fail(err, LF_INVALID, "engine: vocabulary of %d ids", b->n_vocab);
+    if (o->n_mask_threads < 0 || o->n_mask_threads > LF_MASK_THREADS_N)
+        return lf_fail(err, LF_INVALID, "engine: %d threads for masks, at most %d", o->n_mask_threads,
+                       LF_MASK_THREADS_N);
     return LF_OK;
 }
+
+enum { MASK_STACK_BYTES = 128 * 1024 }; /* what a thread that computes masks touches of its stack, at most */
 
 static uint64_t bytes_of_seq(void)
 {
     return (LF_ENGINE_ASYNC_STEPS_N + 1) * sizeof(struct lf_sched_item) + sizeof(struct lf_kv_seq);
 }
 
-static uint64_t bytes_of_out(void)
+static uint64_t bytes_of_out(int n_vocab)
 {
-    return sizeof(int32_t) + sizeof(struct lf_batch_out) + sizeof(struct lf_sampled);
+    return sizeof(int32_t) + sizeof(struct lf_batch_out) + sizeof(struct lf_sampled) + sizeof(struct lf_mask_job) +
+           (uint64_t)lf_batch_mask_words(n_vocab) * sizeof(uint32_t);
+}
+
+static int n_mask_threads(const struct lf_engine_opts *o)
+{
+    return o->n_mask_threads > 0 ? o->n_mask_threads : LF_MASK_THREADS_N;
 }
 
 /* As many as can wait and run, and one: a client's requests may enter an empty queue beyond its limit together. */
@@ -232,12 +258,13 @@ uint64_t lf_engine_answer_bytes(int n_blocks)
     return (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS * (sizeof(int32_t) + sizeof(struct lf_sampled));
 }
 
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_blocks)
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
 {
     return sizeof(struct lf_engine) + (uint64_t)o->max_seqs * bytes_of_seq() +
-           (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out() +
-           (uint64_t)o->chunk * sizeof(int32_t) + (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) +
-           (uint64_t)n_blocks * sizeof(uint32_t) + lf_kv_host_bytes(n_blocks, true);
+           (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
+           (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
+           (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
+           lf_kv_host_bytes(n_blocks, true);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
@@ -256,10 +283,12 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     e->arrays.seqs = calloc(n_seqs, sizeof(*e->arrays.seqs));
     e->arrays.logits_idx = calloc(n_out, sizeof(*e->arrays.logits_idx));
     e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
+    e->mask_jobs = calloc(n_out, sizeof(*e->mask_jobs));
+    e->mask_rows = calloc(n_out, (size_t)e->n_mask_words * sizeof(*e->mask_rows));
     e->tenants = calloc((size_t)n_tenants(o), sizeof(*e->tenants));
     e->held_epochs = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->held_epochs));
     all = all && e->tenants && e->held_epochs && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&
-          e->arrays.logits_idx && e->arrays.outs;
+          e->arrays.logits_idx && e->arrays.outs && e->mask_jobs && e->mask_rows;
     if (!all) return lf_fail(err, LF_NO_MEMORY, "no memory for the engine's arrays");
     while (e->n_slots < n_slots) {
         e->slots[e->n_slots] = e->n_slots;
@@ -272,6 +301,8 @@ static void release(struct lf_engine *e)
 {
     free(e->held_epochs);
     free(e->tenants);
+    free(e->mask_rows);
+    free(e->mask_jobs);
     free(e->arrays.outs);
     free(e->arrays.logits_idx);
     free(e->arrays.seqs);
@@ -291,6 +322,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->backend = *backend;
     e->opts = *opts;
     e->kv = kv;
+    e->n_mask_words = lf_batch_mask_words(backend->n_vocab);
     if (e->opts.queue_tokens == 0) e->opts.queue_tokens = 4 * (int64_t)opts->ctx;
     lf_engine_metrics_init(&e->metrics);
     enum lf_status status;
@@ -316,14 +348,19 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;
+    e->figures.prefix_cache = kv->prefix != NULL;
+    e->figures.kv_dtype = lf_dtype_name(kv->view.dtype);
     e->mailbox.figures = e->figures;
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
+    LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
-        goto fail_mailbox;
+        goto fail_masks;
     }
     *out = e;
     return LF_OK;
+fail_masks:
+    lf_masks_deinit(&e->masks);
 fail_mailbox:
     lf_mailbox_deinit(&e->mailbox);
 fail:
@@ -346,6 +383,7 @@ void lf_engine_destroy(struct lf_engine *engine)
     if (!engine) return;
     lf_mailbox_stop(&engine->mailbox);
     LF_ASSERT(pthread_join(engine->thread, NULL) == 0);
+    lf_masks_deinit(&engine->masks);
     lf_mailbox_deinit(&engine->mailbox);
     release(engine);
 }

@@ -23,10 +23,11 @@ struct lf_kv_cache;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
-/* What the engine drives, on its thread: lf_model_launch and lf_model_wait, or a double of theirs. */
+/* What the engine drives, on its thread: lf_model_launch, lf_model_sample and lf_model_wait, or a double of theirs. */
 struct lf_engine_backend {
     void *ctx;
     enum lf_status (*launch)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch);
+    enum lf_status (*sample)(void *ctx, const struct lf_batch *batch); /* behind a launch of which it says so */
     enum lf_status (*wait)(void *ctx, struct lf_sampled *out);
     int n_async_steps; /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
     int n_vocab;
@@ -45,6 +46,7 @@ struct lf_engine_opts {
     int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
     int token_tile;       /* of lf_device_info; 0: 1 */
     int per_tenant_n;     /* in flight per tenant, where tenants are keys; 0: no limit */
+    int n_mask_threads;   /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
 
@@ -53,7 +55,7 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
                                               struct lf_kv_cache *kv, const struct lf_engine_opts *opts,
                                               struct lf_err *err);
 /* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
-uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_blocks);
+uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks);
 /* What the answers of all that runs at once may take at most: an entry a token of the cache. */
 uint64_t lf_engine_answer_bytes(int n_blocks);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
@@ -80,6 +82,8 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
+    bool prefix_cache;                                /* there is one */
+    const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
     int retry_after_s;
@@ -93,11 +97,14 @@ int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
 /* Updated by the engine thread, rendered by the HTTP thread. */
 struct lf_engine_metrics {
     struct lf_counter prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, generation_tokens;
+    struct lf_counter cache_queries; /* prompt tokens that the prefix cache was asked for, at admission */
     struct lf_counter finished_stop, finished_length, finished_cancelled, finished_error;
-    struct lf_counter broken_logits; /* requests among those of finished_error */
+    struct lf_counter broken_logits, broken_grammars; /* requests among those of finished_error */
+    struct lf_counter constrained;                    /* requests with a grammar that were started */
+    struct lf_counter masks, masks_ns;                /* of their tokens, and what the engine waited for them */
     struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_too_long, rejected_draining;
-    struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s;
-    struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step;
+    struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
+    struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step, max_tokens;
 };
 void lf_engine_metrics_init(struct lf_engine_metrics *metrics); /* a zeroed one; for lf_engine_create and its doubles */
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine);

@@ -8,6 +8,7 @@
 #include "server/engine/batch_build.h"
 #include "server/engine/engine.h"
 #include "server/engine/mailbox.h"
+#include "server/engine/masks.h"
 #include "server/engine/scheduler.h"
 
 /* A step that was launched and has not been read. */
@@ -32,7 +33,11 @@ struct lf_engine {
     int64_t last_read_ns;
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
-    int *slots;                 /* [n_slots] free, of lf_batch_n_slots */
+    struct lf_masks masks;
+    struct lf_mask_job *mask_jobs; /* [max_out] */
+    uint32_t *mask_rows;           /* [max_out, n_mask_words] */
+    int n_mask_words;
+    int *slots; /* [n_slots] free, of lf_batch_n_slots */
     struct lf_sched_tenant *tenants;
     uint32_t *held_epochs; /* [n_blocks] */
     int n_slots;
@@ -46,10 +51,17 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
+/* Ends a request whose grammar cannot be followed: LF_LIMIT, LF_NO_MEMORY, LF_UNSUPPORTED (no token), LF_INVALID. */
+void lf_engine_end_grammar(struct lf_engine *e, struct lf_request *req, enum lf_status status, int64_t now_ns);
 /* Ends a request whose deadline has passed, with what it has. */
 void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns);
 /* Fills e->arrays.outs: what the planned step is to make of each row of logits. Before its launch. */
 void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step);
+/* Whether the planned step draws a token under a grammar: then it is sampled later. */
+bool lf_engine_has_grammars(const struct lf_sched_step *step);
+/* Behind the step's launch, when all tokens before it are known: the masks of e->arrays.outs. Ends requests whose
+ * answers are whole, or cannot go on; their rows are drawn as if they had no grammar, and nobody reads them. */
+void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);
 /* Books what a step has brought (e->results) and ends what is complete. */
 void lf_engine_read(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);
 

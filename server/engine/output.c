@@ -5,6 +5,7 @@
 #include "server/engine/engine_internal.h"
 
 #include "core/check.h"
+#include "grammar/grammar.h"
 
 static double seconds(int64_t from_ns, int64_t to_ns)
 {
@@ -34,7 +35,11 @@ static void count_finish(struct lf_engine *e, const struct lf_request *req)
                                      [LF_FINISH_ERROR] = &m->finished_error};
     lf_counter_add(counters[now->finish], 1);
     lf_histogram_observe(&m->e2e_s, seconds(now->submitted_ns, now->finished_ns));
-    if (now->started_ns != 0) lf_histogram_observe(&m->generation_tokens_per_request, now->n_tokens);
+    lf_histogram_observe(&m->max_tokens, req->params.max_tokens);
+    if (now->started_ns != 0) {
+        lf_histogram_observe(&m->generation_tokens_per_request, now->n_tokens);
+        lf_histogram_observe(&m->inference_s, seconds(now->started_ns, now->finished_ns));
+    }
     if (now->first_token_ns != 0) lf_histogram_observe(&m->decode_s, seconds(now->first_token_ns, now->finished_ns));
 }
 
@@ -88,6 +93,16 @@ void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now
     lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 
+void lf_engine_end_grammar(struct lf_engine *e, struct lf_request *req, enum lf_status status, int64_t now_ns)
+{
+    const char *message = LF_GRAMMAR_TOO_WIDE;
+    if (status == LF_NO_MEMORY) message = LF_GRAMMAR_NO_MEMORY;
+    if (status == LF_UNSUPPORTED) message = LF_GRAMMAR_NO_TOKEN;
+    if (status == LF_INVALID) message = LF_GRAMMAR_NOT_FOLLOWED;
+    lf_counter_add(&e->metrics.broken_grammars, 1);
+    lf_engine_finish(e, req, LF_FINISH_ERROR, status, message, now_ns);
+}
+
 static bool is_stop(const struct lf_request *req, int32_t id)
 {
     for (int i = 0; i < req->n_stop_ids; i++)
@@ -116,6 +131,21 @@ static void end_without_token(struct lf_engine *e, struct lf_request *req, int64
     lf_engine_finish(e, req, LF_FINISH_ERROR, LF_CORRUPT, LF_BROKEN_LOGITS, now_ns);
 }
 
+/* Whether the answer goes on: its grammar takes the token, and something can follow. */
+static bool follow_grammar(struct lf_engine *e, struct lf_request *req, int32_t token, int64_t now_ns)
+{
+    struct lf_mask_job job = {.matcher = req->matcher, .token = token};
+    if (!req->matcher) return true;
+    lf_masks_run(&e->masks, &job, 1);
+    if (job.status != LF_OK) {
+        lf_engine_end_grammar(e, req, job.status, now_ns);
+        return false;
+    }
+    if (!lf_matcher_is_finished(req->matcher)) return true;
+    lf_engine_finish(e, req, LF_FINISH_STOP, LF_OK, "", now_ns);
+    return false;
+}
+
 /* The token that a step has drawn for a request. */
 static void take_token(struct lf_engine *e, struct lf_request *req, const struct lf_sampled *sampled, int64_t now_ns)
 {
@@ -136,6 +166,7 @@ static void take_token(struct lf_engine *e, struct lf_request *req, const struct
     lf_request_set_token(req, n_output, sampled);
     req->now.n_tokens = n_output + 1;
     lf_counter_add(&e->metrics.generation_tokens, 1);
+    if (!follow_grammar(e, req, sampled->id, now_ns)) return;
     if (n_output + 1 == seq->max_tokens) lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
 }
 

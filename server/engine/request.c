@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/text_memory.h"
+#include "grammar/grammar.h"
 
 struct layout {
     size_t bytes;
@@ -78,6 +79,18 @@ static void fill(struct lf_request *req, const struct lf_gen_params *p, struct l
     req->state = req->now;
 }
 
+/* The matcher of the request's grammar, at the beginning of the answer. */
+static enum lf_status begin_grammar(struct lf_request *req, struct lf_err *err)
+{
+    struct lf_gen_params *p = &req->params;
+    if (!p->grammar) return LF_OK;
+    enum lf_status status = lf_matcher_create(&req->matcher, p->grammar, p->vocabulary, p->memory);
+    if (status == LF_LIMIT) return lf_fail(err, status, "%s", LF_GRAMMAR_TOO_WIDE);
+    if (status != LF_OK) return lf_fail(err, status, "no memory for the matcher of a grammar");
+    (void)lf_grammar_ref(p->grammar);
+    return LF_OK;
+}
+
 enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p, const int32_t *eos_ids,
                                  int n_eos, const struct lf_prefix_cache *prefix, struct lf_mailbox *mailbox,
                                  struct lf_err *err)
@@ -115,12 +128,18 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->params.stop_token_ids = req->stop_ids;
     if (prefix) make_keys(req, p, prefix);
     if (req->prompt_logprobs) memset(req->prompt_logprobs, 0, prompt_stride); /* entry 0: nothing stands before it */
-    *out = req;
-    return LF_OK;
+    enum lf_status status = begin_grammar(req, err);
+    if (status != LF_OK)
+        lf_text_free(p->memory, req);
+    else
+        *out = req;
+    return status;
 }
 
 void lf_request_free(struct lf_request *req)
 {
+    lf_matcher_destroy(req->matcher);
+    lf_grammar_unref(req->params.grammar);
     lf_text_free(req->params.memory, req);
 }
 

@@ -27,6 +27,19 @@ enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CAN
     "The model computed values that are no numbers (NaN or infinite): its weights are broken, or not made for this "   \
     "computation."
 
+/* Those of a request whose grammar cannot be followed any further: its readings pass a bound (LF_LIMIT), there is no
+ * memory for them (LF_NO_MEMORY), the vocabulary has not the bytes that must come (LF_UNSUPPORTED), or the device drew
+ * what it must not (LF_INVALID). */
+#define LF_GRAMMAR_TOO_WIDE                                                                                            \
+    "The grammar of this answer allows too many different continuations at this place: it has wide patterns or many "  \
+    "alternatives that begin alike."
+#define LF_GRAMMAR_NO_MEMORY "There is no memory to follow the grammar of this answer at the moment."
+#define LF_GRAMMAR_NO_TOKEN                                                                                            \
+    "No token of this model can come next under the grammar of this answer: its vocabulary lacks a byte that must "    \
+    "come."
+
+#define LF_GRAMMAR_NOT_FOLLOWED "A token was drawn that the grammar of this answer does not allow: a defect here."
+
 /* What to generate. Plain data; pointers are borrowed during submit and copied. */
 struct lf_gen_params {
     const int32_t *prompt; /* [n_prompt], ids < n_vocab, n_prompt >= 1 */

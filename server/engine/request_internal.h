@@ -16,6 +16,7 @@ struct lf_request {
     struct lf_gen_params params; /* prompt and stop_token_ids point into the arrays below; salt and leader are NULL */
     const int32_t *stop_ids;     /* [n_stop_ids] that end it: EOS, unless ignored, and its own */
     int n_stop_ids;
+    struct lf_matcher *matcher; /* of params.grammar, NULL: none; the engine thread's, or one of its mask threads' */
     size_t token_stride, prompt_stride; /* bytes from one entry to the next; see request.c */
 
     /* The engine thread's. */
@@ -47,8 +48,8 @@ struct lf_request {
     _Atomic bool cancelled; /* any thread sets it */
 };
 
-/* Copies everything; n_refs is 1, the caller's. The chain of keys is worked out here, where prefix is not NULL.
- * LF_NO_MEMORY. Any thread. */
+/* Copies everything; n_refs is 1, the caller's. The chain of keys is worked out here, where prefix is not NULL, and a
+ * grammar's matcher begins. LF_NO_MEMORY; LF_LIMIT: a grammar too wide for its bounds. Any thread. */
 LF_MUST_CHECK enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *params,
                                                const int32_t *eos_ids, int n_eos, const struct lf_prefix_cache *prefix,
                                                struct lf_mailbox *mailbox, struct lf_err *err);

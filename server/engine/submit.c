@@ -1,6 +1,7 @@
 /* Submitting: everything that can be wrong with a request is said here, on the caller's thread, before anything of it
  * is kept. */
 #include "core/check.h"
+#include "grammar/grammar.h"
 #include "server/engine/engine_internal.h"
 
 static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const char *what, struct lf_err *err)
@@ -25,6 +26,9 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
         return lf_fail(err, LF_INVALID, "log-probabilities of %d and %d tokens: at most %d", p->sampling.n_logprobs,
                        p->n_prompt_logprobs, LF_TOP_LOGPROBS_N);
     if (p->salt_bytes < 0) return lf_fail(err, LF_INVALID, "a salt of %d bytes", p->salt_bytes);
+    if (p->grammar &&
+        (!p->vocabulary || lf_vocabulary_mask_words(p->vocabulary) > (size_t)lf_batch_mask_words(n_vocab)))
+        return lf_fail(err, LF_INVALID, "a grammar needs a vocabulary of at most %d tokens", n_vocab);
     LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));
     LF_TRY(check_ids(p->stop_token_ids, p->n_stop_token_ids, n_vocab, "stop_token_ids", err));
     for (int i = 0; i < p->sampling.n_bias; i++)

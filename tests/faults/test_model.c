@@ -174,6 +174,7 @@ static enum lf_status run_engine(const void *ctx)
     struct fake_backend model = {0};
     struct lf_engine_backend backend = {.ctx = &model,
                                         .launch = fake_launch,
+                                        .sample = fake_sample_step,
                                         .wait = fake_wait_step,
                                         .n_vocab = FAKE_VOCAB,
                                         .eos_ids = fake_eos,

@@ -23,6 +23,7 @@ static inline struct lf_engine_backend rig_backend(struct engine_rig *f)
 {
     return (struct lf_engine_backend){.ctx = &f->backend,
                                       .launch = fake_launch,
+                                      .sample = fake_sample_step,
                                       .wait = fake_wait_step,
                                       .n_async_steps = f->backend.n_async_steps,
                                       .n_vocab = FAKE_VOCAB,

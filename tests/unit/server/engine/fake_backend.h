@@ -32,6 +32,8 @@ struct fake_backend {
     int n_async_steps; /* 1: as a device that samples by itself */
     int n_slots;       /* as the engine's; 0: slots are not looked at */
     int n_launched, n_waited;
+    bool samples_later; /* the last launch has not been sampled */
+    float logits[FAKE_OUT_N * FAKE_VOCAB];
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
     int n_results[2];
     int max_rows_seen, max_seqs_seen;
@@ -92,14 +94,20 @@ static inline int32_t fake_id(const struct fake_backend *f, int32_t id)
 }
 
 /* All of the logits rows at once: what is drawn depends on logits alone where a request has no penalties. */
-static inline void fake_sample(struct fake_backend *f, const struct lf_batch *batch, float *logits)
+static inline enum lf_status fake_sample_step(void *ctx, const struct lf_batch *batch)
 {
     static _Thread_local uint32_t scratch[2 * FAKE_VOCAB];
-    struct lf_sampled *out = f->results[f->n_launched % 2];
-    LF_ASSERT(batch->n_out <= FAKE_OUT_N);
+    struct fake_backend *f = ctx;
+    int at = (f->n_launched - 1) % 2;
+    LF_ASSERT(f->samples_later && batch->n_out == f->n_results[at]);
     for (int i = 0; i < batch->n_out; i++)
-        lf_sample_row(&out[i], &batch->outs[i], logits + i * FAKE_VOCAB, FAKE_VOCAB, scratch);
-    f->n_results[f->n_launched % 2] = batch->n_out;
+        lf_sample_row(&f->results[at][i], &batch->outs[i], f->logits + (size_t)i * FAKE_VOCAB, FAKE_VOCAB, scratch);
+    f->samples_later = false;
+    if (f->delay_us > 0) {
+        struct timespec t = {0, f->delay_us * 1000L};
+        nanosleep(&t, NULL);
+    }
+    return LF_OK;
 }
 
 /* Sequences that run together have slots of their own. */
@@ -116,8 +124,8 @@ static inline void fake_check_slots(const struct fake_backend *f, const struct l
 
 static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
 {
-    static _Thread_local float logits[FAKE_OUT_N * FAKE_VOCAB];
     struct fake_backend *f = ctx;
+    LF_ASSERT(!f->samples_later && batch->n_out <= FAKE_OUT_N);
     LF_ASSERT(f->n_launched - f->n_waited <= f->n_async_steps);
     if (f->on_thread) f->on_thread();
     while (f->gate) lf_clock_sleep_ms(1);
@@ -135,26 +143,22 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
             uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), fake_id(f, batch->ids[row]));
             fake_store(&kv->view, seq, p, h);
             if (out == batch->n_out || batch->logits_idx[out] != row) continue;
-            for (int v = 0; v < FAKE_VOCAB; v++) logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
-            if (f->broken_id != 0 && batch->ids[row] == f->broken_id) logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
+            for (int v = 0; v < FAKE_VOCAB; v++) f->logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
+            if (f->broken_id != 0 && batch->ids[row] == f->broken_id) f->logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
             out++;
         }
     }
     LF_ASSERT(row == batch->n_tokens && out == batch->n_out);
     fake_check_slots(f, batch);
-    fake_sample(f, batch, logits);
-    f->n_launched++;
-    if (f->delay_us > 0) {
-        struct timespec t = {0, f->delay_us * 1000L};
-        nanosleep(&t, NULL);
-    }
-    return LF_OK;
+    f->n_results[f->n_launched++ % 2] = batch->n_out;
+    f->samples_later = true;
+    return batch->samples_later ? LF_OK : fake_sample_step(f, batch);
 }
 
 static inline enum lf_status fake_wait_step(void *ctx, struct lf_sampled *out)
 {
     struct fake_backend *f = ctx;
-    LF_ASSERT(f->n_waited < f->n_launched);
+    LF_ASSERT(f->n_waited + f->samples_later < f->n_launched);
     int at = f->n_waited++ % 2;
     memcpy(out, f->results[at], (size_t)f->n_results[at] * sizeof(*out));
     return LF_OK;

@@ -11,6 +11,7 @@ static void a_second_request_takes_the_prompt_from_the_cache(void **state)
     assert_int_equal(rig_generate(f, 640, 10, 2).n_cached, 0);
     const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
     assert_int_equal(lf_counter_get(&m->prompt_tokens), 640 + 640 + 641 + 63 + 640);
+    assert_int_equal(lf_counter_get(&m->cache_queries), 640 + 640 + 641 + 63 + 640);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_cached), 576 + 640);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_computed), 640 + 64 + 1 + 63 + 640);
 }
@@ -116,8 +117,8 @@ static void without_prefix_cache_everything_is_computed(void **state)
         assert_int_equal(st.n_tokens, 10);
     }
     rig_close(&f);
-    assert_true(lf_engine_host_bytes(&opts, 128) > 16 * sizeof(struct lf_sampled));
-    assert_true(lf_engine_host_bytes(&opts, 256) > lf_engine_host_bytes(&opts, 128));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 128) > 16 * sizeof(struct lf_sampled));
+    assert_true(lf_engine_host_bytes(&opts, FAKE_VOCAB, 256) > lf_engine_host_bytes(&opts, FAKE_VOCAB, 128));
 }
 
 int main(void)

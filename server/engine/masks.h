@@ -1,0 +1,54 @@
+/* Masks of the tokens that grammars allow next, and the tokens that came: what the engine asks matchers.
+ *
+ * Two things keep the engine's own thread from simply asking. A matcher may need memory, which this thread must not
+ * take; and a mask costs a few microseconds usually but milliseconds at worst, with a row for each running sequence. So
+ * there are a few threads beside it. It begins by itself, with matchers that may take no memory: usually they have what
+ * they need, and the list is done before a thread would have been woken. What then needs memory, and what is left after
+ * LF_MASKS_ALONE_NS, goes to the threads; the engine takes its part of it and waits for theirs.
+ *
+ * What comes out does not depend on who computed it. One lock, never held while a matcher works; the engine holds no
+ * other then. */
+#ifndef LF_SERVER_ENGINE_MASKS_H
+#define LF_SERVER_ENGINE_MASKS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/limits.h"
+#include "core/status.h"
+
+#define LF_MASKS_ALONE_NS INT64_C(50000)
+
+struct lf_matcher;
+
+/* What is asked of one matcher: to take a token, or for the mask of those that may come. */
+struct lf_mask_job {
+    struct lf_matcher *matcher;
+    uint32_t *mask; /* NULL: token is taken */
+    int32_t token;
+    uint32_t n_allowed;    /* out, of a mask */
+    enum lf_status status; /* out; LF_FULL never */
+    struct lf_mask_job *next_short;
+};
+
+struct lf_masks {
+    pthread_t threads[LF_MASK_THREADS_N];
+    int n_threads;
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    /* Under the lock: */
+    struct lf_mask_job *jobs; /* that anybody may take: next .. n_jobs - 1 */
+    int next, n_jobs;
+    struct lf_mask_job *first_short; /* that need memory: for the threads */
+    int n_left;                      /* handed over and not done */
+    bool stop;
+};
+
+/* n_threads: 1 to LF_MASK_THREADS_N. LF_NO_MEMORY leaves nothing. */
+LF_MUST_CHECK enum lf_status lf_masks_init(struct lf_masks *masks, int n_threads, struct lf_err *err);
+void lf_masks_deinit(struct lf_masks *masks);
+/* All jobs are done on return, each of another matcher. One thread at a time. */
+void lf_masks_run(struct lf_masks *masks, struct lf_mask_job *jobs, int n);
+
+#endif
