@@ -207,6 +207,169 @@ static void hermes_calls(void **state)
     run_cases(cases, LF_N_ELEMS(cases));
 }
 
+static void xml_calls(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"qwen3_xml", NULL,
+         "I "
+         "look.\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</"
+         "parameter>\n"
+         "<parameter=options>\n{\"a\": [1, "
+         "\"x\"]}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get>\n"
+         "</function>\n</tool_call>",
+         "T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3, \"options\": {\"a\": [1, \"x\"]}})EC(get)A({})E"},
+        /* strings stay strings, and are escaped; what is no JSON is a string; words of Python */
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=city>5</parameter><parameter=note>\n\n a \"b\"\\\t<\n\n</parameter>"
+         "<parameter=days>three\n</parameter><parameter=options>True</parameter><parameter=new>True</parameter>"
+         "</function></tool_call>",
+         "C(weather)A({\"city\": \"5\", \"note\": \"\\n a \\\"b\\\"\\\\\\u0009<\\n\", \"days\": \"three\", "
+         "\"options\": true, "
+         "\"new\": \"True\"})E"},
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=note></para</parameter></parameter>\n</function></tool_call>",
+         "C(weather)A({\"note\": \"</para\")T(</parameter>\n</function></tool_call>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather_to>", "T(<tool_call>\n<function=weather_to>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\nno", "T(<tool_call>\n<function=weather>\nno)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=city>\nRo\n</para",
+         "C(weather)A({\"city\": \"Ro)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=days>\n3", "C(weather)A({\"days\": )"},
+        {"glm", "<think>",
+         "\nrain\n</think>\nI "
+         "look.\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>"
+         "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get</tool_call>",
+         "R(rain)T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"glm", "</think>", "<tool_call>weather<arg_key>ci\"ty</arg_key><arg_value>é</arg_value></tool_call>",
+         "C(weather)A({\"ci\\\"ty\": \"é\"})E"},
+        {"glm", NULL, "<tool_call>weather is fine</tool_call>", "T(<tool_call>weather is fine</tool_call>)"},
+        {"minimax_m2", "<think>\n",
+         "a\n</think>\n\nb\n<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n"
+         "<parameter name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"get\">\n</invoke>\n</minimax:tool_call>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"deepseek_v4", "<think>",
+         "a</think>b\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" "
+         "string=\"true\">Rome"
+         "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"note\" string=\"false\">[1]</｜DSML｜parameter>\n"
+         "<｜DSML｜parameter name=\"days\" string=\"true\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+         "<｜DSML｜invoke name=\"get\">\n\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"note\": [1], \"days\": \"3\"})EC(get)A({})E"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_of_a_name_and_json(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"deepseek_r1", "<think>\n",
+         "a\n</think>\n\nb\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" ROME
+         "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{}\n```<｜tool▁call▁end｜>"
+         "<｜tool▁calls▁end｜>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"deepseek_v31", "<think></think>",
+         "b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ROME
+         "<｜tool▁call▁end｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>c",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})ET(c)"},
+        {"deepseek_v31", NULL,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call",
+         "C(get)A({})E"},
+        {"kimi_k2", NULL,
+         "b<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" ROME
+         "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_"
+         "calls_section_end|>",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"kimi_k2", NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{}",
+         "T(<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{})"},
+        {"mistral_args", NULL,
+         "[THINK]a[/THINK]b[TOOL_CALLS]weather[ARGS]" ROME "[TOOL_CALLS]get[CALL_ID]a1b2c3d4e[ARGS]{}",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral_args", NULL, "[TOOL_CALLS]getting[ARGS]{}", "T([TOOL_CALLS]getting[ARGS]{})"},
+        {"apertus", NULL,
+         "<|inner_prefix|>a<|inner_suffix|>b<|tools_prefix|>[{\"weather\": " ROME "}, {\"get\": {}}]<|tools_suffix|>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"gemma4", "<|channel>thought\n<channel|>",
+         "<|tool_call>call:weather{city:<|\"|>Rome <\"{}<|\"|>,days:3,options:{a:[<|\"|>x<|\"|>,true,-1.5,[]],<|\"|>b "
+         "c<|\"|>:None}}"
+         "<tool_call|><|tool_call>call:get{}<tool_call|>",
+         "C(weather)A({\"city\":\"Rome <\\\"{}\",\"days\":3,\"options\":{\"a\":[\"x\",true,-1.5,[]],\"b "
+         "c\":\"None\"}})EC(get)A({})E"},
+        {"gemma4", "model\n", "<|channel>thought\na\n<channel|>b", "R(a\n)T(b)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a}<tool_call|>", "C(get)A({\"a)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:<|\"|>x<|\"", "C(get)A({\"a\":\"x)"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_as_json_objects(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"mistral", NULL,
+         "b[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ROME
+         ", \"id\": \"abcdefghi\"}, {\"name\": \"get\", \"arguments\": {}}]",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral", NULL, "[TOOL_CALLS][]", "T([TOOL_CALLS][])"},
+        {"mistral", NULL, "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"no\"}]",
+         "C(get)A({})ET(, {\"name\": \"no\"}])"},
+        {"nemotron", "<think>\n",
+         "a\n</think>\n\n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ROME
+         "}, {\"name\": \"get\", \"arguments\": {}}]</TOOLCALL>\n",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})ET(\n)"},
+        {"command", NULL,
+         "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"weather\", "
+         "\"parameters\": " ROME
+         "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"granite", NULL, "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ROME "}]", "C(weather)A(" ROME ")E"},
+        {"gigachat", NULL, "<|function_call|>{\"name\": \"weather\", \"arguments\": " ROME "}",
+         "C(weather)A(" ROME ")E"},
+        {"llama3", NULL, "{\"name\": \"weather\", \"parameters\": " ROME "}", "C(weather)A(" ROME ")E"},
+        {"llama3", NULL,
+         "<|python_tag|>{\"type\": \"function\", \"name\": \"weather\", \"parameters\": " ROME
+         "}; {\"name\": \"get\", \"parameters\": {}}",
+         "C(weather)A(" ROME ")EC(get)A({})E"},
+        {"llama3", NULL, "{\"answer\": 42}", "T({\"answer\": 42})"},
+        {"llama3", NULL, "{\"name\": \"Ada\", \"age\": 36}", "T({\"name\": \"Ada\", \"age\": 36})"},
+        {"llama3", NULL, "Here: {\"name\": \"get\", \"parameters\": {}}",
+         "T(Here: {\"name\": \"get\", \"parameters\": {}})"},
+        {"llama3", NULL, "<|python_tag|>print(1)", "T(<|python_tag|>print(1))"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void messages_with_headers(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>Why?<|end|><|start|>assistant<|channel|>final<|message|>So.\n",
+         "R(Why?)T(So.\n)"},
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>a < b<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+         "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ROME "<|call|>",
+         "R(a < b)T(I look.)C(weather)A(" ROME ")E"},
+        {"gpt_oss", NULL, " to=functions.get<|channel|>commentary json<|message|>{}", "C(get)A({})E"},
+        {"gpt_oss", NULL,
+         "<|channel|>commentary to=functions.get<|message|> {\"a\": 1}<|call|><|start|>assistant to=functions.get_time"
+         "<|channel|>commentary<|message|>{}<|call|>",
+         "C(get)A({\"a\": 1})EC(get_time)A({})E"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.rain<|message|>{}<|call|>",
+         "T(<|channel|>commentary to=functions.rain<|message|>{})"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>no<|end|>",
+         "T(<|channel|>commentary to=functions.get<|message|>no)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": oh<|end|>",
+         "C(get)A({\"a\": )T(oh)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": \"x", "C(get)A({\"a\": \"x)"},
+        {"gpt_oss", NULL, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|return|>", "R(a)T(b)"},
+        {"gpt_oss", NULL, "No header <|at all", "T(No header <|at all)"},
+        {"gpt_oss", NULL, "<|channel|>anal", ""},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
 /* -- What a parser is told -- */
 
 static void check_with(const char *format, const char *prompt_end, bool reasoning, size_t n_tools, const char *answer,
@@ -238,6 +401,22 @@ static void reasoning_that_is_not_split_off_is_text_with_its_markers(void **stat
     snprintf(want, sizeof(want), "T(<think>\na %s\n</think>\n\nb)C(get)A({})E", call);
     check_with("hermes", "", false, 4, answer, want);
     check_with("hermes", "<think>\n", false, 4, "a\n</think>\n\nb", "T(a\n</think>\n\nb)");
+}
+
+/* A NUL is a byte as any other: it does not match the end of what is looked for. */
+static void a_nul_belongs_to_no_marker(void **state)
+{
+    static const char answer[] = "<think>\n\0a</think>\n\n\0<tool_call>\n\0<tool_call>\n<function=weather>\n"
+                                 "<parameter=city>\n\0</parameter></function></tool_call>\0";
+    static const char want[] = "R(\0a)T(\0<tool_call>\n\0)C(weather)A({\"city\": \"\\ufffd\"})ET(\0)";
+    struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+    struct answer_parts parts;
+    (void)state;
+    answer_parts_of(&parts, p, lf_str_from(answer, sizeof(answer) - 1), NULL, NULL);
+    assert_int_equal(parts.text.len, sizeof(want) - 1);
+    assert_memory_equal(parts.text.ptr, want, sizeof(want) - 1);
+    lf_buf_deinit(&parts.text);
+    lf_answer_parser_destroy(p);
 }
 
 /* -- Bounds -- */
@@ -307,11 +486,11 @@ static void answers_take_linear_time(void **state)
     for (int i = 0; i < lf_answer_n_formats; i++) {
         struct lf_answer_parser *p = open_parser(lf_answer_formats[i].name, "", true, LF_N_ELEMS(tools));
         for (size_t u = 0; u < LF_N_ELEMS(units); u++) {
-            struct lf_buf answer = repeated("", units[u], 1 << 20, "");
+            struct lf_buf answer = repeated("", units[u], 1 << 17, "");
             struct answer_parts parts;
             double began = cpu_seconds();
             answer_parts_of(&parts, p, lf_buf_view(&answer), NULL, NULL);
-            assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
+            assert_true(cpu_seconds() - began < 0.2 * SLOWNESS);
             lf_buf_deinit(&parts.text);
             lf_buf_deinit(&answer);
         }
@@ -343,8 +522,13 @@ int main(void)
         cmocka_unit_test(plain_answers_are_text),
         cmocka_unit_test(reasoning_is_split_off),
         cmocka_unit_test(hermes_calls),
+        cmocka_unit_test(xml_calls),
+        cmocka_unit_test(calls_of_a_name_and_json),
+        cmocka_unit_test(calls_as_json_objects),
+        cmocka_unit_test(messages_with_headers),
         cmocka_unit_test(without_tools_a_call_is_text),
         cmocka_unit_test(reasoning_that_is_not_split_off_is_text_with_its_markers),
+        cmocka_unit_test(a_nul_belongs_to_no_marker),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
         cmocka_unit_test(answers_take_linear_time),
