@@ -37,7 +37,7 @@ RANGES = {
     "stream_options": ([], [{"include_usage": True}, {}, 5]),
     "model": (["fake", ""], [5]),
     "response_format": ([{"type": "text"}], [{"type": "json_object"}, {"type": "json_schema", "json_schema": {}}, {}, 1]),
-    "tool_choice": (["none"], ["auto", "required", {"type": "function"}]),
+    "tool_choice": (["none", "auto"], ["required", "any", {"type": "function"}]),
     "tools": ([[]], [[{"type": "function", "function": {"name": "f"}}], 1]),
     "functions": ([[]], [[{"name": "f"}]]),
     "function_call": (["none"], ["auto"]),

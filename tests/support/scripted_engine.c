@@ -64,6 +64,17 @@ static int number_of(struct lf_str text, const char *name, int fallback)
     return at < 0 ? fallback : (int)strtol(text.ptr + at + strlen(key), NULL, 10);
 }
 
+/* In a conversation the last message counts. */
+static ptrdiff_t find_last(struct lf_str text, struct lf_str what)
+{
+    ptrdiff_t last = -1, at;
+    for (size_t from = 0; (at = lf_str_find(lf_str_from(text.ptr + from, text.len - from), what)) >= 0;) {
+        last = (ptrdiff_t)from + at;
+        from = (size_t)last + what.len;
+    }
+    return last;
+}
+
 static void read_directives(struct script *s, struct lf_str all)
 {
     s->prefill_ms = number_of(all, "prefill_ms", 0);
@@ -76,7 +87,7 @@ static void read_directives(struct script *s, struct lf_str all)
 /* What [[say=…]] in the prompt says; false: there is none. */
 static bool said(struct lf_str all, struct lf_str *say)
 {
-    ptrdiff_t at = lf_str_find(all, LF_STR("[[say="));
+    ptrdiff_t at = find_last(all, LF_STR("[[say="));
     if (at < 0) return false;
     *say = lf_str_from(all.ptr + at + 6, all.len - (size_t)at - 6);
     ptrdiff_t end = lf_str_find(*say, LF_STR("]]"));
@@ -97,9 +108,8 @@ static enum lf_status read_script(struct script *s, const struct scripted_engine
     bool scripted = opts->answers && answer_script_find(opts->answers, all, &say);
     s->endless = !scripted && !said(all, &say);
     read_directives(s, all);
-    if (status == LF_OK)
-        status = lf_tokenizer_encode(opts->tokenizer, &s->say, say, NULL, 0, scripted ? LF_ENCODE_SPECIALS : 0, 0, NULL,
-                                     NULL);
+    unsigned flags = scripted || number_of(all, "controls", 0) ? LF_ENCODE_SPECIALS : 0;
+    if (status == LF_OK) status = lf_tokenizer_encode(opts->tokenizer, &s->say, say, NULL, 0, flags, 0, NULL, NULL);
     lf_buf_deinit(&text);
     return status;
 }

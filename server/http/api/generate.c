@@ -26,6 +26,8 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
         .seed = lf_random64(s->id_seed ^ 0x5eed, atomic_fetch_add(&s->id_counter, 1)),
         .deadline_ns = x->work.deadline_ns,
         .tokenize_ns = tokenize_ns,
+        .format = s->answers,
+        .reasoning = !s->opts.no_reasoning,
         .default_max_tokens = s->opts.default_max_tokens,
         .notify = lf_wake_notify,
         .notify_ctx = &x->wake,

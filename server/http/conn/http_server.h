@@ -36,6 +36,8 @@ struct lf_http_opts {
     const char *model_id;             /* what answers call the model, and requests name as "model" */
     const char *const *model_aliases; /* NULL-terminated further names, "*": any; NULL: none */
     int64_t model_created_s;
+    const char *tool_parser; /* name of an answer format; NULL: the one that the chat template shows */
+    bool no_reasoning;       /* an answer's reasoning stays in its text */
     const char *version, *commit;                /* of the program */
     const struct lf_sampling_defaults *sampling; /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */

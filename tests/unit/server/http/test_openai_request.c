@@ -91,8 +91,10 @@ static void a_refusal_says_what_came(void **state)
         {"12", "The body must be a JSON object, got 12."},
         {"{\"temperature\":2.00000000000000000000000000000001}", ""}, /* which is 2 */
         {"{\"temperature\":200000000000000000000000000000000}", "from 0 to 2, got 200000000000000000000000000000000."},
-        {"{\"tools\":[1]}", "tools: not implemented, and ignoring it would change the answer."},
-        {"{\"tool_choice\":\"auto\"}", "tool_choice: not implemented with this value, and"},
+        {"{\"tools\":[1]}", "tools: this model's chat template has no tools."},
+        {"{\"tool_choice\":\"required\"}", "tool_choice: only together with tools."},
+        {"{\"functions\":[1]}", "functions: not implemented; here that is tools."},
+        {"{\"function_call\":\"auto\"}", "function_call: not implemented; here that is tool_choice."},
         {"{\"num_predict\":5}",
          "num_predict: not implemented, and ignoring it would change the answer; here that is max_tokens."},
     };
