@@ -84,6 +84,9 @@ struct lf_config {
     double temperature;
     bool raw;
     bool decode;
+    const char *json_schema; /* a file; run, load */
+    const char *regex;
+    const char *const *choice;
     bool count;
 
     /* load, health */

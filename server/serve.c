@@ -59,8 +59,8 @@ static enum lf_status check_tool_parser(const struct lf_config *c, struct lf_err
     lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
     for (int i = 0; lf_answer_format_at(i); i++)
         lf_buf_printf(&names, "%s%s", i ? ", " : "", lf_answer_format_name(lf_answer_format_at(i)));
-    enum lf_status status = lf_fail(err, LF_INVALID, "--tool-parser %.60s: expected one of %s", c->tool_parser,
-                                    names.ptr ? names.ptr : "");
+    enum lf_status status =
+        lf_fail(err, LF_INVALID, "--tool-parser %.60s: expected one of %s", c->tool_parser, names.ptr ? names.ptr : "");
     lf_buf_deinit(&names);
     return status;
 }
@@ -187,6 +187,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
         .sampling = &s->sampling,
+        .vocabulary = s->rt.vocabulary.continues ? &s->rt.vocabulary : NULL,
     };
     return lf_http_server_create(&s->http, &opts, err);
 }

@@ -135,6 +135,18 @@ static enum lf_status set_calls(struct lf_jinja *j, struct lf_jinja_dict *dict, 
     return set_value(j, dict, "tool_calls", list);
 }
 
+static enum lf_status drop_calls(struct lf_jinja *j, struct lf_jinja_value *message)
+{
+    const struct lf_jinja_dict *from = message->as.dict;
+    struct lf_jinja_value rest;
+    LF_TRY(lf_jinja_dict_new(j, &rest));
+    for (size_t i = 0; i < from->n; i++)
+        if (!lf_jinja_is_text(from->pairs[i].key, "tool_calls"))
+            LF_TRY(lf_jinja_dict_set(j, rest.as.dict, from->pairs[i].key, from->pairs[i].value));
+    *message = rest;
+    return LF_OK;
+}
+
 /* A key that is there keeps its place, so a template that prints the message sees its members as they came. */
 static enum lf_status make_message(struct lf_jinja *j, struct lf_jinja_value *out, const struct lf_chat_message *m)
 {
@@ -142,6 +154,7 @@ static enum lf_status make_message(struct lf_jinja *j, struct lf_jinja_value *ou
     if (whole) LF_TRY(lf_jinja_from_json(j, out, m->more));
     if (!whole) LF_TRY(lf_jinja_dict_new(j, out));
     if (out->type != LF_JINJA_DICT) return LF_OK;
+    if (m->without_calls) LF_TRY(drop_calls(j, out));
     if (m->role.ptr) LF_TRY(set_text(j, out->as.dict, "role", m->role));
     if (m->has_content) LF_TRY(set_text(j, out->as.dict, "content", m->content));
     LF_TRY(set_given(j, out->as.dict, "reasoning_content", m->reasoning_content));

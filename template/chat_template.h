@@ -36,6 +36,7 @@ struct lf_chat_message {
     struct lf_str reasoning_content, tool_call_id, name; /* ptr NULL: as in more */
     const struct lf_chat_call *calls;                    /* [n_calls] */
     size_t n_calls;
+    bool without_calls;        /* more has tool_calls, which are none: templates that look for the name do not see it */
     struct lf_json_value more; /* the message as it came, or NONE (a zeroed one) */
 };
 
@@ -60,8 +61,8 @@ struct lf_chat_render_params {
     size_t n_made_tools;
     const struct lf_chat_variable *variables; /* [n_variables] */
     size_t n_variables;
-    struct lf_json_value extra; /* object with further template variables (chat_template_kwargs), or NONE; they go before
-                                   the variables */
+    struct lf_json_value extra; /* object with further template variables (chat_template_kwargs), or NONE; they go
+                                   before the variables */
     bool add_generation_prompt;
     struct lf_str bos_token, eos_token;
     int64_t now_unix_s;   /* for strftime_now */

@@ -27,6 +27,7 @@ struct client {
     size_t n_sent;
     struct lf_response response;
     struct lf_buf line; /* of the event stream, or the whole body of an error */
+    struct lf_buf text; /* of the answer, where it is to be JSON */
     int64_t started_ns, first_ns, last_ns;
     struct lf_load_stream stream;
     bool no_memory;
@@ -117,6 +118,21 @@ static void fail_request(struct client *c, const char *what)
     close_client(c);
 }
 
+static bool is_json(struct lf_str text)
+{
+    struct lf_json json = {0};
+    bool ok = lf_json_parse(&json, text, &lf_json_limits_request, NULL) == LF_OK;
+    lf_json_deinit(&json);
+    return ok;
+}
+
+/* Whether the answer is what was asked for; one that was cut cannot be. */
+static const char *wrong_text(struct client *c)
+{
+    if (c->text.status != LF_OK) c->no_memory = true;
+    return c->stream.cut || is_json(lf_buf_view(&c->text)) ? NULL : "the answer does not parse as JSON";
+}
+
 static void end_request(struct client *c)
 {
     const struct lf_load_spec *spec = c->loader->spec;
@@ -128,12 +144,14 @@ static void end_request(struct client *c)
         lf_buf_str(spec->body, lf_buf_view(&c->line));
     } else if (!wrong) {
         wrong = lf_load_stream_end(&c->stream);
+        if (!wrong && spec->json) wrong = wrong_text(c);
     }
     if (wrong) {
         fail_request(c, wrong);
         return;
     }
     r->n_ok++;
+    if (spec->json) r->n_cut += c->stream.cut;
     r->n_tokens += c->stream.n_tokens;
     r->n_prompt_tokens += c->stream.n_prompt;
     r->n_cached += c->stream.n_cached;
@@ -153,7 +171,8 @@ static void start_request(struct client *c)
     lf_response_init(&c->response, on_body, c);
     c->n_sent = 0;
     c->first_ns = c->last_ns = 0;
-    lf_load_stream_init(&c->stream, l->spec->dialect);
+    lf_buf_clear(&c->text);
+    lf_load_stream_init(&c->stream, l->spec->dialect, l->spec->json ? &c->text : NULL);
     l->spec->make(l->spec->make_ctx, &c->request, (uint64_t)l->n_started++);
     if (c->request.status != LF_OK) c->no_memory = true;
     c->started_ns = lf_clock_ns();
@@ -279,12 +298,14 @@ enum lf_status lf_load_run(struct lf_load_result *out, const struct lf_load_spec
         c->fd = -1;
         lf_buf_init(&c->request, REQUEST_BYTES);
         lf_buf_init(&c->line, EVENT_BYTES);
+        lf_buf_init(&c->text, REQUEST_BYTES);
     }
     if (status == LF_OK) status = run_loop(&l, err);
     for (int i = 0; l.clients && i < spec->n_clients; i++) {
         close_client(&l.clients[i]);
         lf_buf_deinit(&l.clients[i].request);
         lf_buf_deinit(&l.clients[i].line);
+        lf_buf_deinit(&l.clients[i].text);
     }
     free(l.clients);
     close(l.epoll_fd);

@@ -16,6 +16,7 @@ struct lf_load_shape {
     int n_output;           /* tokens to generate, all of them */
     uint64_t seed;          /* and index decide the rest of the prompt */
     const char *host, *key; /* key: NULL for none */
+    struct lf_str schema;   /* of the answer, as JSON; empty: any text of n_output tokens */
 };
 
 /* The whole HTTP request, for a stream, appended to out. Prompts of different index differ from token

@@ -79,6 +79,7 @@ struct lf_answer_format {
     const char *close_lead; /* … and the white space that the template writes before it */
     /* Of OBJECT: what the template calls its two members. Any of the usual names is read. */
     const char *name_key, *arguments_key;
+    const char *id_key; /* before them, a number; NULL: there is none */
     struct lf_answer_parameter_markers parameters;
 
     /* Which parts of the markers may be control tokens. */
@@ -244,6 +245,8 @@ void lf_answer_put_value(struct lf_answer_parser *p, struct lf_str text, bool as
 
 void lf_answer_object_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c);
+/* Whether the prompt ends in reasoning that the template has opened; *is_closed: behind some that it has closed. */
+bool lf_answer_prompt_opens(const struct lf_answer_format *f, struct lf_str prompt_end, bool *is_closed);
 void lf_answer_channels_begin(struct lf_answer_parser *p);
 void lf_answer_channels_byte(struct lf_answer_parser *p, char c);
 void lf_answer_channels_flush(struct lf_answer_parser *p);

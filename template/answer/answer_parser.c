@@ -300,6 +300,13 @@ static void look_at_prompt(struct lf_answer_parser *p, struct lf_str prompt)
     p->begins_skip = skip ? skip : behind_marker(prompt, f->think_end, f->think_after);
 }
 
+bool lf_answer_prompt_opens(const struct lf_answer_format *f, struct lf_str prompt_end, bool *is_closed)
+{
+    bool is_open = behind_marker(prompt_end, f->think, f->think_lead) != NULL;
+    *is_closed = !is_open && behind_marker(prompt_end, f->think_end, f->think_after) != NULL;
+    return is_open;
+}
+
 void lf_answer_parser_restart(struct lf_answer_parser *p)
 {
     lf_buf_clear(&p->held);

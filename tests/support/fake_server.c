@@ -22,6 +22,7 @@
 #include "core/text_memory.h"
 #include "server/http/conn/http_server.h"
 #include "tests/support/scripted_engine.h"
+#include "template/answer_vocabulary.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum { LIST_N = 8, DRAIN_MS = 30000 };
@@ -283,8 +284,15 @@ int main(int argc, char **argv)
 
     struct lf_http_server *server = NULL;
     struct lf_chat_template *chat = NULL;
+    struct lf_answer_vocabulary vocabulary;
     struct lf_err err;
-    if (open_template(&chat, s.template_file, &err) != LF_OK || lf_http_server_create(&server, &s.http, &err) != LF_OK) {
+    const int32_t end = FAKE_EOS;
+    if (lf_answer_vocabulary_create(&vocabulary, fake_tokenizer(), lf_tokenizer_n_vocab(fake_tokenizer()), &end, 1,
+                                    &err) != LF_OK)
+        return 3;
+    s.http.vocabulary = &vocabulary;
+    if (open_template(&chat, s.template_file, &err) != LF_OK ||
+        lf_http_server_create(&server, &s.http, &err) != LF_OK) {
         fprintf(stderr, "fake_server: %s\n", err.message);
         return 2;
     }
@@ -304,5 +312,6 @@ int main(int argc, char **argv)
     left = scripted_engine_n_requests(engine);
     lf_engine_destroy(engine);
     lf_chat_template_destroy(chat);
+    lf_answer_vocabulary_deinit(&vocabulary);
     return left == 0 ? 0 : 4;
 }

@@ -33,8 +33,11 @@ static void write_usage(struct lf_buf *out, const struct lf_generation *gen)
     struct lf_totals t = lf_totals_of(gen);
     lf_buf_printf(out,
                   "\"usage\":{\"input_tokens\":%lld,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%lld,"
-                  "\"output_tokens\":%lld}",
+                  "\"output_tokens\":%lld",
                   (long long)(t.n_prompt - t.n_cached), (long long)t.n_cached, (long long)t.n_completion);
+    if (gen->has_reasoning)
+        lf_buf_printf(out, ",\"output_tokens_details\":{\"thinking_tokens\":%lld}", (long long)t.n_reasoning);
+    lf_buf_char(out, '}');
 }
 
 static const char *error_type(int status)
@@ -61,10 +64,13 @@ static void error(struct lf_buf *out, const struct lf_api_err *err)
 {
     lf_buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", error_type(err->status));
     lf_json_write_string(out, lf_str_c(err->message));
+    /* Anthropic's client then sends the conversation whole */
+    if (strcmp(err->param, "thread") == 0)
+        lf_buf_cstr(out, ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[\"thread\"]}");
     lf_buf_cstr(out, "}}");
 }
 
-/* What stands for the thinking to have come from here: opaque, of its block. It is taken back unread. */
+/* Of a block of thinking: opaque, and taken back unread. */
 static struct lf_call_id signature_of(const struct lf_generation *gen, int idx, int block)
 {
     return lf_call_id(gen, idx, -1 - block);
@@ -111,8 +117,7 @@ static void end_block(struct lf_buf *out, const struct lf_generation *gen, int b
         begin_delta(out, block, "signature_delta\",\"signature\":");
         lf_buf_printf(out, "\"%s\"}}\n\n", signature_of(gen, 0, block).text);
     }
-    lf_buf_printf(out,
-                  "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n", block);
+    lf_buf_printf(out, "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%d}\n\n", block);
 }
 
 static void next_block(struct lf_buf *out, const struct lf_generation *gen, const struct lf_part *part)
@@ -127,7 +132,7 @@ static void next_block(struct lf_buf *out, const struct lf_generation *gen, cons
         lf_buf_cstr(out, "\"thinking\",\"thinking\":\"\",\"signature\":\"\"}}\n\n");
         return;
     }
-    lf_buf_printf(out, "\"tool_use\",\"id\":\"toolu_%s\",\"name\":", lf_call_id(gen, 0, part->call).text);
+    lf_buf_printf(out, "\"tool_use\",\"id\":\"%s\",\"name\":", lf_call_id(gen, 0, part->call).text);
     lf_json_write_string(out, part->bytes);
     lf_buf_cstr(out, ",\"input\":{}}}\n\n");
 }
@@ -220,8 +225,7 @@ static void next_whole_block(struct lf_buf *out, const struct lf_generation *gen
         lf_buf_cstr(out, "{\"type\":\"thinking\",\"thinking\":\"");
         return;
     }
-    lf_buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%s\",\"name\":",
-                  lf_call_id(gen, idx, part->call).text);
+    lf_buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", lf_call_id(gen, idx, part->call).text);
     lf_json_write_string(out, part->bytes);
     lf_buf_cstr(out, ",\"input\":");
     if (part->call >= gen->choices[idx].shape.n_whole_calls) lf_buf_cstr(out, "{}");

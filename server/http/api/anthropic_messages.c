@@ -33,7 +33,8 @@ static void begin_texts(struct texts *t, const struct reader *rd)
 /* A copy in the arena; out->ptr NULL: there is no text. */
 static enum lf_status end_texts(struct lf_str *out, struct texts *t, struct reader *rd)
 {
-    const char *copy = t->any && t->text.status == LF_OK ? lf_arena_strdup(&rd->r->ask->arena, lf_buf_view(&t->text)) : NULL;
+    const char *copy =
+        t->any && t->text.status == LF_OK ? lf_arena_strdup(&rd->r->ask->arena, lf_buf_view(&t->text)) : NULL;
     bool any = t->any;
     *out = lf_str_from(copy, copy ? t->text.len : 0);
     lf_buf_deinit(&t->text);
@@ -100,8 +101,7 @@ static enum lf_status read_result_text(struct lf_str *out, struct reader *rd, st
     struct place at = place_of(rd, "content");
     *out = LF_STR("");
     if (lf_json_is_absent(content)) return LF_OK;
-    if (lf_json_type(content) == LF_JSON_STRING)
-        return lf_ask_text(rd->r->ask, out, content, at.name, rd->r->err);
+    if (lf_json_type(content) == LF_JSON_STRING) return lf_ask_text(rd->r->ask, out, content, at.name, rd->r->err);
     if (lf_json_type(content) != LF_JSON_ARRAY) return expected(rd, "content", content, "a string or text blocks");
     return lf_message_parts(out, content, at.name, &rd->r->ask->arena, rd->r->err);
 }
@@ -228,8 +228,8 @@ static enum lf_status read_assistant(struct reader *rd, struct lf_json_value con
 {
     struct turn turn = {0};
     enum lf_status status = LF_OK;
-    turn.calls = lf_arena_array(&rd->r->ask->arena, LF_MIN(lf_json_len(content), LF_MESSAGE_CALLS_N) + 1,
-                                sizeof *turn.calls);
+    turn.calls =
+        lf_arena_array(&rd->r->ask->arena, LF_MIN(lf_json_len(content), LF_MESSAGE_CALLS_N) + 1, sizeof *turn.calls);
     if (!turn.calls) return lf_refuse_work(rd->r->err, LF_NO_MEMORY);
     begin_texts(&turn.text, rd);
     begin_texts(&turn.thinking, rd);

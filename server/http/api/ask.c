@@ -31,6 +31,7 @@ void lf_ask_drop_arguments(struct lf_ask *ask)
 void lf_ask_deinit(struct lf_ask *ask)
 {
     lf_ask_drop_arguments(ask);
+    lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }
 

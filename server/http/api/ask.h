@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "server/engine/request.h"
+#include "server/http/api/format.h"
 #include "server/http/conn/reply.h"
 #include "template/answer_format.h"
 
@@ -46,7 +47,7 @@ struct lf_ask {
     struct lf_json *arguments;              /* [n_arguments] parsed texts of arguments, until the prompt is made */
     size_t n_arguments;
     uint32_t n_argument_nodes; /* of all of them */
-    struct lf_str model;                /* empty: not given */
+    struct lf_str model;       /* empty: not given */
 
     bool may_be_empty; /* a prompt without a token is no error: it is only counted */
     bool stream, stream_options, include_usage, return_progress, echo;
@@ -63,6 +64,7 @@ struct lf_ask {
     int n_stop_tokens;
     int32_t stop_tokens[LF_STOP_TOKENS_N];
     struct lf_str cache_salt;
+    struct lf_format format; /* of the text of the answer */
 };
 
 /* What the model's chat template knows. */
@@ -79,7 +81,7 @@ struct lf_ask_limits {
     const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
     struct lf_template_traits template;
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
-    struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
+    struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 
 /* Whether the model's answers have reasoning. */

@@ -26,7 +26,7 @@ struct lf_request_state;
 
 struct lf_printer {
     void (*begin)(struct lf_buf *out, struct lf_generation *gen);
-    int (*n_passes)(const struct lf_generation *gen, int idx); /* whole; NULL: one */
+    int (*n_passes)(const struct lf_generation *gen, int idx);                  /* whole; NULL: one */
     void (*open)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: before a choice's text */
     void (*delta)(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part);
     void (*turn)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: between two passes */
@@ -44,7 +44,7 @@ struct lf_dialect {
     unsigned endpoint;                   /* its bit in that table */
     const char *text_param;              /* what a refusal of the prompt names: "messages" */
     bool fills_context;                  /* without a length an answer may take all of the context that is left */
-    bool talks;                    /* an answer may have reasoning and calls of tools */
+    bool talks;                          /* an answer may have reasoning and calls of tools */
     bool continues;                /* the text goes on where the prompt ends: a leading mark of a word is a space */
     enum lf_logprob_form logprobs; /* in which form they are shown */
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,

@@ -7,6 +7,10 @@ const struct lf_error_code lf_error_codes[] = {
     {400, "invalid_value", "a field's value cannot be meant; `param` names the field"},
     {400, "missing_parameter", "a field that is needed is not there"},
     {400, "unsupported_parameter", "a field that is known and not implemented (\"Fields that are refused\")"},
+    {400, "invalid_schema", "what an answer must be is no schema or no pattern, or nothing can be it"},
+    {400, "unsupported_schema",
+     "a keyword or a piece of a pattern that is known and not implemented; the message says where"},
+    {400, "schema_too_large", "a schema, a pattern or a list of choices beyond what one answer may cost"},
     {400, "unsupported_content", "a message's part that is no text"},
     {400, "context_length_exceeded",
      "prompt and answer are longer than the context; `n_prompt_tokens`, `n_ctx` and "
@@ -18,6 +22,7 @@ const struct lf_error_code lf_error_codes[] = {
     {400, "too_many_messages", "more messages than are taken"},
     {400, "too_many_prompts", "more prompts than are taken"},
     {400, "too_many_stops", "more stop strings or stop token ids than are taken"},
+    {400, "too_many_tools", "more tools, or more calls of them in one message, than one request may have"},
     {400, "too_many_biases", "more entries of `logit_bias` than are taken"},
     {400, "too_many_choices", "prompts times `n` are more than may run for one client"},
     {400, "bad_request_line", "a method or a target with characters that they may not have"},

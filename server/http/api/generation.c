@@ -83,6 +83,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .stop_token_ids = ask->stop_tokens,
         .n_stop_token_ids = ask->n_stop_tokens,
         .sampling = ask->sampling,
+        .grammar = st->params->grammar,
+        .vocabulary = st->params->vocabulary,
         .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
         .priority = (int)ask->priority,
         .salt = st->salt,
@@ -293,6 +295,13 @@ static void fail_for_memory(struct lf_generation *gen)
     gen->failed = true;
 }
 
+/* The format of the answer cannot be followed any further: no defect here, and the same request would meet it again. */
+static void fail_as_format(struct lf_generation *gen, const char *code, const char *message)
+{
+    if (!gen->failed) (void)!lf_refuse(&gen->err, 400, gen->ask.format.param, code, "%s", message);
+    gen->failed = true;
+}
+
 static void fail_as(struct lf_generation *gen, const struct lf_request_state *st)
 {
     if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
@@ -301,6 +310,12 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 500, "engine_failed", "The engine has failed.");
     else if (st->status == LF_CORRUPT)
         fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
+    else if (st->status == LF_LIMIT)
+        fail_as_format(gen, "schema_too_large", st->message);
+    else if (st->status == LF_UNSUPPORTED)
+        fail_as_format(gen, "unsupported_schema", st->message);
+    else if (st->status == LF_NO_MEMORY)
+        fail_for_memory(gen);
     else
         fail(gen, 500, "internal_error", "The answer could not be finished.");
 }
@@ -365,8 +380,8 @@ static void end_parts(struct lf_generation *gen, struct lf_choice *c)
         if (lf_answer_parser_flush(c->parser, &sink) != LF_OK) fail_for_memory(gen);
         lf_parts_end(&c->parts);
     }
-    c->shape = (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls,
-                                        c->parts.n_whole_calls};
+    c->shape =
+        (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls, c->parts.n_whole_calls};
 }
 
 /* ---- token by token ---- */
@@ -482,12 +497,15 @@ void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
 
 struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call)
 {
-    static const char digits[] = "0123456789abcdef";
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { BASE = sizeof digits - 1 };
     struct lf_call_id out = {""};
     uint8_t hash[LF_SHA256_BYTES];
+    uint64_t x;
     char name[64];
     int n = snprintf(name, sizeof name, "%s/%d/%d", gen->id, idx, call);
     lf_sha256(name, (size_t)n, hash);
-    for (size_t i = 0; i < 24; i++) out.text[i] = digits[i % 2 ? hash[i / 2] & 15 : hash[i / 2] >> 4];
+    memcpy(&x, hash, sizeof x);
+    for (size_t i = 0; i + 1 < sizeof out.text; i++, x /= BASE) out.text[i] = digits[x % BASE];
     return out;
 }

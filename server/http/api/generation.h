@@ -4,10 +4,10 @@
  *        └──────── a control token: by its text ──┘
  *
  * Pull-style: the engine publishes token ids at its own pace and waits for nobody; text is made of them when somebody
- * asks, that is when the socket has room. A choice goes through its tokens one by one, through the detokenizer, the stop
- * strings and, where the request has tools or the model reasons, the parser of its answers' format, whether it is
- * streamed or not, so a stream's pieces add up to the whole answer byte for byte. It can go through them again (rewind),
- * so a whole answer need not be held to be sent.
+ * asks, that is when the socket has room. A choice goes through its tokens one by one, through the detokenizer, the
+ * stop strings and, where the request has tools or the model reasons, the parser of its answers' format, whether it is
+ * streamed or not, so a stream's pieces add up to the whole answer byte for byte. It can go through them again
+ * (rewind), so a whole answer need not be held to be sent.
  *
  * Stop strings look at what the model writes, markers of calls and of reasoning among it where they are no control
  * tokens; a control token ends a stop string that has only begun.
@@ -65,7 +65,7 @@ struct lf_generation {
     struct lf_buf head; /* what a printer puts before each event, if it likes */
     int64_t tokenize_ns, n_prompt_tokens;
     bool has_reasoning; /* answers are looked through for it, so usage says how much there is */
-    bool quiet; /* log-probabilities are not gathered while text is pulled */
+    bool quiet;         /* log-probabilities are not gathered while text is pulled */
     bool failed;
     struct lf_api_err err; /* where failed */
 };
@@ -83,7 +83,9 @@ struct lf_generation_params {
     int default_max_tokens;
     const struct lf_answer_format *format; /* of the model's answers; NULL: all is text */
     bool reasoning;                        /* is split off where the format has it */
-    void (*notify)(void *ctx); /* the engine's thread, from the start until lf_generation_destroy returns */
+    struct lf_grammar *grammar;            /* of every choice; NULL: any text */
+    struct lf_vocabulary *vocabulary;      /* NULL where there is no grammar; borrowed as tok is */
+    void (*notify)(void *ctx);             /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
 
@@ -98,9 +100,10 @@ void lf_generation_destroy(struct lf_generation *gen); /* accepts NULL; cancels 
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one);
 /* Back to the first token. */
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c);
-/* A choice's call has an id of its own, the same however the answer is sent. */
+/* A choice's call has an id of its own, the same however the answer is sent. Nine letters and digits are what every
+ * template takes back, and too many to come twice. */
 struct lf_call_id {
-    char text[25]; /* 24 hex digits */
+    char text[10];
 };
 struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call);
 

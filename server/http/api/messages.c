@@ -77,7 +77,11 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
     struct lf_json_value content = lf_json_get(out->more, "content");
     struct place at = place_of(idx, ".content");
     if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
-    if (lf_json_is_absent(content) && calls_tools(out->more)) return LF_OK;
+    if (lf_json_is_absent(content) && calls_tools(out->more)) {
+        out->content = LF_STR(""); /* some templates write the word None where there is none */
+        out->has_content = true;
+        return LF_OK;
+    }
     if (lf_json_is_absent(content))
         return lf_refuse(err, 400, at.name, "invalid_value",
                          "%s: expected a string or an array of text parts, got %s; only an assistant's message with "
@@ -128,7 +132,8 @@ static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading 
     struct lf_json_value list = lf_json_get(out->more, "tool_calls");
     struct place at = place_of(idx, ".tool_calls");
     int n = 0;
-    if (lf_json_is_absent(list) || (lf_json_type(list) == LF_JSON_ARRAY && lf_json_len(list) == 0)) return LF_OK;
+    out->without_calls = lf_json_is_absent(list) || (lf_json_type(list) == LF_JSON_ARRAY && lf_json_len(list) == 0);
+    if (out->without_calls) return LF_OK;
     if (lf_json_type(list) != LF_JSON_ARRAY || !is_assistant(out->more))
         return expected(r->err, at.name, list, "an array, in an assistant's message,");
     if (lf_json_len(list) > LF_MESSAGE_CALLS_N)

@@ -6,7 +6,7 @@
 
 const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N] = {
     {"queue_ms", "from the request's being queued to its first step"},
-    {"tokenize_ms", "template and tokenizer"},
+    {"tokenize_ms", "template, tokenizer, and what the answer must be"},
     {"prefill_ms", "from the first step to the first token"},
     {"cached_tokens", "tokens of the prompt that the prefix cache had"},
     {"decode_ms", "from the first token to the last of any choice"},
@@ -172,8 +172,8 @@ static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
 /* The beginning of a call, up to its arguments' text. */
 static void begin_call(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
 {
-    lf_buf_printf(out, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":",
-                  lf_call_id(gen, idx, part->call).text);
+    lf_buf_printf(out,
+                  "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", lf_call_id(gen, idx, part->call).text);
     lf_json_write_string(out, part->bytes);
     lf_buf_cstr(out, ",\"arguments\":\"");
 }

@@ -10,7 +10,7 @@ enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_
 enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE, ALL = GEN | TALK | LF_ASK_DETOKENIZE };
 
 static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options, read_logit_bias,
-    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_response_format, read_modalities;
+    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_modalities;
 
 #define AT(member) LF_ASK_AT(member)
 
@@ -229,9 +229,49 @@ static const struct lf_field fields[] = {
     {.name = "response_format",
      .asks = GEN,
      .kind = LF_FIELD_READ,
-     .read = read_response_format,
+     .read = lf_format_read_response_format,
      .type = "object",
-     .help = "only `{\"type\": \"text\"}`"},
+     .help = "what the answer is: `type` `text`, `json_object`, or `json_schema` with `json_schema`: `{\"name\": …, "
+             "\"schema\": …, \"strict\": true}`; strict: objects have no members but those listed. The answer "
+             "parses and meets the schema, unless `max_tokens` or a string of `stop` cuts it; JSON has no white space"},
+    {.name = "structured_outputs",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_structured_outputs,
+     .type = "object",
+     .help = "the same as one of `json` (a schema, or its text), `json_object` (true), `regex`, `choice`; beside JSON "
+             "`whitespace_pattern` and `disable_additional_properties` (true: as strict). `grammar` and "
+             "`structural_tag` are refused"},
+    {.name = "guided_json",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_schema,
+     .type = "object or string",
+     .help = "the answer is JSON of this schema"},
+    {.name = "json_schema",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_schema,
+     .type = "object or string",
+     .help = "another name of `guided_json`"},
+    {.name = "guided_regex",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_regex,
+     .type = "string",
+     .help = "all of the answer matches this pattern"},
+    {.name = "guided_choice",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_choice,
+     .type = "array of strings",
+     .help = "the answer is one of these"},
+    {.name = "guided_whitespace_pattern",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_whitespace,
+     .type = "string",
+     .help = "white space that JSON may have behind `{`, `[`, `,` and `:` and before `]` and `}`, as a pattern"},
     {.name = "tools",
      .asks = TALK,
      .kind = LF_FIELD_READ,
@@ -415,12 +455,6 @@ static enum lf_status read_cache_salt(struct lf_reading *r, const char *name, st
         return lf_refuse(r->err, 400, name, "invalid_value", "cache_salt: expected 1 to %d bytes, got %zu.",
                          LF_CACHE_SALT_BYTES, r->ask->cache_salt.len);
     return LF_OK;
-}
-
-static enum lf_status read_response_format(struct lf_reading *r, const char *name, struct lf_json_value v)
-{
-    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
-    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : lf_ask_unsupported(r, name);
 }
 
 static enum lf_status read_modalities(struct lf_reading *r, const char *name, struct lf_json_value v)

@@ -15,9 +15,9 @@
 /* A piece as a printer gets it: cut between code points, the bytes borrowed. */
 struct lf_part {
     enum lf_answer_kind kind;
-    int block;   /* blocks of the answer before this one */
-    int call;    /* of a call: calls before this one */
-    bool begins; /* the first piece of its block */
+    int block;                  /* blocks of the answer before this one */
+    int call;                   /* of a call: calls before this one */
+    bool begins;                /* the first piece of its block */
     enum lf_answer_kind before; /* of a later block: how the one before it ended */
     struct lf_str bytes;
 };

@@ -33,9 +33,8 @@ static const struct lf_route rows[] = {
     {.path = "/v1/messages",
      GENERATE(lf_dialect_messages),
      .summary = "the same in Anthropic's form",
-     .answer =
-         "`content`, blocks of type text, thinking and tool_use, with `stop_reason` `end_turn`, `max_tokens`, "
-         "`stop_sequence` or `tool_use`; `usage`. A stream has Anthropic's named events."},
+     .answer = "`content`, blocks of type text, thinking and tool_use, with `stop_reason` `end_turn`, `max_tokens`, "
+               "`stop_sequence` or `tool_use`; `usage`. A stream has Anthropic's named events."},
     {.path = "/v1/messages/count_tokens",
      POST,
      KEY,

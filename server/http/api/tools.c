@@ -95,8 +95,9 @@ static enum lf_status read_tool(struct lf_reading *r, size_t idx, struct lf_json
     struct lf_json_value f = lf_json_get(v, "function"), text = lf_json_get(f, "description");
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r->err, whole.name, v, "an object");
     if (!lf_json_string_is(lf_json_get(v, "type"), "function"))
-        return lf_refuse(r->err, 400, type.name, "unsupported_parameter", "%s: only \"function\" is implemented, got %s.",
-                         type.name, lf_shown_json(lf_json_get(v, "type")).text);
+        return lf_refuse(r->err, 400, type.name, "unsupported_parameter",
+                         "%s: only \"function\" is implemented, got %s.", type.name,
+                         lf_shown_json(lf_json_get(v, "type")).text);
     if (lf_json_type(f) != LF_JSON_OBJECT) return expected(r->err, function.name, f, "an object");
     if (!lf_json_is_absent(text) && lf_json_type(text) != LF_JSON_STRING)
         return expected(r->err, description.name, text, "a string");

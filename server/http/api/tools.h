@@ -22,8 +22,9 @@ struct lf_tool_place {
 /* Room for the tools of an array, which is to be one of 1 to LF_TOOLS_N objects. */
 LF_MUST_CHECK enum lf_status lf_tools_begin(struct lf_reading *r, const char *name, struct lf_json_value v);
 /* The next one. `at` says where its members stand; schema may be absent. */
-LF_MUST_CHECK enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_place *at, struct lf_json_value name,
-                                          struct lf_json_value schema, struct lf_json_value strict);
+LF_MUST_CHECK enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_place *at,
+                                          struct lf_json_value name, struct lf_json_value schema,
+                                          struct lf_json_value strict);
 /* Only this one may be called, and must be: the tool that v names. */
 LF_MUST_CHECK enum lf_status lf_tools_choose(struct lf_ask *ask, struct lf_json_value v, const char *param,
                                              struct lf_api_err *err);

@@ -25,6 +25,8 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "safety_identifier", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_key", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_retention", .asks = GEN, .neutral = ANY},
+    {.name = "prompt_cache_options", .asks = GEN, .neutral = ANY},
+    {.name = "moderation", .asks = GEN, .neutral = ANY},
     {.name = "parallel_tool_calls", .asks = LF_ASK_COMPLETION, .neutral = ANY},
 
     /* OpenAI: tools, forms of the answer, other media */
@@ -130,19 +132,13 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "parameters", .asks = GEN | TALK, .neutral = EMPTY},
 
     /* constrained decoding */
-    {.name = "guided_json", .asks = GEN, .neutral = NONE},
-    {.name = "guided_regex", .asks = GEN, .neutral = NONE},
-    {.name = "guided_choice", .asks = GEN, .neutral = NONE},
     {.name = "guided_grammar", .asks = GEN, .neutral = NONE},
-    {.name = "structured_outputs", .asks = GEN, .neutral = NONE},
-    {.name = "json_schema", .asks = GEN, .neutral = NONE},
     {.name = "grammar", .asks = GEN, .neutral = EMPTY},
     {.name = "format", .asks = GEN, .neutral = EMPTY},
     {.name = "structural_tag", .asks = GEN, .neutral = EMPTY},
     {.name = "regex", .asks = GEN, .neutral = EMPTY},
     {.name = "ebnf", .asks = GEN, .neutral = EMPTY},
     {.name = "guided_decoding_backend", .asks = GEN, .neutral = ANY},
-    {.name = "guided_whitespace_pattern", .asks = GEN, .neutral = ANY},
 
     /* length and end */
     {.name = "n_predict", .asks = GEN, .neutral = NONE, .instead = "max_tokens"},

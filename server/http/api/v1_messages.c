@@ -36,7 +36,7 @@ static enum lf_status read_system(struct lf_reading *r, const char *name, struct
 
 /* ---- thinking ---- */
 
-/* How far it may go is max_tokens' business: a budget that is below it bounds nothing here. */
+/* A wish, as it is at Anthropic: the model ends its thinking by itself, within max_tokens. */
 static enum lf_status check_budget(struct lf_reading *r, struct lf_json_value v)
 {
     int64_t n;
@@ -62,15 +62,15 @@ static enum lf_status read_thinking(struct lf_reading *r, const char *name, stru
 {
     struct lf_json_value type = lf_json_get(v, "type");
     bool reasons = lf_ask_reasons(r->limits), has_switch = r->limits->template.has_thinking;
-    bool enabled = lf_json_string_is(type, "enabled");
+    bool enabled = lf_json_string_is(type, "enabled"), now_and_then = lf_json_string_is(type, "between_tools");
     if (lf_json_string_is(type, "disabled")) {
         if (reasons && !has_switch)
             return refuse_thinking(r, name, "this model always thinks, its chat template has no switch for it.");
         r->ask->thinking = LF_SWITCH_OFF;
         return LF_OK;
     }
-    if (!enabled && !lf_json_string_is(type, "adaptive"))
-        return lf_ask_expected(r, "thinking.type", type, "enabled, adaptive or disabled");
+    if (!enabled && !now_and_then && !lf_json_string_is(type, "adaptive"))
+        return lf_ask_expected(r, "thinking.type", type, "enabled, adaptive, between_tools or disabled");
     if (!reasons) return refuse_thinking(r, name, "this model's answers have no thinking.");
     if (enabled) LF_TRY(check_budget(r, lf_json_get(v, "budget_tokens")));
     r->ask->thinking = LF_SWITCH_ON;
@@ -86,8 +86,7 @@ static enum lf_status read_tool(struct lf_reading *r, struct lf_chat_tool *out, 
     struct lf_json_value type = lf_json_get(v, "type"), schema = lf_json_get(v, "input_schema"),
                          text = lf_json_get(v, "description");
     snprintf(at.name, sizeof at.name, "tools[%d]", idx);
-    if (lf_json_type(v) != LF_JSON_OBJECT)
-        return lf_ask_expected(r, at.name, v, "an object");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at.name, v, "an object");
     snprintf(at.name, sizeof at.name, "tools[%d].type", idx);
     if (!lf_json_is_absent(type) && !lf_json_string_is(type, "custom"))
         return lf_refuse(r->err, 400, at.name, "unsupported_parameter",
@@ -148,6 +147,25 @@ static enum lf_status check_tools(struct lf_reading *r)
     if (none) ask->tool_choice = LF_TOOL_CHOICE_NONE;
     if (any) ask->tool_choice = LF_TOOL_CHOICE_REQUIRED;
     return LF_OK;
+}
+
+/* {"type": "json_schema", "schema": …}: the answer's text is JSON of this schema. */
+static enum lf_status read_output_format(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    if (!lf_json_string_is(lf_json_get(v, "type"), "json_schema"))
+        return lf_refuse(r->err, 400, name, "unsupported_parameter",
+                         "%s: only the type json_schema is implemented, got %s.", name,
+                         lf_shown_json(lf_json_get(v, "type")).text);
+    return lf_format_read_schema(r, name, lf_json_get(v, "schema"));
+}
+
+static enum lf_status read_output_config(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_json_value format = lf_json_get(v, "format"), effort = lf_json_get(v, "effort");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    if (!lf_json_is_absent(effort)) LF_TRY(lf_tools_read_effort(r, "output_config.effort", effort));
+    return lf_json_is_absent(format) ? LF_OK : read_output_format(r, "output_config.format", format);
 }
 
 static const struct lf_field fields[] = {
@@ -212,9 +230,31 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_thinking,
      .type = "object",
-     .help = "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `disabled`, where the model's chat template "
-             "has the switch enable_thinking; without this field it is off. The budget bounds nothing, `max_tokens` "
-             "does. `\"display\": \"omitted\"` leaves it out of the answer"},
+     .help =
+         "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `between_tools`: on, `disabled`: off, by the "
+         "switch enable_thinking of the model's chat template, where it has one; without this field it is off. The "
+         "model ends its thinking by itself within `max_tokens`; `budget_tokens` is taken as a wish. `\"display\": "
+         "\"omitted\"` leaves it out of the answer"},
+    {.name = "reasoning_effort",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read_effort,
+     .type = "string",
+     .help = "as `/v1/chat/completions` has it"},
+    {.name = "output_config",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = read_output_config,
+     .type = "object",
+     .help = "`format`: `{\"type\": \"json_schema\", \"schema\": …}`, the text of the answer is JSON that meets the "
+             "schema, "
+             "unless `max_tokens` or a stop sequence cuts it; `effort`: as `reasoning_effort`"},
+    {.name = "output_format",
+     .asks = BOTH,
+     .kind = LF_FIELD_READ,
+     .read = read_output_format,
+     .type = "object",
+     .help = "another name of `output_config.format`"},
     {.name = "tools",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -228,17 +268,27 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_tool_choice,
      .type = "object",
-     .help = "`type`: auto (the default beside tools), any, tool with its `name`, none; `disable_parallel_tool_use`: one "
-             "call at most"},
+     .help =
+         "`type`: auto (the default beside tools), any, tool with its `name`, none; `disable_parallel_tool_use`: one "
+         "call at most"},
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {
-    {.name = "output_config", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
-    {.name = "output_format", .asks = BOTH},
     {.name = "mcp_servers", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "container", .asks = BOTH},
     {.name = "context_management", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "thread", .asks = BOTH},
+    {.name = "compaction", .asks = BOTH},
+    {.name = "fallbacks", .asks = BOTH},
+    {.name = "fallback_credit_token", .asks = BOTH},
     {.name = "metadata", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "diagnostics", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "billing_policy", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "inference_geo", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "speed", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "user_profile_id", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "workspace_id", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
+    {.name = "betas", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "service_tier", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "cache_control", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
 
@@ -258,12 +308,17 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "stop_token_ids", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "logprobs", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
     {.name = "top_logprobs", .asks = BOTH, .neutral = LF_NEUTRAL_ZERO},
-    {.name = "response_format", .asks = BOTH},
+    {.name = "response_format", .asks = BOTH, .instead = "output_config"},
+    {.name = "structured_outputs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY, .instead = "output_config"},
+    {.name = "guided_json", .asks = BOTH, .instead = "output_config"},
+    {.name = "json_schema", .asks = BOTH, .instead = "output_config"},
+    {.name = "guided_regex", .asks = BOTH},
+    {.name = "guided_choice", .asks = BOTH},
+    {.name = "guided_whitespace_pattern", .asks = BOTH, .neutral = LF_NEUTRAL_ANY},
     {.name = "modalities", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "function_call", .asks = BOTH},
     {.name = "parallel_tool_calls", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "tool_choice"},
     {.name = "functions", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY, .instead = "tools"},
-    {.name = "reasoning_effort", .asks = BOTH, .instead = "thinking"},
     {.name = "include_reasoning", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "thinking"},
     {.name = "chat_template_kwargs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},

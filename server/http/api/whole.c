@@ -44,8 +44,7 @@ static bool has_ended(struct lf_generation *gen, struct lf_choice *c)
     if (c->finish) return true;
     lf_request_snapshot(c->req, &st);
     /* an end that is no good is found out by pulling it */
-    if (must_see ||
-        (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
+    if (must_see || (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
         skim(gen, c);
     return c->finish || (!must_see && st.finish != LF_FINISH_NONE);
 }

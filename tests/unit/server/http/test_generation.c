@@ -376,7 +376,11 @@ static void what_ends_badly_fails_with_its_reason(void **state)
                  {LF_FINISH_ERROR, LF_SHUTDOWN, 503, "draining"},
                  {LF_FINISH_ERROR, LF_CANCELLED, 503, "draining"},
                  {LF_FINISH_ERROR, LF_DEVICE, 500, "engine_failed"},
-                 {LF_FINISH_ERROR, LF_LIMIT, 500, "internal_error"}};
+                 {LF_FINISH_ERROR, LF_CORRUPT, 500, "broken_logits"},
+                 {LF_FINISH_ERROR, LF_LIMIT, 400, "schema_too_large"},
+                 {LF_FINISH_ERROR, LF_UNSUPPORTED, 400, "unsupported_schema"},
+                 {LF_FINISH_ERROR, LF_NO_MEMORY, 503, "text_memory_full"},
+                 {LF_FINISH_ERROR, LF_INVALID, 500, "internal_error"}};
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         puppet_reset(&engine);
         ask_for(&goes_on, 2, "abc");

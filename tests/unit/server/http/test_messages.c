@@ -106,7 +106,7 @@ static void what_templates_know_stays_as_it_came(void **state)
     check_read("[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"\"},"
                "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"function\":{\"name\":\"f\"}}]},"
                "{\"role\":\"assistant\",\"tool_calls\":[]},{\"role\":\"tool\",\"content\":\"4\"}]",
-               false, "-:-;-:-;-:-;-:-;-:-;");
+               false, "-:-;-:-;-:;-:;-:-;");
 }
 
 static void a_message_without_content_is_refused_by_name(void **state)

@@ -162,7 +162,7 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"logit_bias\":{\"0000000001\":1}}", "logit_bias", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"18446744073709551617\":1}}", "logit_bias", "invalid_token_id"}, /* 2^64 + 1 */
         {LF_ASK_CHAT, "{\"tools\":[1]}", "tools", "unsupported_parameter"},
-        {LF_ASK_CHAT, "{\"response_format\":{\"type\":\"json_object\"}}", "response_format", "unsupported_parameter"},
+        {LF_ASK_CHAT, "{\"guided_grammar\":\"x\"}", "guided_grammar", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"chat_template\":\"x\"}", "chat_template", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"suffix\":\"x\"}", "suffix", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"best_of\":2}", "best_of", "unsupported_parameter"},

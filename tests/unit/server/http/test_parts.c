@@ -32,9 +32,11 @@ static void add(enum lf_answer_kind kind, const char *bytes)
 /* All parts that there are, each as kind, block, call and bytes; `*` where a block begins. They are shown with it. */
 static void has(const char *want)
 {
-    static const char letters[] = {
-        [LF_ANSWER_TEXT] = 't', [LF_ANSWER_REASONING] = 'r', [LF_ANSWER_CALL] = 'c', [LF_ANSWER_ARGUMENTS] = 'a',
-        [LF_ANSWER_CALL_END] = 'e'};
+    static const char letters[] = {[LF_ANSWER_TEXT] = 't',
+                                   [LF_ANSWER_REASONING] = 'r',
+                                   [LF_ANSWER_CALL] = 'c',
+                                   [LF_ANSWER_ARGUMENTS] = 'a',
+                                   [LF_ANSWER_CALL_END] = 'e'};
     struct lf_part part;
     struct lf_buf got;
     lf_buf_init(&got, 1 << 20);

@@ -265,8 +265,8 @@ static void memory_that_runs_out_on_the_way_is_told(void **state)
             lf_choice_pull(gen, &gen->choices[0], true); /* the text is there, a token of a list is not */
             gen->memory = memory;
         } else {
-            lf_buf_deinit(&gen->choices[0].text);
-            gen->choices[0].text.memory = memory;
+            lf_buf_deinit(&gen->choices[0].parts.text);
+            gen->choices[0].parts.text.memory = memory;
         }
         (void)fill_window();
         assert_int_equal(window.status, LF_NO_MEMORY);

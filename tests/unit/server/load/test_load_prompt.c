@@ -45,6 +45,30 @@ static void prompts_share_what_was_asked_and_no_more(void **state)
     for (int i = 0; i < 100; i++) assert_true(a[i] >= 300 && a[i] < 4000);
 }
 
+static void a_schema_is_sent_as_it_stands_and_ends_the_answer(void **state)
+{
+    (void)state;
+    struct lf_load_shape shape = {.n_prompt = 3, .n_output = 3, .host = "h"};
+    for (int with = 0; with < 2; with++) {
+        struct lf_buf out;
+        struct lf_json json = {0};
+        lf_buf_init(&out, 1 << 20);
+        if (with) shape.schema = LF_STR("{\"type\": \"null\"}");
+        lf_load_request(&out, &shape, 0);
+        struct lf_str all = lf_buf_view(&out);
+        ptrdiff_t end = lf_str_find(all, LF_STR("\r\n\r\n"));
+        struct lf_str body = lf_str_from(all.ptr + end + 4, all.len - (size_t)end - 4);
+        assert_int_equal(lf_json_parse(&json, body, &lf_json_limits_request, NULL), LF_OK);
+        struct lf_json_value root = lf_json_root(&json), format = lf_json_get(root, "response_format");
+        struct lf_json_value schema = lf_json_get(lf_json_get(format, "json_schema"), "schema");
+        assert_int_equal(lf_json_type(lf_json_get(root, "ignore_eos")), with ? LF_JSON_NONE : LF_JSON_TRUE);
+        assert_int_equal(lf_json_string_is(lf_json_get(format, "type"), "json_schema"), with);
+        assert_int_equal(lf_json_string_is(lf_json_get(schema, "type"), "null"), with);
+        lf_json_deinit(&json);
+        lf_buf_deinit(&out);
+    }
+}
+
 static void the_key_is_sent_where_there_is_one(void **state)
 {
     (void)state;
@@ -110,6 +134,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_share_what_was_asked_and_no_more),
+        cmocka_unit_test(a_schema_is_sent_as_it_stands_and_ends_the_answer),
         cmocka_unit_test(the_key_is_sent_where_there_is_one),
         cmocka_unit_test(texts_are_of_so_many_words),
     };
