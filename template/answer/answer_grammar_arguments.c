@@ -59,11 +59,11 @@ static bool list_enum(struct lf_answer_list *list, const struct lf_tool *tool, s
     for (struct lf_json_value it = is_one ? one : lf_json_first(values); is_one || lf_json_more(values, it);
          it = lf_json_next(values, it)) {
         struct lf_answer_list text = lf_answer_list_begin(list->builder);
-        if (!lf_json_string(it, &text.text)) break;
+        bool is_text = lf_json_string(it, &text.text); /* else there was no memory, which the list knows */
         if (lf_str_find(lf_buf_view(&text.text), lf_str_c(end)) >= 0)
             refuse(list->builder, tool, LF_STR("enum"), "has a value with a marker of this model's format in it");
         lf_answer_list_part(&texts, lf_answer_list_end(&text, LF_PART_SEQUENCE));
-        if (is_one) break;
+        if (is_one || !is_text) break;
     }
     lf_answer_list_part(list, lf_answer_list_end(&texts, LF_PART_ALTERNATIVE));
     return true;

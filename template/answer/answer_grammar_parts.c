@@ -1,4 +1,4 @@
-/* Lists of parts. */
+/* Lists of parts for grammars of answers, in which a marker may come as text or as its control tokens. */
 #include "core/check.h"
 #include "template/answer/answer_grammar.h"
 

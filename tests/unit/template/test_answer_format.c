@@ -1,6 +1,7 @@
 /* Answers taken apart: each family's calls and reasoning, imitations, cut ones; the same whole and in any pieces. */
 #include "tests/support/test.h"
 
+#include "core/file.h"
 #include "core/json.h"
 #include "template/answer_format.h"
 #include "tests/support/answer_parts.h"
@@ -471,6 +472,62 @@ static void arguments_nest_as_deep_as_json_may(void **state)
     }
 }
 
+static bool is_utf8 = true;
+
+static void take_whole_code_points(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
+{
+    (void)kind;
+    is_utf8 = is_utf8 && lf_utf8_valid(bytes);
+    *(size_t *)ctx += bytes.len;
+}
+
+/* However long a piece is: what comes out of one is cut between code points. */
+static void parts_are_cut_between_code_points(void **state)
+{
+    static const char *const units[] = {"é", "中", "🦙", "a🦙", "<tool_é"};
+    (void)state;
+    for (size_t u = 0; u < LF_N_ELEMS(units); u++) {
+        struct lf_answer_parser *p = open_parser("hermes", "", true, LF_N_ELEMS(tools));
+        struct lf_buf answer = repeated("x", units[u], 5000, "");
+        size_t n = 0;
+        struct lf_answer_sink sink = {take_whole_code_points, &n};
+        assert_int_equal(lf_answer_parser_push(p, lf_buf_view(&answer), false, &sink), LF_OK);
+        assert_true(is_utf8);
+        assert_int_equal(n, answer.len);
+        lf_buf_deinit(&answer);
+        lf_answer_parser_destroy(p);
+    }
+}
+
+/* A value that is no string by its schema is held to its end; one that is too large goes out as what it may be. */
+static void large_values_go_out_as_they_come(void **state)
+{
+    static const struct {
+        const char *head, *unit, *end; /* of the value */
+        bool is_json, ends;
+    } cases[] = {{"[", "1, ", "2]\n", true, true},  {"", "words ", "\n", false, true},
+                 {"[", "1,\n", "\n2]", true, true}, {"", "</par\n", "\n\n", false, true},
+                 {"[", "1, ", "x]", true, false},   {"[", "1, ", "2", true, false}};
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+        struct lf_buf answer = repeated("<tool_call><function=weather><parameter=days>\n", "", 0, "");
+        struct lf_buf value = repeated(cases[i].head, cases[i].unit, 2 * LF_ANSWER_HELD_BYTES, cases[i].end);
+        struct answer_parts parts;
+        lf_buf_str(&answer, lf_buf_view(&value));
+        lf_buf_cstr(&answer, "</parameter></function></tool_call>");
+        for (size_t most = 1; most < 5000; most = most * 7 + 1) {
+            answer_parts_of(&parts, p, lf_buf_view(&answer), cut_anywhere, &most);
+            assert_int_equal(parts.n_ends, cases[i].ends);
+            assert_non_null(strstr(parts.text.ptr, cases[i].is_json ? "{\"days\": [1," : "{\"days\": \""));
+            lf_buf_deinit(&parts.text);
+        }
+        lf_buf_deinit(&value);
+        lf_buf_deinit(&answer);
+        lf_answer_parser_destroy(p);
+    }
+}
+
 /* Twice the answer takes twice the time, whatever it imitates. */
 static void answers_take_linear_time(void **state)
 {
@@ -481,7 +538,12 @@ static void answers_take_linear_time(void **state)
                                         "<tool_call>{\"name\": \"weather",
                                         "{",
                                         "<tool_call>{\"arguments\":{\"a\":\"<tool_call>{\"",
-                                        "<tool_call>\n\n"};
+                                        "<tool_call>\n\n",
+                                        "<tool_call>\n<function=weather>\n<parameter=days>\n",
+                                        "[TOOL_CALLS]get[a",
+                                        "<|channel|>",
+                                        "<tool_call>weather<arg_key>",
+                                        "<|tool_call>call:get{a:<|\"|>"};
     (void)state;
     for (int i = 0; i < lf_answer_n_formats; i++) {
         struct lf_answer_parser *p = open_parser(lf_answer_formats[i].name, "", true, LF_N_ELEMS(tools));
@@ -516,6 +578,95 @@ static void formats_have_names_of_their_own(void **state)
     assert_true(lf_answer_format_has_reasoning(lf_answer_format_by_name(LF_STR("think"))));
 }
 
+/* Templates of our own, as short as they can be with the markers of each family. */
+static void a_template_shows_its_format(void **state)
+{
+    static const struct {
+        const char *format, *source;
+    } cases[] = {
+        {"gpt_oss", "{{'<|start|>assistant<|channel|>analysis<|message|>' ~ m.thinking ~ '<|end|>'}}"},
+        {"gemma4", "{{'<|tool_call>call:' ~ t.name ~ '{'}}{{'}<tool_call|>'}}{{'<|channel>thought\\n<channel|>'}}"},
+        {"qwen3_xml",
+         "{{'<think>\\n</think><tool_call>\\n<function=' ~ t.name ~ '>\\n<parameter=' ~ k ~ '>\\n'}} \"arguments\""},
+        {"glm",
+         "<think></think>{{'<tool_call>' ~ t.name}}<arg_key>{{k}}</arg_key><arg_value>{{v}}</arg_value></tool_call>"},
+        {"minimax_m2", "{{'<minimax:tool_call>\\n<invoke name=\"'}}<think></think>"},
+        {"deepseek_v4", "{%- set d = '｜DSML｜' -%}{{'<' ~ d ~ 'tool_calls>'}}<think></think>"},
+        {"deepseek_r1",
+         "{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>' ~ n ~ '\\n```json\\n'}}"},
+        {"deepseek_v31", "{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' ~ n ~ '<｜tool▁sep｜>'}}</think>"},
+        {"kimi_k2", "<|tool_calls_section_begin|>{{'<|tool_call_begin|>functions.' ~ n}}"},
+        {"mistral_args", "{{'[TOOL_CALLS]' ~ n ~ '[ARGS]' ~ a|tojson}}"},
+        {"apertus", "{{'<|tools_prefix|>[' ~ c ~ ']<|tools_suffix|>'}}"},
+        {"mistral", "{{'[TOOL_CALLS][' ~ c ~ ']'}}"},
+        {"nemotron", "<think></think>{{'<TOOLCALL>[' ~ c ~ ']</TOOLCALL>'}}"},
+        {"command", "<|START_ACTION|>[{\"tool_name\": {{n}}, \"parameters\": {{a}}}]<|END_ACTION|>"},
+        {"granite", "respond with <|tool_call|> followed by a JSON list of tools"},
+        {"gigachat", "{{'<|function_call|>{\"name\": ' ~ n ~ ', \"arguments\": ' ~ a}}"},
+        {"hermes", "{{'<tool_call>\\n{\"name\": \"' ~ n ~ '\", \"arguments\": ' ~ a ~ '}\\n</tool_call>'}}</think>"},
+        {"hermes", "{{\"<tool_call>{\\\"name\\\": <name>, \\\"arguments\\\": <args>}</tool_call>\"}}"},
+        {"llama3", "<|start_header_id|>assistant<|end_header_id|>{{'{\"name\": \"' ~ n ~ '\", \"parameters\": ' ~ a}}"},
+        {"think", "{{content.split('</think>')[-1]}}"},
+        {"plain", "{% for m in messages %}{{m.content}}{% endfor %}"},
+        {"plain", "<|start_header_id|>{{m.role}}<|end_header_id|>"},
+        {"plain", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        const char *name = lf_answer_format_name(lf_answer_format_of_template(lf_str_c(cases[i].source)));
+        if (strcmp(name, cases[i].format) != 0) fail_msg("%s: %s", name, cases[i].source);
+    }
+}
+
+static void published_templates_show_theirs(void **state)
+{
+    static const struct {
+        const char *file, *format;
+    } cases[] = {
+        {"Apertus-8B-Instruct", "apertus"},
+        {"Bielik-11B-v3.0-Instruct", "hermes"},
+        {"Cohere2MoE", "command"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command"},
+        {"GLM-4.7-Flash", "glm"},
+        {"GigaChat3.1-10B-A1.8B", "gigachat"},
+        {"Kimi-K2-Instruct", "kimi_k2"},
+        {"Kimi-K3", "plain"},
+        {"LFM2.5-8B-A1B", "think"},
+        {"MiMo-VL", "hermes"},
+        {"MiniMax-M2", "minimax_m2"},
+        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral_args"},
+        {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
+        {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
+        {"Qwen3-Coder", "qwen3_xml"},
+        {"Reka-Edge", "hermes"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_r1"},
+        {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+        {"deepseek-ai-DeepSeek-V4-Flash-0731", "deepseek_v4"},
+        {"google-gemma-4-31B-it-interleaved", "gemma4"},
+        {"ibm-granite-granite-3.3-2B-Instruct", "granite"},
+        {"ibm-granite-granite-4.1", "hermes"},
+        {"llama-cpp-rwkv-world", "think"},
+        {"meetkai-functionary-medium-v3.2", "plain"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"microsoft-Phi-3.5-mini-instruct", "plain"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"muse-glimmer", "plain"},
+        {"openbmb-MiniCPM5-1B", "think"},
+        {"poolside-Laguna-XS-2.1", "glm"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral_args"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        char path[512];
+        struct lf_buf source;
+        snprintf(path, sizeof(path), "%s/chat_templates/%s.jinja", test_assets(), cases[i].file);
+        lf_buf_init(&source, LF_TEMPLATE_SOURCE_BYTES);
+        if (lf_file_read(&source, path, LF_TEMPLATE_SOURCE_BYTES, NULL) != LF_OK) skip();
+        assert_string_equal(lf_answer_format_name(lf_answer_format_of_template(lf_buf_view(&source))), cases[i].format);
+        lf_buf_deinit(&source);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -531,7 +682,11 @@ int main(void)
         cmocka_unit_test(a_nul_belongs_to_no_marker),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
+        cmocka_unit_test(parts_are_cut_between_code_points),
+        cmocka_unit_test(large_values_go_out_as_they_come),
         cmocka_unit_test(answers_take_linear_time),
+        cmocka_unit_test(a_template_shows_its_format),
+        cmocka_unit_test(published_templates_show_theirs),
         cmocka_unit_test(formats_have_names_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
