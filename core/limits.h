@@ -42,7 +42,8 @@ enum {
     LF_STOP_N = 4,
     LF_STOP_BYTES = 256,
     LF_STOP_TOKENS_N = 64,
-    LF_CHOICES_N = 8, /* n */
+    LF_CHOICES_N = 8,          /* n */
+    LF_MODEL_NAME_BYTES = 255, /* of --served-model-name */
     LF_LOGIT_BIAS_N = 300,
     LF_TOP_LOGPROBS_N = 20,
 

@@ -14,6 +14,8 @@ const int lf_bounds_gap_n = (int)LF_N_ELEMS(lf_bounds_gap_s);
 const double lf_bounds_tokens[] = {1,    2,    4,    8,     16,    32,    64,     128,    256,    512,    1024,
                                    2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144, 524288, 1048576};
 const int lf_bounds_tokens_n = (int)LF_N_ELEMS(lf_bounds_tokens);
+const double lf_bounds_choices[] = {1, 2, 4, 8};
+const int lf_bounds_choices_n = (int)LF_N_ELEMS(lf_bounds_choices);
 
 void lf_histogram_init(struct lf_histogram *h, const double *bounds, int n_bounds)
 {

@@ -23,9 +23,10 @@ struct lf_histogram {
     _Atomic uint64_t sum_micro;                      /* sum of the observations × 10⁶ */
 };
 
-/* Bounds for latencies, 1 ms to 3600 s; for inter-token gaps, 0.5 ms to 60 s; for token counts, 1 to 1M. */
-extern const double lf_bounds_latency_s[], lf_bounds_gap_s[], lf_bounds_tokens[];
-extern const int lf_bounds_latency_n, lf_bounds_gap_n, lf_bounds_tokens_n;
+/* Bounds for latencies, 1 ms to 3600 s; for inter-token gaps, 0.5 ms to 60 s; for token counts, 1 to 1M; for the
+ * choices of a request, 1 to 8. */
+extern const double lf_bounds_latency_s[], lf_bounds_gap_s[], lf_bounds_tokens[], lf_bounds_choices[];
+extern const int lf_bounds_latency_n, lf_bounds_gap_n, lf_bounds_tokens_n, lf_bounds_choices_n;
 
 static inline void lf_counter_add(struct lf_counter *c, uint64_t n)
 {

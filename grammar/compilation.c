@@ -25,7 +25,8 @@ void lf_compilation_fail(struct lf_compilation *c, enum lf_status status, const 
     va_start(args, fmt);
     vsnprintf(message, sizeof message, fmt, args);
     va_end(args);
-    c->status = lf_fail(c->err, status, "%s", message);
+    c->status = lf_fail(c->err, status, "%.*s%s%s", (int)c->name.len, c->name.ptr ? c->name.ptr : "",
+                        c->name.len ? ": " : "", message);
 }
 
 bool lf_compilation_step(struct lf_compilation *c, uint64_t n)

@@ -19,6 +19,7 @@ struct lf_compilation {
     struct lf_arena *keep;   /* borrowed: the grammar's */
     struct lf_work *work;    /* borrowed, may be NULL */
     struct lf_err *err;      /* borrowed, may be NULL */
+    struct lf_str name;      /* that failures begin with; empty: none */
     uint64_t n_steps;
     enum lf_status status;
 };

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/text_memory.h"
 #include "grammar/grammar_impl.h"
+#include "grammar/parts.h"
 #include "grammar/regex.h"
 #include "grammar/schema_impl.h"
 
@@ -26,13 +27,14 @@ size_t lf_grammar_bytes(const struct lf_grammar *g)
     return sizeof *g + g->arena.used_bytes;
 }
 
-/* One compilation: what the three kinds differ in is the function that fills the network. */
+/* One compilation: what the kinds of grammars differ in is the function that fills the network. */
 struct source {
     void (*fill)(struct lf_compilation *c, struct lf_network *net, const struct source *source);
     struct lf_json_value schema;
     const struct lf_grammar_options *options;
     struct lf_str pattern;
     const struct lf_str *choices;
+    const struct lf_grammar_part *parts;
     size_t n_choices, n_bytes;
 };
 
@@ -66,7 +68,7 @@ static void fill_schema(struct lf_compilation *c, struct lf_network *net, const 
 {
     static const struct lf_grammar_options defaults = {0};
     const struct lf_grammar_options *o = source->options ? source->options : &defaults;
-    lf_schema_compile(c, net, source->schema, o->strict, o->whitespace);
+    net->start = lf_schema_compile(c, net, source->schema, o->strict, o->whitespace);
 }
 
 /* Start, one terminal, end. */
@@ -77,7 +79,7 @@ static void fill_terminal(struct lf_compilation *c, struct lf_network *net, stru
     lf_network_terminal(net, c, net->start, end, lf_network_add(net, c, t));
     if (lf_compilation_ok(c) && !lf_terminal_is_empty(&t) && lf_terminal_accepts(&t, 0))
         lf_network_empty(net, c, net->start, end);
-    if (lf_compilation_ok(c)) lf_network_heights(net, c);
+    lf_network_heights(net, c, net->start);
 }
 
 static void fill_regex(struct lf_compilation *c, struct lf_network *net, const struct source *source)
@@ -120,10 +122,18 @@ enum lf_status lf_grammar_of_choice(struct lf_grammar **out, const struct lf_str
 enum lf_status lf_grammar_of_json_object(struct lf_grammar **out, const struct lf_grammar_options *options,
                                          struct lf_work *work, struct lf_err *err)
 {
-    static const char schema[] = "{\"type\":\"object\"}";
-    struct lf_json doc = {0};
-    LF_TRY(lf_json_parse_in(&doc, lf_str_c(schema), &lf_json_limits_request, work, err));
-    enum lf_status status = lf_grammar_of_schema(out, lf_json_root(&doc), options, work, err);
-    lf_json_deinit(&doc);
-    return status;
+    struct source source = {.fill = fill_schema, .options = options};
+    return compile(out, &source, work, err);
+}
+
+static void fill_parts(struct lf_compilation *c, struct lf_network *net, const struct source *source)
+{
+    lf_parts_compile(c, net, source->parts);
+}
+
+enum lf_status lf_grammar_of_parts(struct lf_grammar **out, const struct lf_grammar_part *root, struct lf_work *work,
+                                   struct lf_err *err)
+{
+    struct source source = {.fill = fill_parts, .parts = root, .n_bytes = lf_parts_source_bytes(root)};
+    return compile(out, &source, work, err);
 }

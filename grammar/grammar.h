@@ -53,7 +53,9 @@ struct lf_vocabulary;
 
 /* tokens[i]: the bytes that token i adds to a text (borrowed for the call). An empty one, and one of more than
  * LF_GRAMMAR_TOKEN_BYTES, is never allowed. A control token is LF_GRAMMAR_CONTROL and the text that it is written as:
- * that byte is in no UTF-8, so only a grammar that names the token allows it. ends: the tokens that end a text.
+ * that byte is in no UTF-8, so only a grammar that names the token allows it, and just that token, not one that its
+ * text begins with; nor is a token with that byte elsewhere, or with nothing behind it, ever allowed. ends: the tokens
+ * that end a text; one that is a control token, too, and that the grammar names at this place, is read as such.
  * cache_bytes: how much to keep of walks; 0: the usual 8 MiB. One a model. LF_NO_MEMORY, LF_INVALID (an end out of
  * range). */
 LF_MUST_CHECK enum lf_status lf_vocabulary_create(struct lf_vocabulary **out, const struct lf_str *tokens, int n_tokens,
@@ -64,6 +66,8 @@ void lf_vocabulary_destroy(struct lf_vocabulary *v); /* accepts NULL; no matcher
 size_t lf_vocabulary_bytes(const struct lf_vocabulary *v);
 /* Words of 32 bits in a mask: token i is bit i % 32 of word i / 32; bits behind the last token are 0. */
 size_t lf_vocabulary_mask_words(const struct lf_vocabulary *v);
+/* Whether there is a control token that is written so (without LF_GRAMMAR_CONTROL). */
+bool lf_vocabulary_has_control(const struct lf_vocabulary *v, struct lf_str text);
 
 /* -------------------------------------------------------------------------------------------------------- grammars */
 
@@ -94,7 +98,8 @@ LF_MUST_CHECK enum lf_status lf_grammar_of_regex(struct lf_grammar **out, struct
 /* One of these texts. */
 LF_MUST_CHECK enum lf_status lf_grammar_of_choice(struct lf_grammar **out, const struct lf_str *choices, size_t n,
                                                   struct lf_work *work, struct lf_err *err);
-/* A text made of parts: JSON between markers, free text up to one of them. */
+/* A text made of parts: JSON between markers, free text up to one of them. Of several markers the one that ends first
+ * is the first. Free text is whole characters of UTF-8. */
 enum lf_grammar_part_kind {
     LF_PART_TEXT,        /* these bytes */
     LF_PART_CONTROL,     /* the control token that is written so */
@@ -115,8 +120,14 @@ struct lf_grammar_part {
     const struct lf_grammar_part *parts;
     size_t n_parts;
     uint32_t min, max;
+    struct lf_str name; /* what errors in it begin with: `tools[3]: schema at …`; empty: nothing */
 };
-/* Every part is read during the call only. Nested at most LF_GRAMMAR_PARTS_DEPTH. */
+/* Every part is read during the call only. Nested at most LF_GRAMMAR_PARTS_DEPTH. JSON of a part nests one less than
+ * LF_GRAMMAR_DEPTH. Where a text can be read in two ways (free text, or what may follow it) both stay open; but
+ * LF_UNSUPPORTED: FREE, or a REGEX that may end nearly anywhere, with FREE, UNTIL or such a REGEX directly behind it,
+ * or again itself by a REPEAT. (Calls among text: a REPEAT of UNTIL and call, then one FREE.) LF_INVALID: a text that
+ * is not UTF-8, a marker without text or of another kind, max below min; and a schema that nothing meets, though
+ * alternatives to it might be possible. */
 LF_MUST_CHECK enum lf_status lf_grammar_of_parts(struct lf_grammar **out, const struct lf_grammar_part *root,
                                                  struct lf_work *work, struct lf_err *err);
 

@@ -14,6 +14,7 @@ enum {
     KEPT_FROM_N = 300,        /* nodes that a walk visits to be worth keeping */
     KEPT_RESTS_N = 32 * 1024, /* tokens that go on behind a terminal, at most, of a walk that is kept */
     EXITS_N = 256 * 1024,
+    LEVELS_N = 3, /* terminals that one token goes through alone; then its readings go together */
 };
 
 /* Where one walk is in what it walks for. */
@@ -22,9 +23,10 @@ struct walk {
     const struct lf_token_trie *trie;
     uint32_t *mask;
     struct lf_reading reading;
-    bool gather;     /* exits are gathered, not followed */
-    size_t first, n; /* in m->follow: what begins behind the terminal; made when it is first needed */
+    const struct lf_walk_key *key; /* of a walk that gathers its exits instead of following them; else NULL */
+    size_t first, n;               /* in m->follow: what begins behind the terminal; made when it is first needed */
     bool has_follow;
+    int level; /* terminals that the token has gone through */
 };
 
 static void follow(struct walk *w, uint32_t at);
@@ -50,6 +52,20 @@ static void add_exit(struct lf_matcher *m, uint32_t at)
     m->exits[m->n_exits++] = at;
 }
 
+static inline bool has_byte(const uint64_t set[4], uint8_t byte)
+{
+    return set[byte / 64] >> byte % 64 & 1;
+}
+
+/* Whether what follows may begin with a byte that a token has behind this node. */
+static bool goes_on(const struct walk *w, uint32_t at)
+{
+    const struct lf_trie_node_of_tokens *nodes = w->trie->nodes;
+    for (uint32_t i = at + 1; i < nodes[at].next; i = nodes[i].next)
+        if (has_byte(w->key->starts, nodes[i].byte)) return true;
+    return false;
+}
+
 /* All nodes under `at` that the reading's terminal reaches. */
 static void walk_under(struct walk *w, uint32_t at)
 {
@@ -70,11 +86,47 @@ static void walk_under(struct walk *w, uint32_t at)
         i++;
         if (w->m->n_visited > LF_GRAMMAR_MASK_STEPS) return;
         if (node->next == i || !lf_terminal_accepts(t, state)) continue;
-        if (w->gather)
-            add_exit(w->m, i - 1);
-        else
+        if (!w->key)
             follow(w, i - 1); /* it uses states of greater depth only */
+        else if (goes_on(w, i - 1))
+            add_exit(w->m, i - 1);
         if (w->m->stacks.status != LF_OK) return;
+    }
+}
+
+static void find_follow(struct walk *w)
+{
+    struct lf_matcher *m = w->m;
+    bool complete = m->follow.complete;
+    if (w->has_follow) return;
+    w->first = m->follow.n;
+    lf_readings_enter(&m->stacks, &m->follow, w->reading.to, w->reading.stack);
+    w->n = m->follow.n - w->first;
+    w->has_follow = true;
+    m->follow.complete = complete;
+}
+
+/* All nodes under `at` with all readings at once, as they were when the list had n and from `first` on. A token that
+ * goes through many terminals may do so in ever so many ways, but those that meet are one reading. */
+static void walk_together(struct walk *w, uint32_t at)
+{
+    struct lf_matcher *m = w->m;
+    const struct lf_trie_node_of_tokens *nodes = w->trie->nodes;
+    size_t ends[LF_GRAMMAR_TOKEN_BYTES + 1]; /* of the readings of a depth; they lie one behind the other */
+    uint32_t top = nodes[at].depth, end = nodes[at].next;
+    ends[top] = w->first + w->n;
+    for (uint32_t i = at + 1; i < end;) {
+        uint32_t depth = nodes[i].depth;
+        size_t first = depth == top + 1 ? w->first : ends[depth - 2];
+        m->follow.n = ends[depth - 1];
+        m->n_visited += (uint32_t)(ends[depth - 1] - first);
+        if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+        lf_readings_step_on(&m->stacks, &m->follow, first, ends[depth - 1], nodes[i].byte);
+        if (m->stacks.status != LF_OK) return;
+        ends[depth] = m->follow.n;
+        bool taken = m->follow.n > ends[depth - 1] || m->follow.complete;
+        if (taken) allow(w->mask, w->trie->ids + nodes[i].first, nodes[i].n);
+        i = taken ? i + 1 : nodes[i].next;
     }
 }
 
@@ -82,17 +134,19 @@ static void walk_under(struct walk *w, uint32_t at)
 static void follow(struct walk *w, uint32_t at)
 {
     struct lf_matcher *m = w->m;
-    if (!w->has_follow) {
+    find_follow(w);
+    if (w->level == LEVELS_N) {
+        size_t n = m->follow.n;
         bool complete = m->follow.complete;
-        w->first = m->follow.n;
-        lf_readings_enter(&m->stacks, &m->follow, w->reading.to, w->reading.stack);
-        w->n = m->follow.n - w->first;
-        w->has_follow = true;
+        walk_together(w, at);
+        m->follow.n = n;
         m->follow.complete = complete;
+        return;
     }
     for (size_t i = 0; i < w->n && m->stacks.status == LF_OK; i++) {
         size_t n = m->follow.n;
-        struct walk under = {.m = m, .trie = w->trie, .mask = w->mask, .reading = m->follow.list[w->first + i]};
+        struct walk under = {
+            .m = m, .trie = w->trie, .mask = w->mask, .reading = m->follow.list[w->first + i], .level = w->level + 1};
         walk_under(&under, at);
         m->follow.n = n;
     }
@@ -117,31 +171,57 @@ static struct lf_walk_key key_of(const struct lf_terminal *t, uint32_t state)
     return key;
 }
 
+static void add_starts(const struct lf_terminal *t, uint64_t starts[4])
+{
+    for (uint32_t b = 0; b < 256 && !t->is_control; b++)
+        if (lf_terminal_next(t, 0, (uint8_t)b) != LF_TERMINAL_DEAD) starts[b / 64] |= UINT64_C(1) << b % 64;
+}
+
+/* Free text may end behind most tokens' every byte: there only what follows it says which of them are worth a look. */
+static void narrow_starts(struct walk *w, const struct lf_terminal *t, struct lf_walk_key *key)
+{
+    struct lf_matcher *m = w->m;
+    memset(key->starts, t->is_open ? 0 : 0xff, sizeof key->starts);
+    if (!t->is_open) return;
+    find_follow(w);
+    for (size_t i = 0; i < w->n; i++)
+        add_starts(&m->grammar->net.terminals[m->follow.list[w->first + i].terminal], key->starts);
+}
+
 static bool same_key(const struct lf_walk_key *a, const struct lf_walk_key *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
+static bool add_rest(struct lf_matcher *m, size_t n, struct lf_token_text rest)
+{
+    if (n == m->rests_cap) {
+        size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
+        if (cap > KEPT_RESTS_N || !lf_stacks_may_grow(&m->stacks)) return false;
+        struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);
+        if (!rests) return false;
+        m->rests = rests;
+        m->rests_cap = cap;
+    }
+    m->rests[n] = rest;
+    return true;
+}
+
 /* The tokens under the exits, as a trie of what they have behind them. False: too many to keep, or no memory. */
-static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie)
+static bool gather_rests(struct lf_matcher *m, const struct lf_token_trie *trie, const struct lf_walk_key *key)
 {
     size_t n = 0;
+    const struct lf_trie_node_of_tokens *nodes = trie->nodes;
     for (size_t e = 0; e < m->n_exits; e++) {
-        const struct lf_trie_node_of_tokens *node = &trie->nodes[m->exits[e]];
-        uint32_t last = node->next < trie->n_nodes ? trie->nodes[node->next].first : trie->n_ids;
-        for (uint32_t k = node->first + node->n; k < last; k++) {
-            if (n == KEPT_RESTS_N) return false;
-            if (n == m->rests_cap) {
-                if (!lf_stacks_may_grow(&m->stacks)) return false;
-                size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
-                struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);
-                if (!rests) return false;
-                m->rests = rests;
-                m->rests_cap = cap;
+        uint32_t at = m->exits[e], depth = nodes[at].depth;
+        for (uint32_t i = at + 1; i < nodes[at].next; i = nodes[i].next) {
+            uint32_t last = nodes[i].next < trie->n_nodes ? nodes[nodes[i].next].first : trie->n_ids;
+            if (!has_byte(key->starts, nodes[i].byte)) continue;
+            for (uint32_t k = nodes[i].first; k < last; k++, n++) {
+                struct lf_str text = lf_vocabulary_token(m->vocabulary, trie->ids[k]);
+                struct lf_token_text rest = {lf_str_from(text.ptr + depth, text.len - depth), trie->ids[k]};
+                if (!add_rest(m, n, rest)) return false;
             }
-            struct lf_str text = lf_vocabulary_token(m->vocabulary, trie->ids[k]);
-            m->rests[n++] =
-                (struct lf_token_text){lf_str_from(text.ptr + node->depth, text.len - node->depth), trie->ids[k]};
         }
     }
     size_t n_nodes = lf_token_trie_count(m->rests, n);
@@ -159,65 +239,79 @@ static void merge(uint32_t *mask, const uint32_t *more, uint32_t n_words)
 }
 
 /* What the kept walk says, in what follows this reading. */
-static void use_kept(struct lf_matcher *m, const struct lf_reading *r, uint32_t *mask)
+static void use_kept(struct walk *w, uint32_t *mask)
 {
-    struct walk w = {.m = m, .trie = &m->kept.walk.rests, .mask = mask, .reading = *r};
+    struct lf_matcher *m = w->m;
     merge(mask, m->kept.walk.mask, m->vocabulary->n_words);
-    if (m->kept.walk.rests.n_ids) follow(&w, 0);
-    m->follow.n = 0;
+    w->trie = &m->kept.walk.rests;
+    w->mask = mask;
+    w->key = NULL;
+    if (w->trie->n_ids) follow(w, 0);
 }
 
 /* Walks from the root; into the kept walk where that is worth it. */
-static void walk_all(struct lf_matcher *m, const struct lf_reading *r, const struct lf_walk_key *key, uint32_t *mask)
+static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *mask)
 {
-    const struct lf_terminal *t = &m->grammar->net.terminals[r->terminal];
+    struct lf_matcher *m = w->m;
+    const struct lf_terminal *t = &m->grammar->net.terminals[w->reading.terminal];
     struct lf_vocabulary *v = m->vocabulary;
     uint32_t n_before = m->n_visited;
     bool plain = t->endless && t->endless[key->state] && key->max > 0;
-    struct walk w = {
-        .m = m, .trie = plain ? &v->others : &v->all, .mask = m->kept.walk.mask, .reading = *r, .gather = true};
     m->has_kept = false;
     m->n_exits = 0;
     memset(m->kept.walk.mask, 0, v->n_words * sizeof(uint32_t));
     if (plain) merge(m->kept.walk.mask, v->plain[LF_MIN(key->max, (uint32_t)LF_PLAIN_CHARACTERS_N)], v->n_words);
-    walk_under(&w, 0);
+    w->trie = plain ? &v->others : &v->all;
+    w->mask = m->kept.walk.mask;
+    w->key = key;
+    walk_under(w, 0);
     if (m->stacks.status != LF_OK) return;
-    if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w.trie)) {
+    if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
         m->kept_key = *key;
         m->has_kept = true;
         lf_walk_cache_put(v->cache, key, &m->kept.walk);
-        use_kept(m, r, mask);
+        use_kept(w, mask);
         return;
     }
     if (m->stacks.status != LF_OK) return;
     merge(mask, m->kept.walk.mask, v->n_words);
-    w.mask = mask;
-    for (size_t e = 0; e < m->n_exits && m->stacks.status == LF_OK; e++) follow(&w, m->exits[e]);
-    m->follow.n = 0;
+    w->mask = mask;
+    w->key = NULL;
+    for (size_t e = 0; e < m->n_exits && m->stacks.status == LF_OK; e++) follow(w, m->exits[e]);
+}
+
+static void walk_terminal(struct walk *w, const struct lf_terminal *t, uint32_t *mask)
+{
+    struct lf_matcher *m = w->m;
+    struct lf_walk_key key = key_of(t, w->reading.state);
+    narrow_starts(w, t, &key);
+    if (m->stacks.status != LF_OK) return;
+    if (!m->has_kept || !same_key(&key, &m->kept_key)) {
+        m->kept.was_short = false;
+        m->has_kept = lf_walk_cache_get(m->vocabulary->cache, &key, &m->kept);
+        m->kept_key = key;
+        if (m->kept.was_short && !lf_stacks_may_grow(&m->stacks)) return;
+    }
+    if (m->has_kept)
+        use_kept(w, mask);
+    else
+        walk_all(w, &key, mask);
 }
 
 static void mask_of(struct lf_matcher *m, const struct lf_reading *r, uint32_t *mask)
 {
     const struct lf_terminal *t = &m->grammar->net.terminals[r->terminal];
-    if (t->kind == LF_TERMINAL_TEXTS) {
-        struct walk w = {.m = m, .trie = &m->vocabulary->all, .mask = mask, .reading = *r};
+    struct walk w = {.m = m, .trie = &m->vocabulary->all, .mask = mask, .reading = *r};
+    if (t->is_control) {
+        const struct lf_token_text *controls;
+        uint32_t n = r->state == 0 ? lf_vocabulary_controls(m->vocabulary, t->control, &controls) : 0;
+        for (uint32_t i = 0; i < n; i++) allow(mask, &controls[i].id, 1);
+    } else if (t->kind == LF_TERMINAL_TEXTS) {
         walk_under(&w, 0);
-        m->follow.n = 0;
-        return;
+    } else {
+        walk_terminal(&w, t, mask);
     }
-    struct lf_walk_key key = key_of(t, r->state);
-    if (m->has_kept && same_key(&key, &m->kept_key)) {
-        use_kept(m, r, mask);
-        return;
-    }
-    m->kept.was_short = false;
-    m->has_kept = lf_walk_cache_get(m->vocabulary->cache, &key, &m->kept);
-    m->kept_key = key;
-    if (m->kept.was_short && !lf_stacks_may_grow(&m->stacks)) return;
-    if (m->has_kept)
-        use_kept(m, r, mask);
-    else
-        walk_all(m, r, &key, mask);
+    m->follow.n = 0;
 }
 
 static uint32_t count(const uint32_t *mask, size_t n)

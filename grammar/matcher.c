@@ -57,6 +57,17 @@ enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_gramma
     return LF_OK;
 }
 
+/* What was reached becomes where the answer is. */
+static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
+{
+    struct lf_reading_list reached = *to;
+    if (m->stacks.status != LF_OK) return m->stacks.status;
+    if (to->n == 0 && !to->complete) return LF_INVALID;
+    *to = m->now;
+    m->now = reached;
+    return LF_OK;
+}
+
 enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
 {
     struct lf_reading_list *from = &m->now;
@@ -70,23 +81,31 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
         if (to->n == 0 && !to->complete) return LF_INVALID;
         from = to;
     }
-    if (bytes.len) {
-        struct lf_reading_list reached = *from;
-        *from = m->now;
-        m->now = reached;
-    }
-    return LF_OK;
+    return bytes.len ? go_on(m, from) : LF_OK;
+}
+
+static enum lf_status accept_control(struct lf_matcher *m, struct lf_str control)
+{
+    lf_stacks_collect(&m->stacks, &m->now);
+    m->stacks.status = LF_OK;
+    lf_readings_step_control(&m->stacks, &m->now, control, &m->next[0]);
+    return go_on(m, &m->next[0]);
 }
 
 enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t token)
 {
     if (token < 0 || (uint32_t)token >= m->vocabulary->n_tokens || m->ended) return LF_INVALID;
-    if (lf_vocabulary_is_end(m->vocabulary, token)) {
+    struct lf_str text = lf_vocabulary_token(m->vocabulary, token);
+    bool is_end = lf_vocabulary_is_end(m->vocabulary, token);
+    if (text.len && text.ptr[0] == LF_GRAMMAR_CONTROL) {
+        enum lf_status status = accept_control(m, lf_str_from(text.ptr + 1, text.len - 1));
+        if (status != LF_INVALID || !is_end) return status;
+    }
+    if (is_end) {
         if (!m->now.complete) return LF_INVALID;
         m->ended = true;
         return LF_OK;
     }
-    struct lf_str text = lf_vocabulary_token(m->vocabulary, token);
     return text.len ? lf_matcher_accept_bytes(m, text) : LF_INVALID;
 }
 

@@ -75,15 +75,21 @@ static bool lower(struct lf_network *net, uint32_t i)
     return changed;
 }
 
-void lf_network_heights(struct lf_network *net, struct lf_compilation *c)
+void lf_network_heights(struct lf_network *net, struct lf_compilation *c, uint32_t first)
 {
     uint32_t n = (uint32_t)net->n_nodes;
-    for (uint32_t i = 0; i < n && lf_compilation_ok(c); i++) net->nodes[i].height = LF_NET_NO_WAY;
+    uint64_t n_looks = 0;
+    if (!lf_compilation_ok(c)) return;
+    for (uint32_t i = first; i < n; i++) {
+        net->nodes[i].height = LF_NET_NO_WAY;
+        n_looks++;
+        for (uint32_t e = net->nodes[i].first; e != LF_NET_NONE; e = net->edges[e].next) n_looks++;
+    }
     /* Both ways in turn: what is built front to back settles in a pass or two. */
-    for (bool changed = true; changed && lf_compilation_step(c, 2 * (net->n_nodes + net->n_edges));) {
+    for (bool changed = true; changed && lf_compilation_step(c, 2 * n_looks);) {
         changed = false;
-        for (uint32_t i = n; i-- > 0;) changed |= lower(net, i);
-        for (uint32_t i = 0; i < n; i++) changed |= lower(net, i);
+        for (uint32_t i = n; i-- > first;) changed |= lower(net, i);
+        for (uint32_t i = first; i < n; i++) changed |= lower(net, i);
     }
 }
 

@@ -49,7 +49,8 @@ void lf_network_call(struct lf_network *net, struct lf_compilation *c, uint32_t 
 /* Its index. */
 uint32_t lf_network_add(struct lf_network *net, struct lf_compilation *c, struct lf_terminal t);
 
-void lf_network_heights(struct lf_network *net, struct lf_compilation *c);
+/* Of the nodes from `first` on, which lead to none before it but by calls, and those are done. */
+void lf_network_heights(struct lf_network *net, struct lf_compilation *c, uint32_t first);
 /* All of it from the scratch to the grammar's memory. */
 void lf_network_keep(struct lf_network *net, struct lf_compilation *c);
 

@@ -153,21 +153,22 @@ static bool comes_before(const void *a, const void *b)
     return memcmp(a, b, sizeof(struct lf_reading)) < 0;
 }
 
-static void drop_doubles(struct lf_reading_list *l)
+/* Of those from `first` on. */
+static void drop_doubles(struct lf_reading_list *l, size_t first)
 {
-    size_t n = 0;
-    if (l->n < 2) return;
-    lf_sort(l->list, l->n, sizeof *l->list, comes_before);
-    for (size_t i = 0; i < l->n; i++)
-        if (n == 0 || memcmp(&l->list[n - 1], &l->list[i], sizeof *l->list) != 0) l->list[n++] = l->list[i];
+    size_t n = first;
+    if (l->n < first + 2) return;
+    lf_sort(l->list + first, l->n - first, sizeof *l->list, comes_before);
+    for (size_t i = first; i < l->n; i++)
+        if (n == first || memcmp(&l->list[n - 1], &l->list[i], sizeof *l->list) != 0) l->list[n++] = l->list[i];
     l->n = n;
 }
 
-void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte, struct lf_reading_list *to)
+/* from and to may be one list: a reading is copied before another is added. */
+static void step(struct lf_stacks *s, const struct lf_reading_list *from, size_t first, size_t end, uint8_t byte,
+                 struct lf_reading_list *to)
 {
-    to->n = 0;
-    to->complete = false;
-    for (size_t i = 0; i < from->n && s->status == LF_OK; i++) {
+    for (size_t i = first; i < end && s->status == LF_OK; i++) {
         struct lf_reading r = from->list[i];
         const struct lf_terminal *t = &s->net->terminals[r.terminal];
         r.state = lf_terminal_next(t, r.state, byte);
@@ -176,7 +177,35 @@ void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, u
         if (!accepts || !lf_terminal_is_final(t, r.state)) add(s, to, r);
         if (accepts) lf_readings_enter(s, to, r.to, r.stack);
     }
-    drop_doubles(to);
+}
+
+void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte, struct lf_reading_list *to)
+{
+    to->n = 0;
+    to->complete = false;
+    step(s, from, 0, from->n, byte, to);
+    drop_doubles(to, 0);
+}
+
+void lf_readings_step_on(struct lf_stacks *s, struct lf_reading_list *list, size_t first, size_t end, uint8_t byte)
+{
+    size_t n = list->n;
+    list->complete = false;
+    step(s, list, first, end, byte, list);
+    drop_doubles(list, n);
+}
+
+void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
+                              struct lf_reading_list *to)
+{
+    to->n = 0;
+    to->complete = false;
+    for (size_t i = 0; i < from->n && s->status == LF_OK; i++) {
+        const struct lf_reading *r = &from->list[i];
+        const struct lf_terminal *t = &s->net->terminals[r->terminal];
+        if (t->is_control && r->state == 0 && lf_str_eq(t->control, control)) lf_readings_enter(s, to, r->to, r->stack);
+    }
+    drop_doubles(to, 0);
 }
 
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live)

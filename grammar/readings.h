@@ -51,6 +51,11 @@ void lf_readings_enter(struct lf_stacks *s, struct lf_reading_list *list, uint32
 /* All readings behind a byte, into an empty list. */
 void lf_readings_step(struct lf_stacks *s, const struct lf_reading_list *from, uint8_t byte,
                       struct lf_reading_list *to);
+/* All readings behind a byte of those from `first` to `end` - 1, appended to their list; complete: of the new ones. */
+void lf_readings_step_on(struct lf_stacks *s, struct lf_reading_list *list, size_t first, size_t end, uint8_t byte);
+/* Behind a control token, which is taken whole. */
+void lf_readings_step_control(struct lf_stacks *s, const struct lf_reading_list *from, struct lf_str control,
+                              struct lf_reading_list *to);
 /* Drops the frames that none of these needs, if many are used. */
 void lf_stacks_collect(struct lf_stacks *s, struct lf_reading_list *live);
 

@@ -43,25 +43,39 @@ static void check_pairs(struct lf_schema *s)
     }
 }
 
-void lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
-                       struct lf_str whitespace)
+static uint32_t compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
+                        struct lf_str whitespace)
 {
     struct lf_schema s = {
         .c = c, .net = net, .root = root, .strict = strict, .space = LF_NET_NONE, .free_name = LF_NET_NONE};
     s.checked = lf_compilation_scratch(c, root.json->n_nodes, 1);
     uint32_t *items = lf_compilation_scratch(c, 1, sizeof *items);
-    if (!s.checked || !items) return;
+    if (!s.checked || !items) return 0;
     if (whitespace.len) {
         struct lf_dfa space = lf_grammar_regex(c, whitespace, LF_REGEX_WHOLE);
         s.space = lf_network_add(net, c, lf_terminal_of_dfa(c, &space));
     }
-    net->start = lf_network_node(net, c);
-    uint32_t end = lf_network_end(net, c);
+    uint32_t start = lf_network_node(net, c), end = lf_network_end(net, c);
     items[0] = lf_schema_item(&s, root);
     if (lf_compilation_ok(c) && items[0] != LF_SCHEMA_FALSE)
-        lf_schema_put(&s, lf_schema_set_of(&s, items, 1), net->start, end);
+        lf_schema_put(&s, lf_schema_set_of(&s, items, 1), start, end);
     build_waiting(&s, 0);
     put_pairs(&s, end);
-    if (lf_compilation_ok(c)) lf_network_heights(net, c);
+    lf_network_heights(net, c, start);
     check_pairs(&s);
+    return start;
+}
+
+uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
+                           struct lf_str whitespace)
+{
+    static const char any_object[] = "{\"type\":\"object\"}";
+    struct lf_json doc = {0};
+    struct lf_err err = {0};
+    if (root.json && lf_json_type(root) != LF_JSON_NONE) return compile(c, net, root, strict, whitespace);
+    enum lf_status status = lf_json_parse_in(&doc, lf_str_c(any_object), &lf_json_limits_request, c->work, &err);
+    if (status != LF_OK) lf_compilation_fail(c, status, "%s", err.message);
+    uint32_t start = status == LF_OK ? compile(c, net, lf_json_root(&doc), strict, whitespace) : 0;
+    lf_json_deinit(&doc);
+    return start;
 }

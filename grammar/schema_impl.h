@@ -113,9 +113,10 @@ uint32_t lf_schema_put_space(struct lf_schema *s, uint32_t from);
 void lf_schema_put_object(struct lf_schema *s, struct lf_schema_set set, uint32_t from);
 void lf_schema_put_array(struct lf_schema *s, struct lf_schema_set set, uint32_t from);
 
-/* A schema into the network, from its start on. whitespace: as in struct lf_grammar_options. */
-void lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
-                       struct lf_str whitespace);
+/* A schema as one more sub-network, with the heights of its nodes: where it begins. root: NONE is any object.
+ * whitespace: as in struct lf_grammar_options. */
+uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
+                           struct lf_str whitespace);
 
 #define LF_SCHEMA_EACH(it, of)                                                                                         \
     for (struct lf_json_value it = lf_json_first(of); lf_json_more(of, it); it = lf_json_next(of, it))

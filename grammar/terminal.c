@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "core/sort.h"
+#include "grammar/grammar.h"
 #include "grammar/regex.h"
 
 /* A character of a JSON string, as a pattern over its spelling. */
@@ -87,6 +88,19 @@ struct lf_terminal lf_terminal_of_texts(struct lf_compilation *c, struct lf_str 
     return t;
 }
 
+struct lf_terminal lf_terminal_of_control(struct lf_compilation *c, struct lf_str text)
+{
+    char *bytes = lf_compilation_keep(c, text.len + 1, 1);
+    if (!bytes) return (struct lf_terminal){.kind = LF_TERMINAL_TEXTS};
+    bytes[0] = LF_GRAMMAR_CONTROL;
+    memcpy(bytes + 1, text.ptr, text.len);
+    struct lf_str whole = lf_str_from(bytes, text.len + 1);
+    struct lf_terminal t = lf_terminal_of_texts(c, &whole, 1);
+    t.is_control = true;
+    t.control = lf_str_from(bytes + 1, text.len);
+    return t;
+}
+
 /* What distinguishes DFAs, in one hash. */
 static void identify(struct lf_terminal *t)
 {
@@ -145,14 +159,25 @@ static void find_endless(struct lf_compilation *c, struct lf_terminal *t)
     t->endless = lf_compilation_keep(c, n, 1);
     if (!t->endless) return;
     for (uint32_t s = 0; s < n; s++) t->endless[s] = !t->dfa.accept[s]; /* a token must not end it half way */
-    for (bool changed = true; changed;) {
+    for (bool changed = true; changed && lf_compilation_ok(c);) {
         changed = false;
-        for (uint32_t s = 0; s < n && lf_compilation_step(c, 256); s++) {
-            if (!t->endless[s] || stays_endless(&t->dfa, t->endless, s)) continue;
+        for (uint32_t s = n; s-- > 0;) { /* states are numbered outwards, so one pass settles most of them */
+            if (!t->endless[s] || !lf_compilation_step(c, 256) || stays_endless(&t->dfa, t->endless, s)) continue;
             t->endless[s] = 0;
             changed = true;
         }
     }
+}
+
+/* Whether some accepting state goes on with so many bytes that most tokens would be looked at behind it. */
+static bool is_open(const struct lf_dfa *dfa)
+{
+    for (uint32_t s = 0; s < dfa->n_states; s++) {
+        int n = 0;
+        for (int b = 0; b < 256 && dfa->accept[s]; b++) n += lf_dfa_next(dfa, s, (uint8_t)b) != LF_DFA_DEAD;
+        if (n >= LF_TERMINAL_OPEN_N) return true;
+    }
+    return false;
 }
 
 struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_dfa *dfa)
@@ -161,6 +186,7 @@ struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_
     struct lf_terminal t = {.kind = LF_TERMINAL_DFA, .dfa = lf_dfa_keep(c, &least)};
     if (!lf_compilation_ok(c) || t.dfa.n_states == 0) return t;
     find_endless(c, &t);
+    t.is_open = lf_compilation_step(c, 256 * (uint64_t)t.dfa.n_states) && is_open(&t.dfa);
     identify(&t);
     return t;
 }

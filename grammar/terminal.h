@@ -14,7 +14,10 @@
 
 enum lf_terminal_kind { LF_TERMINAL_DFA, LF_TERMINAL_TEXTS, LF_TERMINAL_COUNTED };
 
-enum { LF_TERMINAL_ID_BYTES = 16 };
+enum {
+    LF_TERMINAL_ID_BYTES = 16,
+    LF_TERMINAL_OPEN_N = 32 /* bytes that an accepting state goes on with, to be called open */
+};
 
 struct lf_text_node {
     uint32_t first; /* of its children, which lie together, ascending by byte */
@@ -30,6 +33,9 @@ struct lf_terminal {
     struct lf_text_node *nodes; /* of texts; [0] is the root */
     uint32_t n_nodes;
     uint32_t body, min, max;          /* of a counted one: the state between characters; how many of them */
+    bool is_open;                     /* it may end at many bytes and go on with them as well: free text */
+    bool is_control;                  /* one control token, with LF_GRAMMAR_CONTROL before its text; of texts */
+    struct lf_str control;            /* that token's text, without it */
     uint8_t id[LF_TERMINAL_ID_BYTES]; /* equal where the DFAs are: of the content, so grammars can share masks */
 };
 
@@ -76,6 +82,7 @@ bool lf_terminal_matches(const struct lf_terminal *t, struct lf_str text);
 
 /* All in the grammar's memory. texts is sorted here; equal ones count once. */
 struct lf_terminal lf_terminal_of_texts(struct lf_compilation *c, struct lf_str *texts, size_t n);
+struct lf_terminal lf_terminal_of_control(struct lf_compilation *c, struct lf_str text);
 struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_dfa *dfa);
 /* JSON strings in any spelling, of min to max characters (LF_TERMINAL_UNBOUNDED: no end); surrogates come in pairs, and
  * \u0000 does not come, since readers refuse it. behind: what follows the closing quote. */

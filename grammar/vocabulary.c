@@ -85,20 +85,48 @@ static bool make_trie(struct lf_vocabulary *v, struct lf_token_trie *trie, struc
     return true;
 }
 
+static bool is_control(struct lf_str text)
+{
+    return text.len > 0 && text.ptr[0] == LF_GRAMMAR_CONTROL;
+}
+
+/* Whether some grammar may allow it. */
+static bool is_usable(struct lf_str text)
+{
+    size_t first = is_control(text) ? 1 : 0;
+    return text.len > first && text.len <= LF_GRAMMAR_TOKEN_BYTES &&
+           !memchr(text.ptr + first, LF_GRAMMAR_CONTROL, text.len - first);
+}
+
 static bool copy_texts(struct lf_vocabulary *v, const struct lf_str *tokens)
 {
     size_t n_bytes = 0;
     for (uint32_t i = 0; i < v->n_tokens; i++)
-        if (tokens[i].len <= LF_GRAMMAR_TOKEN_BYTES) n_bytes += tokens[i].len;
+        if (is_usable(tokens[i])) n_bytes += tokens[i].len;
     v->bytes = take(v, n_bytes, 1);
     v->offsets = take(v, v->n_tokens + 1, sizeof *v->offsets);
     if (!v->bytes || !v->offsets) return false;
     for (uint32_t i = 0, at = 0; i < v->n_tokens; i++) {
-        bool is_short = tokens[i].len && tokens[i].len <= LF_GRAMMAR_TOKEN_BYTES;
-        if (is_short) memcpy(v->bytes + at, tokens[i].ptr, tokens[i].len);
-        at += is_short ? (uint32_t)tokens[i].len : 0;
+        bool usable = is_usable(tokens[i]);
+        if (usable) memcpy(v->bytes + at, tokens[i].ptr, tokens[i].len);
+        at += usable ? (uint32_t)tokens[i].len : 0;
         v->offsets[i + 1] = at;
     }
+    return true;
+}
+
+static bool list_controls(struct lf_vocabulary *v)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < v->n_tokens; i++) n += is_control(lf_vocabulary_token(v, (int32_t)i));
+    v->controls = take(v, n, sizeof *v->controls);
+    if (!v->controls) return false;
+    for (uint32_t i = 0; i < v->n_tokens; i++) {
+        struct lf_str text = lf_vocabulary_token(v, (int32_t)i);
+        if (!is_control(text)) continue;
+        v->controls[v->n_controls++] = (struct lf_token_text){lf_str_from(text.ptr + 1, text.len - 1), (int32_t)i};
+    }
+    lf_sort(v->controls, n, sizeof *v->controls, text_before);
     return true;
 }
 
@@ -113,7 +141,8 @@ static bool make_tries(struct lf_vocabulary *v)
     }
     for (uint32_t i = 0; i < v->n_tokens && made; i++) {
         struct lf_str text = lf_vocabulary_token(v, (int32_t)i);
-        if (text.len && !lf_vocabulary_is_end(v, (int32_t)i)) texts[n++] = (struct lf_token_text){text, (int32_t)i};
+        if (text.len && !is_control(text) && !lf_vocabulary_is_end(v, (int32_t)i))
+            texts[n++] = (struct lf_token_text){text, (int32_t)i};
     }
     made = made && make_trie(v, &v->all, texts, n);
     for (size_t i = 0; i < n && made; i++) {
@@ -145,7 +174,7 @@ enum lf_status lf_vocabulary_create(struct lf_vocabulary **out, const struct lf_
     if (v->ends && n_ends) memcpy(v->ends, ends, (size_t)n_ends * sizeof *ends);
     v->cache = lf_walk_cache_create(cache_bytes, v->n_words);
     v->n_bytes += cache_bytes + sizeof *v;
-    if (!v->ends || !v->cache || !copy_texts(v, tokens) || !make_tries(v)) {
+    if (!v->ends || !v->cache || !copy_texts(v, tokens) || !list_controls(v) || !make_tries(v)) {
         lf_vocabulary_destroy(v);
         return lf_fail(err, LF_NO_MEMORY, "no memory for the trie of a vocabulary");
     }
@@ -163,6 +192,7 @@ void lf_vocabulary_destroy(struct lf_vocabulary *v)
     free(v->others.ids);
     free(v->bytes);
     free(v->offsets);
+    free(v->controls);
     free(v->ends);
     lf_walk_cache_destroy(v->cache);
     free(v);
@@ -176,4 +206,26 @@ size_t lf_vocabulary_bytes(const struct lf_vocabulary *v)
 size_t lf_vocabulary_mask_words(const struct lf_vocabulary *v)
 {
     return v->n_words;
+}
+
+uint32_t lf_vocabulary_controls(const struct lf_vocabulary *v, struct lf_str text, const struct lf_token_text **first)
+{
+    struct lf_token_text wanted = {text, 0}; /* before all of the same text, since no id is less */
+    uint32_t low = 0, high = v->n_controls;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        if (text_before(&v->controls[mid], &wanted))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    *first = v->controls + low;
+    while (high < v->n_controls && lf_str_eq(v->controls[high].text, text)) high++;
+    return high - low;
+}
+
+bool lf_vocabulary_has_control(const struct lf_vocabulary *v, struct lf_str text)
+{
+    const struct lf_token_text *first;
+    return lf_vocabulary_controls(v, text, &first) > 0;
 }

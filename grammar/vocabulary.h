@@ -51,8 +51,10 @@ struct lf_kept_walk {
 
 struct lf_walk_key {
     uint8_t id[LF_TERMINAL_ID_BYTES];
-    uint32_t state;    /* of the DFA */
-    uint32_t min, max; /* characters to come, of a counted one; clipped to what a token can have */
+    uint64_t starts[4]; /* bytes, as bits, that what follows may begin with: all of them where it is not looked at */
+    uint32_t state;     /* of the DFA */
+    uint32_t min, max;  /* characters to come, of a counted one; clipped to what a token can have */
+    uint32_t padding;   /* 0: keys are compared as bytes */
 };
 
 struct lf_walk_cache;
@@ -62,8 +64,9 @@ struct lf_vocabulary {
     uint32_t *plain[LF_PLAIN_CHARACTERS_N + 1]; /* masks of plain tokens of at most so many characters */
     char *bytes;                                /* of all tokens */
     uint32_t *offsets;                          /* [n_tokens + 1] */
+    struct lf_token_text *controls;             /* by text, which is without LF_GRAMMAR_CONTROL; in no trie */
     int32_t *ends;
-    uint32_t n_tokens, n_ends, n_words;
+    uint32_t n_tokens, n_ends, n_words, n_controls;
     struct lf_walk_cache *cache;
     size_t n_bytes; /* all of it */
 };
@@ -72,6 +75,8 @@ static inline struct lf_str lf_vocabulary_token(const struct lf_vocabulary *v, i
 {
     return lf_str_from(v->bytes + v->offsets[id], v->offsets[id + 1] - v->offsets[id]);
 }
+/* The control tokens of this text: how many, from *first on. */
+uint32_t lf_vocabulary_controls(const struct lf_vocabulary *v, struct lf_str text, const struct lf_token_text **first);
 static inline bool lf_vocabulary_is_end(const struct lf_vocabulary *v, int32_t id)
 {
     for (uint32_t i = 0; i < v->n_ends; i++)

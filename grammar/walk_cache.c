@@ -54,12 +54,13 @@ static uint64_t hash_of(const struct lf_walk_key *key)
     memcpy(&a, key->id, sizeof a);
     memcpy(&b, key->id + sizeof a, sizeof b);
     uint64_t h = lf_mix64(a ^ lf_mix64(b ^ lf_mix64(key->state ^ lf_mix64((uint64_t)key->min << 32 | key->max))));
+    for (size_t i = 0; i < LF_N_ELEMS(key->starts); i++) h = lf_mix64(h ^ key->starts[i]);
     return h ? h : 1;
 }
 
 static bool same_key(const struct lf_walk_key *a, const struct lf_walk_key *b)
 {
-    return memcmp(a->id, b->id, sizeof a->id) == 0 && a->state == b->state && a->min == b->min && a->max == b->max;
+    return memcmp(a, b, sizeof *a) == 0;
 }
 
 static struct entry *find(struct lf_walk_cache *cache, const struct lf_walk_key *key)

@@ -20,6 +20,10 @@ int lf_health_command(const struct lf_config *config);
 int lf_docs_command(const char *name); /* NULL: not given */
 int lf_version_command(void);
 
+/* Of the program: "0.3.0", and the commit that it was built from or "unknown". */
+const char *lf_version(void);
+const char *lf_commit(void);
+
 /* Prints what is written, on standard output. */
 struct lf_buf;
 int lf_print(void (*write)(struct lf_buf *out));

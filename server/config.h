@@ -58,6 +58,7 @@ struct lf_config {
     const char *host;
     int port;
     const char *model_id;
+    const char *const *served_model_name;
     int generation_config; /* 0: the model's sampling defaults hold; 1: none do */
     const char *api_keys_file;
     const char *api_keys_env; /* the value of LONGFLASH_API_KEYS, borrowed from the environment; NULL: unset */

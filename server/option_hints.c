@@ -17,7 +17,6 @@ const struct lf_option_hint lf_option_hints[] = {
     /* vLLM */
     {"--max-model-len", "ctx", NULL},
     {"--gpu-memory-utilization", "memory", "a size and not a share; on a GPU 97 in 100 of what is free is the default"},
-    {"--served-model-name", "model-id", NULL},
     {"--max-num-seqs", "max-seqs", NULL},
     {"--max-num-batched-tokens", "chunk", NULL},
     {"--tensor-parallel-size -tp --pipeline-parallel-size -pp --data-parallel-size -dp", NULL, ONE_GPU},
@@ -57,7 +56,7 @@ const struct lf_option_hint lf_option_hints[] = {
     {"-mg --main-gpu", "device", NULL},
     {"-ts --tensor-split -sm --split-mode", NULL, ONE_GPU},
     {"--mlock --no-mmap", NULL, "nothing is mapped: the weights are read into memory"},
-    {"-a --alias", "model-id", NULL},
+    {"-a --alias", "served-model-name", NULL},
     {"--api-key-file", "api-keys-file", NULL},
     {"-to --timeout", "request-timeout", NULL},
     {"--metrics", NULL, "/metrics is always there"},

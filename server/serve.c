@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/check.h"
 #include "core/clock.h"
 #include "core/limits.h"
 #include "core/log.h"
@@ -36,7 +37,8 @@ struct server {
     struct lf_runtime rt;
     struct lf_http_server *http;
     struct lf_sampling_defaults sampling;
-    char model_id[256];
+    char model_id[LF_MODEL_NAME_BYTES + 1];
+    const char *aliases[LF_CONFIG_LIST_N + 1];
     int64_t started_ns;
 };
 
@@ -47,6 +49,35 @@ static bool is_loopback(const char *host)
     if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
     if (inet_pton(AF_INET6, host, &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
     return strcmp(host, "localhost") == 0;
+}
+
+static bool is_any_name(const char *name)
+{
+    return strcmp(name, "*") == 0;
+}
+
+static enum lf_status check_name(const char *name, const char *option, struct lf_err *err)
+{
+    struct lf_str s = lf_str_c(name);
+    bool ok = s.len <= LF_MODEL_NAME_BYTES && lf_utf8_valid(s);
+    for (size_t i = 0; i < s.len; i++) ok = ok && (unsigned char)s.ptr[i] >= ' ' && s.ptr[i] != 0x7f;
+    return ok ? LF_OK
+              : lf_fail(err, LF_INVALID, "%s: expected a name of at most %d bytes without control characters", option,
+                        LF_MODEL_NAME_BYTES);
+}
+
+static enum lf_status check_names(const struct lf_config *c, struct lf_err *err)
+{
+    if (c->model_id && c->served_model_name)
+        return lf_fail(err, LF_INVALID, "--model-id and --served-model-name both name the model: expected one of them");
+    if (c->model_id) LF_TRY(check_name(c->model_id, "--model-id", err));
+    for (const char *const *p = c->served_model_name; p && *p; p++) {
+        LF_TRY(check_name(*p, "--served-model-name", err));
+        for (const char *const *before = c->served_model_name; before < p; before++)
+            if (strcmp(*before, *p) == 0)
+                return lf_fail(err, LF_INVALID, "--served-model-name: \"%.60s\" came twice", *p);
+    }
+    return LF_OK;
 }
 
 static enum lf_status check_config(const struct lf_config *c, struct lf_err *err)
@@ -60,14 +91,29 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
                        "--host %.60s is not loopback and no keys are set: expected --api-keys-file, LONGFLASH_API_KEYS "
                        "or --insecure-no-auth",
                        c->host);
-    return LF_OK;
+    return check_names(c, err);
+}
+
+/* The first name that is one is what answers call the model; the others stand beside it. */
+static const char *take_names(struct server *s)
+{
+    const char *first = s->config->model_id;
+    int n = 0;
+    for (const char *const *p = s->config->served_model_name; p && *p; p++) {
+        if (!first && !is_any_name(*p))
+            first = *p;
+        else
+            s->aliases[n++] = *p;
+    }
+    return first;
 }
 
 /* The name on the hub, or the last part of the model's path that says something: "demo" for demo/model. */
 static void name_model(struct server *s)
 {
-    if (s->config->model_id) {
-        snprintf(s->model_id, sizeof(s->model_id), "%.255s", s->config->model_id);
+    const char *given = take_names(s);
+    if (given) {
+        snprintf(s->model_id, sizeof(s->model_id), "%s", given);
         return;
     }
     if (s->rt.dir.hub.name[0]) {
@@ -118,7 +164,10 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .cors_origins = c->cors_origin,
         .allowed_hosts = c->allowed_host,
         .model_id = s->model_id,
+        .model_aliases = s->aliases,
         .model_created_s = lf_clock_unix_s(),
+        .version = lf_version(),
+        .commit = lf_commit(),
         .default_max_tokens = 16,
         .sampling = &s->sampling,
     };

@@ -5,6 +5,16 @@
 #include "core/str.h"
 #include "device/device.h"
 
+const char *lf_version(void)
+{
+    return LF_VERSION;
+}
+
+const char *lf_commit(void)
+{
+    return LF_COMMIT;
+}
+
 static void print(struct lf_buf *out)
 {
     lf_buf_printf(out, "longflash " LF_VERSION "\ncommit        " LF_COMMIT "\nbackends      ");

@@ -5,7 +5,11 @@
  *
  * A format is a row of a table: markers, and the states between them. The parser takes an answer in pieces and gives
  * out its parts as they become certain; where the pieces are cut makes no difference to what the parts add up to. What
- * looks like a call and is none stays text: nothing that a model wrote is lost, but for the markers themselves.
+ * looks like a call and is none stays text: nothing that a model wrote is lost, but for the markers themselves and the
+ * white space that a template writes around them.
+ *
+ * A call without a CALL_END was cut: by the end of the answer (as vLLM has it, finish_reason is then what ended the
+ * answer, length or stop, and the call is given as far as it came), or by what is no JSON, which is text.
  *
  * A parser belongs to one thread at a time; formats are constant. */
 #ifndef LF_TEMPLATE_ANSWER_FORMAT_H
@@ -57,9 +61,9 @@ LF_MUST_CHECK enum lf_status lf_answer_parser_create(struct lf_answer_parser **o
                                                      const struct lf_answer_parser_params *params);
 void lf_answer_parser_destroy(struct lf_answer_parser *p); /* accepts NULL */
 void lf_answer_parser_restart(struct lf_answer_parser *p); /* back to the beginning of the answer */
-/* The next piece of the answer: text, or a control token by the text that it is written as. A control token that the
- * format does not know is passed over. LF_NO_MEMORY, LF_LIMIT: what had to be held back is more than
- * LF_ANSWER_HELD_BYTES. */
+/* The next piece of the answer: text (UTF-8), or a control token by the text that it is written as. A control token
+ * that the format does not know is passed over. What may be a call is held back until it is certain, at most
+ * LF_ANSWER_HELD_BYTES of it: more than that is text. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_answer_parser_push(struct lf_answer_parser *p, struct lf_str piece, bool is_control,
                                                    const struct lf_answer_sink *sink);
 /* The end: what was held back comes out as what it is after all. */

@@ -81,6 +81,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
         if (req->matcher) lf_counter_add(&e->metrics.constrained, 1);
+        if (e->kv->prefix) lf_counter_add(&e->metrics.cache_queries, (uint64_t)seq->n_prompt);
         lf_histogram_observe(&e->metrics.queue_s, (double)(now_ns - req->now.submitted_ns) * 1e-9);
         lf_histogram_observe(&e->metrics.prompt_tokens_per_request, seq->n_prompt);
         lf_engine_touch(e, req);
@@ -347,6 +348,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;
+    e->figures.prefix_cache = kv->prefix != NULL;
+    e->figures.kv_dtype = lf_dtype_name(kv->view.dtype);
     e->mailbox.figures = e->figures;
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
     LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);

@@ -82,6 +82,8 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
+    bool prefix_cache;                                /* there is one */
+    const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
     int retry_after_s;
@@ -95,13 +97,14 @@ int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
 /* Updated by the engine thread, rendered by the HTTP thread. */
 struct lf_engine_metrics {
     struct lf_counter prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, generation_tokens;
+    struct lf_counter cache_queries; /* prompt tokens that the prefix cache was asked for, at admission */
     struct lf_counter finished_stop, finished_length, finished_cancelled, finished_error;
     struct lf_counter broken_logits, broken_grammars; /* requests among those of finished_error */
     struct lf_counter constrained;                    /* requests with a grammar that were started */
     struct lf_counter masks, masks_ns;                /* of their tokens, and what the engine waited for them */
     struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_too_long, rejected_draining;
-    struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s;
-    struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step;
+    struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
+    struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step, max_tokens;
 };
 void lf_engine_metrics_init(struct lf_engine_metrics *metrics); /* a zeroed one; for lf_engine_create and its doubles */
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine);

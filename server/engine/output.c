@@ -35,7 +35,11 @@ static void count_finish(struct lf_engine *e, const struct lf_request *req)
                                      [LF_FINISH_ERROR] = &m->finished_error};
     lf_counter_add(counters[now->finish], 1);
     lf_histogram_observe(&m->e2e_s, seconds(now->submitted_ns, now->finished_ns));
-    if (now->started_ns != 0) lf_histogram_observe(&m->generation_tokens_per_request, now->n_tokens);
+    lf_histogram_observe(&m->max_tokens, req->params.max_tokens);
+    if (now->started_ns != 0) {
+        lf_histogram_observe(&m->generation_tokens_per_request, now->n_tokens);
+        lf_histogram_observe(&m->inference_s, seconds(now->started_ns, now->finished_ns));
+    }
     if (now->first_token_ns != 0) lf_histogram_observe(&m->decode_s, seconds(now->first_token_ns, now->finished_ns));
 }
 

@@ -39,7 +39,7 @@ def shape(v, key=""):
     if isinstance(v, list):
         return [shape(x) for x in v]
     if isinstance(v, str):
-        return ID.sub(r"\1", v)
+        return "a version" if key == "version" and re.fullmatch(r"\d+\.\d+\.\d+", v) else ID.sub(r"\1", v)
     return "a number" if ANY.match(key) and isinstance(v, (int, float)) else v
 
 

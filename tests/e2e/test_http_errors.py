@@ -15,17 +15,28 @@ class Errors(harness.Case):
                 r = self.server.request(method, path, {} if method == "POST" else None)
                 self.assert_error(r, 404, "unknown_route", None)
 
+    def test_what_others_offer_is_404_that_says_so(self):
+        for path, what in (("/v1/embeddings", "embeddings"), ("/v1/rerank", "reranking"), ("/rerank", "reranking"),
+                           ("/v1/audio/speech", "audio"), ("/v1/images/generations", "images"), ("/v1/files", "files"),
+                           ("/v1/files/file-1", "files"), ("/v1/batches", "batches"), ("/v1/fine_tuning/jobs", "fine-tuning")):
+            for method in ("GET", "POST"):
+                r = self.server.request(method, path, {} if method == "POST" else None)
+                self.assert_error(r, 404, "unknown_route", None)
+                self.assertIn(f"does not offer {what},", r.error["message"])
+        self.assertNotIn("offer", self.server.get("/v1/embedding").error["message"])
+
     def test_wrong_methods_are_405_with_allow(self):
         for path, method, allow in (("/v1/completions", "GET", "POST, OPTIONS"), ("/v1/models", "POST", "GET, HEAD, OPTIONS"),
                                     ("/livez", "DELETE", "GET, HEAD, OPTIONS"), ("/tokenize", "PUT", "POST, OPTIONS"),
                                     ("/metrics", "PATCH", "GET, HEAD, OPTIONS"), ("/v1/completions", "TRACE", "POST, OPTIONS"),
-                                    ("/v1/completions", "BREW", "POST, OPTIONS")):
+                                    ("/v1/completions", "BREW", "POST, OPTIONS"), ("/ping", "PUT", "GET, HEAD, POST, OPTIONS"),
+                                    ("/version", "POST", "GET, HEAD, OPTIONS")):
             r = self.server.request(method, path, {} if method == "POST" else None)
             self.assert_error(r, 405, "method_not_allowed")
             self.assertEqual(r.headers["allow"], allow)
 
     def test_head_is_get_without_a_body(self):
-        for path in ("/livez", "/readyz", "/health", "/v1/models", "/metrics", "/v1/capacity"):
+        for path in ("/livez", "/readyz", "/health", "/ping", "/version", "/v1/models", "/metrics", "/v1/capacity"):
             r = self.server.request("HEAD", path)
             self.assertEqual((r.status, r.body), (200, b""))
             self.assertGreater(int(r.headers["content-length"]), 0)

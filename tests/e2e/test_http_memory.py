@@ -25,6 +25,8 @@ SCENARIOS = {
     "models": ("/v1/models", None),
     "metrics": ("/metrics", None),
     "capacity": ("/v1/capacity", None),
+    "version": ("/version", None),
+    "ping": ("/ping", {}),
     "nothing": ("/nothing", None),
 }
 

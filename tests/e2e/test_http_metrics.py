@@ -2,11 +2,15 @@
 docs/operations.md says of it: each family, and no other."""
 import os
 import re
+import time
 
 import harness
 
 SUFFIXES = {"counter": ["_total", "_created"], "gauge": [], "histogram": ["_bucket", "_sum", "_count", "_created"]}
 SAMPLE = re.compile(r'([a-zA-Z_:][\w:]*)(?:\{((?:\w+="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)$')
+
+
+BARE = ("process_", "longflash_build_info")  # names without a prefix: every program's, and which program it is
 
 
 def parse(text):
@@ -58,7 +62,7 @@ class Exposition:
         self.assertGreater(len(families), 30)
         self.assertEqual(collisions(families), [])
         for name, (kind, samples) in families.items():
-            self.assertTrue(name.startswith(self.prefix), name)
+            self.assertTrue(name.startswith((self.prefix,) + BARE), name)
             self.assertIn(kind, SUFFIXES, name)
             self.assertTrue(samples, name)
             self.assertEqual(len({(s, labels) for s, labels, _ in samples}), len(samples), name)
@@ -76,6 +80,52 @@ class Exposition:
             self.assertEqual([float(v) for s, _, v in samples if s == name + "_count"], counts[-1:], name)
 
 
+    def value(self, name, label=""):
+        families = parse(self.server.get("/metrics").body.decode())
+        family = next(f for f in (name, name.rpartition("_")[0]) if f in families)
+        return sum(float(v) for s, labels, v in families[family][1] if s == name and label in labels)
+
+    def test_labels_come_from_the_program_alone(self):
+        self.server.complete("[[say=abc]]", user="q7k-user", model="q7k-model", cache_salt="q7k-salt", request_id="q7k-id")
+        self.server.get("/q7k-path?q7k=1", headers={"X-Request-Id": "q7k-header"})
+        self.assertNotIn("q7k", self.server.get("/metrics").body.decode())
+
+    def test_what_a_request_asked_for_is_counted(self):
+        n, top = self.prefix + "request_params_n", self.prefix + "request_params_max_tokens"
+        before = self.value(n + "_count"), self.value(n + "_sum"), self.value(top + "_count"), self.value(top + "_sum")
+        self.server.complete("[[say=abc]]", n=3, max_tokens=5)
+        after = self.value(n + "_count"), self.value(n + "_sum"), self.value(top + "_count"), self.value(top + "_sum")
+        self.assertEqual([b - a for a, b in zip(before, after)], [1, 3, 3, 15])
+
+    def test_the_cache_is_counted_in_tokens(self):
+        queries, hits = self.prefix + "prefix_cache_queries_total", self.prefix + "prefix_cache_hits_total"
+        prompt = "[[say=abc]]" + "x" * 190
+        first = self.value(queries), self.value(hits)
+        self.server.complete(prompt)
+        second = self.value(queries), self.value(hits)
+        self.server.complete(prompt)
+        third = self.value(queries), self.value(hits)
+        self.assertEqual((second[0] - first[0], second[1] - first[1]), (len(prompt) + 1, 0))  # and BOS
+        self.assertEqual((third[0] - second[0], third[1] - second[1]), (len(prompt) + 1, 192))
+        self.assertEqual(self.value(self.prefix + "num_preemptions_total"), 0)
+
+    def test_what_does_not_change_stands_in_labels(self):
+        cache = self.prefix + "cache_config_info"
+        self.assertEqual(self.value(cache, 'block_size="64",cache_dtype="f32",enable_prefix_caching="True"'), 1)
+        self.assertEqual(self.value(cache, 'num_gpu_blocks="4096"'), 1)
+        self.assertEqual(self.value("longflash_build_info", 'version="9.8.7",commit="0123abc"'), 1)
+
+    def test_the_process_is_measured(self):
+        pid = self.server.process.pid
+        with open(f"/proc/{pid}/statm") as f:
+            resident = int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+        shown = self.value("process_resident_memory_bytes")
+        self.assertTrue(resident / 2 < shown < resident * 2, (resident, shown))
+        self.assertTrue(0 < self.value("process_cpu_seconds_total") < 3600)
+        self.assertTrue(time.time() - 3600 < self.value("process_start_time_seconds") < time.time() + 1)
+        self.assertTrue(3 < self.value("process_open_fds") < self.value("process_max_fds"))
+
+
 class OwnNames(Exposition, harness.Case):
     prefix = "longflash:"
 
@@ -84,7 +134,7 @@ class OwnNames(Exposition, harness.Case):
         with open(page, encoding="utf-8") as f:
             rows = re.findall(r"^\| `(\w+)` \| (\w+) \|.*\| (.+) \|$", f.read(), re.M)
         families = parse(self.server.get("/metrics").body.decode())
-        there = sorted((name[len(self.prefix):], kind) for name, (kind, _) in families.items())
+        there = sorted((name.removeprefix(self.prefix), kind) for name, (kind, _) in families.items())
         self.assertEqual(sorted((name, kind) for name, kind, _ in rows), there)
 
 

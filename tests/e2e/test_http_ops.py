@@ -23,6 +23,14 @@ class Ops(harness.Case):
         for path in ("/v1/models/%00", "/v1/models/%zz", "/v1/models/%4"):
             self.assert_error(self.server.get(path), 404)
 
+    def test_any_other_name_is_refused_with_those_there_are(self):
+        r = self.server.complete("x", model="other")
+        self.assert_error(r, 404, "model_not_found", "model")
+        self.assertIn('"other" does not exist here. There is "org/demo "x"";', r.error["message"])
+
+    def test_version(self):
+        self.assertEqual(self.server.get("/version").json, {"version": "9.8.7"})
+
     def test_tokenize_and_back(self):
         text = "Hello the 日本 é \u2028 \"x\""
         r = self.server.post("/tokenize", {"prompt": text}).json
@@ -50,9 +58,17 @@ class Ops(harness.Case):
         self.assert_error(self.server.post("/apply-template", {}), 400, "missing_parameter", "messages")
 
     def test_health(self):
-        for path in ("/livez", "/readyz", "/health"):
+        for path in ("/livez", "/readyz", "/health", "/ping"):
             r = self.server.get(path)
             self.assertEqual((r.status, r.json), (200, {"status": "ok"}))
+
+    def test_ping_takes_a_post_with_any_body(self):
+        c = self.server.connect()
+        for body, headers in ((b"", {}), (b"x" * 100000, {"Content-Type": "text/plain"}), (b"{}", {})):
+            r = self.server.request("POST", "/ping", body, headers, connection=c)
+            self.assertEqual((r.status, r.json), (200, {"status": "ok"}))
+        self.assertEqual(self.server.get("/livez", connection=c).status, 200)
+        c.close()
 
     def test_capacity(self):
         r = self.server.get("/v1/capacity").json
@@ -72,7 +88,7 @@ class Ops(harness.Case):
                 self.assertNotIn(name, seen)
                 seen[name] = kind
             elif not line.startswith("#"):
-                m = re.match(r'([a-z_]+:[a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\.)*"(?:,[a-z_]+="(?:[^"\\]|\\.)*")*\})? [-+0-9.e]+$', line)
+                m = re.match(r'((?:[a-z_]+:)?[a-z0-9_]+)(\{[a-z_]+="(?:[^"\\]|\\.)*"(?:,[a-z_]+="(?:[^"\\]|\\.)*")*\})? [-+0-9.e]+$', line)
                 self.assertTrue(m, line)
                 base = re.sub(r"_(bucket|sum|count)$", "", m.group(1))
                 self.assertTrue(m.group(1) in seen or seen.get(base) == "histogram", line)
@@ -102,6 +118,46 @@ class Ops(harness.Case):
                headers={"Authorization": "Bearer secret-key"})
         self.assertEqual(s.stop(), 0)
         self.assertNotIn(b"secret", s.stderr)
+
+
+class Aliases(harness.Case):
+    args = ("model_id=demo", "model_alias=gpt-4", "model_alias=org/other")
+
+    def test_each_name_is_listed_and_taken_and_the_first_answers(self):
+        listed = self.server.get("/v1/models").json["data"]
+        self.assertEqual([m["id"] for m in listed], ["demo", "gpt-4", "org/other"])
+        self.assertEqual([{**m, "id": "demo"} for m in listed], [listed[0]] * 3)
+        for name in ("demo", "gpt-4", "org/other"):
+            self.assertEqual(self.server.get("/v1/models/" + name).json["id"], name)
+            self.assertEqual(self.server.complete("[[say=abc]]", model=name).json["model"], "demo")
+            self.assertEqual(self.server.chat("[[say=abc]]", model=name).json["model"], "demo")
+
+    def test_a_refusal_names_them_all(self):
+        for r in (self.server.complete("x", model="*"), self.server.get("/v1/models/*")):
+            self.assert_error(r, 404, "model_not_found", "model")
+            self.assertIn('There is "demo", "gpt-4", "org/other"; see', r.error["message"])
+
+
+class AnyName(harness.Case):
+    args = ("model_id=demo", "model_alias=gpt-4", "model_alias=*")
+
+    def test_any_name_is_taken_and_the_star_is_not_listed(self):
+        self.assertEqual([m["id"] for m in self.server.get("/v1/models").json["data"]], ["demo", "gpt-4"])
+        for name in ("demo", "gpt-4", "claude-x", "*", "a/b", "\u2028"):
+            self.assertEqual(self.server.complete("[[say=abc]]", model=name).json["model"], "demo")
+        for path, name in (("gpt-4", "gpt-4"), ("claude-x", "demo"), ("*", "demo")):
+            self.assertEqual(self.server.get("/v1/models/" + path).json["id"], name)
+
+
+class ManyNames(harness.Case):
+    args = ("model_id=" + "m" * 255, *(f"model_alias={i}" + "n" * 254 for i in range(8)))
+
+    def test_a_refusal_names_as_many_as_a_message_holds(self):
+        self.assert_error(self.server.complete("x", model="y" * 1000), 404, "model_not_found", "model")
+        message = self.server.complete("x", model="y" * 1000).error["message"]
+        self.assertLess(len(message), 512)
+        self.assertTrue(message.endswith(" and more; see /v1/models."), message)
+        self.assertEqual(len(self.server.get("/v1/models").json["data"]), 9)
 
 
 class VllmNames(harness.Case):
@@ -166,7 +222,7 @@ class Lifecycle(harness.unittest.TestCase):
     def test_a_dead_engine_is_told_by_health_and_by_every_request(self):
         s = harness.Server()
         self.assertEqual(s.complete("x [[die_at=2]]").status, 500)
-        for path in ("/livez", "/readyz", "/health"):
+        for path in ("/livez", "/readyz", "/health", "/ping"):
             r = s.get(path)
             self.assertEqual((r.status, r.error["code"]), (503, "engine_failed"))
         r = s.complete("x")

@@ -38,9 +38,9 @@ class Keys(harness.Case):
         self.assertEqual(len(bodies), 1)
 
     def test_only_health_is_open(self):
-        for path in ("/livez", "/readyz", "/health"):
+        for path in ("/livez", "/readyz", "/health", "/ping"):
             self.assertEqual(self.status(None, path).status, 200)
-        for path in ("/v1/models", "/v1/models/fake", "/metrics", "/v1/capacity"):
+        for path in ("/v1/models", "/v1/models/fake", "/metrics", "/v1/capacity", "/version"):
             self.assertEqual(self.status(None, path).status, 401)
             self.assertEqual(self.status("Bearer sk-one", path).status, 200)
         for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"):

@@ -69,6 +69,16 @@ class Operating(unittest.TestCase):
             self.assertEqual(r.returncode, 2, (keys, r.stderr))
             self.assertEqual(r.stderr.count(b"\n"), 1, r.stderr)
 
+    def test_the_first_name_that_is_one_names_the_model(self):
+        for given, listed, taken in (("*,first,second", ["first", "second"], "any"), ("*", ["demo"], "any"),
+                                     ("a" * 255, ["a" * 255], "a" * 255)):
+            s = Running("--served-model-name", given, stderr=subprocess.DEVNULL)
+            self.assertEqual([m["id"] for m in s.get("/v1/models").json["data"]], listed)
+            self.assertEqual(s.complete("a", max_tokens=1, model=taken).json["model"], listed[0])
+            self.assertEqual(s.get("/version").json["version"].count("."), 2)
+            self.assertEqual(s.stop(), 0)
+        self.assertEqual(run("serve", "--port", "0", "--served-model-name", "a" * 256).returncode, 2)
+
     def test_a_log_pipe_that_nobody_reads_holds_up_nobody(self):
         read_end, write_end = os.pipe()
         fcntl.fcntl(write_end, 1031, 4096)  # F_SETPIPE_SZ

@@ -97,7 +97,7 @@ struct settings {
     struct lf_http_opts http;
     struct scripted_engine_opts engine;
     int loading_ms;
-    const char *cors[LIST_N + 1], *hosts[LIST_N + 1];
+    const char *cors[LIST_N + 1], *hosts[LIST_N + 1], *aliases[LIST_N + 1];
 };
 
 struct number_row {
@@ -142,6 +142,9 @@ static bool read_word(struct settings *s, const char *arg)
     else if ((v = value_of(arg, "cors"))) {
         s->http.cors_origins = s->cors;
         return add(s->cors, v);
+    } else if ((v = value_of(arg, "model_alias"))) {
+        s->http.model_aliases = s->aliases;
+        return add(s->aliases, v);
     } else if ((v = value_of(arg, "allowed_host"))) {
         s->http.allowed_hosts = s->hosts;
         return add(s->hosts, v);
@@ -216,6 +219,8 @@ int main(int argc, char **argv)
 {
     struct settings s = {.http = {.model_id = "fake",
                                   .model_created_s = 1700000000,
+                                  .version = "9.8.7",
+                                  .commit = "0123abc",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},
                          .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};

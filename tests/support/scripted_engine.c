@@ -124,6 +124,7 @@ static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status 
     struct lf_counter *counts[] = {NULL, &e->metrics.finished_stop, &e->metrics.finished_length,
                                    &e->metrics.finished_cancelled, &e->metrics.finished_error};
     lf_counter_add(counts[why], 1);
+    lf_histogram_observe(&e->metrics.max_tokens, r->params.max_tokens);
     r->state.finish = why;
     r->state.status = status;
     r->state.message = status == LF_OK ? "" : "the double was told to fail";
@@ -196,6 +197,7 @@ static void admit_locked(struct lf_engine *e)
         r->state.n_cached = r->state.n_processed = use_cache(e, r);
         r->next_ns = r->state.started_ns + (int64_t)r->script.prefill_ms * LF_NS_PER_MS;
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)r->params.n_prompt);
+        lf_counter_add(&e->metrics.cache_queries, (uint64_t)r->params.n_prompt);
         lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)r->state.n_cached);
         lf_counter_add(&e->metrics.prompt_tokens_computed, (uint64_t)(r->params.n_prompt - r->state.n_cached));
         lf_histogram_observe(&e->metrics.queue_s, (double)(r->state.started_ns - r->state.submitted_ns) / 1e9);
@@ -463,6 +465,8 @@ void lf_engine_snapshot(struct lf_engine *e, struct lf_engine_state *out)
                                     .n_blocks = e->opts.n_blocks,
                                     .n_blocks_used = e->n_used,
                                     .n_blocks_free = n_free,
+                                    .prefix_cache = true,
+                                    .kv_dtype = "f32",
                                     .retry_after_s = 1,
                                     .n_steps = e->n_steps};
     pthread_mutex_unlock(&e->lock);

@@ -192,6 +192,8 @@ const struct lf_api_example lf_api_examples[] = {
     {.request = "GET /livez", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
     {.request = "GET /readyz", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
     {.request = "GET /health", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
+    {.request = "GET /ping", .body = NULL, .status = 200, .answer = "{\"status\": \"ok\"}"},
+    {.request = "GET /version", .body = NULL, .status = 200, .answer = "{\"version\": \"0.3.0\"}"},
     {.request = "GET /v1/capacity",
      .body = NULL,
      .status = 200,

@@ -39,10 +39,12 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
     struct lf_prompt_source source = lf_prompt_source_of(x);
     struct lf_generation *gen = NULL;
     bool stream = ask->stream;
+    int64_t n_choices = ask->n;
     int64_t began_ns = lf_clock_ns();
     LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
     LF_TRY(lf_generation_start(&gen, &params, ask, &prompts, err));
+    lf_histogram_observe(&x->server->metrics.n_choices, (double)n_choices);
     enum lf_status status = stream ? lf_stream_create(&x->answer, gen, opts->keep_alive, opts->keep_alive_ms)
                                    : lf_whole_create(&x->answer, gen);
     if (status == LF_OK) return LF_OK;

@@ -4,7 +4,9 @@
 #include <stdio.h>
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/text_memory.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/exchange.h"
@@ -41,15 +43,19 @@ static void head(struct page *p, const char *name, const char *type, const char 
         lf_metrics_head(p->out, p->prefix, name, type, help);
 }
 
+static void sample_of(struct page *p, const char *name, const char *labels, double x)
+{
+    if (!p->lists) lf_metrics_sample(p->out, p->prefix, name, labels, x);
+}
+
 static void sample(struct page *p, const char *name, const char *label, const char *value, double x)
 {
     char labels[LABEL_BYTES];
-    if (p->lists) return;
     if (label)
         snprintf(labels, sizeof labels, "%s,%s=\"%s\"", p->model, label, value);
     else
         snprintf(labels, sizeof labels, "%s", p->model);
-    lf_metrics_sample(p->out, p->prefix, name, labels, x);
+    sample_of(p, name, labels, x);
 }
 
 static void gauge(struct page *p, const char *name, double x, const char *help)
@@ -102,6 +108,19 @@ static void write_engine_gauges(struct page *p, const struct lf_engine_state *st
     gauge(p, "engine_alive", e.alive, "1 while the engine works.");
 }
 
+/* What the cache was made as, in labels: the numbers do not change while the process lives. */
+static void write_cache_config(struct page *p, const struct lf_engine_state *e)
+{
+    char labels[LABEL_BYTES];
+    snprintf(labels, sizeof labels,
+             "%s,block_size=\"%d\",cache_dtype=\"%s\",enable_prefix_caching=\"%s\",num_gpu_blocks=\"%d\"", p->model,
+             LF_KV_BLOCK_TOKENS, e->kv_dtype, e->prefix_cache ? "True" : "False", e->n_blocks);
+    head(p, "cache_config_info", "gauge",
+         "`block_size`: tokens; `cache_dtype`; `enable_prefix_caching`: True, False; `num_gpu_blocks`",
+         "How the KV cache was made; always 1.");
+    sample_of(p, "cache_config_info", labels, 1);
+}
+
 static void write_engine_counters(struct page *p, const struct lf_engine_metrics *m)
 {
     const struct labelled sources[] = {{"local_compute", &m->prompt_tokens_computed},
@@ -115,9 +134,13 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
                                           {"per_key", &m->rejected_tenant},
                                           {"too_long", &m->rejected_too_long},
                                           {"draining", &m->rejected_draining}};
+    static const struct lf_counter none;
     counter(p, "prompt_tokens_total", &m->prompt_tokens, "Prompt tokens taken in.");
     counters(p, "prompt_tokens_by_source_total", "source", sources, LF_N_ELEMS(sources),
              "Prompt tokens by where their KV came from, counted at admission.");
+    counter(p, "prefix_cache_queries_total", &m->cache_queries, "Prompt tokens that the prefix cache was asked for.");
+    counter(p, "prefix_cache_hits_total", &m->prompt_tokens_cached, "Of these, found in it.");
+    counter(p, "num_preemptions_total", &none, "Requests taken off the device for others: none ever is.");
     counter(p, "generation_tokens_total", &m->generation_tokens, "Tokens generated.");
     counters(p, "request_success_total", "finished_reason", reasons, LF_N_ELEMS(reasons), "Requests ended, by why.");
     counter(p, "broken_logits_total", &m->broken_logits, "Requests ended because a logit was NaN or infinite.");
@@ -130,7 +153,7 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
              "Requests refused at the queue, by why.");
 }
 
-static void write_histograms(struct page *p, const struct lf_engine_metrics *m)
+static void write_histograms(struct page *p, const struct lf_engine_metrics *m, const struct lf_http_metrics *http)
 {
     const struct {
         const char *name;
@@ -143,8 +166,11 @@ static void write_histograms(struct page *p, const struct lf_engine_metrics *m)
         {"request_queue_time_seconds", &m->queue_s, "In the queue."},
         {"request_prefill_time_seconds", &m->prefill_s, "In prefill."},
         {"request_decode_time_seconds", &m->decode_s, "In decode."},
+        {"request_inference_time_seconds", &m->inference_s, "In prefill and decode."},
         {"request_prompt_tokens", &m->prompt_tokens_per_request, "Prompt tokens of a request."},
         {"request_generation_tokens", &m->generation_tokens_per_request, "Generated tokens of a request."},
+        {"request_params_n", &http->n_choices, "Choices asked for with a prompt (n)."},
+        {"request_params_max_tokens", &m->max_tokens, "Tokens that a request may generate, asked for or by default."},
         {"iteration_tokens_total", &m->tokens_per_step, "Tokens of a step."},
     };
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
@@ -213,12 +239,39 @@ static void write_http(struct page *p, const struct http_numbers *n)
     counter(p, "log_lines_dropped_total", &dropped, "Log lines that could not be written.");
 }
 
+/* ---- of the process: names that every program has, without a prefix and the model's label ---- */
+
+static void process_metric(struct page *p, const char *name, const char *type, double x, const char *help)
+{
+    if (x < 0) return; /* the system does not say */
+    head(p, name, type, NULL, help);
+    sample_of(p, name, "", x);
+}
+
+static void write_process(const struct page *page, const struct lf_process_figures *f, const struct lf_http_opts *opts)
+{
+    struct page bare = *page, *p = &bare;
+    char labels[LABEL_BYTES];
+    bare.prefix = "";
+    process_metric(p, "process_cpu_seconds_total", "counter", f->cpu_s, "Processor time of all threads, in seconds.");
+    process_metric(p, "process_start_time_seconds", "gauge", f->started_unix_s,
+                   "When it began, in seconds since 1970.");
+    process_metric(p, "process_resident_memory_bytes", "gauge", (double)f->resident_bytes, "Memory that is resident.");
+    process_metric(p, "process_virtual_memory_bytes", "gauge", (double)f->virtual_bytes, "Addresses that are taken.");
+    process_metric(p, "process_open_fds", "gauge", (double)f->n_open, "Descriptors in use.");
+    process_metric(p, "process_max_fds", "gauge", (double)f->n_open_most, "Descriptors that there may be.");
+    snprintf(labels, sizeof labels, "version=\"%s\",commit=\"%s\"", opts->version, opts->commit);
+    head(p, "longflash_build_info", "gauge", "`version`, `commit`", "Which program this is; always 1.");
+    sample_of(p, "longflash_build_info", labels, 1);
+}
+
 void lf_handle_metrics(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     const struct lf_engine_metrics *m = lf_engine_metrics(s->engine);
     struct page p = {.out = lf_reply_json(&x->reply, 200), .prefix = s->opts.metrics_prefix};
     struct lf_engine_state engine;
+    struct lf_process_figures process;
     struct http_numbers http = {.metrics = &s->metrics,
                                 .conns = &s->conns.metrics,
                                 .n_connections = lf_conns_n_open(&s->conns),
@@ -226,12 +279,15 @@ void lf_handle_metrics(struct lf_exchange *x)
     lf_engine_snapshot(s->engine, &engine);
     lf_waker_count(&s->waker, &http.n_open, &http.n_suspended);
     lf_text_memory_snapshot(s->text_memory, &http.text);
+    lf_process_read(&process);
     x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, &engine);
+    write_cache_config(&p, &engine);
     write_engine_counters(&p, m);
-    write_histograms(&p, m);
+    write_histograms(&p, m, &s->metrics);
     write_http(&p, &http);
+    write_process(&p, &process, &s->opts);
 }
 
 void lf_http_metrics_docs(struct lf_buf *out)
@@ -239,12 +295,16 @@ void lf_http_metrics_docs(struct lf_buf *out)
     static const struct lf_engine_metrics no_metrics;
     static const struct lf_http_metrics no_http_metrics;
     static const struct lf_conn_metrics no_conn_metrics;
-    static const struct lf_engine_state no_state;
+    static const struct lf_engine_state no_state = {.kv_dtype = ""};
+    static const struct lf_process_figures no_figures;
+    static const struct lf_http_opts no_opts = {.version = "", .commit = ""};
     const struct http_numbers none = {.metrics = &no_http_metrics, .conns = &no_conn_metrics};
     struct page p = {.out = out, .lists = true};
     lf_buf_cstr(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
     write_engine_gauges(&p, &no_state);
+    write_cache_config(&p, &no_state);
     write_engine_counters(&p, &no_metrics);
-    write_histograms(&p, &no_metrics);
+    write_histograms(&p, &no_metrics, &no_http_metrics);
     write_http(&p, &none);
+    write_process(&p, &no_figures, &no_opts);
 }

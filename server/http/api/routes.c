@@ -10,7 +10,9 @@
 #define POST .method = "POST", .allow = "POST, OPTIONS"
 #define KEY  .auth = LF_AUTH_KEY
 /* health: no key, at any time, and on the slots kept for it */
-#define HEALTH                 GET, .auth = LF_AUTH_NONE, .before_ready = true
+#define HEALTH GET, .auth = LF_AUTH_NONE, .before_ready = true
+#define HEALTH_ALSO_POST                                                                                               \
+    .method = "GET", .allow = "GET, HEAD, POST, OPTIONS", .auth = LF_AUTH_NONE, .before_ready = true, .posts = true
 #define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
 #define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
 #define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
@@ -71,6 +73,17 @@ static const struct lf_route rows[] = {
      .summary = "whether requests are taken: send none where not",
      .answer = "200; 503 while loading, with `progress` from 0 to 1, while draining, or once the engine has failed."},
     {.path = "/health", HEALTH, .handle = lf_handle_readyz, .summary = "the same as /readyz", .answer = "As above."},
+    {.path = "/ping",
+     HEALTH_ALSO_POST,
+     .handle = lf_handle_readyz,
+     .summary = "the same as /readyz, also with POST",
+     .answer = "As above."},
+    {.path = "/version",
+     GET,
+     KEY,
+     .handle = lf_handle_version,
+     .summary = "which version of the program this is",
+     .answer = "`version`."},
     {.path = "/metrics",
      GET,
      KEY,
@@ -95,6 +108,24 @@ const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
         if (!below && !lf_str_eq(path, row)) continue;
         *tail_at = row.len;
         return &rows[i];
+    }
+    return NULL;
+}
+
+/* Below these as well. */
+static const struct {
+    const char *path, *what;
+} not_offered[] = {
+    {"/v1/embeddings", "embeddings"}, {"/v1/rerank", "reranking"}, {"/v2/rerank", "reranking"},
+    {"/rerank", "reranking"},         {"/v1/audio", "audio"},      {"/v1/images", "images"},
+    {"/v1/files", "files"},           {"/v1/batches", "batches"},  {"/v1/fine_tuning", "fine-tuning"},
+};
+
+const char *lf_route_not_offered(struct lf_str path)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(not_offered); i++) {
+        struct lf_str row = lf_str_c(not_offered[i].path);
+        if (lf_str_starts(path, row) && (path.len == row.len || path.ptr[row.len] == '/')) return not_offered[i].what;
     }
     return NULL;
 }

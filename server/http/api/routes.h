@@ -26,6 +26,7 @@ struct lf_route {
     const char *allow;  /* for 405 and OPTIONS */
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
+    bool posts;        /* a GET that may come as a POST too; a body is dropped */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
     lf_answer_fn *answer_body;           /* of lf_handle_body */
@@ -38,6 +39,8 @@ struct lf_route {
 
 /* The row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
 const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at);
+/* What other servers offer at a path that is none here, in a word ("embeddings"); NULL: nothing that is known. */
+const char *lf_route_not_offered(struct lf_str path);
 /* Index of a row for metrics, and back. */
 int lf_route_idx(const struct lf_route *route);
 int lf_routes_n(void);
@@ -46,7 +49,8 @@ const struct lf_route *lf_route_at(int i);
 /* The table of a route's body, and its bit in it; NULL for GET. */
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
-lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity;
+lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
+    lf_handle_version;
 lf_answer_fn lf_answer_generate, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template;
 
 #endif

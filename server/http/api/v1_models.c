@@ -1,4 +1,5 @@
-/* /v1/models and /v1/models/{id}: the one model that is served, and the refusal of any other. */
+/* /v1/models and /v1/models/{id}: the one model that is served, under each of its names, and the refusal of any other.
+ */
 #include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
@@ -8,13 +9,45 @@
 #include "server/http/conn/server.h"
 #include "server/http/api/shown.h"
 
+/* Any other name is the model's too. */
+static bool is_any(const char *alias)
+{
+    return strcmp(alias, "*") == 0;
+}
+
+/* The name of /v1/models that this is: the model's, or one of the further ones; NULL: none of them. */
+static const char *listed_name(const struct lf_http_opts *opts, struct lf_str name)
+{
+    if (lf_str_eq(name, lf_str_c(opts->model_id))) return opts->model_id;
+    for (const char *const *p = opts->model_aliases; p && *p; p++)
+        if (!is_any(*p) && lf_str_eq(name, lf_str_c(*p))) return *p;
+    return NULL;
+}
+
+bool lf_model_is_served(const struct lf_http_opts *opts, struct lf_str name)
+{
+    for (const char *const *p = opts->model_aliases; p && *p; p++)
+        if (is_any(*p)) return true;
+    return listed_name(opts, name) != NULL;
+}
+
 enum lf_status lf_refuse_model(struct lf_api_err *err, struct lf_str wanted, const struct lf_http_opts *opts)
 {
-    char asked[LF_SHOWN_BYTES], known[LF_SHOWN_BYTES];
+    char asked[LF_SHOWN_BYTES], name[LF_SHOWN_BYTES];
+    struct lf_buf names;
+    lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
     lf_shown(asked, wanted);
-    lf_shown(known, lf_str_c(opts->model_id));
-    return lf_refuse(err, 404, "model", "model_not_found",
-                     "The model \"%s\" does not exist here. There is \"%s\"; see /v1/models.", asked, known);
+    lf_shown(name, lf_str_c(opts->model_id));
+    lf_buf_printf(&names, "\"%s\"", name);
+    for (const char *const *p = opts->model_aliases; p && *p; p++) {
+        lf_shown(name, lf_str_c(*p));
+        lf_buf_printf(&names, ", \"%s\"", name);
+    }
+    enum lf_status status = lf_refuse(
+        err, 404, "model", "model_not_found", "The model \"%s\" does not exist here. There is %s%s; see /v1/models.",
+        asked, names.len ? lf_buf_view(&names).ptr : "another", names.status == LF_LIMIT ? " and more" : "");
+    lf_buf_deinit(&names);
+    return status;
 }
 
 /* What holds where a request does not say. */
@@ -37,12 +70,12 @@ static void write_sampling(struct lf_buf *out, const struct lf_http_opts *opts)
     lf_buf_char(out, '}');
 }
 
-static void write_model(struct lf_buf *out, const struct lf_http_server *s)
+static void write_model(struct lf_buf *out, const struct lf_http_server *s, const char *name)
 {
     struct lf_engine_state engine;
     lf_engine_snapshot(s->engine, &engine);
     lf_buf_cstr(out, "{\"id\":");
-    lf_json_write_string(out, lf_str_c(s->opts.model_id));
+    lf_json_write_string(out, lf_str_c(name));
     lf_buf_printf(out, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"longflash\",\"max_model_len\":%d",
                   (long long)s->opts.model_created_s, engine.ctx);
     write_sampling(out, &s->opts);
@@ -51,19 +84,27 @@ static void write_model(struct lf_buf *out, const struct lf_http_server *s)
 
 void lf_handle_models(struct lf_exchange *x)
 {
+    const struct lf_http_opts *opts = &x->server->opts;
     struct lf_buf *out = lf_reply_json(&x->reply, 200);
     lf_buf_cstr(out, "{\"object\":\"list\",\"data\":[");
-    write_model(out, x->server);
+    write_model(out, x->server, opts->model_id);
+    for (const char *const *p = opts->model_aliases; p && *p; p++) {
+        if (is_any(*p)) continue;
+        lf_buf_char(out, ',');
+        write_model(out, x->server, *p);
+    }
     lf_buf_cstr(out, "]}");
 }
 
 void lf_handle_model(struct lf_exchange *x)
 {
-    if (lf_str_eq(x->tail, lf_str_c(x->server->opts.model_id))) {
-        write_model(lf_reply_json(&x->reply, 200), x->server);
+    const struct lf_http_opts *opts = &x->server->opts;
+    const char *name = listed_name(opts, x->tail);
+    if (lf_model_is_served(opts, x->tail)) {
+        write_model(lf_reply_json(&x->reply, 200), x->server, name ? name : opts->model_id);
         return;
     }
     struct lf_api_err err;
-    (void)!lf_refuse_model(&err, x->tail, &x->server->opts);
+    (void)!lf_refuse_model(&err, x->tail, opts);
     lf_reply_error(&x->reply, &err);
 }

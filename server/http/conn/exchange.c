@@ -46,7 +46,10 @@ static void drop_rest(struct lf_exchange *x)
 enum MHD_Result lf_exchange_head(struct lf_exchange *x, const char *url, const char *method, const char *version)
 {
     struct lf_head_verdict verdict = lf_head_check(x, url, method, version);
-    if (!x->reply.status) return MHD_YES;
+    if (!x->reply.status) {
+        x->discard = x->route->posts;
+        return MHD_YES;
+    }
     /* The answer is known. A body that is on its way is read first, so that the client sees the answer and keeps its
      * connection; not if it waits for our word, is too long to wait for, or has no end that we could trust. */
     if (verdict.answer_now) {

@@ -10,10 +10,10 @@
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
 
-/* "model" may be left out, or names the one model there is. */
+/* "model" may be left out, or is a name of the one model there is. */
 static enum lf_status check_model(const struct lf_exchange *x, struct lf_str model, struct lf_api_err *err)
 {
-    if (model.len == 0 || lf_str_eq(model, lf_str_c(x->server->opts.model_id))) return LF_OK;
+    if (model.len == 0 || lf_model_is_served(&x->server->opts, model)) return LF_OK;
     return lf_refuse_model(err, model, &x->server->opts);
 }
 

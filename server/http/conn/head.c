@@ -56,6 +56,11 @@ static enum lf_status find_route(struct lf_exchange *x, const char *url, const c
 {
     size_t tail_at = 0;
     const struct lf_route *route = lf_route_find(lf_str_c(url), &tail_at);
+    const char *elsewhere = route ? NULL : lf_route_not_offered(lf_str_c(url));
+    if (elsewhere)
+        return lf_refuse(err, 404, NULL, "unknown_route",
+                         "There is nothing at this path: this server does not offer %s, only texts from texts.",
+                         elsewhere);
     if (!route || !percent_decode(&x->tail_buf, lf_str_c(url + tail_at)))
         return lf_refuse(err, 404, NULL, "unknown_route", "There is nothing at this path.");
     x->route = route;
@@ -66,6 +71,7 @@ static enum lf_status find_route(struct lf_exchange *x, const char *url, const c
         return LF_OK;
     }
     bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
+    if (route->posts && strcmp(method, "POST") == 0) return LF_OK;
     if (get ? route->method[0] == 'G' : strcmp(method, route->method) == 0) return LF_OK;
     return lf_refuse(err, 405, NULL, "method_not_allowed", "This path answers %s.", route->allow);
 }

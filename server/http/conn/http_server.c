@@ -100,6 +100,8 @@ static void fill_defaults(struct lf_http_opts *o)
     o->max_choices = LF_MIN(or_default(o->max_choices, LF_CHOICES_N), LF_CHOICES_N);
     if (!o->metrics_prefix) o->metrics_prefix = "longflash:";
     if (!o->model_id) o->model_id = "model";
+    if (!o->version) o->version = "unknown";
+    if (!o->commit) o->commit = "unknown";
     o->default_max_tokens = or_default(o->default_max_tokens, 16);
     o->header_deadline_ms = or_default(o->header_deadline_ms, LF_HEADER_DEADLINE_MS);
     o->body_deadline_ms = or_default(o->body_deadline_ms, LF_BODY_DEADLINE_MS);
@@ -150,6 +152,7 @@ static void set_up(struct lf_http_server *s, const struct lf_http_opts *opts)
     fill_defaults(&s->opts);
     s->listen_fd = s->epoll_fd = s->waker.event_fd = -1;
     lf_acceptor_init(&s->acceptor);
+    lf_histogram_init(&s->metrics.n_choices, lf_bounds_choices, lf_bounds_choices_n);
 }
 
 static void tear_down(struct lf_http_server *s)

@@ -33,8 +33,10 @@ struct lf_http_opts {
     const char *const *cors_origins;  /* NULL-terminated; NULL: CORS off */
     const char *const *allowed_hosts; /* NULL-terminated further Host values beside loopback names; NULL: only those
                                          when bound to loopback, any when not */
-    const char *model_id;             /* what /v1/models lists and "model" must name */
+    const char *model_id;             /* what answers call the model, and requests name as "model" */
+    const char *const *model_aliases; /* NULL-terminated further names, "*": any; NULL: none */
     int64_t model_created_s;
+    const char *version, *commit;                /* of the program */
     const struct lf_sampling_defaults *sampling; /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */

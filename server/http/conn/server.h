@@ -45,6 +45,7 @@ struct lf_text_memory;
 struct lf_http_metrics {
     struct lf_counter requests[LF_ROUTES_N + 1][6]; /* [route, or no route][status / 100] */
     struct lf_counter clients_gone, unknown_fields, refused_text_memory;
+    struct lf_histogram n_choices; /* n of a generation request */
 };
 
 struct lf_http_server {

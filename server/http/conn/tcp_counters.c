@@ -12,9 +12,10 @@ bool lf_tcp_counters(int fd, struct lf_tcp_counters *out)
 {
     struct tcp_info info = {0};
     socklen_t n = sizeof info;
-    int waiting = 0;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0 || ioctl(fd, SIOCOUTQ, &waiting) != 0) return false;
+    int waiting = 0, unread = 0;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) return false;
+    if (ioctl(fd, SIOCOUTQ, &waiting) != 0 || ioctl(fd, SIOCINQ, &unread) != 0) return false;
     if (n < offsetof(struct tcp_info, tcpi_bytes_received) + sizeof info.tcpi_bytes_received) return false;
-    *out = (struct lf_tcp_counters){info.tcpi_bytes_acked, info.tcpi_bytes_received, waiting};
+    *out = (struct lf_tcp_counters){info.tcpi_bytes_acked, info.tcpi_bytes_received, waiting, unread};
     return true;
 }

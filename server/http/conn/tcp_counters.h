@@ -8,6 +8,7 @@
 struct lf_tcp_counters {
     uint64_t bytes_acked, bytes_received;
     int waiting_bytes; /* written by us, not yet acknowledged by the peer */
+    int unread_bytes;  /* received, not yet read by us */
 };
 
 /* false where the socket or the kernel does not say. */

@@ -18,6 +18,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of
 complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l served-model-name -d 'names of the model: answers have the first, requests any of them, and * stands for any name at all' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-config -d 'whether generation_config.json says how to sample where a request does not' -x -a 'auto none'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x

@@ -210,7 +210,7 @@ static void bad_command_lines_are_refused_by_name(void **state)
         {{"--max-model-len", "128K"}, "--max-model-len: unknown option; here that is --ctx TOKENS|auto"},
         {{"--max-model-len=131072"}, "--max-model-len: unknown option; here that is --ctx TOKENS|auto"},
         {{"--gpu-memory-utilization", "0.9"}, "here that is --memory BYTES, a size and not a share"},
-        {{"--served-model-name", "x"}, "here that is --model-id NAME"},
+        {{"--alias", "x"}, "here that is --served-model-name NAME"},
         {{"--max-num-seqs", "8"}, "here that is --max-seqs N"},
         {{"--max-num-batched-tokens", "8"}, "here that is --chunk TOKENS"},
         {{"--tensor-parallel-size", "2"}, "unknown option; one process computes on one GPU"},

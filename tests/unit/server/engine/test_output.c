@@ -116,6 +116,9 @@ static void what_is_observed_of_a_request_depends_on_how_far_it_came(void **stat
     assert_int_equal(n_observed(&m->e2e_s), 2);
     assert_int_equal(n_observed(&m->generation_tokens_per_request), 2);
     assert_int_equal(n_observed(&m->decode_s), 1);
+    assert_int_equal(n_observed(&m->inference_s), 2);
+    assert_int_equal(n_observed(&m->max_tokens), 2);
+    assert_int_equal(m->max_tokens.sum_micro, 5 * 1000000);
     int32_t prompt[20];
     rig_prompt(prompt, 20, 1);
     struct lf_gen_params p = rig_params(prompt, 20, 5);
@@ -125,6 +128,8 @@ static void what_is_observed_of_a_request_depends_on_how_far_it_came(void **stat
     lf_request_put(req);
     assert_int_equal(n_observed(&m->e2e_s), 3);
     assert_int_equal(n_observed(&m->generation_tokens_per_request), 2);
+    assert_int_equal(n_observed(&m->inference_s), 2);
+    assert_int_equal(n_observed(&m->max_tokens), 3);
 }
 
 int main(void)

@@ -11,6 +11,7 @@ static void a_second_request_takes_the_prompt_from_the_cache(void **state)
     assert_int_equal(rig_generate(f, 640, 10, 2).n_cached, 0);
     const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
     assert_int_equal(lf_counter_get(&m->prompt_tokens), 640 + 640 + 641 + 63 + 640);
+    assert_int_equal(lf_counter_get(&m->cache_queries), 640 + 640 + 641 + 63 + 640);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_cached), 576 + 640);
     assert_int_equal(lf_counter_get(&m->prompt_tokens_computed), 640 + 64 + 1 + 63 + 640);
 }

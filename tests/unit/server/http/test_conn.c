@@ -269,6 +269,30 @@ static void a_head_has_its_time(void **state)
     close_rig(&r);
 }
 
+/* What has come and was not read yet is late by us, for as long again at most. */
+static void a_head_that_we_have_not_read_is_not_late(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 4, 0);
+    struct lf_conn *whole = admit(&r, 1, &full), *floods = admit(&r, 1, &full), *blind = admit(&r, 1, &full);
+    int64_t since = now_ns;
+    counters[whole->fd].unread_bytes = counters[floods->fd].unread_bytes = 1;
+    lf_conns_tick(&r.conns, since + ms(HEAD_MS) + 1);
+    assert_int_equal(whole->state, LF_CONN_HEAD);
+    assert_int_equal(blind->state, LF_CONN_CUT);
+    lf_conns_tick(&r.conns, since + ms(2 * HEAD_MS));
+    assert_int_equal(floods->state, LF_CONN_HEAD);
+    counters[whole->fd].unread_bytes = 0; /* read, and not the end of a head */
+    lf_conns_tick(&r.conns, since + ms(2 * HEAD_MS));
+    assert_int_equal(whole->state, LF_CONN_CUT);
+    lf_conns_tick(&r.conns, since + ms(2 * HEAD_MS) + 1);
+    assert_int_equal(floods->state, LF_CONN_CUT);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.cut_head), 3);
+    close_rig(&r);
+}
+
 static void between_requests_there_is_time_and_the_first_byte_ends_it(void **state)
 {
     (void)state;
@@ -571,6 +595,7 @@ int main(void)
         cmocka_unit_test(an_end_that_was_missed_is_shown_again),
         cmocka_unit_test(what_is_cut_stays_cut),
         cmocka_unit_test(a_head_has_its_time),
+        cmocka_unit_test(a_head_that_we_have_not_read_is_not_late),
         cmocka_unit_test(between_requests_there_is_time_and_the_first_byte_ends_it),
         cmocka_unit_test(a_body_comes_at_a_least_rate_and_in_its_time),
         cmocka_unit_test(a_request_that_had_begun_is_told_408),

@@ -26,15 +26,38 @@ static void every_route_but_health_needs_a_key(void **state)
     (void)state;
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
-        bool health =
-            strcmp(r->path, "/livez") == 0 || strcmp(r->path, "/readyz") == 0 || strcmp(r->path, "/health") == 0;
+        bool health = strcmp(r->path, "/livez") == 0 || strcmp(r->path, "/readyz") == 0 ||
+                      strcmp(r->path, "/health") == 0 || strcmp(r->path, "/ping") == 0;
         assert_int_equal(r->auth, health ? LF_AUTH_NONE : LF_AUTH_KEY);
         assert_int_equal(r->before_ready, health);
         assert_int_equal(lf_route_idx(r), i);
         assert_non_null(strstr(r->allow, r->method));
+        assert_int_equal(r->posts, strcmp(r->path, "/ping") == 0);
         assert_non_null(r->handle);
         assert_int_equal(r->answer_body != NULL, strcmp(r->method, "POST") == 0);
     }
+}
+
+static void what_others_offer_is_known_by_its_path(void **state)
+{
+    (void)state;
+    static const char *const known[][2] = {{"/v1/embeddings", "embeddings"},
+                                           {"/v1/audio/speech", "audio"},
+                                           {"/v1/images/generations", "images"},
+                                           {"/v1/files/file-1/content", "files"},
+                                           {"/v1/batches", "batches"},
+                                           {"/v1/fine_tuning/jobs", "fine-tuning"},
+                                           {"/rerank", "reranking"},
+                                           {"/v1/rerank", "reranking"},
+                                           {"/v2/rerank", "reranking"}};
+    static const char *const unknown[] = {"", "/", "/v1/embedding", "/v1/embeddingsx", "/v1/filesystem", "/V1/files"};
+    size_t at;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        assert_string_equal(lf_route_not_offered(lf_str_c(known[i][0])), known[i][1]);
+        assert_null(find(known[i][0], &at));
+    }
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        assert_null(lf_route_not_offered(lf_str_c(unknown[i])));
 }
 
 int main(void)
@@ -42,6 +65,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_exact_paths_and_what_is_below_a_slash),
         cmocka_unit_test(every_route_but_health_needs_a_key),
+        cmocka_unit_test(what_others_offer_is_known_by_its_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
