@@ -123,11 +123,12 @@ static void chat_comes_in_chunks_with_a_role_first(void **state)
     printed(CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     runs(1, "x", 2, 0, "stop");
     p->finish(&out, gen, 1);
-    printed(CHAT
-            "{\"index\":1,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]}\n\n"); /* not
-                                                                                                                      the
-                                                                                                                      last
-                                                                                                                    */
+    printed(
+        CHAT
+        "{\"index\":1,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\",\"stop_reason\":null}]}\n\n"); /* not
+                                                                                                                  the
+                                                                                                                  last
+                                                                                                                */
     runs(0, "x", 2, 0, "stop");
     p->finish(&out, gen, 0);
     printed(CHAT
