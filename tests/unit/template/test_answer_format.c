@@ -296,6 +296,20 @@ static void calls_of_a_name_and_json(void **state)
          "C(weather)A({\"city\":\"Rome <\\\"{}\",\"days\":3,\"options\":{\"a\":[\"x\",true,-1.5,[]],\"b "
          "c\":\"None\"}})EC(get)A({})E"},
         {"gemma4", "model\n", "<|channel>thought\na\n<channel|>b", "R(a\n)T(b)"},
+        {"gemma4", NULL, "<|tool_call>call:get{ a:[ 1, {<|\"|>k<|\"|>:[[2] ]} ] , b: <|\"|>x<|\"|>}<tool_call|>",
+         "C(get)A({\"a\":[1,{\"k\":[[2]]}],\"b\":\"x\"})E"},
+        {"gemma4", NULL, "<|tool_call>call:get{<|\"|>a<|\"|>x}", "C(get)A({\"a\")T(x})"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:1,}<tool_call|>", "C(get)A({\"a\":1,)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:[1}<tool_call|>", "C(get)A({\"a\":[1)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:,}", "C(get)A({\"a\":)T(,})"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:[,]}", "C(get)A({\"a\":[)T(,]})"},
+        {"gemma4", NULL, "<|tool_call>call:get{<|a", "C(get)A({)T(<|a)"},
+        {"gemma4", NULL, "<|tool_call>call:get{{}", "C(get)A({)T({})"},
+        {"gemma4", NULL, "<|tool_call>call:get(a=1)", "T(<|tool_call>call:get(a=1))"},
+        {"deepseek_v31", NULL, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[]",
+         "T(<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[])"},
+        {"deepseek_v31", NULL, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"a\":oh",
+         "C(get)A({\"a\":)T(oh)"},
         {"gemma4", NULL, "<|tool_call>call:get{a}<tool_call|>", "C(get)A({\"a)T(}<tool_call|>)"},
         {"gemma4", NULL, "<|tool_call>call:get{a:<|\"|>x<|\"", "C(get)A({\"a\":\"x)"},
     };
@@ -366,6 +380,9 @@ static void messages_with_headers(void **state)
         {"gpt_oss", NULL, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|return|>", "R(a)T(b)"},
         {"gpt_oss", NULL, "No header <|at all", "T(No header <|at all)"},
         {"gpt_oss", NULL, "<|channel|>anal", ""},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{} \nand<|end|>", "C(get)A({})ET(and)"},
+        {"gpt_oss", NULL, "<|channel|>final<|message|>a<|start|>assistant<|channel|>final<|message|>b", "T(ab)"},
+        {"gpt_oss", NULL, " to", "T( to)"},
     };
     (void)state;
     run_cases(cases, LF_N_ELEMS(cases));
@@ -402,6 +419,9 @@ static void reasoning_that_is_not_split_off_is_text_with_its_markers(void **stat
     snprintf(want, sizeof(want), "T(<think>\na %s\n</think>\n\nb)C(get)A({})E", call);
     check_with("hermes", "", false, 4, answer, want);
     check_with("hermes", "<think>\n", false, 4, "a\n</think>\n\nb", "T(a\n</think>\n\nb)");
+    check_with("gpt_oss", "", false, 4,
+               "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+               "T(<|channel|>analysis<|message|>a<|end|>b)");
 }
 
 /* A NUL is a byte as any other: it does not match the end of what is looked for. */
@@ -432,6 +452,46 @@ static struct lf_buf repeated(const char *head, const char *unit, size_t bytes, 
     return text;
 }
 
+/* White space, ids, names of parameters, words and headers may be so long and no longer: one more byte, and the call is
+ * none, or cut. */
+static void markers_have_bounds(void **state)
+{
+    static const struct {
+        const char *format, *head, *unit, *end;
+        size_t most;
+    } cases[] = {
+        {"hermes", "<tool_call>", " ", "{\"name\": \"get\"}</tool_call>", LF_ANSWER_SPACE_N},
+        {"mistral", "[TOOL_CALLS][{\"name\": \"get\"}", "\n", ",{\"name\": \"get\"}]", LF_ANSWER_SPACE_N},
+        {"mistral_args", "[TOOL_CALLS]get[", "x", "ARGS]{}", 128 - 5},
+        {"kimi_k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.get:", "7",
+         "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", 16},
+        {"qwen3_xml", "<tool_call><function=get><parameter=", "x", ">1</parameter></function></tool_call>", 1024 - 1},
+        {"qwen3_xml", "<tool_call><function=get><parameter=a>1</parameter>", " ", "</function></tool_call>",
+         2 * LF_ANSWER_SPACE_N},
+        {"gemma4", "<|tool_call>call:get{a:", "x", "}<tool_call|>", 1024},
+        {"gpt_oss", "<|channel|>commentary to=functions.get ", "x", "<|message|>{}<|call|>", 512 - 39 - 11},
+        {"gpt_oss", "<|channel|>commentary to=functions.get<|message|>", " ", "{}<|call|>",
+         512 + LF_ANSWER_SPACE_N - 49},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_answer_parser *p = open_parser(cases[i].format, "", true, LF_N_ELEMS(tools));
+        size_t n_ends[2];
+        for (size_t over = 0; over < 2; over++) {
+            size_t len = strlen(cases[i].head) + cases[i].most + over + strlen(cases[i].end);
+            struct lf_buf answer = repeated(cases[i].head, cases[i].unit, len, cases[i].end);
+            struct answer_parts parts;
+            answer_parts_of(&parts, p, lf_buf_view(&answer), NULL, NULL);
+            n_ends[over] = parts.n_ends;
+            lf_buf_deinit(&parts.text);
+            lf_buf_deinit(&answer);
+        }
+        if (n_ends[1] + 1 != n_ends[0])
+            fail_msg("%s %s: %zu, %zu", cases[i].format, cases[i].head, n_ends[0], n_ends[1]);
+        lf_answer_parser_destroy(p);
+    }
+}
+
 /* Arguments that come before the name are held, up to the last byte of the name. */
 static void what_is_held_is_bounded(void **state)
 {
@@ -439,9 +499,9 @@ static void what_is_held_is_bounded(void **state)
     (void)state;
     for (size_t over = 0; over < 2; over++) {
         struct lf_answer_parser *p = open_parser("hermes", "", true, LF_N_ELEMS(tools));
-        struct lf_buf answer = repeated(head, "x", LF_ANSWER_HELD_BYTES + over, end);
+        struct lf_buf answer = repeated(head, "x", LF_ANSWER_HELD_BYTES - 1 + over, end);
         struct answer_parts parts;
-        assert_int_equal(answer.len, LF_ANSWER_HELD_BYTES + over);
+        assert_int_equal(answer.len, LF_ANSWER_HELD_BYTES - 1 + over);
         lf_buf_char(&answer, '"');
         answer_parts_of(&parts, p, lf_buf_view(&answer), NULL, NULL);
         assert_int_equal(parts.n_ends, over ? 0 : 1);
@@ -680,6 +740,7 @@ int main(void)
         cmocka_unit_test(without_tools_a_call_is_text),
         cmocka_unit_test(reasoning_that_is_not_split_off_is_text_with_its_markers),
         cmocka_unit_test(a_nul_belongs_to_no_marker),
+        cmocka_unit_test(markers_have_bounds),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
         cmocka_unit_test(parts_are_cut_between_code_points),
