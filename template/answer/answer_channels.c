@@ -80,11 +80,10 @@ static void begin_body(struct lf_answer_parser *p)
 
 static void header_byte(struct lf_answer_parser *p, char c)
 {
-    bool fits = p->held.len < HEADER_BYTES && lf_answer_hold(p, c);
-    if (!fits) {
+    (void)lf_answer_hold(p, c);
+    if (p->held.len > HEADER_BYTES) {
         begin_body(p);
         give_held(p);
-        give(p, &c, 1);
     } else if (lf_str_ends(lf_buf_view(&p->held), lf_str_c(message_marker))) {
         end_header(p);
     }
@@ -104,7 +103,7 @@ static void body_byte(struct lf_answer_parser *p, char c)
         if (c != '<') give(p, &c, 1);
         if (c != '<') return;
     }
-    if (!lf_answer_hold(p, c)) return;
+    (void)lf_answer_hold(p, c);
     if (end && p->channels.shows_markers) give_held(p);
     if (end) {
         lf_buf_clear(&p->held);
@@ -119,7 +118,8 @@ static void before_byte(struct lf_answer_parser *p, char c)
     static const char *const texts[] = {"<|start|>", "<|channel|>", " to=", NULL};
     const char *which;
     if (begins(p, texts, c, &which)) {
-        if (lf_answer_hold(p, c) && which) p->channels.state = LF_CHANNEL_HEADER;
+        (void)lf_answer_hold(p, c);
+        if (which) p->channels.state = LF_CHANNEL_HEADER;
         return;
     }
     begin_body(p);
@@ -132,7 +132,10 @@ static void before_byte(struct lf_answer_parser *p, char c)
 /* Behind the header of a call: its arguments begin, or it is none. */
 static void call_byte(struct lf_answer_parser *p, char c)
 {
-    if (lf_json_is_space(c) && lf_answer_hold(p, c)) return;
+    if (lf_json_is_space(c) && p->held.len < HEADER_BYTES + LF_ANSWER_SPACE_N) {
+        (void)lf_answer_hold(p, c);
+        return;
+    }
     if (c != '{') {
         begin_body(p);
         give_held(p);

@@ -57,7 +57,8 @@ static void begin_word(struct lf_answer_parser *p, enum lf_answer_gemma_state st
 static enum lf_answer_fit quote_byte(struct lf_answer_parser *p, char c, enum lf_answer_gemma_state inside)
 {
     struct lf_answer_gemma *g = &p->gemma;
-    if (quote[g->n_quote] != c || !lf_answer_hold(p, c)) return LF_FIT_NONE;
+    if (quote[g->n_quote] != c) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
     if (quote[++g->n_quote] != 0) return LF_FIT_MORE;
     g->n_quote = 0;
     begin_word(p, inside);
@@ -87,12 +88,13 @@ static enum lf_answer_fit begin_value(struct lf_answer_parser *p, char c)
     if (c == ']' && g->state == LF_GEMMA_FIRST_VALUE) return next_byte(p, c);
     if (strchr(":,}]", c)) return LF_FIT_NONE;
     begin_word(p, LF_GEMMA_WORD);
-    return lf_answer_hold(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
+    return LF_FIT_MORE;
 }
 
 static enum lf_answer_fit bare_key_byte(struct lf_answer_parser *p, char c)
 {
-    if (c == 0 || strchr(",{}[]", c)) return LF_FIT_NONE;
+    if (strchr(",{}[]", c)) return LF_FIT_NONE; /* NUL too */
     if (c != ':') {
         lf_answer_put_escaped(p, &c, 1);
         return LF_FIT_MORE;
@@ -116,7 +118,7 @@ static enum lf_answer_fit quoted_byte(struct lf_answer_parser *p, char c)
             return LF_FIT_MORE;
         }
     }
-    if (!lf_answer_hold(p, c)) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
     if (quote[p->held.len] != 0) return LF_FIT_MORE;
     lf_buf_clear(&p->held);
     put(p, '"');
@@ -126,8 +128,11 @@ static enum lf_answer_fit quoted_byte(struct lf_answer_parser *p, char c)
 
 static enum lf_answer_fit word_byte(struct lf_answer_parser *p, char c)
 {
-    if (c != 0 && !strchr(",{}[]", c))
-        return p->held.len < WORD_BYTES && lf_answer_hold(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+    if (!strchr(",{}[]", c)) { /* NUL is among them */
+        if (p->held.len >= WORD_BYTES) return LF_FIT_NONE;
+        (void)lf_answer_hold(p, c);
+        return LF_FIT_MORE;
+    }
     struct lf_str word = lf_str_trim(lf_buf_view(&p->held));
     lf_answer_put_value(p, word, false);
     begin_word(p, LF_GEMMA_NEXT);
@@ -146,7 +151,8 @@ enum lf_answer_fit lf_answer_gemma_byte(struct lf_answer_parser *p, char c)
         if (c != '{') return LF_FIT_NONE;
         lf_buf_clear(&p->held);
         lf_answer_call_begin(p, p->tool);
-        return open_value(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+        (void)open_value(p, c);
+        return LF_FIT_MORE;
     }
     switch (g->state) {
     case LF_GEMMA_FIRST_KEY:

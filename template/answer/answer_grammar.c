@@ -151,8 +151,7 @@ static struct lf_grammar_part required(struct lf_answer_builder *b)
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
-/* Text with calls in it. */
-static struct lf_grammar_part text_and_calls(struct lf_answer_builder *b)
+static struct lf_grammar_part text_and_marked_calls(struct lf_answer_builder *b)
 {
     const struct lf_answer_format *f = b->format;
     struct lf_answer_list list = lf_answer_list_begin(b), calls = lf_answer_list_begin(b);
@@ -162,6 +161,30 @@ static struct lf_grammar_part text_and_calls(struct lf_answer_builder *b)
     lf_answer_list_part(&list, repeat(b, lf_answer_list_end(&calls, LF_PART_SEQUENCE), 0, most));
     lf_answer_list_part(&list, lf_answer_part_free(b, f->open));
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+}
+
+/* Llama's calls have no marker that tells them from an answer in JSON. Where a tool is strict, an answer that begins as
+ * the template writes a call is one; so text is what leaves that beginning, or the marker, at some letter or ends in
+ * it. */
+static struct lf_grammar_part text_or_bare_calls(struct lf_answer_builder *b)
+{
+    static const char leaves[] =
+        "[^{<]|\\{[^\"]|\\{\"[^n]|\\{\"n[^a]|\\{\"na[^m]|\\{\"nam[^e]|\\{\"name[^\"]|\\{\"name\"[^:]|"
+        "\\{\"name\":[^ ]|\\{\"name\": [^\"]|<[^|]|<\\|[^p]|<\\|p[^y]";
+    static const char ends[] = "(\\{(\"(n(a(m(e(\"(: ?)?)?)?)?)?)?)?|<\\|?)?";
+    struct lf_answer_list text = lf_answer_list_begin(b);
+    lf_answer_list_part(&text, lf_answer_part_regex(leaves));
+    lf_answer_list_part(&text, text_and_marked_calls(b));
+    struct lf_grammar_part longer = lf_answer_list_end(&text, LF_PART_SEQUENCE);
+    return either(b, required(b), either(b, longer, lf_answer_part_regex(ends)));
+}
+
+/* Text with calls in it. */
+static struct lf_grammar_part text_and_calls(struct lf_answer_builder *b)
+{
+    bool any_strict = false;
+    for (size_t i = 0; i < b->rules->n_tools; i++) any_strict = any_strict || b->rules->tools[i].strict;
+    return b->format->is_bare && any_strict ? text_or_bare_calls(b) : text_and_marked_calls(b);
 }
 
 /* ---- reasoning ---- */

@@ -19,43 +19,9 @@
 #define LF_TEMPLATE_ANSWER_IMPL_H
 
 #include "core/str.h"
+#include "template/answer/answer_out.h"
 #include "template/answer/answer_rows.h"
 #include "template/answer/json_scan.h"
-
-/* ----------------------------------------------------------------------------------------------------------- output */
-
-enum { LF_ANSWER_OUT_BYTES = 1024 };
-
-/* Parts on their way to the sink, bytes of a kind together. */
-struct lf_answer_out {
-    const struct lf_answer_sink *sink;
-    enum lf_answer_kind kind;
-    size_t n;
-    char bytes[LF_ANSWER_OUT_BYTES];
-};
-
-void lf_answer_put(struct lf_answer_out *out, enum lf_answer_kind kind, const char *bytes, size_t n);
-void lf_answer_put_call(struct lf_answer_out *out, struct lf_str name);
-void lf_answer_put_call_end(struct lf_answer_out *out);
-/* What is still here goes to the sink. */
-void lf_answer_out_flush(struct lf_answer_out *out);
-
-/* ------------------------------------------------------------------------------------------------------------ names */
-
-/* The tools by name, and those whose names begin with the bytes so far: sorted[first … end). */
-struct lf_answer_names {
-    const struct lf_tool **sorted; /* owned */
-    size_t n;
-    size_t first, end, len;
-};
-
-LF_MUST_CHECK enum lf_status lf_answer_names_init(struct lf_answer_names *names, const struct lf_tool *tools,
-                                                  size_t n_tools, struct lf_text_memory *memory);
-void lf_answer_names_begin(struct lf_answer_names *names);
-/* One byte more; false: no tool's name goes on so, and nothing has changed. */
-bool lf_answer_names_next(struct lf_answer_names *names, char c);
-/* The tool that is called so, or NULL. */
-const struct lf_tool *lf_answer_names_found(const struct lf_answer_names *names);
 
 /* ----------------------------------------------------------------------------------------------------------- parser */
 
@@ -166,8 +132,17 @@ struct lf_answer_parser {
     struct lf_answer_channels channels;
 };
 
-/* Keeps a byte back; false: there are too many, or no memory (status). */
+enum {
+    LF_ANSWER_SPACE_N = 1024,          /* white space at one place that is still a call's */
+    LF_ANSWER_MARKERS_BYTES = 8 * 1024 /* beside what is bounded: more than markers, names and white space take */
+};
+
+/* Keeps a byte back; false: there is no memory (status). All that holds without end looks first whether it is full. */
 bool lf_answer_hold(struct lf_answer_parser *p, char c);
+static inline bool lf_answer_is_full(const struct lf_answer_parser *p)
+{
+    return p->held.len >= LF_ANSWER_HELD_BYTES;
+}
 /* The tool's call is certain: it is given out, and the markers that were held are dropped. */
 void lf_answer_call_begin(struct lf_answer_parser *p, const struct lf_tool *tool);
 void lf_answer_argument(struct lf_answer_parser *p, char c);

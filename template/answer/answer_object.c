@@ -101,7 +101,7 @@ enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c)
     struct lf_answer_object *o = &p->object;
     enum lf_json_scan_state before = o->scan.state;
     bool begins = o->scan.depth == 1 && before == LF_SCAN_VALUE && !lf_json_is_space(c);
-    if (o->scan.depth == 0 && c != '{') return LF_FIT_NONE;
+    if ((o->scan.depth == 0 && c != '{') || lf_answer_is_full(p)) return LF_FIT_NONE;
     if (!lf_json_scan_byte(&o->scan, c)) return LF_FIT_NONE;
     if (o->scan.state == LF_SCAN_END && !o->has_name) return LF_FIT_NONE;
     if (begins && !begin_member(p, c)) return LF_FIT_NONE;
@@ -109,8 +109,8 @@ enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c)
     note_key(o, before, c);
     if (o->in_arguments && p->is_certain) {
         lf_answer_argument(p, c);
-    } else if (!lf_answer_hold(p, c)) {
-        return LF_FIT_NONE;
+    } else {
+        (void)lf_answer_hold(p, c);
     }
     if (o->in_arguments && o->scan.depth == 1) {
         o->in_arguments = false;

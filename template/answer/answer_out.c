@@ -101,7 +101,7 @@ const struct lf_tool *lf_answer_names_found(const struct lf_answer_names *names)
 
 bool lf_answer_hold(struct lf_answer_parser *p, char c)
 {
-    if (p->held.len >= LF_ANSWER_HELD_BYTES) return false;
+    LF_ASSERT(p->held.len < p->held.ceiling);
     lf_buf_char(&p->held, c);
     if (p->held.status != LF_OK) p->status = LF_NO_MEMORY;
     return p->status == LF_OK;

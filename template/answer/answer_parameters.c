@@ -6,7 +6,8 @@
 #include "core/check.h"
 #include "template/answer/answer_impl.h"
 
-enum { KEY_BYTES = 1024 };
+/* Of a name; and of white space between markers, with what is held before the first one. */
+enum { KEY_BYTES = 1024, SPACE_BYTES = 2 * LF_ANSWER_SPACE_N };
 
 static void put(struct lf_answer_parser *p, const char *text)
 {
@@ -54,7 +55,8 @@ static bool held_ends(const struct lf_answer_parser *p, const char *marker)
 static enum lf_answer_fit key_byte(struct lf_answer_parser *p, char c)
 {
     const struct lf_answer_parameter_markers *f = &p->format->parameters;
-    if (p->held.len >= KEY_BYTES || !lf_answer_hold(p, c)) return LF_FIT_NONE;
+    if (p->held.len >= KEY_BYTES) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
     if (held_ends(p, f->key_close)) {
         end_key(p, strlen(f->key_close), f->key_close_json != NULL, false);
     } else if (held_ends(p, f->key_close_json)) {
@@ -70,8 +72,8 @@ static bool marker_byte(struct lf_answer_parser *p, const char *const texts[2], 
     size_t at = p->parameters.marker_at, n = p->held.len - at;
     bool begins = false;
     *which = NULL;
-    if (n == 0 && lf_json_is_space(c)) {
-        if (!lf_answer_hold(p, c)) return false;
+    if (n == 0 && lf_json_is_space(c) && at < SPACE_BYTES) {
+        (void)lf_answer_hold(p, c);
         p->parameters.marker_at = p->held.len;
         return true;
     }
@@ -172,7 +174,7 @@ static enum lf_answer_fit stream_held(struct lf_answer_parser *p, char c)
     if (!fits) put(p, "\"");
     /* again byte by byte, with what is held taken out of the way */
     struct lf_buf held = p->held;
-    lf_buf_init_in(&p->held, LF_ANSWER_HELD_BYTES, held.memory);
+    lf_buf_init_in(&p->held, held.ceiling, held.memory);
     enum lf_answer_fit fit = LF_FIT_MORE;
     for (size_t i = 0; i < n && fit == LF_FIT_MORE; i++) fit = stream_byte(p, held.ptr[i]);
     lf_buf_deinit(&held);
@@ -182,8 +184,8 @@ static enum lf_answer_fit stream_held(struct lf_answer_parser *p, char c)
 static enum lf_answer_fit held_byte(struct lf_answer_parser *p, char c)
 {
     const struct lf_answer_parameter_markers *f = &p->format->parameters;
-    if (p->held.len >= LF_ANSWER_HELD_BYTES) return stream_held(p, c);
-    if (!lf_answer_hold(p, c)) return LF_FIT_NONE;
+    if (lf_answer_is_full(p)) return stream_held(p, c);
+    (void)lf_answer_hold(p, c);
     if (!held_ends(p, f->value_close)) return LF_FIT_MORE;
     struct lf_str value = lf_str_from(p->held.ptr, p->held.len - strlen(f->value_close));
     if (f->value_tail && lf_str_ends(value, lf_str_c(f->value_tail))) value.len -= strlen(f->value_tail);

@@ -112,7 +112,8 @@ static void scan_newline(struct lf_answer_parser *p)
     if (p->held.len > p->n_tail) give_held(p);
     if (p->n_tail >= tail) {
         put_text(p, "\n", 1); /* the oldest of those held: they are all the same */
-    } else if (lf_answer_hold(p, '\n')) {
+    } else {
+        (void)lf_answer_hold(p, '\n');
         p->n_tail++;
     }
 }
@@ -212,7 +213,7 @@ static void step_byte(struct lf_answer_parser *p, char c)
         if (fit == LF_FIT_DONE || fit == LF_FIT_PASS) next_step(p);
         if (fit != LF_FIT_PASS) return;
     }
-    if (p->state == LF_ANSWER_SCAN) scan_byte(p, c); /* a call that ended before this byte */
+    LF_ASSERT(false); /* the last step of a call takes the last byte of it: no row ends with one that passes bytes on */
 }
 
 /* The next call begins: its first literal has been read where nothing else stands between two. */
@@ -235,18 +236,19 @@ static void after_byte(struct lf_answer_parser *p, char c)
 {
     const char *texts[] = {next_of(p->format), p->format->close};
     bool begins = false;
-    if (p->held.len == p->after_at && lf_json_is_space(c)) {
-        if (!lf_answer_hold(p, c)) give_up(p, c);
+    if (p->held.len == p->after_at && lf_json_is_space(c) && p->after_at < LF_ANSWER_SPACE_N) {
+        (void)lf_answer_hold(p, c);
         p->after_at = p->held.len;
         return;
     }
     size_t n = p->held.len - p->after_at;
     for (size_t i = 0; i < LF_N_ELEMS(texts); i++)
         begins = begins || (texts[i] && strncmp(texts[i], p->held.ptr + p->after_at, n) == 0 && texts[i][n] == c);
-    if (!begins || !lf_answer_hold(p, c)) {
+    if (!begins) {
         give_up(p, c);
         return;
     }
+    if (!lf_answer_hold(p, c)) return;
     struct lf_str read = lf_str_from(p->held.ptr + p->after_at, n + 1);
     if (texts[1] && lf_str_eq(read, lf_str_c(texts[1]))) {
         end_calls(p);
@@ -327,7 +329,7 @@ enum lf_status lf_answer_parser_create(struct lf_answer_parser **out, const stru
     p->params = *params;
     p->params.prompt_end = lf_str_from("", 0);
     p->format = params->format;
-    lf_buf_init_in(&p->held, LF_ANSWER_HELD_BYTES, params->memory);
+    lf_buf_init_in(&p->held, LF_ANSWER_HELD_BYTES + LF_ANSWER_MARKERS_BYTES, params->memory);
     bool has_calls = lf_answer_format_has_tools(p->format);
     if (lf_answer_names_init(&p->names, params->tools, has_calls ? params->n_tools : 0, params->memory) != LF_OK) {
         lf_answer_parser_destroy(p);

@@ -2,26 +2,27 @@
 #include "core/check.h"
 #include "template/answer/answer_impl.h"
 
-enum {
-    SPACE_N = 64, /* white space at one place, and … */
-    UNTIL_N = 128 /* … bytes of an id, that are still a call */
-};
+enum { UNTIL_N = 128, DIGITS_N = 16 }; /* bytes of an id that are still a call's */
 
 static enum lf_answer_fit literal_byte(struct lf_answer_parser *p, const char *text, char c)
 {
-    if (text[p->step_at] != c || !lf_answer_hold(p, c)) return LF_FIT_NONE;
+    if (text[p->step_at] != c) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
     return text[++p->step_at] ? LF_FIT_MORE : LF_FIT_DONE;
 }
 
 static enum lf_answer_fit space_byte(struct lf_answer_parser *p, char c)
 {
     if (!lf_json_is_space(c)) return LF_FIT_PASS;
-    return ++p->step_at <= SPACE_N && lf_answer_hold(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+    if (++p->step_at > LF_ANSWER_SPACE_N) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
+    return LF_FIT_MORE;
 }
 
 static enum lf_answer_fit until_byte(struct lf_answer_parser *p, struct lf_str text, char c)
 {
-    if (++p->step_at > UNTIL_N || !lf_answer_hold(p, c)) return LF_FIT_NONE;
+    if (++p->step_at > UNTIL_N) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
     bool is_there = p->step_at >= text.len && lf_str_ends(lf_buf_view(&p->held), text);
     return is_there ? LF_FIT_DONE : LF_FIT_MORE;
 }
@@ -29,13 +30,18 @@ static enum lf_answer_fit until_byte(struct lf_answer_parser *p, struct lf_str t
 static enum lf_answer_fit digits_byte(struct lf_answer_parser *p, char c)
 {
     if (lf_digit(c) >= 10) return LF_FIT_PASS;
-    return ++p->step_at <= SPACE_N && lf_answer_hold(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+    if (++p->step_at > DIGITS_N) return LF_FIT_NONE;
+    (void)lf_answer_hold(p, c);
+    return LF_FIT_MORE;
 }
 
 static enum lf_answer_fit name_byte(struct lf_answer_parser *p, char c)
 {
     if (p->step_at++ == 0) lf_answer_names_begin(&p->names);
-    if (lf_answer_names_next(&p->names, c)) return lf_answer_hold(p, c) ? LF_FIT_MORE : LF_FIT_NONE;
+    if (lf_answer_names_next(&p->names, c)) {
+        (void)lf_answer_hold(p, c);
+        return LF_FIT_MORE;
+    }
     p->tool = lf_answer_names_found(&p->names);
     return p->tool ? LF_FIT_PASS : LF_FIT_NONE;
 }

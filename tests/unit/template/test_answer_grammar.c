@@ -284,6 +284,54 @@ static void answers_may_be_text_and_calls(void **state)
     }
 }
 
+/* Whether the bytes may begin an answer, and whether they may be all of it. */
+static void check_takes(const struct lf_grammar *g, struct lf_vocabulary *v, const char *text, bool begins, bool whole)
+{
+    struct lf_matcher *m = NULL;
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    bool fits = lf_matcher_accept_bytes(m, lf_str_c(text)) == LF_OK;
+    if (fits != begins || (fits && lf_matcher_is_complete(m) != whole)) fail_msg("%s", text);
+    lf_matcher_destroy(m);
+}
+
+/* Llama's calls have no marker: where a tool is strict, what begins as a call is one, and all other text is free. */
+static void a_bare_call_of_a_strict_tool_is_constrained(void **state)
+{
+    static const struct {
+        const char *text;
+        bool begins[2], whole; /* not strict, strict */
+    } cases[] = {
+        {"", {true, true}, true},
+        {"Rome.", {true, true}, true},
+        {"{\"answer\": {}}", {true, true}, true},
+        {"{\"na", {true, true}, true},
+        {"{\"name\": 5", {true, true}, true},
+        {"<b>", {true, true}, true},
+        {"{\"name\": \"get_time\", \"parameters\": {}}", {true, true}, true},
+        {"{\"name\": \"Ada", {true, false}, true},
+        {"{\"name\": \"weather\", \"parameters\": {\"days\"", {true, false}, true},
+        {"<|python_tag|>{\"name\": \"weather\", \"parameters\": {\"city\"", {true, true}, false},
+        {"<|python_tag|>print", {false, false}, false},
+    };
+    struct words *w = malloc(sizeof(*w));
+    const struct lf_answer_format *f = lf_answer_format_by_name(LF_STR("llama3"));
+    (void)state;
+    assert_non_null(w);
+    words_init(w, f);
+    for (int strict = 0; strict < 2; strict++) {
+        struct lf_answer_rules rules = {.tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_AUTO};
+        struct lf_grammar *g = NULL;
+        init_tools(strict);
+        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+        for (size_t i = 0; i < LF_N_ELEMS(cases); i++)
+            check_takes(g, w->v, cases[i].text, cases[i].begins[strict], cases[i].whole);
+        lf_grammar_unref(g);
+        deinit_tools();
+    }
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
 /* With a format for text the answer is calls, or text of that format. */
 static void text_may_have_a_format(void **state)
 {
@@ -365,6 +413,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(required_answers_are_calls),
         cmocka_unit_test(answers_may_be_text_and_calls),
+        cmocka_unit_test(a_bare_call_of_a_strict_tool_is_constrained),
         cmocka_unit_test(text_may_have_a_format),
         cmocka_unit_test(where_anything_may_come_there_is_no_grammar),
         cmocka_unit_test(what_would_not_be_enforced_is_refused),

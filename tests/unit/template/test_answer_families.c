@@ -1,0 +1,251 @@
+/* How each family of models writes its calls and its reasoning; test_answer_format.c has what all of them share. */
+#include "tests/unit/template/answer_rig.h"
+
+static void xml_calls(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"qwen3_xml", NULL,
+         "I "
+         "look.\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</"
+         "parameter>\n"
+         "<parameter=options>\n{\"a\": [1, "
+         "\"x\"]}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get>\n"
+         "</function>\n</tool_call>",
+         "T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3, \"options\": {\"a\": [1, \"x\"]}})EC(get)A({})E"},
+        /* strings stay strings, and are escaped; what is no JSON is a string; words of Python */
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=city>5</parameter><parameter=note>\n\n a \"b\"\\\t<\n\n</parameter>"
+         "<parameter=days>three\n</parameter><parameter=options>True</parameter><parameter=new>True</parameter>"
+         "</function></tool_call>",
+         "C(weather)A({\"city\": \"5\", \"note\": \"\\n a \\\"b\\\"\\\\\\u0009<\\n\", \"days\": \"three\", "
+         "\"options\": true, "
+         "\"new\": \"True\"})E"},
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=note></para</parameter></parameter>\n</function></tool_call>",
+         "C(weather)A({\"note\": \"</para\")T(</parameter>\n</function></tool_call>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather_to>", "T(<tool_call>\n<function=weather_to>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\nno", "T(<tool_call>\n<function=weather>\nno)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=city>\nRo\n</para",
+         "C(weather)A({\"city\": \"Ro)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=days>\n3", "C(weather)A({\"days\": )"},
+        {"glm", "<think>",
+         "\nrain\n</think>\nI "
+         "look.\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>"
+         "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get</tool_call>",
+         "R(rain)T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"glm", "</think>", "<tool_call>weather<arg_key>ci\"ty</arg_key><arg_value>é</arg_value></tool_call>",
+         "C(weather)A({\"ci\\\"ty\": \"é\"})E"},
+        {"glm", NULL, "<tool_call>weather is fine</tool_call>", "T(<tool_call>weather is fine</tool_call>)"},
+        {"minimax_m2", "<think>\n",
+         "a\n</think>\n\nb\n<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n"
+         "<parameter name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"get\">\n</invoke>\n</minimax:tool_call>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"deepseek_v4", "<think>",
+         "a</think>b\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" "
+         "string=\"true\">Rome"
+         "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"note\" string=\"false\">[1]</｜DSML｜parameter>\n"
+         "<｜DSML｜parameter name=\"days\" string=\"true\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+         "<｜DSML｜invoke name=\"get\">\n\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"note\": [1], \"days\": \"3\"})EC(get)A({})E"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_of_a_name_and_json(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"deepseek_r1", "<think>\n",
+         "a\n</think>\n\nb\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" ROME
+         "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{}\n```<｜tool▁call▁end｜>"
+         "<｜tool▁calls▁end｜>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"deepseek_v31", "<think></think>",
+         "b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ROME
+         "<｜tool▁call▁end｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>c",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})ET(c)"},
+        {"deepseek_v31", NULL,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call",
+         "C(get)A({})E"},
+        {"kimi_k2", NULL,
+         "b<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" ROME
+         "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_"
+         "calls_section_end|>",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"kimi_k2", NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{}",
+         "T(<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{})"},
+        {"mistral_args", NULL,
+         "[THINK]a[/THINK]b[TOOL_CALLS]weather[ARGS]" ROME "[TOOL_CALLS]get[CALL_ID]a1b2c3d4e[ARGS]{}",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral_args", NULL, "[TOOL_CALLS]getting[ARGS]{}", "T([TOOL_CALLS]getting[ARGS]{})"},
+        {"apertus", NULL,
+         "<|inner_prefix|>a<|inner_suffix|>b<|tools_prefix|>[{\"weather\": " ROME "}, {\"get\": {}}]<|tools_suffix|>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"gemma4", "<|channel>thought\n<channel|>",
+         "<|tool_call>call:weather{city:<|\"|>Rome <\"{}<|\"|>,days:3,options:{a:[<|\"|>x<|\"|>,true,-1.5,[]],<|\"|>b "
+         "c<|\"|>:None}}"
+         "<tool_call|><|tool_call>call:get{}<tool_call|>",
+         "C(weather)A({\"city\":\"Rome <\\\"{}\",\"days\":3,\"options\":{\"a\":[\"x\",true,-1.5,[]],\"b "
+         "c\":\"None\"}})EC(get)A({})E"},
+        {"gemma4", "model\n", "<|channel>thought\na\n<channel|>b", "R(a\n)T(b)"},
+        {"gemma4", NULL, "<|tool_call>call:get{ a:[ 1, {<|\"|>k<|\"|>:[[2] ]} ] , b: <|\"|>x<|\"|>}<tool_call|>",
+         "C(get)A({\"a\":[1,{\"k\":[[2]]}],\"b\":\"x\"})E"},
+        {"gemma4", NULL, "<|tool_call>call:get{<|\"|>a<|\"|>x}", "C(get)A({\"a\")T(x})"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:1,}<tool_call|>", "C(get)A({\"a\":1,)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:[1}<tool_call|>", "C(get)A({\"a\":[1)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:,}", "C(get)A({\"a\":)T(,})"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:[,]}", "C(get)A({\"a\":[)T(,]})"},
+        {"gemma4", NULL, "<|tool_call>call:get{<|a", "C(get)A({)T(<|a)"},
+        {"gemma4", NULL, "<|tool_call>call:get{{}", "C(get)A({)T({})"},
+        {"gemma4", NULL, "<|tool_call>call:get(a=1)", "T(<|tool_call>call:get(a=1))"},
+        {"deepseek_v31", NULL, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[]",
+         "T(<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>[])"},
+        {"deepseek_v31", NULL, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"a\":oh",
+         "C(get)A({\"a\":)T(oh)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a}<tool_call|>", "C(get)A({\"a)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:<|\"|>x<|\"", "C(get)A({\"a\":\"x)"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_as_json_objects(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"mistral", NULL,
+         "b[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ROME
+         ", \"id\": \"abcdefghi\"}, {\"name\": \"get\", \"arguments\": {}}]",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral", NULL, "[TOOL_CALLS][]", "T([TOOL_CALLS][])"},
+        {"mistral", NULL, "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"no\"}]",
+         "C(get)A({})ET(, {\"name\": \"no\"}])"},
+        {"nemotron", "<think>\n",
+         "a\n</think>\n\n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ROME
+         "}, {\"name\": \"get\", \"arguments\": {}}]</TOOLCALL>\n",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})ET(\n)"},
+        {"command", NULL,
+         "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"weather\", "
+         "\"parameters\": " ROME
+         "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"granite", NULL, "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ROME "}]", "C(weather)A(" ROME ")E"},
+        {"gigachat", NULL, "<|function_call|>{\"name\": \"weather\", \"arguments\": " ROME "}",
+         "C(weather)A(" ROME ")E"},
+        {"llama3", NULL, "{\"name\": \"weather\", \"parameters\": " ROME "}", "C(weather)A(" ROME ")E"},
+        {"llama3", NULL,
+         "<|python_tag|>{\"type\": \"function\", \"name\": \"weather\", \"parameters\": " ROME
+         "}; {\"name\": \"get\", \"parameters\": {}}",
+         "C(weather)A(" ROME ")EC(get)A({})E"},
+        {"llama3", NULL, "{\"answer\": 42}", "T({\"answer\": 42})"},
+        {"llama3", NULL, "{\"name\": \"Ada\", \"age\": 36}", "T({\"name\": \"Ada\", \"age\": 36})"},
+        {"llama3", NULL, "Here: {\"name\": \"get\", \"parameters\": {}}",
+         "T(Here: {\"name\": \"get\", \"parameters\": {}})"},
+        {"llama3", NULL, "<|python_tag|>print(1)", "T(<|python_tag|>print(1))"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void messages_with_headers(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>Why?<|end|><|start|>assistant<|channel|>final<|message|>So.\n",
+         "R(Why?)T(So.\n)"},
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>a < b<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+         "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ROME "<|call|>",
+         "R(a < b)T(I look.)C(weather)A(" ROME ")E"},
+        {"gpt_oss", NULL, " to=functions.get<|channel|>commentary json<|message|>{}", "C(get)A({})E"},
+        {"gpt_oss", NULL,
+         "<|channel|>commentary to=functions.get<|message|> {\"a\": 1}<|call|><|start|>assistant to=functions.get_time"
+         "<|channel|>commentary<|message|>{}<|call|>",
+         "C(get)A({\"a\": 1})EC(get_time)A({})E"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.rain<|message|>{}<|call|>",
+         "T(<|channel|>commentary to=functions.rain<|message|>{})"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>no<|end|>",
+         "T(<|channel|>commentary to=functions.get<|message|>no)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": oh<|end|>",
+         "C(get)A({\"a\": )T(oh)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": \"x", "C(get)A({\"a\": \"x)"},
+        {"gpt_oss", NULL, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|return|>", "R(a)T(b)"},
+        {"gpt_oss", NULL, "No header <|at all", "T(No header <|at all)"},
+        {"gpt_oss", NULL, "<|channel|>anal", ""},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{} \nand<|end|>", "C(get)A({})ET(and)"},
+        {"gpt_oss", NULL, "<|channel|>final<|message|>a<|start|>assistant<|channel|>final<|message|>b", "T(ab)"},
+        {"gpt_oss", NULL, " to", "T( to)"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+/* -- What arguments may hold -- */
+
+/* JSON as a program that asked for it may send it: quotes, backslashes, newlines, tabs, letters of all kinds, markers'
+ * own characters; and the same as a model writes it where its format has no JSON. */
+#define FILE_JSON                                                                                                      \
+    "{\"note\": \"a \\\"b\\\".py\", \"city\": \"def f():\\n\\treturn '<é>' \\\\ {日}\\n\", \"days\": 420, "          \
+    "\"options\": false}"
+#define FILE_TEXT "def f():\n\treturn '<é>' \\ {日}\n"
+
+static void arguments_keep_what_they_hold(void **state)
+{
+    static const char made[] =
+        "C(weather)A({\"note\": \"a \\\"b\\\".py\", \"city\": \"def f():\\n\\u0009return '<é>' \\\\ {日}\\n\", "
+        "\"days\": 420, \"options\": false})E";
+    static const char as_written[] = "C(weather)A(" FILE_JSON ")E";
+    static const struct answer_case cases[] = {
+        {"hermes", NULL, "<tool_call>\n{\"name\": \"weather\", \"arguments\": " FILE_JSON "}\n</tool_call>",
+         as_written},
+        {"llama3", NULL, "{\"name\": \"weather\", \"parameters\": " FILE_JSON "}", as_written},
+        {"mistral", NULL, "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": " FILE_JSON "}]", as_written},
+        {"mistral_args", NULL, "[TOOL_CALLS]weather[ARGS]" FILE_JSON, as_written},
+        {"gpt_oss", NULL,
+         "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" FILE_JSON "<|call|>", as_written},
+        {"deepseek_v31", NULL,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" FILE_JSON
+         "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+         as_written},
+        {"kimi_k2", NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" FILE_JSON
+         "<|tool_call_end|><|tool_calls_section_end|>",
+         as_written},
+        {"qwen3_xml", NULL,
+         "<tool_call>\n<function=weather>\n<parameter=note>\na \"b\".py\n</parameter>\n<parameter=city>\n" FILE_TEXT
+         "\n</parameter>\n<parameter=days>\n420\n</parameter>\n<parameter=options>\nFalse\n</parameter>\n</"
+         "function>\n</tool_call>",
+         made},
+        {"glm", NULL,
+         "<tool_call>weather\n<arg_key>note</arg_key>\n<arg_value>a "
+         "\"b\".py</arg_value>\n<arg_key>city</arg_key>\n<arg_value>" FILE_TEXT
+         "</arg_value>\n<arg_key>days</arg_key>\n<arg_value>420</arg_value>\n<arg_key>options</"
+         "arg_key>\n<arg_value>false</arg_value>\n</tool_call>",
+         made},
+        {"minimax_m2", NULL,
+         "<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"note\">a \"b\".py</parameter>\n<parameter "
+         "name=\"city\">" FILE_TEXT "</parameter>\n<parameter name=\"days\">420</parameter>\n<parameter "
+         "name=\"options\">false</parameter>\n</invoke>\n</minimax:tool_call>",
+         made},
+        {"gemma4", NULL,
+         "<|tool_call>call:weather{note:<|\"|>a \"b\".py<|\"|>,city:<|\"|>" FILE_TEXT
+         "<|\"|>,days:420,options:false}<tool_call|>",
+         "C(weather)A({\"note\":\"a \\\"b\\\".py\",\"city\":\"def f():\\n\\u0009return '<é>' \\\\ "
+         "{日}\\n\",\"days\":420,\"options\":false})E"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(xml_calls),
+        cmocka_unit_test(calls_of_a_name_and_json),
+        cmocka_unit_test(calls_as_json_objects),
+        cmocka_unit_test(messages_with_headers),
+        cmocka_unit_test(arguments_keep_what_they_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
