@@ -262,6 +262,22 @@ static void corners(void **state)
         {"{\"enum\":[null,true,[],{}],\"type\":\"array\"}", {"[]"}, {"{}", "null", "true"}},
         {"{\"enum\":[\"a\",\"abc\",\"abcde\"],\"minLength\":2,\"maxLength\":4}", {"\"abc\""}, {"\"a\"", "\"abcde\""}},
         {"{\"type\":[\"null\",\"boolean\"]}", {"null", "true"}, {"1"}},
+        {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"$id\":\"x\",\"const\":1}", {"1"}, {"2"}},
+        {"{\"enum\":[-3,-1.5,0,2,7],\"type\":\"number\",\"exclusiveMinimum\":-2,\"exclusiveMaximum\":7}",
+         {"-1.5", "0", "2"},
+         {"-3", "7"}},
+        {"{\"enum\":[-3,5,2.5,6],\"type\":\"integer\",\"multipleOf\":3}", {"-3", "6"}, {"5", "2.5"}},
+        {"{\"enum\":[-5,-3,-1,3],\"minimum\":-3,\"maximum\":-1}", {"-3", "-1"}, {"-5", "3"}},
+        {"{\"enum\":[1e2,2E+1,30e-1],\"minimum\":3}", {"1e2", "100", "20", "2E+1", "3"}, {"2"}},
+        {"{\"enum\":[null,\"a\",[]],\"type\":[\"string\",\"object\"]}", {"\"a\""}, {"null", "[]"}},
+        {"{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":true},\"maxProperties\":1,\"additionalProperties\":"
+         "false}",
+         {"{}", "{\"a\":1}", "{\"b\":1}"},
+         {"{\"a\":1,\"b\":1}"}},
+        {"{\"prefixItems\":[{\"const\":1}],\"allOf\":[{\"prefixItems\":[true,{\"const\":2}]}],\"type\":\"array\","
+         "\"maxItems\":2}",
+         {"[1]", "[1,2]", "[]"},
+         {"[2]", "[1,1]"}},
     };
     check_all(checks, sizeof checks / sizeof *checks, NULL);
 }
@@ -346,6 +362,14 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"{\"$ref\":\"#/anyOf/x\",\"anyOf\":[{},{}]}", "no such place", LF_INVALID},
         {"{\"$ref\":\"#/$defs/a%2\"}", "no such place", LF_INVALID},
         {"{\"$ref\":\"\"}", "another document", LF_UNSUPPORTED},
+        {"{\"$ref\":\"#/anyOf/1000000000000\",\"anyOf\":[{}]}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/anyOf/\",\"anyOf\":[{}]}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/a~2\"}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/a%zz%4z~\"}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/a%00\"}", "no such place", LF_INVALID},
+        {"{\"minLength\":\"1\"}", "must be a number", LF_INVALID},
+        {"{\"\":1}", "the keyword", LF_UNSUPPORTED},
+        {"{\"type\":{}}", "#/type\"", LF_INVALID},
         {"{\"$schema\":5}", "must be a string", LF_INVALID},
         {"{\"format\":\"\\u0000\"}", "", LF_INVALID},
     };
