@@ -38,7 +38,8 @@ enum {
 
     /* a request */
     LF_MESSAGES_N = 2048,
-    LF_PROMPTS_N = 64, /* prompts in one /v1/completions request */
+    LF_MESSAGE_CALLS_N = 256, /* calls of tools in one message */
+    LF_PROMPTS_N = 64,        /* prompts in one /v1/completions request */
     LF_STOP_N = 4,
     LF_STOP_BYTES = 256,
     LF_STOP_TOKENS_N = 64,

@@ -61,6 +61,10 @@ struct lf_vocabulary;
 LF_MUST_CHECK enum lf_status lf_vocabulary_create(struct lf_vocabulary **out, const struct lf_str *tokens, int n_tokens,
                                                   const int32_t *ends, int n_ends, size_t cache_bytes,
                                                   struct lf_err *err);
+/* What tokens add at the beginning of an answer may differ from what they add later: many a tokenizer drops a space
+ * there. A matcher made with v then reads the beginning by v and goes on with `next`, which has as many tokens, and is
+ * borrowed for as long as v is there. An answer has begun with the first token that is no control token. */
+void lf_vocabulary_set_next(struct lf_vocabulary *v, struct lf_vocabulary *next);
 void lf_vocabulary_destroy(struct lf_vocabulary *v); /* accepts NULL; no matcher uses it any more */
 /* Bytes it holds, for the memory plan: fixed from its creation on. */
 size_t lf_vocabulary_bytes(const struct lf_vocabulary *v);

@@ -204,6 +204,7 @@ static bool same_key(const struct lf_walk_key *a, const struct lf_walk_key *b)
 static bool add_rest(struct lf_matcher *m, size_t n, struct lf_token_text rest)
 {
     if (n == m->rests_cap) {
+        if (!lf_stacks_may_grow(&m->stacks)) return false;
         size_t cap = m->rests_cap ? 2 * m->rests_cap : 1024;
         if (cap > KEPT_RESTS_N || !lf_stacks_may_grow(&m->stacks)) return false;
         struct lf_token_text *rests = lf_text_realloc(m->memory, m->rests, cap * sizeof *rests);

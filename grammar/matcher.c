@@ -23,8 +23,16 @@ void lf_matcher_destroy(struct lf_matcher *m)
     lf_text_free(m->memory, m);
 }
 
+/* What was kept of a walk is one vocabulary's. */
+static void use_vocabulary(struct lf_matcher *m, struct lf_vocabulary *v)
+{
+    m->has_kept = m->has_kept && m->vocabulary == v;
+    m->vocabulary = v;
+}
+
 void lf_matcher_restart(struct lf_matcher *m)
 {
+    use_vocabulary(m, m->first);
     m->stacks.status = LF_OK;
     m->now.n = 0;
     m->now.complete = false;
@@ -43,7 +51,7 @@ enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_gramma
     struct lf_matcher *m = lf_text_alloc_zeroed(memory, sizeof *m);
     if (!m) return LF_NO_MEMORY;
     m->grammar = g;
-    m->vocabulary = v;
+    m->first = m->vocabulary = v;
     m->memory = memory;
     lf_stacks_init(&m->stacks, &g->net, memory);
     bool made = lf_walk_buffer_init(&m->kept, v->n_words, memory);
@@ -81,7 +89,10 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
         if (to->n == 0 && !to->complete) return LF_INVALID;
         from = to;
     }
-    return bytes.len ? go_on(m, from) : LF_OK;
+    if (bytes.len == 0) return LF_OK;
+    LF_TRY(go_on(m, from));
+    if (m->vocabulary->next) use_vocabulary(m, m->vocabulary->next);
+    return LF_OK;
 }
 
 static enum lf_status accept_control(struct lf_matcher *m, struct lf_str control)

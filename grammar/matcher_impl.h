@@ -9,7 +9,8 @@
 
 struct lf_matcher {
     const struct lf_grammar *grammar;
-    struct lf_vocabulary *vocabulary;
+    struct lf_vocabulary *vocabulary; /* of the next token */
+    struct lf_vocabulary *first;      /* of an answer's beginning */
     struct lf_text_memory *memory;
     struct lf_stacks stacks;
     struct lf_reading_list now;     /* behind what was accepted */

@@ -209,6 +209,12 @@ enum lf_status lf_vocabulary_create(struct lf_vocabulary **out, const struct lf_
     return LF_OK;
 }
 
+void lf_vocabulary_set_next(struct lf_vocabulary *v, struct lf_vocabulary *next)
+{
+    LF_ASSERT(next->n_tokens == v->n_tokens && next->next == NULL);
+    v->next = next;
+}
+
 void lf_vocabulary_destroy(struct lf_vocabulary *v)
 {
     if (!v) return;

@@ -72,7 +72,8 @@ struct lf_vocabulary {
     int32_t *ends;
     uint32_t n_tokens, n_ends, n_words, n_controls;
     struct lf_walk_cache *cache;
-    size_t n_bytes; /* all of it */
+    struct lf_vocabulary *next; /* of the tokens behind an answer's first; NULL: the same; borrowed */
+    size_t n_bytes;             /* all of it */
 };
 
 static inline struct lf_str lf_vocabulary_token(const struct lf_vocabulary *v, int32_t id)

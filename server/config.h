@@ -59,6 +59,8 @@ struct lf_config {
     int port;
     const char *model_id;
     const char *const *served_model_name;
+    const char *tool_parser;
+    int reasoning;         /* 0: split off where the model has it; 1: left in the text */
     int generation_config; /* 0: the model's sampling defaults hold; 1: none do */
     const char *api_keys_file;
     const char *api_keys_env; /* the value of LONGFLASH_API_KEYS, borrowed from the environment; NULL: unset */
@@ -82,10 +84,14 @@ struct lf_config {
     double temperature;
     bool raw;
     bool decode;
+    const char *json_schema; /* a file; run, load */
+    const char *regex;
+    const char *const *choice;
     bool count;
 
     /* load, health */
     const char *url;
+    int dialect;        /* an lf_load_dialect */
     const char *levels; /* load --concurrency */
     const char *lengths;
     int output_tokens;

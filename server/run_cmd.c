@@ -10,7 +10,9 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/json.h"
 #include "core/log.h"
+#include "grammar/grammar.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/runtime.h"
@@ -31,7 +33,8 @@ struct run {
     const struct lf_config *config;
     struct lf_runtime rt;
     struct lf_ids prompt;
-    bool chat; /* the prompt went through the template */
+    bool chat;                  /* the prompt went through the template */
+    struct lf_grammar *grammar; /* what the answer must be; NULL: any text */
 };
 
 /* ---- the prompt ---- */
@@ -104,6 +107,49 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
 done:
     lf_buf_deinit(&text);
     return status;
+}
+
+/* ---- what the answer must be ---- */
+
+static enum lf_status read_schema(struct lf_grammar **out, const char *path, struct lf_err *err)
+{
+    struct lf_json doc = {0};
+    struct lf_buf text;
+    lf_buf_init(&text, LF_GRAMMAR_SOURCE_BYTES + 1);
+    enum lf_status status = lf_text_read(&text, path, LF_GRAMMAR_SOURCE_BYTES, err);
+    if (status == LF_OK) status = lf_json_parse(&doc, lf_buf_view(&text), &lf_json_limits_request, err);
+    if (status == LF_OK) status = lf_grammar_of_schema(out, lf_json_root(&doc), NULL, NULL, err);
+    lf_json_deinit(&doc);
+    lf_buf_deinit(&text);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--json-schema: %.200s", path);
+}
+
+static enum lf_status read_choices(struct lf_grammar **out, const char *const *choices, struct lf_err *err)
+{
+    struct lf_str texts[LF_CONFIG_LIST_N];
+    size_t n = 0;
+    for (; choices[n]; n++) texts[n] = lf_str_c(choices[n]);
+    enum lf_status status = lf_grammar_of_choice(out, texts, n, NULL, err);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--choice");
+}
+
+static enum lf_status make_grammar(struct run *r, struct lf_err *err)
+{
+    const struct lf_config *c = r->config;
+    int n = (c->json_schema != NULL) + (c->regex != NULL) + (c->choice != NULL);
+    if (n > 1)
+        return lf_fail(err, LF_INVALID, "expected one of --json-schema, --regex and --choice, got %d of them", n);
+    if (c->json_schema) return read_schema(&r->grammar, c->json_schema, err);
+    if (c->choice) return read_choices(&r->grammar, c->choice, err);
+    if (!c->regex) return LF_OK;
+    enum lf_status status = lf_grammar_of_regex(&r->grammar, lf_str_c(c->regex), NULL, err);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--regex");
+}
+
+/* NULL where there is no grammar. */
+static struct lf_vocabulary *vocabulary_of(const struct run *r)
+{
+    return r->chat ? r->rt.vocabulary.begins : r->rt.vocabulary.continues;
 }
 
 /* ---- generation ---- */
@@ -186,6 +232,8 @@ static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err
         .prompt = r->prompt.ids,
         .n_prompt = (int)r->prompt.n,
         .max_tokens = max_tokens,
+        .grammar = r->grammar,
+        .vocabulary = vocabulary_of(r),
         .sampling = {.temperature = (float)c->temperature,
                      .top_p = 1,
                      .repetition_penalty = 1,
@@ -229,10 +277,14 @@ static enum lf_status size_context(struct run *r, struct lf_config *sized, int *
 static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_err *err)
 {
     int max_tokens = 0;
+    LF_TRY(make_grammar(r, err));
     LF_TRY(lf_runtime_open(&r->rt, r->config, true, err));
+    if (r->grammar && r->rt.id_text)
+        return lf_fail(err, LF_INVALID, "without a tokenizer texts are token ids, to which no format can be given");
     LF_TRY(encode_prompt(r, err));
     LF_TRY(size_context(r, sized, &max_tokens, err));
     LF_TRY(lf_runtime_plan(&r->rt, false, err));
+    if (r->grammar) LF_TRY(lf_answer_can_begin(r->grammar, vocabulary_of(r), NULL, err));
     if (!r->rt.plan.fits) return lf_fail(err, LF_NO_MEMORY, "the plan does not fit: %s", r->rt.plan.advice);
     LF_TRY(lf_runtime_load(&r->rt, NULL, NULL, err));
     LF_TRY(lf_runtime_start(&r->rt, err));
@@ -251,6 +303,7 @@ int lf_run_command(const struct lf_config *config)
     lf_log_set_level((enum lf_log_level)config->log_level);
     enum lf_status status = answer(&r, &sized, &err);
     lf_runtime_close(&r.rt);
+    lf_grammar_unref(r.grammar);
     lf_ids_deinit(&r.prompt);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
 }

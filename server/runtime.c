@@ -258,7 +258,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .memory_bytes = memory,
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
-        .host_bytes = rt->process_bytes + HTTP_BYTES,
+        .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->n_connections) : 0,
     };
 }
@@ -284,11 +284,23 @@ static enum lf_status find_memory(struct lf_runtime *rt, uint64_t weight_bytes, 
     return LF_OK;
 }
 
+/* Its bytes are known exactly, so it is not among what is measured. */
+static enum lf_status make_vocabulary(struct lf_runtime *rt, bool serves, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    bool wanted = serves || c->json_schema || c->regex || c->choice;
+    if (!wanted || !rt->tok || rt->id_text) return LF_OK;
+    LF_TRY(lf_answer_vocabulary_create(&rt->vocabulary, rt->tok, rt->hp.n_vocab, rt->hp.eos_ids, rt->hp.n_eos, err));
+    malloc_trim(0);
+    return LF_OK;
+}
+
 enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
     uint64_t weight_bytes;
     if (serves) LF_TRY(check_text_memory(c, err));
+    LF_TRY(make_vocabulary(rt, serves, err));
     enum lf_status status =
         lf_weights_bytes(&weight_bytes, &rt->hp, rt->dir.path, (enum lf_load)c->load_choice, rt->dev, err);
     LF_TRY(lf_model_dir_complete(&rt->dir, status, err));
@@ -378,6 +390,7 @@ void lf_runtime_close(struct lf_runtime *rt)
     lf_engine_destroy(rt->engine);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);
+    lf_answer_vocabulary_deinit(&rt->vocabulary);
     lf_chat_template_destroy(rt->chat);
     lf_tokenizer_close(rt->tok);
     lf_device_close(rt->dev);

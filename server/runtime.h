@@ -12,6 +12,7 @@
 #include "model/plan.h"
 #include "server/config.h"
 #include "server/model_dir.h"
+#include "template/answer_vocabulary.h"
 
 struct lf_chat_template;
 struct lf_engine;
@@ -22,10 +23,11 @@ struct lf_runtime {
     struct lf_model_dir dir;
     struct lf_device *dev;
     struct lf_hparams hp;
-    struct lf_tokenizer *tok;      /* NULL: the directory has none */
-    bool id_text;                  /* --load dummy without a tokenizer: texts are ids */
-    struct lf_chat_template *chat; /* NULL: the model has no template */
-    uint64_t process_bytes;        /* resident, measured at the end of open */
+    struct lf_tokenizer *tok;               /* NULL: the directory has none */
+    bool id_text;                           /* --load dummy without a tokenizer: texts are ids */
+    struct lf_chat_template *chat;          /* NULL: the model has no template */
+    uint64_t process_bytes;                 /* resident, measured at the end of open */
+    struct lf_answer_vocabulary vocabulary; /* for grammars; zeroed: not asked for, or texts are ids */
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_kv_cache kv;
@@ -36,7 +38,9 @@ struct lf_runtime {
  * is left to close. */
 LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                              struct lf_err *err);
-/* Fills rt->plan. serves: with what an HTTP server takes. A plan that does not fit is LF_OK: look at rt->plan.fits. */
+/* Fills rt->plan, and makes the vocabulary that it counts where answers may be constrained: by a server, or by
+ * --json-schema and the like. serves: with what an HTTP server takes. A plan that does not fit is LF_OK: look at
+ * rt->plan.fits. */
 LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err);
 /* The memory for texts that the plan counts. */
 uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt);

@@ -24,6 +24,7 @@
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/runtime.h"
+#include "template/answer_format.h"
 
 enum {
     TELL_MS = 2000, /* for the last errors to go out */
@@ -49,6 +50,19 @@ static bool is_loopback(const char *host)
     if (inet_pton(AF_INET, host, &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
     if (inet_pton(AF_INET6, host, &v6) == 1) return IN6_IS_ADDR_LOOPBACK(&v6);
     return strcmp(host, "localhost") == 0;
+}
+
+static enum lf_status check_tool_parser(const struct lf_config *c, struct lf_err *err)
+{
+    if (!c->tool_parser || lf_answer_format_by_name(lf_str_c(c->tool_parser))) return LF_OK;
+    struct lf_buf names;
+    lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
+    for (int i = 0; lf_answer_format_at(i); i++)
+        lf_buf_printf(&names, "%s%s", i ? ", " : "", lf_answer_format_name(lf_answer_format_at(i)));
+    enum lf_status status =
+        lf_fail(err, LF_INVALID, "--tool-parser %.60s: expected one of %s", c->tool_parser, names.ptr ? names.ptr : "");
+    lf_buf_deinit(&names);
+    return status;
 }
 
 static bool is_any_name(const char *name)
@@ -91,6 +105,7 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
                        "--host %.60s is not loopback and no keys are set: expected --api-keys-file, LONGFLASH_API_KEYS "
                        "or --insecure-no-auth",
                        c->host);
+    LF_TRY(check_tool_parser(c, err));
     return check_names(c, err);
 }
 
@@ -168,8 +183,11 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .model_created_s = lf_clock_unix_s(),
         .version = lf_version(),
         .commit = lf_commit(),
+        .tool_parser = c->tool_parser,
+        .no_reasoning = c->reasoning != 0,
         .default_max_tokens = 16,
         .sampling = &s->sampling,
+        .vocabulary = s->rt.vocabulary.continues ? &s->rt.vocabulary : NULL,
     };
     return lf_http_server_create(&s->http, &opts, err);
 }

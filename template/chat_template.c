@@ -41,19 +41,18 @@ void lf_chat_text_deinit(struct lf_chat_text *t)
     *t = (struct lf_chat_text){0};
 }
 
+bool lf_chat_template_uses(const struct lf_chat_template *t, const char *variable)
+{
+    uint32_t idx;
+    return lf_jinja_find_name(&t->program, lf_str_c(variable), &idx);
+}
+
 /* -- The template's variables -- */
 
 static void set_name(struct lf_jinja *j, const char *name, struct lf_jinja_value v)
 {
     uint32_t idx;
     if (lf_jinja_find_name(j->program, lf_str_c(name), &idx)) j->root[idx] = v;
-}
-
-static enum lf_status set_json(struct lf_jinja *j, const char *name, struct lf_json_value v)
-{
-    uint32_t idx;
-    if (!lf_jinja_find_name(j->program, lf_str_c(name), &idx)) return LF_OK; /* the template does not look */
-    return lf_jinja_from_json(j, &j->root[idx], v);
 }
 
 /* transformers 5 gives a message's reasoning under each name that templates read, whatever the request called it. */
@@ -90,6 +89,64 @@ static enum lf_status set_text(struct lf_jinja *j, struct lf_jinja_dict *dict, c
     return lf_jinja_dict_set(j, dict, key, lf_jinja_string(value));
 }
 
+/* The empty string, too, is set. */
+static enum lf_status set_given(struct lf_jinja *j, struct lf_jinja_dict *dict, const char *name, struct lf_str text)
+{
+    return text.ptr ? set_text(j, dict, name, text) : LF_OK;
+}
+
+static enum lf_status set_value(struct lf_jinja *j, struct lf_jinja_dict *dict, const char *name,
+                                struct lf_jinja_value value)
+{
+    struct lf_jinja_value key;
+    LF_TRY(lf_jinja_string_c(j, &key, name));
+    return lf_jinja_dict_set(j, dict, key, value);
+}
+
+/* The object as it came, or an empty one. */
+static enum lf_status object_of(struct lf_jinja *j, struct lf_jinja_value *out, struct lf_json_value v)
+{
+    return lf_json_is_absent(v) ? lf_jinja_dict_new(j, out) : lf_jinja_from_json(j, out, v);
+}
+
+static enum lf_status make_call(struct lf_jinja *j, struct lf_jinja_value *out, const struct lf_chat_call *c)
+{
+    struct lf_jinja_value function, arguments;
+    struct lf_json_value made = lf_json_get(c->more, "function");
+    LF_TRY(object_of(j, out, c->more));
+    LF_TRY(object_of(j, &function, made));
+    LF_TRY(object_of(j, &arguments, c->arguments));
+    if (out->type != LF_JINJA_DICT || function.type != LF_JINJA_DICT) return LF_OK;
+    LF_TRY(set_given(j, out->as.dict, "id", c->id));
+    if (!c->more.json) LF_TRY(set_text(j, out->as.dict, "type", LF_STR("function")));
+    LF_TRY(set_given(j, function.as.dict, "name", c->name));
+    LF_TRY(set_value(j, function.as.dict, "arguments", arguments));
+    return set_value(j, out->as.dict, "function", function);
+}
+
+static enum lf_status set_calls(struct lf_jinja *j, struct lf_jinja_dict *dict, const struct lf_chat_message *m)
+{
+    struct lf_jinja_value list, call;
+    LF_TRY(lf_jinja_list_new(j, &list, LF_JINJA_LIST, m->n_calls));
+    for (size_t i = 0; i < m->n_calls; i++) {
+        LF_TRY(make_call(j, &call, &m->calls[i]));
+        LF_TRY(lf_jinja_list_push(j, list.as.list, call));
+    }
+    return set_value(j, dict, "tool_calls", list);
+}
+
+static enum lf_status drop_calls(struct lf_jinja *j, struct lf_jinja_value *message)
+{
+    const struct lf_jinja_dict *from = message->as.dict;
+    struct lf_jinja_value rest;
+    LF_TRY(lf_jinja_dict_new(j, &rest));
+    for (size_t i = 0; i < from->n; i++)
+        if (!lf_jinja_is_text(from->pairs[i].key, "tool_calls"))
+            LF_TRY(lf_jinja_dict_set(j, rest.as.dict, from->pairs[i].key, from->pairs[i].value));
+    *message = rest;
+    return LF_OK;
+}
+
 /* A key that is there keeps its place, so a template that prints the message sees its members as they came. */
 static enum lf_status make_message(struct lf_jinja *j, struct lf_jinja_value *out, const struct lf_chat_message *m)
 {
@@ -97,8 +154,13 @@ static enum lf_status make_message(struct lf_jinja *j, struct lf_jinja_value *ou
     if (whole) LF_TRY(lf_jinja_from_json(j, out, m->more));
     if (!whole) LF_TRY(lf_jinja_dict_new(j, out));
     if (out->type != LF_JINJA_DICT) return LF_OK;
+    if (m->without_calls) LF_TRY(drop_calls(j, out));
     if (m->role.ptr) LF_TRY(set_text(j, out->as.dict, "role", m->role));
     if (m->has_content) LF_TRY(set_text(j, out->as.dict, "content", m->content));
+    LF_TRY(set_given(j, out->as.dict, "reasoning_content", m->reasoning_content));
+    if (m->n_calls) LF_TRY(set_calls(j, out->as.dict, m));
+    LF_TRY(set_given(j, out->as.dict, "tool_call_id", m->tool_call_id));
+    LF_TRY(set_given(j, out->as.dict, "name", m->name));
     return alias_reasoning(j, out);
 }
 
@@ -113,6 +175,53 @@ static enum lf_status set_messages(struct lf_jinja *j, const struct lf_chat_mess
         LF_TRY(lf_jinja_list_push(j, list.as.list, message));
     }
     j->root[idx] = list;
+    return LF_OK;
+}
+
+static enum lf_status make_tool(struct lf_jinja *j, struct lf_jinja_value *out, const struct lf_chat_tool *t)
+{
+    struct lf_jinja_value function, parameters;
+    LF_TRY(lf_jinja_dict_new(j, out));
+    LF_TRY(lf_jinja_dict_new(j, &function));
+    LF_TRY(set_text(j, out->as.dict, "type", LF_STR("function")));
+    LF_TRY(set_text(j, function.as.dict, "name", t->name));
+    LF_TRY(set_given(j, function.as.dict, "description", t->description));
+    if (!lf_json_is_absent(t->parameters)) {
+        LF_TRY(lf_jinja_from_json(j, &parameters, t->parameters));
+        LF_TRY(set_value(j, function.as.dict, "parameters", parameters));
+    }
+    return set_value(j, out->as.dict, "function", function);
+}
+
+static enum lf_status set_tools(struct lf_jinja *j, const struct lf_chat_render_params *p)
+{
+    uint32_t idx;
+    struct lf_jinja_value list, tool;
+    if (!lf_jinja_find_name(j->program, LF_STR("tools"), &idx)) return LF_OK; /* the template does not look */
+    if (!lf_json_is_absent(p->tools)) return lf_jinja_from_json(j, &j->root[idx], p->tools);
+    if (p->n_made_tools == 0) return LF_OK;
+    LF_TRY(lf_jinja_list_new(j, &list, LF_JINJA_LIST, p->n_made_tools));
+    for (size_t i = 0; i < p->n_made_tools; i++) {
+        LF_TRY(make_tool(j, &tool, &p->made_tools[i]));
+        LF_TRY(lf_jinja_list_push(j, list.as.list, tool));
+    }
+    j->root[idx] = list;
+    return LF_OK;
+}
+
+static enum lf_status set_variables(struct lf_jinja *j, const struct lf_chat_variable *variables, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct lf_chat_variable *v = &variables[i];
+        struct lf_jinja_text text;
+        if (!v->text.ptr) {
+            set_name(j, v->name, lf_jinja_bool(v->on));
+            continue;
+        }
+        if (!lf_jinja_text_borrow(&text, &j->arena, v->text, true))
+            return lf_jinja_fail_memory(j, sizeof(struct lf_jinja_buf));
+        set_name(j, v->name, lf_jinja_string(text));
+    }
     return LF_OK;
 }
 
@@ -165,9 +274,10 @@ static enum lf_status set_names(struct lf_jinja *j, const struct lf_chat_render_
     /* Hugging Face passes these two even where there are none. */
     set_name(j, "documents", lf_jinja_none());
     set_name(j, "tools", lf_jinja_none());
+    LF_TRY(set_variables(j, p->variables, p->n_variables));
     if (!lf_json_is_absent(p->extra)) LF_TRY(set_extra(j, p->extra));
     LF_TRY(set_messages(j, p->messages, p->n_messages));
-    if (!lf_json_is_absent(p->tools)) LF_TRY(set_json(j, "tools", p->tools));
+    LF_TRY(set_tools(j, p));
     set_name(j, "add_generation_prompt", lf_jinja_bool(p->add_generation_prompt));
     return LF_OK;
 }

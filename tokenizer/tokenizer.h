@@ -74,6 +74,11 @@ struct lf_str lf_tokenizer_eos_text(const struct lf_tokenizer *tok);
 /* Source of the chat template (tokenizer_config.json, chat_template.json or chat_template.jinja); empty if none. */
 struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok);
 
+/* Appends the exact bytes that a token adds to a text: may be part of a code point only. begins: it is the first of a
+ * text of its own, where many tokenizers drop a space; else the text goes on. A control token gives the text that it is
+ * written as. */
+void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id, bool begins);
+
 /* The whole text of ids (special tokens left out unless with_specials); appended to out, always valid UTF-8: bytes
  * that form no code point become U+FFFD. Ids out of range are LF_INVALID. work: as above. */
 LF_MUST_CHECK enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids,

@@ -9,6 +9,7 @@
 
 #include "core/str.h"
 #include "server/load/load_stats.h"
+#include "server/load/load_stream.h"
 #include "server/load/url.h"
 
 enum { LF_LOAD_MESSAGE_BYTES = 256, LF_LOAD_CLIENTS_N = 4096 };
@@ -24,12 +25,16 @@ struct lf_load_spec {
     /* Called about twice a second with requests done; may be NULL. */
     void (*progress)(void *ctx, int n_done, int n_failed, int64_t n_tokens);
     void *progress_ctx;
-    struct lf_buf *body; /* where the body of the last answer is kept; NULL: not wanted */
+    enum lf_load_dialect dialect; /* of the answers, which are streams */
+    bool json;                    /* the texts of answers are JSON: one that is whole and does not parse is a failure */
+    struct lf_buf *body;          /* where the body of the last answer is kept; NULL: not wanted, else the answers
+                                   * are no streams */
 };
 
 /* What came of it. Owned: deinit it. Times in milliseconds. */
 struct lf_load_result {
     int n_ok, n_failed;
+    int n_cut;                                   /* of n_ok: ended by their length; counted where they are JSON */
     int first_bad_status;                        /* of the first refusal; 0: none, or no answer */
     char first_bad[LF_LOAD_MESSAGE_BYTES];       /* its message, or what happened to the connection */
     int64_t n_tokens, n_prompt_tokens, n_cached; /* as the servers counted them, of the requests that ended well */

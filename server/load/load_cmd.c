@@ -11,17 +11,20 @@
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/json.h"
 #include "server/commands.h"
 #include "server/load/load_client.h"
 #include "server/load/load_prompt.h"
+#include "server/text_input.h"
 
 enum { LIST_N = 32, TIMEOUT_MS = 24 * 3600 * 1000, LONGEST_PROMPT = LF_CONTEXT_TOKENS, SEARCH_FIRST_TOKENS = 1024 };
 
 struct load {
     const struct lf_config *config;
     struct lf_url url;
-    char *key; /* owned; NULL: none */
-    FILE *csv; /* NULL: none */
+    char *key;            /* owned; NULL: none */
+    FILE *csv;            /* NULL: none */
+    struct lf_buf schema; /* --json-schema; empty: none */
     bool terminal;
     uint64_t seed;    /* --seed, or drawn for this run */
     uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
@@ -73,12 +76,14 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
     const struct lf_config *c = l->config;
     *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
     t->shape = (struct lf_load_shape){
+        .dialect = (enum lf_load_dialect)c->dialect,
         .n_prompt = n_prompt,
         .n_shared = LF_MIN(c->shared_prefix, n_prompt),
         .n_output = c->output_tokens,
         .seed = l->seed + (c->shared_prefix ? 0 : l->n_tests * 1000003u),
         .host = l->url.host,
         .key = l->key,
+        .schema = lf_buf_view(&l->schema),
     };
     l->n_tests++;
     snprintf(l->label, sizeof(l->label), "%d × %d tokens", n_clients, n_prompt);
@@ -87,8 +92,10 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
         .n_clients = n_clients,
         .n_requests = t->n_requests,
         .timeout_ms = TIMEOUT_MS,
+        .dialect = (enum lf_load_dialect)c->dialect,
         .make = make,
         .make_ctx = &t->shape,
+        .json = l->schema.len > 0,
         .progress = on_progress,
         .progress_ctx = l,
     };
@@ -121,6 +128,7 @@ static void print_test(struct load *l, struct test *t)
     printf("%5d %8d %4d %6d | %9.1f %9.1f %9.1f | %8.2f %8.2f %8.2f | %10.1f %9.1f\n", t->n_clients, t->n_prompt,
            r->n_ok, r->n_failed, ttft[0], ttft[1], ttft[2], itl[0], itl[1], itl[2], prompt_rate, output_rate);
     if (r->n_failed) printf("      first failure: %s\n", r->first_bad);
+    if (r->n_cut) printf("      %d of the answers were cut by --output-tokens\n", r->n_cut);
     fflush(stdout);
     if (!l->csv) return;
     fprintf(l->csv, "%d,%d,%d,%d,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f,%lld,%.3f,", t->n_clients,
@@ -246,6 +254,17 @@ static enum lf_status first_key(struct load *l, struct lf_err *err)
     return l->key ? LF_OK : lf_fail(err, LF_NO_MEMORY, "out of memory");
 }
 
+/* Sent as it stands, within another JSON text: so it must be one. */
+static enum lf_status read_schema(struct load *l, struct lf_err *err)
+{
+    struct lf_json doc = {0};
+    if (!l->config->json_schema) return LF_OK;
+    enum lf_status status = lf_text_read(&l->schema, l->config->json_schema, LF_GRAMMAR_SOURCE_BYTES, err);
+    if (status == LF_OK) status = lf_json_parse(&doc, lf_buf_view(&l->schema), &lf_json_limits_request, err);
+    lf_json_deinit(&doc);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--json-schema: %.200s", l->config->json_schema);
+}
+
 static enum lf_status run(struct load *l, struct lf_err *err)
 {
     const struct lf_config *c = l->config;
@@ -253,6 +272,7 @@ static enum lf_status run(struct load *l, struct lf_err *err)
     if (!c->url) return lf_fail(err, LF_INVALID, "--url: expected http://host:port");
     LF_TRY(lf_url_parse(&l->url, c->url, err));
     LF_TRY(first_key(l, err));
+    LF_TRY(read_schema(l, err));
     l->seed = c->seed;
     if (l->seed == 0 && !lf_random_bytes(&l->seed, sizeof(l->seed)))
         return lf_fail(err, LF_IO, "the system gives no random numbers: expected --seed");
@@ -267,9 +287,11 @@ int lf_load_command(const struct lf_config *config)
 {
     struct load l = {.config = config, .terminal = isatty(STDERR_FILENO)};
     struct lf_err err = {0};
+    lf_buf_init(&l.schema, LF_GRAMMAR_SOURCE_BYTES + 1);
     enum lf_status status = run(&l, &err);
     if (l.csv && fclose(l.csv) != 0 && status == LF_OK)
         status = lf_fail(&err, LF_IO, "--csv: %.200s could not be written whole", config->csv);
     free(l.key);
+    lf_buf_deinit(&l.schema);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
 }

@@ -31,6 +31,15 @@ class Shape(harness.Case):
     def command(self, *args, stdin=None):
         return subprocess.run([self.server.program, *args], input=stdin, capture_output=True, text=True, timeout=120 * harness.SLOW)
 
+    def test_answers_that_are_no_text_have_no_format(self):
+        for field, value in (("response_format", {"type": "json_object"}), ("guided_regex", "a"), ("guided_choice", ["a"])):
+            r = self.server.post(TEXT, {"prompt": "1 2 3", "max_tokens": 2, field: value})
+            self.assert_error(r, 400, "unsupported_parameter", field)
+        self.assertEqual(self.server.post(TEXT, {"prompt": "1 2 3", "max_tokens": 2, "response_format": {"type": "text"}}).status, 200)
+        r = self.command("run", "--model", self.dir, "--load", "dummy", "--regex", "a", "1 2 3")
+        self.assertNotEqual(r.returncode, 0)
+        self.assertIn("no format can be given", r.stderr)
+
     def test_a_gpu_that_is_not_here_is_planned_for(self):
         def plan(*args):
             r = self.command("plan", "--model", "tests/bench/shapes/llama-3.1-8b", "--load", "dummy", "--ctx", "128K", "--json",

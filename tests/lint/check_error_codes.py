@@ -10,7 +10,7 @@ TABLE = "server/http/api/error_codes.c"
 ROW = re.compile(r'^ *\{(\d+), "(\w+)",', re.M)
 # Functions that are given a code: the argument that is its status (or the status itself), and the one that is the code.
 CALLS = {"lf_refuse": ("arg", 1, 3)}
-WRAPPERS = {"server/http/api/generation.c": {"fail": ("arg", 1, 2)}, "server/http/api/health.c": {"answer": ("is", 503, 1)}}
+WRAPPERS = {"server/http/api/generation.c": {"fail": ("arg", 1, 2), "fail_as_format": ("is", 400, 1)}, "server/http/api/health.c": {"answer": ("is", 503, 1)}}
 IN_TEXT = re.compile(r'\\"code\\":\\"(\w+)\\"')  # an error that is written out
 
 

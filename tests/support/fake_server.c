@@ -2,6 +2,9 @@
  *
  *   fake_server [name=value …]     names: the fields of lf_http_opts that are read below, and those of the double
  *
+ * template=FILE: the model's chat template, else a plain one; control=TEXT: a control token that the vocabulary has
+ * beside its own, any number of times.
+ *
  * Prints `ready PORT` on standard output. SIGTERM drains and ends, SIGHUP reads the keys again. A line `fail FIRST N`
  * on standard input makes N of our own allocations fail from the FIRST next one on; `ok` comes back. */
 #include <pthread.h>
@@ -11,11 +14,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "core/check.h"
 #include "core/clock.h"
+#include "core/file.h"
+#include "core/limits.h"
 #include "core/log.h"
 #include "core/text_memory.h"
 #include "server/http/conn/http_server.h"
 #include "tests/support/scripted_engine.h"
+#include "template/answer_vocabulary.h"
 #include "tests/support/fake_tokenizer.h"
 
 enum { LIST_N = 8, DRAIN_MS = 30000 };
@@ -97,6 +104,7 @@ struct settings {
     struct lf_http_opts http;
     struct scripted_engine_opts engine;
     int loading_ms;
+    const char *template_file;
     const char *cors[LIST_N + 1], *hosts[LIST_N + 1], *aliases[LIST_N + 1];
 };
 
@@ -135,6 +143,14 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.metrics_prefix = v;
     else if ((v = value_of(arg, "model_id")))
         s->http.model_id = v;
+    else if ((v = value_of(arg, "tool_parser")))
+        s->http.tool_parser = v;
+    else if ((v = value_of(arg, "no_reasoning")))
+        s->http.no_reasoning = strcmp(v, "1") == 0;
+    else if ((v = value_of(arg, "template")))
+        s->template_file = v;
+    else if ((v = value_of(arg, "control")))
+        return fake_tokenizer_add_control(v);
     else if ((v = value_of(arg, "max_body_bytes")))
         s->http.max_body_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "text_bytes")))
@@ -215,6 +231,29 @@ static void serve(struct lf_http_server *server, struct lf_engine *engine, const
         if (sigtimedwait(signals, NULL, &moment) == SIGTERM) return;
 }
 
+/* Control tokens are the template's own text: what comes out of a message is none. */
+static const char plain_template[] =
+    "{{ bos_token }}"
+    "{% if raise is defined %}{{ raise_exception('the template says: these messages will not do') }}{% endif %}"
+    "{% for m in messages %}"
+    "{% if m.role == 'user' %}<|user|>{% elif m.role == 'assistant' %}<|assistant|>"
+    "{% elif m.role == 'system' %}<|system|>{% else %}<|tool|>{% endif %}"
+    "{{ m.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
+
+/* The chat template, which the tokenizer shows too. The source lives as long as the program. */
+static enum lf_status open_template(struct lf_chat_template **out, const char *file, struct lf_err *err)
+{
+    static struct lf_buf source;
+    lf_buf_init(&source, LF_TEMPLATE_SOURCE_BYTES);
+    if (file)
+        LF_TRY(lf_file_read(&source, file, LF_TEMPLATE_SOURCE_BYTES, err));
+    else
+        lf_buf_cstr(&source, plain_template);
+    fake_tokenizer_set_template(source.ptr);
+    return lf_chat_template_create(out, lf_buf_view(&source), err);
+}
+
 int main(int argc, char **argv)
 {
     struct settings s = {.http = {.model_id = "fake",
@@ -223,7 +262,13 @@ int main(int argc, char **argv)
                                   .commit = "0123abc",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},
-                         .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};
+                         .engine = {.ctx = 8192,
+                                    .n_blocks = 4096,
+                                    .max_seqs = 64,
+                                    .queue_n = 256,
+                                    .tokenizer = fake_tokenizer(),
+                                    .ends = {FAKE_EOS},
+                                    .n_ends = 1}};
     for (int i = 1; i < argc; i++) {
         if (read_arg(&s, argv[i])) continue;
         fprintf(stderr, "fake_server: unknown argument %s\n", argv[i]);
@@ -238,8 +283,16 @@ int main(int argc, char **argv)
     lf_log_set_level(LF_LOG_WARN);
 
     struct lf_http_server *server = NULL;
+    struct lf_chat_template *chat = NULL;
+    struct lf_answer_vocabulary vocabulary;
     struct lf_err err;
-    if (lf_http_server_create(&server, &s.http, &err) != LF_OK) {
+    const int32_t end = FAKE_EOS;
+    if (lf_answer_vocabulary_create(&vocabulary, fake_tokenizer(), lf_tokenizer_n_vocab(fake_tokenizer()), &end, 1,
+                                    &err) != LF_OK)
+        return 3;
+    s.http.vocabulary = &vocabulary;
+    if (open_template(&chat, s.template_file, &err) != LF_OK ||
+        lf_http_server_create(&server, &s.http, &err) != LF_OK) {
         fprintf(stderr, "fake_server: %s\n", err.message);
         return 2;
     }
@@ -247,7 +300,7 @@ int main(int argc, char **argv)
     load(server, s.loading_ms);
     struct lf_engine *engine = scripted_engine_create(&s.engine);
     if (!engine) return 3;
-    lf_http_server_ready(server, fake_tokenizer(), (const struct lf_chat_template *)(const void *)"double", engine);
+    lf_http_server_ready(server, fake_tokenizer(), chat, engine);
     pthread_t control;
     if (pthread_create(&control, NULL, obey, NULL) != 0) return 3;
     pthread_detach(control);
@@ -258,5 +311,7 @@ int main(int argc, char **argv)
     lf_clock_sleep_ms(20); /* the engine lets go of what was cancelled */
     left = scripted_engine_n_requests(engine);
     lf_engine_destroy(engine);
+    lf_chat_template_destroy(chat);
+    lf_answer_vocabulary_deinit(&vocabulary);
     return left == 0 ? 0 : 4;
 }

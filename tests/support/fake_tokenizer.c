@@ -17,11 +17,6 @@ struct piece {
     const char *written; /* in the vocabulary, where that differs: bytes as byte-level letters */
 };
 
-struct lf_tokenizer {
-    const struct piece *pieces;
-    int n_pieces;
-};
-
 enum { N_BYTES = 256 };
 static const struct piece pieces[] = {
     {"<s>", true, NULL},
@@ -44,11 +39,37 @@ static const struct piece pieces[] = {
     {"OP", false, NULL},
     {"<0x+4>", false, NULL}, /* looks like a byte, and is none */
 };
-static const struct lf_tokenizer tokenizer = {pieces, (int)LF_N_ELEMS(pieces)};
+enum { CONTROLS_N = 16, N_PIECES = (int)LF_N_ELEMS(pieces) };
+
+struct lf_tokenizer {
+    int n_pieces; /* with the controls that a test has added */
+    struct piece controls[CONTROLS_N];
+    const char *chat_template;
+};
+static struct lf_tokenizer tokenizer = {.n_pieces = N_PIECES, .chat_template = "{% the double's %}"};
 
 const struct lf_tokenizer *fake_tokenizer(void)
 {
     return &tokenizer;
+}
+
+void fake_tokenizer_set_template(const char *source)
+{
+    tokenizer.chat_template = source;
+}
+
+bool fake_tokenizer_add_control(const char *text)
+{
+    int i = tokenizer.n_pieces - N_PIECES;
+    if (i == CONTROLS_N) return false;
+    tokenizer.controls[i] = (struct piece){text, true, NULL};
+    tokenizer.n_pieces++;
+    return true;
+}
+
+static const struct piece *piece_at(int i)
+{
+    return i < N_PIECES ? &pieces[i] : &tokenizer.controls[i - N_PIECES];
 }
 
 void lf_ids_deinit(struct lf_ids *ids)
@@ -83,8 +104,8 @@ static int32_t longest(struct lf_str text, bool specials, size_t *len)
     int32_t best = (unsigned char)text.ptr[0];
     *len = 1;
     for (int i = 0; i < tokenizer.n_pieces; i++) {
-        struct lf_str piece = lf_str_c(pieces[i].text);
-        if ((pieces[i].special && !specials) || piece.len <= *len || !lf_str_starts(text, piece)) continue;
+        struct lf_str piece = lf_str_c(piece_at(i)->text);
+        if ((piece_at(i)->special && !specials) || piece.len <= *len || !lf_str_starts(text, piece)) continue;
         best = N_BYTES + i;
         *len = piece.len;
     }
@@ -118,7 +139,7 @@ enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids
         size_t len;
         struct lf_str rest = lf_str_from(text.ptr + i, text.len - i);
         int32_t id = longest(rest, flags & LF_ENCODE_SPECIALS, &len);
-        if (id >= N_BYTES && pieces[id - N_BYTES].special && in_span(user_spans, n_user_spans, i, len))
+        if (id >= N_BYTES && piece_at(id - N_BYTES)->special && in_span(user_spans, n_user_spans, i, len))
             id = longest(rest, false, &len);
         LF_TRY(lf_ids_push(out, id));
         if (max_ids && out->n > max_ids) return lf_fail(err, LF_LIMIT, "more than %zu ids", max_ids);
@@ -145,7 +166,7 @@ bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_to
     pthread_once(&byte_names_once, make_byte_names);
     if (id < 0 || id >= lf_tokenizer_n_vocab(tok)) return false;
     if (id >= N_BYTES) {
-        const struct piece *p = &pieces[id - N_BYTES];
+        const struct piece *p = piece_at(id - N_BYTES);
         *out = (struct lf_token_info){lf_str_c(p->written ? p->written : p->text), p->special};
         return true;
     }
@@ -156,7 +177,7 @@ bool lf_tokenizer_token(const struct lf_tokenizer *tok, int32_t id, struct lf_to
 int32_t lf_tokenizer_find(const struct lf_tokenizer *tok, struct lf_str text)
 {
     for (int i = 0; i < tok->n_pieces; i++)
-        if (lf_str_eq(text, lf_str_c(pieces[i].text))) return N_BYTES + i;
+        if (lf_str_eq(text, lf_str_c(piece_at(i)->text))) return N_BYTES + i;
     return -1;
 }
 
@@ -186,8 +207,7 @@ struct lf_str lf_tokenizer_eos_text(const struct lf_tokenizer *tok)
 
 struct lf_str lf_tokenizer_chat_template(const struct lf_tokenizer *tok)
 {
-    (void)tok;
-    return LF_STR("{% the double's %}");
+    return lf_str_c(tok->chat_template);
 }
 
 enum lf_status lf_tokenizer_decode(const struct lf_tokenizer *tok, struct lf_buf *out, const int32_t *ids, size_t n_ids,
@@ -252,8 +272,8 @@ void lf_detok_push(struct lf_detok *detok, int32_t id, struct lf_buf *out)
     char byte = (char)id;
     struct lf_str text = lf_str_from(&byte, 1);
     if (id >= N_BYTES) {
-        if (pieces[id - N_BYTES].special && !detok->with_specials) return;
-        text = lf_str_c(pieces[id - N_BYTES].text);
+        if (piece_at(id - N_BYTES)->special && !detok->with_specials) return;
+        text = lf_str_c(piece_at(id - N_BYTES)->text);
     }
     for (size_t i = 0; i < text.len; i++) {
         detok->pending[detok->n_pending++] = text.ptr[i];
@@ -265,47 +285,4 @@ void lf_detok_flush(struct lf_detok *detok, struct lf_buf *out)
 {
     for (int i = 0; i < detok->n_pending; i++) lf_buf_cstr(out, "\xEF\xBF\xBD");
     detok->n_pending = 0;
-}
-
-/* ---- chat template ---- */
-
-enum { SPANS_N = LF_MESSAGES_N };
-
-static enum lf_status add_span(struct lf_chat_text *out, size_t first, size_t len)
-{
-    if (!out->user_spans) out->user_spans = calloc(SPANS_N, sizeof *out->user_spans);
-    if (!out->user_spans) return LF_NO_MEMORY;
-    out->user_spans[out->n_user_spans++] = (struct lf_text_span){first, len};
-    return LF_OK;
-}
-
-enum lf_status lf_chat_template_render(const struct lf_chat_template *t, struct lf_chat_text *out,
-                                       const struct lf_chat_render_params *p, struct lf_err *err)
-{
-    (void)t;
-    if (lf_json_type(lf_json_get(p->extra, "raise")) == LF_JSON_STRING)
-        return lf_fail(err, LF_INVALID, "the template says: %s", "these messages will not do");
-    lf_buf_init(&out->text, LF_TEMPLATE_OUTPUT_BYTES);
-    lf_buf_str(&out->text, p->bos_token);
-    for (size_t i = 0; i < p->n_messages; i++) {
-        const struct lf_chat_message *m = &p->messages[i];
-        lf_buf_cstr(&out->text, "<|");
-        lf_buf_str(&out->text, m->role);
-        if (!m->role.ptr) (void)lf_json_string(lf_json_get(m->more, "role"), &out->text);
-        lf_buf_cstr(&out->text, "|>");
-        size_t first = out->text.len;
-        lf_buf_str(&out->text, m->content);
-        if (!m->has_content) (void)lf_json_string(lf_json_get(m->more, "content"), &out->text);
-        LF_TRY(add_span(out, first, out->text.len - first));
-        lf_buf_cstr(&out->text, "<|end|>");
-    }
-    if (p->add_generation_prompt) lf_buf_cstr(&out->text, "<|assistant|>");
-    return out->text.status == LF_OK ? LF_OK : lf_fail(err, LF_LIMIT, "the rendered text is too long");
-}
-
-void lf_chat_text_deinit(struct lf_chat_text *t)
-{
-    lf_buf_deinit(&t->text);
-    free(t->user_spans);
-    *t = (struct lf_chat_text){0};
 }

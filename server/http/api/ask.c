@@ -10,6 +10,7 @@ enum { ARENA_CHUNK_BYTES = 16 * 1024, ARENA_BYTES = 1024 * 1024 * 1024 };
 void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 {
     *ask = (struct lf_ask){.n = 1, .add_special_tokens = true, .parse_special = true, .add_generation_prompt = true};
+    ask->include_reasoning = ask->parallel_tool_calls = true;
     ask->best_of = ask->logprobs = ask->top_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
     struct lf_sampling_defaults d = limits->sampling ? *limits->sampling : LF_SAMPLING_PLAIN;
@@ -21,8 +22,16 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
     lf_arena_init_in(&ask->arena, ARENA_CHUNK_BYTES, ARENA_BYTES, lf_work_memory(limits->work));
 }
 
+void lf_ask_drop_arguments(struct lf_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_arguments; i++) lf_json_deinit(&ask->arguments[i]);
+    ask->n_arguments = 0;
+}
+
 void lf_ask_deinit(struct lf_ask *ask)
 {
+    lf_ask_drop_arguments(ask);
+    lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }
 

@@ -11,15 +11,19 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "server/engine/request.h"
+#include "server/http/api/format.h"
 #include "server/http/conn/reply.h"
+#include "template/answer_format.h"
 
 struct lf_chat_message;
+struct lf_chat_tool;
 struct lf_unsupported_table;
 
 enum { LF_CACHE_SALT_BYTES = 256 };
 
 /* What was asked. Integers that were not given are LF_ABSENT. Views live in the arena. */
 #define LF_ABSENT INT64_MIN
+enum lf_switch { LF_SWITCH_UNSET, LF_SWITCH_OFF, LF_SWITCH_ON };
 struct lf_ask {
     struct lf_arena arena;
     int n_unknown; /* fields that nobody knows */
@@ -28,7 +32,22 @@ struct lf_ask {
     const struct lf_chat_message *messages; /* [n_messages] in the arena; NULL: not given */
     size_t n_messages;
     struct lf_json_value template_vars; /* chat_template_kwargs */
-    struct lf_str model;                /* empty: not given */
+    struct lf_str reasoning_effort;     /* for the template; empty: not given */
+    enum lf_switch thinking;            /* the same */
+    bool include_reasoning;             /* true unless given */
+    /* Tools: as the template gets them, those that may be called, and whether they must. */
+    struct lf_json_value tool_values;      /* an array; borrowed from the document; or NONE, and then … */
+    const struct lf_chat_tool *made_tools; /* [n_made_tools] */
+    size_t n_made_tools;
+    struct lf_tool *tools; /* [n_tools] */
+    size_t n_tools;
+    enum lf_tool_choice tool_choice;
+    struct lf_json_value tool_choice_value; /* until it is read; borrowed from the document */
+    bool parallel_tool_calls;               /* true unless given */
+    struct lf_json *arguments;              /* [n_arguments] parsed texts of arguments, until the prompt is made */
+    size_t n_arguments;
+    uint32_t n_argument_nodes; /* of all of them */
+    struct lf_str model;       /* empty: not given */
 
     bool may_be_empty; /* a prompt without a token is no error: it is only counted */
     bool stream, stream_options, include_usage, return_progress, echo;
@@ -45,19 +64,37 @@ struct lf_ask {
     int n_stop_tokens;
     int32_t stop_tokens[LF_STOP_TOKENS_N];
     struct lf_str cache_salt;
+    struct lf_format format; /* of the text of the answer */
+};
+
+/* What the model's chat template knows. */
+struct lf_template_traits {
+    bool keep_developer; /* the role developer; else it is written as system */
+    bool has_tools;      /* definitions of tools */
+    bool has_calls;      /* calls in messages */
+    bool has_thinking;   /* the switch enable_thinking */
 };
 
 struct lf_ask_limits {
     int max_choices;
     int n_vocab;
     const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
-    bool keep_developer;                         /* the template knows this role; else it is written as system */
-    struct lf_work *work; /* of reading it: its memory, and who waits; NULL: the process's heap */
+    struct lf_template_traits template;
+    const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
+    struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
+
+/* Whether the model's answers have reasoning. */
+static inline bool lf_ask_reasons(const struct lf_ask_limits *limits)
+{
+    return limits->answers && lf_answer_format_has_reasoning(limits->answers);
+}
 
 /* Defaults, and the arena. To be deinitialized. */
 void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits);
 void lf_ask_deinit(struct lf_ask *ask);
+/* The prompt has been made: what was only kept for it goes. */
+void lf_ask_drop_arguments(struct lf_ask *ask);
 
 /* ---- reading ---- */
 

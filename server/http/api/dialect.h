@@ -7,8 +7,11 @@
  * Printing. Both printers are called in the same order, and append to `out` whole events (a stream) or pieces of one
  * JSON text (whole):
  *
- *     begin  { open  delta …  shut  finish }  end          a whole answer, choice after choice
- *     begin  { delta … finish } interleaved   end          a stream; progress and nothing in between
+ *     begin  { open  delta …  [turn  delta …]  shut  finish }  end     a whole answer, choice after choice
+ *     begin  { delta … finish } interleaved   end                      a stream; progress and nothing in between
+ *
+ * A delta is a piece of one part of the answer (parts.h). A form in which parts stand apart that come mixed is written
+ * in several passes over the answer's tokens, as many as n_passes says; the choice's `pass` tells which one it is.
  *
  * What does not fit leaves out->status set. */
 #ifndef LF_SERVER_HTTP_API_DIALECT_H
@@ -18,12 +21,15 @@
 #include "server/http/api/token_text.h"
 
 struct lf_generation;
+struct lf_part;
 struct lf_request_state;
 
 struct lf_printer {
     void (*begin)(struct lf_buf *out, struct lf_generation *gen);
+    int (*n_passes)(const struct lf_generation *gen, int idx);                  /* whole; NULL: one */
     void (*open)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: before a choice's text */
-    void (*delta)(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text);
+    void (*delta)(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part);
+    void (*turn)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: between two passes */
     void (*shut)(struct lf_buf *out, const struct lf_generation *gen, int idx); /* whole: behind it; log-probabilities
                                                                                    follow, if asked for */
     void (*finish)(struct lf_buf *out, const struct lf_generation *gen, int idx);
@@ -38,6 +44,7 @@ struct lf_dialect {
     unsigned endpoint;                   /* its bit in that table */
     const char *text_param;              /* what a refusal of the prompt names: "messages" */
     bool fills_context;                  /* without a length an answer may take all of the context that is left */
+    bool talks;                          /* an answer may have reasoning and calls of tools */
     bool continues;                /* the text goes on where the prompt ends: a leading mark of a word is a space */
     enum lf_logprob_form logprobs; /* in which form they are shown */
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
@@ -46,6 +53,6 @@ struct lf_dialect {
     const void *form; /* their own: what they print differently for dialects that they serve alike */
 };
 
-extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages;
+extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages, lf_dialect_count_tokens;
 
 #endif

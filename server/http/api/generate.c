@@ -11,6 +11,7 @@
 #include "server/http/conn/server.h"
 #include "server/http/api/stream.h"
 #include "server/http/api/whole.h"
+#include "template/answer_vocabulary.h"
 
 static struct lf_generation_params params_of(struct lf_exchange *x, int64_t tokenize_ns)
 {
@@ -26,28 +27,132 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
         .seed = lf_random64(s->id_seed ^ 0x5eed, atomic_fetch_add(&s->id_counter, 1)),
         .deadline_ns = x->work.deadline_ns,
         .tokenize_ns = tokenize_ns,
+        .format = s->answers,
+        .reasoning = !s->opts.no_reasoning,
         .default_max_tokens = s->opts.default_max_tokens,
         .notify = lf_wake_notify,
         .notify_ctx = &x->wake,
     };
 }
 
-enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+/* At the beginning of a chat's answer tokens add other bytes than in a text that goes on. */
+static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x)
+{
+    const struct lf_answer_vocabulary *v = x->server->opts.vocabulary;
+    return x->route->dialect->continues ? v->continues : v->begins;
+}
+
+/* Whether what the answer must be has more to it than a format of its text. */
+static bool has_rules(const struct lf_exchange *x, const struct lf_ask *ask)
+{
+    const struct lf_http_server *s = x->server;
+    if (!x->route->dialect->talks || !s->answers) return false;
+    if (ask->n_tools && ask->tool_choice != LF_TOOL_CHOICE_NONE) return true;
+    return ask->format.kind != LF_FORMAT_TEXT && !s->opts.no_reasoning && lf_answer_format_has_reasoning(s->answers);
+}
+
+/* Only a wish that masks alone can grant is refused where there are none. */
+static enum lf_status check_vocabulary(const struct lf_exchange *x, const struct lf_ask *ask, struct lf_api_err *err)
+{
+    const char *param = ask->format.kind != LF_FORMAT_TEXT ? ask->format.param : "tool_choice";
+    bool needed = ask->format.kind != LF_FORMAT_TEXT || ask->tool_choice == LF_TOOL_CHOICE_REQUIRED;
+    if (x->server->opts.vocabulary || !needed) return LF_OK;
+    return lf_refuse(err, 400, param, "unsupported_parameter",
+                     "%s: this model is served without a tokenizer, so its answers are no text.", param);
+}
+
+/* Of an answer that is text and nothing else. Made before the prompt is tokenized: a schema that will not do is refused
+ * at once, whatever the length of the document. */
+static enum lf_status make_format(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
+                                  struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    struct lf_grammar *grammar = NULL;
+    if (format->kind == LF_FORMAT_TEXT) return LF_OK;
+    enum lf_status status = lf_format_grammar(&grammar, format, &x->work, &why);
+    if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK) {
+        *out = grammar;
+        return LF_OK;
+    }
+    lf_grammar_unref(grammar);
+    return lf_format_refuse(err, format, status, &why);
+}
+
+static enum lf_status refuse_rules(struct lf_exchange *x, const struct lf_ask *ask, enum lf_status status,
+                                   const struct lf_err *why, struct lf_api_err *err)
+{
+    static const struct lf_format tools = {.param = "tools"};
+    struct lf_grammar *grammar = NULL;
+    /* is it the format's fault? then it says so by itself */
+    LF_TRY(make_format(&grammar, x, &ask->format, err));
+    lf_grammar_unref(grammar);
+    return lf_format_refuse(err, &tools, status, why);
+}
+
+/* Of an answer with reasoning or calls, which depends on how the prompt ends. */
+static enum lf_status make_rules(struct lf_grammar **out, struct lf_exchange *x, struct lf_ask *ask,
+                                 struct lf_str prompt_end, struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    struct lf_grammar *grammar = NULL;
+    struct lf_grammar_part content;
+    struct lf_answer_rules rules = {.prompt_end = prompt_end,
+                                    .reasoning = !x->server->opts.no_reasoning,
+                                    .tools = ask->tools,
+                                    .n_tools = ask->n_tools,
+                                    .choice = ask->tool_choice,
+                                    .parallel = ask->parallel_tool_calls};
+    if (!x->server->opts.vocabulary) return LF_OK;
+    if (ask->format.kind != LF_FORMAT_TEXT) {
+        if (lf_format_part(&content, &ask->format, &ask->arena) != LF_OK) return lf_refuse_work(err, LF_NO_MEMORY);
+        rules.content = &content;
+    }
+    enum lf_status status = lf_answer_format_grammar(&grammar, x->server->answers, &rules, &x->work, &why);
+    if (status == LF_OK && grammar) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK) {
+        *out = grammar;
+        return LF_OK;
+    }
+    lf_grammar_unref(grammar);
+    return refuse_rules(x, ask, status, &why, err);
+}
+
+/* Engine requests, and the answer that is made of them. The prompts are taken over. */
+static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_prompts *prompts,
+                               struct lf_grammar *grammar, int64_t began_ns, struct lf_api_err *err)
 {
     const struct lf_http_opts *opts = &x->server->opts;
-    struct lf_prompts prompts = {0};
-    struct lf_prompt_source source = lf_prompt_source_of(x);
     struct lf_generation *gen = NULL;
     bool stream = ask->stream;
     int64_t n_choices = ask->n;
-    int64_t began_ns = lf_clock_ns();
-    LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
-    LF_TRY(lf_generation_start(&gen, &params, ask, &prompts, err));
+    params.grammar = grammar;
+    params.vocabulary = grammar ? vocabulary_of(x) : NULL;
+    LF_TRY(lf_generation_start(&gen, &params, ask, prompts, err));
     lf_histogram_observe(&x->server->metrics.n_choices, (double)n_choices);
     enum lf_status status = stream ? lf_stream_create(&x->answer, gen, opts->keep_alive, opts->keep_alive_ms)
                                    : lf_whole_create(&x->answer, gen);
     if (status == LF_OK) return LF_OK;
     lf_generation_destroy(gen);
     return lf_refuse_work(err, status);
+}
+
+enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+{
+    int64_t began_ns = lf_clock_ns();
+    struct lf_grammar *grammar = NULL;
+    struct lf_prompts prompts = {0};
+    struct lf_prompt_source source = lf_prompt_source_of(x);
+    bool rules = has_rules(x, ask);
+    LF_TRY(check_vocabulary(x, ask, err));
+    if (!rules) LF_TRY(make_format(&grammar, x, &ask->format, err));
+    enum lf_status status = lf_prompts_read(&prompts, ask, &source, err);
+    if (status == LF_OK && rules) status = make_rules(&grammar, x, ask, prompts.items[0].end, err);
+    if (status == LF_OK)
+        status = generate(x, ask, &prompts, grammar, began_ns, err);
+    else
+        lf_prompts_deinit(&prompts);
+    lf_grammar_unref(grammar); /* the engine's requests have references of their own */
+    return status;
 }

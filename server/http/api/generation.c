@@ -9,8 +9,6 @@
 #include "server/engine/engine.h"
 
 enum {
-    PIECE_BYTES = 4 * 1024, /* text in one event */
-    TEXT_BYTES = 64 * 1024 * 1024,
     ECHO_PIECE_BYTES = 16 * 1024,
     SALT_BYTES = LF_SHA256_BYTES + LF_CACHE_SALT_BYTES,
     TOKEN_BYTES = 32 * 1024 * 1024,
@@ -85,6 +83,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .stop_token_ids = ask->stop_tokens,
         .n_stop_token_ids = ask->n_stop_tokens,
         .sampling = ask->sampling,
+        .grammar = st->params->grammar,
+        .vocabulary = st->params->vocabulary,
         .n_prompt_logprobs = ask->echo && ask->logprobs != LF_ABSENT ? (int)ask->logprobs : -1,
         .priority = (int)ask->priority,
         .salt = st->salt,
@@ -121,10 +121,10 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
 {
     const struct lf_prompt *p = c->prompt;
     if (p->is_text)
-        lf_buf_str(&c->text, p->text);
-    else if (lf_tokenizer_decode(gen->tok, &c->text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
-        c->text.status = LF_NO_MEMORY;
-    c->offset = lf_utf8_count(lf_buf_view(&c->text));
+        lf_buf_str(&c->parts.text, p->text);
+    else if (lf_tokenizer_decode(gen->tok, &c->parts.text, p->ids.ids, p->ids.n, false, NULL, NULL) != LF_OK)
+        c->parts.text.status = LF_NO_MEMORY;
+    c->offset = lf_utf8_count(lf_buf_view(&c->parts.text));
 }
 
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
@@ -132,24 +132,47 @@ void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
     const struct lf_ask *ask = &gen->ask;
     c->finish = NULL;
     c->n_read = c->n_echoed = 0;
+    c->n_reasoning = c->n_unplaced = 0;
     c->offset = c->echo_offset = 0;
-    c->text_shown = 0;
     lf_detok_init(&c->detok, gen->tok, false, gen->dialect->continues);
     lf_detok_init(&c->echo_detok, gen->tok, false, false);
     lf_stop_init(&c->stop, ask->stops, ask->n_stops);
-    lf_buf_clear(&c->text);
+    if (c->parser) lf_answer_parser_restart(c->parser);
+    lf_parts_restart(&c->parts, c->parser != NULL);
     lf_logprob_text_clear(&c->lp);
     c->echo_done = !ask->echo || ask->logprobs == LF_ABSENT || gen->quiet;
     if (ask->echo) echo_prompt(gen, c);
 }
 
-static void init_choice(struct lf_generation *gen, struct lf_choice *c, const struct lf_prompt *prompt)
+/* Only an answer that may have something beside text is taken apart. */
+static enum lf_status make_parser(const struct start *st, struct lf_choice *c)
 {
+    struct lf_generation *gen = st->gen;
+    const struct lf_answer_format *format = st->params->format;
+    const struct lf_ask *ask = &gen->ask;
+    if (!gen->dialect->talks || !format) return LF_OK;
+    bool calls = ask->n_tools && ask->tool_choice != LF_TOOL_CHOICE_NONE && lf_answer_format_has_tools(format);
+    gen->has_reasoning = st->params->reasoning && lf_answer_format_has_reasoning(format);
+    if (!calls && !gen->has_reasoning) return LF_OK;
+    struct lf_answer_parser_params params = {.format = format,
+                                             .reasoning = gen->has_reasoning,
+                                             .prompt_end = c->prompt->end,
+                                             .tools = calls ? ask->tools : NULL,
+                                             .n_tools = calls ? ask->n_tools : 0,
+                                             .memory = gen->memory};
+    return lf_answer_parser_create(&c->parser, &params);
+}
+
+static enum lf_status init_choice(const struct start *st, struct lf_choice *c, const struct lf_prompt *prompt)
+{
+    struct lf_generation *gen = st->gen;
     int n_top = gen->ask.logprobs == LF_ABSENT ? 0 : (int)gen->ask.logprobs;
     c->prompt = prompt;
-    lf_buf_init_in(&c->text, TEXT_BYTES, gen->memory);
+    lf_parts_init(&c->parts, gen->memory);
     lf_logprob_text_init(&c->lp, gen->tok, gen->dialect->logprobs, n_top, gen->memory);
+    LF_TRY(make_parser(st, c));
     lf_choice_rewind(gen, c);
+    return LF_OK;
 }
 
 static enum lf_status count_choices(const struct start *st, struct lf_api_err *err)
@@ -172,7 +195,10 @@ static enum lf_status start_choices(struct start *st, struct lf_api_err *err)
         gen->n_choices = 0;
         return lf_refuse_work(err, LF_NO_MEMORY);
     }
-    for (int i = 0; i < gen->n_choices; i++) init_choice(gen, &gen->choices[i], &gen->prompts.items[i / gen->ask.n]);
+    for (int i = 0; i < gen->n_choices; i++) {
+        enum lf_status status = init_choice(st, &gen->choices[i], &gen->prompts.items[i / gen->ask.n]);
+        if (status != LF_OK) return lf_refuse_work(err, status);
+    }
     for (int i = 0; i < gen->prompts.n; i++) gen->n_prompt_tokens += (int64_t)gen->prompts.items[i].ids.n;
     for (int i = 0; i < gen->n_choices; i++) LF_TRY(submit(st, i, err));
     for (int i = 0; i < gen->prompts.n && !gen->ask.echo; i++) lf_ids_deinit(&gen->prompts.items[i].ids);
@@ -237,7 +263,8 @@ void lf_generation_destroy(struct lf_generation *gen)
     for (int i = gen->n_choices - 1; i >= 0; i--) {
         struct lf_choice *c = &gen->choices[i];
         if (c->req) lf_request_put(c->req);
-        lf_buf_deinit(&c->text);
+        lf_answer_parser_destroy(c->parser);
+        lf_parts_deinit(&c->parts);
         lf_logprob_text_deinit(&c->lp);
     }
     lf_text_free(gen->memory, gen->choices);
@@ -268,6 +295,13 @@ static void fail_for_memory(struct lf_generation *gen)
     gen->failed = true;
 }
 
+/* The format of the answer cannot be followed any further: no defect here, and the same request would meet it again. */
+static void fail_as_format(struct lf_generation *gen, const char *code, const char *message)
+{
+    if (!gen->failed) (void)!lf_refuse(&gen->err, 400, gen->ask.format.param, code, "%s", message);
+    gen->failed = true;
+}
+
 static void fail_as(struct lf_generation *gen, const struct lf_request_state *st)
 {
     if (st->finish == LF_FINISH_CANCELLED || st->status == LF_SHUTDOWN || st->status == LF_CANCELLED)
@@ -276,6 +310,12 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 500, "engine_failed", "The engine has failed.");
     else if (st->status == LF_CORRUPT)
         fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
+    else if (st->status == LF_LIMIT)
+        fail_as_format(gen, "schema_too_large", st->message);
+    else if (st->status == LF_UNSUPPORTED)
+        fail_as_format(gen, "unsupported_schema", st->message);
+    else if (st->status == LF_NO_MEMORY)
+        fail_for_memory(gen);
     else
         fail(gen, 500, "internal_error", "The answer could not be finished.");
 }
@@ -283,7 +323,7 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
 /* Text of one token that could not be kept must not go missing silently. */
 static void note_loss(struct lf_choice *c, const struct lf_buf *piece)
 {
-    if (piece->status != LF_OK) c->text.status = piece->status;
+    if (piece->status != LF_OK) c->parts.text.status = piece->status;
 }
 
 /* Log-probabilities of the prompt's own tokens, as far as they are known. */
@@ -307,73 +347,165 @@ static void pull_echo(const struct lf_generation *gen, struct lf_choice *c, cons
     c->echo_done = all || (c->n_echoed == known && (st->n_tokens > 0 || st->finish != LF_FINISH_NONE));
 }
 
-/* Shows text to the stop strings (not below min_tokens, where nothing stops); true when one was found. */
-static bool show(struct lf_generation *gen, struct lf_choice *c, struct lf_str text)
+/* ---- taking apart ---- */
+
+struct taking {
+    const struct lf_generation *gen;
+    struct lf_choice *c;
+};
+
+static void take_part(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
 {
-    if (gen->ask.n_stops && c->n_read > gen->ask.min_tokens) return lf_stop_push(&c->stop, text, &c->text);
-    lf_buf_str(&c->text, text);
+    const struct taking *t = ctx;
+    struct lf_choice *c = t->c;
+    if (kind == LF_ANSWER_REASONING) c->n_reasoning += c->n_unplaced;
+    c->n_unplaced = 0;
+    if (kind == LF_ANSWER_REASONING && !t->gen->ask.include_reasoning) return;
+    lf_parts_add(&c->parts, kind, bytes);
+}
+
+static void take_apart(struct lf_generation *gen, struct lf_choice *c, struct lf_str text, bool is_control)
+{
+    struct taking taking = {gen, c};
+    const struct lf_answer_sink sink = {take_part, &taking};
+    if (text.len && lf_answer_parser_push(c->parser, text, is_control, &sink) != LF_OK) fail_for_memory(gen);
+}
+
+/* Nothing more comes. */
+static void end_parts(struct lf_generation *gen, struct lf_choice *c)
+{
+    struct taking taking = {gen, c};
+    const struct lf_answer_sink sink = {take_part, &taking};
+    if (c->parser) {
+        if (lf_answer_parser_flush(c->parser, &sink) != LF_OK) fail_for_memory(gen);
+        lf_parts_end(&c->parts);
+    }
+    c->shape =
+        (struct lf_answer_shape){c->parts.has_text, c->parts.has_reasoning, c->parts.n_calls, c->parts.n_whole_calls};
+}
+
+/* ---- token by token ---- */
+
+/* Texts on their way: of a token, and what of it the stop strings let pass to the parser. */
+struct pieces {
+    struct lf_buf token, passed;
+};
+
+/* Where what the stop strings let pass goes. */
+static struct lf_buf *way_out(struct lf_choice *c, struct pieces *p)
+{
+    return c->parser ? &p->passed : &c->parts.text;
+}
+
+static void hand_over(struct lf_generation *gen, struct lf_choice *c, struct pieces *p)
+{
+    if (!c->parser) return;
+    note_loss(c, &p->passed);
+    take_apart(gen, c, lf_buf_view(&p->passed), false);
+    lf_buf_clear(&p->passed);
+}
+
+/* Shows text to the stop strings (not below min_tokens, where nothing stops); true when one was found. */
+static bool show(struct lf_generation *gen, struct lf_choice *c, struct pieces *p)
+{
+    struct lf_str text = lf_buf_view(&p->token);
+    bool stopped = false;
+    if (gen->ask.n_stops && c->n_read > gen->ask.min_tokens)
+        stopped = lf_stop_push(&c->stop, text, way_out(c, p));
+    else
+        lf_buf_str(way_out(c, p), text);
+    hand_over(gen, c, p);
+    return stopped;
+}
+
+/* What was held back comes out; true when a stop string was found in it. */
+static bool show_held(struct lf_generation *gen, struct lf_choice *c, struct pieces *p)
+{
+    lf_buf_clear(&p->token);
+    lf_detok_flush(&c->detok, &p->token);
+    note_loss(c, &p->token);
+    if (show(gen, c, p)) return true;
+    if (gen->ask.n_stops) lf_stop_flush(&c->stop, way_out(c, p));
+    hand_over(gen, c, p);
     return false;
 }
 
-static void take_token(struct lf_generation *gen, struct lf_choice *c, struct lf_buf *piece)
+static void end_at_stop(struct lf_generation *gen, struct lf_choice *c)
 {
-    const struct lf_sampled *sampled = lf_request_token(c->req, c->n_read++);
-    if (gen->ask.logprobs != LF_ABSENT && !gen->quiet) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
-    lf_buf_clear(piece);
-    lf_detok_push(&c->detok, sampled->id, piece);
-    note_loss(c, piece);
-    c->offset += lf_utf8_count(lf_buf_view(piece));
-    if (!show(gen, c, lf_buf_view(piece))) return;
+    end_parts(gen, c);
     finish(c, "stop");
     lf_request_cancel(c->req);
 }
 
+/* A control token is no text, but an answer's format may know it. */
+static bool take_control(struct lf_generation *gen, struct lf_choice *c, int32_t id, struct pieces *p)
+{
+    struct lf_token_info info;
+    if (!c->parser || !lf_tokenizer_token(gen->tok, id, &info) || !info.special) return false;
+    if (show_held(gen, c, p)) {
+        end_at_stop(gen, c);
+        return true;
+    }
+    take_apart(gen, c, info.text, true);
+    return true;
+}
+
+static void take_token(struct lf_generation *gen, struct lf_choice *c, struct pieces *p)
+{
+    const struct lf_sampled *sampled = lf_request_token(c->req, c->n_read++);
+    if (gen->ask.logprobs != LF_ABSENT && !gen->quiet) lf_logprob_text_add(&c->lp, sampled, sampled->id, c->offset);
+    c->n_unplaced++;
+    if (take_control(gen, c, sampled->id, p)) return;
+    lf_buf_clear(&p->token);
+    lf_detok_push(&c->detok, sampled->id, &p->token);
+    note_loss(c, &p->token);
+    c->offset += lf_utf8_count(lf_buf_view(&p->token));
+    if (show(gen, c, p)) end_at_stop(gen, c);
+}
+
 /* The end as the engine saw it: what was held back comes out. */
 static void take_end(struct lf_generation *gen, struct lf_choice *c, const struct lf_request_state *st,
-                     struct lf_buf *piece)
+                     struct pieces *p)
 {
     if (st->finish != LF_FINISH_STOP && st->finish != LF_FINISH_LENGTH) {
         fail_as(gen, st);
         return;
     }
-    lf_buf_clear(piece);
-    lf_detok_flush(&c->detok, piece);
-    note_loss(c, piece);
-    bool stopped = show(gen, c, lf_buf_view(piece));
-    if (!stopped && gen->ask.n_stops) lf_stop_flush(&c->stop, &c->text);
+    bool stopped = show_held(gen, c, p);
+    end_parts(gen, c);
     finish(c, stopped || st->finish == LF_FINISH_STOP ? "stop" : "length");
 }
 
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one)
 {
     struct lf_request_state st;
-    struct lf_buf piece;
+    struct pieces p;
     if (c->finish || gen->failed) return;
-    lf_buf_init_in(&piece, TOKEN_BYTES, gen->memory);
+    lf_buf_init_in(&p.token, TOKEN_BYTES, gen->memory);
+    lf_buf_init_in(&p.passed, TOKEN_BYTES, gen->memory);
     lf_request_snapshot(c->req, &st);
     if (!c->echo_done) pull_echo(gen, c, &st, one);
-    while (c->echo_done && !c->finish && c->n_read < st.n_tokens && !(one && c->text.len)) take_token(gen, c, &piece);
-    if (c->echo_done && !c->finish && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE && !(one && c->text.len))
-        take_end(gen, c, &st, &piece);
-    if (c->text.status != LF_OK) fail_for_memory(gen);
-    lf_buf_deinit(&piece);
+    while (c->echo_done && !c->finish && !gen->failed && c->n_read < st.n_tokens && !(one && lf_parts_any(&c->parts)))
+        take_token(gen, c, &p);
+    if (c->echo_done && !c->finish && !gen->failed && c->n_read == st.n_tokens && st.finish != LF_FINISH_NONE &&
+        !(one && lf_parts_any(&c->parts)))
+        take_end(gen, c, &st, &p);
+    if (c->parts.text.status != LF_OK) fail_for_memory(gen);
+    lf_buf_deinit(&p.token);
+    lf_buf_deinit(&p.passed);
 }
 
-struct lf_str lf_choice_next_text(const struct lf_choice *c)
+struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call)
 {
-    size_t n = c->text.len - c->text_shown;
-    if (n == 0) return LF_STR("");
-    const char *at = c->text.ptr + c->text_shown;
-    if (n <= PIECE_BYTES) return lf_str_from(at, n);
-    n = PIECE_BYTES;
-    while (n > PIECE_BYTES - 4 && ((unsigned char)at[n] & 0xc0) == 0x80) n--;
-    return lf_str_from(at, n);
-}
-
-void lf_choice_shown(struct lf_choice *c, size_t n)
-{
-    c->text_shown += n;
-    if (c->text_shown < c->text.len) return;
-    lf_buf_clear(&c->text);
-    c->text_shown = 0;
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    enum { BASE = sizeof digits - 1 };
+    struct lf_call_id out = {""};
+    uint8_t hash[LF_SHA256_BYTES];
+    uint64_t x;
+    char name[64];
+    int n = snprintf(name, sizeof name, "%s/%d/%d", gen->id, idx, call);
+    lf_sha256(name, (size_t)n, hash);
+    memcpy(&x, hash, sizeof x);
+    for (size_t i = 0; i + 1 < sizeof out.text; i++, x /= BASE) out.text[i] = digits[x % BASE];
+    return out;
 }

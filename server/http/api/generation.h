@@ -1,9 +1,16 @@
-/* A generation: the engine requests of one HTTP request (one per prompt and choice), and the text they become.
+/* A generation: the engine requests of one HTTP request (one per prompt and choice), and the parts they become.
+ *
+ *     token ─▸ detokenizer ─▸ stop strings ─▸ parser ─▸ text, reasoning, calls (parts.h)
+ *        └──────── a control token: by its text ──┘
  *
  * Pull-style: the engine publishes token ids at its own pace and waits for nobody; text is made of them when somebody
- * asks, that is when the socket has room. A choice goes through its tokens one by one, through the detokenizer and the
- * stop strings, whether it is streamed or not, so a stream's pieces add up to the whole answer byte for byte. It can go
- * through them again (rewind), so a whole answer need not be held to be sent.
+ * asks, that is when the socket has room. A choice goes through its tokens one by one, through the detokenizer, the
+ * stop strings and, where the request has tools or the model reasons, the parser of its answers' format, whether it is
+ * streamed or not, so a stream's pieces add up to the whole answer byte for byte. It can go through them again
+ * (rewind), so a whole answer need not be held to be sent.
+ *
+ * Stop strings look at what the model writes, markers of calls and of reasoning among it where they are no control
+ * tokens; a control token ends a stop string that has only begun.
  *
  * Used by one thread at a time: the worker that starts it, then libmicrohttpd's. */
 #ifndef LF_SERVER_HTTP_API_GENERATION_H
@@ -12,10 +19,17 @@
 #include "server/engine/request.h"
 #include "server/http/conn/auth.h"
 #include "server/http/api/dialect.h"
+#include "server/http/api/parts.h"
 #include "server/http/api/prompts.h"
 #include "server/http/api/token_text.h"
 #include "tokenizer/detok.h"
 #include "tokenizer/stop.h"
+
+/* What there is in an answer. */
+struct lf_answer_shape {
+    bool has_text, has_reasoning;
+    int n_calls, n_whole_calls; /* n_whole_calls: the last one may have been cut */
+};
 
 struct lf_choice {
     struct lf_request *req; /* one reference; NULL before submit */
@@ -25,8 +39,11 @@ struct lf_choice {
     int n_read;   /* tokens taken: what usage counts */
     int n_echoed; /* prompt tokens whose log-probabilities were taken */
     bool echo_done;
-    struct lf_buf text; /* made and not yet shown */
-    size_t text_shown;  /* of it */
+    struct lf_answer_parser *parser; /* owned; NULL: all is text */
+    struct lf_parts parts;           /* made, and shown or not */
+    int n_reasoning, n_unplaced;     /* tokens of reasoning; those read since the last part that was made */
+    int pass;                        /* a whole answer: how often its tokens were gone through before */
+    struct lf_answer_shape shape;    /* once it has ended */
     struct lf_logprob_text lp;
     int64_t offset, echo_offset; /* code points before the next token, generated or echoed */
     const char *finish;          /* finish_reason; NULL: goes on */
@@ -47,7 +64,8 @@ struct lf_generation {
     int64_t created_s;  /* unix time */
     struct lf_buf head; /* what a printer puts before each event, if it likes */
     int64_t tokenize_ns, n_prompt_tokens;
-    bool quiet; /* log-probabilities are not gathered while text is pulled */
+    bool has_reasoning; /* answers are looked through for it, so usage says how much there is */
+    bool quiet;         /* log-probabilities are not gathered while text is pulled */
     bool failed;
     struct lf_api_err err; /* where failed */
 };
@@ -63,7 +81,11 @@ struct lf_generation_params {
     uint64_t seed; /* where the request gives none */
     int64_t deadline_ns, tokenize_ns;
     int default_max_tokens;
-    void (*notify)(void *ctx); /* the engine's thread, from the start until lf_generation_destroy returns */
+    const struct lf_answer_format *format; /* of the model's answers; NULL: all is text */
+    bool reasoning;                        /* is split off where the format has it */
+    struct lf_grammar *grammar;            /* of every choice; NULL: any text */
+    struct lf_vocabulary *vocabulary;      /* NULL where there is no grammar; borrowed as tok is */
+    void (*notify)(void *ctx);             /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
 
@@ -73,13 +95,16 @@ LF_MUST_CHECK enum lf_status lf_generation_start(struct lf_generation **out, con
                                                  struct lf_api_err *err);
 void lf_generation_destroy(struct lf_generation *gen); /* accepts NULL; cancels what runs */
 
-/* Takes what was published for a choice. one: at most until there is text to show; else all of it. After it text, lp
+/* Takes what was published for a choice. one: at most until there is a part to show; else all of it. After it parts, lp
  * and finish say what there is; an error of the engine sets gen->failed. */
 void lf_choice_pull(struct lf_generation *gen, struct lf_choice *c, bool one);
-/* The next piece of text to show, cut between code points, and that it was shown; empty: none is there. */
-struct lf_str lf_choice_next_text(const struct lf_choice *c);
-void lf_choice_shown(struct lf_choice *c, size_t n);
 /* Back to the first token. */
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c);
+/* A choice's call has an id of its own, the same however the answer is sent. Nine letters and digits are what every
+ * template takes back, and too many to come twice. */
+struct lf_call_id {
+    char text[10];
+};
+struct lf_call_id lf_call_id(const struct lf_generation *gen, int idx, int call);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/tools.h"
 
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
 
@@ -19,12 +20,16 @@ static struct place place_of(int idx, const char *member)
     return p;
 }
 
+static enum lf_status expected(struct lf_api_err *err, const char *param, struct lf_json_value v, const char *what)
+{
+    return lf_refuse(err, 400, param, "invalid_value", "%s: expected %s, got %s.", param, what, lf_shown_json(v).text);
+}
+
 static enum lf_status check_part(struct lf_json_value part, const char *name, struct lf_api_err *err)
 {
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
-        return lf_refuse(err, 400, name, "invalid_value", "%s: expected parts that are objects with a type, got %s.",
-                         name, lf_shown_json(part).text);
+        return expected(err, name, part, "parts that are objects with a type");
     if (!lf_json_string_is(type, "text"))
         return lf_refuse(err, 400, name, "unsupported_content", "%s: only parts of type text are understood, got %s.",
                          name, lf_shown_json(type).text);
@@ -57,11 +62,14 @@ enum lf_status lf_message_parts(struct lf_str *out, struct lf_json_value content
     return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
 }
 
+static bool is_assistant(struct lf_json_value message)
+{
+    return lf_json_string_is(lf_json_get(message, "role"), "assistant");
+}
+
 static bool calls_tools(struct lf_json_value message)
 {
-    return lf_json_string_is(lf_json_get(message, "role"), "assistant") &&
-           (lf_json_type(lf_json_get(message, "tool_calls")) == LF_JSON_ARRAY ||
-            lf_json_type(lf_json_get(message, "function_call")) == LF_JSON_OBJECT);
+    return is_assistant(message) && lf_json_type(lf_json_get(message, "tool_calls")) == LF_JSON_ARRAY;
 }
 
 static enum lf_status read_content(struct lf_chat_message *out, int idx, struct lf_arena *arena, struct lf_api_err *err)
@@ -69,49 +77,125 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
     struct lf_json_value content = lf_json_get(out->more, "content");
     struct place at = place_of(idx, ".content");
     if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
-    if (lf_json_is_absent(content) && calls_tools(out->more)) return LF_OK;
+    if (lf_json_is_absent(content) && calls_tools(out->more)) {
+        out->content = LF_STR(""); /* some templates write the word None where there is none */
+        out->has_content = true;
+        return LF_OK;
+    }
     if (lf_json_is_absent(content))
         return lf_refuse(err, 400, at.name, "invalid_value",
                          "%s: expected a string or an array of text parts, got %s; only an assistant's message with "
                          "tool_calls goes without.",
                          at.name, lf_shown_json(content).text);
     if (lf_json_type(content) != LF_JSON_ARRAY)
-        return lf_refuse(err, 400, at.name, "invalid_value", "%s: expected a string or an array of text parts, got %s.",
-                         at.name, lf_shown_json(content).text);
+        return expected(err, at.name, content, "a string or an array of text parts");
     out->has_content = true;
     return lf_message_parts(&out->content, content, at.name, arena, err);
 }
 
-static enum lf_status read_message(struct lf_chat_message *out, int idx, bool keep_developer, struct lf_arena *arena,
-                                   struct lf_api_err *err)
+/* A member that templates print as text where it is there. */
+static enum lf_status check_text(struct lf_json_value message, int idx, const char *member, struct lf_api_err *err)
+{
+    struct lf_json_value v = lf_json_get(message, member);
+    char name[LF_PARAM_BYTES];
+    if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_STRING) return LF_OK;
+    snprintf(name, sizeof name, "messages[%d].%.40s", idx, member);
+    return expected(err, name, v, "a string");
+}
+
+/* {"id", "type": "function", "function": {"name", "arguments"}} */
+static enum lf_status read_call(struct lf_chat_call *out, struct lf_reading *r, int idx, int call,
+                                struct lf_json_value v)
+{
+    char member[32], at[LF_PARAM_BYTES];
+    struct lf_json_value type = lf_json_get(v, "type"), function = lf_json_get(v, "function"),
+                         id = lf_json_get(v, "id"), name = lf_json_get(function, "name");
+    snprintf(member, sizeof member, ".tool_calls[%d]", call);
+    struct place whole = place_of(idx, member);
+    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r->err, whole.name, v, "an object");
+    snprintf(at, sizeof at, "%.48s.type", whole.name);
+    if (!lf_json_is_absent(type) && !lf_json_string_is(type, "function")) return expected(r->err, at, type, "function");
+    snprintf(at, sizeof at, "%.48s.id", whole.name);
+    if (!lf_json_is_absent(id) && lf_json_type(id) != LF_JSON_STRING) return expected(r->err, at, id, "a string");
+    snprintf(at, sizeof at, "%.48s.function", whole.name);
+    if (lf_json_type(function) != LF_JSON_OBJECT) return expected(r->err, at, function, "an object");
+    snprintf(at, sizeof at, "%.40s.function.name", whole.name);
+    if (lf_json_type(name) != LF_JSON_STRING || lf_json_raw(name).len == 0)
+        return expected(r->err, at, name, "a string that is not empty");
+    out->more = v;
+    snprintf(at, sizeof at, "%.40s.function.arguments", whole.name);
+    return lf_tools_arguments(&out->arguments, r, lf_json_get(function, "arguments"), at);
+}
+
+static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading *r, int idx)
+{
+    struct lf_json_value list = lf_json_get(out->more, "tool_calls");
+    struct place at = place_of(idx, ".tool_calls");
+    int n = 0;
+    out->without_calls = lf_json_is_absent(list) || (lf_json_type(list) == LF_JSON_ARRAY && lf_json_len(list) == 0);
+    if (out->without_calls) return LF_OK;
+    if (lf_json_type(list) != LF_JSON_ARRAY || !is_assistant(out->more))
+        return expected(r->err, at.name, list, "an array, in an assistant's message,");
+    if (lf_json_len(list) > LF_MESSAGE_CALLS_N)
+        return lf_refuse(r->err, 400, at.name, "too_many_tools", "%s: at most %d, got %u.", at.name, LF_MESSAGE_CALLS_N,
+                         lf_json_len(list));
+    if (!r->limits->template.has_calls)
+        return lf_refuse(r->err, 400, at.name, "unsupported_parameter",
+                         "%s: this model's chat template has no calls of tools.", at.name);
+    struct lf_chat_call *calls = lf_arena_array(&r->ask->arena, lf_json_len(list), sizeof *calls);
+    if (!calls) return lf_refuse_work(r->err, LF_NO_MEMORY);
+    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it), n++)
+        LF_TRY(read_call(&calls[n], r, idx, n, it));
+    out->calls = calls;
+    out->n_calls = (size_t)n;
+    return LF_OK;
+}
+
+static enum lf_status check_members(const struct lf_chat_message *m, int idx, struct lf_api_err *err)
+{
+    static const char *const texts[] = {"reasoning_content", "reasoning", "thinking", "name", "tool_call_id"};
+    struct place at = place_of(idx, ".function_call");
+    for (size_t i = 0; i < LF_N_ELEMS(texts); i++) LF_TRY(check_text(m->more, idx, texts[i], err));
+    if (lf_json_is_absent(lf_json_get(m->more, "function_call"))) return LF_OK;
+    return lf_refuse(err, 400, at.name, "unsupported_parameter", "%s: not implemented; here that is tool_calls.",
+                     at.name);
+}
+
+static enum lf_status read_message(struct lf_chat_message *out, int idx, struct lf_reading *r)
 {
     struct place whole = place_of(idx, ""), at = place_of(idx, ".role");
     struct lf_json_value role = lf_json_get(out->more, "role");
     bool known = false;
-    if (lf_json_type(out->more) != LF_JSON_OBJECT)
-        return lf_refuse(err, 400, whole.name, "invalid_value", "%s: expected an object, got %s.", whole.name,
-                         lf_shown_json(out->more).text);
+    if (lf_json_type(out->more) != LF_JSON_OBJECT) return expected(r->err, whole.name, out->more, "an object");
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
-    if (!known)
-        return lf_refuse(err, 400, at.name, "invalid_value",
-                         "%s: expected system, developer, user, assistant or tool, got %s.", at.name,
-                         lf_shown_json(role).text);
-    if (!keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
-    return read_content(out, idx, arena, err);
+    if (!known) return expected(r->err, at.name, role, "system, developer, user, assistant or tool");
+    if (!r->limits->template.keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
+    LF_TRY(read_content(out, idx, &r->ask->arena, r->err));
+    LF_TRY(check_members(out, idx, r->err));
+    return read_calls(out, r, idx);
 }
 
-enum lf_status lf_messages_read(const struct lf_chat_message **out, size_t *n, struct lf_json_value messages,
-                                bool keep_developer, struct lf_arena *arena, struct lf_api_err *err)
+static size_t count_calls(struct lf_json_value messages)
 {
-    size_t n_messages = lf_json_len(messages);
-    struct lf_chat_message *all = lf_arena_array(arena, n_messages + 1, sizeof *all);
+    size_t n = 0;
+    for (struct lf_json_value it = lf_json_first(messages); lf_json_more(messages, it); it = lf_json_next(messages, it))
+        n += lf_json_len(lf_json_get(it, "tool_calls"));
+    return n;
+}
+
+enum lf_status lf_messages_read(struct lf_reading *r, struct lf_json_value messages)
+{
+    struct lf_ask *ask = r->ask;
+    size_t n = lf_json_len(messages);
+    struct lf_chat_message *all = lf_arena_array(&ask->arena, n + 1, sizeof *all);
     struct lf_json_value it = lf_json_first(messages);
-    if (!all) return lf_refuse_work(err, LF_NO_MEMORY);
-    for (size_t i = 0; i < n_messages; i++, it = lf_json_next(messages, it)) {
+    ask->arguments = lf_arena_array(&ask->arena, count_calls(messages) + 1, sizeof *ask->arguments);
+    if (!all || !ask->arguments) return lf_refuse_work(r->err, LF_NO_MEMORY);
+    for (size_t i = 0; i < n; i++, it = lf_json_next(messages, it)) {
         all[i].more = it;
-        LF_TRY(read_message(&all[i], (int)i, keep_developer, arena, err));
+        LF_TRY(read_message(&all[i], (int)i, r));
     }
-    *out = all;
-    *n = n_messages;
+    ask->messages = all;
+    ask->n_messages = n;
     return LF_OK;
 }

@@ -6,7 +6,7 @@
 
 const struct lf_member_doc lf_openai_timings[LF_TIMINGS_N] = {
     {"queue_ms", "from the request's being queued to its first step"},
-    {"tokenize_ms", "template and tokenizer"},
+    {"tokenize_ms", "template, tokenizer, and what the answer must be"},
     {"prefill_ms", "from the first step to the first token"},
     {"cached_tokens", "tokens of the prompt that the prefix cache had"},
     {"decode_ms", "from the first token to the last of any choice"},
@@ -63,6 +63,7 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
         struct lf_request_state st;
         lf_request_snapshot(c->req, &st);
         t.n_completion += c->n_read;
+        t.n_reasoning += c->n_reasoning;
         t.timed_out = t.timed_out || st.timed_out;
         if (i % gen->ask.n == 0) t.n_cached += st.n_cached;
         /* a stop string ends an answer before the engine hears of it */
@@ -80,13 +81,16 @@ struct lf_totals lf_totals_of(const struct lf_generation *gen)
     return t;
 }
 
-static void write_usage(struct lf_buf *out, const struct lf_totals *t)
+static void write_usage(struct lf_buf *out, const struct lf_generation *gen, const struct lf_totals *t)
 {
     lf_buf_printf(out,
                   "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
-                  "\"prompt_tokens_details\":{\"cached_tokens\":%lld}}",
+                  "\"prompt_tokens_details\":{\"cached_tokens\":%lld}",
                   (long long)t->n_prompt, (long long)t->n_completion, (long long)(t->n_prompt + t->n_completion),
                   (long long)t->n_cached);
+    if (gen->has_reasoning)
+        lf_buf_printf(out, ",\"completion_tokens_details\":{\"reasoning_tokens\":%lld}", (long long)t->n_reasoning);
+    lf_buf_char(out, '}');
 }
 
 static double rate(double n, double ms)
@@ -165,22 +169,65 @@ static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
     }
 }
 
-static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str text)
+/* The beginning of a call, up to its arguments' text. */
+static void begin_call(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
+{
+    lf_buf_printf(out,
+                  "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", lf_call_id(gen, idx, part->call).text);
+    lf_json_write_string(out, part->bytes);
+    lf_buf_cstr(out, ",\"arguments\":\"");
+}
+
+/* The delta of a part that only conversations have. */
+static void write_talk(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
+{
+    lf_buf_cstr(out, "\"delta\":{");
+    if (part->kind == LF_ANSWER_REASONING) {
+        lf_buf_cstr(out, "\"reasoning_content\":");
+        lf_json_write_string(out, part->bytes);
+        lf_buf_cstr(out, ",\"reasoning\":");
+        lf_json_write_string(out, part->bytes);
+        lf_buf_char(out, '}');
+        return;
+    }
+    lf_buf_printf(out, "\"tool_calls\":[{\"index\":%d,", part->call);
+    if (part->kind == LF_ANSWER_CALL) {
+        begin_call(out, gen, idx, part);
+        lf_buf_cstr(out, "\"}}]}");
+        return;
+    }
+    lf_buf_cstr(out, "\"function\":{\"arguments\":");
+    lf_json_write_string(out, part->bytes);
+    lf_buf_cstr(out, "}}]}");
+}
+
+static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
 {
     const struct lf_openai_form *form = form_of(gen);
+    if (part->kind == LF_ANSWER_CALL_END) return;
     begin_chunk(out, gen);
-    lf_buf_printf(out, "{\"index\":%d,%s", idx, form->chunk_text[0]);
-    lf_json_write_string(out, text);
-    lf_buf_cstr(out, form->chunk_text[1]);
+    lf_buf_printf(out, "{\"index\":%d,", idx);
+    if (part->kind == LF_ANSWER_TEXT) {
+        lf_buf_cstr(out, form->chunk_text[0]);
+        lf_json_write_string(out, part->bytes);
+        lf_buf_cstr(out, form->chunk_text[1]);
+    } else
+        write_talk(out, gen, idx, part);
     write_logprobs(out, gen, idx);
     lf_buf_cstr(out, ",\"finish_reason\":null}");
     end_chunk(out, gen);
 }
 
+/* An answer that called tools has ended for that, unless it was cut. */
+static const char *finish_of(const struct lf_choice *c)
+{
+    return c->shape.n_calls && strcmp(c->finish, "stop") == 0 ? "tool_calls" : c->finish;
+}
+
 static void finish(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     begin_chunk(out, gen);
-    write_no_text(out, idx, form_of(gen)->chunk_no_text, gen->choices[idx].finish);
+    write_no_text(out, idx, form_of(gen)->chunk_no_text, finish_of(&gen->choices[idx]));
     end_finish_chunk(out, gen);
 }
 
@@ -197,7 +244,7 @@ static void end_stream(struct lf_buf *out, const struct lf_generation *gen)
         struct lf_totals t = lf_totals_of(gen);
         begin_chunk(out, gen);
         lf_buf_cstr(out, "],");
-        write_usage(out, &t);
+        write_usage(out, gen, &t);
         lf_buf_char(out, ',');
         lf_openai_write_timings(out, gen, &t);
         lf_buf_cstr(out, "}\n\n");
@@ -241,35 +288,110 @@ static void begin_whole(struct lf_buf *out, struct lf_generation *gen)
     begin_object(out, gen);
 }
 
-static void open(struct lf_buf *out, const struct lf_generation *gen, int idx)
+/* A message's members stand apart, however their parts came: each pass writes one of them. */
+enum member { CONTENT, REASONING_CONTENT, REASONING, CALLS };
+
+/* Which one a choice's pass writes; past the last one: CALLS + 1. */
+static enum member member_of(const struct lf_choice *c, int pass)
 {
-    lf_buf_printf(out, "%s{\"index\":%d,%s", idx ? "," : "", idx, form_of(gen)->text[0]);
+    enum member member = (enum member)pass;
+    if (member > CONTENT && !c->shape.has_reasoning) member += 2;
+    if (member == CALLS && c->shape.n_calls == 0) member++;
+    return member;
 }
 
-void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece)
+static int n_passes(const struct lf_generation *gen, int idx)
 {
-    (void)gen;
-    (void)idx;
-    lf_json_write_escaped(out, piece);
+    int n = 1;
+    while (member_of(&gen->choices[idx], n) <= CALLS) n++;
+    return n;
+}
+
+/* There is no text, and something else. */
+static bool content_is_null(const struct lf_choice *c)
+{
+    return !c->shape.has_text && (c->shape.has_reasoning || c->shape.n_calls);
+}
+
+static void open_member(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    static const char *const heads[] = {"", ",\"reasoning_content\":\"", ",\"reasoning\":\"", ",\"tool_calls\":["};
+    lf_buf_cstr(out, heads[member_of(&gen->choices[idx], gen->choices[idx].pass)]);
+}
+
+static void shut_member(struct lf_buf *out, const struct lf_generation *gen, int idx, int pass)
+{
+    const struct lf_choice *c = &gen->choices[idx];
+    switch (member_of(c, pass)) {
+    case CONTENT:
+        lf_buf_cstr(out, content_is_null(c) ? "null" : "\"");
+        lf_buf_cstr(out, form_of(gen)->text[1]);
+        return;
+    case CALLS:
+        lf_buf_char(out, ']');
+        return;
+    default:
+        lf_buf_char(out, '"');
+    }
+}
+
+static void open(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    lf_buf_printf(out, "%s{\"index\":%d,%s%s", idx ? "," : "", idx, form_of(gen)->text[0],
+                  content_is_null(&gen->choices[idx]) ? "" : "\"");
+}
+
+static void turn(struct lf_buf *out, const struct lf_generation *gen, int idx)
+{
+    shut_member(out, gen, idx, gen->choices[idx].pass - 1);
+    open_member(out, gen, idx);
+}
+
+static void write_call(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
+{
+    switch (part->kind) {
+    case LF_ANSWER_CALL:
+        lf_buf_cstr(out, part->call ? ",{" : "{");
+        begin_call(out, gen, idx, part);
+        return;
+    case LF_ANSWER_ARGUMENTS:
+        lf_json_write_escaped(out, part->bytes);
+        return;
+    case LF_ANSWER_CALL_END:
+        lf_buf_cstr(out, "\"}}");
+        return;
+    default:
+        return;
+    }
+}
+
+/* What belongs to the member in hand. */
+static void write_part(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
+{
+    enum member member = member_of(&gen->choices[idx], gen->choices[idx].pass);
+    if (member == CALLS)
+        write_call(out, gen, idx, part);
+    else if (part->kind == (member == CONTENT ? LF_ANSWER_TEXT : LF_ANSWER_REASONING))
+        lf_json_write_escaped(out, part->bytes);
 }
 
 static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
-    (void)idx;
-    lf_buf_printf(out, "%s,\"logprobs\":", form_of(gen)->text[1]);
+    shut_member(out, gen, idx, gen->choices[idx].pass);
+    lf_buf_printf(out, "%s,\"logprobs\":", form_of(gen)->text[2]);
     if (gen->ask.logprobs == LF_ABSENT) lf_buf_cstr(out, "null");
 }
 
 static void finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
-    lf_buf_printf(out, ",\"finish_reason\":\"%s\"}", gen->choices[idx].finish);
+    lf_buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_of(&gen->choices[idx]));
 }
 
 static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
 {
     struct lf_totals t = lf_totals_of(gen);
     lf_buf_cstr(out, "],");
-    write_usage(out, &t);
+    write_usage(out, gen, &t);
     lf_buf_char(out, ',');
     lf_openai_write_timings(out, gen, &t);
     lf_buf_char(out, '}');
@@ -277,8 +399,10 @@ static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
 
 const struct lf_printer lf_openai_whole = {
     .begin = begin_whole,
+    .n_passes = n_passes,
     .open = open,
-    .delta = lf_openai_text,
+    .delta = write_part,
+    .turn = turn,
     .shut = shut,
     .finish = finish_whole,
     .end = end_whole,

@@ -7,7 +7,7 @@
 /* Usage and times, added up over the choices. The prompt's times are those of the first choice; decoding lasts from the
  * first token to the last of any choice. */
 struct lf_totals {
-    int64_t n_prompt, n_cached, n_completion;
+    int64_t n_prompt, n_cached, n_completion, n_reasoning;
     double queue_ms, prefill_ms, decode_ms;
     bool timed_out; /* a deadline ended it */
 };
@@ -26,7 +26,8 @@ void lf_openai_write_timings(struct lf_buf *out, const struct lf_generation *gen
 struct lf_openai_form {
     const char *id_prefix;
     const char *object, *chunk_object; /* of a whole answer, of a stream's chunks */
-    const char *text[2];       /* around the text of a whole answer, which is put between quotes that are here */
+    const char *text[3];       /* around the text of a whole answer, which brings its quotes; the last one comes behind
+                                  the other members of a message */
     const char *chunk_text[2]; /* around the text of a chunk, which brings its quotes */
     const char *chunk_first;   /* in the chunk before any text; NULL: there is none */
     const char *chunk_no_text;
@@ -34,6 +35,5 @@ struct lf_openai_form {
 
 /* What they print of a choice is in the dialect's form. */
 extern const struct lf_printer lf_openai_stream, lf_openai_whole;
-void lf_openai_text(struct lf_buf *out, const struct lf_generation *gen, int idx, struct lf_str piece);
 
 #endif

@@ -3,14 +3,14 @@
 #include "core/check.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/shown.h"
+#include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
 
 enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_TOKENIZE };
 enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE, ALL = GEN | TALK | LF_ASK_DETOKENIZE };
 
 static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options, read_logit_bias,
-    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_response_format, read_tool_choice,
-    read_modalities;
+    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_modalities;
 
 #define AT(member) LF_ASK_AT(member)
 
@@ -229,21 +229,94 @@ static const struct lf_field fields[] = {
     {.name = "response_format",
      .asks = GEN,
      .kind = LF_FIELD_READ,
-     .read = read_response_format,
+     .read = lf_format_read_response_format,
      .type = "object",
-     .help = "only `{\"type\": \"text\"}`"},
-    {.name = "tool_choice",
+     .help = "what the answer is: `type` `text`, `json_object`, or `json_schema` with `json_schema`: `{\"name\": …, "
+             "\"schema\": …, \"strict\": true}`; strict: objects have no members but those listed. The answer "
+             "parses and meets the schema, unless `max_tokens` or a string of `stop` cuts it; JSON has no white space"},
+    {.name = "structured_outputs",
      .asks = GEN,
      .kind = LF_FIELD_READ,
-     .read = read_tool_choice,
+     .read = lf_format_read_structured_outputs,
+     .type = "object",
+     .help = "the same as one of `json` (a schema, or its text), `json_object` (true), `regex`, `choice`; beside JSON "
+             "`whitespace_pattern` and `disable_additional_properties` (true: as strict). `grammar` and "
+             "`structural_tag` are refused"},
+    {.name = "guided_json",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_schema,
+     .type = "object or string",
+     .help = "the answer is JSON of this schema"},
+    {.name = "json_schema",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_schema,
+     .type = "object or string",
+     .help = "another name of `guided_json`"},
+    {.name = "guided_regex",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_regex,
      .type = "string",
-     .help = "only `\"none\"`"},
+     .help = "all of the answer matches this pattern"},
+    {.name = "guided_choice",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_choice,
+     .type = "array of strings",
+     .help = "the answer is one of these"},
+    {.name = "guided_whitespace_pattern",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_format_read_whitespace,
+     .type = "string",
+     .help = "white space that JSON may have behind `{`, `[`, `,` and `:` and before `]` and `}`, as a pattern"},
+    {.name = "tools",
+     .asks = TALK,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read,
+     .range = {0, LF_TOOLS_N},
+     .type = "array of objects",
+     .help = "functions that the model may call: `{\"type\": \"function\", \"function\": {\"name\": …, "
+             "\"description\": …, \"parameters\": schema, \"strict\": true}}`; the model's template writes them"},
+    {.name = "tool_choice",
+     .asks = LF_ASK_CHAT,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read_choice,
+     .type = "string or object",
+     .help = "`\"auto\"` (the default beside tools), `\"none\"`, `\"required\"`, one tool: `{\"type\": \"function\", "
+             "\"function\": {\"name\": …}}`, or some: `{\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": "
+             "\"auto\", \"tools\": […]}}`"},
+    {.name = "parallel_tool_calls",
+     .asks = LF_ASK_CHAT,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(parallel_tool_calls),
+     .help = "an answer may call more than one tool"},
+    {.name = "functions",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_refuse_functions,
+     .type = "array",
+     .help = "only `[]`; say `tools`"},
     {.name = "function_call",
      .asks = GEN,
      .kind = LF_FIELD_READ,
-     .read = read_tool_choice,
+     .read = lf_tools_refuse_functions,
      .type = "string",
-     .help = "only `\"none\"`"},
+     .help = "only `\"none\"`; say `tool_choice`"},
+    {.name = "reasoning_effort",
+     .asks = TALK,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read_effort,
+     .type = "string",
+     .help = "none, minimal, low, medium, high, xhigh or max: a variable of the chat template; one that does not look "
+             "at it ignores it"},
+    {.name = "include_reasoning",
+     .asks = LF_ASK_CHAT,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(include_reasoning),
+     .help = "whether the answer shows the model's reasoning; it is made all the same"},
     {.name = "modalities",
      .asks = GEN,
      .kind = LF_FIELD_READ,
@@ -272,8 +345,7 @@ static enum lf_status read_messages(struct lf_reading *r, const char *name, stru
     if (lf_json_len(v) > LF_MESSAGES_N)
         return lf_refuse(r->err, 400, name, "too_many_messages", "messages: at most %d, got %u.", LF_MESSAGES_N,
                          lf_json_len(v));
-    return lf_messages_read(&r->ask->messages, &r->ask->n_messages, v, r->limits->keep_developer, &r->ask->arena,
-                            r->err);
+    return lf_messages_read(r, v);
 }
 
 static enum lf_status read_tokens(struct lf_reading *r, const char *name, struct lf_json_value v)
@@ -285,7 +357,13 @@ static enum lf_status read_tokens(struct lf_reading *r, const char *name, struct
 
 static enum lf_status read_template_vars(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
+    struct lf_json_value thinking = lf_json_get(v, "enable_thinking");
     if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    /* a model that never reasons needs no switch to be told not to */
+    bool asks = lf_json_type(thinking) == LF_JSON_TRUE || lf_ask_reasons(r->limits);
+    if (!lf_json_is_absent(thinking) && asks && !r->limits->template.has_thinking)
+        return lf_refuse(r->err, 400, name, "unsupported_parameter",
+                         "chat_template_kwargs.enable_thinking: this model's chat template has no such switch.");
     r->ask->template_vars = v;
     return LF_OK;
 }
@@ -379,17 +457,6 @@ static enum lf_status read_cache_salt(struct lf_reading *r, const char *name, st
     return LF_OK;
 }
 
-static enum lf_status read_response_format(struct lf_reading *r, const char *name, struct lf_json_value v)
-{
-    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
-    return lf_json_string_is(lf_json_get(v, "type"), "text") ? LF_OK : lf_ask_unsupported(r, name);
-}
-
-static enum lf_status read_tool_choice(struct lf_reading *r, const char *name, struct lf_json_value v)
-{
-    return lf_json_string_is(v, "none") ? LF_OK : lf_ask_unsupported(r, name);
-}
-
 static enum lf_status read_modalities(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
     if (lf_json_type(v) != LF_JSON_ARRAY) return lf_ask_expected(r, name, v, "an array of strings");
@@ -442,5 +509,6 @@ enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const stru
     lf_ask_init(ask, limits);
     ask->may_be_empty = kind == LF_ASK_TOKENIZE || kind == LF_ASK_TEMPLATE;
     LF_TRY(lf_ask_read_fields(&r, &lf_openai_fields, kind, json));
+    LF_TRY(lf_tools_check(ask, err));
     return check_together(ask, kind, limits, err);
 }

@@ -6,7 +6,7 @@
 #include "core/work.h"
 #include "template/chat_template.h"
 
-enum { COUNT_SLACK = 4096 };
+enum { COUNT_SLACK = 4096, END_BYTES = 256 };
 
 /* So many ids are counted before a text is given up: an oversized document's refusal can then say how long it is. */
 static size_t count_limit(const struct lf_prompt_source *source)
@@ -128,6 +128,17 @@ static enum lf_status read_prompt(struct lf_prompts *out, struct lf_ask *ask, co
 
 /* ---- chat ---- */
 
+/* What fields of the request say to the template. */
+static size_t variables_of(struct lf_chat_variable out[2], const struct lf_ask *ask)
+{
+    size_t n = 0;
+    if (ask->reasoning_effort.len)
+        out[n++] = (struct lf_chat_variable){.name = "reasoning_effort", .text = ask->reasoning_effort};
+    if (ask->thinking != LF_SWITCH_UNSET)
+        out[n++] = (struct lf_chat_variable){.name = "enable_thinking", .on = ask->thinking == LF_SWITCH_ON};
+    return n;
+}
+
 static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *ask,
                                       const struct lf_prompt_source *source, struct lf_api_err *err)
 {
@@ -136,9 +147,15 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
                          "This model has no chat template: use "
                          "/v1/completions.");
     if (!ask->messages) return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
+    struct lf_chat_variable variables[2];
     struct lf_chat_render_params p = {.messages = ask->messages,
                                       .n_messages = ask->n_messages,
                                       .work = source->work,
+                                      .tools = ask->tool_values,
+                                      .made_tools = ask->made_tools,
+                                      .n_made_tools = ask->n_made_tools,
+                                      .variables = variables,
+                                      .n_variables = variables_of(variables, ask),
                                       .extra = ask->template_vars,
                                       .add_generation_prompt = ask->add_generation_prompt,
                                       .bos_token = lf_tokenizer_bos_text(source->tok),
@@ -147,6 +164,15 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
     struct lf_err why = {0};
     enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
     return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
+}
+
+/* A template may end inside what answers consist of: in an open block of reasoning. */
+static enum lf_status keep_end(struct lf_prompt *out, struct lf_str text, struct lf_ask *ask, struct lf_api_err *err)
+{
+    size_t n = LF_MIN(text.len, (size_t)END_BYTES);
+    const char *copy = lf_arena_strdup(&ask->arena, lf_str_from(text.ptr + text.len - n, n));
+    out->end = lf_str_from(copy, n);
+    return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
 }
 
 static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
@@ -158,7 +184,9 @@ static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, cons
     if (status == LF_OK)
         status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
                         LF_ENCODE_SPECIALS, ask, source, "messages", err);
+    if (status == LF_OK) status = keep_end(&out->items[0], lf_buf_view(&text.text), ask, err);
     lf_chat_text_deinit(&text);
+    lf_ask_drop_arguments(ask);
     return status;
 }
 

@@ -11,6 +11,7 @@ struct lf_prompt {
     struct lf_ids ids;  /* owned */
     struct lf_str text; /* as it was given, in the ask's arena; for echo */
     bool is_text;
+    struct lf_str end; /* of a conversation: the last bytes as the template wrote them, in the ask's arena */
 };
 
 struct lf_prompts {

@@ -27,13 +27,21 @@ static const struct lf_route rows[] = {
     {.path = "/v1/chat/completions",
      GENERATE(lf_dialect_chat),
      .summary = "answers a conversation",
-     .answer = "As above, with `choices[i].message.content`; in a stream `choices[i].delta.content`."},
+     .answer = "As above, with `choices[i].message.content`; in a stream `choices[i].delta.content`. What the model "
+               "reasoned stands beside it as `reasoning_content`, and the same as `reasoning`; calls of tools as "
+               "`tool_calls`, with `finish_reason` `tool_calls`, and `content` is then null where there is none."},
     {.path = "/v1/messages",
      GENERATE(lf_dialect_messages),
      .summary = "the same in Anthropic's form",
-     .answer =
-         "`content[0].text`, with `stop_reason` `end_turn`, `max_tokens` or `stop_sequence`; `usage`. A stream has "
-         "Anthropic's named events."},
+     .answer = "`content`, blocks of type text, thinking and tool_use, with `stop_reason` `end_turn`, `max_tokens`, "
+               "`stop_sequence` or `tool_use`; `usage`. A stream has Anthropic's named events."},
+    {.path = "/v1/messages/count_tokens",
+     POST,
+     KEY,
+     ANSWER(lf_answer_count_tokens),
+     .dialect = &lf_dialect_count_tokens,
+     .summary = "the length of such a conversation in tokens",
+     .answer = "`input_tokens`."},
     {.path = "/v1/models",
      GET,
      KEY,

@@ -51,6 +51,7 @@ const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsig
 
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
     lf_handle_version;
-lf_answer_fn lf_answer_generate, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template;
+lf_answer_fn lf_answer_generate, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
+    lf_answer_count_tokens;
 
 #endif

@@ -33,12 +33,15 @@ static const struct lf_printer *printer_of(const struct stream *s)
 
 /* ---- events ---- */
 
-static void show_text(const struct stream *s, struct lf_choice *c, int idx, struct lf_buf *out)
+/* Log-probabilities go with the next part; without one they stand beside an empty text. */
+static void show_part(const struct stream *s, struct lf_choice *c, int idx, struct lf_buf *out)
 {
-    struct lf_str piece = lf_choice_next_text(c);
-    printer_of(s)->delta(out, s->gen, idx, piece);
-    lf_logprob_text_clear(&c->lp);
-    lf_choice_shown(c, piece.len);
+    struct lf_part part = {.kind = LF_ANSWER_TEXT, .bytes = LF_STR("")};
+    bool any = lf_parts_next(&c->parts, &part);
+    size_t len = out->len;
+    printer_of(s)->delta(out, s->gen, idx, &part);
+    if (out->len > len) lf_logprob_text_clear(&c->lp);
+    if (any) lf_parts_shown(&c->parts, &part);
 }
 
 static void show_finish(struct stream *s, int idx, struct lf_buf *out)
@@ -53,12 +56,11 @@ static bool show_choice(struct stream *s, int idx, struct lf_buf *out)
 {
     struct lf_choice *c = &s->gen->choices[idx];
     if (c->finish_shown) return false;
-    if (c->text_shown == c->text.len) lf_choice_pull(s->gen, c, true);
+    if (!lf_parts_any(&c->parts)) lf_choice_pull(s->gen, c, true);
     if (s->gen->failed) return false;
-    bool text = c->text_shown < c->text.len;
     bool logprobs = c->lp.n && (c->finish || c->lp.list[0].len > LOGPROBS_ENOUGH_BYTES || !c->echo_done);
-    if (text || logprobs)
-        show_text(s, c, idx, out);
+    if (lf_parts_any(&c->parts) || logprobs)
+        show_part(s, c, idx, out);
     else if (c->finish)
         show_finish(s, idx, out);
     else

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 
 #include "core/json.h"
-#include "tokenizer/decoder.h"
-#include "tokenizer/detok.h"
 
 enum { TOKEN_TEXT_BYTES = 64 * 1024, LIST_BYTES = 64 * 1024 * 1024 };
 
@@ -13,57 +11,6 @@ enum { TOKEN_TEXT_BYTES = 64 * 1024, LIST_BYTES = 64 * 1024 * 1024 };
 static void pass_loss(struct lf_buf *out, const struct lf_buf *from)
 {
     if (from->status != LF_OK) out->status = from->status;
-}
-
-/* ---- bytes of a token ---- */
-
-/* The bytes of a text in which each letter is one, as byte-level vocabularies write them; false: it is no such text. */
-static bool byte_level(struct lf_str s, struct lf_buf *out)
-{
-    size_t len = out->len;
-    for (size_t i = 0; i < s.len;) {
-        uint32_t cp;
-        int n = lf_utf8_decode(s.ptr + i, s.len - i, &cp);
-        int byte = n ? lf_byte_level_byte(cp) : -1;
-        if (byte < 0) {
-            out->len = len;
-            return false;
-        }
-        lf_buf_char(out, (char)byte);
-        i += (size_t)n;
-    }
-    return true;
-}
-
-void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id)
-{
-    struct lf_token_info info;
-    if (!lf_tokenizer_token(tok, id, &info)) return;
-    if (info.special) {
-        lf_buf_str(out, info.text);
-        return;
-    }
-    int byte = lf_detok_byte(tok, id);
-    if (byte >= 0) {
-        lf_buf_char(out, (char)byte);
-        return;
-    }
-    struct lf_detok detok;
-    size_t len = out->len;
-    lf_detok_init(&detok, tok, true, true);
-    lf_detok_push(&detok, id, out);
-    lf_buf_append(out, detok.pending, (size_t)detok.n_pending);
-    /* bytes that begin in the middle of a code point came out as U+FFFD: the vocabulary's own writing tells them */
-    struct lf_str text = lf_str_from(out->ptr ? out->ptr + len : "", out->len - len);
-    if (lf_str_find(text, LF_STR("\xEF\xBF\xBD")) < 0) return;
-    struct lf_buf exact;
-    lf_buf_init(&exact, TOKEN_TEXT_BYTES);
-    if (byte_level(info.text, &exact)) {
-        out->len = len;
-        lf_buf_str(out, lf_buf_view(&exact));
-    }
-    pass_loss(out, &exact);
-    lf_buf_deinit(&exact);
 }
 
 /* ---- log-probabilities ---- */
@@ -102,7 +49,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
 {
     struct lf_buf *out = &lp->list[0], bytes;
     lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
-    lf_token_bytes(&bytes, lp->tok, sampled->id);
+    lf_token_bytes(&bytes, lp->tok, sampled->id, false);
     separate(out);
     lf_buf_char(out, '{');
     write_chat_token(out, lf_buf_view(&bytes), sampled->logprob);
@@ -110,7 +57,7 @@ static void add_chat(struct lf_logprob_text *lp, const struct lf_sampled *sample
     for (int i = 0; i < sampled->n_top && i < lp->n_top; i++) {
         pass_loss(out, &bytes);
         lf_buf_clear(&bytes);
-        lf_token_bytes(&bytes, lp->tok, sampled->top_ids[i]);
+        lf_token_bytes(&bytes, lp->tok, sampled->top_ids[i], false);
         lf_buf_cstr(out, i ? ",{" : "{");
         write_chat_token(out, lf_buf_view(&bytes), sampled->top_logprobs[i]);
         lf_buf_char(out, '}');
@@ -125,7 +72,7 @@ static void completion_text(struct lf_buf *out, const struct lf_tokenizer *tok, 
 {
     struct lf_buf bytes;
     lf_buf_init(&bytes, TOKEN_TEXT_BYTES);
-    lf_token_bytes(&bytes, tok, id);
+    lf_token_bytes(&bytes, tok, id, false);
     if (lf_utf8_valid(lf_buf_view(&bytes))) {
         lf_buf_str(out, lf_buf_view(&bytes));
     } else {

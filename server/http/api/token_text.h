@@ -1,13 +1,9 @@
-/* The exact bytes of one token, and its log-probabilities in the two forms of the OpenAI API. */
+/* The log-probabilities of tokens, with their exact bytes, in the two forms of the OpenAI API. */
 #ifndef LF_SERVER_HTTP_API_TOKEN_TEXT_H
 #define LF_SERVER_HTTP_API_TOKEN_TEXT_H
 
 #include "server/engine/request.h"
 #include "tokenizer/tokenizer.h"
-
-/* Appends the bytes that id adds to a text that goes on: may be part of a code point only. A control token gives the
- * text it is written as. */
-void lf_token_bytes(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id);
 
 /* Log-probabilities of a run of tokens, as pieces of JSON that grow: the elements of chat's `content` in list[0], or of
  * completions' four parallel arrays. */

@@ -1,4 +1,4 @@
-/* /tokenize, /detokenize and /apply-template: what the model sees, without running it. */
+/* /tokenize, /detokenize, /apply-template and /v1/messages/count_tokens: what the model sees, without running it. */
 #include "core/check.h"
 #include "core/json.h"
 #include "server/engine/engine.h"
@@ -68,4 +68,14 @@ enum lf_status lf_answer_apply_template(struct lf_exchange *x, struct lf_ask *as
     if (status == LF_OK) write_prompt(lf_reply_json(&x->reply, 200), lf_buf_view(&text));
     lf_buf_deinit(&text);
     return status;
+}
+
+enum lf_status lf_answer_count_tokens(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+{
+    struct lf_prompts prompts = {0};
+    struct lf_prompt_source source = lf_prompt_source_of(x);
+    LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
+    lf_buf_printf(lf_reply_json(&x->reply, 200), "{\"input_tokens\":%zu}", prompts.items[0].ids.n);
+    lf_prompts_deinit(&prompts);
+    return LF_OK;
 }

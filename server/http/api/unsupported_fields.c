@@ -25,16 +25,18 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "safety_identifier", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_key", .asks = GEN, .neutral = ANY},
     {.name = "prompt_cache_retention", .asks = GEN, .neutral = ANY},
-    {.name = "parallel_tool_calls", .asks = GEN, .neutral = ANY},
+    {.name = "prompt_cache_options", .asks = GEN, .neutral = ANY},
+    {.name = "moderation", .asks = GEN, .neutral = ANY},
+    {.name = "parallel_tool_calls", .asks = LF_ASK_COMPLETION, .neutral = ANY},
 
     /* OpenAI: tools, forms of the answer, other media */
-    {.name = "tools", .asks = GEN | TALK, .neutral = EMPTY},
-    {.name = "functions", .asks = GEN, .neutral = EMPTY},
+    {.name = "tools", .asks = LF_ASK_COMPLETION, .neutral = EMPTY, .instead = "/v1/chat/completions"},
+    {.name = "tool_choice", .asks = LF_ASK_COMPLETION, .neutral = DISABLED, .instead = "/v1/chat/completions"},
     {.name = "suffix", .asks = GEN, .neutral = EMPTY},
     {.name = "audio", .asks = GEN, .neutral = NONE},
     {.name = "prediction", .asks = GEN, .neutral = NONE},
     {.name = "web_search_options", .asks = GEN, .neutral = NONE},
-    {.name = "reasoning_effort", .asks = GEN, .neutral = NONE},
+    {.name = "reasoning_effort", .asks = LF_ASK_COMPLETION, .neutral = NONE, .instead = "/v1/chat/completions"},
     {.name = "verbosity", .asks = GEN, .neutral = NONE},
     {.name = "data_sources", .asks = GEN, .neutral = EMPTY},
     {.name = "echo", .asks = LF_ASK_CHAT, .neutral = FALSE},
@@ -61,7 +63,7 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "enable_thinking", .asks = GEN | TALK, .neutral = NONE, .instead = "chat_template_kwargs"},
     {.name = "thinking", .asks = GEN | TALK, .neutral = NONE, .instead = "chat_template_kwargs"},
     {.name = "think", .asks = GEN | TALK, .neutral = NONE, .instead = "chat_template_kwargs"},
-    {.name = "reasoning", .asks = GEN | TALK, .neutral = EMPTY, .instead = "chat_template_kwargs"},
+    {.name = "reasoning", .asks = GEN | TALK, .neutral = EMPTY, .instead = "reasoning_effort"},
     {.name = "thinking_budget", .asks = GEN, .neutral = NONE},
     {.name = "thinking_token_budget", .asks = GEN, .neutral = NONE},
     {.name = "reasoning_budget", .asks = GEN, .neutral = MINUS_ONE},
@@ -69,7 +71,7 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "thinking_forced_open", .asks = GEN, .neutral = FALSE},
     {.name = "reasoning_format", .asks = GEN, .neutral = DISABLED},
     /* no reasoning is split off, so there is none to include or leave out, as in vLLM without a reasoning parser */
-    {.name = "include_reasoning", .asks = GEN, .neutral = ANY},
+    {.name = "include_reasoning", .asks = LF_ASK_COMPLETION, .neutral = ANY},
     {.name = "separate_reasoning", .asks = GEN, .neutral = ANY},
     {.name = "stream_reasoning", .asks = GEN, .neutral = ANY},
 
@@ -130,19 +132,13 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "parameters", .asks = GEN | TALK, .neutral = EMPTY},
 
     /* constrained decoding */
-    {.name = "guided_json", .asks = GEN, .neutral = NONE},
-    {.name = "guided_regex", .asks = GEN, .neutral = NONE},
-    {.name = "guided_choice", .asks = GEN, .neutral = NONE},
     {.name = "guided_grammar", .asks = GEN, .neutral = NONE},
-    {.name = "structured_outputs", .asks = GEN, .neutral = NONE},
-    {.name = "json_schema", .asks = GEN, .neutral = NONE},
     {.name = "grammar", .asks = GEN, .neutral = EMPTY},
     {.name = "format", .asks = GEN, .neutral = EMPTY},
     {.name = "structural_tag", .asks = GEN, .neutral = EMPTY},
     {.name = "regex", .asks = GEN, .neutral = EMPTY},
     {.name = "ebnf", .asks = GEN, .neutral = EMPTY},
     {.name = "guided_decoding_backend", .asks = GEN, .neutral = ANY},
-    {.name = "guided_whitespace_pattern", .asks = GEN, .neutral = ANY},
 
     /* length and end */
     {.name = "n_predict", .asks = GEN, .neutral = NONE, .instead = "max_tokens"},

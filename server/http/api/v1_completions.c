@@ -12,7 +12,7 @@ static const struct lf_openai_form form = {
     .id_prefix = "cmpl",
     .object = "text_completion",
     .chunk_object = "text_completion",
-    .text = {"\"text\":\"", "\""},
+    .text = {"\"text\":", "", ""},
     .chunk_text = {"\"text\":", ""},
     .chunk_no_text = "\"text\":\"\"",
 };

@@ -4,7 +4,7 @@
 #include "core/text_memory.h"
 #include "server/http/conn/reply.h"
 
-enum stage { BEGIN, OPEN, TEXT, LOGPROBS, FINISH, END };
+enum stage { BEGIN, OPEN, PARTS, LOGPROBS, FINISH, END };
 
 struct whole {
     struct lf_answer answer;
@@ -30,23 +30,23 @@ static const struct lf_printer *printer_of(const struct whole *w)
 
 /* ---- waiting ---- */
 
-/* Looks for stop strings in what there is by now; the text itself is made again later. */
+/* Looks for stop strings in what there is by now, and which parts it has; they themselves are made again later. */
 static void skim(struct lf_generation *gen, struct lf_choice *c)
 {
     lf_choice_pull(gen, c, false);
-    lf_choice_shown(c, c->text.len - c->text_shown);
+    lf_parts_skip(&c->parts);
 }
 
 static bool has_ended(struct lf_generation *gen, struct lf_choice *c)
 {
     struct lf_request_state st;
+    bool must_see = gen->ask.n_stops || c->parser;
     if (c->finish) return true;
     lf_request_snapshot(c->req, &st);
     /* an end that is no good is found out by pulling it */
-    if (gen->ask.n_stops ||
-        (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
+    if (must_see || (st.finish != LF_FINISH_NONE && st.finish != LF_FINISH_STOP && st.finish != LF_FINISH_LENGTH))
         skim(gen, c);
-    return c->finish || (!gen->ask.n_stops && st.finish != LF_FINISH_NONE);
+    return c->finish || (!must_see && st.finish != LF_FINISH_NONE);
 }
 
 static bool begin(struct lf_answer *answer, struct lf_reply *reply)
@@ -67,19 +67,26 @@ static bool begin(struct lf_answer *answer, struct lf_reply *reply)
 
 /* ---- writing ---- */
 
-/* One piece of the text; true where there is no more. */
-static bool write_text(struct whole *w, struct lf_buf *out)
+/* One part, or the turn to the next pass; true where there is no more. */
+static bool write_part(struct whole *w, struct lf_buf *out)
 {
     struct lf_choice *c = &w->gen->choices[w->idx];
-    if (c->text_shown == c->text.len) lf_choice_pull(w->gen, c, true);
+    const struct lf_printer *p = printer_of(w);
+    struct lf_part part;
+    if (!lf_parts_any(&c->parts)) lf_choice_pull(w->gen, c, true);
     if (w->gen->failed) {
         out->status = LF_NO_MEMORY;
         return true;
     }
-    struct lf_str piece = lf_choice_next_text(c);
-    if (piece.len == 0) return true;
-    printer_of(w)->delta(out, w->gen, w->idx, piece);
-    lf_choice_shown(c, piece.len);
+    if (lf_parts_next(&c->parts, &part)) {
+        p->delta(out, w->gen, w->idx, &part);
+        lf_parts_shown(&c->parts, &part);
+        return false;
+    }
+    if (!p->n_passes || c->pass + 1 >= p->n_passes(w->gen, w->idx)) return true;
+    c->pass++;
+    lf_choice_rewind(w->gen, c);
+    p->turn(out, w->gen, w->idx);
     return false;
 }
 
@@ -159,10 +166,10 @@ static void step(struct whole *w, struct lf_buf *out)
     case OPEN:
         p->open(out, w->gen, w->idx);
         w->first_offset = w->gen->choices[w->idx].offset;
-        w->stage = TEXT;
+        w->stage = PARTS;
         break;
-    case TEXT:
-        if (!write_text(w, out)) break;
+    case PARTS:
+        if (!write_part(w, out)) break;
         p->shut(out, w->gen, w->idx);
         begin_lists(w);
         w->stage = w->gen->ask.logprobs == LF_ABSENT ? FINISH : LOGPROBS;

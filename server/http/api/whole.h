@@ -2,8 +2,8 @@
  * worth another status.
  *
  * The text is not held. When every choice has ended it is made while the socket takes it, going through the tokens once
- * more: for the text, and once for each list of log-probabilities. (64 prompts with 20 log-probabilities a token are
- * tens of megabytes of JSON, and some of ids.) */
+ * more: for its parts, once for each pass that the form needs, and once for each list of log-probabilities. (64 prompts
+ * with 20 log-probabilities a token are tens of megabytes of JSON, and some of ids.) */
 #ifndef LF_SERVER_HTTP_API_WHOLE_H
 #define LF_SERVER_HTTP_API_WHOLE_H
 

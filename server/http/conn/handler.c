@@ -37,11 +37,11 @@ static enum lf_status parse_ask(const struct lf_route *route, struct lf_ask *ask
 static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, struct lf_ask *ask,
                                  struct lf_api_err *err)
 {
-    struct lf_str template = lf_tokenizer_chat_template(x->server->tok);
     struct lf_ask_limits limits = {.max_choices = x->server->opts.max_choices,
                                    .n_vocab = lf_tokenizer_n_vocab(x->server->tok),
                                    .sampling = x->server->opts.sampling,
-                                   .keep_developer = lf_str_find(template, LF_STR("developer")) >= 0,
+                                   .template = x->server->traits,
+                                   .answers = x->server->answers,
                                    .work = &x->work};
     LF_TRY(parse_json(x, json, err));
     enum lf_status status = parse_ask(x->route, ask, json, &limits, err);

@@ -16,6 +16,7 @@
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/server.h"
 #include "server/http/conn/watch.h"
+#include "template/chat_template.h"
 
 enum { THREADS_MIN = 2, THREADS_MAX = 64, KEEP_ALIVE_MS = 10 * 1000, LONG_NICENESS = 10, END_MS = 5000 };
 
@@ -218,9 +219,16 @@ void lf_http_server_progress(struct lf_http_server *s, double fraction)
 void lf_http_server_ready(struct lf_http_server *s, const struct lf_tokenizer *tok, const struct lf_chat_template *chat,
                           struct lf_engine *engine)
 {
+    struct lf_str source = chat ? lf_tokenizer_chat_template(tok) : LF_STR("");
     s->tok = tok;
     s->chat = chat;
     s->engine = engine;
+    s->answers = s->opts.tool_parser ? lf_answer_format_by_name(lf_str_c(s->opts.tool_parser))
+                                     : lf_answer_format_of_template(source);
+    s->traits = (struct lf_template_traits){.keep_developer = lf_str_find(source, LF_STR("developer")) >= 0,
+                                            .has_tools = chat && lf_chat_template_uses(chat, "tools"),
+                                            .has_calls = lf_str_find(source, LF_STR("tool_calls")) >= 0,
+                                            .has_thinking = chat && lf_chat_template_uses(chat, "enable_thinking")};
     atomic_store(&s->ready, true);
 }
 

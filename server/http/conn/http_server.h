@@ -13,6 +13,7 @@ struct lf_tokenizer;
 struct lf_chat_template;
 struct lf_engine;
 struct lf_sampling_defaults;
+struct lf_answer_vocabulary;
 
 enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_OFF };
 
@@ -36,8 +37,11 @@ struct lf_http_opts {
     const char *model_id;             /* what answers call the model, and requests name as "model" */
     const char *const *model_aliases; /* NULL-terminated further names, "*": any; NULL: none */
     int64_t model_created_s;
-    const char *version, *commit;                /* of the program */
-    const struct lf_sampling_defaults *sampling; /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
+    const char *tool_parser;      /* name of an answer format; NULL: the one that the chat template shows */
+    bool no_reasoning;            /* an answer's reasoning stays in its text */
+    const char *version, *commit; /* of the program */
+    const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
+    const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
 };

@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "core/metrics.h"
+#include "server/http/api/ask.h"
 #include "server/http/conn/accept.h"
 #include "server/http/conn/auth.h"
 #include "server/http/conn/conn.h"
@@ -70,6 +71,8 @@ struct lf_http_server {
     const struct lf_tokenizer *tok;
     const struct lf_chat_template *chat;
     struct lf_engine *engine;
+    const struct lf_answer_format *answers; /* how they are taken apart */
+    struct lf_template_traits traits;
     atomic_bool ready;
 
     atomic_bool draining;

@@ -19,6 +19,8 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of s
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l served-model-name -d 'names of the model: answers have the first, requests any of them, and * stands for any name at all' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l tool-parser -d 'in which form the model calls tools and reasons' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l reasoning -d 'whether a model\'s reasoning is split off from its answers' -x -a 'auto none'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-config -d 'whether generation_config.json says how to sample where a request does not' -x -a 'auto none'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
@@ -55,6 +57,10 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the d
 complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l temperature -d '0: the likeliest token each time' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l raw -d 'no chat template: the text as it is, special tokens recognized, as in /v1/completions'
+complete -c longflash -n '__fish_seen_subcommand_from run' -l json-schema -d 'the answer is JSON that meets this schema; "-" for standard input' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from load' -l json-schema -d 'ask for JSON that meets this schema; an answer that is whole and does not parse counts as failed' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from run' -l regex -d 'all of the answer matches this pattern' -x
+complete -c longflash -n '__fish_seen_subcommand_from run' -l choice -d 'the answer is one of these; given once for each' -x
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l raw -d 'no BOS, and special tokens are ordinary text'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l decode -d 'the arguments are ids: print their text'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l count -d 'print the number of tokens only'
@@ -62,6 +68,7 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the serve
 complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l lengths -d 'prompt tokens, a test each' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'what is asked: /v1/completions, /v1/chat/completions or /v1/messages' -x -a 'completions chat messages'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l rounds -d 'requests of each client in one test' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l shared-prefix -d 'leading tokens that all prompts share, for the prefix cache to find' -x

@@ -351,6 +351,47 @@ static void compilations_end_at_their_limits(void **state)
     lf_arena_deinit(&keep);
 }
 
+/* One that may take no memory says so and stays where it is, and goes on as any other when it may again. */
+static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = grammar_of("{\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":"
+                                      "\"#/$defs/t\"},\"b\":{\"type\":\"string\"}},\"additionalProperties\":"
+                                      "{\"type\":\"integer\"}}},\"$ref\":\"#/$defs/t\"}",
+                                      NULL);
+    struct lf_matcher *free_one, *bound;
+    uint32_t want[9], got[9];
+    int n_refused = 0, n_taken = 0;
+    assert_int_equal(lf_matcher_create(&free_one, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&bound, g, v, NULL), LF_OK);
+    for (const char *p = "{\"a\":{\"a\":{\"b\":\"xyz\",\"c\":17}},\"b\":\"\",\"aa\":-1}"; *p; p++) {
+        lf_matcher_set_growing(bound, false);
+        enum lf_status status = lf_matcher_mask(bound, got, NULL);
+        n_refused += status == LF_FULL;
+        n_taken += status == LF_OK;
+        assert_true(status == LF_OK || status == LF_FULL);
+        lf_matcher_set_growing(bound, true);
+        if (status == LF_FULL) assert_int_equal(lf_matcher_mask(bound, got, NULL), LF_OK);
+        assert_int_equal(lf_matcher_mask(free_one, want, NULL), LF_OK);
+        assert_memory_equal(got, want, sizeof want);
+        lf_matcher_set_growing(bound, false);
+        status = lf_matcher_accept(bound, (uint8_t)*p);
+        n_refused += status == LF_FULL;
+        n_taken += status == LF_OK;
+        lf_matcher_set_growing(bound, true);
+        if (status == LF_FULL) assert_int_equal(lf_matcher_accept(bound, (uint8_t)*p), LF_OK);
+        assert_int_equal(lf_matcher_accept(free_one, (uint8_t)*p), LF_OK);
+    }
+    assert_true(lf_matcher_is_finished(bound) && lf_matcher_is_complete(bound));
+    assert_in_range(n_refused, 2, 20); /* at the beginning: what it took stays */
+    assert_true(n_taken > 50);
+    lf_matcher_destroy(bound);
+    lf_matcher_destroy(free_one);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
 static void vocabularies_are_checked(void **state)
 {
     (void)state;
@@ -387,6 +428,7 @@ int main(void)
         cmocka_unit_test(a_mask_has_a_budget),
         cmocka_unit_test(stacks_end_at_their_limit),
         cmocka_unit_test(compilations_end_at_their_limits),
+        cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
         cmocka_unit_test(vocabularies_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

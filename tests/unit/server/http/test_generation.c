@@ -248,12 +248,12 @@ static void shows(const char *want)
     struct lf_choice *c = &gen->choices[0];
     char got[256] = "";
     lf_choice_pull(gen, c, false);
-    size_t n = c->text.len - c->text_shown;
+    size_t n = c->parts.text.len - c->parts.shown;
     assert_true(n < sizeof got);
-    if (n) memcpy(got, c->text.ptr + c->text_shown, n);
+    if (n) memcpy(got, c->parts.text.ptr + c->parts.shown, n);
     assert_string_equal(got, want);
-    lf_choice_shown(c, n);
-    assert_int_equal(c->text.len, 0);
+    lf_parts_skip(&c->parts);
+    assert_int_equal(c->parts.text.len, 0);
 }
 
 static void tokens_become_text_as_they_come(void **state)
@@ -295,14 +295,14 @@ static void one_piece_is_pulled_at_a_time_for_a_stream(void **state)
     puppet_end(r, LF_FINISH_STOP, LF_OK);
     lf_choice_pull(gen, c, true);
     assert_int_equal(c->n_read, 2);
-    assert_int_equal(c->text.len, 2);
+    assert_int_equal(c->parts.text.len, 2);
     lf_choice_pull(gen, c, true);
     assert_int_equal(c->n_read, 2); /* not before that is shown */
-    lf_choice_shown(c, 2);
+    lf_parts_skip(&c->parts);
     lf_choice_pull(gen, c, true);
     assert_int_equal(c->n_read, 3);
     assert_null(c->finish); /* the end comes by itself */
-    lf_choice_shown(c, 1);
+    lf_parts_skip(&c->parts);
     lf_choice_pull(gen, c, true);
     assert_string_equal(c->finish, "stop");
     end();
@@ -376,7 +376,11 @@ static void what_ends_badly_fails_with_its_reason(void **state)
                  {LF_FINISH_ERROR, LF_SHUTDOWN, 503, "draining"},
                  {LF_FINISH_ERROR, LF_CANCELLED, 503, "draining"},
                  {LF_FINISH_ERROR, LF_DEVICE, 500, "engine_failed"},
-                 {LF_FINISH_ERROR, LF_LIMIT, 500, "internal_error"}};
+                 {LF_FINISH_ERROR, LF_CORRUPT, 500, "broken_logits"},
+                 {LF_FINISH_ERROR, LF_LIMIT, 400, "schema_too_large"},
+                 {LF_FINISH_ERROR, LF_UNSUPPORTED, 400, "unsupported_schema"},
+                 {LF_FINISH_ERROR, LF_NO_MEMORY, 503, "text_memory_full"},
+                 {LF_FINISH_ERROR, LF_INVALID, 500, "internal_error"}};
     for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
         puppet_reset(&engine);
         ask_for(&goes_on, 2, "abc");
@@ -402,7 +406,7 @@ static void text_for_which_there_is_no_memory_fails_the_generation(void **state)
     ask_for(&goes_on, 1, "abc");
     struct lf_request *r = running();
     assert_int_equal(lf_text_memory_create(&memory, 1, NULL), LF_OK);
-    gen->choices[0].text.memory = memory;
+    gen->choices[0].parts.text.memory = memory;
     puppet_say(r, "x");
     lf_choice_pull(gen, &gen->choices[0], false);
     assert_true(gen->failed);
@@ -423,8 +427,8 @@ static void a_text_that_nobody_has_seen_gives_its_memory_back(void **state)
     ask_for(&goes_on, 1, "abc");
     (void)running();
     assert_int_equal(lf_text_memory_create(&memory, 1 << 25, NULL), LF_OK);
-    gen->choices[0].text.memory = memory;
-    lf_buf_append(&gen->choices[0].text, text, sizeof text);
+    gen->choices[0].parts.text.memory = memory;
+    lf_buf_append(&gen->choices[0].parts.text, text, sizeof text);
     lf_text_memory_snapshot(memory, &now);
     assert_true(now.used_bytes >= sizeof text);
     end();
@@ -451,44 +455,6 @@ static void an_echo_for_which_there_is_no_memory_fails_the_generation(void **sta
     end();
     lf_text_memory_destroy(memory);
     lf_generation_destroy(NULL);
-}
-
-/* ---- pieces ---- */
-
-/* The first piece of a text that has a code point of so many bytes at `at`, and x elsewhere. */
-static size_t first_piece(size_t len, size_t at, const char *code_point)
-{
-    static char bytes[8192];
-    memset(bytes, 'x', sizeof bytes);
-    memcpy(bytes + at, code_point, strlen(code_point));
-    struct lf_choice c = {0};
-    lf_buf_init(&c.text, sizeof bytes);
-    lf_buf_cstr(&c.text, "shown");
-    lf_buf_append(&c.text, bytes, len);
-    c.text_shown = 5;
-    struct lf_str piece = lf_choice_next_text(&c);
-    assert_ptr_equal(piece.ptr, c.text.ptr + 5);
-    lf_choice_shown(&c, piece.len);
-    assert_int_equal(c.text_shown, piece.len == len ? 0 : 5 + piece.len);
-    lf_buf_deinit(&c.text);
-    return piece.len;
-}
-
-static void text_is_cut_between_code_points(void **state)
-{
-    (void)state;
-    struct lf_choice none = {0};
-    assert_int_equal(lf_choice_next_text(&none).len, 0);
-    assert_int_equal(first_piece(1, 0, ""), 1);
-    assert_int_equal(first_piece(4096, 0, ""), 4096);
-    assert_int_equal(first_piece(4096, 4095, "\xC3"), 4096); /* all there is */
-    assert_int_equal(first_piece(4097, 0, ""), 4096);
-    assert_int_equal(first_piece(5000, 4094, "\xC3\xA9"), 4096);
-    assert_int_equal(first_piece(5000, 4095, "\xC3\xA9"), 4095);
-    assert_int_equal(first_piece(5000, 4094, "\xE4\xB8\xAD"), 4094);
-    assert_int_equal(first_piece(5000, 4093, "\xF0\x9F\xA6\x99"), 4093);
-    assert_int_equal(first_piece(5000, 4092, "\xF0\x9F\xA6\x99"), 4096);
-    assert_int_equal(first_piece(5000, 4090, "\x80\x80\x80\x80\x80\x80\x80\x80"), 4092); /* no code point */
 }
 
 /* ---- echo ---- */
@@ -619,7 +585,6 @@ int main(void)
         CASE(text_for_which_there_is_no_memory_fails_the_generation),
         CASE(a_text_that_nobody_has_seen_gives_its_memory_back),
         CASE(an_echo_for_which_there_is_no_memory_fails_the_generation),
-        CASE(text_is_cut_between_code_points),
         CASE(an_echo_begins_with_the_prompt_as_it_was_given),
         CASE(tokens_wait_for_the_echoed_prompts_probabilities),
         CASE(an_echo_ends_where_no_more_probabilities_come),

@@ -91,8 +91,10 @@ static void a_refusal_says_what_came(void **state)
         {"12", "The body must be a JSON object, got 12."},
         {"{\"temperature\":2.00000000000000000000000000000001}", ""}, /* which is 2 */
         {"{\"temperature\":200000000000000000000000000000000}", "from 0 to 2, got 200000000000000000000000000000000."},
-        {"{\"tools\":[1]}", "tools: not implemented, and ignoring it would change the answer."},
-        {"{\"tool_choice\":\"auto\"}", "tool_choice: not implemented with this value, and"},
+        {"{\"tools\":[1]}", "tools: this model's chat template has no tools."},
+        {"{\"tool_choice\":\"required\"}", "tool_choice: only together with tools."},
+        {"{\"functions\":[1]}", "functions: not implemented; here that is tools."},
+        {"{\"function_call\":\"auto\"}", "function_call: not implemented; here that is tool_choice."},
         {"{\"num_predict\":5}",
          "num_predict: not implemented, and ignoring it would change the answer; here that is max_tokens."},
     };
@@ -160,7 +162,7 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"logit_bias\":{\"0000000001\":1}}", "logit_bias", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"18446744073709551617\":1}}", "logit_bias", "invalid_token_id"}, /* 2^64 + 1 */
         {LF_ASK_CHAT, "{\"tools\":[1]}", "tools", "unsupported_parameter"},
-        {LF_ASK_CHAT, "{\"response_format\":{\"type\":\"json_object\"}}", "response_format", "unsupported_parameter"},
+        {LF_ASK_CHAT, "{\"guided_grammar\":\"x\"}", "guided_grammar", "unsupported_parameter"},
         {LF_ASK_CHAT, "{\"chat_template\":\"x\"}", "chat_template", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"suffix\":\"x\"}", "suffix", "unsupported_parameter"},
         {LF_ASK_COMPLETION, "{\"best_of\":2}", "best_of", "unsupported_parameter"},

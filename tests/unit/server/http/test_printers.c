@@ -6,6 +6,14 @@
 
 static struct lf_buf out;
 
+/* A piece of an answer that has only text. */
+static const struct lf_part *text_of(const char *text)
+{
+    static struct lf_part part;
+    part = (struct lf_part){.kind = LF_ANSWER_TEXT, .begins = true, .bytes = lf_str_c(text)};
+    return &part;
+}
+
 static void prepare_all(const struct lf_dialect *dialect, int n, const char *const *prompts, int n_prompts)
 {
     now_ns = ms(1000);
@@ -30,6 +38,17 @@ static void finish(void)
 {
     end();
     lf_buf_deinit(&out);
+}
+
+/* The first choice's answer has this text, which is shown. */
+static void show(const struct lf_printer *p, const char *text)
+{
+    struct lf_parts *parts = &gen->choices[0].parts;
+    struct lf_part part;
+    lf_buf_cstr(&parts->text, text);
+    assert_true(lf_parts_next(parts, &part));
+    p->delta(&out, gen, 0, &part);
+    lf_parts_shown(parts, &part);
 }
 
 /* What has been printed since it was looked at last. */
@@ -73,7 +92,7 @@ static void completions_come_in_chunks(void **state)
     p->begin(&out, gen);
     p->begin(&out, gen); /* its head is made anew */
     printed("");
-    p->delta(&out, gen, 0, LF_STR("say \"x\""));
+    p->delta(&out, gen, 0, text_of("say \"x\""));
     printed(CMPL "{\"index\":0,\"text\":\"say \\\"x\\\"\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     p->nothing(&out, gen);
     printed(CMPL "{\"index\":0,\"text\":\"\",\"logprobs\":null,\"finish_reason\":null}]}\n\n");
@@ -97,7 +116,7 @@ static void chat_comes_in_chunks_with_a_role_first(void **state)
                  "\"finish_reason\":null}]}\n\n" CHAT
                  "{\"index\":1,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                  "\"finish_reason\":null}]}\n\n");
-    p->delta(&out, gen, 1, LF_STR("x"));
+    p->delta(&out, gen, 1, text_of("x"));
     printed(CHAT "{\"index\":1,\"delta\":{\"content\":\"x\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     p->nothing(&out, gen);
     printed(CHAT "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
@@ -119,7 +138,7 @@ static void usage_has_a_chunk_of_its_own(void **state)
     ask.ask.include_usage = true;
     start_printing();
     p->begin(&out, gen);
-    p->delta(&out, gen, 0, LF_STR("x"));
+    p->delta(&out, gen, 0, text_of("x"));
     printed(CMPL "{\"index\":0,\"text\":\"x\",\"logprobs\":null,\"finish_reason\":null}],\"usage\":null}\n\n");
     runs(0, "x", 2, 40, "length");
     engine.requests[0].state.timed_out = true;
@@ -171,10 +190,10 @@ static void log_probabilities_stand_in_the_chunk_of_their_text(void **state)
     start_printing();
     lf_dialect_chat.stream->begin(&out, gen);
     lf_buf_clear(&out);
-    lf_dialect_chat.stream->delta(&out, gen, 0, LF_STR("x"));
+    lf_dialect_chat.stream->delta(&out, gen, 0, text_of("x"));
     printed(CHAT "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
     lf_logprob_text_add(&gen->choices[0].lp, &s, 'x', 0);
-    lf_dialect_chat.stream->delta(&out, gen, 0, LF_STR("x"));
+    lf_dialect_chat.stream->delta(&out, gen, 0, text_of("x"));
     printed(CHAT
             "{\"index\":0,\"delta\":{\"content\":\"x\"},\"logprobs\":{\"content\":[{\"token\":\"x\",\"logprob\":-0.5,"
             "\"bytes\":[120],\"top_logprobs\":[]}],\"refusal\":null},\"finish_reason\":null}]}\n\n");
@@ -243,7 +262,7 @@ static void messages_come_as_named_events(void **state)
         "\"usage\":{\"input_tokens\":5,\"output_tokens\":0}}}\n\n"
         "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,"
         "\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n");
-    p->delta(&out, gen, 0, LF_STR("\"x\""));
+    p->delta(&out, gen, 0, text_of("\"x\""));
     printed("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,"
             "\"delta\":{\"type\":\"text_delta\",\"text\":\"\\\"x\\\"\"}}\n\n");
     p->nothing(&out, gen);
@@ -281,7 +300,7 @@ static void a_whole_message_says_why_it_stopped(void **state)
         gen->choices[0].stop.matched = cases[i].matched;
         p->begin(&out, gen);
         p->open(&out, gen, 0);
-        p->delta(&out, gen, 0, LF_STR("say \"x\""));
+        show(p, "say \"x\"");
         p->shut(&out, gen, 0);
         p->finish(&out, gen, 0);
         p->end(&out, gen);

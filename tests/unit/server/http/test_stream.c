@@ -15,9 +15,9 @@ static void tell_begin(struct lf_buf *out, struct lf_generation *of)
     lf_buf_cstr(out, "begin ");
 }
 
-static void tell_delta(struct lf_buf *out, const struct lf_generation *of, int idx, struct lf_str text)
+static void tell_delta(struct lf_buf *out, const struct lf_generation *of, int idx, const struct lf_part *part)
 {
-    lf_buf_printf(out, "%d:%.*s", idx, (int)text.len, text.len ? text.ptr : "");
+    lf_buf_printf(out, "%d:%.*s", idx, (int)part->bytes.len, part->bytes.len ? part->bytes.ptr : "");
     if (of->choices[idx].lp.n) lf_buf_printf(out, "/%d", of->choices[idx].lp.n);
     lf_buf_char(out, ' ');
 }

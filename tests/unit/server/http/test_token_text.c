@@ -12,7 +12,7 @@ static void bytes_of(int32_t id, const char *want, size_t n)
     struct lf_buf out;
     lf_buf_init(&out, 4096);
     lf_buf_cstr(&out, "before ");
-    lf_token_bytes(&out, fake_tokenizer(), id);
+    lf_token_bytes(&out, fake_tokenizer(), id, false);
     assert_int_equal(out.len, n + 7);
     assert_memory_equal(out.ptr + 7, want, n);
     lf_buf_deinit(&out);

@@ -97,7 +97,7 @@ static void a_stop_string_ends_it_while_the_engine_goes_on(void **state)
     assert_false(answer->patient); /* each token may be the last */
     says(0, "wait for the E");
     assert_false(begins());
-    assert_int_equal(gen->choices[0].text.len, 0); /* what was looked at is not held */
+    assert_int_equal(gen->choices[0].parts.text.len, 0); /* what was looked at is not held */
     says(0, "ND and more");
     assert_true(begins());
     assert_true(engine.requests[0].cancelled);
@@ -265,8 +265,8 @@ static void memory_that_runs_out_on_the_way_is_told(void **state)
             lf_choice_pull(gen, &gen->choices[0], true); /* the text is there, a token of a list is not */
             gen->memory = memory;
         } else {
-            lf_buf_deinit(&gen->choices[0].text);
-            gen->choices[0].text.memory = memory;
+            lf_buf_deinit(&gen->choices[0].parts.text);
+            gen->choices[0].parts.text.memory = memory;
         }
         (void)fill_window();
         assert_int_equal(window.status, LF_NO_MEMORY);

@@ -64,7 +64,8 @@ static void make(void *ctx, struct lf_buf *out, uint64_t idx)
 }
 
 /* One client, as many requests as there are answers. */
-static void run_script(const char *const *answers, int n, struct lf_load_result *result, struct lf_buf *body)
+static void run_script_as(const char *const *answers, int n, struct lf_load_result *result, struct lf_buf *body,
+                          bool json)
 {
     struct script s;
     struct lf_url url;
@@ -72,12 +73,18 @@ static void run_script(const char *const *answers, int n, struct lf_load_result 
     start_script(&s, answers, n);
     assert_int_equal(lf_url_parse(&url, s.url, &err), LF_OK);
     struct lf_load_spec spec = {
-        .url = &url, .n_clients = 1, .n_requests = n, .timeout_ms = 5000, .make = make, .body = body};
+        .url = &url, .n_clients = 1, .n_requests = n, .timeout_ms = 5000, .make = make, .json = json, .body = body};
     assert_int_equal(lf_load_run(result, &spec, &err), LF_OK);
     pthread_join(s.thread, NULL);
     close(s.fd);
 }
 
+static void run_script(const char *const *answers, int n, struct lf_load_result *result, struct lf_buf *body)
+{
+    run_script_as(answers, n, result, body, false);
+}
+
+#define STREAM_END  "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
 #define STREAM_HEAD "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 static void a_stream_gives_times_and_counts(void **state)
@@ -87,7 +94,7 @@ static void a_stream_gives_times_and_counts(void **state)
         STREAM_HEAD ": keep-alive\n\n"
                     "data: {\"choices\":[{\"text\":\"a\"}]}\n\n"
                     "data: {\"choices\":[{\"text\":\"b\"}]}\n\n"
-                    "data: {\"choices\":[{\"text\":\"\"}]}\n\n"
+                    "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n"
                     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,"
                     "\"prompt_tokens_details\":{\"cached_tokens\":2}}}\n\n"
                     "data: [DONE]\n\n"};
@@ -114,6 +121,8 @@ static void refusals_and_broken_streams_are_failures_with_their_reason(void **st
          "HTTP 429 too busy", 429},
         {"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", "HTTP 500", 500},
         {STREAM_HEAD "data: {\"choices\":[{\"text\":\"a\"}]}\n\n", "the stream broke off", 0},
+        {STREAM_HEAD "data: {\"error\":{\"message\":\"too hot\"}}\n\n", "the stream broke off: too hot", 0},
+        {STREAM_HEAD "data: [DONE]\n\n", "an answer without a reason", 0},
         {"nonsense\r\n\r\n", "not HTTP", 0},
         {NULL, "", 0},
     };
@@ -133,7 +142,10 @@ static void the_first_failure_is_the_one_that_is_kept(void **state)
 {
     (void)state;
     static const char *const answers[] = {"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
-                                          STREAM_HEAD "data: [DONE]\n\n",
+                                          STREAM_HEAD "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":"
+                                                      "\"length\"}],\"usage\":{\"prompt_tokens\":1,"
+                                                      "\"completion_tokens\":0}}\n\n"
+                                                      "data: [DONE]\n\n",
                                           "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"};
     struct lf_load_result r;
     run_script(answers, 3, &r, NULL);
@@ -141,6 +153,28 @@ static void the_first_failure_is_the_one_that_is_kept(void **state)
     assert_int_equal(r.n_failed, 2);
     assert_int_equal(r.first_bad_status, 404);
     lf_load_result_deinit(&r);
+}
+
+static void an_answer_that_is_to_be_json_is_parsed(void **state)
+{
+    (void)state;
+    static const char *const answers[] = {
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\\\"a\\\":\"}]}\n\ndata: {\"choices\":[{\"text\":\"1}\","
+                    "\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\"}]}\n\ndata: {\"choices\":[{\"text\":\"\",\"finish_reason\":"
+                    "\"length\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{a}\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"7\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
+    };
+    for (int json = 0; json < 2; json++) {
+        struct lf_load_result r;
+        run_script_as(answers, 4, &r, NULL, json);
+        assert_int_equal(r.n_ok, json ? 3 : 4);
+        assert_int_equal(r.n_cut, json ? 1 : 0);
+        assert_int_equal(r.n_failed, json ? 1 : 0);
+        if (json) assert_string_equal(r.first_bad, "the answer does not parse as JSON");
+        lf_load_result_deinit(&r);
+    }
 }
 
 static void a_wanted_body_is_kept(void **state)
@@ -182,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_stream_gives_times_and_counts),
         cmocka_unit_test(refusals_and_broken_streams_are_failures_with_their_reason),
         cmocka_unit_test(the_first_failure_is_the_one_that_is_kept),
+        cmocka_unit_test(an_answer_that_is_to_be_json_is_parsed),
         cmocka_unit_test(a_wanted_body_is_kept),
         cmocka_unit_test(a_port_where_nobody_listens_is_a_failure),
     };
