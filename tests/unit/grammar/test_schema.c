@@ -324,6 +324,7 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems", LF_UNSUPPORTED},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"minimum\":3}]}", "#/oneOf\": \"oneOf\": branches 0 and 1",
          LF_UNSUPPORTED},
+        {"{\"oneOf\":[{\"type\":\"null\"},{\"type\":\"integer\"},{\"const\":3}]}", "branches 1 and 2", LF_UNSUPPORTED},
         {"{\"$ref\":\"http://a/b\"}", "another document", LF_UNSUPPORTED},
         {"{\"$schema\":\"http://me/mine\"}", "another dialect", LF_UNSUPPORTED},
         {"{\"$ref\":\"#/nowhere\"}", "no such place", LF_INVALID},
