@@ -46,9 +46,11 @@ bool lf_compilation_step(struct lf_compilation *c, uint64_t n)
 static void *take(struct lf_compilation *c, struct lf_arena *arena, size_t n, size_t size)
 {
     if (c->status != LF_OK) return NULL;
-    void *p = lf_arena_array(arena, n ? n : 1, size);
+    n = n ? n : 1;
+    void *p = lf_arena_array(arena, n, size);
     if (p) return p;
-    if (size && n > (arena->ceiling - arena->used_bytes) / size)
+    size_t left = (arena->ceiling - arena->used_bytes) / 16 * 16; /* pieces are whole multiples of that */
+    if (n > left / size)
         lf_compilation_fail(c, LF_LIMIT, "the grammar takes more than %zu bytes to compile: make it simpler",
                             arena->ceiling);
     else

@@ -25,6 +25,10 @@ FOLDERS = ["core", "device", "tokenizer", "template", "grammar", "kv", "attentio
 # What reads bytes that others wrote. Not the evaluation of templates (the rest of jinja_*): it reads a tree of our own.
 GROUPS = {
     "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
+                "grammar/compilation.c", "grammar/dfa.c", "grammar/free_text.c", "grammar/json_string.c", "grammar/nfa.c",
+                "grammar/number.c", "grammar/regex.c", "grammar/schema.c", "grammar/schema_array.c", "grammar/schema_common.c",
+                "grammar/schema_expand.c", "grammar/schema_format.c", "grammar/schema_object.c", "grammar/schema_scalar.c",
+                "grammar/schema_value.c",
                 "tokenizer/hf/added.c", "tokenizer/hf/bpe_open.c", "tokenizer/config.c", "tokenizer/hf/hf_decoder.c",
                 "tokenizer/hf/hf_open.c", "template/answer/answer_channels.c", "template/answer/answer_gemma.c",
                 "template/answer/answer_object.c", "template/answer/answer_out.c", "template/answer/answer_parameters.c",

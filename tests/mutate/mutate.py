@@ -3,7 +3,7 @@
 notices is a test that is missing.
 
     tests/mutate/mutate.py --faults 200                    goes on where the last run of these results stopped
-    tests/mutate/mutate.py --faults 20 --groups kv,engine  parsers, kv, engine, http; or --files 'core/json*.c'
+    tests/mutate/mutate.py --faults 20 --groups kv,engine  parsers, grammar, kv, engine, http; or --files 'core/json*.c'
     tests/mutate/mutate.py --again survived                the survivors once more, after tests were added
     tests/mutate/mutate.py --faults 200 --lanes unit,fuzz  quick tests first; then --again survived asks the others
     tests/mutate/mutate.py --plant core/str.c:99:'0xC2':'0xC0'   one fault, chosen by hand
@@ -34,6 +34,7 @@ import faults
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 GROUPS = {
     "parsers": ["core/json*.c", "core/str.c", "model/safetensors.c", "model/hparams.c", "tokenizer/*.c", "template/*.c"],
+    "grammar": ["grammar/*.c"],
     "kv": ["kv/*.c"],
     "engine": ["server/engine/*.c"],
     "http": ["server/http/**.c", "server/http/*.c"],
@@ -42,7 +43,7 @@ LEFT_OUT = ["tokenizer/unicode_tables.c"]
 
 
 def files_of(patterns):
-    names = sorted(os.path.relpath(os.path.join(where, n), ROOT) for top in ("core", "kv", "model", "template", "tokenizer", "server")
+    names = sorted(os.path.relpath(os.path.join(where, n), ROOT) for top in ("core", "grammar", "kv", "model", "template", "tokenizer", "server")
                    for where, _, files in os.walk(os.path.join(ROOT, top)) for n in files)
     return [n for n in names if n not in LEFT_OUT and any(fnmatch.fnmatch(n, p) for p in patterns)]
 

@@ -1,5 +1,6 @@
 /* A compilation that is stopped after its 1st, 2nd, 3rd … step, wherever that is, comes to its end and says why: the
- * way of a client that has gone and of a schema past LF_GRAMMAR_STEPS. */
+ * way of a client that has gone and of a schema past LF_GRAMMAR_STEPS. The same for each of its
+ * bytes of memory. */
 #include "grammar/parts.h"
 #include "grammar/regex.h"
 #include "grammar/schema_impl.h"
@@ -31,8 +32,8 @@ struct source {
     bool spaced;
 };
 
-/* With so many steps left. */
-static enum lf_status compile(const struct source *source, uint64_t n_steps)
+/* With so many steps or bytes left. */
+static enum lf_status compile(const struct source *source, uint64_t n_left, bool of_bytes)
 {
     struct lf_arena keep;
     struct lf_compilation c;
@@ -41,7 +42,8 @@ static enum lf_status compile(const struct source *source, uint64_t n_steps)
     struct lf_err err = {0};
     lf_arena_init(&keep, 4096, LF_GRAMMAR_BYTES);
     lf_compilation_init(&c, &keep, NULL, &err);
-    c.n_steps = LF_GRAMMAR_STEPS - n_steps;
+    c.n_steps = of_bytes ? 0 : LF_GRAMMAR_STEPS - n_left;
+    if (of_bytes) c.scratch.ceiling = n_left;
     if (source->schema) {
         assert_int_equal(lf_json_parse(&doc, lf_str_c(source->schema), &lf_json_limits_request, NULL), LF_OK);
         struct lf_str space = source->spaced ? LF_STR("[ \\n]?") : LF_STR("");
@@ -54,7 +56,8 @@ static enum lf_status compile(const struct source *source, uint64_t n_steps)
         lf_parts_compile(&c, &net, source->parts);
     }
     lf_network_keep(&net, &c);
-    if (c.status != LF_OK) assert_non_null(strstr(err.message, "steps"));
+    if (c.status != LF_OK && !strstr(err.message, of_bytes ? "bytes" : "steps"))
+        fail_msg("%llu left: %s", (unsigned long long)n_left, err.message);
     lf_json_deinit(&doc);
     lf_compilation_deinit(&c);
     lf_arena_deinit(&keep);
@@ -63,11 +66,14 @@ static enum lf_status compile(const struct source *source, uint64_t n_steps)
 
 static void stop_everywhere(const struct source *source)
 {
-    enum lf_status status = LF_LIMIT;
-    int n_stopped = 0;
-    for (uint64_t n = 1; status == LF_LIMIT; n += 1 + n / 48, n_stopped++) status = compile(source, n);
-    assert_int_equal(status, LF_OK);
-    assert_true(n_stopped > 10);
+    for (int of_bytes = 0; of_bytes < 2; of_bytes++) {
+        enum lf_status status = LF_LIMIT;
+        uint64_t n_stopped = 0;
+        for (uint64_t n = 1; status == LF_LIMIT; n += of_bytes ? 16 + n / 96 : 1 + n / 48, n_stopped++)
+            status = compile(source, n, of_bytes);
+        assert_int_equal(status, LF_OK);
+        assert_true(n_stopped > 10);
+    }
 }
 
 static void schemas_stop_at_any_step(void **state)
