@@ -14,7 +14,8 @@ enum {
     KEPT_FROM_N = 300,        /* nodes that a walk visits to be worth keeping */
     KEPT_RESTS_N = 32 * 1024, /* tokens that go on behind a terminal, at most, of a walk that is kept */
     EXITS_N = 256 * 1024,
-    LEVELS_N = 3, /* terminals that one token goes through alone; then its readings go together */
+    WORDS_PER_STEP = 8, /* of a mask that are cleared, copied and merged in the time of a node */
+    LEVELS_N = 3,       /* terminals that one token goes through alone; then its readings go together */
 };
 
 /* Where one walk is in what it walks for. */
@@ -119,8 +120,7 @@ static void walk_together(struct walk *w, uint32_t at)
         uint32_t depth = nodes[i].depth;
         size_t first = depth == top + 1 ? w->first : ends[depth - 2];
         m->follow.n = ends[depth - 1];
-        m->n_visited += (uint32_t)(ends[depth - 1] - first);
-        if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+        lf_matcher_spend(m, (ends[depth - 1] - first) * LF_READING_STEPS);
         lf_readings_step_on(&m->stacks, &m->follow, first, ends[depth - 1], nodes[i].byte);
         if (m->stacks.status != LF_OK) return;
         ends[depth] = m->follow.n;
@@ -243,6 +243,7 @@ static void use_kept(struct walk *w, uint32_t *mask)
 {
     struct lf_matcher *m = w->m;
     merge(mask, m->kept.walk.mask, m->vocabulary->n_words);
+    lf_matcher_spend(m, m->vocabulary->n_words / WORDS_PER_STEP);
     w->trie = &m->kept.walk.rests;
     w->mask = mask;
     w->key = NULL;
@@ -265,6 +266,7 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
     w->mask = m->kept.walk.mask;
     w->key = key;
     walk_under(w, 0);
+    lf_matcher_spend(m, v->n_words / WORDS_PER_STEP);
     if (m->stacks.status != LF_OK) return;
     if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
         m->kept_key = *key;

@@ -68,7 +68,8 @@ static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
     return LF_OK;
 }
 
-enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
+/* costs: as one token of LF_GRAMMAR_MASK_STEPS at most. */
+static enum lf_status accept_text(struct lf_matcher *m, struct lf_str bytes, bool costs)
 {
     struct lf_reading_list *from = &m->now;
     if (m->ended) return bytes.len ? LF_INVALID : LF_OK;
@@ -76,12 +77,19 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
     m->stacks.status = LF_OK;
     for (size_t i = 0; i < bytes.len; i++) {
         struct lf_reading_list *to = &m->next[i % 2];
+        if (costs) lf_matcher_spend(m, from->n * LF_READING_STEPS);
+        if (m->stacks.status != LF_OK) return m->stacks.status;
         lf_readings_step(&m->stacks, from, (uint8_t)bytes.ptr[i], to);
         if (m->stacks.status != LF_OK) return m->stacks.status;
         if (to->n == 0 && !to->complete) return LF_INVALID;
         from = to;
     }
     return bytes.len ? go_on(m, from) : LF_OK;
+}
+
+enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
+{
+    return accept_text(m, bytes, false);
 }
 
 static enum lf_status accept_control(struct lf_matcher *m, struct lf_str control)
@@ -106,7 +114,8 @@ enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t token)
         m->ended = true;
         return LF_OK;
     }
-    return text.len ? lf_matcher_accept_bytes(m, text) : LF_INVALID;
+    m->n_visited = 0;
+    return text.len ? accept_text(m, text, true) : LF_INVALID;
 }
 
 bool lf_matcher_is_complete(const struct lf_matcher *m)
