@@ -57,6 +57,8 @@ enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_gramma
     return LF_OK;
 }
 
+enum { NODES_A_READING = 16 };
+
 /* What was reached becomes where the answer is. */
 static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
 {
@@ -68,6 +70,14 @@ static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
     return LF_OK;
 }
 
+/* n readings move by a byte: each takes the time of many nodes of a mask. */
+static bool spend(struct lf_matcher *m, size_t n)
+{
+    m->n_visited += (uint32_t)n * NODES_A_READING; /* n <= LF_GRAMMAR_CONFIGS_N */
+    if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+    return m->stacks.status == LF_OK;
+}
+
 /* costs: as one token of LF_GRAMMAR_MASK_STEPS at most. */
 static enum lf_status accept_text(struct lf_matcher *m, struct lf_str bytes, bool costs)
 {
@@ -77,8 +87,7 @@ static enum lf_status accept_text(struct lf_matcher *m, struct lf_str bytes, boo
     m->stacks.status = LF_OK;
     for (size_t i = 0; i < bytes.len; i++) {
         struct lf_reading_list *to = &m->next[i % 2];
-        if (costs) lf_matcher_spend(m, from->n * LF_READING_STEPS);
-        if (m->stacks.status != LF_OK) return m->stacks.status;
+        if (costs && !spend(m, from->n)) return m->stacks.status;
         lf_readings_step(&m->stacks, from, (uint8_t)bytes.ptr[i], to);
         if (m->stacks.status != LF_OK) return m->stacks.status;
         if (to->n == 0 && !to->complete) return LF_INVALID;

@@ -2,7 +2,6 @@
 #ifndef LF_GRAMMAR_MATCHER_IMPL_H
 #define LF_GRAMMAR_MATCHER_IMPL_H
 
-#include "core/check.h"
 #include "grammar/grammar.h"
 #include "grammar/readings.h"
 #include "grammar/vocabulary.h"
@@ -29,14 +28,5 @@ struct lf_matcher {
     uint32_t states[LF_GRAMMAR_TOKEN_BYTES + 1]; /* of a walk, by depth */
     uint32_t n_visited;                          /* nodes, and what costs as much; of this mask, or this token */
 };
-
-enum { LF_READING_STEPS = 16 }; /* nodes in the time of a step of one reading among many */
-
-/* Counts work against LF_GRAMMAR_MASK_STEPS. */
-static inline void lf_matcher_spend(struct lf_matcher *m, size_t n)
-{
-    m->n_visited += (uint32_t)LF_MIN(n, (size_t)LF_GRAMMAR_MASK_STEPS + 1);
-    if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
-}
 
 #endif

@@ -20,11 +20,13 @@ static void also(struct lf_schema *s, struct lf_dfa *content, bool *is_free, str
 static void put_path(struct lf_schema *s, struct lf_json_value at, const char *keyword)
 {
     struct lf_compilation *c = s->c;
-    if (lf_compilation_ok(c) || !c->err || strncmp(c->err->message, "schema at", 9) == 0) return;
+    size_t named = c->name.len ? c->name.len + 2 : 0; /* which the new message begins with again */
+    if (lf_compilation_ok(c) || !c->err || strlen(c->err->message) < named) return;
+    if (strncmp(c->err->message + named, "schema at", 9) == 0) return;
     struct lf_err reason = *c->err;
     enum lf_status status = c->status;
     c->status = LF_OK;
-    lf_schema_fail(s, at, status, "\"%s\": %.200s", keyword, reason.message);
+    lf_schema_fail(s, at, status, "\"%s\": %.200s", keyword, reason.message + named);
 }
 
 static void add_format(struct lf_schema *s, struct lf_json_value v, struct lf_dfa *content, bool *is_free)

@@ -425,6 +425,11 @@ static void errors_say_which_part(void **state)
     struct lf_grammar_part fine = PART(SCHEMA, .name = LF_STR("tools[2]"));
     struct lf_grammar_part root = LIST(SEQUENCE, fine, bad);
     expect(&root, LF_UNSUPPORTED, "tools[3]: schema at \"#/properties/x\": the keyword \"not\"");
+    struct lf_json pattern = {0};
+    assert_int_equal(lf_json_parse(&pattern, LF_STR("{\"pattern\":\"(\"}"), &lf_json_limits_request, NULL), LF_OK);
+    bad.schema = lf_json_root(&pattern);
+    expect(&bad, LF_INVALID, "tools[3]: schema at \"#/pattern\": \"pattern\": pattern, byte");
+    lf_json_deinit(&pattern);
     struct lf_json no = {0};
     assert_int_equal(lf_json_parse(&no, LF_STR("false"), &lf_json_limits_request, NULL), LF_OK);
     struct lf_grammar_part never = PART(SCHEMA, .schema = lf_json_root(&no), .name = LF_STR("no"));

@@ -111,6 +111,13 @@ static void escapes_mean_what_they_mean_in_ecmascript(void **state)
     assert_false(matches("..", "\xc3\xa9"));    /* one character of two bytes */
     assert_true(matches("[\\b]", "\b"));
     assert_true(matches("}]", "}]"));
+    assert_true(matches("\\0\\x7E[\\-+]\\.", (const char[]){0, '~', '-', '.', 0}) || matches("\\x7E[\\-+]\\.", "~-."));
+    assert_true(matches("[^\\u{10000}-\\u{10FFFF}]", "\xef\xbf\xbf"));
+    assert_false(matches("[^\\u{10000}-\\u{10FFFF}]", "😀"));
+    assert_false(matches("[^\\0-\\u{10ffff}]", "a"));
+    assert_true(matches("\\ca\\cZ", "\x01\x1a"));
+    assert_true(matches("a{2}?b??c*?", "aabc") && matches("a{1,}", "aaa") && matches("a{0}", ""));
+    assert_true(matches("[a-]", "-") && matches("[-a]", "-") && matches("[\\w-]", "-") && matches("[a-\\u00e9]", "z"));
 }
 
 static void what_is_not_supported_is_refused_by_name(void **state)
@@ -142,6 +149,28 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\xff", "UTF-8", LF_INVALID},
         {"a{10001}", "10000 repetitions", LF_LIMIT},
         {"[\\d-z]", "end of a range", LF_INVALID},
+        {"[a-\\w]", "end of a range", LF_INVALID},
+        {"\\u{}", "no code point", LF_INVALID},
+        {"\\u{110000}", "no code point", LF_INVALID},
+        {"\\u{41", "no code point", LF_INVALID},
+        {"\\u{4g}", "no code point", LF_INVALID},
+        {"\\udc00", "surrogates", LF_UNSUPPORTED},
+        {"\\ud83d\\u0041", "surrogates", LF_UNSUPPORTED},
+        {"\\ud83dx", "surrogates", LF_UNSUPPORTED},
+        {"\\x4", "two hexadecimal", LF_INVALID},
+        {"\\x4g", "two hexadecimal", LF_INVALID},
+        {"\\c", "means nothing", LF_INVALID},
+        {"\\c1", "means nothing", LF_INVALID},
+        {"\\Bx", "word boundary", LF_UNSUPPORTED},
+        {"\\P{L}", "property", LF_UNSUPPORTED},
+        {"\\01", "", LF_UNSUPPORTED},
+        {"(?!a)", "look-ahead", LF_UNSUPPORTED},
+        {"(?<=a)b", "look-behind", LF_UNSUPPORTED},
+        {"(?<name", "name without an end", LF_INVALID},
+        {"a+?+", "nothing to repeat", LF_INVALID},
+        {"a?{2}{3}", "nothing to repeat", LF_INVALID},
+        {"a{2", "{ without }", LF_INVALID},
+        {"a{1,10001}", "10000 repetitions", LF_LIMIT},
         {"((a{0,1000}){0,1000}){0,1000}", "make it simpler", LF_LIMIT},
         {"(.*a.{20}|b)*", "make it simpler", LF_LIMIT},
         {"(a{10000}){6}", "states", LF_LIMIT},

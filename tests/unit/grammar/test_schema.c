@@ -228,6 +228,44 @@ static void combinations(void **state)
     CHECK_ALL(checks);
 }
 
+/* Ways to say things that are seldom used. */
+static void corners(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"$ref\":\"#/$defs/a~1b%20~0c\",\"$defs\":{\"a/b ~c\":{\"const\":1}}}", {"1"}, {"2"}},
+        {"{\"$ref\":\"#/anyOf/1\",\"anyOf\":[{},{\"type\":\"null\"}]}", {"null"}, {"1"}},
+        {"{\"$ref\":\"#k\",\"enum\":[1,{\"$anchor\":\"k\"}],\"$defs\":{\"x\":{\"$anchor\":\"k\",\"type\":\"integer\"}}"
+         "}",
+         {"1"},
+         {"2", "{\"$anchor\":\"k\"}"}},
+        {"{\"oneOf\":[false,{\"type\":\"null\"},false]}", {"null"}, {"1"}},
+        {"{\"anyOf\":[false,true],\"type\":\"null\"}", {"null"}, {"1"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"const\":\"a\"}}", {"{}", "{\"a\":1}"}, {"{\"b\":1}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"enum\":[\"a\",1,\"b\"]}}", {"{\"b\":1}"}, {"{\"c\":1}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"type\":\"null\"}}", {"{}"}, {"{\"a\":1}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"const\":\"a\"},{\"pattern\":\"^b+$\"}]}}",
+         {"{\"a\":1,\"bb\":2}"},
+         {"{\"c\":1}"}},
+        {"{\"type\":\"object\",\"propertyNames\":{\"allOf\":[{\"minLength\":2},{\"maxLength\":2}]}}",
+         {"{\"ab\":1}"},
+         {"{\"a\":1}", "{\"abc\":1}"}},
+        {"{\"type\":\"integer\",\"allOf\":[{\"multipleOf\":4},{\"multipleOf\":6}]}", {"12", "0", "-24"}, {"4", "18"}},
+        {"{\"allOf\":[{\"minimum\":1},{\"exclusiveMinimum\":1},{\"maximum\":3},{\"exclusiveMaximum\":3},{\"type\":"
+         "\"integer\"}]}",
+         {"2"},
+         {"1", "3"}},
+        {"{\"type\":\"object\",\"maxProperties\":4000000000}", {"{}", "{\"a\":1,\"b\":2}"}, {"[]"}},
+        {"{\"enum\":[[1,2],{\"a\":1,\"b\":[]},1.0,-0.5,true]}",
+         {"[1,2]", "{\"a\":1,\"b\":[]}", "1", "1.0", "-0.5", "true"},
+         {"[2,1]", "false"}},
+        {"{\"enum\":[null,true,[],{}],\"type\":\"array\"}", {"[]"}, {"{}", "null", "true"}},
+        {"{\"enum\":[\"a\",\"abc\",\"abcde\"],\"minLength\":2,\"maxLength\":4}", {"\"abc\""}, {"\"a\"", "\"abcde\""}},
+        {"{\"type\":[\"null\",\"boolean\"]}", {"null", "true"}, {"1"}},
+    };
+    check_all(checks, sizeof checks / sizeof *checks, NULL);
+}
+
 static void strict_objects_have_no_other_members(void **state)
 {
     (void)state;
@@ -291,6 +329,25 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"[]", "a schema must be", LF_INVALID},
         {"{\"type\":\"object\",\"minProperties\":2}", "minProperties", LF_UNSUPPORTED},
         {"{\"enum\":[{}],\"properties\":{}}", "\"enum\"", LF_UNSUPPORTED},
+        {"{\"const\":[],\"items\":{}}", "\"enum\"", LF_UNSUPPORTED},
+        {"{\"properties\":{\"a~b\":{\"not\":{}}}}", "#/properties/a~0b\": the keyword \"not\"", LF_UNSUPPORTED},
+        {"{\"items\":{\"$id\":\"x\"}}", "\"$id\"", LF_UNSUPPORTED},
+        {"{\"items\":[{}]}", "\"prefixItems\" is", LF_UNSUPPORTED},
+        {"{\"required\":[1]}", "a list of strings", LF_INVALID},
+        {"{\"propertyNames\":{\"type\":[\"string\",\"null\"]}}", "a list of types", LF_UNSUPPORTED},
+        {"{\"type\":\"integer\",\"multipleOf\":0}", "#/multipleOf\"", LF_UNSUPPORTED},
+        {"{\"allOf\":[{\"multipleOf\":997},{\"multipleOf\":991}],\"type\":\"integer\"}", "multipleOf", LF_LIMIT},
+        {"{\"minimum\":1e100}", "#/minimum\"", LF_LIMIT},
+        {"{\"minLength\":1.5}", "#/minLength\"", LF_INVALID},
+        {"{\"allOf\":[]}", "#/allOf\"", LF_INVALID},
+        {"{\"allOf\":{}}", "must be an array", LF_INVALID},
+        {"{\"$ref\":\"#other\"}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/anyOf/2\",\"anyOf\":[{},{}]}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/anyOf/x\",\"anyOf\":[{},{}]}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"#/$defs/a%2\"}", "no such place", LF_INVALID},
+        {"{\"$ref\":\"\"}", "another document", LF_UNSUPPORTED},
+        {"{\"$schema\":5}", "must be a string", LF_INVALID},
+        {"{\"format\":\"\\u0000\"}", "", LF_INVALID},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lf_grammar *g = NULL;
@@ -433,6 +490,7 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(enums),
         cmocka_unit_test(combinations),
+        cmocka_unit_test(corners),
         cmocka_unit_test(strict_objects_have_no_other_members),
         cmocka_unit_test(white_space_where_it_is_asked_for),
         cmocka_unit_test(what_is_not_supported_is_refused_with_its_place),
