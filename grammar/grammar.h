@@ -157,7 +157,7 @@ void lf_matcher_set_growing(struct lf_matcher *m, bool may_grow);
 
 /* The tokens that may come next, into lf_vocabulary_mask_words words. *n_allowed (may be NULL): how many there are; 0
  * only where the vocabulary lacks a byte that is needed, or behind an end. LF_LIMIT: the answer has more readings than
- * LF_GRAMMAR_CONFIGS_N or of stacks than LF_GRAMMAR_STACKS_N, or the mask visits more than LF_GRAMMAR_MASK_STEPS: a
+ * LF_GRAMMAR_CONFIGS_N or of stacks than LF_GRAMMAR_STACKS_N, or the mask costs more than LF_GRAMMAR_MASK_STEPS: a
  * grammar of many wide patterns at one place may. LF_NO_MEMORY. The mask is not to be used then. */
 LF_MUST_CHECK enum lf_status lf_matcher_mask(struct lf_matcher *m, uint32_t *mask, uint32_t *n_allowed);
 /* The token that came. LF_INVALID: it is not allowed, and nothing has changed. LF_LIMIT and LF_NO_MEMORY as above. */

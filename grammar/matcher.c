@@ -65,6 +65,8 @@ enum lf_status lf_matcher_create(struct lf_matcher **out, const struct lf_gramma
     return LF_OK;
 }
 
+enum { NODES_A_READING = 16 };
+
 /* What was reached becomes where the answer is. */
 static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
 {
@@ -76,7 +78,16 @@ static enum lf_status go_on(struct lf_matcher *m, struct lf_reading_list *to)
     return LF_OK;
 }
 
-enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
+/* n readings move by a byte: each takes the time of many nodes of a mask. */
+static bool spend(struct lf_matcher *m, size_t n)
+{
+    m->n_visited += (uint32_t)n * NODES_A_READING; /* n <= LF_GRAMMAR_CONFIGS_N */
+    if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+    return m->stacks.status == LF_OK;
+}
+
+/* costs: as one token of LF_GRAMMAR_MASK_STEPS at most. */
+static enum lf_status accept_text(struct lf_matcher *m, struct lf_str bytes, bool costs)
 {
     struct lf_reading_list *from = &m->now;
     if (m->ended) return bytes.len ? LF_INVALID : LF_OK;
@@ -84,6 +95,7 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
     m->stacks.status = LF_OK;
     for (size_t i = 0; i < bytes.len; i++) {
         struct lf_reading_list *to = &m->next[i % 2];
+        if (costs && !spend(m, from->n)) return m->stacks.status;
         lf_readings_step(&m->stacks, from, (uint8_t)bytes.ptr[i], to);
         if (m->stacks.status != LF_OK) return m->stacks.status;
         if (to->n == 0 && !to->complete) return LF_INVALID;
@@ -93,6 +105,11 @@ enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes
     LF_TRY(go_on(m, from));
     if (m->vocabulary->next) use_vocabulary(m, m->vocabulary->next);
     return LF_OK;
+}
+
+enum lf_status lf_matcher_accept_bytes(struct lf_matcher *m, struct lf_str bytes)
+{
+    return accept_text(m, bytes, false);
 }
 
 static enum lf_status accept_control(struct lf_matcher *m, struct lf_str control)
@@ -117,7 +134,8 @@ enum lf_status lf_matcher_accept(struct lf_matcher *m, int32_t token)
         m->ended = true;
         return LF_OK;
     }
-    return text.len ? lf_matcher_accept_bytes(m, text) : LF_INVALID;
+    m->n_visited = 0;
+    return text.len ? accept_text(m, text, true) : LF_INVALID;
 }
 
 bool lf_matcher_is_complete(const struct lf_matcher *m)

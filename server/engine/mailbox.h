@@ -1,4 +1,5 @@
-/* The mailbox: where HTTP threads and the engine thread meet, and nowhere else. All locks of the engine are in here.
+/* The mailbox: where HTTP threads and the engine thread meet, and nowhere else. All locks of the engine are in here,
+ * but for the one between it and its mask threads (masks.h).
  *
  * One mutex. Lock order: the mailbox's is the last one taken by anyone; nothing is called with it held, notify least of
  * all, so a caller may hold locks of its own in snapshot, cancel and submit. One exception: lf_request_put waits until

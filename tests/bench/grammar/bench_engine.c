@@ -147,9 +147,9 @@ int main(int argc, char **argv)
     int n_pairs = 7, n_tokens = 600, n_threads = 0;
     const char *device = NULL;
     for (int i = 2; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--pairs") == 0) n_pairs = LF_MIN(atoi(argv[i + 1]), PAIRS_MAX_N);
-        if (strcmp(argv[i], "--tokens") == 0) n_tokens = atoi(argv[i + 1]);
-        if (strcmp(argv[i], "--threads") == 0) n_threads = atoi(argv[i + 1]);
+        if (strcmp(argv[i], "--pairs") == 0) n_pairs = LF_MIN((int)strtol(argv[i + 1], NULL, 10), PAIRS_MAX_N);
+        if (strcmp(argv[i], "--tokens") == 0) n_tokens = (int)strtol(argv[i + 1], NULL, 10);
+        if (strcmp(argv[i], "--threads") == 0) n_threads = (int)strtol(argv[i + 1], NULL, 10);
         if (strcmp(argv[i], "--device") == 0) device = argv[i + 1];
     }
     if (argc < 2 || n_pairs < 1 || n_tokens < 2) {

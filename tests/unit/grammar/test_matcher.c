@@ -182,18 +182,17 @@ static void long_answers_do_not_run_out_of_stacks(void **state)
     lf_vocabulary_destroy(v);
 }
 
-/* 64 readings of the outer object times so many of the inner one, all alike up to the value of "b". */
-static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
+/* 64 readings of the outer object times so many of the inner one, all alike up to the number at the end of "b". */
+static struct lf_grammar *ambiguous_grammar(int n_inner, const char *before, const char *behind)
 {
     struct lf_buf schema;
-    struct lf_matcher *m = NULL;
     lf_buf_init(&schema, 1 << 20);
     lf_buf_cstr(&schema, "{\"$defs\":{\"x\":{\"anyOf\":[");
     for (int i = 0; i < n_inner; i++)
         lf_buf_printf(&schema,
-                      "%s{\"type\":\"object\",\"properties\":{\"b\":{\"const\":%d}},\"required\":[\"b\"],"
+                      "%s{\"type\":\"object\",\"properties\":{\"b\":{\"const\":%s%d%s}},\"required\":[\"b\"],"
                       "\"additionalProperties\":false}",
-                      i ? "," : "", i);
+                      i ? "," : "", before, i, behind);
     lf_buf_cstr(&schema, "]}},\"anyOf\":[");
     for (int i = 0; i < LF_GRAMMAR_CONFIGS_N / 128; i++)
         lf_buf_printf(&schema,
@@ -202,13 +201,20 @@ static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
                       i ? "," : "", i);
     lf_buf_cstr(&schema, "]}");
     struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+    lf_buf_deinit(&schema);
+    return g;
+}
+
+static enum lf_status accept_ambiguous(struct lf_vocabulary *v, int n_inner)
+{
+    struct lf_matcher *m = NULL;
+    struct lf_grammar *g = ambiguous_grammar(n_inner, "", "");
     assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
     enum lf_status status = lf_matcher_accept_bytes(m, LF_STR("{\"a\":{\"b\":"));
     if (status == LF_OK) assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("7},\"t\":63}")), LF_OK);
     if (status == LF_OK) assert_true(lf_matcher_is_complete(m) && lf_matcher_is_finished(m));
     lf_matcher_destroy(m);
     lf_grammar_unref(g);
-    lf_buf_deinit(&schema);
     return status;
 }
 
@@ -351,6 +357,57 @@ static void compilations_end_at_their_limits(void **state)
     lf_arena_deinit(&keep);
 }
 
+static void vocabularies_are_checked(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = NULL;
+    struct lf_err err;
+    struct lf_str token = LF_STR("a");
+    int32_t end = 1;
+    assert_int_equal(lf_vocabulary_create(&v, &token, 0, NULL, 0, 0, &err), LF_INVALID);
+    assert_int_equal(lf_vocabulary_create(&v, &token, 1, &end, 1, 0, &err), LF_INVALID);
+    static char text[LF_GRAMMAR_TOKEN_BYTES + 1];
+    memset(text, 'a', sizeof text);
+    struct lf_str tokens[] = {lf_str_from(text, sizeof text - 1), lf_str_from(text, sizeof text)};
+    struct lf_grammar *g = NULL;
+    struct lf_matcher *m = NULL;
+    uint32_t mask;
+    assert_int_equal(lf_vocabulary_create(&v, tokens, 2, NULL, 0, 0, &err), LF_OK);
+    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("a*"), NULL, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_mask(m, &mask, NULL), LF_OK);
+    assert_int_equal(mask, 1); /* the longest there is, and one byte more */
+    assert_true(lf_vocabulary_bytes(v) > sizeof text);
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* As long as all readings go on, each byte of a token costs them all. Without a mask before it, as bytes, it may. */
+static void a_token_has_a_budget(void **state)
+{
+    (void)state;
+    enum { FITS = LF_GRAMMAR_MASK_STEPS / (LF_GRAMMAR_CONFIGS_N * 16) };
+    static char text[FITS + 1];
+    memset(text, 'a', sizeof text);
+    struct lf_str tokens[] = {lf_str_from(text, FITS), lf_str_from(text, FITS + 1)};
+    struct lf_vocabulary *v = NULL;
+    struct lf_grammar *g = ambiguous_grammar(128, "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "\"");
+    assert_int_equal(lf_vocabulary_create(&v, tokens, 2, NULL, 0, 1 << 16, NULL), LF_OK);
+    for (int32_t token = 0; token < 2; token++) {
+        struct lf_matcher *m = NULL;
+        assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+        assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("{\"a\":{\"b\":\"")), LF_OK);
+        double began = cpu_seconds();
+        assert_int_equal(lf_matcher_accept(m, token), token == 0 ? LF_OK : LF_LIMIT);
+        assert_true(cpu_seconds() - began < 0.2 * SLOWNESS);
+        assert_int_equal(lf_matcher_accept_bytes(m, tokens[1]), LF_OK);
+        lf_matcher_destroy(m);
+    }
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
 /* One that may take no memory says so and stays where it is, and goes on as any other when it may again. */
 static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
 {
@@ -392,32 +449,6 @@ static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
     lf_vocabulary_destroy(v);
 }
 
-static void vocabularies_are_checked(void **state)
-{
-    (void)state;
-    struct lf_vocabulary *v = NULL;
-    struct lf_err err;
-    struct lf_str token = LF_STR("a");
-    int32_t end = 1;
-    assert_int_equal(lf_vocabulary_create(&v, &token, 0, NULL, 0, 0, &err), LF_INVALID);
-    assert_int_equal(lf_vocabulary_create(&v, &token, 1, &end, 1, 0, &err), LF_INVALID);
-    static char text[LF_GRAMMAR_TOKEN_BYTES + 1];
-    memset(text, 'a', sizeof text);
-    struct lf_str tokens[] = {lf_str_from(text, sizeof text - 1), lf_str_from(text, sizeof text)};
-    struct lf_grammar *g = NULL;
-    struct lf_matcher *m = NULL;
-    uint32_t mask;
-    assert_int_equal(lf_vocabulary_create(&v, tokens, 2, NULL, 0, 0, &err), LF_OK);
-    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("a*"), NULL, NULL), LF_OK);
-    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
-    assert_int_equal(lf_matcher_mask(m, &mask, NULL), LF_OK);
-    assert_int_equal(mask, 1); /* the longest there is, and one byte more */
-    assert_true(lf_vocabulary_bytes(v) > sizeof text);
-    lf_matcher_destroy(m);
-    lf_grammar_unref(g);
-    lf_vocabulary_destroy(v);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -428,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_mask_has_a_budget),
         cmocka_unit_test(stacks_end_at_their_limit),
         cmocka_unit_test(compilations_end_at_their_limits),
+        cmocka_unit_test(a_token_has_a_budget),
         cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
         cmocka_unit_test(vocabularies_are_checked),
     };
