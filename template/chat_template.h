@@ -36,7 +36,7 @@ struct lf_chat_message {
     struct lf_str reasoning_content, tool_call_id, name; /* ptr NULL: as in more */
     const struct lf_chat_call *calls;                    /* [n_calls] */
     size_t n_calls;
-    bool without_calls; /* more has tool_calls, which are none: templates that look for the name do not see it */
+    bool without_calls;        /* more has tool_calls, which are none: templates that look for the name do not see it */
     struct lf_json_value more; /* the message as it came, or NONE (a zeroed one) */
 };
 

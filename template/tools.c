@@ -21,23 +21,23 @@ static bool says_string(struct lf_json_value schema)
     return all_strings(lf_json_get(schema, "enum")) || lf_json_type(one) == LF_JSON_STRING;
 }
 
-/* The schema that a $ref to $defs or definitions of the root names; NONE for any other. */
-static struct lf_json_value referred(struct lf_json_value root, struct lf_json_value schema)
+struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_value schema)
 {
     static const struct {
         const char *prefix, *table;
     } tables[] = {{"#/$defs/", "$defs"}, {"#/definitions/", "definitions"}};
     struct lf_str ref;
-    if (!lf_json_borrow(lf_json_get(schema, "$ref"), &ref)) return (struct lf_json_value){0};
+    if (!lf_json_borrow(lf_json_get(schema, "$ref"), &ref)) return schema;
     for (size_t i = 0; i < LF_N_ELEMS(tables); i++) {
         char name[128];
         size_t n = strlen(tables[i].prefix);
         if (!lf_str_starts(ref, lf_str_c(tables[i].prefix)) || ref.len - n >= sizeof(name)) continue;
         memcpy(name, ref.ptr + n, ref.len - n);
         name[ref.len - n] = 0;
-        return lf_json_get(lf_json_get(root, tables[i].table), name);
+        struct lf_json_value target = lf_json_get(lf_json_get(root, tables[i].table), name);
+        return lf_json_type(target) == LF_JSON_OBJECT ? target : schema;
     }
-    return (struct lf_json_value){0};
+    return schema;
 }
 
 /* One step into $ref and into anyOf and oneOf, which is how libraries write an enum or an optional string: what is
@@ -45,8 +45,7 @@ static struct lf_json_value referred(struct lf_json_value root, struct lf_json_v
 static bool is_string(struct lf_json_value root, struct lf_json_value schema)
 {
     static const char *const unions[] = {"anyOf", "oneOf"};
-    struct lf_json_value target = referred(root, schema);
-    if (lf_json_type(target) == LF_JSON_OBJECT) schema = target;
+    schema = lf_tool_referred(root, schema);
     if (says_string(schema)) return true;
     for (size_t i = 0; i < LF_N_ELEMS(unions); i++) {
         struct lf_json_value branches = lf_json_get(schema, unions[i]);

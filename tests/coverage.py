@@ -26,7 +26,10 @@ FOLDERS = ["core", "device", "tokenizer", "template", "grammar", "kv", "attentio
 GROUPS = {
     "parsers": ["core/json.c", "core/json_read.c", "core/str.c", "model/safetensors.c", "model/hparams.c",
                 "tokenizer/hf/added.c", "tokenizer/hf/bpe_open.c", "tokenizer/config.c", "tokenizer/hf/hf_decoder.c",
-                "tokenizer/hf/hf_open.c", "template/jinja/jinja_lex.c", "template/jinja/jinja_parse.c",
+                "tokenizer/hf/hf_open.c", "template/answer/answer_channels.c", "template/answer/answer_gemma.c",
+                "template/answer/answer_object.c", "template/answer/answer_out.c", "template/answer/answer_parameters.c",
+                "template/answer/answer_parser.c", "template/answer/answer_steps.c", "template/answer/answer_value.c",
+                "template/answer/json_scan.c", "template/jinja/jinja_lex.c", "template/jinja/jinja_parse.c",
                 "template/jinja/jinja_parse_expr.c", "tokenizer/hf/normalize.c", "tokenizer/hf/pretokenize.c",
                 "tokenizer/hf/regex_rewrite.c", "tokenizer/spm/spm_open.c", "tokenizer/spm/spm_proto.c", "tokenizer/vocab.c"],
 }

@@ -19,57 +19,8 @@
 #define LF_TEMPLATE_ANSWER_IMPL_H
 
 #include "core/str.h"
+#include "template/answer/answer_rows.h"
 #include "template/answer/json_scan.h"
-#include "template/answer_format.h"
-
-/* ---------------------------------------------------------------------------------------------------------- formats */
-
-enum lf_answer_step_kind {
-    LF_STEP_END,
-    LF_STEP_LITERAL,   /* this text */
-    LF_STEP_SPACE,     /* white space; the text is what the template writes */
-    LF_STEP_UNTIL,     /* few bytes up to this text, and it: an id that the model gives the call */
-    LF_STEP_DIGITS,    /* digits, maybe none */
-    LF_STEP_NAME,      /* the name of a tool */
-    LF_STEP_ARGUMENTS, /* its arguments, a JSON object */
-    LF_STEP_OBJECT     /* both in one JSON object, its members in any order, others beside them */
-};
-
-struct lf_answer_step {
-    enum lf_answer_step_kind kind;
-    const char *text;
-};
-
-enum { LF_ANSWER_SHOWS_N = 3, LF_ANSWER_HEAD_N = 4, LF_ANSWER_STEPS_N = 12, LF_ANSWER_CONTROLS_N = 12 };
-
-/* A row. Texts that are NULL are not there. A marker has no newline in it. */
-struct lf_answer_format {
-    const char *name;
-    const char *shows[LF_ANSWER_SHOWS_N]; /* a template whose source has all of these is one of this format */
-
-    /* Reasoning: think lead … tail think_end after. The last three and the first are dropped with the markers. */
-    const char *think, *think_end;
-    const char *think_lead, *think_tail, *think_after;
-
-    /* Calls: tail open head call (next call)* close after. */
-    const char *open;
-    const char *call_tail;  /* newlines before `open` that the template writes */
-    const char *call_after; /* white space behind `close`, likewise */
-    bool is_bare;           /* a { at the beginning of the answer opens calls too */
-    struct lf_answer_step head[LF_ANSWER_HEAD_N];
-    struct lf_answer_step call[LF_ANSWER_STEPS_N];
-    const char *next;       /* between calls; NULL: the call's own first literal */
-    const char *close;      /* behind the last one … */
-    const char *close_lead; /* … and the white space that the template writes before it */
-    /* Of OBJECT: what the template calls its two members. Any of the usual names is read. */
-    const char *name_key, *arguments_key;
-
-    /* Which parts of the markers may be control tokens. */
-    const char *controls[LF_ANSWER_CONTROLS_N];
-};
-
-extern const struct lf_answer_format lf_answer_formats[];
-extern const int lf_answer_n_formats;
 
 /* ----------------------------------------------------------------------------------------------------------- output */
 
@@ -124,6 +75,59 @@ struct lf_answer_object {
     size_t arguments_at, arguments_end; /* in what is held, where they came before the name */
 };
 
+enum lf_answer_parameter_state {
+    LF_PARAMETER_BETWEEN,
+    LF_PARAMETER_KEY,
+    LF_PARAMETER_GAP,    /* between a name and the marker that opens its value */
+    LF_PARAMETER_STRING, /* a value that goes out as a string */
+    LF_PARAMETER_JSON,   /* … as JSON */
+    LF_PARAMETER_HELD    /* … that is held until its end */
+};
+
+struct lf_answer_parameters {
+    enum lf_answer_parameter_state state;
+    size_t n;         /* parameters so far */
+    bool is_known;    /* the tool has a parameter of this name */
+    bool as_json;     /* the value is no string for certain */
+    const char *skip; /* of value_lead: what may still come */
+    size_t n_tail;    /* newlines at the beginning of what is held */
+    size_t marker_at; /* where the marker begins in what is held, behind white space */
+};
+
+enum lf_answer_gemma_state {
+    LF_GEMMA_FIRST_KEY, /* behind { */
+    LF_GEMMA_KEY,       /* behind a comma in an object */
+    LF_GEMMA_BARE_KEY,
+    LF_GEMMA_QUOTED_KEY,
+    LF_GEMMA_COLON,
+    LF_GEMMA_FIRST_VALUE, /* behind [ */
+    LF_GEMMA_VALUE,
+    LF_GEMMA_STRING,
+    LF_GEMMA_WORD, /* a value without markers, which is held */
+    LF_GEMMA_NEXT  /* behind a value */
+};
+
+struct lf_answer_gemma {
+    enum lf_answer_gemma_state state;
+    uint64_t objects; /* bit d: what is open at depth d is an object, else an array */
+    uint32_t depth;
+    uint32_t n_quote; /* bytes of the marker that opens a string */
+};
+
+enum lf_answer_channel_state {
+    LF_CHANNEL_BEFORE, /* a message may begin */
+    LF_CHANNEL_HEADER, /* in what says what it is; held */
+    LF_CHANNEL_BODY,
+    LF_CHANNEL_CALL, /* behind the header of a call; held */
+    LF_CHANNEL_ARGUMENTS,
+    LF_CHANNEL_AFTER /* behind a call */
+};
+
+struct lf_answer_channels {
+    enum lf_answer_channel_state state;
+    bool is_reasoning, shows_markers; /* the message that it is in */
+};
+
 /* What a step makes of a byte. */
 enum lf_answer_fit {
     LF_FIT_MORE, /* taken; the step goes on */
@@ -157,6 +161,9 @@ struct lf_answer_parser {
     bool is_certain; /* this call is given out */
     struct lf_json_scan arguments;
     struct lf_answer_object object;
+    struct lf_answer_parameters parameters;
+    struct lf_answer_gemma gemma;
+    struct lf_answer_channels channels;
 };
 
 /* Keeps a byte back; false: there are too many, or no memory (status). */
@@ -164,9 +171,22 @@ bool lf_answer_hold(struct lf_answer_parser *p, char c);
 /* The tool's call is certain: it is given out, and the markers that were held are dropped. */
 void lf_answer_call_begin(struct lf_answer_parser *p, const struct lf_tool *tool);
 void lf_answer_argument(struct lf_answer_parser *p, char c);
+/* Bytes of a string of JSON: as lf_json_write_escaped, but a code point may come in pieces. */
+void lf_answer_put_escaped(struct lf_answer_parser *p, const char *bytes, size_t n);
+/* A text as what it says where that is JSON, else as a string. as_python: True, False and None are words too. */
+void lf_answer_put_value(struct lf_answer_parser *p, struct lf_str text, bool as_python);
 
 void lf_answer_object_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_object_byte(struct lf_answer_parser *p, char c);
+/* Whether the prompt ends in reasoning that the template has opened; *is_closed: behind some that it has closed. */
+bool lf_answer_prompt_opens(const struct lf_answer_format *f, struct lf_str prompt_end, bool *is_closed);
+void lf_answer_channels_begin(struct lf_answer_parser *p);
+void lf_answer_channels_byte(struct lf_answer_parser *p, char c);
+void lf_answer_channels_flush(struct lf_answer_parser *p);
+void lf_answer_gemma_begin(struct lf_answer_parser *p);
+enum lf_answer_fit lf_answer_gemma_byte(struct lf_answer_parser *p, char c);
+void lf_answer_parameters_begin(struct lf_answer_parser *p);
+enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c);
 
 /* The next byte for p->step, of which p->step_at bytes were before. */
 enum lf_answer_fit lf_answer_step_byte(struct lf_answer_parser *p, char c);

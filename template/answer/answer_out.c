@@ -27,7 +27,8 @@ static size_t whole_code_points(const struct lf_answer_out *out)
 
 void lf_answer_put(struct lf_answer_out *out, enum lf_answer_kind kind, const char *bytes, size_t n)
 {
-    if (n > 0 && kind != out->kind) lf_answer_out_flush(out);
+    if (n == 0) return;
+    if (kind != out->kind) lf_answer_out_flush(out);
     out->kind = kind;
     for (size_t i = 0; i < n; i++) {
         if (out->n == sizeof(out->bytes)) give(out, whole_code_points(out));

@@ -122,7 +122,7 @@ static void step_byte(struct lf_answer_parser *p, char c);
 static void scan_byte(struct lf_answer_parser *p, char c)
 {
     enum marker which;
-    if (p->skip && *p->skip == c) {
+    if (p->skip && *p->skip && *p->skip == c) {
         p->skip++;
         if (p->skip_is_text) lf_answer_put(&p->out, LF_ANSWER_TEXT, &c, 1);
         return;
@@ -259,6 +259,10 @@ static void after_byte(struct lf_answer_parser *p, char c)
 
 static void take_byte(struct lf_answer_parser *p, char c)
 {
+    if (p->format->is_channels) {
+        lf_answer_channels_byte(p, c);
+        return;
+    }
     switch (p->state) {
     case LF_ANSWER_SCAN:
         scan_byte(p, c);
@@ -296,6 +300,13 @@ static void look_at_prompt(struct lf_answer_parser *p, struct lf_str prompt)
     p->begins_skip = skip ? skip : behind_marker(prompt, f->think_end, f->think_after);
 }
 
+bool lf_answer_prompt_opens(const struct lf_answer_format *f, struct lf_str prompt_end, bool *is_closed)
+{
+    bool is_open = behind_marker(prompt_end, f->think, f->think_lead) != NULL;
+    *is_closed = !is_open && behind_marker(prompt_end, f->think_end, f->think_after) != NULL;
+    return is_open;
+}
+
 void lf_answer_parser_restart(struct lf_answer_parser *p)
 {
     lf_buf_clear(&p->held);
@@ -306,6 +317,7 @@ void lf_answer_parser_restart(struct lf_answer_parser *p)
     p->skip = p->begins_skip;
     p->skip_is_text = !p->params.reasoning;
     p->at_start = true;
+    lf_answer_channels_begin(p);
 }
 
 enum lf_status lf_answer_parser_create(struct lf_answer_parser **out, const struct lf_answer_parser_params *params)
@@ -316,7 +328,7 @@ enum lf_status lf_answer_parser_create(struct lf_answer_parser **out, const stru
     p->params.prompt_end = lf_str_from("", 0);
     p->format = params->format;
     lf_buf_init_in(&p->held, LF_ANSWER_HELD_BYTES, params->memory);
-    bool has_calls = p->format->call[0].kind != LF_STEP_END;
+    bool has_calls = lf_answer_format_has_tools(p->format);
     if (lf_answer_names_init(&p->names, params->tools, has_calls ? params->n_tools : 0, params->memory) != LF_OK) {
         lf_answer_parser_destroy(p);
         return LF_NO_MEMORY;
@@ -355,6 +367,7 @@ enum lf_status lf_answer_parser_push(struct lf_answer_parser *p, struct lf_str p
 enum lf_status lf_answer_parser_flush(struct lf_answer_parser *p, const struct lf_answer_sink *sink)
 {
     p->out.sink = sink;
+    if (p->format->is_channels) lf_answer_channels_flush(p);
     /* Behind a call what is held is white space and the beginning of a marker, behind the name of one that is certain
      * too: it is nobody's text. */
     if (p->state == LF_ANSWER_SCAN || !p->is_certain) give_held(p);

@@ -74,6 +74,12 @@ enum lf_answer_fit lf_answer_step_byte(struct lf_answer_parser *p, char c)
     case LF_STEP_OBJECT:
         if (p->step_at++ == 0) lf_answer_object_begin(p);
         return lf_answer_object_byte(p, c);
+    case LF_STEP_PARAMETERS:
+        if (p->step_at++ == 0) lf_answer_parameters_begin(p);
+        return lf_answer_parameters_byte(p, c);
+    case LF_STEP_GEMMA:
+        if (p->step_at++ == 0) lf_answer_gemma_begin(p);
+        return lf_answer_gemma_byte(p, c);
     case LF_STEP_END:
         break;
     }

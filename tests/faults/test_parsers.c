@@ -7,6 +7,7 @@
 #include "tests/faults/sweep.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/chat_messages.h"
+#include "template/answer_format.h"
 #include "template/chat_template.h"
 
 static enum lf_status read_json(const void *ctx)
@@ -42,6 +43,74 @@ static void json_parse_and_read(void **state)
     sweep("JSON of nothing", read_json, "\"\"", 1);
     sweep("JSON with escaped names", read_json, "{\"\\u0061\":1,\"\\u0062\":2,\"c\":3}", 3);
     sweep("JSON with a name twice", read_refused_json, "{\"\\u0061\":1,\"b\":2,\"a\":3}", 3);
+}
+
+/* ---- answers ---- */
+
+struct an_answer {
+    const char *format, *answer;
+    size_t n_calls;
+};
+
+static const char weather_schema[] =
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"unit\":{\"enum\":"
+    "[\"C\",\"F\"]}},\"required\":[\"city\"]}";
+
+static void count_calls(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
+{
+    (void)bytes;
+    *(size_t *)ctx += kind == LF_ANSWER_CALL_END;
+}
+
+static enum lf_status take_apart(const struct an_answer *a, const struct lf_tool *tool)
+{
+    size_t n = 0;
+    struct lf_answer_sink sink = {count_calls, &n};
+    struct lf_answer_parser *p = NULL;
+    struct lf_answer_parser_params params = {
+        .format = lf_answer_format_by_name(lf_str_c(a->format)), .reasoning = true, .tools = tool, .n_tools = 1};
+    enum lf_status status = lf_answer_parser_create(&p, &params);
+    if (status == LF_OK) status = lf_answer_parser_push(p, lf_str_c(a->answer), false, &sink);
+    if (status == LF_OK) status = lf_answer_parser_flush(p, &sink);
+    lf_answer_parser_destroy(p);
+    return status == LF_OK && n != a->n_calls ? LF_CORRUPT : status;
+}
+
+/* The tool, an answer with calls of it, and the grammar of such answers. */
+static enum lf_status read_answer(const void *ctx)
+{
+    const struct an_answer *a = ctx;
+    struct lf_json schema = {0};
+    struct lf_arena arena;
+    struct lf_tool tool;
+    struct lf_grammar *grammar = NULL;
+    struct lf_answer_rules rules = {
+        .tools = &tool, .n_tools = 1, .choice = LF_TOOL_CHOICE_AUTO, .parallel = true, .reasoning = true};
+    lf_arena_init(&arena, 1024, 1 << 20);
+    enum lf_status status = lf_json_parse(&schema, lf_str_c(weather_schema), &lf_json_limits_request, NULL);
+    if (status == LF_OK) status = lf_tool_init(&tool, LF_STR("weather"), lf_json_root(&schema), &arena);
+    if (status == LF_OK) {
+        tool.strict = true;
+        status = take_apart(a, &tool);
+    }
+    if (status == LF_OK)
+        status = lf_answer_format_grammar(&grammar, lf_answer_format_by_name(lf_str_c(a->format)), &rules, NULL, NULL);
+    lf_grammar_unref(grammar);
+    lf_arena_deinit(&arena);
+    lf_json_deinit(&schema);
+    return status;
+}
+
+static void answers(void **state)
+{
+    static const struct an_answer hermes = {
+        "hermes", "<think>a</think><tool_call>{\"arguments\": {\"city\": \"Rome\"}, \"name\": \"weather\"}</tool_call>",
+        1};
+    static const struct an_answer xml = {
+        "qwen3_xml", "<tool_call><function=weather><parameter=unit>C</parameter></function></tool_call>", 1};
+    (void)state;
+    sweep("an answer with a call in JSON", read_answer, &hermes, 3);
+    sweep("an answer with a call's parameters", read_answer, &xml, 3);
 }
 
 /* ---- requests ---- */
@@ -329,6 +398,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_parse_and_read),
+        cmocka_unit_test(answers),
         cmocka_unit_test(requests_of_every_kind),
         cmocka_unit_test(refusals),
         cmocka_unit_test(templates),

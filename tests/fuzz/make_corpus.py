@@ -173,6 +173,43 @@ def grammars():
     put("grammar", "pattern", "r^(?:a|[^b-d\\d]{1,3}|\\u00e9+?)*(x|y$)\\.$")
 
 
+def answers():
+    """Format (a row of the table, from `a` on), what the parser is told (7: reasoning, tools, opened), where it is cut."""
+    rome = '{"city": "Rome", "days": [1, "}\\\\ </tool_call>"]}'
+    for i, (name, told, text) in enumerate((
+            ("gpt_oss", 3, "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
+             "<|constrain|>json<|message|>" + rome + "<|call|><|start|>assistant<|channel|>final<|message|>b<|return|>"),
+            ("gemma4", 3, "<|channel>thought\na<channel|>b<|tool_call>call:weather{city:<|\"|>Rome<|\"|>,days:3,x:[{a:true,b:c}]}"
+             "<tool_call|><|tool_call>call:get{}<tool_call|>"),
+            ("qwen3_xml", 7, "a\n</think>\n\nb\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n"
+             "<parameter=days>\n{\"a\": 1}\n</parameter>\n</function>\n</tool_call>\n<tool_call><function=get></function></tool_call>"),
+            ("glm", 7, "a</think>b\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value><arg_key>days</arg_key>"
+             "<arg_value>3</arg_value>\n</tool_call><tool_call>get</tool_call>"),
+            ("minimax_m2", 3, "<think>a</think><minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n"
+             "</invoke>\n<invoke name=\"get\">\n</invoke>\n</minimax:tool_call>"),
+            ("deepseek_v4", 3, "b\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">"
+             "Rome</｜DSML｜parameter>\n<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+             "</｜DSML｜tool_calls>"),
+            ("deepseek_r1", 3, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" + rome +
+             "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+            ("deepseek_v31", 3, "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" + rome + "<｜tool▁call▁end｜>"
+             "<｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>"),
+            ("kimi_k2", 3, "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" + rome +
+             "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>"),
+            ("mistral_args", 3, "[THINK]a[/THINK]b[TOOL_CALLS]weather[ARGS]" + rome + "[TOOL_CALLS]get[CALL_ID]a1b2c3d4e[ARGS]{}"),
+            ("apertus", 3, '<|tools_prefix|>[{"weather": ' + rome + '}, {"get": {}}]<|tools_suffix|>'),
+            ("mistral", 3, '[TOOL_CALLS][{"name": "weather", "arguments": ' + rome + ', "id": "abc"}, {"name": "get", "arguments": {}}]'),
+            ("nemotron", 3, '<TOOLCALL>[{"name": "weather", "arguments": ' + rome + '}, {"arguments": {}, "name": "get"}]</TOOLCALL>'),
+            ("command", 3, '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "weather", "parameters": ' + rome + '}\n]<|END_ACTION|>'),
+            ("granite", 3, '<|tool_call|>[{"name": "weather", "arguments": ' + rome + '}]'),
+            ("gigachat", 3, '<|function_call|>{"name": "weather", "arguments": ' + rome + '}'),
+            ("hermes", 3, '<think>\na\n</think>\n\nb\n<tool_call>\n{"name": "weather", "arguments": ' + rome + '}\n</tool_call>\n'
+             '<tool_call>{"arguments": {}, "name": "get"}</tool_call><tool_call>{"name": "no"}'),
+            ("llama3", 3, '{"name": "weather", "parameters": ' + rome + '}; {"name": "get", "parameters": {}}'),
+            ("think", 5, "a\n</think>\n\nb<think>c</think>"), ("plain", 3, "a<think>b</think>"))):
+        put("answer", name, bytes([ord("a") + i, told, i]) + text.encode())
+
+
 def settings():
     file = '{"comment":"x","max_seqs":"8","memory":"2G","prefix_cache":false,"cors_origin":["https://a","b,c"],"port":8080}'
     put("config", "serve", b"\0" + file.encode(), "--model", "m", "--ctx=128K", "--port", "0", "--isa", "avx2",
@@ -246,5 +283,5 @@ def scheduler_operations():
 
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, grammars, settings, scheduler_operations, http, sockets):
+                 patterns, grammars, answers, settings, scheduler_operations, http, sockets):
         make()

@@ -150,7 +150,7 @@ static bool read_word(struct settings *s, const char *arg)
     else if ((v = value_of(arg, "template")))
         s->template_file = v;
     else if ((v = value_of(arg, "control")))
-        return fake_tokenizer_add_control(v);
+        return fake_tokenizer_add(v, true);
     else if ((v = value_of(arg, "max_body_bytes")))
         s->http.max_body_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "text_bytes")))

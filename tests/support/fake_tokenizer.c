@@ -39,11 +39,11 @@ static const struct piece pieces[] = {
     {"OP", false, NULL},
     {"<0x+4>", false, NULL}, /* looks like a byte, and is none */
 };
-enum { CONTROLS_N = 16, N_PIECES = (int)LF_N_ELEMS(pieces) };
+enum { ADDED_N = 16, N_PIECES = (int)LF_N_ELEMS(pieces) };
 
 struct lf_tokenizer {
-    int n_pieces; /* with the controls that a test has added */
-    struct piece controls[CONTROLS_N];
+    int n_pieces; /* with those that a test has added */
+    struct piece added[ADDED_N];
     const char *chat_template;
 };
 static struct lf_tokenizer tokenizer = {.n_pieces = N_PIECES, .chat_template = "{% the double's %}"};
@@ -58,18 +58,18 @@ void fake_tokenizer_set_template(const char *source)
     tokenizer.chat_template = source;
 }
 
-bool fake_tokenizer_add_control(const char *text)
+bool fake_tokenizer_add(const char *text, bool is_control)
 {
     int i = tokenizer.n_pieces - N_PIECES;
-    if (i == CONTROLS_N) return false;
-    tokenizer.controls[i] = (struct piece){text, true, NULL};
+    if (i == ADDED_N) return false;
+    tokenizer.added[i] = (struct piece){text, is_control, NULL};
     tokenizer.n_pieces++;
     return true;
 }
 
 static const struct piece *piece_at(int i)
 {
-    return i < N_PIECES ? &pieces[i] : &tokenizer.controls[i - N_PIECES];
+    return i < N_PIECES ? &pieces[i] : &tokenizer.added[i - N_PIECES];
 }
 
 void lf_ids_deinit(struct lf_ids *ids)

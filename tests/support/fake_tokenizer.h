@@ -10,8 +10,8 @@
 
 enum { FAKE_BOS = 256, FAKE_EOS = 257 };
 const struct lf_tokenizer *fake_tokenizer(void);
-/* Before it is used: what it says the model's chat template is; a control token more (false: no room). Borrowed. */
+/* Before it is used: what it says the model's chat template is; a token more (false: no room). Borrowed. */
 void fake_tokenizer_set_template(const char *source);
-bool fake_tokenizer_add_control(const char *text);
+bool fake_tokenizer_add(const char *text, bool is_control);
 
 #endif

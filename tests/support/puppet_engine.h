@@ -6,7 +6,7 @@
 #include "server/engine/engine.h"
 #include "server/http/api/generation.h"
 
-enum { PUPPET_REQUESTS_N = 72, PUPPET_TOKENS_N = 128, PUPPET_ECHO_N = 4096 };
+enum { PUPPET_REQUESTS_N = 72, PUPPET_TOKENS_N = 256, PUPPET_ECHO_N = 4096 };
 
 struct lf_request {
     struct lf_gen_params params;

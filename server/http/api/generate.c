@@ -54,23 +54,44 @@ static struct lf_work work_of(const struct lf_exchange *x)
     return work;
 }
 
-/* What the answer must be. Made before the prompt is tokenized: a schema that will not do is refused at once, whatever
- * the length of the document. */
-static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
-                                   struct lf_api_err *err)
+/* Whether compiling ended only because its time here was over. */
+static bool is_costly(struct lf_exchange *x, const struct lf_work *work, enum lf_status status)
+{
+    bool costly = status == LF_TIMEOUT && work->deadline_ns != x->work.deadline_ns;
+    if (costly) x->effort = LF_EFFORT_COSTLY;
+    return costly;
+}
+
+/* Whether what the answer must be has more to it than a format of its text. */
+static bool has_rules(const struct lf_exchange *x, const struct lf_ask *ask)
+{
+    const struct lf_http_server *s = x->server;
+    if (!x->route->dialect->talks || !s->answers) return false;
+    if (ask->n_tools && ask->tool_choice != LF_TOOL_CHOICE_NONE) return true;
+    return ask->format.kind != LF_FORMAT_TEXT && !s->opts.no_reasoning && lf_answer_format_has_reasoning(s->answers);
+}
+
+/* Only a wish that masks alone can grant is refused where there are none. */
+static enum lf_status check_vocabulary(const struct lf_exchange *x, const struct lf_ask *ask, struct lf_api_err *err)
+{
+    const char *param = ask->format.kind != LF_FORMAT_TEXT ? ask->format.param : "tool_choice";
+    bool needed = ask->format.kind != LF_FORMAT_TEXT || ask->tool_choice == LF_TOOL_CHOICE_REQUIRED;
+    if (x->server->opts.vocabulary || !needed) return LF_OK;
+    return lf_refuse(err, 400, param, "unsupported_parameter",
+                     "%s: this model is served without a tokenizer, so its answers are no text.", param);
+}
+
+/* Of an answer that is text and nothing else. Made before the prompt is tokenized: a schema that will not do is refused
+ * at once, whatever the length of the document. */
+static enum lf_status make_format(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
+                                  struct lf_api_err *err)
 {
     struct lf_err why = {0};
     struct lf_grammar *grammar = NULL;
     if (format->kind == LF_FORMAT_TEXT) return LF_OK;
-    if (!x->server->opts.vocabulary)
-        return lf_refuse(err, 400, format->param, "unsupported_parameter",
-                         "%s: this model is served without a tokenizer, so its answers are no text.", format->param);
     struct lf_work work = work_of(x);
     enum lf_status status = lf_format_grammar(&grammar, format, &work, &why);
-    if (status == LF_TIMEOUT && work.deadline_ns != x->work.deadline_ns) {
-        x->effort = LF_EFFORT_COSTLY;
-        return status;
-    }
+    if (is_costly(x, &work, status)) return status;
     if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;
@@ -80,21 +101,59 @@ static enum lf_status make_grammar(struct lf_grammar **out, struct lf_exchange *
     return lf_format_refuse(err, format, status, &why);
 }
 
-/* Prompts, engine requests and the answer that is made of them. */
-static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_grammar *grammar, int64_t began_ns,
-                               struct lf_api_err *err)
+static enum lf_status refuse_rules(struct lf_exchange *x, const struct lf_ask *ask, enum lf_status status,
+                                   const struct lf_err *why, struct lf_api_err *err)
+{
+    static const struct lf_format tools = {.param = "tools"};
+    struct lf_grammar *grammar = NULL;
+    /* is it the format's fault? then it says so by itself */
+    LF_TRY(make_format(&grammar, x, &ask->format, err));
+    lf_grammar_unref(grammar);
+    return lf_format_refuse(err, &tools, status, why);
+}
+
+/* Of an answer with reasoning or calls, which depends on how the prompt ends. */
+static enum lf_status make_rules(struct lf_grammar **out, struct lf_exchange *x, struct lf_ask *ask,
+                                 struct lf_str prompt_end, struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    struct lf_grammar *grammar = NULL;
+    struct lf_grammar_part content;
+    struct lf_answer_rules rules = {.prompt_end = prompt_end,
+                                    .reasoning = !x->server->opts.no_reasoning,
+                                    .tools = ask->tools,
+                                    .n_tools = ask->n_tools,
+                                    .choice = ask->tool_choice,
+                                    .parallel = ask->parallel_tool_calls};
+    if (!x->server->opts.vocabulary) return LF_OK;
+    if (ask->format.kind != LF_FORMAT_TEXT) {
+        if (lf_format_part(&content, &ask->format, &ask->arena) != LF_OK) return lf_refuse_work(err, LF_NO_MEMORY);
+        rules.content = &content;
+    }
+    struct lf_work work = work_of(x);
+    enum lf_status status = lf_answer_format_grammar(&grammar, x->server->answers, &rules, &work, &why);
+    if (is_costly(x, &work, status)) return status;
+    if (status == LF_OK && grammar) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK) {
+        *out = grammar;
+        return LF_OK;
+    }
+    lf_grammar_unref(grammar);
+    return refuse_rules(x, ask, status, &why, err);
+}
+
+/* Engine requests, and the answer that is made of them. The prompts are taken over. */
+static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct lf_prompts *prompts,
+                               struct lf_grammar *grammar, int64_t began_ns, struct lf_api_err *err)
 {
     const struct lf_http_opts *opts = &x->server->opts;
-    struct lf_prompts prompts = {0};
-    struct lf_prompt_source source = lf_prompt_source_of(x);
     struct lf_generation *gen = NULL;
     bool stream = ask->stream;
     int64_t n_choices = ask->n;
-    LF_TRY(lf_prompts_read(&prompts, ask, &source, err));
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
     params.grammar = grammar;
     params.vocabulary = grammar ? vocabulary_of(x) : NULL;
-    LF_TRY(lf_generation_start(&gen, &params, ask, &prompts, err));
+    LF_TRY(lf_generation_start(&gen, &params, ask, prompts, err));
     lf_histogram_observe(&x->server->metrics.n_choices, (double)n_choices);
     enum lf_status status = stream ? lf_stream_create(&x->answer, gen, opts->keep_alive, opts->keep_alive_ms)
                                    : lf_whole_create(&x->answer, gen);
@@ -107,8 +166,17 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
 {
     int64_t began_ns = lf_clock_ns();
     struct lf_grammar *grammar = NULL;
-    LF_TRY(make_grammar(&grammar, x, &ask->format, err));
-    enum lf_status status = generate(x, ask, grammar, began_ns, err);
+    struct lf_prompts prompts = {0};
+    struct lf_prompt_source source = lf_prompt_source_of(x);
+    bool rules = has_rules(x, ask);
+    LF_TRY(check_vocabulary(x, ask, err));
+    if (!rules) LF_TRY(make_format(&grammar, x, &ask->format, err));
+    enum lf_status status = lf_prompts_read(&prompts, ask, &source, err);
+    if (status == LF_OK && rules) status = make_rules(&grammar, x, ask, prompts.items[0].end, err);
+    if (status == LF_OK)
+        status = generate(x, ask, &prompts, grammar, began_ns, err);
+    else
+        lf_prompts_deinit(&prompts);
     lf_grammar_unref(grammar); /* the engine's requests have references of their own */
     return status;
 }

@@ -83,9 +83,9 @@ struct lf_generation_params {
     int default_max_tokens;
     const struct lf_answer_format *format; /* of the model's answers; NULL: all is text */
     bool reasoning;                        /* is split off where the format has it */
-    struct lf_grammar *grammar;       /* of every choice; NULL: any text */
-    struct lf_vocabulary *vocabulary; /* NULL where there is no grammar; borrowed as tok is */
-    void (*notify)(void *ctx);        /* the engine's thread, from the start until lf_generation_destroy returns */
+    struct lf_grammar *grammar;            /* of every choice; NULL: any text */
+    struct lf_vocabulary *vocabulary;      /* NULL where there is no grammar; borrowed as tok is */
+    void (*notify)(void *ctx);             /* the engine's thread, from the start until lf_generation_destroy returns */
     void *notify_ctx;
 };
 

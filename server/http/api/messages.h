@@ -7,8 +7,8 @@
 
 /* Reads an array of messages into the ask. Roles are system, developer, user, assistant and tool; content is a string,
  * or text parts, which are joined by line ends, or null or left out where an assistant called tools, which is the
- * empty text to templates. The arguments of calls become values. Unless the template knows the role developer, it becomes system. What is read lies in the ask's
- * arena and borrows the document. */
+ * empty text to templates. The arguments of calls become values. Unless the template knows the role developer, it
+ * becomes system. What is read lies in the ask's arena and borrows the document. */
 LF_MUST_CHECK enum lf_status lf_messages_read(struct lf_reading *r, struct lf_json_value messages);
 
 /* The text of an array of text parts, joined by line ends; name is what a refusal calls it. */

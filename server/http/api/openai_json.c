@@ -172,8 +172,8 @@ static void begin_stream(struct lf_buf *out, struct lf_generation *gen)
 /* The beginning of a call, up to its arguments' text. */
 static void begin_call(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
 {
-    lf_buf_printf(
-        out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", lf_call_id(gen, idx, part->call).text);
+    lf_buf_printf(out,
+                  "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", lf_call_id(gen, idx, part->call).text);
     lf_json_write_string(out, part->bytes);
     lf_buf_cstr(out, ",\"arguments\":\"");
 }

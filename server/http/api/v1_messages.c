@@ -154,8 +154,9 @@ static enum lf_status read_output_format(struct lf_reading *r, const char *name,
 {
     if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
     if (!lf_json_string_is(lf_json_get(v, "type"), "json_schema"))
-        return lf_refuse(r->err, 400, name, "unsupported_parameter", "%s: only the type json_schema is implemented, got %s.",
-                         name, lf_shown_json(lf_json_get(v, "type")).text);
+        return lf_refuse(r->err, 400, name, "unsupported_parameter",
+                         "%s: only the type json_schema is implemented, got %s.", name,
+                         lf_shown_json(lf_json_get(v, "type")).text);
     return lf_format_read_schema(r, name, lf_json_get(v, "schema"));
 }
 
@@ -229,10 +230,11 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_thinking,
      .type = "object",
-     .help = "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `between_tools`: on, `disabled`: off, by the "
-             "switch enable_thinking of the model's chat template, where it has one; without this field it is off. The "
-             "model ends its thinking by itself within `max_tokens`; `budget_tokens` is taken as a wish. `\"display\": "
-             "\"omitted\"` leaves it out of the answer"},
+     .help =
+         "`{\"type\": \"enabled\", \"budget_tokens\": n}`, `adaptive` or `between_tools`: on, `disabled`: off, by the "
+         "switch enable_thinking of the model's chat template, where it has one; without this field it is off. The "
+         "model ends its thinking by itself within `max_tokens`; `budget_tokens` is taken as a wish. `\"display\": "
+         "\"omitted\"` leaves it out of the answer"},
     {.name = "reasoning_effort",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -244,7 +246,8 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = read_output_config,
      .type = "object",
-     .help = "`format`: `{\"type\": \"json_schema\", \"schema\": …}`, the text of the answer is JSON that meets the schema, "
+     .help = "`format`: `{\"type\": \"json_schema\", \"schema\": …}`, the text of the answer is JSON that meets the "
+             "schema, "
              "unless `max_tokens` or a stop sequence cuts it; `effort`: as `reasoning_effort`"},
     {.name = "output_format",
      .asks = BOTH,

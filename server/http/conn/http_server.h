@@ -39,7 +39,7 @@ struct lf_http_opts {
     int64_t model_created_s;
     const char *tool_parser;      /* name of an answer format; NULL: the one that the chat template shows */
     bool no_reasoning;            /* an answer's reasoning stays in its text */
-    const char *version, *commit;                  /* of the program */
+    const char *version, *commit; /* of the program */
     const struct lf_answer_vocabulary *vocabulary; /* of the tokens; NULL: structured output is refused */
     const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */

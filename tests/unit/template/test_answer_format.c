@@ -1,6 +1,7 @@
 /* Answers taken apart: each family's calls and reasoning, imitations, cut ones; the same whole and in any pieces. */
 #include "tests/support/test.h"
 
+#include "core/file.h"
 #include "core/json.h"
 #include "template/answer_format.h"
 #include "tests/support/answer_parts.h"
@@ -207,6 +208,169 @@ static void hermes_calls(void **state)
     run_cases(cases, LF_N_ELEMS(cases));
 }
 
+static void xml_calls(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"qwen3_xml", NULL,
+         "I "
+         "look.\n<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</"
+         "parameter>\n"
+         "<parameter=options>\n{\"a\": [1, "
+         "\"x\"]}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=get>\n"
+         "</function>\n</tool_call>",
+         "T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3, \"options\": {\"a\": [1, \"x\"]}})EC(get)A({})E"},
+        /* strings stay strings, and are escaped; what is no JSON is a string; words of Python */
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=city>5</parameter><parameter=note>\n\n a \"b\"\\\t<\n\n</parameter>"
+         "<parameter=days>three\n</parameter><parameter=options>True</parameter><parameter=new>True</parameter>"
+         "</function></tool_call>",
+         "C(weather)A({\"city\": \"5\", \"note\": \"\\n a \\\"b\\\"\\\\\\u0009<\\n\", \"days\": \"three\", "
+         "\"options\": true, "
+         "\"new\": \"True\"})E"},
+        {"qwen3_xml", NULL,
+         "<tool_call><function=weather><parameter=note></para</parameter></parameter>\n</function></tool_call>",
+         "C(weather)A({\"note\": \"</para\")T(</parameter>\n</function></tool_call>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather_to>", "T(<tool_call>\n<function=weather_to>)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\nno", "T(<tool_call>\n<function=weather>\nno)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=city>\nRo\n</para",
+         "C(weather)A({\"city\": \"Ro)"},
+        {"qwen3_xml", NULL, "<tool_call>\n<function=weather>\n<parameter=days>\n3", "C(weather)A({\"days\": )"},
+        {"glm", "<think>",
+         "\nrain\n</think>\nI "
+         "look.\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days</arg_key>"
+         "<arg_value>3</arg_value>\n</tool_call>\n<tool_call>get</tool_call>",
+         "R(rain)T(I look.)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"glm", "</think>", "<tool_call>weather<arg_key>ci\"ty</arg_key><arg_value>é</arg_value></tool_call>",
+         "C(weather)A({\"ci\\\"ty\": \"é\"})E"},
+        {"glm", NULL, "<tool_call>weather is fine</tool_call>", "T(<tool_call>weather is fine</tool_call>)"},
+        {"minimax_m2", "<think>\n",
+         "a\n</think>\n\nb\n<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">Rome</parameter>\n"
+         "<parameter name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"get\">\n</invoke>\n</minimax:tool_call>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})E"},
+        {"deepseek_v4", "<think>",
+         "a</think>b\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" "
+         "string=\"true\">Rome"
+         "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"note\" string=\"false\">[1]</｜DSML｜parameter>\n"
+         "<｜DSML｜parameter name=\"days\" string=\"true\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+         "<｜DSML｜invoke name=\"get\">\n\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"note\": [1], \"days\": \"3\"})EC(get)A({})E"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_of_a_name_and_json(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"deepseek_r1", "<think>\n",
+         "a\n</think>\n\nb\n\n<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n" ROME
+         "\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>get\n```json\n{}\n```<｜tool▁call▁end｜>"
+         "<｜tool▁calls▁end｜>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"deepseek_v31", "<think></think>",
+         "b<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>" ROME
+         "<｜tool▁call▁end｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>c",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})ET(c)"},
+        {"deepseek_v31", NULL,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁call",
+         "C(get)A({})E"},
+        {"kimi_k2", NULL,
+         "b<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>" ROME
+         "<|tool_call_end|><|tool_call_begin|>functions.get:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_"
+         "calls_section_end|>",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"kimi_k2", NULL,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{}",
+         "T(<|tool_calls_section_begin|><|tool_call_begin|>functions.rain:0<|tool_call_argument_begin|>{})"},
+        {"mistral_args", NULL,
+         "[THINK]a[/THINK]b[TOOL_CALLS]weather[ARGS]" ROME "[TOOL_CALLS]get[CALL_ID]a1b2c3d4e[ARGS]{}",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral_args", NULL, "[TOOL_CALLS]getting[ARGS]{}", "T([TOOL_CALLS]getting[ARGS]{})"},
+        {"apertus", NULL,
+         "<|inner_prefix|>a<|inner_suffix|>b<|tools_prefix|>[{\"weather\": " ROME "}, {\"get\": {}}]<|tools_suffix|>",
+         "R(a)T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"gemma4", "<|channel>thought\n<channel|>",
+         "<|tool_call>call:weather{city:<|\"|>Rome <\"{}<|\"|>,days:3,options:{a:[<|\"|>x<|\"|>,true,-1.5,[]],<|\"|>b "
+         "c<|\"|>:None}}"
+         "<tool_call|><|tool_call>call:get{}<tool_call|>",
+         "C(weather)A({\"city\":\"Rome <\\\"{}\",\"days\":3,\"options\":{\"a\":[\"x\",true,-1.5,[]],\"b "
+         "c\":\"None\"}})EC(get)A({})E"},
+        {"gemma4", "model\n", "<|channel>thought\na\n<channel|>b", "R(a\n)T(b)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a}<tool_call|>", "C(get)A({\"a)T(}<tool_call|>)"},
+        {"gemma4", NULL, "<|tool_call>call:get{a:<|\"|>x<|\"", "C(get)A({\"a\":\"x)"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void calls_as_json_objects(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"mistral", NULL,
+         "b[TOOL_CALLS] [{\"name\": \"weather\", \"arguments\": " ROME
+         ", \"id\": \"abcdefghi\"}, {\"name\": \"get\", \"arguments\": {}}]",
+         "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"mistral", NULL, "[TOOL_CALLS][]", "T([TOOL_CALLS][])"},
+        {"mistral", NULL, "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"no\"}]",
+         "C(get)A({})ET(, {\"name\": \"no\"}])"},
+        {"nemotron", "<think>\n",
+         "a\n</think>\n\n<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ROME
+         "}, {\"name\": \"get\", \"arguments\": {}}]</TOOLCALL>\n",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})ET(\n)"},
+        {"command", NULL,
+         "<|START_THINKING|>a<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": "
+         "\"weather\", "
+         "\"parameters\": " ROME
+         "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"get\", \"parameters\": {}}\n]<|END_ACTION|>",
+         "R(a)C(weather)A(" ROME ")EC(get)A({})E"},
+        {"granite", NULL, "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ROME "}]", "C(weather)A(" ROME ")E"},
+        {"gigachat", NULL, "<|function_call|>{\"name\": \"weather\", \"arguments\": " ROME "}",
+         "C(weather)A(" ROME ")E"},
+        {"llama3", NULL, "{\"name\": \"weather\", \"parameters\": " ROME "}", "C(weather)A(" ROME ")E"},
+        {"llama3", NULL,
+         "<|python_tag|>{\"type\": \"function\", \"name\": \"weather\", \"parameters\": " ROME
+         "}; {\"name\": \"get\", \"parameters\": {}}",
+         "C(weather)A(" ROME ")EC(get)A({})E"},
+        {"llama3", NULL, "{\"answer\": 42}", "T({\"answer\": 42})"},
+        {"llama3", NULL, "{\"name\": \"Ada\", \"age\": 36}", "T({\"name\": \"Ada\", \"age\": 36})"},
+        {"llama3", NULL, "Here: {\"name\": \"get\", \"parameters\": {}}",
+         "T(Here: {\"name\": \"get\", \"parameters\": {}})"},
+        {"llama3", NULL, "<|python_tag|>print(1)", "T(<|python_tag|>print(1))"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
+static void messages_with_headers(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>Why?<|end|><|start|>assistant<|channel|>final<|message|>So.\n",
+         "R(Why?)T(So.\n)"},
+        {"gpt_oss", "<|start|>assistant",
+         "<|channel|>analysis<|message|>a < b<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+         "<|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ROME "<|call|>",
+         "R(a < b)T(I look.)C(weather)A(" ROME ")E"},
+        {"gpt_oss", NULL, " to=functions.get<|channel|>commentary json<|message|>{}", "C(get)A({})E"},
+        {"gpt_oss", NULL,
+         "<|channel|>commentary to=functions.get<|message|> {\"a\": 1}<|call|><|start|>assistant to=functions.get_time"
+         "<|channel|>commentary<|message|>{}<|call|>",
+         "C(get)A({\"a\": 1})EC(get_time)A({})E"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.rain<|message|>{}<|call|>",
+         "T(<|channel|>commentary to=functions.rain<|message|>{})"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>no<|end|>",
+         "T(<|channel|>commentary to=functions.get<|message|>no)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": oh<|end|>",
+         "C(get)A({\"a\": )T(oh)"},
+        {"gpt_oss", NULL, "<|channel|>commentary to=functions.get<|message|>{\"a\": \"x", "C(get)A({\"a\": \"x)"},
+        {"gpt_oss", NULL, "<|channel|>analysis<|message|>a<|channel|>final<|message|>b<|return|>", "R(a)T(b)"},
+        {"gpt_oss", NULL, "No header <|at all", "T(No header <|at all)"},
+        {"gpt_oss", NULL, "<|channel|>anal", ""},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
 /* -- What a parser is told -- */
 
 static void check_with(const char *format, const char *prompt_end, bool reasoning, size_t n_tools, const char *answer,
@@ -238,6 +402,22 @@ static void reasoning_that_is_not_split_off_is_text_with_its_markers(void **stat
     snprintf(want, sizeof(want), "T(<think>\na %s\n</think>\n\nb)C(get)A({})E", call);
     check_with("hermes", "", false, 4, answer, want);
     check_with("hermes", "<think>\n", false, 4, "a\n</think>\n\nb", "T(a\n</think>\n\nb)");
+}
+
+/* A NUL is a byte as any other: it does not match the end of what is looked for. */
+static void a_nul_belongs_to_no_marker(void **state)
+{
+    static const char answer[] = "<think>\n\0a</think>\n\n\0<tool_call>\n\0<tool_call>\n<function=weather>\n"
+                                 "<parameter=city>\n\0</parameter></function></tool_call>\0";
+    static const char want[] = "R(\0a)T(\0<tool_call>\n\0)C(weather)A({\"city\": \"\\ufffd\"})ET(\0)";
+    struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+    struct answer_parts parts;
+    (void)state;
+    answer_parts_of(&parts, p, lf_str_from(answer, sizeof(answer) - 1), NULL, NULL);
+    assert_int_equal(parts.text.len, sizeof(want) - 1);
+    assert_memory_equal(parts.text.ptr, want, sizeof(want) - 1);
+    lf_buf_deinit(&parts.text);
+    lf_answer_parser_destroy(p);
 }
 
 /* -- Bounds -- */
@@ -292,6 +472,62 @@ static void arguments_nest_as_deep_as_json_may(void **state)
     }
 }
 
+static bool is_utf8 = true;
+
+static void take_whole_code_points(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
+{
+    (void)kind;
+    is_utf8 = is_utf8 && lf_utf8_valid(bytes);
+    *(size_t *)ctx += bytes.len;
+}
+
+/* However long a piece is: what comes out of one is cut between code points. */
+static void parts_are_cut_between_code_points(void **state)
+{
+    static const char *const units[] = {"é", "中", "🦙", "a🦙", "<tool_é"};
+    (void)state;
+    for (size_t u = 0; u < LF_N_ELEMS(units); u++) {
+        struct lf_answer_parser *p = open_parser("hermes", "", true, LF_N_ELEMS(tools));
+        struct lf_buf answer = repeated("x", units[u], 5000, "");
+        size_t n = 0;
+        struct lf_answer_sink sink = {take_whole_code_points, &n};
+        assert_int_equal(lf_answer_parser_push(p, lf_buf_view(&answer), false, &sink), LF_OK);
+        assert_true(is_utf8);
+        assert_int_equal(n, answer.len);
+        lf_buf_deinit(&answer);
+        lf_answer_parser_destroy(p);
+    }
+}
+
+/* A value that is no string by its schema is held to its end; one that is too large goes out as what it may be. */
+static void large_values_go_out_as_they_come(void **state)
+{
+    static const struct {
+        const char *head, *unit, *end; /* of the value */
+        bool is_json, ends;
+    } cases[] = {{"[", "1, ", "2]\n", true, true},  {"", "words ", "\n", false, true},
+                 {"[", "1,\n", "\n2]", true, true}, {"", "</par\n", "\n\n", false, true},
+                 {"[", "1, ", "x]", true, false},   {"[", "1, ", "2", true, false}};
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+        struct lf_buf answer = repeated("<tool_call><function=weather><parameter=days>\n", "", 0, "");
+        struct lf_buf value = repeated(cases[i].head, cases[i].unit, 2 * LF_ANSWER_HELD_BYTES, cases[i].end);
+        struct answer_parts parts;
+        lf_buf_str(&answer, lf_buf_view(&value));
+        lf_buf_cstr(&answer, "</parameter></function></tool_call>");
+        for (size_t most = 1; most < 5000; most = most * 7 + 1) {
+            answer_parts_of(&parts, p, lf_buf_view(&answer), cut_anywhere, &most);
+            assert_int_equal(parts.n_ends, cases[i].ends);
+            assert_non_null(strstr(parts.text.ptr, cases[i].is_json ? "{\"days\": [1," : "{\"days\": \""));
+            lf_buf_deinit(&parts.text);
+        }
+        lf_buf_deinit(&value);
+        lf_buf_deinit(&answer);
+        lf_answer_parser_destroy(p);
+    }
+}
+
 /* Twice the answer takes twice the time, whatever it imitates. */
 static void answers_take_linear_time(void **state)
 {
@@ -302,16 +538,21 @@ static void answers_take_linear_time(void **state)
                                         "<tool_call>{\"name\": \"weather",
                                         "{",
                                         "<tool_call>{\"arguments\":{\"a\":\"<tool_call>{\"",
-                                        "<tool_call>\n\n"};
+                                        "<tool_call>\n\n",
+                                        "<tool_call>\n<function=weather>\n<parameter=days>\n",
+                                        "[TOOL_CALLS]get[a",
+                                        "<|channel|>",
+                                        "<tool_call>weather<arg_key>",
+                                        "<|tool_call>call:get{a:<|\"|>"};
     (void)state;
     for (int i = 0; i < lf_answer_n_formats; i++) {
         struct lf_answer_parser *p = open_parser(lf_answer_formats[i].name, "", true, LF_N_ELEMS(tools));
         for (size_t u = 0; u < LF_N_ELEMS(units); u++) {
-            struct lf_buf answer = repeated("", units[u], 1 << 20, "");
+            struct lf_buf answer = repeated("", units[u], 1 << 17, "");
             struct answer_parts parts;
             double began = cpu_seconds();
             answer_parts_of(&parts, p, lf_buf_view(&answer), NULL, NULL);
-            assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
+            assert_true(cpu_seconds() - began < 0.2 * SLOWNESS);
             lf_buf_deinit(&parts.text);
             lf_buf_deinit(&answer);
         }
@@ -337,17 +578,115 @@ static void formats_have_names_of_their_own(void **state)
     assert_true(lf_answer_format_has_reasoning(lf_answer_format_by_name(LF_STR("think"))));
 }
 
+/* Templates of our own, as short as they can be with the markers of each family. */
+static void a_template_shows_its_format(void **state)
+{
+    static const struct {
+        const char *format, *source;
+    } cases[] = {
+        {"gpt_oss", "{{'<|start|>assistant<|channel|>analysis<|message|>' ~ m.thinking ~ '<|end|>'}}"},
+        {"gemma4", "{{'<|tool_call>call:' ~ t.name ~ '{'}}{{'}<tool_call|>'}}{{'<|channel>thought\\n<channel|>'}}"},
+        {"qwen3_xml",
+         "{{'<think>\\n</think><tool_call>\\n<function=' ~ t.name ~ '>\\n<parameter=' ~ k ~ '>\\n'}} \"arguments\""},
+        {"glm",
+         "<think></think>{{'<tool_call>' ~ t.name}}<arg_key>{{k}}</arg_key><arg_value>{{v}}</arg_value></tool_call>"},
+        {"minimax_m2", "{{'<minimax:tool_call>\\n<invoke name=\"'}}<think></think>"},
+        {"deepseek_v4", "{%- set d = '｜DSML｜' -%}{{'<' ~ d ~ 'tool_calls>'}}<think></think>"},
+        {"deepseek_r1",
+         "{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>' ~ n ~ '\\n```json\\n'}}"},
+        {"deepseek_v31", "{{'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' ~ n ~ '<｜tool▁sep｜>'}}</think>"},
+        {"kimi_k2", "<|tool_calls_section_begin|>{{'<|tool_call_begin|>functions.' ~ n}}"},
+        {"mistral_args", "{{'[TOOL_CALLS]' ~ n ~ '[ARGS]' ~ a|tojson}}"},
+        {"apertus", "{{'<|tools_prefix|>[' ~ c ~ ']<|tools_suffix|>'}}"},
+        {"mistral", "{{'[TOOL_CALLS][' ~ c ~ ']'}}"},
+        {"nemotron", "<think></think>{{'<TOOLCALL>[' ~ c ~ ']</TOOLCALL>'}}"},
+        {"command", "<|START_ACTION|>[{\"tool_name\": {{n}}, \"parameters\": {{a}}}]<|END_ACTION|>"},
+        {"granite", "respond with <|tool_call|> followed by a JSON list of tools"},
+        {"gigachat", "{{'<|function_call|>{\"name\": ' ~ n ~ ', \"arguments\": ' ~ a}}"},
+        {"hermes", "{{'<tool_call>\\n{\"name\": \"' ~ n ~ '\", \"arguments\": ' ~ a ~ '}\\n</tool_call>'}}</think>"},
+        {"hermes", "{{\"<tool_call>{\\\"name\\\": <name>, \\\"arguments\\\": <args>}</tool_call>\"}}"},
+        {"llama3", "<|start_header_id|>assistant<|end_header_id|>{{'{\"name\": \"' ~ n ~ '\", \"parameters\": ' ~ a}}"},
+        {"think", "{{content.split('</think>')[-1]}}"},
+        {"plain", "{% for m in messages %}{{m.content}}{% endfor %}"},
+        {"plain", "<|start_header_id|>{{m.role}}<|end_header_id|>"},
+        {"plain", ""},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        const char *name = lf_answer_format_name(lf_answer_format_of_template(lf_str_c(cases[i].source)));
+        if (strcmp(name, cases[i].format) != 0) fail_msg("%s: %s", name, cases[i].source);
+    }
+}
+
+static void published_templates_show_theirs(void **state)
+{
+    static const struct {
+        const char *file, *format;
+    } cases[] = {
+        {"Apertus-8B-Instruct", "apertus"},
+        {"Bielik-11B-v3.0-Instruct", "hermes"},
+        {"Cohere2MoE", "command"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command"},
+        {"GLM-4.7-Flash", "glm"},
+        {"GigaChat3.1-10B-A1.8B", "gigachat"},
+        {"Kimi-K2-Instruct", "kimi_k2"},
+        {"Kimi-K3", "plain"},
+        {"LFM2.5-8B-A1B", "think"},
+        {"MiMo-VL", "hermes"},
+        {"MiniMax-M2", "minimax_m2"},
+        {"Mistral-Small-3.2-24B-Instruct-2506", "mistral_args"},
+        {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
+        {"Qwen-Qwen2.5-7B-Instruct", "hermes"},
+        {"Qwen3-Coder", "qwen3_xml"},
+        {"Reka-Edge", "hermes"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek_r1"},
+        {"deepseek-ai-DeepSeek-V3.1", "deepseek_v31"},
+        {"deepseek-ai-DeepSeek-V4-Flash-0731", "deepseek_v4"},
+        {"google-gemma-4-31B-it-interleaved", "gemma4"},
+        {"ibm-granite-granite-3.3-2B-Instruct", "granite"},
+        {"ibm-granite-granite-4.1", "hermes"},
+        {"llama-cpp-rwkv-world", "think"},
+        {"meetkai-functionary-medium-v3.2", "plain"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"microsoft-Phi-3.5-mini-instruct", "plain"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"muse-glimmer", "plain"},
+        {"openbmb-MiniCPM5-1B", "think"},
+        {"poolside-Laguna-XS-2.1", "glm"},
+        {"unsloth-mistral-Devstral-Small-2507", "mistral_args"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        char path[512];
+        struct lf_buf source;
+        snprintf(path, sizeof(path), "%s/chat_templates/%s.jinja", test_assets(), cases[i].file);
+        lf_buf_init(&source, LF_TEMPLATE_SOURCE_BYTES);
+        if (lf_file_read(&source, path, LF_TEMPLATE_SOURCE_BYTES, NULL) != LF_OK) skip();
+        assert_string_equal(lf_answer_format_name(lf_answer_format_of_template(lf_buf_view(&source))), cases[i].format);
+        lf_buf_deinit(&source);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plain_answers_are_text),
         cmocka_unit_test(reasoning_is_split_off),
         cmocka_unit_test(hermes_calls),
+        cmocka_unit_test(xml_calls),
+        cmocka_unit_test(calls_of_a_name_and_json),
+        cmocka_unit_test(calls_as_json_objects),
+        cmocka_unit_test(messages_with_headers),
         cmocka_unit_test(without_tools_a_call_is_text),
         cmocka_unit_test(reasoning_that_is_not_split_off_is_text_with_its_markers),
+        cmocka_unit_test(a_nul_belongs_to_no_marker),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
+        cmocka_unit_test(parts_are_cut_between_code_points),
+        cmocka_unit_test(large_values_go_out_as_they_come),
         cmocka_unit_test(answers_take_linear_time),
+        cmocka_unit_test(a_template_shows_its_format),
+        cmocka_unit_test(published_templates_show_theirs),
         cmocka_unit_test(formats_have_names_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

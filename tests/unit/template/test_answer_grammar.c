@@ -1,0 +1,373 @@
+/* Grammars of answers: what they let through, the parser of the same format reads back as calls whose arguments are
+ * valid. Random answers over a vocabulary of bytes, the format's markers, and its control tokens. */
+#include "tests/support/test.h"
+
+#include "core/arena.h"
+#include "core/json.h"
+#include "core/mix.h"
+#include "tests/support/answer_parts.h"
+
+enum { TOKENS_MAX = 400, STEPS_N = 1500, WALKS_N = SLOWNESS > 1 ? 6 : 30 };
+
+/* ------------------------------------------------------------------------------------------------ tools */
+
+static const char *const schemas[] = {
+    "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"days\":{\"type\":\"integer\",\"minimum\":1},"
+    "\"unit\":{\"enum\":[\"C\",\"F\"]}},\"required\":[\"city\",\"unit\"],\"additionalProperties\":false}",
+    "{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}"};
+static struct lf_arena arena;
+static struct lf_json documents[2];
+static struct lf_tool tools[2];
+
+static void init_tools(bool strict)
+{
+    static const char *const names[] = {"weather", "get_time"};
+    lf_arena_init(&arena, 1024, 1 << 20);
+    for (size_t i = 0; i < LF_N_ELEMS(tools); i++) {
+        assert_int_equal(lf_json_parse(&documents[i], lf_str_c(schemas[i]), &lf_json_limits_request, NULL), LF_OK);
+        assert_int_equal(lf_tool_init(&tools[i], lf_str_c(names[i]), lf_json_root(&documents[i]), &arena), LF_OK);
+        tools[i].strict = strict;
+    }
+}
+
+static void deinit_tools(void)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(tools); i++) lf_json_deinit(&documents[i]);
+    lf_arena_deinit(&arena);
+}
+
+/* ------------------------------------------------------------------------------------------------ vocabularies */
+
+struct words {
+    struct lf_str tokens[TOKENS_MAX];
+    int n, n_controls, end; /* bytes, control tokens, markers as text, the end */
+    char bytes[256];
+    char controls[32][64];
+    struct lf_vocabulary *v;
+};
+
+static void add_text(struct words *w, const char *text)
+{
+    if (text && text[0] && text[1]) w->tokens[w->n++] = lf_str_c(text);
+}
+
+static void words_init(struct words *w, const struct lf_answer_format *f)
+{
+    *w = (struct words){0};
+    for (; w->n < 256; w->n++) {
+        w->bytes[w->n] = (char)w->n;
+        w->tokens[w->n] = lf_str_from(&w->bytes[w->n], 1);
+    }
+    for (size_t i = 0; i < LF_N_ELEMS(f->controls) && f->controls[i]; i++, w->n_controls++) {
+        snprintf(w->controls[i], sizeof(w->controls[i]), "%c%s", LF_GRAMMAR_CONTROL, f->controls[i]);
+        w->tokens[w->n++] = lf_str_c(w->controls[i]);
+    }
+    add_text(w, f->think_end);
+    add_text(w, f->open);
+    add_text(w, f->close);
+    add_text(w, f->parameters.value_close);
+    add_text(w, f->parameters.end);
+    add_text(w, "\"}");
+    add_text(w, "\",");
+    add_text(w, "<|\"|>");
+    add_text(w, "<|end|>");
+    w->end = w->n;
+    w->tokens[w->n++] = LF_STR("");
+    int32_t end = w->end;
+    assert_int_equal(lf_vocabulary_create(&w->v, w->tokens, w->n, &end, 1, 1 << 16, NULL), LF_OK);
+}
+
+/* ------------------------------------------------------------------------------------------------ walks */
+
+static uint64_t seed = 1;
+
+static uint32_t random_below(uint32_t n)
+{
+    seed = lf_mix64(seed + 1);
+    return (uint32_t)(seed % n);
+}
+
+/* One of the tokens [first, end) that are allowed, or -1. */
+static int pick(const uint32_t *mask, int first, int end)
+{
+    int n = 0, found = -1;
+    for (int token = first; token < end; token++)
+        if ((mask[token / 32] >> token % 32 & 1) && random_below((uint32_t)++n) == 0) found = token;
+    return found;
+}
+
+/* What ends things is preferred, else an answer would hardly ever end. */
+static int choose(const struct words *w, const uint32_t *mask)
+{
+    static const char closing[] = "\"}]<>\n\n,";
+    uint32_t how = random_below(8);
+    int token = how < 3 ? pick(mask, 256, w->n) : -1;
+    if (token < 0 && how < 6) {
+        token = (uint8_t)closing[random_below(sizeof(closing) - 1)];
+        if (!(mask[token / 32] >> token % 32 & 1)) token = -1;
+    }
+    if (token < 0) token = pick(mask, ' ', 127);
+    return token < 0 ? pick(mask, 0, w->n) : token;
+}
+
+struct heard {
+    struct answer_parts parts;
+    struct lf_buf arguments;
+    struct lf_str name;
+    size_t n_text;
+    bool is_strict;
+};
+
+/* city: a string; unit: C or F; days: an integer from 1 on; nothing else. */
+static void check_weather(struct lf_json_value root)
+{
+    struct lf_json_value days = lf_json_get(root, "days"), unit = lf_json_get(root, "unit");
+    int64_t n = 1;
+    assert_int_equal(lf_json_type(lf_json_get(root, "city")), LF_JSON_STRING);
+    assert_true(lf_json_string_is(unit, "C") || lf_json_string_is(unit, "F"));
+    assert_true(lf_json_type(days) == LF_JSON_NONE || lf_json_int64(days, &n) || lf_json_raw(days).len > 18);
+    assert_true(n >= 1);
+    assert_int_equal(lf_json_len(root), lf_json_type(days) == LF_JSON_NONE ? 2 : 3);
+}
+
+static void check_arguments(const struct heard *h)
+{
+    struct lf_json json = {0};
+    struct lf_err err = {0};
+    enum lf_status status = lf_json_parse(&json, lf_buf_view(&h->arguments), &lf_json_limits_request, &err);
+    if (status != LF_OK && (h->is_strict || !strstr(err.message, "twice")))
+        fail_msg("%s: %s", err.message, h->arguments.ptr);
+    if (status == LF_OK) assert_int_equal(lf_json_type(lf_json_root(&json)), LF_JSON_OBJECT);
+    if (h->is_strict && lf_str_eq(h->name, LF_STR("weather"))) check_weather(lf_json_root(&json));
+    if (h->is_strict && lf_str_eq(h->name, LF_STR("get_time"))) assert_int_equal(lf_json_len(lf_json_root(&json)), 0);
+    lf_json_deinit(&json);
+}
+
+static void hear(void *ctx, enum lf_answer_kind kind, struct lf_str bytes)
+{
+    struct heard *h = ctx;
+    answer_parts_take(&h->parts, kind, bytes);
+    if (kind == LF_ANSWER_TEXT) h->n_text += bytes.len;
+    if (kind == LF_ANSWER_CALL) {
+        h->name = bytes;
+        for (size_t i = 0; i < LF_N_ELEMS(tools); i++)
+            if (lf_str_eq(bytes, tools[i].name)) h->name = tools[i].name;
+        lf_buf_clear(&h->arguments);
+    }
+    if (kind == LF_ANSWER_ARGUMENTS) lf_buf_str(&h->arguments, bytes);
+    if (kind == LF_ANSWER_CALL_END) check_arguments(h);
+}
+
+/* A random answer, read by the parser as it comes. True: it came to its end. */
+static bool walk(const struct lf_grammar *g, struct words *w, struct lf_answer_parser *p, struct heard *h,
+                 struct lf_buf *answer)
+{
+    struct lf_answer_sink sink = {hear, h};
+    struct lf_matcher *m = NULL;
+    uint32_t mask[(TOKENS_MAX + 31) / 32], n_allowed;
+    bool ended = false;
+    answer_parts_init(&h->parts);
+    lf_answer_parser_restart(p);
+    assert_int_equal(lf_matcher_create(&m, g, w->v, NULL), LF_OK);
+    for (int step = 0; step < STEPS_N && !ended; step++) {
+        assert_int_equal(lf_matcher_mask(m, mask, &n_allowed), LF_OK);
+        if (n_allowed == 0) fail_msg("nothing may follow %s", answer->ptr);
+        int token = choose(w, mask);
+        assert_int_equal(lf_matcher_accept(m, token), LF_OK);
+        ended = token == w->end;
+        bool is_control = token >= 256 && token < 256 + w->n_controls;
+        struct lf_str text = w->tokens[token];
+        if (is_control) text = lf_str_from(text.ptr + 1, text.len - 1);
+        lf_buf_str(answer, text);
+        assert_int_equal(lf_answer_parser_push(p, text, is_control, &sink), LF_OK);
+    }
+    assert_int_equal(lf_answer_parser_flush(p, &sink), LF_OK);
+    answer_parts_close(&h->parts);
+    lf_matcher_destroy(m);
+    return ended;
+}
+
+struct tally {
+    size_t n_ended, n_calls, n_text, n_many;
+};
+
+static struct tally walk_all(const struct lf_answer_format *f, const struct lf_answer_rules *rules, bool is_strict)
+{
+    struct words *w = malloc(sizeof(*w));
+    struct lf_grammar *g = NULL;
+    struct lf_answer_parser *p = NULL;
+    struct lf_err err = {0};
+    struct tally tally = {0};
+    struct lf_answer_parser_params params = {
+        .format = f, .reasoning = true, .prompt_end = rules->prompt_end, .tools = tools, .n_tools = LF_N_ELEMS(tools)};
+    assert_non_null(w);
+    words_init(w, f);
+    if (lf_answer_format_grammar(&g, f, rules, NULL, &err) != LF_OK) fail_msg("%s: %s", f->name, err.message);
+    assert_non_null(g);
+    assert_int_equal(lf_answer_parser_create(&p, &params), LF_OK);
+    for (int i = 0; i < WALKS_N; i++) {
+        struct heard h = {.is_strict = is_strict};
+        struct lf_buf answer;
+        lf_buf_init(&answer, 1 << 20);
+        lf_buf_init(&h.arguments, 1 << 20);
+        bool ended = walk(g, w, p, &h, &answer);
+        bool is_required = rules->choice == LF_TOOL_CHOICE_REQUIRED;
+        if (ended && (h.parts.n_calls != h.parts.n_ends || (is_required && (h.n_text || h.parts.n_calls == 0))))
+            fail_msg("%s: %s\n gives %s", f->name, answer.ptr, h.parts.text.ptr);
+        if (!rules->parallel) assert_true(h.parts.n_calls <= 1 || !is_required);
+        tally.n_ended += ended;
+        tally.n_calls += h.parts.n_ends;
+        tally.n_text += h.n_text;
+        tally.n_many += h.parts.n_ends > 1;
+        lf_buf_deinit(&h.parts.text);
+        lf_buf_deinit(&h.arguments);
+        lf_buf_deinit(&answer);
+    }
+    lf_answer_parser_destroy(p);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(w->v);
+    free(w);
+    return tally;
+}
+
+static void required_answers_are_calls(void **state)
+{
+    (void)state;
+    for (int strict = 0; strict < 2; strict++) {
+        init_tools(strict);
+        for (int i = 0; i < lf_answer_n_formats; i++) {
+            const struct lf_answer_format *f = &lf_answer_formats[i];
+            struct lf_answer_rules rules = {
+                .tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_REQUIRED};
+            if (!lf_answer_format_has_tools(f)) continue;
+            size_t n_many = 0;
+            for (int how = 0; how < 4; how++) {
+                rules.parallel = how & 1;
+                rules.reasoning = how & 2;
+                struct tally tally = walk_all(f, &rules, strict);
+                if (tally.n_ended < WALKS_N / 3) fail_msg("%s: %zu answers ended", f->name, tally.n_ended);
+                assert_true(tally.n_calls >= tally.n_ended);
+                if (!rules.parallel) assert_int_equal(tally.n_many, 0);
+                n_many += tally.n_many;
+            }
+            /* a token that ends a call of gpt-oss ends the answer */
+            if (n_many == 0 && !f->is_channels && SLOWNESS == 1) fail_msg("%s: never two calls", f->name);
+        }
+        deinit_tools();
+    }
+}
+
+/* Text is free, calls are not; where only one may come there is text behind it. */
+static void answers_may_be_text_and_calls(void **state)
+{
+    (void)state;
+    for (int strict = 0; strict < 2; strict++) {
+        init_tools(strict);
+        for (int i = 0; i < lf_answer_n_formats; i++) {
+            const struct lf_answer_format *f = &lf_answer_formats[i];
+            struct lf_answer_rules rules = {
+                .tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_AUTO};
+            size_t n_calls = 0, n_text = 0;
+            if (!lf_answer_format_has_tools(f)) continue;
+            for (int how = 0; how < 4; how++) {
+                char prompt[64];
+                snprintf(prompt, sizeof(prompt), "%s", f->think ? f->think : "");
+                rules.parallel = rules.reasoning = how & 1;
+                rules.prompt_end = how & 2 ? lf_str_c(prompt) : LF_STR("");
+                struct tally tally = walk_all(f, &rules, strict);
+                n_calls += tally.n_calls;
+                n_text += tally.n_text;
+            }
+            if (n_calls == 0 || n_text == 0) fail_msg("%s: %zu calls, %zu bytes", f->name, n_calls, n_text);
+        }
+        deinit_tools();
+    }
+}
+
+/* With a format for text the answer is calls, or text of that format. */
+static void text_may_have_a_format(void **state)
+{
+    const struct lf_grammar_part content = {.kind = LF_PART_SCHEMA};
+    (void)state;
+    init_tools(false);
+    for (int i = 0; i < lf_answer_n_formats; i++) {
+        const struct lf_answer_format *f = &lf_answer_formats[i];
+        struct lf_answer_rules rules = {
+            .tools = tools, .n_tools = LF_N_ELEMS(tools), .reasoning = true, .content = &content};
+        for (int choice = LF_TOOL_CHOICE_NONE; choice <= LF_TOOL_CHOICE_AUTO; choice++) {
+            rules.choice = (enum lf_tool_choice)choice;
+            struct tally tally = walk_all(f, &rules, false);
+            if (tally.n_ended == 0) fail_msg("%s: no answer ended", f->name);
+            if (choice == LF_TOOL_CHOICE_NONE) assert_int_equal(tally.n_calls, 0);
+            if (choice == LF_TOOL_CHOICE_NONE) assert_true(tally.n_text >= 2 * tally.n_ended);
+        }
+    }
+    deinit_tools();
+}
+
+static void where_anything_may_come_there_is_no_grammar(void **state)
+{
+    struct lf_answer_rules rules = {.reasoning = true, .choice = LF_TOOL_CHOICE_AUTO};
+    (void)state;
+    init_tools(true);
+    for (int i = 0; i < lf_answer_n_formats; i++) {
+        struct lf_grammar *g = (struct lf_grammar *)&rules;
+        rules.choice = LF_TOOL_CHOICE_AUTO;
+        rules.n_tools = 0;
+        assert_int_equal(lf_answer_format_grammar(&g, &lf_answer_formats[i], &rules, NULL, NULL), LF_OK);
+        assert_null(g);
+        rules.tools = tools;
+        rules.n_tools = 2;
+        rules.choice = LF_TOOL_CHOICE_NONE;
+        g = (struct lf_grammar *)&rules;
+        assert_int_equal(lf_answer_format_grammar(&g, &lf_answer_formats[i], &rules, NULL, NULL), LF_OK);
+        assert_null(g);
+    }
+    deinit_tools();
+}
+
+/* What no grammar of the format would enforce is refused, with the tool's name. */
+static void what_would_not_be_enforced_is_refused(void **state)
+{
+    static const struct {
+        const char *format, *schema, *word;
+    } cases[] = {
+        {"hermes", "{\"type\":\"object\",\"properties\":{\"a\":{\"uniqueItems\":true}}}", "uniqueItems"},
+        {"qwen3_xml", "{\"type\":\"object\",\"patternProperties\":{}}", "patternProperties"},
+        {"glm", "{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", "pattern"},
+        {"glm", "{\"properties\":{\"a\":{\"enum\":[\"b</arg_value>\"]}}}", "enum"},
+        {"minimax_m2", "{\"properties\":{},\"required\":[\"a\"]}", "required"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"object\"}},\"required\":[\"a\"]}", "properties"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "required"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}", "required"},
+    };
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_json json;
+        struct lf_tool tool;
+        struct lf_err err = {0};
+        struct lf_grammar *g = NULL;
+        lf_arena_init(&arena, 1024, 1 << 20);
+        assert_int_equal(lf_json_parse(&json, lf_str_c(cases[i].schema), &lf_json_limits_request, NULL), LF_OK);
+        assert_int_equal(lf_tool_init(&tool, LF_STR("my_tool"), lf_json_root(&json), &arena), LF_OK);
+        tool.strict = true;
+        struct lf_answer_rules rules = {.tools = &tool, .n_tools = 1, .choice = LF_TOOL_CHOICE_REQUIRED};
+        const struct lf_answer_format *f = lf_answer_format_by_name(lf_str_c(cases[i].format));
+        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, &err), LF_UNSUPPORTED);
+        if (!strstr(err.message, cases[i].word) || !strstr(err.message, "my_tool")) fail_msg("%s", err.message);
+        lf_json_deinit(&json);
+        lf_arena_deinit(&arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(required_answers_are_calls),
+        cmocka_unit_test(answers_may_be_text_and_calls),
+        cmocka_unit_test(text_may_have_a_format),
+        cmocka_unit_test(where_anything_may_come_there_is_no_grammar),
+        cmocka_unit_test(what_would_not_be_enforced_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
