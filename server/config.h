@@ -91,6 +91,7 @@ struct lf_config {
 
     /* load, health */
     const char *url;
+    int dialect;        /* an lf_load_dialect */
     const char *levels; /* load --concurrency */
     const char *lengths;
     int output_tokens;

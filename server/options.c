@@ -578,6 +578,19 @@ const struct lf_option lf_options[] = {
      .help = "prompt tokens, a test each",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
+    {.name = "dialect",
+     .type = LF_OPTION_CHOICE,
+     .offset = FIELD(dialect),
+     .choices = "completions|chat|messages",
+     .fallback = "completions",
+     .arg = "API",
+     .help = "what is asked: /v1/completions, /v1/chat/completions or /v1/messages",
+     .detail =
+         "Only a completion's prompt is of token ids and exactly as long as --lengths says; in the others it is of "
+         "so many common words, each about a token, and the template comes on top. The rates are of the tokens "
+         "that the server counted. /v1/messages has no ignore_eos: its answers may end before --output-tokens.",
+     .commands = LOAD,
+     .group = LF_GROUP_COMMAND},
     {.name = "output-tokens",
      .type = LF_OPTION_INT,
      .offset = FIELD(output_tokens),

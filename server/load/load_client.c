@@ -1,5 +1,5 @@
 /* The load client. One struct client a slot; a slot goes connect → send → receive → next request. Server-sent events
- * are cut at line ends; a "data:" line with a choice is a token's time, the one with usage holds the counts. */
+ * are cut at line ends; one that brings a part of the answer is a token's time (load_stream.h). */
 #include "server/load/load_client.h"
 
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/json.h"
 #include "server/load/http_response.h"
+#include "server/load/load_stream.h"
 
 enum { REQUEST_BYTES = 256 * 1024 * 1024, EVENT_BYTES = 1024 * 1024, TICK_MS = 100, PROGRESS_MS = 500 };
 
@@ -27,10 +28,8 @@ struct client {
     struct lf_response response;
     struct lf_buf line; /* of the event stream, or the whole body of an error */
     struct lf_buf text; /* of the answer, where it is to be JSON */
-    bool cut;           /* it ended by its length */
     int64_t started_ns, first_ns, last_ns;
-    int64_t n_tokens, n_prompt, n_cached;
-    bool done_event; /* "data: [DONE]" came */
+    struct lf_load_stream stream;
     bool no_memory;
 };
 
@@ -51,14 +50,6 @@ static double ms_between(int64_t from_ns, int64_t to_ns)
 
 /* ---- events of a stream ---- */
 
-static void take_usage(struct client *c, struct lf_json_value usage)
-{
-    int64_t n;
-    if (lf_json_int64(lf_json_get(usage, "completion_tokens"), &n)) c->n_tokens = n;
-    if (lf_json_int64(lf_json_get(usage, "prompt_tokens"), &n)) c->n_prompt = n;
-    if (lf_json_int64(lf_json_get(lf_json_get(usage, "prompt_tokens_details"), "cached_tokens"), &n)) c->n_cached = n;
-}
-
 static void take_token_time(struct client *c)
 {
     int64_t now = lf_clock_ns();
@@ -67,37 +58,6 @@ static void take_token_time(struct client *c)
     else if (lf_samples_add(&c->loader->result->gaps, ms_between(c->last_ns, now)) != LF_OK)
         c->no_memory = true;
     c->last_ns = now;
-}
-
-static void take_text(struct client *c, struct lf_json_value choice)
-{
-    if (!lf_json_string(lf_json_get(choice, "text"), &c->text)) c->no_memory = c->text.status != LF_OK;
-    if (lf_json_string_is(lf_json_get(choice, "finish_reason"), "length")) c->cut = true;
-}
-
-/* Whether the answer is what was asked for; one that was cut cannot be. */
-static bool is_json(const struct client *c)
-{
-    struct lf_json json = {0};
-    bool ok = lf_json_parse(&json, lf_buf_view(&c->text), &lf_json_limits_request, NULL) == LF_OK;
-    lf_json_deinit(&json);
-    return ok;
-}
-
-static void take_event(struct client *c, struct lf_str data)
-{
-    struct lf_json json = {0};
-    if (lf_str_eq(data, LF_STR("[DONE]"))) {
-        c->done_event = true;
-        return;
-    }
-    if (lf_json_parse(&json, data, &lf_json_limits_request, NULL) != LF_OK) return;
-    struct lf_json_value root = lf_json_root(&json);
-    struct lf_json_value choices = lf_json_get(root, "choices");
-    if (lf_json_len(choices) > 0) take_token_time(c);
-    if (lf_json_len(choices) > 0 && c->loader->spec->json) take_text(c, lf_json_first(choices));
-    if (lf_json_type(lf_json_get(root, "usage")) == LF_JSON_OBJECT) take_usage(c, lf_json_get(root, "usage"));
-    lf_json_deinit(&json);
 }
 
 /* Body bytes: an error's body is collected whole, a stream is cut into lines. */
@@ -114,7 +74,7 @@ static void on_body(void *ctx, const char *bytes, size_t n)
         lf_buf_append(&c->line, bytes, len);
         if (!end) return;
         struct lf_str line = lf_buf_view(&c->line);
-        if (lf_str_starts(line, LF_STR("data: "))) take_event(c, lf_str_from(line.ptr + 6, line.len - 6));
+        if (lf_load_stream_line(&c->stream, line)) take_token_time(c);
         lf_buf_clear(&c->line);
         bytes += len + 1;
         n -= len + 1;
@@ -158,31 +118,43 @@ static void fail_request(struct client *c, const char *what)
     close_client(c);
 }
 
+static bool is_json(struct lf_str text)
+{
+    struct lf_json json = {0};
+    bool ok = lf_json_parse(&json, text, &lf_json_limits_request, NULL) == LF_OK;
+    lf_json_deinit(&json);
+    return ok;
+}
+
+/* Whether the answer is what was asked for; one that was cut cannot be. */
+static const char *wrong_text(struct client *c)
+{
+    if (c->text.status != LF_OK) c->no_memory = true;
+    return c->stream.cut || is_json(lf_buf_view(&c->text)) ? NULL : "the answer does not parse as JSON";
+}
+
 static void end_request(struct client *c)
 {
     const struct lf_load_spec *spec = c->loader->spec;
     struct lf_load_result *r = c->loader->result;
     int64_t now = lf_clock_ns();
+    const char *wrong = c->response.status == 200 ? NULL : "refused";
     if (spec->body) {
         lf_buf_clear(spec->body);
         lf_buf_str(spec->body, lf_buf_view(&c->line));
-    } else if (c->response.status == 200 && !c->done_event) {
-        fail_request(c, "the stream broke off");
-        return;
+    } else if (!wrong) {
+        wrong = lf_load_stream_end(&c->stream);
+        if (!wrong && spec->json) wrong = wrong_text(c);
     }
-    if (c->response.status != 200) {
-        fail_request(c, "refused");
-        return;
-    }
-    if (spec->json && !c->cut && !is_json(c)) {
-        fail_request(c, "the answer does not parse as JSON");
+    if (wrong) {
+        fail_request(c, wrong);
         return;
     }
     r->n_ok++;
-    r->n_cut += c->cut;
-    r->n_tokens += c->n_tokens;
-    r->n_prompt_tokens += c->n_prompt;
-    r->n_cached += c->n_cached;
+    if (spec->json) r->n_cut += c->stream.cut;
+    r->n_tokens += c->stream.n_tokens;
+    r->n_prompt_tokens += c->stream.n_prompt;
+    r->n_cached += c->stream.n_cached;
     if (c->first_ns && lf_samples_add(&r->ttft, ms_between(c->started_ns, c->first_ns)) != LF_OK) c->no_memory = true;
     if (lf_samples_add(&r->e2e, ms_between(c->started_ns, now)) != LF_OK) c->no_memory = true;
     close_client(c);
@@ -198,9 +170,9 @@ static void start_request(struct client *c)
     lf_buf_clear(&c->line);
     lf_response_init(&c->response, on_body, c);
     c->n_sent = 0;
-    c->first_ns = c->last_ns = c->n_tokens = c->n_prompt = c->n_cached = 0;
-    c->done_event = c->cut = false;
+    c->first_ns = c->last_ns = 0;
     lf_buf_clear(&c->text);
+    lf_load_stream_init(&c->stream, l->spec->dialect, l->spec->json ? &c->text : NULL);
     l->spec->make(l->spec->make_ctx, &c->request, (uint64_t)l->n_started++);
     if (c->request.status != LF_OK) c->no_memory = true;
     c->started_ns = lf_clock_ns();

@@ -9,6 +9,7 @@
 
 #include "core/str.h"
 #include "server/load/load_stats.h"
+#include "server/load/load_stream.h"
 #include "server/load/url.h"
 
 enum { LF_LOAD_MESSAGE_BYTES = 256, LF_LOAD_CLIENTS_N = 4096 };
@@ -24,8 +25,10 @@ struct lf_load_spec {
     /* Called about twice a second with requests done; may be NULL. */
     void (*progress)(void *ctx, int n_done, int n_failed, int64_t n_tokens);
     void *progress_ctx;
-    bool json;           /* the texts of answers are JSON: one that is whole and does not parse is a failure */
-    struct lf_buf *body; /* where the body of the last answer is kept; NULL: not wanted */
+    enum lf_load_dialect dialect; /* of the answers, which are streams */
+    bool json;                    /* the texts of answers are JSON: one that is whole and does not parse is a failure */
+    struct lf_buf *body;          /* where the body of the last answer is kept; NULL: not wanted, else the answers
+                                   * are no streams */
 };
 
 /* What came of it. Owned: deinit it. Times in milliseconds. */

@@ -76,6 +76,7 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
     const struct lf_config *c = l->config;
     *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
     t->shape = (struct lf_load_shape){
+        .dialect = (enum lf_load_dialect)c->dialect,
         .n_prompt = n_prompt,
         .n_shared = LF_MIN(c->shared_prefix, n_prompt),
         .n_output = c->output_tokens,
@@ -91,6 +92,7 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
         .n_clients = n_clients,
         .n_requests = t->n_requests,
         .timeout_ms = TIMEOUT_MS,
+        .dialect = (enum lf_load_dialect)c->dialect,
         .make = make,
         .make_ctx = &t->shape,
         .json = l->schema.len > 0,

@@ -1,5 +1,6 @@
 #include "server/load/load_prompt.h"
 
+#include "core/check.h"
 #include "core/mix.h"
 
 /* Ids that are ordinary tokens in every known vocabulary: past the control and byte tokens, within 4096. */
@@ -11,9 +12,34 @@ static void append_head(struct lf_buf *out, const char *method, const char *path
     if (key) lf_buf_printf(out, "Authorization: Bearer %s\r\n", key);
 }
 
-/* An answer with a schema ends where it is whole, any other one at its length. */
-static void append_format(struct lf_buf *out, struct lf_str schema)
+/* Of the prompts' words one each, whatever comes before it. */
+static const char *const words[] = {
+    "time",   "year",    "people", "way",     "day",      "man",     "thing",      "woman",  "life",  "child", "world",
+    "school", "state",   "family", "student", "group",    "country", "problem",    "hand",   "part",  "place", "case",
+    "week",   "company", "system", "program", "question", "work",    "government", "number", "night", "point",
+};
+
+static uint64_t draw(const struct lf_load_shape *shape, uint64_t index, int i)
 {
+    return lf_random64(shape->seed + (i < shape->n_shared ? 0 : index + 1), (uint64_t)i);
+}
+
+static void append_ids(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
+{
+    for (int i = 0; i < shape->n_prompt; i++)
+        lf_buf_printf(out, "%s%d", i ? "," : "", FIRST_ID + (int)(draw(shape, index, i) % N_IDS));
+}
+
+static void append_words(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
+{
+    for (int i = 0; i < shape->n_prompt; i++)
+        lf_buf_printf(out, "%s%s", i ? " " : "", words[draw(shape, index, i) % LF_N_ELEMS(words)]);
+}
+
+/* An answer with a schema ends where it is whole, any other one of OpenAI's at its length. */
+static void append_openai_end(struct lf_buf *out, struct lf_str schema)
+{
+    lf_buf_cstr(out, ",\"stream_options\":{\"include_usage\":true},");
     if (schema.len == 0) {
         lf_buf_cstr(out, "\"ignore_eos\":true");
         return;
@@ -23,24 +49,41 @@ static void append_format(struct lf_buf *out, struct lf_str schema)
     lf_buf_cstr(out, "}}");
 }
 
+static void append_messages_end(struct lf_buf *out, struct lf_str schema)
+{
+    if (schema.len == 0) return;
+    lf_buf_cstr(out, ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
+static const struct {
+    const char *path, *headers;
+    const char *head, *middle; /* around the prompt, before the length of the answer */
+    void (*append_prompt)(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
+    void (*append_end)(struct lf_buf *out, struct lf_str schema);
+} forms[] = {
+    [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", append_ids,
+                             append_openai_end},
+    [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":\"",
+                      "\"}],\"max_tokens\":", append_words, append_openai_end},
+    [LF_LOAD_MESSAGES] = {"/v1/messages", "anthropic-version: 2023-06-01\r\n",
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}],\"max_tokens\":", append_words,
+                          append_messages_end},
+};
+
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
 {
     struct lf_buf body;
     lf_buf_init(&body, out->ceiling);
-    lf_buf_cstr(&body, "{\"prompt\":[");
-    for (int i = 0; i < shape->n_prompt; i++) {
-        uint64_t stream = i < shape->n_shared ? 0 : index + 1;
-        uint64_t r = lf_random64(shape->seed + stream, (uint64_t)i);
-        lf_buf_printf(&body, "%s%d", i ? "," : "", FIRST_ID + (int)(r % N_IDS));
-    }
-    lf_buf_printf(&body,
-                  "],\"max_tokens\":%d,\"temperature\":0,\"stream\":true,"
-                  "\"stream_options\":{\"include_usage\":true},",
-                  shape->n_output);
-    append_format(&body, shape->schema);
+    lf_buf_cstr(&body, forms[shape->dialect].head);
+    forms[shape->dialect].append_prompt(&body, shape, index);
+    lf_buf_printf(&body, "%s%d,\"temperature\":0,\"stream\":true", forms[shape->dialect].middle, shape->n_output);
+    forms[shape->dialect].append_end(&body, shape->schema);
     lf_buf_char(&body, '}');
-    append_head(out, "POST", "/v1/completions", shape->host, shape->key);
-    lf_buf_printf(out, "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n", body.len);
+    append_head(out, "POST", forms[shape->dialect].path, shape->host, shape->key);
+    lf_buf_printf(out, "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", forms[shape->dialect].headers,
+                  body.len);
     lf_buf_str(out, lf_buf_view(&body));
     if (body.status != LF_OK) out->status = body.status;
     lf_buf_deinit(&body);

@@ -1,12 +1,16 @@
-/* The requests of the load test: prompts of random token ids, so that their length is exact whatever the tokenizer. */
+/* The requests of the load test. A completion's prompt is of random token ids, so that its length is exact whatever the
+ * tokenizer. The other dialects take only text: there it is of common words, each a token in nearly every vocabulary,
+ * and the template adds some; what the figures are of is what the server has counted. */
 #ifndef LF_SERVER_LOAD_LOAD_PROMPT_H
 #define LF_SERVER_LOAD_LOAD_PROMPT_H
 
 #include <stdint.h>
 
 #include "core/str.h"
+#include "server/load/load_stream.h"
 
 struct lf_load_shape {
+    enum lf_load_dialect dialect;
     int n_prompt;           /* tokens */
     int n_shared;           /* leading tokens that are the same in every prompt */
     int n_output;           /* tokens to generate, all of them */
@@ -15,7 +19,7 @@ struct lf_load_shape {
     struct lf_str schema;   /* of the answer, as JSON; empty: any text of n_output tokens */
 };
 
-/* The whole HTTP request, a streaming /v1/completions, appended to out. Prompts of different index differ from token
+/* The whole HTTP request, for a stream, appended to out. Prompts of different index differ from token
  * n_shared on. */
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
 /* GET of a path. */

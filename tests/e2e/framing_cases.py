@@ -231,7 +231,10 @@ HOSTS = {
 }
 
 TARGETS = {
-    "target with a scheme and a host": ("clear 404", target(b"http://localhost/livez")),
+    "target with a scheme and a host": ("clear 200", target(b"http://localhost/livez")),
+    "target with a scheme and another host": ("clear 403", target(b"http://evil.example/livez")),
+    "target with a scheme and no host": ("clear 400", target(b"http:///livez")),
+    "target with a scheme, host missing": ("refused", b"GET http://localhost/livez HTTP/1.1\r\n\r\n"),
     "target a host": ("clear 404", target(b"localhost:80")),
     "target a star": ("clear 404", target(b"*", method=b"OPTIONS")),
     "target with a fragment": ("clear 404", target(b"/livez#x")),

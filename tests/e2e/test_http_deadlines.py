@@ -290,21 +290,11 @@ class Descriptors(harness.unittest.TestCase):
             with harness.within(0.1, f"/livez the {i + 1}th time"):
                 self.assertEqual(s.get("/livez").status, 200)
 
-    def assert_settles(self, s):
-        """While a hundred connections come at once, a table of twenty may have all it can end on their way out: then
-        who comes is refused, at once, and a moment later no more."""
-        def answers():
-            with harness.within(0.1, "/livez"):
-                return s.get("/livez").status
-        self.assertTrue(harness.wait_until(lambda: answers() == 200, 2))
-
     def test_the_table_is_no_larger_than_the_limit(self):
         s = self.limited(64)
         held = [s.socket() for _ in range(100)]
-        self.assert_settles(s)
         self.assert_alive(s, 20)
         held += [s.socket() for _ in range(100)]
-        self.assert_settles(s)
         self.assert_alive(s, 20)
         time.sleep(0.5)
         self.assert_alive(s, 20)
@@ -315,7 +305,6 @@ class Descriptors(harness.unittest.TestCase):
         head = HEAD % 100
         busy = [s.socket(head) for _ in range(100)]
         time.sleep(0.5)
-        self.assert_settles(s)
         self.assert_alive(s, 20)
         for x in busy:
             x.close()
@@ -329,7 +318,6 @@ class Descriptors(harness.unittest.TestCase):
         self.assertLess(least, 64)
         s = self.limited(least)
         held = [s.socket() for _ in range(20)]
-        self.assert_settles(s)
         self.assert_alive(s, 20)
         for x in held:
             x.close()

@@ -1,5 +1,6 @@
 """The program itself on the demo model: what the doubles cannot show."""
 import concurrent.futures
+import csv
 import json
 import os
 import random
@@ -139,6 +140,23 @@ class Model(harness.Case):
         seen = [json.loads(e)["prompt_progress"] for e in events(r.body)[:-1] if "prompt_progress" in e]
         self.assertGreaterEqual(len(seen), 2)
         self.assertEqual(seen[-1]["processed"], seen[-1]["total"])
+
+    def test_load_reads_the_stream_of_each_dialect(self):
+        for dialect in ("completions", "chat", "messages"):
+            before = self.server.metric("prompt_tokens_total")
+            r = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{self.server.port}", "--dialect", dialect,
+                                "--concurrency", "1,3", "--lengths", "200", "--output-tokens", "6", "--rounds", "2", "--csv", "/dev/stdout"],
+                               capture_output=True, text=True, timeout=60 * harness.SLOW)
+            self.assertEqual((r.returncode, r.stderr), (0, ""), dialect)
+            rows = list(csv.DictReader(line for line in r.stdout.splitlines() if "," in line))
+            self.assertEqual([(row["ok"], row["failed"]) for row in rows], [("2", "0"), ("6", "0")], r.stdout)
+            for row in rows:
+                for figure in ("ttft_p50_ms", "itl_p50_ms", "prompt_tokens_per_s", "output_tokens_per_s"):
+                    self.assertGreater(float(row[figure]), 0, (dialect, figure))
+            n_prompt = (self.server.metric("prompt_tokens_total") - before) / 8
+            if dialect == "completions":
+                self.assertEqual(n_prompt, 200)
+            self.assertTrue(200 <= n_prompt < 420, (dialect, n_prompt))  # up to 2 tokens a word in the demo's small vocabulary
 
     def test_capacity_and_metrics_agree_when_nothing_runs(self):
         self.assertTrue(harness.wait_until(self.server.idle))

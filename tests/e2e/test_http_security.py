@@ -98,6 +98,17 @@ class Hosts(harness.Case):
             self.assert_error(self.server.get("/livez", headers={"Host": host}), 403, "host_not_allowed")
 
 
+    def test_the_host_of_a_target_in_absolute_form_counts_instead(self):
+        for host, path, status in (("localhost", "/livez", 200), ("proxy.example:80", "/v1/models/fake", 200), ("[::1]", "/livez?x=1", 200),
+                                   ("localhost", "", 404), ("localhost", "/nothing", 404), ("evil.example", "/livez", 403),
+                                   ("localhost.evil", "/livez", 403), ("localhost@evil", "/livez", 400), ("", "/livez", 400)):
+            r = self.server.get(f"http://{host}{path}", headers={"Host": "evil.example"})  # RFC 9112, 3.2.2: to be ignored
+            self.assertEqual(r.status, status, (host, path))
+        self.assert_error(self.server.get("http://evil.example/livez"), 403, "host_not_allowed")
+        body = {"prompt": "[[say=ok]]"}
+        self.assertEqual(self.server.post("http://localhost/v1/completions", body).json["choices"][0]["text"], "ok")
+
+
 class AnyHost(harness.Case):
     args = ("host=0.0.0.0",)
 

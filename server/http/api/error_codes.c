@@ -28,7 +28,7 @@ const struct lf_error_code lf_error_codes[] = {
     {400, "bad_request_line", "a method or a target with characters that they may not have"},
     {400, "bad_framing", "where the message ends could be read in two ways; the connection is closed"},
     {400, "bad_header", "a header field that is malformed, or comes twice"},
-    {400, "bad_host", "no Host header, or several"},
+    {400, "bad_host", "no Host header, or several; or a target that begins with http:// and names no host"},
     {400, "bad_version", "neither HTTP/1.1 nor HTTP/1.0"},
     {401, "invalid_api_key", "no key, or one that is not known"},
     {403, "host_not_allowed", "a Host that the server does not answer to (`--allowed-host`)"},

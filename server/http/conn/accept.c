@@ -17,6 +17,7 @@
 enum {
     ACCEPTS_N = 64,   /* in one go */
     MAKE_ROOM_MS = 5, /* until the descriptors of what was given up are free */
+    HELD_MS = 50,
     PAUSE_MS = 200
 };
 
@@ -24,6 +25,7 @@ void lf_acceptor_init(struct lf_acceptor *acceptor)
 {
     *acceptor = (struct lf_acceptor){.n_refused = LF_REFUSED_N};
     for (int i = 0; i < LF_REFUSED_N; i++) acceptor->refused[i].fd = -1;
+    acceptor->held.fd = -1;
 }
 
 /* Closes those that have lingered until then; how many. */
@@ -43,6 +45,8 @@ static int close_refused(struct lf_acceptor *acceptor, int64_t now_ns)
 void lf_acceptor_deinit(struct lf_acceptor *acceptor)
 {
     (void)close_refused(acceptor, INT64_MAX);
+    if (acceptor->held.fd >= 0) close(acceptor->held.fd);
+    acceptor->held.fd = -1;
 }
 
 static void tune(struct lf_http_server *s, int fd)
@@ -79,14 +83,14 @@ static void turn_away(struct lf_http_server *s, int fd, bool full)
     *oldest = (struct lf_refused){.fd = fd, .until_ns = lf_clock_ns() + LF_NS_PER_S};
 }
 
-static void admit(struct lf_http_server *s, int fd, const struct sockaddr_storage *addr, socklen_t addr_len)
+static void admit(struct lf_http_server *s, const struct lf_accepted *a)
 {
     bool full = false;
-    tune(s, fd);
-    struct lf_conn *conn = lf_conn_admit(&s->conns, fd, lf_peer_address(addr), &full);
+    tune(s, a->fd);
+    struct lf_conn *conn = lf_conn_admit(&s->conns, a->fd, lf_peer_address(&a->addr), &full);
     if (!conn)
-        turn_away(s, fd, full);
-    else if (MHD_add_connection(s->daemon, fd, (const struct sockaddr *)addr, addr_len) != MHD_YES)
+        turn_away(s, a->fd, full);
+    else if (MHD_add_connection(s->daemon, a->fd, (const struct sockaddr *)&a->addr, a->addr_len) != MHD_YES)
         lf_conn_discard(&s->conns, conn); /* libmicrohttpd has closed it */
 }
 
@@ -97,25 +101,63 @@ static void listen_events(struct lf_http_server *s, bool on)
     s->acceptor.paused = !on;
 }
 
+static void pause_for(struct lf_http_server *s, int64_t ms)
+{
+    s->acceptor.again_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
+    listen_events(s, false);
+}
+
+/* Whether it is worth while to wait for the places of those that are being closed. */
+static bool waits_for_place(struct lf_http_server *s)
+{
+    bool soon = lf_conns_will_have_room(&s->conns);
+    if (!soon) s->acceptor.in_vain = false;
+    return soon && !s->acceptor.in_vain;
+}
+
+static void hold(struct lf_http_server *s, const struct lf_accepted *a)
+{
+    s->acceptor.held = *a;
+    s->acceptor.held_until_ns = lf_clock_ns() + HELD_MS * LF_NS_PER_MS;
+    pause_for(s, MAKE_ROOM_MS);
+}
+
+/* The one that waits comes in, or is turned away; false: it goes on waiting. */
+static bool let_in_held(struct lf_http_server *s, int64_t now_ns)
+{
+    struct lf_accepted held = s->acceptor.held;
+    if (held.fd < 0) return true;
+    bool soon = waits_for_place(s);
+    if (soon && now_ns < s->acceptor.held_until_ns) {
+        s->acceptor.again_ns = now_ns + MAKE_ROOM_MS * LF_NS_PER_MS;
+        return false;
+    }
+    s->acceptor.in_vain = soon;
+    s->acceptor.held.fd = -1;
+    admit(s, &held);
+    return true;
+}
+
 /* No descriptors or no memory. Whether it is worth while to try again at once; else accepting pauses. */
 static bool make_room(struct lf_http_server *s)
 {
     lf_counter_add(&s->conns.metrics.failed, 1);
     if (close_refused(&s->acceptor, INT64_MAX) > 0) return true;
-    int64_t pause_ms = lf_conns_make_room(&s->conns) ? MAKE_ROOM_MS : PAUSE_MS;
-    s->acceptor.again_ns = lf_clock_ns() + pause_ms * LF_NS_PER_MS;
-    listen_events(s, false);
+    pause_for(s, lf_conns_make_room(&s->conns) ? MAKE_ROOM_MS : PAUSE_MS);
     return false;
 }
 
 void lf_acceptor_run(struct lf_http_server *s)
 {
     for (int i = 0; i < ACCEPTS_N; i++) {
-        struct sockaddr_storage addr = {0};
-        socklen_t addr_len = sizeof addr;
-        int fd = accept4(s->listen_fd, (struct sockaddr *)&addr, &addr_len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            admit(s, fd, &addr, addr_len);
+        struct lf_accepted a = {.addr_len = sizeof a.addr};
+        a.fd = accept4(s->listen_fd, (struct sockaddr *)&a.addr, &a.addr_len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (a.fd >= 0 && waits_for_place(s)) {
+            hold(s, &a);
+            return;
+        }
+        if (a.fd >= 0) {
+            admit(s, &a);
             continue;
         }
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
@@ -126,7 +168,7 @@ void lf_acceptor_run(struct lf_http_server *s)
 
 int64_t lf_acceptor_resume(struct lf_http_server *s, int64_t now_ns)
 {
-    if (s->acceptor.paused && now_ns >= s->acceptor.again_ns) listen_events(s, true);
+    if (s->acceptor.paused && now_ns >= s->acceptor.again_ns && let_in_held(s, now_ns)) listen_events(s, true);
     return s->acceptor.paused ? s->acceptor.again_ns : INT64_MAX;
 }
 

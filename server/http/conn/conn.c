@@ -302,6 +302,18 @@ bool lf_conns_make_room(struct lf_conns *conns)
     return n_cut > 0;
 }
 
+bool lf_conns_will_have_room(struct lf_conns *conns)
+{
+    bool taken = true, closing = false;
+    pthread_mutex_lock(&conns->lock);
+    for (int i = 0; taken && i < conns->n_places; i++) {
+        taken = conns->places[i].state != LF_CONN_FREE;
+        closing = closing || conns->places[i].state == LF_CONN_CUT;
+    }
+    pthread_mutex_unlock(&conns->lock);
+    return taken && closing;
+}
+
 void lf_conn_discard(struct lf_conns *conns, struct lf_conn *conn)
 {
     pthread_mutex_lock(&conns->lock);

@@ -116,6 +116,8 @@ void lf_conns_drop_lost(struct lf_conns *conns);
 /* There are no descriptors left, or no memory: cuts a few of those that are silent, the longest ones first, unless some
  * are being closed already. False: nothing will be free soon. */
 bool lf_conns_make_room(struct lf_conns *conns);
+/* Every place is taken, some by connections that are being closed: in a moment there will be one. */
+bool lf_conns_will_have_room(struct lf_conns *conns);
 /* Cuts all of them. None may be admitted from here on. */
 void lf_conns_cut_all(struct lf_conns *conns);
 

@@ -135,7 +135,9 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     struct lf_http_server *s = x->server;
     if (atomic_load(&x->conn->uri_bytes) > LF_URI_BYTES)
         return lf_refuse(err, 414, NULL, "uri_too_long", "The URI has more than %d bytes.", LF_URI_BYTES);
-    if (!lf_host_allowed(&s->opts, s->loopback, h->host)) return lf_refuse_host(err, h->host);
+    struct lf_str host = h->host;
+    LF_TRY(lf_target_split(url, &url, &host, err));
+    if (!lf_host_allowed(&s->opts, s->loopback, host)) return lf_refuse_host(err, host);
     LF_TRY(find_route(x, url, method, err));
     if (x->reply.status) return LF_OK; /* OPTIONS */
     LF_TRY(check_slot(x, err));

@@ -4,6 +4,30 @@
 #include "server/http/conn/http_server.h"
 #include "server/http/api/shown.h"
 
+/* Nothing of it may hide where the name ends: no user, no escape, no character that a host and a port do not have. */
+static bool is_authority(struct lf_str s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if (!alnum && (c == '\0' || !strchr("-._~:[]", c))) return false;
+    }
+    return s.len > 0 && s.ptr[0] != ':';
+}
+
+enum lf_status lf_target_split(const char *target, const char **path, struct lf_str *host, struct lf_api_err *err)
+{
+    static const char scheme[] = "http://";
+    const size_t n = sizeof scheme - 1;
+    if (strlen(target) < n || !lf_str_is_word(lf_str_from(target, n), scheme)) return LF_OK;
+    struct lf_str authority = lf_str_from(target + n, strcspn(target + n, "/?#"));
+    if (!is_authority(authority))
+        return lf_refuse(err, 400, NULL, "bad_host", "The target names no host between http:// and its path.");
+    *host = authority;
+    *path = authority.ptr[authority.len] == '/' ? authority.ptr + authority.len : "/";
+    return LF_OK;
+}
+
 /* Without the port; the brackets of an IPv6 address stay. What follows the name and is no port stays as well. */
 static struct lf_str without_port(struct lf_str host)
 {
@@ -39,7 +63,7 @@ enum lf_status lf_refuse_host(struct lf_api_err *err, struct lf_str host)
     char shown[LF_SHOWN_BYTES];
     lf_shown(shown, host);
     return lf_refuse(err, 403, NULL, "host_not_allowed",
-                     "The Host header names \"%s\", which this server does not answer to; start it with "
+                     "The request is for the host \"%s\", which this server does not answer to; start it with "
                      "--allowed-host NAME for each further name.",
                      shown);
 }

@@ -10,6 +10,11 @@
 
 struct lf_http_opts;
 
+/* A target in absolute form (RFC 9112 §3.2.2), http://authority/path: *path is set to what is behind the authority, "/"
+ * where nothing is, and *host to the authority, which counts instead of the Host header. Any other target: both stay.
+ * bad_host where the authority is none. */
+LF_MUST_CHECK enum lf_status lf_target_split(const char *target, const char **path, struct lf_str *host,
+                                             struct lf_api_err *err);
 /* Whether a Host value (with or without port) names us. On loopback: localhost, 127.0.0.0/8, ::1 and what the options
  * allow. Elsewhere: anything, unless the options list names. */
 bool lf_host_allowed(const struct lf_http_opts *opts, bool loopback, struct lf_str host);

@@ -143,6 +143,7 @@ static const struct {
     {{"load", "x"}, "takes no arguments"},
     {{"load", "--url", "https://x"}, "expected http://host:port"},
     {{"load", "--url", "http://127.0.0.1:99999"}, "expected http://host:port"},
+    {{"load", "--dialect", "responses"}, "expected completions|chat|messages"},
     {{"load", "--concurrency", "1,,2"}, "separated by commas"},
     {{"load", "--concurrency", "0"}, "separated by commas"},
     {{"load", "--lengths", "1K,x"}, "separated by commas"},

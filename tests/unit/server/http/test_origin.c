@@ -26,6 +26,48 @@ static void on_loopback_only_its_own_names(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_true(host(&opts, false, bad[i]));
 }
 
+/* Its authority counts, and its path is what is asked for. */
+static void a_target_in_absolute_form_is_taken_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *path, *host; /* host NULL: refused; path NULL: as it was, like the host */
+    } cases[] = {
+        {"http://localhost/livez", "/livez", "localhost"},
+        {"HTTP://LocalHost:80/v1/models/a%20b", "/v1/models/a%20b", "LocalHost:80"},
+        {"http://[::1]:80//x", "//x", "[::1]:80"},
+        {"http://a-b.c_d~e.example", "/", "a-b.c_d~e.example"},
+        {"http://localhost?x", "/", "localhost"},
+        {"http://localhost#x/y", "/", "localhost"},
+        {"http://localhost/http://other/", "/http://other/", "localhost"},
+        {"/livez", NULL, "kept"},
+        {"/http://localhost/livez", NULL, "kept"},
+        {"https://localhost/livez", NULL, "kept"},
+        {"http:/localhost/livez", NULL, "kept"},
+        {"http:", NULL, "kept"},
+        {"", NULL, "kept"},
+        {"*", NULL, "kept"},
+        {"http://", NULL, NULL},
+        {"http:///livez", NULL, NULL},
+        {"http://:80/livez", NULL, NULL},
+        {"http://user@localhost/livez", NULL, NULL},
+        {"http://local%68ost/livez", NULL, NULL},
+        {"http://localhost\\.evil/livez", NULL, NULL},
+        {"http://localhost,evil/livez", NULL, NULL},
+        {"http://loc\xC3\xA4l/livez", NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *path = cases[i].target;
+        struct lf_str name = LF_STR("kept");
+        struct lf_api_err err = {0};
+        enum lf_status status = lf_target_split(cases[i].target, &path, &name, &err);
+        assert_int_equal(status, cases[i].host ? LF_OK : LF_INVALID);
+        if (status != LF_OK) assert_string_equal(err.code, "bad_host");
+        assert_string_equal(path, cases[i].path ? cases[i].path : cases[i].target);
+        assert_true(lf_str_eq(name, lf_str_c(cases[i].host ? cases[i].host : "kept")));
+    }
+}
+
 static void a_list_adds_to_loopback_and_narrows_the_rest(void **state)
 {
     (void)state;
@@ -128,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_loopback_only_its_own_names),
+        cmocka_unit_test(a_target_in_absolute_form_is_taken_apart),
         cmocka_unit_test(a_list_adds_to_loopback_and_narrows_the_rest),
         cmocka_unit_test(origins_match_whole_or_not_at_all),
         cmocka_unit_test(a_refused_host_is_told_how_to_be_allowed),

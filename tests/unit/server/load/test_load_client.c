@@ -84,6 +84,7 @@ static void run_script(const char *const *answers, int n, struct lf_load_result 
     run_script_as(answers, n, result, body, false);
 }
 
+#define STREAM_END  "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
 #define STREAM_HEAD "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 static void a_stream_gives_times_and_counts(void **state)
@@ -93,7 +94,7 @@ static void a_stream_gives_times_and_counts(void **state)
         STREAM_HEAD ": keep-alive\n\n"
                     "data: {\"choices\":[{\"text\":\"a\"}]}\n\n"
                     "data: {\"choices\":[{\"text\":\"b\"}]}\n\n"
-                    "data: {\"choices\":[{\"text\":\"\"}]}\n\n"
+                    "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n"
                     "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,"
                     "\"prompt_tokens_details\":{\"cached_tokens\":2}}}\n\n"
                     "data: [DONE]\n\n"};
@@ -120,6 +121,8 @@ static void refusals_and_broken_streams_are_failures_with_their_reason(void **st
          "HTTP 429 too busy", 429},
         {"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\noops", "HTTP 500", 500},
         {STREAM_HEAD "data: {\"choices\":[{\"text\":\"a\"}]}\n\n", "the stream broke off", 0},
+        {STREAM_HEAD "data: {\"error\":{\"message\":\"too hot\"}}\n\n", "the stream broke off: too hot", 0},
+        {STREAM_HEAD "data: [DONE]\n\n", "an answer without a reason", 0},
         {"nonsense\r\n\r\n", "not HTTP", 0},
         {NULL, "", 0},
     };
@@ -139,7 +142,10 @@ static void the_first_failure_is_the_one_that_is_kept(void **state)
 {
     (void)state;
     static const char *const answers[] = {"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
-                                          STREAM_HEAD "data: [DONE]\n\n",
+                                          STREAM_HEAD "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":"
+                                                      "\"length\"}],\"usage\":{\"prompt_tokens\":1,"
+                                                      "\"completion_tokens\":0}}\n\n"
+                                                      "data: [DONE]\n\n",
                                           "HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"};
     struct lf_load_result r;
     run_script(answers, 3, &r, NULL);
@@ -154,11 +160,11 @@ static void an_answer_that_is_to_be_json_is_parsed(void **state)
     (void)state;
     static const char *const answers[] = {
         STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\\\"a\\\":\"}]}\n\ndata: {\"choices\":[{\"text\":\"1}\","
-                    "\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+                    "\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
         STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\"}]}\n\ndata: {\"choices\":[{\"text\":\"\",\"finish_reason\":"
-                    "\"length\"}]}\n\ndata: [DONE]\n\n",
-        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{a}\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
-        STREAM_HEAD "data: {\"choices\":[{\"text\":\"7\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+                    "\"length\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{a}\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"7\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
     };
     for (int json = 0; json < 2; json++) {
         struct lf_load_result r;

@@ -82,12 +82,61 @@ static void the_key_is_sent_where_there_is_one(void **state)
     lf_buf_deinit(&out);
 }
 
+/* The body of a request for the dialect, which begins with that path. */
+static void body_of(enum lf_load_dialect dialect, uint64_t index, const char *path, struct lf_buf *out)
+{
+    struct lf_load_shape shape = {
+        .dialect = dialect, .n_prompt = 50, .n_shared = 20, .n_output = 3, .seed = 5, .host = "h"};
+    char line[64];
+    lf_load_request(out, &shape, index);
+    snprintf(line, sizeof(line), "POST %s HTTP/1.1\r\n", path);
+    assert_true(lf_str_starts(lf_buf_view(out), lf_str_c(line)));
+    assert_int_equal(strstr(out->ptr, "anthropic-version: 2023-06-01\r\n") != NULL, dialect == LF_LOAD_MESSAGES);
+    size_t at = (size_t)lf_str_find(lf_buf_view(out), LF_STR("\r\n\r\n")) + 4;
+    memmove(out->ptr, out->ptr + at, out->len - at + 1);
+    out->len -= at;
+}
+
+static void texts_are_of_so_many_words(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {NULL, "/v1/chat/completions", "/v1/messages"};
+    for (enum lf_load_dialect d = LF_LOAD_CHAT; d <= LF_LOAD_MESSAGES; d++) {
+        struct lf_buf bodies[2], texts[2];
+        for (int i = 0; i < 2; i++) {
+            struct lf_json json = {0};
+            lf_buf_init(&bodies[i], 1 << 20);
+            lf_buf_init(&texts[i], 1 << 20);
+            body_of(d, (uint64_t)i, paths[d], &bodies[i]);
+            assert_int_equal(lf_json_parse(&json, lf_buf_view(&bodies[i]), &lf_json_limits_request, NULL), LF_OK);
+            struct lf_json_value root = lf_json_root(&json), messages = lf_json_get(root, "messages");
+            struct lf_json_value one = lf_json_first(messages);
+            assert_int_equal(lf_json_len(messages), 1);
+            assert_true(lf_json_string_is(lf_json_get(one, "role"), "user"));
+            assert_true(lf_json_string(lf_json_get(one, "content"), &texts[i]));
+            assert_int_equal(lf_json_type(lf_json_get(root, "stream_options")) == LF_JSON_OBJECT, d == LF_LOAD_CHAT);
+            int n_words = 1, n_shared = 0;
+            for (size_t k = 0; k < texts[i].len; k++) n_words += texts[i].ptr[k] == ' ';
+            for (size_t k = 0; i && k < texts[0].len && texts[0].ptr[k] == texts[1].ptr[k]; k++)
+                n_shared += texts[0].ptr[k] == ' ';
+            assert_int_equal(n_words, 50);
+            if (i) assert_in_range(n_shared, 20, 24);
+            lf_json_deinit(&json);
+        }
+        for (int i = 0; i < 2; i++) {
+            lf_buf_deinit(&bodies[i]);
+            lf_buf_deinit(&texts[i]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prompts_share_what_was_asked_and_no_more),
         cmocka_unit_test(a_schema_is_sent_as_it_stands_and_ends_the_answer),
         cmocka_unit_test(the_key_is_sent_where_there_is_one),
+        cmocka_unit_test(texts_are_of_so_many_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,171 @@
+/* What load takes for a stream of each dialect, and what it does not. */
+#include "tests/support/test.h"
+
+#include "core/check.h"
+#include "server/load/load_stream.h"
+
+/* Feeds the lines; how many brought a part of the answer. */
+static int feed(struct lf_load_stream *s, enum lf_load_dialect dialect, const char *text)
+{
+    int n_parts = 0;
+    lf_load_stream_init(s, dialect, NULL);
+    while (*text) {
+        size_t len = strcspn(text, "\n");
+        n_parts += lf_load_stream_line(s, lf_str_from(text, len));
+        text += len + (text[len] == '\n');
+    }
+    return n_parts;
+}
+
+#define COMPLETION_END                                                                                                 \
+    "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}]}\n\n"                                           \
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2,"                                    \
+    "\"prompt_tokens_details\":{\"cached_tokens\":4}}}\n\ndata: [DONE]\n\n"
+#define CHAT_DELTA(delta, finish)                                                                                      \
+    "data: {\"choices\":[{\"index\":0,\"delta\":" delta ",\"finish_reason\":" finish "}]}\n\n"
+#define CHAT_END                                                                                                       \
+    CHAT_DELTA("{}", "\"stop\"")                                                                                       \
+    "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n"
+#define EVENT(name, more)  "event: " name "\ndata: {\"type\":\"" name "\"" more "}\n\n"
+#define MESSAGE_START(use) EVENT("message_start", ",\"message\":{\"usage\":" use "}")
+#define START              MESSAGE_START("{\"input_tokens\":7,\"output_tokens\":0}")
+#define TEXT_DELTA         EVENT("content_block_delta", ",\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}")
+#define MESSAGE_DELTA(use) EVENT("message_delta", ",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":" use)
+#define STOP               EVENT("message_stop", "")
+
+static void a_completion_counts_every_event_with_a_choice(void **state)
+{
+    (void)state;
+    struct lf_load_stream s;
+    int n = feed(&s, LF_LOAD_COMPLETIONS,
+                 ": keep-alive\n\ndata: {\"choices\":[{\"text\":\"a\"}]}\r\n\r\n"
+                 "data:{\"choices\":[{\"text\":\"b\",\"finish_reason\":null}]}\n\n" COMPLETION_END);
+    assert_int_equal(n, 3);
+    assert_null(lf_load_stream_end(&s));
+    assert_int_equal(s.n_tokens, 2);
+    assert_int_equal(s.n_prompt, 9);
+    assert_int_equal(s.n_cached, 4);
+}
+
+/* The first event of a chat says only the role, the last one only why: neither is a token's. */
+static void a_chat_counts_the_deltas_that_say_something(void **state)
+{
+    (void)state;
+    struct lf_load_stream s;
+    int n = feed(&s, LF_LOAD_CHAT,
+                 CHAT_DELTA("{\"role\":\"assistant\",\"content\":\"\"}", "null")
+                     CHAT_DELTA("{\"reasoning_content\":\"hm\"}", "null") CHAT_DELTA("{\"content\":\"a\"}", "null")
+                         CHAT_DELTA("{\"tool_calls\":[{\"index\":0}]}", "null")
+                             CHAT_DELTA("{\"content\":null,\"tool_calls\":[]}", "null") CHAT_END);
+    assert_int_equal(n, 3);
+    assert_null(lf_load_stream_end(&s));
+    assert_int_equal(s.n_tokens, 3);
+    assert_int_equal(s.n_prompt, 5);
+    assert_int_equal(s.n_cached, 0);
+}
+
+/* The first event's input counts what is found to be cached later; the last one corrects it. */
+static void messages_count_what_comes_from_the_cache_beside_the_input(void **state)
+{
+    (void)state;
+    struct lf_load_stream s;
+    int n = feed(&s, LF_LOAD_MESSAGES,
+                 START EVENT("content_block_start", ",\"index\":0") EVENT("ping", "")
+                     TEXT_DELTA TEXT_DELTA EVENT("content_block_stop", ",\"index\":0")
+                         MESSAGE_DELTA("{\"input_tokens\":3,\"cache_read_input_tokens\":4,\"output_tokens\":2}") STOP);
+    assert_int_equal(n, 2);
+    assert_null(lf_load_stream_end(&s));
+    assert_int_equal(s.n_tokens, 2);
+    assert_int_equal(s.n_prompt, 7);
+    assert_int_equal(s.n_cached, 4);
+    (void)feed(&s, LF_LOAD_MESSAGES, START TEXT_DELTA MESSAGE_DELTA("{\"output_tokens\":1}") STOP);
+    assert_null(lf_load_stream_end(&s));
+    assert_int_equal(s.n_prompt, 7);
+    assert_int_equal(s.n_tokens, 1);
+}
+
+static void what_does_not_belong_into_a_stream_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        enum lf_load_dialect dialect;
+        const char *text, *wrong;
+    } cases[] = {
+        {LF_LOAD_COMPLETIONS, "", "broke off"},
+        {LF_LOAD_COMPLETIONS, "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n", "broke off"},
+        {LF_LOAD_COMPLETIONS, "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n",
+         "without usage"},
+        {LF_LOAD_COMPLETIONS,
+         "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n",
+         "without a reason"},
+        {LF_LOAD_COMPLETIONS, "id: 1\n" COMPLETION_END, "neither data"},
+        {LF_LOAD_COMPLETIONS, "event: x\n" COMPLETION_END, "with a name"},
+        {LF_LOAD_COMPLETIONS, "data: {\"choices\":[\n\n" COMPLETION_END, "no JSON object"},
+        {LF_LOAD_COMPLETIONS, "data: []\n\n" COMPLETION_END, "no JSON object"},
+        {LF_LOAD_COMPLETIONS, "data: {}\n\n" COMPLETION_END, "without choices"},
+        {LF_LOAD_COMPLETIONS, CHAT_DELTA("{\"content\":\"a\"}", "null") COMPLETION_END, "without text"},
+        {LF_LOAD_COMPLETIONS, COMPLETION_END "data: {\"choices\":[]}\n\n", "behind the last"},
+        {LF_LOAD_COMPLETIONS, COMPLETION_END "data: [DONE]\n\n", "behind the last"},
+        {LF_LOAD_COMPLETIONS,
+         "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n"
+         "data: {\"choices\":[{\"text\":\"\"}]}\n\n",
+         "behind its finish_reason"},
+        {LF_LOAD_COMPLETIONS, "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1}}\n\n",
+         "without completion_tokens"},
+        {LF_LOAD_COMPLETIONS, "data: {\"choices\":[],\"usage\":{\"completion_tokens\":1,\"prompt_tokens\":-1}}\n\n",
+         "without prompt_tokens"},
+        {LF_LOAD_COMPLETIONS, "data: {\"error\":{\"message\":\"hot\"}}\n\n", "broke off: hot"},
+        {LF_LOAD_COMPLETIONS, "data: {\"error\":{}}\n\n", "broke off: an error"},
+        {LF_LOAD_CHAT, COMPLETION_END, "without delta"},
+        {LF_LOAD_CHAT, "event: x\n" CHAT_END, "with a name"},
+        {LF_LOAD_MESSAGES, TEXT_DELTA, "before message_start"},
+        {LF_LOAD_MESSAGES, START START, "a second message_start"},
+        {LF_LOAD_MESSAGES, "event: ping\ndata: {\"type\":\"pong\"}\n\n", "another type than its event, ping"},
+        {LF_LOAD_MESSAGES, "data: {\"type\":\"ping\"}\n\n", "another type than its event"},
+        {LF_LOAD_MESSAGES, START TEXT_DELTA STOP, "without a reason"},
+        {LF_LOAD_MESSAGES, START MESSAGE_DELTA("{\"output_tokens\":1}"), "broke off"},
+        {LF_LOAD_MESSAGES, START MESSAGE_DELTA("{\"output_tokens\":1}") STOP TEXT_DELTA, "behind the last"},
+        {LF_LOAD_MESSAGES, START MESSAGE_DELTA("{}") STOP, "without output_tokens"},
+        {LF_LOAD_MESSAGES, START MESSAGE_DELTA("0") STOP, "an event without usage"},
+        {LF_LOAD_MESSAGES, MESSAGE_START("{\"output_tokens\":0}"), "without input_tokens"},
+        {LF_LOAD_MESSAGES, START EVENT("content_block_delta", ""), "without delta"},
+        {LF_LOAD_MESSAGES, START EVENT("error", ",\"error\":{\"message\":\"full\"}"), "broke off: full"},
+        {LF_LOAD_MESSAGES, "data: [DONE]\n\n", "no JSON object"},
+        {LF_LOAD_MESSAGES, "event: \n", "name of 0 bytes"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_load_stream s;
+        (void)feed(&s, cases[i].dialect, cases[i].text);
+        const char *wrong = lf_load_stream_end(&s);
+        if (!wrong || !strstr(wrong, cases[i].wrong)) fail_msg("case %zu: %s", i, wrong ? wrong : "nothing");
+    }
+}
+
+/* The names of events have so many bytes, and the first thing that is wrong is the one that is told. */
+static void a_name_that_is_too_long_is_wrong_and_not_cut(void **state)
+{
+    (void)state;
+    char text[128];
+    struct lf_load_stream s;
+    for (int n = LF_LOAD_EVENT_BYTES - 1; n <= LF_LOAD_EVENT_BYTES; n++) {
+        char name[LF_LOAD_EVENT_BYTES + 1];
+        memset(name, 'x', sizeof name);
+        name[n] = '\0';
+        snprintf(text, sizeof text, "event: %s\n", name);
+        (void)feed(&s, LF_LOAD_MESSAGES, text);
+        assert_int_equal(s.wrong[0] != '\0', n == LF_LOAD_EVENT_BYTES);
+    }
+    assert_non_null(strstr(lf_load_stream_end(&s), "name of 64 bytes"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_completion_counts_every_event_with_a_choice),
+        cmocka_unit_test(a_chat_counts_the_deltas_that_say_something),
+        cmocka_unit_test(messages_count_what_comes_from_the_cache_beside_the_input),
+        cmocka_unit_test(what_does_not_belong_into_a_stream_is_named),
+        cmocka_unit_test(a_name_that_is_too_long_is_wrong_and_not_cut),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
