@@ -31,14 +31,15 @@ struct lf_sample_row {
     int32_t slot;               /* of the request's token counts; -1: no penalties, and the token is not counted */
     int32_t bias_first, n_bias; /* n_bias up to LF_LOGIT_BIAS_N */
     int32_t banned_first, n_banned;
+    int32_t mask;  /* row of masks: what may be drawn; -1: all */
     int32_t given; /* an id whose log-probability is wanted, nothing is drawn then; -1: none */
     uint64_t seed, position;
 };
 
 struct lf_sampled {
-    int32_t id;    /* or LF_SAMPLED_NONE: logprob and n_top are 0 then */
-    float logprob; /* natural log; set where n_logprobs >= 0 */
-    int32_t n_top;
+    int32_t id;                         /* or LF_SAMPLED_NONE: logprob and n_top are 0 then */
+    float logprob;                      /* natural log; set where n_logprobs >= 0 */
+    int32_t n_top;                      /* fewer than were asked for where no more can come */
     int32_t top_ids[LF_TOP_LOGPROBS_N]; /* most likely first */
     float top_logprobs[LF_TOP_LOGPROBS_N];
 };
@@ -51,6 +52,7 @@ struct lf_sample_params {
     const struct lf_sample_row *rows; /* [n_rows] */
     const struct lf_logit_bias *bias; /* rows name their ranges */
     const int32_t *banned;
+    const uint32_t *masks;  /* [any, words of n_vocab bits]: id i is bit i % 32 of word i / 32 of a row's mask */
     uint32_t *counts;       /* [slots, n_vocab]: bit 31 in the prompt, below it how often in the output */
     int32_t *ids_out;       /* [n_rows]: for the next step's embed; 0 for LF_SAMPLED_NONE */
     struct lf_sampled *out; /* [n_rows] */

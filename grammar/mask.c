@@ -14,7 +14,8 @@ enum {
     KEPT_FROM_N = 300,        /* nodes that a walk visits to be worth keeping */
     KEPT_RESTS_N = 32 * 1024, /* tokens that go on behind a terminal, at most, of a walk that is kept */
     EXITS_N = 256 * 1024,
-    LEVELS_N = 3, /* terminals that one token goes through alone; then its readings go together */
+    NODES_A_WORD = 4, /* words of a mask that are copied and merged in the time of one node */
+    LEVELS_N = 3,     /* terminals that one token goes through alone; then its readings go together */
 };
 
 /* Where one walk is in what it walks for. */
@@ -30,6 +31,14 @@ struct walk {
 };
 
 static void follow(struct walk *w, uint32_t at);
+
+/* So many nodes more. False: it has failed, stop. */
+static inline bool visit(struct lf_matcher *m, size_t n)
+{
+    m->n_visited += (uint32_t)n;
+    if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+    return m->stacks.status == LF_OK;
+}
 
 static inline void allow(uint32_t *mask, const int32_t *ids, uint32_t n)
 {
@@ -75,7 +84,7 @@ static void walk_under(struct walk *w, uint32_t at)
     for (uint32_t i = at + 1; i < end;) {
         const struct lf_trie_node_of_tokens *node = &nodes[i];
         uint32_t state = node->depth == top + 1u ? w->reading.state : states[node->depth - 1];
-        if (++w->m->n_visited > LF_GRAMMAR_MASK_STEPS) w->m->stacks.status = LF_LIMIT;
+        if (!visit(w->m, 1)) return;
         state = lf_terminal_next(t, state, node->byte);
         if (state == LF_TERMINAL_DEAD) {
             i = node->next;
@@ -84,7 +93,6 @@ static void walk_under(struct walk *w, uint32_t at)
         states[node->depth] = state;
         allow(w->mask, w->trie->ids + node->first, node->n);
         i++;
-        if (w->m->n_visited > LF_GRAMMAR_MASK_STEPS) return;
         if (node->next == i || !lf_terminal_accepts(t, state)) continue;
         if (!w->key)
             follow(w, i - 1); /* it uses states of greater depth only */
@@ -103,6 +111,7 @@ static void find_follow(struct walk *w)
     lf_readings_enter(&m->stacks, &m->follow, w->reading.to, w->reading.stack);
     w->n = m->follow.n - w->first;
     w->has_follow = true;
+    (void)visit(m, w->n);
     m->follow.complete = complete;
 }
 
@@ -119,8 +128,7 @@ static void walk_together(struct walk *w, uint32_t at)
         uint32_t depth = nodes[i].depth;
         size_t first = depth == top + 1 ? w->first : ends[depth - 2];
         m->follow.n = ends[depth - 1];
-        m->n_visited += (uint32_t)(ends[depth - 1] - first);
-        if (m->n_visited > LF_GRAMMAR_MASK_STEPS) m->stacks.status = LF_LIMIT;
+        if (!visit(m, ends[depth - 1] - first)) return;
         lf_readings_step_on(&m->stacks, &m->follow, first, ends[depth - 1], nodes[i].byte);
         if (m->stacks.status != LF_OK) return;
         ends[depth] = m->follow.n;
@@ -244,10 +252,23 @@ static void use_kept(struct walk *w, uint32_t *mask)
 {
     struct lf_matcher *m = w->m;
     merge(mask, m->kept.walk.mask, m->vocabulary->n_words);
+    if (!visit(m, m->vocabulary->n_words / NODES_A_WORD)) return;
     w->trie = &m->kept.walk.rests;
     w->mask = mask;
     w->key = NULL;
     if (w->trie->n_ids) follow(w, 0);
+}
+
+/* Whether words are allowed as they are and leave the state as it is; no text begins within one that could follow. */
+static bool takes_words(const struct lf_terminal *t, const struct lf_walk_key *key)
+{
+    const uint64_t of_words[4] = {UINT64_C(1) << ' ' | UINT64_C(0x3ff) << '0',
+                                  UINT64_C(0x3ffffff) << ('A' - 64) | UINT64_C(0x3ffffff) << ('a' - 64), ~UINT64_C(0),
+                                  ~UINT64_C(0)};
+    if (t->kind != LF_TERMINAL_DFA || !t->steady[key->state]) return false;
+    for (int i = 0; i < 4 && lf_terminal_accepts(t, key->state); i++)
+        if (key->starts[i] & of_words[i]) return false;
+    return true;
 }
 
 /* Walks from the root; into the kept walk where that is worth it. */
@@ -260,14 +281,17 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
     bool plain = t->endless && t->endless[key->state] && key->max > 0;
     m->has_kept = false;
     m->n_exits = 0;
+    if (!visit(m, v->n_words / NODES_A_WORD)) return;
     memset(m->kept.walk.mask, 0, v->n_words * sizeof(uint32_t));
     if (plain) merge(m->kept.walk.mask, v->plain[LF_MIN(key->max, (uint32_t)LF_PLAIN_CHARACTERS_N)], v->n_words);
-    w->trie = plain ? &v->others : &v->all;
+    bool words = !plain && takes_words(t, key);
+    if (words) merge(m->kept.walk.mask, v->words, v->n_words);
+    w->trie = plain ? &v->others : words ? &v->marks : &v->all;
     w->mask = m->kept.walk.mask;
     w->key = key;
     walk_under(w, 0);
     if (m->stacks.status != LF_OK) return;
-    if ((plain || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
+    if ((plain || words || m->n_visited - n_before >= KEPT_FROM_N) && gather_rests(m, w->trie, key)) {
         m->kept_key = *key;
         m->has_kept = true;
         lf_walk_cache_put(v->cache, key, &m->kept.walk);

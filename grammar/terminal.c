@@ -130,15 +130,12 @@ static bool leads_into(const struct lf_dfa *dfa, const uint8_t *in, uint32_t sta
     return true;
 }
 
-/* Whether every plain character leads from this state to one that is still thought endless. */
-static bool stays_endless(const struct lf_dfa *dfa, const uint8_t *endless, uint32_t state)
+/* Whether every character of several bytes leads from this state into `in`. */
+static bool others_lead_into(const struct lf_dfa *dfa, const uint8_t *in, uint32_t state)
 {
     static const struct {
         uint8_t n, range[2], tail[3][2];
-    } forms[] = {{0, {0x20, 0x21}, {{0}}},
-                 {0, {0x23, 0x5b}, {{0}}},
-                 {0, {0x5d, 0x7f}, {{0}}},
-                 {1, {0xc2, 0xdf}, {{0x80, 0xbf}}},
+    } forms[] = {{1, {0xc2, 0xdf}, {{0x80, 0xbf}}},
                  {2, {0xe0, 0xe0}, {{0xa0, 0xbf}, {0x80, 0xbf}}},
                  {2, {0xe1, 0xec}, {{0x80, 0xbf}, {0x80, 0xbf}}},
                  {2, {0xed, 0xed}, {{0x80, 0x9f}, {0x80, 0xbf}}},
@@ -147,8 +144,41 @@ static bool stays_endless(const struct lf_dfa *dfa, const uint8_t *endless, uint
                  {3, {0xf1, 0xf3}, {{0x80, 0xbf}, {0x80, 0xbf}, {0x80, 0xbf}}},
                  {3, {0xf4, 0xf4}, {{0x80, 0x8f}, {0x80, 0xbf}, {0x80, 0xbf}}}};
     for (size_t i = 0; i < LF_N_ELEMS(forms); i++)
-        if (!leads_into(dfa, endless, state, forms[i].range, forms[i].tail, forms[i].n)) return false;
+        if (!leads_into(dfa, in, state, forms[i].range, forms[i].tail, forms[i].n)) return false;
     return true;
+}
+
+/* The same for one of these ranges of ASCII. */
+static bool ascii_leads_into(const struct lf_dfa *dfa, const uint8_t *in, uint32_t state, const uint8_t (*ranges)[2],
+                             size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!leads_into(dfa, in, state, ranges[i], NULL, 0)) return false;
+    return true;
+}
+
+/* Whether every plain character leads from this state to one that is still thought endless. */
+static bool stays_endless(const struct lf_dfa *dfa, const uint8_t *endless, uint32_t state)
+{
+    static const uint8_t plain[][2] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x7f}};
+    return ascii_leads_into(dfa, endless, state, plain, LF_N_ELEMS(plain)) && others_lead_into(dfa, endless, state);
+}
+
+/* States that letters, digits and spaces lead back to. */
+static void find_steady(struct lf_compilation *c, struct lf_terminal *t)
+{
+    static const uint8_t words[][2] = {{' ', ' '}, {'0', '9'}, {'A', 'Z'}, {'a', 'z'}};
+    uint32_t n = t->dfa.n_states;
+    uint8_t *just = lf_compilation_scratch(c, n, 1);
+    t->steady = lf_compilation_keep(c, n, 1);
+    if (!just || !t->steady) return;
+    for (uint32_t s = 0; s < n && lf_compilation_step(c, 16); s++) {
+        if (lf_dfa_next(&t->dfa, s, ' ') != s || !lf_compilation_step(c, 256)) continue;
+        just[s] = 1;
+        t->steady[s] =
+            ascii_leads_into(&t->dfa, just, s, words, LF_N_ELEMS(words)) && others_lead_into(&t->dfa, just, s);
+        just[s] = 0;
+    }
 }
 
 /* The largest set of states, none of them accepting, that plain characters do not leave: all are in it until one is
@@ -186,6 +216,7 @@ struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_
     struct lf_terminal t = {.kind = LF_TERMINAL_DFA, .dfa = lf_dfa_keep(c, &least)};
     if (!lf_compilation_ok(c) || t.dfa.n_states == 0) return t;
     find_endless(c, &t);
+    find_steady(c, &t);
     t.is_open = lf_compilation_step(c, 256 * (uint64_t)t.dfa.n_states) && is_open(&t.dfa);
     identify(&t);
     return t;

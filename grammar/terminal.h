@@ -30,6 +30,7 @@ struct lf_terminal {
     enum lf_terminal_kind kind;
     struct lf_dfa dfa;          /* but for texts */
     uint8_t *endless;           /* [DFA state]: whatever plain characters come (vocabulary.h), it goes on; or NULL */
+    uint8_t *steady;            /* [DFA state]: letters, digits and spaces lead back to it; or NULL */
     struct lf_text_node *nodes; /* of texts; [0] is the root */
     uint32_t n_nodes;
     uint32_t body, min, max;          /* of a counted one: the state between characters; how many of them */

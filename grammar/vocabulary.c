@@ -69,6 +69,16 @@ static int plain_characters(struct lf_str text)
     return n <= LF_PLAIN_CHARACTERS_N ? n : 0;
 }
 
+static bool is_word(struct lf_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t byte = (uint8_t)text.ptr[i], letter = byte | 0x20;
+        if (byte < 0x80 && byte != ' ' && !(byte >= '0' && byte <= '9') && !(letter >= 'a' && letter <= 'z'))
+            return false;
+    }
+    return lf_utf8_valid(text);
+}
+
 static void *take(struct lf_vocabulary *v, size_t n, size_t size)
 {
     v->n_bytes += n * size;
@@ -130,6 +140,23 @@ static bool list_controls(struct lf_vocabulary *v)
     return true;
 }
 
+/* The mask of words, and the trie of what is none. */
+static bool add_words(struct lf_vocabulary *v, const struct lf_token_text *texts, size_t n)
+{
+    struct lf_token_text *marks = calloc(n ? n : 1, sizeof *marks);
+    size_t n_marks = 0;
+    v->words = take(v, v->n_words, sizeof *v->words);
+    for (size_t i = 0; i < n && marks && v->words; i++) {
+        if (is_word(texts[i].text))
+            v->words[texts[i].id / 32] |= 1u << texts[i].id % 32;
+        else
+            marks[n_marks++] = texts[i];
+    }
+    bool made = marks && v->words && make_trie(v, &v->marks, marks, n_marks);
+    free(marks);
+    return made;
+}
+
 static bool make_tries(struct lf_vocabulary *v)
 {
     struct lf_token_text *texts = calloc(v->n_tokens ? v->n_tokens : 1, sizeof *texts);
@@ -144,7 +171,7 @@ static bool make_tries(struct lf_vocabulary *v)
         if (text.len && !is_control(text) && !lf_vocabulary_is_end(v, (int32_t)i))
             texts[n++] = (struct lf_token_text){text, (int32_t)i};
     }
-    made = made && make_trie(v, &v->all, texts, n);
+    made = made && make_trie(v, &v->all, texts, n) && add_words(v, texts, n);
     for (size_t i = 0; i < n && made; i++) {
         int n_characters = plain_characters(texts[i].text);
         if (n_characters == 0) texts[n_others++] = texts[i];
@@ -196,6 +223,9 @@ void lf_vocabulary_destroy(struct lf_vocabulary *v)
     free(v->all.ids);
     free(v->others.nodes);
     free(v->others.ids);
+    free(v->marks.nodes);
+    free(v->marks.ids);
+    free(v->words);
     free(v->bytes);
     free(v->offsets);
     free(v->controls);

@@ -5,7 +5,10 @@
  *
  * Plain tokens are those of whole characters without quote, backslash and controls: what may stand in a string as it
  * is. Where any plain character is allowed (terminal.h: endless) they are allowed by a mask made once, by how many
- * characters they have, and only the trie of the others is walked. */
+ * characters they have, and only the trie of the others is walked.
+ *
+ * Words are tokens of whole characters that are letters, digits, spaces or not ASCII. In free text they are allowed by
+ * a mask of theirs (terminal.h: steady), and only the trie of the marks, which are the others, is walked. */
 #ifndef LF_GRAMMAR_VOCABULARY_H
 #define LF_GRAMMAR_VOCABULARY_H
 
@@ -60,8 +63,9 @@ struct lf_walk_key {
 struct lf_walk_cache;
 
 struct lf_vocabulary {
-    struct lf_token_trie all, others;           /* of all tokens; of those that are not plain */
+    struct lf_token_trie all, others, marks;    /* of all tokens; of those that are not plain; that are no words */
     uint32_t *plain[LF_PLAIN_CHARACTERS_N + 1]; /* masks of plain tokens of at most so many characters */
+    uint32_t *words;                            /* mask of words */
     char *bytes;                                /* of all tokens */
     uint32_t *offsets;                          /* [n_tokens + 1] */
     struct lf_token_text *controls;             /* by text, which is without LF_GRAMMAR_CONTROL; in no trie */

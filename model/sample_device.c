@@ -21,6 +21,7 @@ void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, in
     out->rows = reserve(&at, n * sizeof(struct lf_sample_row));
     out->bias = reserve(&at, n * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     out->banned = reserve(&at, n * BANNED_N * sizeof(int32_t));
+    out->masks = reserve(&at, n * (uint64_t)lf_batch_mask_words(n_vocab) * sizeof(uint32_t));
     out->prompt = reserve(&at, (uint64_t)ctx * sizeof(int32_t));
     out->counts = reserve(&at, (uint64_t)n_slots * (uint64_t)n_vocab * sizeof(uint32_t));
     out->ids = reserve(&at, n * sizeof(int32_t));
@@ -80,6 +81,7 @@ static struct lf_sample_row row_of_given(const struct lf_batch_out *o)
                                   .repetition_penalty = 1,
                                   .n_logprobs = o->n_given_top,
                                   .slot = -1,
+                                  .mask = -1,
                                   .given = o->given,
                                   .position = o->position};
 }
@@ -96,6 +98,7 @@ static struct lf_sample_row row_of_sample(const struct lf_batch_out *o)
                                   .top_k = p->top_k,
                                   .n_logprobs = p->n_logprobs,
                                   .slot = has_penalties(p) ? o->slot : -1,
+                                  .mask = -1,
                                   .given = -1,
                                   .seed = p->seed,
                                   .position = o->position};
@@ -104,6 +107,26 @@ static struct lf_sample_row row_of_sample(const struct lf_batch_out *o)
 static void upload(const struct lf_sample_device *s, uint64_t offset, const void *src, int n, size_t size)
 {
     if (n > 0) lf_upload(s->dev, s->base + offset, src, (size_t)n * size);
+}
+
+/* The masks of a batch one behind the other; those that lie so on the host go in one upload. */
+static void upload_masks(struct lf_sample_device *s, const struct lf_batch *batch)
+{
+    size_t n_words = (size_t)lf_batch_mask_words(s->n_vocab);
+    uint32_t *to = (uint32_t *)(void *)(s->base + s->at.masks);
+    const uint32_t *from = NULL; /* the run's first, which has not been uploaded */
+    int n = 0, n_run = 0;
+    for (int i = 0; i < batch->n_out; i++) {
+        const uint32_t *mask = batch->outs[i].mask;
+        if (!mask || !batch->outs[i].sampling) continue;
+        if (n_run > 0 && mask != from + (size_t)n_run * n_words) {
+            lf_upload(s->dev, to + (size_t)(n - n_run) * n_words, from, (size_t)n_run * n_words * sizeof(*from));
+            n_run = 0;
+        }
+        if (n_run++ == 0) from = mask;
+        s->rows[i].mask = n++;
+    }
+    if (n_run > 0) lf_upload(s->dev, to + (size_t)(n - n_run) * n_words, from, (size_t)n_run * n_words * sizeof(*from));
 }
 
 void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *batch, float *logits)
@@ -126,6 +149,7 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
         for (int k = 0; k < row->n_banned; k++) s->banned[n_banned++] = o->banned[k];
         if (row->slot >= 0 && o->n_output == 0) begin_counts(s, o);
     }
+    upload_masks(s, batch);
     upload(s, s->at.rows, s->rows, batch->n_out, sizeof(*s->rows));
     upload(s, s->at.bias, s->bias, n_bias, sizeof(*s->bias));
     upload(s, s->at.banned, s->banned, n_banned, sizeof(*s->banned));
@@ -135,6 +159,7 @@ void lf_sample_device_launch(struct lf_sample_device *s, const struct lf_batch *
                                  .rows = (const void *)(s->base + s->at.rows),
                                  .bias = (const void *)(s->base + s->at.bias),
                                  .banned = (const void *)(s->base + s->at.banned),
+                                 .masks = (const void *)(s->base + s->at.masks),
                                  .counts = counts_of(s, 0),
                                  .ids_out = (void *)(s->base + s->at.ids),
                                  .out = (void *)(s->base + s->at.out)};

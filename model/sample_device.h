@@ -11,7 +11,7 @@
 
 /* Where in the workspace its memory lies; bytes, from the beginning of its region. */
 struct lf_sample_layout {
-    uint64_t rows, bias, banned, prompt, counts, ids, out, total;
+    uint64_t rows, bias, banned, masks, prompt, counts, ids, out, total;
 };
 void lf_sample_layout(struct lf_sample_layout *out, int max_out, int n_slots, int ctx, int n_vocab);
 

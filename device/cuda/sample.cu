@@ -5,7 +5,7 @@
  * keeps its part of the logits in shared memory where there is room (160K ids by eight blocks), else they stay where
  * they are. They are passed over a few times:
  *
- *     prepare  bias, bans, penalties written back; largest and least
+ *     prepare  bias, bans, penalties, a grammar's mask written back; largest and least
  *     [log-probabilities: Σ e^x, and the cut of the n largest]
  *     [top_k: its cut]  [top_p: Σ P and its cut]
  *     draw     Σ P of what is left, by warps; one warp walks the segment in which the drawn number lies
@@ -86,10 +86,16 @@ LF_GPU_FN float penalized(float logit, uint32_t count, const penalties &pen)
     return logit >= -FLT_MAX ? sane(x) : -INFINITY;
 }
 
-/* Logits as they are drawn from, into values. Returns the largest candidate (with -0 as 0) and sets
- * max, low and the least candidate. A NaN or +inf counts as the largest rank there is, whose logit is a NaN: so max
- * says to the whole cluster that the row is not to be drawn from. */
-LF_GPU_FN uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
+/* The row's mask; NULL: none. */
+LF_GPU_FN const uint32_t *mask_of(const lf_sample_row &row, const lf_sample_params &p)
+{
+    return row.mask < 0 ? nullptr : p.masks + (size_t)row.mask * ((p.n_vocab + 31) / 32);
+}
+
+/* Logits as they are drawn from, into values. The lanes of a warp have the ids of one word of the mask. Returns the
+ * largest candidate (with -0 as 0) and sets max, low and the least candidate. A NaN or +inf counts as the largest rank
+ * there is, whose logit is a NaN: so max says to the whole cluster that the row is not to be drawn from. */
+LF_GPU_FN uint64_t prepare(row_work &r, const penalties &pen, const uint32_t *mask, uint64_t *least)
 {
     uint64_t best = 0, inverse_least = 0;
     float low = INFINITY;
@@ -97,6 +103,7 @@ LF_GPU_FN uint64_t prepare(row_work &r, const penalties &pen, uint64_t *least)
         float x = sane(raw);
         uint32_t count = pen.counts ? pen.counts[id] : 0;
         if (count != 0) x = penalized(x, count, pen);
+        if (mask && !(mask[id / 32] >> id % 32 & 1)) x = -INFINITY;
         r.values[id - r.base] = x;
         best = reduce_max::of(best, raw <= FLT_MAX ? rank_of(x, id, true) : ~0ull);
         inverse_least = reduce_max::of(inverse_least, ~rank_of(x, id, false));
@@ -356,12 +363,14 @@ LF_GPU_FN double log_sum_exp(row_work &r)
     return (double)r.max + log((double)sum_cluster(r, sum) / (double)PROB_ONE);
 }
 
-/* From the leader's list. */
+/* From the leader's list, but for what is -inf: it cannot come. */
 LF_GPU_FN void write_top(const row_work &r, lf_sampled *out, int n_top, double lse)
 {
     if (cluster_ctarank() != 0) return;
-    if (threadIdx.x == 0) out->n_top = n_top;
-    if ((int)threadIdx.x >= n_top) return;
+    bool listed = (int)threadIdx.x < n_top && logit_of(r.s->list[threadIdx.x]) >= -FLT_MAX;
+    int n_listed = __syncthreads_count(listed);
+    if (threadIdx.x == 0) out->n_top = n_listed;
+    if (!listed) return;
     uint64_t rank = r.s->list[threadIdx.x];
     out->top_ids[threadIdx.x] = id_of(rank);
     out->top_logprobs[threadIdx.x] = floored((double)logit_of(rank) - lse);
@@ -540,7 +549,7 @@ LF_GPU_FN void sample_row(row_work &r, const lf_sample_row &row, const lf_sample
     uint64_t least;
     double lse = 0.0;
     apply_bias_and_bans(r, row, p);
-    uint64_t most = prepare(r, penalties_of(row, p), &least);
+    uint64_t most = prepare(r, penalties_of(row, p), mask_of(row, p), &least);
     bool leads = cluster_ctarank() == 0 && threadIdx.x == 0;
     if (!(r.max >= -FLT_MAX)) {
         if (leads) write_none(p, row_idx);

@@ -60,15 +60,6 @@ static void take_token_time(struct client *c)
     c->last_ns = now;
 }
 
-/* Whether the answer is what was asked for; one that was cut cannot be. */
-static bool is_json(const struct client *c)
-{
-    struct lf_json json = {0};
-    bool ok = lf_json_parse(&json, lf_buf_view(&c->text), &lf_json_limits_request, NULL) == LF_OK;
-    lf_json_deinit(&json);
-    return ok;
-}
-
 /* Body bytes: an error's body is collected whole, a stream is cut into lines. */
 static void on_body(void *ctx, const char *bytes, size_t n)
 {
@@ -127,6 +118,21 @@ static void fail_request(struct client *c, const char *what)
     close_client(c);
 }
 
+static bool is_json(struct lf_str text)
+{
+    struct lf_json json = {0};
+    bool ok = lf_json_parse(&json, text, &lf_json_limits_request, NULL) == LF_OK;
+    lf_json_deinit(&json);
+    return ok;
+}
+
+/* Whether the answer is what was asked for; one that was cut cannot be. */
+static const char *wrong_text(struct client *c)
+{
+    if (c->text.status != LF_OK) c->no_memory = true;
+    return c->stream.cut || is_json(lf_buf_view(&c->text)) ? NULL : "the answer does not parse as JSON";
+}
+
 static void end_request(struct client *c)
 {
     const struct lf_load_spec *spec = c->loader->spec;
@@ -138,17 +144,14 @@ static void end_request(struct client *c)
         lf_buf_str(spec->body, lf_buf_view(&c->line));
     } else if (!wrong) {
         wrong = lf_load_stream_end(&c->stream);
+        if (!wrong && spec->json) wrong = wrong_text(c);
     }
     if (wrong) {
         fail_request(c, wrong);
         return;
     }
-    if (spec->json && !c->stream.cut && !is_json(c)) {
-        fail_request(c, "the answer does not parse as JSON");
-        return;
-    }
     r->n_ok++;
-    r->n_cut += spec->json && c->stream.cut;
+    if (spec->json) r->n_cut += c->stream.cut;
     r->n_tokens += c->stream.n_tokens;
     r->n_prompt_tokens += c->stream.n_prompt;
     r->n_cached += c->stream.n_cached;
@@ -169,8 +172,7 @@ static void start_request(struct client *c)
     c->n_sent = 0;
     c->first_ns = c->last_ns = 0;
     lf_buf_clear(&c->text);
-    lf_load_stream_init(&c->stream, l->spec->dialect);
-    if (l->spec->json) c->stream.text = &c->text;
+    lf_load_stream_init(&c->stream, l->spec->dialect, l->spec->json ? &c->text : NULL);
     l->spec->make(l->spec->make_ctx, &c->request, (uint64_t)l->n_started++);
     if (c->request.status != LF_OK) c->no_memory = true;
     c->started_ns = lf_clock_ns();

@@ -26,7 +26,7 @@ struct lf_load_spec {
     void (*progress)(void *ctx, int n_done, int n_failed, int64_t n_tokens);
     void *progress_ctx;
     enum lf_load_dialect dialect; /* of the answers, which are streams */
-    bool json;                    /* their texts are JSON: one that is whole and does not parse is a failure */
+    bool json;                    /* the texts of answers are JSON: one that is whole and does not parse is a failure */
     struct lf_buf *body;          /* where the body of the last answer is kept; NULL: not wanted, else the answers
                                    * are no streams */
 };

@@ -12,22 +12,6 @@ static void append_head(struct lf_buf *out, const char *method, const char *path
     if (key) lf_buf_printf(out, "Authorization: Bearer %s\r\n", key);
 }
 
-/* An answer with a schema ends where it is whole, any other one at its length, if that can be asked for. */
-static void append_format(struct lf_buf *out, enum lf_load_dialect dialect, struct lf_str schema)
-{
-    if (dialect != LF_LOAD_MESSAGES) lf_buf_cstr(out, ",\"stream_options\":{\"include_usage\":true}");
-    if (schema.len == 0) {
-        if (dialect != LF_LOAD_MESSAGES) lf_buf_cstr(out, ",\"ignore_eos\":true");
-        return;
-    }
-    lf_buf_cstr(out,
-                dialect == LF_LOAD_MESSAGES
-                    ? ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":"
-                    : ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"load\",\"schema\":");
-    lf_buf_str(out, schema);
-    lf_buf_cstr(out, "}}");
-}
-
 /* Of the prompts' words one each, whatever comes before it. */
 static const char *const words[] = {
     "time",   "year",    "people", "way",     "day",      "man",     "thing",      "woman",  "life",  "child", "world",
@@ -52,16 +36,40 @@ static void append_words(struct lf_buf *out, const struct lf_load_shape *shape, 
         lf_buf_printf(out, "%s%s", i ? " " : "", words[draw(shape, index, i) % LF_N_ELEMS(words)]);
 }
 
+/* An answer with a schema ends where it is whole, any other one of OpenAI's at its length. */
+static void append_openai_end(struct lf_buf *out, struct lf_str schema)
+{
+    lf_buf_cstr(out, ",\"stream_options\":{\"include_usage\":true},");
+    if (schema.len == 0) {
+        lf_buf_cstr(out, "\"ignore_eos\":true");
+        return;
+    }
+    lf_buf_cstr(out, "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"load\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
+static void append_messages_end(struct lf_buf *out, struct lf_str schema)
+{
+    if (schema.len == 0) return;
+    lf_buf_cstr(out, ",\"output_config\":{\"format\":{\"type\":\"json_schema\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
 static const struct {
     const char *path, *headers;
-    const char *head, *middle; /* around the prompt */
+    const char *head, *middle; /* around the prompt, before the length of the answer */
     void (*append_prompt)(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index);
+    void (*append_end)(struct lf_buf *out, struct lf_str schema);
 } forms[] = {
-    [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", append_ids},
+    [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", append_ids,
+                             append_openai_end},
     [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":\"",
-                      "\"}],\"max_tokens\":", append_words},
+                      "\"}],\"max_tokens\":", append_words, append_openai_end},
     [LF_LOAD_MESSAGES] = {"/v1/messages", "anthropic-version: 2023-06-01\r\n",
-                          "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}],\"max_tokens\":", append_words},
+                          "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}],\"max_tokens\":", append_words,
+                          append_messages_end},
 };
 
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
@@ -71,7 +79,7 @@ void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint
     lf_buf_cstr(&body, forms[shape->dialect].head);
     forms[shape->dialect].append_prompt(&body, shape, index);
     lf_buf_printf(&body, "%s%d,\"temperature\":0,\"stream\":true", forms[shape->dialect].middle, shape->n_output);
-    append_format(&body, shape->dialect, shape->schema);
+    forms[shape->dialect].append_end(&body, shape->schema);
     lf_buf_char(&body, '}');
     append_head(out, "POST", forms[shape->dialect].path, shape->host, shape->key);
     lf_buf_printf(out, "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", forms[shape->dialect].headers,

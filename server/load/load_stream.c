@@ -7,9 +7,9 @@
 #include "core/check.h"
 #include "core/json.h"
 
-void lf_load_stream_init(struct lf_load_stream *s, enum lf_load_dialect dialect)
+void lf_load_stream_init(struct lf_load_stream *s, enum lf_load_dialect dialect, struct lf_buf *text)
 {
-    *s = (struct lf_load_stream){.dialect = dialect};
+    *s = (struct lf_load_stream){.dialect = dialect, .text = text};
 }
 
 /* The first thing that is wrong is what is said. */
@@ -27,6 +27,11 @@ static void complain(struct lf_load_stream *s, const char *fmt, ...)
 static bool is_object(struct lf_json_value v)
 {
     return lf_json_type(v) == LF_JSON_OBJECT;
+}
+
+static void take_text(struct lf_load_stream *s, struct lf_json_value text)
+{
+    if (s->text && lf_json_type(text) == LF_JSON_STRING) (void)lf_json_string(text, s->text);
 }
 
 static void take_count(struct lf_load_stream *s, struct lf_json_value usage, const char *name, int64_t *out)
@@ -74,12 +79,6 @@ static bool has_part(struct lf_json_value delta)
     return lf_json_len(lf_json_get(delta, "tool_calls")) > 0;
 }
 
-static void keep_text(struct lf_load_stream *s, struct lf_json_value text)
-{
-    if (s->text && lf_json_type(text) == LF_JSON_STRING && !lf_json_string(text, s->text))
-        complain(s, "no memory for the answer");
-}
-
 static bool take_choice(struct lf_load_stream *s, struct lf_json_value choice)
 {
     struct lf_json_value text = lf_json_get(choice, "text"), delta = lf_json_get(choice, "delta");
@@ -88,8 +87,8 @@ static bool take_choice(struct lf_load_stream *s, struct lf_json_value choice)
         complain(s, "a choice without %s", chat ? "delta" : "text");
     if (s->finished) complain(s, "a choice behind its finish_reason");
     s->finished = lf_json_type(lf_json_get(choice, "finish_reason")) == LF_JSON_STRING;
-    s->cut = s->cut || lf_json_string_is(lf_json_get(choice, "finish_reason"), "length");
-    keep_text(s, chat ? lf_json_get(delta, "content") : text);
+    s->cut = lf_json_string_is(lf_json_get(choice, "finish_reason"), "length");
+    take_text(s, chat ? lf_json_get(delta, "content") : text);
     return chat ? has_part(delta) : true;
 }
 
@@ -143,7 +142,7 @@ static bool take_messages(struct lf_load_stream *s, struct lf_json_value root)
         s->ended = true;
     } else if (lf_json_string_is(type, "content_block_delta")) {
         if (!is_object(lf_json_get(root, "delta"))) complain(s, "a content_block_delta without delta");
-        keep_text(s, lf_json_get(lf_json_get(root, "delta"), "text"));
+        take_text(s, lf_json_get(lf_json_get(root, "delta"), "text"));
         return true;
     }
     return false;

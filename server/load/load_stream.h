@@ -18,13 +18,13 @@ struct lf_load_stream {
     enum lf_load_dialect dialect;
     bool began, finished, counted, ended; /* first event; why it ended; usage; the last event */
     bool cut;                             /* it ended by its length */
-    struct lf_buf *text;                  /* where its text goes, borrowed; NULL: nowhere. Set it after init */
     char event[LF_LOAD_EVENT_BYTES];      /* name of the event whose data comes next, "": none was said */
     int64_t n_tokens, n_prompt, n_cached; /* of the usage, as the server counts */
+    struct lf_buf *text;                  /* borrowed: where the answer's text is gathered; NULL: it is not wanted */
     char wrong[LF_LOAD_WRONG_BYTES];      /* "" as long as nothing is */
 };
 
-void lf_load_stream_init(struct lf_load_stream *s, enum lf_load_dialect dialect);
+void lf_load_stream_init(struct lf_load_stream *s, enum lf_load_dialect dialect, struct lf_buf *text);
 /* A line without its end. True: it brought a part of the answer. */
 bool lf_load_stream_line(struct lf_load_stream *s, struct lf_str line);
 /* The body is over: what is wrong with the stream, NULL: nothing. */

@@ -88,8 +88,14 @@ static void start_server(void)
                                              .body_deadline_ms = 500,
                                              .slow_reader_ms = 500,
                                              .model_id = "fake"};
-    static const struct scripted_engine_opts engine = {
-        .ctx = 512, .n_blocks = 65536, .max_seqs = 64, .queue_n = 8192, .per_tenant_n = 8192};
+    const struct scripted_engine_opts engine = {.ctx = 512,
+                                                .n_blocks = 65536,
+                                                .max_seqs = 64,
+                                                .queue_n = 8192,
+                                                .per_tenant_n = 8192,
+                                                .tokenizer = fake_tokenizer(),
+                                                .ends = {FAKE_EOS},
+                                                .n_ends = 1};
     static bool registered = false;
     struct lf_err err;
     signal(SIGPIPE, SIG_IGN);

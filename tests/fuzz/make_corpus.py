@@ -187,6 +187,8 @@ def grammars():
     put("grammar", "combined", 'j{"allOf":[{"minimum":3},{"oneOf":[{"type":"integer","exclusiveMaximum":9},{"type":"string","minLength":1}]}],'
         '"$comment":"x","x-a":1}')
     put("grammar", "pattern", "r^(?:a|[^b-d\\d]{1,3}|\\u00e9+?)*(x|y$)\\.$")
+    put("grammar", "calls", b'ps2*00s3u2t<call>\0c<1>\0k{"type":"object","properties":{"a":{"type":"integer"}}}\0t</call>\0f1t<call>\0')
+    put("grammar", "parts", b'pa3s2rab?|c\0c<2>\0*13tab\0s3f2tx\0c<1>\0txy\0u1t\xc3\xa9\0')
 
 
 def answers():

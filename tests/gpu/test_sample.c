@@ -8,13 +8,15 @@
 
 #include "model/sampler.h"
 
-enum { ROWS = 64, HISTORY = 200, BANNED = 8, MOST_VOCAB = 262144, REPEATS = 200 };
+enum { ROWS = 64, HISTORY = 200, BANNED = 8, MOST_VOCAB = 262144, MASK_WORDS = MOST_VOCAB / 32, REPEATS = 200 };
 
 /* One row as the host sees it. */
 struct request {
     struct lf_sampling params;
     int32_t prompt[HISTORY], output[HISTORY], banned[BANNED];
     int n_prompt, n_output, n_banned;
+    bool has_mask;
+    uint32_t mask[MASK_WORDS];
     uint64_t position;
 };
 
@@ -24,7 +26,7 @@ struct batch {
     float *logits; /* [ROWS, MOST_VOCAB] room */
     struct request *requests;
     struct lf_sampled *expected;
-    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_counts, dev_ids, dev_out, dev_history;
+    struct lf_buffer dev_logits, dev_rows, dev_bias, dev_banned, dev_counts, dev_ids, dev_out, dev_history, dev_masks;
 };
 
 static struct batch batch;
@@ -48,6 +50,7 @@ static int make_batch(void **state)
     batch.dev_rows = alloc(ROWS * sizeof(struct lf_sample_row));
     batch.dev_bias = alloc(ROWS * LF_LOGIT_BIAS_N * sizeof(struct lf_logit_bias));
     batch.dev_banned = alloc(ROWS * BANNED * sizeof(int32_t));
+    batch.dev_masks = alloc((size_t)ROWS * MASK_WORDS * sizeof(uint32_t));
     batch.dev_ids = alloc(ROWS * sizeof(int32_t));
     batch.dev_out = alloc(ROWS * sizeof(struct lf_sampled));
     batch.dev_history = alloc(2 * ROWS * HISTORY * sizeof(int32_t));
@@ -57,8 +60,9 @@ static int make_batch(void **state)
 static int free_batch(void **state)
 {
     (void)state;
-    struct lf_buffer *all[] = {&batch.dev_logits, &batch.dev_rows, &batch.dev_bias, &batch.dev_banned,
-                               &batch.dev_counts, &batch.dev_ids,  &batch.dev_out,  &batch.dev_history};
+    struct lf_buffer *all[] = {&batch.dev_logits, &batch.dev_rows,    &batch.dev_bias,
+                               &batch.dev_banned, &batch.dev_counts,  &batch.dev_ids,
+                               &batch.dev_out,    &batch.dev_history, &batch.dev_masks};
     for (size_t i = 0; i < LF_N_ELEMS(all); i++) lf_buffer_free(gpu, all[i]);
     free(batch.logits);
     free(batch.requests);
@@ -100,6 +104,23 @@ static void random_history(uint64_t *seed, int32_t *ids, int *n, int n_vocab)
     for (int i = 0; i < *n; i++) ids[i] = fixture_between(seed, -1, LF_MIN(n_vocab, 300));
 }
 
+/* Half of the rows: a grammar allows nearly all, few, whole words, one, or nothing at all. */
+static void random_mask(uint64_t *seed, struct request *r, int n_vocab)
+{
+    int kind = fixture_between(seed, 0, 9);
+    r->has_mask = kind < 5;
+    for (int i = 0; i < (n_vocab + 31) / 32 && r->has_mask; i++) {
+        uint32_t bits = (uint32_t)fixture_random(seed);
+        if (kind == 0) bits |= (uint32_t)fixture_random(seed) | (uint32_t)fixture_random(seed);
+        if (kind == 1) bits &= (uint32_t)fixture_random(seed) & (uint32_t)fixture_random(seed);
+        if (kind == 2) bits = bits & 1 ? UINT32_MAX : 0;
+        r->mask[i] = kind > 2 ? 0 : bits;
+    }
+    int32_t only = fixture_between(seed, 0, n_vocab - 1);
+    if (kind == 3) r->mask[only / 32] = 1u << only % 32;
+    if (r->has_mask && n_vocab % 32 != 0) r->mask[n_vocab / 32] &= (1u << n_vocab % 32) - 1;
+}
+
 static void random_request(uint64_t *seed, struct request *r, int n_vocab)
 {
     static const float temperatures[] = {0.0f, 1e-6f, 0.1f, 0.7f, 1.0f, 1.0f, 1.5f, 100.0f};
@@ -126,6 +147,7 @@ static void random_request(uint64_t *seed, struct request *r, int n_vocab)
     }
     if (fixture_between(seed, 0, 2) == 0) r->n_banned = fixture_between(seed, 1, BANNED);
     for (int i = 0; i < r->n_banned; i++) r->banned[i] = fixture_between(seed, -1, n_vocab);
+    random_mask(seed, r, n_vocab);
     random_history(seed, r->prompt, &r->n_prompt, n_vocab);
     random_history(seed, r->output, &r->n_output, n_vocab);
     r->params.seed = (uint64_t)fixture_random(seed) << 33 | fixture_random(seed);
@@ -152,6 +174,7 @@ static struct lf_sample_params device_params(void)
                                      .rows = batch.dev_rows.ptr,
                                      .bias = batch.dev_bias.ptr,
                                      .banned = batch.dev_banned.ptr,
+                                     .masks = batch.dev_masks.ptr,
                                      .counts = batch.dev_counts.ptr,
                                      .ids_out = batch.dev_ids.ptr,
                                      .out = batch.dev_out.ptr};
@@ -182,6 +205,7 @@ static void upload_rows(const int *order, int n)
                                          .n_bias = r->params.n_bias,
                                          .banned_first = n_banned,
                                          .n_banned = r->n_banned,
+                                         .mask = r->has_mask ? order[i] : -1,
                                          .seed = r->params.seed,
                                          .position = r->position};
         for (int k = 0; k < r->params.n_bias; k++)
@@ -189,6 +213,11 @@ static void upload_rows(const int *order, int n)
         for (int k = 0; k < r->n_banned; k++) banned[n_banned++] = r->banned[k];
         lf_upload(gpu, (float *)batch.dev_logits.ptr + (size_t)i * (size_t)batch.n_vocab,
                   batch.logits + (size_t)order[i] * (size_t)batch.n_vocab, (size_t)batch.n_vocab * sizeof(float));
+    }
+    for (int i = 0; i < batch.n_rows; i++) {
+        size_t words = (size_t)(batch.n_vocab + 31) / 32;
+        lf_upload(gpu, (uint32_t *)batch.dev_masks.ptr + (size_t)i * words, batch.requests[i].mask,
+                  words * sizeof(uint32_t));
     }
     lf_upload(gpu, batch.dev_rows.ptr, rows, sizeof rows);
     lf_upload(gpu, batch.dev_bias.ptr, bias, sizeof bias);
@@ -243,6 +272,7 @@ static void sample_on_host(void)
                                      .n_output = r->n_output,
                                      .banned = r->banned,
                                      .n_banned = r->n_banned,
+                                     .mask = r->has_mask ? r->mask : NULL,
                                      .position = r->position};
         lf_sample(&batch.expected[i], &r->params, &in, scratch);
     }
@@ -253,11 +283,11 @@ static void sample_on_host(void)
 static void say(const struct request *r, const struct lf_sampled *want, const struct lf_sampled *got)
 {
     print_error("n_vocab %d temperature %g top_k %d top_p %g min_p %g repetition %g presence %g frequency %g n_bias %d "
-                "n_banned %d history %d+%d logprobs %d: id %d %g, expected %d %g\n",
+                "n_banned %d mask %d history %d+%d logprobs %d: id %d %g, expected %d %g\n",
                 batch.n_vocab, (double)r->params.temperature, r->params.top_k, (double)r->params.top_p,
                 (double)r->params.min_p, (double)r->params.repetition_penalty, (double)r->params.presence_penalty,
-                (double)r->params.frequency_penalty, r->params.n_bias, r->n_banned, r->n_prompt, r->n_output,
-                r->params.n_logprobs, got->id, (double)got->logprob, want->id, (double)want->logprob);
+                (double)r->params.frequency_penalty, r->params.n_bias, r->n_banned, r->has_mask, r->n_prompt,
+                r->n_output, r->params.n_logprobs, got->id, (double)got->logprob, want->id, (double)want->logprob);
 }
 
 static bool near(float a, float b)
@@ -385,7 +415,7 @@ static void a_given_id_gets_its_log_probability(void **state)
     void *scratch = fixture_alloc(lf_sampler_scratch_bytes(VOCAB));
     for (int i = 0; i < N; i++)
         rows[i] = (struct lf_sample_row){
-            .top_p = 1, .repetition_penalty = 1, .slot = -1, .given = fixture_between(&seed, 0, VOCAB - 1)};
+            .top_p = 1, .repetition_penalty = 1, .slot = -1, .mask = -1, .given = fixture_between(&seed, 0, VOCAB - 1)};
     for (int i = 0; i < N; i++) rows[i].n_logprobs = i % (LF_TOP_LOGPROBS_N + 1);
     lf_upload(gpu, batch.dev_rows.ptr, rows, sizeof rows);
     struct lf_sample_params p = device_params();

@@ -263,7 +263,13 @@ int main(int argc, char **argv)
                                   .fingerprint = "fp_0123456789",
                                   .request_deadline_ms = 600000,
                                   .n_connections_per_address = 64},
-                         .engine = {.ctx = 8192, .n_blocks = 4096, .max_seqs = 64, .queue_n = 256}};
+                         .engine = {.ctx = 8192,
+                                    .n_blocks = 4096,
+                                    .max_seqs = 64,
+                                    .queue_n = 256,
+                                    .tokenizer = fake_tokenizer(),
+                                    .ends = {FAKE_EOS},
+                                    .n_ends = 1}};
     for (int i = 1; i < argc; i++) {
         if (read_arg(&s, argv[i])) continue;
         fprintf(stderr, "fake_server: unknown argument %s\n", argv[i]);

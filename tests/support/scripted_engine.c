@@ -11,7 +11,8 @@
 #include "core/mix.h"
 #include "core/list.h"
 #include "core/str.h"
-#include "tests/support/fake_tokenizer.h"
+#include "grammar/grammar.h"
+#include "tokenizer/tokenizer.h"
 
 enum { CACHE_N = 8192, PAUSE_MS = 1, NEVER = 1 << 30 };
 
@@ -31,6 +32,8 @@ struct lf_request {
     uint8_t *salt;
     struct lf_sampled *tokens, *echo;
     struct script script;
+    struct lf_matcher *matcher; /* NULL: no grammar */
+    uint32_t *mask;
     struct lf_request_state state;
     struct lf_request *leader;
     int n_blocks;
@@ -72,31 +75,41 @@ static ptrdiff_t find_last(struct lf_str text, struct lf_str what)
     return last;
 }
 
-static enum lf_status read_script(struct script *s, const int32_t *prompt, int n)
+static void read_directives(struct script *s, struct lf_str all)
 {
-    static const char endless[] = "Hello world, the quick \xE6\x97\xA5\xE6\x9C\xAC fox says \xC3\xA9t\xC3\xA9. ";
-    struct lf_buf text;
-    lf_buf_init(&text, 64 * 1024 * 1024);
-    *s = (struct script){.endless = true};
-    enum lf_status status = lf_tokenizer_decode(fake_tokenizer(), &text, prompt, (size_t)n, false, NULL, NULL);
-    if (text.status != LF_OK) status = text.status;
-    struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
-    ptrdiff_t at = find_last(all, LF_STR("[[say="));
-    if (at >= 0) {
-        say = lf_str_from(all.ptr + at + 6, all.len - (size_t)at - 6);
-        ptrdiff_t end = lf_str_find(say, LF_STR("]]"));
-        if (end >= 0) say.len = (size_t)end;
-        s->endless = false;
-    }
     s->prefill_ms = number_of(all, "prefill_ms", 0);
     s->step_ms = number_of(all, "step_ms", 0);
     s->fail_at = number_of(all, "fail_at", NEVER);
     s->timeout_at = number_of(all, "timeout_at", NEVER);
     s->die_at = number_of(all, "die_at", NEVER);
-    if (status == LF_OK) {
-        unsigned flags = number_of(all, "controls", 0) ? LF_ENCODE_SPECIALS : 0;
-        status = lf_tokenizer_encode(fake_tokenizer(), &s->say, say, NULL, 0, flags, 0, NULL, NULL);
-    }
+}
+
+/* What [[say=…]] in the prompt says; false: there is none. */
+static bool said(struct lf_str all, struct lf_str *say)
+{
+    ptrdiff_t at = find_last(all, LF_STR("[[say="));
+    if (at < 0) return false;
+    *say = lf_str_from(all.ptr + at + 6, all.len - (size_t)at - 6);
+    ptrdiff_t end = lf_str_find(*say, LF_STR("]]"));
+    if (end >= 0) say->len = (size_t)end;
+    return true;
+}
+
+static enum lf_status read_script(struct script *s, const struct scripted_engine_opts *opts, const int32_t *prompt,
+                                  int n)
+{
+    static const char endless[] = "Hello world, the quick \xE6\x97\xA5\xE6\x9C\xAC fox says \xC3\xA9t\xC3\xA9. ";
+    struct lf_buf text;
+    lf_buf_init(&text, 64 * 1024 * 1024);
+    *s = (struct script){0};
+    enum lf_status status = lf_tokenizer_decode(opts->tokenizer, &text, prompt, (size_t)n, false, NULL, NULL);
+    if (text.status != LF_OK) status = text.status;
+    struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
+    bool scripted = opts->answers && answer_script_find(opts->answers, all, &say);
+    s->endless = !scripted && !said(all, &say);
+    read_directives(s, all);
+    unsigned flags = scripted || number_of(all, "controls", 0) ? LF_ENCODE_SPECIALS : 0;
+    if (status == LF_OK) status = lf_tokenizer_encode(opts->tokenizer, &s->say, say, NULL, 0, flags, 0, NULL, NULL);
     lf_buf_deinit(&text);
     return status;
 }
@@ -107,6 +120,9 @@ static void free_request(struct lf_request *r)
 {
     r->engine->n_requests--;
     lf_ids_deinit(&r->script.say);
+    lf_matcher_destroy(r->matcher);
+    lf_grammar_unref(r->params.grammar);
+    free(r->mask);
     free(r->prompt);
     free(r->stops);
     free(r->salt);
@@ -132,7 +148,7 @@ static void notify_locked(struct lf_request *r)
     if (!r->put && r->params.notify) r->params.notify(r->params.notify_ctx);
 }
 
-static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status status)
+static void end_with_locked(struct lf_request *r, enum lf_finish why, enum lf_status status, const char *message)
 {
     struct lf_engine *e = r->engine;
     struct lf_counter *counts[] = {NULL, &e->metrics.finished_stop, &e->metrics.finished_length,
@@ -141,7 +157,7 @@ static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status 
     lf_histogram_observe(&e->metrics.max_tokens, r->params.max_tokens);
     r->state.finish = why;
     r->state.status = status;
-    r->state.message = status == LF_OK ? "" : "the double was told to fail";
+    r->state.message = message;
     r->state.finished_ns = lf_clock_ns();
     if (r->running) {
         e->n_running--;
@@ -153,6 +169,11 @@ static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status 
     lf_list_remove(&r->node);
     notify_locked(r);
     unref_locked(r);
+}
+
+static void end_locked(struct lf_request *r, enum lf_finish why, enum lf_status status)
+{
+    end_with_locked(r, why, status, status == LF_OK ? "" : "the double was told to fail");
 }
 
 static void time_out_locked(struct lf_request *r)
@@ -237,16 +258,39 @@ static bool is_stop(const struct lf_request *r, int32_t id)
     return false;
 }
 
-/* The next token, or EOS at the script's end. What is banned below min_tokens is replaced by a plain letter. */
-static int32_t next_token(const struct lf_request *r)
+static bool is_end(const struct lf_request *r, int32_t id)
+{
+    const struct scripted_engine_opts *opts = &r->engine->opts;
+    for (int i = 0; i < opts->n_ends; i++)
+        if (opts->ends[i] == id) return true;
+    return false;
+}
+
+/* Some token that the grammar allows, another one at each place; -1: none is. */
+static int32_t walk(struct lf_request *r)
+{
+    int n = lf_tokenizer_n_vocab(r->engine->opts.tokenizer), first;
+    uint32_t n_allowed;
+    if (lf_matcher_mask(r->matcher, r->mask, &n_allowed) != LF_OK || n_allowed == 0) return -1;
+    first = (int)(lf_mix64((uint64_t)r->state.n_tokens) % (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        int32_t id = (first + i) % n;
+        if (r->mask[id / 32] >> (id % 32) & 1) return id;
+    }
+    return -1;
+}
+
+/* The next token, or the end at the script's end. What is banned below min_tokens is replaced by a plain letter. */
+static int32_t next_token(struct lf_request *r)
 {
     const struct script *s = &r->script;
     int i = r->state.n_tokens;
+    if (r->matcher && s->endless) return walk(r);
     bool over = !s->endless && (s->say.n == 0 || i >= (int)s->say.n);
-    int32_t id = over ? FAKE_EOS : s->say.ids[(size_t)i % s->say.n];
-    bool ends = (id == FAKE_EOS && !r->params.ignore_eos) || is_stop(r, id);
+    int32_t id = over ? r->engine->opts.ends[0] : s->say.ids[(size_t)i % s->say.n];
+    bool ends = (is_end(r, id) && !r->params.ignore_eos) || is_stop(r, id);
     if (ends && i < r->params.min_tokens) return 'z';
-    return id == FAKE_EOS && r->params.ignore_eos ? 'z' : id;
+    return is_end(r, id) && r->params.ignore_eos ? 'z' : id;
 }
 
 static void publish_echo_locked(struct lf_request *r)
@@ -277,7 +321,11 @@ static void step_locked(struct lf_request *r)
         return;
     }
     int32_t id = next_token(r);
-    if ((id == FAKE_EOS || is_stop(r, id)) && i >= r->params.min_tokens) {
+    if (r->matcher && (id < 0 || lf_matcher_accept(r->matcher, id) != LF_OK)) {
+        end_with_locked(r, LF_FINISH_ERROR, LF_INVALID, "the answer of the script is none of the grammar's");
+        return;
+    }
+    if ((is_end(r, id) || is_stop(r, id)) && i >= r->params.min_tokens) {
         r->state.stop_token = id;
         end_locked(r, LF_FINISH_STOP, LF_OK);
         return;
@@ -290,7 +338,9 @@ static void step_locked(struct lf_request *r)
     r->state.n_tokens = i + 1;
     lf_counter_add(&e->metrics.generation_tokens, 1);
     r->next_ns = lf_clock_ns() + (int64_t)r->script.step_ms * LF_NS_PER_MS;
-    if (r->state.n_tokens == r->params.max_tokens)
+    if (r->matcher && lf_matcher_is_finished(r->matcher))
+        end_locked(r, LF_FINISH_STOP, LF_OK);
+    else if (r->state.n_tokens == r->params.max_tokens)
         end_locked(r, LF_FINISH_LENGTH, LF_OK);
     else
         notify_locked(r);
@@ -388,6 +438,16 @@ void lf_engine_destroy(struct lf_engine *e)
     free(e);
 }
 
+/* The walk through the grammar. lf_matcher_accept takes an end only where the answer is complete. */
+static bool make_matcher(struct lf_request *r)
+{
+    struct lf_gen_params *p = &r->params;
+    if (!p->grammar) return true;
+    lf_grammar_ref(p->grammar);
+    r->mask = calloc(lf_vocabulary_mask_words(p->vocabulary), sizeof *r->mask);
+    return r->mask && lf_matcher_create(&r->matcher, p->grammar, p->vocabulary, NULL) == LF_OK;
+}
+
 static struct lf_request *make_request(struct lf_engine *e, const struct lf_gen_params *p)
 {
     struct lf_request *r = calloc(1, sizeof *r);
@@ -410,7 +470,8 @@ static struct lf_request *make_request(struct lf_engine *e, const struct lf_gen_
     r->state.submitted_ns = lf_clock_ns();
     e->n_requests++;
     bool whole = r->prompt && r->stops && r->salt && r->tokens && (r->echo || p->n_prompt_logprobs < 0);
-    if (whole && read_script(&r->script, r->prompt, p->n_prompt) == LF_OK) return r;
+    whole = make_matcher(r) && whole; /* first, for what is freed has a reference to the grammar */
+    if (whole && read_script(&r->script, &e->opts, r->prompt, p->n_prompt) == LF_OK) return r;
     free_request(r);
     return NULL;
 }

@@ -70,6 +70,13 @@ static void counter(struct page *p, const char *name, const struct lf_counter *c
     sample(p, name, NULL, NULL, (double)lf_counter_get(c));
 }
 
+/* Of a counter of nanoseconds. */
+static void seconds(struct page *p, const char *name, const struct lf_counter *c, const char *help)
+{
+    head(p, name, "counter", NULL, help);
+    sample(p, name, NULL, NULL, (double)lf_counter_get(c) * 1e-9);
+}
+
 struct labelled {
     const char *value;
     const struct lf_counter *counter;
@@ -137,6 +144,11 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
     counter(p, "generation_tokens_total", &m->generation_tokens, "Tokens generated.");
     counters(p, "request_success_total", "finished_reason", reasons, LF_N_ELEMS(reasons), "Requests ended, by why.");
     counter(p, "broken_logits_total", &m->broken_logits, "Requests ended because a logit was NaN or infinite.");
+    counter(p, "broken_grammars_total", &m->broken_grammars,
+            "Requests ended because their grammar could not be followed.");
+    counter(p, "constrained_requests_total", &m->constrained, "Requests started whose answers follow a grammar.");
+    counter(p, "grammar_masks_total", &m->masks, "Tokens drawn under a grammar.");
+    seconds(p, "grammar_mask_seconds_total", &m->masks_ns, "What steps waited for the masks of these tokens.");
     counters(p, "admission_rejections_total", "reason", rejections, LF_N_ELEMS(rejections),
              "Requests refused at the queue, by why.");
 }

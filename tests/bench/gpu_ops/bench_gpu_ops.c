@@ -298,7 +298,8 @@ struct sampling {
 
 static struct lf_sample_row sample_row(int kind, int row_idx)
 {
-    struct lf_sample_row row = {.top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1, .slot = -1, .given = -1};
+    struct lf_sample_row row = {
+        .top_p = 1.0f, .repetition_penalty = 1.0f, .n_logprobs = -1, .slot = -1, .mask = -1, .given = -1};
     row.position = (uint64_t)row_idx;
     row.seed = 7;
     if (kind >= TEMPERATURE) row.temperature = 0.8f;

@@ -142,6 +142,22 @@ def run_xgrammar(tokens, cases):
     print(f"xgrammar: {refused} of {len(cases)} cases refused")
 
 
+def with_calls(cases, encoder, n):
+    """Text with a call in it, of the first n cases' answers."""
+    rng = random.Random(9)
+    for schema, text in cases[:n]:
+        before, after = (" ".join(rng.choice(WORDS) for _ in range(rng.randrange(20, 120))) for _ in range(2))
+        whole = f"{before}. <call>{text}</call> {after}\n"
+        yield {"schema": schema, "begin": "<call>", "end": "</call>",
+               "tokens": encoder.encode(whole, add_special_tokens=False).ids}
+
+
+def write_cases(path, cases):
+    with open(path, "w", encoding="utf-8") as f:
+        for case in cases:
+            f.write(json.dumps(case) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
@@ -155,19 +171,17 @@ def main():
     import tokenizers
     encoder = tokenizers.Tokenizer.from_file(args.tokenizer)
     tokens = read_vocabulary(args.tokenizer)
-    cases = []
-    for schema, text in answers(args.checker, json.load(open(args.schemas, encoding="utf-8")), args.answers):
-        cases.append((schema, encoder.encode(text, add_special_tokens=False).ids))
+    texts = list(answers(args.checker, json.load(open(args.schemas, encoding="utf-8")), args.answers))
+    cases = [(schema, encoder.encode(text, add_special_tokens=False).ids) for schema, text in texts]
     print(f"{len(tokens)} tokens, {len(cases)} answers of {sum(len(ids) for _, ids in cases)} tokens")
     with tempfile.TemporaryDirectory() as folder:
         folder = args.keep or folder
-        vocabulary, lines = os.path.join(folder, "vocabulary"), os.path.join(folder, "cases")
+        vocabulary, lines, calls = (os.path.join(folder, name) for name in ("vocabulary", "cases", "calls"))
         with open(vocabulary, "wb") as f:
             for t in tokens:
                 f.write(len(t).to_bytes(2, "little") + t)
-        with open(lines, "w", encoding="utf-8") as f:
-            for schema, ids in cases:
-                f.write(json.dumps({"schema": schema, "tokens": ids}) + "\n")
+        write_cases(lines, ({"schema": schema, "tokens": ids} for schema, ids in cases))
+        write_cases(calls, with_calls(texts, encoder, 100))
         subprocess.run([args.program, vocabulary, lines], check=True)
         sys.stdout.flush()
         if "llguidance" not in args.skip:
@@ -175,6 +189,9 @@ def main():
         if "xgrammar" not in args.skip:
             run_xgrammar(tokens, cases)
         subprocess.run([args.program, vocabulary, lines], check=True)
+        print("text with calls in it:")
+        sys.stdout.flush()
+        subprocess.run([args.program, vocabulary, calls], check=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include "tests/unit/grammar/rig.h"
 
 #include "core/mix.h"
+#include "grammar/matcher_impl.h"
 
 enum { TOKENS_N = 1500 };
 
@@ -220,38 +221,174 @@ static void readings_end_at_their_limit(void **state)
     lf_vocabulary_destroy(v);
 }
 
-/* Wide patterns by the dozen over a large vocabulary: each mask ends in bounded time, with a refusal or without. */
+enum { WIDE_N = 8000, WIDE_BYTES = 10 };
+
+static struct lf_vocabulary *wide_vocabulary(void)
+{
+    static char bytes[WIDE_N][WIDE_BYTES];
+    static struct lf_str tokens[WIDE_N];
+    struct lf_vocabulary *v = NULL;
+    seed = 5;
+    for (int i = 0; i < WIDE_N; i++) {
+        for (int k = 0; k < WIDE_BYTES; k++) bytes[i][k] = (char)('a' + random_below(20));
+        tokens[i] = lf_str_from(bytes[i], WIDE_BYTES);
+    }
+    assert_int_equal(lf_vocabulary_create(&v, tokens, WIDE_N, NULL, 0, 1 << 12, NULL), LF_OK);
+    return v;
+}
+
+/* A mask in a string under one of n patterns, each of which looks at the whole vocabulary; *n_visited: nodes. */
+static enum lf_status wide_mask(uint32_t n, uint32_t *n_visited)
+{
+    static uint32_t mask[WIDE_N / 32 + 1];
+    struct lf_vocabulary *v = wide_vocabulary();
+    struct lf_buf schema;
+    struct lf_matcher *m = NULL;
+    lf_buf_init(&schema, 1 << 20);
+    for (uint32_t i = 0; i < n; i++)
+        lf_buf_printf(&schema, "%s{\"type\":\"string\",\"pattern\":\"^[^z]*z{%u}$\"}", i ? "," : "{\"anyOf\":[", i + 1);
+    lf_buf_cstr(&schema, "]}");
+    struct lf_grammar *g = grammar_of(schema.ptr, NULL);
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("\"")), LF_OK);
+    double began = cpu_seconds();
+    enum lf_status status = lf_matcher_mask(m, mask, NULL);
+    assert_true(cpu_seconds() - began < 0.5 * SLOWNESS); /* 5 ms; what a busy machine does to it */
+    *n_visited = m->n_visited;
+    if (status == LF_LIMIT) { /* it can go on: the next place may be a simple one */
+        assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("az\"")), LF_OK);
+        assert_int_equal(lf_matcher_mask(m, mask, NULL), LF_OK);
+    }
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    lf_buf_deinit(&schema);
+    lf_vocabulary_destroy(v);
+    return status;
+}
+
 static void a_mask_has_a_budget(void **state)
 {
     (void)state;
-    enum { N = 60000 };
-    static char bytes[N][10];
-    static struct lf_str tokens[N];
-    static uint32_t mask[N / 32 + 1];
-    for (int i = 0; i < N; i++) {
-        for (int k = 0; k < 10; k++) bytes[i][k] = (char)('a' + random_below(20));
-        tokens[i] = lf_str_from(bytes[i], 10);
+    uint32_t one, two, most, visited;
+    assert_int_equal(wide_mask(1, &one), LF_OK);
+    assert_int_equal(wide_mask(2, &two), LF_OK);
+    assert_true(two - one > WIDE_N);
+    most = 1 + (LF_GRAMMAR_MASK_STEPS - one) / (two - one);
+    assert_int_equal(wide_mask(most, &visited), LF_OK);
+    assert_in_range(visited, LF_GRAMMAR_MASK_STEPS - (two - one), LF_GRAMMAR_MASK_STEPS);
+    assert_int_equal(wide_mask(most + 1, &visited), LF_LIMIT);
+    assert_true(visited > LF_GRAMMAR_MASK_STEPS);
+}
+
+/* Each level of stack has ROW_N times as many frames as the one below: all that there may be, and one more. */
+static void stacks_end_at_their_limit(void **state)
+{
+    (void)state;
+    enum { ROW_N = 256 };
+    static struct lf_net_node nodes[ROW_N + 3];
+    static struct lf_net_edge edges[ROW_N + 1];
+    static struct lf_text_node texts[2] = {{.first = 1, .n = 1}, {.byte = 'a', .accept = 1}};
+    struct lf_terminal terminal = {.kind = LF_TERMINAL_TEXTS, .nodes = texts, .n_nodes = 2};
+    struct lf_network net = {.nodes = nodes, .edges = edges, .terminals = &terminal};
+    struct lf_stacks stacks;
+    struct lf_reading_list list = {0};
+    nodes[0] = (struct lf_net_node){.first = 0, .height = 1}; /* ROW_N calls of node 1, each to an end of its own */
+    nodes[1] = (struct lf_net_node){.first = ROW_N};
+    edges[ROW_N] = (struct lf_net_edge){.to = 2, .next = LF_NET_NONE, .kind = LF_NET_TERMINAL};
+    for (uint32_t i = 0; i < ROW_N; i++) {
+        edges[i] = (struct lf_net_edge){
+            .to = 3 + i, .next = i + 1 < ROW_N ? i + 1 : LF_NET_NONE, .what = 1, .kind = LF_NET_CALL};
+        nodes[3 + i] = (struct lf_net_node){.first = LF_NET_NONE, .is_end = 1};
     }
-    struct lf_vocabulary *v = NULL;
-    assert_int_equal(lf_vocabulary_create(&v, tokens, N, NULL, 0, 1 << 16, NULL), LF_OK);
-    for (int n = 10; n <= 70; n += 60) {
-        struct lf_buf schema;
-        struct lf_matcher *m = NULL;
-        lf_buf_init(&schema, 1 << 20);
-        for (int i = 0; i < n; i++)
-            lf_buf_printf(&schema, "%s{\"type\":\"string\",\"pattern\":\"^[^z]*z{%d}$\"}", i ? "," : "{\"anyOf\":[",
-                          i + 1);
-        lf_buf_cstr(&schema, "]}");
-        struct lf_grammar *g = grammar_of(schema.ptr, NULL);
-        assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
-        assert_int_equal(lf_matcher_accept_bytes(m, LF_STR("\"")), LF_OK);
-        double began = cpu_seconds();
-        assert_int_equal(lf_matcher_mask(m, mask, NULL), n == 10 ? LF_OK : LF_LIMIT);
-        assert_true(cpu_seconds() - began < 1.0 * SLOWNESS);
-        lf_matcher_destroy(m);
-        lf_grammar_unref(g);
-        lf_buf_deinit(&schema);
+    nodes[2] = (struct lf_net_node){.first = LF_NET_NONE, .is_end = 1};
+    lf_stacks_init(&stacks, &net, NULL);
+    lf_readings_enter(&stacks, &list, 0, LF_STACK_EMPTY);
+    assert_int_equal(stacks.n, ROW_N);
+    for (uint32_t i = 0; i < LF_GRAMMAR_STACKS_N / ROW_N - 1; i++) {
+        list.n = 0;
+        lf_readings_enter(&stacks, &list, 0, i);
     }
+    assert_int_equal(stacks.n, LF_GRAMMAR_STACKS_N);
+    assert_int_equal(stacks.status, LF_OK);
+    lf_readings_enter(&stacks, &list, 0, LF_GRAMMAR_STACKS_N - 1);
+    assert_int_equal(stacks.status, LF_LIMIT);
+    assert_int_equal(stacks.n, LF_GRAMMAR_STACKS_N);
+    stacks.status = LF_OK; /* frames that nothing needs make room: of the last list, whose readings share them */
+    list.n = 1;
+    lf_stacks_collect(&stacks, &list);
+    assert_in_range(stacks.n, 1, 2);
+    lf_readings_enter(&stacks, &list, 0, 0);
+    assert_int_equal(stacks.status, LF_OK);
+    lf_reading_list_deinit(&list, &stacks);
+    lf_stacks_deinit(&stacks);
+}
+
+/* What a compilation may take: all of it, and one more. */
+static void compilations_end_at_their_limits(void **state)
+{
+    (void)state;
+    struct lf_arena keep;
+    struct lf_compilation c;
+    struct lf_err err = {0};
+    lf_arena_init(&keep, 1024, LF_GRAMMAR_BYTES);
+    lf_compilation_init(&c, &keep, NULL, &err);
+    assert_true(lf_compilation_step(&c, LF_GRAMMAR_STEPS));
+    assert_false(lf_compilation_step(&c, 1));
+    assert_int_equal(c.status, LF_LIMIT);
+    assert_null(lf_compilation_keep(&c, 1, 1)); /* it stays failed */
+    assert_non_null(strstr(err.message, "steps"));
+    lf_compilation_deinit(&c);
+    for (int scratch = 0; scratch < 2; scratch++) {
+        size_t most = scratch ? LF_GRAMMAR_SCRATCH_BYTES : LF_GRAMMAR_BYTES;
+        lf_compilation_init(&c, &keep, NULL, &err);
+        assert_non_null(scratch ? lf_compilation_scratch(&c, most, 1) : lf_compilation_keep(&c, most, 1));
+        assert_int_equal(c.status, LF_OK);
+        assert_null(scratch ? lf_compilation_scratch(&c, 1, 1) : lf_compilation_keep(&c, 1, 1));
+        assert_int_equal(c.status, LF_LIMIT);
+        assert_non_null(strstr(err.message, "bytes"));
+        lf_compilation_deinit(&c);
+    }
+    lf_arena_deinit(&keep);
+}
+
+/* One that may take no memory says so and stays where it is, and goes on as any other when it may again. */
+static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = grammar_of("{\"$defs\":{\"t\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":"
+                                      "\"#/$defs/t\"},\"b\":{\"type\":\"string\"}},\"additionalProperties\":"
+                                      "{\"type\":\"integer\"}}},\"$ref\":\"#/$defs/t\"}",
+                                      NULL);
+    struct lf_matcher *free_one, *bound;
+    uint32_t want[9], got[9];
+    int n_refused = 0, n_taken = 0;
+    assert_int_equal(lf_matcher_create(&free_one, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&bound, g, v, NULL), LF_OK);
+    for (const char *p = "{\"a\":{\"a\":{\"b\":\"xyz\",\"c\":17}},\"b\":\"\",\"aa\":-1}"; *p; p++) {
+        lf_matcher_set_growing(bound, false);
+        enum lf_status status = lf_matcher_mask(bound, got, NULL);
+        n_refused += status == LF_FULL;
+        n_taken += status == LF_OK;
+        assert_true(status == LF_OK || status == LF_FULL);
+        lf_matcher_set_growing(bound, true);
+        if (status == LF_FULL) assert_int_equal(lf_matcher_mask(bound, got, NULL), LF_OK);
+        assert_int_equal(lf_matcher_mask(free_one, want, NULL), LF_OK);
+        assert_memory_equal(got, want, sizeof want);
+        lf_matcher_set_growing(bound, false);
+        status = lf_matcher_accept(bound, (uint8_t)*p);
+        n_refused += status == LF_FULL;
+        n_taken += status == LF_OK;
+        lf_matcher_set_growing(bound, true);
+        if (status == LF_FULL) assert_int_equal(lf_matcher_accept(bound, (uint8_t)*p), LF_OK);
+        assert_int_equal(lf_matcher_accept(free_one, (uint8_t)*p), LF_OK);
+    }
+    assert_true(lf_matcher_is_finished(bound) && lf_matcher_is_complete(bound));
+    assert_in_range(n_refused, 2, 20); /* at the beginning: what it took stays */
+    assert_true(n_taken > 50);
+    lf_matcher_destroy(bound);
+    lf_matcher_destroy(free_one);
+    lf_grammar_unref(g);
     lf_vocabulary_destroy(v);
 }
 
@@ -289,6 +426,9 @@ int main(void)
         cmocka_unit_test(long_answers_do_not_run_out_of_stacks),
         cmocka_unit_test(readings_end_at_their_limit),
         cmocka_unit_test(a_mask_has_a_budget),
+        cmocka_unit_test(stacks_end_at_their_limit),
+        cmocka_unit_test(compilations_end_at_their_limits),
+        cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
         cmocka_unit_test(vocabularies_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
 #include "model/sampler.h"
@@ -268,6 +269,80 @@ static void where_everything_is_banned_no_token_is_drawn(void **state)
     free(b);
 }
 
+static void set_mask(uint32_t mask[2], const struct bench *b, int every, int first)
+{
+    mask[0] = mask[1] = 0;
+    for (int i = first; i < b->in.n_vocab; i += every) mask[i / 32] |= 1u << i % 32;
+}
+
+/* As if the other tokens were not in the vocabulary: draws, log-probabilities, and the list of the most likely. */
+static void only_what_a_mask_allows_is_drawn_and_listed(void **state)
+{
+    (void)state;
+    struct bench *b = bench_make(MEDIUM);
+    uint32_t mask[2];
+    float kept[MEDIUM];
+    for (int every = 1; every <= 60; every += every < 4 ? 1 : 28) {
+        for (int k = 0; k < 12; k++) {
+            set_mask(mask, b, every, k % LF_MIN(every, 3));
+            b->in.mask = mask;
+            b->params.temperature = k % 2 == 0 ? 1.0f : 0.7f;
+            b->params.top_k = k % 4 < 2 ? 0 : 10;
+            b->params.top_p = k % 3 == 0 ? 1.0f : 0.8f;
+            b->params.min_p = k % 6 == 5 ? 0.1f : 0;
+            b->params.n_logprobs = 20;
+            memcpy(kept, b->logits, sizeof kept);
+            struct lf_sampled got[50], want;
+            for (size_t i = 0; i < LF_N_ELEMS(got); i++) got[i] = sample_at(b, i);
+            for (int i = 0; i < MEDIUM; i++)
+                if (!(mask[i / 32] >> i % 32 & 1)) b->logits[i] = -INFINITY;
+            b->in.mask = NULL;
+            for (size_t i = 0; i < LF_N_ELEMS(got); i++) {
+                want = sample_at(b, i);
+                assert_true(mask[got[i].id / 32] >> got[i].id % 32 & 1);
+                assert_memory_equal(&got[i], &want, sizeof want);
+                int n_allowed = __builtin_popcount(mask[0]) + __builtin_popcount(mask[1]);
+                assert_int_equal(got[i].n_top, LF_MIN(n_allowed, 20));
+                for (int t = 0; t < got[i].n_top; t++) assert_true(got[i].top_logprobs[t] > -100);
+            }
+            memcpy(b->logits, kept, sizeof kept);
+        }
+    }
+    free(b);
+}
+
+static void a_mask_goes_with_biases_bans_and_penalties(void **state)
+{
+    (void)state;
+    struct bench *b = bench_make(MEDIUM);
+    uint32_t mask[2] = {1u << 3 | 1u << 5, 1u << 9};
+    const int32_t banned[] = {5}, output[] = {41};
+    b->in.mask = mask;
+    b->params.temperature = 0;
+    b->params.n_bias = 2;
+    b->params.bias[0] = (struct lf_logit_bias){7, 100}; /* may not come, however likely */
+    b->params.bias[1] = (struct lf_logit_bias){5, 50};
+    assert_int_equal(sample(b).id, 5);
+    b->in.banned = banned;
+    b->in.n_banned = 1;
+    b->logits[3] = 1;
+    b->logits[41] = 2;
+    assert_int_equal(sample(b).id, 41);
+    b->in.output = output;
+    b->in.n_output = 1;
+    b->params.presence_penalty = 1.5f;
+    b->params.n_logprobs = 5;
+    struct lf_sampled s = sample(b);
+    assert_true(s.id == 3 && s.n_top == 2 && s.top_ids[1] == 41);
+    assert_true(fabs((double)s.logprob - (1 - log(exp(1) + exp(0.5)))) < 1e-5);
+    mask[0] = mask[1] = 0;
+    assert_int_equal(sample(b).id, LF_SAMPLED_NONE);
+    mask[0] = 8;
+    b->logits[20] = NAN; /* broken logits are seen under a mask, too */
+    assert_int_equal(sample(b).id, LF_SAMPLED_NONE);
+    free(b);
+}
+
 static void infinitely_unlikely_tokens_do_no_harm(void **state)
 {
     (void)state;
@@ -430,6 +505,8 @@ int main(void)
         cmocka_unit_test(penalties_follow_their_formulas),
         cmocka_unit_test(banned_tokens_are_never_drawn),
         cmocka_unit_test(where_everything_is_banned_no_token_is_drawn),
+        cmocka_unit_test(only_what_a_mask_allows_is_drawn_and_listed),
+        cmocka_unit_test(a_mask_goes_with_biases_bans_and_penalties),
         cmocka_unit_test(infinitely_unlikely_tokens_do_no_harm),
         cmocka_unit_test(from_logits_that_are_no_numbers_no_token_is_drawn),
         cmocka_unit_test(extreme_parameters_leave_a_token_to_draw),

@@ -84,6 +84,7 @@ static void run_script(const char *const *answers, int n, struct lf_load_result 
     run_script_as(answers, n, result, body, false);
 }
 
+#define STREAM_END  "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"
 #define STREAM_HEAD "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
 
 static void a_stream_gives_times_and_counts(void **state)
@@ -154,18 +155,16 @@ static void the_first_failure_is_the_one_that_is_kept(void **state)
     lf_load_result_deinit(&r);
 }
 
-#define USAGE "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}\n\n"
-
 static void an_answer_that_is_to_be_json_is_parsed(void **state)
 {
     (void)state;
     static const char *const answers[] = {
         STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\\\"a\\\":\"}]}\n\ndata: {\"choices\":[{\"text\":\"1}\","
-                    "\"finish_reason\":\"stop\"}]}\n\n" USAGE "data: [DONE]\n\n",
+                    "\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
         STREAM_HEAD "data: {\"choices\":[{\"text\":\"{\"}]}\n\ndata: {\"choices\":[{\"text\":\"\",\"finish_reason\":"
-                    "\"length\"}]}\n\n" USAGE "data: [DONE]\n\n",
-        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{a}\",\"finish_reason\":\"stop\"}]}\n\n" USAGE "data: [DONE]\n\n",
-        STREAM_HEAD "data: {\"choices\":[{\"text\":\"7\",\"finish_reason\":\"stop\"}]}\n\n" USAGE "data: [DONE]\n\n",
+                    "\"length\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"{a}\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
+        STREAM_HEAD "data: {\"choices\":[{\"text\":\"7\",\"finish_reason\":\"stop\"}]}\n\n" STREAM_END,
     };
     for (int json = 0; json < 2; json++) {
         struct lf_load_result r;

@@ -8,7 +8,7 @@
 static int feed(struct lf_load_stream *s, enum lf_load_dialect dialect, const char *text)
 {
     int n_parts = 0;
-    lf_load_stream_init(s, dialect);
+    lf_load_stream_init(s, dialect, NULL);
     while (*text) {
         size_t len = strcspn(text, "\n");
         n_parts += lf_load_stream_line(s, lf_str_from(text, len));
