@@ -1,5 +1,6 @@
 """Requests: every field with its range, null as its default, what is refused by name."""
 import json
+import re
 import urllib.parse
 
 import harness
@@ -90,6 +91,17 @@ RANGES = {
 }
 
 
+def saying(name, value, base):
+    """The scripted answer is one that the field asks for."""
+    text = json.dumps({name: value})
+    answer = "ok"
+    if re.search('"(guided_)?(regex|choice)"', text):
+        answer = "a"
+    elif value is not None and name != "guided_whitespace_pattern" and "json" in text:
+        answer = "{}"
+    return json.loads(json.dumps(base).replace("[[say=ok]]", f"[[say={answer}]]"))
+
+
 class Requests(harness.Case):
     args = ("ctx=2048",)
 
@@ -104,7 +116,7 @@ class Requests(harness.Case):
                     continue
                 path = "/v1/chat/completions" if base is CHAT else "/v1/completions"
                 for value in [*good, None]:
-                    r = self.server.post(path, {**base, name: value}, connection=c)
+                    r = self.server.post(path, {**saying(name, value, base), name: value}, connection=c)
                     self.assertEqual(r.status, 200, (name, value, r.body[:300]))
                 for value in bad:
                     r = self.server.post(path, {**base, name: value}, connection=c)
