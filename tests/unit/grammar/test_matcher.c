@@ -449,6 +449,41 @@ static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
     lf_vocabulary_destroy(v);
 }
 
+/* The ring keeps as many walks as it has room for, each as it was, and the oldest goes first. */
+static void the_newest_walks_are_kept(void **state)
+{
+    (void)state;
+    enum { RING_BYTES = 1024, ROUNDS_N = 40, KEPT_N = 10 };
+    struct lf_walk_cache *cache = lf_walk_cache_create(RING_BYTES, 8);
+    struct lf_walk_buffer out;
+    uint32_t mask[8] = {0};
+    struct lf_trie_node_of_tokens nodes[2] = {{0}, {0}};
+    int32_t ids[2];
+    assert_non_null(cache);
+    assert_true(lf_walk_buffer_init(&out, 8, NULL));
+    for (uint32_t i = 0; i < ROUNDS_N; i++) {
+        struct lf_walk_key key = {.state = i};
+        struct lf_kept_walk walk = {.mask = mask, .rests = {nodes, ids, 2, 2}};
+        mask[7] = nodes[1].first = i;
+        ids[0] = ids[1] = (int32_t)i;
+        lf_walk_cache_put(cache, &key, &walk); /* of 32 + 32 + 8 bytes, rounded up: 80 */
+        for (uint32_t k = 0; k <= i; k++) {
+            key.state = k;
+            bool found = lf_walk_cache_get(cache, &key, &out);
+            if (k + KEPT_N > i) assert_true(found);
+            if (k + RING_BYTES / 64 < i) assert_false(found);
+            if (!found) continue;
+            assert_int_equal(out.walk.mask[7], k);
+            assert_int_equal(out.walk.rests.n_nodes, 2);
+            assert_int_equal(out.walk.rests.nodes[1].first, k);
+            assert_int_equal(out.walk.rests.n_ids, 2);
+            assert_int_equal(out.walk.rests.ids[1], (int32_t)k);
+        }
+    }
+    lf_walk_buffer_deinit(&out);
+    lf_walk_cache_destroy(cache);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -461,6 +496,7 @@ int main(void)
         cmocka_unit_test(compilations_end_at_their_limits),
         cmocka_unit_test(a_token_has_a_budget),
         cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
+        cmocka_unit_test(the_newest_walks_are_kept),
         cmocka_unit_test(vocabularies_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
