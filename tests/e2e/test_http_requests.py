@@ -90,7 +90,6 @@ RANGES = {
     "logits_processors": ([[]], [["x"]]),
 }
 
-
 def saying(name, value, base):
     """The scripted answer is one that the field asks for."""
     text = json.dumps({name: value})
@@ -120,6 +119,7 @@ class Requests(harness.Case):
                     self.assertEqual(r.status, 200, (name, value, r.body[:300]))
                 for value in bad:
                     r = self.server.post(path, {**base, name: value}, connection=c)
+                    self.assertNotEqual(r.status, 200, (name, value))
                     self.assert_error(r, 404 if name == "model" and isinstance(value, str) else 400)
                     self.assertTrue(r.error["param"].startswith(name), (name, value, r.error))
         c.close()
