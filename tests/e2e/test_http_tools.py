@@ -139,7 +139,8 @@ class Tools(harness.Case):
 
     def test_what_is_no_call_stays_text(self):
         for say in ('<tool_call>\n{"name": "unknown", "arguments": {}}\n</tool_call>', "<tool_call>hm", "a <b> c", "<tool_call>\n[1] "):
-            message = self.both(say)["choices"][0]["message"]
+            free = {"messages": [{"role": "user", "content": f"[[free=1]][[say={say}]]"}]}
+            message = self.both(say, **free)["choices"][0]["message"]
             self.assertEqual((message["content"], message.get("tool_calls")), (say, None))
 
     def test_without_tools_or_with_none_a_call_is_text(self):
