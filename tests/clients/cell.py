@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -42,6 +43,8 @@ def cell(feature, needs, stream=False):
 class Target:
     """The server that a cell asks. `exact`: its answers are those of scenes.py; else any that the request allows."""
 
+    drops_bounds = False  # of the client
+
     def __init__(self, proxy, name, exact, model="fake", switch=""):
         self.name, self.exact, self.model, self.switch = name, exact, model, switch
         self.proxy, self.cell = proxy, ""
@@ -58,6 +61,10 @@ class Target:
     def thinking(self):
         """What asks an OpenAI client's model to reason, where it does not by itself."""
         return {"extra_body": {"chat_template_kwargs": {self.switch: True}}} if self.switch else {}
+
+    @property
+    def Person(self):
+        return Person if self.exact else ListedPerson if self.drops_bounds else BoundedPerson
 
     def same(self, got, want):
         if self.exact and got != want:
@@ -80,6 +87,29 @@ class Person(pydantic.BaseModel):
     """A person."""
     name: str
     age: int
+
+
+def bounded_person():
+    """The same where the model's answers end only by chance: its schema bounds them."""
+    class Person(pydantic.BaseModel):
+        """A person."""
+        model_config = pydantic.ConfigDict(extra="forbid")
+        name: str = pydantic.Field(max_length=40)
+        age: int = pydantic.Field(ge=0, le=150)
+    return Person
+
+
+def listed_person():
+    """The same for clients that take bounds out of a schema, and check them when the answer is there."""
+    class Person(pydantic.BaseModel):
+        """A person."""
+        model_config = pydantic.ConfigDict(extra="forbid")
+        name: typing.Literal["Ada Lovelace", "Alan Turing", "Grace Hopper"]
+        age: int
+    return Person
+
+
+BoundedPerson, ListedPerson = bounded_person(), listed_person()
 
 
 def get_weather(city: str, unit: str = "celsius") -> str:
@@ -121,7 +151,7 @@ def main(client):
     os.dup2(2, 1)  # what a client prints itself
     only = set(plan.get("only") or [])
     for n, c in enumerate(CELLS):
-        name = f"{client}.{c.feature}{'.stream' if c.stream else ''}".replace(" ", "_").replace("/", "_")
+        name = re.sub(r"[^A-Za-z0-9.-]+", "_", f"{client}.{c.feature}{'.stream' if c.stream else ''}")
         if only and not any(o in name for o in only):
             continue
         for t in plan["targets"]:

@@ -1,11 +1,12 @@
-"""anthropic."""
+"""anthropic: messages, its helpers that stream, parse and run tools, thinking, counting of tokens."""
 import asyncio
 
 import anthropic
 
 import scenes
-from cell import Person, cell, main, same
+from cell import Target, cell, main, same
 
+Target.drops_bounds = True
 WEATHER_TOOL = {"name": "get_weather", "description": "The weather in a city.", "input_schema": {
     "type": "object", "properties": {"city": {"type": "string"}, "unit": {"type": "string"}}, "required": ["city"]}}
 STRICT_TOOL = {**WEATHER_TOOL, "strict": True, "input_schema": {
@@ -96,13 +97,13 @@ def errors(t):
 
 @cell("parse() with pydantic", "schema")
 def parse(t):
-    m = client(t).messages.parse(model=t.model, max_tokens=2000, messages=ask("Scene json"), output_format=Person)
+    m = client(t).messages.parse(model=t.model, max_tokens=2000, messages=ask("Scene json"), output_format=t.Person)
     t.person(m.parsed_output)
 
 
 @cell("parse() with pydantic", "schema", stream=True)
 def parse_stream(t):
-    with client(t).messages.stream(model=t.model, max_tokens=2000, messages=ask("Scene json"), output_format=Person) as s:
+    with client(t).messages.stream(model=t.model, max_tokens=2000, messages=ask("Scene json"), output_format=t.Person) as s:
         for _ in s:
             pass
         t.person(s.get_final_message().parsed_output)
@@ -130,17 +131,24 @@ def tools_stream(t):
     assert "input_json" in kinds, kinds
 
 
-@cell("tool_result that is an error", "tools")
-def tool_error(t):
-    m = client(t).messages.create(model=t.model, max_tokens=500, tools=[WEATHER_TOOL], messages=[
+def after_result(t, *more):
+    return client(t).messages.create(model=t.model, max_tokens=500, tools=[WEATHER_TOOL], messages=[
         *ask("Scene weather"),
         {"role": "assistant", "content": [{"type": "text", "text": "I look."},
-                                          {"type": "tool_use", "id": "toolu_1", "name": "get_weather",
+                                          {"type": "tool_use", "id": "a1B2c3D4e", "name": "get_weather",
                                            "input": {"city": "Rome"}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True,
-                                      "content": "no connection; yesterday 21 degrees"},
-                                     {"type": "text", "text": "Go on."}]}])
-    same(text_of(m), scenes.WEATHER)
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a1B2c3D4e", "is_error": True,
+                                      "content": "no connection; yesterday 21 degrees"}, *more]}])
+
+
+@cell("tool_result that is an error", "tools")
+def tool_error(t):
+    same(text_of(after_result(t)), scenes.WEATHER)
+
+
+@cell("tool_result, and text behind it", "asked again")
+def text_behind(t):
+    same(text_of(after_result(t, {"type": "text", "text": "Go on."})), scenes.WEATHER)
 
 
 @cell("parallel tools", "parallel")

@@ -4,7 +4,6 @@ import typing
 
 import instructor
 
-import scenes
 from cell import Person, cell, main, same
 
 ANTHROPIC = len(sys.argv) > 2 and sys.argv[2] == "anthropic"
@@ -24,15 +23,16 @@ def ask(text):
     return {"messages": [{"role": "user", "content": text}], "max_retries": 1, "max_tokens": 2000}
 
 
-def mode_cells(mode, text, needs):
+def mode_cells(mode, text, needs, partial_text=None):
     name = mode.name.removeprefix("ANTHROPIC_")
 
     def whole(t):
-        t.person(client(t, mode).chat.completions.create(model=t.model, response_model=Person, **ask(text)))
+        t.person(client(t, mode).chat.completions.create(model=t.model, response_model=t.Person, **ask(text)))
 
     def partial(t):
         last = None
-        for last in client(t, mode).chat.completions.create_partial(model=t.model, response_model=Person, **ask(text)):
+        for last in client(t, mode).chat.completions.create_partial(model=t.model, response_model=t.Person,
+                                                                    **ask(partial_text or text)):
             pass
         t.person(last)
     cell(name, needs)(whole)
@@ -41,14 +41,14 @@ def mode_cells(mode, text, needs):
 
 M = instructor.Mode
 if ANTHROPIC:
-    mode_cells(M.ANTHROPIC_TOOLS, "Scene person", "tools")
+    mode_cells(M.ANTHROPIC_TOOLS, "Scene person", "tools", "Scene partial")
     mode_cells(M.ANTHROPIC_JSON, "Scene json", "exact")
     if hasattr(M, "ANTHROPIC_REASONING_TOOLS"):
-        mode_cells(M.ANTHROPIC_REASONING_TOOLS, "Scene person", "tools")
+        mode_cells(M.ANTHROPIC_REASONING_TOOLS, "Scene person", "tools", "Scene partial")
 else:
-    mode_cells(M.TOOLS, "Scene person", "tools")
-    mode_cells(M.TOOLS_STRICT, "Scene person", "tools")
-    mode_cells(M.FUNCTIONS, "Scene person", "tools")
+    mode_cells(M.TOOLS, "Scene person", "tools", "Scene partial")
+    mode_cells(M.TOOLS_STRICT, "Scene person", "tools", "Scene partial")
+    mode_cells(M.FUNCTIONS, "Scene person", "tools", "Scene partial")
     mode_cells(M.JSON, "Scene json", "exact")
     mode_cells(M.JSON_O1, "Scene json", "exact")
     mode_cells(M.JSON_SCHEMA, "Scene json", "schema")

@@ -1,4 +1,4 @@
-"""LangChain: ChatOpenAI, and ChatAnthropic under the name langchain-anthropic."""
+"""LangChain: ChatOpenAI, and with a second argument ChatAnthropic."""
 import sys
 
 from langchain_anthropic import ChatAnthropic
@@ -8,9 +8,10 @@ from langchain_openai import ChatOpenAI, OpenAI
 from langgraph.prebuilt import create_react_agent
 
 import scenes
-from cell import Person, cell, main, same
+from cell import Target, cell, main, same
 
 ANTHROPIC = len(sys.argv) > 2 and sys.argv[2] == "anthropic"
+Target.drops_bounds = ANTHROPIC
 
 
 def model(t, **more):
@@ -75,11 +76,11 @@ def options(t):
 
 def structured(method, text, feature_needs, **more):
     def whole(t):
-        t.person(model(t).with_structured_output(Person, method=method, **more).invoke(text))
+        t.person(model(t).with_structured_output(t.Person, method=method, **more).invoke(text))
 
     def streamed(t):
         last = None
-        for last in model(t).with_structured_output(Person, method=method, **more).stream(text):
+        for last in model(t).with_structured_output(t.Person, method=method, **more).stream(text):
             pass
         t.person(last)
     strict = ", strict" if more.get("strict") else ""
@@ -95,7 +96,7 @@ if not ANTHROPIC:
 
     @cell("with_structured_output json_mode", "exact")
     def json_mode(t):
-        t.person(model(t).with_structured_output(Person, method="json_mode").invoke("Scene json, as JSON"))
+        t.person(model(t).with_structured_output(t.Person, method="json_mode").invoke("Scene json, as JSON"))
 
     @cell("completions", "plain")
     def completions(t):

@@ -1,4 +1,4 @@
-"""openai-python."""
+"""openai-python: chat and completions, the helpers that parse and stream, every form of tool_choice."""
 import asyncio
 import json
 
@@ -133,14 +133,14 @@ def errors(t):
 
 @cell("parse() with pydantic", "schema")
 def parse(t):
-    r = client(t).chat.completions.parse(model=t.model, messages=ask("Scene json"), response_format=Person,
+    r = client(t).chat.completions.parse(model=t.model, messages=ask("Scene json"), response_format=t.Person,
                                          max_tokens=2000)
     t.person(r.choices[0].message.parsed)
 
 
 @cell("parse() with pydantic", "schema", stream=True)
 def parse_stream(t):
-    with client(t).chat.completions.stream(model=t.model, messages=ask("Scene json"), response_format=Person,
+    with client(t).chat.completions.stream(model=t.model, messages=ask("Scene json"), response_format=t.Person,
                                            max_tokens=2000) as s:
         kinds = [e.type for e in s]
         t.person(s.get_final_completion().choices[0].message.parsed)
@@ -158,7 +158,7 @@ def json_object(t):
 def json_schema(t):
     r = client(t).chat.completions.create(
         model=t.model, messages=ask("Scene json"), max_tokens=2000,
-        response_format={"type": "json_schema", "json_schema": {"name": "person", "schema": Person.model_json_schema()}})
+        response_format={"type": "json_schema", "json_schema": {"name": "person", "schema": t.Person.model_json_schema()}})
     t.person(json.loads(r.choices[0].message.content))
 
 

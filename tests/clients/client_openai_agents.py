@@ -3,7 +3,7 @@ import agents
 import openai
 
 import scenes
-from cell import Person, cell, main, same
+from cell import cell, main, same
 
 agents.set_tracing_disabled(True)
 
@@ -45,12 +45,12 @@ async def run_stream(t):
 
 @cell("output_type", "schema")
 async def output(t):
-    t.person((await agents.Runner.run(agent(t, output_type=Person), "Scene json")).final_output)
+    t.person((await agents.Runner.run(agent(t, output_type=t.Person), "Scene json")).final_output)
 
 
 @cell("output_type", "schema", stream=True)
 async def output_stream(t):
-    t.person(await stream_of(agent(t, output_type=Person), "Scene json"))
+    t.person(await stream_of(agent(t, output_type=t.Person), "Scene json"))
 
 
 @cell("tools", "tools")

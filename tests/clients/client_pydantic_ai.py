@@ -4,9 +4,10 @@ import sys
 from pydantic_ai import Agent, NativeOutput, PromptedOutput, ToolOutput
 
 import scenes
-from cell import Person, cell, main, same
+from cell import Target, cell, main, same
 
 ANTHROPIC = len(sys.argv) > 2 and sys.argv[2] == "anthropic"
+Target.drops_bounds = ANTHROPIC
 
 
 def model(t):
@@ -53,7 +54,7 @@ async def run_stream(t):
         t.same("".join([p async for p in r.stream_text(delta=True)]), scenes.PLAIN)
 
 
-@cell("instructions and settings", "plain")
+@cell("instructions and settings", "plain" if ANTHROPIC else "two systems")
 async def settings(t):
     a = Agent(model(t), instructions="Be kind.", system_prompt="You are old.")
     r = await a.run("Scene plain", model_settings={"max_tokens": 200, "temperature": 0.5, "top_p": 0.9, "seed": 1,
@@ -63,34 +64,34 @@ async def settings(t):
 
 @cell("output_type by tool", "tools")
 async def output_tool(t):
-    t.person((await agent(t, output_type=Person).run("Scene result")).output)
+    t.person((await agent(t, output_type=t.Person).run("Scene result")).output)
 
 
 @cell("output_type by tool", "tools", stream=True)
 async def output_tool_stream(t):
-    async with agent(t, output_type=Person).run_stream("Scene result") as r:
+    async with agent(t, output_type=t.Person).run_stream("Scene result") as r:
         t.person(await r.get_output())
 
 
 @cell("output_type by ToolOutput, strict", "tools")
 async def output_strict(t):
-    t.person((await agent(t, output_type=ToolOutput(Person, name="Person", strict=True)).run("Scene person")).output)
+    t.person((await agent(t, output_type=ToolOutput(t.Person, name="Person", strict=True)).run("Scene person")).output)
 
 
 @cell("output_type by NativeOutput", "schema")
 async def output_native(t):
-    t.person((await agent(t, output_type=NativeOutput(Person)).run("Scene json")).output)
+    t.person((await agent(t, output_type=NativeOutput(t.Person)).run("Scene json")).output)
 
 
 @cell("output_type by NativeOutput", "schema", stream=True)
 async def output_native_stream(t):
-    async with agent(t, output_type=NativeOutput(Person)).run_stream("Scene json") as r:
+    async with agent(t, output_type=NativeOutput(t.Person)).run_stream("Scene json") as r:
         t.person(await r.get_output())
 
 
 @cell("output_type by PromptedOutput", "exact")
 async def output_prompted(t):
-    t.person((await agent(t, output_type=PromptedOutput(Person)).run("Scene json")).output)
+    t.person((await agent(t, output_type=PromptedOutput(t.Person)).run("Scene json")).output)
 
 
 @cell("tools", "tools")
@@ -111,7 +112,7 @@ async def parallel(t):
 
 @cell("tools and output_type", "tools")
 async def both(t):
-    t.person((await weather_agent(t, output_type=Person).run("Scene result")).output)
+    t.person((await weather_agent(t, output_type=t.Person).run("Scene result")).output)
 
 
 @cell("thinking", "reason")

@@ -21,8 +21,11 @@ class Family(typing.NamedTuple):
     bos: str = ""
     ends: list = []  # tokens that end an answer too
     parallel: bool = True
+    alternates: bool = False  # the template refuses a user's message behind a tool's
     thinks: bool = False
     switch: str = ""  # the template's variable that makes it think
+    on: str = ""  # with what a prompt ends after which it thinks, …
+    off: str = ""  # … or after which it does not; neither: it may
 
 
 def compact(o):
@@ -30,7 +33,7 @@ def compact(o):
 
 
 def split(parts):
-    think = "".join(p[1] for p in parts if p[0] == "think")
+    think = None if ("off",) in parts else "".join(p[1] for p in parts if p[0] == "think")
     say = "".join(p[1] for p in parts if p[0] == "say")
     return think, say, [p[1:] for p in parts if p[0] == "call"]
 
@@ -93,7 +96,7 @@ def gemma(parts):
 
 def glm(parts):
     think, say, calls = split(parts)
-    out = f"{think}</think>" + say
+    out = ("" if think is None else f"{think}</think>") + say
     for n, a in calls:
         pairs = "".join(f"<arg_key>{k}</arg_key><arg_value>{v if isinstance(v, str) else compact(v)}</arg_value>"
                         for k, v in a.items())
@@ -106,7 +109,7 @@ def deepseek(parts):
     b, e, c, d, s = (f"<\uff5ctool\u2581{w}\uff5c>" for w in ("calls\u2581begin", "calls\u2581end", "call\u2581begin",
                                                               "call\u2581end", "sep"))
     blocks = "".join(f"{c}{n}{s}{compact(a)}{d}" for n, a in calls)
-    return (f"{think}</think>" if think else "") + say + (b + blocks + e if calls else "")
+    return ("" if think is None else f"{think}</think>") + say + (b + blocks + e if calls else "")
 
 
 CHATML = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
@@ -126,20 +129,20 @@ LLAMA = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_h
 TOOL_CALL = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"]
 THINK = ["<think>", "</think>"]
 FAMILIES = [
-    Family("qwen3", "qwen3.jinja", hermes, "<|im_end|>", CHATML, TOOL_CALL + THINK, thinks=True),
+    Family("qwen3", "qwen3.jinja", hermes, "<|im_end|>", CHATML, TOOL_CALL + THINK, thinks=True, off="</think>\n\n"),
     Family("qwen2.5", "Qwen-Qwen2.5-7B-Instruct.jinja", hermes, "<|im_end|>", CHATML, TOOL_CALL),
     Family("qwen3-coder", "Qwen3-Coder.jinja", coder, "<|im_end|>", CHATML, TOOL_CALL + THINK),
     Family("llama3.2", "meta-llama-Llama-3.2-3B-Instruct.jinja", llama3, "<|eot_id|>", LLAMA, bos="<|begin_of_text|>",
            parallel=False),
-    Family("mistral-nemo", "mistralai-Mistral-Nemo-Instruct-2407.jinja", mistral_list, "</s>", MISTRAL, bos="<s>"),
-    Family("mistral-small", "Mistral-Small-3.2-24B-Instruct-2506.jinja", mistral_names, "</s>", MISTRAL, bos="<s>"),
+    Family("mistral-nemo", "mistralai-Mistral-Nemo-Instruct-2407.jinja", mistral_list, "</s>", MISTRAL, bos="<s>", alternates=True),
+    Family("mistral-small", "Mistral-Small-3.2-24B-Instruct-2506.jinja", mistral_names, "</s>", MISTRAL, bos="<s>", alternates=True),
     Family("gpt-oss", "gpt-oss.jinja", gpt_oss, "<|return|>", HARMONY, ends=["<|call|>"], thinks=True, parallel=False),
     Family("gemma4", "google-gemma-4-31B-it-interleaved.jinja", gemma, "<turn|>", GEMMA, bos="<bos>", thinks=True,
-           switch="enable_thinking"),
+           switch="enable_thinking", off="<channel|>"),
     Family("glm4.7", "GLM-4.7-Flash.jinja", glm, "<|user|>", GLM, TOOL_CALL + THINK + ["<arg_key>", "</arg_key>", "<arg_value>",
-           "</arg_value>"], ends=["<|endoftext|>", "<|observation|>"], thinks=True),
-    Family("deepseek-v3.1", "deepseek-ai-DeepSeek-V3.1.jinja", deepseek, DEEPSEEK[1], DEEPSEEK, DEEPSEEK_TOOLS + THINK,
-           bos=DEEPSEEK[0], thinks=True, switch="thinking"),
+           "</arg_value>"], ends=["<|endoftext|>", "<|observation|>"], thinks=True, on="<think>"),
+    Family("deepseek-v3.1", "deepseek-v3.1.jinja", deepseek, DEEPSEEK[1], DEEPSEEK, DEEPSEEK_TOOLS + THINK,
+           bos=DEEPSEEK[0], thinks=True, switch="thinking", on="<think>"),
 ]
 
 
@@ -210,6 +213,15 @@ def make_model(folder, family, texts, n_merges):
 
 
 def make_script(path, family, rules):
+    out = []
+    for r in rules:
+        rule = {"when": r.when, "unless": r.unless}
+        silent = family.write([p for p in r.answer if p[0] != "think"] + [("off",)])
+        full = family.write(r.answer)
+        if family.on:
+            out.append({**rule, "end": family.on, "say": full})
+        elif family.off:
+            out.append({**rule, "end": family.off, "say": silent})
+        out.append({**rule, "say": silent if family.on else full})
     with open(path, "w", encoding="utf-8") as f:
-        json.dump([{"when": r.when, "unless": r.unless, "say": family.write(r.answer)} for r in rules], f,
-                  ensure_ascii=False)
+        json.dump(out, f, ensure_ascii=False)

@@ -100,6 +100,8 @@ def has(f):
     out = ["plain", "schema", "tools", "exact"]
     if f.parallel:
         out.append("parallel")
+    if not f.alternates:
+        out += ["asked again", "two systems"]
     if f.thinks:
         out += ["switched", "switched tools"] if f.switch else ["reason", "think"]
     return out
@@ -110,7 +112,7 @@ def start_all(args, folder):
     chosen = args.families.split(",") if args.families else None
     if not chosen or "demo" in chosen:
         servers["demo"] = start_demo(args.build)
-        targets.append({"name": "demo", "exact": False, "has": ["plain", "schema"], "model": "demo"})
+        targets.append({"name": "demo", "exact": False, "has": ["plain", "schema", "two systems"], "model": "demo"})
     for f in families.FAMILIES:
         if chosen and f.name not in chosen:
             continue
@@ -184,7 +186,7 @@ def page(rows, targets, checked, found):
            "Made by `tests/clients/run.sh`: every cell is a call of the client, unchanged, against a server. Do not edit.", "",
            f"{datetime.date.today()}: {len(ran)} cells, {len(failed)} failed. A field has the whole answer, then the stream; "
            "`–`: the client has no such call, `n.a.`: the server or the family has not what it needs "
-           "(the demo model calls no tools; Llama 3.2's template takes one call at a time).", "",
+           "(the demo model calls no tools; Llama 3.2's template takes one call at a time, Mistral's neither a user behind a result nor two system messages).", "",
            "`demo` is `longflash serve` with the demo model, whose answers are held to schemas. The others are "
            "`scripted_server`: the server with the chat template of the family, and answers as its models write them, "
            f"token by token ([tests/clients](../tests/clients/README.md)). {checked['checked']:,} answers were validated with the SDKs' own "

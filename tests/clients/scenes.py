@@ -44,6 +44,8 @@ RULES = [
                             ("call", "get_weather", {"city": "Rome", "unit": "celsius"})]),
     rule("Scene file", [("call", "write_file", FILE)]),
     rule("Scene person", [("call", "Person", PERSON)]),
+    rule("Scene partial", [("call", "PartialPerson", PERSON)]),
+    rule("Scene schema tool", [("call", "json_tool_call", PERSON)]),
     rule("Scene people", [("call", "Person", PERSON), ("call", "Person", {"name": "Alan Turing", "age": 41})]),
     rule("Scene result", [("call", "final_result", PERSON)]),
     rule("Scene answer", [("call", "final_answer", {"answer": "It is 42."})]),

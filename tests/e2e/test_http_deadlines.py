@@ -286,9 +286,14 @@ class Descriptors(harness.unittest.TestCase):
         return harness.Server(*Descriptors.ARGS, limits=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))
 
     def assert_alive(self, s, times):
+        """At once, in the median: one time a busy machine may be late in more threads than this one."""
+        took = []
         for i in range(times):
-            with harness.within(0.1, f"/livez the {i + 1}th time"):
+            began = time.monotonic()
+            with harness.within(1, f"/livez the {i + 1}th time"):
                 self.assertEqual(s.get("/livez").status, 200)
+            took.append(time.monotonic() - began)
+        self.assertLess(sorted(took)[times // 2], 0.1)
 
     def test_the_table_is_no_larger_than_the_limit(self):
         s = self.limited(64)

@@ -5,8 +5,8 @@ import urllib.parse
 
 import harness
 
-CHAT = {"messages": [{"role": "user", "content": "[[say=ok]]"}]}
-TEXT = {"prompt": "[[say=ok]]"}
+CHAT = {"messages": [{"role": "user", "content": "[[say=ok]][[free=1]]"}]}
+TEXT = {"prompt": "[[say=ok]][[free=1]]"}
 
 # name: (values taken, values refused), for both endpoints
 RANGES = {

@@ -138,8 +138,9 @@ class Tools(harness.Case):
         self.assertTrue(10 <= n < answer["usage"]["completion_tokens"] - 60, n)
 
     def test_what_is_no_call_stays_text(self):
-        for say in ("a <b> c", "x <tool_cal", "</tool_call> y"):  # a call that has begun comes to its end: masks see to it
-            message = self.both(say)["choices"][0]["message"]
+        for say in ('<tool_call>\n{"name": "unknown", "arguments": {}}\n</tool_call>', "<tool_call>hm", "a <b> c", "<tool_call>\n[1] "):
+            free = {"messages": [{"role": "user", "content": f"[[free=1]][[say={say}]]"}]}
+            message = self.both(say, **free)["choices"][0]["message"]
             self.assertEqual((message["content"], message.get("tool_calls")), (say, None))
 
     def test_without_tools_or_with_none_a_call_is_text(self):

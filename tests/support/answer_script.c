@@ -24,6 +24,11 @@ static bool is_list_of_texts(struct lf_json_value v)
     return true;
 }
 
+static bool is_text_or_absent(struct lf_json_value v)
+{
+    return lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_STRING;
+}
+
 static bool read_rules(struct answer_script *s)
 {
     struct lf_json_value root = lf_json_root(&s->json), it = lf_json_first(root);
@@ -34,6 +39,7 @@ static bool read_rules(struct answer_script *s)
         lf_buf_init(&s->says[s->n_rules], FILE_BYTES);
         if (!lf_json_string(lf_json_get(it, "say"), &s->says[s->n_rules++])) return false;
         if (!is_list_of_texts(lf_json_get(it, "when")) || !is_list_of_texts(lf_json_get(it, "unless"))) return false;
+        if (!is_text_or_absent(lf_json_get(it, "end"))) return false;
     }
     return true;
 }
@@ -64,11 +70,15 @@ void answer_script_close(struct answer_script *s)
     free(s);
 }
 
-static bool stands_in(struct lf_json_value text, struct lf_str prompt)
+enum where { ANYWHERE, AT_THE_END };
+
+static bool stands_in(struct lf_json_value text, struct lf_str prompt, enum where where)
 {
     struct lf_buf plain;
     lf_buf_init(&plain, FILE_BYTES);
-    bool is_there = lf_json_string(text, &plain) && lf_str_find(prompt, lf_buf_view(&plain)) >= 0;
+    bool is_there = lf_json_string(text, &plain) && plain.len <= prompt.len;
+    if (is_there && where == AT_THE_END) prompt = lf_str_from(prompt.ptr + prompt.len - plain.len, plain.len);
+    is_there = is_there && lf_str_find(prompt, lf_buf_view(&plain)) >= 0;
     lf_buf_deinit(&plain);
     return is_there;
 }
@@ -76,11 +86,12 @@ static bool stands_in(struct lf_json_value text, struct lf_str prompt)
 static bool applies(struct lf_json_value rule, struct lf_str prompt)
 {
     struct lf_json_value when = lf_json_get(rule, "when"), unless = lf_json_get(rule, "unless");
+    struct lf_json_value end = lf_json_get(rule, "end");
     for (struct lf_json_value it = lf_json_first(when); lf_json_more(when, it); it = lf_json_next(when, it))
-        if (!stands_in(it, prompt)) return false;
+        if (!stands_in(it, prompt, ANYWHERE)) return false;
     for (struct lf_json_value it = lf_json_first(unless); lf_json_more(unless, it); it = lf_json_next(unless, it))
-        if (stands_in(it, prompt)) return false;
-    return true;
+        if (stands_in(it, prompt, ANYWHERE)) return false;
+    return lf_json_is_absent(end) || stands_in(end, prompt, AT_THE_END);
 }
 
 bool answer_script_find(const struct answer_script *s, struct lf_str prompt, struct lf_str *say)

@@ -1,9 +1,9 @@
 /* Answers by rules, for the scripted engine: a JSON file with an array of
  *
- *     {"when": ["weather in Rome"], "unless": ["21 degrees"], "say": "<tool_call>…"}
+ *     {"when": ["weather in Rome"], "unless": ["21 degrees"], "end": "</think>", "say": "<tool_call>…"}
  *
- * The first rule applies whose `when` all stand in the prompt and of whose `unless` none does. So a conversation of
- * several turns has an answer for each. */
+ * The first rule applies whose `when` all stand in the prompt, of whose `unless` none does, and with whose `end` the
+ * prompt ends. So a conversation of several turns has an answer for each. Prompts are with their control tokens. */
 #ifndef TESTS_SUPPORT_ANSWER_SCRIPT_H
 #define TESTS_SUPPORT_ANSWER_SCRIPT_H
 

@@ -18,7 +18,7 @@ enum { CACHE_N = 8192, PAUSE_MS = 1, NEVER = 1 << 30 };
 
 struct script {
     struct lf_ids say; /* owned; what is answered */
-    bool endless;
+    bool endless, free;
     int prefill_ms, step_ms, fail_at, timeout_at, die_at;
 };
 
@@ -77,6 +77,7 @@ static ptrdiff_t find_last(struct lf_str text, struct lf_str what)
 
 static void read_directives(struct script *s, struct lf_str all)
 {
+    s->free = number_of(all, "free", 0) != 0;
     s->prefill_ms = number_of(all, "prefill_ms", 0);
     s->step_ms = number_of(all, "step_ms", 0);
     s->fail_at = number_of(all, "fail_at", NEVER);
@@ -102,7 +103,7 @@ static enum lf_status read_script(struct script *s, const struct scripted_engine
     struct lf_buf text;
     lf_buf_init(&text, 64 * 1024 * 1024);
     *s = (struct script){0};
-    enum lf_status status = lf_tokenizer_decode(opts->tokenizer, &text, prompt, (size_t)n, false, NULL, NULL);
+    enum lf_status status = lf_tokenizer_decode(opts->tokenizer, &text, prompt, (size_t)n, opts->answers, NULL, NULL);
     if (text.status != LF_OK) status = text.status;
     struct lf_str all = lf_buf_view(&text), say = lf_str_c(endless);
     bool scripted = opts->answers && answer_script_find(opts->answers, all, &say);
@@ -266,6 +267,11 @@ static bool is_end(const struct lf_request *r, int32_t id)
     return false;
 }
 
+static bool is_held(const struct lf_request *r)
+{
+    return r->matcher && !r->script.free;
+}
+
 /* Some token that the grammar allows, another one at each place; -1: none is. */
 static int32_t walk(struct lf_request *r)
 {
@@ -285,7 +291,7 @@ static int32_t next_token(struct lf_request *r)
 {
     const struct script *s = &r->script;
     int i = r->state.n_tokens;
-    if (r->matcher && s->endless) return walk(r);
+    if (is_held(r) && s->endless) return walk(r);
     bool over = !s->endless && (s->say.n == 0 || i >= (int)s->say.n);
     int32_t id = over ? r->engine->opts.ends[0] : s->say.ids[(size_t)i % s->say.n];
     bool ends = (is_end(r, id) && !r->params.ignore_eos) || is_stop(r, id);
@@ -321,7 +327,7 @@ static void step_locked(struct lf_request *r)
         return;
     }
     int32_t id = next_token(r);
-    if (r->matcher && (id < 0 || lf_matcher_accept(r->matcher, id) != LF_OK)) {
+    if (is_held(r) && (id < 0 || lf_matcher_accept(r->matcher, id) != LF_OK)) {
         end_with_locked(r, LF_FINISH_ERROR, LF_INVALID, "the answer of the script is none of the grammar's");
         return;
     }
@@ -338,7 +344,7 @@ static void step_locked(struct lf_request *r)
     r->state.n_tokens = i + 1;
     lf_counter_add(&e->metrics.generation_tokens, 1);
     r->next_ns = lf_clock_ns() + (int64_t)r->script.step_ms * LF_NS_PER_MS;
-    if (r->matcher && lf_matcher_is_finished(r->matcher))
+    if (is_held(r) && lf_matcher_is_finished(r->matcher))
         end_locked(r, LF_FINISH_STOP, LF_OK);
     else if (r->state.n_tokens == r->params.max_tokens)
         end_locked(r, LF_FINISH_LENGTH, LF_OK);

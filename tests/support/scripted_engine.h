@@ -3,6 +3,7 @@
  * Answers are scripted by the prompt itself. Directives stand anywhere in its text as [[name=value]]:
  *   say=TEXT       what is answered, then end of text; without it a text that never ends; the last one counts
  *   controls=1     control tokens in that text are tokens, not their text
+ *   free=1         what is answered is not held to a grammar
  *   prefill_ms=N   how long the prefill takes (default 0), step_ms=N between two tokens (default 0)
  *   fail_at=N      the device fails this request at token N; timeout_at=N its deadline passes there
  *   die_at=N       the engine is dead from then on

@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "server/http/conn/http_server.h"
+#include "template/answer_vocabulary.h"
 #include "template/chat_template.h"
 #include "tests/support/scripted_engine.h"
 
@@ -49,6 +50,7 @@ struct rig {
     struct answer_script *script;
     struct lf_tokenizer *tok;
     struct lf_chat_template *chat;
+    struct lf_answer_vocabulary vocabulary;
     struct lf_engine *engine;
     struct lf_http_server *server;
 };
@@ -65,7 +67,8 @@ static enum lf_status open_model(struct rig *rig, const struct settings *s, stru
         engine->ends[engine->n_ends++] = lf_tokenizer_find(rig->tok, lf_str_c(s->ends[i]));
     for (int i = 0; i < engine->n_ends; i++)
         if (engine->ends[i] < 0) return lf_fail(err, LF_INVALID, "end %d is no token", i);
-    return LF_OK;
+    return lf_answer_vocabulary_create(&rig->vocabulary, rig->tok, lf_tokenizer_n_vocab(rig->tok), engine->ends,
+                                       engine->n_ends, err);
 }
 
 static enum lf_status start(struct rig *rig, const struct settings *s, struct lf_err *err)
@@ -76,6 +79,7 @@ static enum lf_status start(struct rig *rig, const struct settings *s, struct lf
                                 .port = s->port,
                                 .request_deadline_ms = 600000,
                                 .n_connections_per_address = 64,
+                                .vocabulary = &rig->vocabulary,
                                 .default_max_tokens = 16};
     LF_TRY(open_model(rig, s, &engine, err));
     LF_TRY(lf_http_server_create(&rig->server, &http, err));
@@ -90,6 +94,7 @@ static void stop(struct rig *rig)
     if (rig->server) lf_http_server_drain(rig->server);
     lf_http_server_destroy(rig->server);
     lf_engine_destroy(rig->engine);
+    lf_answer_vocabulary_deinit(&rig->vocabulary);
     lf_chat_template_destroy(rig->chat);
     lf_tokenizer_close(rig->tok);
     answer_script_close(rig->script);
