@@ -27,17 +27,17 @@ def benchmark(t, request_format, *more):
                 assert totals["successful"] >= 3 and totals["errored"] == 0, totals
 
 
-@cell("chat completions, one after the other", "plain", stream=True)
+@cell("chat completions, one after the other", "benchmark", stream=True)
 def synchronous(t):
     benchmark(t, "/v1/chat/completions", "--profile", "kind=synchronous")
 
 
-@cell("chat completions, concurrent", "plain", stream=True)
+@cell("chat completions, concurrent", "benchmark", stream=True)
 def concurrent(t):
     benchmark(t, "/v1/chat/completions", "--profile", "kind=concurrent,streams=3")
 
 
-@cell("completions, one after the other", "plain", stream=True)
+@cell("completions, one after the other", "benchmark", stream=True)
 def completions(t):
     benchmark(t, "/v1/completions", "--profile", "kind=synchronous")
 

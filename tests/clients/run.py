@@ -112,7 +112,7 @@ def start_all(args, folder):
     chosen = args.families.split(",") if args.families else None
     if not chosen or "demo" in chosen:
         servers["demo"] = start_demo(args.build)
-        targets.append({"name": "demo", "exact": False, "has": ["plain", "schema", "two systems"], "model": "demo"})
+        targets.append({"name": "demo", "exact": False, "has": ["plain", "schema", "two systems", "benchmark"], "model": "demo"})
     for f in families.FAMILIES:
         if chosen and f.name not in chosen:
             continue
