@@ -257,27 +257,33 @@ static void sample_on_gpu(const int *order, int n, int32_t *ids, struct lf_sampl
 
 /* ---- the host's side ---- */
 
-static void sample_on_host(void)
+/* What the host draws from row i with this top_p. */
+static void sample_row_on_host(struct lf_sampled *out, int i, float top_p)
 {
+    const struct request *r = &batch.requests[i];
+    struct lf_sampling params = r->params;
     float *logits = fixture_alloc((size_t)batch.n_vocab * sizeof(float));
     void *scratch = fixture_alloc(lf_sampler_scratch_bytes(batch.n_vocab));
-    for (int i = 0; i < batch.n_rows; i++) {
-        const struct request *r = &batch.requests[i];
-        memcpy(logits, batch.logits + (size_t)i * (size_t)batch.n_vocab, (size_t)batch.n_vocab * sizeof(float));
-        struct lf_sample_input in = {.logits = logits,
-                                     .n_vocab = batch.n_vocab,
-                                     .prompt = r->prompt,
-                                     .n_prompt = r->n_prompt,
-                                     .output = r->output,
-                                     .n_output = r->n_output,
-                                     .banned = r->banned,
-                                     .n_banned = r->n_banned,
-                                     .mask = r->has_mask ? r->mask : NULL,
-                                     .position = r->position};
-        lf_sample(&batch.expected[i], &r->params, &in, scratch);
-    }
+    params.top_p = top_p;
+    memcpy(logits, batch.logits + (size_t)i * (size_t)batch.n_vocab, (size_t)batch.n_vocab * sizeof(float));
+    struct lf_sample_input in = {.logits = logits,
+                                 .n_vocab = batch.n_vocab,
+                                 .prompt = r->prompt,
+                                 .n_prompt = r->n_prompt,
+                                 .output = r->output,
+                                 .n_output = r->n_output,
+                                 .banned = r->banned,
+                                 .n_banned = r->n_banned,
+                                 .mask = r->has_mask ? r->mask : NULL,
+                                 .position = r->position};
+    lf_sample(out, &params, &in, scratch);
     free(scratch);
     free(logits);
+}
+
+static void sample_on_host(void)
+{
+    for (int i = 0; i < batch.n_rows; i++) sample_row_on_host(&batch.expected[i], i, batch.requests[i].params.top_p);
 }
 
 static void say(const struct request *r, const struct lf_sampled *want, const struct lf_sampled *got)
@@ -305,6 +311,17 @@ static bool same(const struct request *r, const struct lf_sampled *want, const s
     return true;
 }
 
+/* The one case in which ids may differ (device/sample.h): the sum of probabilities meets top_p within rounding, as it
+ * does where half of many equal logits are asked for. Then the host gives the same with the next top_p. */
+static bool meets_its_limit(int i, const struct lf_sampled *got)
+{
+    const struct request *r = &batch.requests[i];
+    struct lf_sampled below, above;
+    sample_row_on_host(&below, i, nextafterf(r->params.top_p, 0));
+    sample_row_on_host(&above, i, nextafterf(r->params.top_p, 2));
+    return same(r, &below, got) || same(r, &above, got);
+}
+
 /* Whether a slot's token counts are those of the history plus the token drawn. */
 static void check_counts(int slot, int32_t id)
 {
@@ -325,6 +342,9 @@ static void check_counts(int slot, int32_t id)
 
 static int identity[ROWS];
 
+enum { CASES_PER_LIMIT = 2000 };
+static int n_limits; /* that were met, in all cases so far */
+
 static int count_wrong(void)
 {
     static int32_t ids[ROWS];
@@ -336,6 +356,10 @@ static int count_wrong(void)
     for (int i = 0; i < batch.n_rows; i++) {
         assert_int_equal(ids[i], LF_MAX(out[i].id, 0));
         if (same(&batch.requests[i], &batch.expected[i], &out[i])) continue;
+        if (meets_its_limit(i, &out[i])) {
+            n_limits++;
+            continue;
+        }
         if (n_wrong++ < 3) say(&batch.requests[i], &batch.expected[i], &out[i]);
     }
     if (n_wrong == 0) check_counts(batch.n_rows / 2, out[batch.n_rows / 2].id);
@@ -355,8 +379,9 @@ static void ids_are_those_of_the_host(void **state)
         n_wrong += count_wrong();
         n_cases += batch.n_rows;
     }
-    print_message("%d cases, %d wrong\n", n_cases, n_wrong);
+    print_message("%d cases, %d wrong, %d at their limit\n", n_cases, n_wrong, n_limits);
     assert_int_equal(n_wrong, 0);
+    assert_in_range(n_limits, 0, n_cases / CASES_PER_LIMIT);
 }
 
 static void ids_of_large_vocabularies_are_those_of_the_host(void **state)

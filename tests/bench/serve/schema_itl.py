@@ -67,7 +67,8 @@ def main():
     args = p.parse_args(own)
     options = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
     rows = []
-    with TimedServer(args.binary, args.model, *options) as server:
+    server = TimedServer(args.binary, args.model, *options)
+    try:
         for n in (int(x) for x in args.streams.split(",")):
             times = {False: [], True: []}
             for with_schema in (False, True):
@@ -79,6 +80,8 @@ def main():
             ratio = statistics.median(b / a for a, b in zip(times[False], times[True]))
             print(f"{n:4d} streams: {plain:8.3f} ms without, {schema:8.3f} ms with a schema, ratio {ratio:.4f}", flush=True)
             rows.append((n, plain, schema, ratio))
+    finally:
+        server.stop()
     if args.out:
         with open(args.out, "w", newline="") as f:
             w = csv.writer(f)
