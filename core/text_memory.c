@@ -136,6 +136,15 @@ void *lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n)
     return zero(lf_text_alloc(m, n), n);
 }
 
+bool lf_text_fits(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
+{
+    if (!m || lf_text_has_room(m, n, text_bytes)) return true;
+    lf_text_release_spares(m);
+    bool fits = lf_text_has_room(m, n, text_bytes);
+    if (!fits) lf_text_count_refusal(m);
+    return fits;
+}
+
 void *lf_text_realloc(struct lf_text_memory *m, void *ptr, size_t n)
 {
     if (!m) return realloc(ptr, n ? n : 1);

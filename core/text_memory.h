@@ -47,6 +47,10 @@ void *lf_text_alloc_sparse(struct lf_text_memory *memory, size_t n, size_t n_cou
 void *lf_text_realloc(struct lf_text_memory *memory, void *ptr, size_t n) LF_MUST_CHECK;
 void lf_text_free(struct lf_text_memory *memory, void *ptr); /* accepts NULL */
 
+/* Whether n bytes more fit for a text of text_bytes in all, which lies in several pieces: it is large if they are so
+ * together. What others take at the same moment is not seen. */
+bool lf_text_fits(struct lf_text_memory *memory, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
+
 /* Before work begins whose need is known: sets n bytes of the budget aside, as far as reservations are concerned (what
  * is then allocated is counted by itself). False: they are not there now. */
 bool lf_text_reserve(struct lf_text_memory *memory, uint64_t n) LF_MUST_CHECK;

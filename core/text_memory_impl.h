@@ -63,6 +63,8 @@ struct lf_text_memory {
 
 /* Counts n bytes more, of a text that then has text_bytes; false past the budget. */
 bool lf_text_charge(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
+/* Whether it would be counted now. */
+bool lf_text_has_room(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
 void lf_text_discharge(struct lf_text_memory *m, uint64_t n);
 void lf_text_count_refusal(struct lf_text_memory *m);
 

@@ -29,7 +29,8 @@ struct lf_walk_cache *lf_walk_cache_create(size_t n_bytes, uint32_t n_words)
 {
     struct lf_walk_cache *cache = calloc(1, sizeof *cache);
     if (!cache) return NULL;
-    cache->ring = calloc(1, n_bytes);
+    cache->ring = malloc(n_bytes);
+    if (cache->ring) memset(cache->ring, 0xff, n_bytes); /* resident from the beginning, as planned */
     cache->n_bytes = n_bytes;
     cache->n_words = n_words;
     if (!cache->ring || pthread_mutex_init(&cache->lock, NULL) != 0) {

@@ -27,6 +27,7 @@
 #include "server/engine/engine_internal.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/check.h"
 #include "core/clock.h"
@@ -284,7 +285,9 @@ static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
     e->arrays.logits_idx = calloc(n_out, sizeof(*e->arrays.logits_idx));
     e->arrays.outs = calloc(n_out, sizeof(*e->arrays.outs));
     e->mask_jobs = calloc(n_out, sizeof(*e->mask_jobs));
-    e->mask_rows = calloc(n_out, (size_t)e->n_mask_words * sizeof(*e->mask_rows));
+    size_t mask_bytes = n_out * (size_t)e->n_mask_words * sizeof(*e->mask_rows);
+    e->mask_rows = malloc(mask_bytes);
+    if (e->mask_rows) memset(e->mask_rows, 0xff, mask_bytes); /* resident from the beginning, as planned */
     e->tenants = calloc((size_t)n_tenants(o), sizeof(*e->tenants));
     e->held_epochs = calloc((size_t)e->kv->pool.n_blocks, sizeof(*e->held_epochs));
     all = all && e->tenants && e->held_epochs && e->slots && e->results && e->arrays.ids && e->arrays.seqs &&

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "core/arena.h"
 #include "core/clock.h"
 #include "core/mix.h"
 #include "core/text_memory.h"
@@ -551,6 +552,25 @@ static void the_last_part_is_for_small_texts(void **state)
     lf_text_memory_destroy(m);
 }
 
+/* An arena is one text, however small its chunks are. */
+static void a_large_arena_leaves_the_last_part_alone(void **state)
+{
+    (void)state;
+    struct lf_text_memory *m = memory_of(100 * (uint64_t)MIB);
+    struct lf_text_memory_state now;
+    struct lf_arena large, small;
+    lf_arena_init_in(&large, 64 * 1024, 200 * (size_t)MIB, m);
+    lf_arena_init_in(&small, 64 * 1024, 200 * (size_t)MIB, m);
+    while (lf_arena_alloc(&large, 1000)) continue;
+    lf_text_memory_snapshot(m, &now);
+    assert_in_range(now.used_bytes, 91 * MIB, 92 * MIB);
+    assert_true(now.n_refused > 0);
+    for (size_t n = 0; n + 128 * 1024 <= LF_TEXT_SMALL_BYTES; n += 1000) assert_non_null(lf_arena_alloc(&small, 1000));
+    lf_arena_deinit(&small);
+    lf_arena_deinit(&large);
+    lf_text_memory_destroy(m);
+}
+
 static void a_buffer_and_an_arena_stop_at_the_budget(void **state)
 {
     (void)state;
@@ -611,6 +631,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(without_a_memory_it_is_the_heap),
         cmocka_unit_test(the_last_part_is_for_small_texts),
+        cmocka_unit_test(a_large_arena_leaves_the_last_part_alone),
         cmocka_unit_test(a_buffer_and_an_arena_stop_at_the_budget),
         cmocka_unit_test(work_ends_when_nobody_waits),
     };
