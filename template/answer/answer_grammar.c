@@ -117,6 +117,8 @@ static void list_calls(struct lf_answer_list *list)
         struct lf_answer_list more = lf_answer_list_begin(b);
         lf_answer_list_text(&more, f->between);
         lf_answer_list_text(&more, f->next);
+        if (f->next && f->call[0].kind == LF_STEP_SPACE) /* as JSON is written behind a comma, by templates too */
+            lf_answer_list_part(&more, repeat(b, text_part(b, " "), 0, 1));
         lf_answer_list_part(&more, call(b));
         lf_answer_list_part(list, repeat(b, lf_answer_list_end(&more, LF_PART_SEQUENCE), 0, 0));
     }

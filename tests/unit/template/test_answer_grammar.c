@@ -332,6 +332,37 @@ static void a_bare_call_of_a_strict_tool_is_constrained(void **state)
     free(w);
 }
 
+/* Templates write them with a space behind the comma, models with and without. */
+static void a_space_may_stand_between_calls_of_a_list(void **state)
+{
+    static const char *const formats[][3] = {{"mistral", "[TOOL_CALLS][", "]"},
+                                             {"nemotron", "<TOOLCALL>[", "]</TOOLCALL>"},
+                                             {"granite", "<|tool_call|>[", "]"}};
+    static const char *const between[] = {",", ", ", ",  "};
+    static const char call[] = "{\"name\": \"get_time\", \"arguments\": {}}";
+    (void)state;
+    for (size_t i = 0; i < LF_N_ELEMS(formats); i++) {
+        struct words *w = malloc(sizeof(*w));
+        const struct lf_answer_format *f = lf_answer_format_by_name(lf_str_c(formats[i][0]));
+        struct lf_answer_rules rules = {
+            .tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_REQUIRED, .parallel = true};
+        struct lf_grammar *g = NULL;
+        assert_non_null(w);
+        words_init(w, f);
+        init_tools(true);
+        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+        for (size_t k = 0; k < LF_N_ELEMS(between); k++) {
+            char text[256];
+            snprintf(text, sizeof text, "%s%s%s%s%s", formats[i][1], call, between[k], call, formats[i][2]);
+            check_takes(g, w->v, text, k < 2, k < 2);
+        }
+        lf_grammar_unref(g);
+        deinit_tools();
+        lf_vocabulary_destroy(w->v);
+        free(w);
+    }
+}
+
 /* With a format for text the answer is calls, or text of that format. */
 static void text_may_have_a_format(void **state)
 {
@@ -414,6 +445,7 @@ int main(void)
         cmocka_unit_test(required_answers_are_calls),
         cmocka_unit_test(answers_may_be_text_and_calls),
         cmocka_unit_test(a_bare_call_of_a_strict_tool_is_constrained),
+        cmocka_unit_test(a_space_may_stand_between_calls_of_a_list),
         cmocka_unit_test(text_may_have_a_format),
         cmocka_unit_test(where_anything_may_come_there_is_no_grammar),
         cmocka_unit_test(what_would_not_be_enforced_is_refused),
