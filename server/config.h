@@ -85,6 +85,7 @@ struct lf_config {
     bool raw;
     bool decode;
     const char *json_schema; /* a file; run, load */
+    const char *tools;       /* a file; run */
     const char *regex;
     const char *const *choice;
     bool count;

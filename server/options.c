@@ -491,6 +491,17 @@ const struct lf_option lf_options[] = {
      .help = "no chat template: the text as it is, special tokens recognized, as in /v1/completions",
      .commands = RUN,
      .group = LF_GROUP_COMMAND},
+    {.name = "tools",
+     .type = LF_OPTION_STRING,
+     .offset = FIELD(tools),
+     .fallback = "",
+     .arg = "FILE",
+     .help = "tools that the answer may call, as /v1/chat/completions takes them; a call is printed as a line of JSON",
+     .detail = "The model's chat template writes them, and must know tools. Nothing is called: a line has the call's "
+               "name and "
+               "arguments, for the program that reads it.",
+     .commands = RUN,
+     .group = LF_GROUP_COMMAND},
     {.name = "json-schema",
      .type = LF_OPTION_STRING,
      .offset = FIELD(json_schema),

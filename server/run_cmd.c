@@ -15,6 +15,7 @@
 #include "grammar/grammar.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
+#include "server/run_tools.h"
 #include "server/runtime.h"
 #include "server/text_input.h"
 #include "template/chat_template.h"
@@ -35,6 +36,7 @@ struct run {
     struct lf_ids prompt;
     bool chat;                  /* the prompt went through the template */
     struct lf_grammar *grammar; /* what the answer must be; NULL: any text */
+    struct lf_run_tools tools;  /* n_tools 0: none */
 };
 
 /* ---- the prompt ---- */
@@ -71,6 +73,7 @@ static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_e
     struct lf_chat_render_params params = {
         .messages = &message,
         .n_messages = 1,
+        .tools = r->tools.n_tools ? lf_json_root(&r->tools.doc) : (struct lf_json_value){0},
         .add_generation_prompt = true,
         .bos_token = lf_tokenizer_bos_text(r->rt.tok),
         .eos_token = lf_tokenizer_eos_text(r->rt.tok),
@@ -79,6 +82,9 @@ static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_e
     LF_TRY(lf_chat_template_render(r->rt.chat, &rendered, &params, err));
     enum lf_status status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
                                                 rendered.n_user_spans, LF_ENCODE_SPECIALS, 0, NULL, err);
+    if (status == LF_OK && r->tools.n_tools)
+        status = lf_run_tools_begin(&r->tools, &r->grammar, lf_tokenizer_chat_template(r->rt.tok),
+                                    lf_buf_view(&rendered.text), err);
     lf_chat_text_deinit(&rendered);
     return status;
 }
@@ -136,9 +142,12 @@ static enum lf_status read_choices(struct lf_grammar **out, const char *const *c
 static enum lf_status make_grammar(struct run *r, struct lf_err *err)
 {
     const struct lf_config *c = r->config;
-    int n = (c->json_schema != NULL) + (c->regex != NULL) + (c->choice != NULL);
+    int n = (c->json_schema != NULL) + (c->regex != NULL) + (c->choice != NULL) + (c->tools != NULL);
     if (n > 1)
-        return lf_fail(err, LF_INVALID, "expected one of --json-schema, --regex and --choice, got %d of them", n);
+        return lf_fail(err, LF_INVALID, "expected one of --json-schema, --regex, --choice and --tools, got %d of them",
+                       n);
+    if (c->tools && c->raw) return lf_fail(err, LF_INVALID, "--tools: with --raw there is no template to write them");
+    if (c->tools) return lf_run_tools_read(&r->tools, c->tools, err);
     if (c->json_schema) return read_schema(&r->grammar, c->json_schema, err);
     if (c->choice) return read_choices(&r->grammar, c->choice, err);
     if (!c->regex) return LF_OK;
@@ -195,12 +204,39 @@ static void print_progress(const struct lf_request_state *s)
     if (s->eta_ns > 0) fprintf(stderr, ", %.0f s to go  ", (double)s->eta_ns / LF_NS_PER_S);
 }
 
+static enum lf_status append_tokens(struct run *r, struct lf_request *req, int first, int end, struct lf_detok *detok,
+                                    struct lf_buf *text)
+{
+    for (int i = first; i < end; i++) {
+        int32_t id = lf_request_token(req, i)->id;
+        if (r->tools.n_tools)
+            LF_TRY(lf_run_tools_take(&r->tools, detok, id, text));
+        else
+            lf_detok_push(detok, id, text);
+    }
+    return LF_OK;
+}
+
+/* What was held back, and the end of the line. */
+static enum lf_status append_end(struct run *r, struct lf_detok *detok, struct lf_buf *text)
+{
+    if (!r->tools.n_tools) {
+        lf_detok_flush(detok, text);
+        lf_buf_char(text, '\n');
+        return LF_OK;
+    }
+    LF_TRY(lf_run_tools_end(&r->tools, detok, text));
+    if (r->tools.in_line) lf_buf_char(text, '\n');
+    return LF_OK;
+}
+
 static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *published, struct lf_err *err)
 {
     struct lf_request_state state;
     struct lf_detok detok;
     struct lf_buf text;
     int n_shown = 0;
+    enum lf_status status = LF_OK;
     lf_detok_init(&detok, r->rt.tok, false, !r->chat);
     lf_buf_init(&text, DOCUMENT_BYTES);
     do {
@@ -208,14 +244,16 @@ static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *publi
         lf_request_snapshot(req, &state);
         print_progress(&state);
         if (n_shown == 0 && state.n_tokens > 0 && isatty(STDERR_FILENO)) fprintf(stderr, "\r%60s\r", "");
-        for (; n_shown < state.n_tokens; n_shown++) lf_detok_push(&detok, lf_request_token(req, n_shown)->id, &text);
+        if (status == LF_OK) status = append_tokens(r, req, n_shown, state.n_tokens, &detok, &text);
+        n_shown = state.n_tokens;
         show(&text);
     } while (state.finish == LF_FINISH_NONE);
-    lf_detok_flush(&detok, &text);
-    lf_buf_char(&text, '\n');
+    if (status == LF_OK) status = append_end(r, &detok, &text);
     show(&text);
     lf_buf_deinit(&text);
     print_timings(&state);
+    if (r->tools.in_call) fprintf(stderr, "longflash: the last call was cut by --max-tokens\n");
+    if (status != LF_OK) return lf_fail(err, status, "the calls of the answer could not be read");
     if (state.finish == LF_FINISH_STOP || state.finish == LF_FINISH_LENGTH) return LF_OK;
     return lf_fail(err, LF_DEVICE, "the answer broke off: %s", state.message ? state.message : "cancelled");
 }
@@ -281,6 +319,8 @@ static enum lf_status answer(struct run *r, struct lf_config *sized, struct lf_e
     LF_TRY(lf_runtime_open(&r->rt, r->config, true, err));
     if (r->grammar && r->rt.id_text)
         return lf_fail(err, LF_INVALID, "without a tokenizer texts are token ids, to which no format can be given");
+    if (r->tools.n_tools && !(r->rt.chat && lf_chat_template_uses(r->rt.chat, "tools")))
+        return lf_fail(err, LF_UNSUPPORTED, "--tools: the model's chat template has no tools");
     LF_TRY(encode_prompt(r, err));
     LF_TRY(size_context(r, sized, &max_tokens, err));
     LF_TRY(lf_runtime_plan(&r->rt, false, err));
@@ -304,6 +344,7 @@ int lf_run_command(const struct lf_config *config)
     enum lf_status status = answer(&r, &sized, &err);
     lf_runtime_close(&r.rt);
     lf_grammar_unref(r.grammar);
+    lf_run_tools_deinit(&r.tools);
     lf_ids_deinit(&r.prompt);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
 }

@@ -288,7 +288,7 @@ static enum lf_status find_memory(struct lf_runtime *rt, uint64_t weight_bytes, 
 static enum lf_status make_vocabulary(struct lf_runtime *rt, bool serves, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
-    bool wanted = serves || c->json_schema || c->regex || c->choice;
+    bool wanted = serves || c->json_schema || c->regex || c->choice || c->tools;
     if (!wanted || !rt->tok || rt->id_text) return LF_OK;
     LF_TRY(lf_answer_vocabulary_create(&rt->vocabulary, rt->tok, rt->hp.n_vocab, rt->hp.eos_ids, rt->hp.n_eos, err));
     malloc_trim(0);

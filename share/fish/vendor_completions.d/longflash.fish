@@ -57,6 +57,7 @@ complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the d
 complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l temperature -d '0: the likeliest token each time' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l raw -d 'no chat template: the text as it is, special tokens recognized, as in /v1/completions'
+complete -c longflash -n '__fish_seen_subcommand_from run' -l tools -d 'tools that the answer may call, as /v1/chat/completions takes them; a call is printed as a line of JSON' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from run' -l json-schema -d 'the answer is JSON that meets this schema; "-" for standard input' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from load' -l json-schema -d 'ask for JSON that meets this schema; an answer that is whole and does not parse counts as failed' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from run' -l regex -d 'all of the answer matches this pattern' -x
