@@ -90,7 +90,8 @@ class Examples(harness.Case):
         r = self.run_example("document.py", "--document", "my.txt", "--question", QUESTION)
         self.assertEqual(r.stdout.strip(), FACT)
         seen = [tuple(map(int, m)) for m in re.findall(r"read (\d+) of (\d+) tokens, (\d+) of them", r.stderr)]
-        self.assertEqual(seen[0][0], 0)
+        self.assertLess(seen[0][0], seen[0][1])  # a step may have ended before the first look
+        self.assertEqual(seen[0][2], 0)
         self.assertEqual(seen[-1][0], seen[-1][1])
         again = self.run_example("document.py", "--document", "-", "--question", QUESTION, stdin=document)
         self.assertEqual(again.stdout, r.stdout)
