@@ -39,8 +39,7 @@ void *lf_arena_alloc(struct lf_arena *arena, size_t n)
     struct lf_arena_chunk *chunk = arena->chunks;
     if (!chunk || chunk->cap - chunk->used < n) {
         size_t cap = n > arena->chunk_bytes ? n : arena->chunk_bytes;
-        if (!lf_text_fits(arena->memory, cap, arena->used_bytes + cap)) return NULL;
-        chunk = lf_text_alloc_zeroed(arena->memory, sizeof *chunk + cap);
+        chunk = lf_text_alloc_zeroed_of(arena->memory, sizeof *chunk + cap, arena->used_bytes + cap);
         if (!chunk) return NULL;
         chunk->cap = cap;
         if (arena->chunks && n > arena->chunk_bytes / 2) {

@@ -28,15 +28,6 @@ bool lf_text_charge(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
     return there;
 }
 
-bool lf_text_has_room(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
-{
-    pthread_mutex_lock(&m->lock);
-    uint64_t limit = limit_for(m, text_bytes);
-    bool fits = m->state.used_bytes <= limit && n <= limit - m->state.used_bytes;
-    pthread_mutex_unlock(&m->lock);
-    return fits;
-}
-
 void lf_text_discharge(struct lf_text_memory *m, uint64_t n)
 {
     pthread_mutex_lock(&m->lock);

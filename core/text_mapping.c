@@ -101,9 +101,9 @@ void lf_text_keep_small_pages(struct lf_text_header *h)
     h->small_pages = true;
 }
 
-struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted)
+struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes)
 {
-    if (!lf_text_charge_mapped(m, n_counted, n_counted)) return NULL;
+    if (!lf_text_charge_mapped(m, n_counted, LF_MAX(n_counted, text_bytes))) return NULL;
     struct lf_text_header *h = lf_text_map_aligned(m, n);
     if (!h) {
         lf_text_discharge(m, n_counted);

@@ -9,9 +9,10 @@
 
 #ifndef LF_TEXT_ONE_BY_ONE
 
-static void *take(struct lf_text_memory *m, size_t n, size_t n_counted)
+static void *take(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes)
 {
-    return n > LF_TEXT_SLOT_BYTES ? lf_text_take_piece(m, n, n_counted) : lf_text_take_slot(m, n);
+    return n > LF_TEXT_SLOT_BYTES ? lf_text_take_piece(m, n, n_counted, text_bytes)
+                                  : lf_text_take_slot(m, n, text_bytes);
 }
 
 static void release(struct lf_text_memory *m, void *ptr)
@@ -30,7 +31,7 @@ static void *resize(struct lf_text_memory *m, void *ptr, size_t n)
     if (!h->slot_bytes && large) return lf_text_resize_piece(m, h, n);
     if (h->slot_bytes && n <= h->slot_bytes) return ptr;
     size_t held = h->slot_bytes ? h->slot_bytes : h->map_bytes - LF_TEXT_HEADER_BYTES;
-    void *to = take(m, n, n);
+    void *to = take(m, n, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(held, n));
     release(m, ptr);
@@ -45,9 +46,9 @@ static void *zero(void *ptr, size_t n)
 
 #else /* a header in front of each block says how much it counts */
 
-static void *take(struct lf_text_memory *m, size_t n, size_t n_counted)
+static void *take(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes)
 {
-    if (!lf_text_charge(m, n_counted, n_counted)) return NULL;
+    if (!lf_text_charge(m, n_counted, text_bytes)) return NULL;
     size_t *block = malloc(16 + n);
     if (!block) {
         lf_text_discharge(m, n_counted);
@@ -67,7 +68,7 @@ static void release(struct lf_text_memory *m, void *ptr)
 
 static void *resize(struct lf_text_memory *m, void *ptr, size_t n)
 {
-    void *to = take(m, n, n);
+    void *to = take(m, n, n, n);
     if (!to) return NULL;
     memcpy(to, ptr, LF_MIN(n, ((size_t *)ptr - 2)[0]));
     release(m, ptr);
@@ -113,11 +114,10 @@ void lf_text_memory_destroy(struct lf_text_memory *m)
     if (m) let_go(m);
 }
 
-void *lf_text_alloc_sparse(struct lf_text_memory *m, size_t n, size_t n_counted)
+static void *alloc(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes)
 {
-    if (!m) return malloc(n ? n : 1);
     if (n > PTRDIFF_MAX / 2) return NULL;
-    void *ptr = take(m, n, n_counted);
+    void *ptr = take(m, n, n_counted, text_bytes);
     if (ptr)
         atomic_fetch_add(&m->n_holders, 1);
     else
@@ -125,24 +125,25 @@ void *lf_text_alloc_sparse(struct lf_text_memory *m, size_t n, size_t n_counted)
     return ptr;
 }
 
+void *lf_text_alloc_sparse(struct lf_text_memory *m, size_t n, size_t n_counted)
+{
+    return m ? alloc(m, n, n_counted, n_counted) : malloc(n ? n : 1);
+}
+
 void *lf_text_alloc(struct lf_text_memory *m, size_t n)
 {
     return lf_text_alloc_sparse(m, n, n);
 }
 
-void *lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n)
+void *lf_text_alloc_zeroed_of(struct lf_text_memory *m, size_t n, uint64_t text_bytes)
 {
     if (!m) return calloc(1, n ? n : 1);
-    return zero(lf_text_alloc(m, n), n);
+    return zero(alloc(m, n, n, text_bytes), n);
 }
 
-bool lf_text_fits(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes)
+void *lf_text_alloc_zeroed(struct lf_text_memory *m, size_t n)
 {
-    if (!m || lf_text_has_room(m, n, text_bytes)) return true;
-    lf_text_release_spares(m);
-    bool fits = lf_text_has_room(m, n, text_bytes);
-    if (!fits) lf_text_count_refusal(m);
-    return fits;
+    return lf_text_alloc_zeroed_of(m, n, n);
 }
 
 void *lf_text_realloc(struct lf_text_memory *m, void *ptr, size_t n)

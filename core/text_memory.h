@@ -41,15 +41,13 @@ void lf_text_memory_destroy(struct lf_text_memory *memory);
 /* n bytes aligned to 16, not initialized; NULL past the budget, or where the system has none. */
 void *lf_text_alloc(struct lf_text_memory *memory, size_t n) LF_MUST_CHECK;
 void *lf_text_alloc_zeroed(struct lf_text_memory *memory, size_t n) LF_MUST_CHECK;
+/* The same, for a text that lies in several pieces, with text_bytes in all: it is large if they are so together. */
+void *lf_text_alloc_zeroed_of(struct lf_text_memory *memory, size_t n, uint64_t text_bytes) LF_MUST_CHECK;
 /* n bytes of which not all will be touched: n_counted of them count against the budget. Not to be resized. */
 void *lf_text_alloc_sparse(struct lf_text_memory *memory, size_t n, size_t n_counted) LF_MUST_CHECK;
 /* As realloc: the bytes move where they must; NULL leaves ptr as it is. ptr may be NULL. */
 void *lf_text_realloc(struct lf_text_memory *memory, void *ptr, size_t n) LF_MUST_CHECK;
 void lf_text_free(struct lf_text_memory *memory, void *ptr); /* accepts NULL */
-
-/* Whether n bytes more fit for a text of text_bytes in all, which lies in several pieces: it is large if they are so
- * together. What others take at the same moment is not seen. */
-bool lf_text_fits(struct lf_text_memory *memory, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
 
 /* Before work begins whose need is known: sets n bytes of the budget aside, as far as reservations are concerned (what
  * is then allocated is counted by itself). False: they are not there now. */

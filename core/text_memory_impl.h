@@ -63,8 +63,6 @@ struct lf_text_memory {
 
 /* Counts n bytes more, of a text that then has text_bytes; false past the budget. */
 bool lf_text_charge(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
-/* Whether it would be counted now. */
-bool lf_text_has_room(struct lf_text_memory *m, uint64_t n, uint64_t text_bytes) LF_MUST_CHECK;
 void lf_text_discharge(struct lf_text_memory *m, uint64_t n);
 void lf_text_count_refusal(struct lf_text_memory *m);
 
@@ -76,8 +74,9 @@ static inline struct lf_text_header *lf_text_header_of(void *ptr)
 }
 /* n bytes of addresses that begin at a multiple of a slab's size, not counted. */
 void *lf_text_map_aligned(struct lf_text_memory *m, size_t n) LF_MUST_CHECK;
-/* A new mapping, counted; NULL where there is no room for it. */
-struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted) LF_MUST_CHECK;
+/* A new mapping, counted for a text of text_bytes; NULL where there is no room for it. */
+struct lf_text_header *lf_text_map(struct lf_text_memory *m, size_t n, size_t n_counted,
+                                   uint64_t text_bytes) LF_MUST_CHECK;
 /* For a mapping that has or may get addresses that are not counted; once for each. */
 void lf_text_keep_small_pages(struct lf_text_header *h);
 void lf_text_unmap(struct lf_text_memory *m, struct lf_text_header *h);
@@ -91,13 +90,13 @@ void lf_text_release_spares(struct lf_text_memory *m);
 
 /* ---- text_slots.c ---- */
 
-void *lf_text_take_slot(struct lf_text_memory *m, size_t n) LF_MUST_CHECK;
+void *lf_text_take_slot(struct lf_text_memory *m, size_t n, uint64_t text_bytes) LF_MUST_CHECK;
 void lf_text_free_slot(struct lf_text_memory *m, struct lf_text_header *slab, void *slot);
 
 /* ---- text_pieces.c ---- */
 
 /* n_counted: of n bytes those that will be touched. */
-void *lf_text_take_piece(struct lf_text_memory *m, size_t n, size_t n_counted) LF_MUST_CHECK;
+void *lf_text_take_piece(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes) LF_MUST_CHECK;
 /* Where the piece is now; NULL: it is as it was. */
 void *lf_text_resize_piece(struct lf_text_memory *m, struct lf_text_header *h, size_t n) LF_MUST_CHECK;
 

@@ -19,9 +19,9 @@ static size_t pages_for(size_t n)
     return LF_ROUND_UP(LF_TEXT_HEADER_BYTES + n, PAGE_BYTES);
 }
 
-void *lf_text_take_piece(struct lf_text_memory *m, size_t n, size_t n_counted)
+void *lf_text_take_piece(struct lf_text_memory *m, size_t n, size_t n_counted, uint64_t text_bytes)
 {
-    struct lf_text_header *h = lf_text_map(m, pages_for(n), pages_for(n_counted));
+    struct lf_text_header *h = lf_text_map(m, pages_for(n), pages_for(n_counted), text_bytes);
     return h ? (char *)h + LF_TEXT_HEADER_BYTES : NULL;
 }
 

@@ -53,14 +53,14 @@ static void *reuse_slot_locked(struct lf_text_memory *m, int size)
     return cut_slot_locked(slab);
 }
 
-void *lf_text_take_slot(struct lf_text_memory *m, size_t n)
+void *lf_text_take_slot(struct lf_text_memory *m, size_t n, uint64_t text_bytes)
 {
     int size = size_of(n);
     pthread_mutex_lock(&m->lock);
     void *slot = reuse_slot_locked(m, size);
     pthread_mutex_unlock(&m->lock);
     if (slot) return slot;
-    struct lf_text_header *slab = lf_text_map(m, LF_TEXT_SLAB_BYTES, LF_TEXT_SLAB_BYTES);
+    struct lf_text_header *slab = lf_text_map(m, LF_TEXT_SLAB_BYTES, LF_TEXT_SLAB_BYTES, text_bytes);
     if (!slab) return NULL;
     pthread_mutex_lock(&m->lock);
     open_slab_locked(m, slab, size);

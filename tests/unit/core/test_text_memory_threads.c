@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "core/arena.h"
+#include "core/limits.h"
 #include "core/mix.h"
 #include "core/text_memory.h"
 
@@ -125,8 +127,37 @@ static void many_threads_share_it(void **state)
     pthread_mutex_destroy(&shared.lock);
 }
 
+static void *fill(void *ctx)
+{
+    while (lf_arena_alloc(ctx, 1000)) continue;
+    return NULL;
+}
+
+/* Texts that grow by small pieces, all at once: what one of them looks for is not what another one takes meanwhile. */
+static void large_texts_together_leave_the_last_part_alone(void **state)
+{
+    enum { MEMORY = 100 * MIB };
+    (void)state;
+    pthread_t threads[THREADS_N];
+    struct lf_arena arenas[THREADS_N];
+    struct lf_text_memory *m;
+    struct lf_text_memory_state st;
+    assert_int_equal(lf_text_memory_create(&m, MEMORY, NULL), LF_OK);
+    for (int i = 0; i < THREADS_N; i++) {
+        lf_arena_init_in(&arenas[i], 12 * 1024, MEMORY, m);
+        while (arenas[i].used_bytes <= LF_TEXT_SMALL_BYTES) assert_non_null(lf_arena_alloc(&arenas[i], 1000));
+    }
+    for (int i = 0; i < THREADS_N; i++) assert_int_equal(pthread_create(&threads[i], NULL, fill, &arenas[i]), 0);
+    for (int i = 0; i < THREADS_N; i++) pthread_join(threads[i], NULL);
+    lf_text_memory_snapshot(m, &st);
+    assert_in_range(st.peak_bytes, MEMORY - LF_TEXT_SPARE_BYTES - MIB, MEMORY - LF_TEXT_SPARE_BYTES);
+    for (int i = 0; i < THREADS_N; i++) lf_arena_deinit(&arenas[i]);
+    lf_text_memory_destroy(m);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(many_threads_share_it)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(many_threads_share_it),
+                                       cmocka_unit_test(large_texts_together_leave_the_last_part_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
