@@ -12,12 +12,9 @@
 
 #include "core/hash.h"
 #include "kv/block_pool.h"
+#include "kv/key_index.h"
 
 struct lf_prefix_cache;
-
-struct lf_prefix_key {
-    uint8_t bytes[LF_SHA256_BYTES];
-};
 
 /* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */
 LF_MUST_CHECK enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool,

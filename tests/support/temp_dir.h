@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <unistd.h>
 
 #include "tests/support/test.h"
@@ -63,6 +64,20 @@ static inline void temp_dir_remove(const struct temp_dir *d)
     }
     closedir(dir);
     assert_int_equal(rmdir(d->path), 0);
+}
+
+static inline int temp_dir_remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+/* With all directories in it. */
+static inline void temp_dir_remove_tree(const struct temp_dir *d)
+{
+    assert_int_equal(nftw(d->path, temp_dir_remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 #endif

@@ -1,0 +1,199 @@
+#include "kv/tiers/disk_store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/check.h"
+#include "core/file.h"
+
+static const char format[] = "LFKVv001";
+enum { NAME_BYTES = 2 * LF_SHA256_BYTES + 1 }; /* of an identity's directory, with its end */
+
+static enum lf_status failed(const char *what, const char *path, struct lf_err *err)
+{
+    return lf_fail(err, LF_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* The name of the directory for these kinds and this identity (disk_record.h). */
+static void name_of(const struct lf_disk_store_opts *o, char out[NAME_BYTES])
+{
+    uint8_t sha[LF_SHA256_BYTES];
+    struct lf_sha256 s;
+    lf_sha256_init(&s);
+    lf_sha256_update(&s, format, strlen(format));
+    for (int i = 0; i < o->n_kinds; i++) {
+        uint8_t kind[LF_DISK_KIND_NAME_BYTES + 8] = {0};
+        memcpy(kind, o->kinds[i].name, strnlen(o->kinds[i].name, LF_DISK_KIND_NAME_BYTES));
+        for (int b = 0; b < 8; b++) kind[LF_DISK_KIND_NAME_BYTES + b] = (uint8_t)(o->kinds[i].block_bytes >> (8 * b));
+        lf_sha256_update(&s, kind, sizeof(kind));
+    }
+    lf_sha256_update(&s, o->identity, LF_SHA256_BYTES);
+    lf_sha256_final(&s, sha);
+    for (size_t i = 0; i < sizeof(sha); i++) snprintf(out + 2 * i, 3, "%02x", sha[i]);
+}
+
+static enum lf_status join(char out[PATH_MAX], const char *dir, const char *name, struct lf_err *err)
+{
+    if (lf_path_join(out, PATH_MAX, dir, name) == LF_OK) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "%s/%s: the path is too long", dir, name);
+}
+
+/* What is in a directory is found after a loss of power only if the directory itself has been written. */
+static enum lf_status sync_dir(const char *path, struct lf_err *err)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return failed("open", path, err);
+    enum lf_status status = fsync(fd) == 0 ? LF_OK : failed("sync", path, err);
+    close(fd);
+    return status;
+}
+
+static enum lf_status make_dir(const char *path, struct lf_err *err)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == 0) return LF_OK;
+    if (errno != EEXIST) return failed("make the directory", path, err);
+    if (stat(path, &st) != 0) return failed("stat", path, err);
+    return S_ISDIR(st.st_mode) ? LF_OK : lf_fail(err, LF_INVALID, "%s is not a directory", path);
+}
+
+/* The process that holds the lock writes its number into the file, for the message to the second one. */
+static enum lf_status take_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err)
+{
+    char path[PATH_MAX], owner[24] = "";
+    LF_TRY(join(path, dir, "lock", err));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0) return failed("open", path, err);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        ssize_t n = pread(fd, owner, sizeof(owner) - 1, 0);
+        owner[n > 0 ? strcspn(owner, "\n") : 0] = 0;
+        close(fd);
+        return lf_fail(err, LF_INVALID, "%s is in use by another process%s%s", dir, *owner ? ", " : "", owner);
+    }
+    store->lock_fd = fd;
+    int n = snprintf(owner, sizeof(owner), "%ld\n", (long)getpid());
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) return failed("write", path, err);
+    return LF_OK;
+}
+
+/* Bytes on disk of the files in dir. */
+static uint64_t taken_by(const char *dir)
+{
+    uint64_t bytes = 0;
+    struct stat st;
+    DIR *d = opendir(dir);
+    if (!d) return 0;
+    for (struct dirent *e = readdir(d); e; e = readdir(d))
+        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+            bytes += (uint64_t)st.st_blocks * 512;
+    closedir(d);
+    return bytes;
+}
+
+/* Bytes on disk of what lies in the store's directory beside the directory `own`. */
+static enum lf_status taken_by_others(const char *dir, const char *own, uint64_t *bytes, struct lf_err *err)
+{
+    enum lf_status status = LF_OK;
+    DIR *d = opendir(dir);
+    if (!d) return failed("list", dir, err);
+    *bytes = 0;
+    for (struct dirent *e = readdir(d); e && status == LF_OK; e = readdir(d)) {
+        char path[PATH_MAX];
+        if (e->d_name[0] == '.' || strcmp(e->d_name, own) == 0) continue;
+        status = join(path, dir, e->d_name, err);
+        if (status == LF_OK) *bytes += taken_by(path);
+    }
+    closedir(d);
+    return status;
+}
+
+static enum lf_status write_about(const char *dir, const char *about, struct lf_err *err)
+{
+    char path[PATH_MAX];
+    struct lf_disk_file *file;
+    LF_TRY(join(path, dir, "about", err));
+    LF_TRY(lf_disk_file_open(&file, path, false, err));
+    enum lf_status status = file->ops->resize(file, strlen(about) + 1, err);
+    if (status == LF_OK) status = file->ops->write(file, about, strlen(about), 0, err);
+    if (status == LF_OK) status = file->ops->write(file, "\n", 1, strlen(about), err);
+    file->ops->close(file);
+    return status;
+}
+
+/* How many slots a share of the budget holds: each takes its bytes and its record. */
+static uint32_t slots_in(uint64_t bytes, uint64_t block_bytes)
+{
+    uint64_t n = bytes / (lf_disk_slot_bytes(block_bytes) + LF_DISK_RECORD_BYTES);
+    return (uint32_t)LF_MIN(n, (uint64_t)1 << 30);
+}
+
+static enum lf_status open_table(struct lf_disk_store *store, const char *dir, const struct lf_disk_kind *kind,
+                                 uint64_t bytes, struct lf_err *err)
+{
+    char name[LF_DISK_KIND_NAME_BYTES + 8], index_path[PATH_MAX], data_path[PATH_MAX];
+    struct lf_disk_file *index, *data;
+    uint32_t n_slots = slots_in(bytes, kind->block_bytes);
+    if (n_slots == 0)
+        return lf_fail(err, LF_LIMIT, "%llu bytes on disk hold no block of %llu bytes", (unsigned long long)bytes,
+                       (unsigned long long)kind->block_bytes);
+    snprintf(name, sizeof(name), "%.*s.index", LF_DISK_KIND_NAME_BYTES, kind->name);
+    LF_TRY(join(index_path, dir, name, err));
+    snprintf(name, sizeof(name), "%.*s.data", LF_DISK_KIND_NAME_BYTES, kind->name);
+    LF_TRY(join(data_path, dir, name, err));
+    LF_TRY(lf_disk_file_open(&index, index_path, false, err));
+    enum lf_status status = lf_disk_file_open(&data, data_path, true, err);
+    if (status != LF_OK) {
+        index->ops->close(index);
+        return status;
+    }
+    LF_TRY(lf_disk_table_open(&store->tables[store->n_kinds], index, data, n_slots, kind->block_bytes, err));
+    store->n_kinds++;
+    store->bytes += (uint64_t)n_slots * (lf_disk_slot_bytes(kind->block_bytes) + LF_DISK_RECORD_BYTES);
+    return LF_OK;
+}
+
+static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_store_opts *o, struct lf_err *err)
+{
+    char name[NAME_BYTES], dir[PATH_MAX];
+    uint64_t others = 0, shares = 0;
+    LF_TRY(take_lock(store, o->dir, err));
+    name_of(o, name);
+    LF_TRY(taken_by_others(o->dir, name, &others, err));
+    if (others >= o->budget_bytes)
+        return lf_fail(err, LF_LIMIT, "other models' blocks take %llu bytes of %s, and the budget is %llu",
+                       (unsigned long long)others, o->dir, (unsigned long long)o->budget_bytes);
+    LF_TRY(join(dir, o->dir, name, err));
+    LF_TRY(make_dir(dir, err));
+    LF_TRY(write_about(dir, o->about, err));
+    for (int i = 0; i < o->n_kinds; i++) shares += o->kinds[i].share;
+    for (int i = 0; i < o->n_kinds; i++)
+        LF_TRY(open_table(store, dir, &o->kinds[i], (o->budget_bytes - others) / shares * o->kinds[i].share, err));
+    LF_TRY(sync_dir(dir, err));
+    return sync_dir(o->dir, err);
+}
+
+enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *o, struct lf_err *err)
+{
+    LF_ASSERT(o->n_kinds >= 1 && o->n_kinds <= LF_DISK_KINDS_N);
+    memset(store, 0, sizeof(*store));
+    store->lock_fd = -1;
+    enum lf_status status = make_dir(o->dir, err);
+    if (status == LF_OK) status = open_in(store, o, err);
+    if (status != LF_OK) lf_disk_store_close(store);
+    return status;
+}
+
+void lf_disk_store_close(struct lf_disk_store *store)
+{
+    for (int i = 0; i < store->n_kinds; i++) lf_disk_table_close(store->tables[i]);
+    if (store->lock_fd > 0) close(store->lock_fd); /* and with it the lock */
+    memset(store, 0, sizeof(*store));
+}

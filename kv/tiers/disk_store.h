@@ -1,0 +1,38 @@
+/* A directory that keeps blocks over restarts: one process at a time, one identity, a table for each kind of block.
+ * disk_record.h says what lies in it. The directory's owner calls open and close; tables are for any thread. */
+#ifndef LF_KV_TIERS_DISK_STORE_H
+#define LF_KV_TIERS_DISK_STORE_H
+
+#include "kv/tiers/disk_table.h"
+
+enum { LF_DISK_KINDS_N = 4, LF_DISK_KIND_NAME_BYTES = 16 };
+
+struct lf_disk_kind {
+    char name[LF_DISK_KIND_NAME_BYTES]; /* letters, digits and '-' */
+    uint64_t block_bytes;
+    uint32_t share; /* of the budget; all shares together are the whole */
+};
+
+struct lf_disk_store {
+    int lock_fd;
+    int n_kinds;
+    struct lf_disk_table *tables[LF_DISK_KINDS_N]; /* of kind i */
+    uint64_t bytes;                                /* that the files can take, on disk */
+};
+
+struct lf_disk_store_opts {
+    const char *dir;         /* made if it is not there (its parent must be) */
+    const char *about;       /* for people: the model's name; one line */
+    const uint8_t *identity; /* [LF_SHA256_BYTES], of everything that the bytes of a block depend on */
+    uint64_t budget_bytes;   /* of the whole directory, other identities' files included */
+    const struct lf_disk_kind *kinds;
+    int n_kinds;
+};
+
+/* LF_INVALID where another process uses the directory, or it is none; LF_LIMIT where the budget, less what other
+ * identities take, holds no block of each kind; LF_IO, LF_NO_MEMORY. *store stays where it is until close. */
+LF_MUST_CHECK enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *opts,
+                                                struct lf_err *err);
+void lf_disk_store_close(struct lf_disk_store *store); /* accepts a zeroed one, and one that did not open */
+
+#endif

@@ -1,0 +1,396 @@
+/* See disk_table.h. In memory a slot is its key, its state and its place on a list; prev, ids and checksum are read
+ * with the block, so that the index of a large disk costs some 70 bytes a block and not 400. */
+#include "kv/tiers/disk_table.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/list.h"
+#include "core/sort.h"
+
+enum slot_state { FREE, WRITING, LISTED, DROPPED /* broken, and still referred to */ };
+
+struct slot {
+    struct lf_prefix_key key; /* of what is listed or being written */
+    struct lf_list node;      /* on `free`, or on `lru` while nobody refers to it */
+    uint32_t n_refs;
+    uint8_t state;
+    bool has_record; /* the index may hold something other than zeros */
+};
+
+struct lf_disk_table {
+    struct lf_disk_file *index, *data;
+    uint64_t block_bytes, slot_bytes;
+    pthread_mutex_t lock; /* over all below */
+    struct slot *slots;
+    struct lf_key_index keys; /* of the listed ones */
+    struct lf_list free;
+    struct lf_list lru; /* listed and without references, least recently used first */
+    uint64_t sequence;  /* of the last write */
+    struct lf_disk_table_stats stats;
+};
+
+static struct slot *slot_of(struct lf_list *node)
+{
+    return LF_LIST_ENTRY(node, struct slot, node);
+}
+
+static void make_free(struct lf_disk_table *t, struct slot *s)
+{
+    s->state = FREE;
+    lf_list_remove(&s->node);
+    lf_list_push_back(&t->free, &s->node);
+}
+
+static void unlist(struct lf_disk_table *t, struct slot *s)
+{
+    lf_key_index_remove(&t->keys, (int32_t)(s - t->slots));
+    lf_list_remove(&s->node);
+    t->stats.n_listed--;
+}
+
+static bool list(struct lf_disk_table *t, struct slot *s)
+{
+    if (!lf_key_index_insert(&t->keys, (int32_t)(s - t->slots))) return false;
+    s->state = LISTED;
+    lf_list_remove(&s->node);
+    lf_list_push_back(&t->lru, &s->node);
+    t->stats.n_listed++;
+    return true;
+}
+
+/* Used now: the last to be evicted. What is referred to is on no list, and cannot be. */
+static void touch(struct lf_disk_table *t, struct slot *s)
+{
+    if (s->n_refs > 0) return;
+    lf_list_remove(&s->node);
+    lf_list_push_back(&t->lru, &s->node);
+}
+
+/* ---- opening ---- */
+
+enum { READ_N = 2048 }; /* records at once: 1 MiB */
+
+struct found { /* a record when the index is read */
+    uint64_t sequence;
+    uint32_t slot;
+};
+
+static bool newer(const void *a, const void *b)
+{
+    return ((const struct found *)a)->sequence > ((const struct found *)b)->sequence;
+}
+
+/* Decodes the records of slots first … first + n - 1 and adds those that are whole to found. */
+static uint32_t scan(struct lf_disk_table *t, const uint8_t *bytes, uint32_t first, uint32_t n, struct found *found)
+{
+    uint32_t n_found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct slot *s = &t->slots[first + i];
+        struct lf_disk_record r;
+        enum lf_disk_record_state state =
+            lf_disk_record_decode(&r, first + i, bytes + (size_t)i * LF_DISK_RECORD_BYTES);
+        s->has_record = state != LF_DISK_RECORD_EMPTY;
+        if (state == LF_DISK_RECORD_BROKEN) t->stats.n_broken++;
+        if (state != LF_DISK_RECORD_WHOLE) continue;
+        s->key = r.key;
+        found[n_found++] = (struct found){r.sequence, first + i};
+    }
+    return n_found;
+}
+
+static enum lf_status read_index(struct lf_disk_table *t, uint8_t *buf, struct found *found, struct lf_err *err)
+{
+    uint32_t n_slots = t->stats.n_slots, n_found = 0;
+    for (uint32_t at = 0; at < n_slots; at += READ_N) {
+        uint32_t n = LF_MIN(n_slots - at, (uint32_t)READ_N);
+        LF_TRY(t->index->ops->read(t->index, buf, (size_t)n * LF_DISK_RECORD_BYTES, (uint64_t)at * LF_DISK_RECORD_BYTES,
+                                   err));
+        n_found += scan(t, buf, at, n, found + n_found);
+    }
+    /* Newest first: of two records of one block the older one is not listed. Each goes before those already there. */
+    lf_sort(found, n_found, sizeof(*found), newer);
+    for (uint32_t i = 0; i < n_found; i++) {
+        struct slot *s = &t->slots[found[i].slot];
+        if (!list(t, s)) continue;
+        lf_list_remove(&s->node);
+        lf_list_push_front(&t->lru, &s->node);
+    }
+    t->sequence = n_found ? found[0].sequence : 0;
+    for (uint32_t i = 0; i < n_slots; i++)
+        if (t->slots[i].state == FREE) make_free(t, &t->slots[i]);
+    return LF_OK;
+}
+
+uint64_t lf_disk_table_host_bytes(uint32_t n_slots)
+{
+    return sizeof(struct lf_disk_table) + (uint64_t)n_slots * sizeof(struct slot) + lf_key_index_bytes(n_slots);
+}
+
+/* The table in memory, all slots on no list. */
+static enum lf_status make(struct lf_disk_table *t, uint32_t n_slots)
+{
+    lf_list_init(&t->free);
+    lf_list_init(&t->lru);
+    t->stats.n_slots = n_slots;
+    t->slots = calloc(n_slots, sizeof(*t->slots));
+    if (!t->slots) return LF_NO_MEMORY;
+    for (uint32_t i = 0; i < n_slots; i++) lf_list_init(&t->slots[i].node);
+    return lf_key_index_init(&t->keys, n_slots, &t->slots->key, sizeof(*t->slots));
+}
+
+enum lf_status lf_disk_table_open(struct lf_disk_table **out, struct lf_disk_file *index, struct lf_disk_file *data,
+                                  uint32_t n_slots, uint64_t block_bytes, struct lf_err *err)
+{
+    LF_ASSERT(n_slots >= 1 && n_slots <= 1u << 30 && block_bytes >= 1);
+    enum lf_status status;
+    struct lf_disk_table *t = calloc(1, sizeof(*t));
+    uint8_t *buf = malloc((size_t)READ_N * LF_DISK_RECORD_BYTES);
+    struct found *found = calloc(n_slots, sizeof(*found));
+    if (t) {
+        t->index = index;
+        t->data = data;
+        t->block_bytes = block_bytes;
+        t->slot_bytes = lf_disk_slot_bytes(block_bytes);
+        pthread_mutex_init(&t->lock, NULL);
+    }
+    status = t && buf && found ? make(t, n_slots) : LF_NO_MEMORY;
+    if (status != LF_OK) {
+        lf_fail(err, status, "no memory for a table of %u blocks on disk", n_slots);
+        goto done;
+    }
+    LF_TRY_GOTO(index->ops->resize(index, (uint64_t)n_slots * LF_DISK_RECORD_BYTES, err), done);
+    LF_TRY_GOTO(data->ops->resize(data, (uint64_t)n_slots * t->slot_bytes, err), done);
+    LF_TRY_GOTO(read_index(t, buf, found, err), done);
+    *out = t;
+done:
+    free(buf);
+    free(found);
+    if (status != LF_OK && t) lf_disk_table_close(t);
+    if (!t) {
+        index->ops->close(index);
+        data->ops->close(data);
+    }
+    return status;
+}
+
+void lf_disk_table_close(struct lf_disk_table *t)
+{
+    if (!t) return;
+    t->index->ops->close(t->index);
+    t->data->ops->close(t->data);
+    lf_key_index_deinit(&t->keys);
+    pthread_mutex_destroy(&t->lock);
+    free(t->slots);
+    free(t);
+}
+
+/* ---- writing ---- */
+
+struct batch {
+    const struct lf_disk_block *blocks;
+    int32_t slots[LF_DISK_BATCH_N]; /* where each goes, or -1: nowhere */
+    uint64_t sequences[LF_DISK_BATCH_N];
+    bool had_record[LF_DISK_BATCH_N];
+    uint32_t n;
+};
+
+/* A slot to write to, on no list: a free one, or that of the block least recently used that nobody holds. */
+static struct slot *claim_one(struct lf_disk_table *t)
+{
+    struct lf_list *node = lf_list_first(&t->free);
+    if (!node) {
+        node = lf_list_first(&t->lru);
+        if (!node) return NULL;
+        unlist(t, slot_of(node));
+        t->stats.n_evicted++;
+    }
+    struct slot *s = slot_of(node);
+    lf_list_remove(&s->node);
+    s->state = WRITING;
+    return s;
+}
+
+static void claim(struct lf_disk_table *t, struct batch *b)
+{
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < b->n; i++) {
+        b->slots[i] = -1;
+        int32_t listed = lf_key_index_find(&t->keys, &b->blocks[i].key);
+        if (listed >= 0) {
+            touch(t, &t->slots[listed]); /* it must not make room for its neighbours */
+            continue;
+        }
+        struct slot *s = claim_one(t);
+        if (!s) continue;
+        b->slots[i] = (int32_t)(s - t->slots);
+        b->sequences[i] = ++t->sequence;
+        b->had_record[i] = s->has_record;
+        s->has_record = true;
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+static enum lf_status write_record(struct lf_disk_table *t, uint64_t slot, const uint8_t *bytes, struct lf_err *err)
+{
+    return t->index->ops->write(t->index, bytes, LF_DISK_RECORD_BYTES, slot * LF_DISK_RECORD_BYTES, err);
+}
+
+static enum lf_status clear_records(struct lf_disk_table *t, const struct batch *b, struct lf_err *err)
+{
+    static const uint8_t zeros[LF_DISK_RECORD_BYTES];
+    bool any = false;
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (b->slots[i] < 0 || !b->had_record[i]) continue;
+        any = true;
+        LF_TRY(write_record(t, (uint64_t)b->slots[i], zeros, err));
+    }
+    return any ? t->index->ops->sync(t->index, err) : LF_OK;
+}
+
+static enum lf_status write_data(struct lf_disk_table *t, const struct batch *b, struct lf_err *err)
+{
+    for (uint32_t i = 0; i < b->n; i++)
+        if (b->slots[i] >= 0)
+            LF_TRY(t->data->ops->write(t->data, b->blocks[i].bytes, t->slot_bytes,
+                                       (uint64_t)b->slots[i] * t->slot_bytes, err));
+    return t->data->ops->sync(t->data, err);
+}
+
+static enum lf_status write_records(struct lf_disk_table *t, const struct batch *b, struct lf_err *err)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (b->slots[i] < 0) continue;
+        const struct lf_disk_block *block = &b->blocks[i];
+        struct lf_disk_record r = {.sequence = b->sequences[i], .key = block->key, .prev = block->prev};
+        uint8_t bytes[LF_DISK_RECORD_BYTES];
+        memcpy(r.ids, block->ids, sizeof(r.ids));
+        lf_sha256(block->bytes, t->block_bytes, r.data_sha);
+        lf_disk_record_encode(&r, (uint64_t)b->slots[i], bytes);
+        LF_TRY(write_record(t, (uint64_t)b->slots[i], bytes, err));
+    }
+    return t->index->ops->sync(t->index, err);
+}
+
+static enum lf_status write_batch(struct lf_disk_table *t, const struct batch *b, struct lf_err *err)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < b->n; i++) any |= b->slots[i] >= 0;
+    if (!any) return LF_OK;
+    LF_TRY(clear_records(t, b, err));
+    LF_TRY(write_data(t, b, err));
+    return write_records(t, b, err);
+}
+
+/* Lists what was written (unless another has listed the same block meanwhile), or gives the slots back. */
+static uint32_t settle(struct lf_disk_table *t, const struct batch *b, bool written)
+{
+    uint32_t n_listed = 0;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (b->slots[i] < 0) continue;
+        struct slot *s = &t->slots[b->slots[i]];
+        s->key = b->blocks[i].key;
+        if (!written || !list(t, s)) make_free(t, s);
+    }
+    for (uint32_t i = 0; i < b->n; i++) n_listed += lf_key_index_find(&t->keys, &b->blocks[i].key) >= 0 ? 1 : 0;
+    pthread_mutex_unlock(&t->lock);
+    return n_listed;
+}
+
+enum lf_status lf_disk_table_put(struct lf_disk_table *t, const struct lf_disk_block *blocks, uint32_t n,
+                                 uint32_t *n_listed, struct lf_err *err)
+{
+    LF_ASSERT(n <= LF_DISK_BATCH_N);
+    struct batch b = {.blocks = blocks, .n = n};
+    claim(t, &b);
+    enum lf_status status = write_batch(t, &b, err);
+    *n_listed = settle(t, &b, status == LF_OK);
+    return status;
+}
+
+/* ---- reading ---- */
+
+int32_t lf_disk_table_get(struct lf_disk_table *t, const struct lf_prefix_key *key)
+{
+    pthread_mutex_lock(&t->lock);
+    int32_t slot = lf_key_index_find(&t->keys, key);
+    if (slot >= 0) {
+        t->slots[slot].n_refs++;
+        lf_list_remove(&t->slots[slot].node);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return slot;
+}
+
+void lf_disk_table_release(struct lf_disk_table *t, int32_t slot)
+{
+    pthread_mutex_lock(&t->lock);
+    struct slot *s = &t->slots[slot];
+    LF_ASSERT(s->n_refs > 0);
+    s->n_refs--;
+    if (s->n_refs == 0 && s->state == DROPPED) make_free(t, s);
+    if (s->state == LISTED) touch(t, s);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static enum lf_status drop(struct lf_disk_table *t, int32_t slot, const char *why, struct lf_err *err)
+{
+    pthread_mutex_lock(&t->lock);
+    struct slot *s = &t->slots[slot];
+    if (s->state == LISTED) {
+        unlist(t, s);
+        s->state = DROPPED;
+        t->stats.n_dropped++;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return lf_fail(err, LF_CORRUPT, "block on disk, slot %d: %s", slot, why);
+}
+
+enum lf_status lf_disk_table_read(struct lf_disk_table *t, int32_t slot, const struct lf_prefix_key *prev,
+                                  const int32_t *ids, void *dst, struct lf_err *err)
+{
+    uint8_t bytes[LF_DISK_RECORD_BYTES], sha[LF_SHA256_BYTES];
+    struct lf_disk_record r;
+    const struct slot *s = &t->slots[slot]; /* the reference keeps its key as it is */
+    LF_TRY(t->index->ops->read(t->index, bytes, sizeof(bytes), (uint64_t)slot * LF_DISK_RECORD_BYTES, err));
+    if (lf_disk_record_decode(&r, (uint64_t)slot, bytes) != LF_DISK_RECORD_WHOLE ||
+        memcmp(&r.key, &s->key, sizeof(r.key)) != 0)
+        return drop(t, slot, "its record is not the one that was written", err);
+    if (memcmp(&r.prev, prev, sizeof(r.prev)) != 0 || memcmp(r.ids, ids, sizeof(r.ids)) != 0)
+        return drop(t, slot, "it holds other tokens", err);
+    LF_TRY(t->data->ops->read(t->data, dst, t->slot_bytes, (uint64_t)slot * t->slot_bytes, err));
+    lf_sha256(dst, t->block_bytes, sha);
+    if (memcmp(sha, r.data_sha, sizeof(sha)) != 0)
+        return drop(t, slot, "its bytes are not those that were written", err);
+    return LF_OK;
+}
+
+/* ---- looking ---- */
+
+void lf_disk_table_stats(struct lf_disk_table *t, struct lf_disk_table_stats *out)
+{
+    pthread_mutex_lock(&t->lock);
+    *out = t->stats;
+    pthread_mutex_unlock(&t->lock);
+}
+
+void lf_disk_table_check(struct lf_disk_table *t)
+{
+    uint32_t n[4] = {0}, n_free = 0, n_lru = 0, n_held = 0;
+    pthread_mutex_lock(&t->lock);
+    for (uint32_t i = 0; i < t->stats.n_slots; i++) {
+        const struct slot *s = &t->slots[i];
+        n[s->state]++;
+        n_held += s->state == LISTED && s->n_refs > 0 ? 1 : 0;
+        LF_ASSERT(s->n_refs == 0 || s->state == LISTED || s->state == DROPPED);
+        LF_ASSERT(s->state != LISTED || lf_key_index_find(&t->keys, &s->key) == (int32_t)i);
+    }
+    LF_LIST_EACH(it, &t->free) n_free++;
+    LF_LIST_EACH(it, &t->lru) n_lru++;
+    LF_ASSERT(n_free == n[FREE] && n_lru + n_held == n[LISTED] && t->stats.n_listed == n[LISTED]);
+    LF_ASSERT(lf_key_index_check(&t->keys) == n[LISTED]);
+    pthread_mutex_unlock(&t->lock);
+}
