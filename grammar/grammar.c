@@ -68,7 +68,9 @@ static void fill_schema(struct lf_compilation *c, struct lf_network *net, const 
 {
     static const struct lf_grammar_options defaults = {0};
     const struct lf_grammar_options *o = source->options ? source->options : &defaults;
-    net->start = lf_schema_compile(c, net, source->schema, o->strict, o->whitespace);
+    const struct lf_json_value whole = {0};
+    struct lf_schema_terminals terminals = {0};
+    net->start = lf_schema_compile(c, net, source->schema, whole, o, &terminals);
 }
 
 /* Start, one terminal, end. */

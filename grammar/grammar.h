@@ -80,7 +80,8 @@ struct lf_grammar;
 struct lf_grammar_options {
     /* OpenAI's strict mode, as far as it changes meaning: an object with properties has no others by default. */
     bool strict;
-    /* A pattern of the white space that may stand behind { [ , : and before ] }. Empty: none anywhere. */
+    /* A pattern of the white space that may stand behind { [ , : and before ] }: of what it matches, what is white
+     * space in JSON. Empty: none anywhere. */
     struct lf_str whitespace;
 };
 
@@ -120,6 +121,7 @@ struct lf_grammar_part {
     enum lf_grammar_part_kind kind;
     struct lf_str text;
     struct lf_json_value schema;
+    struct lf_json_value document;     /* of SCHEMA: what it is a part of, in which its references look; NONE: itself */
     struct lf_grammar_options options; /* of SCHEMA */
     const struct lf_grammar_part *parts;
     size_t n_parts;

@@ -25,9 +25,19 @@ struct edge {
     uint8_t kind;
 };
 
+/* A schema that was put, and where it begins. document: what its references look in; empty: it has none. */
+struct made_schema {
+    struct lf_str text, document, whitespace;
+    bool strict;
+    uint32_t start;
+};
+
 struct graph {
     struct lf_compilation *c;
     struct lf_network *net;
+    struct lf_schema_terminals terminals;
+    struct made_schema *made;
+    size_t n_made, made_cap;
     struct edge *edges;
     size_t n_edges, edges_cap;
     uint32_t n_nodes;
@@ -89,9 +99,40 @@ static void put_regex(struct graph *g, const struct lf_grammar_part *p, uint32_t
     add_terminal(g, from, to, lf_terminal_of_dfa(g->c, &dfa));
 }
 
+static struct lf_str text_of(struct lf_json_value v)
+{
+    return v.json && lf_json_type(v) != LF_JSON_NONE ? lf_json_raw(v) : LF_STR("");
+}
+
+static bool same_schema(const struct made_schema *a, const struct made_schema *b)
+{
+    return a->strict == b->strict && lf_str_eq(a->text, b->text) && lf_str_eq(a->document, b->document) &&
+           lf_str_eq(a->whitespace, b->whitespace);
+}
+
+/* Schemas of the same text are one: tools that take any object, and calls that may come first or later. */
+static uint32_t compile_schema(struct graph *g, const struct lf_grammar_part *p)
+{
+    struct made_schema made = {
+        .text = text_of(p->schema), .whitespace = p->options.whitespace, .strict = p->options.strict};
+    if (lf_str_find(made.text, LF_STR("$ref")) >= 0) made.document = text_of(p->document);
+    for (size_t i = 0; i < g->n_made; i++) {
+        const struct made_schema *m = &g->made[i];
+        if (m->text.len != made.text.len || m->document.len != made.document.len) continue;
+        if (!lf_compilation_step(g->c, 1 + (made.text.len + made.document.len) / 16)) return 0;
+        if (same_schema(m, &made)) return m->start;
+    }
+    made.start = lf_schema_compile(g->c, g->net, p->schema, p->document, &p->options, &g->terminals);
+    struct made_schema *list = lf_compilation_grow(g->c, g->made, g->n_made, &g->made_cap, sizeof *list);
+    if (!list) return 0;
+    g->made = list;
+    list[g->n_made++] = made;
+    return made.start;
+}
+
 static void put_schema(struct graph *g, const struct lf_grammar_part *p, uint32_t from, uint32_t to)
 {
-    uint32_t start = lf_schema_compile(g->c, g->net, p->schema, p->options.strict, p->options.whitespace);
+    uint32_t start = compile_schema(g, p);
     if (lf_compilation_ok(g->c) && g->net->nodes[start].height > LF_GRAMMAR_DEPTH)
         lf_compilation_fail(g->c, LF_INVALID, "nothing can match it: its conditions exclude each other");
     add(g, (struct edge){from, to, start, LF_NET_CALL});

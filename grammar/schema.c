@@ -43,20 +43,29 @@ static void check_pairs(struct lf_schema *s)
     }
 }
 
-static uint32_t compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
-                        struct lf_str whitespace)
+/* What of a pattern is white space to JSON: nothing else may come, for the answer is to parse. */
+static struct lf_terminal white_space(struct lf_compilation *c, struct lf_str pattern)
+{
+    struct lf_dfa asked = lf_grammar_regex(c, pattern, LF_REGEX_WHOLE),
+                  json = lf_grammar_regex(c, LF_STR("[ \\t\\n\\r]*"), LF_REGEX_WHOLE),
+                  both = lf_dfa_combine(c, &asked, &json, LF_DFA_AND);
+    if (lf_compilation_ok(c) && both.n_states == 0)
+        lf_compilation_fail(c, LF_INVALID, "the pattern of white space matches none that JSON has");
+    return lf_terminal_of_dfa(c, &both);
+}
+
+static uint32_t compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value schema,
+                        struct lf_json_value root, const struct lf_grammar_options *options,
+                        struct lf_schema_terminals *terminals)
 {
     struct lf_schema s = {
-        .c = c, .net = net, .root = root, .strict = strict, .space = LF_NET_NONE, .free_name = LF_NET_NONE};
+        .c = c, .net = net, .root = root, .strict = options->strict, .space = LF_NET_NONE, .terminals = terminals};
     s.checked = lf_compilation_scratch(c, root.json->n_nodes, 1);
     uint32_t *items = lf_compilation_scratch(c, 1, sizeof *items);
     if (!s.checked || !items) return 0;
-    if (whitespace.len) {
-        struct lf_dfa space = lf_grammar_regex(c, whitespace, LF_REGEX_WHOLE);
-        s.space = lf_network_add(net, c, lf_terminal_of_dfa(c, &space));
-    }
+    if (options->whitespace.len) s.space = lf_network_add(net, c, white_space(c, options->whitespace));
     uint32_t start = lf_network_node(net, c), end = lf_network_end(net, c);
-    items[0] = lf_schema_item(&s, root);
+    items[0] = lf_schema_item(&s, schema);
     if (lf_compilation_ok(c) && items[0] != LF_SCHEMA_FALSE)
         lf_schema_put(&s, lf_schema_set_of(&s, items, 1), start, end);
     build_waiting(&s, 0);
@@ -66,16 +75,19 @@ static uint32_t compile(struct lf_compilation *c, struct lf_network *net, struct
     return start;
 }
 
-uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
-                           struct lf_str whitespace)
+uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value schema,
+                           struct lf_json_value document, const struct lf_grammar_options *options,
+                           struct lf_schema_terminals *terminals)
 {
     static const char any_object[] = "{\"type\":\"object\"}";
     struct lf_json doc = {0};
     struct lf_err err = {0};
-    if (root.json && lf_json_type(root) != LF_JSON_NONE) return compile(c, net, root, strict, whitespace);
+    if (schema.json && lf_json_type(schema) != LF_JSON_NONE)
+        return compile(c, net, schema, document.json ? document : schema, options, terminals);
     enum lf_status status = lf_json_parse_in(&doc, lf_str_c(any_object), &lf_json_limits_request, c->work, &err);
     if (status != LF_OK) lf_compilation_fail(c, status, "%s", err.message);
-    uint32_t start = status == LF_OK ? compile(c, net, lf_json_root(&doc), strict, whitespace) : 0;
+    schema = lf_json_root(&doc);
+    uint32_t start = status == LF_OK ? compile(c, net, schema, schema, options, terminals) : 0;
     lf_json_deinit(&doc);
     return start;
 }

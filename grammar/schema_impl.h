@@ -11,6 +11,7 @@
 #define LF_GRAMMAR_SCHEMA_IMPL_H
 
 #include "core/json.h"
+#include "grammar/grammar.h"
 #include "grammar/network.h"
 #include "grammar/number.h"
 
@@ -45,6 +46,14 @@ struct lf_schema_scalar {
     uint32_t terminal;
 };
 
+/* What all schemas of a network share. Zeroed at its beginning; lists lie in the compilation's scratch. */
+struct lf_schema_terminals {
+    struct lf_schema_scalar *scalars;
+    size_t n_scalars, scalars_cap;
+    bool has_free_name;
+    uint32_t free_name; /* any name with its colon */
+};
+
 /* Branches a and b of a oneOf must have no value in common that `all` (its schema, without the oneOf) allows. */
 struct lf_schema_pair {
     uint32_t all, a, b;
@@ -56,7 +65,7 @@ struct lf_schema_pair {
 struct lf_schema {
     struct lf_compilation *c;
     struct lf_network *net;
-    struct lf_json_value root;
+    struct lf_json_value root; /* of the document */
     bool strict;
     uint32_t space;   /* the terminal of white space; LF_NET_NONE: compact */
     uint8_t *checked; /* [node]: its keywords are known ones, and whether they say something of a value */
@@ -66,10 +75,8 @@ struct lf_schema {
     size_t table_len;
     struct lf_schema_pair *pairs;
     size_t n_pairs, pairs_cap;
-    struct lf_schema_scalar *scalars;
-    size_t n_scalars, scalars_cap;
-    uint32_t free_name; /* the terminal of any name with its colon; LF_NET_NONE: not made yet */
-    int n_branches;     /* of the expansion under way */
+    struct lf_schema_terminals *terminals; /* borrowed */
+    int n_branches;                        /* of the expansion under way */
 };
 
 struct lf_json_value lf_schema_of(const struct lf_schema *s, uint32_t item);
@@ -113,10 +120,12 @@ uint32_t lf_schema_put_space(struct lf_schema *s, uint32_t from);
 void lf_schema_put_object(struct lf_schema *s, struct lf_schema_set set, uint32_t from);
 void lf_schema_put_array(struct lf_schema *s, struct lf_schema_set set, uint32_t from);
 
-/* A schema as one more sub-network, with the heights of its nodes: where it begins. root: NONE is any object.
- * whitespace: as in struct lf_grammar_options. */
-uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value root, bool strict,
-                           struct lf_str whitespace);
+/* A schema as one more sub-network, with the heights of its nodes: where it begins. schema: NONE is any object.
+ * document: what it is a part of, in which its references look; NONE: it is all. terminals: of this network, borrowed
+ * for the call. */
+uint32_t lf_schema_compile(struct lf_compilation *c, struct lf_network *net, struct lf_json_value schema,
+                           struct lf_json_value document, const struct lf_grammar_options *options,
+                           struct lf_schema_terminals *terminals);
 
 #define LF_SCHEMA_EACH(it, of)                                                                                         \
     for (struct lf_json_value it = lf_json_first(of); lf_json_more(of, it); it = lf_json_next(of, it))

@@ -279,12 +279,14 @@ static void put_others(struct object *o, uint32_t last, uint32_t n_counts)
     struct lf_schema *s = o->s;
     for (uint32_t matched = 0; matched < 1u << o->n_patterns && lf_compilation_ok(s->c); matched++) {
         struct lf_schema_set set;
-        uint32_t names = s->free_name;
+        struct lf_schema_terminals *known = s->terminals;
+        uint32_t names = known->free_name;
         if (!set_of_value(o, NULL, matched, &set)) continue;
         bool any_name = o->n_names == 0 && o->n_patterns == 0 && !o->has_name_rule;
-        if (any_name && names == LF_NET_NONE) {
+        if (any_name && !known->has_free_name) {
             struct lf_terminal any = lf_terminal_of_string(s->c, 0, LF_TERMINAL_UNBOUNDED, ":");
-            names = s->free_name = lf_network_add(s->net, s->c, any);
+            names = known->free_name = lf_network_add(s->net, s->c, any);
+            known->has_free_name = true;
         } else if (!any_name) {
             struct lf_dfa contents = names_of(o, matched);
             struct lf_dfa spelled = lf_json_string_spelled(s->c, &contents, ":");

@@ -70,18 +70,21 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
 /* The terminal of an equal one that was made before; LF_NET_NONE: there is none. */
 static uint32_t made_before(struct lf_schema *s, const struct lf_schema_scalar *x)
 {
-    for (size_t i = 0; i < s->n_scalars && lf_compilation_step(s->c, 4); i++)
-        if (memcmp(&s->scalars[i], x, offsetof(struct lf_schema_scalar, terminal)) == 0) return s->scalars[i].terminal;
+    const struct lf_schema_terminals *t = s->terminals;
+    for (size_t i = 0; i < t->n_scalars && lf_compilation_step(s->c, 4); i++)
+        if (memcmp(&t->scalars[i], x, offsetof(struct lf_schema_scalar, terminal)) == 0) return t->scalars[i].terminal;
     return LF_NET_NONE;
 }
 
 static uint32_t remember(struct lf_schema *s, struct lf_schema_scalar *x, struct lf_terminal t)
 {
-    struct lf_schema_scalar *list = lf_compilation_grow(s->c, s->scalars, s->n_scalars, &s->scalars_cap, sizeof *list);
+    struct lf_schema_terminals *known = s->terminals;
+    struct lf_schema_scalar *list =
+        lf_compilation_grow(s->c, known->scalars, known->n_scalars, &known->scalars_cap, sizeof *list);
     x->terminal = lf_network_add(s->net, s->c, t);
     if (!list) return x->terminal;
-    s->scalars = list;
-    memcpy(&list[s->n_scalars++], x, sizeof *x); /* with its padding, which is compared */
+    known->scalars = list;
+    memcpy(&list[known->n_scalars++], x, sizeof *x); /* with its padding, which is compared */
     return x->terminal;
 }
 

@@ -494,6 +494,58 @@ static void parts_end_at_their_limits(void **state)
     free(text);
 }
 
+/* As many calls as a request may have tools, of any object; and a hundred and fifty with schemas of their own. */
+static void many_schemas_share_what_is_the_same(void **state)
+{
+    (void)state;
+    static struct lf_grammar_part calls[LF_TOOLS_N], parts[LF_TOOLS_N][2];
+    static char names[LF_TOOLS_N][16], texts[150][128];
+    static struct lf_json docs[150];
+    for (int i = 0; i < LF_TOOLS_N; i++) {
+        snprintf(names[i], sizeof names[i], "t%d:", i);
+        parts[i][0] = PART(TEXT, .text = lf_str_c(names[i]));
+        parts[i][1] = ONLY(SCHEMA);
+        calls[i] = PART(SEQUENCE, .parts = parts[i], .n_parts = 2);
+    }
+    struct lf_grammar_part root = PART(ALTERNATIVE, .parts = calls, .n_parts = LF_TOOLS_N);
+    expect(&root, LF_OK, "");
+    for (int i = 0; i < 150; i++) {
+        snprintf(texts[i], sizeof texts[i],
+                 "{\"type\":\"object\",\"properties\":{\"a%d\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"}}}",
+                 i);
+        assert_int_equal(lf_json_parse(&docs[i], lf_str_c(texts[i]), &lf_json_limits_request, NULL), LF_OK);
+        parts[i][1] = PART(SCHEMA, .schema = lf_json_root(&docs[i]), .options = {.strict = true});
+    }
+    root.n_parts = 150;
+    expect(&root, LF_OK, "");
+    for (int i = 0; i < 150; i++) lf_json_deinit(&docs[i]);
+}
+
+static void references_are_those_of_their_document(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"{\"p\":{\"$ref\":\"#/$defs/T\"},\"$defs\":{\"T\":{\"type\":\"integer\"}}}",
+                                        "{\"p\":{\"$ref\":\"#/$defs/T\"},\"$defs\":{\"T\":{\"type\":\"boolean\"}}}"};
+    static const char *const names[] = {"a:", "b:"};
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_json docs[2];
+    struct lf_grammar_part calls[2][2], alternatives[2];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(lf_json_parse(&docs[i], lf_str_c(texts[i]), &lf_json_limits_request, NULL), LF_OK);
+        struct lf_json_value document = lf_json_root(&docs[i]);
+        calls[i][0] = PART(TEXT, .text = lf_str_c(names[i]));
+        calls[i][1] = PART(SCHEMA, .schema = lf_json_get(document, "p"), .document = document);
+        alternatives[i] = PART(SEQUENCE, .parts = calls[i], .n_parts = 2);
+    }
+    struct lf_grammar_part root = PART(ALTERNATIVE, .parts = alternatives, .n_parts = 2);
+    struct lf_grammar *g = grammar_of_parts(&root);
+    assert_true(takes(g, v, "a:1") && takes(g, v, "b:true"));
+    assert_false(takes(g, v, "a:true") || takes(g, v, "b:1"));
+    lf_grammar_unref(g);
+    for (int i = 0; i < 2; i++) lf_json_deinit(&docs[i]);
+    lf_vocabulary_destroy(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -503,6 +555,8 @@ int main(void)
         cmocka_unit_test(an_end_that_is_named_is_read_first),
         cmocka_unit_test(errors_say_which_part),
         cmocka_unit_test(parts_end_at_their_limits),
+        cmocka_unit_test(many_schemas_share_what_is_the_same),
+        cmocka_unit_test(references_are_those_of_their_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -233,6 +233,7 @@ static void corners(void **state)
 {
     (void)state;
     static const struct check checks[] = {
+        {"{\"$ref\":\"#/$defs/a~1\",\"$defs\":{\"a/\":{\"const\":1}}}", {"1"}, {"2"}},
         {"{\"$ref\":\"#/$defs/a~1b%20~0c\",\"$defs\":{\"a/b ~c\":{\"const\":1}}}", {"1"}, {"2"}},
         {"{\"$ref\":\"#/anyOf/1\",\"anyOf\":[{},{\"type\":\"null\"}]}", {"null"}, {"1"}},
         {"{\"$ref\":\"#k\",\"enum\":[1,{\"$anchor\":\"k\"}],\"$defs\":{\"x\":{\"$anchor\":\"k\",\"type\":\"integer\"}}"
@@ -305,6 +306,33 @@ static void white_space_where_it_is_asked_for(void **state)
     };
     struct lf_grammar_options spaced = {.whitespace = LF_STR("[ ]{0,2}")};
     check_all(checks, 1, &spaced);
+}
+
+/* What JSON has for white space, whatever a pattern matches: the answer is to parse. */
+static void white_space_is_what_it_is_in_json(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"array\",\"items\":{\"const\":1}}",
+         {"[ 1,\n1]", "[\t1]", "[1]", "[]"},
+         {"[\f1]",
+          "[\xc2\xa0"
+          "1]",
+          "[x1]", "[1,x1]"}},
+    };
+    static const char *const patterns[] = {"\\s*", "([\\s]|x)*", "[^1\\]]*"};
+    for (size_t i = 0; i < LF_N_ELEMS(patterns); i++) {
+        struct lf_grammar_options spaced = {.whitespace = lf_str_c(patterns[i])};
+        check_all(checks, 1, &spaced);
+    }
+    struct lf_grammar_options none = {.whitespace = LF_STR("x+")};
+    struct lf_json json = {0};
+    struct lf_grammar *g = NULL;
+    struct lf_err err = {0};
+    assert_int_equal(lf_json_parse(&json, LF_STR("{}"), &lf_json_limits_request, NULL), LF_OK);
+    assert_int_equal(lf_grammar_of_schema(&g, lf_json_root(&json), &none, NULL, &err), LF_INVALID);
+    assert_non_null(strstr(err.message, "white space"));
+    lf_json_deinit(&json);
 }
 
 static void what_is_not_supported_is_refused_with_its_place(void **state)
@@ -518,6 +546,7 @@ int main(void)
         cmocka_unit_test(corners),
         cmocka_unit_test(strict_objects_have_no_other_members),
         cmocka_unit_test(white_space_where_it_is_asked_for),
+        cmocka_unit_test(white_space_is_what_it_is_in_json),
         cmocka_unit_test(what_is_not_supported_is_refused_with_its_place),
         cmocka_unit_test(bounds_hold_at_the_limit_and_one_past_it),
         cmocka_unit_test(an_answer_nests_as_deep_as_readers_read),

@@ -38,6 +38,7 @@ static enum lf_status compile(const struct source *source, uint64_t n_left, bool
     struct lf_arena keep;
     struct lf_compilation c;
     struct lf_network net = {0};
+    struct lf_schema_terminals terminals = {0};
     struct lf_json doc = {0};
     struct lf_err err = {0};
     lf_arena_init(&keep, 4096, LF_GRAMMAR_BYTES);
@@ -47,7 +48,9 @@ static enum lf_status compile(const struct source *source, uint64_t n_left, bool
     if (source->schema) {
         assert_int_equal(lf_json_parse(&doc, lf_str_c(source->schema), &lf_json_limits_request, NULL), LF_OK);
         struct lf_str space = source->spaced ? LF_STR("[ \\n]?") : LF_STR("");
-        net.start = lf_schema_compile(&c, &net, lf_json_root(&doc), false, space);
+        const struct lf_json_value whole = {0};
+        const struct lf_grammar_options options = {.whitespace = space};
+        net.start = lf_schema_compile(&c, &net, lf_json_root(&doc), whole, &options, &terminals);
     } else if (source->pattern) {
         struct lf_dfa dfa = lf_grammar_regex(&c, lf_str_c(source->pattern), LF_REGEX_ANYWHERE);
         struct lf_terminal t = lf_terminal_of_dfa(&c, &dfa);
