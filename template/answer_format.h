@@ -25,11 +25,17 @@ struct lf_text_memory;
 const struct lf_answer_format *lf_answer_format_of_template(struct lf_str source);
 /* By the name in --tool-parser; NULL: there is none of that name. */
 const struct lf_answer_format *lf_answer_format_by_name(struct lf_str name);
+/* The same; LF_INVALID says which names there are. */
+LF_MUST_CHECK enum lf_status lf_answer_format_find(const struct lf_answer_format **out, struct lf_str name,
+                                                   struct lf_err *err);
 const char *lf_answer_format_name(const struct lf_answer_format *format);
 /* Row i of the table, NULL past its end: for --help and documents. */
 const struct lf_answer_format *lf_answer_format_at(int i);
 bool lf_answer_format_has_tools(const struct lf_answer_format *format);
 bool lf_answer_format_has_reasoning(const struct lf_answer_format *format);
+/* Whether a chat template's source has the markers of the format's reasoning: most rows have some, for the sake of the
+ * models that think, and many models of the same family do not. */
+bool lf_answer_format_shows_reasoning(const struct lf_answer_format *format, struct lf_str source);
 
 /* ---- parsing ---- */
 
@@ -66,6 +72,8 @@ void lf_answer_parser_restart(struct lf_answer_parser *p); /* back to the beginn
  * LF_ANSWER_HELD_BYTES of it: more than that is text. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_answer_parser_push(struct lf_answer_parser *p, struct lf_str piece, bool is_control,
                                                    const struct lf_answer_sink *sink);
+/* Whether the format knows the control token that is written so. */
+bool lf_answer_parser_knows(const struct lf_answer_parser *p, struct lf_str control);
 /* The end: what was held back comes out as what it is after all. */
 LF_MUST_CHECK enum lf_status lf_answer_parser_flush(struct lf_answer_parser *p, const struct lf_answer_sink *sink);
 

@@ -235,19 +235,24 @@ static enum lf_status set_token(struct lf_jinja *j, const char *name, struct lf_
     return LF_OK;
 }
 
-/* The caller's own variables; the ones that the request's other fields set are not theirs to replace. */
-static enum lf_status set_extra(struct lf_jinja *j, struct lf_json_value extra)
+const char *lf_chat_template_taken(struct lf_json_value extra)
 {
     static const char *const taken[] = {"messages", "tools", "add_generation_prompt"};
+    for (struct lf_json_value it = lf_json_first(extra); lf_json_more(extra, it); it = lf_json_next(extra, it))
+        for (size_t i = 0; i < LF_N_ELEMS(taken); i++)
+            if (lf_json_string_is(it, taken[i])) return taken[i];
+    return NULL;
+}
+
+/* The caller's own variables. */
+static enum lf_status set_extra(struct lf_jinja *j, struct lf_json_value extra)
+{
     struct lf_buf name;
     enum lf_status status = LF_OK;
+    const char *taken = lf_chat_template_taken(extra);
+    if (taken) return lf_fail(j->err, LF_INVALID, "a template variable cannot be called '%s'", taken);
     lf_buf_init_in(&name, LF_BODY_BYTES, lf_work_memory(j->work));
     for (struct lf_json_value it = lf_json_first(extra); lf_json_more(extra, it); it = lf_json_next(extra, it)) {
-        for (size_t i = 0; i < LF_N_ELEMS(taken); i++) {
-            if (!lf_json_string_is(it, taken[i])) continue;
-            status = lf_fail(j->err, LF_INVALID, "a template variable cannot be called '%s'", taken[i]);
-            goto out;
-        }
         uint32_t idx;
         lf_buf_clear(&name);
         if (!lf_json_string(it, &name)) {

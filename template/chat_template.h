@@ -69,6 +69,9 @@ struct lf_chat_render_params {
     struct lf_work *work; /* may be NULL: who may end the render, and where all of its memory comes from */
 };
 
+/* The name of one of them that they cannot have, for it is said otherwise; NULL: there is none. Render refuses it. */
+const char *lf_chat_template_taken(struct lf_json_value extra);
+
 /* What a render yields; owned, zero it first. Its memory is that of the render's work. */
 struct lf_chat_text {
     struct lf_buf text;

@@ -42,7 +42,7 @@ struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_
 
 /* One step into $ref and into anyOf and oneOf, which is how libraries write an enum or an optional string: what is
  * nested deeper counts as no string, and is read as JSON where it is JSON. */
-static bool is_string(struct lf_json_value root, struct lf_json_value schema)
+bool lf_tool_takes_strings(struct lf_json_value root, struct lf_json_value schema)
 {
     static const char *const unions[] = {"anyOf", "oneOf"};
     schema = lf_tool_referred(root, schema);
@@ -82,7 +82,7 @@ enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_
         for (struct lf_json_value it = lf_json_first(properties); lf_json_more(properties, it);
              it = lf_json_next(properties, it), i++) {
             LF_TRY(copy_name(&parameters[i].name, it, arena));
-            parameters[i].is_string = is_string(schema, lf_json_member(it));
+            parameters[i].is_string = lf_tool_takes_strings(schema, lf_json_member(it));
         }
     }
     *tool = (struct lf_tool){.name = name, .schema = schema, .parameters = parameters, .n_parameters = n};

@@ -24,6 +24,9 @@ struct lf_tool {
 LF_MUST_CHECK enum lf_status lf_tool_init(struct lf_tool *tool, struct lf_str name, struct lf_json_value schema,
                                           struct lf_arena *arena);
 
+/* Whether a schema allows strings and nothing else. */
+bool lf_tool_takes_strings(struct lf_json_value root, struct lf_json_value schema);
+
 /* The schema that a $ref to the root's $defs or definitions names; schema itself where it is none. */
 struct lf_json_value lf_tool_referred(struct lf_json_value root, struct lf_json_value schema);
 

@@ -1,7 +1,8 @@
 /* What an answer may be: reasoning, then text or calls, from the same rows that the parser reads (answer_impl.h).
  *
- *     REQUIRED    reasoning?  run (after run)*                             run = open head call (between next call)*
- * close AUTO        reasoning?  (text-up-to-open run)*  text-without-open
+ *     REQUIRED    reasoning?  run (after run)*
+ *     AUTO        reasoning?  (text-up-to-open run)*  text-without-open
+ *     run         open head call (between next call)* close
  *
  * The white space is what the templates write, so that a call is spelled as the model has learned it. Where the model
  * may write a marker as a token or as text, both may come: the parser reads both. */

@@ -11,6 +11,7 @@ struct lf_answer_builder {
     struct lf_arena arena;
     enum lf_status status; /* sticky */
     struct lf_err *err;
+    uint32_t n_values; /* of strict tools in Gemma's form, so far in this tool */
 };
 
 /* Parts one behind the other. Texts that follow one another are one text, and the control tokens in it may come as

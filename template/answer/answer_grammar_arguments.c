@@ -1,9 +1,11 @@
 /* Arguments of formats that write no JSON, as grammars: parameters between markers, and Gemma's objects.
  *
- * Without `strict` any names and values may come. With it the schema's properties come in their order, those that are
- * required always: a string is text up to the marker behind it, or one of an enum; everything else is JSON of its
- * schema. What a schema asks beyond that is refused by name, since nothing would enforce it. */
+ * Without `strict` any names and values may come. With it the schema's properties come in their order, or sorted by
+ * name where the family's template sorts what it renders: a model has learned no other form. Those that are required
+ * come always: a string is text up to the marker behind it, or one of an enum; everything else is JSON of its schema.
+ * What a schema asks beyond that is refused by name, since nothing would enforce it. */
 #include "core/check.h"
+#include "core/sort.h"
 #include "template/answer/answer_grammar.h"
 
 static const char any_name[] = "[A-Za-z0-9_.$-]+";
@@ -42,6 +44,54 @@ static bool is_required(struct lf_json_value schema, struct lf_json_value name)
     for (struct lf_json_value it = lf_json_first(required); lf_json_more(required, it); it = lf_json_next(required, it))
         if (lf_json_type(it) == LF_JSON_STRING && lf_str_eq(lf_json_raw(it), lf_json_raw(name))) return true;
     return false;
+}
+
+/* A property of an object's schema. */
+struct property {
+    struct lf_json_value name;
+    struct lf_str text; /* of the name */
+};
+
+static uint8_t lower(char c)
+{
+    return (uint8_t)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+}
+
+/* As templates sort (dictsort): small and capital letters of ASCII are alike, and what is alike stays in its order. */
+static bool comes_before(const void *a, const void *b)
+{
+    const struct property *x = a, *y = b;
+    for (size_t i = 0; i < x->text.len && i < y->text.len; i++) {
+        uint8_t c = lower(x->text.ptr[i]), d = lower(y->text.ptr[i]);
+        if (c != d) return c < d;
+    }
+    return x->text.len != y->text.len ? x->text.len < y->text.len : x->name.idx < y->name.idx;
+}
+
+static struct lf_str copy_text(struct lf_answer_builder *b, struct lf_json_value v)
+{
+    struct lf_buf text;
+    lf_buf_init_in(&text, lf_json_raw(v).len, b->arena.memory);
+    char *copy = lf_json_string(v, &text) ? lf_arena_strdup(&b->arena, lf_buf_view(&text)) : NULL;
+    struct lf_str out = lf_str_from(copy, copy ? text.len : 0);
+    if (!copy && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    lf_buf_deinit(&text);
+    return out;
+}
+
+/* The *n properties of an object's schema in the order in which the format writes them; none where there is no memory
+ * (status). */
+static struct property *list_order(struct lf_answer_builder *b, struct lf_json_value schema, size_t *n)
+{
+    struct lf_json_value properties = lf_json_get(schema, "properties"), it = lf_json_first(properties);
+    size_t n_all = lf_json_type(properties) == LF_JSON_OBJECT ? lf_json_len(properties) : 0;
+    struct property *all = lf_arena_array(&b->arena, LF_MAX(n_all, (size_t)1), sizeof(*all));
+    if (!all && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    *n = all ? n_all : 0;
+    for (size_t i = 0; i < *n; i++, it = lf_json_next(properties, it))
+        all[i] = (struct property){.name = it, .text = copy_text(b, it)};
+    if (b->format->sorts_names && b->status == LF_OK) lf_sort(all, *n, sizeof(*all), comes_before);
+    return all;
 }
 
 /* How a format writes the values of one tool's parameters. */
@@ -132,16 +182,17 @@ static void list_properties(struct lf_answer_list *list, const struct lf_tool *t
 {
     static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
     struct lf_answer_builder *b = list->builder;
-    struct lf_json_value properties = lf_json_get(tool->schema, "properties");
-    size_t n_required = 0, i = 0;
+    size_t n_required = 0, n;
+    const struct property *properties = list_order(b, tool->schema, &n);
     only_these(b, tool, tool->schema, known);
-    for (struct lf_json_value it = lf_json_first(properties); i < tool->n_parameters && b->status == LF_OK;
-         it = lf_json_next(properties, it), i++) {
+    for (size_t i = 0; i < n && b->status == LF_OK; i++) {
+        const struct property *it = &properties[i];
         struct lf_answer_list one = lf_answer_list_begin(b);
-        bool must = is_required(tool->schema, it);
+        bool must = is_required(tool->schema, it->name);
         lf_answer_list_text(&one, open);
-        lf_answer_list_str(&one, tool->parameters[i].name);
-        value(&one, tool, lf_tool_referred(tool->schema, lf_json_member(it)), tool->parameters[i].is_string);
+        struct lf_json_value member = lf_json_member(it->name);
+        lf_answer_list_str(&one, it->text);
+        value(&one, tool, lf_tool_referred(tool->schema, member), lf_tool_takes_strings(tool->schema, member));
         struct lf_grammar_part part = lf_answer_list_end(&one, LF_PART_SEQUENCE);
         lf_answer_list_part(list, must ? part : lf_answer_part_repeat(b, part, 0, 1));
         n_required += must;
@@ -215,57 +266,148 @@ static struct lf_grammar_part gemma_object(struct lf_answer_builder *b)
     return object;
 }
 
-/* A value of a schema: a string, or what JSON and Gemma write alike. */
-static void list_gemma_value(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
-                             bool is_string)
+/* Types that JSON and Gemma write alike, each with what it may look like where it is one of several. */
+static const struct {
+    const char *name, *pattern;
+} gemma_types[] = {{"null", "null"},
+                   {"boolean", "true|false"},
+                   {"integer", "-?(0|[1-9][0-9]{0,17})"},
+                   {"number", "-?(0|[1-9][0-9]{0,17})(\\.[0-9]{1,17})?"}};
+
+static struct lf_grammar_part gemma_value(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                          struct lf_json_value schema, int depth);
+
+static struct lf_grammar_part gemma_refused(struct lf_answer_builder *b, const struct lf_tool *tool, const char *word,
+                                            const char *why)
 {
-    static const char *const alike[] = {"integer", "number", "boolean", "null", NULL};
-    lf_answer_list_text(list, ":");
-    if (is_string) {
-        lf_answer_list_text(list, gemma_quote);
-        list_string(list, tool, schema, NULL, gemma_quote);
-    } else if (is_among(lf_json_get(schema, "type"), alike)) {
-        lf_answer_list_part(list, lf_answer_part_schema(list->builder, tool, schema));
-    } else {
-        refuse(list->builder, tool, LF_STR("properties"),
-               "with strict may be strings, numbers, booleans and null in this model's format of calls");
+    refuse(b, tool, lf_str_c(word), why);
+    return (struct lf_grammar_part){.kind = LF_PART_SEQUENCE};
+}
+
+static struct lf_grammar_part gemma_text(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                         struct lf_json_value schema)
+{
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    lf_answer_list_text(&list, gemma_quote);
+    list_string(&list, tool, schema, NULL, gemma_quote);
+    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+}
+
+/* The index of a type that both write alike, or -1. */
+static int alike(struct lf_json_value type)
+{
+    for (size_t i = 0; i < LF_N_ELEMS(gemma_types); i++)
+        if (lf_json_string_is(type, gemma_types[i].name)) return (int)i;
+    return -1;
+}
+
+/* {"type": ["string", "null"]}: one of them, of which nothing else is asked. */
+static struct lf_grammar_part gemma_any_type(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                             struct lf_json_value schema, struct lf_json_value types)
+{
+    static const char *const known[] = {"type", NULL};
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    only_these(b, tool, schema, known);
+    for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
+        int i = alike(it);
+        if (i < 0 && !lf_json_string_is(it, "string"))
+            refuse(b, tool, LF_STR("type"), "may not list objects or arrays");
+        lf_answer_list_part(&list, i < 0 ? gemma_string(b) : lf_answer_part_regex(gemma_types[i].pattern));
     }
+    return lf_answer_list_end(&list, LF_PART_ALTERNATIVE);
+}
+
+static struct lf_grammar_part gemma_any_of(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                           struct lf_json_value schema, struct lf_json_value branches, int depth)
+{
+    static const char *const known[] = {"anyOf", NULL};
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    only_these(b, tool, schema, known);
+    for (struct lf_json_value it = lf_json_first(branches); lf_json_more(branches, it) && b->status == LF_OK;
+         it = lf_json_next(branches, it))
+        lf_answer_list_part(&list, gemma_value(b, tool, it, depth));
+    return lf_answer_list_end(&list, LF_PART_ALTERNATIVE);
+}
+
+static struct lf_grammar_part gemma_array(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                          struct lf_json_value schema, int depth)
+{
+    static const char *const known[] = {"type", "items", NULL};
+    struct lf_json_value items = lf_json_get(schema, "items");
+    only_these(b, tool, schema, known);
+    if (lf_json_type(items) != LF_JSON_OBJECT)
+        return gemma_refused(b, tool, "items", "must be a schema with strict in this model's format of calls");
+    return gemma_many(b, "[", gemma_value(b, tool, items, depth + 1), "]");
+}
+
+/* A name stands without quotes, up to its colon. */
+static bool is_bare_name(struct lf_str name)
+{
+    if (name.len == 0 || name.ptr[0] == gemma_quote[0] || lf_json_is_space(name.ptr[0])) return false;
+    for (size_t i = 0; i < name.len; i++)
+        if (strchr(":,{}[]", name.ptr[i])) return false; /* NUL too */
+    return true;
 }
 
 /* Commas stand between the members that are there: each of them after the first that must be there has one before it,
  * and what is before that one behind it. */
-static void list_gemma_members(struct lf_answer_list *list, const struct lf_tool *tool)
+static struct lf_grammar_part gemma_members(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                            struct lf_json_value schema, int depth)
 {
     static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
-    struct lf_answer_builder *b = list->builder;
-    struct lf_json_value schema = tool->schema, properties = lf_json_get(schema, "properties");
-    size_t n_required = 0, i = 0;
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    size_t n_required = 0, n;
+    const struct property *properties = list_order(b, schema, &n);
     only_these(b, tool, schema, known);
-    for (struct lf_json_value it = lf_json_first(properties); i < tool->n_parameters && b->status == LF_OK;
-         it = lf_json_next(properties, it), i++) {
+    if (lf_json_type(lf_json_get(schema, "additionalProperties")) == LF_JSON_OBJECT)
+        refuse(b, tool, LF_STR("additionalProperties"), "with strict has no schema in this model's format of calls");
+    lf_answer_list_text(&list, "{");
+    for (size_t i = 0; i < n && b->status == LF_OK; i++) {
+        const struct property *it = &properties[i];
         struct lf_answer_list one = lf_answer_list_begin(b);
-        bool must = is_required(schema, it);
+        bool must = is_required(schema, it->name);
+        if (!is_bare_name(it->text)) refuse(b, tool, it->text, "is no name in this model's format of calls");
         if (n_required > 0) lf_answer_list_text(&one, ",");
-        lf_answer_list_str(&one, tool->parameters[i].name);
-        list_gemma_value(&one, tool, lf_tool_referred(schema, lf_json_member(it)), tool->parameters[i].is_string);
+        lf_answer_list_str(&one, it->text);
+        lf_answer_list_text(&one, ":");
+        lf_answer_list_part(&one, gemma_value(b, tool, lf_json_member(it->name), depth + 1));
         if (n_required == 0 && !must) lf_answer_list_text(&one, ",");
         struct lf_grammar_part part = lf_answer_list_end(&one, LF_PART_SEQUENCE);
-        lf_answer_list_part(list, must ? part : lf_answer_part_repeat(b, part, 0, 1));
+        lf_answer_list_part(&list, must ? part : lf_answer_part_repeat(b, part, 0, 1));
         n_required += must;
     }
+    lf_answer_list_text(&list, "}");
     if (n_required < lf_json_len(lf_json_get(schema, "required")))
         refuse(b, tool, LF_STR("required"), "names what is no property");
-    if (n_required == 0 && tool->n_parameters > 0)
+    if (n_required == 0 && n > 0)
         refuse(b, tool, LF_STR("required"), "with strict must name a property in this model's format of calls");
+    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+}
+
+/* A value of a schema. Its references are followed as often as they stand there: what parts can say has no recursion,
+ * and depth and number are bounded. */
+static struct lf_grammar_part gemma_value(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                          struct lf_json_value schema, int depth)
+{
+    schema = lf_tool_referred(tool->schema, schema);
+    struct lf_json_value type = lf_json_get(schema, "type"), any = lf_json_get(schema, "anyOf");
+    if (depth > LF_TOOL_DEPTH + 1)
+        return gemma_refused(b, tool, "properties", "with strict are nested too deep for this model's format of calls");
+    if (++b->n_values > LF_TOOL_VALUES_N)
+        return gemma_refused(b, tool, "properties", "with strict are too many for this model's format of calls");
+    if (lf_json_type(any) == LF_JSON_ARRAY && lf_json_len(any) > 0) return gemma_any_of(b, tool, schema, any, depth);
+    if (lf_tool_takes_strings(tool->schema, schema)) return gemma_text(b, tool, schema);
+    if (alike(type) >= 0) return lf_answer_part_schema(b, tool, schema);
+    if (lf_json_type(type) == LF_JSON_ARRAY && lf_json_len(type) > 0) return gemma_any_type(b, tool, schema, type);
+    if (lf_json_string_is(type, "object")) return gemma_members(b, tool, schema, depth);
+    if (lf_json_string_is(type, "array")) return gemma_array(b, tool, schema, depth);
+    return gemma_refused(b, tool, "properties", "with strict need a type in this model's format of calls");
 }
 
 void lf_answer_list_gemma(struct lf_answer_list *list, const struct lf_tool *tool)
 {
-    if (!tool->strict || lf_json_type(tool->schema) != LF_JSON_OBJECT) {
-        lf_answer_list_part(list, gemma_object(list->builder));
-        return;
-    }
-    lf_answer_list_text(list, "{");
-    list_gemma_members(list, tool);
-    lf_answer_list_text(list, "}");
+    struct lf_answer_builder *b = list->builder;
+    bool is_strict = tool->strict && lf_json_type(tool->schema) == LF_JSON_OBJECT;
+    b->n_values = 0;
+    lf_answer_list_part(list, is_strict ? gemma_members(b, tool, tool->schema, 0) : gemma_object(b));
 }

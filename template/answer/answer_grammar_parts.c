@@ -114,6 +114,7 @@ struct lf_grammar_part lf_answer_part_schema(struct lf_answer_builder *b, const 
     lf_buf_deinit(&name);
     return (struct lf_grammar_part){.kind = LF_PART_SCHEMA,
                                     .schema = schema,
+                                    .document = tool->schema,
                                     .options = {.strict = tool->strict, .whitespace = LF_STR(" ?")},
                                     .name = lf_str_c(copy)};
 }

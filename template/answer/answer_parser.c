@@ -349,17 +349,18 @@ void lf_answer_parser_destroy(struct lf_answer_parser *p)
     lf_text_free(p->params.memory, p);
 }
 
-static bool is_known(const struct lf_answer_format *f, struct lf_str control)
+bool lf_answer_parser_knows(const struct lf_answer_parser *p, struct lf_str control)
 {
-    for (size_t i = 0; i < LF_N_ELEMS(f->controls) && f->controls[i]; i++)
-        if (lf_str_eq(control, lf_str_c(f->controls[i]))) return true;
+    const char *const *known = p->format->controls;
+    for (size_t i = 0; i < LF_N_ELEMS(p->format->controls) && known[i]; i++)
+        if (lf_str_eq(control, lf_str_c(known[i]))) return true;
     return false;
 }
 
 enum lf_status lf_answer_parser_push(struct lf_answer_parser *p, struct lf_str piece, bool is_control,
                                      const struct lf_answer_sink *sink)
 {
-    if (is_control && !is_known(p->format, piece)) return LF_OK;
+    if (is_control && !lf_answer_parser_knows(p, piece)) return LF_OK;
     p->out.sink = sink;
     for (size_t i = 0; i < piece.len && p->status == LF_OK; i++) take_byte(p, piece.ptr[i]);
     lf_answer_out_flush(&p->out);

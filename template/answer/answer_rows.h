@@ -60,6 +60,7 @@ struct lf_answer_format {
     /* Of OBJECT: what the template calls its two members. Any of the usual names is read. */
     const char *name_key, *arguments_key;
     const char *id_key; /* before them, a number; NULL: there is none */
+    bool sorts_names;   /* of GEMMA and PARAMETERS: the template writes arguments in the order of their names */
     struct lf_answer_parameter_markers parameters;
 
     /* Which parts of the markers may be control tokens. */

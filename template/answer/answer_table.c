@@ -31,6 +31,7 @@ const struct lf_answer_format lf_answer_formats[] = {
      .open = "<|tool_call>",
      .call = {LITERAL("call:"), NAME, GEMMA},
      .close = "<tool_call|>",
+     .sorts_names = true,
      .controls = {"<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>", "<|\"|>"}},
 
     /* XML parameters */
@@ -213,6 +214,23 @@ const struct lf_answer_format *lf_answer_format_by_name(struct lf_str name)
     return NULL;
 }
 
+enum lf_status lf_answer_format_find(const struct lf_answer_format **out, struct lf_str name, struct lf_err *err)
+{
+    const struct lf_answer_format *format = lf_answer_format_by_name(name);
+    struct lf_buf names;
+    if (format) {
+        *out = format;
+        return LF_OK;
+    }
+    lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
+    for (int i = 0; lf_answer_format_at(i); i++)
+        lf_buf_printf(&names, "%s%s", i ? ", " : "", lf_answer_format_name(lf_answer_format_at(i)));
+    enum lf_status status = lf_fail(err, LF_INVALID, "\"%.*s\" is none: expected one of %s", (int)LF_MIN(name.len, 60u),
+                                    name.ptr, lf_buf_view(&names).ptr);
+    lf_buf_deinit(&names);
+    return status;
+}
+
 const char *lf_answer_format_name(const struct lf_answer_format *format)
 {
     return format->name;
@@ -226,4 +244,10 @@ bool lf_answer_format_has_tools(const struct lf_answer_format *format)
 bool lf_answer_format_has_reasoning(const struct lf_answer_format *format)
 {
     return format->is_channels || format->think != NULL;
+}
+
+bool lf_answer_format_shows_reasoning(const struct lf_answer_format *format, struct lf_str source)
+{
+    if (format->is_channels || !format->think) return format->is_channels;
+    return lf_str_find(source, lf_str_c(format->think)) >= 0 || lf_str_find(source, lf_str_c(format->think_end)) >= 0;
 }

@@ -12,6 +12,11 @@ bool lf_chat_template_uses(const struct lf_chat_template *t, const char *variabl
     return false;
 }
 
+const char *lf_chat_template_taken(struct lf_json_value extra)
+{
+    return lf_json_type(lf_json_get(extra, "messages")) == LF_JSON_NONE ? NULL : "messages";
+}
+
 enum { SPANS_N = LF_MESSAGES_N };
 
 static enum lf_status add_span(struct lf_chat_text *out, size_t first, size_t len)

@@ -350,6 +350,12 @@ static void formats_have_names_of_their_own(void **state)
     assert_null(lf_answer_format_by_name(LF_STR("")));
     assert_null(lf_answer_format_by_name(LF_STR("Hermes")));
     assert_false(lf_answer_format_has_tools(lf_answer_format_by_name(LF_STR("plain"))));
+    const struct lf_answer_format *hermes = lf_answer_format_by_name(LF_STR("hermes"));
+    assert_true(lf_answer_format_shows_reasoning(hermes, LF_STR("{{ '<think>' }}")));
+    assert_true(lf_answer_format_shows_reasoning(hermes, LF_STR("split('</think>')")));
+    assert_false(lf_answer_format_shows_reasoning(hermes, LF_STR("<tool_call>{\"name\": , \"arguments\": }")));
+    assert_true(lf_answer_format_shows_reasoning(lf_answer_format_by_name(LF_STR("gpt_oss")), LF_STR("")));
+    assert_false(lf_answer_format_shows_reasoning(lf_answer_format_by_name(LF_STR("plain")), LF_STR("<think>")));
     assert_false(lf_answer_format_has_reasoning(lf_answer_format_by_name(LF_STR("plain"))));
     assert_true(lf_answer_format_has_tools(lf_answer_format_by_name(LF_STR("hermes"))));
     assert_true(lf_answer_format_has_reasoning(lf_answer_format_by_name(LF_STR("think"))));

@@ -294,6 +294,78 @@ static void check_takes(const struct lf_grammar *g, struct lf_vocabulary *v, con
     lf_matcher_destroy(m);
 }
 
+/* Where calls stand one behind the other, each in its own markers, there may be any number of them. */
+static void required_calls_have_no_end(void **state)
+{
+    static const char call[] = "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n</tool_call>\n";
+    struct words *w = malloc(sizeof(*w));
+    const struct lf_answer_format *f = lf_answer_format_by_name(LF_STR("hermes"));
+    struct lf_answer_rules rules = {
+        .tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_REQUIRED, .parallel = true};
+    struct lf_grammar *g = NULL;
+    struct lf_buf text;
+    (void)state;
+    assert_non_null(w);
+    words_init(w, f);
+    init_tools(false);
+    assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+    lf_buf_init(&text, 1 << 16);
+    for (int n = 1; n <= 50; n++) {
+        lf_buf_clear(&text);
+        for (int i = 0; i < n; i++) lf_buf_cstr(&text, call);
+        text.len--; /* the last newline is not a call's */
+        lf_buf_char(&text, 0);
+        assert_int_equal(text.status, LF_OK);
+        check_takes(g, w->v, text.ptr, true, true);
+    }
+    lf_buf_deinit(&text);
+    lf_grammar_unref(g);
+    deinit_tools();
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
+/* The control token of that text; -1: there is none. */
+static int control_token(const struct words *w, const char *text)
+{
+    for (int i = 256; i < w->n; i++)
+        if (w->tokens[i].len == strlen(text) + 1 && w->tokens[i].ptr[0] == LF_GRAMMAR_CONTROL &&
+            memcmp(w->tokens[i].ptr + 1, text, strlen(text)) == 0)
+            return i;
+    return -1;
+}
+
+/* DeepSeek's markers have a control token in them, with which they are written; or as text. */
+static void a_marker_is_taken_with_the_control_token_in_it(void **state)
+{
+    static const char dsml[] = "｜DSML｜", answer[] = "a <b><｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"get_time\">\n";
+    struct words *w = malloc(sizeof(*w));
+    const struct lf_answer_format *f = lf_answer_format_by_name(LF_STR("deepseek_v4"));
+    struct lf_answer_rules rules = {.tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_AUTO};
+    struct lf_grammar *g = NULL;
+    (void)state;
+    assert_non_null(w);
+    words_init(w, f);
+    init_tools(false);
+    assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+    check_takes(g, w->v, answer, true, false);
+    struct lf_matcher *m = NULL;
+    int token = control_token(w, dsml);
+    assert_true(token >= 0);
+    assert_int_equal(lf_matcher_create(&m, g, w->v, NULL), LF_OK);
+    for (const char *p = answer; *p;) {
+        bool is_token = strncmp(p, dsml, strlen(dsml)) == 0;
+        if (lf_matcher_accept(m, is_token ? token : (uint8_t)*p) != LF_OK) fail_msg("at %s", p);
+        p += is_token ? strlen(dsml) : 1;
+    }
+    assert_false(lf_matcher_is_complete(m));
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    deinit_tools();
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
 /* Llama's calls have no marker: where a tool is strict, what begins as a call is one, and all other text is free. */
 static void a_bare_call_of_a_strict_tool_is_constrained(void **state)
 {
@@ -363,6 +435,164 @@ static void a_space_may_stand_between_calls_of_a_list(void **state)
     }
 }
 
+/* What a format's grammar takes of a call of one strict tool, and what the parser reads there; parts NULL: not taken.
+ */
+struct strict_case {
+    const char *format, *answer, *parts;
+};
+
+static void check_strict_case(const struct strict_case *c, const struct lf_tool *tool)
+{
+    struct words *w = malloc(sizeof(*w));
+    struct lf_answer_rules rules = {.tools = tool, .n_tools = 1, .choice = LF_TOOL_CHOICE_REQUIRED};
+    struct lf_answer_parser_params params = {
+        .format = lf_answer_format_by_name(lf_str_c(c->format)), .tools = tool, .n_tools = 1};
+    struct lf_grammar *g = NULL;
+    struct lf_answer_parser *p = NULL;
+    struct answer_parts parts;
+    struct lf_err err = {0};
+    assert_non_null(w);
+    words_init(w, params.format);
+    if (lf_answer_format_grammar(&g, params.format, &rules, NULL, &err) != LF_OK) fail_msg("%s", err.message);
+    check_takes(g, w->v, c->answer, c->parts != NULL, true);
+    assert_int_equal(lf_answer_parser_create(&p, &params), LF_OK);
+    answer_parts_of(&parts, p, lf_str_c(c->answer), NULL, NULL);
+    if (c->parts) assert_string_equal(parts.text.ptr, c->parts);
+    lf_buf_deinit(&parts.text);
+    lf_answer_parser_destroy(p);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
+static void check_strict(const char *schema, const struct strict_case *cases, size_t n)
+{
+    struct lf_json json;
+    struct lf_tool tool;
+    lf_arena_init(&arena, 1024, 1 << 20);
+    assert_int_equal(lf_json_parse(&json, lf_str_c(schema), &lf_json_limits_request, NULL), LF_OK);
+    assert_int_equal(lf_tool_init(&tool, LF_STR("get"), lf_json_root(&json), &arena), LF_OK);
+    tool.strict = true;
+    for (size_t i = 0; i < n; i++) check_strict_case(&cases[i], &tool);
+    lf_json_deinit(&json);
+    lf_arena_deinit(&arena);
+}
+
+/* A strict schema's properties come in their order, Gemma's as its template sorts them: by name, capitals and small
+ * letters alike. */
+static void properties_come_as_the_template_writes_them(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"unit\":{\"type\":\"string\"},\"b\":{\"type\":\"integer\"},"
+        "\"Days\":{\"type\":\"integer\"},\"d\":{\"type\":\"integer\"},\"a_b\":{\"type\":\"boolean\"}},"
+        "\"required\":[\"unit\",\"Days\",\"d\",\"a_b\"],\"additionalProperties\":false}";
+    static const struct strict_case cases[] = {
+        {"gemma4", "<|tool_call>call:get{a_b:true,b:1,d:2,Days:3,unit:<|\"|>C<|\"|>}<tool_call|>",
+         "C(get)A({\"a_b\":true,\"b\":1,\"d\":2,\"Days\":3,\"unit\":\"C\"})E"},
+        {"gemma4", "<|tool_call>call:get{a_b:true,d:2,Days:3,unit:<|\"|>C<|\"|>}<tool_call|>",
+         "C(get)A({\"a_b\":true,\"d\":2,\"Days\":3,\"unit\":\"C\"})E"},
+        {"gemma4", "<|tool_call>call:get{unit:<|\"|>C<|\"|>,b:1,Days:3,d:2,a_b:true}<tool_call|>", NULL},
+        {"gemma4", "<|tool_call>call:get{a_b:true,b:1,Days:3,d:2,unit:<|\"|>C<|\"|>}<tool_call|>", NULL},
+        {"glm",
+         "<tool_call>get<arg_key>unit</arg_key><arg_value>C</arg_value><arg_key>Days</arg_key><arg_value>3</arg_value>"
+         "<arg_key>d</arg_key><arg_value>2</arg_value><arg_key>a_b</arg_key><arg_value>true</arg_value></tool_call>",
+         "C(get)A({\"unit\": \"C\", \"Days\": 3, \"d\": 2, \"a_b\": true})E"},
+        {"glm", "<tool_call>get<arg_key>a_b</arg_key>", NULL},
+    };
+    (void)state;
+    check_strict(schema, cases, LF_N_ELEMS(cases));
+}
+
+/* What a reference below a property names stands in the tool's whole schema. */
+static void references_below_a_property_are_found(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"l\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/P\"}}},"
+        "\"required\":[\"l\"],\"$defs\":{\"P\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}},"
+        "\"required\":[\"n\"],\"additionalProperties\":false}}}";
+    static const struct strict_case cases[] = {
+        {"glm", "<tool_call>get<arg_key>l</arg_key><arg_value>[{\"n\": 1}, {\"n\": 2}]</arg_value></tool_call>",
+         "C(get)A({\"l\": [{\"n\": 1}, {\"n\": 2}]})E"},
+        {"glm", "<tool_call>get<arg_key>l</arg_key><arg_value>[{\"n\": true", NULL},
+        {"hermes", "<tool_call>\n{\"name\": \"get\", \"arguments\": {\"l\": [{\"n\": 1}]}}\n</tool_call>",
+         "C(get)A({\"l\": [{\"n\": 1}]})E"},
+    };
+    (void)state;
+    check_strict(schema, cases, LF_N_ELEMS(cases));
+}
+
+/* Gemma's arguments nest: objects sorted too, lists, one of several types or schemas. */
+static void arguments_of_gemma_nest(void **state)
+{
+    static const char schema[] =
+        "{\"properties\":{\"z\":{\"$ref\":\"#/$defs/P\"},\"l\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/P\"}},"
+        "\"o\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"t\":{\"type\":[\"integer\",\"string\","
+        "\"boolean\"]}},"
+        "\"required\":[\"z\",\"l\",\"o\",\"t\"],\"$defs\":{\"P\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":"
+        "\"string\"},\"a\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"n\",\"a\"],\"additionalProperties\":false}}}";
+#define Q  "<|\"|>"
+#define AT "<|tool_call>call:get"
+    static const struct strict_case cases[] = {
+        {"gemma4",
+         AT "{l:[{a:" Q "x" Q ",n:" Q "b" Q "},{a:" Q "y" Q ",n:" Q Q "}],o:null,t:-7,z:{a:" Q "x" Q ",n:" Q
+            "c, \"d\"}" Q "}}<tool_call|>",
+         "C(get)A({\"l\":[{\"a\":\"x\",\"n\":\"b\"},{\"a\":\"y\",\"n\":\"\"}],\"o\":null,\"t\":-7,\"z\":{\"a\":\"x\","
+         "\"n\":"
+         "\"c, \\\"d\\\"}\"}})E"},
+        {"gemma4", AT "{l:[],o:" Q "null" Q ",t:true,z:{a:" Q "y" Q ",n:" Q "c" Q "}}<tool_call|>",
+         "C(get)A({\"l\":[],\"o\":\"null\",\"t\":true,\"z\":{\"a\":\"y\",\"n\":\"c\"}})E"},
+        {"gemma4", AT "{l:[{n:", NULL},
+        {"gemma4", AT "{l:[{a:" Q "z", NULL},
+        {"gemma4", AT "{l:[],o:1", NULL},
+        {"gemma4", AT "{l:[],o:null,t:null", NULL},
+        {"gemma4", AT "{l:[],o:null,t:1.5", NULL},
+        {"gemma4", AT "{l:[],o:null,t:1}", NULL},
+    };
+#undef Q
+#undef AT
+    (void)state;
+    check_strict(schema, cases, LF_N_ELEMS(cases));
+}
+
+static enum lf_status status_of_strict(const char *schema)
+{
+    struct lf_json json;
+    struct lf_tool tool;
+    struct lf_err err = {0};
+    struct lf_grammar *g = NULL;
+    lf_arena_init(&arena, 1024, 1 << 20);
+    assert_int_equal(lf_json_parse(&json, lf_str_c(schema), &lf_json_limits_request, NULL), LF_OK);
+    assert_int_equal(lf_tool_init(&tool, LF_STR("get"), lf_json_root(&json), &arena), LF_OK);
+    tool.strict = true;
+    struct lf_answer_rules rules = {.tools = &tool, .n_tools = 1, .choice = LF_TOOL_CHOICE_REQUIRED, .parallel = true};
+    enum lf_status status =
+        lf_answer_format_grammar(&g, lf_answer_format_by_name(LF_STR("gemma4")), &rules, NULL, &err);
+    lf_grammar_unref(g);
+    lf_json_deinit(&json);
+    lf_arena_deinit(&arena);
+    return status;
+}
+
+static void arguments_of_gemma_have_bounds(void **state)
+{
+    static char text[64 * LF_TOOL_VALUES_N];
+    (void)state;
+    for (int more = 0; more < 2; more++) {
+        enum lf_status want = more ? LF_UNSUPPORTED : LF_OK;
+        int n = snprintf(text, sizeof text, "{\"required\":[\"p0\"],\"properties\":{");
+        for (int i = 0; i < LF_TOOL_VALUES_N + more; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s\"p%d\":{\"type\":\"null\"}", i ? "," : "", i);
+        snprintf(text + n, sizeof text - (size_t)n, "}}");
+        assert_int_equal(status_of_strict(text), want);
+        n = snprintf(text, sizeof text, "{\"required\":[\"p\"],\"properties\":{\"p\":");
+        for (int i = 0; i < LF_TOOL_DEPTH + more; i++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "{\"type\":\"array\",\"items\":");
+        n += snprintf(text + n, sizeof text - (size_t)n, "{\"type\":[\"integer\",\"null\"]}");
+        for (int i = 0; i < LF_TOOL_DEPTH + more + 2; i++) n += snprintf(text + n, sizeof text - (size_t)n, "}");
+        assert_int_equal(status_of_strict(text), want);
+    }
+}
+
 /* With a format for text the answer is calls, or text of that format. */
 static void text_may_have_a_format(void **state)
 {
@@ -416,7 +646,17 @@ static void what_would_not_be_enforced_is_refused(void **state)
         {"glm", "{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", "pattern"},
         {"glm", "{\"properties\":{\"a\":{\"enum\":[\"b</arg_value>\"]}}}", "enum"},
         {"minimax_m2", "{\"properties\":{},\"required\":[\"a\"]}", "required"},
-        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"object\"}},\"required\":[\"a\"]}", "properties"},
+        {"gemma4", "{\"properties\":{\"a\":{}},\"required\":[\"a\"]}", "properties"},
+        {"gemma4", "{\"properties\":{\"a:b\":{\"type\":\"null\"}},\"required\":[\"a:b\"]}", "a:b"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"array\"}},\"required\":[\"a\"]}", "items"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":[\"array\"]}},\"required\":[\"a\"]}", "type"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":1}}}",
+         "minItems"},
+        {"gemma4", "{\"properties\":{\"a\":{\"type\":\"object\",\"additionalProperties\":{}}}}",
+         "additionalProperties"},
+        {"gemma4",
+         "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/A\"}},\"$defs\":{\"A\":{\"anyOf\":[{\"$ref\":\"#/$defs/A\"}]}}}",
+         "too many"},
         {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "required"},
         {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}", "required"},
     };
@@ -443,9 +683,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(required_answers_are_calls),
+        cmocka_unit_test(required_calls_have_no_end),
+        cmocka_unit_test(a_marker_is_taken_with_the_control_token_in_it),
         cmocka_unit_test(answers_may_be_text_and_calls),
         cmocka_unit_test(a_bare_call_of_a_strict_tool_is_constrained),
         cmocka_unit_test(a_space_may_stand_between_calls_of_a_list),
+        cmocka_unit_test(properties_come_as_the_template_writes_them),
+        cmocka_unit_test(references_below_a_property_are_found),
+        cmocka_unit_test(arguments_of_gemma_nest),
+        cmocka_unit_test(arguments_of_gemma_have_bounds),
         cmocka_unit_test(text_may_have_a_format),
         cmocka_unit_test(where_anything_may_come_there_is_no_grammar),
         cmocka_unit_test(what_would_not_be_enforced_is_refused),
