@@ -259,6 +259,16 @@ enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, str
     return LF_OK;
 }
 
+bool lf_model_has_workers(const struct lf_model *model)
+{
+    return lf_device_info(model->llama.dev)->is_host && lf_threads_n(lf_device_threads(model->llama.dev)) > 1;
+}
+
+void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, void *tasks)
+{
+    lf_threads_run(lf_device_threads(model->llama.dev), n_tasks, fn, tasks);
+}
+
 enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                              float *logits, struct lf_err *err)
 {

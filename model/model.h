@@ -4,6 +4,7 @@
 #ifndef LF_MODEL_MODEL_H
 #define LF_MODEL_MODEL_H
 
+#include "device/cpu/threads.h"
 #include "device/device.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
@@ -55,8 +56,11 @@ LF_MUST_CHECK enum lf_status lf_model_wait(struct lf_model *model, struct lf_sam
 /* Asynchronous scheduling: how many steps may be launched before the result of the one before them is known. 1 on a
  * GPU, which feeds what it samples into the next step by itself, 0 on a CPU. */
 int lf_model_n_async_steps(const struct lf_model *model);
-/* The same without sampling, for tests and benchmarks: logits[i, :] of token logits_idx[i], host, [n_out, n_vocab]
- * float. Nothing may be on its way. */
+/* Whether a CPU's pool of threads lies idle between launch and sample, and a loop of it then (lf_threads_run). */
+bool lf_model_has_workers(const struct lf_model *model);
+void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, void *tasks);
+/* As launch and sample without sampling, for tests and benchmarks: logits[i, :] of token logits_idx[i], host, [n_out,
+ * n_vocab] float. Nothing may be on its way. */
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
 

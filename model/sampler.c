@@ -4,12 +4,12 @@
  * equals). So a filter is a cut at one logit, found by radix selection: the bits of a float, made monotone, are read in
  * three digits, and for each digit a histogram of counts (top_k) or of probability (top_p) says in which bucket the cut
  * lies. Candidates stay in order of their ids throughout; the draw walks them once. A vocabulary of 150,000 costs a few
- * linear passes whatever the parameters are.
+ * linear passes whatever the parameters are. Under a mask the candidates are what it allows, gathered first: a token
+ * that is forced costs one exponential and not one for each of the vocabulary.
  *
- * A row with a NaN or +inf in it, even where a mask lies over it, comes from broken probs or arithmetic: no token is
- * drawn from it. Sums with biases
- * and penalties stay within the largest float, so no NaN arises. P is e^((x - max) / temperature), the probabilities
- * before they are divided by their sum; sums are double. */
+ * A row with a NaN or +inf in it, even where a mask lies over it, comes from broken weights or arithmetic: no
+ * token is drawn from it. Sums with biases and penalties stay within the largest float, so no NaN arises. P is e^((x -
+ * max) / temperature), the probabilities before they are divided by their sum; sums are double. */
 #include "model/sampler.h"
 
 #include <float.h>
@@ -177,15 +177,29 @@ static void apply_bias(const struct lf_sampling *params, const struct lf_sample_
     }
 }
 
-/* Words of all ones, of which masks mostly consist where much may come, cost a look. */
-static void apply_mask(float *logits, const uint32_t *mask, int n_vocab)
+/* The candidates that a mask lets through, in place: what follows costs as much as there are of them, and finds them as
+ * if the vocabulary had no others. Words of all ones, of which masks mostly consist where much may come, go as they
+ * are.
+ */
+static int keep_allowed(float *logits, int32_t *ids, const uint32_t *mask, int n_vocab)
 {
+    int n = 0;
     for (int first = 0; first < n_vocab; first += 32) {
         uint32_t word = mask[first / 32];
-        int n = LF_MIN(32, n_vocab - first);
-        if (word == UINT32_MAX) continue;
-        for (int i = 0; i < n; i++) logits[first + i] = word >> i & 1 ? logits[first + i] : -INFINITY;
+        if (n_vocab - first < 32) word &= (1u << (n_vocab - first)) - 1;
+        if (word == UINT32_MAX) {
+            memmove(logits + n, logits + first, 32 * sizeof *logits);
+            for (int i = 0; i < 32; i++) ids[n + i] = first + i;
+            n += 32;
+            continue;
+        }
+        for (; word != 0; word &= word - 1) {
+            int id = first + __builtin_ctz(word);
+            logits[n] = logits[id];
+            ids[n++] = id;
+        }
     }
+    return n;
 }
 
 /* Repetition: a logit of any token seen is divided where positive, multiplied where negative (Keskar et al. 2019).
@@ -375,38 +389,43 @@ static int draw(const struct candidates *c, uint64_t random)
     return last;
 }
 
+static int draw_from(struct candidates *c, const struct lf_sampling *params, float max, uint64_t position)
+{
+    if (params->top_k > 0 && params->top_k < c->n) keep_top_k(c, params->top_k);
+    sum_exp(c->logits, c->n, max, 1.0f / params->temperature, c->probs);
+    if (params->top_p < 1.0f) keep_top_p(c, (double)params->top_p);
+    if (params->min_p > 0.0f) keep_from(c, c->probs, LF_MIN(params->min_p, 1.0f)); /* the largest P is 1 */
+    return draw(c, lf_random64(params->seed, position));
+}
+
 void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const struct lf_sample_input *in,
                void *scratch)
 {
     struct scratch s = cut_scratch(scratch, in->n_vocab);
-    int n = in->n_vocab;
+    struct candidates c = {.logits = in->logits, .ids = s.ids, .probs = s.probs, .n = in->n_vocab};
     double lse = 0;
-    LF_ASSERT(n > 0);
+    LF_ASSERT(c.n > 0);
     *out = (struct lf_sampled){.id = LF_SAMPLED_NONE};
     apply_bias(params, in);
-    if (!are_numbers(in->logits, n)) return;
-    if (in->mask) apply_mask(in->logits, in->mask, n);
+    if (!are_numbers(in->logits, c.n)) return;
     apply_penalties(params, in, s.counts);
-    int best = argmax(in->logits, n);
-    float max = in->logits[best], chosen = max;
+    if (in->mask) c.n = keep_allowed(c.logits, c.ids, in->mask, c.n);
+    if (c.n == 0) return;
+    int at = argmax(c.logits, c.n);
+    float max = c.logits[at];
     if (!(max >= -FLT_MAX)) return;
+    out->id = in->mask ? c.ids[at] : at;
     if (params->n_logprobs >= 0) {
-        lse = log_sum_exp(in->logits, n);
-        find_top(out, in->logits, n, params->n_logprobs, lse);
+        lse = log_sum_exp(c.logits, c.n);
+        find_top(out, c.logits, c.n, params->n_logprobs, lse);
+        for (int i = 0; i < out->n_top && in->mask; i++) out->top_ids[i] = c.ids[out->top_ids[i]];
     }
-    out->id = best;
     if (params->temperature >= GREEDY_TEMPERATURE) {
-        struct candidates c = {.logits = in->logits, .ids = s.ids, .probs = s.probs, .n = n};
-        for (int i = 0; i < n; i++) c.ids[i] = i;
-        if (params->top_k > 0 && params->top_k < n) keep_top_k(&c, params->top_k);
-        sum_exp(c.logits, c.n, max, 1.0f / params->temperature, c.probs);
-        if (params->top_p < 1.0f) keep_top_p(&c, (double)params->top_p);
-        if (params->min_p > 0.0f) keep_from(&c, c.probs, LF_MIN(params->min_p, 1.0f)); /* the largest P is 1 */
-        int i = draw(&c, lf_random64(params->seed, in->position));
-        out->id = c.ids[i];
-        chosen = c.logits[i];
+        for (int i = 0; i < c.n && !in->mask; i++) c.ids[i] = i;
+        at = draw_from(&c, params, max, in->position);
+        out->id = c.ids[at];
     }
-    if (params->n_logprobs >= 0) out->logprob = floored((double)chosen - lse);
+    if (params->n_logprobs >= 0) out->logprob = floored((double)c.logits[at] - lse);
 }
 
 void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32_t id, int n_top, void *scratch)
