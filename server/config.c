@@ -100,7 +100,7 @@ static enum lf_status parse_real(const struct setting *s, double *out, struct lf
     return LF_OK;
 }
 
-/* Appends the comma-separated parts of the value to the list. */
+/* Appends the comma-separated parts of the value to the list, or all of it where commas separate nothing. */
 static enum lf_status parse_list(struct lf_config *c, const struct setting *s, const char *const **list,
                                  struct lf_err *err)
 {
@@ -110,7 +110,7 @@ static enum lf_status parse_list(struct lf_config *c, const struct setting *s, c
     for (const char *const *old = *list; old && *old; old++) out[n++] = *old;
     const char *p = s->value;
     for (;;) {
-        size_t len = strcspn(p, ",");
+        size_t len = strcspn(p, s->option->type == LF_OPTION_LIST ? "," : "");
         if (n == LF_CONFIG_LIST_N)
             return lf_fail(err, LF_LIMIT, "%s: more than %d values", s->source, LF_CONFIG_LIST_N);
         if (len > 0) {
@@ -155,6 +155,7 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
     case LF_OPTION_FLAG:
         return parse_switch(s, field, err);
     case LF_OPTION_LIST:
+    case LF_OPTION_TEXTS:
         return parse_list(c, s, field, err);
     }
     return lf_fail(err, LF_INVALID, "%s: a setting of no type", s->source);
@@ -163,7 +164,7 @@ static enum lf_status apply(struct lf_config *c, const struct setting *s, struct
 /* A list starts anew in each source. */
 static void clear_list(struct lf_config *c, const struct lf_option *o)
 {
-    if (o->type == LF_OPTION_LIST) *(const char *const **)((char *)c + o->offset) = NULL;
+    if (lf_option_is_list(o)) *(const char *const **)((char *)c + o->offset) = NULL;
 }
 
 /* ---- command line ---- */
@@ -366,7 +367,7 @@ static enum lf_status apply_member(struct lf_config *c, enum lf_command command,
     struct lf_json_value v = lf_json_member(name);
     enum lf_status status = LF_OK;
     const char *text = NULL;
-    if (o->type == LF_OPTION_LIST && lf_json_type(v) == LF_JSON_ARRAY) {
+    if (lf_option_is_list(o) && lf_json_type(v) == LF_JSON_ARRAY) {
         for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
             LF_TRY_GOTO(json_text(c, source.ptr, it, &text, err), done);
             LF_TRY_GOTO(apply(c, &(struct setting){o, text, source.ptr}, err), done);

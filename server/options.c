@@ -99,7 +99,7 @@ const struct lf_option lf_options[] = {
      .arg = "NAME",
      .shown = "ORG/NAME, or the last part of the directory's path",
      .help = "what /v1/models lists and requests name as \"model\"",
-     .detail = "The same as --served-model-name with one name.",
+     .detail = "Answers have this name; those of --served-model-name stand beside it.",
      .commands = SERVE,
      .group = LF_GROUP_MODEL},
     {.name = "served-model-name",
@@ -108,7 +108,7 @@ const struct lf_option lf_options[] = {
      .fallback = "",
      .arg = "NAME",
      .shown = "that of --model-id",
-     .help = "names of the model: answers have the first, requests any of them, and * stands for any name at all",
+     .help = "names of the model: answers have the first, or --model-id, requests any of them; * is any name at all",
      .detail = "Clients that are made for another service send names of their own: `--served-model-name demo,gpt-4` "
                "takes those two, `--served-model-name demo,*` takes all. /v1/models lists them, but for the *. A `*` "
                "alone leaves the model the name that it has without this option.",
@@ -124,8 +124,8 @@ const struct lf_option lf_options[] = {
      .detail =
          "A request's tools are shown to the model by its chat template, and the calls in its answers are found by "
          "the form that goes with it; a name says which one, where the template does not show it. An unknown name "
-         "is answered with those that there are.",
-     .commands = SERVE,
+         "is answered with those that there are. `run` has it beside --tools.",
+     .commands = SERVE | RUN,
      .group = LF_GROUP_MODEL},
     {.name = "reasoning",
      .type = LF_OPTION_CHOICE,
@@ -529,7 +529,7 @@ const struct lf_option lf_options[] = {
      .commands = RUN,
      .group = LF_GROUP_COMMAND},
     {.name = "choice",
-     .type = LF_OPTION_LIST,
+     .type = LF_OPTION_TEXTS,
      .offset = FIELD(choice),
      .fallback = "",
      .arg = "TEXT",

@@ -16,7 +16,8 @@ enum lf_option_type {
     LF_OPTION_CHOICE, /* int: index into choices, "a|b|c" */
     LF_OPTION_SWITCH, /* bool: on or off */
     LF_OPTION_FLAG,   /* bool: on when named; takes no value on the command line */
-    LF_OPTION_LIST    /* const char *const *: may be given several times, or separated by commas */
+    LF_OPTION_LIST,   /* const char *const *: may be given several times, or separated by commas */
+    LF_OPTION_TEXTS   /* the same, but a value is one text, with its commas */
 };
 
 enum lf_option_group {
@@ -47,6 +48,11 @@ struct lf_option {
     unsigned commands;    /* lf_command bits */
     enum lf_option_group group;
 };
+
+static inline bool lf_option_is_list(const struct lf_option *option)
+{
+    return option->type == LF_OPTION_LIST || option->type == LF_OPTION_TEXTS;
+}
 
 extern const struct lf_option lf_options[];
 extern const int lf_options_n;

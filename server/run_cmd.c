@@ -147,7 +147,8 @@ static enum lf_status make_grammar(struct run *r, struct lf_err *err)
         return lf_fail(err, LF_INVALID, "expected one of --json-schema, --regex, --choice and --tools, got %d of them",
                        n);
     if (c->tools && c->raw) return lf_fail(err, LF_INVALID, "--tools: with --raw there is no template to write them");
-    if (c->tools) return lf_run_tools_read(&r->tools, c->tools, err);
+    if (c->tool_parser && !c->tools) return lf_fail(err, LF_INVALID, "--tool-parser: only together with --tools");
+    if (c->tools) return lf_run_tools_read(&r->tools, c->tools, c->tool_parser, err);
     if (c->json_schema) return read_schema(&r->grammar, c->json_schema, err);
     if (c->choice) return read_choices(&r->grammar, c->choice, err);
     if (!c->regex) return LF_OK;
@@ -252,7 +253,9 @@ static enum lf_status stream(struct run *r, struct lf_request *req, sem_t *publi
     show(&text);
     lf_buf_deinit(&text);
     print_timings(&state);
-    if (r->tools.in_call) fprintf(stderr, "longflash: the last call was cut by --max-tokens\n");
+    bool cut = state.finish == LF_FINISH_LENGTH;
+    if (cut && (r->tools.in_call || (r->grammar && !r->tools.n_tools)))
+        fprintf(stderr, "longflash: the %s was cut by --max-tokens\n", r->tools.in_call ? "last call" : "answer");
     if (status != LF_OK) return lf_fail(err, status, "the calls of the answer could not be read");
     if (state.finish == LF_FINISH_STOP || state.finish == LF_FINISH_LENGTH) return LF_OK;
     return lf_fail(err, LF_DEVICE, "the answer broke off: %s", state.message ? state.message : "cancelled");

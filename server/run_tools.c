@@ -47,9 +47,18 @@ static enum lf_status read_tools(struct lf_run_tools *t, const char *path, struc
     return LF_OK;
 }
 
-enum lf_status lf_run_tools_read(struct lf_run_tools *t, const char *path, struct lf_err *err)
+static enum lf_status find_format(struct lf_run_tools *t, const char *parser, struct lf_err *err)
+{
+    enum lf_status status = lf_answer_format_find(&t->format, lf_str_c(parser), err);
+    if (status != LF_OK) return lf_fail_within(err, status, "--tool-parser");
+    if (lf_answer_format_has_tools(t->format)) return LF_OK;
+    return lf_fail(err, LF_INVALID, "--tool-parser %s: expected a form with calls of tools, this one has none", parser);
+}
+
+enum lf_status lf_run_tools_read(struct lf_run_tools *t, const char *path, const char *parser, struct lf_err *err)
 {
     *t = (struct lf_run_tools){0};
+    if (parser) LF_TRY(find_format(t, parser, err));
     lf_buf_init(&t->source, LF_GRAMMAR_SOURCE_BYTES + 1);
     lf_arena_init(&t->arena, ARENA_CHUNK_BYTES, ARENA_BYTES);
     enum lf_status status = read_tools(t, path, err);
@@ -67,9 +76,11 @@ void lf_run_tools_deinit(struct lf_run_tools *t)
 enum lf_status lf_run_tools_begin(struct lf_run_tools *t, struct lf_grammar **out, struct lf_str template,
                                   struct lf_str prompt, struct lf_err *err)
 {
-    t->format = lf_answer_format_of_template(template);
+    if (!t->format) t->format = lf_answer_format_of_template(template);
     if (!lf_answer_format_has_tools(t->format))
-        return lf_fail(err, LF_UNSUPPORTED, "--tools: the model's chat template shows no form of calls that is known");
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--tools: the model's chat template shows no form of calls that is known; "
+                       "--tool-parser names one");
     t->prompt_end_len = LF_MIN(prompt.len, sizeof(t->prompt_end));
     memcpy(t->prompt_end, prompt.ptr + prompt.len - t->prompt_end_len, t->prompt_end_len);
     struct lf_str end = lf_str_from(t->prompt_end, t->prompt_end_len);

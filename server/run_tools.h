@@ -24,8 +24,10 @@ struct lf_run_tools {
     bool in_call, in_line; /* a call is under way; the line in hand has something in it */
 };
 
-/* path: a JSON array of {"type": "function", "function": {"name", "parameters" …}}. LF_INVALID names the place. */
-LF_MUST_CHECK enum lf_status lf_run_tools_read(struct lf_run_tools *t, const char *path, struct lf_err *err);
+/* path: a JSON array of {"type": "function", "function": {"name", "parameters" …}}. LF_INVALID names the place.
+ * parser: --tool-parser, NULL: the form of calls is the one that the chat template shows. */
+LF_MUST_CHECK enum lf_status lf_run_tools_read(struct lf_run_tools *t, const char *path, const char *parser,
+                                               struct lf_err *err);
 void lf_run_tools_deinit(struct lf_run_tools *t); /* accepts a zeroed one */
 /* The prompt is there: what the answer must be (*out NULL: anything), and who takes it apart. template: its source. */
 LF_MUST_CHECK enum lf_status lf_run_tools_begin(struct lf_run_tools *t, struct lf_grammar **out, struct lf_str template,

@@ -338,6 +338,11 @@ static enum lf_status backend_wait(void *ctx, struct lf_sampled *out)
     return status;
 }
 
+static void backend_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks)
+{
+    lf_model_run_tasks(ctx, n_tasks, fn, tasks);
+}
+
 enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx, uint64_t done, uint64_t total),
                                void *ctx, struct lf_err *err)
 {
@@ -374,6 +379,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .launch = backend_launch,
         .sample = backend_sample,
         .wait = backend_wait,
+        .run_tasks = lf_model_has_workers(rt->model) ? backend_run_tasks : NULL,
         .n_async_steps = lf_model_n_async_steps(rt->model),
         .n_vocab = rt->hp.n_vocab,
         .eos_ids = rt->hp.eos_ids,

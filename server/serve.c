@@ -56,15 +56,10 @@ static bool is_loopback(const char *host)
 
 static enum lf_status check_tool_parser(const struct lf_config *c, struct lf_err *err)
 {
-    if (!c->tool_parser || lf_answer_format_by_name(lf_str_c(c->tool_parser))) return LF_OK;
-    struct lf_buf names;
-    lf_buf_init(&names, LF_ERR_MESSAGE_BYTES / 2);
-    for (int i = 0; lf_answer_format_at(i); i++)
-        lf_buf_printf(&names, "%s%s", i ? ", " : "", lf_answer_format_name(lf_answer_format_at(i)));
-    enum lf_status status =
-        lf_fail(err, LF_INVALID, "--tool-parser %.60s: expected one of %s", c->tool_parser, names.ptr ? names.ptr : "");
-    lf_buf_deinit(&names);
-    return status;
+    const struct lf_answer_format *format;
+    if (!c->tool_parser) return LF_OK;
+    enum lf_status status = lf_answer_format_find(&format, lf_str_c(c->tool_parser), err);
+    return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--tool-parser");
 }
 
 static bool is_any_name(const char *name)
@@ -84,11 +79,11 @@ static enum lf_status check_name(const char *name, const char *option, struct lf
 
 static enum lf_status check_names(const struct lf_config *c, struct lf_err *err)
 {
-    if (c->model_id && c->served_model_name)
-        return lf_fail(err, LF_INVALID, "--model-id and --served-model-name both name the model: expected one of them");
     if (c->model_id) LF_TRY(check_name(c->model_id, "--model-id", err));
     for (const char *const *p = c->served_model_name; p && *p; p++) {
         LF_TRY(check_name(*p, "--served-model-name", err));
+        if (c->model_id && strcmp(c->model_id, *p) == 0)
+            return lf_fail(err, LF_INVALID, "--served-model-name: \"%.60s\" is the --model-id already", *p);
         for (const char *const *before = c->served_model_name; before < p; before++)
             if (strcmp(*before, *p) == 0)
                 return lf_fail(err, LF_INVALID, "--served-model-name: \"%.60s\" came twice", *p);
@@ -111,7 +106,7 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
     return check_names(c, err);
 }
 
-/* The first name that is one is what answers call the model; the others stand beside it. */
+/* --model-id, or else the first name that is one, is what answers call the model; the others stand beside it. */
 static const char *take_names(struct server *s)
 {
     const char *first = s->config->model_id;

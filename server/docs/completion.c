@@ -120,7 +120,7 @@ void lf_docs_bash(struct lf_buf *out)
 
 static void zsh_option(struct lf_buf *out, const struct lf_option *o)
 {
-    lf_buf_printf(out, " \\\n            '%s--%s%s[", o->type == LF_OPTION_LIST ? "*" : "", o->name,
+    lf_buf_printf(out, " \\\n            '%s--%s%s[", lf_option_is_list(o) ? "*" : "", o->name,
                   o->type == LF_OPTION_FLAG ? "" : "=");
     quoted(out, o->help, "[]:\\", "'\\''");
     lf_buf_char(out, ']');

@@ -356,6 +356,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->mailbox.figures = e->figures;
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
     LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
+    e->masks.run_tasks = backend->run_tasks;
+    e->masks.run_ctx = backend->ctx;
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
         goto fail_masks;

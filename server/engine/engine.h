@@ -23,12 +23,18 @@ struct lf_kv_cache;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
-/* What the engine drives, on its thread: lf_model_launch, lf_model_sample and lf_model_wait, or a double of theirs. */
+typedef void lf_engine_task_fn(void *tasks, int task_idx, int worker_idx);
+
+/* What the engine drives, on its thread: lf_model_launch, lf_model_sample, lf_model_wait and lf_model_run_tasks, or a
+ * double of theirs. */
 struct lf_engine_backend {
     void *ctx;
     enum lf_status (*launch)(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch);
     enum lf_status (*sample)(void *ctx, const struct lf_batch *batch); /* behind a launch of which it says so */
     enum lf_status (*wait)(void *ctx, struct lf_sampled *out);
+    /* Calls fn(tasks, 0) to fn(tasks, n_tasks - 1) on the device's own threads and the caller's, and returns when all
+     * are done. NULL: it has none, or they have other things to do between launch and sample. */
+    void (*run_tasks)(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks);
     int n_async_steps; /* launched before the one before them was waited for, <= LF_ENGINE_ASYNC_STEPS_N */
     int n_vocab;
     const int32_t *eos_ids; /* borrowed */
@@ -68,6 +74,7 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 /* Checks and queues a request; *out has one reference, the caller's. Errors, before anything is kept:
  * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has
  * LF_FULL   the queue (requests or tokens) or the tenant's share of it is full; retry_after_s is set
+ * LF_UNSUPPORTED no token could be drawn: each of the allowed ids ends the answer, and min_tokens forbids that
  * LF_SHUTDOWN draining; LF_DEVICE the engine is dead; LF_NO_MEMORY; LF_INVALID an id out of range.
  * Any thread. */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,

@@ -20,8 +20,8 @@ static void unlock(struct lf_masks *masks)
 static void do_job(struct lf_mask_job *job, bool may_grow)
 {
     lf_matcher_set_growing(job->matcher, may_grow);
-    job->status = job->mask ? lf_matcher_mask(job->matcher, job->mask, &job->n_allowed)
-                            : lf_matcher_accept(job->matcher, job->token);
+    job->status =
+        job->mask ? lf_matcher_mask(job->matcher, job->mask, NULL) : lf_matcher_accept(job->matcher, job->token);
 }
 
 /* ---- the threads ---- */
@@ -91,16 +91,32 @@ static void share(struct lf_masks *masks, struct lf_mask_job *jobs, int n, struc
     unlock(masks);
 }
 
+static void try_job(void *jobs, int i, int worker_idx)
+{
+    (void)worker_idx;
+    do_job((struct lf_mask_job *)jobs + i, false);
+}
+
+/* How many of them were tried: all, or what could be for LF_MASKS_ALONE_NS. */
+static int try_without_memory(struct lf_masks *masks, struct lf_mask_job *jobs, int n)
+{
+    if (n > 1 && masks->run_tasks) {
+        masks->run_tasks(masks->run_ctx, n, try_job, jobs);
+        return n;
+    }
+    int64_t until_ns = n > 1 ? lf_clock_ns() + LF_MASKS_ALONE_NS : 0;
+    int n_tried = 0;
+    while (n_tried < n && (n_tried == 0 || lf_clock_ns() < until_ns)) do_job(&jobs[n_tried++], false);
+    return n_tried;
+}
+
 void lf_masks_run(struct lf_masks *masks, struct lf_mask_job *jobs, int n)
 {
     struct lf_mask_job *first_short = NULL;
-    int64_t until_ns = lf_clock_ns() + LF_MASKS_ALONE_NS;
-    int n_tried = 0, n_short = 0;
-    while (n_tried < n && (n_tried == 0 || lf_clock_ns() < until_ns)) {
-        struct lf_mask_job *job = &jobs[n_tried++];
-        do_job(job, false);
-        if (job->status != LF_FULL) continue;
-        add_short(&first_short, job);
+    int n_tried = try_without_memory(masks, jobs, n), n_short = 0;
+    for (int i = 0; i < n_tried; i++) {
+        if (jobs[i].status != LF_FULL) continue;
+        add_short(&first_short, &jobs[i]);
         n_short++;
     }
     if (n_tried < n || n_short > 0) share(masks, jobs + n_tried, n - n_tried, first_short, n_short);

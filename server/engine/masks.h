@@ -4,7 +4,9 @@
  * take; and a mask costs a few microseconds usually but milliseconds at worst, with a row for each running sequence. So
  * there are a few threads beside it. It begins by itself, with matchers that may take no memory: usually they have what
  * they need, and the list is done before a thread would have been woken. What then needs memory, and what is left after
- * LF_MASKS_ALONE_NS, goes to the threads; the engine takes its part of it and waits for theirs.
+ * LF_MASKS_ALONE_NS, goes to the threads; the engine takes its part of it and waits for theirs. Where the device
+ * computes on the host, its own workers are awake and have nothing to do just then: a list is divided among them
+ * instead, and only what needs memory goes to the threads.
  *
  * What comes out does not depend on who computed it. One lock, never held while a matcher works; the engine holds no
  * other then. */
@@ -17,6 +19,7 @@
 
 #include "core/limits.h"
 #include "core/status.h"
+#include "server/engine/engine.h"
 
 #define LF_MASKS_ALONE_NS INT64_C(50000)
 
@@ -27,7 +30,6 @@ struct lf_mask_job {
     struct lf_matcher *matcher;
     uint32_t *mask; /* NULL: token is taken */
     int32_t token;
-    uint32_t n_allowed;    /* out, of a mask */
     enum lf_status status; /* out; LF_FULL never */
     struct lf_mask_job *next_short;
 };
@@ -35,6 +37,9 @@ struct lf_mask_job {
 struct lf_masks {
     pthread_t threads[LF_MASK_THREADS_N];
     int n_threads;
+    /* Of the device, set before the first list; NULL: it has no workers. */
+    void (*run_tasks)(void *run_ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks);
+    void *run_ctx;
     pthread_mutex_t lock;
     pthread_cond_t work, done;
     /* Under the lock: */

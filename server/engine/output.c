@@ -244,6 +244,7 @@ static struct lf_batch_out sample_of(const struct lf_request *req)
                                  .n_output = n_output,
                                  .banned = req->stop_ids,
                                  .n_banned = n_output < req->params.min_tokens ? req->n_stop_ids : 0,
+                                 .mask = req->allowed,
                                  .position = (uint64_t)seq->n_ids,
                                  .slot = req->slot};
 }

@@ -1,6 +1,7 @@
 /* See request.h and request_internal.h. One allocation a request, laid out once:
  *
- *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | tokens | prompt log-probabilities
+ *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | allowed | tokens | prompt
+ * log-probabilities
  *
  * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
  * tokens of it are counted against the memory for texts; all that running requests can touch together, one entry a
@@ -15,6 +16,8 @@
 #include "core/check.h"
 #include "core/text_memory.h"
 #include "grammar/grammar.h"
+#include "model/batch.h"
+#include "server/engine/engine.h"
 
 struct layout {
     size_t bytes;
@@ -44,6 +47,29 @@ static void copy_stop_ids(struct lf_request *req, int32_t *stop, const struct lf
     for (int i = 0; i < n_eos && !p->ignore_eos; i++) stop[n++] = eos_ids[i];
     req->stop_ids = stop;
     req->n_stop_ids = n;
+}
+
+static void allow(uint32_t *mask, const int32_t *ids, int n)
+{
+    for (int i = 0; i < n; i++) mask[ids[i] / 32] |= 1u << ids[i] % 32;
+}
+
+/* The mask of all that may come. Below min_tokens nothing that ends the answer may, and something must be left. */
+static enum lf_status make_allowed(struct lf_request *req, uint32_t *mask, int n_vocab, const struct lf_gen_params *p,
+                                   struct lf_err *err)
+{
+    uint32_t any = 0;
+    if (p->n_allowed_ids == 0) return LF_OK;
+    memset(mask, 0, (size_t)lf_batch_mask_words(n_vocab) * sizeof *mask);
+    allow(mask, p->allowed_ids, p->n_allowed_ids);
+    for (int i = 0; i < req->n_stop_ids && p->min_tokens > 0; i++)
+        if (req->stop_ids[i] < n_vocab) mask[req->stop_ids[i] / 32] &= ~(1u << req->stop_ids[i] % 32);
+    for (int i = 0; i < lf_batch_mask_words(n_vocab); i++) any |= mask[i];
+    if (any == 0)
+        return lf_fail(err, LF_UNSUPPORTED, "each of them ends the answer, so none may come before min_tokens");
+    allow(mask, p->allowed_ids, p->n_allowed_ids);
+    req->allowed = mask;
+    return LF_OK;
 }
 
 static void make_keys(struct lf_request *req, const struct lf_gen_params *p, const struct lf_prefix_cache *prefix)
@@ -91,10 +117,11 @@ static enum lf_status begin_grammar(struct lf_request *req, struct lf_err *err)
     return LF_OK;
 }
 
-enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p, const int32_t *eos_ids,
-                                 int n_eos, const struct lf_prefix_cache *prefix, struct lf_mailbox *mailbox,
-                                 struct lf_err *err)
+enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *p,
+                                 const struct lf_engine_backend *backend, const struct lf_prefix_cache *prefix,
+                                 struct lf_mailbox *mailbox, struct lf_err *err)
 {
+    int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
     size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
     size_t token_stride = stride_for(p->sampling.n_logprobs), prompt_stride = stride_for(p->n_prompt_logprobs);
@@ -103,7 +130,8 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
     size_t blocks_at = reserve(&l, n_blocks, sizeof(int32_t));
-    size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)n_eos, sizeof(int32_t));
+    size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
+    size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
     size_t prompt_at = reserve(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
     size_t tokens_at = reserve(&l, (size_t)p->max_tokens, token_stride);
     size_t n_uncounted = (size_t)LF_MAX(p->max_tokens - LF_ANSWER_COUNTED_N, 0);
@@ -124,11 +152,13 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->prompt_stride = prompt_stride;
     fill(req, p, mailbox);
     memcpy(req->seq.ids, p->prompt, (size_t)p->n_prompt * sizeof(int32_t));
-    copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, eos_ids, n_eos);
+    copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, backend->eos_ids, backend->n_eos);
     req->params.stop_token_ids = req->stop_ids;
+    req->params.allowed_ids = NULL;
     if (prefix) make_keys(req, p, prefix);
     if (req->prompt_logprobs) memset(req->prompt_logprobs, 0, prompt_stride); /* entry 0: nothing stands before it */
-    enum lf_status status = begin_grammar(req, err);
+    enum lf_status status = make_allowed(req, (uint32_t *)(void *)(base + allowed_at), backend->n_vocab, p, err);
+    if (status == LF_OK) status = begin_grammar(req, err);
     if (status != LF_OK)
         lf_text_free(p->memory, req);
     else

@@ -49,6 +49,8 @@ struct lf_gen_params {
     bool ignore_eos;
     const int32_t *stop_token_ids; /* [n_stop_token_ids] beside the model's EOS ids */
     int n_stop_token_ids;
+    const int32_t *allowed_ids; /* [n_allowed_ids] all that may be drawn; 0: any. Not together with a grammar */
+    int n_allowed_ids;
     struct lf_sampling sampling;
     /* What the answer must be (grammar/grammar.h), NULL: anything. The request takes a reference of its own. It ends by
      * itself (LF_FINISH_STOP) when nothing can follow. vocabulary: of the model's tokens, borrowed until the last

@@ -8,6 +8,7 @@
 #include "server/engine/request.h"
 #include "server/engine/scheduler.h"
 
+struct lf_engine_backend;
 struct lf_mailbox;
 
 struct lf_request {
@@ -16,6 +17,7 @@ struct lf_request {
     struct lf_gen_params params; /* prompt and stop_token_ids point into the arrays below; salt and leader are NULL */
     const int32_t *stop_ids;     /* [n_stop_ids] that end it: EOS, unless ignored, and its own */
     int n_stop_ids;
+    const uint32_t *allowed;    /* a mask of params.allowed_ids, NULL: any */
     struct lf_matcher *matcher; /* of params.grammar, NULL: none; the engine thread's, or one of its mask threads' */
     size_t token_stride, prompt_stride; /* bytes from one entry to the next; see request.c */
 
@@ -49,10 +51,12 @@ struct lf_request {
 };
 
 /* Copies everything; n_refs is 1, the caller's. The chain of keys is worked out here, where prefix is not NULL, and a
- * grammar's matcher begins. LF_NO_MEMORY; LF_LIMIT: a grammar too wide for its bounds. Any thread. */
+ * grammar's matcher begins. LF_NO_MEMORY; LF_LIMIT: a grammar too wide for its bounds; LF_UNSUPPORTED: below min_tokens
+ * none of the allowed ids may come. Any thread. */
 LF_MUST_CHECK enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_params *params,
-                                               const int32_t *eos_ids, int n_eos, const struct lf_prefix_cache *prefix,
-                                               struct lf_mailbox *mailbox, struct lf_err *err);
+                                               const struct lf_engine_backend *backend,
+                                               const struct lf_prefix_cache *prefix, struct lf_mailbox *mailbox,
+                                               struct lf_err *err);
 void lf_request_free(struct lf_request *req);
 
 /* Entries of the outputs; the engine thread writes, with as much of *value as the entry has room for. */

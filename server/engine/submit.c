@@ -29,6 +29,9 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     if (p->grammar &&
         (!p->vocabulary || lf_vocabulary_mask_words(p->vocabulary) > (size_t)lf_batch_mask_words(n_vocab)))
         return lf_fail(err, LF_INVALID, "a grammar needs a vocabulary of at most %d tokens", n_vocab);
+    if (p->n_allowed_ids < 0 || (p->n_allowed_ids > 0 && p->grammar))
+        return lf_fail(err, LF_INVALID, "%d allowed ids: none beside a grammar", p->n_allowed_ids);
+    LF_TRY(check_ids(p->allowed_ids, p->n_allowed_ids, n_vocab, "allowed_token_ids", err));
     LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));
     LF_TRY(check_ids(p->stop_token_ids, p->n_stop_token_ids, n_vocab, "stop_token_ids", err));
     for (int i = 0; i < p->sampling.n_bias; i++)
@@ -58,7 +61,7 @@ enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_pa
     LF_TRY(check_params(params, e->backend.n_vocab, err));
     LF_TRY(check_size(e, params, err));
     LF_TRY(lf_mailbox_check_room(&e->mailbox, params, retry_after_s, err));
-    LF_TRY(lf_request_create(&req, params, e->backend.eos_ids, e->backend.n_eos, e->kv->prefix, &e->mailbox, err));
+    LF_TRY(lf_request_create(&req, params, &e->backend, e->kv->prefix, &e->mailbox, err));
     enum lf_status status = lf_mailbox_submit(&e->mailbox, req, params->leader, retry_after_s, err);
     if (status != LF_OK) {
         lf_request_free(req);

@@ -19,7 +19,7 @@ enum { CACHE_N = 8192, PAUSE_MS = 1, NEVER = 1 << 30 };
 struct script {
     struct lf_ids say; /* owned; what is answered */
     bool endless, free;
-    int prefill_ms, step_ms, fail_at, timeout_at, die_at;
+    int prefill_ms, step_ms, burst, fail_at, timeout_at, die_at;
 };
 
 struct lf_request {
@@ -80,6 +80,7 @@ static void read_directives(struct script *s, struct lf_str all)
     s->free = number_of(all, "free", 0) != 0;
     s->prefill_ms = number_of(all, "prefill_ms", 0);
     s->step_ms = number_of(all, "step_ms", 0);
+    s->burst = number_of(all, "burst", 1);
     s->fail_at = number_of(all, "fail_at", NEVER);
     s->timeout_at = number_of(all, "timeout_at", NEVER);
     s->die_at = number_of(all, "die_at", NEVER);
@@ -306,8 +307,8 @@ static void publish_echo_locked(struct lf_request *r)
     r->state.n_prompt_logprobs = r->params.n_prompt;
 }
 
-/* One token of a request whose prefill is over. */
-static void step_locked(struct lf_request *r)
+/* One token of a request whose prefill is over. False: it has ended. */
+static bool step_locked(struct lf_request *r)
 {
     struct lf_engine *e = r->engine;
     int i = r->state.n_tokens;
@@ -316,25 +317,25 @@ static void step_locked(struct lf_request *r)
     if (i >= r->script.die_at) e->dead = true;
     if (i >= r->script.fail_at || e->dead) {
         end_locked(r, LF_FINISH_ERROR, LF_DEVICE);
-        return;
+        return false;
     }
     if (i >= r->script.timeout_at) {
         time_out_locked(r);
-        return;
+        return false;
     }
     if (i >= r->params.max_tokens) {
         end_locked(r, LF_FINISH_LENGTH, LF_OK);
-        return;
+        return false;
     }
     int32_t id = next_token(r);
     if (is_held(r) && (id < 0 || lf_matcher_accept(r->matcher, id) != LF_OK)) {
         end_with_locked(r, LF_FINISH_ERROR, LF_INVALID, "the answer of the script is none of the grammar's");
-        return;
+        return false;
     }
     if ((is_end(r, id) || is_stop(r, id)) && i >= r->params.min_tokens) {
         r->state.stop_token = id;
         end_locked(r, LF_FINISH_STOP, LF_OK);
-        return;
+        return false;
     }
     fill(&r->tokens[i], id, r->params.sampling.n_logprobs, i);
     if (i == 0) {
@@ -344,12 +345,18 @@ static void step_locked(struct lf_request *r)
     r->state.n_tokens = i + 1;
     lf_counter_add(&e->metrics.generation_tokens, 1);
     r->next_ns = lf_clock_ns() + (int64_t)r->script.step_ms * LF_NS_PER_MS;
-    if (is_held(r) && lf_matcher_is_finished(r->matcher))
-        end_locked(r, LF_FINISH_STOP, LF_OK);
-    else if (r->state.n_tokens == r->params.max_tokens)
-        end_locked(r, LF_FINISH_LENGTH, LF_OK);
-    else
-        notify_locked(r);
+    bool is_whole = is_held(r) && lf_matcher_is_finished(r->matcher);
+    if (is_whole || r->state.n_tokens == r->params.max_tokens) {
+        end_locked(r, is_whole ? LF_FINISH_STOP : LF_FINISH_LENGTH, LF_OK);
+        return false;
+    }
+    notify_locked(r);
+    return true;
+}
+
+static void step_often_locked(struct lf_request *r)
+{
+    for (int n = r->script.burst; n > 0 && step_locked(r);) n--;
 }
 
 static void show_progress_locked(struct lf_request *r, int64_t now)
@@ -392,7 +399,7 @@ static void *run(void *ctx)
             if (now < r->next_ns)
                 show_progress_locked(r, now);
             else
-                step_locked(r);
+                step_often_locked(r);
         }
         e->n_steps++;
         pthread_mutex_unlock(&e->lock);

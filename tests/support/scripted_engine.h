@@ -5,6 +5,7 @@
  *   controls=1     control tokens in that text are tokens, not their text
  *   free=1         what is answered is not held to a grammar
  *   prefill_ms=N   how long the prefill takes (default 0), step_ms=N between two tokens (default 0)
+ *   burst=N        so many tokens at once (default 1, and about a millisecond lies between two)
  *   fail_at=N      the device fails this request at token N; timeout_at=N its deadline passes there
  *   die_at=N       the engine is dead from then on
  * Log-probabilities, the prefix cache, queues and blocks behave as the contract says, in miniature.

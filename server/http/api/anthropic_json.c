@@ -20,7 +20,7 @@ static void write_stop(struct lf_buf *out, const struct lf_generation *gen, int 
     lf_buf_printf(out, "\"stop_reason\":\"%s\",\"stop_sequence\":",
                   length                 ? "max_tokens"
                   : c->stop.matched >= 0 ? "stop_sequence"
-                  : c->shape.n_calls     ? "tool_use"
+                  : lf_choice_called(c)  ? "tool_use"
                                          : "end_turn");
     if (c->stop.matched >= 0)
         lf_json_write_string(out, gen->ask.stops[c->stop.matched]);

@@ -1,6 +1,7 @@
 #include "server/http/api/anthropic_messages.h"
 
 #include <stdio.h>
+#include <strings.h>
 
 #include "core/check.h"
 #include "server/http/api/messages.h"
@@ -118,6 +119,24 @@ static const struct lf_chat_call *find_call(struct reader *rd, struct lf_str id)
     return NULL;
 }
 
+/* Templates have no member for a call that failed, so its text says it, where it does not begin so by itself. */
+static enum lf_status mark_error(struct lf_str *text, struct reader *rd, struct lf_json_value flag)
+{
+    static const char head[] = "Error: ";
+    enum { WORD_BYTES = 5, HEAD_BYTES = sizeof head - 1 };
+    bool is_error = false;
+    if (!lf_json_is_absent(flag) && !lf_json_bool(flag, &is_error))
+        return expected(rd, "is_error", flag, "true or false");
+    if (!is_error || (text->len >= WORD_BYTES && strncasecmp(text->ptr, head, WORD_BYTES) == 0)) return LF_OK;
+    size_t n = text->len ? HEAD_BYTES : WORD_BYTES;
+    char *copy = lf_arena_alloc(&rd->r->ask->arena, n + text->len);
+    if (!copy) return lf_refuse_work(rd->r->err, LF_NO_MEMORY);
+    memcpy(copy, head, n);
+    if (text->len) memcpy(copy + n, text->ptr, text->len);
+    *text = lf_str_from(copy, n + text->len);
+    return LF_OK;
+}
+
 static enum lf_status read_result(struct reader *rd, struct lf_json_value block)
 {
     struct lf_json_value of = lf_json_get(block, "tool_use_id");
@@ -130,6 +149,7 @@ static enum lf_status read_result(struct reader *rd, struct lf_json_value block)
                          "%s: no tool_use of the assistant's message before it has this id, %s.", at.name,
                          lf_shown_json(of).text);
     LF_TRY(read_result_text(&text, rd, lf_json_get(block, "content")));
+    LF_TRY(mark_error(&text, rd, lf_json_get(block, "is_error")));
     struct lf_chat_message *m = next_message(rd, "tool");
     m->content = text;
     m->tool_call_id = id;
@@ -188,6 +208,9 @@ static enum lf_status read_call(struct reader *rd, struct turn *turn, struct lf_
     if (!rd->r->limits->template.has_calls)
         return lf_refuse(rd->r->err, 400, at.name, "unsupported_parameter",
                          "%s: this model's chat template has no calls of tools.", at.name);
+    struct lf_json_value caller = lf_json_get(lf_json_get(block, "caller"), "type");
+    if (!lf_json_is_absent(caller) && !lf_json_string_is(caller, "direct"))
+        return expected(rd, "caller.type", caller, "direct: no tools of other servers are run here");
     LF_TRY(lf_ask_text(ask, &call->id, lf_json_get(block, "id"), id.name, rd->r->err));
     LF_TRY(lf_ask_text(ask, &call->name, lf_json_get(block, "name"), name.name, rd->r->err));
     if (lf_json_type(input) != LF_JSON_OBJECT) return expected(rd, "input", input, "an object");
@@ -246,17 +269,25 @@ static enum lf_status read_assistant(struct reader *rd, struct lf_json_value con
 
 static enum lf_status read_message(struct reader *rd, struct lf_json_value v)
 {
+    static const char *const roles[] = {"user", "assistant", "system"};
     struct lf_json_value role = lf_json_get(v, "role"), content = lf_json_get(v, "content");
     struct place at = place_of(rd, "content");
-    bool user = lf_json_string_is(role, "user");
-    if (!user && !lf_json_string_is(role, "assistant")) return expected(rd, "role", role, "user or assistant");
+    if (lf_json_type(v) != LF_JSON_OBJECT) {
+        char whole[LF_PARAM_BYTES];
+        snprintf(whole, sizeof whole, "messages[%d]", rd->idx);
+        return lf_ask_expected(rd->r, whole, v, "an object");
+    }
+    size_t i = 0;
+    while (i < LF_N_ELEMS(roles) && !lf_json_string_is(role, roles[i])) i++;
+    if (i == LF_N_ELEMS(roles)) return expected(rd, "role", role, "user, assistant or system");
     if (lf_json_type(content) == LF_JSON_STRING)
-        return lf_ask_text(rd->r->ask, &next_message(rd, user ? "user" : "assistant")->content, content, at.name,
-                           rd->r->err);
+        return lf_ask_text(rd->r->ask, &next_message(rd, roles[i])->content, content, at.name, rd->r->err);
     if (lf_json_type(content) != LF_JSON_ARRAY || lf_json_len(content) == 0)
         return expected(rd, "content", content, "a string or an array of blocks");
+    if (i == 2)
+        return lf_message_parts(&next_message(rd, roles[i])->content, content, at.name, &rd->r->ask->arena, rd->r->err);
     rd->block = 0;
-    return user ? read_user(rd, content) : read_assistant(rd, content);
+    return i == 0 ? read_user(rd, content) : read_assistant(rd, content);
 }
 
 /* A user's message becomes as many as it has blocks, at most. */

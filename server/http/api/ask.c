@@ -128,7 +128,7 @@ static enum lf_status add_stop(struct lf_reading *r, const char *name, struct lf
     struct lf_str s;
     LF_TRY(lf_ask_text(ask, &s, v, name, r->err));
     if (s.len == 0 || s.len > LF_STOP_BYTES)
-        return lf_refuse(r->err, 400, name, "invalid_value", "stop: each string has 1 to %d bytes, got %zu.",
+        return lf_refuse(r->err, 400, name, "invalid_value", "%s: each string has 1 to %d bytes, got %zu.", name,
                          LF_STOP_BYTES, s.len);
     ask->stops[ask->n_stops++] = s;
     return LF_OK;
@@ -139,7 +139,7 @@ enum lf_status lf_ask_read_stop(struct lf_reading *r, const char *name, struct l
     if (lf_json_type(v) == LF_JSON_STRING) return add_stop(r, name, v);
     if (lf_json_type(v) != LF_JSON_ARRAY) return lf_ask_expected(r, name, v, "a string or an array of strings");
     if (lf_json_len(v) > LF_STOP_N)
-        return lf_refuse(r->err, 400, name, "too_many_stops", "stop: at most %d strings, got %u.", LF_STOP_N,
+        return lf_refuse(r->err, 400, name, "too_many_stops", "%s: at most %d strings, got %u.", name, LF_STOP_N,
                          lf_json_len(v));
     for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
         LF_TRY(add_stop(r, name, it));

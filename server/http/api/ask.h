@@ -51,6 +51,7 @@ struct lf_ask {
 
     bool may_be_empty; /* a prompt without a token is no error: it is only counted */
     bool stream, stream_options, include_usage, return_progress, echo;
+    bool echo_final;                              /* the answer's text begins with the assistant's last message */
     bool continuous_usage;                        /* in every chunk of a stream */
     bool continue_final_message;                  /* the answer goes on from the last message */
     bool generation_prompt_asked;                 /* add_generation_prompt: true was said */
@@ -69,6 +70,8 @@ struct lf_ask {
     struct lf_str stops[LF_STOP_N];
     int n_stop_tokens;
     int32_t stop_tokens[LF_STOP_TOKENS_N];
+    const int32_t *allowed_tokens; /* [n_allowed_tokens] in the arena: all that may come; 0: any */
+    int n_allowed_tokens;
     struct lf_str cache_salt;
     struct lf_format format; /* of the text of the answer */
 };

@@ -56,6 +56,12 @@ struct lf_dialect {
     const void *form; /* their own: what they print differently for dialects that they serve alike */
 };
 
+/* The answer goes on from a text: a leading mark of a word is a space. */
+static inline bool lf_answer_continues(const struct lf_dialect *dialect, const struct lf_ask *ask)
+{
+    return dialect->continues || ask->continue_final_message;
+}
+
 extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages, lf_dialect_count_tokens;
 
 #endif

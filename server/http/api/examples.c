@@ -35,6 +35,23 @@ const struct lf_api_example lf_api_examples[] = {
                "prompt has 4 tokens and you requested 100000 output tokens.\", \"type\": \"invalid_request_error\", "
                "\"param\": \"prompt\", \"code\": \"context_length_exceeded\", \"n_prompt_tokens\": 4, \"n_ctx\": "
                "8192, \"max_tokens_allowed\": 8188}}"},
+    {.request = "POST /v1/completions",
+     .body = "{\"prompt\": \"The access code for Marrow Hill is 48213.\\n\\nQuestion: What is the access"
+             " code for Marrow Hill?\\nAnswer:\", \"max_tokens\": 16, \"temperature\": 0, \"structured_out"
+             "puts\": {\"regex\": \" [0-9]{5}\"}}",
+     .status = 200,
+     .answer = "{\"id\": \"cmpl-1d57c87f91fcc5577ee16623\",\n"
+               " \"object\": \"text_completion\",\n"
+               " \"created\": 1795411619,\n"
+               " \"model\": \"demo\",\n"
+               " \"system_fingerprint\": \"fp_df93d837c2\",\n"
+               " \"choices\": [{\"index\": 0, \"text\": \" 48213\", \"logprobs\": null, \"finish_reason\": \"stop\""
+               ", \"stop_reason\": null}],\n"
+               " \"usage\": {\"prompt_tokens\": 39, \"completion_tokens\": 6, \"total_tokens\": 45, \"prompt_t"
+               "okens_details\": {\"cached_tokens\": 0}},\n"
+               " \"timings\": {\"queue_ms\": 215.775, \"tokenize_ms\": 0.174, \"prefill_ms\": 12.015, \"cached"
+               "_tokens\": 0, \"decode_ms\": 138.708, \"prefill_tokens_per_second\": 3245.883, \"decode_tok"
+               "ens_per_second\": 36.047}}"},
     {.request = "POST /v1/chat/completions",
      .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is "
              "48213.\\n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0}",
@@ -96,6 +113,42 @@ const struct lf_api_example lf_api_examples[] = {
          "\"prefill_tokens_per_second\":17304.371,\"decode_tokens_per_second\":1986.960}}\n"
          "\n"
          "data: [DONE]"},
+    {.request = "POST /v1/chat/completions",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is 48213.\\"
+             "n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0, \""
+             "response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"answer\", \"strict\":"
+             " true, \"schema\": {\"type\": \"object\", \"properties\": {\"place\": {\"enum\": [\"Marrow Hill\", "
+             "\"Broken Harbor\"]}}, \"required\": [\"place\"], \"additionalProperties\": false}}}}",
+     .status = 200,
+     .answer =
+         "{\"id\": \"chatcmpl-f2343f811c2c09b8d8847cf1\",\n"
+         " \"object\": \"chat.completion\",\n"
+         " \"created\": 1795411619,\n"
+         " \"model\": \"demo\",\n"
+         " \"system_fingerprint\": \"fp_df93d837c2\",\n"
+         " \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": \"{\\\"place\\\":\\\"M"
+         "arrow Hill\\\"}\", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": \"stop\", \"stop_re"
+         "ason\": null}],\n"
+         " \"usage\": {\"prompt_tokens\": 38, \"completion_tokens\": 17, \"total_tokens\": 55, \"prompt_"
+         "tokens_details\": {\"cached_tokens\": 0}},\n"
+         " \"timings\": {\"queue_ms\": 0.08, \"tokenize_ms\": 0.181, \"prefill_ms\": 3.359, \"cached_tok"
+         "ens\": 0, \"decode_ms\": 10.239, \"prefill_tokens_per_second\": 11311.638, \"decode_tokens_"
+         "per_second\": 1562.662}}"},
+    {.request = "POST /v1/chat/completions",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"response_format\": {\"type\": \"jso"
+             "n_schema\", \"json_schema\": {\"name\": \"answer\", \"schema\": {\"type\": \"object\", \"properties"
+             "\": {\"list\": {\"type\": \"array\", \"uniqueItems\": true}}}}}}",
+     .status = 400,
+     .answer = "{\"error\": {\"message\": \"response_format.json_schema.schema: schema at \\\"#/properties/l"
+               "ist\\\": \\\"uniqueItems\\\" is not supported\", \"type\": \"invalid_request_error\", \"param\": \""
+               "response_format.json_schema.schema\", \"code\": \"unsupported_schema\"}}"},
+    {.request = "POST /v1/chat/completions",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"tools\": [{\"type\": \"function\", \""
+             "function\": {\"name\": \"weather\", \"parameters\": {\"type\": \"object\", \"properties\": {\"city\""
+             ": {\"type\": \"string\"}}}}}]}",
+     .status = 400,
+     .answer = "{\"error\": {\"message\": \"tools: this model's chat template has no tools.\", \"type\": \"inv"
+               "alid_request_error\", \"param\": \"tools\", \"code\": \"unsupported_parameter\"}}"},
     {.request = "POST /v1/messages",
      .body = "{\"system\": \"Answer in one sentence.\", \"messages\": [{\"role\": \"user\", \"content\": \"The "
              "access code for Marrow Hill is 48213.\\n\\nWhat is the access code for Marrow Hill?\"}], "
@@ -157,6 +210,25 @@ const struct lf_api_example lf_api_examples[] = {
      .status = 400,
      .answer = "{\"type\": \"error\", \"error\": {\"type\": \"invalid_request_error\", \"message\": \"max_tokens: "
                "this field is needed.\"}}"},
+    {.request = "POST /v1/messages",
+     .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is 48213.\\"
+             "n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0, \""
+             "output_config\": {\"format\": {\"type\": \"json_schema\", \"schema\": {\"type\": \"object\", \"prop"
+             "erties\": {\"place\": {\"enum\": [\"Marrow Hill\", \"Broken Harbor\"]}}, \"required\": [\"place\"]"
+             ", \"additionalProperties\": false}}}}",
+     .status = 200,
+     .answer = "{\"id\": \"msg_576dcbf4cfadc0db3023c22a\",\n"
+               " \"type\": \"message\",\n"
+               " \"role\": \"assistant\",\n"
+               " \"model\": \"demo\",\n"
+               " \"content\": [{\"type\": \"text\", \"text\": \"{\\\"place\\\":\\\"Marrow Hill\\\"}\"}],\n"
+               " \"stop_reason\": \"end_turn\",\n"
+               " \"stop_sequence\": null,\n"
+               " \"usage\": {\"input_tokens\": 38, \"cache_creation_input_tokens\": 0, \"cache_read_input_to"
+               "kens\": 0, \"output_tokens\": 17},\n"
+               " \"timings\": {\"queue_ms\": 0.077, \"tokenize_ms\": 0.126, \"prefill_ms\": 3.081, \"cached_to"
+               "kens\": 0, \"decode_ms\": 8.053, \"prefill_tokens_per_second\": 12334.182, \"decode_tokens_"
+               "per_second\": 1986.782}}"},
     {.request = "POST /v1/messages/count_tokens",
      .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}]}",
      .status = 200,

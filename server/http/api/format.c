@@ -98,11 +98,26 @@ static enum lf_status read_named_schema(struct lf_reading *r, struct lf_json_val
     return lf_format_read_schema(r, param, schema);
 }
 
+static enum lf_status refuse_beside(struct lf_reading *r, const char *param, const char *type)
+{
+    return lf_refuse(r->err, 400, param, "invalid_value", "%s: only together with the type %s.", param, type);
+}
+
+static enum lf_status read_text_format(struct lf_reading *r, struct lf_json_value v)
+{
+    if (!lf_json_is_absent(lf_json_get(v, "json_schema")))
+        return refuse_beside(r, "response_format.json_schema", "json_schema");
+    if (!lf_json_is_absent(lf_json_get(v, "schema")))
+        return refuse_beside(r, "response_format.schema", "json_object or json_schema");
+    return LF_OK;
+}
+
 /* llama.cpp and TGI have the schema beside the type. */
 static enum lf_status read_json_format(struct lf_reading *r, struct lf_json_value v, bool is_schema)
 {
     struct lf_json_value named = lf_json_get(v, "json_schema"), schema = lf_json_get(v, "schema");
-    bool has_named = is_schema && !lf_json_is_absent(named), has_schema = !lf_json_is_absent(schema);
+    bool has_named = !lf_json_is_absent(named), has_schema = !lf_json_is_absent(schema);
+    if (has_named && !is_schema) return refuse_beside(r, "response_format.json_schema", "json_schema");
     if (has_named && has_schema)
         return lf_refuse(r->err, 400, "response_format.schema", "invalid_value",
                          "response_format.schema: there is a schema in response_format.json_schema already.");
@@ -114,7 +129,7 @@ enum lf_status lf_format_read_response_format(struct lf_reading *r, const char *
 {
     struct lf_json_value type = lf_json_get(v, "type");
     if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
-    if (lf_json_string_is(type, "text")) return LF_OK;
+    if (lf_json_string_is(type, "text")) return read_text_format(r, v);
     if (lf_json_string_is(type, "json_object")) return read_json_format(r, v, false);
     if (lf_json_string_is(type, "json_schema")) return read_json_format(r, v, true);
     return lf_ask_expected(r, "response_format.type", type, "text, json_object or json_schema");
@@ -169,17 +184,32 @@ static const struct member members[] = {
     MEMBER("structural_tag", refuse_member),
 };
 
+/* Members that nobody knows, and those among them that ask for something. */
+static int count_unknown(struct lf_json_value v, int *n_asking)
+{
+    int n = 0;
+    *n_asking = 0;
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it)) {
+        bool known = false;
+        for (size_t i = 0; i < LF_N_ELEMS(members) && !known; i++) known = lf_json_string_is(it, members[i].name);
+        n += !known;
+        *n_asking += !known && !lf_json_is_absent(lf_json_member(it));
+    }
+    return n;
+}
+
 enum lf_status lf_format_read_structured_outputs(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
+    int n_asking;
     if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
-    uint32_t n_known = 0;
     for (size_t i = 0; i < LF_N_ELEMS(members); i++) {
         struct lf_json_value value = lf_json_get(v, members[i].name);
-        n_known += lf_json_type(value) != LF_JSON_NONE;
         if (!lf_json_is_absent(value)) LF_TRY(members[i].read(r, members[i].param, value));
     }
-    r->ask->n_unknown += (int)(lf_json_len(v) - n_known);
-    return LF_OK;
+    r->ask->n_unknown += count_unknown(v, &n_asking);
+    if (n_asking == 0 || r->ask->format.kind != LF_FORMAT_TEXT) return LF_OK;
+    /* a wish that nobody knows, and none beside it: the answer would be of any form */
+    return lf_ask_expected(r, name, v, "one with json, json_object, regex or choice");
 }
 
 /* ---- making grammars ---- */

@@ -48,10 +48,10 @@ static struct lf_generation_params params_of(struct lf_exchange *x, int64_t toke
 }
 
 /* At the beginning of a chat's answer tokens add other bytes than in a text that goes on. */
-static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x)
+static struct lf_vocabulary *vocabulary_of(const struct lf_exchange *x, const struct lf_ask *ask)
 {
     const struct lf_answer_vocabulary *v = x->server->opts.vocabulary;
-    return x->route->dialect->continues ? v->continues : v->begins;
+    return lf_answer_continues(x->route->dialect, ask) ? v->continues : v->begins;
 }
 
 enum { SOON_MS = 10 };
@@ -80,7 +80,7 @@ static bool has_rules(const struct lf_exchange *x, const struct lf_ask *ask)
     const struct lf_http_server *s = x->server;
     if (!x->route->dialect->talks || !s->answers) return false;
     if (ask->n_tools && ask->tool_choice != LF_TOOL_CHOICE_NONE) return true;
-    return ask->format.kind != LF_FORMAT_TEXT && !s->opts.no_reasoning && lf_answer_format_has_reasoning(s->answers);
+    return ask->format.kind != LF_FORMAT_TEXT && !s->opts.no_reasoning && s->thinks;
 }
 
 /* Only a wish that masks alone can grant is refused where there are none. */
@@ -95,16 +95,17 @@ static enum lf_status check_vocabulary(const struct lf_exchange *x, const struct
 
 /* Of an answer that is text and nothing else. Made before the prompt is tokenized: a schema that will not do is refused
  * at once, whatever the length of the document. */
-static enum lf_status make_format(struct lf_grammar **out, struct lf_exchange *x, const struct lf_format *format,
+static enum lf_status make_format(struct lf_grammar **out, struct lf_exchange *x, const struct lf_ask *ask,
                                   struct lf_api_err *err)
 {
+    const struct lf_format *format = &ask->format;
     struct lf_err why = {0};
     struct lf_grammar *grammar = NULL;
     if (format->kind == LF_FORMAT_TEXT) return LF_OK;
     struct lf_work work = work_of(x);
     enum lf_status status = lf_format_grammar(&grammar, format, &work, &why);
     if (is_costly(x, &work, status)) return status;
-    if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK) status = lf_answer_can_begin(grammar, vocabulary_of(x, ask), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;
         return LF_OK;
@@ -119,7 +120,7 @@ static enum lf_status refuse_rules(struct lf_exchange *x, const struct lf_ask *a
     static const struct lf_format tools = {.param = "tools"};
     struct lf_grammar *grammar = NULL;
     /* is it the format's fault? then it says so by itself */
-    LF_TRY(make_format(&grammar, x, &ask->format, err));
+    LF_TRY(make_format(&grammar, x, ask, err));
     lf_grammar_unref(grammar);
     return lf_format_refuse(err, &tools, status, why);
 }
@@ -131,8 +132,12 @@ static enum lf_status make_rules(struct lf_grammar **out, struct lf_exchange *x,
     struct lf_err why = {0};
     struct lf_grammar *grammar = NULL;
     struct lf_grammar_part content;
+    bool is_held = ask->format.kind != LF_FORMAT_TEXT || ask->tool_choice == LF_TOOL_CHOICE_REQUIRED;
     struct lf_answer_rules rules = {.prompt_end = prompt_end,
-                                    .reasoning = !x->server->opts.no_reasoning,
+                                    /* Also where it is not split off. A model that is held to a form and would rather
+                                     * write freely takes a marker of reasoning where that is the only way to: so there
+                                     * is none where its template shows none, or the answer goes on from a text. */
+                                    .reasoning = (x->server->thinks && !ask->continue_final_message) || !is_held,
                                     .tools = ask->tools,
                                     .n_tools = ask->n_tools,
                                     .choice = ask->tool_choice,
@@ -145,7 +150,7 @@ static enum lf_status make_rules(struct lf_grammar **out, struct lf_exchange *x,
     struct lf_work work = work_of(x);
     enum lf_status status = lf_answer_format_grammar(&grammar, x->server->answers, &rules, &work, &why);
     if (is_costly(x, &work, status)) return status;
-    if (status == LF_OK && grammar) status = lf_answer_can_begin(grammar, vocabulary_of(x), x->work.memory, &why);
+    if (status == LF_OK && grammar) status = lf_answer_can_begin(grammar, vocabulary_of(x, ask), x->work.memory, &why);
     if (status == LF_OK) {
         *out = grammar;
         return LF_OK;
@@ -165,7 +170,7 @@ static enum lf_status generate(struct lf_exchange *x, struct lf_ask *ask, struct
     take_client_id(x, ask->request_id);
     struct lf_generation_params params = params_of(x, lf_clock_ns() - began_ns);
     params.grammar = grammar;
-    params.vocabulary = grammar ? vocabulary_of(x) : NULL;
+    params.vocabulary = grammar ? vocabulary_of(x, ask) : NULL;
     LF_TRY(lf_generation_start(&gen, &params, ask, prompts, err));
     lf_histogram_observe(&x->server->metrics.n_choices, (double)n_choices);
     enum lf_status status = stream ? lf_stream_create(&x->answer, gen, opts->keep_alive, opts->keep_alive_ms)
@@ -183,7 +188,7 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
     struct lf_prompt_source source = lf_prompt_source_of(x);
     bool rules = has_rules(x, ask);
     LF_TRY(check_vocabulary(x, ask, err));
-    if (!rules) LF_TRY(make_format(&grammar, x, &ask->format, err));
+    if (!rules) LF_TRY(make_format(&grammar, x, ask, err));
     enum lf_status status = lf_prompts_read(&prompts, ask, &source, err);
     if (status == LF_OK && rules) status = make_rules(&grammar, x, ask, prompts.items[0].end, err);
     if (status == LF_OK)

@@ -53,6 +53,8 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
         return lf_refuse_context(err, param, p->n_prompt, p->max_tokens, st->room, false);
     case LF_INVALID:
         return lf_refuse(err, 400, param, "invalid_value", "%s", why->message);
+    case LF_UNSUPPORTED:
+        return lf_refuse(err, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: %s.", why->message);
     case LF_FULL:
         (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
         err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
@@ -89,6 +91,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .ignore_eos = ask->ignore_eos,
         .stop_token_ids = ask->stop_tokens,
         .n_stop_token_ids = ask->n_stop_tokens,
+        .allowed_ids = ask->allowed_tokens,
+        .n_allowed_ids = ask->n_allowed_tokens,
         .sampling = ask->sampling,
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
@@ -135,6 +139,15 @@ static void echo_prompt(const struct lf_generation *gen, struct lf_choice *c)
     c->offset = lf_utf8_count(lf_buf_view(&c->parts.text));
 }
 
+/* The assistant's last message, before the answer that goes on from it. */
+static void echo_final(struct lf_choice *c)
+{
+    if (c->parser)
+        lf_parts_add(&c->parts, LF_ANSWER_TEXT, c->prompt->text);
+    else
+        lf_buf_str(&c->parts.text, c->prompt->text);
+}
+
 void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
 {
     const struct lf_ask *ask = &gen->ask;
@@ -151,6 +164,7 @@ void lf_choice_rewind(struct lf_generation *gen, struct lf_choice *c)
     lf_logprob_text_clear(&c->lp);
     c->echo_done = !ask->echo || ask->logprobs == LF_ABSENT || gen->quiet;
     if (ask->echo) echo_prompt(gen, c);
+    if (ask->echo_final) echo_final(c);
 }
 
 /* Only an answer that may have something beside text is taken apart. */
@@ -451,11 +465,12 @@ static void end_at_stop(struct lf_generation *gen, struct lf_choice *c)
     lf_request_cancel(c->req);
 }
 
-/* A control token is no text, but an answer's format may know it. */
+/* A control token is no text, unless that was asked for, but an answer's format may know it. */
 static bool take_control(struct lf_generation *gen, struct lf_choice *c, int32_t id, struct pieces *p)
 {
     struct lf_token_info info;
     if (!c->parser || !lf_tokenizer_token(gen->tok, id, &info) || !info.special) return false;
+    if (!gen->ask.skip_special_tokens && !lf_answer_parser_knows(c->parser, info.text)) return false;
     if (show_held(gen, c, p)) {
         end_at_stop(gen, c);
         return true;

@@ -52,6 +52,12 @@ struct lf_choice {
     bool finish_shown; /* a stream told it */
 };
 
+/* An answer that called tools has ended for that, unless it was cut: by its length, or in a call by a stop string. */
+static inline bool lf_choice_called(const struct lf_choice *c)
+{
+    return strcmp(c->finish, "stop") == 0 && c->shape.n_calls > 0 && c->shape.n_whole_calls == c->shape.n_calls;
+}
+
 struct lf_generation {
     const struct lf_dialect *dialect;
     const struct lf_tokenizer *tok;
@@ -93,10 +99,9 @@ struct lf_generation_params {
     void *notify_ctx;
 };
 
-/* The answer goes on from a text: a leading mark of a word is a space. */
 static inline bool lf_generation_continues(const struct lf_generation *gen)
 {
-    return gen->dialect->continues || gen->ask.continue_final_message;
+    return lf_answer_continues(gen->dialect, &gen->ask);
 }
 
 /* Checks lengths and submits every choice. ask and prompts are taken over whatever comes back. */

@@ -154,8 +154,10 @@ static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading 
 static enum lf_status check_members(const struct lf_chat_message *m, int idx, struct lf_api_err *err)
 {
     static const char *const texts[] = {"reasoning_content", "reasoning", "thinking", "name", "tool_call_id"};
-    struct place at = place_of(idx, ".function_call");
+    struct place at = place_of(idx, ".function_call"), audio = place_of(idx, ".audio");
     for (size_t i = 0; i < LF_N_ELEMS(texts); i++) LF_TRY(check_text(m->more, idx, texts[i], err));
+    if (!lf_json_is_absent(lf_json_get(m->more, "audio")))
+        return lf_refuse(err, 400, audio.name, "unsupported_content", "%s: only texts are understood.", audio.name);
     if (lf_json_is_absent(lf_json_get(m->more, "function_call"))) return LF_OK;
     return lf_refuse(err, 400, at.name, "unsupported_parameter", "%s: not implemented; here that is tool_calls.",
                      at.name);
@@ -170,8 +172,8 @@ static enum lf_status read_message(struct lf_chat_message *out, int idx, struct 
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
     if (!known) return expected(r->err, at.name, role, "system, developer, user, assistant or tool");
     if (!r->limits->template.keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
-    LF_TRY(read_content(out, idx, &r->ask->arena, r->err));
     LF_TRY(check_members(out, idx, r->err));
+    LF_TRY(read_content(out, idx, &r->ask->arena, r->err));
     return read_calls(out, r, idx);
 }
 

@@ -275,10 +275,9 @@ static void delta(struct lf_buf *out, const struct lf_generation *gen, int idx, 
     end_chunk(out, gen, idx);
 }
 
-/* An answer that called tools has ended for that, unless it was cut. */
 static const char *finish_of(const struct lf_choice *c)
 {
-    return c->shape.n_calls && strcmp(c->finish, "stop") == 0 ? "tool_calls" : c->finish;
+    return lf_choice_called(c) ? "tool_calls" : c->finish;
 }
 
 static void finish(struct lf_buf *out, const struct lf_generation *gen, int idx)

@@ -5,13 +5,14 @@
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
+#include "template/chat_template.h"
 
 enum { GEN = LF_ASK_COMPLETION | LF_ASK_CHAT, TEXT = LF_ASK_COMPLETION | LF_ASK_TOKENIZE };
 enum { TALK = LF_ASK_CHAT | LF_ASK_TOKENIZE | LF_ASK_TEMPLATE, ALL = GEN | TALK | LF_ASK_DETOKENIZE };
 
 static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, read_stream_options, read_logit_bias,
-    read_stop_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_request_id, read_generation_prompt,
-    read_modalities;
+    read_stop_token_ids, read_allowed_token_ids, read_cache_salt, read_seed, read_completion_logprobs, read_request_id,
+    read_generation_prompt, read_modalities;
 
 #define AT(member) LF_ASK_AT(member)
 
@@ -67,8 +68,9 @@ static const struct lf_field fields[] = {
      .asks = TALK,
      .kind = LF_FIELD_BOOL,
      .at = AT(continue_final_message),
-     .help = "the last message is the assistant's and not ended: the answer goes on from its text, which it does not "
-             "repeat; not together with `add_generation_prompt: true`"},
+     .help =
+         "the last message is the assistant's and not ended: the answer goes on from its text, which it does not "
+         "repeat, and which is no part of a format that is asked for; not together with `add_generation_prompt: true`"},
     {.name = "stream",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,
@@ -92,6 +94,13 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_BOOL,
      .at = AT(echo),
      .help = "the text begins with the prompt"},
+    {.name = "echo",
+     .asks = LF_ASK_CHAT,
+     .kind = LF_FIELD_BOOL,
+     .at = AT(echo_final),
+     .help = "`content` begins with the text of the last message where that is the assistant's, as with "
+             "`continue_final_message`; a stream sends it first. Where it is not nothing comes before the answer. "
+             "Neither stop strings nor a format look at it, and it is in no log-probabilities"},
     {.name = "add_special_tokens",
      .asks = TEXT,
      .kind = LF_FIELD_BOOL,
@@ -171,12 +180,12 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_INT,
      .at = AT(min_tokens),
      .range = {0, LF_CONTEXT_TOKENS},
-     .help = "no end before so many tokens"},
+     .help = "no end before so many tokens, but where a format leaves nothing else"},
     {.name = "ignore_eos",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,
      .at = AT(ignore_eos),
-     .help = "goes on past the model's end token"},
+     .help = "goes on past the model's end token, but where a format leaves nothing else"},
     {.name = "temperature",
      .asks = GEN,
      .kind = LF_FIELD_FLOAT,
@@ -251,11 +260,21 @@ static const struct lf_field fields[] = {
      .range = {0, LF_STOP_TOKENS_N},
      .type = "array of token ids",
      .help = "the answer ends at the first of these"},
+    {.name = "allowed_token_ids",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = read_allowed_token_ids,
+     .type = "array of token ids, at least one",
+     .help =
+         "no other token comes, the one that ends an answer among them; not together with tools or with a format of "
+         "the answer, whose tokens might all be others"},
     {.name = "skip_special_tokens",
-     .asks = LF_ASK_COMPLETION,
+     .asks = GEN,
      .kind = LF_FIELD_BOOL,
      .at = AT(skip_special_tokens),
-     .help = "control tokens are left out of the text"},
+     .help =
+         "control tokens are left out of the text; true unless given. Markers of reasoning and of calls, where these "
+         "are split off, and the token that ended the answer are in no text anyway"},
     {.name = "request_id",
      .asks = GEN,
      .kind = LF_FIELD_READ,
@@ -283,7 +302,8 @@ static const struct lf_field fields[] = {
      .type = "object",
      .help = "what the answer is: `type` `text`, `json_object`, or `json_schema` with `json_schema`: `{\"name\": …, "
              "\"schema\": …, \"strict\": true}`; strict: objects have no members but those listed. The answer "
-             "parses and meets the schema, unless `max_tokens` or a string of `stop` cuts it; JSON has no white space"},
+             "parses and meets the schema, unless `max_tokens`, a string of `stop` or one of `stop_token_ids` cuts it; "
+             "JSON has no white space"},
     {.name = "structured_outputs",
      .asks = GEN,
      .kind = LF_FIELD_READ,
@@ -321,7 +341,9 @@ static const struct lf_field fields[] = {
      .kind = LF_FIELD_READ,
      .read = lf_format_read_whitespace,
      .type = "string",
-     .help = "white space that JSON may have behind `{`, `[`, `,` and `:` and before `]` and `}`, as a pattern"},
+     .help =
+         "white space that JSON may have behind `{`, `[`, `,` and `:` and before `]` and `}`, as a pattern (of what "
+         "it matches, spaces, tabs and line ends); says nothing where the answer is no JSON"},
     {.name = "tools",
      .asks = TALK,
      .kind = LF_FIELD_READ,
@@ -414,6 +436,10 @@ static enum lf_status read_template_vars(struct lf_reading *r, const char *name,
     if (!lf_json_is_absent(thinking) && asks && !r->limits->template.has_thinking)
         return lf_refuse(r->err, 400, name, "unsupported_parameter",
                          "chat_template_kwargs.enable_thinking: this model's chat template has no such switch.");
+    const char *taken = lf_chat_template_taken(v);
+    if (taken)
+        return lf_refuse(r->err, 400, name, "invalid_value",
+                         "%s: a template variable cannot be called %s, which other fields set.", name, taken);
     r->ask->template_vars = v;
     return LF_OK;
 }
@@ -514,6 +540,22 @@ static enum lf_status read_stop_token_ids(struct lf_reading *r, const char *name
     return LF_OK;
 }
 
+static enum lf_status read_allowed_token_ids(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_ask *ask = r->ask;
+    uint32_t n = lf_json_type(v) == LF_JSON_ARRAY ? lf_json_len(v) : 0;
+    if (n == 0) return lf_ask_expected(r, name, v, "an array with at least one token id");
+    if (n > (uint32_t)r->limits->n_vocab)
+        return lf_refuse(r->err, 400, name, "invalid_value", "%s: at most the %d ids of the vocabulary, got %u.", name,
+                         r->limits->n_vocab, n);
+    int32_t *ids = lf_arena_array(&ask->arena, n, sizeof *ids);
+    if (!ids) return lf_refuse_work(r->err, LF_NO_MEMORY);
+    for (struct lf_json_value it = lf_json_first(v); lf_json_more(v, it); it = lf_json_next(v, it))
+        LF_TRY(lf_ask_token_id(&ids[ask->n_allowed_tokens++], it, r->limits->n_vocab, name, r->err));
+    ask->allowed_tokens = ids;
+    return LF_OK;
+}
+
 static enum lf_status read_cache_salt(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
     LF_TRY(lf_ask_text(r->ask, &r->ask->cache_salt, v, name, r->err));
@@ -560,6 +602,10 @@ static enum lf_status check_together(struct lf_ask *ask, enum lf_ask_kind kind, 
                          "continue_final_message: not together with add_generation_prompt.");
     if (ask->stream_options && !ask->stream)
         return lf_refuse(err, 400, "stream_options", "invalid_value", "stream_options: only together with stream.");
+    bool has_rules = ask->format.kind != LF_FORMAT_TEXT || (ask->n_tools && ask->tool_choice != LF_TOOL_CHOICE_NONE);
+    if (ask->n_allowed_tokens && has_rules)
+        return lf_refuse(err, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: not together with %s.",
+                         ask->format.kind != LF_FORMAT_TEXT ? ask->format.param : "tools");
     if (ask->n > limits->max_choices)
         return lf_refuse(err, 400, "n", "invalid_value", "n: this server gives at most %d choices.",
                          limits->max_choices);

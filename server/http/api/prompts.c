@@ -167,18 +167,23 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
     return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
 }
 
-/* The text of the last message, which is the assistant's. */
+/* The text of the last message where that is the assistant's, else an empty one. */
 static enum lf_status final_text(struct lf_str *out, struct lf_ask *ask, struct lf_api_err *err)
 {
     const struct lf_chat_message *m = &ask->messages[ask->n_messages - 1];
     bool assistant = m->role.ptr ? lf_str_eq(m->role, LF_STR("assistant"))
                                  : lf_json_string_is(lf_json_get(m->more, "role"), "assistant");
     struct lf_json_value content = lf_json_get(m->more, "content");
-    *out = m->has_content ? m->content : LF_STR("");
-    if (!m->has_content && lf_json_type(content) == LF_JSON_STRING)
-        LF_TRY(lf_ask_text(ask, out, content, "messages", err));
-    *out = assistant && m->n_calls == 0 ? *out : LF_STR("");
-    if (lf_str_trim(*out).len > 0) return LF_OK;
+    *out = assistant && m->has_content ? m->content : LF_STR("");
+    if (!assistant || m->has_content || lf_json_type(content) != LF_JSON_STRING) return LF_OK;
+    return lf_ask_text(ask, out, content, "messages", err);
+}
+
+/* That there is something to go on from. */
+static enum lf_status text_to_continue(struct lf_str *out, struct lf_ask *ask, struct lf_api_err *err)
+{
+    LF_TRY(final_text(out, ask, err));
+    if (ask->messages[ask->n_messages - 1].n_calls == 0 && lf_str_trim(*out).len > 0) return LF_OK;
     return lf_refuse(err, 400, "continue_final_message", "invalid_value",
                      "continue_final_message: expected a last message of the assistant's with a text and no calls.");
 }
@@ -207,7 +212,7 @@ static ptrdiff_t find_final(const struct lf_chat_text *rendered, struct lf_str n
 static enum lf_status cut_behind_final(struct lf_chat_text *rendered, struct lf_ask *ask, struct lf_api_err *err)
 {
     struct lf_str last, text = lf_buf_view(&rendered->text);
-    LF_TRY(final_text(&last, ask, err));
+    LF_TRY(text_to_continue(&last, ask, err));
     struct lf_str core = lf_str_trim(last);
     ptrdiff_t at = find_final(rendered, core);
     if (at < 0)
@@ -247,6 +252,7 @@ static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, cons
         status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
                         LF_ENCODE_SPECIALS, ask, source, "messages", err);
     if (status == LF_OK) status = keep_end(&out->items[0], lf_buf_view(&text.text), ask, err);
+    if (status == LF_OK && ask->echo_final) status = final_text(&out->items[0].text, ask, err);
     lf_chat_text_deinit(&text);
     lf_ask_drop_arguments(ask);
     return status;

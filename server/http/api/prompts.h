@@ -9,7 +9,7 @@ struct lf_chat_template;
 
 struct lf_prompt {
     struct lf_ids ids;  /* owned */
-    struct lf_str text; /* as it was given, in the ask's arena; for echo */
+    struct lf_str text; /* for echo, in the ask's arena: as it was given, of a conversation the assistant's last one */
     bool is_text;
     struct lf_str end; /* of a conversation: the last bytes as the template wrote them, in the ask's arena */
 };

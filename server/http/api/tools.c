@@ -6,10 +6,22 @@
 #include "core/work.h"
 #include "server/http/api/shown.h"
 
-static struct lf_tool_place place_of(const char *list, size_t idx, const char *member)
+/* Where in the body something stands, as a refusal names it: "tools[3].function.name". */
+struct place {
+    char name[LF_PARAM_BYTES];
+};
+
+static struct place place_of(const char *list, size_t idx, const char *member)
 {
-    struct lf_tool_place p;
-    snprintf(p.name, sizeof p.name, "%.20s[%zu]%.36s", list, idx, member);
+    struct place p;
+    snprintf(p.name, sizeof p.name, "%.31s[%zu]%.20s", list, idx, member);
+    return p;
+}
+
+static struct place member_of(const char *at, const char *member)
+{
+    struct place p;
+    snprintf(p.name, sizeof p.name, "%.40s.%.20s", at, member);
     return p;
 }
 
@@ -52,32 +64,42 @@ static bool is_name(struct lf_str s)
     return ok;
 }
 
-static const struct lf_tool *find(const struct lf_tool *tools, size_t n, struct lf_str name)
+static struct lf_tool *find(struct lf_tool *tools, size_t n, struct lf_str name)
 {
     for (size_t i = 0; i < n; i++)
         if (lf_str_eq(tools[i].name, name)) return &tools[i];
     return NULL;
 }
 
-enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_place *at, struct lf_json_value name,
-                            struct lf_json_value schema, struct lf_json_value strict)
+/* The name, which no tool before it has. */
+static enum lf_status read_name(struct lf_str *out, struct lf_reading *r, struct lf_json_value v, const char *at)
+{
+    const struct lf_ask *ask = r->ask;
+    LF_TRY(lf_ask_text(r->ask, out, v, at, r->err));
+    if (!is_name(*out))
+        return lf_refuse(r->err, 400, at, "invalid_value",
+                         "%s: a tool's name has 1 to %d bytes, and no white space, quotes, <, >, { or }; got %s.", at,
+                         LF_TOOL_NAME_BYTES, lf_shown_json(v).text);
+    if (find(ask->tools, ask->n_tools, *out))
+        return lf_refuse(r->err, 400, at, "invalid_value", "%s: two tools have this name, %s.", at,
+                         lf_shown_json(v).text);
+    return LF_OK;
+}
+
+enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_values *t)
 {
     struct lf_ask *ask = r->ask;
     struct lf_tool *tool = &ask->tools[ask->n_tools];
+    struct place name = member_of(t->at, "name"), schema_at = member_of(t->at, t->schema_member),
+                 strict_at = member_of(t->at, "strict");
+    struct lf_json_value schema = lf_json_get(t->value, t->schema_member), strict = lf_json_get(t->value, "strict");
     struct lf_str text;
     bool is_strict = false;
-    LF_TRY(lf_ask_text(ask, &text, name, at->name, r->err));
-    if (!is_name(text))
-        return lf_refuse(r->err, 400, at->name, "invalid_value",
-                         "%s: a tool's name has 1 to %d bytes, and no white space, quotes, <, >, { or }; got %s.",
-                         at->name, LF_TOOL_NAME_BYTES, lf_shown_json(name).text);
-    if (find(ask->tools, ask->n_tools, text))
-        return lf_refuse(r->err, 400, at->name, "invalid_value", "%s: two tools have the name %s.", at->name,
-                         lf_shown_json(name).text);
+    LF_TRY(read_name(&text, r, lf_json_get(t->value, "name"), name.name));
     if (!lf_json_is_absent(schema) && lf_json_type(schema) != LF_JSON_OBJECT)
-        return expected(r->err, at->name, schema, "a schema of the arguments, which is an object,");
+        return expected(r->err, schema_at.name, schema, "an object, the schema of the arguments");
     if (!lf_json_is_absent(strict) && !lf_json_bool(strict, &is_strict))
-        return expected(r->err, at->name, strict, "true or false as strict");
+        return expected(r->err, strict_at.name, strict, "true or false");
     if (lf_json_is_absent(schema)) schema = (struct lf_json_value){0};
     if (lf_tool_init(tool, text, schema, &ask->arena) != LF_OK) return lf_refuse_work(r->err, LF_NO_MEMORY);
     tool->strict = is_strict;
@@ -88,10 +110,8 @@ enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_place *at
 /* {"type": "function", "function": {"name", "description", "parameters", "strict"}} */
 static enum lf_status read_tool(struct lf_reading *r, size_t idx, struct lf_json_value v)
 {
-    struct lf_tool_place whole = place_of("tools", idx, ""), type = place_of("tools", idx, ".type"),
-                         function = place_of("tools", idx, ".function"),
-                         name = place_of("tools", idx, ".function.name"),
-                         description = place_of("tools", idx, ".function.description");
+    struct place whole = place_of("tools", idx, ""), type = member_of(whole.name, "type"),
+                 function = member_of(whole.name, "function"), description = member_of(function.name, "description");
     struct lf_json_value f = lf_json_get(v, "function"), text = lf_json_get(f, "description");
     if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r->err, whole.name, v, "an object");
     if (!lf_json_string_is(lf_json_get(v, "type"), "function"))
@@ -101,7 +121,7 @@ static enum lf_status read_tool(struct lf_reading *r, size_t idx, struct lf_json
     if (lf_json_type(f) != LF_JSON_OBJECT) return expected(r->err, function.name, f, "an object");
     if (!lf_json_is_absent(text) && lf_json_type(text) != LF_JSON_STRING)
         return expected(r->err, description.name, text, "a string");
-    return lf_tools_add(r, &name, lf_json_get(f, "name"), lf_json_get(f, "parameters"), lf_json_get(f, "strict"));
+    return lf_tools_add(r, &(struct lf_tool_values){function.name, "parameters", f});
 }
 
 enum lf_status lf_tools_read(struct lf_reading *r, const char *name, struct lf_json_value v)
@@ -126,14 +146,20 @@ enum lf_status lf_tools_refuse_functions(struct lf_reading *r, const char *name,
 
 /* ---- which may be called ---- */
 
-enum lf_status lf_tools_choose(struct lf_ask *ask, struct lf_json_value v, const char *param, struct lf_api_err *err)
+/* The tool that v names. */
+static enum lf_status find_named(struct lf_tool **out, struct lf_ask *ask, struct lf_json_value v, const char *param,
+                                 struct lf_api_err *err)
 {
     struct lf_str name;
     LF_TRY(lf_ask_text(ask, &name, v, param, err));
-    const struct lf_tool *tool = find(ask->tools, ask->n_tools, name);
-    if (!tool)
-        return lf_refuse(err, 400, param, "invalid_value", "%s: no tool has the name %s.", param,
-                         lf_shown_json(v).text);
+    *out = find(ask->tools, ask->n_tools, name);
+    return *out ? LF_OK : expected(err, param, v, "the name of one of the tools");
+}
+
+enum lf_status lf_tools_choose(struct lf_ask *ask, struct lf_json_value v, const char *param, struct lf_api_err *err)
+{
+    struct lf_tool *tool;
+    LF_TRY(find_named(&tool, ask, v, param, err));
     struct lf_tool chosen = *tool;
     ask->tools[0] = chosen;
     ask->n_tools = 1;
@@ -174,19 +200,13 @@ static enum lf_status read_allowed(struct lf_ask *ask, struct lf_json_value v, s
     if (lf_json_type(list) != LF_JSON_ARRAY || lf_json_len(list) == 0)
         return expected(err, "tool_choice.allowed_tools.tools", list, "an array with at least one tool");
     for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it), i++) {
-        struct lf_tool_place at = place_of("allowed_tools.tools", i, ".function.name");
-        struct lf_json_value value = lf_json_get(lf_json_get(it, "function"), "name");
-        struct lf_str name;
-        LF_TRY(lf_ask_text(ask, &name, value, at.name, err));
-        const struct lf_tool *found = find(ask->tools, ask->n_tools, name);
-        if (!found)
-            return lf_refuse(err, 400, at.name, "invalid_value", "%s: no tool has the name %s.", at.name,
-                             lf_shown_json(value).text);
+        struct place at = place_of("tool_choice.allowed_tools.tools", i, ".function.name");
+        struct lf_tool *found;
+        LF_TRY(find_named(&found, ask, lf_json_get(lf_json_get(it, "function"), "name"), at.name, err));
         if (found < ask->tools + n) continue; /* twice */
         struct lf_tool swap = ask->tools[n];
-        size_t from = (size_t)(found - ask->tools);
-        ask->tools[n] = ask->tools[from];
-        ask->tools[from] = swap;
+        ask->tools[n] = *found;
+        *found = swap;
         n++;
     }
     ask->n_tools = n;

@@ -14,17 +14,17 @@ LF_MUST_CHECK enum lf_status lf_tools_check(struct lf_ask *ask, struct lf_api_er
 
 /* ---- for any dialect ---- */
 
-/* Where in the body something stands, as a refusal names it: "tools[3].name". */
-struct lf_tool_place {
-    char name[LF_PARAM_BYTES];
+/* A definition as its dialect has it. */
+struct lf_tool_values {
+    const char *at;             /* where it stands in the body, as a refusal names it: "tools[3].function" */
+    const char *schema_member;  /* what the schema of the arguments is called there: "parameters" */
+    struct lf_json_value value; /* the object with name, strict, and that */
 };
 
 /* Room for the tools of an array, which is to be one of 1 to LF_TOOLS_N objects. */
 LF_MUST_CHECK enum lf_status lf_tools_begin(struct lf_reading *r, const char *name, struct lf_json_value v);
-/* The next one. `at` says where its members stand; schema may be absent. */
-LF_MUST_CHECK enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_place *at,
-                                          struct lf_json_value name, struct lf_json_value schema,
-                                          struct lf_json_value strict);
+/* The next one; schema and strict may be absent. */
+LF_MUST_CHECK enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_values *tool);
 /* Only this one may be called, and must be: the tool that v names. */
 LF_MUST_CHECK enum lf_status lf_tools_choose(struct lf_ask *ask, struct lf_json_value v, const char *param,
                                              struct lf_api_err *err);

@@ -39,7 +39,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "reasoning_effort", .asks = LF_ASK_COMPLETION, .neutral = NONE, .instead = "/v1/chat/completions"},
     {.name = "verbosity", .asks = GEN, .neutral = NONE},
     {.name = "data_sources", .asks = GEN, .neutral = EMPTY},
-    {.name = "echo", .asks = LF_ASK_CHAT, .neutral = FALSE},
     {.name = "top_logprobs", .asks = LF_ASK_COMPLETION, .neutral = ZERO, .instead = "logprobs"},
 
     /* OpenAI responses and Anthropic messages, sent to the wrong endpoint */
@@ -153,7 +152,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "bad_words_ids", .asks = GEN, .neutral = EMPTY},
     {.name = "banned_tokens", .asks = GEN, .neutral = EMPTY},
     {.name = "custom_token_bans", .asks = GEN, .neutral = EMPTY},
-    {.name = "allowed_token_ids", .asks = GEN, .neutral = NONE},
     {.name = "ban_eos_token", .asks = GEN, .neutral = FALSE, .instead = "ignore_eos"},
     {.name = "stop_regex", .asks = GEN, .neutral = EMPTY},
     {.name = "no_stop_trim", .asks = GEN, .neutral = FALSE},
@@ -227,7 +225,6 @@ static const struct lf_unsupported_field rows[] = {
     {.name = "return_full_text", .asks = GEN, .neutral = FALSE, .instead = "echo"},
     {.name = "return_tokens", .asks = GEN, .neutral = FALSE},
     {.name = "response_fields", .asks = GEN, .neutral = EMPTY},
-    {.name = "skip_special_tokens", .asks = LF_ASK_CHAT, .neutral = TRUE},
     {.name = "detokenize", .asks = GEN, .neutral = TRUE},
     {.name = "spaces_between_special_tokens", .asks = GEN, .neutral = ANY},
     {.name = "with_pieces", .asks = LF_ASK_TOKENIZE, .neutral = FALSE},

@@ -61,6 +61,7 @@ static enum lf_status refuse_thinking(struct lf_reading *r, const char *name, co
 static enum lf_status read_thinking(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
     struct lf_json_value type = lf_json_get(v, "type");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
     bool reasons = lf_ask_reasons(r->limits), has_switch = r->limits->template.has_thinking;
     bool enabled = lf_json_string_is(type, "enabled"), now_and_then = lf_json_string_is(type, "between_tools");
     if (lf_json_string_is(type, "disabled")) {
@@ -79,26 +80,47 @@ static enum lf_status read_thinking(struct lf_reading *r, const char *name, stru
 
 /* ---- tools ---- */
 
+/* Of a tool: who else may call it, what else the model is shown of it, and whether it is shown at all. */
+static enum lf_status check_tool_extras(struct lf_reading *r, int idx, struct lf_json_value v)
+{
+    static const struct lf_unsupported_field members[] = {
+        {.name = "input_examples", .neutral = LF_NEUTRAL_EMPTY},
+        {.name = "defer_loading", .neutral = LF_NEUTRAL_FALSE},
+        {.name = "allowed_callers", .neutral = LF_NEUTRAL_EMPTY},
+    };
+    struct lf_json_value callers = lf_json_get(v, "allowed_callers");
+    bool is_direct = false;
+    for (struct lf_json_value it = lf_json_first(callers); lf_json_more(callers, it); it = lf_json_next(callers, it))
+        is_direct = is_direct || lf_json_string_is(it, "direct");
+    for (size_t i = 0; i < LF_N_ELEMS(members); i++) {
+        char at[LF_PARAM_BYTES];
+        struct lf_json_value member = lf_json_get(v, members[i].name);
+        snprintf(at, sizeof at, "tools[%d].%s", idx, members[i].name);
+        if (lf_unsupported_is_neutral(&members[i], member) || (is_direct && member.idx == callers.idx)) continue;
+        return lf_unsupported_refuse(r->err, at, false, NULL);
+    }
+    return LF_OK;
+}
+
 /* {"name", "description", "input_schema", "strict"}; what has another type is run by Anthropic's servers. */
 static enum lf_status read_tool(struct lf_reading *r, struct lf_chat_tool *out, int idx, struct lf_json_value v)
 {
-    struct lf_tool_place at, text_at;
-    struct lf_json_value type = lf_json_get(v, "type"), schema = lf_json_get(v, "input_schema"),
-                         text = lf_json_get(v, "description");
-    snprintf(at.name, sizeof at.name, "tools[%d]", idx);
-    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at.name, v, "an object");
-    snprintf(at.name, sizeof at.name, "tools[%d].type", idx);
+    char at[LF_PARAM_BYTES], member[LF_PARAM_BYTES];
+    struct lf_json_value type = lf_json_get(v, "type"), text = lf_json_get(v, "description");
+    snprintf(at, sizeof at, "tools[%d]", idx);
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at, v, "an object");
+    snprintf(member, sizeof member, "%.40s.type", at);
     if (!lf_json_is_absent(type) && !lf_json_string_is(type, "custom"))
-        return lf_refuse(r->err, 400, at.name, "unsupported_parameter",
-                         "%s: only tools of your own (custom) are implemented, got %s.", at.name,
+        return lf_refuse(r->err, 400, member, "unsupported_parameter",
+                         "%s: only tools of your own (custom) are implemented, got %s.", member,
                          lf_shown_json(type).text);
-    snprintf(at.name, sizeof at.name, "tools[%d].name", idx);
-    LF_TRY(lf_tools_add(r, &at, lf_json_get(v, "name"), schema, lf_json_get(v, "strict")));
+    LF_TRY(check_tool_extras(r, idx, v));
+    LF_TRY(lf_tools_add(r, &(struct lf_tool_values){at, "input_schema", v}));
     out->name = r->ask->tools[idx].name;
-    out->parameters = schema;
+    out->parameters = lf_json_get(v, "input_schema");
     if (lf_json_is_absent(text)) return LF_OK;
-    snprintf(text_at.name, sizeof text_at.name, "tools[%d].description", idx);
-    return lf_ask_text(r->ask, &out->description, text, text_at.name, r->err);
+    snprintf(member, sizeof member, "%.40s.description", at);
+    return lf_ask_text(r->ask, &out->description, text, member, r->err);
 }
 
 static enum lf_status read_tools(struct lf_reading *r, const char *name, struct lf_json_value v)
@@ -164,6 +186,8 @@ static enum lf_status read_output_config(struct lf_reading *r, const char *name,
 {
     struct lf_json_value format = lf_json_get(v, "format"), effort = lf_json_get(v, "effort");
     if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, name, v, "an object");
+    if (!lf_json_is_absent(lf_json_get(v, "task_budget")))
+        return lf_unsupported_refuse(r->err, "output_config.task_budget", true, NULL);
     if (!lf_json_is_absent(effort)) LF_TRY(lf_tools_read_effort(r, "output_config.effort", effort));
     return lf_json_is_absent(format) ? LF_OK : read_output_format(r, "output_config.format", format);
 }
@@ -181,10 +205,10 @@ static const struct lf_field fields[] = {
      .read = read_messages,
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
-     .help =
-         "the conversation: `role`, user or assistant, and `content`, a string or an array of blocks: text; of the "
-         "assistant also thinking, redacted_thinking and tool_use, of the user tool_result; the answer goes on from a "
-         "last message of the assistant's; needed"},
+     .help = "the conversation: `role`, user, assistant or system, and `content`, a string or an array of blocks: "
+             "text; of the assistant also thinking, redacted_thinking and tool_use, of the user tool_result; a result "
+             "with `is_error: true` begins with `Error: ` to the template, unless its text begins with that word; the "
+             "answer goes on from a last message of the assistant's; needed"},
     {.name = "system",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -324,6 +348,9 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "include_reasoning", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE, .instead = "thinking"},
     {.name = "chat_template_kwargs", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
+    {.name = "skip_special_tokens", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
+    {.name = "allowed_token_ids", .asks = BOTH},
+    {.name = "echo", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
     {.name = "continue_final_message", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE, .instead = "messages"},
     {.name = "prompt_logprobs", .asks = BOTH},
     {.name = "return_token_ids", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},

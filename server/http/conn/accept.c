@@ -17,7 +17,7 @@
 enum {
     ACCEPTS_N = 64,   /* in one go */
     MAKE_ROOM_MS = 5, /* until the descriptors of what was given up are free */
-    HELD_MS = 50,
+    HELD_MS = 250,    /* a starved machine needs more than a moment to close what is on its way out */
     PAUSE_MS = 200
 };
 

@@ -225,6 +225,8 @@ void lf_http_server_ready(struct lf_http_server *s, const struct lf_tokenizer *t
     s->engine = engine;
     s->answers = s->opts.tool_parser ? lf_answer_format_by_name(lf_str_c(s->opts.tool_parser))
                                      : lf_answer_format_of_template(source);
+    s->thinks = s->answers && (s->opts.tool_parser ? lf_answer_format_has_reasoning(s->answers)
+                                                   : lf_answer_format_shows_reasoning(s->answers, source));
     s->traits = (struct lf_template_traits){.keep_developer = lf_str_find(source, LF_STR("developer")) >= 0,
                                             .has_tools = chat && lf_chat_template_uses(chat, "tools"),
                                             .has_calls = lf_str_find(source, LF_STR("tool_calls")) >= 0,

@@ -73,6 +73,7 @@ struct lf_http_server {
     const struct lf_chat_template *chat;
     struct lf_engine *engine;
     const struct lf_answer_format *answers; /* how they are taken apart */
+    bool thinks; /* the template shows it: where any format is held to, reasoning may come first */
     struct lf_template_traits traits;
     atomic_bool ready;
 

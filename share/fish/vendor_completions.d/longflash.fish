@@ -18,8 +18,8 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l seed -d 'seed of
 complete -c longflash -n '__fish_seen_subcommand_from run' -l seed -d 'seed of sampling and of the dummy weights' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l seed -d 'seed of the prompts' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l model-id -d 'what /v1/models lists and requests name as "model"' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l served-model-name -d 'names of the model: answers have the first, requests any of them, and * stands for any name at all' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l tool-parser -d 'in which form the model calls tools and reasons' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l served-model-name -d 'names of the model: answers have the first, or --model-id, requests any of them; * is any name at all' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve run' -l tool-parser -d 'in which form the model calls tools and reasons' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l reasoning -d 'whether a model\'s reasoning is split off from its answers' -x -a 'auto none'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l generation-config -d 'whether generation_config.json says how to sample where a request does not' -x -a 'auto none'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 'longest prompt + answer of one request; auto: the longest that fits' -x

@@ -154,6 +154,19 @@ static void lists_gather_and_a_higher_source_replaces_them(void **state)
     unlink(path);
 }
 
+static void a_choice_keeps_its_commas(void **state)
+{
+    (void)state;
+    struct lf_config c;
+    struct lf_err err;
+    const char *const args[] = {"--choice", "yes, of course", "--choice=no", "Why?", NULL};
+    assert_int_equal(read_config(&c, LF_COMMAND_RUN, args, no_env, &err), LF_OK);
+    assert_string_equal(c.choice[0], "yes, of course");
+    assert_string_equal(c.choice[1], "no");
+    assert_null(c.choice[2]);
+    lf_config_deinit(&c);
+}
+
 static void a_list_at_its_limit_is_taken_and_one_more_refused(void **state)
 {
     (void)state;
@@ -343,6 +356,7 @@ int main(void)
         cmocka_unit_test(command_line_wins_over_environment_over_file),
         cmocka_unit_test(sizes_take_suffixes),
         cmocka_unit_test(lists_gather_and_a_higher_source_replaces_them),
+        cmocka_unit_test(a_choice_keeps_its_commas),
         cmocka_unit_test(a_list_at_its_limit_is_taken_and_one_more_refused),
         cmocka_unit_test(what_is_no_option_is_an_argument),
         cmocka_unit_test(bad_command_lines_are_refused_by_name),

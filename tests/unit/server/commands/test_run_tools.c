@@ -60,7 +60,7 @@ static void calls_are_lines_of_json(void **state)
         struct lf_err err;
         struct lf_buf out;
         lf_buf_init(&out, 4096);
-        assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", &err), LF_OK);
+        assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", NULL, &err), LF_OK);
         assert_int_equal(t.n_tools, 1);
         assert_true(t.tools[0].strict && lf_str_eq(t.tools[0].name, LF_STR("weather")));
         assert_int_equal(lf_run_tools_begin(&t, &g, LF_STR(TEMPLATE), LF_STR("user: Why?"), &err), LF_OK);
@@ -84,7 +84,7 @@ static void a_call_that_has_begun_is_one(void **state)
     struct lf_err err;
     static const struct lf_str a = {"a", 1};
     (void)state;
-    assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", &err), LF_OK);
+    assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", NULL, &err), LF_OK);
     assert_int_equal(lf_run_tools_begin(&t, &g, LF_STR(TEMPLATE), LF_STR(""), &err), LF_OK);
     assert_int_equal(lf_vocabulary_create(&v, &a, 1, NULL, 0, 0, &err), LF_OK);
     assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
@@ -123,7 +123,7 @@ static void what_is_no_tool_is_refused(void **state)
         struct lf_run_tools t;
         struct lf_err err;
         temp_dir_write(&dir, "tools.json", cases[i].text, strlen(cases[i].text));
-        assert_true(lf_run_tools_read(&t, path, &err) != LF_OK);
+        assert_true(lf_run_tools_read(&t, path, NULL, &err) != LF_OK);
         if (!strstr(err.message, cases[i].message) || !strstr(err.message, "--tools: ")) fail_msg("%s", err.message);
         lf_run_tools_deinit(&t);
     }
@@ -136,10 +136,31 @@ static void a_model_without_calls_is_refused(void **state)
     struct lf_grammar *g = NULL;
     struct lf_err err;
     (void)state;
-    assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", &err), LF_OK);
+    assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", NULL, &err), LF_OK);
     assert_int_equal(lf_run_tools_begin(&t, &g, LF_STR("{{ messages }}"), LF_STR(""), &err), LF_UNSUPPORTED);
     assert_null(g);
     lf_run_tools_deinit(&t);
+}
+
+/* Where the template shows another form of calls than the one that is named, or none. */
+static void a_form_that_is_named_goes_before_the_templates(void **state)
+{
+    static const char *const templates[] = {"{{ messages }}", TEMPLATE};
+    (void)state;
+    for (size_t i = 0; i < sizeof templates / sizeof templates[0]; i++) {
+        struct lf_run_tools t;
+        struct lf_grammar *g = NULL;
+        struct lf_err err;
+        struct lf_buf out;
+        lf_buf_init(&out, 4096);
+        assert_int_equal(lf_run_tools_read(&t, "examples/tools.json", "llama3", &err), LF_OK);
+        assert_int_equal(lf_run_tools_begin(&t, &g, lf_str_c(templates[i]), LF_STR(""), &err), LF_OK);
+        print(&t, &out, "{\"name\": \"weather\", \"parameters\": {\"city\": \"Rome\"}}");
+        assert_string_equal(lf_buf_view(&out).ptr, "{\"name\": \"weather\", \"arguments\": {\"city\": \"Rome\"}}\n");
+        lf_grammar_unref(g);
+        lf_run_tools_deinit(&t);
+        lf_buf_deinit(&out);
+    }
 }
 
 int main(void)
@@ -149,6 +170,7 @@ int main(void)
         cmocka_unit_test(a_call_that_has_begun_is_one),
         cmocka_unit_test(what_is_no_tool_is_refused),
         cmocka_unit_test(a_model_without_calls_is_refused),
+        cmocka_unit_test(a_form_that_is_named_goes_before_the_templates),
     };
     return cmocka_run_group_tests(tests, open_tokenizer, close_tokenizer);
 }

@@ -79,10 +79,13 @@ static void mark_thread(void)
 
 static int n_async_steps; /* of the device that all tests run on: each main runs them on either kind */
 
+static struct lf_threads *workers; /* that it has; NULL: none */
+
 static inline int setup(void **state)
 {
     struct engine_rig *f = calloc(1, sizeof(*f));
     f->backend.n_async_steps = n_async_steps;
+    f->backend.workers = workers;
     f->backend.on_thread = mark_thread;
     struct lf_engine_opts opts = rig_opts();
     rig_open(f, 128, &opts);

@@ -25,6 +25,7 @@ static inline struct lf_engine_backend rig_backend(struct engine_rig *f)
                                       .launch = fake_launch,
                                       .sample = fake_sample_step,
                                       .wait = fake_wait_step,
+                                      .run_tasks = f->backend.workers ? fake_run_tasks : NULL,
                                       .n_async_steps = f->backend.n_async_steps,
                                       .n_vocab = FAKE_VOCAB,
                                       .eos_ids = fake_eos,

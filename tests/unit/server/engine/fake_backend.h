@@ -15,9 +15,11 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
+#include "device/cpu/threads.h"
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/sample_rows.h"
+#include "server/engine/engine.h"
 
 enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
@@ -37,7 +39,9 @@ struct fake_backend {
     struct lf_sampled results[2][FAKE_OUT_N]; /* of launch i: results[i % 2] */
     int n_results[2];
     int max_rows_seen, max_seqs_seen;
-    void (*on_thread)(void); /* called at every step: marks the engine thread */
+    struct lf_threads *workers; /* of a device that computes on the host; NULL: none */
+    int n_tasks;                /* that they were given */
+    void (*on_thread)(void);    /* called at every step: marks the engine thread */
 };
 
 static const int32_t fake_eos[1] = {FAKE_EOS};
@@ -108,6 +112,13 @@ static inline enum lf_status fake_sample_step(void *ctx, const struct lf_batch *
         nanosleep(&t, NULL);
     }
     return LF_OK;
+}
+
+static inline void fake_run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks)
+{
+    struct fake_backend *f = ctx;
+    f->n_tasks += n_tasks;
+    lf_threads_run(f->workers, n_tasks, fn, tasks);
 }
 
 /* Sequences that run together have slots of their own. */

@@ -141,6 +141,7 @@ static void answers_are_the_same_alone_together_in_chunks_and_from_the_cache(voi
     const struct lf_engine_metrics *m = lf_engine_metrics(f->engine);
     assert_int_equal(lf_counter_get(&m->constrained), (N - 3) * 5);
     assert_true(lf_counter_get(&m->masks) > 100 && lf_counter_get(&m->masks_ns) > 0);
+    assert_true(f->backend.n_tasks > 100 || !workers);
 }
 
 /* The grammar goes when its last request has. */
@@ -355,6 +356,10 @@ int main(void)
     make_vocabulary();
     for (n_async_steps = 0; n_async_steps <= LF_ENGINE_ASYNC_STEPS_N; n_async_steps++)
         n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    n_async_steps = 0;
+    assert_int_equal(lf_threads_create(&workers, 3, NULL), LF_OK);
+    n_failed += cmocka_run_group_tests(tests, NULL, NULL);
+    lf_threads_destroy(workers);
     lf_vocabulary_destroy(vocabulary);
     return n_failed;
 }

@@ -43,6 +43,53 @@ static void a_stop_token_ends_a_request_but_not_below_min_tokens(void **state)
     lf_request_put(req);
 }
 
+/* The likeliest of those that are allowed. */
+static int32_t allowed_argmax(uint64_t hash, const int32_t *ids, int n)
+{
+    int32_t best = ids[0];
+    for (int i = 1; i < n; i++)
+        if (fake_logit(hash, ids[i]) > fake_logit(hash, best)) best = ids[i];
+    return best;
+}
+
+/* Among them the one that ends an answer, or not; with requests beside it that may say anything. */
+static void only_allowed_tokens_come(void **state)
+{
+    struct engine_rig *f = *state;
+    static const int32_t lists[][4] = {{3, 3, 96, 32}, {64, 1, 2, FAKE_EOS}, {95, 95, 95, 95}, {FAKE_EOS}};
+    static const int n_ids[] = {4, 4, 1, 1};
+    int32_t prompts[5][70];
+    struct lf_request *reqs[5];
+    for (int i = 0; i < 5; i++) {
+        rig_prompt(prompts[i], 70, (uint64_t)i);
+        struct lf_gen_params p = rig_params(prompts[i], 70, 60);
+        p.ignore_eos = i == 4;
+        p.allowed_ids = i < 4 ? lists[i] : NULL;
+        p.n_allowed_ids = i < 4 ? n_ids[i] : 0;
+        p.min_tokens = i == 1 ? 5 : 0;
+        p.sampling.n_logprobs = 20;
+        reqs[i] = rig_submit(f, &p);
+    }
+    for (int i = 0; i < 4; i++) {
+        struct lf_request_state st = rig_wait(reqs[i]);
+        uint64_t h = 0;
+        for (int k = 0; k < 70; k++) h = fake_hash(h, prompts[i][k]);
+        for (int k = 0; k < st.n_tokens; k++) {
+            const struct lf_sampled *got = lf_request_token(reqs[i], k);
+            bool may_end = i == 1 && k >= 5;
+            assert_int_equal(got->id, allowed_argmax(h, lists[i], i == 1 && !may_end ? 3 : n_ids[i]));
+            assert_int_equal(got->n_top, i == 0 ? 3 : i == 1 ? 3 + may_end : 1);
+            h = fake_hash(h, got->id);
+        }
+        assert_int_equal(st.finish, i % 2 ? LF_FINISH_STOP : LF_FINISH_LENGTH);
+        assert_true(i == 1 ? st.n_tokens >= 5 : st.n_tokens == (i == 3 ? 0 : 60));
+        lf_request_put(reqs[i]);
+    }
+    assert_int_equal(rig_wait(reqs[4]).n_tokens, 60);
+    rig_check_tokens(reqs[4], prompts[4], 70, 60);
+    lf_request_put(reqs[4]);
+}
+
 static void check_prompt_logprobs(struct engine_rig *f, int n_prompt, int max_tokens, int n_top)
 {
     int32_t prompt[1000];
@@ -137,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(an_eos_token_ends_a_request_and_is_not_among_its_tokens),
         CASE(a_stop_token_ends_a_request_but_not_below_min_tokens),
+        CASE(only_allowed_tokens_come),
         CASE(prompt_logprobs_come_for_every_token_but_the_first),
         CASE(tokens_carry_logprobs_where_asked),
         CASE(what_is_observed_of_a_request_depends_on_how_far_it_came),

@@ -71,7 +71,33 @@ static void bad_parameters_are_refused_by_name(void **state)
     REFUSED(p.sampling.n_logprobs = LF_TOP_LOGPROBS_N + 1);
     REFUSED(p.n_prompt_logprobs = LF_TOP_LOGPROBS_N + 1);
     REFUSED(p.salt_bytes = -1);
+    REFUSED((p.allowed_ids = negative, p.n_allowed_ids = 1));
+    REFUSED((p.allowed_ids = bad, p.n_allowed_ids = 3));
+    REFUSED(p.n_allowed_ids = -1);
     assert_int_equal(rig_try(f, &good, &retry), LF_OK);
+}
+
+/* What ends an answer must not come before min_tokens, and nothing else may. */
+static void allowed_tokens_of_which_none_may_come_are_refused(void **state)
+{
+    struct engine_rig *f = *state;
+    int32_t prompt[1] = {1}, ids[3] = {FAKE_EOS, 5, 6};
+    int retry = 0;
+    struct lf_gen_params p = rig_params(prompt, 1, 4);
+    p.ignore_eos = false;
+    p.allowed_ids = ids;
+    p.n_allowed_ids = 2;
+    p.stop_token_ids = &ids[1];
+    p.n_stop_token_ids = 1;
+    assert_int_equal(rig_try(f, &p, &retry), LF_OK); /* without min_tokens */
+    p.min_tokens = 1;
+    assert_int_equal(rig_try(f, &p, &retry), LF_UNSUPPORTED);
+    p.n_allowed_ids = 3;
+    assert_int_equal(rig_try(f, &p, &retry), LF_OK);
+    p.n_allowed_ids = 1;
+    assert_int_equal(rig_try(f, &p, &retry), LF_UNSUPPORTED);
+    p.ignore_eos = true;
+    assert_int_equal(rig_try(f, &p, &retry), LF_OK);
 }
 
 /* With the engine held in a step, the queue fills to its limit and not beyond. */
@@ -330,6 +356,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(what_cannot_fit_is_refused_at_its_limit),
         CASE(bad_parameters_are_refused_by_name),
+        CASE(allowed_tokens_of_which_none_may_come_are_refused),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),

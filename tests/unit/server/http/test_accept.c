@@ -13,7 +13,7 @@
 #include "server/http/conn/server.h"
 #include "tests/support/stopped_clock.h"
 
-enum { PAUSE_MS = 5, PATIENCE_MS = 50 };
+enum { PAUSE_MS = 5, PATIENCE_MS = 250 };
 
 static struct {
     struct lf_http_server server;

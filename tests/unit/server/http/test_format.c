@@ -145,6 +145,11 @@ static void what_cannot_be_meant(void **state)
          "response_format.json_schema.strict", "invalid_value"},
         {"{\"response_format\":{\"type\":\"json_schema\",\"schema\":{},\"json_schema\":{\"schema\":{}}}}",
          "response_format.schema", "invalid_value"},
+        {"{\"response_format\":{\"type\":\"json_object\",\"json_schema\":{\"schema\":{}}}}",
+         "response_format.json_schema", "invalid_value"},
+        {"{\"response_format\":{\"type\":\"text\",\"json_schema\":{\"schema\":{}}}}", "response_format.json_schema",
+         "invalid_value"},
+        {"{\"response_format\":{\"type\":\"text\",\"schema\":{}}}", "response_format.schema", "invalid_value"},
         {"{\"guided_json\":[1]}", "guided_json", "invalid_value"},
         {"{\"guided_json\":5}", "guided_json", "invalid_value"},
         {"{\"guided_json\":\"{\"}", "guided_json", "invalid_schema"},
@@ -159,6 +164,7 @@ static void what_cannot_be_meant(void **state)
         {"{\"guided_whitespace_pattern\":\" \",\"structured_outputs\":{\"whitespace_pattern\":\" \"}}",
          "structured_outputs.whitespace_pattern", "invalid_value"},
         {"{\"structured_outputs\":5}", "structured_outputs", "invalid_value"},
+        {"{\"structured_outputs\":{\"json_shema\":{}}}", "structured_outputs", "invalid_value"},
         {"{\"structured_outputs\":{\"json_object\":1}}", "structured_outputs.json_object", "invalid_value"},
         {"{\"structured_outputs\":{\"disable_fallback\":1}}", "structured_outputs.disable_fallback", "invalid_value"},
         {"{\"structured_outputs\":{\"grammar\":\"x\"}}", "structured_outputs.grammar", "unsupported_parameter"},
@@ -189,6 +195,9 @@ static void words_that_nobody_knows_are_counted(void **state)
     read_as(&a, LF_ASK_CHAT, "{\"structured_outputs\":{\"choice\":[\"x\"],\"future\":1,\"past\":null,\"json\":null}}");
     assert_int_equal(a.status, LF_OK);
     assert_int_equal(a.ask.n_unknown, 2);
+    drop(&a);
+    read_as(&a, LF_ASK_CHAT, "{\"structured_outputs\":{\"past\":null}}");
+    assert_int_equal(a.status, LF_OK);
     drop(&a);
 }
 

@@ -203,6 +203,7 @@ static void a_refusal_of_the_engine_has_its_status(void **state)
         int retry_after_s;
     } cases[] = {{LF_LIMIT, 400, "prompt", "context_length_exceeded", 0},
                  {LF_INVALID, 400, "prompt", "invalid_value", 0},
+                 {LF_UNSUPPORTED, 400, "allowed_token_ids", "invalid_value", 0},
                  {LF_FULL, 429, "", "queue_full", 7},
                  {LF_SHUTDOWN, 503, "", "draining", 0},
                  {LF_DEVICE, 503, "", "engine_failed", 0},
@@ -481,6 +482,50 @@ static void an_echo_begins_with_the_prompt_as_it_was_given(void **state)
     end();
 }
 
+static const char *const marker_parts[] = {"text", "reasoning"};
+
+static void shows_parts(struct lf_choice *c, const char *want)
+{
+    char got[256] = "";
+    struct lf_part part;
+    lf_choice_pull(gen, c, false);
+    while (lf_parts_next(&c->parts, &part)) {
+        snprintf(got + strlen(got), sizeof got - strlen(got), "[%s %.*s]", marker_parts[part.kind], (int)part.bytes.len,
+                 part.bytes.ptr);
+        lf_parts_shown(&c->parts, &part);
+    }
+    assert_string_equal(got, want);
+}
+
+/* Before what stop strings look at and before the model's reasoning, each time that the answer is gone through. */
+static void an_answer_begins_with_the_assistant_s_last_message(void **state)
+{
+    (void)state;
+    static const struct lf_dialect talks = {.text_param = "messages", .talks = true, .logprobs = LF_LOGPROBS_CHAT};
+    for (int reasons = 0; reasons < 2; reasons++) {
+        ask_for(&talks, 1, "the whole prompt");
+        ask.ask.echo_final = true;
+        ask.ask.logprobs = 0;
+        ask.prompts.items[0].text = LF_STR("begun STOP ");
+        ask.params.format = lf_answer_format_by_name(LF_STR("think"));
+        ask.params.reasoning = reasons;
+        stop_at(LF_STR("STOP"));
+        struct lf_request *r = running();
+        struct lf_choice *c = &gen->choices[0];
+        assert_int_equal(r->params.n_prompt_logprobs, -1);
+        assert_true(c->echo_done && lf_parts_any(&c->parts)); /* there before the engine has begun */
+        puppet_say(r, "<think>so</think>end STOP");
+        for (int pass = 0; pass < 2; pass++) {
+            shows_parts(c, reasons ? "[text begun STOP ][reasoning so][text end ]"
+                                   : "[text begun STOP <think>so</think>end ]");
+            assert_int_equal(c->lp.n, 25);
+            assert_string_equal(c->finish, "stop");
+            lf_choice_rewind(gen, c);
+        }
+        end();
+    }
+}
+
 /* The prompt's log-probabilities come first, as far as the engine has them. */
 static void tokens_wait_for_the_echoed_prompts_probabilities(void **state)
 {
@@ -586,6 +631,7 @@ int main(void)
         CASE(a_text_that_nobody_has_seen_gives_its_memory_back),
         CASE(an_echo_for_which_there_is_no_memory_fails_the_generation),
         CASE(an_echo_begins_with_the_prompt_as_it_was_given),
+        CASE(an_answer_begins_with_the_assistant_s_last_message),
         CASE(tokens_wait_for_the_echoed_prompts_probabilities),
         CASE(an_echo_ends_where_no_more_probabilities_come),
         CASE(a_long_echo_is_pulled_in_portions),

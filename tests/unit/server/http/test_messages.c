@@ -3,6 +3,7 @@
 
 #include "server/http/api/dialect.h"
 #include "server/http/api/messages.h"
+#include "server/http/api/openai_request.h"
 
 struct doc {
     struct lf_json json;
@@ -211,6 +212,10 @@ static void calls_that_are_none_are_refused(void **state)
                   "in an assistant's message");
     check_refused("[{\"role\":\"assistant\",\"content\":\"\",\"function_call\":{}}]", "messages[0].function_call",
                   "here that is tool_calls");
+    check_refused("[{\"role\":\"assistant\",\"content\":null,\"function_call\":{}}]", "messages[0].function_call",
+                  "here that is tool_calls");
+    check_refused("[{\"role\":\"assistant\",\"content\":\"\",\"audio\":{\"id\":\"a\"}}]", "messages[0].audio",
+                  "only texts are understood");
     check_refused("[{\"role\":\"assistant\",\"content\":\"\",\"reasoning\":{}}]", "messages[0].reasoning",
                   "expected a string");
     limits.template.has_calls = false;
@@ -301,6 +306,26 @@ static void the_system_prompt_comes_first(void **state)
     }
 }
 
+/* What chats of OpenAI's form have is known to /v1/messages too: it has it, or refuses it by name. */
+static void every_field_of_chats_is_known_to_messages(void **state)
+{
+    (void)state;
+    for (int i = 0; i < lf_openai_fields.n_fields; i++) {
+        const struct lf_field *f = &lf_openai_fields.fields[i];
+        char text[256];
+        struct doc d;
+        if (!(f->asks & LF_ASK_CHAT)) continue;
+        bool is_needed = strcmp(f->name, "messages") == 0 || strcmp(f->name, "max_tokens") == 0;
+        snprintf(text, sizeof text, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":1%s%s%s}",
+                 is_needed ? "" : ",\"", is_needed ? "" : f->name, is_needed ? "" : "\":null");
+        (void)open_doc(&d, text);
+        assert_int_equal(lf_dialect_messages.parse(&ask, &d.json, &limits, &err), LF_OK);
+        if (ask.n_unknown) fail_msg("%s: /v1/messages ignores it", f->name);
+        lf_ask_deinit(&ask);
+        close_doc(&d);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +340,7 @@ int main(void)
         cmocka_unit_test_setup(arguments_are_bounded_together, setup),
         cmocka_unit_test_setup(refusals_say_which_message, setup),
         cmocka_unit_test_setup(the_system_prompt_comes_first, setup),
+        cmocka_unit_test_setup(every_field_of_chats_is_known_to_messages, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

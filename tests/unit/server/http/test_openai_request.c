@@ -156,6 +156,9 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_CHAT, "{\"seed\":9223372036854775808}", "seed", "invalid_value"},
         {LF_ASK_CHAT, "{\"stop_token_ids\":[100]}", "stop_token_ids", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"100\":1}}", "logit_bias", "invalid_token_id"},
+        {LF_ASK_COMPLETION, "{\"allowed_token_ids\":[1,100]}", "allowed_token_ids", "invalid_token_id"},
+        {LF_ASK_CHAT, "{\"allowed_token_ids\":[]}", "allowed_token_ids", "invalid_value"},
+        {LF_ASK_CHAT, "{\"allowed_token_ids\":[5],\"guided_choice\":[\"a\"]}", "allowed_token_ids", "invalid_value"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"1\":101}}", "logit_bias", "invalid_value"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"\\u0031\":1}}", "logit_bias", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"\":1}}", "logit_bias", "invalid_token_id"},
@@ -269,7 +272,6 @@ static void fields_that_would_change_the_answer_are_refused(void **state)
         unsigned asks;
         const char *name, *refused, *taken;
     } rows[] = {
-        {LF_ASK_CHAT, "echo", "true", "false"},
         {LF_ASK_CHAT, "prompt", "\"x\"", "\"\""},
         {LF_ASK_COMPLETION, "messages", "[{}]", "[]"},
         {LF_ASK_CHAT | LF_ASK_COMPLETION, "enable_thinking", "false", "null"},
@@ -380,6 +382,7 @@ static void at_each_limit_and_one_past_it(void **state)
         {"{\"messages\":[", "{\"role\":\"user\",\"content\":\"x\"}", "]}", LF_MESSAGES_N},
         {"{\"stop\":[", "\"5\"", "]}", LF_STOP_N},
         {"{\"stop_token_ids\":[", "5", "]}", LF_STOP_TOKENS_N},
+        {"{\"allowed_token_ids\":[", "5", "]}", 100}, /* the vocabulary's */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int more = 0; more < 2; more++) {

@@ -109,13 +109,44 @@ static void without_tools_there_is_no_choice(void **state)
     lf_ask_deinit(&ask);
 }
 
+#define TOOL(members) "{\"tools\":[" FUNCTION("a") ",{\"type\":\"function\",\"function\":{\"name\":" members "}}]}"
+#define ONE           "{\"tools\":[" FUNCTION("a") "],\"tool_choice\":"
+
+static void a_refusal_names_what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *body, *param, *message;
+    } rows[] = {
+        {TOOL("1"), "tools[1].function.name", "tools[1].function.name: expected a string, got 1."},
+        {TOOL("\"a\""), "tools[1].function.name",
+         "tools[1].function.name: two tools have this name, the string \"a\"."},
+        {TOOL("\"b\",\"parameters\":[]"), "tools[1].function.parameters",
+         "tools[1].function.parameters: expected an object, the schema of the arguments, got an array of 0."},
+        {TOOL("\"b\",\"strict\":1"), "tools[1].function.strict",
+         "tools[1].function.strict: expected true or false, got 1."},
+        {TOOL("\"b\",\"description\":1"), "tools[1].function.description",
+         "tools[1].function.description: expected a string, got 1."},
+        {ONE FUNCTION("b") "}", "tool_choice.function.name",
+         "tool_choice.function.name: expected the name of one of the tools, got the string \"b\"."},
+        {ONE ALLOWED("auto", FUNCTION("b")) "}", "tool_choice.allowed_tools.tools[0].function.name",
+         "tool_choice.allowed_tools.tools[0].function.name: expected the name of one of the tools, got the string "
+         "\"b\"."},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        assert_int_equal(read_text(rows[i].body), LF_INVALID);
+        assert_string_equal(err.param, rows[i].param);
+        assert_string_equal(err.message, rows[i].message);
+        lf_ask_deinit(&ask);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_has_so_many_tools_at_most),
-        cmocka_unit_test(a_name_has_so_many_bytes_at_most),
-        cmocka_unit_test(a_choice_says_which_may_be_called),
-        cmocka_unit_test(without_tools_there_is_no_choice),
+        cmocka_unit_test(a_request_has_so_many_tools_at_most), cmocka_unit_test(a_name_has_so_many_bytes_at_most),
+        cmocka_unit_test(a_choice_says_which_may_be_called),   cmocka_unit_test(without_tools_there_is_no_choice),
+        cmocka_unit_test(a_refusal_names_what_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
