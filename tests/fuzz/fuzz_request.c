@@ -1,12 +1,14 @@
 /* Fuzzing what becomes of a request body: JSON, the table of fields, messages, tools, the template, token ids.
  *
- * The first byte says which endpoint, of OpenAI's or Anthropic's; the rest is the body. A refusal must say why, with a
- * status of 4xx or 503; what is accepted must lie within the limits that the engine is promised. */
+ * The first byte says which endpoint, of OpenAI's or Anthropic's, and in which format the model's answers are; the rest
+ * is the body. A refusal must say why, with a status of 4xx or 503; what is accepted must lie within the limits that
+ * the engine is promised, and of what it asks its answer to be a grammar is made, and answered at random. */
 #include "server/http/api/dialect.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/prompts.h"
-#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/use_grammar.h"
+#include "template/answer/answer_rows.h"
 #include "template/chat_template.h"
 
 static const char template_source[] =
@@ -17,7 +19,7 @@ static const char template_source[] =
     "{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{{ reasoning_effort }}{{ enable_thinking }}"
     "{% endif %}";
 
-enum { CTX = 512, MAX_CHOICES = 4 };
+enum { CTX = 512, MAX_CHOICES = 4, N_ENDPOINTS = 7 };
 
 static struct lf_prompt_source source = {.ctx = CTX};
 
@@ -80,10 +82,44 @@ static void check_tools(const struct lf_ask *ask)
     }
 }
 
-static void read_prompts(struct lf_ask *ask, int n_vocab)
+static void check_nothing(void *ctx, struct lf_str answer)
+{
+    (void)ctx, (void)answer;
+}
+
+/* As generate.c makes it: of the format alone, or with calls and reasoning around it. */
+static void make_grammar(struct lf_ask *ask, const struct lf_answer_format *answers, struct lf_str prompt_end,
+                         struct lf_work *work)
+{
+    struct lf_grammar *g = NULL;
+    struct lf_grammar_part content;
+    struct lf_err why = {0};
+    struct lf_answer_rules rules = {.prompt_end = prompt_end,
+                                    .reasoning = true,
+                                    .tools = ask->tools,
+                                    .n_tools = ask->n_tools,
+                                    .choice = ask->tool_choice,
+                                    .parallel = ask->parallel_tool_calls};
+    enum lf_status status = lf_format_grammar(&g, &ask->format, work, &why);
+    fuzz_check_compiled(status, &why);
+    if (g) fuzz_answer_at_random(g, work, ask->n_messages, false, check_nothing, NULL);
+    lf_grammar_unref(g);
+    if (ask->format.kind != LF_FORMAT_TEXT) {
+        LF_ASSERT(lf_format_part(&content, &ask->format, &ask->arena) == LF_OK);
+        rules.content = &content;
+    }
+    status = lf_answer_format_grammar(&g, answers, &rules, work, &why);
+    fuzz_check_compiled(status, &why);
+    if (status != LF_OK || !g) return;
+    fuzz_answer_at_random(g, work, ask->n_tools, true, check_nothing, NULL);
+    lf_grammar_unref(g);
+}
+
+static void read_prompts(struct lf_ask *ask, const struct lf_ask_limits *limits, struct lf_work *work)
 {
     struct lf_prompts prompts;
     struct lf_api_err err = {0};
+    const int n_vocab = limits->n_vocab;
     if (lf_prompts_read(&prompts, ask, &source, &err) != LF_OK) {
         check_refusal(&err);
         return;
@@ -92,6 +128,7 @@ static void read_prompts(struct lf_ask *ask, int n_vocab)
     for (int i = 0; i < prompts.n; i++)
         for (size_t k = 0; k < prompts.items[i].ids.n; k++)
             LF_ASSERT(prompts.items[i].ids.ids[k] >= 0 && prompts.items[i].ids.ids[k] < n_vocab);
+    if (ask->messages) make_grammar(ask, limits->answers, prompts.items[0].end, work);
     lf_prompts_deinit(&prompts);
 }
 
@@ -102,10 +139,11 @@ static enum lf_status read_body(struct lf_ask *ask, uint8_t which, enum lf_ask_k
     static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE,
                                              LF_ASK_TEMPLATE};
     const size_t n_kinds = LF_N_ELEMS(kinds);
+    which %= N_ENDPOINTS;
     *kind = LF_ASK_CHAT;
-    if (which % (n_kinds + 2) == n_kinds) return lf_dialect_messages.parse(ask, body, limits, err);
-    if (which % (n_kinds + 2) > n_kinds) return lf_dialect_count_tokens.parse(ask, body, limits, err);
-    *kind = kinds[which % (n_kinds + 2)];
+    if (which == n_kinds) return lf_dialect_messages.parse(ask, body, limits, err);
+    if (which > n_kinds) return lf_dialect_count_tokens.parse(ask, body, limits, err);
+    *kind = kinds[which];
     return lf_ask_read(ask, *kind, body, limits, err);
 }
 
@@ -122,12 +160,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES,
                                          .n_vocab = lf_tokenizer_n_vocab(source.tok),
                                          .template = {.has_tools = true, .has_calls = true, .has_thinking = true},
-                                         .answers = lf_answer_format_by_name(LF_STR("hermes"))};
+                                         .answers = lf_answer_format_at(data[0] / N_ENDPOINTS % lf_answer_n_formats)};
+    struct lf_work work = fuzz_work(data, size);
     if (read_body(&ask, data[0], &kind, &body, &limits, &err) == LF_OK) {
         check_ask(&ask, limits.n_vocab);
         check_messages(&ask);
         check_tools(&ask);
-        if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, limits.n_vocab);
+        if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, &limits, &work);
     } else {
         check_refusal(&err);
     }

@@ -53,6 +53,24 @@ def request_bodies():
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "4"}, {"type": "text", "text": "y"}]}],
         "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
         "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True}}).encode())
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"enum": ["x", None]}}, "required": ["a"]}
+    put("request", "chat-schema", b"\x71" + json.dumps({
+        "messages": [{"role": "user", "content": "x"}], "stream": True, "include_reasoning": False, "reasoning_effort": "high",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}}).encode())
+    put("request", "chat-required", b"\x71" + json.dumps({
+        "messages": [{"role": "user", "content": "x"}], "tool_choice": "required", "structured_outputs": {"regex": "[a-c]+"},
+        "tools": [{"type": "function", "function": {"name": "f", "description": "d", "strict": True, "parameters": schema}},
+                  {"type": "function", "function": {"name": "g"}}]}).encode())
+    put("request", "chat-named", b"\1" + json.dumps({
+        "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function", "function": {"name": "f"}},
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}]}).encode())
+    put("request", "chat-choice", b"\x71" + b'{"messages":[{"role":"user","content":"x"}],"guided_choice":["a","b"],'
+        b'"guided_whitespace_pattern":" ?","structured_outputs":{"disable_any_whitespace":true}}')
+    put("request", "completion-json", b"\0" + b'{"prompt":"x","structured_outputs":{"json":"{\\"type\\":\\"array\\"}","whitespace_pattern":"[ ]?"}}')
+    put("request", "messages-schema", b"\x75" + json.dumps({
+        "max_tokens": 9, "thinking": {"type": "adaptive", "display": "omitted"}, "messages": [{"role": "user", "content": "x"}],
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": schema}}, "stop_sequences": ["a"],
+        "tools": [{"type": "custom", "name": "f", "input_schema": schema, "strict": True}], "tool_choice": {"type": "any"}}).encode())
     put("request", "count", b'\6{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}')
     put("request", "tokenize", b'\2{"content":"the <s> king","add_special_tokens":false,"parse_special":true}')
     put("request", "detokenize", b'\3{"tokens":[1,2,3]}')
@@ -174,21 +192,30 @@ def patterns():
     put("regex", "empty-matches", "a*", "baac")
 
 
-def grammars():
-    """The first letter: a schema, strict, with white space, or a pattern."""
-    put("grammar", "object", 'j{"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12.5},"b":{"type":"string",'
+def schemas():
+    """The first letter: a schema, strict, or with white space."""
+    put("schema", "object", 'j{"type":"object","properties":{"a":{"type":"integer","minimum":-3,"maximum":12.5},"b":{"type":"string",'
         '"maxLength":3}},"required":["a"],"additionalProperties":false}')
-    put("grammar", "recursive", 's{"$defs":{"n":{"type":"object","properties":{"v":{"type":"number"},"next":{"anyOf":[{"$ref":'
+    put("schema", "recursive", 's{"$defs":{"n":{"type":"object","properties":{"v":{"type":"number"},"next":{"anyOf":[{"$ref":'
         '"#/$defs/n"},{"type":"null"}]}},"required":["v","next"]}},"$ref":"#/$defs/n"}')
-    put("grammar", "spaced", 'w{"type":"array","prefixItems":[{"const":1},{"enum":["a",null,[2]]}],"items":{"type":["boolean","string"],'
+    put("schema", "spaced", 'w{"type":"array","prefixItems":[{"const":1},{"enum":["a",null,[2]]}],"items":{"type":["boolean","string"],'
         '"pattern":"^[a-c]+$"},"minItems":1,"maxItems":4}')
-    put("grammar", "names", 'j{"patternProperties":{"^x":{"multipleOf":6},"y$":{"format":"date"}},"propertyNames":{"minLength":2},'
+    put("schema", "names", 'j{"patternProperties":{"^x":{"multipleOf":6},"y$":{"format":"date"}},"propertyNames":{"minLength":2},'
         '"minProperties":1,"maxProperties":3,"additionalProperties":{"$ref":"#"},"type":"object"}')
-    put("grammar", "combined", 'j{"allOf":[{"minimum":3},{"oneOf":[{"type":"integer","exclusiveMaximum":9},{"type":"string","minLength":1}]}],'
+    put("schema", "combined", 'j{"allOf":[{"minimum":3},{"oneOf":[{"type":"integer","exclusiveMaximum":9},{"type":"string","minLength":1}]}],'
         '"$comment":"x","x-a":1}')
-    put("grammar", "pattern", "r^(?:a|[^b-d\\d]{1,3}|\\u00e9+?)*(x|y$)\\.$")
-    put("grammar", "calls", b'ps2*00s3u2t<call>\0c<1>\0k{"type":"object","properties":{"a":{"type":"integer"}}}\0t</call>\0f1t<call>\0')
-    put("grammar", "parts", b'pa3s2rab?|c\0c<2>\0*13tab\0s3f2tx\0c<1>\0txy\0u1t\xc3\xa9\0')
+
+
+def grammar_patterns():
+    put("pattern", "groups", "^(?:a|[^b-d\\d]{1,3}|\\u00e9+?)*(x|y$)\\.$", "a\u00e9x.")
+    put("pattern", "classes", "[\\s-]\\S{2}[^\\w\\]^[]|\\W\\D?[\\b\\cA\\x41-\\u{1f600}]*.", " a]\U0001f600")
+    put("pattern", "anywhere", "(?<year>\\d{4})-(0[1-9]|1[0-2])$|^$|[]", "in 2026-11")
+    put("pattern", "empties", "(a*|^b|)*?(|c){2,3}[^]", "abc")
+
+
+def grammar_parts():
+    put("parts", "calls", b's2*00s3u2t<call>\0c<1>\0k{"type":"object","properties":{"a":{"type":"integer"}}}\0t</call>\0f1t<call>\0')
+    put("parts", "alternatives", b'a3s2rab?|c\0c<2>\0*13tab\0s3f2tx\0c<1>\0txy\0u1t\xc3\xa9\0')
 
 
 def answers():
@@ -226,6 +253,8 @@ def answers():
             ("llama3", 3, '{"name": "weather", "parameters": ' + rome + '}; {"name": "get", "parameters": {}}'),
             ("think", 5, "a\n</think>\n\nb<think>c</think>"), ("plain", 3, "a<think>b</think>"))):
         put("answer", name, bytes([ord("a") + i, told, i]) + text.encode())
+    put("answer", "controls", b"q\3\3a\xff<think>\xffb\xff</think>\xffc\xff<tool_call>\xff\n{\"name\": \"get\", \"arguments\": "
+        b"{\"a\": \"</tool_call>\xff<|im_end|>\xff\"}}\xff</tool_call>\xff")
 
 
 def settings():
@@ -301,5 +330,5 @@ def scheduler_operations():
 
 if __name__ == "__main__":
     for make in (json_texts, request_bodies, safetensors, model_dirs, tokenizer_files, sentencepiece_models, templates, texts,
-                 patterns, grammars, answers, settings, scheduler_operations, http, sockets):
+                 patterns, schemas, grammar_patterns, grammar_parts, answers, settings, scheduler_operations, http, sockets):
         make()
