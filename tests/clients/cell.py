@@ -89,6 +89,14 @@ class Person(pydantic.BaseModel):
     age: int
 
 
+class Team(pydantic.BaseModel):
+    """A team."""
+    lead: Person
+    others: list[Person]
+    motto: typing.Optional[str]
+    kind: typing.Literal["small", "large"]
+
+
 def bounded_person():
     """The same where the model's answers end only by chance: its schema bounds them."""
     class Person(pydantic.BaseModel):

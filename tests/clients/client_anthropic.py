@@ -4,7 +4,7 @@ import asyncio
 import anthropic
 
 import scenes
-from cell import Target, cell, main, same
+from cell import Target, Team, cell, main, same
 
 Target.drops_bounds = True
 WEATHER_TOOL = {"name": "get_weather", "description": "The weather in a city.", "input_schema": {
@@ -47,8 +47,12 @@ def messages_stream(t):
         kinds.append(e.type)
         if e.type == "content_block_delta":
             text += e.delta.text
+        if e.type == "message_start":
+            assert e.message.usage.input_tokens > 0
+        if e.type == "message_delta":
+            assert e.usage.output_tokens > 0
     t.same(text, scenes.PLAIN)
-    same((kinds[0], kinds[-1]), ("message_start", "message_stop"))
+    same((kinds[0], kinds[-2], kinds[-1]), ("message_start", "message_delta", "message_stop"))
 
 
 @cell("messages, async", "plain")
@@ -109,6 +113,12 @@ def parse_stream(t):
         t.person(s.get_final_message().parsed_output)
 
 
+@cell("parse() with nested pydantic", "exact")
+def parse_team(t):
+    m = client(t).messages.parse(model=t.model, max_tokens=2000, messages=ask("Scene team"), output_format=Team)
+    same(m.parsed_output.model_dump(), scenes.TEAM)
+
+
 @cell("tools", "tools")
 def tools(t):
     c, conversation = client(t), ask("Scene weather: what is the weather in Rome?")
@@ -163,10 +173,28 @@ def parallel(t):
          scenes.BOTH)
 
 
+@cell("parallel tools", "parallel", stream=True)
+def parallel_stream(t):
+    with client(t).messages.stream(model=t.model, max_tokens=500, messages=ask("Scene both"),
+                                   tools=[WEATHER_TOOL]) as s:
+        began = [e.index for e in s if e.type == "content_block_start" and e.content_block.type == "tool_use"]
+        m = s.get_final_message()
+    same((called(m), m.stop_reason), ([ROME, OSLO], "tool_use"))
+    same(began, [i for i, b in enumerate(m.content) if b.type == "tool_use"])
+
+
 @cell("tool_choice any", "tools")
 def choice_any(t):
     m = client(t).messages.create(model=t.model, max_tokens=500, messages=ask("Scene weather"), tools=[STRICT_TOOL],
                                   tool_choice={"type": "any", "disable_parallel_tool_use": True})
+    same((called(m), m.stop_reason), ([ROME], "tool_use"))
+
+
+@cell("tool_choice any", "tools", stream=True)
+def choice_any_stream(t):
+    with client(t).messages.stream(model=t.model, max_tokens=500, messages=ask("Scene weather"), tools=[STRICT_TOOL],
+                                   tool_choice={"type": "any"}) as s:
+        m = s.get_final_message()
     same((called(m), m.stop_reason), ([ROME], "tool_use"))
 
 
@@ -184,35 +212,33 @@ def choice_none(t):
     same((called(m), text_of(m)), ([], scenes.PLAIN))
 
 
+@anthropic.beta_tool
+def get_weather(city: str, unit: str) -> str:
+    """The weather in a city.
+
+    Args:
+        city: the city's name
+        unit: celsius or fahrenheit
+    """
+    return scenes.RESULT[city]
+
+
 @cell("tool runner", "tools")
 def runner(t):
-    @anthropic.beta_tool
-    def get_weather(city: str, unit: str) -> str:
-        """The weather in a city.
-
-        Args:
-            city: the city's name
-            unit: celsius or fahrenheit
-        """
-        return scenes.RESULT[city]
-
     last = client(t).beta.messages.tool_runner(model=t.model, max_tokens=500, tools=[get_weather],
                                                messages=ask("Scene weather")).until_done()
     same(text_of(last), scenes.WEATHER)
 
 
+@cell("tool runner, several rounds", "tools")
+def runner_rounds(t):
+    last = client(t).beta.messages.tool_runner(model=t.model, max_tokens=500, tools=[get_weather],
+                                               messages=ask("Scene steps")).until_done()
+    same(text_of(last), scenes.BOTH)
+
+
 @cell("tool runner", "tools", stream=True)
 def runner_stream(t):
-    @anthropic.beta_tool
-    def get_weather(city: str, unit: str) -> str:
-        """The weather in a city.
-
-        Args:
-            city: the city's name
-            unit: celsius or fahrenheit
-        """
-        return scenes.RESULT[city]
-
     last = None
     for s in client(t).beta.messages.tool_runner(model=t.model, max_tokens=500, tools=[get_weather],
                                                  messages=ask("Scene weather"), stream=True):
@@ -259,6 +285,25 @@ def thinking_tools(t):
         {"type": "tool_result", "tool_use_id": m.content[-1].id, "content": scenes.RESULT["Rome"]}]}]
     m = c.messages.create(model=t.model, max_tokens=2000, messages=conversation, tools=[WEATHER_TOOL], thinking=THINK)
     same(text_of(m).strip(), scenes.WEATHER)
+
+
+@cell("thinking, then tools", ("think", "switched tools"), stream=True)
+def thinking_tools_stream(t):
+    with client(t).messages.stream(model=t.model, max_tokens=2000, messages=ask("Scene consider"), tools=[WEATHER_TOOL],
+                                   thinking=THINK) as s:
+        kinds = {e.type for e in s}
+        m = s.get_final_message()
+    same((m.content[0].type, m.content[0].thinking.strip(), called(m), m.stop_reason),
+         ("thinking", "I need the weather.", [ROME], "tool_use"))
+    assert m.content[0].signature and {"thinking", "signature", "input_json"} <= kinds, kinds
+
+
+@cell("count_tokens with thinking", ("reason", "switched"))
+def count_thinking(t):
+    c, conversation = client(t).messages, ask("Scene think")
+    m = c.create(model=t.model, max_tokens=2000, messages=conversation, thinking=THINK)
+    said = c.count_tokens(model=t.model, messages=conversation, thinking=THINK).input_tokens
+    same(said, m.usage.input_tokens + (m.usage.cache_read_input_tokens or 0) + (m.usage.cache_creation_input_tokens or 0))
 
 
 if __name__ == "__main__":

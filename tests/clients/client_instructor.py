@@ -63,5 +63,13 @@ def parallel(t):
     same([p.name for p in people], ["Ada Lovelace", "Alan Turing"])
 
 
+@cell("create_iterable", "parallel", stream=True)
+def iterable(t):
+    mode = M.ANTHROPIC_JSON if ANTHROPIC else M.JSON
+    people = list(client(t, mode).chat.completions.create_iterable(model=t.model, response_model=Person,
+                                                                   **ask("Scene list")))
+    same([p.name for p in people], ["Ada Lovelace", "Alan Turing"])
+
+
 if __name__ == "__main__":
     main("instructor-anthropic" if ANTHROPIC else "instructor-openai")

@@ -1,6 +1,8 @@
 """LangChain: ChatOpenAI, and with a second argument ChatAnthropic."""
 import sys
 
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ProviderStrategy, ToolStrategy
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
@@ -8,7 +10,7 @@ from langchain_openai import ChatOpenAI, OpenAI
 from langgraph.prebuilt import create_react_agent
 
 import scenes
-from cell import Target, cell, main, same
+from cell import Person, Target, Team, cell, main, same
 
 ANTHROPIC = len(sys.argv) > 2 and sys.argv[2] == "anthropic"
 Target.drops_bounds = ANTHROPIC
@@ -174,6 +176,41 @@ def agent_stream(t):
 def agent_parallel(t):
     out = create_react_agent(model(t), [get_weather]).invoke({"messages": [("user", "Scene both")]})
     same(text_of(out["messages"][-1]), scenes.BOTH)
+
+
+@cell("create_agent", "tools")
+def new_agent(t):
+    out = create_agent(model(t), [get_weather], system_prompt="Be kind.").invoke({"messages": [("user", "Scene steps")]})
+    same(text_of(out["messages"][-1]), scenes.BOTH)
+
+
+@cell("create_agent", "tools", stream=True)
+def new_agent_stream(t):
+    text = ""
+    for chunk, _ in create_agent(model(t), [get_weather]).stream({"messages": [("user", "Scene steps")]},
+                                                                 stream_mode="messages"):
+        if chunk.__class__.__name__ == "AIMessageChunk":
+            text += text_of(chunk)
+    same(text, scenes.BOTH)
+
+
+@cell("create_agent, ToolStrategy", "tools")
+def agent_tool_strategy(t):
+    out = create_agent(model(t), [get_weather], response_format=ToolStrategy(Person)).invoke(
+        {"messages": [("user", "Scene person")]})
+    t.person(out["structured_response"])
+
+
+@cell("create_agent, ProviderStrategy", "exact")
+def agent_provider_strategy(t):
+    out = create_agent(model(t), [], response_format=ProviderStrategy(Person)).invoke(
+        {"messages": [("user", "Scene json")]})
+    t.person(out["structured_response"])
+
+
+@cell("with_structured_output json_schema, nested", "exact")
+def structured_team(t):
+    same(model(t).with_structured_output(Team, method="json_schema").invoke("Scene team").model_dump(), scenes.TEAM)
 
 
 if ANTHROPIC:

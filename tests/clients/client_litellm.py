@@ -75,6 +75,14 @@ def response_format_stream(t):
     t.person(json.loads(built(ask(t, SCHEMA[0], response_format=t.Person, stream=True)).content))
 
 
+@cell("response_format json_schema", SCHEMA[1])
+def json_schema(t):
+    schema = {**t.Person.model_json_schema(), "additionalProperties": False}
+    r = ask(t, SCHEMA[0], response_format={"type": "json_schema", "json_schema": {
+        "name": "person", "strict": True, "schema": schema}})
+    t.person(json.loads(r.choices[0].message.content))
+
+
 @cell("response_format json_object", "exact")
 def json_object(t):
     r = ask(t, "Scene json, as JSON", response_format={"type": "json_object"})
@@ -94,6 +102,16 @@ def tools(t):
 @cell("tools", "tools", stream=True)
 def tools_stream(t):
     same(called(built(ask(t, "Scene weather", tools=[TOOL], stream=True))), [ROME])
+
+
+@cell("tools, several rounds", "tools")
+def rounds(t):
+    messages, asked = [{"role": "user", "content": "Scene steps"}], []
+    while (m := ask(t, "", messages, tools=[TOOL]).choices[0].message).tool_calls:
+        asked += called(m)
+        messages += [m] + [{"role": "tool", "tool_call_id": c.id, "name": "get_weather", "content":
+                            scenes.RESULT[json.loads(c.function.arguments)["city"]]} for c in m.tool_calls]
+    same((asked, m.content), ([ROME, OSLO], scenes.BOTH))
 
 
 @cell("parallel tools", "parallel")

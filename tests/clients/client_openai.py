@@ -5,7 +5,7 @@ import json
 import openai
 
 import scenes
-from cell import Person, cell, main, same
+from cell import Person, Team, cell, main, same
 
 WEATHER_TOOL = {"type": "function", "function": {
     "name": "get_weather", "description": "The weather in a city.",
@@ -74,6 +74,17 @@ def chat_stream(t):
     text, calls, finish, _ = collect(s)
     t.same(text, scenes.PLAIN)
     assert finish in ("stop", "length") and not calls
+
+
+@cell("chat, usage", "plain", stream=True)
+def chat_usage(t):
+    ask_all = {"model": t.model, "messages": ask("Scene plain"), "max_tokens": 200, "temperature": 0}
+    whole = client(t).chat.completions.create(**ask_all).usage
+    chunks = list(client(t).chat.completions.create(**ask_all, stream=True, stream_options={"include_usage": True}))
+    same([c.usage is not None for c in chunks], [False] * (len(chunks) - 1) + [True])
+    last = chunks[-1].usage
+    same((chunks[-1].choices, last.prompt_tokens, last.completion_tokens, last.total_tokens),
+         ([], whole.prompt_tokens, whole.completion_tokens, whole.total_tokens))
 
 
 @cell("chat, async", "plain")
@@ -162,6 +173,12 @@ def json_schema(t):
     t.person(json.loads(r.choices[0].message.content))
 
 
+@cell("parse() with nested pydantic", "exact")
+def parse_team(t):
+    r = client(t).chat.completions.parse(model=t.model, messages=ask("Scene team"), response_format=Team)
+    same(r.choices[0].message.parsed.model_dump(), scenes.TEAM)
+
+
 @cell("tools", "tools")
 def tools(t):
     c, messages = client(t), ask("Scene weather: what is the weather in Rome?")
@@ -180,6 +197,38 @@ def tools_stream(t):
     text, calls, finish, _ = collect(c.chat.completions.create(model=t.model, messages=messages, tools=[WEATHER_TOOL],
                                                                stream=True))
     same((text, calls, finish), ("", [ROME], "tool_calls"))
+
+
+def answer_calls(messages, calls):
+    """The conversation goes on with an assistant's calls (name, arguments, id) and their results."""
+    messages.append({"role": "assistant", "content": None, "tool_calls": [
+        {"id": i, "type": "function", "function": {"name": n, "arguments": json.dumps(a)}} for n, a, i in calls]})
+    messages += [{"role": "tool", "tool_call_id": i, "content": scenes.RESULT[a["city"]]} for _, a, i in calls]
+
+
+@cell("tools, several rounds", "tools")
+def rounds(t):
+    messages, asked = ask("Scene steps"), []
+    while True:
+        m = client(t).chat.completions.create(model=t.model, messages=messages, tools=[WEATHER_TOOL]).choices[0].message
+        if not m.tool_calls:
+            break
+        asked += called(m)
+        answer_calls(messages, [(c.function.name, json.loads(c.function.arguments), c.id) for c in m.tool_calls])
+    same((asked, m.content), ([ROME, OSLO], scenes.BOTH))
+
+
+@cell("tools, several rounds", "tools", stream=True)
+def rounds_stream(t):
+    messages, asked = ask("Scene steps"), []
+    while True:
+        text, calls, finish, _ = collect(client(t).chat.completions.create(
+            model=t.model, messages=messages, tools=[WEATHER_TOOL], stream=True))
+        if finish != "tool_calls":
+            break
+        asked += calls
+        answer_calls(messages, [(n, a, f"call00{len(asked)}x{i}") for i, (n, a) in enumerate(calls)])
+    same((asked, text, finish), ([ROME, OSLO], scenes.BOTH, "stop"))
 
 
 @cell("tools, text before", "tools")
@@ -323,6 +372,13 @@ def parse_tools(t):
     r = client(t).chat.completions.parse(model=t.model, messages=ask("Scene person"),
                                          tools=[openai.pydantic_function_tool(Person)])
     t.person(r.choices[0].message.tool_calls[0].function.parsed_arguments)
+
+
+@cell("parse() with nested pydantic tools", "tools")
+def parse_team_tool(t):
+    r = client(t).chat.completions.parse(model=t.model, messages=ask("Scene team as a tool"),
+                                         tools=[openai.pydantic_function_tool(Team)])
+    same(r.choices[0].message.tool_calls[0].function.parsed_arguments.model_dump(), scenes.TEAM)
 
 
 @cell("reasoning", ("reason", "switched"))

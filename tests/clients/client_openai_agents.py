@@ -63,6 +63,11 @@ async def tools_stream(t):
     same(await stream_of(agent(t, tools=[get_weather]), "Scene weather"), scenes.WEATHER)
 
 
+@cell("tools, several rounds", "tools")
+async def rounds(t):
+    same((await agents.Runner.run(agent(t, tools=[get_weather]), "Scene steps")).final_output, scenes.BOTH)
+
+
 @cell("parallel tools", "parallel")
 async def parallel(t):
     a = agent(t, tools=[get_weather], model_settings=agents.ModelSettings(parallel_tool_calls=True))

@@ -105,6 +105,11 @@ async def tools_stream(t):
         same(await r.get_output(), scenes.WEATHER)
 
 
+@cell("tools, several rounds", "tools")
+async def rounds(t):
+    same((await weather_agent(t).run("Scene steps")).output, scenes.BOTH)
+
+
 @cell("parallel tools", "parallel")
 async def parallel(t):
     same((await weather_agent(t).run("Scene both")).output, scenes.BOTH)

@@ -84,13 +84,16 @@ def gpt_oss(parts):
 def gemma(parts):
     think, say, calls = split(parts)
 
+    def members(o):
+        return "{" + ",".join(f"{k}:{value(o[k])}" for k in sorted(o, key=str.lower)) + "}"
+
     def value(v):
         if isinstance(v, str):
             return f'<|"|>{v}<|"|>'
-        return compact(v)
+        return members(v) if isinstance(v, dict) else f"[{','.join(map(value, v))}]" if isinstance(v, list) else compact(v)
     out = f"<|channel>thought\n{think}<channel|>" if think else ""
     for n, a in calls:
-        out += f"<|tool_call>call:{n}{{{','.join(f'{k}:{value(a[k])}' for k in sorted(a))}}}<tool_call|>"
+        out += f"<|tool_call>call:{n}{members(a)}<tool_call|>"
     return out + say if not calls else say + out
 
 

@@ -42,7 +42,7 @@ CLIENTS = [
     ("openai-agents", "client_openai_agents.py", [], "venv"),
     ("guidellm", "client_guidellm.py", [], "guidellm"),
 ]
-PACKAGES = ["openai", "anthropic", "langchain-openai", "langchain-anthropic", "langchain-core", "langgraph", "litellm",
+PACKAGES = ["openai", "anthropic", "langchain-openai", "langchain-anthropic", "langchain-core", "langchain", "langgraph", "litellm",
             "pydantic-ai-slim", "instructor", "smolagents", "openai-agents", "guidellm", "pydantic"]
 
 
@@ -137,7 +137,7 @@ def run_client(args, client, targets, port):
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     if done.returncode != 0:
         rows.append({"client": name, "feature": "the client itself", "stream": False, "target": targets[0]["name"],
-                     "cell": name, "ok": False, "error": done.stderr[-1500:]})
+                     "cell": name, "ok": False, "error": f"ended with {done.returncode}: {done.stderr[-1500:]}"})
     return rows
 
 
@@ -226,7 +226,9 @@ def main():
             between = proxy.Proxy({k: s.port for k, s in servers.items()})
             clients = [c for c in CLIENTS if not args.clients or c[0] in args.clients.split(",")]
             with concurrent.futures.ThreadPoolExecutor(2) as pool:
-                rows = [r for rs in pool.map(lambda c: run_client(args, c, targets, between.port), clients) for r in rs]
+                # from the last one, which takes longest
+                jobs = [pool.submit(run_client, args, c, targets, between.port) for c in reversed(clients)]
+                rows = [r for job in reversed(jobs) for r in job.result()]
         finally:
             for s in servers.values():
                 s.stop()

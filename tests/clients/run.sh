@@ -29,4 +29,4 @@ environment other requirements-other.txt
 cmake --build "$build" --target longflash scripted_server
 set -- --build "$build" --venv "$folder/venv" --other "$folder/other" --page "$root/docs/clients.md" "$@"
 [ -z "${GUIDELLM:-}" ] || set -- "$@" --guidellm "$folder/guidellm"
-exec python3 "$here/run.py" "$@"
+python3 "$here/run.py" "$@"

@@ -4,6 +4,7 @@ A user's text begins with "Scene NAME"; that is how a rule finds its answer. A r
 of `unless` stands in the rendered prompt; the first that applies is taken. An answer is a list of parts: ("think",
 TEXT), ("say", TEXT), ("call", TOOL, ARGUMENTS); families.py writes them as a family's model would.
 """
+import json
 from typing import NamedTuple
 
 PLAIN = "Hello! Gr\u00fc\u00dfe aus \u65e5\u672c: 1 < 2 & \"quotes\".\nA second line, \U0001f600."
@@ -15,6 +16,7 @@ FILE = {"path": "a \"b\".py", "text": "def f():\n\treturn '<\u00e9>' \\ {\u65e5}
 PERSON = {"name": "Ada Lovelace", "age": 36}
 CODE = "Thought: I multiply.\n<code>\nresult = 6 * 7\nfinal_answer(result)\n</code>"
 
+TEAM = {"lead": PERSON, "others": [{"name": "Alan Turing", "age": 41}], "motto": None, "kind": "small"}
 STEP = '{"thought":"I multiply.","code":"final_answer(6 * 7)"}'
 
 
@@ -35,6 +37,9 @@ RULES = [
     rule(["Scene both", "3 degrees"], [("say", BOTH)]),
     rule("Scene both", [("call", "get_weather", {"city": "Rome", "unit": "celsius"}),
                         ("call", "get_weather", {"city": "Oslo", "unit": "celsius"})]),
+    rule(["Scene steps", "3 degrees"], [("say", BOTH)]),
+    rule(["Scene steps", "21 degrees"], [("call", "get_weather", {"city": "Oslo", "unit": "celsius"})]),
+    rule("Scene steps", [("call", "get_weather", {"city": "Rome", "unit": "celsius"})]),
     rule("Scene spoken", [("say", "Let me look."), ("call", "get_weather", {"city": "Rome", "unit": "celsius"})],
          unless=["21 degrees"]),
     rule("Scene spoken", [("say", WEATHER)]),
@@ -57,6 +62,9 @@ RULES = [
     rule(["Scene handoff", "get_weather"], [("call", "get_weather", {"city": "Rome", "unit": "celsius"})]),
     rule("Scene handoff", [("call", "transfer_to_weather", {})]),
     rule("Scene json", [("say", '{"name":"Ada Lovelace","age":36}')]),
+    rule("Scene team as a tool", [("call", "Team", TEAM)]),
+    rule("Scene team", [("say", json.dumps(TEAM, separators=(",", ":")))]),
+    rule("Scene list", [("say", json.dumps({"tasks": [PERSON, {"name": "Alan Turing", "age": 41}]}, separators=(",", ":")))]),
     rule("Scene markdown", [("say", 'Here it is:\n```json\n{"name": "Ada Lovelace", "age": 36}\n```')]),
 ]
 
