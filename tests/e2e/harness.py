@@ -202,17 +202,18 @@ def wait_until(condition, seconds=20.0, step=0.02):
 
 def events(body):
     """The events of an SSE body, each checked to be exactly `data: …\\n\\n` or a keep-alive comment."""
-    text = body.decode("utf-8")
+    text, at = body.decode("utf-8"), 0
     out = []
-    while text:
-        if text.startswith(": keep-alive\n\n"):
-            text = text[len(": keep-alive\n\n"):]
+    event = re.compile(r"data: ([^\n]*)\n\n")
+    while at < len(text):
+        if text.startswith(": keep-alive\n\n", at):
+            at += len(": keep-alive\n\n")
             continue
-        m = re.match(r"data: ([^\n]*)\n\n", text)
+        m = event.match(text, at)
         if not m:
-            raise AssertionError(f"not an event: {text[:80]!r}")
+            raise AssertionError(f"not an event: {text[at:at + 80]!r}")
         out.append(m.group(1))
-        text = text[m.end():]
+        at = m.end()
     return out
 
 

@@ -17,7 +17,7 @@ def tool(name, strict=True, parameters=STRICT):
     return {"type": "function", "function": {"name": name, "parameters": parameters, "strict": strict}}
 
 
-def directory_with_template():
+def directory_with_template(thinks=True):
     """The demo model's directory, but for its chat template."""
     out = tempfile.TemporaryDirectory()
     source = os.path.join(ROOT, "demo", "model")
@@ -27,6 +27,8 @@ def directory_with_template():
     config = json.load(open(path))
     with open(os.path.join(ROOT, "tests", "golden", "chat", "templates", "calls.jinja"), encoding="utf-8") as file:
         config["chat_template"] = file.read()
+    if not thinks:
+        config["chat_template"] = config["chat_template"].replace("<think>", "").replace("</think>", "")
     os.unlink(path)
     with open(path, "w", encoding="utf-8") as file:
         json.dump(config, file)
@@ -111,6 +113,13 @@ class Calls(harness.Case):
                                         "output_config": {"format": {"type": "json_schema", "schema": STRICT}}})
         self.assertIn(json.loads(r.json["content"][0]["text"])["colour"], COLOURS, r.body)
 
+    def test_an_answer_that_has_begun_does_not_think_any_more(self):
+        ids = self.server.post("/tokenize", {"prompt": "<", "add_special_tokens": False}).json["tokens"]
+        r = self.server.post(CHAT, {"messages": [{"role": "user", "content": "Which?"}, {"role": "assistant", "content": "I say"}],
+                                    "continue_final_message": True, "max_tokens": 200,
+                                    "logit_bias": {str(i): 100 for i in ids}, "guided_json": STRICT})
+        self.assertIn(json.loads(r.json["choices"][0]["message"]["content"] or "null")["colour"], COLOURS, r.body)
+
     def test_schemas_that_will_not_do(self):
         bad = {"type": "object", "properties": {"x": {"not": {}}}}
         body = {"messages": [{"role": "user", "content": "x"}], "tools": [tool("pick", parameters=bad)]}
@@ -122,6 +131,27 @@ class Calls(harness.Case):
         r = self.server.post(CHAT, {**body, "tools": [tool("pick")], "response_format": {
             "type": "json_schema", "json_schema": {"name": "x", "schema": bad}}})
         self.assertEqual((r.status, r.error["param"]), (400, "response_format.json_schema.schema"), r.body)
+
+
+class CallsWithoutThinking(harness.Case):
+    server_class = harness.Program
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = directory_with_template(thinks=False)
+        cls.args = ["--model", cls.folder.name, "--ctx", "4K"]
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        cls.folder.cleanup()
+
+    def test_a_model_that_does_not_think_is_not_led_into_it_by_a_format(self):
+        ids = self.server.post("/tokenize", {"prompt": "<", "add_special_tokens": False}).json["tokens"]
+        r = self.server.post(CHAT, {"messages": [{"role": "user", "content": "Which?"}], "max_tokens": 200,
+                                    "logit_bias": {str(i): 100 for i in ids}, "guided_json": STRICT})
+        self.assertIn(json.loads(r.json["choices"][0]["message"]["content"] or "null")["colour"], COLOURS, r.body)
 
 
 if __name__ == "__main__":

@@ -137,14 +137,21 @@ class Fields(harness.Case):
             self.assert_error(self.server.complete("x", request_id=bad), 400, "invalid_value", "request_id")
         self.assertRegex(self.server.complete("x", max_tokens=1).json["id"], r"^cmpl-[0-9a-f]{24}$")
 
-    def test_special_tokens_stay_in_a_completion_only(self):
+    def test_special_tokens_stay_where_that_is_asked_for(self):
         body = {"prompt": "a<|end|>[[say=x]]", "echo": True, "max_tokens": 1}
         ids = self.server.post("/tokenize", {"prompt": body["prompt"], "parse_special": True}).json["tokens"]
         for more, text in (({}, "a[[say=x]]x"), ({"skip_special_tokens": True}, "a[[say=x]]x"),
                            ({"skip_special_tokens": False}, "<s>a<|end|>[[say=x]]x")):
             r = self.server.post("/v1/completions", {**body, "prompt": ids, **more})
             self.assertEqual(r.json["choices"][0]["text"], text)
-        self.assert_error(self.server.chat("x", skip_special_tokens=False), 400, "unsupported_parameter", "skip_special_tokens")
+        prompt = "[[controls=1]][[say=x<|end|>y<|user|>]]"
+        for more, text in (({}, "xy"), ({"skip_special_tokens": None}, "xy"), ({"skip_special_tokens": True}, "xy"),
+                           ({"skip_special_tokens": False}, "x<|end|>y<|user|>"), ({"skip_special_tokens": False, "stop": "|>y"}, "x<|end")):
+            for _, c in self.both(prompt, parse_special=False, **more):
+                self.assertEqual(self.text(c), text, more)
+            for path, parts in self.streams(prompt, parse_special=False, **more):
+                said = "".join(c.get("text") or c.get("delta", {}).get("content") or "" for p in parts for c in p["choices"])
+                self.assertEqual(said, text, (path, more))
 
     def template(self, messages, **more):
         return self.server.post("/apply-template", {"messages": messages, **more})
@@ -165,6 +172,29 @@ class Fields(harness.Case):
         self.assert_error(self.template(begun("x"), continue_final_message=True, add_generation_prompt=True), 400, "invalid_value",
                           "continue_final_message")
         self.assertEqual(self.template(begun("x"), continue_final_message=True, add_generation_prompt=False).status, 200)
+
+    def test_an_answer_can_begin_with_the_message_that_it_goes_on_from(self):
+        user = {"role": "user", "content": "[[say=world STOP]]"}
+        body = {"max_tokens": 64, "echo": True, "logprobs": True, "return_token_ids": True}
+        begun = lambda content: {**body, "messages": [user, {"role": "assistant", "content": content}]}
+        parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+        for asked, text in (({**begun("Hello "), "continue_final_message": True}, "Hello world STOP"), (begun("Hello "), "Hello world STOP"),
+                            ({**begun("STOP "), "stop": "STOP", "continue_final_message": True}, "STOP world "),
+                            (begun(parts), "one\ntwoworld STOP"), (begun(""), "world STOP"), (begun("\u00e9" * 3000), "\u00e9" * 3000 + "world STOP"),
+                            ({**body, "messages": [user]}, "world STOP"), ({**begun("Hello"), "echo": False}, "world STOP"),
+                            ({**begun("Hello"), "echo": None}, "world STOP")):
+            r = self.server.post("/v1/chat/completions", {**asked, "n": 2})
+            self.assertEqual(r.status, 200, r.body[:300])
+            for c in r.json["choices"]:
+                self.assertEqual(c["message"]["content"], text)
+                said = len(c["token_ids"])
+                self.assertEqual(len(c["logprobs"]["content"]), said)
+            self.assertEqual(r.json["usage"]["completion_tokens"], 2 * said)
+            deltas = [c["delta"] for p in chunks(self.server.stream("/v1/chat/completions", asked)) for c in p["choices"]]
+            self.assertEqual("".join(d.get("content", "") for d in deltas), text)
+            self.assertEqual(text.startswith(deltas[1]["content"]), True)
+        for bad in (1, "x", []):
+            self.assert_error(self.server.chat("x", echo=bad), 400, "invalid_value", "echo")
 
 
 if __name__ == "__main__":

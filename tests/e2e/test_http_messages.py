@@ -77,6 +77,15 @@ class Messages(harness.Case):
         self.assertEqual(n(plain), n(blocks))
         self.assertGreater(n(plain), n(without))
 
+    def test_a_system_message_stands_where_it_came(self):
+        said = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+        asked = [{"role": "user", "content": "[[say=ok]]"}]
+        chat = self.server.post("/tokenize", {"messages": [*said, {"role": "system", "content": "be\nbrief"}, *asked]}).json["count"]
+        for content in ("be\nbrief", [{"type": "text", "text": "be"}, {"type": "text", "text": "brief", "cache_control": None}]):
+            messages = {"model": "fake", "messages": [*said, {"role": "system", "content": content}, *asked]}
+            self.assertEqual(self.server.post(URL + "/count_tokens", messages).json, {"input_tokens": chat})
+            self.assertEqual(self.server.post(URL, {**messages, "max_tokens": 9}).json["content"][0]["text"], "ok")
+
     def test_it_goes_on_from_a_last_message_of_the_assistants(self):
         begun = body("[[say= world]]")
         begun["messages"].append({"role": "assistant", "content": [{"type": "text", "text": "Hello"}]})
@@ -108,7 +117,7 @@ class Messages(harness.Case):
             last = body("x")
             last["messages"].append({"role": "assistant", "content": text})
             self.assert_refused(self.server.post(URL, last), 400, "invalid_request_error", "messages")
-        last["messages"][1]["role"] = "system"
+        last["messages"][1]["role"] = "tool"
         self.assert_refused(self.server.post(URL, last), 400, "invalid_request_error", "messages[1].role")
         self.assert_refused(self.server.post(URL, b"{"), 415, "invalid_request_error", "Content-Type")
         self.assert_refused(self.server.post(URL, b"{", headers={"Content-Type": "application/json"}), 400, "invalid_request_error", "JSON")

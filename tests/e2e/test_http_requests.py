@@ -74,7 +74,7 @@ RANGES = {
     "include_stop_str_in_output": ([False, True], [1]),
     "return_token_ids": ([False, True], [1]),
     "request_id": (["a-b_c.1"], ["a b", 5]),
-    "allowed_token_ids": ([], [[5]]),
+    "allowed_token_ids": ([[5], [5, 5, 6]], [[], [-1], [100000], ["5"], [1.5], 5, "5", {"5": 1}]),
     "bad_words": ([[]], [["x"]]),
     "n_predict": ([], [5]),
     "max_new_tokens": ([], [5]),
@@ -138,14 +138,14 @@ class Requests(harness.Case):
             self.assertEqual(self.send({**CHAT, "logprobs": True, "top_logprobs": value}).status, 200 if ok else 400)
         self.assert_error(self.send({**CHAT, "top_logprobs": 2}), 400, "invalid_value", "top_logprobs")
         for value, ok in ((True, 1), (False, 1), (1, 0)):
-            self.assertEqual(self.send({**TEXT, "echo": value}).status, 200 if ok else 400)
+            for base in (TEXT, CHAT):
+                self.assertEqual(self.send({**base, "echo": value}).status, 200 if ok else 400)
         for n, best_of, ok in ((1, 1, 1), (2, 2, 1), (1, 2, 0), (2, 1, 0)):
             for base in (TEXT, CHAT):
                 self.assertEqual(self.send({**base, "n": n, "best_of": best_of}).status, 200 if ok else 400)
         for value, ok in ((False, 1), (True, 0)):
             r = self.server.post("/tokenize", {"prompt": "x", "with_pieces": value})
             self.assertEqual(r.status, 200 if ok else 400)
-            self.assertEqual(self.send({**CHAT, "echo": value}).status, 200 if ok else 400)
 
     def test_lengths_that_contradict_each_other(self):
         self.assert_error(self.send({**TEXT, "max_tokens": 5, "max_completion_tokens": 6}), 400, None, "max_tokens")

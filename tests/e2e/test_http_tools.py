@@ -44,9 +44,9 @@ class Sum:
 
 
 class Blocks:
-    """What a message's stream adds up to."""
+    """What a message's stream adds up to. Where the answer was cut, so may an input be: it stays the text that came."""
 
-    def __init__(self, body):
+    def __init__(self, body, is_cut=False):
         self.blocks, self.inputs, self.stop, is_open = [], {}, None, False
         for e in named_events(body):
             if e["type"] == "content_block_start":
@@ -63,7 +63,7 @@ class Blocks:
                 assert not is_open
                 self.stop, self.usage = e["delta"], e["usage"]
         for i, text in self.inputs.items():
-            self.blocks[i]["input"] = json.loads(text)
+            self.blocks[i]["input"] = text if is_cut else json.loads(text)
 
     def add(self, block, delta):
         if delta["type"] == "input_json_delta":
@@ -174,6 +174,9 @@ class Tools(harness.Case):
         self.assertEqual(answer["choices"][0]["message"]["content"], "ab ")
         answer = self.both(CALL % ("weather", ROME), stop=["Ro"])  # also within a call, as it is written
         self.assertEqual(answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].strip(), '{"city": "')
+        self.assertEqual(answer["choices"][0]["finish_reason"], "stop")  # the call is not whole: nobody is to make it
+        answer = self.both(CALL % ("weather", ROME) + " STOP", stop=["STOP"])
+        self.assertEqual(answer["choices"][0]["finish_reason"], "tool_calls")
         answer = self.both(THINK + "ab" + CALL % ("weather", ROME), logprobs=True, top_logprobs=1)
         self.assertEqual(len(answer["choices"][0]["logprobs"]["content"]), answer["usage"]["completion_tokens"])
 
@@ -213,8 +216,8 @@ class Tools(harness.Case):
             ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name"),
             ({"tools": [{"type": "function", "function": {"name": "x" * 257}}]}, "tools[0].function.name"),
             ({"tools": TOOLS * 2}, "tools[2].function.name"),
-            ({"tools": [{"type": "function", "function": {**function, "parameters": 1}}]}, "tools[0].function.name"),
-            ({"tools": [{"type": "function", "function": {**function, "strict": 1}}]}, "tools[0].function.name"),
+            ({"tools": [{"type": "function", "function": {**function, "parameters": 1}}]}, "tools[0].function.parameters"),
+            ({"tools": [{"type": "function", "function": {**function, "strict": 1}}]}, "tools[0].function.strict"),
             ({"tools": [{"type": "function", "function": {**function, "description": 1}}]}, "tools[0].function.description"),
             ({"tool_choice": "maybe"}, "tool_choice"),
             ({"tool_choice": 1}, "tool_choice"),
@@ -228,6 +231,7 @@ class Tools(harness.Case):
             ({"reasoning_effort": "huge"}, "reasoning_effort"),
             ({"include_reasoning": "no"}, "include_reasoning"),
             ({"parallel_tool_calls": 1}, "parallel_tool_calls"),
+            ({"chat_template_kwargs": {"tools": []}}, "chat_template_kwargs"),
         ]
         for more, param in rows:
             r = self.server.post(CHAT, self.chat("x", **more))
@@ -305,11 +309,52 @@ class Tools(harness.Case):
         self.assertEqual(used["prompt_tokens"], prompt["count"])
         self.assertEqual(used["prompt_tokens_details"]["cached_tokens"], (prompt["count"] - 1) // 64 * 64)
 
+    def test_a_result_that_is_an_error_says_so(self):
+        use = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "weather", "input": {}}]}]
+        count = lambda **block: self.server.post(MESSAGES + "/count_tokens", {"model": "fake", "tools": BLOCK_TOOLS, "messages": [
+            *use, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", **block}]}]})
+        length = lambda **block: count(**block).json["input_tokens"]
+        for content, said in (("grey", "Error: grey"), ("", "Error"), (None, "Error"), ("error: no such place", None), ("ERROR", None), ("Erro", "Error: Erro"),
+                              ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "Error: a\nb")):
+            plain = length(content=content)
+            self.assertEqual(length(content=content, is_error=True), length(content=said or content), content)
+            self.assertEqual(plain, length(content=content, is_error=False))
+            self.assertEqual(plain, length(content=content, is_error=None))
+        # the same to the last block of the cache
+        ask = lambda **block: self.server.post(MESSAGES, {"model": "fake", "max_tokens": 5, "tools": BLOCK_TOOLS, "messages": [
+            *use, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", **block}, {"type": "text", "text": "y" * 200}]}]}).json["usage"]
+        ask(content="Error: far away")
+        again = ask(content="far away", is_error=True)
+        self.assertLess(again["input_tokens"], 64)
+        for bad in (1, "true", []):
+            r = count(content="x", is_error=bad)
+            self.assertEqual(r.status, 400)
+            self.assertTrue(r.json["error"]["message"].startswith("messages[2].content[0].is_error:"), r.body)
+
     def test_a_thread_is_refused_as_the_client_understands_it(self):
         r = self.server.post(MESSAGES, {"model": "fake", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}],
                                         "thread": {"type": "create"}})
         self.assertEqual(r.status, 400)
         self.assertEqual(r.json["error"]["details"], {"error_code": "thread_unsupported_request", "unsupported": ["thread"]})
+
+    def test_members_of_tools_that_are_refused(self):
+        """What would change who calls a tool, or what the model is shown of it; neutral values pass."""
+        def ask(**more):
+            return self.server.post(MESSAGES, {"model": "fake", "max_tokens": 5, **more,
+                                               "messages": [{"role": "user", "content": "[[say=ok]]"}]})
+        rows = [
+            ({"tools": [{**BLOCK_TOOLS[0], "input_examples": [{"city": "Rome"}]}]}, "tools[0].input_examples"),
+            ({"tools": [BLOCK_TOOLS[1], {**BLOCK_TOOLS[0], "defer_loading": True}]}, "tools[1].defer_loading"),
+            ({"tools": [{**BLOCK_TOOLS[0], "allowed_callers": ["code_execution_20260120"]}]}, "tools[0].allowed_callers"),
+            ({"output_config": {"task_budget": {"type": "tokens", "total": 20000}}}, "output_config.task_budget"),
+        ]
+        for more, name in rows:
+            r = ask(**more)
+            self.assertEqual(r.status, 400, (more, r.body))
+            self.assertTrue(r.json["error"]["message"].startswith(name + ":"), r.body)
+        passes = {"input_examples": [], "defer_loading": False, "allowed_callers": ["code_execution_20260120", "direct"],
+                  "eager_input_streaming": True, "cache_control": {"type": "ephemeral"}}
+        self.assertEqual(ask(tools=[{**BLOCK_TOOLS[0], **passes}]).status, 200)
 
     def test_blocks_that_are_refused(self):
         def user(*blocks):
@@ -321,13 +366,16 @@ class Tools(harness.Case):
             (user({"type": "text"}), "messages[0].content[0].text"),
             (user(), "messages[0].content"),
             ([{"role": "user"}], "messages[0].content"),
-            ([{"role": "system", "content": "x"}], "messages[0].role"),
+            ([{"role": "tool", "content": "x"}], "messages[0].role"),
+            ([{"role": "system", "content": [{"type": "image"}]}], "messages[0].content"),
             (user(result), "messages[0].content[0].tool_use_id"),
             (user({"type": "text", "text": "x"}) + [use] + user({**result, "tool_use_id": "b"}), "messages[2].content[0].tool_use_id"),
             (user({"type": "text", "text": "x"}) + [use] + user({**result, "content": [{"type": "image"}]}), "messages[2].content[0].content"),
             (user({"type": "text", "text": "x"}) + [use] + user({**result, "content": 5}), "messages[2].content[0].content"),
             ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": "{}"}]}], "messages[0].content[0].input"),
             ([{"role": "assistant", "content": [{"type": "tool_result"}]}], "messages[0].content[0].type"),
+            ([{"role": "assistant", "content": [{**use["content"][0], "caller": {"type": "code_execution_20250825", "tool_id": "x"}}]}],
+             "messages[0].content[0].caller.type"),
         ]
         for messages, name in rows:
             r = self.server.post(MESSAGES, {"model": "fake", "max_tokens": 5, "messages": messages})
@@ -361,6 +409,40 @@ class Kept(harness.Case):
         m = self.server.chat(f"[[say={THINK}Yes.]]", max_tokens=200).json
         self.assertEqual(m["choices"][0]["message"]["content"], THINK + "Yes.")
         self.assertNotIn("completion_tokens_details", m["usage"])
+
+
+class KeptControl(harness.Case):
+    """The same where the markers are control tokens: masks of calls let the model reason all the same."""
+    args = ["template=" + TEMPLATE, "no_reasoning=1", "control=<think>", "control=</think>"]
+
+    def test_reasoning_may_come_before_a_call(self):
+        for choice in ("auto", "required"):
+            r = self.server.chat(f"[[say={THINK}{CALL % ('weather', ROME)}]]", max_tokens=300, tools=TOOLS, tool_choice=choice)
+            self.assertEqual(r.status, 200, (choice, r.body))
+            calls = r.json["choices"][0]["message"]["tool_calls"]
+            self.assertEqual([c["function"] for c in calls], [{"name": "weather", "arguments": ROME}])
+
+    def test_control_tokens_that_are_no_markers_can_stay_in_the_text(self):
+        for skip, between in ((True, ""), (False, "<|end|>")):
+            say = f"{THINK}So.<|end|>{CALL % ('weather', ROME)}"
+            r = self.server.chat(f"[[free=1]][[controls=1]][[say={say}]]", max_tokens=300, tools=TOOLS, skip_special_tokens=skip).json
+            message = r["choices"][0]["message"]
+            self.assertEqual(message["content"], THINK + "So." + between)
+            self.assertEqual([c["function"] for c in message["tool_calls"]], [{"name": "weather", "arguments": ROME}])
+
+
+class SplitControl(harness.Case):
+    """Reasoning is split off, and its markers are control tokens."""
+    args = ["template=" + TEMPLATE, "control=<think>", "control=</think>"]
+
+    def test_control_tokens_that_are_no_markers_stay_in_the_part_in_which_they_came(self):
+        say = "[[controls=1]][[say=<think>\nh<|end|>m\n</think>\n\nSo<|user|>.]]"
+        for skip, content, reasoning in ((True, "So.", "hm"), (False, "So<|user|>.", "h<|end|>m")):
+            body = {"messages": [{"role": "user", "content": say}], "max_tokens": 99, "skip_special_tokens": skip}
+            message = self.server.post(CHAT, body).json["choices"][0]["message"]
+            stream = Sum(self.server.stream(CHAT, {**body, "stream_options": {"include_usage": True}}).body).message
+            for got in (message, stream):
+                self.assertEqual((got["content"], got["reasoning_content"]), (content, reasoning))
 
 
 if __name__ == "__main__":

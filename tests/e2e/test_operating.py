@@ -12,6 +12,7 @@ import unittest
 import harness
 
 PROGRAM = harness.Program.program
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 WAIT = 30 * harness.SLOW
 
 
@@ -77,6 +78,10 @@ class Operating(unittest.TestCase):
             self.assertEqual(s.complete("a", max_tokens=1, model=taken).json["model"], listed[0])
             self.assertEqual(s.get("/version").json["version"].count("."), 2)
             self.assertEqual(s.stop(), 0)
+        s = Running("--config", "configs/demo.json", "--kv-tokens", "1K", "--served-model-name", "gpt-4", stderr=subprocess.DEVNULL, cwd=ROOT)
+        self.assertEqual([m["id"] for m in s.get("/v1/models").json["data"]], ["demo", "gpt-4"])
+        self.assertEqual(s.complete("a", max_tokens=1, model="gpt-4").json["model"], "demo")
+        self.assertEqual(s.stop(), 0)
         self.assertEqual(run("serve", "--port", "0", "--served-model-name", "a" * 256).returncode, 2)
 
     def test_a_log_pipe_that_nobody_reads_holds_up_nobody(self):

@@ -72,6 +72,33 @@ class Structured(harness.Case):
         self.assertEqual(finish, "stop", (more, text))
         return text
 
+    def test_no_other_tokens_than_those_that_are_allowed(self):
+        ids = self.server.post("/tokenize", {"prompt": "yes no maybe, the 17", "add_special_tokens": False}).json["tokens"]
+        body = {"allowed_token_ids": [*ids, ids[0]], "max_tokens": 30, "temperature": 2, "return_token_ids": True, "n": 4, "seed": 3}
+        for path in (CHAT, TEXT):
+            answers = [c["token_ids"] for c in self.server.post(path, body_of(path, **body)).json["choices"]]
+            self.assertEqual([len(a) for a in answers], [30] * 4)  # nothing among them ends an answer
+            self.assertLessEqual({i for a in answers for i in a}, set(ids))
+            streamed = {i: [] for i in range(4)}
+            for e in events(self.server.stream(path, body_of(path, **body)).body)[:-1]:
+                for c in json.loads(e)["choices"]:
+                    streamed[c["index"]] += c.get("token_ids", [])
+            self.assertEqual(list(streamed.values()), answers)
+        likeliest = body_of(TEXT, max_tokens=5, logprobs=20, allowed_token_ids=ids, return_tokens_as_token_ids=True)
+        for top in self.server.post(TEXT, likeliest).json["choices"][0]["logprobs"]["top_logprobs"]:
+            self.assertEqual(set(top), {f"token_id:{i}" for i in ids})
+            self.assertAlmostEqual(sum(math.exp(x) for x in top.values()), 1, places=4)
+
+    def test_allowed_tokens_and_what_they_do_not_go_with(self):
+        for more in ({"guided_choice": ["a"]}, {"response_format": {"type": "json_object"}}, {"structured_outputs": {"regex": "a"}}):
+            for path in (CHAT, TEXT):
+                r = self.server.post(path, body_of(path, allowed_token_ids=[5], **more))
+                self.assert_error(r, 400, "invalid_value", "allowed_token_ids")
+        r = self.server.post(TEXT, body_of(TEXT, allowed_token_ids=[5], stop_token_ids=[5], min_tokens=1))
+        self.assert_error(r, 400, "invalid_value", "allowed_token_ids")
+        r = self.server.post(TEXT, body_of(TEXT, allowed_token_ids=[5], stop_token_ids=[5], min_tokens=0))
+        self.assertEqual((r.status, r.json["choices"][0]["stop_reason"]), (200, 5))
+
     def test_answers_parse_and_meet_the_schema(self):
         for i, schema in enumerate(SCHEMAS):
             for path in (CHAT, TEXT):
@@ -113,6 +140,11 @@ class Structured(harness.Case):
             self.assertLessEqual(seen, set(options))
             for only in options:
                 self.assertEqual(self.text(path, guided_choice=[only]), only)
+        # an answer that goes on from a text: there the mark of a word's beginning is a space
+        more = {"messages": [{"role": "user", "content": "Is it?"}, {"role": "assistant", "content": "I think"}],
+                "logit_bias": {str(i): 100 for i in self.server.post("/tokenize", {"prompt": "no", "add_special_tokens": False}).json["tokens"]}}
+        self.assertEqual(self.text(CHAT, continue_final_message=True, guided_choice=["no"], **more), "no")
+        self.assertEqual(self.text(CHAT, continue_final_message=True, guided_choice=[" no"], **more), " no")
         ids = self.server.post("/tokenize", {"prompt": '"}', "add_special_tokens": False}).json["tokens"]
         for asked in ({"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}):
             value = json.loads(self.text(CHAT, logit_bias={str(i): 30 for i in ids}, seed=1, **asked))
@@ -222,6 +254,9 @@ class Structured(harness.Case):
         self.assertTrue(json_check.meets(json.loads(self.command("run", "--json-schema", "-", "x", stdin=json.dumps(PERSON).encode())), PERSON))
         self.assertRegex(self.command("run", "--regex", "[a-c]{5}", "Who?"), r"^[a-c]{5}\n$")
         self.assertIn(self.command("run", "--choice", "yes", "--choice", "no way", "Who?"), ("yes\n", "no way\n"))
+        self.assertEqual(self.command("run", "--choice", "no, way", "Who?"), "no, way\n")
+        cut = subprocess.run([os.environ["LF_LONGFLASH"], "run", "--regex", "[a-c]{50}", "--max-tokens", "2", "Who?"], capture_output=True, timeout=120)
+        self.assertIn(b"the answer was cut by --max-tokens", cut.stderr)
         self.assertIn("--regex: pattern", self.command("run", "--regex", "[", "x", ok=False))
         self.assertIn('"not"', self.command("run", "--json-schema", "-", "x", stdin=b'{"not": {}}', ok=False))
         self.assertIn("--json-schema", self.command("run", "--json-schema", "/nowhere", "x", ok=False))

@@ -46,6 +46,11 @@ static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
     return lf_model_wait(ctx, out, &err);
 }
 
+static void run_tasks(void *ctx, int n_tasks, lf_engine_task_fn *fn, void *tasks)
+{
+    lf_model_run_tasks(ctx, n_tasks, fn, tasks);
+}
+
 /* Tokens that are whole characters, which JSON can be written in. */
 static struct lf_vocabulary *read_vocabulary(const char *dir, int n_vocab)
 {
@@ -180,6 +185,7 @@ int main(int argc, char **argv)
                                         .launch = launch,
                                         .sample = sample,
                                         .wait = wait_step,
+                                        .run_tasks = lf_model_has_workers(rig.model) ? run_tasks : NULL,
                                         .n_async_steps = lf_model_n_async_steps(rig.model),
                                         .n_vocab = rig.hp.n_vocab};
     struct lf_engine_opts engine_opts = {.ctx = ctx,

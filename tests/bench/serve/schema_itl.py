@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Time between tokens under a JSON schema beside the same without one, in turn, on one server.
+"""Time between tokens under a JSON schema beside the same without one, in turn, on one server; and what is done before
+the prompt is read, which is where a schema is compiled.
 
     schema_itl.py BINARY MODEL_DIR [--streams 1,8,32] [--tokens 256] [--pairs 5] [--out FILE.csv] [-- SERVE_OPTION…]
 
@@ -40,7 +41,7 @@ def ask(server, seed, n_tokens, with_schema, out):
     answer = json.loads(reply.body)
     if reply.status != 200 or answer["usage"]["completion_tokens"] != n_tokens:
         sys.exit(f"no answer of {n_tokens} tokens: {reply.body[:500]}")
-    out.append(answer["timings"]["decode_ms"] / (n_tokens - 1))
+    out.append((answer["timings"]["decode_ms"] / (n_tokens - 1), answer["timings"]["tokenize_ms"]))
 
 
 def round_of(server, n, seed, n_tokens, with_schema):
@@ -52,7 +53,7 @@ def round_of(server, n, seed, n_tokens, with_schema):
         t.join()
     if len(out) < n:
         sys.exit("a request failed")
-    return statistics.median(out)
+    return [statistics.median(x) for x in zip(*out)]
 
 
 def main():
@@ -76,16 +77,17 @@ def main():
             for r in range(args.pairs):
                 for with_schema in ((False, True) if r % 2 == 0 else (True, False)):
                     times[with_schema].append(round_of(server, n, 1000 * (r + 1), args.tokens, with_schema))
-            plain, schema = statistics.median(times[False]), statistics.median(times[True])
-            ratio = statistics.median(b / a for a, b in zip(times[False], times[True]))
-            print(f"{n:4d} streams: {plain:8.3f} ms without, {schema:8.3f} ms with a schema, ratio {ratio:.4f}", flush=True)
-            rows.append((n, plain, schema, ratio))
+            (plain, before_plain), (schema, before_schema) = [[statistics.median(x) for x in zip(*times[w])] for w in (False, True)]
+            ratio = statistics.median(b[0] / a[0] for a, b in zip(times[False], times[True]))
+            print(f"{n:4d} streams: {plain:8.3f} ms without, {schema:8.3f} ms with a schema, ratio {ratio:.4f}; "
+                  f"before the prompt {before_plain:.3f} and {before_schema:.3f} ms", flush=True)
+            rows.append((n, plain, schema, ratio, before_plain, before_schema))
     finally:
         server.stop()
     if args.out:
         with open(args.out, "w", newline="") as f:
             w = csv.writer(f)
-            w.writerow(["streams", "ms_without", "ms_with_schema", "ratio"])
+            w.writerow(["streams", "ms_without", "ms_with_schema", "ratio", "before_ms_without", "before_ms_with_schema"])
             w.writerows(rows)
 
 
