@@ -93,10 +93,16 @@ static void keep_alive(struct stream *s, struct lf_buf *out, int64_t now_ns)
         lf_buf_cstr(out, ": keep-alive\n\n"); /* the empty line is for readers that split events at it */
 }
 
+/* Whether there is room and use for one event more. A window without memory takes nothing: what is due stays due. */
+static bool goes_on(const struct stream *s, const struct lf_buf *out)
+{
+    return out->status == LF_OK && out->len < LF_ANSWER_WINDOW_BYTES && !s->gen->failed;
+}
+
 static void show_choices(struct stream *s, struct lf_buf *out)
 {
     int n = s->gen->n_choices;
-    for (int n_idle = 0; n_idle < n && out->len < LF_ANSWER_WINDOW_BYTES && !s->gen->failed;) {
+    for (int n_idle = 0; n_idle < n && goes_on(s, out);) {
         n_idle = show_choice(s, s->next, out) ? 0 : n_idle + 1;
         s->next = (s->next + 1) % n;
     }

@@ -326,6 +326,23 @@ static void what_breaks_off_says_why_and_is_the_last(void **state)
     end_answer();
 }
 
+/* What cannot be written is due for ever: a window that takes no more ends the turn, and who sends it breaks off. */
+static void a_window_without_memory_is_given_back(void **state)
+{
+    (void)state;
+    prepare(2);
+    ask.ask.logprobs = 0;
+    open_stream(LF_KEEP_ALIVE_OFF);
+    fills(LF_FILL_SOME, "begin ");
+    says(0, "abc");
+    ends(0, LF_FINISH_STOP);
+    window.ceiling = 4;
+    fill_window();
+    assert_int_equal(window.status, LF_LIMIT);
+    end_answer();
+    window.ceiling = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -342,6 +359,7 @@ int main(void)
         cmocka_unit_test(log_probabilities_wait_for_text),
         cmocka_unit_test(many_log_probabilities_do_not_wait),
         cmocka_unit_test(what_breaks_off_says_why_and_is_the_last),
+        cmocka_unit_test(a_window_without_memory_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
