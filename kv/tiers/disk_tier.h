@@ -15,7 +15,7 @@
  * "not there", the tier rests (1 s at first, twice as long each time, 64 s at most), says so in the log once each time,
  * and meanwhile answers that nothing is there, and takes nothing. Requests compute what they would have found.
  *
- * job, submit, back, has, n_under_way: the engine thread. stats: any thread. Nothing is allocated after create. */
+ * job, submit, back, has, works, stop: the engine thread. stats: any thread. Nothing is allocated after create. */
 #ifndef LF_KV_TIERS_DISK_TIER_H
 #define LF_KV_TIERS_DISK_TIER_H
 
@@ -60,6 +60,9 @@ LF_MUST_CHECK enum lf_status lf_disk_tier_create(struct lf_disk_tier **out, cons
                                                  struct lf_err *err);
 /* What is on its way is finished, what still waits is not begun. Accepts NULL. */
 void lf_disk_tier_destroy(struct lf_disk_tier *tier);
+/* Finishes what is on its way; what still waits comes back with LF_SHUTDOWN, and so does what is submitted later. All
+ * of it can be taken back then. */
+void lf_disk_tier_stop(struct lf_disk_tier *tier);
 /* Bytes that create allocates, but for stacks of threads. */
 uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *opts);
 
