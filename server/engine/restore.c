@@ -6,6 +6,7 @@
 #include "server/engine/scheduler.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
+static const double FORGETTING = 0.9;
 static const double WORTH = 0.9; /* a way that takes the device has to be done in so much of the other's time */
 
 enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool may_meet)
@@ -22,9 +23,9 @@ static enum lf_restore_state state_at(const struct lf_sched_seq *seq, int i)
     return i >= r->first && i < r->end ? (enum lf_restore_state)r->states[i] : LF_RESTORE_NONE;
 }
 
-void lf_restore_plan(const struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
+void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
 {
-    const struct lf_restore_source *below = &s->opts.below;
+    struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
     if (!below->has || !r->states) return;
     double compute_ns = 0, load_ns = 0;
@@ -37,8 +38,11 @@ void lf_restore_plan(const struct lf_sched *s, struct lf_sched_seq *seq, int fir
         compute_ns += lf_cost_prefill_ns(&s->cost, i * BLOCK, BLOCK, 0);
         load_ns += below->block_ns;
     }
-    if (r->end > r->first) r->way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
-    if (r->way == LF_RESTORE_NOT) r->end = r->first;
+    if (r->end == r->first) return;
+    r->way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
+    if (r->way != LF_RESTORE_NOT) return;
+    r->end = r->first;
+    below->block_ns *= FORGETTING;
 }
 
 int lf_restore_next(struct lf_sched_seq *seq)

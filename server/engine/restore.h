@@ -46,8 +46,10 @@ struct lf_restore {
 struct lf_restore_source {
     bool (*has)(void *ctx, const struct lf_prefix_key *key); /* NULL: there is nothing below */
     void *ctx;
-    bool may_meet;   /* what is computed has the same bits as what was kept */
-    double block_ns; /* predicted for one block when nothing else is loaded; kept up to date by the engine */
+    bool may_meet; /* what is computed has the same bits as what was kept */
+    /* Predicted for a block. The engine learns it from loads. Where none is made because it is too long it shrinks with
+     * each refusal, so that a disk that was slow for a while is tried again. */
+    double block_ns;
 };
 
 /* Of computing alone, loading alone and both at once the one that is done first; of two that are nearly as good the one
@@ -55,7 +57,7 @@ struct lf_restore_source {
 enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool may_meet);
 
 /* seq has just got its blocks: looks for [first, end) below and chooses the way. */
-void lf_restore_plan(const struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
+void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
 /* The block to load next, which is coming from here on; -1: none. */
 int lf_restore_next(struct lf_sched_seq *seq);
 /* A block that was coming is here, or is not to be had. */

@@ -8,7 +8,7 @@
 #include "core/clock.h"
 #include "server/engine/engine_internal.h"
 
-enum { LEARNT_N = 8 /* blocks after which the measured rate counts */ };
+enum { LEARNT_N = 32 };
 
 /* ---- callbacks ---- */
 
@@ -125,11 +125,17 @@ static struct lf_sched_seq *owner_of(struct lf_engine *e, const struct lf_tier_j
     return NULL;
 }
 
+/* A mean that forgets: the latest LEARNT_N loads count for half of it. */
 static void learn_rate(struct lf_engine *e)
 {
+    struct lf_tiers *t = &e->tiers;
+    double *block_ns = &e->sched.opts.below.block_ns;
     struct lf_disk_tier_stats stats;
-    lf_disk_tier_stats(e->tiers.disk, &stats);
-    if (stats.n_loaded >= LEARNT_N) e->sched.opts.below.block_ns = stats.load_ns / (double)stats.n_loaded;
+    lf_disk_tier_stats(t->disk, &stats);
+    double n = (double)(stats.n_loaded - t->n_learnt), ns = stats.load_ns - t->learnt_ns;
+    if (n > 0) *block_ns = (LEARNT_N * *block_ns + ns) / (LEARNT_N + n);
+    t->n_learnt = stats.n_loaded;
+    t->learnt_ns = stats.load_ns;
 }
 
 void lf_tiers_take_back(struct lf_engine *e)

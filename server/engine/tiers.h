@@ -37,6 +37,8 @@ struct lf_tiers {
     bool *is_queued;           /* [n_blocks] the block is in it */
     uint64_t *entered_at;      /* [n_blocks] the step that computed it, as it was entered last */
     int first_save, n_to_save, n_saving, n_loading;
+    uint64_t n_learnt; /* loads that the rate has been learnt from, and their time */
+    double learnt_ns;
 };
 
 /* Bytes that create allocates for a cache of so many blocks. */
