@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
@@ -347,11 +348,14 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
                                void *ctx, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
+    char program[LF_PROGRAM_BYTES];
+    lf_program_print(program);
     struct lf_model_opts model_opts = {
         .dir = rt->dir.path,
         .load = (enum lf_load)c->load_choice,
         .dummy_seed = c->seed,
         .plan = &rt->plan,
+        .program = program,
         .progress = progress,
         .progress_ctx = ctx,
     };
