@@ -20,6 +20,7 @@
 struct lf_engine;
 struct lf_batch;
 struct lf_kv_cache;
+struct lf_disk_table;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
@@ -42,18 +43,19 @@ struct lf_engine_backend {
 };
 
 struct lf_engine_opts {
-    int ctx;              /* tokens of prompt + answer, at most */
-    int chunk;            /* tokens of one step, at most */
-    int max_seqs;         /* of a step, and running at once but for those of tenants that run nothing else */
-    int max_out;          /* logits rows of one step */
-    int queue_n;          /* waiting requests, at most; of one tenant three quarters */
-    int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
-    int step_ms;          /* time budget of a step (--step-ms) */
-    int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
-    int token_tile;       /* of lf_device_info; 0: 1 */
-    int per_tenant_n;     /* in flight per tenant, where tenants are keys; 0: no limit */
-    int n_mask_threads;   /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
-    int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
+    int ctx;                    /* tokens of prompt + answer, at most */
+    int chunk;                  /* tokens of one step, at most */
+    int max_seqs;               /* of a step, and running at once but for those of tenants that run nothing else */
+    int max_out;                /* logits rows of one step */
+    int queue_n;                /* waiting requests, at most; of one tenant three quarters */
+    int64_t queue_tokens;       /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
+    int step_ms;                /* time budget of a step (--step-ms) */
+    int alone_ms;               /* of a step in which nobody decodes; 0: step_ms */
+    int token_tile;             /* of lf_device_info; 0: 1 */
+    int per_tenant_n;           /* in flight per tenant, where tenants are keys; 0: no limit */
+    int n_mask_threads;         /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
+    int watchdog_s;             /* no step for so long with work queued: the engine is declared dead. 0: off */
+    struct lf_disk_table *disk; /* blocks that outlive the cache; NULL: none (engine.c) */
 };
 
 /* kv is borrowed and belongs to the engine thread from now on. Starts the thread. */
