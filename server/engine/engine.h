@@ -21,6 +21,7 @@ struct lf_engine;
 struct lf_batch;
 struct lf_disk_table;
 struct lf_kv_cache;
+struct lf_disk_table;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
