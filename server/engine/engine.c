@@ -279,7 +279,8 @@ uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n
            (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
            (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
            (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
-           lf_kv_host_bytes(n_blocks, true);
+           lf_kv_host_bytes(n_blocks, true) +
+           (o->disk_block_bytes ? lf_tiers_host_bytes(n_blocks, o->disk_block_bytes) : 0);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)

@@ -21,7 +21,6 @@ struct lf_engine;
 struct lf_batch;
 struct lf_disk_table;
 struct lf_kv_cache;
-struct lf_disk_table;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
 
@@ -55,6 +54,7 @@ struct lf_engine_opts {
     int token_tile;             /* of lf_device_info; 0: 1 */
     int per_tenant_n;           /* in flight per tenant, where tenants are keys; 0: no limit */
     struct lf_disk_table *disk; /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
+    uint64_t disk_block_bytes;  /* of those; 0 without */
     int n_mask_threads;         /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     int watchdog_s;             /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
