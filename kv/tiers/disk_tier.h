@@ -16,7 +16,7 @@
  * loads rest, after a write that fails saves do, because a disk that is full, or can only be read, still holds what it
  * holds. A rest lasts 1 s, then twice as long each time until something succeeds, 64 s at most, and is said in the log
  * once. What waits when it begins comes back at once, and so does what is submitted meanwhile. While loads rest nothing
- * is there: requests compute what they would have found. The first batch of saves after a rest is one block.
+ * is there: requests compute what they would have found.
  *
  * stats: any thread. All else: the engine thread. Nothing is allocated after create. */
 #ifndef LF_KV_TIERS_DISK_TIER_H
@@ -63,8 +63,8 @@ struct lf_disk_tier_opts {
 
 LF_MUST_CHECK enum lf_status lf_disk_tier_create(struct lf_disk_tier **out, const struct lf_disk_tier_opts *opts,
                                                  struct lf_err *err);
-/* What is being read or written is finished, what still waits is not begun; no job comes back any more. As long as the
- * disk takes. Accepts NULL. */
+/* What is being read or written is finished, what still waits is not begun; no job comes back any more, though wake may
+ * still be called. Takes as long as the disk does. Accepts NULL. */
 void lf_disk_tier_destroy(struct lf_disk_tier *tier);
 /* Bytes that create allocates, but for stacks of threads. */
 uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *opts);
