@@ -1,5 +1,6 @@
 /* Blocks go to the disk and come back, in whatever order; a load never stands behind many saves; the tier can go at any
  * moment. */
+#include "tests/unit/kv/tiers/refusals.h"
 #include "tests/unit/kv/tiers/tier_rig.h"
 
 static struct rig rig;
