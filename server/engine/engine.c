@@ -100,6 +100,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
+    lf_tiers_figures(e, &f->disk);
     lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
@@ -363,17 +364,17 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .held_epochs = e->held_epochs};
     lf_sched_init(&e->sched, &sched);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
+    LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
+    LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
+    e->masks.run_tasks = backend->run_tasks;
+    e->masks.run_ctx = backend->ctx;
+    LF_TRY_GOTO(lf_tiers_create(e, opts->disk, err), fail_masks);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;
     e->figures.prefix_cache = kv->prefix != NULL;
     e->figures.kv_dtype = lf_dtype_name(kv->view.dtype);
     e->mailbox.figures = e->figures;
-    LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
-    LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
-    e->masks.run_tasks = backend->run_tasks;
-    e->masks.run_ctx = backend->ctx;
-    LF_TRY_GOTO(lf_tiers_create(e, opts->disk, err), fail_masks);
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
         goto fail_tiers;

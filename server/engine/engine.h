@@ -83,6 +83,16 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
+/* Blocks that are kept on disk. All zeros: none are. */
+struct lf_engine_disk {
+    bool on;
+    bool works;                /* false: the disk has failed a moment ago and is left alone */
+    uint32_t n_blocks, n_kept; /* there is room for, and are there */
+    uint64_t n_saved, n_loaded, n_save_failed, n_load_failed;
+    uint64_t n_evicted, n_broken; /* made room for others; not what was written */
+    double load_blocks_per_s;     /* as measured lately, or taken for granted before */
+};
+
 /* How things stand, for /v1/capacity, /readyz and /metrics. Any thread. */
 struct lf_engine_state {
     bool alive; /* false: the device failed or the watchdog fired; message says which */
@@ -92,7 +102,8 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
-    bool prefix_cache;                                /* there is one */
+    bool prefix_cache; /* there is one */
+    struct lf_engine_disk disk;
     const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */

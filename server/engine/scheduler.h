@@ -36,16 +36,6 @@
  *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
  *     for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
  *
- * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
- * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
- * every block, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
- *
- *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
- *                        + (max_tokens of A's longest request) · (longest step)
- *
- * since decodes advance in every step (or in turn, 5) and prefills have a quarter of the time. From then on B has half
- * of the device: beside one other tenant its first token takes at most twice as long as alone, and a step.
- *
  * Placeholder tokens (asynchronous scheduling). A device may take a step before the one before it has ended: what it
  * samples goes straight into the next step. So seq->ids has room for ids that nobody knows yet, and until
  * lf_sched_sampled says which one it is, the placeholder is -1 - (the logits row of the step that samples it). A

@@ -247,6 +247,24 @@ void lf_tiers_finish(struct lf_engine *e)
     LF_ASSERT(t->n_saving + t->n_loading == 0);
 }
 
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_disk *out)
+{
+    struct lf_disk_tier_stats s;
+    if (!e->tiers.disk) return;
+    lf_disk_tier_stats(e->tiers.disk, &s);
+    *out = (struct lf_engine_disk){.on = true,
+                                   .works = s.works,
+                                   .n_blocks = s.table.n_slots,
+                                   .n_kept = s.table.n_listed,
+                                   .n_saved = s.n_saved,
+                                   .n_loaded = s.n_loaded,
+                                   .n_save_failed = s.n_save_failed,
+                                   .n_load_failed = s.n_load_failed,
+                                   .n_evicted = s.table.n_evicted,
+                                   .n_broken = s.table.n_broken + s.table.n_dropped,
+                                   .load_blocks_per_s = LF_NS_PER_S / e->sched.opts.below.block_ns};
+}
+
 bool lf_tiers_under_way(const struct lf_engine *e)
 {
     return e->tiers.n_saving + e->tiers.n_loading > 0;

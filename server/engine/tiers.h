@@ -30,6 +30,7 @@ enum {
 #define LF_TIERS_BATCH_BYTES (UINT64_C(64) << 20)
 
 struct lf_engine;
+struct lf_engine_disk;
 
 struct lf_tiers {
     struct lf_disk_tier *disk; /* NULL: there is nothing below, and all functions do nothing */
@@ -55,6 +56,7 @@ void lf_tiers_load(struct lf_engine *e);
 void lf_tiers_save(struct lf_engine *e);
 /* The engine ends: saves what is left, then takes everything back. */
 void lf_tiers_finish(struct lf_engine *e);
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_disk *out);
 /* Whether blocks are on their way; what waits for them, or for their references, goes on when they are back. */
 bool lf_tiers_under_way(const struct lf_engine *e);
 
