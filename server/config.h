@@ -24,6 +24,8 @@ enum lf_command {
 
 enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
 
+#define LF_CACHE_DISK_BYTES ((uint64_t)64 << 30)
+
 enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
 
 /* Strings and lists live in the arena; lists end with NULL, and an empty list is NULL. */
@@ -37,7 +39,9 @@ struct lf_config {
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
     bool prefix_cache;
-    uint64_t text_memory; /* bytes; 0: by the sizes of bodies and memory */
+    const char *cache_dir; /* where blocks are kept over restarts; NULL: nowhere */
+    uint64_t cache_disk;   /* bytes there; 0: LF_CACHE_DISK_BYTES */
+    uint64_t text_memory;  /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;
     int concurrency;

@@ -207,6 +207,33 @@ const struct lf_option lf_options[] = {
      .help = "keep the KV blocks of finished requests, so that the same document is not read twice",
      .commands = SERVE,
      .group = LF_GROUP_MEMORY},
+    {.name = "cache-dir",
+     .type = LF_OPTION_STRING,
+     .offset = FIELD(cache_dir),
+     .fallback = "",
+     .arg = "DIR",
+     .shown = "nothing is kept",
+     .help = "keep blocks of the prefix cache in this directory, over restarts; on a CPU",
+     .detail =
+         "One server uses it at a time; it is made where it is not there. What is kept is found again by the same "
+         "program with the same model, --kv-dtype and instruction set, and by nothing else: for that the bytes "
+         "of all weights are hashed while they are read. The files hold what the documents have become, as "
+         "their owner alone may read.",
+     .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
+    {.name = "cache-disk",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(cache_disk),
+     .max = BYTES_N,
+     .fallback = "0",
+     .arg = "BYTES",
+     .shown = "64G",
+     .help = "bytes that the files of --cache-dir may take",
+     .detail =
+         "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
+         "written; their index is in memory, and part of the plan.",
+     .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,
      .offset = FIELD(concurrency),

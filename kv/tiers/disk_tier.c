@@ -1,7 +1,7 @@
 /* See disk_tier.h.
  *
  *     free ── job, submit ──► queue of its lane ── a thread takes it ──► back ── back, done ──► free
- *                        └──────────────── the lane rests ────────────►
+ *                        └────────── the lane rests, stopped ─────────►
  *
  * There are two lanes, saves and loads, each with its queue, its rest and its figures. Loaders are beside the saver, so
  * a load never stands behind saves in a queue; what both share is the disk. While a load is waiting or being read the
@@ -108,12 +108,17 @@ static bool rests(const struct lane *l)
     return lf_clock_ns() < atomic_load(&l->rest_until_ns);
 }
 
+static void give_back_waiting(struct lf_disk_tier *t, struct lane *l, enum lf_status status)
+{
+    while (!lf_list_empty(&l->queue)) give_back(t, take(l), status);
+}
+
 static void begin_rest(struct lf_disk_tier *t, struct lane *l)
 {
     l->rest_s = l->rest_s == 0 ? REST_MIN_S : LF_MIN(2 * l->rest_s, REST_MAX_S);
     l->n_rests++;
     atomic_store(&l->rest_until_ns, lf_clock_ns() + l->rest_s * LF_NS_PER_S);
-    while (!lf_list_empty(&l->queue)) give_back(t, take(l), LF_IO);
+    give_back_waiting(t, l, LF_IO);
 }
 
 enum finding { NOTHING, WORKS, FAILS };
@@ -330,6 +335,9 @@ fail:
 static bool make(struct lf_disk_tier *t)
 {
     const struct lf_disk_tier_opts *o = &t->opts;
+    lf_list_init(&t->free);
+    lf_list_init(&t->back);
+    for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) lf_list_init(&t->lanes[i].queue);
     t->slot_bytes = lf_disk_slot_bytes(o->block_bytes);
     t->batch_n = batch_n_of(o);
     t->staging = aligned_alloc(LF_DISK_ALIGN_BYTES, staging_bytes(o));
@@ -337,9 +345,6 @@ static bool make(struct lf_disk_tier *t)
     t->workers = calloc(1 + (size_t)o->n_loaders, sizeof(*t->workers));
     if (!t->staging || !t->jobs || !t->workers) return false;
     memset(t->staging, 0, staging_bytes(o)); /* what lies behind a block in its slot is written too */
-    lf_list_init(&t->free);
-    lf_list_init(&t->back);
-    for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) lf_list_init(&t->lanes[i].queue);
     for (int i = 0; i < o->n_jobs; i++) lf_list_push_back(&t->free, &t->jobs[i].node);
     return true;
 }
@@ -384,19 +389,22 @@ enum lf_status lf_disk_tier_create(struct lf_disk_tier **out, const struct lf_di
     return LF_OK;
 }
 
-static void join(struct lf_disk_tier *t)
+void lf_disk_tier_stop(struct lf_disk_tier *t)
 {
     lock(t);
     t->stop = true;
-    for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) pthread_cond_broadcast(&t->lanes[i].work);
+    for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) {
+        give_back_waiting(t, &t->lanes[i], LF_SHUTDOWN);
+        pthread_cond_broadcast(&t->lanes[i].work);
+    }
     unlock(t);
-    for (int i = 0; i < t->n_workers; i++) LF_ASSERT(pthread_join(t->workers[i].thread, NULL) == 0);
+    for (; t->n_workers > 0; t->n_workers--) LF_ASSERT(pthread_join(t->workers[t->n_workers - 1].thread, NULL) == 0);
 }
 
 void lf_disk_tier_destroy(struct lf_disk_tier *t)
 {
     if (!t) return;
-    join(t);
+    lf_disk_tier_stop(t);
     for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) pthread_cond_destroy(&t->lanes[i].work);
     pthread_mutex_destroy(&t->lock);
     free(t->workers);
@@ -425,9 +433,9 @@ void lf_disk_tier_submit(struct lf_disk_tier *t, struct lf_tier_job *job)
     struct lane *l = &t->lanes[job->way];
     t->n_under_way++;
     lock(t);
-    bool refused = rests(l);
+    bool refused = t->stop || rests(l);
     if (refused) {
-        give_back(t, job, LF_IO);
+        give_back(t, job, t->stop ? LF_SHUTDOWN : LF_IO);
     } else {
         lf_list_push_back(&l->queue, &job->node);
         l->n_waiting++;

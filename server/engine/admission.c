@@ -114,6 +114,7 @@ static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks
     seq->n_blocks = n;
     seq->n_entered = n_found;
     seq->n_cached = seq->n_done = n_found * BLOCK;
+    lf_restore_plan(s, seq, n_found, max_blocks);
     return true;
 }
 

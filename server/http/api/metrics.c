@@ -124,7 +124,8 @@ static void write_cache_config(struct page *p, const struct lf_engine_state *e)
 static void write_engine_counters(struct page *p, const struct lf_engine_metrics *m)
 {
     const struct labelled sources[] = {{"local_compute", &m->prompt_tokens_computed},
-                                       {"local_cache_hit", &m->prompt_tokens_cached}};
+                                       {"local_cache_hit", &m->prompt_tokens_cached},
+                                       {"external_kv_transfer", &m->prompt_tokens_restored}};
     const struct labelled reasons[] = {{"stop", &m->finished_stop},
                                        {"length", &m->finished_length},
                                        {"abort", &m->finished_cancelled},
