@@ -91,7 +91,7 @@ static void open_engine(void)
         fail_msg("%s", err.message);
     memset(&f.rig, 0, sizeof(f.rig));
     f.rig.backend.n_async_steps = f.n_async_steps;
-    f.rig.backend.delay_us = 8000; /* slower than the disk, or nothing would be loaded */
+    f.rig.backend.delay_us = 3000; /* slower than the disk, or nothing would be loaded */
     opts.disk = f.table;
     opts.queue_tokens = 1 << 20;
     rig_open(&f.rig, f.n_blocks, &opts);
