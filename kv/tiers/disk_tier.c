@@ -1,7 +1,7 @@
 /* See disk_tier.h.
  *
  *     free ── job, submit ──► queue of its lane ── a thread takes it ──► back ── back, done ──► free
- *                        └──────────────── the lane rests ────────────►
+ *                        └────────── the lane rests, stopped ─────────►
  *
  * There are two lanes, saves and loads, each with its queue, its rest and its figures. Loaders are beside the saver, so
  * a load never stands behind saves in a queue; what both share is the disk. While a load is waiting or being read the
@@ -108,12 +108,17 @@ static bool rests(const struct lane *l)
     return lf_clock_ns() < atomic_load(&l->rest_until_ns);
 }
 
+static void give_back_waiting(struct lf_disk_tier *t, struct lane *l, enum lf_status status)
+{
+    while (!lf_list_empty(&l->queue)) give_back(t, take(l), status);
+}
+
 static void begin_rest(struct lf_disk_tier *t, struct lane *l)
 {
     l->rest_s = l->rest_s == 0 ? REST_MIN_S : LF_MIN(2 * l->rest_s, REST_MAX_S);
     l->n_rests++;
     atomic_store(&l->rest_until_ns, lf_clock_ns() + l->rest_s * LF_NS_PER_S);
-    while (!lf_list_empty(&l->queue)) give_back(t, take(l), LF_IO);
+    give_back_waiting(t, l, LF_IO);
 }
 
 enum finding { NOTHING, WORKS, FAILS };
@@ -389,11 +394,11 @@ void lf_disk_tier_stop(struct lf_disk_tier *t)
     lock(t);
     t->stop = true;
     for (size_t i = 0; i < LF_N_ELEMS(t->lanes); i++) {
-        while (!lf_list_empty(&t->lanes[i].queue)) give_back(t, take(&t->lanes[i]), LF_SHUTDOWN);
+        give_back_waiting(t, &t->lanes[i], LF_SHUTDOWN);
         pthread_cond_broadcast(&t->lanes[i].work);
     }
     unlock(t);
-    while (t->n_workers > 0) LF_ASSERT(pthread_join(t->workers[--t->n_workers].thread, NULL) == 0);
+    for (; t->n_workers > 0; t->n_workers--) LF_ASSERT(pthread_join(t->workers[t->n_workers - 1].thread, NULL) == 0);
 }
 
 void lf_disk_tier_destroy(struct lf_disk_tier *t)

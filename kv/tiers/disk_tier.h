@@ -63,11 +63,10 @@ struct lf_disk_tier_opts {
 
 LF_MUST_CHECK enum lf_status lf_disk_tier_create(struct lf_disk_tier **out, const struct lf_disk_tier_opts *opts,
                                                  struct lf_err *err);
-/* What is being read or written is finished, what still waits is not begun; no job comes back any more, though wake may
- * still be called. Takes as long as the disk does. Accepts NULL. */
+/* Stops, and frees; what has not been taken back never comes back. Accepts NULL. */
 void lf_disk_tier_destroy(struct lf_disk_tier *tier);
-/* Finishes what is on its way; what still waits comes back with LF_SHUTDOWN, and so does what is submitted later. All
- * of it can be taken back then. */
+/* Finishes what is being read or written, which takes as long as the disk does. What still waits comes back with
+ * LF_SHUTDOWN, and so does what is submitted later. When it returns all is back, and no thread is left. */
 void lf_disk_tier_stop(struct lf_disk_tier *tier);
 /* Bytes that create allocates, but for stacks of threads. */
 uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *opts);
