@@ -51,7 +51,9 @@ enum {
 
     /* documents (server/documents/documents.h) */
     LF_DOCUMENT_NAME_BYTES = 128,
-    LF_DOCUMENTS_N = 10000, /* of all tenants at once */
+    LF_DOCUMENTS_N = 10000,                      /* of all tenants at once */
+    LF_DOCUMENT_MEMORY_BYTES = 32 * 1024 * 1024, /* default of --document-memory */
+    LF_ASK_DOCUMENTS_N = 64,                     /* in the messages of one request */
 
     /* scheduler */
     LF_QUEUE_N = 256,

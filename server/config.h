@@ -37,7 +37,8 @@ struct lf_config {
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
     bool prefix_cache;
-    uint64_t text_memory; /* bytes; 0: by the sizes of bodies and memory */
+    uint64_t document_memory, max_document; /* bytes; max_document 0: as max_body */
+    uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;
     int concurrency;

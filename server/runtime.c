@@ -259,7 +259,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
-        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->n_connections) : 0,
+        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory, c->n_connections) : 0,
     };
 }
 

@@ -274,11 +274,22 @@ static enum lf_document_verdict judge(const struct lf_document *old, const struc
     return old->state == LF_DOCUMENT_FAILED ? LF_DOCUMENT_NEW : LF_DOCUMENT_SAME;
 }
 
-enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put)
+/* It is there, and stays as long as is said now. */
+static struct lf_document *renew(struct lf_documents *docs, struct lf_document *old, const struct lf_document_put *put)
+{
+    set_end(docs, old, put);
+    old->n_refs++;
+    return old;
+}
+
+enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put,
+                                            struct lf_document **out)
 {
     struct lf_document_etag etag = lf_document_etag(put->content);
     pthread_mutex_lock(&docs->lock);
-    enum lf_document_verdict verdict = judge(find(docs, &put->key), put, &etag);
+    struct lf_document *old = find(docs, &put->key);
+    enum lf_document_verdict verdict = judge(old, put, &etag);
+    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
     pthread_mutex_unlock(&docs->lock);
     return verdict;
 }
@@ -301,13 +312,13 @@ enum lf_document_verdict lf_documents_put(struct lf_documents *docs, const struc
     struct lf_document *old = find(docs, &put->key);
     enum lf_document_verdict verdict = judge(old, put, &doc->etag);
     if (verdict == LF_DOCUMENT_NEW && !enter(docs, put, doc, old)) verdict = LF_DOCUMENT_FULL;
-    if (verdict == LF_DOCUMENT_SAME) set_end(docs, old, put);
-    bool there = verdict == LF_DOCUMENT_NEW || verdict == LF_DOCUMENT_SAME;
-    if (there) {
-        *out = verdict == LF_DOCUMENT_NEW ? doc : old;
-        (*out)->n_refs++;
+    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
+    if (verdict == LF_DOCUMENT_NEW) {
+        doc->n_refs++;
+        *out = doc;
+    } else {
+        unref(docs, doc);
     }
-    if (verdict != LF_DOCUMENT_NEW) unref(docs, doc);
     pthread_mutex_unlock(&docs->lock);
     return verdict;
 }
@@ -396,6 +407,14 @@ void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes)
 }
 
 /* ---- one document ---- */
+
+struct lf_document *lf_document_ref(struct lf_documents *docs, struct lf_document *doc)
+{
+    pthread_mutex_lock(&docs->lock);
+    doc->n_refs++;
+    pthread_mutex_unlock(&docs->lock);
+    return doc;
+}
 
 void lf_document_unref(struct lf_documents *docs, struct lf_document *doc)
 {

@@ -96,8 +96,9 @@ struct lf_document_put {
     int64_t n_tokens;
 };
 
-/* What putting it would come to, FULL aside: for who has work to do before. */
-enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put);
+/* What putting it would come to, FULL aside: for who has work to do before. SAME: it has been put, as below. */
+enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put,
+                                            struct lf_document **out);
 /* NEW and SAME: *out is the document, with a reference. A new one is being read: who put it says how that goes. */
 enum lf_document_verdict lf_documents_put(struct lf_documents *docs, const struct lf_document_put *put,
                                           struct lf_document **out);
@@ -116,7 +117,8 @@ void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes);
 
 /* ---- one document; the caller has a reference ---- */
 
-void lf_document_unref(struct lf_documents *docs, struct lf_document *doc); /* accepts NULL */
+struct lf_document *lf_document_ref(struct lf_documents *docs, struct lf_document *doc); /* the same, once more */
+void lf_document_unref(struct lf_documents *docs, struct lf_document *doc);              /* accepts NULL */
 /* Immutable. */
 const struct lf_document_content *lf_document_content(const struct lf_document *doc);
 /* When it was put: what a template that asks for the date is told. */

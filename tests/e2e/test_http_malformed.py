@@ -87,9 +87,9 @@ def bad_json(rng):
 
 def bad_http(rng):
     """A request whose head is wrong in some way; it may also happen to be right."""
-    method = rng.choice([b"GET", b"POST", b"POST", b"PUT", b"get", b"", b"G\x00T", b"X" * 300, b"HEAD", b"OPTIONS", b"CONNECT"])
+    method = rng.choice([b"GET", b"POST", b"POST", b"PUT", b"get", b"", b"G\x00T", b"X" * 300, b"HEAD", b"OPTIONS", b"CONNECT", b"DELETE"])
     path = rng.choice([b"/livez", b"/v1/completions", b"/v1/models/x", b"*", b"", b"x", b"//", b"/%", b"/%00", b"/\xff", b"/" + b"a" * 9000,
-                       b"/livez?" + b"b" * 3000, b"http://localhost/livez", b"/livez#x", b"/../..", b"/v1/models/%e9"])
+                       b"/livez?" + b"b" * 3000, b"http://localhost/livez", b"/livez#x", b"/../..", b"/v1/models/%e9", b"/v1/documents/a", b"/v1/documents/%2e%2e%2f"])
     version = rng.choice([b"HTTP/1.1", b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"HTTP", b"", b"HTTP/1.1 x", b"HTTQ/1.1"])
     lines = [rng.choice([b" ", b" ", b" ", b"  ", b"\t"]).join([method, path, version]), b"Host: localhost"]
     lines += [rng.choice(HEADERS) for _ in range(rng.randrange(0, 4))]

@@ -22,6 +22,12 @@ SCENARIOS = {
     "template": ("/apply-template", {"messages": [{"role": "user", "content": "x"}]}),
     "bad field": ("/v1/completions", {"prompt": "x", "temperature": 9}),
     "bad json": ("/v1/completions", b"{"),
+    "document": ("PUT /v1/documents/a?wait=true", {"text": "x" * 300, "system": "y"}),
+    "text": ("PUT /v1/documents/b", b"x" * 300),
+    "no document": ("PUT /v1/documents/c", {"text": ""}),
+    "a document": ("GET /v1/documents/a", None),
+    "documents": ("/v1/documents", None),
+    "delete": ("DELETE /v1/documents/b", None),
     "models": ("/v1/models", None),
     "metrics": ("/metrics", None),
     "capacity": ("/v1/capacity", None),
@@ -49,11 +55,13 @@ class Memory(harness.Case):
 
     def send(self, path, body):
         """The whole answer's bytes, None where the connection ended before one."""
+        method, _, path = path.rpartition(" ")
         if body is None:
-            data = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+            data = f"{method or 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
         else:
             text = body if isinstance(body, bytes) else json.dumps(body).encode()
-            data = (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
+            kind = "text/plain" if text[:1] == b"x" else "application/json"
+            data = (f"{method or 'POST'} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\n"
                     f"Content-Length: {len(text)}\r\n\r\n").encode() + text
         out = b""
         with self.server.socket(data) as s:

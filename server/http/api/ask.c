@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/documents/documents.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
@@ -32,6 +33,7 @@ void lf_ask_drop_arguments(struct lf_ask *ask)
 void lf_ask_deinit(struct lf_ask *ask)
 {
     lf_ask_drop_arguments(ask);
+    for (size_t i = 0; i < ask->n_documents; i++) lf_document_unref(ask->source, ask->documents[i].document);
     lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }

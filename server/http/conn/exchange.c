@@ -139,7 +139,7 @@ static enum MHD_Result first_advance(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     x->handled = true;
-    if (x->route->method[0] == 'G') {
+    if (!lf_route_has_body(x->route)) {
         if (x->route->auth != LF_AUTH_NONE) lf_reply_use_memory(&x->reply, s->text_memory);
         x->route->handle(x);
         return lf_respond(x);
@@ -172,7 +172,7 @@ static enum MHD_Result begin_answer(struct lf_exchange *x)
  * something is sent. So it is told what is known or needs no work, and no work is done for it. */
 static bool is_known(const struct lf_exchange *x)
 {
-    return x->reply.status || (!x->handled && x->route->method[0] == 'G');
+    return x->reply.status || (!x->handled && !lf_route_has_body(x->route));
 }
 
 enum MHD_Result lf_exchange_advance(struct lf_exchange *x)

@@ -31,6 +31,7 @@ static enum lf_status parse_ask(const struct lf_route *route, struct lf_ask *ask
                                 const struct lf_ask_limits *limits, struct lf_api_err *err)
 {
     if (route->dialect) return route->dialect->parse(ask, json, limits, err);
+    if (route->parse) return route->parse(ask, json, limits, err);
     return lf_ask_read(ask, (enum lf_ask_kind)route->endpoint, json, limits, err);
 }
 
@@ -43,6 +44,11 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .template = x->server->traits,
                                    .answers = x->server->answers,
                                    .work = &x->work};
+    if (x->is_text) {
+        lf_ask_init(ask, &limits);
+        ask->text = lf_buf_view(&x->body);
+        return LF_OK;
+    }
     LF_TRY(parse_json(x, json, err));
     enum lf_status status = parse_ask(x->route, ask, json, &limits, err);
     LF_TRY(status);

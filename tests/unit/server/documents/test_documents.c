@@ -42,8 +42,10 @@ static enum lf_document_verdict put_as(const struct rig *r, const uint8_t *tenan
     const struct lf_document_content content = {.text = lf_str_c(text)};
     const struct lf_document_put put = {
         .key = key_of(tenant, name), .content = &content, .if_match = lf_str_c(if_match), .n_tokens = 7};
-    struct lf_document *doc = NULL;
-    enum lf_document_verdict before = lf_documents_check(r->docs, &put);
+    struct lf_document *doc = NULL, *same = NULL;
+    enum lf_document_verdict before = lf_documents_check(r->docs, &put, &same);
+    assert_int_equal(same != NULL, before == LF_DOCUMENT_SAME);
+    lf_document_unref(r->docs, same);
     enum lf_document_verdict verdict = lf_documents_put(r->docs, &put, &doc);
     if (verdict != LF_DOCUMENT_FULL) assert_int_equal(before, verdict);
     assert_int_equal(doc != NULL, verdict == LF_DOCUMENT_NEW || verdict == LF_DOCUMENT_SAME);
