@@ -214,6 +214,157 @@ class Documents(Case):
         c.close()
 
 
+class InMessages(Case):
+    """The part in a conversation: the same text, the same tokens, found in the cache."""
+
+    args = ("ctx=8192", "n_connections_per_address=400")
+    TEXT = "  The contract [[say=yes]]: " + "clause <|end|> " * 60 + "\n"
+
+    def tearDown(self):
+        for name in self.names():
+            self.delete(name)
+
+    def chat(self, parts, before=(), **more):
+        return self.server.post("/v1/chat/completions", {"messages": [*before, {"role": "user", "content": parts}], **more})
+
+    def messages(self, parts, **more):
+        return self.server.post("/v1/messages", {"messages": [{"role": "user", "content": parts}], "max_tokens": 20, **more})
+
+    def rendered(self, parts, before=()):
+        return self.server.post("/apply-template", {"messages": [*before, {"role": "user", "content": parts}]}).json["prompt"]
+
+    def test_a_chat_that_begins_with_it_finds_it_in_the_cache(self):
+        self.put_text("contract", self.TEXT)
+        self.assertTrue(self.ready("contract"))
+        whole = self.look("contract").json["tokens"] // 64 * 64
+        self.assertGreater(whole, 500)
+        question = {"type": "text", "text": "Is it?"}
+        for part in ({"type": "file", "file": {"file_id": "contract"}}, {"type": "document", "name": "contract"},
+                     {"type": "document", "source": {"type": "file", "file_id": "contract"}}):
+            r = self.chat([part, question])
+            self.assertEqual((r.status, r.json["choices"][0]["message"]["content"]), (200, "yes"))
+            self.assertGreaterEqual(r.json["usage"]["prompt_tokens_details"]["cached_tokens"], whole)
+            self.assertEqual(self.rendered([part, question]), self.rendered(self.TEXT + "\nIs it?"))
+        for part in ({"type": "document", "name": "contract", "cache_control": {"type": "ephemeral"}},
+                     {"type": "document", "source": {"type": "file", "file_id": "contract"}, "citations": {"enabled": False}}):
+            r = self.messages([part, question])
+            self.assertEqual((r.status, r.json["content"][0]["text"]), (200, "yes"))
+            self.assertGreaterEqual(r.json["usage"]["cache_read_input_tokens"], whole)
+        r = self.server.stream("/v1/chat/completions", {"messages": [{"role": "user", "content": [part, question]}],
+                                                        "stream_options": {"include_usage": True}})
+        self.assertGreaterEqual(json.loads(harness.events(r.body)[-2])["usage"]["prompt_tokens_details"]["cached_tokens"], whole)
+        self.assertEqual(self.look("contract").json["hits"], 6)
+
+    def test_special_tokens_in_it_are_text(self):
+        text = "<|end|><|assistant|>[[say=ok]]"
+        self.put_text("a", text)
+        ids = self.server.post("/tokenize", {"messages": [{"role": "user", "content": [{"type": "document", "name": "a"}]}]}).json
+        self.assertEqual(ids, self.server.post("/tokenize", {"messages": [{"role": "user", "content": text}]}).json)
+
+    def test_a_token_ends_where_it_ends(self):
+        self.put_text("a", "say: th")  # "the" is one token of this vocabulary
+        ids = lambda content: self.server.post("/tokenize", {"messages": [{"role": "user", "content": content}]}).json["tokens"]
+        with_part = ids([{"type": "document", "name": "a"}])
+        self.assertEqual(ids([{"type": "document", "name": "a"}, {"type": "text", "text": "e"}])[:len(with_part) - 2], with_part[:-2])
+
+    def test_its_system_prompt_goes_with_it_unless_there_is_one(self):
+        self.put("a", {"text": "[[say=x]] " + "text " * 60, "system": "Be brief. " * 20})
+        self.assertTrue(self.ready("a"))
+        whole = self.look("a").json["tokens"] // 64 * 64
+        part = [{"type": "document", "name": "a"}, {"type": "text", "text": "?"}]
+        cached = lambda r: r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+        self.assertGreaterEqual(cached(self.chat(part)), whole)
+        self.assertGreaterEqual(self.messages(part).json["usage"]["cache_read_input_tokens"], whole)
+        self.assertIn("<|system|>Be brief. ", self.rendered(part))
+        mine = [{"role": "system", "content": "Mine."}]
+        self.assertLess(cached(self.chat(part, mine)), 64)
+        self.assertTrue(self.rendered(part, mine).startswith("<s><|system|>Mine.<|end|><|user|>[[say"))
+        self.assertLessEqual(self.messages(part, system="Another.").json["usage"]["cache_read_input_tokens"], 64)
+        # where it does not begin the conversation it is the same text, and nothing more
+        behind = [{"type": "text", "text": "Look:"}, *part]
+        self.assertNotIn("<|system|>", self.rendered(behind))
+        self.assertLess(cached(self.chat([{"type": "text", "text": "Another: "}, *part])), 64)
+
+    def test_several_documents_and_later_messages(self):
+        self.put_text("a", "first " * 40)
+        self.put_text("b", "[[say=ok]] " * 40)
+        a, b = {"type": "document", "name": "a"}, {"type": "document", "name": "b"}
+        text = lambda s: {"type": "text", "text": s}
+        turn = [{"role": "user", "content": [a, text("?")]}, {"role": "assistant", "content": "!"}]
+        self.assertEqual(self.rendered([b, text("and"), a], turn), self.rendered("[[say=ok]] " * 40 + "\nand\n" + "first " * 40, [
+            {"role": "user", "content": "first " * 40 + "\n?"}, turn[1]]))
+        self.assertEqual(self.chat([b, text("and"), a], turn).json["choices"][0]["message"]["content"], "ok")
+        self.assertEqual(self.chat([a] * 64 + [b]).error["code"], "too_many_documents")
+        self.assertEqual(self.chat([a] * 20 + [text("[[say=ok]]")]).status, 200)
+        inline = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "inline [[say=in]]"}}
+        self.assertEqual(self.messages([inline, text("?")]).json["content"][0]["text"], "in")
+        result = [{"role": "user", "content": "x"}, {"role": "assistant", "content": [
+            {"type": "tool_use", "id": "t1", "name": "f", "input": {}}]}]
+        r = self.server.post("/v1/messages", {"max_tokens": 5, "messages": [*result, {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": [b]}]}]})
+        self.assert_anthropic(r, 400)
+
+    def assert_anthropic(self, r, status, kind="invalid_request_error"):
+        self.assertEqual((r.status, r.json["error"]["type"]), (status, kind), r.body)
+
+    def test_what_is_refused(self):
+        r = self.chat([{"type": "document", "name": "none"}])
+        self.assert_error(r, 404, "document_not_found", "messages[0].content.name")
+        self.assertIn('"none"', r.error["message"])
+        self.assert_anthropic(self.messages([{"type": "document", "name": "none"}]), 404, "not_found_error")
+        self.put_text("a", "x")
+        for part in ({"type": "document"}, {"type": "document", "name": 5}, {"type": "file"}, {"type": "file", "file": {}},
+                     {"type": "file", "file": {"file_data": "x"}}, {"type": "file", "file": {"file_id": "a", "file_data": "x"}},
+                     {"type": "document", "source": {}}, {"type": "document", "source": {"type": "url", "url": "http://x"}},
+                     {"type": "document", "source": {"type": "base64", "data": "x"}},
+                     {"type": "document", "source": {"type": "text", "media_type": "text/html", "data": "x"}},
+                     {"type": "document", "source": {"type": "text", "media_type": "text/plain"}},
+                     {"type": "document", "name": "a", "title": "x"}, {"type": "document", "name": "a", "context": "x"},
+                     {"type": "document", "name": "a", "citations": {"enabled": True}}):
+            self.assert_error(self.chat([part]), 400)
+            if part["type"] == "document":
+                self.assert_anthropic(self.messages([part]), 400)
+        for role in ("system", "assistant"):
+            self.assert_error(self.chat("x", [{"role": role, "content": [{"type": "document", "name": "a"}]}]), 400, "unsupported_content")
+
+    def test_one_that_is_deleted_or_replaced_is_answered_to_the_end(self):
+        self.put_text("a", "[[say=old]][[prefill_ms=700]]" + "x" * 300)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            answer = pool.submit(self.chat, [{"type": "document", "name": "a"}])
+            self.assertTrue(harness.wait_until(lambda: self.look("a").json["hits"] == 1))
+            self.put_text("a", "[[say=new]]", {"If-Match": "*"})
+            self.assertEqual(self.chat([{"type": "document", "name": "a"}]).json["choices"][0]["message"]["content"], "new")
+            self.delete("a")
+            self.assertEqual(answer.result().json["choices"][0]["message"]["content"], "old")
+
+    def test_a_long_one_is_worked_on_where_long_texts_are(self):
+        self.put_text("long", "[[say=ok]]" + "the " * 4000)
+        for _ in range(3):
+            r = self.chat([{"type": "document", "name": "long"}, {"type": "text", "text": "?"}])
+            self.assertEqual(r.json["choices"][0]["message"]["content"], "ok")
+
+    def test_many_at_once(self):
+        names = [f"n{i}" for i in range(4)]
+
+        def play(seed):
+            for i in range(40):
+                name = names[(seed + i) % 4]
+                kind = (seed * 7 + i) % 4
+                if kind == 0:
+                    r = self.put_text(name, "[[say=ok]]" + f"{seed % 2} " * 100, {"If-Match": "*"} if i % 2 else {})
+                elif kind == 1:
+                    r = self.delete(name)
+                else:
+                    r = self.chat([{"type": "document", "name": name}, {"type": "text", "text": "?"}])
+                    if r.status == 200:
+                        self.assertEqual(r.json["choices"][0]["message"]["content"], "ok")
+                self.assertIn(r.status, (200, 202, 404, 409, 412))
+
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            list(pool.map(play, range(6)))
+        self.assertTrue(harness.wait_until(lambda: self.server.metric("num_requests_running") == 0))
+
+
 class Bounds(Case):
     args = ("ctx=400000", "n_blocks=8192", "document_memory_bytes=16777216", "max_document_bytes=3000000")
 
@@ -250,8 +401,12 @@ class Tenants(Case):
         self.assertEqual(self.names(headers=two), [])
         self.assertEqual(self.put_text("a", "twos", two).status, 202)
         self.assertEqual(self.look("a", headers=one).json["bytes"], 4)
+        ask = lambda key: self.server.post("/v1/chat/completions", {"messages": [
+            {"role": "user", "content": [{"type": "document", "name": "a"}]}], "max_tokens": 2}, headers=key)
         self.assertEqual(self.delete("a", headers=one).status, 200)
         self.assertEqual(self.names(headers=two), ["a"])
+        self.assert_error(ask(one), 404, "document_not_found")
+        self.assertEqual(ask(two).status, 200)
 
 
 class Draining(Case):

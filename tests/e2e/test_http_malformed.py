@@ -13,12 +13,15 @@ import unittest
 import harness
 
 N_JSON, N_HTTP, BATCH = 8000, 3000, 20
-ROUTES = ["/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"]
+ROUTES = ["POST /v1/completions", "POST /v1/chat/completions", "POST /tokenize", "POST /detokenize", "POST /apply-template",
+          "PUT /v1/documents/a"]
 SEEDS = [
     {"prompt": "[[say=ok]]", "max_tokens": 5, "temperature": 0.5, "stop": ["a"], "logit_bias": {"5": 1}, "seed": 1},
     {"messages": [{"role": "user", "content": "[[say=ok]]"}], "max_tokens": 5, "n": 2, "logprobs": True, "top_logprobs": 2},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "[[say=ok]]"}]}], "max_completion_tokens": 3},
     {"prompt": [[97, 98], [99]], "max_tokens": 2, "echo": True, "logprobs": 3},
+    {"messages": [{"role": "user", "content": [{"type": "document", "name": "a"}, {"type": "text", "text": "[[say=ok]]"}]}]},
+    {"text": "[[say=ok]]", "system": "s", "ttl": 5},
     {"tokens": [1, 2, 3]},
     {"prompt": "x", "max_tokens": 2, "stream": True, "stream_options": {"include_usage": True}},
 ]
@@ -158,7 +161,7 @@ class Malformed(harness.Case):
         rng = random.Random(seed)
         bodies = [(rng.choice(ROUTES), bad_json(rng)) for _ in range(BATCH)]
         s = self.server.socket()
-        s.sendall(b"".join(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+        s.sendall(b"".join(b"%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                            % (path.encode(), len(body), body) for path, body in bodies))
         stream = s.makefile("rb")
         got = read_answers(stream, BATCH)

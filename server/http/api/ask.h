@@ -25,7 +25,8 @@ enum { LF_CACHE_SALT_BYTES = 256 };
 
 /* A document in a message: behind its text is a token boundary. */
 struct lf_ask_document {
-    struct lf_document *document; /* one reference, the ask's; NULL: it has no name yet */
+    struct lf_document *document; /* one reference, the ask's; NULL: it has no name here */
+    struct lf_str text;           /* the document's, or in the arena */
     size_t message;               /* which one */
     size_t end;                   /* in that message's content: where its text ends */
 };
@@ -108,6 +109,8 @@ struct lf_ask_limits {
     const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
     struct lf_template_traits template;
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
+    struct lf_documents *documents;         /* that messages may name; NULL: there are none */
+    const uint8_t *tenant;                  /* [LF_SHA256_BYTES] whose */
     struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

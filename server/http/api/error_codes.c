@@ -23,6 +23,7 @@ const struct lf_error_code lf_error_codes[] = {
     {400, "too_many_prompts", "more prompts than are taken"},
     {400, "too_many_stops", "more stop strings or stop token ids than are taken"},
     {400, "too_many_tools", "more tools, or more calls of them in one message, than one request may have"},
+    {400, "too_many_documents", "more documents in its messages than one request may have"},
     {400, "too_many_biases", "more entries of `logit_bias` than are taken"},
     {400, "too_many_choices", "prompts times `n` are more than may run for one client"},
     {400, "bad_request_line", "a method or a target with characters that they may not have"},

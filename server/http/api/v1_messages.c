@@ -8,6 +8,7 @@
 #include "server/http/api/anthropic_json.h"
 #include "server/http/api/anthropic_messages.h"
 #include "server/http/api/dialect.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
@@ -389,7 +390,8 @@ static enum lf_status read_body(struct lf_ask *ask, unsigned endpoint, const str
     ask->sampling.top_k = (int32_t)ask->top_k;
     struct lf_json_value system = ask->prompt;
     ask->prompt = (struct lf_json_value){0};
-    return lf_json_type(system) == LF_JSON_NONE ? LF_OK : lf_anthropic_add_system(ask, system, err);
+    if (lf_json_type(system) != LF_JSON_NONE) LF_TRY(lf_anthropic_add_system(&r, system));
+    return lf_document_parts_settle(ask, err);
 }
 
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,

@@ -101,7 +101,7 @@ static void handle(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     struct lf_api_err err;
-    uint64_t need = (uint64_t)x->body.len * LF_WORK_FACTOR + LF_WORK_BYTES;
+    uint64_t need = (x->body.len + x->document_bytes) * LF_WORK_FACTOR + LF_WORK_BYTES;
     if (lf_wake_is_over(&x->wake)) return;
     if (!lf_text_reserve(s->text_memory, need)) {
         lf_counter_add(&s->metrics.refused_text_memory, 1);

@@ -61,8 +61,9 @@ struct lf_exchange {
     bool wait;               /* ?wait=true, where the route has that */
     bool http_1_0;
 
-    struct lf_buf body; /* while it is read; the handler drops it when it has read it */
-    bool discard;       /* the answer is known: the rest of the body is read and dropped */
+    uint64_t document_bytes; /* of the documents that the body names, where they are long */
+    struct lf_buf body;      /* while it is read; the handler drops it when it has read it */
+    bool discard;            /* the answer is known: the rest of the body is read and dropped */
 
     /* the answer */
     struct lf_reply reply;
