@@ -32,14 +32,26 @@ static bool begin(struct lf_answer *answer, struct lf_reply *reply)
     return true;
 }
 
-static enum lf_fill end_with_error(struct lf_buf *out, int status, const char *code, const char *message)
+static enum lf_fill end_with(struct lf_buf *out, const struct lf_api_err *err)
 {
-    struct lf_api_err err;
-    (void)!lf_refuse(&err, status, NULL, code, "%s", message);
     lf_buf_cstr(out, "data: ");
-    lf_api_err_write(out, &err);
+    lf_api_err_write(out, err);
     lf_buf_cstr(out, "\n\n");
     return LF_FILL_LAST;
+}
+
+static enum lf_fill end_as_gone(struct lf_buf *out)
+{
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, 404, NULL, "document_not_found", "The document was deleted or replaced meanwhile.");
+    return end_with(out, &err);
+}
+
+static enum lf_fill end_as_failed(struct lf_buf *out, const char *reason)
+{
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, 500, NULL, "document_failed", "%s", reason);
+    return end_with(out, &err);
 }
 
 static enum lf_fill fill(struct lf_answer *answer, struct lf_buf *out, int64_t *wake_at_ns)
@@ -49,9 +61,8 @@ static enum lf_fill fill(struct lf_answer *answer, struct lf_buf *out, int64_t *
     int64_t now_ns = lf_clock_ns();
     *wake_at_ns = now_ns + LOOK_MS * LF_NS_PER_MS;
     lf_document_look(w->docs, w->document, &view);
-    if (lf_document_is_gone(w->document))
-        return end_with_error(out, 404, "document_not_found", "The document was deleted or replaced meanwhile.");
-    if (view.state == LF_DOCUMENT_FAILED) return end_with_error(out, 500, "document_failed", view.reason);
+    if (lf_document_is_gone(w->document)) return end_as_gone(out);
+    if (view.state == LF_DOCUMENT_FAILED) return end_as_failed(out, view.reason);
     bool is_due = !w->shown_ns || view.n_read != w->n_read || now_ns - w->shown_ns >= SHOW_MS * LF_NS_PER_MS;
     if (view.state == LF_DOCUMENT_READING && !is_due) return LF_FILL_WAIT;
     lf_buf_cstr(out, "data: ");

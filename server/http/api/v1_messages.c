@@ -206,10 +206,13 @@ static const struct lf_field fields[] = {
      .read = read_messages,
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
-     .help = "the conversation: `role`, user, assistant or system, and `content`, a string or an array of blocks: "
-             "text; of the assistant also thinking, redacted_thinking and tool_use, of the user tool_result; a result "
-             "with `is_error: true` begins with `Error: ` to the template, unless its text begins with that word; the "
-             "answer goes on from a last message of the assistant's; needed"},
+     .help =
+         "the conversation: `role`, user, assistant or system, and `content`, a string or an array of blocks: "
+         "text; of the assistant also thinking, redacted_thinking and tool_use, of the user tool_result and document "
+         "(`\"source\": {\"type\": \"file\", \"file_id\": \"ID\"}`, a text, or `\"name\": \"ID\"`, as "
+         "`/v1/chat/completions` has it); a result "
+         "with `is_error: true` begins with `Error: ` to the template, unless its text begins with that word; the "
+         "answer goes on from a last message of the assistant's; needed"},
     {.name = "system",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
