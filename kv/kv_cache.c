@@ -76,6 +76,18 @@ void lf_kv_cache_close(struct lf_kv_cache *cache)
     memset(cache, 0, sizeof(*cache));
 }
 
+void lf_kv_cache_copy_out(const struct lf_kv_cache *cache, void *dst, int32_t block)
+{
+    LF_ASSERT(lf_device_info(cache->dev)->is_host && block >= 0 && block < cache->view.n_blocks);
+    memcpy(dst, lf_kv_page(&cache->view, block, 0, LF_KV_K, 0), lf_kv_block_bytes(&cache->view));
+}
+
+void lf_kv_cache_copy_in(struct lf_kv_cache *cache, int32_t block, const void *src)
+{
+    LF_ASSERT(lf_device_info(cache->dev)->is_host && block >= 0 && block < cache->view.n_blocks);
+    memcpy(lf_kv_page(&cache->view, block, 0, LF_KV_K, 0), src, lf_kv_block_bytes(&cache->view));
+}
+
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)
 {
     enum { PIECE_BYTES = 4096 };

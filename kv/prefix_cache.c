@@ -26,6 +26,8 @@ struct lf_prefix_cache {
     struct record *records;     /* [pool->n_blocks] */
     struct lf_key_index index;  /* of the records */
     uint8_t identity[LF_SHA256_BYTES];
+    void (*on_enter)(void *ctx, int32_t block);
+    void *on_enter_ctx;
 };
 
 uint64_t lf_prefix_cache_host_bytes(int n_blocks)
@@ -121,6 +123,20 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     memcpy(r->ids, ids, sizeof(r->ids));
     LF_ASSERT(lf_key_index_insert(&cache->index, block));
     lf_block_pool_set_cached(cache->pool, block, true);
+    if (cache->on_enter) cache->on_enter(cache->on_enter_ctx, block);
+}
+
+struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block)
+{
+    LF_ASSERT(cache->pool->blocks[block].cached);
+    const struct record *r = &cache->records[block];
+    return (struct lf_prefix_entry){&r->key, &r->prev, r->ids};
+}
+
+void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx)
+{
+    cache->on_enter = fn;
+    cache->on_enter_ctx = ctx;
 }
 
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache)

@@ -38,6 +38,15 @@ int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct l
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                                 const struct lf_prefix_key *key, const int32_t *ids, int32_t block);
 
+/* What an entered block holds; the pointers are good until it is taken for something else. */
+struct lf_prefix_entry {
+    const struct lf_prefix_key *key, *prev;
+    const int32_t *ids; /* [64] */
+};
+struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block);
+/* fn is called with each block that is entered from now on; NULL: nobody is. */
+void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx);
+
 /* Forgets everything (blocks in use stay used). */
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache);
 /* Walks everything; LF_ASSERTs that records, table and pool agree. */

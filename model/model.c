@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/limits.h"
 #include "core/log.h"
+#include "model/identity.h"
 #include "model/llama.h"
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
@@ -53,31 +54,6 @@ enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, cons
     lf_weight_layout_free(layout);
     lf_tensor_set_close(&set);
     return LF_OK;
-}
-
-/* config.json, then the header of each file in the order of the set; for dummy weights their seed. */
-static enum lf_status make_identity(uint8_t out[LF_SHA256_BYTES], const struct lf_model_opts *opts,
-                                    const struct lf_tensor_set *set, struct lf_err *err)
-{
-    char path[4096];
-    struct lf_buf config;
-    struct lf_sha256 sha;
-    if (lf_path_join(path, sizeof(path), opts->dir, "config.json") != LF_OK) {
-        return lf_fail(err, LF_LIMIT, "the path %.200s… is too long", opts->dir);
-    }
-    lf_buf_init(&config, LF_JSON_FILE_BYTES);
-    enum lf_status status = lf_file_read(&config, path, LF_JSON_FILE_BYTES, err);
-    if (status == LF_OK) {
-        lf_sha256_init(&sha);
-        lf_sha256_update(&sha, config.ptr, config.len);
-        for (int i = 0; i < set->n_files; i++) {
-            lf_sha256_update(&sha, set->files[i].header_sha, sizeof(set->files[i].header_sha));
-        }
-        if (opts->load == LF_LOAD_DUMMY) lf_sha256_update(&sha, &opts->dummy_seed, sizeof(opts->dummy_seed));
-        lf_sha256_final(&sha, out);
-    }
-    lf_buf_deinit(&config);
-    return status;
 }
 
 static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hparams *hp, struct lf_err *err)
@@ -169,9 +145,10 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     LF_TRY_GOTO(open_layout(&layout, &set, hp, opts->dir, opts->load, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
         LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
-    LF_TRY_GOTO(make_identity(model->identity, opts, &set, err), done);
     LF_TRY_GOTO(open_workspace(model, opts->plan, err), done);
     LF_TRY_GOTO(lf_weights_load(&model->llama.weights, dev, hp, layout, opts, err), done);
+    status = lf_identity_make(model->identity, opts, hp, lf_device_info(dev),
+                              opts->hash_weights ? model->llama.weights.sha : NULL, &set, err);
 done:
     lf_weight_layout_free(layout);
     lf_tensor_set_close(&set);

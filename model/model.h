@@ -20,6 +20,8 @@ struct lf_model_opts {
     enum lf_load load;
     uint64_t dummy_seed;
     const struct lf_plan *plan; /* sizes of the workspace; copied */
+    const char *program;        /* what computes: version, commit and so on; for the identity. NULL: "" */
+    bool hash_weights;          /* the identity holds the bytes of the weights, not only their shapes */
     /* Loading progress, bytes done of total; may be NULL. */
     void (*progress)(void *ctx, uint64_t done, uint64_t total);
     void *progress_ctx;
@@ -34,7 +36,7 @@ LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hpa
 LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
                                            const struct lf_model_opts *opts, struct lf_err *err);
 void lf_model_close(struct lf_model *model); /* accepts NULL */
-/* SHA-256 over config.json and the safetensors headers: the model's identity for the prefix cache. */
+/* The identity under which blocks of its KV cache are kept (model/identity.h). */
 void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
 
 /* Last preparations once the cache is there, so that no step needs any: kernels are chosen, graphs are recorded. Writes

@@ -123,6 +123,9 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .host_bytes = o->host_bytes,
                           .text_bytes = o->text_bytes,
                           .kv_block_bytes = lf_kv_block_bytes(&view),
+                          .disk_index_bytes = o->disk_index_bytes,
+                          .disk_tokens = o->disk_tokens,
+                          .disk_bytes = o->disk_bytes,
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,
@@ -138,13 +141,14 @@ static void set_blocks(struct lf_plan *p, int n_blocks)
 {
     p->n_blocks = n_blocks;
     p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
-    p->total_bytes = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->kv_bytes;
+    p->total_bytes =
+        p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes + p->kv_bytes;
 }
 
 /* Blocks that the limit leaves beside everything else. */
 static int blocks_left(const struct lf_plan *p)
 {
-    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes;
+    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes;
     if (fixed >= p->limit_bytes) return 0;
     return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
 }
@@ -337,6 +341,11 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     row(out, "logits", p->logits_bytes, note);
     if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
     if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");
+    if (p->disk_bytes > 0) {
+        snprintf(note, sizeof(note), "of %" PRIu64 " tokens in %s of --cache-dir", p->disk_tokens,
+                 size_text(p->disk_bytes).text);
+        row(out, "index of the disk", p->disk_index_bytes, note);
+    }
     snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
              (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
              lf_dtype_name(p->kv_dtype));
@@ -379,6 +388,9 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"kv_blocks", (uint64_t)p->n_blocks},
         {"kv_tokens", (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS},
         {"kv_bytes", p->kv_bytes},
+        {"disk_index_bytes", p->disk_index_bytes},
+        {"disk_tokens", p->disk_tokens},
+        {"disk_bytes", p->disk_bytes},
         {"total_bytes", p->total_bytes},
         {"limit_bytes", p->limit_bytes},
         {"available_bytes", p->available_bytes},

@@ -29,6 +29,8 @@ struct lf_plan_opts {
     enum lf_dtype kv_dtype;
     uint64_t host_bytes; /* what the process needs beside the model: program, tokenizer, tables (caller's sum) */
     uint64_t text_bytes; /* beside that, at most, for what clients send and read; taken when it is needed */
+    /* Blocks on disk (--cache-dir): memory of their index, and what the disk then holds. */
+    uint64_t disk_index_bytes, disk_tokens, disk_bytes;
 };
 
 struct lf_plan {
@@ -45,6 +47,7 @@ struct lf_plan {
     uint64_t kv_block_bytes, kv_token_bytes;
     int n_blocks;
     uint64_t kv_bytes;
+    uint64_t disk_index_bytes, disk_tokens, disk_bytes; /* of these the first is memory */
     uint64_t total_bytes;
     uint64_t available_bytes; /* what the machine has */
     uint64_t limit_bytes;     /* --memory, or what was decided */

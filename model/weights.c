@@ -24,6 +24,7 @@
 #include "core/log.h"
 #include "device/cpu/threads.h"
 #include "model/dummy.h"
+#include "model/identity.h"
 #include "model/tied.h"
 
 enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
@@ -441,8 +442,9 @@ struct loader {
     const struct lf_weight_layout *layout;
     const struct lf_model_opts *opts;
     struct lf_weights *w;
-    char *staging;  /* [STAGING_BYTES] rows as they stand in the file */
-    float *widened; /* [STAGING_BYTES / 2] elements of a vector as float */
+    char *staging;                 /* [STAGING_BYTES] rows as they stand in the file */
+    float *widened;                /* [STAGING_BYTES / 2] elements of a vector as float */
+    struct lf_tensor_hash *hashes; /* [n_parts]; NULL: not asked for */
     int fd, file_idx;
     uint64_t done; /* bytes */
 };
@@ -500,17 +502,34 @@ static enum lf_status stage_rows(struct loader *ld, const struct part *p, int ro
                          ld->layout->set->files[ld->file_idx].path, err);
 }
 
+/* Rows of a part at once: whole pieces of its hash. */
+static int rows_at_once(const struct part *p, size_t row_bytes)
+{
+    int n = (int)LF_MIN((size_t)STAGING_BYTES / row_bytes, (size_t)p->n_rows), piece = lf_hash_piece_rows(row_bytes);
+    return n == p->n_rows ? n : n / piece * piece;
+}
+
+static void hash_end(struct loader *ld, const struct part *p, struct lf_sha256 *sha)
+{
+    struct lf_tensor_hash *h = &ld->hashes[p - ld->layout->parts];
+    *h = (struct lf_tensor_hash){.name = p->name, .dtype = p->dtype, .n_rows = p->n_rows, .n_in = p->n_in};
+    lf_sha256_final(sha, h->sha);
+}
+
 static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
 {
     const struct target *target = &ld->layout->targets[p->target_idx];
     char *dst = (char *)ld->w->buffer.ptr + target->offset;
     struct lf_weight m = {.data = dst, .dtype = target->dtype, .n_out = target->n_rows, .n_in = target->n_in};
     size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
-    int n_max = (int)LF_MIN((size_t)STAGING_BYTES / row_bytes, (size_t)p->n_rows);
+    struct lf_sha256 sha;
+    int n_max = rows_at_once(p, row_bytes);
     LF_ASSERT(n_max > 0);
+    lf_sha256_init(&sha);
     for (int row = 0; row < p->n_rows; row += n_max) {
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(stage_rows(ld, p, row, n, row_bytes, err));
+        if (ld->hashes) lf_hash_rows(&sha, lf_device_threads(ld->dev), ld->staging, n, row_bytes);
         if (is_vector(target->slot)) {
             lf_to_f32(ld->widened, ld->staging, p->dtype, (size_t)n);
             lf_upload(ld->dev, dst + (size_t)(p->row_first + row) * sizeof(float), ld->widened,
@@ -521,6 +540,7 @@ static enum lf_status load_part(struct loader *ld, const struct part *p, struct 
         ld->done += (uint64_t)n * row_bytes;
         if (ld->opts->progress) ld->opts->progress(ld->opts->progress_ctx, ld->done, ld->layout->file_bytes);
     }
+    if (ld->hashes) hash_end(ld, p, &sha);
     return LF_OK;
 }
 
@@ -534,18 +554,21 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
     w.layers = calloc((size_t)hp->n_layers, sizeof(*w.layers));
     ld.staging = malloc(STAGING_BYTES);
     ld.widened = malloc((size_t)STAGING_BYTES / 2 * sizeof(float));
-    if (!w.layers || !ld.staging || !ld.widened) {
+    if (opts->hash_weights) ld.hashes = calloc((size_t)layout->n_parts, sizeof(*ld.hashes));
+    if (!w.layers || !ld.staging || !ld.widened || (opts->hash_weights && !ld.hashes)) {
         status = lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
         goto done;
     }
     LF_TRY_GOTO(lf_buffer_alloc(dev, &w.buffer, (size_t)layout->bytes, "weights", err), done);
     bind_targets(&w, layout);
     for (int i = 0; i < layout->n_parts; i++) LF_TRY_GOTO(load_part(&ld, &layout->parts[i], err), done);
+    if (ld.hashes) lf_hash_tensors(ld.hashes, layout->n_parts, w.sha);
     status = LF_OK;
 done:
     if (ld.fd >= 0) close(ld.fd);
     free(ld.staging);
     free(ld.widened);
+    free(ld.hashes);
     if (status == LF_OK) {
         *out = w;
     } else {

@@ -30,6 +30,7 @@ struct lf_weights {
     const float *final_norm;         /* [hidden] */
     struct lf_layer_weights *layers; /* [n_layers], owned */
     struct lf_buffer buffer;         /* owned: everything above */
+    uint8_t sha[LF_SHA256_BYTES];    /* of all bytes read (model/identity.h), where the options ask for it */
 };
 
 /* Which element type each matrix has and where it lies; made from headers or, for dummy weights, from hp alone. */

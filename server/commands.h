@@ -16,6 +16,7 @@ int lf_run_command(const struct lf_config *config);
 int lf_load_command(const struct lf_config *config);
 int lf_tokenize_command(const struct lf_config *config);
 int lf_health_command(const struct lf_config *config);
+int lf_documents_command(const struct lf_config *config);
 /* Those that need no configuration. */
 int lf_docs_command(const char *name); /* NULL: not given */
 int lf_version_command(void);
@@ -23,6 +24,9 @@ int lf_version_command(void);
 /* Of the program: "0.3.0", and the commit that it was built from or "unknown". */
 const char *lf_version(void);
 const char *lf_commit(void);
+/* One line of all that may make two builds compute different bits: version, commit, compiler, C library. */
+enum { LF_PROGRAM_BYTES = 256 };
+void lf_program_print(char out[LF_PROGRAM_BYTES]);
 
 /* Prints what is written, on standard output. */
 struct lf_buf;

@@ -19,10 +19,13 @@ enum lf_command {
     LF_COMMAND_RUN = 4,
     LF_COMMAND_LOAD = 8,
     LF_COMMAND_TOKENIZE = 16,
-    LF_COMMAND_HEALTH = 32
+    LF_COMMAND_HEALTH = 32,
+    LF_COMMAND_DOCUMENTS = 64
 };
 
 enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
+
+#define LF_CACHE_DISK_BYTES ((uint64_t)64 << 30)
 
 enum lf_kv_choice { LF_KV_AUTO, LF_KV_F32, LF_KV_BF16 };
 
@@ -37,6 +40,8 @@ struct lf_config {
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
     bool prefix_cache;
+    const char *cache_dir;                  /* where blocks are kept over restarts; NULL: nowhere */
+    uint64_t cache_disk;                    /* bytes there; 0: LF_CACHE_DISK_BYTES */
     uint64_t document_memory, max_document; /* bytes; max_document 0: as max_body */
     uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
@@ -103,6 +108,8 @@ struct lf_config {
     bool find_limit;
     int ttft_ms;
     int itl_ms;
+
+    bool all; /* documents rm */
 
     const char *config;
     bool json;

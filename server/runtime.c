@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
 #include "server/options.h"
@@ -102,6 +103,71 @@ static enum lf_status describe_device(struct lf_device_opts *out, const struct l
     return LF_OK;
 }
 
+static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
+{
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    if (rt->config->kv_dtype == LF_KV_AUTO && !info->is_host) return info->act_dtype;
+    if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
+    return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
+}
+
+/* ---- blocks on disk ---- */
+
+static uint64_t disk_bytes(const struct lf_config *c)
+{
+    return c->cache_disk ? c->cache_disk : LF_CACHE_DISK_BYTES;
+}
+
+/* Layers are alike: one kind of block. */
+static struct lf_disk_kind disk_kind(const struct lf_runtime *rt)
+{
+    struct lf_kv_view view = {.dtype = kv_dtype(rt),
+                              .n_layers = rt->hp.n_layers,
+                              .n_kv_heads = rt->hp.n_kv_heads,
+                              .head_dim = rt->hp.head_dim};
+    return (struct lf_disk_kind){.name = "full", .block_bytes = lf_kv_block_bytes(&view), .share = 1};
+}
+
+static uint32_t disk_n_slots(const struct lf_runtime *rt)
+{
+    struct lf_disk_kind kind = disk_kind(rt);
+    return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
+}
+
+static enum lf_status check_disk(const struct lf_runtime *rt, struct lf_err *err)
+{
+    const struct lf_config *c = rt->config;
+    if (c->cache_disk && !c->cache_dir)
+        return lf_fail(err, LF_INVALID, "--cache-disk is the size of a --cache-dir, which is not given");
+    if (!c->cache_dir) return LF_OK;
+    if (!lf_device_info(rt->dev)->is_host)
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "--cache-dir: blocks of a GPU's cache are not kept on disk yet; expected --device cpu");
+    if (disk_n_slots(rt) > 0) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "--cache-disk: %llu bytes hold no block of %llu bytes (%d tokens) and its record",
+                   (unsigned long long)disk_bytes(c), (unsigned long long)disk_kind(rt).block_bytes,
+                   (int)LF_KV_BLOCK_TOKENS);
+}
+
+/* With the identity of the model that was read. */
+static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
+{
+    char about[1024];
+    struct lf_disk_kind kind = disk_kind(rt);
+    if (!rt->config->cache_dir) return LF_OK;
+    snprintf(about, sizeof(about), "%.600s, %s, KV in %s, %s", rt->dir.path, rt->plan.device,
+             lf_dtype_name(kv_dtype(rt)), program);
+    struct lf_disk_store_opts opts = {.dir = rt->config->cache_dir,
+                                      .about = about,
+                                      .identity = identity,
+                                      .budget_bytes = disk_bytes(rt->config),
+                                      .kinds = &kind,
+                                      .n_kinds = 1};
+    return lf_disk_store_open(&rt->disk, &opts, err);
+}
+
+/* ---- open ---- */
+
 enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *config, bool need_tokenizer,
                                struct lf_err *err)
 {
@@ -115,6 +181,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, rt->dir.path, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
+    LF_TRY_GOTO(check_disk(rt, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
     malloc_trim(0);
     rt->process_bytes = status_bytes("VmRSS");
@@ -122,14 +189,6 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
 fail:
     lf_runtime_close(rt);
     return status;
-}
-
-static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
-{
-    const struct lf_device_info *info = lf_device_info(rt->dev);
-    if (rt->config->kv_dtype == LF_KV_AUTO && !info->is_host) return info->act_dtype;
-    if (rt->config->kv_dtype == LF_KV_AUTO) return rt->hp.dtype == LF_F32 ? LF_F32 : LF_BF16;
-    return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
 /* Of a step, in ms: what those who decode wait for, and what a new request may wait for where nobody does. On a GPU
@@ -152,6 +211,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .n_mask_threads = LF_MIN(lf_device_info(rt->dev)->n_threads, (int)LF_MASK_THREADS_N),
         .watchdog_s = c->watchdog,
+        .disk_block_bytes = c->cache_dir ? disk_kind(rt).block_bytes : 0,
     };
 }
 
@@ -250,6 +310,7 @@ static enum lf_status plan_largest(struct lf_runtime *rt, const struct lf_plan_o
 static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memory, bool serves)
 {
     const struct lf_config *c = rt->config;
+    uint32_t n_slots = disk_n_slots(rt);
     return (struct lf_plan_opts){
         .ctx = c->ctx,
         .chunk = c->chunk,
@@ -259,6 +320,9 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
+        .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
+        .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,
+        .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory, c->n_connections) : 0,
     };
 }
@@ -347,17 +411,24 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
                                void *ctx, struct lf_err *err)
 {
     const struct lf_config *c = rt->config;
+    char program[LF_PROGRAM_BYTES];
+    lf_program_print(program);
+    if (c->cache_dir) LF_TRY(lf_disk_store_lock(&rt->disk, c->cache_dir, err));
     struct lf_model_opts model_opts = {
         .dir = rt->dir.path,
         .load = (enum lf_load)c->load_choice,
         .dummy_seed = c->seed,
         .plan = &rt->plan,
+        .program = program,
+        .hash_weights = c->cache_dir != NULL,
         .progress = progress,
         .progress_ctx = ctx,
     };
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
     uint8_t identity[32];
     lf_model_identity(rt->model, identity);
+    /* before the cache is allocated: what the index takes while it is read lies below the memory of the whole */
+    LF_TRY(open_disk(rt, program, identity, err));
     struct lf_kv_cache_opts kv_opts = {
         .dtype = rt->plan.kv_dtype,
         .n_blocks = rt->plan.n_blocks,
@@ -386,6 +457,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
         .n_eos = rt->hp.n_eos,
     };
     struct lf_engine_opts opts = engine_opts(rt);
+    opts.disk = rt->disk.tables[0];
     LF_TRY(lf_engine_create(&rt->engine, &backend, &rt->kv, &opts, err));
     malloc_trim(0);
     return LF_OK;
@@ -394,6 +466,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
 void lf_runtime_close(struct lf_runtime *rt)
 {
     lf_engine_destroy(rt->engine);
+    lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);
     lf_model_close(rt->model);
     lf_answer_vocabulary_deinit(&rt->vocabulary);

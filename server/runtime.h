@@ -7,6 +7,7 @@
 #define LF_SERVER_RUNTIME_H
 
 #include "kv/kv_cache.h"
+#include "kv/tiers/disk_store.h"
 #include "model/hparams.h"
 #include "model/model.h"
 #include "model/plan.h"
@@ -30,6 +31,7 @@ struct lf_runtime {
     struct lf_answer_vocabulary vocabulary; /* for grammars; zeroed: not asked for, or texts are ids */
     struct lf_plan plan;
     struct lf_model *model;
+    struct lf_disk_store disk; /* --cache-dir, else zeroed */
     struct lf_kv_cache kv;
     struct lf_engine *engine;
 };
@@ -44,7 +46,7 @@ LF_MUST_CHECK enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct
 LF_MUST_CHECK enum lf_status lf_runtime_plan(struct lf_runtime *rt, bool serves, struct lf_err *err);
 /* The memory for texts that the plan counts. */
 uint64_t lf_runtime_text_bytes(const struct lf_runtime *rt);
-/* Weights and cache. progress (may be NULL) is called with bytes done of total. */
+/* Weights and cache; before that the lock of --cache-dir. progress (may be NULL) is called with bytes done of total. */
 LF_MUST_CHECK enum lf_status lf_runtime_load(struct lf_runtime *rt,
                                              void (*progress)(void *ctx, uint64_t done, uint64_t total), void *ctx,
                                              struct lf_err *err);

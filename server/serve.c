@@ -102,6 +102,8 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
                        "--host %.60s is not loopback and no keys are set: expected --api-keys-file, LONGFLASH_API_KEYS "
                        "or --insecure-no-auth",
                        c->host);
+    if (c->cache_dir && !c->prefix_cache)
+        return lf_fail(err, LF_INVALID, "--cache-dir keeps blocks of the prefix cache, but --prefix-cache is off");
     LF_TRY(check_tool_parser(c, err));
     return check_names(c, err);
 }

@@ -2,6 +2,9 @@
 #include "server/commands.h"
 #include "server/commit.h" /* made by server/commit.cmake at build time */
 
+#include <gnu/libc-version.h>
+#include <stdio.h>
+
 #include "core/str.h"
 #include "device/device.h"
 
@@ -13,6 +16,12 @@ const char *lf_version(void)
 const char *lf_commit(void)
 {
     return LF_COMMIT;
+}
+
+void lf_program_print(char out[LF_PROGRAM_BYTES])
+{
+    snprintf(out, LF_PROGRAM_BYTES, "longflash " LF_VERSION ", " LF_COMMIT ", " LF_COMPILER ", glibc %s",
+             gnu_get_libc_version());
 }
 
 static void print(struct lf_buf *out)

@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/check.h"
 #include "core/file.h"
+#include "kv/tiers/disk_lock.h"
 
 static const char format[] = "LFKVv001";
 enum { NAME_BYTES = 2 * LF_SHA256_BYTES + 1 }; /* of an identity's directory, with its end */
@@ -65,25 +65,6 @@ static enum lf_status make_dir(const char *path, struct lf_err *err)
     return S_ISDIR(st.st_mode) ? LF_OK : lf_fail(err, LF_INVALID, "%s is not a directory", path);
 }
 
-/* The process that holds the lock writes its number into the file, for the message to the second one. */
-static enum lf_status take_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err)
-{
-    char path[PATH_MAX], owner[24] = "";
-    LF_TRY(join(path, dir, "lock", err));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return failed("open", path, err);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        ssize_t n = pread(fd, owner, sizeof(owner) - 1, 0);
-        owner[n > 0 ? strcspn(owner, "\n") : 0] = 0;
-        close(fd);
-        return lf_fail(err, LF_INVALID, "%s is in use by another process%s%s", dir, *owner ? ", " : "", owner);
-    }
-    store->lock_fd = fd;
-    int n = snprintf(owner, sizeof(owner), "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) return failed("write", path, err);
-    return LF_OK;
-}
-
 /* Bytes on disk of the files in dir. */
 static uint64_t taken_by(const char *dir)
 {
@@ -128,19 +109,29 @@ static enum lf_status write_about(const char *dir, const char *about, struct lf_
     return status;
 }
 
-/* How many slots a share of the budget holds: each takes its bytes and its record. */
-static uint32_t slots_in(uint64_t bytes, uint64_t block_bytes)
+static uint64_t share_of(uint64_t budget_bytes, const struct lf_disk_kind *kinds, int n_kinds, int i)
 {
-    uint64_t n = bytes / (lf_disk_slot_bytes(block_bytes) + LF_DISK_RECORD_BYTES);
+    uint64_t shares = 0;
+    for (int k = 0; k < n_kinds; k++) shares += kinds[k].share;
+    return budget_bytes / shares * kinds[i].share;
+}
+
+/* Each slot takes its bytes and its record. */
+uint32_t lf_disk_store_n_slots(uint64_t budget_bytes, const struct lf_disk_kind *kinds, int n_kinds, int i)
+{
+    uint64_t n =
+        share_of(budget_bytes, kinds, n_kinds, i) / (lf_disk_slot_bytes(kinds[i].block_bytes) + LF_DISK_RECORD_BYTES);
     return (uint32_t)LF_MIN(n, (uint64_t)1 << 30);
 }
 
-static enum lf_status open_table(struct lf_disk_store *store, const char *dir, const struct lf_disk_kind *kind,
-                                 uint64_t bytes, struct lf_err *err)
+/* Of kind i, in the part of the budget that other identities leave. */
+static enum lf_status open_table(struct lf_disk_store *store, const struct lf_disk_store_opts *o, uint64_t bytes,
+                                 const char *dir, struct lf_err *err)
 {
+    const struct lf_disk_kind *kind = &o->kinds[store->n_kinds];
     char name[LF_DISK_KIND_NAME_BYTES + 8], index_path[PATH_MAX], data_path[PATH_MAX];
     struct lf_disk_file *index, *data;
-    uint32_t n_slots = slots_in(bytes, kind->block_bytes);
+    uint32_t n_slots = lf_disk_store_n_slots(bytes, o->kinds, o->n_kinds, store->n_kinds);
     if (n_slots == 0)
         return lf_fail(err, LF_LIMIT, "%llu bytes on disk hold no block of %llu bytes", (unsigned long long)bytes,
                        (unsigned long long)kind->block_bytes);
@@ -163,8 +154,7 @@ static enum lf_status open_table(struct lf_disk_store *store, const char *dir, c
 static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_store_opts *o, struct lf_err *err)
 {
     char name[NAME_BYTES], dir[PATH_MAX];
-    uint64_t others = 0, shares = 0;
-    LF_TRY(take_lock(store, o->dir, err));
+    uint64_t others = 0;
     name_of(o, name);
     LF_TRY(taken_by_others(o->dir, name, &others, err));
     if (others >= o->budget_bytes)
@@ -173,19 +163,22 @@ static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_
     LF_TRY(join(dir, o->dir, name, err));
     LF_TRY(make_dir(dir, err));
     LF_TRY(write_about(dir, o->about, err));
-    for (int i = 0; i < o->n_kinds; i++) shares += o->kinds[i].share;
-    for (int i = 0; i < o->n_kinds; i++)
-        LF_TRY(open_table(store, dir, &o->kinds[i], (o->budget_bytes - others) / shares * o->kinds[i].share, err));
+    for (int i = 0; i < o->n_kinds; i++) LF_TRY(open_table(store, o, o->budget_bytes - others, dir, err));
     LF_TRY(sync_dir(dir, err));
     return sync_dir(o->dir, err);
 }
 
+enum lf_status lf_disk_store_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err)
+{
+    LF_ASSERT(store->lock_fd == 0);
+    LF_TRY(make_dir(dir, err));
+    return lf_disk_lock(&store->lock_fd, dir, err);
+}
+
 enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *o, struct lf_err *err)
 {
-    LF_ASSERT(o->n_kinds >= 1 && o->n_kinds <= LF_DISK_KINDS_N);
-    memset(store, 0, sizeof(*store));
-    store->lock_fd = -1;
-    enum lf_status status = make_dir(o->dir, err);
+    LF_ASSERT(o->n_kinds >= 1 && o->n_kinds <= LF_DISK_KINDS_N && store->n_kinds == 0);
+    enum lf_status status = store->lock_fd > 0 ? LF_OK : lf_disk_store_lock(store, o->dir, err);
     if (status == LF_OK) status = open_in(store, o, err);
     if (status != LF_OK) lf_disk_store_close(store);
     return status;

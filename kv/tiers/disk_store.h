@@ -1,5 +1,5 @@
 /* A directory that keeps blocks over restarts: one process at a time, one identity, a table for each kind of block.
- * disk_record.h says what lies in it. The directory's owner calls open and close; tables are for any thread. */
+ * disk_record.h says what lies in it. The directory's owner calls lock, open and close; tables are for any thread. */
 #ifndef LF_KV_TIERS_DISK_STORE_H
 #define LF_KV_TIERS_DISK_STORE_H
 
@@ -14,7 +14,7 @@ struct lf_disk_kind {
 };
 
 struct lf_disk_store {
-    int lock_fd;
+    int lock_fd; /* 0: not locked */
     int n_kinds;
     struct lf_disk_table *tables[LF_DISK_KINDS_N]; /* of kind i */
     uint64_t bytes;                                /* that the files can take, on disk */
@@ -29,10 +29,15 @@ struct lf_disk_store_opts {
     int n_kinds;
 };
 
-/* LF_INVALID where another process uses the directory, or it is none; LF_LIMIT where the budget, less what other
- * identities take, holds no block of each kind; LF_IO, LF_NO_MEMORY. *store stays where it is until close. */
+/* What can be refused before the identity is known: makes the directory and takes its lock. *store is zeroed, and stays
+ * where it is until close. LF_INVALID where another process uses the directory, or it is none; LF_IO. */
+LF_MUST_CHECK enum lf_status lf_disk_store_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err);
+/* *store is locked for that directory, or zeroed: then it is locked first. LF_LIMIT where the budget, less what other
+ * identities take, holds no block of each kind; LF_IO, LF_NO_MEMORY. On failure *store is closed. */
 LF_MUST_CHECK enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *opts,
                                                 struct lf_err *err);
 void lf_disk_store_close(struct lf_disk_store *store); /* accepts a zeroed one, and one that did not open */
+/* Slots that kind i gets of a budget of which other identities take nothing: the most that open gives it. */
+uint32_t lf_disk_store_n_slots(uint64_t budget_bytes, const struct lf_disk_kind *kinds, int n_kinds, int i);
 
 #endif

@@ -264,7 +264,8 @@ static enum lf_status write_records(struct lf_disk_table *t, const struct batch 
     for (uint32_t i = 0; i < b->n; i++) {
         if (b->slots[i] < 0) continue;
         const struct lf_disk_block *block = &b->blocks[i];
-        struct lf_disk_record r = {.sequence = b->sequences[i], .key = block->key, .prev = block->prev};
+        struct lf_disk_record r = {
+            .sequence = b->sequences[i], .key = block->key, .prev = block->prev, .block_bytes = t->block_bytes};
         uint8_t bytes[LF_DISK_RECORD_BYTES];
         memcpy(r.ids, block->ids, sizeof(r.ids));
         lf_sha256(block->bytes, t->block_bytes, r.data_sha);
@@ -349,19 +350,27 @@ static enum lf_status drop(struct lf_disk_table *t, int32_t slot, const char *wh
     return lf_fail(err, LF_CORRUPT, "block on disk, slot %d: %s", slot, why);
 }
 
+/* A file that somebody has cut while it is open has lost this block; other failures may pass. */
+static enum lf_status read_or_drop(struct lf_disk_table *t, int32_t slot, struct lf_disk_file *file, void *dst,
+                                   uint64_t n, struct lf_err *err)
+{
+    enum lf_status status = file->ops->read(file, dst, n, (uint64_t)slot * n, err);
+    return status == LF_CORRUPT ? drop(t, slot, "its file ends before it", err) : status;
+}
+
 enum lf_status lf_disk_table_read(struct lf_disk_table *t, int32_t slot, const struct lf_prefix_key *prev,
                                   const int32_t *ids, void *dst, struct lf_err *err)
 {
     uint8_t bytes[LF_DISK_RECORD_BYTES], sha[LF_SHA256_BYTES];
     struct lf_disk_record r;
     const struct slot *s = &t->slots[slot]; /* the reference keeps its key as it is */
-    LF_TRY(t->index->ops->read(t->index, bytes, sizeof(bytes), (uint64_t)slot * LF_DISK_RECORD_BYTES, err));
+    LF_TRY(read_or_drop(t, slot, t->index, bytes, sizeof(bytes), err));
     if (lf_disk_record_decode(&r, (uint64_t)slot, bytes) != LF_DISK_RECORD_WHOLE ||
         memcmp(&r.key, &s->key, sizeof(r.key)) != 0)
         return drop(t, slot, "its record is not the one that was written", err);
     if (memcmp(&r.prev, prev, sizeof(r.prev)) != 0 || memcmp(r.ids, ids, sizeof(r.ids)) != 0)
         return drop(t, slot, "it holds other tokens", err);
-    LF_TRY(t->data->ops->read(t->data, dst, t->slot_bytes, (uint64_t)slot * t->slot_bytes, err));
+    LF_TRY(read_or_drop(t, slot, t->data, dst, t->slot_bytes, err));
     lf_sha256(dst, t->block_bytes, sha);
     if (memcmp(sha, r.data_sha, sizeof(sha)) != 0)
         return drop(t, slot, "its bytes are not those that were written", err);

@@ -9,13 +9,16 @@
  * submits it holds a reference on its block until it is back: a block that is saved keeps its content, and one that is
  * loaded has no other writer. What is saved is only ever a block that is full and entered in the prefix cache.
  *
- * Loads go before saves: somebody waits for them. They come back in any order.
+ * Loads go before saves: somebody waits for them. They come back in any order. Saves are put off while loads are on
+ * their way, but not for ever (disk_tier.c says how long): until it is saved a block cannot be evicted.
  *
- * A disk that fails is left alone for a while: after a read or write that ends in anything but LF_OK, LF_CORRUPT or
- * "not there", the tier rests (1 s at first, twice as long each time, 64 s at most), says so in the log once each time,
- * and meanwhile answers that nothing is there, and takes nothing. Requests compute what they would have found.
+ * A disk that fails is left alone for a while: after a read that ends in anything but LF_OK, LF_CORRUPT or "not there"
+ * loads rest, after a write that fails saves do, because a disk that is full, or can only be read, still holds what it
+ * holds. A rest lasts 1 s, then twice as long each time until something succeeds, 64 s at most, and is said in the log
+ * once. What waits when it begins comes back at once, and so does what is submitted meanwhile. While loads rest nothing
+ * is there: requests compute what they would have found.
  *
- * job, submit, back, has, n_under_way: the engine thread. stats: any thread. Nothing is allocated after create. */
+ * stats: any thread. All else: the engine thread. Nothing is allocated after create. */
 #ifndef LF_KV_TIERS_DISK_TIER_H
 #define LF_KV_TIERS_DISK_TIER_H
 
@@ -36,19 +39,21 @@ struct lf_tier_job {
     uint64_t owner; /* the submitter's, as is idx */
     int32_t idx;
     /* When it is back. LF_OK: saved and listed (or it was already), loaded and whole. LF_FULL: not saved, every slot is
-     * held. LF_INVALID: not loaded, it is not there. LF_CORRUPT: what is there is broken, and now dropped. LF_IO and
-     * others: the disk failed, or rests. A block whose load failed may hold anything. */
+     * held or the disk is full. LF_INVALID: not loaded, it is not there. LF_CORRUPT: not loaded, what is there is
+     * broken and now dropped. LF_IO and others: the disk failed; LF_IO also while it rests. A block whose load failed
+     * may hold anything. */
     enum lf_status status;
 };
 
 struct lf_disk_tier_opts {
     struct lf_disk_table *table; /* borrowed */
-    uint64_t block_bytes;
+    uint64_t block_bytes;        /* the table's */
     /* Copies a whole block from or to memory of the host. On any of the tier's threads. */
     void (*copy_out)(void *ctx, void *dst, int32_t block);
     void (*copy_in)(void *ctx, int32_t block, const void *src);
     void *copy_ctx;
-    /* Something is back. On any of the tier's threads, with no lock held; must return at once. */
+    /* Something is back. On any of the tier's threads, and within a submit that is refused; with no lock held; must
+     * return at once. */
     void (*wake)(void *ctx);
     void *wake_ctx;
     int n_jobs;           /* at once, >= 1 */
@@ -58,8 +63,11 @@ struct lf_disk_tier_opts {
 
 LF_MUST_CHECK enum lf_status lf_disk_tier_create(struct lf_disk_tier **out, const struct lf_disk_tier_opts *opts,
                                                  struct lf_err *err);
-/* What is on its way is finished, what still waits is not begun. Accepts NULL. */
+/* Stops, and frees; what has not been taken back never comes back. Accepts NULL. */
 void lf_disk_tier_destroy(struct lf_disk_tier *tier);
+/* Finishes what is being read or written, which takes as long as the disk does. What still waits comes back with
+ * LF_SHUTDOWN, and so does what is submitted later. When it returns all is back, and no thread is left. */
+void lf_disk_tier_stop(struct lf_disk_tier *tier);
 /* Bytes that create allocates, but for stacks of threads. */
 uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *opts);
 
@@ -71,17 +79,18 @@ struct lf_tier_job *lf_disk_tier_back(struct lf_disk_tier *tier);
 void lf_disk_tier_done(struct lf_disk_tier *tier, struct lf_tier_job *job);
 /* Submitted, and not taken back. */
 int lf_disk_tier_n_under_way(const struct lf_disk_tier *tier);
-/* Whether a block is listed, and counts as used now. What was there may be gone when it is loaded. */
+/* Whether a block is listed, and counts as used now. What was there may be gone when it is loaded. False while loads
+ * rest. */
 bool lf_disk_tier_has(struct lf_disk_tier *tier, const struct lf_prefix_key *key);
-/* Whether it takes anything at the moment: false while it rests. */
+/* False while saves or loads rest. Then saves are not worth their submission; has says whether loads are. */
 bool lf_disk_tier_works(const struct lf_disk_tier *tier);
 
 struct lf_disk_tier_stats {
     uint64_t n_saved, n_loaded;            /* blocks that arrived */
-    uint64_t n_save_failed, n_load_failed; /* not "not there", and not while it rests */
+    uint64_t n_save_failed, n_load_failed; /* of those tried, LF_FULL and LF_CORRUPT included, "not there" not */
     uint64_t saved_bytes, loaded_bytes;
-    double save_ns, load_ns; /* the time in which at least one was on its way: bytes over it is the rate */
-    uint64_t n_rests;
+    double save_ns, load_ns; /* the time in which a thread worked on at least one: bytes over it is the rate */
+    uint64_t n_rests;        /* of saves and of loads */
     bool works;
     struct lf_disk_table_stats table;
 };

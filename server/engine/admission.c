@@ -1,4 +1,14 @@
-/* Admission: the queue, and who may leave it. See scheduler.h, promises 1, 2 and 6. */
+/* Admission: the queue, and who may leave it. See scheduler.h, promises 1 to 4 and 8.
+ *
+ * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
+ * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
+ * every block, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
+ *
+ *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
+ *                        + (max_tokens of A's longest request) · (longest step)
+ *
+ * since decodes advance in every step (or in turn, 5) and prefills have a quarter of the time. From then on B has half
+ * of the device: beside one other tenant its first token takes at most twice as long as alone, and a step. */
 #include "server/engine/scheduler.h"
 
 #include <string.h>
@@ -114,6 +124,7 @@ static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks
     seq->n_blocks = n;
     seq->n_entered = n_found;
     seq->n_cached = seq->n_done = n_found * BLOCK;
+    lf_restore_plan(s, seq, n_found, max_blocks);
     return true;
 }
 

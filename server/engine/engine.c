@@ -3,8 +3,9 @@
  * One round of the loop:
  *
  *     take       new requests from the mailbox; sleeps there while there is nothing to do
+ *     take back  what tiers.h has brought from the disk, or written to it
  *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
- *     admit      starts what fits
+ *     admit      starts what fits; what of it lies on the disk is sent for
  *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
  *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
  *                the sampling is given to it
@@ -78,6 +79,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
         req->now.started_ns = now_ns;
         req->slot = e->slots[--e->n_slots];
+        req->n_steps_before = e->figures.n_steps;
         req->now.eta_ns = lf_sched_eta_ns(&e->sched, seq);
         lf_mailbox_leave_queue(&e->mailbox, req, now_ns);
         lf_counter_add(&e->metrics.prompt_tokens, (uint64_t)seq->n_prompt);
@@ -87,7 +89,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         lf_histogram_observe(&e->metrics.prompt_tokens_per_request, seq->n_prompt);
         lf_engine_touch(e, req);
     }
-    LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0);
+    LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0 || lf_tiers_under_way(e));
 }
 
 static void collect_figures(struct lf_engine *e)
@@ -98,6 +100,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
+    lf_tiers_figures(e, &f->disk);
     lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
@@ -138,6 +141,7 @@ static void read_step(struct lf_engine *e)
     int64_t now_ns = lf_clock_ns();
     lf_sched_learn(&e->sched, &f->step, now_ns - LF_MAX(f->launched_ns, e->last_read_ns));
     e->last_read_ns = now_ns;
+    e->n_steps_read++;
     e->first_flight = (e->first_flight + 1) % (LF_ENGINE_ASYNC_STEPS_N + 1);
     e->n_flights--;
 }
@@ -157,7 +161,7 @@ static bool launch(struct lf_engine *e)
     struct lf_flight *f = flight_at(e, e->n_flights);
     struct lf_batch batch;
     lf_sched_plan_step(&e->sched, &f->step);
-    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0);
+    LF_ASSERT(f->step.n_items > 0 || e->n_flights > 0 || lf_tiers_under_way(e));
     if (f->step.n_items == 0) return false;
     lf_engine_fill_outs(e, &f->step);
     lf_batch_build(&batch, &e->arrays, &f->step);
@@ -177,6 +181,13 @@ static void step(struct lf_engine *e)
 {
     bool launched = e->sched.n_running > 0 && launch(e);
     if (e->n_flights > (launched ? e->backend.n_async_steps : 0)) read_step(e);
+    e->stalled = !launched && e->n_flights == 0;
+}
+
+static enum lf_mailbox_work work_left(const struct lf_engine *e)
+{
+    if (e->sched.n_waiting + e->sched.n_running + e->n_flights == 0) return LF_WORK_NONE;
+    return e->stalled && !e->failed ? LF_WORK_COMING : LF_WORK_NOW;
 }
 
 /* One round; false when the loop is to end. */
@@ -184,14 +195,17 @@ static bool run_round(struct lf_engine *e)
 {
     struct lf_list inbox;
     lf_list_init(&inbox);
-    bool go_on = lf_mailbox_take(&e->mailbox, e->sched.n_waiting + e->sched.n_running + e->n_flights > 0, &inbox);
+    bool go_on = lf_mailbox_take(&e->mailbox, work_left(e), &inbox);
     int64_t now_ns = lf_clock_ns();
     take_in(e, &inbox);
     sweep(e, &e->sched.waiting, now_ns, !go_on);
     sweep(e, &e->sched.running, now_ns, !go_on);
     if (!e->failed && !lf_mailbox_is_alive(&e->mailbox)) e->failed = true;
+    lf_tiers_take_back(e);
     if (!e->failed) admit(e, now_ns);
+    lf_tiers_load(e);
     if (!e->failed) step(e);
+    lf_tiers_save(e);
     if (e->failed) {
         fail_all(e, &e->sched.waiting, "the engine has failed", now_ns);
         fail_all(e, &e->sched.running, "the engine has failed", now_ns);
@@ -205,6 +219,7 @@ static void *engine_main(void *ctx)
     struct lf_engine *e = ctx;
     while (run_round(e)) continue;
     while (e->n_flights > 0) read_step(e); /* nobody's any more, but what they write to is about to go */
+    lf_tiers_finish(e);
     return NULL;
 }
 
@@ -265,7 +280,8 @@ uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n
            (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
            (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
            (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
-           lf_kv_host_bytes(n_blocks, true);
+           lf_kv_host_bytes(n_blocks, true) +
+           (o->disk_block_bytes ? lf_tiers_host_bytes(n_blocks, o->disk_block_bytes) : 0);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
@@ -348,22 +364,25 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .held_epochs = e->held_epochs};
     lf_sched_init(&e->sched, &sched);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
+    LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
+    LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
+    e->masks.run_tasks = backend->run_tasks;
+    e->masks.run_ctx = backend->ctx;
+    LF_TRY_GOTO(lf_tiers_create(e, opts->disk, err), fail_masks);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;
     e->figures.prefix_cache = kv->prefix != NULL;
     e->figures.kv_dtype = lf_dtype_name(kv->view.dtype);
     e->mailbox.figures = e->figures;
-    LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
-    LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
-    e->masks.run_tasks = backend->run_tasks;
-    e->masks.run_ctx = backend->ctx;
     if (pthread_create(&e->thread, NULL, engine_main, e) != 0) {
         status = lf_fail(err, LF_NO_MEMORY, "no thread for the engine");
-        goto fail_masks;
+        goto fail_tiers;
     }
     *out = e;
     return LF_OK;
+fail_tiers:
+    lf_tiers_destroy(e);
 fail_masks:
     lf_masks_deinit(&e->masks);
 fail_mailbox:
@@ -388,6 +407,7 @@ void lf_engine_destroy(struct lf_engine *engine)
     if (!engine) return;
     lf_mailbox_stop(&engine->mailbox);
     LF_ASSERT(pthread_join(engine->thread, NULL) == 0);
+    lf_tiers_destroy(engine);
     lf_masks_deinit(&engine->masks);
     lf_mailbox_deinit(&engine->mailbox);
     release(engine);

@@ -19,6 +19,7 @@
 
 struct lf_engine;
 struct lf_batch;
+struct lf_disk_table;
 struct lf_kv_cache;
 
 enum { LF_ENGINE_ASYNC_STEPS_N = 1 };
@@ -42,18 +43,20 @@ struct lf_engine_backend {
 };
 
 struct lf_engine_opts {
-    int ctx;              /* tokens of prompt + answer, at most */
-    int chunk;            /* tokens of one step, at most */
-    int max_seqs;         /* of a step, and running at once but for those of tenants that run nothing else */
-    int max_out;          /* logits rows of one step */
-    int queue_n;          /* waiting requests, at most; of one tenant three quarters */
-    int64_t queue_tokens; /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
-    int step_ms;          /* time budget of a step (--step-ms) */
-    int alone_ms;         /* of a step in which nobody decodes; 0: step_ms */
-    int token_tile;       /* of lf_device_info; 0: 1 */
-    int per_tenant_n;     /* in flight per tenant, where tenants are keys; 0: no limit */
-    int n_mask_threads;   /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
-    int watchdog_s;       /* no step for so long with work queued: the engine is declared dead. 0: off */
+    int ctx;                    /* tokens of prompt + answer, at most */
+    int chunk;                  /* tokens of one step, at most */
+    int max_seqs;               /* of a step, and running at once but for those of tenants that run nothing else */
+    int max_out;                /* logits rows of one step */
+    int queue_n;                /* waiting requests, at most; of one tenant three quarters */
+    int64_t queue_tokens;       /* waiting prompt tokens, at most; of one tenant three quarters. 0: 4 × ctx */
+    int step_ms;                /* time budget of a step (--step-ms) */
+    int alone_ms;               /* of a step in which nobody decodes; 0: step_ms */
+    int token_tile;             /* of lf_device_info; 0: 1 */
+    int per_tenant_n;           /* in flight per tenant, where tenants are keys; 0: no limit */
+    struct lf_disk_table *disk; /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
+    uint64_t disk_block_bytes;  /* of those; 0 without */
+    int n_mask_threads;         /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
+    int watchdog_s;             /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
 
 /* kv is borrowed and belongs to the engine thread from now on. Starts the thread. */
@@ -80,6 +83,16 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
+/* Blocks that are kept on disk. All zeros: none are. */
+struct lf_engine_disk {
+    bool on;
+    bool works;                /* false: the disk has failed a moment ago and is left alone */
+    uint32_t n_blocks, n_kept; /* there is room for, and are there */
+    uint64_t n_saved, n_loaded, n_save_failed, n_load_failed;
+    uint64_t n_evicted, n_broken; /* made room for others; not what was written */
+    double load_blocks_per_s;     /* as measured lately, or taken for granted before */
+};
+
 /* How things stand, for /v1/capacity, /readyz and /metrics. Any thread. */
 struct lf_engine_state {
     bool alive; /* false: the device failed or the watchdog fired; message says which */
@@ -89,7 +102,8 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
-    bool prefix_cache;                                /* there is one */
+    bool prefix_cache; /* there is one */
+    struct lf_engine_disk disk;
     const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */
@@ -104,7 +118,8 @@ int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant);
 /* Updated by the engine thread, rendered by the HTTP thread. */
 struct lf_engine_metrics {
     struct lf_counter prompt_tokens, prompt_tokens_computed, prompt_tokens_cached, generation_tokens;
-    struct lf_counter cache_queries; /* prompt tokens that the prefix cache was asked for, at admission */
+    struct lf_counter prompt_tokens_restored; /* from below the cache; cached ones were in it */
+    struct lf_counter cache_queries;          /* prompt tokens that the prefix cache was asked for, at admission */
     struct lf_counter finished_stop, finished_length, finished_cancelled, finished_error;
     struct lf_counter broken_logits, broken_grammars; /* requests among those of finished_error */
     struct lf_counter constrained;                    /* requests with a grammar that were started */

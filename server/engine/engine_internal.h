@@ -10,6 +10,7 @@
 #include "server/engine/mailbox.h"
 #include "server/engine/masks.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/tiers.h"
 
 /* A step that was launched and has not been read. */
 struct lf_flight {
@@ -31,6 +32,9 @@ struct lf_engine {
     struct lf_flight flights[LF_ENGINE_ASYNC_STEPS_N + 1]; /* a ring: the oldest is flights[first_flight] */
     int first_flight, n_flights;
     int64_t last_read_ns;
+    uint64_t n_steps_read;
+    bool stalled; /* all that runs or waits needs what is on its way from or to the disk */
+    struct lf_tiers tiers;
     struct lf_batch_arrays arrays;
     struct lf_sampled *results; /* [max_out] of the step being read */
     struct lf_masks masks;

@@ -9,6 +9,8 @@
 #include "core/clock.h"
 #include "core/log.h"
 
+enum { COMING_MS = 20 }; /* between two looks at requests while what they need is on its way */
+
 static struct lf_request *in_flight(struct lf_list *node)
 {
     return LF_LIST_ENTRY(node, struct lf_request, flight_node);
@@ -271,6 +273,14 @@ void lf_mailbox_drain(struct lf_mailbox *mb)
     unlock(mb);
 }
 
+void lf_mailbox_poke(struct lf_mailbox *mb)
+{
+    lock(mb);
+    mb->poked = true;
+    pthread_cond_signal(&mb->wake);
+    unlock(mb);
+}
+
 void lf_mailbox_stop(struct lf_mailbox *mb)
 {
     lock(mb);
@@ -299,13 +309,32 @@ void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message)
 
 /* ---- the engine thread ---- */
 
-bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out)
+static struct timespec in_ms(int ms)
+{
+    int64_t until_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
+    return (struct timespec){.tv_sec = (time_t)(until_ns / LF_NS_PER_S), .tv_nsec = (long)(until_ns % LF_NS_PER_S)};
+}
+
+/* Under the lock, which it gives up meanwhile. */
+static void sleep_until_something(struct lf_mailbox *mb, enum lf_mailbox_work work)
+{
+    struct timespec at = in_ms(COMING_MS);
+    bool late = work == LF_WORK_NOW;
+    while (!late && lf_list_empty(&mb->inbox) && !mb->stop && !mb->poked) {
+        if (work == LF_WORK_COMING) {
+            late = pthread_cond_timedwait(&mb->wake, &mb->lock, &at) == ETIMEDOUT;
+        } else {
+            mb->busy = false;
+            pthread_cond_wait(&mb->wake, &mb->lock);
+        }
+    }
+    mb->poked = false;
+}
+
+bool lf_mailbox_take(struct lf_mailbox *mb, enum lf_mailbox_work work, struct lf_list *out)
 {
     lock(mb);
-    while (!busy && lf_list_empty(&mb->inbox) && !mb->stop) {
-        mb->busy = false;
-        pthread_cond_wait(&mb->wake, &mb->lock);
-    }
+    sleep_until_something(mb, work);
     mb->n_moves++;
     if (!mb->busy) {
         mb->busy = true;
@@ -454,8 +483,7 @@ static void end_all(struct lf_mailbox *mb, int64_t now_ns)
 /* Under the lock, which it gives up meanwhile. True: a tick has passed, false: something is to be done before. */
 static bool sleep_a_tick(struct lf_mailbox *mb)
 {
-    int64_t until_ns = lf_clock_ns() + TICK_MS * (int64_t)LF_NS_PER_MS;
-    struct timespec at = {.tv_sec = (time_t)(until_ns / LF_NS_PER_S), .tv_nsec = (long)(until_ns % LF_NS_PER_S)};
+    struct timespec at = in_ms(TICK_MS);
     return pthread_cond_timedwait(&mb->attend, &mb->lock, &at) == ETIMEDOUT;
 }
 

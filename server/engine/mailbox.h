@@ -50,6 +50,7 @@ struct lf_mailbox {
     int n_live; /* requests that exist, for destroy to check */
     int64_t waiting_tokens;
     bool stop, janitor_stop, draining, alive;
+    bool poked;
     bool busy;                      /* the engine has work */
     uint64_t n_moves;               /* how often it has come by */
     uint64_t n_moves_seen;          /* when the janitor last looked, */
@@ -93,12 +94,17 @@ void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *o
 /* Blocks that a request of this tenant may need to be admitted at once. */
 int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns);
 void lf_mailbox_drain(struct lf_mailbox *mb);
+/* Wakes the engine: something that it waits for has come. Any thread. */
+void lf_mailbox_poke(struct lf_mailbox *mb);
 void lf_mailbox_stop(struct lf_mailbox *mb); /* the engine ends everything and returns from its loop */
 
 /* The engine thread. */
-/* Moves the inbox to the end of out (an initialized list, by inbox_node). Sleeps first while busy is false and there is
- * nothing. False: stop was called. */
-bool lf_mailbox_take(struct lf_mailbox *mb, bool busy, struct lf_list *out);
+/* What the engine has to do beside the inbox. What comes pokes it. */
+enum lf_mailbox_work { LF_WORK_NONE, LF_WORK_COMING, LF_WORK_NOW };
+/* Moves the inbox to the end of out (an initialized list, by inbox_node). Where the inbox is empty and nobody has poked
+ * since the last time it sleeps first: without work until there is something, with work that is coming for a short
+ * while at most, so that requests that are cancelled or late meanwhile are seen. False: stop was called. */
+bool lf_mailbox_take(struct lf_mailbox *mb, enum lf_mailbox_work work, struct lf_list *out);
 bool lf_mailbox_is_alive(struct lf_mailbox *mb);
 /* Publishes `now` of each request in the chain, calls their notify, and drops the engine's reference on those that have
  * ended. figures: may be NULL. */

@@ -184,9 +184,12 @@ static int64_t eta_ns(struct lf_engine *e, const struct lf_request *req)
 static void note_progress(struct lf_engine *e, struct lf_request *req, const struct lf_sched_item *item)
 {
     const struct lf_sched_seq *seq = &req->seq;
+    int n_restored = seq->n_restored - req->now.n_restored;
     int n_new = seq->n_cached - req->now.n_cached; /* at admission, and what was taken over on the way */
-    lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)n_new);
+    lf_counter_add(&e->metrics.prompt_tokens_restored, (uint64_t)n_restored);
+    lf_counter_add(&e->metrics.prompt_tokens_cached, (uint64_t)(n_new - n_restored));
     req->now.n_cached = seq->n_cached;
+    req->now.n_restored = seq->n_restored;
     req->now.n_processed = LF_MIN(item->first + item->n_tokens, seq->n_prompt);
     req->now.eta_ns = eta_ns(e, req);
     lf_engine_touch(e, req);

@@ -31,8 +31,8 @@ void lf_prefill_order_leave(struct lf_sched_seq *seq)
 
 double lf_prefill_left_ns(const struct lf_sched *s, const struct lf_sched_seq *seq)
 {
-    int n = seq->n_prompt - seq->n_done;
-    return lf_cost_prefill_ns(&s->cost, seq->n_done, n, seq->all_logits ? n : 1);
+    int first = lf_restore_next_computed(seq), n = seq->n_prompt - first;
+    return lf_cost_prefill_ns(&s->cost, first, n, seq->all_logits ? n : 1);
 }
 
 static bool is_shorter(const struct lf_sched_seq *a, const struct lf_sched_seq *b)
@@ -121,7 +121,8 @@ void lf_prefill_order_check(const struct lf_sched *s)
     int n_running = 0, n_listed = 0;
     LF_LIST_EACH(it, &s->running)
     {
-        n_running += lf_sched_in_prefill(LF_LIST_ENTRY(it, struct lf_sched_seq, node));
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        n_running += lf_sched_in_prefill(seq) && !seq->waits;
     }
     LF_LIST_EACH(it, &s->prefilling)
     {

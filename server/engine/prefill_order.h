@@ -7,8 +7,8 @@
  * since a step changes few places in them; while it is planned a cursor in each tenant passes over what has been looked
  * at, and the first of the tenants moves back as it is served. Planning n prefills then takes steps in proportion to n.
  *
- * A sequence is in its tenant's list from its start until its prompt is computed, or it ends. Pure; the engine
- * thread's. */
+ * A sequence is in its tenant's list from its start until its prompt is computed, or it ends; but not while all that it
+ * could compute is being restored (restore.h). Pure; the engine thread's. */
 #ifndef LF_SERVER_ENGINE_PREFILL_ORDER_H
 #define LF_SERVER_ENGINE_PREFILL_ORDER_H
 

@@ -130,6 +130,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
     size_t blocks_at = reserve(&l, n_blocks, sizeof(int32_t));
+    size_t restore_at = reserve(&l, prefix ? n_blocks : 0, sizeof(uint8_t));
     size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
     size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
     size_t prompt_at = reserve(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
@@ -146,6 +147,8 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->seq.ids = (int32_t *)(void *)(base + ids_at);
     req->seq.blocks = (int32_t *)(void *)(base + blocks_at);
     req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
+    req->seq.restore.states = prefix ? (uint8_t *)(base + restore_at) : NULL;
+    if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_blocks);
     req->tokens = base + tokens_at;
     req->prompt_logprobs = p->n_prompt_logprobs >= 0 ? base + prompt_at : NULL;
     req->token_stride = token_stride;

@@ -80,7 +80,7 @@ struct lf_gen_params {
 struct lf_request_state {
     int n_tokens;          /* published, 0..max_tokens. A stop token that ended the request is not among them */
     int n_prompt_logprobs; /* published entries of lf_request_prompt_logprob */
-    int n_prompt, n_cached,
+    int n_prompt, n_cached, n_restored, /* of those that are cached: from below the cache */
         n_processed;       /* prompt tokens: all, from the prefix cache, in the KV cache so far (cached included) */
     enum lf_finish finish; /* NONE while running; final afterwards */
     bool timed_out;        /* LF_FINISH_LENGTH because its deadline passed, running or still in the queue */

@@ -24,6 +24,7 @@ struct lf_request {
     /* The engine thread's. */
     struct lf_sched_seq seq;
     int slot;                    /* its number among those that run */
+    uint64_t n_steps_before;     /* launched before it was admitted */
     struct lf_request *leader;   /* a reference, until it leaves the queue; let go under the lock */
     char *tokens;                /* [max_tokens] entries; readers see those below the published count */
     char *prompt_logprobs;       /* [n_prompt] entries, or NULL; the same */

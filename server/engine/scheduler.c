@@ -116,6 +116,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
     /* Nothing is known yet about steps much larger than those measured. */
     int known = s->cost.n_seen == 0 ? BLOCK : GROWTH * (int)s->cost.most_tokens;
     room = LF_MIN(room, LF_MAX(known, BLOCK) - step->n_prefill_tokens);
+    room = LF_MIN(room, lf_restore_room(seq));
     if (seq->all_logits) room = LF_MIN(room, room_out);
     if (room_out < 1) room = LF_MIN(room, (int)tokens_left(seq) - 1); /* the last token needs one */
     if (room < 1 || step->n_items == s->opts.max_seqs) return 0;
@@ -123,6 +124,7 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
     int affordable = lf_cost_prefill_tokens(&s->cost, seq->n_done, budget_ns, seq->all_logits);
     int n = chunk_tokens(s, step, seq, affordable, room, must);
     if (n < 1) return 0;
+    lf_restore_claim(seq, n);
     bool last = seq->n_done + n == seq->n_prompt;
     int n_sampled = last && seq->max_tokens > 0 ? 1 : 0;
     if (seq->all_logits) /* the logits of token i tell how likely token i + 1 was */
@@ -160,6 +162,22 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct
     return ns;
 }
 
+/* Blocks that have become full are offered to the prefix cache, those of the answer too once their ids are known. */
+static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    if (!seq->keys) return;
+    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / BLOCK;
+    for (; seq->n_entered < n_full; seq->n_entered++) {
+        int i = seq->n_entered;
+        const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
+        if (seq->n_keys <= i + 1) {
+            lf_prefix_key_next(&seq->keys[i], ids, &seq->keys[i + 1]);
+            seq->n_keys = i + 2;
+        }
+        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i]);
+    }
+}
+
 /* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool, with the
  * tokens it may already have. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
@@ -172,10 +190,35 @@ static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
         lf_block_pool_get(s->opts.pool, found);
         lf_block_pool_put(s->opts.pool, seq->blocks[i]);
         seq->blocks[i] = found;
+        lf_restore_forget(seq, i);
         seq->n_cached += (i + 1) * BLOCK - seq->n_done;
         seq->n_done = (i + 1) * BLOCK;
         seq->n_entered = i + 1;
     }
+}
+
+/* What need not be computed any more: blocks that others have finished, and those that are back from below. */
+static void take_what_is_there(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    int n_restored;
+    do {
+        catch_up(s, seq);
+        n_restored = lf_restore_step_over(seq);
+        seq->n_cached += n_restored;
+        seq->n_restored += n_restored;
+        enter_full_blocks(s, seq);
+    } while (n_restored > 0);
+}
+
+/* Whether all that is left to compute of seq's prompt waits for what is coming; keeps it out of the order of prefills
+ * meanwhile. */
+static bool waits_for_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    bool waits = lf_restore_room(seq) == 0;
+    if (waits && !seq->waits) lf_prefill_order_leave(seq);
+    if (!waits && seq->waits) lf_prefill_order_join(s, seq);
+    seq->waits = waits;
+    return waits;
 }
 
 /* Whether this step already computes the block that seq needs next: then seq takes it over in the step after. */
@@ -267,10 +310,10 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
     {
         struct lf_sched_seq *seq = seq_of(it);
         seq->n_planned = 0;
-        lf_sched_tenant_runs(s, seq->tenant, lf_sched_in_prefill(seq));
-        if (!lf_sched_in_prefill(seq)) continue;
-        catch_up(s, seq);
-        prefills = true;
+        if (lf_sched_in_prefill(seq)) take_what_is_there(s, seq);
+        bool prefill = lf_sched_in_prefill(seq) && !waits_for_blocks(s, seq);
+        lf_sched_tenant_runs(s, seq->tenant, prefill);
+        prefills = prefills || prefill;
     }
     plan_decodes(s, step, prefills);
     charge_decodes(s, step);
@@ -280,22 +323,6 @@ void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step)
     }
     raise_served_level(s);
     step->predicted_ns = lf_cost_predict(&s->cost, &step->load);
-}
-
-/* Blocks that have become full are offered to the prefix cache, those of the answer too once their ids are known. */
-static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
-{
-    if (!seq->keys) return;
-    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / BLOCK;
-    for (; seq->n_entered < n_full; seq->n_entered++) {
-        int i = seq->n_entered;
-        const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
-        if (seq->n_keys <= i + 1) {
-            lf_prefix_key_next(&seq->keys[i], ids, &seq->keys[i + 1]);
-            seq->n_keys = i + 2;
-        }
-        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i]);
-    }
 }
 
 void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)

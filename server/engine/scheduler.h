@@ -36,23 +36,13 @@
  *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
  *     for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
  *
- * The longest wait for admission. A tenant B comes, whose request needs no more blocks than a quarter of the pool,
- * while A holds its share: it is admitted before the next step. Where it needs more, or A had been alone and holds
- * every block, B is next; nobody passes it any more after LF_SCHED_BYPASS_NS, and what runs then is done after
- *
- *     LF_SCHED_BYPASS_NS + 4 · (time to prefill as many tokens as the pool holds, or A's prompts if less)
- *                        + (max_tokens of A's longest request) · (longest step)
- *
- * since decodes advance in every step (or in turn, 5) and prefills have a quarter of the time. From then on B has half
- * of the device: beside one other tenant its first token takes at most twice as long as alone, and a step.
- *
  * Placeholder tokens (asynchronous scheduling). A device may take a step before the one before it has ended: what it
  * samples goes straight into the next step. So seq->ids has room for ids that nobody knows yet, and until
  * lf_sched_sampled says which one it is, the placeholder is -1 - (the logits row of the step that samples it). A
  * sequence that turns out to have ended with a step has a token too many in the step behind it; nobody reads what comes
  * of it, and its blocks are free at once: what is written to them later is written later on the device too.
  *
- * What it deliberately does not do: swap to host memory, guess how long an answer is, split a sequence's tokens. */
+ * What it deliberately does not do: preempt, guess how long an answer is, split a sequence's tokens. */
 #ifndef LF_SERVER_ENGINE_SCHEDULER_H
 #define LF_SERVER_ENGINE_SCHEDULER_H
 
@@ -63,6 +53,7 @@
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "server/engine/cost.h"
+#include "server/engine/restore.h"
 #include "server/engine/tenants.h"
 
 enum {
@@ -88,6 +79,7 @@ struct lf_sched_seq {
     uint64_t tenant_id;
     bool all_logits;                   /* echo: logits of every prompt token, so nothing comes from the cache */
     const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
+    struct lf_restore restore;         /* its states are set before submit where there is something below the cache */
 
     /* Kept by the scheduler; n_ids is raised by who appends. */
     struct lf_list node, tenant_node, prefill_node; /* of its tenant: in the queue, while waiting; among the prefills */
@@ -96,7 +88,8 @@ struct lf_sched_seq {
     int n_ids;            /* prompt and sampled, placeholders included */
     int n_placeholders;   /* the last of these: sampled by steps that have not ended */
     int n_done;           /* in the KV cache, or will be when the steps that were launched have ended */
-    int n_cached;         /* of the prompt, taken from the prefix cache */
+    int n_cached;         /* of the prompt, taken from the prefix cache, or restored */
+    int n_restored;       /* of these: from below the cache */
     int n_blocks;         /* reserved, while running */
     int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
     int n_hint;           /* leading blocks that were in the cache when last looked */
@@ -106,6 +99,7 @@ struct lf_sched_seq {
     uint64_t admitted_no;
     double left_ns; /* lf_prefill_left_ns, as of the step being planned */
     int n_planned;  /* tokens in that; -1: looked at, none */
+    bool waits;     /* nothing of its prompt can be computed before something comes back from below (restore.h) */
 };
 
 struct lf_sched_opts {
@@ -121,6 +115,7 @@ struct lf_sched_opts {
     struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
     int n_tenants;
     uint32_t *held_epochs; /* [pool->n_blocks] borrowed, zeros at first; see held_epoch below */
+    struct lf_restore_source below;
 };
 
 /* One sequence of a step: tokens [seq->n_done, seq->n_done + n_tokens), of which [out_first, out_first + n_out),
@@ -169,7 +164,8 @@ int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);
-/* Plans a step; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended. */
+/* Plans a step; step->n_items is 0 only if nothing runs, or what runs waits for steps that have not ended or for blocks
+ * that are being restored. */
 void lf_sched_plan_step(struct lf_sched *s, struct lf_sched_step *step);
 /* The planned step has been started. Raises n_done, enters full blocks in the prefix cache and appends a placeholder to
  * every sequence that is complete and has room for one. */

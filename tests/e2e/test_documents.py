@@ -1,73 +1,176 @@
-"""Documents with the program and the demo model: read once, found in the cache by every conversation that begins with
-them, and answered as if the text were there."""
+"""Blocks on disk as an operator meets them: the directory of --cache-dir, who may use it, what it is of."""
+import json
 import os
+import shutil
+import subprocess
+import tempfile
+import time
 import unittest
 
 import harness
 
-PATH = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "demo", "document.txt")
-FACT = "The access code for Marrow Hill is 48213. "
+SMALL = ("--ctx", "2048", "--kv-tokens", "4K")
+BLOCK_BYTES = 196608  # of the demo model: also that of its slot
+WORDS = "And it came to pass in those days that the people went up to the hill. "
 
 
-class Documents(harness.Case):
-    server_class = harness.Program
-    args = ("--ctx", "8K", "--kv-tokens", "32K", "--device", "cpu")
-
+class Directory(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        super().setUpClass()
-        with open(PATH, encoding="utf-8") as f:
-            cls.text = FACT + f.read()[:9000].rsplit(".", 1)[0] + ". "
-        cls.question, cls.code = "What is the access code for Marrow Hill?", "48213"
-        r = cls.server.request("PUT", "/v1/documents/report?wait=true", cls.text.encode(), {"Content-Type": "text/plain"}, timeout=200)
-        assert r.status == 200 and harness.events(r.body)[-1] == "[DONE]", r.body
+        if not harness.Program.program:
+            raise unittest.SkipTest("no program in the environment")
 
-    def ids(self, content):
-        return self.server.post("/tokenize", {"messages": [{"role": "user", "content": content}]}).json["tokens"]
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="lf_documents_")
+        self.addCleanup(self.folder.cleanup)
+        self.dir = os.path.join(self.folder.name, "cache")
 
-    def chat(self, content):
-        r = self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 40,
-                                                      "temperature": 0}, timeout=200)
-        self.assertEqual(r.status, 200, r.body)
-        return r.json["choices"][0]["message"]["content"], r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+    def serve(self, *more):
+        server = harness.Program(*SMALL, "--cache-dir", self.dir, "--cache-disk", "20M", *more)
+        self.addCleanup(server.stop)
+        return server
 
-    def messages(self, content):
-        r = self.server.post("/v1/messages", {"messages": [{"role": "user", "content": content}], "max_tokens": 40,
-                                              "temperature": 0}, timeout=200)
-        self.assertEqual(r.status, 200, r.body)
-        return r.json["content"][0]["text"], r.json["usage"]["cache_read_input_tokens"]
+    def command(self, *args):
+        return subprocess.run([harness.Program.program, *args], capture_output=True, text=True, timeout=60 * harness.SLOW)
 
-    def test_both_dialects_answer_from_the_cache_and_as_with_the_text(self):
-        n = self.server.get("/v1/documents/report").json["tokens"]
-        self.assertGreater(n, 2000)
-        question = {"type": "text", "text": self.question}
-        chat = [{"type": "file", "file": {"file_id": "report"}}, question]
-        messages = [{"type": "document", "source": {"type": "file", "file_id": "report"}}, question]
-        first, cached = self.chat(chat)
-        self.assertEqual(cached, n // 64 * 64)
-        self.assertIn(self.code, first)
-        self.assertEqual(self.chat(chat)[0], first)
-        answer, cached = self.messages(messages)
-        self.assertEqual(answer, first)
-        self.assertGreaterEqual(cached, n // 64 * 64)
-        self.assertEqual(self.chat(self.text + "\n" + self.question)[0], first)
-        self.assertEqual(self.server.get("/v1/documents/report").json["hits"], 3)
+    def identities(self):
+        return sorted(name for name in os.listdir(self.dir) if name != "lock")
 
-    def test_its_tokens_are_its_own_whatever_follows(self):
-        n = self.server.get("/v1/documents/report").json["tokens"]
-        part = {"type": "document", "name": "report"}
-        alone = self.ids([part])[:n]
-        for behind in ("x", ".", "\n\n", " and so on", "</s>", "é"):
-            got = self.ids([part, {"type": "text", "text": behind}])
-            self.assertEqual(got[:n], alone)
-            self.assertGreater(len(got), n)
+    def serve_once(self, *more):
+        """The directory of this server's identity."""
+        before = set(self.identities()) if os.path.isdir(self.dir) else set()
+        self.assertEqual(self.serve(*more).stop(), 0)
+        new = set(self.identities()) - before
+        return new.pop() if new else None
 
-    def test_elsewhere_it_is_the_same_text_read_again(self):
-        part = {"type": "document", "name": "report"}
-        answer, cached = self.chat([{"type": "text", "text": "A report:"}, part, {"type": "text", "text": self.question}])
-        self.assertLess(cached, 64)
-        self.assertIn(self.code, answer)
+    def test_a_directory_is_one_servers_at_a_time(self):
+        server = self.serve()
+        r = self.command("serve", "--port", "0", *SMALL, "--cache-dir", self.dir)
+        self.assertEqual((r.returncode, r.stdout), (2, ""))
+        self.assertEqual(r.stderr, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n")
+        self.assertEqual(server.stop(), 0)
+        self.assertIsNone(self.serve_once())  # the same model again: no other directory
+
+    def test_what_computes_otherwise_has_a_directory_of_its_own(self):
+        first = self.serve_once()
+        self.assertRegex(first, "^[0-9a-f]{64}$")
+        others = {self.serve_once("--kv-dtype", "f32"), self.serve_once("--isa", "c"),
+                  self.serve_once("--load", "dummy"), self.serve_once("--load", "dummy", "--seed", "1")}
+        self.assertEqual(len(others - {None, first}), 4)
+        self.assertIsNone(self.serve_once("--threads", "1", "--max-seqs", "3"))
+        with open(os.path.join(self.dir, first, "about")) as f:
+            self.assertRegex(f.read(), r"^demo/model, cpu, \S+, KV in bf16, longflash \d+\.\d+\.\d+, \S+, .+\n$")
+
+    def test_a_fine_tune_of_the_same_shape_has_a_directory_of_its_own(self):
+        model = os.path.join(self.folder.name, "model")
+        shutil.copytree("demo/model", model)
+        first = self.serve_once("--model", model)
+        path = os.path.join(model, "model.safetensors")
+        with open(path, "r+b") as f:
+            f.seek(os.path.getsize(path) - 1)
+            last = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([last ^ 1]))
+        second = self.serve_once("--model", model)
+        self.assertNotIn(second, (None, first))
+
+    def test_the_plan_counts_the_index(self):
+        def plan(*args):
+            return json.loads(self.command("plan", *SMALL, "--json", *args).stdout)
+
+        without, some, more = plan(), plan("--cache-dir", self.dir, "--cache-disk", "8G"), plan("--cache-dir", self.dir)
+        self.assertEqual((without["disk_index_bytes"], without["disk_bytes"], without["disk_tokens"]), (0, 0, 0))
+        self.assertEqual((some["disk_bytes"], more["disk_bytes"]), (8 << 30, 64 << 30))
+        n_slots = some["disk_tokens"] // 64
+        self.assertEqual(n_slots, (8 << 30) // (some["kv_block_bytes"] + 512))
+        self.assertGreater(some["disk_index_bytes"], 40 * n_slots)
+        self.assertGreater(more["disk_index_bytes"], 7 * some["disk_index_bytes"])
+        self.assertEqual(some["total_bytes"] - some["host_bytes"] - some["disk_index_bytes"],
+                         without["total_bytes"] - without["host_bytes"])
+        self.assertFalse(os.path.exists(self.dir))  # plan makes nothing
+
+    # ---- longflash documents ----
+
+    def documents(self, verb, *args):
+        return self.command("documents", verb, "--cache-dir", self.dir, *args)
+
+    def wait_kept(self, n):
+        """Until n blocks are listed: they are written behind the answer."""
+        for _ in range(int(200 * harness.SLOW)):
+            found = json.loads(self.documents("ls", "--json").stdout)
+            if sum(f["blocks"] for f in found) >= n:
+                return found
+            time.sleep(0.05)
+        self.fail(f"not kept: {found}")
+
+    def keep_some(self, *more):
+        """A server that has read a text of more than five blocks."""
+        server = self.serve(*more)
+        self.assertEqual(server.complete(WORDS * 24, temperature=0).status, 200)
+        return server
+
+    def flip(self, identity, name, offset):
+        with open(os.path.join(self.dir, identity, name), "r+b") as f:
+            f.seek(offset)
+            byte = f.read(1)[0]
+            f.seek(offset)
+            f.write(bytes([byte ^ 4]))
+
+    def test_what_a_server_keeps_is_listed_while_it_runs_and_verified_when_it_has_ended(self):
+        server = self.keep_some()
+        [found] = self.wait_kept(5)
+        self.assertEqual((found["kind"], found["tokens"], found["bad_records"]), ("full", 64 * found["blocks"], 0))
+        self.assertGreaterEqual(found["bytes_on_disk"], found["blocks"] * BLOCK_BYTES)
+        self.assertLess(abs(found["written"] - time.time()), 600)
+        for verb, more in (("verify", ()), ("rm", ("--all",)), ("rm", (found["identity"],))):
+            r = self.documents(verb, *more)
+            self.assertEqual((r.returncode, r.stdout), (2, ""))
+            self.assertEqual(r.stderr, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n")
+        self.assertEqual(server.stop(), 0)
+        r = self.documents("verify", "--json")
+        [after] = json.loads(r.stdout)
+        self.assertEqual((r.returncode, after["whole"], after["broken"]), (0, after["blocks"], 0))
+        self.assertGreaterEqual(after["blocks"], found["blocks"])
+        text = self.documents("ls").stdout
+        self.assertIn(f"{found['identity']}\n  demo/model, cpu, ", text)
+        self.assertIn(f"  full: {after['blocks']} blocks, {after['tokens']} tokens, ", text)
+
+    def test_a_flipped_bit_is_found_and_a_server_computes_the_block_anew(self):
+        server = self.keep_some()
+        before = server.complete(WORDS * 24, temperature=0).json["choices"][0]["text"]
+        [found] = self.wait_kept(5)
+        server.stop()
+        self.flip(found["identity"], "full.data", 2 * BLOCK_BYTES + 12345)
+        r = self.documents("verify")
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stdout, r"\n  \d+ whole, 1 broken\n$")
+        server = self.serve()
+        self.assertEqual(server.complete(WORDS * 24, temperature=0).json["choices"][0]["text"], before)
+        server.stop()
+        self.assertEqual(self.documents("verify").returncode, 0)  # the block was written anew, to another slot
+        self.flip(found["identity"], "full.index", 3 * 512 + 30)
+        r = self.documents("verify")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("1 records that cannot be read", r.stdout)
+
+    def test_identities_are_removed_by_the_beginning_of_their_names_or_all(self):
+        first, second, third = self.serve_once(), self.serve_once("--isa", "c"), self.serve_once("--kv-dtype", "f32")
+        for name in ("01234567", first[:-1] + "x"):
+            r = self.documents("rm", name)
+            self.assertEqual((r.returncode, r.stdout), (2, ""))
+            self.assertIn("has no identity that begins with", r.stderr)
+        r = self.documents("rm", first[:8], "ffffffff")  # one of two is none: nothing is removed
+        self.assertEqual((r.returncode, len(self.identities())), (2, 3))
+        r = self.documents("rm", first[:12])
+        self.assertEqual((r.returncode, r.stdout), (0, f"removed {first}\n"))
+        self.assertEqual(self.identities(), sorted((second, third)))
+        r = self.documents("rm", "--all")
+        self.assertEqual((r.returncode, len(r.stdout.splitlines())), (0, 2))
+        self.assertEqual(self.documents("ls").stdout, f"nothing is kept in {self.dir}\n")
+        self.assertEqual(json.loads(self.documents("verify", "--json").stdout), [])
+        self.assertEqual(self.identities(), [])
+        self.assertIsNotNone(self.serve_once())
 
 
 if __name__ == "__main__":
-    harness.main()
+    unittest.main()

@@ -23,7 +23,12 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                      .kv_tokens = (uint64_t)(o->kv_tokens ? o->kv_tokens : o->ctx),
                                      .kv_dtype = kv_dtype};
     LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
-    struct lf_model_opts model_opts = {.dir = o->dir, .load = o->load, .dummy_seed = o->seed, .plan = &rig->plan};
+    struct lf_model_opts model_opts = {.dir = o->dir,
+                                       .load = o->load,
+                                       .dummy_seed = o->seed,
+                                       .plan = &rig->plan,
+                                       .program = o->program,
+                                       .hash_weights = o->hash_weights};
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
     struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
                                        .n_blocks = rig->plan.n_blocks,

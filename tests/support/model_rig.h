@@ -23,6 +23,8 @@ struct model_rig_opts {
     int ctx, chunk, max_seqs, max_out;
     int kv_tokens;          /* 0: one ctx */
     enum lf_dtype kv_dtype; /* of a CPU; a GPU's is that of its activations */
+    const char *program;    /* as in lf_model_opts */
+    bool hash_weights;
 };
 
 /* LF_UNSUPPORTED where the machine has not that ISA. */

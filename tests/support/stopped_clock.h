@@ -5,7 +5,7 @@
 
 #include "core/clock.h"
 
-static int64_t now_ns;
+static _Atomic int64_t now_ns; /* threads of the program may ask */
 
 int64_t __wrap_lf_clock_ns(void);
 int64_t __wrap_lf_clock_ns(void)

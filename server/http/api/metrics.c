@@ -109,6 +109,30 @@ static void write_engine_gauges(struct page *p, const struct lf_engine_state *st
     gauge(p, "engine_alive", e.alive, "1 while the engine works.");
 }
 
+/* Of a number that somebody else counts. */
+static void total(struct page *p, const char *name, uint64_t n, const char *help)
+{
+    struct lf_counter c = {n};
+    counter(p, name, &c, help);
+}
+
+static void write_disk(struct page *p, const struct lf_engine_disk *d)
+{
+    struct lf_counter saves = {d->n_save_failed}, loads = {d->n_load_failed};
+    const struct labelled failures[] = {{"save", &saves}, {"load", &loads}};
+    gauge(p, "disk_works", d->works,
+          "1 while blocks are kept in --cache-dir; 0 without it, and for a while after a failure.");
+    gauge(p, "disk_blocks", d->n_blocks, "KV blocks that --cache-disk has room for.");
+    gauge(p, "disk_blocks_kept", d->n_kept, "KV blocks that are there.");
+    total(p, "disk_blocks_saved_total", d->n_saved, "KV blocks written to disk.");
+    total(p, "disk_blocks_loaded_total", d->n_loaded, "KV blocks read back.");
+    total(p, "disk_blocks_evicted_total", d->n_evicted, "KV blocks on disk that made room for others.");
+    total(p, "disk_blocks_broken_total", d->n_broken,
+          "KV blocks on disk that were not what was written, and were dropped.");
+    counters(p, "disk_failures_total", "way", failures, LF_N_ELEMS(failures),
+             "KV blocks that the disk failed to take or give.");
+}
+
 /* What the cache was made as, in labels: the numbers do not change while the process lives. */
 static void write_cache_config(struct page *p, const struct lf_engine_state *e)
 {
@@ -125,7 +149,8 @@ static void write_cache_config(struct page *p, const struct lf_engine_state *e)
 static void write_engine_counters(struct page *p, const struct lf_engine_metrics *m)
 {
     const struct labelled sources[] = {{"local_compute", &m->prompt_tokens_computed},
-                                       {"local_cache_hit", &m->prompt_tokens_cached}};
+                                       {"local_cache_hit", &m->prompt_tokens_cached},
+                                       {"external_kv_transfer", &m->prompt_tokens_restored}};
     const struct labelled reasons[] = {{"stop", &m->finished_stop},
                                        {"length", &m->finished_length},
                                        {"abort", &m->finished_cancelled},
@@ -290,6 +315,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, &engine);
     write_cache_config(&p, &engine);
+    write_disk(&p, &engine.disk);
     write_engine_counters(&p, m);
     write_histograms(&p, m, &s->metrics);
     write_http(&p, &http);
@@ -309,6 +335,7 @@ void lf_http_metrics_docs(struct lf_buf *out)
     lf_buf_cstr(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
     write_engine_gauges(&p, &no_state);
     write_cache_config(&p, &no_state);
+    write_disk(&p, &no_state.disk);
     write_engine_counters(&p, &no_metrics);
     write_histograms(&p, &no_metrics, &no_http_metrics);
     write_http(&p, &none);

@@ -5,6 +5,16 @@
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
 
+static void write_disk(struct lf_buf *out, const struct lf_engine_disk *d)
+{
+    if (!d->on) {
+        lf_buf_cstr(out, ",\"disk\":null");
+        return;
+    }
+    lf_buf_printf(out, ",\"disk\":{\"total\":%u,\"kept\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}", d->n_blocks,
+                  d->n_kept, d->works ? "true" : "false", d->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
+}
+
 void lf_handle_capacity(struct lf_exchange *x)
 {
     struct lf_engine_state e;
@@ -19,6 +29,7 @@ void lf_handle_capacity(struct lf_exchange *x)
                   ",\"largest_context_now\":%lld",
                   (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
                   (long long)lf_engine_largest(x->server->engine, x->tenant.id));
+    write_disk(out, &e.disk);
     lf_buf_printf(out,
                   ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
                   ",\"draining\":%s}",

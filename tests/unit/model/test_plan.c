@@ -46,7 +46,8 @@ static struct lf_plan plan(const struct bench *b)
     struct lf_err err;
     enum lf_status status = lf_plan_make(&p, &b->hp, b->weight_bytes, lf_device_ops(b->dev), &b->info, &b->opts, &err);
     if (status != LF_OK) fail_msg("%s", err.message);
-    assert_int_equal(p.total_bytes, p.weight_bytes + p.workspace_bytes + p.host_bytes + p.kv_bytes);
+    assert_int_equal(p.total_bytes,
+                     p.weight_bytes + p.workspace_bytes + p.host_bytes + p.disk_index_bytes + p.kv_bytes);
     assert_int_equal(p.workspace_bytes, p.act_bytes + p.logits_bytes + p.rope_bytes + p.attn_bytes);
     assert_int_equal(p.kv_bytes, (uint64_t)p.n_blocks * p.kv_block_bytes);
     assert_int_equal(p.fits, p.advice[0] == 0);
@@ -79,6 +80,33 @@ static void a_plan_has_room_for_two_requests_unless_told_otherwise(void **state)
     assert_int_equal(p.max_out, LF_RUNNING_N);
     b.opts.kv_dtype = LF_F32;
     assert_int_equal(plan(&b).kv_token_bytes, 2 * p.kv_token_bytes);
+    bench_close(&b);
+}
+
+static void the_index_of_blocks_on_disk_takes_room_from_the_cache(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_buf out;
+    bench_open(&b);
+    b.opts.memory_bytes = 200 * MIB;
+    struct lf_plan without = plan(&b);
+    b.opts.disk_index_bytes = 10 * without.kv_block_bytes;
+    b.opts.disk_tokens = 640000;
+    b.opts.disk_bytes = 400 * MIB;
+    struct lf_plan with = plan(&b);
+    assert_int_equal(with.n_blocks, without.n_blocks - 10);
+    lf_buf_init(&out, 1 << 16);
+    lf_plan_print(&with, &b.hp, &out);
+    assert_non_null(strstr(out.ptr, "index of the disk"));
+    assert_non_null(strstr(out.ptr, "of 640000 tokens in 400.00 MiB of --cache-dir"));
+    lf_buf_clear(&out);
+    lf_plan_print(&without, &b.hp, &out);
+    assert_null(strstr(out.ptr, "disk"));
+    lf_buf_clear(&out);
+    lf_plan_print_json(&with, &b.hp, &out);
+    assert_non_null(strstr(out.ptr, "\"disk_tokens\":640000,\"disk_bytes\":419430400"));
+    lf_buf_deinit(&out);
     bench_close(&b);
 }
 
@@ -416,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_has_room_for_two_requests_unless_told_otherwise),
+        cmocka_unit_test(the_index_of_blocks_on_disk_takes_room_from_the_cache),
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
         cmocka_unit_test(auto_is_the_largest_context_that_fits),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),

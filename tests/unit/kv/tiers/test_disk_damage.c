@@ -119,6 +119,27 @@ static void files_that_were_cut(void **state)
     }
 }
 
+static void a_file_that_is_cut_while_it_is_open(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct fake_disk disk;
+        struct lf_disk_table_stats stats;
+        write_all(&disk);
+        struct lf_disk_table *t = test_table_open(&disk, N_SLOTS);
+        size_t n = disk.files[i].n;
+        disk.files[i].n = n - 1;
+        for (int b = 0; b < N_SLOTS; b++)
+            assert_int_equal(test_table_read(t, &blocks[b]), b < N_SLOTS - 1 ? LF_OK : LF_CORRUPT);
+        assert_int_equal(test_table_read(t, &blocks[N_SLOTS - 1]), LF_NOT_FOUND);
+        lf_disk_table_stats(t, &stats);
+        assert_int_equal(stats.n_dropped, 1);
+        disk.files[i].n = n;
+        lf_disk_table_close(t);
+        fake_disk_deinit(&disk);
+    }
+}
+
 /* Two slots that say they hold the same block: the record that was written last counts. */
 static void the_newer_of_two_records_counts(void **state)
 {
@@ -142,6 +163,7 @@ int main(void)
         cmocka_unit_test(what_is_broken_is_dropped_and_put_again),
         cmocka_unit_test(records_and_slots_in_others_places),
         cmocka_unit_test(files_that_were_cut),
+        cmocka_unit_test(a_file_that_is_cut_while_it_is_open),
         cmocka_unit_test(the_newer_of_two_records_counts),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -104,7 +104,7 @@ static bool reads(struct lf_disk_store *store, int number)
 static void blocks_survive_a_restart(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     open_store(f, &store);
     for (int i = 1; i <= 12; i++) put(&store, i);
     assert_true(store.bytes <= BUDGET);
@@ -118,7 +118,7 @@ static void blocks_survive_a_restart(void **state)
 static void blocks_survive_being_killed(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     int pipe_fds[2];
     char n_put = 0;
     assert_int_equal(pipe(pipe_fds), 0);
@@ -147,7 +147,7 @@ static void blocks_survive_being_killed(void **state)
 static void the_second_process_is_refused(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store, second;
+    struct lf_disk_store store = {0}, second = {0};
     char expected[64];
     open_store(f, &store);
     assert_int_equal(lf_disk_store_open(&second, &f->opts, &f->err), LF_INVALID);
@@ -161,11 +161,30 @@ static void the_second_process_is_refused(void **state)
     lf_disk_store_close(&store);
 }
 
+/* What a program can ask for before it has read the model that the identity is of. */
+static void the_lock_comes_before_the_identity(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_store store = {0}, second = {0};
+    assert_int_equal(lf_disk_store_lock(&store, f->dir, &f->err), LF_OK);
+    assert_int_equal(lf_disk_store_lock(&second, f->dir, &f->err), LF_INVALID);
+    assert_non_null(strstr(f->err.message, "in use by another process"));
+    lf_disk_store_close(&second);
+    open_store(f, &store);
+    put(&store, 1);
+    lf_disk_store_close(&store);
+    assert_int_equal(lf_disk_store_lock(&store, f->dir, &f->err), LF_OK);
+    lf_disk_store_close(&store); /* without having been opened */
+    open_store(f, &store);
+    assert_true(reads(&store, 1));
+    lf_disk_store_close(&store);
+}
+
 /* Another model, another shape: another directory, which counts towards the budget. */
 static void other_identities_never_match(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     char name[256];
     open_store(f, &store);
     put(&store, 1);
@@ -194,7 +213,7 @@ static void other_identities_never_match(void **state)
 static void kinds_share_the_budget(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     struct lf_disk_table_stats stats;
     const struct lf_disk_kind kinds[] = {{"full", BLOCK_BYTES, 4}, {"window", BLOCK_BYTES, 1}};
     f->opts.kinds = kinds;
@@ -204,6 +223,7 @@ static void kinds_share_the_budget(void **state)
     for (int i = 0; i < 2; i++) {
         lf_disk_table_stats(store.tables[i], &stats);
         assert_int_equal(stats.n_slots, n_slots[i]);
+        assert_int_equal(lf_disk_store_n_slots(BUDGET, kinds, 2, i), n_slots[i]);
     }
     lf_disk_store_close(&store);
 }
@@ -211,7 +231,7 @@ static void kinds_share_the_budget(void **state)
 static void what_cannot_be_a_store_is_said(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     f->opts.budget_bytes = BLOCK_BYTES;
     assert_int_equal(lf_disk_store_open(&store, &f->opts, &f->err), LF_LIMIT);
     assert_non_null(strstr(f->err.message, "hold no block"));
@@ -234,7 +254,7 @@ static void what_cannot_be_a_store_is_said(void **state)
 static void nobody_else_may_look(void **state)
 {
     struct fixture *f = *state;
-    struct lf_disk_store store;
+    struct lf_disk_store store = {0};
     struct stat st;
     char name[256], path[1024];
     open_store(f, &store);
@@ -256,6 +276,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(blocks_survive_a_restart, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_survive_being_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_second_process_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_lock_comes_before_the_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(other_identities_never_match, setup, teardown),
         cmocka_unit_test_setup_teardown(kinds_share_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_a_store_is_said, setup, teardown),

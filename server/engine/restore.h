@@ -1,0 +1,76 @@
+/* Bringing blocks of a prompt back from below the cache (kv/tiers) instead of computing them.
+ *
+ * When a sequence is admitted, each block of its prompt that the cache does not have is looked for below. From then on
+ * every block is in one of four states:
+ *
+ *     to compute ◄──── claimed by a chunk ──── below ──── next ────► coming ──── back, whole ────► there
+ *          ▲                                                            │
+ *          └──────────────────────────── back, broken or gone ──────────┘
+ *
+ * The sequence computes from where it is, and steps over what is there. Its key proves what a block holds, whatever
+ * lies before it, so there may be holes: they are computed. There are two ways:
+ *
+ *     wait   blocks come from the front on, and nothing is computed that is below. Where the disk is much faster than
+ *            the device, computing would only take the device from others.
+ *     meet   blocks come from the end of the prompt backwards, while the device computes from the front, where tokens
+ *            are cheap because they look at few keys. Both work until they meet: with the times c and l that either
+ *            would take alone, that is after at most c · l / (c + l).
+ *
+ * Which way is taken follows from predicted times (lf_restore_choose), so a restore is never slower than the better of
+ * computing and loading, as far as the predictions hold. Where two ways of computing may differ in their bits (a GPU)
+ * only waiting is allowed.
+ *
+ * Pure bookkeeping; the engine thread's. Bytes are moved by tiers.c. */
+#ifndef LF_SERVER_ENGINE_RESTORE_H
+#define LF_SERVER_ENGINE_RESTORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lf_prefix_key;
+struct lf_sched;
+struct lf_sched_seq;
+
+enum lf_restore_state { LF_RESTORE_NONE, LF_RESTORE_BELOW, LF_RESTORE_COMING, LF_RESTORE_THERE };
+enum lf_restore_way { LF_RESTORE_NOT, LF_RESTORE_WAIT, LF_RESTORE_MEET };
+
+/* What restores one sequence; all zeros: nothing. Block indices are those of its table. */
+struct lf_restore {
+    uint8_t *states; /* [blocks of the prompt] enum lf_restore_state, borrowed; zeros at first */
+    enum lf_restore_way way;
+    int first, end; /* outside of [first, end) all states are NONE */
+    int n_coming;
+};
+
+/* How to look below; of the scheduler's options. */
+struct lf_restore_source {
+    bool (*has)(void *ctx, const struct lf_prefix_key *key); /* NULL: there is nothing below */
+    void *ctx;
+    bool may_meet; /* what is computed has the same bits as what was kept */
+    /* Predicted for a block. The engine learns it from loads. Where none is made because it is too long it shrinks with
+     * each refusal, so that a disk that was slow for a while is tried again. */
+    double block_ns;
+};
+
+/* Of computing alone, loading alone and both at once the one that is done first; of two that are nearly as good the one
+ * that leaves the device to others. */
+enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool may_meet);
+
+/* seq has just got its blocks: looks for [first, end) below and chooses the way. */
+void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
+/* The block to load next, which is coming from here on; -1: none. */
+int lf_restore_next(struct lf_sched_seq *seq);
+/* A block that was coming is here, or is not to be had. */
+void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole);
+/* Block i is the sequence's by other means: whatever is coming for it is not needed. */
+void lf_restore_forget(struct lf_sched_seq *seq, int i);
+/* Steps over what is there; returns how many tokens that were. */
+int lf_restore_step_over(struct lf_sched_seq *seq);
+/* Tokens from n_done on that may be computed now: 0 while it waits. */
+int lf_restore_room(const struct lf_sched_seq *seq);
+/* The next n tokens are computed: their blocks need not come any more. */
+void lf_restore_claim(struct lf_sched_seq *seq, int n);
+/* Where it will compute next if all comes that is waited for: n_done, or the end of the blocks it waits for. */
+int lf_restore_next_computed(const struct lf_sched_seq *seq);
+
+#endif

@@ -1,0 +1,63 @@
+/* What the engine has below the cache: blocks that are kept on disk, and brought back.
+ *
+ *     entered in the prefix cache ──► to save, in order ──► a job, with a reference on the block ──► listed on disk
+ *     admitted, not in the cache ──► coming (restore.h) ──► a job, with a reference on the block ──► there
+ *
+ * Everything is saved when it has been computed, not when its place is needed: then taking a block for something else
+ * costs nothing, and what is on disk is there whenever the process ends. A block whose place is needed before its turn
+ * has come is not saved. When the engine ends in order it first saves what is left, for LF_TIERS_END_S at most.
+ *
+ * The engine thread copies, reads and writes nothing: it fills jobs, and takes them back in the next round. A round in
+ * which all that runs waits for blocks sleeps in the mailbox until one is back.
+ *
+ * On a device that is given steps ahead, what a step computes is there when it has been read, and a block that the
+ * sequence before had may still be written by a step that was launched before: so a save waits for the step that the
+ * block was entered in, and a load for those launched before its sequence was admitted.
+ *
+ * All calls from the engine thread, but create, destroy and host_bytes. */
+#ifndef LF_SERVER_ENGINE_TIERS_H
+#define LF_SERVER_ENGINE_TIERS_H
+
+#include "kv/kv_cache.h"
+#include "kv/tiers/disk_tier.h"
+
+enum {
+    LF_TIERS_LOADS_N = 64, /* blocks on their way up at once */
+    LF_TIERS_SAVES_N = 64, /* and down: at most an eighth of the cache's */
+    LF_TIERS_LOADERS_N = 4,
+    LF_TIERS_END_S = 30
+};
+#define LF_TIERS_BATCH_BYTES (UINT64_C(64) << 20)
+
+struct lf_engine;
+struct lf_engine_disk;
+
+struct lf_tiers {
+    struct lf_disk_tier *disk; /* NULL: there is nothing below, and all functions do nothing */
+    int32_t *to_save;          /* [n_blocks] a ring of blocks */
+    bool *is_queued;           /* [n_blocks] the block is in it */
+    uint64_t *entered_at;      /* [n_blocks] the step that computed it, as it was entered last */
+    int first_save, n_to_save, n_saving, n_loading;
+    uint64_t n_learnt; /* loads that the rate has been learnt from, and their time */
+    double learnt_ns;
+};
+
+/* Bytes that create allocates for a cache of so many blocks. */
+uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes);
+/* table: borrowed, NULL for none. The engine's cache, scheduler and mailbox are there already. */
+LF_MUST_CHECK enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err);
+void lf_tiers_destroy(struct lf_engine *e); /* accepts one that was not created */
+
+/* What has come back: references are put, sequences learn of their blocks. */
+void lf_tiers_take_back(struct lf_engine *e);
+/* Blocks that running sequences want go on their way, in turn. */
+void lf_tiers_load(struct lf_engine *e);
+/* Blocks that have been computed go on their way down. */
+void lf_tiers_save(struct lf_engine *e);
+/* The engine ends: saves what is left, then takes everything back. */
+void lf_tiers_finish(struct lf_engine *e);
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_disk *out);
+/* Whether blocks are on their way; what waits for them, or for their references, goes on when they are back. */
+bool lf_tiers_under_way(const struct lf_engine *e);
+
+#endif

@@ -1,0 +1,348 @@
+/* server/engine/tiers.c: an engine over a disk. Its answers are right only if each block holds what it should
+ * (fake_backend.h), so whatever comes back wrong shows. */
+#include "tests/unit/server/engine/engine_rig.h"
+
+#include <pthread.h>
+
+#include "kv/tiers/disk_table.h"
+#include "tests/support/fake_disk.h"
+
+enum { N_SLOTS = 512 };
+
+/* ---- a disk for several threads that can be slow ---- */
+
+struct slow_file {
+    struct lf_disk_file base;
+    struct lf_disk_file *under;
+};
+
+static pthread_mutex_t disk_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int read_ms;
+
+static struct lf_disk_file *under(struct lf_disk_file *file)
+{
+    return ((struct slow_file *)(void *)file)->under;
+}
+
+static enum lf_status slow_read(struct lf_disk_file *file, void *dst, size_t n, uint64_t offset, struct lf_err *err)
+{
+    if (read_ms > 0) lf_clock_sleep_ms(read_ms);
+    pthread_mutex_lock(&disk_lock);
+    enum lf_status status = under(file)->ops->read(under(file), dst, n, offset, err);
+    pthread_mutex_unlock(&disk_lock);
+    return status;
+}
+
+static enum lf_status slow_write(struct lf_disk_file *file, const void *src, size_t n, uint64_t offset,
+                                 struct lf_err *err)
+{
+    pthread_mutex_lock(&disk_lock);
+    enum lf_status status = under(file)->ops->write(under(file), src, n, offset, err);
+    pthread_mutex_unlock(&disk_lock);
+    return status;
+}
+
+static enum lf_status slow_sync(struct lf_disk_file *file, struct lf_err *err)
+{
+    pthread_mutex_lock(&disk_lock);
+    enum lf_status status = under(file)->ops->sync(under(file), err);
+    pthread_mutex_unlock(&disk_lock);
+    return status;
+}
+
+static enum lf_status slow_resize(struct lf_disk_file *file, uint64_t bytes, struct lf_err *err)
+{
+    return under(file)->ops->resize(under(file), bytes, err);
+}
+
+static void slow_close(struct lf_disk_file *file)
+{
+    under(file)->ops->close(under(file));
+    free(file);
+}
+
+static struct lf_disk_file *slow_file(struct fake_disk *disk, int i)
+{
+    static const struct lf_disk_file_ops ops = {slow_read, slow_write, slow_sync, slow_resize, slow_close};
+    struct slow_file *file = calloc(1, sizeof(*file));
+    assert_non_null(file);
+    file->base.ops = &ops;
+    file->under = fake_disk_file(disk, i);
+    return &file->base;
+}
+
+/* ---- an engine over it ---- */
+
+struct fixture {
+    struct fake_disk disk;
+    struct lf_disk_table *table;
+    struct engine_rig rig;
+    int n_blocks, n_async_steps;
+};
+
+static struct fixture f;
+
+static void open_engine(void)
+{
+    struct lf_engine_opts opts = rig_opts();
+    uint64_t block_bytes = LF_KV_BLOCK_TOKENS * 2 * 2 * sizeof(float); /* of the rig's cache */
+    struct lf_err err = {0};
+    if (lf_disk_table_open(&f.table, slow_file(&f.disk, 0), slow_file(&f.disk, 1), N_SLOTS, block_bytes, &err) != LF_OK)
+        fail_msg("%s", err.message);
+    memset(&f.rig, 0, sizeof(f.rig));
+    f.rig.backend.n_async_steps = f.n_async_steps;
+    f.rig.backend.delay_us = 3000; /* slower than the disk, or nothing would be loaded */
+    opts.disk = f.table;
+    opts.queue_tokens = 1 << 20;
+    rig_open(&f.rig, f.n_blocks, &opts);
+    assert_int_equal(lf_kv_block_bytes(&f.rig.kv.view), block_bytes);
+}
+
+/* What has been computed is on disk when this returns. */
+static void close_engine(void)
+{
+    rig_close(&f.rig);
+    lf_disk_table_check(f.table);
+    lf_disk_table_close(f.table);
+}
+
+static void restart(void)
+{
+    close_engine();
+    fake_disk_power_loss(&f.disk, FAKE_DISK_LOSES_ALL, 1);
+    open_engine();
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    memset(&f, 0, sizeof(f));
+    fake_disk_init(&f.disk);
+    f.n_blocks = 128;
+    read_ms = 0;
+    open_engine();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    close_engine();
+    fake_disk_deinit(&f.disk);
+    return 0;
+}
+
+static int64_t n_listed(void)
+{
+    struct lf_disk_table_stats stats;
+    lf_disk_table_stats(f.table, &stats);
+    return stats.n_listed;
+}
+
+/* The engine is faster than any disk here: what is to be found below has to arrive there first. */
+static void wait_until_listed(int64_t n)
+{
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (n_listed() < n && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    assert_int_equal(n_listed(), n);
+}
+
+/* ---- tests ---- */
+
+static void a_prompt_outlives_the_engine(void **state)
+{
+    (void)state;
+    assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 0);
+    restart();
+    struct lf_request_state st = rig_generate(&f.rig, 1000, 10, 1);
+    assert_int_equal(st.n_restored, 960);
+    assert_int_equal(st.n_cached, 960);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_restored), 960);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_cached), 0);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_computed), 40);
+    st = rig_generate(&f.rig, 1000, 10, 1); /* it is in the cache again */
+    assert_int_equal(st.n_cached, 960);
+    assert_int_equal(st.n_restored, 0);
+}
+
+static void an_answer_outlives_it_too(void **state)
+{
+    (void)state;
+    int32_t ids[400];
+    rig_prompt(ids, 100, 1);
+    struct lf_gen_params p = rig_params(ids, 100, 200);
+    struct lf_request *req = rig_submit(&f.rig, &p);
+    (void)rig_wait(req);
+    for (int i = 0; i < 200; i++) ids[100 + i] = lf_request_token(req, i)->id;
+    lf_request_put(req);
+    restart();
+    p = rig_params(ids, 300, 10);
+    req = rig_submit(&f.rig, &p);
+    assert_int_equal(rig_wait(req).n_restored, 256);
+    rig_check_tokens(req, ids, 300, 10);
+    lf_request_put(req);
+}
+
+static void nothing_is_written_twice(void **state)
+{
+    (void)state;
+    (void)rig_generate(&f.rig, 1000, 10, 1);
+    restart();
+    long n_ops = f.disk.n_ops;
+    (void)rig_generate(&f.rig, 1000, 0, 1);
+    restart();
+    assert_true(f.disk.n_ops - n_ops <= 4); /* the table's resizes */
+    assert_int_equal(n_listed(), 15);
+}
+
+static void what_leaves_the_cache_is_found_below(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) { /* 30 blocks each, of 128 */
+        (void)rig_generate(&f.rig, 1900, 4, seed);
+        wait_until_listed((int64_t)seed * 29);
+    }
+    int64_t n_restored = 0; /* on a machine that is busy with other things computing may look cheaper at times */
+    for (uint64_t seed = 1; seed <= 8; seed++) n_restored += rig_generate(&f.rig, 1900, 4, seed).n_restored;
+    assert_true(n_restored >= 2 * 1856);
+    assert_int_equal(n_restored, lf_counter_get(&lf_engine_metrics(f.rig.engine)->prompt_tokens_restored));
+}
+
+static void another_tenants_blocks_are_not_found(void **state)
+{
+    (void)state;
+    int32_t prompt[600];
+    rig_prompt(prompt, 600, 1);
+    for (int i = 0; i < 3; i++) {
+        struct lf_gen_params p = rig_params(prompt, 600, 4);
+        p.salt = i == 1 ? "b" : "a";
+        p.salt_bytes = 1;
+        struct lf_request *req = rig_submit(&f.rig, &p);
+        assert_int_equal(rig_wait(req).n_restored, i == 2 ? 576 : 0);
+        lf_request_put(req);
+        restart();
+    }
+}
+
+static void a_broken_block_is_computed_again(void **state)
+{
+    (void)state;
+    (void)rig_generate(&f.rig, 1000, 10, 1);
+    close_engine();
+    for (int i = 0; i < 8; i++) f.disk.files[1].now[i * 2 * 4096 + 77] ^= 4;
+    open_engine();
+    struct lf_request_state st = rig_generate(&f.rig, 1000, 10, 1); /* its tokens are checked */
+    assert_int_equal(st.n_restored, 7 * 64);
+    restart();
+    assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 960);
+}
+
+static void a_disk_that_fails_costs_only_time(void **state)
+{
+    (void)state;
+    (void)rig_generate(&f.rig, 1000, 10, 1);
+    restart();
+    pthread_mutex_lock(&disk_lock);
+    f.disk.fails_at = f.disk.n_ops;
+    f.disk.fails_n = -1;
+    f.disk.failure = LF_IO;
+    pthread_mutex_unlock(&disk_lock);
+    for (uint64_t seed = 1; seed <= 6; seed++) assert_int_equal(rig_generate(&f.rig, 1000, 10, seed).n_tokens, 10);
+    assert_int_equal(rig_blocks_used(&f.rig), 0);
+}
+
+/* While one request waits for a slow disk others are answered, and one that is cancelled ends at once. */
+static void a_restore_makes_nobody_wait(void **state)
+{
+    (void)state;
+    int32_t prompt[2000];
+    rig_prompt(prompt, 2000, 1);
+    (void)rig_generate(&f.rig, 2000, 1, 1);
+    restart();
+    read_ms = 100;
+    struct lf_gen_params p = rig_params(prompt, 2000, 10);
+    struct lf_request *req = rig_submit(&f.rig, &p);
+    for (uint64_t seed = 2; seed < 12; seed++) assert_int_equal(rig_generate(&f.rig, 100, 10, seed).n_tokens, 10);
+    struct lf_request_state st;
+    lf_request_snapshot(req, &st);
+    assert_int_equal(st.n_tokens, 0);
+    assert_true(st.finish == LF_FINISH_NONE && st.started_ns > 0);
+    int64_t before_ns = lf_clock_ns();
+    lf_request_cancel(req);
+    assert_int_equal(rig_wait(req).finish, LF_FINISH_CANCELLED);
+    assert_true(lf_clock_ns() - before_ns < 50 * RIG_PATIENCE_S * LF_NS_PER_MS);
+    lf_request_put(req);
+    read_ms = 0;
+    assert_int_equal(rig_generate(&f.rig, 2000, 10, 1).n_tokens, 10);
+}
+
+/* All blocks are held, by what is saved: a request that needs them all waits for that, and is not lost. */
+static void saves_hold_no_request_up_for_ever(void **state)
+{
+    (void)state;
+    close_engine();
+    f.n_blocks = 8;
+    open_engine();
+    for (uint64_t seed = 1; seed <= 20; seed++) assert_int_equal(rig_generate(&f.rig, 8 * 64 - 4, 4, seed).n_tokens, 4);
+}
+
+/* Many requests over few documents, a cache that holds some of them, restarts, and a disk that fails now and then. */
+static void answers_are_right_whatever_happens(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        struct lf_request *reqs[16];
+        int32_t prompts[16][2000];
+        int n[16];
+        for (int i = 0; i < 16; i++) {
+            uint64_t r = lf_random64(77, (uint64_t)(round * 16 + i));
+            n[i] = 100 + (int)(r % 1900);
+            rig_prompt(prompts[i], n[i], r / 7 % 6);
+            struct lf_gen_params p = rig_params(prompts[i], n[i], 5);
+            reqs[i] = rig_submit(&f.rig, &p);
+            if (r / 64 % 8 == 0) lf_request_cancel(reqs[i]);
+        }
+        for (int i = 0; i < 16; i++) {
+            struct lf_request_state st = rig_wait(reqs[i]);
+            assert_true(st.finish == LF_FINISH_LENGTH || st.finish == LF_FINISH_CANCELLED);
+            rig_check_tokens(reqs[i], prompts[i], n[i], st.n_tokens);
+            lf_request_put(reqs[i]);
+        }
+        pthread_mutex_lock(&disk_lock);
+        f.disk.fails_at = round % 4 == 1 ? f.disk.n_ops + 10 : -1;
+        f.disk.fails_n = 3;
+        f.disk.failure = LF_IO;
+        pthread_mutex_unlock(&disk_lock);
+        if (round % 3 == 2) restart();
+    }
+    assert_true(n_listed() > 30);
+}
+
+static int setup_async(void **state)
+{
+    (void)setup(state);
+    close_engine();
+    f.n_async_steps = 1;
+    open_engine();
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_answer_outlives_it_too, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_written_twice, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_tenants_blocks_are_not_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_broken_block_is_computed_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disk_that_fails_costs_only_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_restore_makes_nobody_wait, setup, teardown),
+        cmocka_unit_test_setup_teardown(saves_hold_no_request_up_for_ever, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_async, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
