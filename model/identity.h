@@ -21,7 +21,8 @@
  * that takes no part does not either.
  *
  * What it does not tell apart: two builds of a source tree with different changes that are not committed, whose commit
- * is "…-dirty" for both. */
+ * is "…-dirty" for both; and a machine with FMA from one without under --isa c, on which the C library may compute the
+ * last bit of a cos another way. Every better instruction set has FMA. */
 #ifndef LF_MODEL_IDENTITY_H
 #define LF_MODEL_IDENTITY_H
 

@@ -19,7 +19,8 @@ enum { NAME_BYTES = 2 * LF_SHA256_BYTES + 1 }; /* of an identity's directory, wi
 
 static enum lf_status failed(const char *what, const char *path, struct lf_err *err)
 {
-    return lf_fail(err, LF_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    enum lf_status status = errno == ENOMEM ? LF_NO_MEMORY : LF_IO;
+    return lf_fail(err, status, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
 /* The name of the directory for these kinds and this identity (disk_record.h). */
@@ -65,18 +66,17 @@ static enum lf_status make_dir(const char *path, struct lf_err *err)
     return S_ISDIR(st.st_mode) ? LF_OK : lf_fail(err, LF_INVALID, "%s is not a directory", path);
 }
 
-/* Bytes on disk of the files in dir. */
-static uint64_t taken_by(const char *dir)
+/* Adds the bytes on disk of the files in dir; what is no directory has none. */
+static enum lf_status add_taken(const char *dir, uint64_t *bytes, struct lf_err *err)
 {
-    uint64_t bytes = 0;
     struct stat st;
     DIR *d = opendir(dir);
-    if (!d) return 0;
+    if (!d) return errno == ENOTDIR || errno == ENOENT ? LF_OK : failed("list", dir, err);
     for (struct dirent *e = readdir(d); e; e = readdir(d))
         if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-            bytes += (uint64_t)st.st_blocks * 512;
+            *bytes += (uint64_t)st.st_blocks * 512;
     closedir(d);
-    return bytes;
+    return LF_OK;
 }
 
 /* Bytes on disk of what lies in the store's directory beside the directory `own`. */
@@ -90,7 +90,7 @@ static enum lf_status taken_by_others(const char *dir, const char *own, uint64_t
         char path[PATH_MAX];
         if (e->d_name[0] == '.' || strcmp(e->d_name, own) == 0) continue;
         status = join(path, dir, e->d_name, err);
-        if (status == LF_OK) *bytes += taken_by(path);
+        if (status == LF_OK) status = add_taken(path, bytes, err);
     }
     closedir(d);
     return status;

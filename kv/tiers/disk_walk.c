@@ -17,7 +17,8 @@
 
 static enum lf_status failed(const char *what, const char *path, struct lf_err *err)
 {
-    return lf_fail(err, LF_IO, "cannot %s %s: %s", what, path, strerror(errno));
+    enum lf_status status = errno == ENOMEM ? LF_NO_MEMORY : LF_IO;
+    return lf_fail(err, status, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
 static enum lf_status join(char out[PATH_MAX], const char *dir, const char *name, struct lf_err *err)

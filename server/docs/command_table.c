@@ -64,7 +64,7 @@ const struct lf_command_row lf_command_rows[] = {
      .summary = "lists, checks and removes what --cache-dir has kept",
      .text =
          "Shows and clears a directory of blocks on disk, without a model. It is by identity, which is of a model and "
-         "of what computes it; documents have no names of their own.\n\n"
+         "of what computes it; which documents the blocks are of is not written there.\n\n"
          "ls: each identity with its model, the blocks and tokens that are kept, the bytes on disk, and when it was "
          "written last. A server may be using the directory: then the numbers are of a moment.\n\n"
          "verify: reads every block that is listed and compares its checksum. It writes nothing. Exit status 1: "

@@ -1,5 +1,7 @@
 /* The allocation sweep over models, the KV cache and the engine. */
 #include "core/log.h"
+#include "kv/tiers/disk_store.h"
+#include "kv/tiers/disk_walk.h"
 #include "model/generation_config.h"
 #include "model/safetensors.h"
 #include "server/engine/engine.h"
@@ -87,7 +89,8 @@ static enum lf_status load_model(const void *ctx)
                                   .chunk = 32,
                                   .max_seqs = 2,
                                   .max_out = 2,
-                                  .kv_dtype = LF_F32};
+                                  .kv_dtype = LF_F32,
+                                  .hash_weights = true};
     enum lf_status status = model_rig_open(&rig, &opts, &err);
     model_rig_close(&rig);
     return status;
@@ -221,11 +224,76 @@ static void device_cache_and_engine(void **state)
     lf_device_close(c.dev);
 }
 
+/* ---- blocks on disk ---- */
+
+enum { DISK_BLOCK_BYTES = 4096 };
+
+static const uint8_t disk_identity[LF_SHA256_BYTES] = {1};
+static const struct lf_disk_kind disk_kind = {.name = "full", .block_bytes = DISK_BLOCK_BYTES, .share = 1};
+
+static enum lf_status open_disk(struct lf_disk_store *store, const char *dir, struct lf_err *err)
+{
+    struct lf_disk_store_opts opts = {.dir = dir,
+                                      .about = "a model",
+                                      .identity = disk_identity,
+                                      .budget_bytes = (uint64_t)8 * (DISK_BLOCK_BYTES + LF_DISK_RECORD_BYTES),
+                                      .kinds = &disk_kind,
+                                      .n_kinds = 1};
+    return lf_disk_store_open(store, &opts, err);
+}
+
+static enum lf_status open_store(const void *ctx)
+{
+    struct lf_disk_store store = {0};
+    struct lf_err err;
+    enum lf_status status = open_disk(&store, ctx, &err);
+    lf_disk_store_close(&store);
+    return status;
+}
+
+static bool is_seen(void *ctx, const struct lf_disk_found *found)
+{
+    *(uint32_t *)ctx += found->n_listed - found->n_broken;
+    return true;
+}
+
+static enum lf_status walk_store(const void *ctx)
+{
+    struct lf_err err;
+    uint32_t n_whole = 0;
+    enum lf_status status = lf_disk_walk(ctx, true, is_seen, &n_whole, &err);
+    return status == LF_OK && n_whole != 1 ? LF_INVALID : status; /* an answer is the right one */
+}
+
+/* Writes a block into the store that open_store has made. */
+static void put_block(const char *dir)
+{
+    _Alignas(LF_DISK_ALIGN_BYTES) static uint8_t bytes[DISK_BLOCK_BYTES];
+    static const int32_t ids[LF_KV_BLOCK_TOKENS];
+    struct lf_disk_block block = {.ids = ids, .bytes = bytes};
+    struct lf_disk_store store = {0};
+    uint32_t n_listed;
+    assert_int_equal(open_disk(&store, dir, NULL), LF_OK);
+    assert_int_equal(lf_disk_table_put(store.tables[0], &block, 1, &n_listed, NULL), LF_OK);
+    lf_disk_store_close(&store);
+}
+
+static void blocks_on_disk(void **state)
+{
+    (void)state;
+    struct temp_dir dir = temp_dir_make();
+    sweep("a store of blocks on disk", open_store, dir.path, 6);
+    put_block(dir.path);
+    sweep("the same from outside", walk_store, dir.path, 4);
+    temp_dir_remove_tree(&dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_cache_and_engine),
         cmocka_unit_test(models_of_every_family),
+        cmocka_unit_test(blocks_on_disk),
         cmocka_unit_test(a_tied_head_that_is_there),
         cmocka_unit_test(any_name_of_a_tensor_is_the_last_there_is_memory_for),
     };
