@@ -19,7 +19,8 @@ enum lf_command {
     LF_COMMAND_RUN = 4,
     LF_COMMAND_LOAD = 8,
     LF_COMMAND_TOKENIZE = 16,
-    LF_COMMAND_HEALTH = 32
+    LF_COMMAND_HEALTH = 32,
+    LF_COMMAND_DOCUMENTS = 64
 };
 
 enum { LF_CONFIG_LIST_N = 64, LF_CONFIG_ARGS_N = 64 };
@@ -106,6 +107,8 @@ struct lf_config {
     bool find_limit;
     int ttft_ms;
     int itl_ms;
+
+    bool all; /* documents rm */
 
     const char *config;
     bool json;

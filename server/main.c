@@ -19,9 +19,13 @@ static const struct {
     enum lf_command command;
     int (*run)(const struct lf_config *config);
 } commands[] = {
-    {LF_COMMAND_SERVE, lf_serve_command},       {LF_COMMAND_PLAN, lf_plan_command},
-    {LF_COMMAND_RUN, lf_run_command},           {LF_COMMAND_LOAD, lf_load_command},
-    {LF_COMMAND_TOKENIZE, lf_tokenize_command}, {LF_COMMAND_HEALTH, lf_health_command},
+    {LF_COMMAND_SERVE, lf_serve_command},
+    {LF_COMMAND_PLAN, lf_plan_command},
+    {LF_COMMAND_RUN, lf_run_command},
+    {LF_COMMAND_LOAD, lf_load_command},
+    {LF_COMMAND_TOKENIZE, lf_tokenize_command},
+    {LF_COMMAND_HEALTH, lf_health_command},
+    {LF_COMMAND_DOCUMENTS, lf_documents_command},
 };
 
 int lf_report(const struct lf_err *err)

@@ -1,11 +1,9 @@
-/* The table of settings, and the look-ups in it. A new setting is a field in struct lf_config and a row here; the
- * command line, the environment, the configuration file, --help, the man page, docs/options.md and the completions of
- * shells follow (server/docs/; `cmake --build build/release --target docs` writes the files again). */
+/* The table of settings. A new setting is a field in struct lf_config and a row here; the command line, the
+ * environment, the configuration file, --help, the man page, docs/options.md and the completions of shells follow
+ * (server/docs/; `cmake --build build/release --target docs` writes the files again). Look-ups: option_names.c. */
 #include "server/options.h"
 
-#include <ctype.h>
 #include <limits.h>
-#include <string.h>
 
 #include "core/check.h"
 #include "core/limits.h"
@@ -18,8 +16,9 @@
 #define LOAD        LF_COMMAND_LOAD
 #define TOKENIZE    LF_COMMAND_TOKENIZE
 #define HEALTH      LF_COMMAND_HEALTH
+#define DOCUMENTS   LF_COMMAND_DOCUMENTS
 #define MODELS      (SERVE | PLAN | RUN)
-#define ALL         (MODELS | LOAD | TOKENIZE | HEALTH)
+#define ALL         (MODELS | LOAD | TOKENIZE | HEALTH | DOCUMENTS)
 #define BYTES_N     ((int64_t)1 << 50)
 #define KV_TOKENS_N ((int64_t)INT32_MAX * LF_KV_BLOCK_TOKENS)
 
@@ -215,12 +214,28 @@ const struct lf_option lf_options[] = {
      .shown = "nothing is kept",
      .help = "keep blocks of the prefix cache in this directory, over restarts; on a CPU",
      .detail =
-         "One server uses it at a time; it is made where it is not there. What is kept is found again by the same "
+         "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
          "program with the same model, --kv-dtype and instruction set, and by nothing else: for that the bytes "
          "of all weights are hashed while they are read. The files hold what the documents have become, as "
          "their owner alone may read.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
+    {.name = "cache-dir",
+     .type = LF_OPTION_STRING,
+     .offset = FIELD(cache_dir),
+     .fallback = "",
+     .arg = "DIR",
+     .shown = "none: it must be given",
+     .help = "the directory that a server was given as --cache-dir",
+     .commands = DOCUMENTS,
+     .group = LF_GROUP_COMMAND},
+    {.name = "all",
+     .type = LF_OPTION_FLAG,
+     .offset = FIELD(all),
+     .fallback = "off",
+     .help = "rm: remove what every identity left",
+     .commands = DOCUMENTS,
+     .group = LF_GROUP_COMMAND},
     {.name = "cache-disk",
      .type = LF_OPTION_SIZE,
      .offset = FIELD(cache_disk),
@@ -232,7 +247,7 @@ const struct lf_option lf_options[] = {
      .detail =
          "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
          "written; their index is in memory, and part of the plan.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,
@@ -484,6 +499,13 @@ const struct lf_option lf_options[] = {
      .help = "print the plan as one JSON object",
      .commands = PLAN,
      .group = LF_GROUP_COMMAND},
+    {.name = "json",
+     .type = LF_OPTION_FLAG,
+     .offset = FIELD(json),
+     .fallback = "off",
+     .help = "print a JSON array, of an object for each identity and kind of block",
+     .commands = DOCUMENTS,
+     .group = LF_GROUP_COMMAND},
     {.name = "document",
      .type = LF_OPTION_STRING,
      .offset = FIELD(document),
@@ -731,69 +753,3 @@ const struct lf_option lf_options[] = {
      .group = LF_GROUP_OTHER},
 };
 const int lf_options_n = (int)LF_N_ELEMS(lf_options);
-
-const struct lf_option *lf_option_find(const char *name, size_t name_len, unsigned command)
-{
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
-        if (command && !(o->commands & command)) continue;
-        if (strlen(o->name) == name_len && memcmp(o->name, name, name_len) == 0) return o;
-    }
-    return NULL;
-}
-
-/* Levenshtein distance of two short words (Wagner & Fischer 1974); large where either is too long to be a name. */
-static int distance(const char *a, const char *b)
-{
-    size_t n = strlen(a), m = strlen(b);
-    int row[65];
-    if (n > 64 || m > 64) return 1000;
-    for (size_t j = 0; j <= m; j++) row[j] = (int)j;
-    for (size_t i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = (int)i;
-        for (size_t j = 1; j <= m; j++) {
-            int best = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            best = LF_MIN(best, row[j] + 1);
-            row[j] = LF_MIN(best, row[j - 1] + 1);
-        }
-    }
-    return row[m];
-}
-
-const struct lf_option *lf_option_nearest(const char *name, unsigned command)
-{
-    const struct lf_option *best = NULL;
-    int best_distance = 4; /* three letters off is still a slip */
-    for (int i = 0; i < lf_options_n; i++) {
-        if (!(lf_options[i].commands & command)) continue;
-        int d = distance(name, lf_options[i].name);
-        if (d < best_distance) {
-            best_distance = d;
-            best = &lf_options[i];
-        }
-    }
-    return best;
-}
-
-/* The name with dashes as underscores. */
-static void underscored(const char *name, char *out)
-{
-    size_t n = strlen(name);
-    LF_ASSERT(n < 48);
-    for (size_t i = 0; i <= n; i++) out[i] = name[i] == '-' ? '_' : name[i];
-}
-
-void lf_option_json_name(const struct lf_option *option, char out[64])
-{
-    underscored(option->name, out);
-}
-
-void lf_option_env_name(const struct lf_option *option, char out[64])
-{
-    static const char prefix[] = "LONGFLASH_";
-    memcpy(out, prefix, sizeof(prefix) - 1);
-    underscored(option->name, out + sizeof(prefix) - 1);
-    for (char *c = out; *c; c++) *c = (char)toupper((unsigned char)*c);
-}

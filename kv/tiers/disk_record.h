@@ -25,7 +25,8 @@
  *      56  32 bytes  the key of the block before it
  *      88  64 × i32  its token ids
  *     344  32 bytes  SHA-256 of the slot's block_bytes
- *     376  zeros
+ *     376  u64       block_bytes, so that a store can be checked by who does not know the model
+ *     384  zeros
  *     480  32 bytes  SHA-256 of the 480 bytes before
  *
  * 512 zeros are a slot that holds nothing. Anything else that is not a record is a broken one: the slot holds nothing.
@@ -56,6 +57,7 @@ struct lf_disk_record {
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
     uint8_t data_sha[LF_SHA256_BYTES];
+    uint64_t block_bytes;
 };
 
 enum lf_disk_record_state { LF_DISK_RECORD_EMPTY, LF_DISK_RECORD_WHOLE, LF_DISK_RECORD_BROKEN };

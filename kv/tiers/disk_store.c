@@ -7,12 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/check.h"
 #include "core/file.h"
+#include "kv/tiers/disk_lock.h"
 
 static const char format[] = "LFKVv001";
 enum { NAME_BYTES = 2 * LF_SHA256_BYTES + 1 }; /* of an identity's directory, with its end */
@@ -63,25 +63,6 @@ static enum lf_status make_dir(const char *path, struct lf_err *err)
     if (errno != EEXIST) return failed("make the directory", path, err);
     if (stat(path, &st) != 0) return failed("stat", path, err);
     return S_ISDIR(st.st_mode) ? LF_OK : lf_fail(err, LF_INVALID, "%s is not a directory", path);
-}
-
-/* The process that holds the lock writes its number into the file, for the message to the second one. */
-static enum lf_status take_lock(struct lf_disk_store *store, const char *dir, struct lf_err *err)
-{
-    char path[PATH_MAX], owner[24] = "";
-    LF_TRY(join(path, dir, "lock", err));
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (fd < 0) return failed("open", path, err);
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-        ssize_t n = pread(fd, owner, sizeof(owner) - 1, 0);
-        owner[n > 0 ? strcspn(owner, "\n") : 0] = 0;
-        close(fd);
-        return lf_fail(err, LF_INVALID, "%s is in use by another process%s%s", dir, *owner ? ", " : "", owner);
-    }
-    store->lock_fd = fd;
-    int n = snprintf(owner, sizeof(owner), "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)n, 0) != n) return failed("write", path, err);
-    return LF_OK;
 }
 
 /* Bytes on disk of the files in dir. */
@@ -191,7 +172,7 @@ enum lf_status lf_disk_store_lock(struct lf_disk_store *store, const char *dir, 
 {
     LF_ASSERT(store->lock_fd == 0);
     LF_TRY(make_dir(dir, err));
-    return take_lock(store, dir, err);
+    return lf_disk_lock(&store->lock_fd, dir, err);
 }
 
 enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *o, struct lf_err *err)

@@ -264,7 +264,8 @@ static enum lf_status write_records(struct lf_disk_table *t, const struct batch 
     for (uint32_t i = 0; i < b->n; i++) {
         if (b->slots[i] < 0) continue;
         const struct lf_disk_block *block = &b->blocks[i];
-        struct lf_disk_record r = {.sequence = b->sequences[i], .key = block->key, .prev = block->prev};
+        struct lf_disk_record r = {
+            .sequence = b->sequences[i], .key = block->key, .prev = block->prev, .block_bytes = t->block_bytes};
         uint8_t bytes[LF_DISK_RECORD_BYTES];
         memcpy(r.ids, block->ids, sizeof(r.ids));
         lf_sha256(block->bytes, t->block_bytes, r.data_sha);

@@ -57,6 +57,24 @@ const struct lf_command_row lf_command_rows[] = {
      .args = "[--url URL]",
      .summary = "asks a server whether it is ready",
      .text = "Asks a server's /readyz. Exit status 0: ready; 1: not. For a container's health check."},
+    {.command = LF_COMMAND_DOCUMENTS,
+     .name = "documents",
+     .args = "ls|verify|rm --cache-dir DIR [options] [IDENTITY…]",
+     .words = "ls verify rm",
+     .summary = "lists, checks and removes what --cache-dir has kept",
+     .text =
+         "Shows and clears a directory of blocks on disk, without a model. It is by identity, which is of a model and "
+         "of what computes it; documents have no names of their own.\n\n"
+         "ls: each identity with its model, the blocks and tokens that are kept, the bytes on disk, and when it was "
+         "written last. A server may be using the directory: then the numbers are of a moment.\n\n"
+         "verify: reads every block that is listed and compares its checksum. It writes nothing. Exit status 1: "
+         "something is broken (a server finds that by itself when it reads the block, and computes it anew). Refused "
+         "while a server uses the directory.\n\n"
+         "rm: removes the files of the identities that are named, by their first 8 digits at least, or of --all. "
+         "Refused while a server uses the directory.",
+     .examples = "longflash documents ls --cache-dir /var/cache/longflash\n"
+                 "longflash documents verify --cache-dir /var/cache/longflash\n"
+                 "longflash documents rm 234f9d49 --cache-dir /var/cache/longflash\n"},
     {.name = "docs",
      .args = "NAME",
      .words = LF_DOCS_NAMES,

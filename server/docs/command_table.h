@@ -9,7 +9,7 @@ struct lf_command_row {
     unsigned command;     /* an lf_command, whose options it takes; 0: it takes none */
     const char *name;     /* "serve" */
     const char *args;     /* behind the name in the usage line */
-    const char *words;    /* what its only argument may be, with spaces between; NULL: it is free */
+    const char *words;    /* what its first argument may be, with spaces between; NULL: it is free */
     const char *summary;  /* one line without a full stop */
     const char *text;     /* sentences; paragraphs are parted by empty lines */
     const char *examples; /* lines to type, each ended; NULL: none */

@@ -76,7 +76,7 @@ static void bash_options(struct lf_buf *out)
         const struct lf_command_row *row = &lf_command_rows[k];
         if (!row->command && !row->words) continue;
         lf_buf_printf(out, "        %s) words=\"%s", row->name, row->words ? row->words : "");
-        const char *space = "";
+        const char *space = row->words ? " " : "";
         for (int i = 0; i < lf_options_n; i++) {
             if (!(lf_options[i].commands & row->command)) continue;
             lf_buf_printf(out, "%s--%s", space, lf_options[i].name);
@@ -151,9 +151,10 @@ void lf_docs_zsh(struct lf_buf *out)
                 "    local command=$words[2]\n    shift words\n    (( CURRENT-- ))\n    case $command in\n");
     for (int k = 0; k < lf_command_rows_n; k++) {
         const struct lf_command_row *row = &lf_command_rows[k];
-        if (row->words) lf_buf_printf(out, "    %s) compadd %s ;;\n", row->name, row->words);
+        if (!row->command && row->words) lf_buf_printf(out, "    %s) compadd %s ;;\n", row->name, row->words);
         if (!row->command) continue;
         lf_buf_printf(out, "    %s)\n        _arguments", row->name);
+        if (row->words) lf_buf_printf(out, " '1: :(%s)'", row->words);
         for (int i = 0; i < lf_options_n; i++)
             if (lf_options[i].commands & row->command) zsh_option(out, &lf_options[i]);
         lf_buf_cstr(out, "\n        ;;\n");

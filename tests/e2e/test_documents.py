@@ -1,14 +1,18 @@
 """Blocks on disk as an operator meets them: the directory of --cache-dir, who may use it, what it is of."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import harness
 
 SMALL = ("--ctx", "2048", "--kv-tokens", "4K")
+BLOCK_BYTES = 196608  # of the demo model: also that of its slot
+WORDS = "And it came to pass in those days that the people went up to the hill. "
 
 
 class Directory(unittest.TestCase):
@@ -85,6 +89,110 @@ class Directory(unittest.TestCase):
         self.assertEqual(some["total_bytes"] - some["host_bytes"] - some["disk_index_bytes"],
                          without["total_bytes"] - without["host_bytes"])
         self.assertFalse(os.path.exists(self.dir))  # plan makes nothing
+
+    # ---- longflash run ----
+
+    def run_once(self, question, *more):
+        return self.command("run", "--document", os.path.join(self.folder.name, "text"), "--max-tokens", "8",
+                            "--cache-dir", self.dir, "--cache-disk", "20M", *more, question)
+
+    def test_a_document_is_read_once_for_several_questions_on_the_terminal(self):
+        with open(os.path.join(self.folder.name, "text"), "w") as f:
+            f.write(WORDS * 24)
+        first, again = self.run_once("Who went up?"), self.run_once("Who went up?")
+        self.assertEqual((first.returncode, again.returncode), (0, 0), first.stderr + again.stderr)
+        self.assertNotIn("from the disk", first.stderr)
+        self.assertRegex(again.stderr, r"^prompt \d+ tokens, \d+ of them from the disk, in ")
+        self.assertEqual(first.stdout, again.stdout)
+        n_prompt, n_restored = (int(x) for x in re.findall(r"\d+", again.stderr)[:2])
+        self.assertGreaterEqual(n_restored, n_prompt - 128)
+        self.assertIn("from the disk", self.run_once("And where?").stderr)
+        self.assertNotIn("from the disk", self.run_once("Who went up?", "--kv-dtype", "f32").stderr)
+        server = self.serve()
+        r = self.run_once("Who went up?")
+        self.assertEqual((r.returncode, r.stderr), (2, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n"))
+
+    # ---- longflash documents ----
+
+    def documents(self, verb, *args):
+        return self.command("documents", verb, "--cache-dir", self.dir, *args)
+
+    def wait_kept(self, n):
+        """Until n blocks are listed: they are written behind the answer."""
+        for _ in range(int(200 * harness.SLOW)):
+            found = json.loads(self.documents("ls", "--json").stdout)
+            if sum(f["blocks"] for f in found) >= n:
+                return found
+            time.sleep(0.05)
+        self.fail(f"not kept: {found}")
+
+    def keep_some(self, *more):
+        """A server that has read a text of more than five blocks."""
+        server = self.serve(*more)
+        self.assertEqual(server.complete(WORDS * 24, temperature=0).status, 200)
+        return server
+
+    def flip(self, identity, name, offset):
+        with open(os.path.join(self.dir, identity, name), "r+b") as f:
+            f.seek(offset)
+            byte = f.read(1)[0]
+            f.seek(offset)
+            f.write(bytes([byte ^ 4]))
+
+    def test_what_a_server_keeps_is_listed_while_it_runs_and_verified_when_it_has_ended(self):
+        server = self.keep_some()
+        [found] = self.wait_kept(5)
+        self.assertEqual((found["kind"], found["tokens"], found["bad_records"]), ("full", 64 * found["blocks"], 0))
+        self.assertGreaterEqual(found["bytes_on_disk"], found["blocks"] * BLOCK_BYTES)
+        self.assertLess(abs(found["written"] - time.time()), 600)
+        for verb, more in (("verify", ()), ("rm", ("--all",)), ("rm", (found["identity"],))):
+            r = self.documents(verb, *more)
+            self.assertEqual((r.returncode, r.stdout), (2, ""))
+            self.assertEqual(r.stderr, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n")
+        self.assertEqual(server.stop(), 0)
+        r = self.documents("verify", "--json")
+        [after] = json.loads(r.stdout)
+        self.assertEqual((r.returncode, after["whole"], after["broken"]), (0, after["blocks"], 0))
+        self.assertGreaterEqual(after["blocks"], found["blocks"])
+        text = self.documents("ls").stdout
+        self.assertIn(f"{found['identity']}\n  demo/model, cpu, ", text)
+        self.assertIn(f"  full: {after['blocks']} blocks, {after['tokens']} tokens, ", text)
+
+    def test_a_flipped_bit_is_found_and_a_server_computes_the_block_anew(self):
+        server = self.keep_some()
+        before = server.complete(WORDS * 24, temperature=0).json["choices"][0]["text"]
+        [found] = self.wait_kept(5)
+        server.stop()
+        self.flip(found["identity"], "full.data", 2 * BLOCK_BYTES + 12345)
+        r = self.documents("verify")
+        self.assertEqual(r.returncode, 1)
+        self.assertRegex(r.stdout, r"\n  \d+ whole, 1 broken\n$")
+        server = self.serve()
+        self.assertEqual(server.complete(WORDS * 24, temperature=0).json["choices"][0]["text"], before)
+        server.stop()
+        self.assertEqual(self.documents("verify").returncode, 0)  # the block was written anew, to another slot
+        self.flip(found["identity"], "full.index", 3 * 512 + 30)
+        r = self.documents("verify")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("1 records that cannot be read", r.stdout)
+
+    def test_identities_are_removed_by_the_beginning_of_their_names_or_all(self):
+        first, second, third = self.serve_once(), self.serve_once("--isa", "c"), self.serve_once("--kv-dtype", "f32")
+        for name in ("01234567", first[:-1] + "x"):
+            r = self.documents("rm", name)
+            self.assertEqual((r.returncode, r.stdout), (2, ""))
+            self.assertIn("has no identity that begins with", r.stderr)
+        r = self.documents("rm", first[:8], "ffffffff")  # one of two is none: nothing is removed
+        self.assertEqual((r.returncode, len(self.identities())), (2, 3))
+        r = self.documents("rm", first[:12])
+        self.assertEqual((r.returncode, r.stdout), (0, f"removed {first}\n"))
+        self.assertEqual(self.identities(), sorted((second, third)))
+        r = self.documents("rm", "--all")
+        self.assertEqual((r.returncode, len(r.stdout.splitlines())), (0, 2))
+        self.assertEqual(self.documents("ls").stdout, f"nothing is kept in {self.dir}\n")
+        self.assertEqual(json.loads(self.documents("verify", "--json").stdout), [])
+        self.assertEqual(self.identities(), [])
+        self.assertIsNotNone(self.serve_once())
 
 
 if __name__ == "__main__":

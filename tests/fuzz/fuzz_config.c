@@ -32,8 +32,9 @@ static void check_config(const struct lf_config *c, unsigned command)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct fuzz_file file;
-    static const enum lf_command commands[] = {LF_COMMAND_SERVE, LF_COMMAND_PLAN,     LF_COMMAND_RUN,
-                                               LF_COMMAND_LOAD,  LF_COMMAND_TOKENIZE, LF_COMMAND_HEALTH};
+    static const enum lf_command commands[] = {LF_COMMAND_SERVE,    LF_COMMAND_PLAN,     LF_COMMAND_RUN,
+                                               LF_COMMAND_LOAD,     LF_COMMAND_TOKENIZE, LF_COMMAND_HEALTH,
+                                               LF_COMMAND_DOCUMENTS};
     char *argv[WORDS_N], *env[WORDS_N + 2], config_env[96];
     int argc = 0, n_env = 0;
     struct lf_config config = {0};

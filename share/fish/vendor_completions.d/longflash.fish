@@ -6,11 +6,13 @@ complete -c longflash -n __fish_use_subcommand -a run -d 'answers one question o
 complete -c longflash -n __fish_use_subcommand -a load -d 'measures a server under load'
 complete -c longflash -n __fish_use_subcommand -a tokenize -d 'prints the token ids of a text, or the text of ids'
 complete -c longflash -n __fish_use_subcommand -a health -d 'asks a server whether it is ready'
+complete -c longflash -n __fish_use_subcommand -a documents -d 'lists, checks and removes what --cache-dir has kept'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -a 'ls verify rm'
 complete -c longflash -n __fish_use_subcommand -a docs -d 'prints a document that the program makes of its own tables'
 complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics options man bash zsh fish'
 complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
 complete -c longflash -n __fish_use_subcommand -a help -d 'prints the page of a command'
-complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health docs version help'
+complete -c longflash -n '__fish_seen_subcommand_from help' -a 'serve plan run load tokenize health documents docs version help'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run tokenize' -l model -d 'model directory, or the name of a model in this machine\'s Hugging Face cache' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l load -d 'files: weights from the directory; dummy: random weights of the same shapes, from config.json alone' -x -a 'files dummy'
 complete -c longflash -n '__fish_seen_subcommand_from tokenize' -l load -d 'dummy: a directory without a tokenizer will do; its texts are token ids with spaces between them' -x -a 'files dummy'
@@ -27,8 +29,10 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-dir -d 'keep blocks of the prefix cache in this directory, over restarts; on a CPU' -x -a '(__fish_complete_directories)'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep blocks of the prefix cache in this directory, over restarts; on a CPU' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l concurrency -d 'requests of --ctx tokens that must fit at once' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l text-memory -d 'memory for texts: bodies, what is made of them, and replies' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
@@ -55,6 +59,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l keep-alive -d 'what a silent stream sends every 10 s' -x -a 'comment chunk off'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l metrics-prefix -d 'prefix of the names in /metrics' -x -a 'longflash vllm'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l json -d 'print a JSON array, of an object for each identity and kind of block'
 complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l temperature -d '0: the likeliest token each time' -x
@@ -79,7 +84,7 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l csv -d 'also writ
 complete -c longflash -n '__fish_seen_subcommand_from load' -l find-limit -d 'search the longest prompt and the highest concurrency that are served within the bounds'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l ttft-ms -d 'bound on the time to first token (p90)' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l itl-ms -d 'bound on the time between tokens (p90), as they arrive' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health' -l help -d 'this page'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l help -d 'this page'
