@@ -5,8 +5,9 @@
  * Saves blocks to two files in DIR (which it makes anew and removes), then loads them all back with 1, 2 and 4 loaders;
  * before each load the data file is read from one end to the other by O_DIRECT reads of 1 MiB. Prints the rate of the
  * saves, then for each number of loaders the medians of both rates over the rounds, and of the ratios of the pairs. A
- * load reads the block and its record, compares the SHA-256 of all bytes and copies them into the cache. "engine" is
- * what the engine's thread spends for each block: has, job, submit, back, done. */
+ * load reads the block and its record, compares the SHA-256 of all bytes and copies them into the cache. "processor" is
+ * the time of all threads and the kernel for it: on a busy machine it says what the rates do not. "engine" is what the
+ * engine's thread spends for each block: has, job, submit, back, done. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/check.h"
@@ -37,7 +39,15 @@ struct bench {
     pthread_cond_t woken;
     bool is_woken; /* under the lock */
     int64_t engine_ns;
+    double cpu_s; /* of the process, in the latest measurement */
 };
+
+static double cpu_now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
 
 static void stop(const char *what, const char *why)
 {
@@ -153,6 +163,7 @@ static double move_all(struct bench *b, enum lf_tier_way way, int n_loaders)
     const struct lf_disk_tier_opts opts = tier_opts(b, n_loaders);
     if (lf_disk_tier_create(&b->tier, &opts, &err) != LF_OK) stop("create", err.message);
     int64_t began_ns = lf_clock_ns();
+    double began_cpu_s = cpu_now_s();
     int n_submitted = 0, n_back = 0;
     b->engine_ns = 0;
     while (n_back < b->n_blocks) {
@@ -161,12 +172,13 @@ static double move_all(struct bench *b, enum lf_tier_way way, int n_loaders)
         if (n_back < b->n_blocks) await(b);
     }
     double ns = (double)(lf_clock_ns() - began_ns);
+    b->cpu_s = cpu_now_s() - began_cpu_s;
     lf_disk_tier_destroy(b->tier);
     return (double)b->n_blocks * (double)b->block_bytes / ns * 1e9;
 }
 
 /* Bytes a second of the data file, as it is read past the page cache from its beginning to its end. */
-static double read_plain(const struct bench *b)
+static double read_plain(struct bench *b)
 {
     struct lf_err err;
     uint64_t total = (uint64_t)b->n_blocks * lf_disk_slot_bytes(b->block_bytes);
@@ -174,10 +186,12 @@ static double read_plain(const struct bench *b)
     int fd = open(b->data_path, O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (!buf || fd < 0) stop(b->data_path, strerror(errno));
     int64_t began_ns = lf_clock_ns();
+    double began_cpu_s = cpu_now_s();
     for (uint64_t at = 0; at < total; at += PLAIN_BYTES)
         if (lf_file_pread(fd, buf, LF_MIN(total - at, (uint64_t)PLAIN_BYTES), at, b->data_path, &err) != LF_OK)
             stop("read", err.message);
     double ns = (double)(lf_clock_ns() - began_ns);
+    b->cpu_s = cpu_now_s() - began_cpu_s;
     close(fd);
     free(buf);
     return (double)total / ns * 1e9;
@@ -207,17 +221,23 @@ static double median(double *x, int n)
 static void measure_loads(struct bench *b, int n_loaders)
 {
     double plain[ROUNDS_MAX_N], load[ROUNDS_MAX_N], ratio[ROUNDS_MAX_N], engine[ROUNDS_MAX_N];
+    double plain_cpu[ROUNDS_MAX_N], load_cpu[ROUNDS_MAX_N], gb = (double)b->n_blocks * (double)b->block_bytes / 1e9;
     for (int i = 0; i < b->n_rounds; i++) {
         memset(b->cache, 0, (uint64_t)b->n_jobs * b->block_bytes);
         plain[i] = read_plain(b);
+        plain_cpu[i] = b->cpu_s / gb;
         load[i] = move_all(b, LF_TIER_LOAD, n_loaders);
+        load_cpu[i] = b->cpu_s / gb;
         ratio[i] = load[i] / plain[i];
         engine[i] = (double)b->engine_ns / b->n_blocks;
         check(b);
     }
-    printf("%d loader%s: plain read %.0f MB/s, load %.0f MB/s, ratio %.2f; engine %.2f us a block\n", n_loaders,
-           n_loaders > 1 ? "s" : " ", median(plain, b->n_rounds) / 1e6, median(load, b->n_rounds) / 1e6,
-           median(ratio, b->n_rounds), median(engine, b->n_rounds) / 1e3);
+    printf(
+        "%d loader%s: plain read %.0f MB/s, load %.0f MB/s, ratio %.2f; processor %.2f and %.2f s a GB; engine %.2f us "
+        "a block\n",
+        n_loaders, n_loaders > 1 ? "s" : " ", median(plain, b->n_rounds) / 1e6, median(load, b->n_rounds) / 1e6,
+        median(ratio, b->n_rounds), median(plain_cpu, b->n_rounds), median(load_cpu, b->n_rounds),
+        median(engine, b->n_rounds) / 1e3);
 }
 
 static void open_table(struct bench *b)

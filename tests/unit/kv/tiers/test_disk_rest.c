@@ -29,7 +29,9 @@ static void a_disk_that_does_not_read_rests_and_comes_again(void **state)
         for (int half = 0; half < 2; half++) {
             assert_false(rig_has(r, 0) || lf_disk_tier_works(r->tier) || rig_stats(r).works);
             long n_begun = gated_disk_n_begun(&r->gated, GATED_READ);
+            uint64_t n_wakes = rig_n_wakes(r);
             assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_IO);
+            assert_true(rig_n_wakes(r) > n_wakes);
             assert_int_equal(gated_disk_n_begun(&r->gated, GATED_READ), n_begun);
             now_ns += half == 0 ? rests_s[i] * LF_NS_PER_S - 1 : 1;
         }
