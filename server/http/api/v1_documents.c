@@ -90,7 +90,8 @@ static enum lf_status check_content(const struct lf_exchange *x, const struct lf
     if (ask->text.len > most)
         return lf_refuse(err, 413, "text", "document_too_large", "The document has more than %llu bytes.",
                          (unsigned long long)most);
-    if (!lf_utf8_valid(ask->text)) return lf_refuse(err, 400, "text", "invalid_value", "text: it is not valid UTF-8.");
+    if (!lf_utf8_valid(ask->text) || (ask->text.len && memchr(ask->text.ptr, 0, ask->text.len)))
+        return lf_refuse(err, 400, "text", "invalid_value", "text: it is not valid UTF-8, or has a NUL in it.");
     if (lf_str_trim(ask->text).len > 0) return LF_OK;
     return lf_refuse(err, 400, "text", "missing_parameter", "text: this field is needed, with a text in it.");
 }
