@@ -15,8 +15,8 @@
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
  * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'
- * queue, the list of readings, the table of documents, the text memory; they are taken in this order, mostly alone, and none is held while the engine is called. The
- * engine may hold its own when it notifies. */
+ * queue, the list of readings, the table of documents, the text memory; they are taken in this order, mostly alone, and
+ * none is held while the engine is called. The engine may hold its own when it notifies. */
 #ifndef LF_SERVER_HTTP_CONN_SERVER_H
 #define LF_SERVER_HTTP_CONN_SERVER_H
 
