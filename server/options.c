@@ -214,11 +214,11 @@ const struct lf_option lf_options[] = {
      .shown = "nothing is kept",
      .help = "keep blocks of the prefix cache in this directory, over restarts; on a CPU",
      .detail =
-         "One server uses it at a time; it is made where it is not there. What is kept is found again by the same "
+         "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
          "program with the same model, --kv-dtype and instruction set, and by nothing else: for that the bytes "
          "of all weights are hashed while they are read. The files hold what the documents have become, as "
          "their owner alone may read.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "cache-dir",
      .type = LF_OPTION_STRING,
@@ -247,7 +247,7 @@ const struct lf_option lf_options[] = {
      .detail =
          "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
          "written; their index is in memory, and part of the plan.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,

@@ -169,8 +169,9 @@ static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf
                          "There is another document of this name. If-Match with its ETag, or with *, replaces it.");
     if (verdict == LF_DOCUMENT_NO_MATCH)
         return lf_refuse(err, 412, NULL, "no_match", "If-Match names another document than there is.");
-    return lf_refuse(err, 507, NULL, "documents_full",
-                     "There is no room for this document (--document-memory): delete one first.");
+    return lf_refuse(
+        err, 507, NULL, "documents_full",
+        "There is no room for one more document of this size (--document-memory, or their number): delete one first.");
 }
 
 /* What is there now, or how it is going on. */
