@@ -385,6 +385,20 @@ class Bounds(Case):
         self.assertTrue(harness.wait_until(lambda: self.put_text("again", "y" * 300000).status == 202))
 
 
+class Together(Case):
+    args = ("ctx=400000", "n_blocks=8192", "max_body_bytes=100000")
+
+    def test_what_a_request_names_is_as_long_as_a_body_at_most(self):
+        self.assert_error(self.put_text("b", "x" * 100001), 413, "body_too_large")
+        self.put_text("a", "[[say=ok]]" + "x" * 40000)
+        ask = lambda n, text: self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": [
+            {"type": "text", "text": text}] + [{"type": "document", "name": "a"}] * n}]})
+        self.assertEqual(ask(2, "x").json["choices"][0]["message"]["content"], "ok")
+        self.assert_error(ask(3, "x"), 413, "document_too_large", "messages[0].content.name")
+        self.put_text("a", "[[say=ok]]" + "x" * 99990, {"If-Match": "*"})  # what can be put can be asked about
+        self.assertEqual(ask(1, "x" * 90000).json["choices"][0]["message"]["content"], "ok")
+
+
 class Tenants(Case):
     args = ("api_keys_env=one,two",)
 

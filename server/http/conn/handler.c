@@ -46,6 +46,7 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .answers = x->server->answers,
                                    .documents = x->server->documents,
                                    .tenant = x->tenant.salt,
+                                   .document_bytes = x->server->opts.max_body_bytes,
                                    .work = &x->work};
     if (x->is_text) {
         lf_ask_init(ask, &limits);
