@@ -60,6 +60,12 @@ class Documents(Case):
         self.assertNotEqual(r.headers["etag"], plain.headers["etag"])
         self.assertEqual(self.put("c", {"text": "x" * 200, "system": None}).headers["etag"], plain.headers["etag"])
 
+    def test_a_text_is_utf_8_and_loses_the_mark_before_it(self):
+        plain = self.put_text("a", "é" * 10)
+        for kind in ("text/plain; charset=utf-8", 'TEXT/PLAIN;charset="UTF-8"', "text/plain ; x=y"):
+            r = self.put("a", b"\xef\xbb\xbf" + "é".encode() * 10, {"Content-Type": kind})
+            self.assertEqual((r.status, r.headers["etag"]), (200, plain.headers["etag"]))
+
     def test_the_same_text_again_costs_nothing_and_another_needs_a_condition(self):
         first = self.put_text("a", "one" * 50)
         self.assertTrue(self.ready("a"))
@@ -106,7 +112,10 @@ class Documents(Case):
                                   (b"", "missing_parameter", "text")):
             kind = {"Content-Type": "text/plain"} if body == b"" else None
             self.assert_error(self.put("a", body, kind), 400, code, param)
-        self.assert_error(self.put("a", b"\xff", {"Content-Type": "text/plain"}), 400, "invalid_value", "text")
+        for body in (b"\xff", b"a\0b", b"\xed\xa0\x80", "é".encode("latin-1")):
+            self.assert_error(self.put("a", body, {"Content-Type": "text/plain"}), 400, "invalid_value", "text")
+        for kind in ("text/plain; charset=latin1", 'text/plain;x=y; CHARSET="utf-16"', "text/plainx"):
+            self.assert_error(self.put("a", b"x", {"Content-Type": kind}), 415, "unsupported_media_type")
         self.assert_error(self.put("a", b"{", {"Content-Type": "application/json"}), 400, "invalid_json")
         self.assert_error(self.put("a", b"x", {"Content-Type": "text/html"}), 415, "unsupported_media_type")
         self.assert_error(self.put("a", b"x"), 415, "unsupported_media_type")
@@ -261,12 +270,6 @@ class InMessages(Case):
         ids = self.server.post("/tokenize", {"messages": [{"role": "user", "content": [{"type": "document", "name": "a"}]}]}).json
         self.assertEqual(ids, self.server.post("/tokenize", {"messages": [{"role": "user", "content": text}]}).json)
 
-    def test_a_token_ends_where_it_ends(self):
-        self.put_text("a", "say: th")  # "the" is one token of this vocabulary
-        ids = lambda content: self.server.post("/tokenize", {"messages": [{"role": "user", "content": content}]}).json["tokens"]
-        with_part = ids([{"type": "document", "name": "a"}])
-        self.assertEqual(ids([{"type": "document", "name": "a"}, {"type": "text", "text": "e"}])[:len(with_part) - 2], with_part[:-2])
-
     def test_its_system_prompt_goes_with_it_unless_there_is_one(self):
         self.put("a", {"text": "[[say=x]] " + "text " * 60, "system": "Be brief. " * 20})
         self.assertTrue(self.ready("a"))
@@ -380,6 +383,20 @@ class Bounds(Case):
         self.assertGreater(len(statuses), 20)
         self.assertEqual(self.delete("d3").status, 200)
         self.assertTrue(harness.wait_until(lambda: self.put_text("again", "y" * 300000).status == 202))
+
+
+class Together(Case):
+    args = ("ctx=400000", "n_blocks=8192", "max_body_bytes=100000")
+
+    def test_what_a_request_names_is_as_long_as_a_body_at_most(self):
+        self.assert_error(self.put_text("b", "x" * 100001), 413, "body_too_large")
+        self.put_text("a", "[[say=ok]]" + "x" * 40000)
+        ask = lambda n, text: self.server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": [
+            {"type": "text", "text": text}] + [{"type": "document", "name": "a"}] * n}]})
+        self.assertEqual(ask(2, "x").json["choices"][0]["message"]["content"], "ok")
+        self.assert_error(ask(3, "x"), 413, "document_too_large", "messages[0].content.name")
+        self.put_text("a", "[[say=ok]]" + "x" * 99990, {"If-Match": "*"})  # what can be put can be asked about
+        self.assertEqual(ask(1, "x" * 90000).json["choices"][0]["message"]["content"], "ok")
 
 
 class Tenants(Case):

@@ -193,6 +193,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                          .template = {.has_tools = true, .has_calls = true, .has_thinking = true},
                                          .documents = documents,
                                          .tenant = tenant,
+                                         .document_bytes = 1000,
                                          .answers = lf_answer_format_at(data[0] / N_ENDPOINTS % lf_answer_n_formats)};
     struct lf_work work = fuzz_work(data, size);
     if (read_body(&ask, data[0], &kind, &body, &limits, &err) == LF_OK) {

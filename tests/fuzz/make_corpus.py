@@ -72,6 +72,12 @@ def request_bodies():
         "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": schema}}, "stop_sequences": ["a"],
         "tools": [{"type": "custom", "name": "f", "input_schema": schema, "strict": True}], "tool_choice": {"type": "any"}}).encode())
     put("request", "count", b'\6{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}')
+    put("request", "chat-documents", b"\1" + json.dumps({"messages": [{"role": "user", "content": [
+        {"type": "file", "file": {"file_id": "a"}}, {"type": "text", "text": "?"}, {"type": "document", "name": "a"}]}]}).encode())
+    put("request", "messages-documents", b"\5" + json.dumps({"max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": [
+        {"type": "document", "source": {"type": "file", "file_id": "a"}, "cache_control": {"type": "ephemeral"}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": " x "}}]}]}).encode())
+    put("request", "document", b"\xff" + b'{"text":"x","system":"s","ttl":9,"pin":false,"tools":[]}')
     put("request", "tokenize", b'\2{"content":"the <s> king","add_special_tokens":false,"parse_special":true}')
     put("request", "detokenize", b'\3{"tokens":[1,2,3]}')
 

@@ -111,6 +111,7 @@ struct lf_ask_limits {
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
     struct lf_documents *documents;         /* that messages may name; NULL: there are none */
     const uint8_t *tenant;                  /* [LF_SHA256_BYTES] whose */
+    uint64_t document_bytes;                /* of all those of one request, at most */
     struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

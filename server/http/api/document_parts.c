@@ -49,7 +49,11 @@ static enum lf_status read_named(struct lf_reading *r, struct lf_ask_document *o
     if (!out->document) return lf_refuse_document(r->err, at.name, name);
     r->ask->source = r->limits->documents;
     out->text = lf_document_content(out->document)->text;
-    return LF_OK;
+    if (lf_document_parts_bytes(r->ask) <= r->limits->document_bytes) return LF_OK;
+    return lf_refuse(r->err, 413, at.name, "document_too_large",
+                     "%s: the documents that one request names have more bytes together than a body may have "
+                     "(--max-body).",
+                     at.name);
 }
 
 /* Anthropic's: a file is a document of ours. */

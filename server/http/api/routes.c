@@ -68,7 +68,7 @@ static const struct lf_route rows[] = {
          "`state`: `reading`, `ready` or `failed` with its `reason`; `tokens` of its beginning of a conversation, "
          "`tokens_read` so far, `eta_ms` where that is known; `bytes` of its text, `hits`: requests that used it; "
          "`created`, `expires` (null: never); `etag`. A document that is ready was read; when the cache needs its "
-         "blocks for others, who asks next waits until it is read again."},
+         "blocks for others, or with `--prefix-cache off`, who asks next waits until it is read again."},
     {NAMED, .method = "PUT", .takes_text = true, .generates = true, .handle = lf_handle_body,
      .answer_body = lf_answer_document, .fields = &lf_document_fields, .endpoint = 1, .parse = lf_document_parse,
      .summary = "puts a text under a name, and reads it into the cache",

@@ -90,7 +90,8 @@ static enum lf_status check_content(const struct lf_exchange *x, const struct lf
     if (ask->text.len > most)
         return lf_refuse(err, 413, "text", "document_too_large", "The document has more than %llu bytes.",
                          (unsigned long long)most);
-    if (!lf_utf8_valid(ask->text)) return lf_refuse(err, 400, "text", "invalid_value", "text: it is not valid UTF-8.");
+    if (!lf_utf8_valid(ask->text) || (ask->text.len && memchr(ask->text.ptr, 0, ask->text.len)))
+        return lf_refuse(err, 400, "text", "invalid_value", "text: it is not valid UTF-8, or has a NUL in it.");
     if (lf_str_trim(ask->text).len > 0) return LF_OK;
     return lf_refuse(err, 400, "text", "missing_parameter", "text: this field is needed, with a text in it.");
 }
@@ -168,8 +169,9 @@ static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf
                          "There is another document of this name. If-Match with its ETag, or with *, replaces it.");
     if (verdict == LF_DOCUMENT_NO_MATCH)
         return lf_refuse(err, 412, NULL, "no_match", "If-Match names another document than there is.");
-    return lf_refuse(err, 507, NULL, "documents_full",
-                     "There is no room for this document (--document-memory): delete one first.");
+    return lf_refuse(
+        err, 507, NULL, "documents_full",
+        "There is no room for one more document of this size (--document-memory, or their number): delete one first.");
 }
 
 /* What is there now, or how it is going on. */

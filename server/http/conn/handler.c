@@ -46,10 +46,11 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .answers = x->server->answers,
                                    .documents = x->server->documents,
                                    .tenant = x->tenant.salt,
+                                   .document_bytes = x->server->opts.max_body_bytes,
                                    .work = &x->work};
     if (x->is_text) {
         lf_ask_init(ask, &limits);
-        ask->text = lf_buf_view(&x->body);
+        ask->text = lf_str_without_bom(lf_buf_view(&x->body));
         return LF_OK;
     }
     LF_TRY(parse_json(x, json, err));

@@ -211,7 +211,22 @@ bool lf_headers_is_json(const struct lf_headers *h)
     return is_type(h->content_type, LF_STR("application/json"));
 }
 
+/* Whether a parameter names a charset that is not UTF-8 or a part of it. */
+static bool names_other_charset(struct lf_str type)
+{
+    static const char charset[] = "charset=";
+    const size_t n = sizeof charset - 1;
+    for (size_t i = 0; i + n <= type.len; i++) {
+        if (strncasecmp(type.ptr + i, charset, n) != 0) continue;
+        size_t first = i + n + (i + n < type.len && type.ptr[i + n] == '"'), end = first;
+        while (end < type.len && !strchr("\"; \t", type.ptr[end])) end++;
+        struct lf_str name = lf_str_from(type.ptr + first, end - first);
+        return !lf_str_is_word(name, "utf-8") && !lf_str_is_word(name, "us-ascii");
+    }
+    return false;
+}
+
 bool lf_headers_is_text(const struct lf_headers *h)
 {
-    return is_type(h->content_type, LF_STR("text/plain"));
+    return is_type(h->content_type, LF_STR("text/plain")) && !names_other_charset(h->content_type);
 }

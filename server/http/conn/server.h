@@ -9,12 +9,14 @@
  *     routes          which path is answered by whom; generate and the other handlers
  *     dialect         the APIs in which a generation is asked for and answered
  *     generation      the engine's requests and the parts they become; stream, whole: as it is made, at once
+ *     v1_documents    texts with names (server/documents/): put, shown, deleted; readings: on their way into the cache;
+ *                     document_parts, boundaries: in messages
  *     tools           definitions of tools, and calls in messages; anthropic_messages, anthropic_json: Anthropic's form
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
  * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'
- * queue, the text memory; they are taken in this order, mostly alone, and none is held while the engine is called. The
- * engine may hold its own when it notifies. */
+ * queue, the list of readings, the table of documents, the text memory; they are taken in this order, mostly alone, and
+ * none is held while the engine is called. The engine may hold its own when it notifies. */
 #ifndef LF_SERVER_HTTP_CONN_SERVER_H
 #define LF_SERVER_HTTP_CONN_SERVER_H
 

@@ -96,6 +96,8 @@ static const struct {
     {{"serve", "--host", "192.0.2.1", "--insecure-no-auth"}, "expected an address of this machine"},
     {{"serve", "--max-body", "10"}, "--max-body"},
     {{"serve", "--max-body", "2G"}, "--max-body"},
+    {{"serve", "--max-document", "2G"}, "--max-document"},
+    {{"serve", "--document-memory", "10"}, "--document-memory"},
     {{"serve", "--request-timeout", "86401"}, "from 0 to 86400"},
     {{"serve", "--connections", "15"}, "from 16 to 65536"},
     {{"serve", "--connections", "65537"}, "from 16 to 65536"},
