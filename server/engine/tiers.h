@@ -50,7 +50,7 @@ void lf_tiers_destroy(struct lf_engine *e); /* accepts one that was not created 
 
 /* What has come back: references are put, sequences learn of their blocks. */
 void lf_tiers_take_back(struct lf_engine *e);
-/* Blocks that running sequences want go on their way, in turn. */
+/* Blocks that running sequences want go on their way; whose is next: lf_restore_send. */
 void lf_tiers_load(struct lf_engine *e);
 /* Blocks that have been computed go on their way down. */
 void lf_tiers_save(struct lf_engine *e);
