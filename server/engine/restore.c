@@ -5,7 +5,8 @@
 #include "core/limits.h"
 #include "server/engine/scheduler.h"
 
-enum { BLOCK = LF_KV_BLOCK_TOKENS, LEARNT_N = 32 };
+enum { BLOCK = LF_KV_BLOCK_TOKENS, LEARNT_N = 32, LEAST_COMING_N = 16 };
+static const double LONGEST_STEP = 1.25; /* of alone_ns: steps are predicted, not kept */
 static const double FORGETTING = 0.9;
 static const double WORTH = 0.9; /* a way that takes the device has to be done in so much of the other's time */
 
@@ -93,10 +94,18 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ah
     return -1;
 }
 
+/* More would only stand before what somebody else sends for. */
+static int most_coming(const struct lf_sched *s, int n_most)
+{
+    double n = LONGEST_STEP * (double)s->opts.alone_ns / s->opts.below.block_ns;
+    return (int)LF_MIN(LF_MAX(n, LEAST_COMING_N), n_most);
+}
+
 void lf_restore_send(struct lf_sched *s, int n_ahead, int n_most,
                      bool (*may)(void *ctx, const struct lf_sched_seq *seq),
                      void (*send)(void *ctx, struct lf_sched_seq *seq, int i), void *ctx)
 {
+    n_most = most_coming(s, n_most);
     for (int most_each = 1; most_each <= n_most && n_ahead < n_most; most_each++) {
         LF_LIST_EACH(it, &s->running)
         {

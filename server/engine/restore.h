@@ -61,9 +61,9 @@ enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool ma
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
 /* The block to load next, behind n_ahead others of whomever; it is coming from here on. -1: none, or not yet. */
 int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ahead);
-/* Sends for blocks of what runs, while fewer than n_most of the n_ahead before are on their way: whoever has the fewest
- * coming is next, so that a short prompt does not wait for a long one. may: whether what seq reserved may be written
- * to already. */
+/* Sends for blocks of what runs, as many as keep the disk busy until the next step has ended, n_most at once at most,
+ * of which n_ahead are on their way already. Whoever has the fewest coming is next, so that a short prompt does not
+ * wait for a long one. may: whether what seq reserved may be written to already. */
 void lf_restore_send(struct lf_sched *s, int n_ahead, int n_most,
                      bool (*may)(void *ctx, const struct lf_sched_seq *seq),
                      void (*send)(void *ctx, struct lf_sched_seq *seq, int i), void *ctx);

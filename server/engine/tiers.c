@@ -61,13 +61,14 @@ uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes)
     return lf_disk_tier_host_bytes(&opts) + (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(bool) + sizeof(uint64_t));
 }
 
-/* Until blocks have been loaded a disk is taken for one that reads a GB in a second. */
+/* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second: if it is slower the first blocks
+ * tell, but one that is taken for slower than it is would not be asked for a long time. */
 static void look_below(struct lf_engine *e, uint64_t block_bytes)
 {
     e->sched.opts.below = (struct lf_restore_source){.has = is_below,
                                                      .ctx = e->tiers.disk,
                                                      .may_meet = lf_device_info(e->kv->dev)->is_host,
-                                                     .block_ns = (double)block_bytes};
+                                                     .block_ns = (double)block_bytes / 8};
     lf_prefix_cache_on_enter(e->kv->prefix, on_enter, e);
 }
 

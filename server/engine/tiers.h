@@ -22,8 +22,8 @@
 #include "kv/tiers/disk_tier.h"
 
 enum {
-    LF_TIERS_LOADS_N = 64, /* blocks on their way up at once */
-    LF_TIERS_SAVES_N = 64, /* and down: at most an eighth of the cache's */
+    LF_TIERS_LOADS_N = 1024, /* blocks on their way up at once, at most: lf_restore_send */
+    LF_TIERS_SAVES_N = 64,   /* and down: at most an eighth of the cache's */
     LF_TIERS_LOADERS_N = 4,
     LF_TIERS_END_S = 30
 };

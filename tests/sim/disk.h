@@ -17,7 +17,7 @@
 struct sim_request;
 struct sim_world;
 
-enum { SIM_LOADS_N = 64 };
+enum { SIM_LOADS_N = 1024 };
 
 struct sim_disk_opts {
     int n_blocks; /* it holds, 0: there is no disk; the one used least recently makes room for another */
