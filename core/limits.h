@@ -49,6 +49,12 @@ enum {
     LF_LOGIT_BIAS_N = 300,
     LF_TOP_LOGPROBS_N = 20,
 
+    /* documents (server/documents/documents.h) */
+    LF_DOCUMENT_NAME_BYTES = 128,
+    LF_DOCUMENTS_N = 10000,                      /* of all tenants at once */
+    LF_DOCUMENT_MEMORY_BYTES = 32 * 1024 * 1024, /* default of --document-memory */
+    LF_ASK_DOCUMENTS_N = 64,                     /* in the messages of one request */
+
     /* scheduler */
     LF_QUEUE_N = 256,
     LF_QUEUE_MAX_N = 64 * 1024,   /* --queue at most */

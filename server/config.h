@@ -40,9 +40,10 @@ struct lf_config {
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
     bool prefix_cache;
-    const char *cache_dir; /* where blocks are kept over restarts; NULL: nowhere */
-    uint64_t cache_disk;   /* bytes there; 0: LF_CACHE_DISK_BYTES */
-    uint64_t text_memory;  /* bytes; 0: by the sizes of bodies and memory */
+    const char *cache_dir;                  /* where blocks are kept over restarts; NULL: nowhere */
+    uint64_t cache_disk;                    /* bytes there; 0: LF_CACHE_DISK_BYTES */
+    uint64_t document_memory, max_document; /* bytes; max_document 0: as max_body */
+    uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;
     int concurrency;

@@ -214,11 +214,11 @@ const struct lf_option lf_options[] = {
      .shown = "nothing is kept",
      .help = "keep blocks of the prefix cache in this directory, over restarts; on a CPU",
      .detail =
-         "One server uses it at a time; it is made where it is not there. What is kept is found again by the same "
+         "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
          "program with the same model, --kv-dtype and instruction set, and by nothing else: for that the bytes "
          "of all weights are hashed while they are read. The files hold what the documents have become, as "
          "their owner alone may read.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "cache-dir",
      .type = LF_OPTION_STRING,
@@ -247,7 +247,7 @@ const struct lf_option lf_options[] = {
      .detail =
          "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
          "written; their index is in memory, and part of the plan.",
-     .commands = SERVE | PLAN,
+     .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,
@@ -268,6 +268,18 @@ const struct lf_option lf_options[] = {
      .shown = "by the size of --max-body and --memory",
      .help = "memory for texts: bodies, what is made of them, and replies",
      .detail = "It is part of the plan. Past it requests are answered 503 and asked to come again.",
+     .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
+    {.name = "document-memory",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(document_memory),
+     .min = 16 << 20,
+     .max = BYTES_N,
+     .fallback = "32M",
+     .arg = "BYTES",
+     .help = "memory for the texts of documents (/v1/documents)",
+     .detail = "It is part of the plan. Past it a document is refused with 507 until another is deleted or its time is "
+               "over. Where there are keys, one of them may have three quarters of it.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
 
@@ -433,6 +445,16 @@ const struct lf_option lf_options[] = {
      .arg = "BYTES",
      .help = "largest request body; past it 413",
      .commands = SERVE | PLAN,
+     .group = LF_GROUP_HTTP},
+    {.name = "max-document",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(max_document),
+     .max = (int64_t)1 << 30,
+     .fallback = "0",
+     .arg = "BYTES",
+     .shown = "as --max-body",
+     .help = "largest text of a document; past it 413",
+     .commands = SERVE,
      .group = LF_GROUP_HTTP},
     {.name = "connections",
      .type = LF_OPTION_INT,

@@ -192,7 +192,9 @@ static void print_timings(const struct lf_request_state *s)
     double prefill_s = (double)(s->first_token_ns - s->started_ns) / LF_NS_PER_S;
     double decode_s = (double)(s->finished_ns - s->first_token_ns) / LF_NS_PER_S;
     if (s->first_token_ns == 0) return;
-    fprintf(stderr, "prompt %d tokens in %.2f s (%.0f tokens/s), answer %d tokens in %.2f s", s->n_prompt, prefill_s,
+    fprintf(stderr, "prompt %d tokens", s->n_prompt);
+    if (s->n_restored > 0) fprintf(stderr, ", %d of them from the disk,", s->n_restored);
+    fprintf(stderr, " in %.2f s (%.0f tokens/s), answer %d tokens in %.2f s", prefill_s,
             prefill_s > 0 ? s->n_prompt / prefill_s : 0, s->n_tokens, decode_s);
     if (s->n_tokens > 1 && decode_s > 0) fprintf(stderr, " (%.1f tokens/s)", (s->n_tokens - 1) / decode_s);
     fprintf(stderr, ", peak memory %.1f MiB\n", (double)lf_runtime_peak_bytes() / (1024.0 * 1024.0));
@@ -308,6 +310,7 @@ static enum lf_status size_context(struct run *r, struct lf_config *sized, int *
     *max_tokens = (int)LF_MIN((size_t)r->config->max_tokens, most - r->prompt.n);
     if (!sized->ctx) sized->ctx = (int)r->prompt.n + *max_tokens;
     if (!sized->memory && !sized->kv_tokens) sized->kv_tokens = (uint64_t)sized->ctx;
+    sized->prefix_cache = sized->cache_dir != NULL; /* one request finds nothing but what is on disk */
     sized->max_seqs = 1;
     sized->queue = 1;
     sized->step_ms = STEP_MS;

@@ -323,7 +323,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
         .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,
         .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
-        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->n_connections) : 0,
+        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory, c->n_connections) : 0,
     };
 }
 

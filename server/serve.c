@@ -182,6 +182,8 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .n_connections = c->n_connections,
         .n_connections_per_address = c->n_connections_per_address,
         .text_bytes = lf_runtime_text_bytes(&s->rt),
+        .document_memory_bytes = c->document_memory,
+        .max_document_bytes = c->max_document,
         .n_threads = HTTP_THREADS_N,
         .request_deadline_ms = c->request_timeout * 1000,
         .max_choices = LF_CHOICES_N,

@@ -20,6 +20,10 @@ struct lf_word_cache {
     uint64_t n_words;      /* a power of two */
 };
 
+/* Where a segment of text stands: at the beginning of a whole text, behind an added token, or behind a token boundary
+ * within a text, where nothing is put before it. */
+enum lf_place { LF_PLACE_OPENS, LF_PLACE_BEHIND_TOKEN, LF_PLACE_GOES_ON };
+
 struct lf_encode_work {
     struct lf_ids *out; /* borrowed */
     size_t first;       /* ids in out before this call */

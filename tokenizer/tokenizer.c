@@ -155,7 +155,10 @@ enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids
     lf_encode_work_init(&scratch, out, text.len, max_ids, work, err);
     enum lf_status status = check_utf8(&scratch, text);
     if (status == LF_OK) status = mark_user_bytes(&user, text, user_spans, n_user_spans, lf_work_memory(work), err);
-    struct lf_added_search search = {text, user, (flags & LF_ENCODE_SPECIALS) != 0};
+    struct lf_added_search search = {.text = text,
+                                     .user = user,
+                                     .specials = (flags & LF_ENCODE_SPECIALS) != 0,
+                                     .goes_on = (flags & LF_ENCODE_GOES_ON) != 0};
     if (status == LF_OK) status = encode_all(tok, &scratch, &search, flags);
     if (status != LF_OK) out->n = scratch.first;
     lf_encode_work_deinit(&scratch);

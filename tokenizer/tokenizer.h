@@ -38,7 +38,9 @@ struct lf_text_span {
 
 enum lf_encode_flags {
     LF_ENCODE_SPECIALS = 1, /* recognize the text of special (control) tokens outside the user's spans */
-    LF_ENCODE_BOS_EOS = 2   /* add what the post-processor / add_bos_token adds around a single text */
+    LF_ENCODE_BOS_EOS = 2,  /* add what the post-processor / add_bos_token adds around a single text */
+    LF_ENCODE_GOES_ON =
+        4 /* the text goes on behind a token boundary: nothing is put before it that only begins texts */
 };
 
 /* dir: a model directory. LF_NOT_FOUND: no tokenizer in it; LF_UNSUPPORTED: names the part; LF_CORRUPT. */

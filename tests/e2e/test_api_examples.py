@@ -9,8 +9,8 @@ import harness
 
 PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs", "api.md")
 FENCED = r"\n```(%s)\n((?:(?!```).)*)\n```\n"
-EXAMPLE = re.compile(r"^### (GET|POST) (\S+) → (\d+)\n(?:" + FENCED % "json" + ")?" + FENCED % "json|text", re.M | re.S)
-ROUTE = re.compile(r"^\| `(GET|POST) (/\S*)` \|", re.M)
+EXAMPLE = re.compile(r"^### (GET|POST|PUT|DELETE) (\S+) → (\d+)\n(?:" + FENCED % "json" + ")?" + FENCED % "json|text", re.M | re.S)
+ROUTE = re.compile(r"^\| `(GET|POST|PUT|DELETE) (/\S*)` \|", re.M)
 ANY = re.compile(r".*_ms$|.*_per_second$|created$")  # numbers that differ from time to time
 ID = re.compile(r"^(cmpl-|chatcmpl-|msg_)[0-9a-f]+$")
 
@@ -23,7 +23,7 @@ def read_page():
 def examples(page):
     """Method, path, status, body, form and text of the answer."""
     found = [(m, p, int(status), body, form, answer) for m, p, status, _, body, form, answer in EXAMPLE.findall(page)]
-    assert len(found) == len(re.findall(r"^### (?:GET|POST) ", page, re.M)), "an example is not in the form that is read here"
+    assert len(found) == len(re.findall(r"^### (?:GET|POST|PUT|DELETE) ", page, re.M)), "an example is not in the form that is read here"
     return found
 
 
@@ -65,6 +65,8 @@ class Examples(harness.Case):
 
     def ask(self, method, path, body):
         self.assertTrue(harness.wait_until(self.server.idle))
+        if method == "GET" and path.startswith("/v1/documents"):
+            self.assertTrue(harness.wait_until(lambda: b'"reading"' not in self.server.get(path).body))
         return self.server.request(method, path, json.loads(body) if body else None)
 
     def test_every_example_is_what_the_server_answers(self):
@@ -79,7 +81,7 @@ class Examples(harness.Case):
 
     def test_every_endpoint_has_one(self):
         page = read_page()
-        shown = {(m, p) for m, p, status, *_ in examples(page) if status == 200}
+        shown = {(m, p) for m, p, status, *_ in examples(page) if status in (200, 202)}
         routes = set(ROUTE.findall(page)) - {("GET", "/metrics")}  # Prometheus' text: docs/operations.md lists it
         self.assertGreater(len(routes), 10)
         missing = {r for r in routes if r not in shown and not any(r[1].endswith("/ID") and p.startswith(r[1][:-2]) for _, p in shown)}

@@ -1,6 +1,7 @@
 """Blocks on disk as an operator meets them: the directory of --cache-dir, who may use it, what it is of."""
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -88,6 +89,28 @@ class Directory(unittest.TestCase):
         self.assertEqual(some["total_bytes"] - some["host_bytes"] - some["disk_index_bytes"],
                          without["total_bytes"] - without["host_bytes"])
         self.assertFalse(os.path.exists(self.dir))  # plan makes nothing
+
+    # ---- longflash run ----
+
+    def run_once(self, question, *more):
+        return self.command("run", "--document", os.path.join(self.folder.name, "text"), "--max-tokens", "8",
+                            "--cache-dir", self.dir, "--cache-disk", "20M", *more, question)
+
+    def test_a_document_is_read_once_for_several_questions_on_the_terminal(self):
+        with open(os.path.join(self.folder.name, "text"), "w") as f:
+            f.write(WORDS * 24)
+        first, again = self.run_once("Who went up?"), self.run_once("Who went up?")
+        self.assertEqual((first.returncode, again.returncode), (0, 0), first.stderr + again.stderr)
+        self.assertNotIn("from the disk", first.stderr)
+        self.assertRegex(again.stderr, r"^prompt \d+ tokens, \d+ of them from the disk, in ")
+        self.assertEqual(first.stdout, again.stdout)
+        n_prompt, n_restored = (int(x) for x in re.findall(r"\d+", again.stderr)[:2])
+        self.assertGreaterEqual(n_restored, n_prompt - 128)
+        self.assertIn("from the disk", self.run_once("And where?").stderr)
+        self.assertNotIn("from the disk", self.run_once("Who went up?", "--kv-dtype", "f32").stderr)
+        server = self.serve()
+        r = self.run_once("Who went up?")
+        self.assertEqual((r.returncode, r.stderr), (2, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n"))
 
     # ---- longflash documents ----
 

@@ -30,13 +30,14 @@ class Errors(harness.Case):
                                     ("/livez", "DELETE", "GET, HEAD, OPTIONS"), ("/tokenize", "PUT", "POST, OPTIONS"),
                                     ("/metrics", "PATCH", "GET, HEAD, OPTIONS"), ("/v1/completions", "TRACE", "POST, OPTIONS"),
                                     ("/v1/completions", "BREW", "POST, OPTIONS"), ("/ping", "PUT", "GET, HEAD, POST, OPTIONS"),
-                                    ("/version", "POST", "GET, HEAD, OPTIONS")):
+                                    ("/version", "POST", "GET, HEAD, OPTIONS"), ("/v1/documents", "PUT", "GET, HEAD, OPTIONS"),
+                                    ("/v1/documents/a", "POST", "GET, HEAD, PUT, DELETE, OPTIONS")):
             r = self.server.request(method, path, {} if method == "POST" else None)
             self.assert_error(r, 405, "method_not_allowed")
             self.assertEqual(r.headers["allow"], allow)
 
     def test_head_is_get_without_a_body(self):
-        for path in ("/livez", "/readyz", "/health", "/ping", "/version", "/v1/models", "/metrics", "/v1/capacity"):
+        for path in ("/livez", "/readyz", "/health", "/ping", "/version", "/v1/models", "/v1/documents", "/metrics", "/v1/capacity"):
             r = self.server.request("HEAD", path)
             self.assertEqual((r.status, r.body), (200, b""))
             self.assertGreater(int(r.headers["content-length"]), 0)

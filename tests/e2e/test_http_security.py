@@ -40,11 +40,13 @@ class Keys(harness.Case):
     def test_only_health_is_open(self):
         for path in ("/livez", "/readyz", "/health", "/ping"):
             self.assertEqual(self.status(None, path).status, 200)
-        for path in ("/v1/models", "/v1/models/fake", "/metrics", "/v1/capacity", "/version"):
+        for path in ("/v1/models", "/v1/documents", "/v1/models/fake", "/metrics", "/v1/capacity", "/version"):
             self.assertEqual(self.status(None, path).status, 401)
             self.assertEqual(self.status("Bearer sk-one", path).status, 200)
         for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"):
             self.assert_error(self.server.post(path, {}), 401)
+        for method in ("GET", "PUT", "DELETE"):
+            self.assert_error(self.server.request(method, "/v1/documents/a", {} if method == "PUT" else None), 401)
         # a key is asked for before the body's kind or size says anything
         self.assert_error(self.server.request("POST", "/tokenize", b"x"), 401)
 

@@ -54,7 +54,7 @@ static void split(struct lf_str pattern, struct lf_str text, const char *behavio
     LF_ASSERT(lf_json_parse(&doc, lf_buf_view(&json), &lf_json_limits_file, NULL) == LF_OK);
     lf_pretokenized_init(&state, NULL);
     if (lf_pretokenizer_open(&pre, &arena, lf_json_root(&doc), "pre_tokenizer", NULL) == LF_OK &&
-        lf_pretokenizer_run(&pre, &work, &state, text, true) == LF_OK)
+        lf_pretokenizer_run(&pre, &work, &state, text, LF_PLACE_OPENS) == LF_OK)
         check_pieces(&state);
     lf_pretokenized_deinit(&state);
     lf_regex_work_deinit(&work);

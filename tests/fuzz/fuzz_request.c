@@ -1,12 +1,15 @@
 /* Fuzzing what becomes of a request body: JSON, the table of fields, messages, tools, the template, token ids.
  *
- * The first byte says which endpoint, of OpenAI's or Anthropic's, and in which format the model's answers are; the rest
- * is the body. A refusal must say why, with a status of 4xx or 503; what is accepted must lie within the limits that
- * the engine is promised, and of what it asks its answer to be a grammar is made, and answered at random. */
+ * The first byte says which endpoint, of OpenAI's or Anthropic's, and in which format the model's answers are, or that
+ * a document is put; the rest is the body. There is a document called a. A refusal must say why, with a status of 4xx
+ * or 503; what is accepted must lie within the limits that the engine is promised, and of what it asks its answer to be
+ * a grammar is made, and answered at random. */
+#include "server/documents/documents.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/prompts.h"
+#include "server/http/api/v1_documents.h"
 #include "tests/fuzz/use_grammar.h"
 #include "template/answer/answer_rows.h"
 #include "template/chat_template.h"
@@ -19,7 +22,21 @@ static const char template_source[] =
     "{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{{ reasoning_effort }}{{ enable_thinking }}"
     "{% endif %}";
 
-enum { CTX = 512, MAX_CHOICES = 4, N_ENDPOINTS = 7 };
+enum { CTX = 512, MAX_CHOICES = 4, N_ENDPOINTS = 7, PUT_DOCUMENT = 255 };
+
+static const uint8_t tenant[LF_SHA256_BYTES] = {1};
+static struct lf_documents *documents;
+
+static void put_document(void)
+{
+    const struct lf_documents_opts opts = {.n_most = 4, .bytes_most = 1 << 20};
+    const struct lf_document_content content = {LF_STR(" a text <|im_end|> of a document\n"), LF_STR("system")};
+    const struct lf_document_put put = {.key = {tenant, LF_STR("a"), 1}, .content = &content};
+    struct lf_document *doc = NULL;
+    LF_ASSERT(lf_documents_create(&documents, &opts, NULL) == LF_OK);
+    LF_ASSERT(lf_documents_put(documents, &put, &doc) == LF_DOCUMENT_NEW);
+    lf_document_unref(documents, doc);
+}
 
 static struct lf_prompt_source source = {.ctx = CTX};
 
@@ -31,6 +48,7 @@ static void open_source(void)
     LF_ASSERT(lf_chat_template_create(&chat, lf_str_c(template_source), NULL) == LF_OK);
     source.tok = tok;
     source.chat = chat;
+    put_document();
 }
 
 static void check_refusal(const struct lf_api_err *err)
@@ -69,6 +87,18 @@ static void check_messages(const struct lf_ask *ask)
         for (size_t k = 0; k < m->n_calls; k++)
             LF_ASSERT(lf_json_is_absent(m->calls[k].arguments) ||
                       lf_json_type(m->calls[k].arguments) == LF_JSON_OBJECT);
+    }
+}
+
+static void check_documents(const struct lf_ask *ask)
+{
+    LF_ASSERT(ask->n_documents <= LF_ASK_DOCUMENTS_N);
+    for (size_t i = 0; i < ask->n_documents; i++) {
+        const struct lf_ask_document *d = &ask->documents[i];
+        LF_ASSERT(d->message < ask->n_messages);
+        struct lf_str content = ask->messages[d->message].content;
+        LF_ASSERT(d->text.len <= d->end && d->end <= content.len);
+        LF_ASSERT(lf_str_eq(lf_str_from(content.ptr + d->end - d->text.len, d->text.len), d->text));
     }
 }
 
@@ -139,6 +169,7 @@ static enum lf_status read_body(struct lf_ask *ask, uint8_t which, enum lf_ask_k
     static const enum lf_ask_kind kinds[] = {LF_ASK_COMPLETION, LF_ASK_CHAT, LF_ASK_TOKENIZE, LF_ASK_DETOKENIZE,
                                              LF_ASK_TEMPLATE};
     const size_t n_kinds = LF_N_ELEMS(kinds);
+    if (which == PUT_DOCUMENT) return lf_document_parse(ask, body, limits, err);
     which %= N_ENDPOINTS;
     *kind = LF_ASK_CHAT;
     if (which == n_kinds) return lf_dialect_messages.parse(ask, body, limits, err);
@@ -154,19 +185,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lf_api_err err = {0};
     if (size == 0) return 0;
     if (!source.tok) open_source();
-    enum lf_ask_kind kind;
+    enum lf_ask_kind kind = LF_ASK_CHAT;
     struct lf_str text = lf_str_from((const char *)data + 1, size - 1);
     if (lf_json_parse(&body, text, &lf_json_limits_request, NULL) != LF_OK) return 0;
     const struct lf_ask_limits limits = {.max_choices = MAX_CHOICES,
                                          .n_vocab = lf_tokenizer_n_vocab(source.tok),
                                          .template = {.has_tools = true, .has_calls = true, .has_thinking = true},
+                                         .documents = documents,
+                                         .tenant = tenant,
                                          .answers = lf_answer_format_at(data[0] / N_ENDPOINTS % lf_answer_n_formats)};
     struct lf_work work = fuzz_work(data, size);
     if (read_body(&ask, data[0], &kind, &body, &limits, &err) == LF_OK) {
         check_ask(&ask, limits.n_vocab);
         check_messages(&ask);
         check_tools(&ask);
-        if (kind != LF_ASK_DETOKENIZE) read_prompts(&ask, &limits, &work);
+        check_documents(&ask);
+        if (kind != LF_ASK_DETOKENIZE && data[0] != PUT_DOCUMENT) read_prompts(&ask, &limits, &work);
     } else {
         check_refusal(&err);
     }

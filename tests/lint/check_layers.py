@@ -17,9 +17,10 @@ FLOORS = {
     "kv": (["core/", "device/"], []),
     "attention": (["core/", "device/", "kv/kv_view.h"], CUDA),
     "model": (["core/", "device/", "kv/", "attention/"], []),
+    "server/documents": (["core/"], []),
     "server/engine": (["core/", "device/device.h", "kv/", "model/", "grammar/grammar.h"], []),
     "server/http": (["core/", "tokenizer/tokenizer.h", "tokenizer/decoder.h", "tokenizer/detok.h", "tokenizer/stop.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h",
-                     "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
+                     "server/documents/documents.h", "server/engine/engine.h", "server/engine/request.h"], ["microhttpd.h"]),
     "server": (["core/", "device/device.h", "tokenizer/tokenizer.h", "tokenizer/detok.h", "template/chat_template.h", "template/answer_format.h", "template/answer_vocabulary.h", "template/tools.h", "grammar/grammar.h", "kv/", "model/", "server/engine/engine.h",
                 "server/http/conn/http_server.h"], []),
 }
@@ -31,7 +32,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.M)
 
 
 def floor_of(path):
-    for floor in ("server/engine", "server/http"):
+    for floor in ("server/documents", "server/engine", "server/http"):
         if path.startswith(floor + "/"):
             return floor
     return path.split("/")[0]
@@ -71,9 +72,10 @@ def self_test():
     found += check_text("attention/b.cu", '#include <cuda_runtime.h>\n#include <cublasLt.h>\n')
     found += check_text("kv/a.c", '#include <nettle/sha2.h>\n')
     found += check_text("core/b.c", '#include <nettle/sha2.h>\n#include <nettle/md5.h>\n')
+    found += check_text("server/documents/a.c", '#include "core/str.h"\n#include "server/engine/engine.h"\n')
     found += check_text("server/a.c", '#include "server/http/sse.h"\n#include "server/config.h"\n')
     source.expect("layers", found, ["core/a.c:1", "attention/a.c:2", "http/a.c:2", "engine/a.c:1", "engine/a.c:2",
-                                    "private to device/", "model/b.c:1", "attention/b.cu:2", "kv/a.c:1", "core/b.c:2", "server/a.c:1"])
+                                    "private to device/", "model/b.c:1", "attention/b.cu:2", "kv/a.c:1", "core/b.c:2", "documents/a.c:2", "server/a.c:1"])
 
 
 def main():

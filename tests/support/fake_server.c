@@ -155,6 +155,10 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.max_body_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "text_bytes")))
         s->http.text_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "document_memory_bytes")))
+        s->http.document_memory_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "max_document_bytes")))
+        s->http.max_document_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "cors"))) {
         s->http.cors_origins = s->cors;
         return add(s->cors, v);

@@ -133,6 +133,7 @@ enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids
                                    size_t max_ids, struct lf_work *work, struct lf_err *err)
 {
     (void)tok;
+    size_t before = out->n;
     LF_TRY(take_time(text, work));
     if (flags & LF_ENCODE_BOS_EOS) LF_TRY(lf_ids_push(out, FAKE_BOS));
     for (size_t i = 0; i < text.len;) {
@@ -142,7 +143,7 @@ enum lf_status lf_tokenizer_encode(const struct lf_tokenizer *tok, struct lf_ids
         if (id >= N_BYTES && piece_at(id - N_BYTES)->special && in_span(user_spans, n_user_spans, i, len))
             id = longest(rest, false, &len);
         LF_TRY(lf_ids_push(out, id));
-        if (max_ids && out->n > max_ids) return lf_fail(err, LF_LIMIT, "more than %zu ids", max_ids);
+        if (max_ids && out->n - before > max_ids) return lf_fail(err, LF_LIMIT, "more than %zu ids", max_ids);
         i += len;
     }
     return LF_OK;

@@ -54,6 +54,7 @@ struct lf_added_search {
     struct lf_str text;
     const uint8_t *user; /* [text.len]: 1 where the byte came from a user; NULL: nowhere */
     bool specials;
+    bool goes_on; /* the text begins inside another one */
 };
 
 void lf_added_deinit(struct lf_added *added); /* accepts a zeroed one */

@@ -35,10 +35,10 @@ static enum lf_status fail_grown(const struct hf_work *w, size_t n, const char *
                    LF_TEXT_GROWTH);
 }
 
-static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, bool opens)
+static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, enum lf_place place)
 {
     const struct lf_hf *hf = w->tok->hf;
-    enum lf_status status = lf_pretokenizer_run(&hf->pretokenizer, &w->regex, &w->pieces, text, opens);
+    enum lf_status status = lf_pretokenizer_run(&hf->pretokenizer, &w->regex, &w->pieces, text, place);
     if (w->pieces.other_text.status == LF_LIMIT) return fail_grown(w, text.len, "pre-tokenizer");
     if (status != LF_OK) return explain(w, status, "the pre-tokenizer");
     const char *base = w->pieces.text.ptr;
@@ -50,7 +50,7 @@ static enum lf_status encode_normalized(struct hf_work *w, struct lf_str text, b
 }
 
 /* The text between two added tokens of the raw text; user: for each byte whether it is a user's, or NULL. */
-static enum lf_status encode_segment(struct hf_work *w, struct lf_str text, const uint8_t *user, bool opens)
+static enum lf_status encode_segment(struct hf_work *w, struct lf_str text, const uint8_t *user, enum lf_place place)
 {
     const struct lf_tokenizer *tok = w->tok;
     struct lf_added_match match;
@@ -60,38 +60,42 @@ static enum lf_status encode_segment(struct hf_work *w, struct lf_str text, cons
     lf_marked_begin(&w->other, text.len);
     lf_marked_copy(&w->text, text, (const char *)user);
     enum lf_status status = lf_marked_status(&w->text);
-    if (status == LF_OK) status = lf_normalizer_run(&tok->hf->normalizer, &w->regex, &w->text, &w->other);
+    if (status == LF_OK) status = lf_normalizer_run(&tok->hf->normalizer, &w->regex, &w->text, &w->other, place);
     if (lf_marked_status(&w->other) == LF_LIMIT) return fail_grown(w, text.len, "normalizer");
     if (status != LF_OK) return explain(w, status, "the normalizer");
     struct lf_str normalized = lf_buf_view(&w->text.text);
-    struct lf_added_search search = {normalized, w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, w->specials};
+    struct lf_added_search search = {
+        .text = normalized, .user = w->text.track ? (const uint8_t *)w->text.user.ptr : NULL, .specials = w->specials};
     struct lf_aho_matches *matches = &w->encode->inner_matches;
     status = lf_added_find(&tok->added, &tok->added.normalized, &search, matches, w->encode->on);
     if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
     while (lf_added_next(&tok->added, matches, &search, at, &match)) {
         struct lf_str part = lf_str_from(normalized.ptr + at, match.first - at);
-        LF_TRY(encode_normalized(w, part, opens && at == 0));
+        LF_TRY(encode_normalized(w, part, at == 0 ? place : LF_PLACE_BEHIND_TOKEN));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
         at = match.end;
     }
-    return encode_normalized(w, lf_str_from(normalized.ptr + at, normalized.len - at), opens && at == 0);
+    return encode_normalized(w, lf_str_from(normalized.ptr + at, normalized.len - at),
+                             at == 0 ? place : LF_PLACE_BEHIND_TOKEN);
 }
 
 static enum lf_status encode_all(struct hf_work *w, const struct lf_added_search *search)
 {
     struct lf_added_match match;
     size_t at = 0;
+    enum lf_place place = search->goes_on ? LF_PLACE_GOES_ON : LF_PLACE_OPENS;
     struct lf_aho_matches *matches = &w->encode->matches;
     enum lf_status status = lf_added_find(&w->tok->added, &w->tok->added.raw, search, matches, w->encode->on);
     if (status != LF_OK) return lf_encode_fail(w->encode, status, NULL);
     while (lf_added_next(&w->tok->added, matches, search, at, &match)) {
         struct lf_str segment = lf_str_from(search->text.ptr + at, match.first - at);
-        LF_TRY(encode_segment(w, segment, search->user ? search->user + at : NULL, at == 0));
+        LF_TRY(encode_segment(w, segment, search->user ? search->user + at : NULL, place));
         LF_TRY(lf_encode_push(w->encode, match.token->id));
         at = match.end;
+        place = LF_PLACE_BEHIND_TOKEN;
     }
     struct lf_str rest = lf_str_from(search->text.ptr + at, search->text.len - at);
-    return encode_segment(w, rest, search->user ? search->user + at : NULL, at == 0);
+    return encode_segment(w, rest, search->user ? search->user + at : NULL, place);
 }
 
 enum lf_status lf_tokenizer_encode_hf(const struct lf_tokenizer *tok, struct lf_encode_work *work,

@@ -53,7 +53,7 @@ static enum lf_status normalized_text(const struct lf_hf *hf, struct lf_marked *
     lf_marked_begin(text, content.len);
     lf_marked_begin(other, content.len);
     lf_marked_append(text, content, false);
-    enum lf_status status = lf_normalizer_run(&hf->normalizer, &work, text, other);
+    enum lf_status status = lf_normalizer_run(&hf->normalizer, &work, text, other, LF_PLACE_OPENS);
     lf_regex_work_deinit(&work);
     return status == LF_OK ? LF_OK : lf_fail(err, status, "an added token cannot be normalized");
 }

@@ -145,9 +145,10 @@ static enum lf_status run_step(const struct lf_normalize_step *step, struct lf_r
 }
 
 enum lf_status lf_normalizer_run(const struct lf_normalizer *normalizer, struct lf_regex_work *work,
-                                 struct lf_marked *text, struct lf_marked *other)
+                                 struct lf_marked *text, struct lf_marked *other, enum lf_place place)
 {
     for (int i = 0; i < normalizer->n_steps; i++) {
+        if (place == LF_PLACE_GOES_ON && normalizer->steps[i].kind == LF_NORMALIZE_PREPEND) continue;
         lf_marked_clear(other);
         LF_TRY(run_step(&normalizer->steps[i], work, text, other));
         LF_TRY(lf_marked_status(other));

@@ -4,6 +4,7 @@
 
 #include "core/arena.h"
 #include "core/json.h"
+#include "tokenizer/encode.h"
 #include "tokenizer/marked.h"
 #include "tokenizer/hf/regex.h"
 
@@ -38,10 +39,10 @@ LF_MUST_CHECK enum lf_status lf_normalizer_open(struct lf_normalizer *normalizer
                                                 struct lf_json_value v, const char *place, struct lf_err *err);
 void lf_normalizer_deinit(struct lf_normalizer *normalizer); /* accepts a zeroed one */
 
-/* Normalizes text, in place; other is scratch with the same track. LF_LIMIT: it grows too much; LF_NO_MEMORY; what
- * lf_regex_next and the work say. */
+/* Normalizes text, in place; other is scratch with the same track; place: of the text. LF_LIMIT: it grows too much;
+ * LF_NO_MEMORY; what lf_regex_next and the work say. */
 LF_MUST_CHECK enum lf_status lf_normalizer_run(const struct lf_normalizer *normalizer, struct lf_regex_work *work,
-                                               struct lf_marked *text, struct lf_marked *other);
+                                               struct lf_marked *text, struct lf_marked *other, enum lf_place place);
 
 /* The normal form of from (valid UTF-8), appended to to, in to's memory. The status of to, or of the work. */
 LF_MUST_CHECK enum lf_status lf_unicode_normalize(struct lf_marked *to, const struct lf_marked *from,

@@ -187,21 +187,23 @@ static void append_letters(struct lf_buf *out, struct lf_str text)
 }
 
 /* One piece in its new form, appended to out. */
-static void rewrite_piece(const struct lf_pretokenize_step *step, struct lf_buf *out, struct lf_str text, bool opens)
+static void rewrite_piece(const struct lf_pretokenize_step *step, struct lf_buf *out, struct lf_str text,
+                          enum lf_place place)
 {
     if (step->kind == LF_PRETOKENIZE_BYTES) {
         append_letters(out, text);
     } else if (step->kind == LF_PRETOKENIZE_SPACES_TO) {
         lf_text_replace(out, text, LF_STR(" "), step->text);
     } else {
-        bool wanted = step->when == LF_PREFIX_ALWAYS || opens;
+        bool inside = place == LF_PLACE_GOES_ON;
+        bool wanted = !inside && (step->when == LF_PREFIX_ALWAYS || place == LF_PLACE_OPENS);
         if (wanted && !lf_str_starts(text, step->text)) lf_buf_str(out, step->text);
         lf_buf_str(out, text);
     }
 }
 
 static enum lf_status run_step(const struct lf_pretokenize_step *step, struct lf_regex_work *work,
-                               struct lf_pretokenized *state, bool opens)
+                               struct lf_pretokenized *state, enum lf_place place)
 {
     struct lf_str text = lf_buf_view(&state->text);
     bool rewrites = step->kind >= LF_PRETOKENIZE_PREFIX;
@@ -215,7 +217,7 @@ static enum lf_status run_step(const struct lf_pretokenize_step *step, struct lf
         }
         size_t first = state->other_text.len;
         struct lf_str part = lf_str_from(text.ptr + piece.first, piece.len);
-        rewrite_piece(step, &state->other_text, part, opens && piece.first == 0);
+        rewrite_piece(step, &state->other_text, part, piece.first == 0 ? place : LF_PLACE_BEHIND_TOKEN);
         LF_TRY(state->other_text.status);
         LF_TRY(lf_work_step(work->work, PIECE_STEPS + piece.len));
         LF_TRY(lf_pieces_append(&state->other_pieces, first, state->other_text.len));
@@ -231,7 +233,7 @@ static enum lf_status run_step(const struct lf_pretokenize_step *step, struct lf
 }
 
 enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_regex_work *work,
-                                   struct lf_pretokenized *state, struct lf_str text, bool opens)
+                                   struct lf_pretokenized *state, struct lf_str text, enum lf_place place)
 {
     state->pieces.n = 0;
     lf_buf_clear(&state->text);
@@ -241,6 +243,6 @@ enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_
     LF_TRY(state->text.status);
     if (text.len == 0) return LF_OK;
     LF_TRY(lf_pieces_append(&state->pieces, 0, text.len));
-    for (int i = 0; i < pre->n_steps; i++) LF_TRY(run_step(&pre->steps[i], work, state, opens));
+    for (int i = 0; i < pre->n_steps; i++) LF_TRY(run_step(&pre->steps[i], work, state, place));
     return LF_OK;
 }

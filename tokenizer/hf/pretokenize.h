@@ -7,6 +7,7 @@
 
 #include "core/arena.h"
 #include "core/json.h"
+#include "tokenizer/encode.h"
 #include "tokenizer/hf/regex.h"
 
 enum lf_split_behavior {
@@ -70,10 +71,11 @@ void lf_pretokenizer_deinit(struct lf_pretokenizer *pre); /* accepts a zeroed on
 
 void lf_pretokenized_init(struct lf_pretokenized *state, struct lf_text_memory *memory); /* NULL: the heap */
 void lf_pretokenized_deinit(struct lf_pretokenized *state);
-/* Cuts text into state->pieces of state->text. opens: text begins the whole text. LF_LIMIT: it grows too
+/* Cuts text into state->pieces of state->text. place: of the text. LF_LIMIT: it grows too
  * much; LF_NO_MEMORY; what lf_regex_next and the work say. */
 LF_MUST_CHECK enum lf_status lf_pretokenizer_run(const struct lf_pretokenizer *pre, struct lf_regex_work *work,
-                                                 struct lf_pretokenized *state, struct lf_str text, bool opens);
+                                                 struct lf_pretokenized *state, struct lf_str text,
+                                                 enum lf_place place);
 
 /* Appends the piece [first, end). */
 LF_MUST_CHECK enum lf_status lf_pieces_append(struct lf_pieces *out, size_t first, size_t end);

@@ -130,12 +130,13 @@ static enum lf_status encode_opening(const struct lf_tokenizer *tok, struct lf_e
     return LF_OK;
 }
 
-/* One segment of text; opens: it begins the whole text; next: the added token behind it, or NULL. */
+/* One segment; next: the added token behind it, or NULL. */
 static enum lf_status encode_segment(const struct lf_tokenizer *tok, struct lf_encode_work *work, struct lf_str text,
-                                     bool opens, const struct lf_added_token *next)
+                                     enum lf_place place, const struct lf_added_token *next)
 {
-    if (tok->legacy) return text.len > 0 ? lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MODEL, false) : LF_OK;
-    if (opens && tok->add_prefix_space) return encode_opening(tok, work, text, next);
+    if (tok->legacy && place != LF_PLACE_GOES_ON)
+        return text.len > 0 ? lf_spm_encode(&tok->spm, work, text, LF_SPM_START_MODEL, false) : LF_OK;
+    if (place == LF_PLACE_OPENS && tok->add_prefix_space) return encode_opening(tok, work, text, next);
     if (text.len == 0) return LF_OK;
     bool spaced = text.ptr[0] == ' ' || lf_spm_is_mark(text, 0);
     return lf_spm_encode(&tok->spm, work, text, spaced ? LF_SPM_START_INSIDE : LF_SPM_START_BARE, true);
@@ -146,16 +147,16 @@ enum lf_status lf_tokenizer_encode_spm(const struct lf_tokenizer *tok, struct lf
 {
     struct lf_added_match match;
     size_t at = 0;
-    bool opens = true;
+    enum lf_place place = search->goes_on ? LF_PLACE_GOES_ON : LF_PLACE_OPENS;
     if (search->text.len == 0) return LF_OK;
     enum lf_status status = lf_added_find(&tok->added, &tok->added.raw, search, &work->matches, work->on);
     if (status != LF_OK) return lf_encode_fail(work, status, NULL);
     while (lf_added_next(&tok->added, &work->matches, search, at, &match)) {
         struct lf_str segment = lf_str_from(search->text.ptr + at, match.first - at);
-        LF_TRY(encode_segment(tok, work, segment, opens, match.token));
+        LF_TRY(encode_segment(tok, work, segment, place, match.token));
         LF_TRY(lf_encode_push(work, match.token->id));
         at = match.end;
-        opens = false;
+        place = LF_PLACE_BEHIND_TOKEN;
     }
-    return encode_segment(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), opens, NULL);
+    return encode_segment(tok, work, lf_str_from(search->text.ptr + at, search->text.len - at), place, NULL);
 }

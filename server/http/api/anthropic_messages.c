@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "core/check.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
@@ -104,7 +105,7 @@ static enum lf_status read_result_text(struct lf_str *out, struct reader *rd, st
     if (lf_json_is_absent(content)) return LF_OK;
     if (lf_json_type(content) == LF_JSON_STRING) return lf_ask_text(rd->r->ask, out, content, at.name, rd->r->err);
     if (lf_json_type(content) != LF_JSON_ARRAY) return expected(rd, "content", content, "a string or text blocks");
-    return lf_message_parts(out, content, at.name, &rd->r->ask->arena, rd->r->err);
+    return lf_message_parts(out, rd->r, content, at.name, LF_NO_DOCUMENTS);
 }
 
 /* The call that a result is of. Results usually come in the order of the calls. */
@@ -164,12 +165,25 @@ static enum lf_status refuse_block(const struct reader *rd, struct lf_json_value
                      known, lf_shown_json(type).text);
 }
 
+static enum lf_status add_document(struct texts *t, struct reader *rd, struct lf_json_value block)
+{
+    struct lf_ask *ask = rd->r->ask;
+    char name[LF_PARAM_BYTES];
+    snprintf(name, sizeof name, "messages[%d].content[%d]", rd->idx, rd->block);
+    LF_TRY(lf_document_part_read(rd->r, block, name));
+    if (t->any) lf_buf_char(&t->text, '\n');
+    t->any = true;
+    lf_document_part_append(ask, ask->n_documents - 1, &t->text, rd->n);
+    return LF_OK;
+}
+
 static enum lf_status read_user_block(struct reader *rd, struct texts *t, struct lf_json_value block)
 {
     struct lf_json_value type = lf_json_get(block, "type");
     if (lf_json_string_is(type, "text")) return add_text(t, rd, block, "text");
+    if (lf_json_string_is(type, "document")) return add_document(t, rd, block);
     if (!lf_json_string_is(type, "tool_result"))
-        return refuse_block(rd, type, "text blocks and, in the user's messages, tool_result");
+        return refuse_block(rd, type, "text blocks and, in the user's messages, document and tool_result");
     LF_TRY(end_user(rd, t));
     LF_TRY(read_result(rd, block));
     begin_texts(t, rd);
@@ -284,8 +298,7 @@ static enum lf_status read_message(struct reader *rd, struct lf_json_value v)
         return lf_ask_text(rd->r->ask, &next_message(rd, roles[i])->content, content, at.name, rd->r->err);
     if (lf_json_type(content) != LF_JSON_ARRAY || lf_json_len(content) == 0)
         return expected(rd, "content", content, "a string or an array of blocks");
-    if (i == 2)
-        return lf_message_parts(&next_message(rd, roles[i])->content, content, at.name, &rd->r->ask->arena, rd->r->err);
+    if (i == 2) return lf_message_parts(&next_message(rd, roles[i])->content, rd->r, content, at.name, LF_NO_DOCUMENTS);
     rd->block = 0;
     return i == 0 ? read_user(rd, content) : read_assistant(rd, content);
 }
@@ -324,15 +337,12 @@ enum lf_status lf_anthropic_messages_read(struct lf_reading *r, struct lf_json_v
     return go_on_from(r, &rd.all[rd.n - 1]);
 }
 
-enum lf_status lf_anthropic_add_system(struct lf_ask *ask, struct lf_json_value system, struct lf_api_err *err)
+enum lf_status lf_anthropic_add_system(struct lf_reading *r, struct lf_json_value system)
 {
-    struct lf_chat_message *all = lf_arena_array(&ask->arena, ask->n_messages + 1, sizeof *all);
-    if (!all) return lf_refuse_work(err, LF_NO_MEMORY);
-    memcpy(all + 1, ask->messages, ask->n_messages * sizeof *all);
-    all[0].role = LF_STR("system");
-    all[0].has_content = true;
-    ask->messages = all;
-    ask->n_messages++;
-    if (lf_json_type(system) == LF_JSON_STRING) return lf_ask_text(ask, &all[0].content, system, "system", err);
-    return lf_message_parts(&all[0].content, system, "system", &ask->arena, err);
+    struct lf_chat_message *first = lf_document_parts_prepend(r->ask);
+    if (!first) return lf_refuse_work(r->err, LF_NO_MEMORY);
+    first->role = LF_STR("system");
+    first->has_content = true;
+    if (lf_json_type(system) == LF_JSON_STRING) return lf_ask_text(r->ask, &first->content, system, "system", r->err);
+    return lf_message_parts(&first->content, r, system, "system", LF_NO_DOCUMENTS);
 }

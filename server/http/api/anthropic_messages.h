@@ -12,7 +12,6 @@
 /* Reads an array of messages into the ask. The last one may be the assistant's: the answer goes on from it. */
 LF_MUST_CHECK enum lf_status lf_anthropic_messages_read(struct lf_reading *r, struct lf_json_value messages);
 /* Puts the system prompt before them: a string or an array of text blocks. */
-LF_MUST_CHECK enum lf_status lf_anthropic_add_system(struct lf_ask *ask, struct lf_json_value system,
-                                                     struct lf_api_err *err);
+LF_MUST_CHECK enum lf_status lf_anthropic_add_system(struct lf_reading *r, struct lf_json_value system);
 
 #endif

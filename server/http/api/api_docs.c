@@ -38,6 +38,13 @@ static const char before[] =
     "Defaults of `temperature`, `top_p`, `top_k`, `min_p` and `repetition_penalty` are the model's where its\n"
     "`generation_config.json` has any (`--generation-config`); `/v1/models` says which hold.\n";
 
+static bool shares_path(const struct lf_route *route)
+{
+    int n = 0;
+    for (int i = 0; i < lf_routes_n(); i++) n += strcmp(lf_route_at(i)->path, route->path) == 0;
+    return n > 1;
+}
+
 static void endpoints(struct lf_buf *out)
 {
     lf_buf_cstr(out, "\n## Endpoints\n\n| | key | while loading | what it is for |\n|---|---|---|---|\n");
@@ -48,8 +55,13 @@ static void endpoints(struct lf_buf *out)
                       r->auth == LF_AUTH_KEY ? "yes" : "no", r->before_ready ? "answers" : "503", r->summary);
     }
     lf_buf_cstr(out, "\n## Answers\n\n");
-    for (int i = 0; i < lf_routes_n(); i++)
-        lf_buf_printf(out, "- `%s`: %s\n", lf_route_at(i)->path, lf_route_at(i)->answer);
+    for (int i = 0; i < lf_routes_n(); i++) {
+        const struct lf_route *r = lf_route_at(i);
+        if (shares_path(r))
+            lf_buf_printf(out, "- `%s %sID`: %s\n", r->method, r->path, r->answer);
+        else
+            lf_buf_printf(out, "- `%s`: %s\n", r->path, r->answer);
+    }
 }
 
 static void members(struct lf_buf *out, const char *title, const char *intro, const struct lf_member_doc *rows, int n)
@@ -130,7 +142,8 @@ static void fields_of(struct lf_buf *out, const struct lf_route *route)
     const struct lf_field_table *table = lf_route_fields(route, &endpoint);
     struct lf_ask fresh;
     lf_ask_init(&fresh, &(struct lf_ask_limits){0});
-    lf_buf_printf(out, "\n## POST %s\n\n| field | type | default | what it does |\n|---|---|---|---|\n", route->path);
+    lf_buf_printf(out, "\n## %s %s%s\n\n| field | type | default | what it does |\n|---|---|---|---|\n", route->method,
+                  route->path, shares_path(route) ? "ID" : "");
     for (int i = 0; i < table->n_fields; i++) {
         const struct lf_field *f = &table->fields[i];
         if (!(f->asks & endpoint)) continue;

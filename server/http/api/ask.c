@@ -2,6 +2,7 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/documents/documents.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
@@ -26,7 +27,8 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 void lf_ask_drop_arguments(struct lf_ask *ask)
 {
     for (size_t i = 0; i < ask->n_arguments; i++) lf_json_deinit(&ask->arguments[i]);
-    ask->n_arguments = 0;
+    for (size_t i = 0; i < ask->n_documents; i++) lf_document_unref(ask->source, ask->documents[i].document);
+    ask->n_arguments = ask->n_documents = 0;
 }
 
 void lf_ask_deinit(struct lf_ask *ask)

@@ -17,9 +17,19 @@
 
 struct lf_chat_message;
 struct lf_chat_tool;
+struct lf_document;
+struct lf_documents;
 struct lf_unsupported_table;
 
 enum { LF_CACHE_SALT_BYTES = 256 };
+
+/* A document in a message: behind its text is a token boundary. */
+struct lf_ask_document {
+    struct lf_document *document; /* one reference, the ask's; NULL: it has no name here */
+    struct lf_str text;           /* the document's, or in the arena */
+    size_t message;               /* which one */
+    size_t end;                   /* in that message's content: where its text ends */
+};
 
 /* What was asked. Integers that were not given are LF_ABSENT. Views live in the arena. */
 #define LF_ABSENT INT64_MIN
@@ -74,6 +84,15 @@ struct lf_ask {
     int n_allowed_tokens;
     struct lf_str cache_salt;
     struct lf_format format; /* of the text of the answer */
+
+    struct lf_documents *source;       /* where those with names are; borrowed */
+    struct lf_ask_document *documents; /* [n_documents] in the arena, as they come in the messages */
+    size_t n_documents;
+    int64_t now_s; /* the date that the template is told; 0: of now */
+
+    /* Of a document to be put. */
+    struct lf_str text, system;
+    int64_t ttl_s;
 };
 
 /* What the model's chat template knows. */
@@ -90,6 +109,8 @@ struct lf_ask_limits {
     const struct lf_sampling_defaults *sampling; /* NULL: LF_SAMPLING_PLAIN */
     struct lf_template_traits template;
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
+    struct lf_documents *documents;         /* that messages may name; NULL: there are none */
+    const uint8_t *tenant;                  /* [LF_SHA256_BYTES] whose */
     struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

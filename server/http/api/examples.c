@@ -262,6 +262,35 @@ const struct lf_api_example lf_api_examples[] = {
      .answer = "{\"error\": {\"message\": \"The model \\\"gpt-4\\\" does not exist here. There is \\\"demo\\\"; see "
                "/v1/models.\", \"type\": \"invalid_request_error\", \"param\": \"model\", \"code\": "
                "\"model_not_found\"}}"},
+    {.request = "PUT /v1/documents/minutes",
+     .body = "{\"text\": \"The access code for Marrow Hill is 48213.\"}",
+     .status = 202,
+     .answer = "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"reading\", \"tokens\": 20, "
+               "\"tokens_read\": 0, "
+               "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
+               "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}"},
+    {.request = "GET /v1/documents/minutes",
+     .status = 200,
+     .answer =
+         "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
+         "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}"},
+    {.request = "PUT /v1/documents/minutes",
+     .body = "{\"text\": \"The access code for Marrow Hill is 51377.\"}",
+     .status = 409,
+     .answer = "{\"error\": {\"message\": \"There is another document of this name. If-Match with its ETag, or with *, "
+               "replaces it.\", \"type\": \"invalid_request_error\", \"param\": \"name\", \"code\": "
+               "\"document_exists\"}}"},
+    {.request = "GET /v1/documents",
+     .status = 200,
+     .answer =
+         "{\"object\": \"list\", \"data\": ["
+         "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
+         "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}]}"},
+    {.request = "DELETE /v1/documents/minutes",
+     .status = 200,
+     .answer = "{\"object\": \"document\", \"name\": \"minutes\", \"deleted\": true}"},
     {.request = "POST /tokenize",
      .body = "{\"prompt\": \"The access code\"}",
      .status = 200,

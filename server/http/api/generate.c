@@ -6,6 +6,7 @@
 #include "core/mix.h"
 #include "server/engine/engine.h"
 #include "server/http/api/dialect.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/api/generation.h"
 #include "server/http/conn/handler.h"
@@ -189,6 +190,7 @@ enum lf_status lf_answer_generate(struct lf_exchange *x, struct lf_ask *ask, str
     bool rules = has_rules(x, ask);
     LF_TRY(check_vocabulary(x, ask, err));
     if (!rules) LF_TRY(make_format(&grammar, x, ask, err));
+    lf_document_parts_hit(ask);
     enum lf_status status = lf_prompts_read(&prompts, ask, &source, err);
     if (status == LF_OK && rules) status = make_rules(&grammar, x, ask, prompts.items[0].end, err);
     if (status == LF_OK)

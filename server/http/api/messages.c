@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/check.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 
@@ -25,41 +26,50 @@ static enum lf_status expected(struct lf_api_err *err, const char *param, struct
     return lf_refuse(err, 400, param, "invalid_value", "%s: expected %s, got %s.", param, what, lf_shown_json(v).text);
 }
 
-static enum lf_status check_part(struct lf_json_value part, const char *name, struct lf_api_err *err)
+static enum lf_status check_part(struct lf_reading *r, struct lf_json_value part, const char *name, int message)
 {
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
-        return expected(err, name, part, "parts that are objects with a type");
+        return expected(r->err, name, part, "parts that are objects with a type");
+    if (message != LF_NO_DOCUMENTS && lf_document_part_is(part)) return lf_document_part_read(r, part, name);
     if (!lf_json_string_is(type, "text"))
-        return lf_refuse(err, 400, name, "unsupported_content", "%s: only parts of type text are understood, got %s.",
+        return lf_refuse(r->err, 400, name, "unsupported_content",
+                         "%s: only parts of type text and, in the user's messages, document and file are understood, "
+                         "got %s.",
                          name, lf_shown_json(type).text);
     if (lf_json_type(lf_json_get(part, "text")) != LF_JSON_STRING)
-        return lf_refuse(err, 400, name, "invalid_value", "%s: a text part needs a string named text, got %s.", name,
+        return lf_refuse(r->err, 400, name, "invalid_value", "%s: a text part needs a string named text, got %s.", name,
                          lf_shown_json(lf_json_get(part, "text")).text);
     return LF_OK;
 }
 
 /* The parts' texts with line ends between them; as long as the raw ones at most, for unescaping never lengthens. */
-enum lf_status lf_message_parts(struct lf_str *out, struct lf_json_value content, const char *name,
-                                struct lf_arena *arena, struct lf_api_err *err)
+enum lf_status lf_message_parts(struct lf_str *out, struct lf_reading *r, struct lf_json_value content,
+                                const char *name, int message)
 {
+    struct lf_ask *ask = r->ask;
     struct lf_buf text;
-    size_t n_bytes = 0;
+    size_t n_bytes = 0, i = ask->n_documents;
     bool first = true;
     for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
-        LF_TRY(check_part(it, name, err));
-        n_bytes += lf_json_raw(lf_json_get(it, "text")).len + 1;
+        LF_TRY(check_part(r, it, name, message));
+        bool is_text = lf_json_string_is(lf_json_get(it, "type"), "text");
+        n_bytes +=
+            is_text ? lf_json_raw(lf_json_get(it, "text")).len + 1 : ask->documents[ask->n_documents - 1].text.len + 1;
     }
-    lf_buf_init_in(&text, n_bytes, arena->memory);
+    lf_buf_init_in(&text, n_bytes, ask->arena.memory);
     for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
         if (!first) lf_buf_char(&text, '\n');
         first = false;
-        (void)lf_json_string(lf_json_get(it, "text"), &text);
+        if (lf_json_string_is(lf_json_get(it, "type"), "text"))
+            (void)lf_json_string(lf_json_get(it, "text"), &text);
+        else
+            lf_document_part_append(ask, i++, &text, (size_t)message);
     }
-    char *copy = text.status == LF_OK ? lf_arena_strdup(arena, lf_buf_view(&text)) : NULL;
+    char *copy = text.status == LF_OK ? lf_arena_strdup(&ask->arena, lf_buf_view(&text)) : NULL;
     *out = lf_str_from(copy, text.len);
     lf_buf_deinit(&text);
-    return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
+    return copy ? LF_OK : lf_refuse_work(r->err, LF_NO_MEMORY);
 }
 
 static bool is_assistant(struct lf_json_value message)
@@ -72,8 +82,10 @@ static bool calls_tools(struct lf_json_value message)
     return is_assistant(message) && lf_json_type(lf_json_get(message, "tool_calls")) == LF_JSON_ARRAY;
 }
 
-static enum lf_status read_content(struct lf_chat_message *out, int idx, struct lf_arena *arena, struct lf_api_err *err)
+static enum lf_status read_content(struct lf_chat_message *out, int idx, struct lf_reading *r)
 {
+    struct lf_api_err *err = r->err;
+    bool is_users = lf_json_string_is(lf_json_get(out->more, "role"), "user");
     struct lf_json_value content = lf_json_get(out->more, "content");
     struct place at = place_of(idx, ".content");
     if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
@@ -90,7 +102,7 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
     if (lf_json_type(content) != LF_JSON_ARRAY)
         return expected(err, at.name, content, "a string or an array of text parts");
     out->has_content = true;
-    return lf_message_parts(&out->content, content, at.name, arena, err);
+    return lf_message_parts(&out->content, r, content, at.name, is_users ? idx : LF_NO_DOCUMENTS);
 }
 
 /* A member that templates print as text where it is there. */
@@ -173,7 +185,7 @@ static enum lf_status read_message(struct lf_chat_message *out, int idx, struct 
     if (!known) return expected(r->err, at.name, role, "system, developer, user, assistant or tool");
     if (!r->limits->template.keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
     LF_TRY(check_members(out, idx, r->err));
-    LF_TRY(read_content(out, idx, &r->ask->arena, r->err));
+    LF_TRY(read_content(out, idx, r));
     return read_calls(out, r, idx);
 }
 
@@ -199,5 +211,5 @@ enum lf_status lf_messages_read(struct lf_reading *r, struct lf_json_value messa
     }
     ask->messages = all;
     ask->n_messages = n;
-    return LF_OK;
+    return lf_document_parts_settle(ask, r->err);
 }

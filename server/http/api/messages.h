@@ -11,8 +11,10 @@
  * becomes system. What is read lies in the ask's arena and borrows the document. */
 LF_MUST_CHECK enum lf_status lf_messages_read(struct lf_reading *r, struct lf_json_value messages);
 
-/* The text of an array of text parts, joined by line ends; name is what a refusal calls it. */
-LF_MUST_CHECK enum lf_status lf_message_parts(struct lf_str *out, struct lf_json_value content, const char *name,
-                                              struct lf_arena *arena, struct lf_api_err *err);
+/* The text of an array of text parts, joined by line ends; name is what a refusal calls it. message: the index of the
+ * user's message that it is, which may have documents; LF_NO_DOCUMENTS: it may not. */
+enum { LF_NO_DOCUMENTS = -1 };
+LF_MUST_CHECK enum lf_status lf_message_parts(struct lf_str *out, struct lf_reading *r, struct lf_json_value content,
+                                              const char *name, int message);
 
 #endif

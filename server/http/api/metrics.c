@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/process.h"
 #include "core/text_memory.h"
+#include "server/documents/documents.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/api/routes.h"
@@ -231,6 +232,8 @@ struct http_numbers {
     const struct lf_conn_metrics *conns;
     struct lf_text_memory_state text;
     int n_connections, n_open, n_suspended, n_in_flight;
+    int n_documents;
+    uint64_t document_bytes;
 };
 
 static void write_http(struct page *p, const struct http_numbers *n)
@@ -253,6 +256,8 @@ static void write_http(struct page *p, const struct http_numbers *n)
           "Memory for texts: bodies, what is made of them, replies.");
     gauge(p, "text_memory_used_bytes", (double)n->text.used_bytes, "Of it, in use.");
     gauge(p, "text_memory_peak_bytes", (double)n->text.peak_bytes, "Of it, the most that was ever in use.");
+    gauge(p, "documents", n->n_documents, "Documents with names.");
+    gauge(p, "document_bytes", (double)n->document_bytes, "Bytes of their texts.");
     counter(p, "http_connections_accepted_total", &c->accepted, "Connections accepted.");
     counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
     counter(p, "http_accept_failures_total", &c->failed, "Times that no descriptor or memory was left.");
@@ -304,6 +309,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     lf_engine_snapshot(s->engine, &engine);
     lf_waker_count(&s->waker, &http.n_open, &http.n_suspended);
     lf_text_memory_snapshot(s->text_memory, &http.text);
+    lf_documents_count(s->documents, &http.n_documents, &http.document_bytes);
     lf_process_read(&process);
     x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
     set_model_label(&p, s->opts.model_id);

@@ -45,7 +45,12 @@ static const struct lf_field fields[] = {
      .read = read_messages,
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
-     .help = "the conversation: `role` and `content`, a string or an array of text parts"},
+     .help =
+         "the conversation: `role` and `content`, a string or an array of parts: text, and in the user's messages "
+         "documents: `{\"type\": \"file\", \"file\": {\"file_id\": \"ID\"}}` or `{\"type\": \"document\", \"name\": "
+         "\"ID\"}` stand for the text of `/v1/documents/ID`. A conversation whose first message of the user's begins "
+         "with one gets its `system` where it has none itself, and finds it in the cache; anywhere else it is the "
+         "same text, read again"},
     {.name = "tokens",
      .asks = LF_ASK_DETOKENIZE,
      .kind = LF_FIELD_READ,

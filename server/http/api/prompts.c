@@ -4,6 +4,7 @@
 #include "core/clock.h"
 #include "core/text_memory.h"
 #include "core/work.h"
+#include "server/http/api/boundaries.h"
 #include "template/chat_template.h"
 
 enum { COUNT_SLACK = 4096, END_BYTES = 256 };
@@ -41,9 +42,9 @@ static enum lf_status encode(struct lf_ids *ids, struct lf_str text, const struc
                              const char *param, struct lf_api_err *err)
 {
     struct lf_err why = {0};
-    size_t limit = count_limit(source);
+    size_t limit = count_limit(source), left = limit > ids->n ? limit - ids->n : 1;
     enum lf_status status =
-        lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, limit, source->work, &why);
+        lf_tokenizer_encode(source->tok, ids, text, spans, n_spans, flags, left, source->work, &why);
     if (status == LF_LIMIT)
         return lf_refuse_context(err, param, (int64_t)limit, LF_MAX(ask->max_tokens, 0), source->ctx, true);
     if (status == LF_UNSUPPORTED) return lf_refuse(err, 400, param, "text_too_expensive", "%s: %s", param, why.message);
@@ -161,7 +162,7 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
                                           ask->add_generation_prompt && !ask->continue_final_message,
                                       .bos_token = lf_tokenizer_bos_text(source->tok),
                                       .eos_token = lf_tokenizer_eos_text(source->tok),
-                                      .now_unix_s = lf_clock_unix_s()};
+                                      .now_unix_s = ask->now_s ? ask->now_s : lf_clock_unix_s()};
     struct lf_err why = {0};
     enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
     return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
@@ -241,6 +242,51 @@ static enum lf_status keep_end(struct lf_prompt *out, struct lf_str text, struct
     return copy ? LF_OK : lf_refuse_work(err, LF_NO_MEMORY);
 }
 
+/* ---- from its text to ids ---- */
+
+/* The spans of a stretch of the text, counted from its beginning. */
+static size_t spans_within(struct lf_text_span *out, const struct lf_chat_text *t, size_t first, size_t end)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < t->n_user_spans; i++) {
+        size_t from = LF_MAX(t->user_spans[i].first, first);
+        size_t to = LF_MIN(t->user_spans[i].first + t->user_spans[i].len, end);
+        if (from < to) out[n++] = (struct lf_text_span){from - first, to - from};
+    }
+    return n;
+}
+
+/* In parts that end at the boundaries, all of which lie within the text. */
+static enum lf_status encode_parts(struct lf_ids *ids, const struct lf_chat_text *t, const size_t *boundaries, size_t n,
+                                   struct lf_ask *ask, const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    struct lf_text_span *spans = lf_arena_array(&ask->arena, t->n_user_spans + 1, sizeof *spans);
+    unsigned flags = LF_ENCODE_SPECIALS;
+    size_t first = 0;
+    if (!spans) return lf_refuse_work(err, LF_NO_MEMORY);
+    for (size_t i = 0; i <= n; i++) {
+        size_t end = i < n ? boundaries[i] : t->text.len;
+        if (end <= first && i) continue;
+        size_t n_spans = spans_within(spans, t, first, end);
+        struct lf_str part = lf_str_from(lf_buf_view(&t->text).ptr + first, end - first);
+        LF_TRY(encode(ids, part, spans, n_spans, flags, ask, source, "messages", err));
+        flags |= LF_ENCODE_GOES_ON;
+        first = end;
+    }
+    return LF_OK;
+}
+
+static enum lf_status encode_chat(struct lf_ids *ids, const struct lf_chat_text *t, struct lf_ask *ask,
+                                  const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    if (ask->n_documents == 0)
+        return encode(ids, lf_buf_view(&t->text), t->user_spans, t->n_user_spans, LF_ENCODE_SPECIALS, ask, source,
+                      "messages", err);
+    size_t *boundaries = lf_arena_array(&ask->arena, ask->n_documents, sizeof *boundaries);
+    if (!boundaries) return lf_refuse_work(err, LF_NO_MEMORY);
+    return encode_parts(ids, t, boundaries, lf_boundaries_find(boundaries, t, ask), ask, source, err);
+}
+
 static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
                                 struct lf_api_err *err)
 {
@@ -248,9 +294,7 @@ static enum lf_status read_chat(struct lf_prompts *out, struct lf_ask *ask, cons
     enum lf_status status = make_room(out, 1, source, err);
     if (status == LF_OK) status = render_messages(&text, ask, source, err);
     if (status == LF_OK && ask->continue_final_message) status = cut_behind_final(&text, ask, err);
-    if (status == LF_OK)
-        status = encode(&out->items[0].ids, lf_buf_view(&text.text), text.user_spans, text.n_user_spans,
-                        LF_ENCODE_SPECIALS, ask, source, "messages", err);
+    if (status == LF_OK) status = encode_chat(&out->items[0].ids, &text, ask, source, err);
     if (status == LF_OK) status = keep_end(&out->items[0], lf_buf_view(&text.text), ask, err);
     if (status == LF_OK && ask->echo_final) status = final_text(&out->items[0].text, ask, err);
     lf_chat_text_deinit(&text);
@@ -275,6 +319,33 @@ enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask, const
     *out = (struct lf_prompts){0};
     bool chat = ask->messages != NULL;
     enum lf_status status = chat ? read_chat(out, ask, source, err) : read_prompt(out, ask, source, err);
+    if (status != LF_OK) lf_prompts_deinit(out);
+    return status;
+}
+
+static enum lf_status read_beginning(struct lf_prompts *out, struct lf_chat_text *text, struct lf_ask *ask,
+                                     const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    size_t *boundaries = lf_arena_array(&ask->arena, ask->n_documents, sizeof *boundaries);
+    if (!boundaries) return lf_refuse_work(err, LF_NO_MEMORY);
+    LF_TRY(make_room(out, 1, source, err));
+    LF_TRY(render_messages(text, ask, source, err));
+    size_t n = lf_boundaries_find(boundaries, text, ask);
+    if (n < ask->n_documents)
+        return lf_refuse(err, 400, "text", "unsupported_content",
+                         "text: this model's chat template does not write a user's text as it is, so no conversation "
+                         "begins with it.");
+    text->text.len = boundaries[n - 1];
+    return encode_parts(&out->items[0].ids, text, boundaries, n - 1, ask, source, err);
+}
+
+enum lf_status lf_prompts_read_beginning(struct lf_prompts *out, struct lf_ask *ask,
+                                         const struct lf_prompt_source *source, struct lf_api_err *err)
+{
+    struct lf_chat_text text = {0};
+    *out = (struct lf_prompts){0};
+    enum lf_status status = read_beginning(out, &text, ask, source, err);
+    lf_chat_text_deinit(&text);
     if (status != LF_OK) lf_prompts_deinit(out);
     return status;
 }

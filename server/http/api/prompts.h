@@ -30,6 +30,10 @@ struct lf_prompt_source {
 /* Reads ask->prompt (completions and tokenize) or ask->messages. out is deinitialized on failure. */
 LF_MUST_CHECK enum lf_status lf_prompts_read(struct lf_prompts *out, struct lf_ask *ask,
                                              const struct lf_prompt_source *source, struct lf_api_err *err);
+/* Of ask->messages, as far as the boundary behind the last document: what every conversation that goes on from there
+ * begins with. 400 where the template does not write the text as it is. */
+LF_MUST_CHECK enum lf_status lf_prompts_read_beginning(struct lf_prompts *out, struct lf_ask *ask,
+                                                       const struct lf_prompt_source *source, struct lf_api_err *err);
 void lf_prompts_deinit(struct lf_prompts *prompts); /* accepts a zeroed one */
 
 /* The rendered template of ask->messages, appended to text. */

@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/openai_request.h"
+#include "server/http/api/v1_documents.h"
 #include "server/http/conn/handler.h"
 #include "server/http/conn/server.h"
 
@@ -15,6 +16,7 @@
     .method = "GET", .allow = "GET, HEAD, POST, OPTIONS", .auth = LF_AUTH_NONE, .before_ready = true, .posts = true
 #define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
 #define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
+#define NAMED                  .path = "/v1/documents/", .allow = "GET, HEAD, PUT, DELETE, OPTIONS", .auth = LF_AUTH_KEY
 #define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
 
 static const struct lf_route rows[] = {
@@ -55,6 +57,27 @@ static const struct lf_route rows[] = {
      .handle = lf_handle_model,
      .summary = "the model of that id, or 404",
      .answer = "`id`, `max_model_len` and `default_sampling_params`."},
+    {.path = "/v1/documents",
+     GET,
+     KEY,
+     .handle = lf_handle_documents,
+     .summary = "lists the documents of this key",
+     .answer = "`data`: each as `/v1/documents/ID` shows it, oldest first."},
+    {NAMED, .method = "GET", .handle = lf_handle_document, .summary = "a document's state, or 404",
+     .answer =
+         "`state`: `reading`, `ready` or `failed` with its `reason`; `tokens` of its beginning of a conversation, "
+         "`tokens_read` so far, `eta_ms` where that is known; `bytes` of its text, `hits`: requests that used it; "
+         "`created`, `expires` (null: never); `etag`. A document that is ready was read; when the cache needs its "
+         "blocks for others, who asks next waits until it is read again."},
+    {NAMED, .method = "PUT", .takes_text = true, .generates = true, .handle = lf_handle_body,
+     .answer_body = lf_answer_document, .fields = &lf_document_fields, .endpoint = 1, .parse = lf_document_parse,
+     .summary = "puts a text under a name, and reads it into the cache",
+     .answer = "202 with the document's state while it is read in the background; `Location` is where to ask for it, "
+               "`ETag` what it is. The same text again: 200. Another text under a name in use: 409, unless `If-Match` "
+               "has its `ETag` or is `*`. With `?wait=true` the state as events of a stream, at least every second, "
+               "until it is ready, and then `[DONE]`."},
+    {NAMED, .method = "DELETE", .handle = lf_handle_document_delete, .summary = "frees a document's name",
+     .answer = "`deleted`. Requests that use the document go on; `If-Match` as with PUT."},
     {.path = "/tokenize",
      BODY(LF_ASK_TOKENIZE),
      ANSWER(lf_answer_tokenize),
@@ -120,6 +143,15 @@ const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
     return NULL;
 }
 
+const struct lf_route *lf_route_with_method(const struct lf_route *route, const char *method)
+{
+    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    if (strcmp(route->method, wanted) == 0 || (route->posts && strcmp(method, "POST") == 0)) return route;
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++)
+        if (strcmp(rows[i].path, route->path) == 0 && strcmp(rows[i].method, wanted) == 0) return &rows[i];
+    return NULL;
+}
+
 /* Below these as well. */
 static const struct {
     const char *path, *what;
@@ -140,7 +172,9 @@ const char *lf_route_not_offered(struct lf_str path)
 
 int lf_route_idx(const struct lf_route *route)
 {
-    return route ? (int)(route - rows) : LF_ROUTES_N;
+    if (!route) return LF_ROUTES_N;
+    while (route > rows && strcmp(route[-1].path, route->path) == 0) route--;
+    return (int)(route - rows);
 }
 
 int lf_routes_n(void)

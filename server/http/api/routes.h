@@ -10,48 +10,61 @@ struct lf_dialect;
 struct lf_field_table;
 struct lf_exchange;
 struct lf_ask;
+struct lf_ask_limits;
+struct lf_json;
 struct lf_api_err;
 
 enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
 
-/* Answers an exchange: fills x->reply, or sets x->answer. POST routes run on a worker and find the whole body; GET
- * routes run on libmicrohttpd's thread and must be quick. */
+/* Answers an exchange: fills x->reply, or sets x->answer. Routes with a body run on a worker and find the whole body;
+ * others run on libmicrohttpd's thread and must be quick. */
 typedef void lf_route_fn(struct lf_exchange *x);
 /* Answers what a body asks for; a refusal in err becomes the reply. */
+typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                                   struct lf_api_err *err);
 typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
 
 struct lf_route {
-    const char *path;   /* ends with '/': everything below it, and the rest is x->tail */
-    const char *method; /* "GET" (HEAD as well) or "POST" */
+    const char *path; /* ends with '/': everything below it, and the rest is x->tail; rows of one path are neighbours */
+    const char *method; /* "GET" (HEAD as well), "POST", "PUT" or "DELETE" */
     const char *allow;  /* for 405 and OPTIONS */
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
+    bool takes_text;   /* a body may be text/plain, too: ask->text */
     bool posts;        /* a GET that may come as a POST too; a body is dropped */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
     lf_answer_fn *answer_body;           /* of lf_handle_body */
     const struct lf_dialect *dialect;    /* of lf_answer_generate; errors have its form too. NULL: OpenAI's errors */
-    const struct lf_field_table *fields; /* POST without a dialect: what its bodies have, */
-    unsigned endpoint;                   /* and its bit in that table */
+    const struct lf_field_table *fields; /* a body without a dialect: what it has, */
+    unsigned endpoint;                   /* its bit in that table, */
+    lf_parse_fn *parse;                  /* and who reads it; NULL: lf_ask_read */
     const char *summary;                 /* what it is for, in a line, and */
     const char *answer;                  /* what comes back, in Markdown: for docs/api.md */
 };
 
-/* The row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
+/* The first row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
 const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at);
+/* The row of the same path that answers a method; NULL: none does. */
+const struct lf_route *lf_route_with_method(const struct lf_route *route, const char *method);
+static inline bool lf_route_has_body(const struct lf_route *route)
+{
+    return route->method[0] == 'P';
+}
 /* What other servers offer at a path that is none here, in a word ("embeddings"); NULL: nothing that is known. */
 const char *lf_route_not_offered(struct lf_str path);
-/* Index of a row for metrics, and back. */
+/* Index for metrics, of the first row of the path. */
 int lf_route_idx(const struct lf_route *route);
+/* All rows. */
 int lf_routes_n(void);
 const struct lf_route *lf_route_at(int i);
 
-/* The table of a route's body, and its bit in it; NULL for GET. */
+/* The table of a route's body, and its bit in it; NULL where it has none. */
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
-    lf_handle_version;
-lf_answer_fn lf_answer_generate, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
+    lf_handle_version, lf_handle_documents, lf_handle_document, lf_handle_document_delete;
+lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
     lf_answer_count_tokens;
 
 #endif

@@ -8,6 +8,7 @@
 #include "server/http/api/anthropic_json.h"
 #include "server/http/api/anthropic_messages.h"
 #include "server/http/api/dialect.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
@@ -205,10 +206,13 @@ static const struct lf_field fields[] = {
      .read = read_messages,
      .range = {1, LF_MESSAGES_N},
      .type = "array of objects",
-     .help = "the conversation: `role`, user, assistant or system, and `content`, a string or an array of blocks: "
-             "text; of the assistant also thinking, redacted_thinking and tool_use, of the user tool_result; a result "
-             "with `is_error: true` begins with `Error: ` to the template, unless its text begins with that word; the "
-             "answer goes on from a last message of the assistant's; needed"},
+     .help =
+         "the conversation: `role`, user, assistant or system, and `content`, a string or an array of blocks: "
+         "text; of the assistant also thinking, redacted_thinking and tool_use, of the user tool_result and document "
+         "(`\"source\": {\"type\": \"file\", \"file_id\": \"ID\"}`, a text, or `\"name\": \"ID\"`, as "
+         "`/v1/chat/completions` has it); a result "
+         "with `is_error: true` begins with `Error: ` to the template, unless its text begins with that word; the "
+         "answer goes on from a last message of the assistant's; needed"},
     {.name = "system",
      .asks = BOTH,
      .kind = LF_FIELD_READ,
@@ -389,7 +393,8 @@ static enum lf_status read_body(struct lf_ask *ask, unsigned endpoint, const str
     ask->sampling.top_k = (int32_t)ask->top_k;
     struct lf_json_value system = ask->prompt;
     ask->prompt = (struct lf_json_value){0};
-    return lf_json_type(system) == LF_JSON_NONE ? LF_OK : lf_anthropic_add_system(ask, system, err);
+    if (lf_json_type(system) != LF_JSON_NONE) LF_TRY(lf_anthropic_add_system(&r, system));
+    return lf_document_parts_settle(ask, err);
 }
 
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,

@@ -101,7 +101,7 @@ static void handle(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     struct lf_api_err err;
-    uint64_t need = (uint64_t)x->body.len * LF_WORK_FACTOR + LF_WORK_BYTES;
+    uint64_t need = (x->body.len + x->document_bytes) * LF_WORK_FACTOR + LF_WORK_BYTES;
     if (lf_wake_is_over(&x->wake)) return;
     if (!lf_text_reserve(s->text_memory, need)) {
         lf_counter_add(&s->metrics.refused_text_memory, 1);
@@ -139,7 +139,7 @@ static enum MHD_Result first_advance(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     x->handled = true;
-    if (x->route->method[0] == 'G') {
+    if (!lf_route_has_body(x->route)) {
         if (x->route->auth != LF_AUTH_NONE) lf_reply_use_memory(&x->reply, s->text_memory);
         x->route->handle(x);
         return lf_respond(x);
@@ -172,7 +172,7 @@ static enum MHD_Result begin_answer(struct lf_exchange *x)
  * something is sent. So it is told what is known or needs no work, and no work is done for it. */
 static bool is_known(const struct lf_exchange *x)
 {
-    return x->reply.status || (!x->handled && x->route->method[0] == 'G');
+    return x->reply.status || (!x->handled && !lf_route_has_body(x->route));
 }
 
 enum MHD_Result lf_exchange_advance(struct lf_exchange *x)

@@ -56,10 +56,14 @@ struct lf_exchange {
     struct lf_tenant tenant;
     const char *cors;        /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
     struct lf_str preflight; /* Access-Control-Request-Headers, borrowed from libmicrohttpd */
+    struct lf_str if_match;  /* of the header, borrowed from libmicrohttpd */
+    bool is_text;            /* the body is a text and no JSON */
+    bool wait;               /* ?wait=true, where the route has that */
     bool http_1_0;
 
-    struct lf_buf body; /* while it is read; the handler drops it when it has read it */
-    bool discard;       /* the answer is known: the rest of the body is read and dropped */
+    uint64_t document_bytes; /* of the documents that the body names, where they are long */
+    struct lf_buf body;      /* while it is read; the handler drops it when it has read it */
+    bool discard;            /* the answer is known: the rest of the body is read and dropped */
 
     /* the answer */
     struct lf_reply reply;

@@ -4,6 +4,7 @@
 #include "server/engine/engine.h"
 #include "server/http/api/dialect.h"
 #include "server/http/conn/exchange.h"
+#include "server/http/api/document_parts.h"
 #include "server/http/api/models.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/conn/refuse.h"
@@ -31,6 +32,7 @@ static enum lf_status parse_ask(const struct lf_route *route, struct lf_ask *ask
                                 const struct lf_ask_limits *limits, struct lf_api_err *err)
 {
     if (route->dialect) return route->dialect->parse(ask, json, limits, err);
+    if (route->parse) return route->parse(ask, json, limits, err);
     return lf_ask_read(ask, (enum lf_ask_kind)route->endpoint, json, limits, err);
 }
 
@@ -42,7 +44,14 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .sampling = x->server->opts.sampling,
                                    .template = x->server->traits,
                                    .answers = x->server->answers,
+                                   .documents = x->server->documents,
+                                   .tenant = x->tenant.salt,
                                    .work = &x->work};
+    if (x->is_text) {
+        lf_ask_init(ask, &limits);
+        ask->text = lf_buf_view(&x->body);
+        return LF_OK;
+    }
     LF_TRY(parse_json(x, json, err));
     enum lf_status status = parse_ask(x->route, ask, json, &limits, err);
     LF_TRY(status);
@@ -57,6 +66,17 @@ struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
         .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
 
+/* The texts of documents are worked on as if they had come with the body: on a worker for long ones, and with as much
+ * memory set aside. */
+static bool is_longer(struct lf_exchange *x, const struct lf_ask *ask)
+{
+    uint64_t n = lf_document_parts_bytes(ask);
+    if (n <= LF_SHORT_BODY_BYTES || n <= x->document_bytes) return false;
+    x->document_bytes = n;
+    x->effort = LF_EFFORT_COSTLY;
+    return true;
+}
+
 void lf_handle_body(struct lf_exchange *x)
 {
     struct lf_json json = {0};
@@ -64,7 +84,7 @@ void lf_handle_body(struct lf_exchange *x)
     struct lf_api_err err = {0};
     enum lf_status status = parse_body(x, &json, &ask, &err);
     int n_unknown = ask.n_unknown;
-    if (status == LF_OK) status = x->route->answer_body(x, &ask, &err);
+    if (status == LF_OK && !is_longer(x, &ask)) status = x->route->answer_body(x, &ask, &err);
     lf_ask_deinit(&ask);
     lf_json_deinit(&json);
     if (x->effort == LF_EFFORT_COSTLY) return;

@@ -61,9 +61,11 @@ static enum lf_status find_route(struct lf_exchange *x, const char *url, const c
         x->reply.allow = route->allow;
         return LF_OK;
     }
-    bool get = strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
-    if (route->posts && strcmp(method, "POST") == 0) return LF_OK;
-    if (get ? route->method[0] == 'G' : strcmp(method, route->method) == 0) return LF_OK;
+    const struct lf_route *row = lf_route_with_method(route, method);
+    if (row) {
+        x->route = row;
+        return LF_OK;
+    }
     return lf_refuse(err, 405, NULL, "method_not_allowed", "This path answers %s.", route->allow);
 }
 
@@ -109,8 +111,10 @@ static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *
 
 static enum lf_status check_body_head(const struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
 {
-    if (x->route->method[0] == 'P' && !lf_headers_is_json(h))
-        return lf_refuse(err, 415, NULL, "unsupported_media_type", "Expected Content-Type: application/json.");
+    bool is_text = x->route->takes_text && lf_headers_is_text(h);
+    if (lf_route_has_body(x->route) && !is_text && !lf_headers_is_json(h))
+        return lf_refuse(err, 415, NULL, "unsupported_media_type", "Expected Content-Type: application/json%s.",
+                         x->route->takes_text ? " or text/plain" : "");
     if (lf_headers_is_encoded(h))
         return lf_refuse(err, 415, NULL, "unsupported_media_type",
                          "Content-Encoding is not implemented: send the body as it is.");
@@ -118,6 +122,16 @@ static enum lf_status check_body_head(const struct lf_exchange *x, const struct 
         return lf_refuse(err, 413, NULL, "body_too_large", "The body has more than %llu bytes.",
                          (unsigned long long)x->server->opts.max_body_bytes);
     return LF_OK;
+}
+
+/* What only some routes look at. */
+static void read_wishes(struct lf_exchange *x, const struct lf_headers *h)
+{
+    x->if_match = h->if_match;
+    if (!x->route->takes_text) return;
+    const char *wait = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "wait");
+    x->is_text = lf_headers_is_text(h);
+    x->wait = wait && strcmp(wait, "true") == 0;
 }
 
 static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, const char *url, const char *method,
@@ -134,6 +148,7 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     LF_TRY(check_slot(x, err));
     LF_TRY(check_key(x, h, err));
     LF_TRY(check_state(x, err));
+    read_wishes(x, h);
     return check_body_head(x, h, err);
 }
 

@@ -59,6 +59,7 @@ static const struct field_row rows[] = {
     {"Content-Encoding", SIZE_MAX, offsetof(struct lf_headers, content_encoding)},
     {"X-Request-Id", SIZE_MAX, offsetof(struct lf_headers, request_id)},
     {"X-Api-Key", SIZE_MAX, offsetof(struct lf_headers, api_key)},
+    {"If-Match", SIZE_MAX, offsetof(struct lf_headers, if_match)},
     {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 
@@ -198,11 +199,19 @@ bool lf_headers_is_encoded(const struct lf_headers *h)
     return h->content_encoding.len > 0 && !lf_str_is_word(h->content_encoding, "identity");
 }
 
+/* The type, whatever parameters follow. */
+static bool is_type(struct lf_str s, struct lf_str type)
+{
+    if (s.len < type.len || strncasecmp(s.ptr, type.ptr, type.len) != 0) return false;
+    return s.len == type.len || s.ptr[type.len] == ';' || s.ptr[type.len] == ' ' || s.ptr[type.len] == '\t';
+}
+
 bool lf_headers_is_json(const struct lf_headers *h)
 {
-    static const char json[] = "application/json";
-    struct lf_str s = h->content_type;
-    const size_t n = sizeof json - 1;
-    if (s.len < n || strncasecmp(s.ptr, json, n) != 0) return false;
-    return s.len == n || s.ptr[n] == ';' || s.ptr[n] == ' ' || s.ptr[n] == '\t';
+    return is_type(h->content_type, LF_STR("application/json"));
+}
+
+bool lf_headers_is_text(const struct lf_headers *h)
+{
+    return is_type(h->content_type, LF_STR("text/plain"));
 }

@@ -42,7 +42,7 @@ struct lf_headers {
     const char *fields, *fields_end; /* first name, end of the last value; NULL: no fields */
     int n_host, n_content_length, n_transfer_encoding, n_content_type, n_authorization, n_expect, n_origin;
     struct lf_str host, content_length, transfer_encoding, content_type, authorization, expect, origin;
-    struct lf_str content_encoding, request_id, cors_request_headers, api_key;
+    struct lf_str content_encoding, request_id, cors_request_headers, api_key, if_match;
 };
 
 void lf_headers_read(struct lf_headers *out, struct MHD_Connection *mhd);
@@ -58,5 +58,7 @@ int64_t lf_headers_body_bytes(const struct lf_headers *h);
 /* The body is compressed or so. */
 bool lf_headers_is_encoded(const struct lf_headers *h);
 bool lf_headers_is_json(const struct lf_headers *h);
+/* text/plain, in UTF-8 as far as it says. */
+bool lf_headers_is_text(const struct lf_headers *h);
 
 #endif

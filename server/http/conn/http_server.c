@@ -12,6 +12,7 @@
 #include "core/clock.h"
 #include "core/hash.h"
 #include "core/text_memory.h"
+#include "server/documents/documents.h"
 #include "server/http/conn/descriptors.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/server.h"
@@ -96,6 +97,8 @@ static void fill_defaults(struct lf_http_opts *o)
     if (o->max_body_bytes == 0) o->max_body_bytes = LF_BODY_BYTES;
     o->n_connections = or_default(o->n_connections, LF_CONNECTIONS_N);
     if (o->n_connections_per_address < 0) o->n_connections_per_address = 0;
+    if (o->max_document_bytes == 0) o->max_document_bytes = o->max_body_bytes;
+    if (o->document_memory_bytes == 0) o->document_memory_bytes = LF_DOCUMENT_MEMORY_BYTES;
     if (o->text_bytes == 0) o->text_bytes = lf_http_text_bytes(o->max_body_bytes, 0);
     o->n_threads = LF_MIN(LF_MAX(o->n_threads, THREADS_MIN), THREADS_MAX);
     o->max_choices = LF_MIN(or_default(o->max_choices, LF_CHOICES_N), LF_CHOICES_N);
@@ -133,6 +136,16 @@ static enum lf_status start_daemon(struct lf_http_server *s, struct lf_err *err)
     return s->daemon ? LF_OK : lf_fail(err, LF_IO, "libmicrohttpd does not start");
 }
 
+static enum lf_status make_documents(struct lf_http_server *s, struct lf_err *err)
+{
+    uint64_t bytes = s->opts.document_memory_bytes;
+    LF_TRY(lf_text_memory_create(&s->document_memory, bytes, err));
+    const struct lf_documents_opts opts = {LF_DOCUMENTS_N, s->document_memory, bytes};
+    LF_TRY(lf_documents_create(&s->documents, &opts, err));
+    lf_readings_init(&s->readings, s->documents, s->text_memory);
+    return LF_OK;
+}
+
 static enum lf_status allocate(struct lf_http_server *s, struct lf_err *err)
 {
     struct lf_conn_deadlines deadlines = {s->opts.header_deadline_ms, s->opts.body_deadline_ms, s->opts.slow_reader_ms};
@@ -141,6 +154,7 @@ static enum lf_status allocate(struct lf_http_server *s, struct lf_err *err)
     if (s->epoll_fd < 0 || !lf_waker_init(&s->waker)) return lf_fail(err, LF_IO, "no descriptors for the HTTP server");
     if (!lf_random_bytes(&s->id_seed, sizeof s->id_seed)) return lf_fail(err, LF_IO, "no random numbers");
     LF_TRY(lf_text_memory_create(&s->text_memory, s->opts.text_bytes, err));
+    LF_TRY(make_documents(s, err));
     LF_TRY(lf_descriptors_fit(&fit, s->opts.n_connections, s->opts.n_threads, err));
     s->acceptor.n_refused = fit.n_refused;
     return lf_conns_init(&s->conns, fit.n_connections, fit.n_cut, s->opts.n_connections_per_address, deadlines,
@@ -164,6 +178,9 @@ static void tear_down(struct lf_http_server *s)
     lf_waker_deinit(&s->waker);
     lf_conns_deinit(&s->conns);
     lf_keys_deinit(&s->keys);
+    lf_readings_deinit(&s->readings);
+    lf_documents_destroy(s->documents);
+    lf_text_memory_destroy(s->document_memory);
     lf_text_memory_destroy(s->text_memory);
     free(s);
 }
@@ -204,10 +221,11 @@ uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes)
     return LF_MAX(LF_MIN(usual, memory_bytes / LF_TEXT_SHARE), least);
 }
 
-uint64_t lf_http_host_bytes(uint64_t text_bytes, int n_connections)
+uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t document_memory_bytes, int n_connections)
 {
     int n = n_connections + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
-    return text_bytes + (uint64_t)n * (LF_CONN_POOL_BYTES + sizeof(struct lf_exchange) + sizeof(struct lf_conn));
+    return text_bytes + document_memory_bytes +
+           (uint64_t)n * (LF_CONN_POOL_BYTES + sizeof(struct lf_exchange) + sizeof(struct lf_conn));
 }
 
 void lf_http_server_progress(struct lf_http_server *s, double fraction)

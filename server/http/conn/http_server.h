@@ -23,10 +23,12 @@ struct lf_http_opts {
     int port;         /* 0: any free one */
     uint64_t max_body_bytes;
     int n_connections, n_connections_per_address; /* n_connections_per_address 0: no limit of its own */
-    uint64_t text_bytes;     /* memory for texts: lf_http_text_bytes, or what is wished; 0: by max_body_bytes alone */
-    int n_threads;           /* of libmicrohttpd's pool */
-    int request_deadline_ms; /* 0: none */
-    int max_choices;         /* n */
+    uint64_t text_bytes; /* memory for texts: lf_http_text_bytes, or what is wished; 0: by max_body_bytes alone */
+    uint64_t document_memory_bytes; /* memory for documents; 0: LF_DOCUMENT_MEMORY_BYTES */
+    uint64_t max_document_bytes;    /* of one text; 0: max_body_bytes */
+    int n_threads;                  /* of libmicrohttpd's pool */
+    int request_deadline_ms;        /* 0: none */
+    int max_choices;                /* n */
     enum lf_keep_alive keep_alive;
     const char *metrics_prefix;       /* "longflash:" or "vllm:" */
     const char *api_keys_file;        /* one key a line; NULL: none */
@@ -52,8 +54,8 @@ struct lf_http_opts {
 uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes);
 /* What any one request of max_body_bytes may need. */
 uint64_t lf_http_text_bytes_least(uint64_t max_body_bytes);
-/* What the server may hold in all, for the plan: texts and the buffers of connections. */
-uint64_t lf_http_host_bytes(uint64_t text_bytes, int n_connections);
+/* What the server may hold in all, for the plan: texts, documents and the buffers of connections. */
+uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t document_memory_bytes, int n_connections);
 
 /* Binds and starts answering: /livez 200, /readyz 503 with loading progress, everything else 503 until
  * lf_http_server_ready. LF_IO: the address is in use or not ours (one line for the person at the terminal). */

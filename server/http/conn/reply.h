@@ -38,7 +38,8 @@ struct lf_reply {
     const char *content_type; /* static */
     const char *allow;        /* static; 405 and OPTIONS */
     int retry_after_s;
-    bool close; /* the connection ends with it */
+    char etag[40], location[160]; /* headers of what has them; "": none */
+    bool close;                   /* the connection ends with it */
 };
 
 void lf_reply_init(struct lf_reply *reply);

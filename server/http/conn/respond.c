@@ -48,6 +48,8 @@ static void add_headers(const struct lf_exchange *x, struct MHD_Response *respon
     add_cors(x, response);
     if (reply->status != 204) add(response, "Content-Type", reply->content_type);
     if (reply->allow) add(response, "Allow", reply->allow);
+    if (reply->etag[0]) add(response, "ETag", reply->etag);
+    if (reply->location[0]) add(response, "Location", reply->location);
     if (reply->status == 401) add(response, "WWW-Authenticate", "Bearer");
     if (reply->close) add(response, "Connection", "close");
     if (reply->retry_after_s > 0) {

@@ -24,6 +24,7 @@
 
 #include "core/metrics.h"
 #include "server/http/api/ask.h"
+#include "server/http/api/readings.h"
 #include "server/http/conn/accept.h"
 #include "server/http/conn/auth.h"
 #include "server/http/conn/conn.h"
@@ -58,7 +59,9 @@ struct lf_http_server {
     int port;
     bool loopback;
     uint64_t id_seed;
-    struct lf_text_memory *text_memory; /* owned */
+    struct lf_text_memory *text_memory, *document_memory; /* owned */
+    struct lf_documents *documents;                       /* owned */
+    struct lf_readings readings;
     struct lf_keys keys;
     pthread_t watch_thread;
 

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "server/documents/documents.h"
 #include "server/http/conn/server.h"
 
 enum { EVENTS_N = 64, TICK_MS = 200 };
@@ -15,6 +16,8 @@ static void tick(struct lf_http_server *s)
     lf_conns_tick(&s->conns, now_ns);
     lf_waker_tick(&s->waker, now_ns);
     lf_acceptor_tick(s, now_ns);
+    lf_readings_tick(&s->readings);
+    lf_documents_expire(s->documents, lf_clock_unix_s());
 }
 
 static void handle_event(struct lf_http_server *s, uint64_t data)

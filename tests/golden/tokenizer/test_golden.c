@@ -111,6 +111,53 @@ static void test_fixtures(void **state)
     }
 }
 
+static void encode_more(const struct lf_tokenizer *tok, struct lf_ids *ids, const char *text, unsigned flags)
+{
+    assert_int_equal(lf_tokenizer_encode(tok, ids, lf_str_c(text), NULL, 0, flags, 0, NULL, NULL), LF_OK);
+}
+
+static void check_boundary(const struct lf_tokenizer *tok, const char *kind, const char *head, const char *tail)
+{
+    struct lf_ids whole = {0}, parts = {0};
+    struct lf_buf text, want, got;
+    lf_buf_init(&text, 1 << 16);
+    lf_buf_init(&want, 1 << 16);
+    lf_buf_init(&got, 1 << 16);
+    lf_buf_cstr(&text, head);
+    lf_buf_cstr(&text, tail);
+    encode_more(tok, &whole, text.ptr, 0);
+    encode_more(tok, &parts, head, 0);
+    size_t n_head = parts.n;
+    encode_more(tok, &parts, tail, LF_ENCODE_GOES_ON);
+    assert_true(parts.n > n_head);
+    assert_int_equal(lf_tokenizer_decode(tok, &want, whole.ids, whole.n, false, NULL, NULL), LF_OK);
+    assert_int_equal(lf_tokenizer_decode(tok, &got, parts.ids, parts.n, false, NULL, NULL), LF_OK);
+    if (!lf_str_eq(lf_buf_view(&want), lf_buf_view(&got)))
+        fail_msg("%s: with a boundary \"%s\", without \"%s\"", kind, got.ptr, want.ptr);
+    lf_ids_deinit(&whole);
+    lf_ids_deinit(&parts);
+    lf_buf_deinit(&text);
+    lf_buf_deinit(&want);
+    lf_buf_deinit(&got);
+}
+
+/* What goes on behind a token boundary is the same text: nothing comes in that only begins texts. */
+static void a_boundary_within_a_text_adds_nothing_to_it(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        char path[128];
+        /* these write a space between any two tokens, or put the mark behind a text, where the boundary is */
+        if (strcmp(kinds[k], "like-words") == 0 || strcmp(kinds[k], "sp-suffix") == 0) continue;
+        (void)snprintf(path, sizeof path, FIXTURES "%s", kinds[k]);
+        struct lf_tokenizer *tok = open_or_fail(path);
+        check_boundary(tok, kinds[k], "hello", "lo");
+        check_boundary(tok, kinds[k], "hello", " hello");
+        check_boundary(tok, kinds[k], "the end", "the");
+        lf_tokenizer_close(tok);
+    }
+}
+
 /* One line of ids. */
 static void parse_line(struct lf_ids *out, const char **at)
 {
@@ -178,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fixtures),
+        cmocka_unit_test(a_boundary_within_a_text_adds_nothing_to_it),
         cmocka_unit_test(test_vectors_of_the_material),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,7 @@ static void assert_pieces(const char *json_text, const char *text, const char *w
     lf_buf_init(&out, 4096);
     lf_buf_cstr(&out, "");
     assert_int_equal(open_split(&pre, &arena, json_text, NULL), LF_OK);
-    assert_int_equal(lf_pretokenizer_run(&pre, &work, &state, lf_str_c(text), true), LF_OK);
+    assert_int_equal(lf_pretokenizer_run(&pre, &work, &state, lf_str_c(text), LF_PLACE_OPENS), LF_OK);
     for (size_t i = 0; i < state.pieces.n; i++)
         lf_buf_printf(&out, "[%.*s]", (int)state.pieces.pieces[i].len, state.text.ptr + state.pieces.pieces[i].first);
     assert_string_equal(out.ptr, want);

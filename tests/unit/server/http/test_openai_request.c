@@ -86,7 +86,11 @@ static void a_refusal_says_what_came(void **state)
         {"{\"messages\":[{\"role\":\"bot\",\"content\":\"\"}]}", "assistant or tool, got the string \"bot\"."},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[5]}]}", "objects with a type, got 5."},
         {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}",
-         "only parts of type text are understood, got the string \"image_url\"."},
+         "document and file are understood, got the string \"image_url\"."},
+        {"{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"document\",\"name\":\"a\"}]}]}",
+         "document and file are understood, got the string \"document\"."},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"document\",\"name\":\"a\"}]}]}",
+         "There is no document \"a\""},
         {"[1,2,3]", "The body must be a JSON object, got an array of 3."},
         {"12", "The body must be a JSON object, got 12."},
         {"{\"temperature\":2.00000000000000000000000000000001}", ""}, /* which is 2 */

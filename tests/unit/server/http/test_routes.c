@@ -21,6 +21,26 @@ static void only_exact_paths_and_what_is_below_a_slash(void **state)
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_null(find(none[i], &at));
 }
 
+static void a_path_with_several_methods_has_a_row_for_each(void **state)
+{
+    (void)state;
+    size_t at;
+    const struct lf_route *first = find("/v1/documents/a", &at);
+    static const char *const methods[] = {"GET", "PUT", "DELETE"};
+    assert_int_equal(at, strlen("/v1/documents/"));
+    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
+        const struct lf_route *r = lf_route_with_method(first, methods[i]);
+        assert_non_null(r);
+        assert_string_equal(r->method, methods[i]);
+        assert_int_equal(lf_route_idx(r), lf_route_idx(first));
+    }
+    assert_ptr_equal(lf_route_with_method(first, "HEAD"), lf_route_with_method(first, "GET"));
+    assert_null(lf_route_with_method(first, "POST"));
+    assert_null(lf_route_with_method(first, "put"));
+    assert_ptr_equal(lf_route_with_method(find("/ping", &at), "POST"), find("/ping", &at));
+    assert_null(lf_route_with_method(find("/v1/documents", &at), "PUT"));
+}
+
 static void every_route_but_health_needs_a_key(void **state)
 {
     (void)state;
@@ -30,11 +50,12 @@ static void every_route_but_health_needs_a_key(void **state)
                       strcmp(r->path, "/health") == 0 || strcmp(r->path, "/ping") == 0;
         assert_int_equal(r->auth, health ? LF_AUTH_NONE : LF_AUTH_KEY);
         assert_int_equal(r->before_ready, health);
-        assert_int_equal(lf_route_idx(r), i);
+        assert_string_equal(lf_route_at(lf_route_idx(r))->path, r->path);
+        assert_true(lf_route_idx(r) <= i);
         assert_non_null(strstr(r->allow, r->method));
         assert_int_equal(r->posts, strcmp(r->path, "/ping") == 0);
         assert_non_null(r->handle);
-        assert_int_equal(r->answer_body != NULL, strcmp(r->method, "POST") == 0);
+        assert_int_equal(r->answer_body != NULL, lf_route_has_body(r));
     }
 }
 
@@ -64,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_exact_paths_and_what_is_below_a_slash),
+        cmocka_unit_test(a_path_with_several_methods_has_a_row_for_each),
         cmocka_unit_test(every_route_but_health_needs_a_key),
         cmocka_unit_test(what_others_offer_is_known_by_its_path),
     };

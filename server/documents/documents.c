@@ -1,0 +1,505 @@
+#include "server/documents/documents.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/check.h"
+#include "core/list.h"
+#include "core/text_memory.h"
+
+enum { TENANT_BUCKETS_N = 64, SHARE = 4 /* of its share: three parts of so many are a tenant's at most */ };
+
+struct tenant {
+    uint8_t salt[LF_SHA256_BYTES];
+    struct lf_list node; /* in its bucket */
+    struct lf_list documents;
+    int n;
+    uint64_t n_bytes; /* of memory, that is with what a document has beside its text */
+};
+
+struct lf_document {
+    /* immutable; the texts lie behind it, in the same piece of memory */
+    struct lf_document_content content;
+    struct lf_document_etag etag;
+    char name[LF_DOCUMENT_NAME_BYTES + 1];
+    int64_t created_s, n_tokens;
+    uint64_t hash; /* of tenant and name */
+    size_t piece_bytes;
+    atomic_bool gone;
+    /* under the lock */
+    struct tenant *tenant; /* NULL: gone */
+    struct lf_list in_bucket, in_tenant;
+    int n_refs; /* one is the table's while it is in it */
+    enum lf_document_state state;
+    const char *reason;
+    int64_t n_read, eta_ms, expires_s, n_hits;
+};
+
+struct lf_documents {
+    /* fixed from create on */
+    struct lf_text_memory *memory;
+    uint64_t bytes_most;
+    int n_most;
+    size_t n_buckets; /* a power of two */
+    pthread_mutex_t lock;
+    /* under the lock */
+    struct lf_list *buckets; /* [n_buckets], owned */
+    struct lf_list tenants[TENANT_BUCKETS_N];
+    int n;
+    uint64_t n_bytes;   /* of the texts */
+    int64_t next_end_s; /* nobody's time is over before */
+};
+
+/* ---- names and contents ---- */
+
+bool lf_document_is_name(struct lf_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        if (lf_digit(c) == 36 && c != '.' && c != '_' && c != '-') return false;
+    }
+    return name.len >= 1 && name.len <= LF_DOCUMENT_NAME_BYTES;
+}
+
+static void hash_text(struct lf_sha256 *sha, struct lf_str s)
+{
+    uint64_t len = s.len;
+    lf_sha256_update(sha, &len, sizeof len);
+    if (s.len) lf_sha256_update(sha, s.ptr, s.len);
+}
+
+struct lf_document_etag lf_document_etag(const struct lf_document_content *content)
+{
+    struct lf_document_etag etag;
+    struct lf_sha256 sha;
+    uint8_t digest[LF_SHA256_BYTES];
+    lf_sha256_init(&sha);
+    hash_text(&sha, content->text);
+    hash_text(&sha, content->system);
+    lf_sha256_final(&sha, digest);
+    for (int i = 0; i < 16; i++) snprintf(etag.text + 1 + 2 * i, 3, "%02x", digest[i]);
+    etag.text[0] = etag.text[LF_DOCUMENT_ETAG_BYTES - 1] = '"';
+    etag.text[LF_DOCUMENT_ETAG_BYTES] = '\0';
+    return etag;
+}
+
+static bool same_etag(const struct lf_document_etag *a, const struct lf_document_etag *b)
+{
+    return strcmp(a->text, b->text) == 0;
+}
+
+/* Whether a list of ETags, or *, has this one. Weak ones never match. */
+static bool matches(struct lf_str if_match, const struct lf_document_etag *etag)
+{
+    struct lf_str own = lf_str_c(etag->text);
+    for (size_t at = 0, end; at <= if_match.len; at = end + 1) {
+        for (end = at; end < if_match.len && if_match.ptr[end] != ',';) end++;
+        struct lf_str one = lf_str_trim(lf_str_from(if_match.ptr + at, end - at));
+        if (lf_str_eq(one, LF_STR("*")) || lf_str_eq(one, own)) return true;
+    }
+    return false;
+}
+
+/* ---- the table ---- */
+
+static uint64_t hash_of(const struct lf_document_key *key)
+{
+    char bytes[LF_SHA256_BYTES + LF_DOCUMENT_NAME_BYTES];
+    size_t n = LF_MIN(key->name.len, (size_t)LF_DOCUMENT_NAME_BYTES);
+    memcpy(bytes, key->tenant, LF_SHA256_BYTES);
+    if (n) memcpy(bytes + LF_SHA256_BYTES, key->name.ptr, n);
+    return lf_hash64(bytes, LF_SHA256_BYTES + n);
+}
+
+static struct lf_list *bucket_of(struct lf_documents *docs, uint64_t hash)
+{
+    return &docs->buckets[hash & (docs->n_buckets - 1)];
+}
+
+static struct lf_list *tenants_of(struct lf_documents *docs, const uint8_t *salt)
+{
+    return &docs->tenants[lf_hash64(salt, LF_SHA256_BYTES) % TENANT_BUCKETS_N];
+}
+
+static struct tenant *find_tenant(struct lf_documents *docs, const uint8_t *salt)
+{
+    LF_LIST_EACH(it, tenants_of(docs, salt))
+    {
+        struct tenant *t = LF_LIST_ENTRY(it, struct tenant, node);
+        if (memcmp(t->salt, salt, sizeof t->salt) == 0) return t;
+    }
+    return NULL;
+}
+
+static struct tenant *add_tenant(struct lf_documents *docs, const uint8_t *salt)
+{
+    struct tenant *t = lf_text_alloc_zeroed(docs->memory, sizeof *t);
+    if (!t) return NULL;
+    memcpy(t->salt, salt, sizeof t->salt);
+    lf_list_init(&t->documents);
+    lf_list_push_back(tenants_of(docs, salt), &t->node);
+    return t;
+}
+
+/* One without documents is no more. */
+static void drop_if_empty(struct lf_documents *docs, struct tenant *t)
+{
+    if (t->n) return;
+    lf_list_remove(&t->node);
+    lf_text_free(docs->memory, t);
+}
+
+static bool is_over(const struct lf_document *doc, int64_t now_s)
+{
+    return doc->expires_s && doc->expires_s <= now_s;
+}
+
+static void unref(struct lf_documents *docs, struct lf_document *doc)
+{
+    if (--doc->n_refs == 0) lf_text_free(docs->memory, doc);
+}
+
+/* Out of the table: its name is free. */
+static void remove_from_table(struct lf_documents *docs, struct lf_document *doc)
+{
+    struct tenant *t = doc->tenant;
+    lf_list_remove(&doc->in_bucket);
+    lf_list_remove(&doc->in_tenant);
+    t->n--;
+    t->n_bytes -= doc->piece_bytes;
+    docs->n--;
+    docs->n_bytes -= doc->content.text.len;
+    doc->tenant = NULL;
+    atomic_store(&doc->gone, true);
+    drop_if_empty(docs, t);
+    unref(docs, doc);
+}
+
+static struct lf_document *find(struct lf_documents *docs, const struct lf_document_key *key)
+{
+    uint64_t hash = hash_of(key);
+    LF_LIST_EACH(it, bucket_of(docs, hash))
+    {
+        struct lf_document *doc = LF_LIST_ENTRY(it, struct lf_document, in_bucket);
+        if (doc->hash == hash && memcmp(doc->tenant->salt, key->tenant, LF_SHA256_BYTES) == 0 &&
+            lf_str_eq(lf_str_c(doc->name), key->name))
+            return is_over(doc, key->now_s) ? NULL : doc;
+    }
+    return NULL;
+}
+
+/* ---- putting ---- */
+
+static void *copy_behind(char **at, struct lf_str s)
+{
+    char *to = *at;
+    if (s.len) memcpy(to, s.ptr, s.len);
+    *at += s.len;
+    return to;
+}
+
+static struct lf_document *make(struct lf_documents *docs, const struct lf_document_put *put)
+{
+    const struct lf_document_content *c = put->content;
+    size_t n = sizeof(struct lf_document) + c->text.len + c->system.len;
+    struct lf_document *doc = lf_text_alloc(docs->memory, n);
+    if (!doc) return NULL;
+    char *at = (char *)(doc + 1);
+    *doc = (struct lf_document){.etag = lf_document_etag(c),
+                                .created_s = put->key.now_s,
+                                .n_tokens = put->n_tokens,
+                                .hash = hash_of(&put->key),
+                                .piece_bytes = n,
+                                .n_refs = 1};
+    doc->content.text = lf_str_from(copy_behind(&at, c->text), c->text.len);
+    doc->content.system = lf_str_from(copy_behind(&at, c->system), c->system.len);
+    memcpy(doc->name, put->key.name.ptr, put->key.name.len);
+    return doc;
+}
+
+static void set_end(struct lf_documents *docs, struct lf_document *doc, const struct lf_document_put *put)
+{
+    doc->expires_s = put->ttl_s ? put->key.now_s + put->ttl_s : 0;
+    if (doc->expires_s) docs->next_end_s = LF_MIN(docs->next_end_s, doc->expires_s);
+}
+
+/* Whether a tenant's share has room; nobody in particular may have all. */
+static bool has_share(const struct lf_documents *docs, const struct tenant *t, const struct lf_document *old,
+                      const struct lf_document *doc)
+{
+    static const uint8_t nobody[LF_SHA256_BYTES];
+    int n = t->n + 1 - (old ? 1 : 0);
+    uint64_t n_bytes = t->n_bytes + doc->piece_bytes - (old ? old->piece_bytes : 0);
+    if (memcmp(t->salt, nobody, sizeof nobody) == 0) return true;
+    return n <= LF_MAX(docs->n_most / SHARE * 3, 1) && n_bytes <= docs->bytes_most / SHARE * 3;
+}
+
+/* Takes doc over; false: there is no room, and all is as it was. */
+static bool enter(struct lf_documents *docs, const struct lf_document_put *put, struct lf_document *doc,
+                  struct lf_document *old)
+{
+    struct tenant *t = find_tenant(docs, put->key.tenant);
+    if (docs->n - (old ? 1 : 0) >= docs->n_most) return false;
+    if (!t && !(t = add_tenant(docs, put->key.tenant))) return false;
+    if (!has_share(docs, t, old, doc)) {
+        drop_if_empty(docs, t);
+        return false;
+    }
+    t->n++;
+    t->n_bytes += doc->piece_bytes;
+    docs->n++;
+    docs->n_bytes += doc->content.text.len;
+    doc->tenant = t;
+    lf_list_push_back(&t->documents, &doc->in_tenant);
+    lf_list_push_back(bucket_of(docs, doc->hash), &doc->in_bucket);
+    set_end(docs, doc, put);
+    if (old) remove_from_table(docs, old);
+    return true;
+}
+
+/* Whether the condition lets what is there go: NEW, or why not. */
+static enum lf_document_verdict may_go(const struct lf_document *doc, struct lf_str if_match)
+{
+    if (if_match.len == 0) return LF_DOCUMENT_IN_USE;
+    return matches(if_match, &doc->etag) ? LF_DOCUMENT_NEW : LF_DOCUMENT_NO_MATCH;
+}
+
+static enum lf_document_verdict judge(const struct lf_document *old, const struct lf_document_put *put,
+                                      const struct lf_document_etag *etag)
+{
+    if (!old) return put->if_match.len ? LF_DOCUMENT_NO_MATCH : LF_DOCUMENT_NEW;
+    if (!same_etag(&old->etag, etag)) return may_go(old, put->if_match);
+    return old->state == LF_DOCUMENT_FAILED ? LF_DOCUMENT_NEW : LF_DOCUMENT_SAME;
+}
+
+/* It is there, and stays as long as is said now. */
+static struct lf_document *renew(struct lf_documents *docs, struct lf_document *old, const struct lf_document_put *put)
+{
+    set_end(docs, old, put);
+    old->n_refs++;
+    return old;
+}
+
+enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put,
+                                            struct lf_document **out)
+{
+    struct lf_document_etag etag = lf_document_etag(put->content);
+    pthread_mutex_lock(&docs->lock);
+    struct lf_document *old = find(docs, &put->key);
+    enum lf_document_verdict verdict = judge(old, put, &etag);
+    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
+    pthread_mutex_unlock(&docs->lock);
+    return verdict;
+}
+
+/* One under the same name whose time is over is as good as gone. */
+static void drop_over(struct lf_documents *docs, const struct lf_document_key *key)
+{
+    const struct lf_document_key ever = {key->tenant, key->name, 0};
+    struct lf_document *doc = find(docs, &ever);
+    if (doc && is_over(doc, key->now_s)) remove_from_table(docs, doc);
+}
+
+enum lf_document_verdict lf_documents_put(struct lf_documents *docs, const struct lf_document_put *put,
+                                          struct lf_document **out)
+{
+    struct lf_document *doc = make(docs, put); /* before the lock: a text may be long */
+    if (!doc) return LF_DOCUMENT_FULL;
+    pthread_mutex_lock(&docs->lock);
+    drop_over(docs, &put->key);
+    struct lf_document *old = find(docs, &put->key);
+    enum lf_document_verdict verdict = judge(old, put, &doc->etag);
+    if (verdict == LF_DOCUMENT_NEW && !enter(docs, put, doc, old)) verdict = LF_DOCUMENT_FULL;
+    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
+    if (verdict == LF_DOCUMENT_NEW) {
+        doc->n_refs++;
+        *out = doc;
+    } else {
+        unref(docs, doc);
+    }
+    pthread_mutex_unlock(&docs->lock);
+    return verdict;
+}
+
+/* ---- asking ---- */
+
+struct lf_document *lf_documents_find(struct lf_documents *docs, const struct lf_document_key *key)
+{
+    pthread_mutex_lock(&docs->lock);
+    struct lf_document *doc = find(docs, key);
+    if (doc) doc->n_refs++;
+    pthread_mutex_unlock(&docs->lock);
+    return doc;
+}
+
+bool lf_documents_remove(struct lf_documents *docs, const struct lf_document_key *key, struct lf_str if_match,
+                         enum lf_document_verdict *verdict)
+{
+    pthread_mutex_lock(&docs->lock);
+    struct lf_document *doc = find(docs, key);
+    if (doc) *verdict = if_match.len ? may_go(doc, if_match) : LF_DOCUMENT_NEW;
+    if (doc && *verdict == LF_DOCUMENT_NEW) remove_from_table(docs, doc);
+    pthread_mutex_unlock(&docs->lock);
+    return doc != NULL;
+}
+
+static void view_of(const struct lf_document *doc, struct lf_document_view *out)
+{
+    *out = (struct lf_document_view){.name = lf_str_c(doc->name),
+                                     .etag = doc->etag,
+                                     .state = doc->state,
+                                     .reason = doc->reason,
+                                     .n_tokens = doc->n_tokens,
+                                     .n_read = doc->n_read,
+                                     .eta_ms = doc->eta_ms,
+                                     .created_s = doc->created_s,
+                                     .expires_s = doc->expires_s,
+                                     .n_hits = doc->n_hits,
+                                     .n_bytes = doc->content.text.len};
+}
+
+void lf_documents_list(struct lf_documents *docs, const uint8_t *tenant, int64_t now_s,
+                       void (*show)(void *ctx, const struct lf_document_view *view), void *ctx)
+{
+    struct lf_document_view view;
+    pthread_mutex_lock(&docs->lock);
+    struct tenant *t = find_tenant(docs, tenant);
+    for (struct lf_list *it = t ? t->documents.next : NULL; it && it != &t->documents; it = it->next) {
+        const struct lf_document *doc = LF_LIST_ENTRY(it, struct lf_document, in_tenant);
+        if (is_over(doc, now_s)) continue;
+        view_of(doc, &view);
+        show(ctx, &view);
+    }
+    pthread_mutex_unlock(&docs->lock);
+}
+
+/* A tenant without documents goes with its last one, so the next is looked for before. */
+static void expire_bucket(struct lf_documents *docs, struct lf_list *bucket, int64_t now_s)
+{
+    LF_LIST_EACH_SAFE(it, bucket)
+    {
+        struct lf_document *doc = LF_LIST_ENTRY(it, struct lf_document, in_bucket);
+        if (is_over(doc, now_s))
+            remove_from_table(docs, doc);
+        else if (doc->expires_s)
+            docs->next_end_s = LF_MIN(docs->next_end_s, doc->expires_s);
+    }
+}
+
+void lf_documents_expire(struct lf_documents *docs, int64_t now_s)
+{
+    pthread_mutex_lock(&docs->lock);
+    if (now_s >= docs->next_end_s) {
+        docs->next_end_s = INT64_MAX;
+        for (size_t i = 0; i < docs->n_buckets; i++) expire_bucket(docs, &docs->buckets[i], now_s);
+    }
+    pthread_mutex_unlock(&docs->lock);
+}
+
+void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes)
+{
+    pthread_mutex_lock(&docs->lock);
+    *n = docs->n;
+    *n_bytes = docs->n_bytes;
+    pthread_mutex_unlock(&docs->lock);
+}
+
+/* ---- one document ---- */
+
+struct lf_document *lf_document_ref(struct lf_documents *docs, struct lf_document *doc)
+{
+    pthread_mutex_lock(&docs->lock);
+    doc->n_refs++;
+    pthread_mutex_unlock(&docs->lock);
+    return doc;
+}
+
+void lf_document_unref(struct lf_documents *docs, struct lf_document *doc)
+{
+    if (!doc) return;
+    pthread_mutex_lock(&docs->lock);
+    unref(docs, doc);
+    pthread_mutex_unlock(&docs->lock);
+}
+
+const struct lf_document_content *lf_document_content(const struct lf_document *doc)
+{
+    return &doc->content;
+}
+
+int64_t lf_document_created_s(const struct lf_document *doc)
+{
+    return doc->created_s;
+}
+
+void lf_document_look(struct lf_documents *docs, const struct lf_document *doc, struct lf_document_view *out)
+{
+    pthread_mutex_lock(&docs->lock);
+    view_of(doc, out);
+    pthread_mutex_unlock(&docs->lock);
+}
+
+void lf_document_hit(struct lf_documents *docs, struct lf_document *doc)
+{
+    pthread_mutex_lock(&docs->lock);
+    doc->n_hits++;
+    pthread_mutex_unlock(&docs->lock);
+}
+
+bool lf_document_is_gone(const struct lf_document *doc)
+{
+    return atomic_load(&doc->gone);
+}
+
+void lf_document_read(struct lf_documents *docs, struct lf_document *doc, int64_t n_read, int64_t eta_ms)
+{
+    pthread_mutex_lock(&docs->lock);
+    doc->n_read = n_read;
+    doc->eta_ms = eta_ms;
+    pthread_mutex_unlock(&docs->lock);
+}
+
+void lf_document_end(struct lf_documents *docs, struct lf_document *doc, const char *reason)
+{
+    pthread_mutex_lock(&docs->lock);
+    doc->state = reason ? LF_DOCUMENT_FAILED : LF_DOCUMENT_READY;
+    doc->reason = reason;
+    if (!reason) doc->n_read = doc->n_tokens;
+    doc->eta_ms = 0;
+    pthread_mutex_unlock(&docs->lock);
+}
+
+/* ---- all of them ---- */
+
+enum lf_status lf_documents_create(struct lf_documents **out, const struct lf_documents_opts *opts, struct lf_err *err)
+{
+    struct lf_documents *docs = calloc(1, sizeof *docs);
+    if (!docs) return lf_fail(err, LF_NO_MEMORY, "no memory for the table of documents");
+    docs->memory = opts->memory;
+    docs->bytes_most = opts->bytes_most;
+    docs->n_most = opts->n_most;
+    docs->next_end_s = INT64_MAX;
+    for (docs->n_buckets = 16; docs->n_buckets < (size_t)opts->n_most;) docs->n_buckets *= 2;
+    docs->buckets = calloc(docs->n_buckets, sizeof *docs->buckets);
+    if (!docs->buckets) {
+        free(docs);
+        return lf_fail(err, LF_NO_MEMORY, "no memory for the table of documents");
+    }
+    for (size_t i = 0; i < docs->n_buckets; i++) lf_list_init(&docs->buckets[i]);
+    for (size_t i = 0; i < TENANT_BUCKETS_N; i++) lf_list_init(&docs->tenants[i]);
+    pthread_mutex_init(&docs->lock, NULL);
+    *out = docs;
+    return LF_OK;
+}
+
+void lf_documents_destroy(struct lf_documents *docs)
+{
+    if (!docs) return;
+    for (size_t i = 0; i < docs->n_buckets; i++) LF_LIST_EACH_SAFE(it, &docs->buckets[i])
+    remove_from_table(docs, LF_LIST_ENTRY(it, struct lf_document, in_bucket));
+    pthread_mutex_destroy(&docs->lock);
+    free(docs->buckets);
+    free(docs);
+}

@@ -1,0 +1,106 @@
+#include "server/http/api/readings.h"
+
+#include "core/clock.h"
+#include "core/text_memory.h"
+#include "server/documents/documents.h"
+#include "server/engine/request.h"
+
+struct reading {
+    struct lf_list node;
+    struct lf_document *document; /* a reference, as the next */
+    struct lf_request *request;
+};
+
+void lf_readings_init(struct lf_readings *readings, struct lf_documents *documents, struct lf_text_memory *memory)
+{
+    readings->documents = documents;
+    readings->memory = memory;
+    pthread_mutex_init(&readings->lock, NULL);
+    lf_list_init(&readings->list);
+}
+
+static void drop(struct lf_readings *readings, struct reading *r)
+{
+    lf_list_remove(&r->node);
+    lf_request_put(r->request);
+    lf_document_unref(readings->documents, r->document);
+    lf_text_free(readings->memory, r);
+}
+
+void lf_readings_deinit(struct lf_readings *readings)
+{
+    if (!readings->documents) return;
+    LF_LIST_EACH_SAFE(it, &readings->list) drop(readings, LF_LIST_ENTRY(it, struct reading, node));
+    pthread_mutex_destroy(&readings->lock);
+    readings->documents = NULL;
+}
+
+enum lf_status lf_readings_add(struct lf_readings *readings, struct lf_document *document, struct lf_request *request)
+{
+    struct reading *r = lf_text_alloc(readings->memory, sizeof *r);
+    if (!r) return LF_NO_MEMORY;
+    r->document = document;
+    r->request = request;
+    pthread_mutex_lock(&readings->lock);
+    lf_list_push_back(&readings->list, &r->node);
+    pthread_mutex_unlock(&readings->lock);
+    return LF_OK;
+}
+
+/* NULL: all of it was read. */
+static const char *why_it_failed(const struct lf_request_state *st)
+{
+    if (st->finish == LF_FINISH_LENGTH || st->finish == LF_FINISH_STOP) return NULL;
+    if (st->status == LF_CORRUPT) return LF_BROKEN_LOGITS;
+    return st->status == LF_DEVICE ? "The engine has failed." : "The server is shutting down.";
+}
+
+/* Whether it is over. */
+static bool look(const struct lf_readings *readings, const struct reading *r)
+{
+    struct lf_request_state st;
+    if (lf_document_is_gone(r->document)) return true;
+    lf_request_snapshot(r->request, &st);
+    if (st.finish == LF_FINISH_NONE) {
+        lf_document_read(readings->documents, r->document, st.n_processed, st.eta_ns / LF_NS_PER_MS);
+        return false;
+    }
+    lf_document_end(readings->documents, r->document, why_it_failed(&st));
+    return true;
+}
+
+/* The list changes hands in between: others only add to it. */
+static void swap(struct lf_readings *readings, struct lf_list *own)
+{
+    pthread_mutex_lock(&readings->lock);
+    while (!lf_list_empty(&readings->list)) {
+        struct lf_list *node = readings->list.next;
+        lf_list_remove(node);
+        lf_list_push_back(own, node);
+    }
+    pthread_mutex_unlock(&readings->lock);
+}
+
+static void give_back(struct lf_readings *readings, struct lf_list *own)
+{
+    pthread_mutex_lock(&readings->lock);
+    while (!lf_list_empty(own)) {
+        struct lf_list *node = own->prev;
+        lf_list_remove(node);
+        lf_list_push_front(&readings->list, node);
+    }
+    pthread_mutex_unlock(&readings->lock);
+}
+
+void lf_readings_tick(struct lf_readings *readings)
+{
+    struct lf_list own;
+    lf_list_init(&own);
+    swap(readings, &own);
+    LF_LIST_EACH_SAFE(it, &own)
+    {
+        struct reading *r = LF_LIST_ENTRY(it, struct reading, node);
+        if (look(readings, r)) drop(readings, r);
+    }
+    give_back(readings, &own);
+}

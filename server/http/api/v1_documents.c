@@ -1,0 +1,299 @@
+/* /v1/documents and /v1/documents/{name}: texts that are put once, read into the cache in the background, and named in
+ * the messages of chats.
+ *
+ * A document is what a conversation begins with: its system prompt, where it has one, and its text as the beginning of
+ * the first message of the user's, as the model's template writes them. That beginning is prefilled as a request that
+ * generates nothing, so its blocks are in the prefix cache as those of any request, and a chat that begins with the
+ * same tokens finds them there. */
+#include <stdio.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/json.h"
+#include "server/engine/engine.h"
+#include "server/http/api/document_answer.h"
+#include "server/http/api/document_json.h"
+#include "server/http/api/routes.h"
+#include "server/http/api/unsupported_fields.h"
+#include "server/http/api/v1_documents.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/conn/handler.h"
+#include "server/http/conn/server.h"
+#include "template/chat_template.h"
+
+enum { LOWEST_PRIORITY = 1 << 20, TTL_S = 10 * 366 * 24 * 3600 };
+
+/* ---- a body ---- */
+
+static enum lf_status read_text(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    return lf_ask_text(r->ask, &r->ask->text, v, name, r->err);
+}
+
+static enum lf_status read_system(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    return lf_ask_text(r->ask, &r->ask->system, v, name, r->err);
+}
+
+static const struct lf_field fields[] = {
+    {.name = "text",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_text,
+     .type = "string",
+     .help = "the document; needed. A body of `text/plain` is this text and nothing else"},
+    {.name = "system",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_system,
+     .type = "string",
+     .help = "the system prompt that it is read with; a chat that begins with the document and has none of its own "
+             "gets it"},
+    {.name = "ttl",
+     .asks = 1,
+     .kind = LF_FIELD_INT,
+     .at = LF_ASK_AT(ttl_s),
+     .range = {0, TTL_S},
+     .help = "seconds until the name is free again, counted from this request; 0: it stays"},
+};
+
+static const struct lf_unsupported_field unsupported_rows[] = {
+    {.name = "pin", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
+    {.name = "tools", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "chat_template_kwargs", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "metadata", .asks = 1, .neutral = LF_NEUTRAL_ANY},
+};
+static const struct lf_unsupported_table unsupported = {.rows = unsupported_rows, .n = LF_N_ELEMS(unsupported_rows)};
+const struct lf_field_table lf_document_fields = {
+    .title = "`/v1/documents/ID`", .fields = fields, .n_fields = LF_N_ELEMS(fields), .unsupported = &unsupported};
+
+enum lf_status lf_document_parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                                 struct lf_api_err *err)
+{
+    struct lf_reading r = {ask, limits, err};
+    lf_ask_init(ask, limits);
+    return lf_ask_read_fields(&r, &lf_document_fields, 1, json);
+}
+
+static struct lf_document_key key_of(const struct lf_exchange *x)
+{
+    return (struct lf_document_key){x->tenant.salt, x->tail, lf_clock_unix_s()};
+}
+
+static enum lf_status check_content(const struct lf_exchange *x, const struct lf_ask *ask, struct lf_api_err *err)
+{
+    uint64_t most = x->server->opts.max_document_bytes;
+    if (!lf_document_is_name(x->tail))
+        return lf_refuse(err, 400, "name", "invalid_value",
+                         "name: expected 1 to %d letters, digits, dots, underscores and dashes.",
+                         LF_DOCUMENT_NAME_BYTES);
+    if (ask->text.len > most)
+        return lf_refuse(err, 413, "text", "document_too_large", "The document has more than %llu bytes.",
+                         (unsigned long long)most);
+    if (!lf_utf8_valid(ask->text)) return lf_refuse(err, 400, "text", "invalid_value", "text: it is not valid UTF-8.");
+    if (lf_str_trim(ask->text).len > 0) return LF_OK;
+    return lf_refuse(err, 400, "text", "missing_parameter", "text: this field is needed, with a text in it.");
+}
+
+/* ---- reading it ---- */
+
+/* The conversation that begins with it. */
+static enum lf_status begin_conversation(struct lf_ask *ask, struct lf_api_err *err)
+{
+    struct lf_chat_message *messages = lf_arena_array(&ask->arena, 2, sizeof *messages);
+    ask->documents = lf_arena_array(&ask->arena, 1, sizeof *ask->documents);
+    if (!messages || !ask->documents) return lf_refuse_work(err, LF_NO_MEMORY);
+    size_t n = 0;
+    if (ask->system.len)
+        messages[n++] = (struct lf_chat_message){.role = LF_STR("system"), .content = ask->system, .has_content = true};
+    ask->documents[0] = (struct lf_ask_document){.message = n, .end = ask->text.len};
+    ask->n_documents = 1;
+    messages[n++] = (struct lf_chat_message){.role = LF_STR("user"), .content = ask->text, .has_content = true};
+    ask->messages = messages;
+    ask->n_messages = n;
+    return LF_OK;
+}
+
+static enum lf_status refuse_submit(enum lf_status status, int64_t n_tokens, int64_t ctx, int retry_after_s,
+                                    struct lf_api_err *err)
+{
+    switch (status) {
+    case LF_LIMIT:
+        return lf_refuse_context(err, "text", n_tokens, 1, ctx, false);
+    case LF_FULL:
+        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
+        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
+        return LF_INVALID;
+    case LF_SHUTDOWN:
+        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
+    case LF_DEVICE:
+        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
+    case LF_NO_MEMORY:
+        return lf_refuse_work(err, LF_NO_MEMORY);
+    default:
+        return lf_refuse(err, 500, NULL, "internal_error", "The document could not be queued.");
+    }
+}
+
+/* Under the tenant's salt alone: a request with a cache_salt of its own shares with those that have the same. */
+static enum lf_status submit(struct lf_exchange *x, const struct lf_ask *ask, const struct lf_ids *ids,
+                             struct lf_request **out, struct lf_api_err *err)
+{
+    struct lf_engine_state engine;
+    struct lf_err why = {0};
+    int retry_after_s = 1;
+    lf_engine_snapshot(x->server->engine, &engine);
+    int64_t room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
+    if ((int64_t)ids->n >= room) return lf_refuse_context(err, "text", (int64_t)ids->n, 1, room, false);
+    struct lf_gen_params params = {.prompt = ids->ids,
+                                   .n_prompt = (int)ids->n,
+                                   .sampling = ask->sampling,
+                                   .n_prompt_logprobs = -1,
+                                   .priority = LOWEST_PRIORITY,
+                                   .salt = x->tenant.salt,
+                                   .salt_bytes = sizeof x->tenant.salt,
+                                   .tenant = x->tenant.id,
+                                   .memory = x->server->text_memory};
+    params.sampling.n_logprobs = -1;
+    enum lf_status status = lf_engine_submit(x->server->engine, &params, out, &retry_after_s, &why);
+    return status == LF_OK ? LF_OK : refuse_submit(status, (int64_t)ids->n, room, retry_after_s, err);
+}
+
+/* ---- putting ---- */
+
+static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf_api_err *err)
+{
+    if (verdict == LF_DOCUMENT_IN_USE)
+        return lf_refuse(err, 409, "name", "document_exists",
+                         "There is another document of this name. If-Match with its ETag, or with *, replaces it.");
+    if (verdict == LF_DOCUMENT_NO_MATCH)
+        return lf_refuse(err, 412, NULL, "no_match", "If-Match names another document than there is.");
+    return lf_refuse(err, 507, NULL, "documents_full",
+                     "There is no room for this document (--document-memory): delete one first.");
+}
+
+/* What is there now, or how it is going on. */
+static enum lf_status show(struct lf_exchange *x, struct lf_document *doc, int status, struct lf_api_err *err)
+{
+    struct lf_document_view view;
+    struct lf_documents *docs = x->server->documents;
+    lf_document_look(docs, doc, &view);
+    enum lf_status made = x->wait ? lf_document_answer_create(&x->answer, docs, doc, x->server->text_memory) : LF_OK;
+    if (made == LF_OK) {
+        snprintf(x->reply.etag, sizeof x->reply.etag, "%s", view.etag.text);
+        snprintf(x->reply.location, sizeof x->reply.location, "/v1/documents/%.*s", (int)view.name.len, view.name.ptr);
+    }
+    if (!x->wait) lf_document_write(lf_reply_json(&x->reply, status), &view);
+    if (!x->wait || made != LF_OK) lf_document_unref(docs, doc);
+    return made == LF_OK ? LF_OK : lf_refuse_work(err, made);
+}
+
+/* A new document has been entered: its reading is looked after from now on. The request is taken over. */
+static enum lf_status follow(struct lf_exchange *x, struct lf_document *doc, struct lf_request *req,
+                             struct lf_api_err *err)
+{
+    struct lf_documents *docs = x->server->documents;
+    const struct lf_document_key key = key_of(x);
+    struct lf_document_view view;
+    enum lf_document_verdict verdict;
+    lf_document_look(docs, doc, &view);
+    struct lf_document *again = lf_document_ref(docs, doc);
+    if (lf_readings_add(&x->server->readings, again, req) == LF_OK) return show(x, doc, 202, err);
+    (void)lf_documents_remove(docs, &key, lf_str_c(view.etag.text), &verdict);
+    lf_document_unref(docs, again);
+    lf_document_unref(docs, doc);
+    lf_request_put(req);
+    return lf_refuse_work(err, LF_NO_MEMORY);
+}
+
+/* It is not there: its beginning is made, queued, and only then is the name taken. */
+static enum lf_status put_new(struct lf_exchange *x, struct lf_ask *ask, struct lf_document_put *put,
+                              struct lf_api_err *err)
+{
+    struct lf_prompts prompts = {0};
+    struct lf_prompt_source source = lf_prompt_source_of(x);
+    struct lf_request *req = NULL;
+    struct lf_document *doc = NULL;
+    LF_TRY(begin_conversation(ask, err));
+    ask->now_s = put->key.now_s;
+    LF_TRY(lf_prompts_read_beginning(&prompts, ask, &source, err));
+    put->n_tokens = (int64_t)prompts.items[0].ids.n;
+    enum lf_status status = submit(x, ask, &prompts.items[0].ids, &req, err);
+    lf_prompts_deinit(&prompts);
+    LF_TRY(status);
+    enum lf_document_verdict verdict = lf_documents_put(x->server->documents, put, &doc);
+    if (verdict == LF_DOCUMENT_NEW) return follow(x, doc, req, err);
+    lf_request_put(req);
+    return verdict == LF_DOCUMENT_SAME ? show(x, doc, 200, err) : refuse_verdict(verdict, err);
+}
+
+enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+{
+    struct lf_documents *docs = x->server->documents;
+    struct lf_document *doc = NULL;
+    LF_TRY(check_content(x, ask, err));
+    const struct lf_document_content content = {ask->text, ask->system};
+    struct lf_document_put put = {.key = key_of(x), .content = &content, .if_match = x->if_match, .ttl_s = ask->ttl_s};
+    enum lf_document_verdict verdict = lf_documents_check(docs, &put, &doc);
+    if (verdict == LF_DOCUMENT_SAME) return show(x, doc, 200, err);
+    return verdict == LF_DOCUMENT_NEW ? put_new(x, ask, &put, err) : refuse_verdict(verdict, err);
+}
+
+/* ---- asking ---- */
+
+struct list {
+    struct lf_buf *out;
+    const char *comma;
+};
+
+static void show_one(void *ctx, const struct lf_document_view *view)
+{
+    struct list *list = ctx;
+    lf_buf_cstr(list->out, list->comma);
+    lf_document_write(list->out, view);
+    list->comma = ",";
+}
+
+void lf_handle_documents(struct lf_exchange *x)
+{
+    struct list list = {lf_reply_json(&x->reply, 200), ""};
+    lf_buf_cstr(list.out, "{\"object\":\"list\",\"data\":[");
+    lf_documents_list(x->server->documents, x->tenant.salt, lf_clock_unix_s(), show_one, &list);
+    lf_buf_cstr(list.out, "]}");
+}
+
+static void reply_not_found(struct lf_exchange *x)
+{
+    struct lf_api_err err;
+    (void)!lf_refuse_document(&err, "name", x->tail);
+    lf_reply_error(&x->reply, &err);
+}
+
+void lf_handle_document(struct lf_exchange *x)
+{
+    const struct lf_document_key key = key_of(x);
+    struct lf_api_err err;
+    struct lf_document *doc = lf_documents_find(x->server->documents, &key);
+    if (!doc)
+        reply_not_found(x);
+    else if (show(x, doc, 200, &err) != LF_OK)
+        lf_reply_error(&x->reply, &err);
+}
+
+void lf_handle_document_delete(struct lf_exchange *x)
+{
+    const struct lf_document_key key = key_of(x);
+    struct lf_api_err err;
+    enum lf_document_verdict verdict;
+    if (!lf_documents_remove(x->server->documents, &key, x->if_match, &verdict)) {
+        reply_not_found(x);
+    } else if (verdict != LF_DOCUMENT_NEW) {
+        (void)!refuse_verdict(verdict, &err);
+        lf_reply_error(&x->reply, &err);
+    } else {
+        struct lf_buf *out = lf_reply_json(&x->reply, 200);
+        lf_buf_cstr(out, "{\"object\":\"document\",\"name\":");
+        lf_json_write_string(out, x->tail);
+        lf_buf_cstr(out, ",\"deleted\":true}");
+    }
+}

@@ -1,0 +1,12 @@
+/* The body of a document to be put. */
+#ifndef LF_SERVER_HTTP_API_V1_DOCUMENTS_H
+#define LF_SERVER_HTTP_API_V1_DOCUMENTS_H
+
+#include "server/http/api/ask.h"
+
+extern const struct lf_field_table lf_document_fields;
+/* As a dialect's parse; ask is to be deinitialized whatever comes back. */
+LF_MUST_CHECK enum lf_status lf_document_parse(struct lf_ask *ask, const struct lf_json *json,
+                                               const struct lf_ask_limits *limits, struct lf_api_err *err);
+
+#endif
