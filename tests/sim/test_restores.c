@@ -235,11 +235,13 @@ static const char *name_of(enum lf_restore_way way)
     return way == LF_RESTORE_WAIT ? "wait" : way == LF_RESTORE_MEET ? "meet" : "compute";
 }
 
-/* ahead: what is launched is the device's for good, so a split is exact to two steps of 0.25 s only. */
+/* ahead: what is launched is the device's for good, so a split is exact to two steps of 0.25 s only. Meeting takes a
+ * step more than best_s counts. */
 static void check_restored(const struct restored *r, int ahead)
 {
-    assert_true(r->took_s <= 1.02 * fmin(r->computed_s, r->loaded_s) + 0.002); /* a step more than either alone */
-    if (r->way == LF_RESTORE_MEET && (ahead == 0 || r->best_s > 0.8)) assert_true(r->took_s <= 1.15 * r->best_s);
+    assert_true(r->took_s <= 1.02 * fmin(r->computed_s, r->loaded_s) + 0.002);
+    if (r->way == LF_RESTORE_MEET && (ahead == 0 || r->best_s > 0.8))
+        assert_true(r->took_s <= 1.15 * r->best_s + h100.w[LF_COST_STEP] * 1e-9);
 }
 
 static void computing_and_loading_meet_where_both_are_done(void **state)
