@@ -14,11 +14,12 @@
  *            the device, computing would only take the device from others.
  *     meet   blocks come from the end of the prompt backwards, while the device computes from the front, where tokens
  *            are cheap because they look at few keys. Both work until they meet: with the times c and l that either
- *            would take alone, that is after at most c · l / (c + l).
+ *            would take alone, that is after at most c · l / (c + l). A block is sent for only if it will be back
+ *            before the device could have computed up to it, so that neither waits for the other in the end.
  *
  * Which way is taken follows from predicted times (lf_restore_choose), so a restore is never slower than the better of
  * computing and loading, as far as the predictions hold. Where two ways of computing may differ in their bits (a GPU)
- * only waiting is allowed.
+ * only waiting is allowed. Who waits chooses again as the disk turns out to be slower than was predicted.
  *
  * Pure bookkeeping; the engine thread's. Bytes are moved by tiers.c. */
 #ifndef LF_SERVER_ENGINE_RESTORE_H
@@ -39,7 +40,7 @@ struct lf_restore {
     uint8_t *states; /* [blocks of the prompt] enum lf_restore_state, borrowed; zeros at first */
     enum lf_restore_way way;
     int first, end; /* outside of [first, end) all states are NONE */
-    int n_coming;
+    int n_below, n_coming;
 };
 
 /* How to look below; of the scheduler's options. */
@@ -47,7 +48,7 @@ struct lf_restore_source {
     bool (*has)(void *ctx, const struct lf_prefix_key *key); /* NULL: there is nothing below */
     void *ctx;
     bool may_meet; /* what is computed has the same bits as what was kept */
-    /* Predicted for a block. The engine learns it from loads. Where none is made because it is too long it shrinks with
+    /* Predicted for a block of many. It is learnt from loads. Where none is made because it is too long it shrinks with
      * each refusal, so that a disk that was slow for a while is tried again. */
     double block_ns;
 };
@@ -58,8 +59,16 @@ enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool ma
 
 /* seq has just got its blocks: looks for [first, end) below and chooses the way. */
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
-/* The block to load next, which is coming from here on; -1: none. */
-int lf_restore_next(struct lf_sched_seq *seq);
+/* The block to load next, behind n_ahead others of whomever; it is coming from here on. -1: none, or not yet. */
+int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ahead);
+/* Sends for blocks of what runs, as many as keep the disk busy until the next step has ended, n_most at once at most,
+ * of which n_ahead are on their way already. Whoever has the fewest coming is next, so that a short prompt does not
+ * wait for a long one. may: whether what seq reserved may be written to already. */
+void lf_restore_send(struct lf_sched *s, int n_ahead, int n_most,
+                     bool (*may)(void *ctx, const struct lf_sched_seq *seq),
+                     void (*send)(void *ctx, struct lf_sched_seq *seq, int i), void *ctx);
+/* n blocks have come while loads were under way for ns. A mean that forgets: the last 32 count for half of it. */
+void lf_restore_learn(struct lf_restore_source *below, double n, double ns);
 /* A block that was coming is here, or is not to be had. */
 void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole);
 /* Block i is the sequence's by other means: whatever is coming for it is not needed. */

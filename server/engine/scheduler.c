@@ -431,7 +431,7 @@ int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens)
     return (int)LF_MIN(LF_MAX(seconds, 1.0), 60.0);
 }
 
-void lf_sched_check(const struct lf_sched *s, int32_t *refs)
+void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs)
 {
     const struct lf_block_pool *pool = s->opts.pool;
     int n_waiting = 0, n_running = 0;
@@ -454,7 +454,7 @@ void lf_sched_check(const struct lf_sched *s, int32_t *refs)
         for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
         n_running++;
     }
-    for (int i = 0; i < pool->n_blocks; i++) LF_ASSERT(refs[i] == pool->blocks[i].n_refs);
+    for (int i = 0; i < pool->n_blocks; i++) LF_ASSERT(refs[i] + (held ? held[i] : 0) == pool->blocks[i].n_refs);
     LF_LIST_EACH(it, &s->running)
     {
         const struct lf_sched_seq *seq = seq_of(it);

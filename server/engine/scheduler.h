@@ -190,7 +190,8 @@ double lf_sched_decode_speed(const struct lf_sched *s);
 int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens);
 /* The cached block that continues a sequence's table at i; -1: none. */
 int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i);
-/* Walks everything; LF_ASSERTs that tables, references and lists agree. refs: scratch, [pool->n_blocks]. */
-void lf_sched_check(const struct lf_sched *s, int32_t *refs);
+/* Walks everything; LF_ASSERTs that tables, references and lists agree. held: [pool->n_blocks] references that others
+ * than running sequences have, such as loads; NULL: none. refs: scratch, [pool->n_blocks]. */
+void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs);
 
 #endif

@@ -8,8 +8,6 @@
 #include "core/clock.h"
 #include "server/engine/engine_internal.h"
 
-enum { LEARNT_N = 32 };
-
 /* ---- callbacks ---- */
 
 static void copy_out(void *ctx, void *dst, int32_t block)
@@ -63,13 +61,14 @@ uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes)
     return lf_disk_tier_host_bytes(&opts) + (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(bool) + sizeof(uint64_t));
 }
 
-/* Until blocks have been loaded a disk is taken for one that reads a GB in a second. */
+/* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second: if it is slower the first blocks
+ * tell, but one that is taken for slower than it is would not be asked for a long time. */
 static void look_below(struct lf_engine *e, uint64_t block_bytes)
 {
     e->sched.opts.below = (struct lf_restore_source){.has = is_below,
                                                      .ctx = e->tiers.disk,
                                                      .may_meet = lf_device_info(e->kv->dev)->is_host,
-                                                     .block_ns = (double)block_bytes};
+                                                     .block_ns = (double)block_bytes / 8};
     lf_prefix_cache_on_enter(e->kv->prefix, on_enter, e);
 }
 
@@ -125,15 +124,13 @@ static struct lf_sched_seq *owner_of(struct lf_engine *e, const struct lf_tier_j
     return NULL;
 }
 
-/* A mean that forgets: the latest LEARNT_N loads count for half of it. */
 static void learn_rate(struct lf_engine *e)
 {
     struct lf_tiers *t = &e->tiers;
-    double *block_ns = &e->sched.opts.below.block_ns;
     struct lf_disk_tier_stats stats;
     lf_disk_tier_stats(t->disk, &stats);
     double n = (double)(stats.n_loaded - t->n_learnt), ns = stats.load_ns - t->learnt_ns;
-    if (n > 0) *block_ns = (LEARNT_N * *block_ns + ns) / (LEARNT_N + n);
+    if (n > 0) lf_restore_learn(&e->sched.opts.below, n, ns);
     t->n_learnt = stats.n_loaded;
     t->learnt_ns = stats.load_ns;
 }
@@ -167,34 +164,28 @@ static struct lf_tier_job *begin_job(struct lf_engine *e, enum lf_tier_way way, 
     return job;
 }
 
-static bool load_one(struct lf_engine *e, struct lf_sched_seq *seq)
+static bool may_load(void *ctx, const struct lf_sched_seq *seq)
 {
-    struct lf_tiers *t = &e->tiers;
-    const struct lf_request *req = LF_LIST_ENTRY(seq, struct lf_request, seq);
-    if (e->n_flights > 0 && e->n_steps_read < req->n_steps_before) return false;
-    int i = t->n_loading < LF_TIERS_LOADS_N ? lf_restore_next(seq) : -1;
-    if (i < 0) return false;
+    const struct lf_engine *e = ctx;
+    return e->n_flights == 0 || e->n_steps_read >= LF_LIST_ENTRY(seq, struct lf_request, seq)->n_steps_before;
+}
+
+static void load(void *ctx, struct lf_sched_seq *seq, int i)
+{
+    struct lf_engine *e = ctx;
     struct lf_tier_job *job = begin_job(e, LF_TIER_LOAD, seq->blocks[i]);
     job->prev = seq->keys[i];
     job->key = seq->keys[i + 1];
     memcpy(job->ids, seq->ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
     job->owner = seq->admitted_no;
     job->idx = i;
-    lf_disk_tier_submit(t->disk, job);
-    t->n_loading++;
-    return true;
+    lf_disk_tier_submit(e->tiers.disk, job);
+    e->tiers.n_loading++;
 }
 
 void lf_tiers_load(struct lf_engine *e)
 {
-    bool any = e->tiers.disk != NULL;
-    while (any) {
-        any = false;
-        LF_LIST_EACH(it, &e->sched.running)
-        {
-            if (lf_sched_in_prefill(running_at(it)) && load_one(e, running_at(it))) any = true;
-        }
-    }
+    if (e->tiers.disk) lf_restore_send(&e->sched, e->tiers.n_loading, LF_TIERS_LOADS_N, may_load, load, e);
 }
 
 /* The next block that is to be saved and can be; -1: none. One that was taken for something else is not. */

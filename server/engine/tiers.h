@@ -22,8 +22,8 @@
 #include "kv/tiers/disk_tier.h"
 
 enum {
-    LF_TIERS_LOADS_N = 64, /* blocks on their way up at once */
-    LF_TIERS_SAVES_N = 64, /* and down: at most an eighth of the cache's */
+    LF_TIERS_LOADS_N = 1024, /* blocks on their way up at once, at most: lf_restore_send */
+    LF_TIERS_SAVES_N = 64,   /* and down: at most an eighth of the cache's */
     LF_TIERS_LOADERS_N = 4,
     LF_TIERS_END_S = 30
 };
@@ -50,7 +50,7 @@ void lf_tiers_destroy(struct lf_engine *e); /* accepts one that was not created 
 
 /* What has come back: references are put, sequences learn of their blocks. */
 void lf_tiers_take_back(struct lf_engine *e);
-/* Blocks that running sequences want go on their way, in turn. */
+/* Blocks that running sequences want go on their way; whose is next: lf_restore_send. */
 void lf_tiers_load(struct lf_engine *e);
 /* Blocks that have been computed go on their way down. */
 void lf_tiers_save(struct lf_engine *e);

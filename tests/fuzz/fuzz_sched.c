@@ -249,7 +249,7 @@ static void run_op(struct world *w, struct bytes *b)
     default:
         step(w, take(b));
     }
-    lf_sched_check(&w->sched, w->refs);
+    lf_sched_check(&w->sched, NULL, w->refs);
 }
 
 /* Tokens that may still be computed, and a step to read what is under way. */
@@ -272,7 +272,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         LF_ASSERT(left > 0);
         step(&w, 10);
     }
-    lf_sched_check(&w.sched, w.refs);
+    lf_sched_check(&w.sched, NULL, w.refs);
     LF_ASSERT(w.pool.n_free + w.pool.n_cached == w.pool.n_blocks && w.sched.n_here == 0);
     lf_prefix_cache_destroy(w.prefix);
     lf_block_pool_deinit(&w.pool);

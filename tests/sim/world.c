@@ -19,11 +19,12 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
     for (int i = 0; i < 2; i++) w->flights[i].step.items = calloc((size_t)o->max_seqs, sizeof(*w->step.items));
     w->shadow = calloc((size_t)o->n_blocks * SIM_BLOCK, sizeof(*w->shadow));
     w->refs = calloc((size_t)o->n_blocks, sizeof(*w->refs));
+    w->held = calloc((size_t)o->n_blocks, sizeof(*w->held));
     int n_tenants = o->n_tenants > 0 ? o->n_tenants : 16;
     w->tenants = calloc((size_t)n_tenants, sizeof(*w->tenants));
     w->held_epochs = calloc((size_t)o->n_blocks, sizeof(*w->held_epochs));
     LF_ASSERT(w->tenants && w->held_epochs);
-    LF_ASSERT(w->step.items && w->flights[0].step.items && w->flights[1].step.items && w->shadow && w->refs);
+    LF_ASSERT(w->step.items && w->flights[0].step.items && w->flights[1].step.items && w->shadow && w->refs && w->held);
     const struct lf_sched_opts opts = {.chunk = o->chunk,
                                        .max_seqs = o->max_seqs,
                                        .n_kept = (o->max_seqs + 6) / 8,
@@ -37,6 +38,7 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .n_tenants = n_tenants,
                                        .held_epochs = w->held_epochs};
     lf_sched_init(&w->sched, &opts);
+    sim_disk_open(w, &o->disk);
 }
 
 void sim_close(struct sim_world *w)
@@ -45,8 +47,10 @@ void sim_close(struct sim_world *w)
         if (w->requests->seq.phase != LF_SCHED_ENDED) sim_end(w, w->requests);
         sim_collect(w, w->requests);
     }
+    sim_disk_close(w);
     free(w->held_epochs);
     free(w->tenants);
+    free(w->held);
     free(w->refs);
     free(w->shadow);
     for (int i = 0; i < 2; i++) free(w->flights[i].step.items);
@@ -100,6 +104,9 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
     for (int i = 0; i < n_prompt / SIM_BLOCK; i++)
         lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
     seq->n_keys = n_prompt / SIM_BLOCK + 1;
+    if (w->disk.opts.n_blocks == 0) return r;
+    seq->restore.states = calloc(n_blocks, sizeof(*seq->restore.states));
+    LF_ASSERT(seq->restore.states);
     return r;
 }
 
@@ -148,24 +155,29 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
     struct sim_request **at = &w->requests;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
+    free(r->seq.restore.states);
     free(r->seq.keys);
     free(r->seq.blocks);
     free(r->seq.ids);
     free(r);
 }
 
-/* Prefills progress by LF_SCHED_MIN_TOKENS at least, unless one ends with fewer or there is no room for more. */
+/* Prefills progress by LF_SCHED_MIN_TOKENS at least, unless one ends with fewer, or meets what comes from below, or
+ * there is no room for more. */
 static void check_progress(const struct sim_world *w)
 {
     const struct lf_sched_step *step = &w->step;
     bool full = step->n_tokens == w->sched.opts.chunk || step->n_out == w->sched.opts.max_out ||
                 step->n_items == w->sched.opts.max_seqs,
          ends = false, due = false;
-    for (int i = 0; i < step->n_items; i++)
-        ends = ends || (lf_sched_in_prefill(step->items[i].seq) && step->items[i].complete);
+    for (int i = 0; i < step->n_items; i++) {
+        const struct lf_sched_item *item = &step->items[i];
+        ends = ends || (lf_sched_in_prefill(item->seq) && item->n_tokens == lf_restore_room(item->seq));
+    }
     LF_LIST_EACH(it, &w->sched.running)
     {
-        due = due || lf_sched_in_prefill(LF_LIST_ENTRY(it, struct lf_sched_seq, node));
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        due = due || (lf_sched_in_prefill(seq) && !seq->waits);
     }
     LF_ASSERT(!due || full || ends || step->n_prefill_tokens >= LF_SCHED_MIN_TOKENS);
 }
@@ -184,6 +196,7 @@ static void check_step(const struct sim_world *w)
         bool complete = seq->n_done + item->n_tokens == seq->n_ids;
         LF_ASSERT(item->first == seq->n_done && item->complete == complete);
         LF_ASSERT(lf_sched_in_prefill(seq) || seq->n_ids < seq->n_prompt + seq->max_tokens);
+        if (w->disk.opts.n_blocks > 0) check_content(w, seq, 0, seq->n_done); /* what it will look at */
         if (complete && seq->max_tokens > 0)
             LF_ASSERT(item->n_out >= 1 && item->out_first + item->n_out == item->n_tokens);
         if (seq->all_logits && lf_sched_in_prefill(seq))
@@ -312,29 +325,42 @@ static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
     LF_ASSERT(n_blocks_of(w, t) <= LF_MAX(w->pool.n_blocks * 3 / 4, 1));
 }
 
-bool sim_step(struct sim_world *w)
+static void admit(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
     while ((seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL) {
         ((struct sim_request *)seq)->started_ns = w->now_ns;
+        ((struct sim_request *)seq)->n_steps_before = w->n_steps;
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
         if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
         if (w->check) check_content(w, seq, 0, seq->n_cached);
         if (w->check) check_share(w, seq);
     }
-    LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0);
-    if (w->sched.n_running == 0 && w->n_flights == 0) return false;
+    LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0 || w->disk.n_loads > 0);
+}
+
+bool sim_step(struct sim_world *w)
+{
+    sim_disk_take_back(w);
+    admit(w);
+    if (w->sched.n_running == 0 && w->n_flights == 0 && w->disk.n_loads == 0) return false;
+    sim_disk_load(w);
     if (w->check) check_head(w);
     lf_sched_plan_step(&w->sched, &w->step);
-    LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0);
+    LF_ASSERT(w->step.n_items > 0 || w->n_flights > 0 || w->disk.n_loads > 0);
     if (w->step.n_items > 0) launch(w);
-    if (w->n_flights > w->ahead || w->step.n_items == 0) read_oldest(w);
+    if (w->n_flights > w->ahead || (w->step.n_items == 0 && w->n_flights > 0))
+        read_oldest(w);
+    else if (w->step.n_items == 0)
+        sim_disk_wait(w);
     if (w->check) sim_check(w);
     return true;
 }
 
 void sim_check(struct sim_world *w)
 {
-    lf_sched_check(&w->sched, w->refs);
-    if (w->sched.n_running == 0) LF_ASSERT(w->pool.n_free + w->pool.n_cached == w->pool.n_blocks);
+    memset(w->held, 0, (size_t)w->pool.n_blocks * sizeof(*w->held));
+    sim_disk_check(w, w->held);
+    lf_sched_check(&w->sched, w->held, w->refs);
+    if (w->sched.n_running + w->disk.n_loads == 0) LF_ASSERT(w->pool.n_free + w->pool.n_cached == w->pool.n_blocks);
 }

@@ -9,6 +9,7 @@
 
 #include "core/limits.h"
 #include "server/engine/scheduler.h"
+#include "tests/sim/disk.h"
 
 enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -26,8 +27,9 @@ struct sim_request {
     int n_answer;             /* tokens after which it stops by itself, <= max_tokens */
     int64_t submitted_ns, started_ns, first_token_ns, last_token_ns, ended_ns;
     int64_t max_gap_ns;
-    int64_t head_steps; /* steps it has been first in the queue with the bypass closed */
-    int n_prefilled;    /* tokens of the prompt that were computed; the others come from the cache */
+    int64_t head_steps;     /* steps it has been first in the queue with the bypass closed */
+    int n_prefilled;        /* tokens of the prompt that were computed; the others come from the cache */
+    int64_t n_steps_before; /* launched before it was admitted */
     int n_ended;
     int id;
 };
@@ -50,6 +52,8 @@ struct sim_world {
     int64_t now_ns, n_steps;
     int32_t *shadow; /* [n_blocks, 64] id each slot was written for */
     int32_t *refs;   /* scratch of lf_sched_check */
+    int32_t *held;   /* [n_blocks] references of loads, scratch too */
+    struct sim_disk disk;
     struct lf_sched_tenant *tenants;
     uint32_t *held_epochs;
     struct sim_request *requests; /* all that have not been collected */
@@ -68,6 +72,7 @@ struct sim_opts {
     int ahead;     /* 1: a step is launched before the one before it has ended */
     int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
+    struct sim_disk_opts disk;
     uint64_t seed;
 };
 
@@ -89,7 +94,7 @@ void sim_end(struct sim_world *w, struct sim_request *r);
 void sim_collect(struct sim_world *w, struct sim_request *r);
 
 /* Admits, plans and launches one step, and reads the oldest once more than `ahead` are under way: that moves the clock.
- * false: nothing runs (the clock stands). */
+ * Where only loads are under way it moves to the next that arrives. false: nothing runs (the clock stands). */
 bool sim_step(struct sim_world *w);
 /* All invariants. */
 void sim_check(struct sim_world *w);

@@ -59,10 +59,10 @@ static inline int teardown(void **state)
 {
     struct fixture *f = *state;
     int32_t refs[N_BLOCKS];
-    lf_sched_check(&f->sched, refs);
+    lf_sched_check(&f->sched, NULL, refs);
     for (int i = 0; i < f->n_seqs; i++)
         if (f->seqs[i].phase != LF_SCHED_ENDED) lf_sched_end(&f->sched, &f->seqs[i]);
-    lf_sched_check(&f->sched, refs);
+    lf_sched_check(&f->sched, NULL, refs);
     assert_int_equal(f->pool.n_free + f->pool.n_cached, N_BLOCKS);
     lf_prefix_cache_destroy(f->prefix);
     lf_block_pool_deinit(&f->pool);

@@ -195,7 +195,7 @@ static void tenants_beyond_the_table_share_an_entry(void **state)
     int32_t refs[N_BLOCKS];
     for (int i = 0; i < 8; i++) (void)submit_for(f, 100 + (uint64_t)i, 0, 1, i);
     assert_int_equal(f->sched.n_here, 4);
-    lf_sched_check(&f->sched, refs);
+    lf_sched_check(&f->sched, NULL, refs);
     int n = 0;
     for (struct lf_sched_seq *seq; (seq = lf_sched_admit(&f->sched, 10)) != NULL; n++) lf_sched_end(&f->sched, seq);
     assert_int_equal(n, 8);
@@ -204,7 +204,7 @@ static void tenants_beyond_the_table_share_an_entry(void **state)
     memset(f->seqs, 0, sizeof(f->seqs));
     (void)submit_for(f, 200, 0, 1, 20); /* takes the entry of one that is gone */
     assert_int_equal(f->seqs[0].tenant->id, 200);
-    lf_sched_check(&f->sched, refs);
+    lf_sched_check(&f->sched, NULL, refs);
 }
 
 /* ---- what is shared ---- */

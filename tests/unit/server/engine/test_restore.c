@@ -47,11 +47,16 @@ static void plans(struct fixture *f, int n_items)
     assert_int_equal(f->step.n_items, n_items);
 }
 
+static int next_of(struct fixture *f, struct lf_sched_seq *seq)
+{
+    return lf_restore_next(&f->sched, seq, seq->restore.n_coming);
+}
+
 /* Loads all that may come, in the order in which it is asked for; returns how many. */
-static int load_all(struct lf_sched_seq *seq, bool whole)
+static int load_all(struct fixture *f, struct lf_sched_seq *seq, bool whole)
 {
     int n = 0;
-    for (int i; (i = lf_restore_next(seq)) >= 0; n++) lf_restore_back(seq, i, whole);
+    for (int i; (i = next_of(f, seq)) >= 0; n++) lf_restore_back(seq, i, whole);
     return n;
 }
 
@@ -60,7 +65,7 @@ static void nothing_below_is_as_before(void **state)
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit_below(f, 4, 0, 0);
     assert_int_equal(n_asked, 4);
-    assert_int_equal(lf_restore_next(seq), -1);
+    assert_int_equal(next_of(f, seq), -1);
     plans(f, 1);
     assert_int_equal(f->items[0].n_tokens, 4 * B + 10);
     run(f, LF_NS_PER_MS);
@@ -74,7 +79,7 @@ static void the_block_of_the_last_token_is_never_sent_for(void **state)
     memset(below[0], true, sizeof(below[0]));
     (void)lf_sched_admit(&f->sched, 1);
     assert_int_equal(n_asked, 2);
-    assert_int_equal(load_all(seq, true), 2);
+    assert_int_equal(load_all(f, seq, true), 2);
     plans(f, 1);
     assert_int_equal(f->items[0].first, 2 * B);
 }
@@ -86,8 +91,8 @@ static void a_fast_disk_is_waited_for(void **state)
     assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
     plans(f, 0);
     assert_true(lf_sched_in_prefill(seq));
-    for (int i = 0; i < 4; i++) assert_int_equal(lf_restore_next(seq), i); /* from the front on */
-    assert_int_equal(lf_restore_next(seq), -1);
+    for (int i = 0; i < 4; i++) assert_int_equal(next_of(f, seq), i); /* from the front on */
+    assert_int_equal(next_of(f, seq), -1);
     lf_restore_back(seq, 0, true);
     lf_restore_back(seq, 2, true);
     plans(f, 0); /* what is behind a gap is no use yet */
@@ -120,7 +125,7 @@ static void what_others_do_goes_on_meanwhile(void **state)
         run(f, LF_NS_PER_MS);
         assert_int_equal(other->n_ids, n_ids + 1);
     }
-    load_all(seq, true);
+    load_all(f, seq, true);
     plans(f, 2);
 }
 
@@ -128,7 +133,7 @@ static void a_broken_block_is_computed_and_the_others_are_not(void **state)
 {
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
-    while (lf_restore_next(seq) >= 0) continue;
+    while (next_of(f, seq) >= 0) continue;
     for (int i = 0; i < 6; i++) lf_restore_back(seq, i, i != 2);
     plans(f, 1);
     assert_int_equal(f->items[0].first, 2 * B);
@@ -144,7 +149,7 @@ static void where_nothing_can_be_loaded_all_is_computed(void **state)
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
     plans(f, 0);
-    assert_int_equal(load_all(seq, false), 6);
+    assert_int_equal(load_all(f, seq, false), 6);
     plans(f, 1);
     assert_int_equal(f->items[0].first, 0);
     assert_int_equal(f->items[0].n_tokens, 6 * B + 10);
@@ -158,7 +163,7 @@ static void a_hole_is_computed_while_the_rest_comes(void **state)
     assert_int_equal(f->items[0].n_tokens, 2 * B);
     run(f, LF_NS_PER_MS);
     plans(f, 0);
-    assert_int_equal(load_all(seq, true), 3);
+    assert_int_equal(load_all(f, seq, true), 3);
     plans(f, 1);
     assert_int_equal(f->items[0].first, 5 * B);
 }
@@ -171,24 +176,83 @@ static void a_slow_disk_and_the_device_meet(void **state)
     f->sched.opts.chunk = 2 * B;
     struct lf_sched_seq *seq = submit_below(f, 8, 0, 8);
     assert_int_equal(seq->restore.way, LF_RESTORE_MEET);
-    assert_int_equal(lf_restore_next(seq), 7);
-    assert_int_equal(lf_restore_next(seq), 6);
+    assert_int_equal(next_of(f, seq), 7);
+    assert_int_equal(next_of(f, seq), 6);
     plans(f, 1); /* claims blocks 0 and 1 */
     assert_int_equal(f->items[0].first, 0);
     assert_int_equal(f->items[0].n_tokens, 2 * B);
     lf_restore_back(seq, 7, true);
-    assert_int_equal(lf_restore_next(seq), 5);
+    assert_int_equal(next_of(f, seq), 5);
     run(f, LF_NS_PER_MS);
     plans(f, 1);
     run(f, LF_NS_PER_MS);
     assert_int_equal(seq->n_done, 4 * B);
-    assert_int_equal(lf_restore_next(seq), 4);
+    assert_int_equal(next_of(f, seq), -1); /* the device is there already */
+    plans(f, 1);
+    assert_int_equal(f->items[0].n_tokens, B);
+    run(f, LF_NS_PER_MS);
     plans(f, 0); /* all that is left is coming */
-    assert_int_equal(lf_restore_next(seq), -1);
-    for (int i = 4; i < 7; i++) lf_restore_back(seq, i, true);
+    for (int i = 5; i < 7; i++) lf_restore_back(seq, i, true);
     plans(f, 1);
     assert_int_equal(f->items[0].first, 8 * B);
-    assert_int_equal(seq->n_restored, 4 * B);
+    assert_int_equal(seq->n_restored, 3 * B);
+}
+
+static struct lf_sched_seq *sent_for[16];
+static int n_sent;
+
+static bool may_send(void *ctx, const struct lf_sched_seq *seq)
+{
+    return seq != ctx;
+}
+
+static void note_sent(void *ctx, struct lf_sched_seq *seq, int i)
+{
+    (void)ctx;
+    assert_int_equal(seq->restore.states[i], LF_RESTORE_COMING);
+    sent_for[n_sent++] = seq;
+}
+
+/* However long the one's list is: each place that becomes free is the other's until both have as many. */
+static void who_has_the_fewest_coming_is_next(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_sched_seq *large = submit_below(f, 10, 0, 10);
+    n_sent = 0;
+    lf_restore_send(&f->sched, 0, 4, may_send, note_sent, NULL);
+    assert_int_equal(n_sent, 4);
+    struct lf_sched_seq *small = submit_shared(f, 0, 3 * B + 10, 1);
+    for (int i = 0; i < 3; i++) below[1][i] = true;
+    assert_ptr_equal(lf_sched_admit(&f->sched, 1), small);
+    lf_restore_send(&f->sched, 4, 4, may_send, note_sent, NULL);
+    assert_int_equal(n_sent, 4); /* all places are taken */
+    for (int i = 0; i < 2; i++) {
+        lf_restore_back(large, i, true);
+        lf_restore_send(&f->sched, 3, 4, may_send, note_sent, NULL);
+        assert_ptr_equal(sent_for[n_sent - 1], small);
+    }
+    lf_restore_back(large, 2, true);
+    lf_restore_send(&f->sched, 3, 4, may_send, note_sent, small); /* whose blocks may not be written to yet */
+    assert_ptr_equal(sent_for[n_sent - 1], large);
+    assert_int_equal(n_sent, 7);
+}
+
+/* What was taken for fast is not: who waits begins to compute, or gives waiting up where both at once is not allowed.
+ */
+static void who_waits_chooses_again(void **state)
+{
+    struct fixture *f = *state;
+    for (int may_meet = 0; may_meet < 2; may_meet++) {
+        f->sched.opts.below.block_ns = 1000;
+        f->sched.opts.below.may_meet = may_meet;
+        struct lf_sched_seq *seq = submit_below(f, 10, 0, 10);
+        assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
+        f->sched.opts.below.block_ns = 2 * B * 1000;
+        lf_restore_send(&f->sched, 0, 4, may_send, note_sent, NULL);
+        assert_int_equal(seq->restore.way, may_meet ? LF_RESTORE_MEET : LF_RESTORE_NOT);
+        assert_int_equal(lf_restore_room(seq) > 0, true);
+        lf_sched_end(&f->sched, seq);
+    }
 }
 
 static void the_way_follows_from_the_times(void **state)
@@ -208,7 +272,7 @@ static void a_disk_that_is_too_slow_is_not_asked(void **state)
     struct fixture *f = *state;
     f->sched.opts.below.block_ns = 100 * B * 1000;
     struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
-    assert_int_equal(lf_restore_next(seq), -1);
+    assert_int_equal(next_of(f, seq), -1);
     plans(f, 1);
     assert_int_equal(f->items[0].n_tokens, 6 * B + 10);
     run(f, LF_NS_PER_MS);
@@ -227,7 +291,7 @@ static void who_follows_takes_what_the_first_has_restored(void **state)
     second->n_keys = first->n_keys;
     (void)submit(f, 6 * B + 10, 0, 1);
     assert_null(lf_sched_admit(&f->sched, 1));
-    load_all(first, true);
+    load_all(f, first, true);
     plans(f, 1);
     run(f, LF_NS_PER_MS);
     assert_ptr_equal(lf_sched_admit(&f->sched, 1), second);
@@ -244,7 +308,7 @@ static void a_block_taken_over_need_not_come(void **state)
     struct lf_sched_seq *seq = submit_shared(f, 4 * B, 10 * B, 2);
     for (int i = 0; i < 4; i++) below[1][i] = true;
     assert_ptr_equal(lf_sched_admit(&f->sched, 2), seq);
-    for (int i = 0; i < 4; i++) assert_int_equal(lf_restore_next(seq), i);
+    for (int i = 0; i < 4; i++) assert_int_equal(next_of(f, seq), i);
     int32_t before = seq->blocks[0];
     step(f); /* other computes all of its */
     lf_restore_back(seq, 0, true);
@@ -260,7 +324,7 @@ static void ending_in_the_middle_leaves_nothing(void **state)
 {
     struct fixture *f = *state;
     struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
-    (void)lf_restore_next(seq);
+    (void)next_of(f, seq);
     plans(f, 0);
     lf_sched_end(&f->sched, seq);
     plans(f, 0);
@@ -278,6 +342,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(where_nothing_can_be_loaded_all_is_computed, setup_below, teardown),
         cmocka_unit_test_setup_teardown(a_hole_is_computed_while_the_rest_comes, setup_below, teardown),
         cmocka_unit_test_setup_teardown(a_slow_disk_and_the_device_meet, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(who_has_the_fewest_coming_is_next, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(who_waits_chooses_again, setup_below, teardown),
         cmocka_unit_test(the_way_follows_from_the_times),
         cmocka_unit_test_setup_teardown(a_disk_that_is_too_slow_is_not_asked, setup_below, teardown),
         cmocka_unit_test_setup_teardown(who_follows_takes_what_the_first_has_restored, setup_below, teardown),

@@ -433,7 +433,7 @@ static bool check_fails(const struct fixture *f)
         (void)setrlimit(RLIMIT_CORE, &none);
         (void)signal(SIGABRT, SIG_DFL);
         (void)close(STDERR_FILENO); /* what it says is no part of the test's output */
-        lf_sched_check(&f->sched, refs);
+        lf_sched_check(&f->sched, NULL, refs);
         _exit(0);
     }
     assert_int_equal(waitpid(child, &how, 0), child);

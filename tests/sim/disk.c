@@ -1,0 +1,209 @@
+/* See disk.h. */
+#include "tests/sim/disk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/mix.h"
+#include "tests/sim/world.h"
+
+enum { GARBAGE = -7 };
+
+/* ---- what is listed ---- */
+
+static int *bucket_of(const struct sim_disk *d, const struct lf_prefix_key *key)
+{
+    uint64_t hash;
+    memcpy(&hash, key->bytes, sizeof(hash));
+    return &d->buckets[hash % (uint64_t)d->n_buckets];
+}
+
+static struct sim_record *find(struct sim_disk *d, const struct lf_prefix_key *key)
+{
+    for (int i = *bucket_of(d, key); i >= 0; i = d->records[i].next) {
+        struct sim_record *record = &d->records[i];
+        if (memcmp(record->key.bytes, key->bytes, sizeof(key->bytes)) == 0) return record;
+    }
+    return NULL;
+}
+
+static void unlink_record(struct sim_disk *d, int i)
+{
+    int *at = bucket_of(d, &d->records[i].key);
+    while (*at != i) at = &d->records[*at].next;
+    *at = d->records[i].next;
+}
+
+/* A record that holds nothing any more. */
+static int make_room(struct sim_disk *d)
+{
+    if (d->n_records < d->opts.n_blocks) return d->n_records++;
+    int oldest = 0;
+    for (int i = 1; i < d->n_records; i++)
+        if (d->records[i].used_no < d->records[oldest].used_no) oldest = i;
+    unlink_record(d, oldest);
+    d->n_evicted++;
+    return oldest;
+}
+
+static void on_enter(void *ctx, int32_t block)
+{
+    struct sim_world *w = ctx;
+    struct sim_disk *d = &w->disk;
+    struct lf_prefix_entry entry = lf_prefix_cache_entry(w->prefix, block);
+    if (find(d, entry.key)) return;
+    int i = make_room(d);
+    struct sim_record *record = &d->records[i];
+    record->key = *entry.key;
+    memcpy(record->text, w->shadow + (ptrdiff_t)block * SIM_BLOCK, sizeof(record->text));
+    record->listed_ns = w->now_ns + (int64_t)d->opts.save_ns;
+    record->used_no = ++d->n_uses;
+    int *bucket = bucket_of(d, &record->key);
+    record->next = *bucket;
+    *bucket = i;
+}
+
+static bool is_below(void *ctx, const struct lf_prefix_key *key)
+{
+    struct sim_world *w = ctx;
+    struct sim_record *record = find(&w->disk, key);
+    if (!record || record->listed_ns > w->now_ns) return false;
+    record->used_no = ++w->disk.n_uses;
+    return true;
+}
+
+/* ---- loads ---- */
+
+static double draw(struct sim_disk *d)
+{
+    return (double)(lf_random64(d->seed, d->n_draws++) >> 11) * 0x1p-53;
+}
+
+void sim_disk_open(struct sim_world *w, const struct sim_disk_opts *o)
+{
+    struct sim_disk *d = &w->disk;
+    if (o->n_blocks == 0) return;
+    LF_ASSERT(w->prefix && o->block_ns > 0 && o->n_loads <= SIM_LOADS_N);
+    d->opts = *o;
+    if (d->opts.n_loads == 0) d->opts.n_loads = SIM_LOADS_N;
+    d->seed = w->seed ^ 0xd15c;
+    d->n_buckets = 2 * o->n_blocks;
+    d->records = calloc((size_t)o->n_blocks, sizeof(*d->records));
+    d->buckets = malloc((size_t)d->n_buckets * sizeof(*d->buckets));
+    LF_ASSERT(d->records && d->buckets);
+    for (int i = 0; i < d->n_buckets; i++) d->buckets[i] = -1;
+    w->sched.opts.below = (struct lf_restore_source){
+        .has = is_below, .ctx = w, .may_meet = o->may_meet, .block_ns = o->guess_ns > 0 ? o->guess_ns : o->block_ns};
+    lf_prefix_cache_on_enter(w->prefix, on_enter, w);
+}
+
+void sim_disk_close(struct sim_world *w)
+{
+    struct sim_disk *d = &w->disk;
+    while (d->n_loads > 0) lf_block_pool_put(&w->pool, d->loads[--d->n_loads].block);
+    free(d->buckets);
+    free(d->records);
+}
+
+static struct lf_sched_seq *owner_of(struct sim_world *w, const struct sim_load *load)
+{
+    LF_LIST_EACH(it, &w->sched.running)
+    {
+        struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        if (seq->admitted_no == load->owner) return seq;
+    }
+    return NULL;
+}
+
+static int next_due(const struct sim_disk *d)
+{
+    int first = 0;
+    for (int i = 1; i < d->n_loads; i++)
+        if (d->loads[i].due_ns < d->loads[first].due_ns) first = i;
+    return first;
+}
+
+static void arrive(struct sim_world *w, const struct sim_load *load)
+{
+    struct sim_disk *d = &w->disk;
+    const struct sim_record *record = find(d, &load->key);
+    bool whole = record && !(d->opts.p_fail > 0 && draw(d) < d->opts.p_fail);
+    if (whole) memcpy(w->shadow + (ptrdiff_t)load->block * SIM_BLOCK, record->text, sizeof(record->text));
+    d->load_ns += (double)(load->due_ns - d->busy_since_ns);
+    d->busy_since_ns = load->due_ns;
+    d->n_loaded += whole;
+    d->n_failed += !whole;
+    lf_block_pool_put(&w->pool, load->block);
+    struct lf_sched_seq *seq = owner_of(w, load);
+    if (seq) lf_restore_back(seq, load->idx, whole);
+}
+
+void sim_disk_take_back(struct sim_world *w)
+{
+    struct sim_disk *d = &w->disk;
+    double load_ns = d->load_ns;
+    long n_loaded = d->n_loaded;
+    while (d->n_loads > 0) {
+        int i = next_due(d);
+        if (d->loads[i].due_ns > w->now_ns) break;
+        struct sim_load load = d->loads[i];
+        d->loads[i] = d->loads[--d->n_loads];
+        arrive(w, &load);
+    }
+    if (d->n_loaded > n_loaded)
+        lf_restore_learn(&w->sched.opts.below, (double)(d->n_loaded - n_loaded), d->load_ns - load_ns);
+}
+
+/* On a device that is ahead a step launched before may still write to the blocks. */
+static bool may_load(void *ctx, const struct lf_sched_seq *seq)
+{
+    const struct sim_world *w = ctx;
+    return w->n_steps - w->n_flights >= ((const struct sim_request *)seq)->n_steps_before;
+}
+
+static void submit(void *ctx, struct lf_sched_seq *seq, int i)
+{
+    struct sim_world *w = ctx;
+    struct sim_disk *d = &w->disk;
+    LF_ASSERT(d->n_loads < d->opts.n_loads);
+    if (d->n_loads == 0) d->busy_since_ns = w->now_ns;
+    d->free_ns = LF_MAX(d->free_ns, w->now_ns) + (int64_t)d->opts.block_ns;
+    double latency_ns = d->opts.latency_ns * (d->opts.jitter > 0 ? 1 + d->opts.jitter * draw(d) : 1);
+    d->loads[d->n_loads++] = (struct sim_load){.owner = seq->admitted_no,
+                                               .key = seq->keys[i + 1],
+                                               .block = seq->blocks[i],
+                                               .idx = i,
+                                               .due_ns = d->free_ns + (int64_t)latency_ns};
+    lf_block_pool_get(&w->pool, seq->blocks[i]);
+    for (int p = 0; p < SIM_BLOCK; p++) w->shadow[(ptrdiff_t)seq->blocks[i] * SIM_BLOCK + p] = GARBAGE;
+}
+
+void sim_disk_load(struct sim_world *w)
+{
+    if (w->disk.opts.n_blocks > 0)
+        lf_restore_send(&w->sched, w->disk.n_loads, w->disk.opts.n_loads, may_load, submit, w);
+}
+
+void sim_disk_wait(struct sim_world *w)
+{
+    LF_ASSERT(w->disk.n_loads > 0);
+    w->now_ns = LF_MAX(w->now_ns, w->disk.loads[next_due(&w->disk)].due_ns);
+}
+
+void sim_disk_check(const struct sim_world *w, int32_t *held)
+{
+    for (int i = 0; i < w->disk.n_loads; i++) {
+        const struct sim_load *load = &w->disk.loads[i];
+        LF_ASSERT(held[load->block]++ == 0 && !w->pool.blocks[load->block].cached);
+        LF_LIST_EACH(it, &w->sched.running)
+        {
+            const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+            for (int k = 0; k < seq->n_blocks; k++) {
+                if (seq->blocks[k] != load->block) continue;
+                LF_ASSERT(seq->admitted_no == load->owner && k == load->idx && (k + 1) * SIM_BLOCK > seq->n_done);
+                LF_ASSERT(seq->restore.states[k] == LF_RESTORE_COMING);
+            }
+        }
+    }
+}
