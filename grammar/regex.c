@@ -241,6 +241,21 @@ static uint32_t one_code_point(struct parser *p, uint32_t from, uint32_t cp)
     return to;
 }
 
+/* Of a group, which nobody asks for: an identifier of ECMAScript, or what may be one beyond ASCII. */
+static void skip_name(struct parser *p)
+{
+    const char *first = p->at;
+    for (; p->at < p->end && *p->at != '>'; p->at++) {
+        char c = *p->at;
+        bool is_digit = c >= '0' && c <= '9';
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' || (c & 0x80);
+        if (is_letter || (is_digit && p->at > first)) continue;
+        fail_at(p, LF_INVALID, "a group's name that is none");
+        return;
+    }
+    if (p->at == first || !take(p, ">")) fail_at(p, LF_INVALID, "a group's name without an end");
+}
+
 static uint32_t parse_group(struct parser *p, uint32_t from)
 {
     if (++p->depth > LF_GRAMMAR_REGEX_DEPTH) {
@@ -251,8 +266,7 @@ static uint32_t parse_group(struct parser *p, uint32_t from)
         if (here(p, "=") || here(p, "!") || here(p, "<=") || here(p, "<!")) {
             fail_at(p, LF_UNSUPPORTED, "look-ahead and look-behind are not supported");
         } else if (take(p, "<")) {
-            while (p->at < p->end && *p->at != '>') p->at++;
-            if (!take(p, ">")) fail_at(p, LF_INVALID, "a group's name without an end");
+            skip_name(p);
         } else if (!take(p, ":")) {
             fail_at(p, LF_UNSUPPORTED, "flags within a pattern are not supported");
         }

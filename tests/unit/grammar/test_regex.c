@@ -101,6 +101,7 @@ static void escapes_mean_what_they_mean_in_ecmascript(void **state)
     assert_true(matches("\\uD83D\\uDE00{2}", "😀😀"));
     assert_true(matches("[\\uD83D\\uDE00-\\u{1F602}]", "😁"));
     assert_true(matches("(?<year>[0-9]{4})", "2024"));
+    assert_true(matches("(?<$_1a\xc3\xa9>[0-9]{4})", "2024"));
     assert_true(matches("\\s", "\xc2\xa0"));
     assert_false(matches("\\S", "\xe2\x80\xa8"));
     assert_false(matches("\\d", "\xd9\xa3"));
@@ -167,6 +168,10 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"(?!a)", "look-ahead", LF_UNSUPPORTED},
         {"(?<=a)b", "look-behind", LF_UNSUPPORTED},
         {"(?<name", "name without an end", LF_INVALID},
+        {"(?<>a)", "name without an end", LF_INVALID},
+        {"(?<*r>a)", "name that is none", LF_INVALID},
+        {"(?<1a>a)", "name that is none", LF_INVALID},
+        {"(?<a b>a)", "name that is none", LF_INVALID},
         {"a+?+", "nothing to repeat", LF_INVALID},
         {"a?{2}{3}", "nothing to repeat", LF_INVALID},
         {"a{2", "{ without }", LF_INVALID},
