@@ -32,6 +32,13 @@ static void forget_below(struct lf_restore *r)
     r->n_below = 0;
 }
 
+/* Whether both should begin because no step has told yet what computing takes. What is loaded within a step is simply
+ * waited for. */
+static bool nobody_knows(const struct lf_sched *s, double load_ns)
+{
+    return s->opts.below.may_meet && s->cost.n_seen == 0 && load_ns > (double)s->opts.alone_ns;
+}
+
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
 {
     struct lf_restore_source *below = &s->opts.below;
@@ -50,6 +57,7 @@ void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, in
     }
     if (r->end == r->first) return;
     r->way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
+    if (nobody_knows(s, load_ns)) r->way = LF_RESTORE_MEET;
     if (r->way != LF_RESTORE_NOT) return;
     forget_below(r);
     below->block_ns *= FORGETTING;

@@ -300,6 +300,28 @@ static void a_rate_that_was_guessed_wrong_is_learnt(void **state)
         }
 }
 
+/* A server that starts, and the first that it is asked for is on disk: no step tells yet what computing takes. */
+static void the_first_request_after_a_start_is_restored_well_too(void **state)
+{
+    (void)state;
+    static const double ratios[] = {0.034, 0.3, 1.34, 5};
+    for (size_t k = 0; k < LF_N_ELEMS(ratios); k++)
+        for (int may_meet = 1; may_meet >= 0; may_meet--) {
+            struct sim_world w;
+            struct sim_opts o = gpu(ratios[k] * COMPUTE_NS);
+            o.disk.may_meet = may_meet;
+            sim_open(&w, &o);
+            (void)read_and_drop(&w, 1, DOC);
+            lf_cost_init(&w.sched.cost);
+            double took = read_again(&w, 1, DOC), best = best_s(&w, DOC);
+            double loaded = (DOC_BLOCKS * o.disk.block_ns + o.disk.latency_ns + tail_ns(&w, DOC)) * 1e-9;
+            print_message("disk/device %5.3f, %s: first after a start %.2f s, both at best %.2f s\n", ratios[k],
+                          may_meet ? "both may " : "only wait", took, best);
+            assert_true(took <= (may_meet ? 1.15 * best : 1.02 * loaded)); /* who may only wait does */
+            sim_close(&w);
+        }
+}
+
 /* ---- others meanwhile ---- */
 
 enum { GAPS_N = 100000, SHORT_N = 400 };
@@ -468,6 +490,7 @@ int main(void)
         cmocka_unit_test(whatever_happens_nothing_that_is_used_is_garbage),
         cmocka_unit_test(computing_and_loading_meet_where_both_are_done),
         cmocka_unit_test(a_rate_that_was_guessed_wrong_is_learnt),
+        cmocka_unit_test(the_first_request_after_a_start_is_restored_well_too),
         cmocka_unit_test(nobody_waits_for_a_restore),
         cmocka_unit_test(one_document_that_two_want_is_loaded_once),
         cmocka_unit_test(two_tenants_have_half_of_the_disk_each),
