@@ -109,24 +109,34 @@ static int most_coming(const struct lf_sched *s, int n_most)
     return (int)LF_MIN(LF_MAX(n, LEAST_COMING_N), n_most);
 }
 
-void lf_restore_send(struct lf_sched *s, int n_ahead, int n_most,
-                     bool (*may)(void *ctx, const struct lf_sched_seq *seq),
-                     void (*send)(void *ctx, struct lf_sched_seq *seq, int i), void *ctx)
+/* Sends for one block of each sequence with fewer than `most_each` coming. Returns the number of which one has fewer
+ * that might get another: the next round's; 0: none. */
+static int send_round(struct lf_sched *s, const struct lf_restore_sender *sender, int most_each, int *n_ahead,
+                      int n_most)
+{
+    int next = 0;
+    LF_LIST_EACH(it, &s->running)
+    {
+        struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        if (seq->restore.n_below == 0 || *n_ahead >= n_most || !sender->may(sender->ctx, seq)) continue;
+        if (seq->restore.n_coming < most_each) {
+            choose_again(s, seq);
+            int i = lf_restore_next(s, seq, *n_ahead);
+            if (i < 0) continue;
+            sender->send(sender->ctx, seq, i);
+            ++*n_ahead;
+        }
+        int own = seq->restore.n_coming + 1;
+        next = next ? LF_MIN(next, own) : own;
+    }
+    return next;
+}
+
+void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, int n_ahead, int n_most)
 {
     n_most = most_coming(s, n_most);
-    for (int most_each = 1; most_each <= n_most && n_ahead < n_most; most_each++) {
-        LF_LIST_EACH(it, &s->running)
-        {
-            struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-            if (seq->restore.n_below == 0 || seq->restore.n_coming >= most_each || n_ahead == n_most) continue;
-            if (!may(ctx, seq)) continue;
-            choose_again(s, seq);
-            int i = lf_restore_next(s, seq, n_ahead);
-            if (i < 0) continue;
-            send(ctx, seq, i);
-            n_ahead++;
-        }
-    }
+    for (int most_each = 1; most_each && n_ahead < n_most;)
+        most_each = send_round(s, sender, most_each, &n_ahead, n_most);
 }
 
 void lf_restore_learn(struct lf_restore_source *below, double n, double ns)

@@ -54,6 +54,12 @@ struct lf_restore_source {
     double block_ns;
 };
 
+struct lf_restore_sender {
+    bool (*may)(void *ctx, const struct lf_sched_seq *seq); /* whether what seq reserved may be written to already */
+    void (*send)(void *ctx, struct lf_sched_seq *seq, int i);
+    void *ctx;
+};
+
 /* Of computing alone, loading alone and both at once the one that is done first; of two that are nearly as good the one
  * that leaves the device to others. */
 enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool may_meet);
@@ -64,10 +70,8 @@ void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, in
 int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ahead);
 /* Sends for blocks of what runs, as many as keep the disk busy until the next step has ended, n_most at once at most,
  * of which n_ahead are on their way already. Whoever has the fewest coming is next, so that a short prompt does not
- * wait for a long one. may: whether what seq reserved may be written to already. */
-void lf_restore_send(struct lf_sched *s, int n_ahead, int n_most,
-                     bool (*may)(void *ctx, const struct lf_sched_seq *seq),
-                     void (*send)(void *ctx, struct lf_sched_seq *seq, int i), void *ctx);
+ * wait for a long one. Takes rounds over what runs only for those that are sent for. */
+void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, int n_ahead, int n_most);
 /* n blocks have come while loads were under way for ns. A mean that forgets: the last 32 count for half of it. */
 void lf_restore_learn(struct lf_restore_source *below, double n, double ns);
 /* A block that was coming is here, or is not to be had. */

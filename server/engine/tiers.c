@@ -135,6 +135,13 @@ static void learn_rate(struct lf_engine *e)
     t->learnt_ns = stats.load_ns;
 }
 
+/* Whether a block is still to be saved: the disk failed, and rests now; it holds what it held. */
+static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
+{
+    bool is_final = job->status == LF_OK || job->status == LF_FULL || job->status == LF_SHUTDOWN;
+    return !is_final && e->kv->pool.blocks[job->block].cached;
+}
+
 void lf_tiers_take_back(struct lf_engine *e)
 {
     struct lf_tiers *t = &e->tiers;
@@ -144,6 +151,7 @@ void lf_tiers_take_back(struct lf_engine *e)
         lf_block_pool_put(&e->kv->pool, job->block);
         if (job->way == LF_TIER_SAVE) {
             t->n_saving--;
+            if (has_failed(e, job)) on_enter(e, job->block);
             continue;
         }
         struct lf_sched_seq *seq = owner_of(e, job);
@@ -185,7 +193,8 @@ static void load(void *ctx, struct lf_sched_seq *seq, int i)
 
 void lf_tiers_load(struct lf_engine *e)
 {
-    if (e->tiers.disk) lf_restore_send(&e->sched, e->tiers.n_loading, LF_TIERS_LOADS_N, may_load, load, e);
+    const struct lf_restore_sender sender = {.may = may_load, .send = load, .ctx = e};
+    if (e->tiers.disk) lf_restore_send(&e->sched, &sender, e->tiers.n_loading, LF_TIERS_LOADS_N);
 }
 
 /* The next block that is to be saved and can be; -1: none. One that was taken for something else is not. */

@@ -181,8 +181,8 @@ static void submit(void *ctx, struct lf_sched_seq *seq, int i)
 
 void sim_disk_load(struct sim_world *w)
 {
-    if (w->disk.opts.n_blocks > 0)
-        lf_restore_send(&w->sched, w->disk.n_loads, w->disk.opts.n_loads, may_load, submit, w);
+    const struct lf_restore_sender sender = {.may = may_load, .send = submit, .ctx = w};
+    if (w->disk.opts.n_blocks > 0) lf_restore_send(&w->sched, &sender, w->disk.n_loads, w->disk.opts.n_loads);
 }
 
 void sim_disk_wait(struct sim_world *w)

@@ -199,10 +199,11 @@ static void a_slow_disk_and_the_device_meet(void **state)
 }
 
 static struct lf_sched_seq *sent_for[16];
-static int n_sent;
+static int n_sent, n_looks;
 
 static bool may_send(void *ctx, const struct lf_sched_seq *seq)
 {
+    n_looks++;
     return seq != ctx;
 }
 
@@ -213,28 +214,51 @@ static void note_sent(void *ctx, struct lf_sched_seq *seq, int i)
     sent_for[n_sent++] = seq;
 }
 
+/* To all but `barred`. */
+static void send(struct fixture *f, int n_ahead, int n_most, struct lf_sched_seq *barred)
+{
+    const struct lf_restore_sender sender = {.may = may_send, .send = note_sent, .ctx = barred};
+    lf_restore_send(&f->sched, &sender, n_ahead, n_most);
+}
+
 /* However long the one's list is: each place that becomes free is the other's until both have as many. */
 static void who_has_the_fewest_coming_is_next(void **state)
 {
     struct fixture *f = *state;
     struct lf_sched_seq *large = submit_below(f, 10, 0, 10);
     n_sent = 0;
-    lf_restore_send(&f->sched, 0, 4, may_send, note_sent, NULL);
+    send(f, 0, 4, NULL);
     assert_int_equal(n_sent, 4);
     struct lf_sched_seq *small = submit_shared(f, 0, 3 * B + 10, 1);
     for (int i = 0; i < 3; i++) below[1][i] = true;
     assert_ptr_equal(lf_sched_admit(&f->sched, 1), small);
-    lf_restore_send(&f->sched, 4, 4, may_send, note_sent, NULL);
+    send(f, 4, 4, NULL);
     assert_int_equal(n_sent, 4); /* all places are taken */
     for (int i = 0; i < 2; i++) {
         lf_restore_back(large, i, true);
-        lf_restore_send(&f->sched, 3, 4, may_send, note_sent, NULL);
+        send(f, 3, 4, NULL);
         assert_ptr_equal(sent_for[n_sent - 1], small);
     }
     lf_restore_back(large, 2, true);
-    lf_restore_send(&f->sched, 3, 4, may_send, note_sent, small); /* whose blocks may not be written to yet */
+    send(f, 3, 4, small); /* whose blocks may not be written to yet */
     assert_ptr_equal(sent_for[n_sent - 1], large);
     assert_int_equal(n_sent, 7);
+}
+
+/* Each step asks, with many that want nothing, and a few that have much on its way. */
+static void who_wants_nothing_is_not_looked_at(void **state)
+{
+    struct fixture *f = *state;
+    (void)submit_below(f, 1, 0, 0);
+    n_sent = n_looks = 0;
+    send(f, 0, 1000, NULL);
+    assert_int_equal(n_looks, 0);
+    struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
+    seq->restore.n_coming = 900;
+    send(f, 900, 902, NULL);
+    assert_int_equal(n_sent, 2);
+    assert_in_range(n_looks, 2, 4);
+    seq->restore.n_coming -= 900;
 }
 
 /* What was taken for fast is not: who waits begins to compute, or gives waiting up where both at once is not allowed.
@@ -248,7 +272,7 @@ static void who_waits_chooses_again(void **state)
         struct lf_sched_seq *seq = submit_below(f, 10, 0, 10);
         assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
         f->sched.opts.below.block_ns = 2 * B * 1000;
-        lf_restore_send(&f->sched, 0, 4, may_send, note_sent, NULL);
+        send(f, 0, 4, NULL);
         assert_int_equal(seq->restore.way, may_meet ? LF_RESTORE_MEET : LF_RESTORE_NOT);
         assert_int_equal(lf_restore_room(seq) > 0, true);
         lf_sched_end(&f->sched, seq);
@@ -343,6 +367,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_hole_is_computed_while_the_rest_comes, setup_below, teardown),
         cmocka_unit_test_setup_teardown(a_slow_disk_and_the_device_meet, setup_below, teardown),
         cmocka_unit_test_setup_teardown(who_has_the_fewest_coming_is_next, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(who_wants_nothing_is_not_looked_at, setup_below, teardown),
         cmocka_unit_test_setup_teardown(who_waits_chooses_again, setup_below, teardown),
         cmocka_unit_test(the_way_follows_from_the_times),
         cmocka_unit_test_setup_teardown(a_disk_that_is_too_slow_is_not_asked, setup_below, teardown),

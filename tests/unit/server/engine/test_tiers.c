@@ -251,6 +251,24 @@ static void a_disk_that_fails_costs_only_time(void **state)
     assert_int_equal(rig_blocks_used(&f.rig), 0);
 }
 
+/* What could not be written is written when the disk works again. */
+static void what_was_not_saved_is_saved_later(void **state)
+{
+    (void)state;
+    pthread_mutex_lock(&disk_lock);
+    f.disk.fails_at = f.disk.n_ops;
+    f.disk.fails_n = 1;
+    f.disk.failure = LF_IO;
+    pthread_mutex_unlock(&disk_lock);
+    (void)rig_generate(&f.rig, 1000, 10, 1);
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (n_listed() < 15 && lf_clock_ns() < until) { /* the engine asks in its rounds */
+        (void)rig_generate(&f.rig, 10, 1, 2);
+        lf_clock_sleep_ms(20);
+    }
+    assert_int_equal(n_listed(), 15);
+}
+
 /* While one request waits for a slow disk others are answered, and one that is cancelled ends at once. */
 static void a_restore_makes_nobody_wait(void **state)
 {
@@ -337,6 +355,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_tenants_blocks_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broken_block_is_computed_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_disk_that_fails_costs_only_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_was_not_saved_is_saved_later, setup, teardown),
         cmocka_unit_test_setup_teardown(a_restore_makes_nobody_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(saves_hold_no_request_up_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup, teardown),
