@@ -51,6 +51,17 @@ static bool step_towards(struct way *way, struct lf_json_value target)
     return true;
 }
 
+/* Whether what stands under this keyword is a value, or somebody's own, and no schema. */
+static bool is_data_word(struct lf_json_value keyword)
+{
+    static const char *const words[] = {"enum", "const", "default", "example", "examples"};
+    if (lf_json_type(keyword) != LF_JSON_STRING) return false; /* an array's place */
+    for (size_t i = 0; i < LF_N_ELEMS(words); i++)
+        if (lf_json_string_is(keyword, words[i])) return true;
+    struct lf_str raw = lf_json_raw(keyword);
+    return raw.len > 2 && memcmp(raw.ptr, "x-", 2) == 0;
+}
+
 bool lf_schema_is_data(struct lf_schema *s, struct lf_json_value at)
 {
     static const char *const maps[] = {"properties", "patternProperties", "$defs", "definitions"};
@@ -58,7 +69,7 @@ bool lf_schema_is_data(struct lf_schema *s, struct lf_json_value at)
     bool of_names = false; /* the step goes to a name that somebody chose, not to a keyword */
     while (step_towards(&way, at) && lf_compilation_step(s->c, lf_json_len(way.at) + 8)) {
         bool is_map = false;
-        if (!of_names && (lf_json_string_is(way.name, "enum") || lf_json_string_is(way.name, "const"))) return true;
+        if (!of_names && is_data_word(way.name)) return true;
         for (size_t i = 0; i < LF_N_ELEMS(maps) && !of_names; i++) is_map |= lf_json_string_is(way.name, maps[i]);
         of_names = is_map;
     }

@@ -123,6 +123,19 @@ static void read_patterns(struct object *o, uint32_t item_idx, struct lf_json_va
     }
 }
 
+/* Of the names those that are strings among `values`: the elements of an enum, or a const itself. */
+static void keep_listed(struct lf_schema *s, struct lf_dfa *names, struct lf_json_value values, bool is_const)
+{
+    size_t n = 0;
+    struct lf_str *texts = lf_compilation_scratch(s->c, is_const ? 1 : lf_json_len(values) + 1, sizeof *texts);
+    if (!texts) return;
+    if (is_const && lf_json_type(values) == LF_JSON_STRING) texts[n++] = lf_schema_text(s, values);
+    if (!is_const) LF_SCHEMA_EACH(it, values)
+    if (lf_json_type(it) == LF_JSON_STRING) texts[n++] = lf_schema_text(s, it);
+    struct lf_dfa listed = lf_json_string_any_of(s->c, texts, n);
+    *names = lf_dfa_combine(s->c, names, &listed, LF_DFA_AND);
+}
+
 /* propertyNames, where it is one schema without branches that says something of strings. */
 static void take_name_rule(void *ctx, struct lf_schema_set set)
 {
@@ -135,18 +148,11 @@ static void take_name_rule(void *ctx, struct lf_schema_set set)
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]), type = lf_json_get(schema, "type");
         struct lf_json_value one = lf_json_get(schema, "const"), some = lf_json_get(schema, "enum");
-        size_t n = 0;
-        struct lf_str *texts = lf_compilation_scratch(s->c, lf_json_len(some) + 1, sizeof *texts);
-        if (!texts) return;
         if (lf_json_type(type) == LF_JSON_ARRAY)
             lf_schema_fail(s, type, LF_UNSUPPORTED, "\"propertyNames\" with a list of types");
         if (lf_json_type(type) == LF_JSON_STRING && !lf_json_string_is(type, "string")) names = (struct lf_dfa){0};
-        if (lf_json_type(one) == LF_JSON_NONE && lf_json_type(some) != LF_JSON_ARRAY) continue;
-        if (lf_json_type(one) == LF_JSON_STRING) texts[n++] = lf_schema_text(s, one);
-        if (lf_json_type(one) == LF_JSON_NONE) LF_SCHEMA_EACH(it, some)
-        if (lf_json_type(it) == LF_JSON_STRING) texts[n++] = lf_schema_text(s, it);
-        struct lf_dfa listed = lf_json_string_any_of(s->c, texts, n);
-        names = lf_dfa_combine(s->c, &names, &listed, LF_DFA_AND);
+        if (lf_json_type(one) != LF_JSON_NONE) keep_listed(s, &names, one, true);
+        if (lf_json_type(some) == LF_JSON_ARRAY) keep_listed(s, &names, some, false);
     }
     o->name_rule = o->has_name_rule ? lf_dfa_combine(s->c, &o->name_rule, &names, LF_DFA_OR) : names;
     o->has_name_rule = true;

@@ -1,6 +1,7 @@
 /* A value under a set of schemas: what types it may have, enums, and what becomes of each. */
 
 #include "core/check.h"
+#include "core/sort.h"
 #include "grammar/json_string.h"
 #include "grammar/schema_impl.h"
 
@@ -38,10 +39,52 @@ static unsigned types_of(struct lf_schema *s, struct lf_schema_set set)
 
 /* ------------------------------------------------------------------------------------------------ enums */
 
-/* One value of an enum as compact JSON; a number whose value is an integer as that integer, where plain is set. */
+struct member {
+    struct lf_str name;
+    struct lf_json_value value;
+};
+
+static bool before(const void *a, const void *b)
+{
+    const struct lf_str *x = &((const struct member *)a)->name, *y = &((const struct member *)b)->name;
+    int order = memcmp(x->ptr, y->ptr, LF_MIN(x->len, y->len));
+    return order ? order < 0 : x->len < y->len;
+}
+
+static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain);
+
+/* In the order of their names, where plain is set. */
+static void write_members(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain)
+{
+    size_t n = 0;
+    struct member *members = lf_compilation_scratch(s->c, lf_json_len(v) + 1, sizeof *members);
+    if (!members) return;
+    LF_SCHEMA_EACH(it, v) members[n++] = (struct member){lf_schema_text(s, it), lf_json_member(it)};
+    if (!lf_compilation_ok(s->c)) return;
+    if (plain) lf_sort(members, n, sizeof *members, before);
+    for (size_t i = 0; i < n; i++) {
+        if (i) lf_buf_char(out, ',');
+        lf_json_write_string(out, members[i].name);
+        lf_buf_char(out, ':');
+        write_value(s, out, members[i].value, plain);
+    }
+}
+
+/* 0.50 and 5e-1 are 0.5; 1.0 and 1e0 are 1, and -0 is 0. */
+static void write_decimal(struct lf_buf *out, const struct lf_decimal *d)
+{
+    if (d->negative && !(d->n == 1 && d->digits[0] == '0')) lf_buf_char(out, '-');
+    lf_buf_str(out, lf_str_from(d->digits, (size_t)d->n_int));
+    if (d->n == d->n_int) return;
+    lf_buf_char(out, '.');
+    lf_buf_str(out, lf_str_from(d->digits + d->n_int, (size_t)(d->n - d->n_int)));
+}
+
+/* One value of an enum as compact JSON. Plain: as all equal values are written, members in the order of their names,
+ * numbers in decimal without what adds nothing (those of more digits than a grammar knows as they stand). */
 static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain)
 {
-    int64_t n;
+    struct lf_decimal d;
     bool first = true;
     lf_compilation_step(s->c, lf_json_raw(v).len + 1);
     switch (lf_json_type(v)) {
@@ -60,19 +103,12 @@ static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_
         break;
     case LF_JSON_OBJECT:
         lf_buf_char(out, '{');
-        LF_SCHEMA_EACH(it, v)
-        {
-            if (!first) lf_buf_char(out, ',');
-            first = false;
-            write_value(s, out, it, plain);
-            lf_buf_char(out, ':');
-            write_value(s, out, lf_json_member(it), plain);
-        }
+        write_members(s, out, v, plain);
         lf_buf_char(out, '}');
         break;
     case LF_JSON_NUMBER:
-        if (plain && lf_json_int64(v, &n))
-            lf_buf_printf(out, "%lld", (long long)n);
+        if (plain && lf_decimal_read(&d, lf_json_raw(v)))
+            write_decimal(out, &d);
         else
             lf_buf_str(out, lf_json_raw(v));
         break;
