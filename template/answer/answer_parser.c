@@ -232,27 +232,31 @@ static void begin_next_call(struct lf_answer_parser *p)
     }
 }
 
+/* Whether c goes on with `text`, of which n bytes have been read. */
+static bool goes_on(const char *text, const char *read, size_t n, char c)
+{
+    return text && strncmp(text, read, n) == 0 && text[n] == c;
+}
+
 static void after_byte(struct lf_answer_parser *p, char c)
 {
-    const char *texts[] = {next_of(p->format), p->format->close};
-    bool begins = false;
+    const char *next = next_of(p->format), *close = p->format->close;
     if (p->held.len == p->after_at && lf_json_is_space(c) && p->after_at < LF_ANSWER_SPACE_N) {
         (void)lf_answer_hold(p, c);
         p->after_at = p->held.len;
         return;
     }
     size_t n = p->held.len - p->after_at;
-    for (size_t i = 0; i < LF_N_ELEMS(texts); i++)
-        begins = begins || (texts[i] && strncmp(texts[i], p->held.ptr + p->after_at, n) == 0 && texts[i][n] == c);
-    if (!begins) {
+    const char *held = n ? p->held.ptr + p->after_at : "";
+    if (!goes_on(next, held, n, c) && !goes_on(close, held, n, c)) {
         give_up(p, c);
         return;
     }
     if (!lf_answer_hold(p, c)) return;
     struct lf_str read = lf_str_from(p->held.ptr + p->after_at, n + 1);
-    if (texts[1] && lf_str_eq(read, lf_str_c(texts[1]))) {
+    if (close && lf_str_eq(read, lf_str_c(close))) {
         end_calls(p);
-    } else if (lf_str_eq(read, lf_str_c(texts[0]))) {
+    } else if (next && lf_str_eq(read, lf_str_c(next))) {
         begin_next_call(p);
     }
 }
