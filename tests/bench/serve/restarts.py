@@ -35,7 +35,7 @@ def ask(server, prompt, n_out=8):
     """(seconds from sending to the end, ids, usage, timings)"""
     began = time.monotonic()
     reply = server.post("/v1/completions", {"prompt": prompt, "max_tokens": n_out, "temperature": 0, "ignore_eos": True,
-                                            "return_token_ids": True})
+                                            "return_token_ids": True}, timeout=900)
     if reply.status != 200:
         sys.exit(f"no answer: {reply.body[:500]}")
     answer = json.loads(reply.body)
