@@ -373,6 +373,7 @@ class Tools(harness.Case):
             (user({"type": "text", "text": "x"}) + [use] + user({**result, "content": [{"type": "image"}]}), "messages[2].content[0].content"),
             (user({"type": "text", "text": "x"}) + [use] + user({**result, "content": 5}), "messages[2].content[0].content"),
             ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": "{}"}]}], "messages[0].content[0].input"),
+            ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "", "input": {}}]}], "messages[0].content[0].name"),
             ([{"role": "assistant", "content": [{"type": "tool_result"}]}], "messages[0].content[0].type"),
             ([{"role": "assistant", "content": [{**use["content"][0], "caller": {"type": "code_execution_20250825", "tool_id": "x"}}]}],
              "messages[0].content[0].caller.type"),

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "server/http/api/document_parts.h"
 #include "server/http/api/messages.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 
@@ -46,25 +47,15 @@ static enum lf_status end_texts(struct lf_str *out, struct texts *t, struct read
 
 /* ---- refusals ---- */
 
-struct place {
-    char name[LF_PARAM_BYTES];
-};
-
-static struct place place_of(const struct reader *rd, const char *member)
+static struct lf_place place_of(const struct reader *rd, const char *member)
 {
-    struct place p;
-    if (rd->block < 0)
-        snprintf(p.name, sizeof p.name, "messages[%d].%.40s", rd->idx, member);
-    else
-        snprintf(p.name, sizeof p.name, "messages[%d].content[%d].%.30s", rd->idx, rd->block, member);
-    return p;
+    if (rd->block < 0) return lf_place_at("messages[%d].%s", rd->idx, member);
+    return lf_place_at("messages[%d].content[%d].%s", rd->idx, rd->block, member);
 }
 
 static enum lf_status expected(const struct reader *rd, const char *member, struct lf_json_value v, const char *what)
 {
-    struct place at = place_of(rd, member);
-    return lf_refuse(rd->r->err, 400, at.name, "invalid_value", "%s: expected %s, got %s.", at.name, what,
-                     lf_shown_json(v).text);
+    return lf_place_expected(rd->r->err, place_of(rd, member).name, v, what);
 }
 
 /* ---- blocks ---- */
@@ -100,7 +91,7 @@ static enum lf_status end_user(struct reader *rd, struct texts *t)
 /* A result's content: nothing, a string, or text blocks. */
 static enum lf_status read_result_text(struct lf_str *out, struct reader *rd, struct lf_json_value content)
 {
-    struct place at = place_of(rd, "content");
+    struct lf_place at = place_of(rd, "content");
     *out = LF_STR("");
     if (lf_json_is_absent(content)) return LF_OK;
     if (lf_json_type(content) == LF_JSON_STRING) return lf_ask_text(rd->r->ask, out, content, at.name, rd->r->err);
@@ -141,7 +132,7 @@ static enum lf_status mark_error(struct lf_str *text, struct reader *rd, struct 
 static enum lf_status read_result(struct reader *rd, struct lf_json_value block)
 {
     struct lf_json_value of = lf_json_get(block, "tool_use_id");
-    struct place at = place_of(rd, "tool_use_id");
+    struct lf_place at = place_of(rd, "tool_use_id");
     struct lf_str id, text;
     LF_TRY(lf_ask_text(rd->r->ask, &id, of, at.name, rd->r->err));
     const struct lf_chat_call *call = find_call(rd, id);
@@ -160,7 +151,7 @@ static enum lf_status read_result(struct reader *rd, struct lf_json_value block)
 
 static enum lf_status refuse_block(const struct reader *rd, struct lf_json_value type, const char *known)
 {
-    struct place at = place_of(rd, "type");
+    struct lf_place at = place_of(rd, "type");
     return lf_refuse(rd->r->err, 400, at.name, "unsupported_content", "%s: only %s are understood, got %s.", at.name,
                      known, lf_shown_json(type).text);
 }
@@ -168,9 +159,8 @@ static enum lf_status refuse_block(const struct reader *rd, struct lf_json_value
 static enum lf_status add_document(struct texts *t, struct reader *rd, struct lf_json_value block)
 {
     struct lf_ask *ask = rd->r->ask;
-    char name[LF_PARAM_BYTES];
-    snprintf(name, sizeof name, "messages[%d].content[%d]", rd->idx, rd->block);
-    LF_TRY(lf_document_part_read(rd->r, block, name));
+    struct lf_place at = lf_place_at("messages[%d].content[%d]", rd->idx, rd->block);
+    LF_TRY(lf_document_part_read(rd->r, block, at.name));
     if (t->any) lf_buf_char(&t->text, '\n');
     t->any = true;
     lf_document_part_append(ask, ask->n_documents - 1, &t->text, rd->n);
@@ -214,7 +204,7 @@ static enum lf_status read_call(struct reader *rd, struct turn *turn, struct lf_
 {
     struct lf_ask *ask = rd->r->ask;
     struct lf_json_value input = lf_json_get(block, "input");
-    struct place at = place_of(rd, "type"), id = place_of(rd, "id"), name = place_of(rd, "name");
+    struct lf_place at = place_of(rd, "type"), id = place_of(rd, "id"), name = place_of(rd, "name");
     struct lf_chat_call *call = &turn->calls[turn->n_calls];
     if (turn->n_calls == LF_MESSAGE_CALLS_N)
         return lf_refuse(rd->r->err, 400, at.name, "too_many_tools", "%s: at most %d tool_use in one message.", at.name,
@@ -227,6 +217,7 @@ static enum lf_status read_call(struct reader *rd, struct turn *turn, struct lf_
         return expected(rd, "caller.type", caller, "direct: no tools of other servers are run here");
     LF_TRY(lf_ask_text(ask, &call->id, lf_json_get(block, "id"), id.name, rd->r->err));
     LF_TRY(lf_ask_text(ask, &call->name, lf_json_get(block, "name"), name.name, rd->r->err));
+    if (call->name.len == 0) return expected(rd, "name", lf_json_get(block, "name"), "a string that is not empty");
     if (lf_json_type(input) != LF_JSON_OBJECT) return expected(rd, "input", input, "an object");
     call->arguments = input;
     turn->n_calls++;
@@ -285,12 +276,9 @@ static enum lf_status read_message(struct reader *rd, struct lf_json_value v)
 {
     static const char *const roles[] = {"user", "assistant", "system"};
     struct lf_json_value role = lf_json_get(v, "role"), content = lf_json_get(v, "content");
-    struct place at = place_of(rd, "content");
-    if (lf_json_type(v) != LF_JSON_OBJECT) {
-        char whole[LF_PARAM_BYTES];
-        snprintf(whole, sizeof whole, "messages[%d]", rd->idx);
-        return lf_ask_expected(rd->r, whole, v, "an object");
-    }
+    struct lf_place at = place_of(rd, "content");
+    if (lf_json_type(v) != LF_JSON_OBJECT)
+        return lf_ask_expected(rd->r, lf_place_at("messages[%d]", rd->idx).name, v, "an object");
     size_t i = 0;
     while (i < LF_N_ELEMS(roles) && !lf_json_string_is(role, roles[i])) i++;
     if (i == LF_N_ELEMS(roles)) return expected(rd, "role", role, "user, assistant or system");

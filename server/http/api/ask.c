@@ -3,6 +3,7 @@
 #include "core/check.h"
 #include "core/work.h"
 #include "server/documents/documents.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
@@ -42,7 +43,7 @@ void lf_ask_deinit(struct lf_ask *ask)
 
 enum lf_status lf_ask_expected(struct lf_reading *r, const char *name, struct lf_json_value v, const char *what)
 {
-    return lf_refuse(r->err, 400, name, "invalid_value", "%s: expected %s, got %s.", name, what, lf_shown_json(v).text);
+    return lf_place_expected(r->err, name, v, what);
 }
 
 enum lf_status lf_ask_unsupported(struct lf_reading *r, const char *name)

@@ -6,25 +6,19 @@
 #include "core/clock.h"
 #include "server/documents/documents.h"
 #include "server/http/api/document_json.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 #include "template/chat_template.h"
 
-/* What a member's refusal is called. */
-struct place {
-    char name[LF_PARAM_BYTES];
-};
-
-static struct place place_of(const char *part, const char *member)
+static struct lf_place place_of(const char *part, const char *member)
 {
-    struct place p;
-    snprintf(p.name, sizeof p.name, "%.40s.%.22s", part, member);
-    return p;
+    return lf_place_at("%s.%s", part, member);
 }
 
 static enum lf_status unsupported(struct lf_reading *r, const char *part, const char *member, struct lf_json_value v,
                                   const char *known)
 {
-    struct place at = place_of(part, member);
+    struct lf_place at = place_of(part, member);
     return lf_refuse(r->err, 400, at.name, "unsupported_content", "%s: only %s are understood, got %s.", at.name, known,
                      lf_shown_json(v).text);
 }
@@ -40,7 +34,7 @@ bool lf_document_part_is(struct lf_json_value part)
 static enum lf_status read_named(struct lf_reading *r, struct lf_ask_document *out, struct lf_json_value v,
                                  const char *part, const char *member)
 {
-    struct place at = place_of(part, member);
+    struct lf_place at = place_of(part, member);
     struct lf_str name;
     LF_TRY(lf_ask_text(r->ask, &name, v, at.name, r->err));
     if (!r->limits->documents) return lf_refuse_document(r->err, at.name, name);
@@ -61,7 +55,7 @@ static enum lf_status read_source(struct lf_reading *r, struct lf_ask_document *
                                   const char *part)
 {
     struct lf_json_value type = lf_json_get(source, "type"), media = lf_json_get(source, "media_type");
-    struct place at = place_of(part, "source.data");
+    struct lf_place at = place_of(part, "source.data");
     if (lf_json_string_is(type, "file"))
         return read_named(r, out, lf_json_get(source, "file_id"), part, "source.file_id");
     if (!lf_json_string_is(type, "text")) return unsupported(r, part, "source.type", type, "file and text");
@@ -84,10 +78,10 @@ static enum lf_status check_members(struct lf_reading *r, struct lf_json_value p
 {
     static const char *const members[] = {"title", "context"};
     struct lf_json_value cites = lf_json_get(lf_json_get(part, "citations"), "enabled");
-    struct place at = place_of(name, "citations");
+    struct lf_place at = place_of(name, "citations");
     for (size_t i = 0; i < LF_N_ELEMS(members); i++) {
         struct lf_json_value v = lf_json_get(part, members[i]);
-        struct place member = place_of(name, members[i]);
+        struct lf_place member = place_of(name, members[i]);
         if (lf_json_is_absent(v) || lf_json_string_is(v, "")) continue;
         return lf_refuse(r->err, 400, member.name, "unsupported_parameter",
                          "%s: not implemented; a text part beside the document says as much.", member.name);

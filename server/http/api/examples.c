@@ -117,23 +117,23 @@ const struct lf_api_example lf_api_examples[] = {
      .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is 48213.\\"
              "n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0, \""
              "response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"answer\", \"strict\":"
-             " true, \"schema\": {\"type\": \"object\", \"properties\": {\"place\": {\"enum\": [\"Marrow Hill\", "
-             "\"Broken Harbor\"]}}, \"required\": [\"place\"], \"additionalProperties\": false}}}}",
+             " true, \"schema\": {\"type\": \"object\", \"properties\": {\"value\": {\"enum\": [\"48213\", "
+             "\"90121\"]}}, \"required\": [\"value\"], \"additionalProperties\": false}}}}",
      .status = 200,
-     .answer =
-         "{\"id\": \"chatcmpl-f2343f811c2c09b8d8847cf1\",\n"
-         " \"object\": \"chat.completion\",\n"
-         " \"created\": 1795411619,\n"
-         " \"model\": \"demo\",\n"
-         " \"system_fingerprint\": \"fp_df93d837c2\",\n"
-         " \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": \"{\\\"place\\\":\\\"M"
-         "arrow Hill\\\"}\", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": \"stop\", \"stop_re"
-         "ason\": null}],\n"
-         " \"usage\": {\"prompt_tokens\": 38, \"completion_tokens\": 17, \"total_tokens\": 55, \"prompt_"
-         "tokens_details\": {\"cached_tokens\": 0}},\n"
-         " \"timings\": {\"queue_ms\": 0.08, \"tokenize_ms\": 0.181, \"prefill_ms\": 3.359, \"cached_tok"
-         "ens\": 0, \"decode_ms\": 10.239, \"prefill_tokens_per_second\": 11311.638, \"decode_tokens_"
-         "per_second\": 1562.662}}"},
+     .answer = "{\"id\": \"chatcmpl-f2343f811c2c09b8d8847cf1\",\n"
+               " \"object\": \"chat.completion\",\n"
+               " \"created\": 1795411619,\n"
+               " \"model\": \"demo\",\n"
+               " \"system_fingerprint\": \"fp_df93d837c2\",\n"
+               " \"choices\": [{\"index\": 0, \"message\": {\"role\": \"assistant\", \"content\": "
+               "\"{\\\"value\\\":\\\"48213\\\"}\", \"refusal\": null}, \"logprobs\": null, \"finish_reason\": "
+               "\"stop\", \"stop_re"
+               "ason\": null}],\n"
+               " \"usage\": {\"prompt_tokens\": 38, \"completion_tokens\": 16, \"total_tokens\": 54, \"prompt_"
+               "tokens_details\": {\"cached_tokens\": 0}},\n"
+               " \"timings\": {\"queue_ms\": 0.08, \"tokenize_ms\": 0.181, \"prefill_ms\": 3.359, \"cached_tok"
+               "ens\": 0, \"decode_ms\": 10.239, \"prefill_tokens_per_second\": 11311.638, \"decode_tokens_"
+               "per_second\": 1562.662}}"},
     {.request = "POST /v1/chat/completions",
      .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"response_format\": {\"type\": \"jso"
              "n_schema\", \"json_schema\": {\"name\": \"answer\", \"schema\": {\"type\": \"object\", \"properties"
@@ -214,18 +214,18 @@ const struct lf_api_example lf_api_examples[] = {
      .body = "{\"messages\": [{\"role\": \"user\", \"content\": \"The access code for Marrow Hill is 48213.\\"
              "n\\nWhat is the access code for Marrow Hill?\"}], \"max_tokens\": 64, \"temperature\": 0, \""
              "output_config\": {\"format\": {\"type\": \"json_schema\", \"schema\": {\"type\": \"object\", \"prop"
-             "erties\": {\"place\": {\"enum\": [\"Marrow Hill\", \"Broken Harbor\"]}}, \"required\": [\"place\"]"
+             "erties\": {\"value\": {\"enum\": [\"48213\", \"90121\"]}}, \"required\": [\"value\"]"
              ", \"additionalProperties\": false}}}}",
      .status = 200,
      .answer = "{\"id\": \"msg_576dcbf4cfadc0db3023c22a\",\n"
                " \"type\": \"message\",\n"
                " \"role\": \"assistant\",\n"
                " \"model\": \"demo\",\n"
-               " \"content\": [{\"type\": \"text\", \"text\": \"{\\\"place\\\":\\\"Marrow Hill\\\"}\"}],\n"
+               " \"content\": [{\"type\": \"text\", \"text\": \"{\\\"value\\\":\\\"48213\\\"}\"}],\n"
                " \"stop_reason\": \"end_turn\",\n"
                " \"stop_sequence\": null,\n"
                " \"usage\": {\"input_tokens\": 38, \"cache_creation_input_tokens\": 0, \"cache_read_input_to"
-               "kens\": 0, \"output_tokens\": 17},\n"
+               "kens\": 0, \"output_tokens\": 16},\n"
                " \"timings\": {\"queue_ms\": 0.077, \"tokenize_ms\": 0.126, \"prefill_ms\": 3.081, \"cached_to"
                "kens\": 0, \"decode_ms\": 8.053, \"prefill_tokens_per_second\": 12334.182, \"decode_tokens_"
                "per_second\": 1986.782}}"},

@@ -4,33 +4,23 @@
 
 #include "core/check.h"
 #include "server/http/api/document_parts.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 
 static const char *const roles[] = {"system", "developer", "user", "assistant", "tool"};
 
-/* What a member's refusal is called: "messages[3].content". */
-struct place {
-    char name[LF_PARAM_BYTES];
-};
-
-static struct place place_of(int idx, const char *member)
+/* A member of a message: "messages[3].content". */
+static struct lf_place place_of(int idx, const char *member)
 {
-    struct place p;
-    snprintf(p.name, sizeof p.name, "messages[%d]%s", idx, member);
-    return p;
-}
-
-static enum lf_status expected(struct lf_api_err *err, const char *param, struct lf_json_value v, const char *what)
-{
-    return lf_refuse(err, 400, param, "invalid_value", "%s: expected %s, got %s.", param, what, lf_shown_json(v).text);
+    return lf_place_at("messages[%d]%s", idx, member);
 }
 
 static enum lf_status check_part(struct lf_reading *r, struct lf_json_value part, const char *name, int message)
 {
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
-        return expected(r->err, name, part, "parts that are objects with a type");
+        return lf_place_expected(r->err, name, part, "parts that are objects with a type");
     if (message != LF_NO_DOCUMENTS && lf_document_part_is(part)) return lf_document_part_read(r, part, name);
     if (!lf_json_string_is(type, "text"))
         return lf_refuse(r->err, 400, name, "unsupported_content",
@@ -87,7 +77,7 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
     struct lf_api_err *err = r->err;
     bool is_users = lf_json_string_is(lf_json_get(out->more, "role"), "user");
     struct lf_json_value content = lf_json_get(out->more, "content");
-    struct place at = place_of(idx, ".content");
+    struct lf_place at = place_of(idx, ".content");
     if (lf_json_type(content) == LF_JSON_STRING) return LF_OK;
     if (lf_json_is_absent(content) && calls_tools(out->more)) {
         out->content = LF_STR(""); /* some templates write the word None where there is none */
@@ -100,7 +90,7 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
                          "tool_calls goes without.",
                          at.name, lf_shown_json(content).text);
     if (lf_json_type(content) != LF_JSON_ARRAY)
-        return expected(err, at.name, content, "a string or an array of text parts");
+        return lf_place_expected(err, at.name, content, "a string or an array of text parts");
     out->has_content = true;
     return lf_message_parts(&out->content, r, content, at.name, is_users ? idx : LF_NO_DOCUMENTS);
 }
@@ -109,45 +99,43 @@ static enum lf_status read_content(struct lf_chat_message *out, int idx, struct 
 static enum lf_status check_text(struct lf_json_value message, int idx, const char *member, struct lf_api_err *err)
 {
     struct lf_json_value v = lf_json_get(message, member);
-    char name[LF_PARAM_BYTES];
     if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_STRING) return LF_OK;
-    snprintf(name, sizeof name, "messages[%d].%.40s", idx, member);
-    return expected(err, name, v, "a string");
+    return lf_place_expected(err, lf_place_at("messages[%d].%s", idx, member).name, v, "a string");
 }
 
 /* {"id", "type": "function", "function": {"name", "arguments"}} */
 static enum lf_status read_call(struct lf_chat_call *out, struct lf_reading *r, int idx, int call,
                                 struct lf_json_value v)
 {
-    char member[32], at[LF_PARAM_BYTES];
     struct lf_json_value type = lf_json_get(v, "type"), function = lf_json_get(v, "function"),
                          id = lf_json_get(v, "id"), name = lf_json_get(function, "name");
-    snprintf(member, sizeof member, ".tool_calls[%d]", call);
-    struct place whole = place_of(idx, member);
-    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r->err, whole.name, v, "an object");
-    snprintf(at, sizeof at, "%.48s.type", whole.name);
-    if (!lf_json_is_absent(type) && !lf_json_string_is(type, "function")) return expected(r->err, at, type, "function");
-    snprintf(at, sizeof at, "%.48s.id", whole.name);
-    if (!lf_json_is_absent(id) && lf_json_type(id) != LF_JSON_STRING) return expected(r->err, at, id, "a string");
-    snprintf(at, sizeof at, "%.48s.function", whole.name);
-    if (lf_json_type(function) != LF_JSON_OBJECT) return expected(r->err, at, function, "an object");
-    snprintf(at, sizeof at, "%.40s.function.name", whole.name);
+    struct lf_place whole = lf_place_at("messages[%d].tool_calls[%d]", idx, call), at;
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_place_expected(r->err, whole.name, v, "an object");
+    at = lf_place_at("%s.type", whole.name);
+    if (!lf_json_is_absent(type) && !lf_json_string_is(type, "function"))
+        return lf_place_expected(r->err, at.name, type, "function");
+    at = lf_place_at("%s.id", whole.name);
+    if (!lf_json_is_absent(id) && lf_json_type(id) != LF_JSON_STRING)
+        return lf_place_expected(r->err, at.name, id, "a string");
+    at = lf_place_at("%s.function", whole.name);
+    if (lf_json_type(function) != LF_JSON_OBJECT) return lf_place_expected(r->err, at.name, function, "an object");
+    at = lf_place_at("%s.function.name", whole.name);
     if (lf_json_type(name) != LF_JSON_STRING || lf_json_raw(name).len == 0)
-        return expected(r->err, at, name, "a string that is not empty");
+        return lf_place_expected(r->err, at.name, name, "a string that is not empty");
     out->more = v;
-    snprintf(at, sizeof at, "%.40s.function.arguments", whole.name);
-    return lf_tools_arguments(&out->arguments, r, lf_json_get(function, "arguments"), at);
+    at = lf_place_at("%s.function.arguments", whole.name);
+    return lf_tools_arguments(&out->arguments, r, lf_json_get(function, "arguments"), at.name);
 }
 
 static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading *r, int idx)
 {
     struct lf_json_value list = lf_json_get(out->more, "tool_calls");
-    struct place at = place_of(idx, ".tool_calls");
+    struct lf_place at = place_of(idx, ".tool_calls");
     int n = 0;
     out->without_calls = lf_json_is_absent(list) || (lf_json_type(list) == LF_JSON_ARRAY && lf_json_len(list) == 0);
     if (out->without_calls) return LF_OK;
     if (lf_json_type(list) != LF_JSON_ARRAY || !is_assistant(out->more))
-        return expected(r->err, at.name, list, "an array, in an assistant's message,");
+        return lf_place_expected(r->err, at.name, list, "an array, in an assistant's message,");
     if (lf_json_len(list) > LF_MESSAGE_CALLS_N)
         return lf_refuse(r->err, 400, at.name, "too_many_tools", "%s: at most %d, got %u.", at.name, LF_MESSAGE_CALLS_N,
                          lf_json_len(list));
@@ -166,7 +154,7 @@ static enum lf_status read_calls(struct lf_chat_message *out, struct lf_reading 
 static enum lf_status check_members(const struct lf_chat_message *m, int idx, struct lf_api_err *err)
 {
     static const char *const texts[] = {"reasoning_content", "reasoning", "thinking", "name", "tool_call_id"};
-    struct place at = place_of(idx, ".function_call"), audio = place_of(idx, ".audio");
+    struct lf_place at = place_of(idx, ".function_call"), audio = place_of(idx, ".audio");
     for (size_t i = 0; i < LF_N_ELEMS(texts); i++) LF_TRY(check_text(m->more, idx, texts[i], err));
     if (!lf_json_is_absent(lf_json_get(m->more, "audio")))
         return lf_refuse(err, 400, audio.name, "unsupported_content", "%s: only texts are understood.", audio.name);
@@ -177,12 +165,12 @@ static enum lf_status check_members(const struct lf_chat_message *m, int idx, st
 
 static enum lf_status read_message(struct lf_chat_message *out, int idx, struct lf_reading *r)
 {
-    struct place whole = place_of(idx, ""), at = place_of(idx, ".role");
+    struct lf_place whole = place_of(idx, ""), at = place_of(idx, ".role");
     struct lf_json_value role = lf_json_get(out->more, "role");
     bool known = false;
-    if (lf_json_type(out->more) != LF_JSON_OBJECT) return expected(r->err, whole.name, out->more, "an object");
+    if (lf_json_type(out->more) != LF_JSON_OBJECT) return lf_place_expected(r->err, whole.name, out->more, "an object");
     for (size_t i = 0; i < LF_N_ELEMS(roles); i++) known = known || lf_json_string_is(role, roles[i]);
-    if (!known) return expected(r->err, at.name, role, "system, developer, user, assistant or tool");
+    if (!known) return lf_place_expected(r->err, at.name, role, "system, developer, user, assistant or tool");
     if (!r->limits->template.keep_developer && lf_json_string_is(role, "developer")) out->role = LF_STR("system");
     LF_TRY(check_members(out, idx, r->err));
     LF_TRY(read_content(out, idx, r));

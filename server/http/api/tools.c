@@ -4,30 +4,12 @@
 
 #include "core/check.h"
 #include "core/work.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 
-/* Where in the body something stands, as a refusal names it: "tools[3].function.name". */
-struct place {
-    char name[LF_PARAM_BYTES];
-};
-
-static struct place place_of(const char *list, size_t idx, const char *member)
+static struct lf_place member_of(const char *at, const char *member)
 {
-    struct place p;
-    snprintf(p.name, sizeof p.name, "%.31s[%zu]%.20s", list, idx, member);
-    return p;
-}
-
-static struct place member_of(const char *at, const char *member)
-{
-    struct place p;
-    snprintf(p.name, sizeof p.name, "%.40s.%.20s", at, member);
-    return p;
-}
-
-static enum lf_status expected(struct lf_api_err *err, const char *param, struct lf_json_value v, const char *what)
-{
-    return lf_refuse(err, 400, param, "invalid_value", "%s: expected %s, got %s.", param, what, lf_shown_json(v).text);
+    return lf_place_at("%s.%s", at, member);
 }
 
 enum lf_status lf_tools_are_known(const struct lf_ask_limits *limits, const char *param, struct lf_api_err *err)
@@ -90,16 +72,16 @@ enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_values *t
 {
     struct lf_ask *ask = r->ask;
     struct lf_tool *tool = &ask->tools[ask->n_tools];
-    struct place name = member_of(t->at, "name"), schema_at = member_of(t->at, t->schema_member),
-                 strict_at = member_of(t->at, "strict");
+    struct lf_place name = member_of(t->at, "name"), schema_at = member_of(t->at, t->schema_member),
+                    strict_at = member_of(t->at, "strict");
     struct lf_json_value schema = lf_json_get(t->value, t->schema_member), strict = lf_json_get(t->value, "strict");
     struct lf_str text;
     bool is_strict = false;
     LF_TRY(read_name(&text, r, lf_json_get(t->value, "name"), name.name));
     if (!lf_json_is_absent(schema) && lf_json_type(schema) != LF_JSON_OBJECT)
-        return expected(r->err, schema_at.name, schema, "an object, the schema of the arguments");
+        return lf_place_expected(r->err, schema_at.name, schema, "an object, the schema of the arguments");
     if (!lf_json_is_absent(strict) && !lf_json_bool(strict, &is_strict))
-        return expected(r->err, strict_at.name, strict, "true or false");
+        return lf_place_expected(r->err, strict_at.name, strict, "true or false");
     if (lf_json_is_absent(schema)) schema = (struct lf_json_value){0};
     if (lf_tool_init(tool, text, schema, &ask->arena) != LF_OK) return lf_refuse_work(r->err, LF_NO_MEMORY);
     tool->strict = is_strict;
@@ -110,17 +92,17 @@ enum lf_status lf_tools_add(struct lf_reading *r, const struct lf_tool_values *t
 /* {"type": "function", "function": {"name", "description", "parameters", "strict"}} */
 static enum lf_status read_tool(struct lf_reading *r, size_t idx, struct lf_json_value v)
 {
-    struct place whole = place_of("tools", idx, ""), type = member_of(whole.name, "type"),
-                 function = member_of(whole.name, "function"), description = member_of(function.name, "description");
+    struct lf_place whole = lf_place_at("tools[%zu]", idx), type = member_of(whole.name, "type"),
+                    function = member_of(whole.name, "function"), description = member_of(function.name, "description");
     struct lf_json_value f = lf_json_get(v, "function"), text = lf_json_get(f, "description");
-    if (lf_json_type(v) != LF_JSON_OBJECT) return expected(r->err, whole.name, v, "an object");
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_place_expected(r->err, whole.name, v, "an object");
     if (!lf_json_string_is(lf_json_get(v, "type"), "function"))
         return lf_refuse(r->err, 400, type.name, "unsupported_parameter",
                          "%s: only \"function\" is implemented, got %s.", type.name,
                          lf_shown_json(lf_json_get(v, "type")).text);
-    if (lf_json_type(f) != LF_JSON_OBJECT) return expected(r->err, function.name, f, "an object");
+    if (lf_json_type(f) != LF_JSON_OBJECT) return lf_place_expected(r->err, function.name, f, "an object");
     if (!lf_json_is_absent(text) && lf_json_type(text) != LF_JSON_STRING)
-        return expected(r->err, description.name, text, "a string");
+        return lf_place_expected(r->err, description.name, text, "a string");
     return lf_tools_add(r, &(struct lf_tool_values){function.name, "parameters", f});
 }
 
@@ -153,7 +135,7 @@ static enum lf_status find_named(struct lf_tool **out, struct lf_ask *ask, struc
     struct lf_str name;
     LF_TRY(lf_ask_text(ask, &name, v, param, err));
     *out = find(ask->tools, ask->n_tools, name);
-    return *out ? LF_OK : expected(err, param, v, "the name of one of the tools");
+    return *out ? LF_OK : lf_place_expected(err, param, v, "the name of one of the tools");
 }
 
 enum lf_status lf_tools_choose(struct lf_ask *ask, struct lf_json_value v, const char *param, struct lf_api_err *err)
@@ -186,7 +168,7 @@ static enum lf_status read_mode(struct lf_ask *ask, struct lf_json_value v, cons
     else if (may_be_none && lf_json_string_is(v, "none"))
         ask->tool_choice = LF_TOOL_CHOICE_NONE;
     else
-        return expected(err, param, v, may_be_none ? "none, auto, required or an object" : "auto or required");
+        return lf_place_expected(err, param, v, may_be_none ? "none, auto, required or an object" : "auto or required");
     return LF_OK;
 }
 
@@ -198,9 +180,9 @@ static enum lf_status read_allowed(struct lf_ask *ask, struct lf_json_value v, s
     size_t i = 0, n = 0;
     LF_TRY(read_mode(ask, lf_json_get(v, "mode"), "tool_choice.allowed_tools.mode", false, err));
     if (lf_json_type(list) != LF_JSON_ARRAY || lf_json_len(list) == 0)
-        return expected(err, "tool_choice.allowed_tools.tools", list, "an array with at least one tool");
+        return lf_place_expected(err, "tool_choice.allowed_tools.tools", list, "an array with at least one tool");
     for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it), i++) {
-        struct place at = place_of("tool_choice.allowed_tools.tools", i, ".function.name");
+        struct lf_place at = lf_place_at("tool_choice.allowed_tools.tools[%zu].function.name", i);
         struct lf_tool *found;
         LF_TRY(find_named(&found, ask, lf_json_get(lf_json_get(it, "function"), "name"), at.name, err));
         if (found < ask->tools + n) continue; /* twice */

@@ -10,6 +10,7 @@
 #include "server/http/api/dialect.h"
 #include "server/http/api/document_parts.h"
 #include "server/http/api/openai_request.h"
+#include "server/http/api/place.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
@@ -94,11 +95,9 @@ static enum lf_status check_tool_extras(struct lf_reading *r, int idx, struct lf
     for (struct lf_json_value it = lf_json_first(callers); lf_json_more(callers, it); it = lf_json_next(callers, it))
         is_direct = is_direct || lf_json_string_is(it, "direct");
     for (size_t i = 0; i < LF_N_ELEMS(members); i++) {
-        char at[LF_PARAM_BYTES];
         struct lf_json_value member = lf_json_get(v, members[i].name);
-        snprintf(at, sizeof at, "tools[%d].%s", idx, members[i].name);
         if (lf_unsupported_is_neutral(&members[i], member) || (is_direct && member.idx == callers.idx)) continue;
-        return lf_unsupported_refuse(r->err, at, false, NULL);
+        return lf_unsupported_refuse(r->err, lf_place_at("tools[%d].%s", idx, members[i].name).name, false, NULL);
     }
     return LF_OK;
 }
@@ -106,22 +105,20 @@ static enum lf_status check_tool_extras(struct lf_reading *r, int idx, struct lf
 /* {"name", "description", "input_schema", "strict"}; what has another type is run by Anthropic's servers. */
 static enum lf_status read_tool(struct lf_reading *r, struct lf_chat_tool *out, int idx, struct lf_json_value v)
 {
-    char at[LF_PARAM_BYTES], member[LF_PARAM_BYTES];
     struct lf_json_value type = lf_json_get(v, "type"), text = lf_json_get(v, "description");
-    snprintf(at, sizeof at, "tools[%d]", idx);
-    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at, v, "an object");
-    snprintf(member, sizeof member, "%.40s.type", at);
+    struct lf_place at = lf_place_at("tools[%d]", idx), member = lf_place_at("%s.type", at.name);
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, at.name, v, "an object");
     if (!lf_json_is_absent(type) && !lf_json_string_is(type, "custom"))
-        return lf_refuse(r->err, 400, member, "unsupported_parameter",
-                         "%s: only tools of your own (custom) are implemented, got %s.", member,
+        return lf_refuse(r->err, 400, member.name, "unsupported_parameter",
+                         "%s: only tools of your own (custom) are implemented, got %s.", member.name,
                          lf_shown_json(type).text);
     LF_TRY(check_tool_extras(r, idx, v));
-    LF_TRY(lf_tools_add(r, &(struct lf_tool_values){at, "input_schema", v}));
+    LF_TRY(lf_tools_add(r, &(struct lf_tool_values){at.name, "input_schema", v}));
     out->name = r->ask->tools[idx].name;
     out->parameters = lf_json_get(v, "input_schema");
     if (lf_json_is_absent(text)) return LF_OK;
-    snprintf(member, sizeof member, "%.40s.description", at);
-    return lf_ask_text(r->ask, &out->description, text, member, r->err);
+    member = lf_place_at("%s.description", at.name);
+    return lf_ask_text(r->ask, &out->description, text, member.name, r->err);
 }
 
 static enum lf_status read_tools(struct lf_reading *r, const char *name, struct lf_json_value v)
