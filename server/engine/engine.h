@@ -83,10 +83,10 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
-/* Blocks that are kept on disk. All zeros: none are. */
-struct lf_engine_disk {
+/* Blocks that are kept below the cache. All zeros: none are. */
+struct lf_engine_tier {
     bool on;
-    bool works;                /* false: the disk has failed a moment ago and is left alone */
+    bool works;                /* false: it has failed a moment ago and is left alone */
     uint32_t n_blocks, n_kept; /* there is room for, and are there */
     uint64_t n_saved, n_loaded, n_save_failed, n_load_failed;
     uint64_t n_evicted, n_broken; /* made room for others; not what was written */
@@ -103,7 +103,7 @@ struct lf_engine_state {
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
     bool prefix_cache; /* there is one */
-    struct lf_engine_disk disk;
+    struct lf_engine_tier disk;
     const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */

@@ -1,12 +1,16 @@
 /* See restore.h. */
 #include "server/engine/restore.h"
 
+#include <string.h>
+
 #include "core/check.h"
 #include "core/limits.h"
 #include "server/engine/scheduler.h"
 
+enum { TIERS_N = LF_RESTORE_TIERS_N };
 enum { BLOCK = LF_KV_BLOCK_TOKENS, LEARNT_N = 32, LEAST_COMING_N = 16 };
-static const double LONGEST_STEP = 1.25; /* of alone_ns: steps are predicted, not kept */
+enum { STATE_BITS = 2, STATE_MASK = (1 << STATE_BITS) - 1 }; /* of a block's byte; above them is its tier */
+static const double LONGEST_STEP = 1.25;                     /* of alone_ns: steps are predicted, not kept */
 static const double FORGETTING = 0.9;
 static const double WORTH = 0.9; /* a way that takes the device has to be done in so much of the other's time */
 
@@ -18,18 +22,60 @@ enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool ma
     return both_ns > WORTH * compute_ns ? LF_RESTORE_NOT : LF_RESTORE_MEET;
 }
 
-static enum lf_restore_state state_at(const struct lf_sched_seq *seq, int i)
+enum lf_restore_state lf_restore_state_at(const struct lf_sched_seq *seq, int i)
 {
     const struct lf_restore *r = &seq->restore;
-    return i >= r->first && i < r->end ? (enum lf_restore_state)r->states[i] : LF_RESTORE_NONE;
+    if (i < r->first || i >= r->end) return LF_RESTORE_NONE;
+    return (enum lf_restore_state)(r->states[i] & STATE_MASK);
 }
 
-/* What has not been sent for is computed. */
-static void forget_below(struct lf_restore *r)
+int lf_restore_tier_at(const struct lf_sched_seq *seq, int i)
 {
+    return seq->restore.states[i] >> STATE_BITS;
+}
+
+static void set_state(struct lf_sched_seq *seq, int i, enum lf_restore_state state, int tier)
+{
+    seq->restore.states[i] = (uint8_t)((unsigned)state | (unsigned)tier << STATE_BITS);
+}
+
+static int n_below_of(const struct lf_restore *r)
+{
+    int n = 0;
+    for (int t = 0; t < TIERS_N; t++) n += r->n_below[t];
+    return n;
+}
+
+/* What has not been sent for, of one tier, is computed. */
+static void forget_tier(struct lf_sched_seq *seq, int tier)
+{
+    struct lf_restore *r = &seq->restore;
     for (int i = r->first; i < r->end; i++)
-        if (r->states[i] == LF_RESTORE_BELOW) r->states[i] = LF_RESTORE_NONE;
-    r->n_below = 0;
+        if (lf_restore_state_at(seq, i) == LF_RESTORE_BELOW && lf_restore_tier_at(seq, i) == tier)
+            set_state(seq, i, LF_RESTORE_NONE, 0);
+    r->n_below[tier] = 0;
+}
+
+/* What all that is below takes: all tiers bring blocks at once. *longest: the tier that needs so long. */
+static double load_ns_of(const struct lf_restore_source *below, const struct lf_restore *r, int *longest)
+{
+    double most_ns = -1;
+    for (int t = 0; t < TIERS_N; t++) {
+        double ns = r->n_below[t] * below->block_ns[t];
+        if (ns <= most_ns) continue;
+        most_ns = ns;
+        *longest = t;
+    }
+    return most_ns;
+}
+
+/* What computing all that is below takes: each block where it lies. */
+static double compute_ns_of(const struct lf_sched *s, const struct lf_sched_seq *seq)
+{
+    double ns = 0;
+    for (int i = seq->restore.first; i < seq->restore.end; i++)
+        if (lf_restore_state_at(seq, i) == LF_RESTORE_BELOW) ns += lf_cost_prefill_ns(&s->cost, i * BLOCK, BLOCK, 0);
+    return ns;
 }
 
 /* Whether both should begin because no step has told yet what computing takes. What is loaded within a step is simply
@@ -39,28 +85,36 @@ static bool nobody_knows(const struct lf_sched *s, double load_ns)
     return s->opts.below.may_meet && s->cost.n_seen == 0 && load_ns > (double)s->opts.alone_ns;
 }
 
+static void look_below(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
+{
+    const struct lf_restore_source *below = &s->opts.below;
+    struct lf_restore *r = &seq->restore;
+    r->first = r->end = first;
+    for (int i = first; i < end; i++) {
+        int tier = below->find(below->ctx, &seq->keys[i + 1]);
+        if (tier < 0) continue;
+        if (r->end == first) r->first = i;
+        r->end = i + 1;
+        set_state(seq, i, LF_RESTORE_BELOW, tier);
+        r->n_below[tier]++;
+    }
+}
+
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
 {
     struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
-    if (!below->has || !r->states) return;
-    double compute_ns = 0, load_ns = 0;
-    r->first = r->end = first;
-    for (int i = first; i < end; i++) {
-        if (!below->has(below->ctx, &seq->keys[i + 1])) continue;
-        r->states[i] = LF_RESTORE_BELOW;
-        r->n_below++;
-        if (r->end == first) r->first = i;
-        r->end = i + 1;
-        compute_ns += lf_cost_prefill_ns(&s->cost, i * BLOCK, BLOCK, 0);
-        load_ns += below->block_ns;
+    if (!below->find || !r->states) return;
+    look_below(s, seq, first, end);
+    while (n_below_of(r) > 0) {
+        int longest = 0;
+        double load_ns = load_ns_of(below, r, &longest);
+        r->way = lf_restore_choose(compute_ns_of(s, seq), load_ns, below->may_meet);
+        if (nobody_knows(s, load_ns)) r->way = LF_RESTORE_MEET;
+        if (r->way != LF_RESTORE_NOT) return;
+        forget_tier(seq, longest);
+        below->block_ns[longest] *= FORGETTING;
     }
-    if (r->end == r->first) return;
-    r->way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
-    if (nobody_knows(s, load_ns)) r->way = LF_RESTORE_MEET;
-    if (r->way != LF_RESTORE_NOT) return;
-    forget_below(r);
-    below->block_ns *= FORGETTING;
 }
 
 /* It waits longer than it was to: whether it still would. Twice the same question may not be answered differently for
@@ -69,33 +123,48 @@ static void choose_again(const struct lf_sched *s, struct lf_sched_seq *seq)
 {
     const struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
-    if (r->way != LF_RESTORE_WAIT || r->n_below == 0) return;
-    double compute_ns = lf_cost_prefill_ns(&s->cost, (r->end - r->n_below) * BLOCK, r->n_below * BLOCK, 0);
-    double load_ns = r->n_below * below->block_ns;
+    int n_below = n_below_of(r), longest = 0;
+    if (r->way != LF_RESTORE_WAIT || n_below == 0) return;
+    double compute_ns = lf_cost_prefill_ns(&s->cost, (r->end - n_below) * BLOCK, n_below * BLOCK, 0);
+    double load_ns = load_ns_of(below, r, &longest);
     enum lf_restore_way way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
     if (way == LF_RESTORE_WAIT || (way == LF_RESTORE_NOT && compute_ns >= WORTH * load_ns)) return;
-    r->way = way;
-    if (way == LF_RESTORE_NOT) forget_below(r);
+    if (way == LF_RESTORE_NOT) forget_tier(seq, longest);
+    r->way = way == LF_RESTORE_NOT && n_below_of(r) > 0 ? LF_RESTORE_WAIT : way;
 }
 
-/* Whether block i will be back before the device could have computed up to it. */
+/* Whether block i of a tier will be back before the device could have computed up to it. */
 static bool comes_in_time(const struct lf_sched *s, const struct lf_sched_seq *seq, int i, int n_ahead)
 {
     double compute_ns = lf_cost_prefill_ns(&s->cost, seq->n_done, i * BLOCK - seq->n_done, 0);
-    return (n_ahead + 1) * s->opts.below.block_ns <= compute_ns;
+    return (n_ahead + 1) * s->opts.below.block_ns[lf_restore_tier_at(seq, i)] <= compute_ns;
 }
 
-int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ahead)
+static bool has_room(const struct lf_restore_traffic *traffic, int tier)
+{
+    return traffic->n_ahead[tier] < traffic->n_most[tier];
+}
+
+/* Whether it wants something of a tier that more may come from. */
+static bool wants(const struct lf_restore *r, const struct lf_restore_traffic *traffic)
+{
+    for (int t = 0; t < TIERS_N; t++)
+        if (r->n_below[t] > 0 && has_room(traffic, t)) return true;
+    return false;
+}
+
+int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const struct lf_restore_traffic *traffic)
 {
     struct lf_restore *r = &seq->restore;
     bool meet = r->way == LF_RESTORE_MEET;
     int lowest = LF_MAX(r->first, (seq->n_done + BLOCK - 1) / BLOCK);
-    for (int k = 0; r->n_below > 0 && k < r->end - lowest; k++) {
-        int i = meet ? r->end - 1 - k : lowest + k;
-        if (r->states[i] != LF_RESTORE_BELOW) continue;
-        if (meet && !comes_in_time(s, seq, i, n_ahead)) return -1;
-        r->states[i] = LF_RESTORE_COMING;
-        r->n_below--;
+    if (!wants(r, traffic)) return -1;
+    for (int k = 0; k < r->end - lowest; k++) {
+        int i = meet ? r->end - 1 - k : lowest + k, tier = lf_restore_tier_at(seq, i);
+        if (lf_restore_state_at(seq, i) != LF_RESTORE_BELOW || !has_room(traffic, tier)) continue;
+        if (meet && !comes_in_time(s, seq, i, traffic->n_ahead[tier])) return -1;
+        set_state(seq, i, LF_RESTORE_COMING, tier);
+        r->n_below[tier]--;
         r->n_coming++;
         return i;
     }
@@ -103,28 +172,29 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ah
 }
 
 /* More would only stand before what somebody else sends for. */
-static int most_coming(const struct lf_sched *s, int n_most)
+static int most_coming(const struct lf_sched *s, int tier, int n_most)
 {
-    double n = LONGEST_STEP * (double)s->opts.alone_ns / s->opts.below.block_ns;
+    double n = LONGEST_STEP * (double)s->opts.alone_ns / s->opts.below.block_ns[tier];
     return (int)LF_MIN(LF_MAX(n, LEAST_COMING_N), n_most);
 }
 
 /* Sends for one block of each sequence with fewer than `most_each` coming. Returns the number of which one has fewer
  * that might get another: the next round's; 0: none. */
-static int send_round(struct lf_sched *s, const struct lf_restore_sender *sender, int most_each, int *n_ahead,
-                      int n_most)
+static int send_round(struct lf_sched *s, const struct lf_restore_sender *sender, int most_each,
+                      struct lf_restore_traffic *traffic)
 {
     int next = 0;
     LF_LIST_EACH(it, &s->running)
     {
         struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-        if (seq->restore.n_below == 0 || *n_ahead >= n_most || !sender->may(sender->ctx, seq)) continue;
+        if (!wants(&seq->restore, traffic) || !sender->may(sender->ctx, seq)) continue;
         if (seq->restore.n_coming < most_each) {
             choose_again(s, seq);
-            int i = lf_restore_next(s, seq, *n_ahead);
+            int i = lf_restore_next(s, seq, traffic);
             if (i < 0) continue;
-            sender->send(sender->ctx, seq, i);
-            ++*n_ahead;
+            int tier = lf_restore_tier_at(seq, i);
+            sender->send(sender->ctx, seq, i, tier);
+            traffic->n_ahead[tier]++;
         }
         int own = seq->restore.n_coming + 1;
         next = next ? LF_MIN(next, own) : own;
@@ -132,37 +202,39 @@ static int send_round(struct lf_sched *s, const struct lf_restore_sender *sender
     return next;
 }
 
-void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, int n_ahead, int n_most)
+void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, const int n_ahead[TIERS_N], int n_most)
 {
-    n_most = most_coming(s, n_most);
-    for (int most_each = 1; most_each && n_ahead < n_most;)
-        most_each = send_round(s, sender, most_each, &n_ahead, n_most);
+    struct lf_restore_traffic traffic;
+    memcpy(traffic.n_ahead, n_ahead, sizeof(traffic.n_ahead));
+    for (int t = 0; t < TIERS_N; t++) traffic.n_most[t] = most_coming(s, t, n_most);
+    for (int most_each = 1; most_each;) most_each = send_round(s, sender, most_each, &traffic);
 }
 
-void lf_restore_learn(struct lf_restore_source *below, double n, double ns)
+void lf_restore_learn(struct lf_restore_source *below, int tier, double n, double ns)
 {
-    below->block_ns = (LEARNT_N * below->block_ns + ns) / (LEARNT_N + n);
+    below->block_ns[tier] = (LEARNT_N * below->block_ns[tier] + ns) / (LEARNT_N + n);
 }
 
 void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole)
 {
-    struct lf_restore *r = &seq->restore;
-    LF_ASSERT(r->n_coming > 0);
-    r->n_coming--;
-    if (r->states[i] == LF_RESTORE_COMING) r->states[i] = whole ? LF_RESTORE_THERE : LF_RESTORE_NONE;
+    LF_ASSERT(seq->restore.n_coming > 0);
+    seq->restore.n_coming--;
+    if (lf_restore_state_at(seq, i) == LF_RESTORE_COMING)
+        set_state(seq, i, whole ? LF_RESTORE_THERE : LF_RESTORE_NONE, 0);
 }
 
 void lf_restore_forget(struct lf_sched_seq *seq, int i)
 {
-    enum lf_restore_state state = state_at(seq, i);
-    if (state == LF_RESTORE_BELOW) seq->restore.n_below--;
-    if (state != LF_RESTORE_NONE) seq->restore.states[i] = LF_RESTORE_NONE;
+    enum lf_restore_state state = lf_restore_state_at(seq, i);
+    if (state == LF_RESTORE_BELOW) seq->restore.n_below[lf_restore_tier_at(seq, i)]--;
+    if (state != LF_RESTORE_NONE) set_state(seq, i, LF_RESTORE_NONE, 0);
 }
 
 int lf_restore_step_over(struct lf_sched_seq *seq)
 {
     int before = seq->n_done;
-    while (seq->n_done % BLOCK == 0 && state_at(seq, seq->n_done / BLOCK) == LF_RESTORE_THERE) seq->n_done += BLOCK;
+    while (seq->n_done % BLOCK == 0 && lf_restore_state_at(seq, seq->n_done / BLOCK) == LF_RESTORE_THERE)
+        seq->n_done += BLOCK;
     return seq->n_done - before;
 }
 
@@ -172,7 +244,7 @@ int lf_restore_room(const struct lf_sched_seq *seq)
     int i = seq->n_done / BLOCK;
     if (i >= r->end) return seq->n_prompt - seq->n_done;
     enum lf_restore_state least = r->way == LF_RESTORE_WAIT ? LF_RESTORE_BELOW : LF_RESTORE_COMING;
-    while (i < r->end && state_at(seq, i) < least) i++;
+    while (i < r->end && lf_restore_state_at(seq, i) < least) i++;
     return i < r->end ? LF_MAX(i * BLOCK - seq->n_done, 0) : seq->n_prompt - seq->n_done;
 }
 

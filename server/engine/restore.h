@@ -17,6 +17,10 @@
  *            would take alone, that is after at most c · l / (c + l). A block is sent for only if it will be back
  *            before the device could have computed up to it, so that neither waits for the other in the end.
  *
+ * There may be several tiers below (kv/tiers/tier.h). A block comes from the fastest that has it, and all of them bring
+ * blocks at once: what is below takes as long as the tier that needs longest for its part. Where that is too long, the
+ * blocks of that tier are computed, and the others looked at again.
+ *
  * Which way is taken follows from predicted times (lf_restore_choose), so a restore is never slower than the better of
  * computing and loading, as far as the predictions hold. Where two ways of computing may differ in their bits (a GPU)
  * only waiting is allowed. Who waits chooses again as the disk turns out to be slower than was predicted. Before a step
@@ -36,27 +40,36 @@ struct lf_sched_seq;
 enum lf_restore_state { LF_RESTORE_NONE, LF_RESTORE_BELOW, LF_RESTORE_COMING, LF_RESTORE_THERE };
 enum lf_restore_way { LF_RESTORE_NOT, LF_RESTORE_WAIT, LF_RESTORE_MEET };
 
+enum { LF_RESTORE_TIERS_N = 2 };
+
 /* What restores one sequence; all zeros: nothing. Block indices are those of its table. */
 struct lf_restore {
-    uint8_t *states; /* [blocks of the prompt] enum lf_restore_state, borrowed; zeros at first */
+    uint8_t *states; /* [blocks of the prompt] of lf_restore_state_at, borrowed; zeros at first */
     enum lf_restore_way way;
-    int first, end; /* outside of [first, end) all states are NONE */
-    int n_below, n_coming;
+    int first, end;                  /* outside of [first, end) all states are NONE */
+    int n_below[LF_RESTORE_TIERS_N]; /* of each tier */
+    int n_coming;                    /* from all of them */
 };
 
 /* How to look below; of the scheduler's options. */
 struct lf_restore_source {
-    bool (*has)(void *ctx, const struct lf_prefix_key *key); /* NULL: there is nothing below */
+    /* The fastest tier that has a block, counted from 0; -1: none has. NULL: there is nothing below. */
+    int (*find)(void *ctx, const struct lf_prefix_key *key);
     void *ctx;
     bool may_meet; /* what is computed has the same bits as what was kept */
-    /* Predicted for a block of many. It is learnt from loads. Where none is made because it is too long it shrinks with
-     * each refusal, so that a disk that was slow for a while is tried again. */
-    double block_ns;
+    /* Of each tier, predicted for a block of many. It is learnt from loads. Where none is made because it is too long
+     * it shrinks with each refusal, so that a tier that was slow for a while is tried again. */
+    double block_ns[LF_RESTORE_TIERS_N];
+};
+
+/* What is on its way, of all sequences, and may be: of each tier. */
+struct lf_restore_traffic {
+    int n_ahead[LF_RESTORE_TIERS_N], n_most[LF_RESTORE_TIERS_N];
 };
 
 struct lf_restore_sender {
     bool (*may)(void *ctx, const struct lf_sched_seq *seq); /* whether what seq reserved may be written to already */
-    void (*send)(void *ctx, struct lf_sched_seq *seq, int i);
+    void (*send)(void *ctx, struct lf_sched_seq *seq, int i, int tier);
     void *ctx;
 };
 
@@ -66,14 +79,20 @@ enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool ma
 
 /* seq has just got its blocks: looks for [first, end) below and chooses the way. */
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end);
-/* The block to load next, behind n_ahead others of whomever; it is coming from here on. -1: none, or not yet. */
-int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, int n_ahead);
-/* Sends for blocks of what runs, as many as keep the disk busy until the next step has ended, n_most at once at most,
- * of which n_ahead are on their way already. Whoever has the fewest coming is next, so that a short prompt does not
- * wait for a long one. Takes rounds over what runs only for those that are sent for. */
-void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, int n_ahead, int n_most);
-/* n blocks have come while loads were under way for ns. A mean that forgets: the last 32 count for half of it. */
-void lf_restore_learn(struct lf_restore_source *below, double n, double ns);
+/* Of block i of its table, and which tier it comes from. */
+enum lf_restore_state lf_restore_state_at(const struct lf_sched_seq *seq, int i);
+int lf_restore_tier_at(const struct lf_sched_seq *seq, int i);
+/* The block to load next, from a tier of which more may be on its way; it is coming from here on. -1: none, or not yet.
+ */
+int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const struct lf_restore_traffic *traffic);
+/* Sends for blocks of what runs, as many as keep each tier busy until the next step has ended, n_most of a tier at once
+ * at most, of which n_ahead[tier] are on their way already. Whoever has the fewest coming is next, so that a short
+ * prompt does not wait for a long one. Takes rounds over what runs only for those that are sent for. */
+void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, const int n_ahead[LF_RESTORE_TIERS_N],
+                     int n_most);
+/* n blocks have come from a tier while its loads were under way for ns. A mean that forgets: the last 32 count for half
+ * of it. */
+void lf_restore_learn(struct lf_restore_source *below, int tier, double n, double ns);
 /* A block that was coming is here, or is not to be had. */
 void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole);
 /* Block i is the sequence's by other means: whatever is coming for it is not needed. */

@@ -25,9 +25,21 @@ static void wake(void *ctx)
     lf_mailbox_poke(ctx);
 }
 
-static bool is_below(void *ctx, const struct lf_prefix_key *key)
+/* The fastest tier that has a block. All are asked: what is used is then kept in each of them. */
+static int find_below(void *ctx, const struct lf_prefix_key *key)
 {
-    return lf_disk_tier_has(ctx, key);
+    const struct lf_tiers *t = ctx;
+    int fastest = -1;
+    for (int i = t->n - 1; i >= 0; i--)
+        if (lf_tier_has(t->below[i].tier, key)) fastest = i;
+    return fastest;
+}
+
+static void queue_save(struct lf_engine *e, struct lf_tiers_below *b, int32_t block)
+{
+    if (b->is_queued[block]) return;
+    b->is_queued[block] = true;
+    b->to_save[(b->first_save + b->n_to_save++) % e->kv->pool.n_blocks] = block;
 }
 
 /* A block has been entered in the prefix cache: its turn to be saved will come. */
@@ -35,11 +47,8 @@ static void on_enter(void *ctx, int32_t block)
 {
     struct lf_engine *e = ctx;
     struct lf_tiers *t = &e->tiers;
-    int n_blocks = e->kv->pool.n_blocks;
     t->entered_at[block] = e->figures.n_steps;
-    if (t->is_queued[block]) return;
-    t->is_queued[block] = true;
-    t->to_save[(t->first_save + t->n_to_save++) % n_blocks] = block;
+    for (int i = 0; i < t->n; i++) queue_save(e, &t->below[i], block);
 }
 
 /* ---- create and destroy ---- */
@@ -63,47 +72,62 @@ uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes)
 
 /* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second: if it is slower the first blocks
  * tell, but one that is taken for slower than it is would not be asked for a long time. */
-static void look_below(struct lf_engine *e, uint64_t block_bytes)
+enum { DISK_BYTES_PER_NS = 8 };
+
+/* Makes the queue of a tier that is there, which comes behind those before it. */
+static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int bytes_per_ns, struct lf_err *err)
 {
-    e->sched.opts.below = (struct lf_restore_source){.has = is_below,
-                                                     .ctx = e->tiers.disk,
-                                                     .may_meet = lf_device_info(e->kv->dev)->is_host,
-                                                     .block_ns = (double)block_bytes / 8};
-    lf_prefix_cache_on_enter(e->kv->prefix, on_enter, e);
+    struct lf_tiers *t = &e->tiers;
+    struct lf_tiers_below *b = &t->below[t->n];
+    size_t n_blocks = (size_t)e->kv->pool.n_blocks;
+    e->sched.opts.below.block_ns[t->n++] = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
+    b->tier = tier;
+    b->to_save = calloc(n_blocks, sizeof(*b->to_save));
+    b->is_queued = calloc(n_blocks, sizeof(*b->is_queued));
+    if (b->to_save && b->is_queued) return LF_OK;
+    return lf_fail(err, LF_NO_MEMORY, "no memory for the queue of %zu blocks to be saved", n_blocks);
+}
+
+static enum lf_status add_disk(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err)
+{
+    struct lf_disk_tier_opts opts = tier_opts(lf_kv_block_bytes(&e->kv->view));
+    struct lf_tier *tier;
+    opts.table = table;
+    opts.copy_ctx = e->kv;
+    opts.wake_ctx = &e->mailbox;
+    LF_TRY(lf_disk_tier_create(&tier, &opts, err));
+    return add_tier(e, tier, DISK_BYTES_PER_NS, err);
 }
 
 enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
-    if (!table || !e->kv->prefix) return LF_OK;
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
-    uint64_t block_bytes = lf_kv_block_bytes(&e->kv->view);
-    struct lf_disk_tier_opts opts = tier_opts(block_bytes);
-    opts.table = table;
-    opts.copy_ctx = e->kv;
-    opts.wake_ctx = &e->mailbox;
-    t->to_save = calloc(n_blocks, sizeof(*t->to_save));
-    t->is_queued = calloc(n_blocks, sizeof(*t->is_queued));
+    enum lf_status status;
+    if (!table || !e->kv->prefix) return LF_OK;
+    e->sched.opts.below = (struct lf_restore_source){
+        .find = find_below, .ctx = t, .may_meet = lf_device_info(e->kv->dev)->is_host, .block_ns = {1, 1}};
     t->entered_at = calloc(n_blocks, sizeof(*t->entered_at));
-    enum lf_status status = t->to_save && t->is_queued && t->entered_at
-                                ? lf_disk_tier_create(&t->disk, &opts, err)
-                                : lf_fail(err, LF_NO_MEMORY, "no memory to keep %zu blocks on disk", n_blocks);
+    status = t->entered_at ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory to keep %zu blocks", n_blocks);
+    if (status == LF_OK) status = add_disk(e, table, err);
     if (status != LF_OK) {
         lf_tiers_destroy(e);
         return status;
     }
-    look_below(e, block_bytes);
+    lf_prefix_cache_on_enter(e->kv->prefix, on_enter, e);
     return LF_OK;
 }
 
 void lf_tiers_destroy(struct lf_engine *e)
 {
     struct lf_tiers *t = &e->tiers;
-    if (t->disk) lf_prefix_cache_on_enter(e->kv->prefix, NULL, NULL);
-    lf_disk_tier_destroy(t->disk);
+    if (t->n > 0) lf_prefix_cache_on_enter(e->kv->prefix, NULL, NULL);
+    for (int i = 0; i < t->n; i++) {
+        lf_tier_destroy(t->below[i].tier);
+        free(t->below[i].is_queued);
+        free(t->below[i].to_save);
+    }
     free(t->entered_at);
-    free(t->is_queued);
-    free(t->to_save);
     memset(t, 0, sizeof(*t));
 }
 
@@ -124,47 +148,53 @@ static struct lf_sched_seq *owner_of(struct lf_engine *e, const struct lf_tier_j
     return NULL;
 }
 
-static void learn_rate(struct lf_engine *e)
+static void learn_rate(struct lf_engine *e, int tier)
 {
-    struct lf_tiers *t = &e->tiers;
-    struct lf_disk_tier_stats stats;
-    lf_disk_tier_stats(t->disk, &stats);
-    double n = (double)(stats.n_loaded - t->n_learnt), ns = stats.load_ns - t->learnt_ns;
-    if (n > 0) lf_restore_learn(&e->sched.opts.below, n, ns);
-    t->n_learnt = stats.n_loaded;
-    t->learnt_ns = stats.load_ns;
+    struct lf_tiers_below *b = &e->tiers.below[tier];
+    struct lf_tier_stats stats;
+    lf_tier_stats(b->tier, &stats);
+    double n = (double)(stats.n_loaded - b->n_learnt), ns = stats.load_ns - b->learnt_ns;
+    if (n > 0) lf_restore_learn(&e->sched.opts.below, tier, n, ns);
+    b->n_learnt = stats.n_loaded;
+    b->learnt_ns = stats.load_ns;
 }
 
-/* Whether a block is still to be saved: the disk failed, and rests now; it holds what it held. */
+/* Whether a block is still to be saved: the tier failed, and rests now; it holds what it held. */
 static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
 {
     bool is_final = job->status == LF_OK || job->status == LF_FULL || job->status == LF_SHUTDOWN;
     return !is_final && e->kv->pool.blocks[job->block].cached;
 }
 
-void lf_tiers_take_back(struct lf_engine *e)
+static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
 {
-    struct lf_tiers *t = &e->tiers;
-    int n_loading = t->n_loading;
-    if (!t->disk) return;
-    for (struct lf_tier_job *job; (job = lf_disk_tier_back(t->disk)) != NULL; lf_disk_tier_done(t->disk, job)) {
+    for (struct lf_tier_job *job; (job = lf_tier_back(b->tier)) != NULL; lf_tier_done(b->tier, job)) {
         lf_block_pool_put(&e->kv->pool, job->block);
         if (job->way == LF_TIER_SAVE) {
-            t->n_saving--;
-            if (has_failed(e, job)) on_enter(e, job->block);
+            b->n_saving--;
+            if (has_failed(e, job)) queue_save(e, b, job->block);
             continue;
         }
         struct lf_sched_seq *seq = owner_of(e, job);
         if (seq) lf_restore_back(seq, job->idx, job->status == LF_OK);
-        t->n_loading--;
+        b->n_loading--;
     }
-    if (t->n_loading < n_loading) learn_rate(e);
+}
+
+void lf_tiers_take_back(struct lf_engine *e)
+{
+    struct lf_tiers *t = &e->tiers;
+    for (int i = 0; i < t->n; i++) {
+        int n_loading = t->below[i].n_loading;
+        take_back(e, &t->below[i]);
+        if (t->below[i].n_loading < n_loading) learn_rate(e, i);
+    }
 }
 
 /* A job for a block, which it holds until it is back. */
-static struct lf_tier_job *begin_job(struct lf_engine *e, enum lf_tier_way way, int32_t block)
+static struct lf_tier_job *begin_job(struct lf_engine *e, struct lf_tier *tier, enum lf_tier_way way, int32_t block)
 {
-    struct lf_tier_job *job = lf_disk_tier_job(e->tiers.disk);
+    struct lf_tier_job *job = lf_tier_job(tier);
     LF_ASSERT(job); /* there are as many as may be on their way */
     lf_block_pool_get(&e->kv->pool, block);
     job->way = way;
@@ -178,56 +208,73 @@ static bool may_load(void *ctx, const struct lf_sched_seq *seq)
     return e->n_flights == 0 || e->n_steps_read >= LF_LIST_ENTRY(seq, struct lf_request, seq)->n_steps_before;
 }
 
-static void load(void *ctx, struct lf_sched_seq *seq, int i)
+static void load(void *ctx, struct lf_sched_seq *seq, int i, int tier)
 {
     struct lf_engine *e = ctx;
-    struct lf_tier_job *job = begin_job(e, LF_TIER_LOAD, seq->blocks[i]);
+    struct lf_tiers_below *b = &e->tiers.below[tier];
+    struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, seq->blocks[i]);
     job->prev = seq->keys[i];
     job->key = seq->keys[i + 1];
     memcpy(job->ids, seq->ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
     job->owner = seq->admitted_no;
     job->idx = i;
-    lf_disk_tier_submit(e->tiers.disk, job);
-    e->tiers.n_loading++;
+    lf_tier_submit(b->tier, job);
+    b->n_loading++;
 }
 
 void lf_tiers_load(struct lf_engine *e)
 {
     const struct lf_restore_sender sender = {.may = may_load, .send = load, .ctx = e};
-    if (e->tiers.disk) lf_restore_send(&e->sched, &sender, e->tiers.n_loading, LF_TIERS_LOADS_N);
+    int n_ahead[LF_RESTORE_TIERS_N] = {0};
+    for (int i = 0; i < e->tiers.n; i++) n_ahead[i] = e->tiers.below[i].n_loading;
+    if (e->tiers.n > 0) lf_restore_send(&e->sched, &sender, n_ahead, LF_TIERS_LOADS_N);
 }
 
 /* The next block that is to be saved and can be; -1: none. One that was taken for something else is not. */
-static int32_t next_to_save(struct lf_engine *e)
+static int32_t next_to_save(struct lf_engine *e, struct lf_tiers_below *b)
 {
-    struct lf_tiers *t = &e->tiers;
-    while (t->n_to_save > 0) {
-        int32_t block = t->to_save[t->first_save];
-        if (e->n_flights > 0 && t->entered_at[block] > e->n_steps_read) return -1;
-        t->first_save = (t->first_save + 1) % e->kv->pool.n_blocks;
-        t->n_to_save--;
-        t->is_queued[block] = false;
+    while (b->n_to_save > 0) {
+        int32_t block = b->to_save[b->first_save];
+        if (e->n_flights > 0 && e->tiers.entered_at[block] > e->n_steps_read) return -1;
+        b->first_save = (b->first_save + 1) % e->kv->pool.n_blocks;
+        b->n_to_save--;
+        b->is_queued[block] = false;
         if (e->kv->pool.blocks[block].cached) return block;
     }
     return -1;
 }
 
-void lf_tiers_save(struct lf_engine *e)
+static void save(struct lf_engine *e, struct lf_tiers_below *b)
 {
-    struct lf_tiers *t = &e->tiers;
     int most = LF_MIN((int)LF_TIERS_SAVES_N, LF_MAX(e->kv->pool.n_blocks / 8, 1));
-    if (!t->disk || !lf_disk_tier_works(t->disk)) return;
-    while (t->n_saving < most) {
-        int32_t block = next_to_save(e);
+    if (!lf_tier_works(b->tier)) return;
+    while (b->n_saving < most) {
+        int32_t block = next_to_save(e, b);
         if (block < 0) return;
         struct lf_prefix_entry entry = lf_prefix_cache_entry(e->kv->prefix, block);
-        if (lf_disk_tier_has(t->disk, entry.key)) continue;
-        struct lf_tier_job *job = begin_job(e, LF_TIER_SAVE, block);
+        if (lf_tier_has(b->tier, entry.key)) continue;
+        struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_SAVE, block);
         job->key = *entry.key;
         job->prev = *entry.prev;
         memcpy(job->ids, entry.ids, sizeof(job->ids));
-        lf_disk_tier_submit(t->disk, job);
-        t->n_saving++;
+        lf_tier_submit(b->tier, job);
+        b->n_saving++;
+    }
+}
+
+void lf_tiers_save(struct lf_engine *e)
+{
+    for (int i = 0; i < e->tiers.n; i++) save(e, &e->tiers.below[i]);
+}
+
+/* The engine ends: what is left goes to a tier that outlives it. */
+static void save_all(struct lf_engine *e, struct lf_tiers_below *b, int64_t until_ns)
+{
+    while (!e->failed && lf_tier_works(b->tier) && lf_clock_ns() < until_ns) {
+        take_back(e, b);
+        save(e, b);
+        if (b->n_to_save + b->n_saving == 0) break;
+        lf_clock_sleep_ms(1);
     }
 }
 
@@ -235,37 +282,40 @@ void lf_tiers_finish(struct lf_engine *e)
 {
     struct lf_tiers *t = &e->tiers;
     int64_t until_ns = lf_clock_ns() + LF_TIERS_END_S * LF_NS_PER_S;
-    if (!t->disk) return;
-    while (!e->failed && lf_disk_tier_works(t->disk) && lf_clock_ns() < until_ns) {
-        lf_tiers_take_back(e);
-        lf_tiers_save(e);
-        if (t->n_to_save + t->n_saving == 0) break;
-        lf_clock_sleep_ms(1);
+    for (int i = 0; i < t->n; i++) {
+        struct lf_tiers_below *b = &t->below[i];
+        if (b->tier->outlives) save_all(e, b, until_ns);
+        lf_tier_stop(b->tier);
+        take_back(e, b);
+        LF_ASSERT(b->n_saving + b->n_loading == 0);
     }
-    lf_disk_tier_stop(t->disk);
-    lf_tiers_take_back(e);
-    LF_ASSERT(t->n_saving + t->n_loading == 0);
 }
 
-void lf_tiers_figures(struct lf_engine *e, struct lf_engine_disk *out)
+static void fill_figures(const struct lf_engine *e, int tier, struct lf_engine_tier *out)
 {
-    struct lf_disk_tier_stats s;
-    if (!e->tiers.disk) return;
-    lf_disk_tier_stats(e->tiers.disk, &s);
-    *out = (struct lf_engine_disk){.on = true,
+    struct lf_tier_stats s;
+    lf_tier_stats(e->tiers.below[tier].tier, &s);
+    *out = (struct lf_engine_tier){.on = true,
                                    .works = s.works,
-                                   .n_blocks = s.table.n_slots,
-                                   .n_kept = s.table.n_listed,
+                                   .n_blocks = s.n_slots,
+                                   .n_kept = s.n_listed,
                                    .n_saved = s.n_saved,
                                    .n_loaded = s.n_loaded,
                                    .n_save_failed = s.n_save_failed,
                                    .n_load_failed = s.n_load_failed,
-                                   .n_evicted = s.table.n_evicted,
-                                   .n_broken = s.table.n_broken + s.table.n_dropped,
-                                   .load_blocks_per_s = LF_NS_PER_S / e->sched.opts.below.block_ns};
+                                   .n_evicted = s.n_evicted,
+                                   .n_broken = s.n_broken,
+                                   .load_blocks_per_s = LF_NS_PER_S / e->sched.opts.below.block_ns[tier]};
+}
+
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *disk)
+{
+    if (e->tiers.n > 0) fill_figures(e, 0, disk);
 }
 
 bool lf_tiers_under_way(const struct lf_engine *e)
 {
-    return e->tiers.n_saving + e->tiers.n_loading > 0;
+    int n = 0;
+    for (int i = 0; i < e->tiers.n; i++) n += e->tiers.below[i].n_saving + e->tiers.below[i].n_loading;
+    return n > 0;
 }

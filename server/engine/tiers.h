@@ -1,11 +1,16 @@
-/* What the engine has below the cache: blocks that are kept on disk, and brought back.
+/* What the engine has below the cache: tiers (kv/tiers/tier.h) in which blocks are kept, and from which they are
+ * brought back.
  *
- *     entered in the prefix cache ──► to save, in order ──► a job, with a reference on the block ──► listed on disk
+ *     entered in the prefix cache ──► to save, in order ──► a job, with a reference on the block ──► listed in the tier
  *     admitted, not in the cache ──► coming (restore.h) ──► a job, with a reference on the block ──► there
+ *
+ * The tiers are in order, the fastest first. A block that is entered goes to each of them, at each one's pace; one that
+ * is found comes from the first that has it, and is entered then, so it goes up into those above as well.
  *
  * Everything is saved when it has been computed, not when its place is needed: then taking a block for something else
  * costs nothing, and what is on disk is there whenever the process ends. A block whose place is needed before its turn
- * has come is not saved. When the engine ends in order it first saves what is left, for LF_TIERS_END_S at most.
+ * has come is not saved. When the engine ends in order it first saves what is left to what outlives it, for
+ * LF_TIERS_END_S at most.
  *
  * The engine thread copies, reads and writes nothing: it fills jobs, and takes them back in the next round. A round in
  * which all that runs waits for blocks sleeps in the mailbox until one is back.
@@ -20,26 +25,33 @@
 
 #include "kv/kv_cache.h"
 #include "kv/tiers/disk_tier.h"
+#include "server/engine/restore.h"
 
 enum {
-    LF_TIERS_LOADS_N = 1024, /* blocks on their way up at once, at most: lf_restore_send */
+    LF_TIERS_LOADS_N = 1024, /* of each tier: blocks on their way up at once, at most: lf_restore_send */
     LF_TIERS_SAVES_N = 64,   /* and down: at most an eighth of the cache's */
-    LF_TIERS_LOADERS_N = 4,
+    LF_TIERS_LOADERS_N = 4,  /* of the disk */
     LF_TIERS_END_S = 30
 };
 #define LF_TIERS_BATCH_BYTES (UINT64_C(64) << 20)
 
 struct lf_engine;
-struct lf_engine_disk;
+struct lf_engine_tier;
 
-struct lf_tiers {
-    struct lf_disk_tier *disk; /* NULL: there is nothing below, and all functions do nothing */
-    int32_t *to_save;          /* [n_blocks] a ring of blocks */
-    bool *is_queued;           /* [n_blocks] the block is in it */
-    uint64_t *entered_at;      /* [n_blocks] the step that computed it, as it was entered last */
+/* A tier, and what the engine has to do with it. */
+struct lf_tiers_below {
+    struct lf_tier *tier;
+    int32_t *to_save; /* [n_blocks] a ring of blocks */
+    bool *is_queued;  /* [n_blocks] the block is in it */
     int first_save, n_to_save, n_saving, n_loading;
     uint64_t n_learnt; /* loads that the rate has been learnt from, and their time */
     double learnt_ns;
+};
+
+struct lf_tiers {
+    struct lf_tiers_below below[LF_RESTORE_TIERS_N]; /* the fastest first */
+    int n;                                           /* 0: there is nothing below, and all functions do nothing */
+    uint64_t *entered_at;                            /* [n_blocks] the step that computed it, as it was entered last */
 };
 
 /* Bytes that create allocates for a cache of so many blocks. */
@@ -56,7 +68,7 @@ void lf_tiers_load(struct lf_engine *e);
 void lf_tiers_save(struct lf_engine *e);
 /* The engine ends: saves what is left, then takes everything back. */
 void lf_tiers_finish(struct lf_engine *e);
-void lf_tiers_figures(struct lf_engine *e, struct lf_engine_disk *out);
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *disk);
 /* Whether blocks are on their way; what waits for them, or for their references, goes on when they are back. */
 bool lf_tiers_under_way(const struct lf_engine *e);
 

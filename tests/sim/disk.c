@@ -64,13 +64,13 @@ static void on_enter(void *ctx, int32_t block)
     *bucket = i;
 }
 
-static bool is_below(void *ctx, const struct lf_prefix_key *key)
+static int find_below(void *ctx, const struct lf_prefix_key *key)
 {
     struct sim_world *w = ctx;
     struct sim_record *record = find(&w->disk, key);
-    if (!record || record->listed_ns > w->now_ns) return false;
+    if (!record || record->listed_ns > w->now_ns) return -1;
     record->used_no = ++w->disk.n_uses;
-    return true;
+    return 0;
 }
 
 /* ---- loads ---- */
@@ -93,8 +93,10 @@ void sim_disk_open(struct sim_world *w, const struct sim_disk_opts *o)
     d->buckets = malloc((size_t)d->n_buckets * sizeof(*d->buckets));
     LF_ASSERT(d->records && d->buckets);
     for (int i = 0; i < d->n_buckets; i++) d->buckets[i] = -1;
-    w->sched.opts.below = (struct lf_restore_source){
-        .has = is_below, .ctx = w, .may_meet = o->may_meet, .block_ns = o->guess_ns > 0 ? o->guess_ns : o->block_ns};
+    w->sched.opts.below = (struct lf_restore_source){.find = find_below,
+                                                     .ctx = w,
+                                                     .may_meet = o->may_meet,
+                                                     .block_ns = {o->guess_ns > 0 ? o->guess_ns : o->block_ns, 1}};
     lf_prefix_cache_on_enter(w->prefix, on_enter, w);
 }
 
@@ -152,7 +154,7 @@ void sim_disk_take_back(struct sim_world *w)
         arrive(w, &load);
     }
     if (d->n_loaded > n_loaded)
-        lf_restore_learn(&w->sched.opts.below, (double)(d->n_loaded - n_loaded), d->load_ns - load_ns);
+        lf_restore_learn(&w->sched.opts.below, 0, (double)(d->n_loaded - n_loaded), d->load_ns - load_ns);
 }
 
 /* On a device that is ahead a step launched before may still write to the blocks. */
@@ -162,8 +164,9 @@ static bool may_load(void *ctx, const struct lf_sched_seq *seq)
     return w->n_steps - w->n_flights >= ((const struct sim_request *)seq)->n_steps_before;
 }
 
-static void submit(void *ctx, struct lf_sched_seq *seq, int i)
+static void submit(void *ctx, struct lf_sched_seq *seq, int i, int tier)
 {
+    LF_ASSERT(tier == 0);
     struct sim_world *w = ctx;
     struct sim_disk *d = &w->disk;
     LF_ASSERT(d->n_loads < d->opts.n_loads);
@@ -182,7 +185,8 @@ static void submit(void *ctx, struct lf_sched_seq *seq, int i)
 void sim_disk_load(struct sim_world *w)
 {
     const struct lf_restore_sender sender = {.may = may_load, .send = submit, .ctx = w};
-    if (w->disk.opts.n_blocks > 0) lf_restore_send(&w->sched, &sender, w->disk.n_loads, w->disk.opts.n_loads);
+    const int n_ahead[LF_RESTORE_TIERS_N] = {w->disk.n_loads};
+    if (w->disk.opts.n_blocks > 0) lf_restore_send(&w->sched, &sender, n_ahead, w->disk.opts.n_loads);
 }
 
 void sim_disk_wait(struct sim_world *w)
@@ -202,7 +206,7 @@ void sim_disk_check(const struct sim_world *w, int32_t *held)
             for (int k = 0; k < seq->n_blocks; k++) {
                 if (seq->blocks[k] != load->block) continue;
                 LF_ASSERT(seq->admitted_no == load->owner && k == load->idx && (k + 1) * SIM_BLOCK > seq->n_done);
-                LF_ASSERT(seq->restore.states[k] == LF_RESTORE_COMING);
+                LF_ASSERT(lf_restore_state_at(seq, k) == LF_RESTORE_COMING);
             }
         }
     }

@@ -116,7 +116,7 @@ static void total(struct page *p, const char *name, uint64_t n, const char *help
     counter(p, name, &c, help);
 }
 
-static void write_disk(struct page *p, const struct lf_engine_disk *d)
+static void write_disk(struct page *p, const struct lf_engine_tier *d)
 {
     struct lf_counter saves = {d->n_save_failed}, loads = {d->n_load_failed};
     const struct labelled failures[] = {{"save", &saves}, {"load", &loads}};

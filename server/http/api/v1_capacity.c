@@ -5,7 +5,7 @@
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
 
-static void write_disk(struct lf_buf *out, const struct lf_engine_disk *d)
+static void write_disk(struct lf_buf *out, const struct lf_engine_tier *d)
 {
     if (!d->on) {
         lf_buf_cstr(out, ",\"disk\":null");

@@ -33,7 +33,7 @@ struct bench {
     int n_rounds, n_jobs, n_blocks;
     char data_path[PATH_MAX], index_path[PATH_MAX];
     struct lf_disk_table *table;
-    struct lf_disk_tier *tier;
+    struct lf_tier *tier;
     uint8_t *cache; /* n_jobs places: block i is at i % n_jobs */
     pthread_mutex_t lock;
     pthread_cond_t woken;
@@ -120,13 +120,13 @@ static bool submit_one(struct bench *b, enum lf_tier_way way, int number)
     struct lf_tier_job job;
     set_job(b, &job, way, number); /* an engine knows keys and ids already */
     int64_t began_ns = lf_clock_ns();
-    struct lf_tier_job *to = lf_disk_tier_job(b->tier);
+    struct lf_tier_job *to = lf_tier_job(b->tier);
     if (!to) return false;
-    LF_ASSERT(lf_disk_tier_has(b->tier, &job.key) == (way == LF_TIER_LOAD));
+    LF_ASSERT(lf_tier_has(b->tier, &job.key) == (way == LF_TIER_LOAD));
     struct lf_list node = to->node;
     *to = job;
     to->node = node;
-    lf_disk_tier_submit(b->tier, to);
+    lf_tier_submit(b->tier, to);
     b->engine_ns += lf_clock_ns() - began_ns;
     return true;
 }
@@ -134,10 +134,10 @@ static bool submit_one(struct bench *b, enum lf_tier_way way, int number)
 static bool end_one(struct bench *b)
 {
     int64_t began_ns = lf_clock_ns();
-    struct lf_tier_job *job = lf_disk_tier_back(b->tier);
+    struct lf_tier_job *job = lf_tier_back(b->tier);
     if (!job) return false;
     if (job->status != LF_OK) stop("a block", lf_status_name(job->status));
-    lf_disk_tier_done(b->tier, job);
+    lf_tier_done(b->tier, job);
     b->engine_ns += lf_clock_ns() - began_ns;
     return true;
 }
@@ -173,7 +173,7 @@ static double move_all(struct bench *b, enum lf_tier_way way, int n_loaders)
     }
     double ns = (double)(lf_clock_ns() - began_ns);
     b->cpu_s = cpu_now_s() - began_cpu_s;
-    lf_disk_tier_destroy(b->tier);
+    lf_tier_destroy(b->tier);
     return (double)b->n_blocks * (double)b->block_bytes / ns * 1e9;
 }
 

@@ -35,7 +35,7 @@ static int free_place(const struct model *m)
 static void begin_one(struct model *m)
 {
     int b = (int)draw(m, RIG_BLOCKS_N), at = free_place(m);
-    if (m->is_busy[b] || lf_disk_tier_n_under_way(m->rig.tier) == N_JOBS) return;
+    if (m->is_busy[b] || lf_tier_n_under_way(m->rig.tier) == N_JOBS) return;
     m->is_busy[b] = m->place_is_busy[at] = true;
     m->ways[b] = draw(m, 3) == 0 ? LF_TIER_SAVE : LF_TIER_LOAD;
     rig_submit(&m->rig, m->ways[b], b, at);
@@ -69,7 +69,7 @@ static void end_one(struct model *m)
     int b = job->idx;
     if (status == LF_OK) assert_memory_equal(m->rig.cache[job->block], m->rig.blocks[b].bytes, BLOCK_BYTES);
     m->is_busy[b] = m->place_is_busy[job->block] = false;
-    lf_disk_tier_done(m->rig.tier, job);
+    lf_tier_done(m->rig.tier, job);
     if (m->ways[b] == LF_TIER_SAVE)
         after_save(m, b, status);
     else
@@ -78,7 +78,7 @@ static void end_one(struct model *m)
 
 static void end_all(struct model *m)
 {
-    while (lf_disk_tier_n_under_way(m->rig.tier) > 0) end_one(m);
+    while (lf_tier_n_under_way(m->rig.tier) > 0) end_one(m);
 }
 
 /* Turns a bit of a block on disk that nobody uses. */
@@ -142,7 +142,7 @@ static void one_round(struct model *m, bool may_fail)
     for (int i = 0; i < OPS_N; i++) {
         uint64_t what = draw(m, 20);
         if (what < 10) begin_one(m);
-        if (what >= 10 && what < 18 && lf_disk_tier_n_under_way(m->rig.tier) > 0) end_one(m);
+        if (what >= 10 && what < 18 && lf_tier_n_under_way(m->rig.tier) > 0) end_one(m);
         if (what == 18) break_one(m);
         if (what == 19) look_at_one(m);
         if (may_fail && draw(m, 30) == 0) make_trouble(m);
@@ -237,7 +237,7 @@ static bool fail_at(long k, long n, enum lf_status failure)
     uint32_t saved = save_some(r, 6, 8);
     bool failed = rig_stats(r).n_rests > 0;
     assert_int_equal(failed, saved != 0x3fc0);
-    assert_int_equal(failed, !lf_disk_tier_works(r->tier));
+    assert_int_equal(failed, !lf_tier_works(r->tier));
     uint32_t listed = check_all(r);
     assert_int_equal(listed & saved, saved);
     reopen_after_power_loss(r, (uint64_t)k);

@@ -23,11 +23,11 @@ static void a_disk_that_does_not_read_rests_and_comes_again(void **state)
     open_with(r, 2);
     for (size_t i = 0; i < LF_N_ELEMS(rests_s); i++) {
         gated_disk_fail(&r->gated, GATED_READ, LF_IO);
-        assert_true(rig_has(r, 0) && lf_disk_tier_works(r->tier) && rig_stats(r).works);
+        assert_true(rig_has(r, 0) && lf_tier_works(r->tier) && rig_stats(r).works);
         assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_IO);
         gated_disk_fail(&r->gated, GATED_READ, LF_OK);
         for (int half = 0; half < 2; half++) {
-            assert_false(rig_has(r, 0) || lf_disk_tier_works(r->tier) || rig_stats(r).works);
+            assert_false(rig_has(r, 0) || lf_tier_works(r->tier) || rig_stats(r).works);
             long n_begun = gated_disk_n_begun(&r->gated, GATED_READ);
             uint64_t n_wakes = rig_n_wakes(r);
             assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_IO);
@@ -40,10 +40,10 @@ static void a_disk_that_does_not_read_rests_and_comes_again(void **state)
     gated_disk_fail(&r->gated, GATED_READ, LF_TIMEOUT);
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_TIMEOUT);
     gated_disk_fail(&r->gated, GATED_READ, LF_OK);
-    assert_false(lf_disk_tier_works(r->tier));
+    assert_false(lf_tier_works(r->tier));
     advance_s(1);
-    assert_true(lf_disk_tier_works(r->tier));
-    const struct lf_disk_tier_stats s = rig_stats(r);
+    assert_true(lf_tier_works(r->tier));
+    const struct lf_tier_stats s = rig_stats(r);
     assert_true(s.n_rests == 9 && s.n_load_failed == 9 && s.n_loaded == 1);
     rig_stop(r);
     assert_int_equal(rig_n_logged(r, "loads from disk rest for 1 s: the disk does not read"), 2);
@@ -67,7 +67,7 @@ static void what_waits_comes_back_when_a_rest_begins(void **state)
     assert_true(gated_disk_await_held(&r->gated, GATED_READ, 2));
     gated_disk_release(&r->gated, GATED_READ);
     for (int i = 0; i < 8; i++) assert_int_equal(rig_next(r, &number), LF_IO);
-    assert_int_equal(lf_disk_tier_n_under_way(r->tier), 0);
+    assert_int_equal(lf_tier_n_under_way(r->tier), 0);
     assert_int_equal(gated_disk_n_begun(&r->gated, GATED_READ), 2);
     assert_int_equal(rig_stats(r).n_rests, 1);
     assert_int_equal(rig_stats(r).n_load_failed, 2);
@@ -93,14 +93,14 @@ static void an_old_answer_changes_nothing(void **state)
         if (well) gated_disk_fail(&r->gated, GATED_READ, LF_OK);
         gated_disk_release(&r->gated, GATED_READ);
         assert_int_equal(rig_next(r, &number), well ? LF_OK : LF_IO);
-        assert_true(lf_disk_tier_works(r->tier));
+        assert_true(lf_tier_works(r->tier));
         assert_int_equal(rig_stats(r).n_rests, 1);
         gated_disk_fail(&r->gated, GATED_READ, LF_IO);
         assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_IO);
         advance_s(1);
-        assert_false(lf_disk_tier_works(r->tier)); /* the second rest: 2 s */
+        assert_false(lf_tier_works(r->tier)); /* the second rest: 2 s */
         advance_s(1);
-        assert_true(lf_disk_tier_works(r->tier));
+        assert_true(lf_tier_works(r->tier));
         rig_close(r);
     }
 }
@@ -120,7 +120,7 @@ static void what_is_no_failure(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_IO);
         advance_s(i + 1);
-        assert_true(lf_disk_tier_works(r->tier));
+        assert_true(lf_tier_works(r->tier));
         assert_int_equal(rig_run(r, LF_TIER_LOAD, 9), LF_INVALID);
     }
     rig_stop(r);
@@ -141,7 +141,7 @@ static void a_disk_that_does_not_write_still_reads(void **state)
         assert_int_equal(rig_run(r, LF_TIER_SAVE, 3), failures[i]);
         for (int64_t rest_s = 1; rest_s <= 4; rest_s *= 2) {
             long n_begun = gated_disk_n_begun(&r->gated, GATED_WRITE);
-            assert_false(lf_disk_tier_works(r->tier) || rig_stats(r).works);
+            assert_false(lf_tier_works(r->tier) || rig_stats(r).works);
             assert_int_equal(rig_run(r, LF_TIER_SAVE, 3), LF_IO);
             assert_int_equal(gated_disk_n_begun(&r->gated, GATED_WRITE), n_begun);
             for (int b = 0; b < 3; b++) {
@@ -149,7 +149,7 @@ static void a_disk_that_does_not_write_still_reads(void **state)
                 assert_int_equal(rig_run(r, LF_TIER_LOAD, b), LF_OK);
             }
             advance_s(rest_s);
-            assert_true(lf_disk_tier_works(r->tier));
+            assert_true(lf_tier_works(r->tier));
             if (rest_s < 4) assert_int_equal(rig_run(r, LF_TIER_SAVE, 3), failures[i]);
         }
         gated_disk_fail(&r->gated, GATED_WRITE, LF_OK);

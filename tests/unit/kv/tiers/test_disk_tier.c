@@ -20,10 +20,10 @@ static void blocks_come_back_bit_by_bit(void **state)
     for (int i = 0; i < 16; i++) assert_int_equal(rig_next(r, &number), LF_OK);
     for (int i = 0; i < 16; i++) assert_memory_equal(r->cache[31 - i], r->blocks[i].bytes, BLOCK_BYTES);
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 16), LF_INVALID);
-    const struct lf_disk_tier_stats s = rig_stats(r);
+    const struct lf_tier_stats s = rig_stats(r);
     assert_true(s.n_saved == 16 && s.n_loaded == 16 && s.n_save_failed == 0 && s.n_load_failed == 0);
     assert_true(s.saved_bytes == 16 * BLOCK_BYTES && s.loaded_bytes == 16 * BLOCK_BYTES);
-    assert_true(s.works && s.n_rests == 0 && s.table.n_listed == 16 && s.table.n_slots == 64);
+    assert_true(s.works && s.n_rests == 0 && s.n_listed == 16 && s.n_slots == 64);
     rig_close(r);
 }
 
@@ -87,7 +87,7 @@ static void loads_overtake_each_other(void **state)
         assert_int_equal(rig_next(r, &number), LF_OK);
         assert_int_equal(number, i);
     }
-    assert_int_equal(lf_disk_tier_n_under_way(r->tier), 1);
+    assert_int_equal(lf_tier_n_under_way(r->tier), 1);
     gated_disk_release(&r->gated, GATED_READ);
     assert_int_equal(rig_next(r, &number), LF_OK);
     assert_int_equal(number, 0);
@@ -102,13 +102,13 @@ static void jobs_run_out_and_come_back(void **state)
     rig_open(r, 8, 4, 1, 4);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 4; i++) rig_submit(r, i % 2 ? LF_TIER_LOAD : LF_TIER_SAVE, i, i);
-        assert_null(lf_disk_tier_job(r->tier));
-        assert_int_equal(lf_disk_tier_n_under_way(r->tier), 4);
+        assert_null(lf_tier_job(r->tier));
+        assert_int_equal(lf_tier_n_under_way(r->tier), 4);
         for (int i = 0; i < 4; i++) jobs[i] = rig_await(r);
-        assert_int_equal(lf_disk_tier_n_under_way(r->tier), 0);
-        assert_null(lf_disk_tier_back(r->tier));
-        assert_null(lf_disk_tier_job(r->tier)); /* back, and not done with */
-        for (int i = 0; i < 4; i++) lf_disk_tier_done(r->tier, jobs[i]);
+        assert_int_equal(lf_tier_n_under_way(r->tier), 0);
+        assert_null(lf_tier_back(r->tier));
+        assert_null(lf_tier_job(r->tier)); /* back, and not done with */
+        for (int i = 0; i < 4; i++) lf_tier_done(r->tier, jobs[i]);
     }
     rig_close(r);
 }
@@ -116,7 +116,7 @@ static void jobs_run_out_and_come_back(void **state)
 static void *stop(void *arg)
 {
     struct rig *r = arg;
-    lf_disk_tier_stop(r->tier);
+    lf_tier_stop(r->tier);
     return NULL;
 }
 
@@ -136,11 +136,11 @@ static void stop_while_the_disk_works(struct rig *r)
     for (int i = 2; i < 8; i++) rig_submit(r, LF_TIER_LOAD, 0, i + 10);
     assert_int_equal(pthread_create(&thread, NULL, stop, r), 0);
     struct lf_tier_job *job = NULL; /* what waits comes back at once, and then nothing more is begun */
-    for (int i = 0; i < 20000 && !job; i++, job = lf_disk_tier_back(r->tier))
+    for (int i = 0; i < 20000 && !job; i++, job = lf_tier_back(r->tier))
         nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
     assert_non_null(job);
     assert_int_equal(job->status, LF_SHUTDOWN);
-    lf_disk_tier_done(r->tier, job);
+    lf_tier_done(r->tier, job);
     gated_disk_release(&r->gated, GATED_READ);
     gated_disk_release(&r->gated, GATED_WRITE);
     pthread_join(thread, NULL);
@@ -156,19 +156,19 @@ static void stopped_with_jobs_queued_and_under_way(void **state)
     int number, n_ok = 0;
     stop_while_the_disk_works(r);
     for (int i = 0; i < 13; i++) { /* of 14; one has been taken already */
-        struct lf_tier_job *job = lf_disk_tier_back(r->tier);
+        struct lf_tier_job *job = lf_tier_back(r->tier);
         assert_non_null(job);
         n_ok += job->status == LF_OK ? 1 : 0;
         assert_true(job->status == LF_OK || job->status == LF_SHUTDOWN);
-        lf_disk_tier_done(r->tier, job);
+        lf_tier_done(r->tier, job);
     }
     assert_int_equal(n_ok, 2);
-    assert_int_equal(lf_disk_tier_n_under_way(r->tier), 0);
+    assert_int_equal(lf_tier_n_under_way(r->tier), 0);
     for (int way = 0; way < 2; way++) {
         rig_submit(r, (enum lf_tier_way)way, 0, 0);
         assert_int_equal(rig_next(r, &number), LF_SHUTDOWN);
     }
-    lf_disk_tier_stop(r->tier);
+    lf_tier_stop(r->tier);
     rig_close(r);
 }
 
@@ -182,7 +182,7 @@ static void destroyed_with_jobs_that_came_back_with_a_stop(void **state)
 static void *destroy(void *arg)
 {
     struct rig *r = arg;
-    lf_disk_tier_destroy(r->tier);
+    lf_tier_destroy(r->tier);
     return NULL;
 }
 
@@ -233,7 +233,7 @@ static void every_slot_is_held(void **state)
         enum lf_status status = rig_next(r, &number);
         assert_int_equal(status, number == 4 ? LF_FULL : LF_OK);
     }
-    assert_true(lf_disk_tier_works(r->tier));
+    assert_true(lf_tier_works(r->tier));
     assert_int_equal(rig_stats(r).n_save_failed, 1);
     for (int i = 0; i < 4; i++) lf_disk_table_release(r->table, held[i]);
     assert_int_equal(rig_run(r, LF_TIER_SAVE, 4), LF_OK);
@@ -250,13 +250,13 @@ static void a_broken_block_is_dropped_and_the_rest_goes_on(void **state)
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_CORRUPT);
     for (int i = 0; i < BLOCK_BYTES; i++) assert_int_equal(r->cache[1][i], 0xee); /* no wrong byte arrives */
     assert_false(rig_has(r, 1));
-    assert_true(lf_disk_tier_works(r->tier));
+    assert_true(lf_tier_works(r->tier));
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_OK);
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_INVALID);
     assert_int_equal(rig_run(r, LF_TIER_SAVE, 1), LF_OK);
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_OK);
-    const struct lf_disk_tier_stats s = rig_stats(r);
-    assert_true(s.n_load_failed == 1 && s.table.n_dropped == 1 && s.n_rests == 0 && s.n_loaded == 2);
+    const struct lf_tier_stats s = rig_stats(r);
+    assert_true(s.n_load_failed == 1 && s.n_broken == 1 && s.n_rests == 0 && s.n_loaded == 2);
     rig_close(r);
 }
 

@@ -19,7 +19,7 @@ struct rig {
     struct gated_disk gated;
     struct lf_disk_table *table;
     struct lf_disk_tier_opts opts;
-    struct lf_disk_tier *tier;
+    struct lf_tier *tier;
     struct test_block blocks[RIG_BLOCKS_N];
     uint8_t cache[RIG_CACHE_N][BLOCK_BYTES];
     pthread_mutex_t lock;
@@ -83,7 +83,7 @@ static inline void rig_open(struct rig *r, uint32_t n_slots, int n_jobs, int n_l
 /* The tier goes, and what it did is seen on the disk. */
 static inline void rig_stop(struct rig *r)
 {
-    lf_disk_tier_destroy(r->tier);
+    lf_tier_destroy(r->tier);
     r->tier = NULL;
     lf_disk_table_check(r->table);
 }
@@ -103,7 +103,7 @@ static inline void rig_close(struct rig *r)
 static inline void rig_submit(struct rig *r, enum lf_tier_way way, int number, int at)
 {
     const struct test_block *b = &r->blocks[number];
-    struct lf_tier_job *job = lf_disk_tier_job(r->tier);
+    struct lf_tier_job *job = lf_tier_job(r->tier);
     assert_non_null(job);
     if (way == LF_TIER_SAVE)
         memcpy(r->cache[at], b->bytes, BLOCK_BYTES);
@@ -116,7 +116,7 @@ static inline void rig_submit(struct rig *r, enum lf_tier_way way, int number, i
     job->block = at;
     job->owner = 1000 + (uint64_t)number;
     job->idx = number;
-    lf_disk_tier_submit(r->tier, job);
+    lf_tier_submit(r->tier, job);
 }
 
 static inline uint64_t rig_n_wakes(struct rig *r)
@@ -135,7 +135,7 @@ static inline struct lf_tier_job *rig_await(struct rig *r)
     until.tv_sec += 20;
     for (;;) {
         uint64_t n_wakes = rig_n_wakes(r);
-        struct lf_tier_job *job = lf_disk_tier_back(r->tier);
+        struct lf_tier_job *job = lf_tier_back(r->tier);
         int error = 0;
         if (job) return job;
         pthread_mutex_lock(&r->lock);
@@ -153,7 +153,7 @@ static inline enum lf_status rig_next(struct rig *r, int *number)
     *number = job->idx;
     assert_int_equal(job->owner, 1000 + job->idx);
     if (status == LF_OK) assert_memory_equal(r->cache[job->block], r->blocks[job->idx].bytes, BLOCK_BYTES);
-    lf_disk_tier_done(r->tier, job);
+    lf_tier_done(r->tier, job);
     return status;
 }
 
@@ -169,13 +169,13 @@ static inline enum lf_status rig_run(struct rig *r, enum lf_tier_way way, int nu
 
 static inline bool rig_has(struct rig *r, int number)
 {
-    return lf_disk_tier_has(r->tier, &r->blocks[number].key);
+    return lf_tier_has(r->tier, &r->blocks[number].key);
 }
 
-static inline struct lf_disk_tier_stats rig_stats(struct rig *r)
+static inline struct lf_tier_stats rig_stats(struct rig *r)
 {
-    struct lf_disk_tier_stats stats;
-    lf_disk_tier_stats(r->tier, &stats);
+    struct lf_tier_stats stats;
+    lf_tier_stats(r->tier, &stats);
     return stats;
 }
 

@@ -3,16 +3,17 @@
 #include "tests/unit/server/engine/sched_rig.h"
 
 static bool below[8][N_BLOCKS]; /* [prompt, block] of those that submit_shared makes */
+static int tier_of_block[N_BLOCKS];
 static int n_asked;
 
-static bool has(void *ctx, const struct lf_prefix_key *key)
+static int find(void *ctx, const struct lf_prefix_key *key)
 {
     const struct fixture *f = ctx;
     n_asked++;
     for (int s = 0; s < f->n_seqs; s++)
         for (int i = 0; i + 1 < f->seqs[s].n_keys; i++)
-            if (below[s][i] && memcmp(&f->keys[s][i + 1], key, sizeof(*key)) == 0) return true;
-    return false;
+            if (below[s][i] && memcmp(&f->keys[s][i + 1], key, sizeof(*key)) == 0) return tier_of_block[i];
+    return -1;
 }
 
 static uint8_t states[8][N_BLOCKS];
@@ -24,9 +25,11 @@ static int setup_below(void **state)
     struct fixture *f = *state;
     memset(below, 0, sizeof(below));
     memset(states, 0, sizeof(states));
+    memset(tier_of_block, 0, sizeof(tier_of_block));
     n_asked = 0;
     for (int i = 0; i < 8; i++) f->seqs[i].restore.states = states[i];
-    f->sched.opts.below = (struct lf_restore_source){.has = has, .ctx = f, .may_meet = true, .block_ns = 1000};
+    f->sched.opts.below =
+        (struct lf_restore_source){.find = find, .ctx = f, .may_meet = true, .block_ns = {1000, 1000}};
     f->sched.opts.chunk = N_BLOCKS * B;
     set_cost(f, 1000, 1);
     return 0;
@@ -49,7 +52,8 @@ static void plans(struct fixture *f, int n_items)
 
 static int next_of(struct fixture *f, struct lf_sched_seq *seq)
 {
-    return lf_restore_next(&f->sched, seq, seq->restore.n_coming);
+    const struct lf_restore_traffic traffic = {.n_ahead = {seq->restore.n_coming}, .n_most = {N_BLOCKS, N_BLOCKS}};
+    return lf_restore_next(&f->sched, seq, &traffic);
 }
 
 /* Loads all that may come, in the order in which it is asked for; returns how many. */
@@ -172,7 +176,7 @@ static void a_hole_is_computed_while_the_rest_comes(void **state)
 static void a_slow_disk_and_the_device_meet(void **state)
 {
     struct fixture *f = *state;
-    f->sched.opts.below.block_ns = B * 1000;
+    f->sched.opts.below.block_ns[0] = B * 1000;
     f->sched.opts.chunk = 2 * B;
     struct lf_sched_seq *seq = submit_below(f, 8, 0, 8);
     assert_int_equal(seq->restore.way, LF_RESTORE_MEET);
@@ -207,10 +211,14 @@ static bool may_send(void *ctx, const struct lf_sched_seq *seq)
     return seq != ctx;
 }
 
-static void note_sent(void *ctx, struct lf_sched_seq *seq, int i)
+static int sent_from[LF_RESTORE_TIERS_N];
+
+static void note_sent(void *ctx, struct lf_sched_seq *seq, int i, int tier)
 {
     (void)ctx;
-    assert_int_equal(seq->restore.states[i], LF_RESTORE_COMING);
+    assert_int_equal(lf_restore_state_at(seq, i), LF_RESTORE_COMING);
+    assert_int_equal(lf_restore_tier_at(seq, i), tier);
+    sent_from[tier]++;
     sent_for[n_sent++] = seq;
 }
 
@@ -218,7 +226,8 @@ static void note_sent(void *ctx, struct lf_sched_seq *seq, int i)
 static void send(struct fixture *f, int n_ahead, int n_most, struct lf_sched_seq *barred)
 {
     const struct lf_restore_sender sender = {.may = may_send, .send = note_sent, .ctx = barred};
-    lf_restore_send(&f->sched, &sender, n_ahead, n_most);
+    const int ahead[LF_RESTORE_TIERS_N] = {n_ahead, n_ahead};
+    lf_restore_send(&f->sched, &sender, ahead, n_most);
 }
 
 /* However long the one's list is: each place that becomes free is the other's until both have as many. */
@@ -267,11 +276,11 @@ static void who_waits_chooses_again(void **state)
 {
     struct fixture *f = *state;
     for (int may_meet = 0; may_meet < 2; may_meet++) {
-        f->sched.opts.below.block_ns = 1000;
+        f->sched.opts.below.block_ns[0] = 1000;
         f->sched.opts.below.may_meet = may_meet;
         struct lf_sched_seq *seq = submit_below(f, 10, 0, 10);
         assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
-        f->sched.opts.below.block_ns = 2 * B * 1000;
+        f->sched.opts.below.block_ns[0] = 2 * B * 1000;
         send(f, 0, 4, NULL);
         assert_int_equal(seq->restore.way, may_meet ? LF_RESTORE_MEET : LF_RESTORE_NOT);
         assert_int_equal(lf_restore_room(seq) > 0, true);
@@ -294,14 +303,14 @@ static void the_way_follows_from_the_times(void **state)
 static void a_disk_that_is_too_slow_is_not_asked(void **state)
 {
     struct fixture *f = *state;
-    f->sched.opts.below.block_ns = 100 * B * 1000;
+    f->sched.opts.below.block_ns[0] = 100 * B * 1000;
     struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
     assert_int_equal(next_of(f, seq), -1);
     plans(f, 1);
     assert_int_equal(f->items[0].n_tokens, 6 * B + 10);
     run(f, LF_NS_PER_MS);
     lf_sched_end(&f->sched, seq);
-    assert_true(f->sched.opts.below.block_ns < 100 * B * 1000); /* it will be tried again some time */
+    assert_true(f->sched.opts.below.block_ns[0] < 100 * B * 1000); /* it will be tried again some time */
 }
 
 /* A second request for the same text waits in the queue for the first, or takes its blocks over as they come. */
@@ -344,6 +353,86 @@ static void a_block_taken_over_need_not_come(void **state)
     run(f, LF_NS_PER_MS);
 }
 
+/* Both bring what they have at once, so the disk's part is what is waited for; a tier that has as much on its way as it
+ * may does not keep another from being asked. */
+static void each_block_comes_from_its_tier(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 4; i < 8; i++) tier_of_block[i] = 1;
+    f->sched.opts.below.block_ns[1] = 5000;
+    struct lf_sched_seq *seq = submit_below(f, 8, 0, 8);
+    assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
+    assert_int_equal(seq->restore.n_below[0], 4);
+    assert_int_equal(seq->restore.n_below[1], 4);
+    n_sent = sent_from[0] = sent_from[1] = 0;
+    send(f, 0, 2, NULL);
+    assert_int_equal(n_sent, 4);
+    assert_int_equal(sent_from[0], 2);
+    assert_int_equal(sent_from[1], 2);
+    lf_restore_back(seq, 4, true);
+    lf_restore_back(seq, 5, true);
+    send(f, 0, 2, NULL);
+    assert_int_equal(sent_from[0], 4);
+    assert_int_equal(sent_from[1], 4);
+    for (int i = 0; i < 8; i++)
+        if (i != 4 && i != 5) lf_restore_back(seq, i, true);
+    plans(f, 1);
+    assert_int_equal(f->items[0].first, 8 * B);
+    assert_int_equal(seq->n_restored, 8 * B);
+}
+
+/* What the disk has is computed, what memory has is not; and the rate that was too long is tried again some time. */
+static void a_slow_tier_does_not_keep_the_fast_one_from_being_asked(void **state)
+{
+    struct fixture *f = *state;
+    const double slow_ns = 100 * B * 1000;
+    for (int may_meet = 0; may_meet < 2; may_meet++) {
+        for (int i = 3; i < 6; i++) tier_of_block[i] = 1;
+        f->sched.opts.below.may_meet = may_meet;
+        f->sched.opts.below.block_ns[1] = slow_ns;
+        struct lf_sched_seq *seq = submit_below(f, 6, 0, 6);
+        assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
+        assert_int_equal(seq->restore.n_below[0], 3);
+        assert_int_equal(seq->restore.n_below[1], 0);
+        assert_int_equal(f->sched.opts.below.block_ns[0], 1000);
+        assert_true(f->sched.opts.below.block_ns[1] < slow_ns);
+        assert_int_equal(load_all(f, seq, true), 3);
+        plans(f, 1);
+        assert_int_equal(f->items[0].first, 3 * B);
+        run(f, LF_NS_PER_MS);
+        lf_sched_end(&f->sched, seq);
+        lf_prefix_cache_clear(f->sched.opts.prefix);
+    }
+}
+
+/* The disk turns out to be slow while both are waited for: its part is computed, the other still comes. */
+static void who_waits_gives_up_on_the_slow_tier_alone(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 3; i < 10; i++) tier_of_block[i] = 1;
+    f->sched.opts.below.may_meet = false;
+    struct lf_sched_seq *seq = submit_below(f, 10, 0, 10);
+    assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
+    f->sched.opts.below.block_ns[1] = 2 * B * 1000;
+    n_sent = sent_from[0] = sent_from[1] = 0;
+    send(f, 0, 4, NULL);
+    assert_int_equal(seq->restore.way, LF_RESTORE_WAIT);
+    assert_int_equal(sent_from[0], 3);
+    assert_int_equal(sent_from[1], 0);
+    for (int i = 0; i < 3; i++) lf_restore_back(seq, i, true);
+    plans(f, 1);
+    assert_int_equal(f->items[0].first, 3 * B);
+    assert_int_equal(f->items[0].n_tokens, 7 * B + 10);
+}
+
+static void a_rate_is_learnt_of_its_tier(void **state)
+{
+    (void)state;
+    struct lf_restore_source source = {.block_ns = {1000, 1000}};
+    lf_restore_learn(&source, 1, 32, 32 * 3000.0);
+    assert_true(source.block_ns[0] == 1000 && source.block_ns[1] == 2000);
+}
+
 static void ending_in_the_middle_leaves_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -373,6 +462,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_disk_that_is_too_slow_is_not_asked, setup_below, teardown),
         cmocka_unit_test_setup_teardown(who_follows_takes_what_the_first_has_restored, setup_below, teardown),
         cmocka_unit_test_setup_teardown(a_block_taken_over_need_not_come, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(each_block_comes_from_its_tier, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(a_slow_tier_does_not_keep_the_fast_one_from_being_asked, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(who_waits_gives_up_on_the_slow_tier_alone, setup_below, teardown),
+        cmocka_unit_test(a_rate_is_learnt_of_its_tier),
         cmocka_unit_test_setup_teardown(ending_in_the_middle_leaves_nothing, setup_below, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
