@@ -40,6 +40,7 @@ struct lf_sampled {
     int32_t id;                         /* or LF_SAMPLED_NONE: logprob and n_top are 0 then */
     float logprob;                      /* natural log; set where n_logprobs >= 0 */
     int32_t n_top;                      /* fewer than were asked for where no more can come */
+    int32_t rank;                       /* of an id that was given: 1 is the likeliest, the lower id among equals */
     int32_t top_ids[LF_TOP_LOGPROBS_N]; /* most likely first */
     float top_logprobs[LF_TOP_LOGPROBS_N];
 };

@@ -428,6 +428,16 @@ void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const s
     if (params->n_logprobs >= 0) out->logprob = floored((double)c.logits[at] - lse);
 }
 
+/* How many come before id in the order in which find_top lists them, and one. No branch, so that it runs in lanes. */
+static int rank_of(const float *logits, int n, int32_t id)
+{
+    float x = logits[id];
+    int n_before = 0;
+    for (int i = 0; i < id; i++) n_before += logits[i] >= x;
+    for (int i = id + 1; i < n; i++) n_before += logits[i] > x;
+    return n_before + 1;
+}
+
 void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32_t id, int n_top, void *scratch)
 {
     float *copy = scratch;
@@ -438,5 +448,6 @@ void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32
     double lse = log_sum_exp(copy, n_vocab);
     out->id = id;
     out->logprob = floored((double)copy[id] - lse);
+    out->rank = rank_of(copy, n_vocab, id);
     find_top(out, copy, n_vocab, n_top, lse);
 }

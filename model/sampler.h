@@ -52,7 +52,7 @@ struct lf_sample_input {
 size_t lf_sampler_scratch_bytes(int n_vocab);
 void lf_sample(struct lf_sampled *out, const struct lf_sampling *params, const struct lf_sample_input *in,
                void *scratch);
-/* Log-probability of id and the n_top most likely, of unmodified logits: for echoed prompts. */
+/* Log-probability and rank of id, and the n_top most likely, of unmodified logits: for echoed prompts. */
 void lf_logprobs(struct lf_sampled *out, const float *logits, int n_vocab, int32_t id, int n_top, void *scratch);
 
 #endif

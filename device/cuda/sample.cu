@@ -385,6 +385,14 @@ LF_GPU_FN bool list_serves(row_work &r, int k)
     return serves;
 }
 
+/* How many candidates come before id, and one. In all threads. */
+LF_GPU_FN int place_of(row_work &r, int given)
+{
+    uint64_t its = rank_of(sane(r.logits[given]), given, true), n_before = 0;
+    visit_logits(r, [&](int id, float x) { n_before += rank_of(x, id, true) > its; });
+    return (int)sum_cluster(r, n_before) + 1;
+}
+
 /* A logit that top_p cannot reach down to, or -inf: as many candidates as there are, weighing what it weighs, make no
  * more than the part of the sum that is cut off. */
 LF_GPU_FN float low_of_top_p(const row_work &r, float top_p, double sum)
@@ -565,7 +573,11 @@ LF_GPU_FN void sample_row(row_work &r, const lf_sample_row &row, const lf_sample
     }
     if (row.n_logprobs >= 0) write_top(r, p.out + row_idx, n_top, lse);
     drawn d = {leads ? id_of(most) : -1, r.max};
-    if (row.given >= 0) d = {leads ? row.given : -1, sane(r.logits[row.given])};
+    if (row.given >= 0) {
+        int place = place_of(r, row.given);
+        if (leads) p.out[row_idx].rank = place;
+        d = {leads ? row.given : -1, sane(r.logits[row.given])};
+    }
     if (draws) d = draw_row(r, row, row.top_k <= n_listed, least, most);
     if (d.id < 0) return;
     p.ids_out[row_idx] = d.id;

@@ -7,8 +7,9 @@
  * tokens of it are counted against the memory for texts; all that running requests can touch together, one entry a
  * token of the KV cache, is lf_engine_answer_bytes.
  *
- * An entry of the outputs is a struct lf_sampled as far as it is used: without alternatives (n_logprobs <= 0) it ends
- * before top_ids, 12 bytes instead of 172. So readers go by n_top and never copy a whole one. */
+ * An entry of the outputs is a struct lf_sampled as far as it is used: without alternatives (n_logprobs <= 0) a token's
+ * ends before rank and one of the prompt's before top_ids, 12 and 16 bytes instead of 176. So readers go by n_top and
+ * never copy a whole one. */
 #include "server/engine/request_internal.h"
 
 #include <string.h>
@@ -34,9 +35,9 @@ static size_t reserve(struct layout *l, size_t n, size_t size)
     return at;
 }
 
-static size_t stride_for(int n_top)
+static size_t stride_for(int n_top, size_t bytes_without)
 {
-    return n_top > 0 ? sizeof(struct lf_sampled) : offsetof(struct lf_sampled, top_ids);
+    return n_top > 0 ? sizeof(struct lf_sampled) : bytes_without;
 }
 
 static void copy_stop_ids(struct lf_request *req, int32_t *stop, const struct lf_gen_params *p, const int32_t *eos_ids,
@@ -124,7 +125,8 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
     size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
-    size_t token_stride = stride_for(p->sampling.n_logprobs), prompt_stride = stride_for(p->n_prompt_logprobs);
+    size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
+    size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
     struct layout l = {.bytes = 0};
     (void)reserve(&l, 1, sizeof(struct lf_request));
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));

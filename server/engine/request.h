@@ -97,7 +97,7 @@ void lf_request_snapshot(struct lf_request *req, struct lf_request_state *out);
  * pointer: only the first n_top entries of top_ids and top_logprobs are there, so a copy of the whole struct would
  * reach into the tokens behind it. */
 const struct lf_sampled *lf_request_token(const struct lf_request *req, int i);
-/* Prompt token i (1 <= i < n_prompt_logprobs as seen by look): its log-probability given those before it. */
+/* Prompt token i (1 <= i < n_prompt_logprobs as seen by look): its log-probability and rank given those before it. */
 const struct lf_sampled *lf_request_prompt_logprob(const struct lf_request *req, int i);
 /* Ends it as soon as the engine comes by: blocks are free one step later. Idempotent, any thread. */
 void lf_request_cancel(struct lf_request *req);

@@ -105,7 +105,7 @@ class Fields(harness.Case):
                 self.assertEqual(len(entry), max(k, 1))
                 own = entry[str(token)]
                 self.assertEqual(own["logprob"], -0.25 - 0.125 * (i % 5))
-                self.assertEqual(own["rank"], 1 if k else None)
+                self.assertEqual(own["rank"], 1 if k else 1 + i)
                 self.assertEqual([e["rank"] for e in entry.values()][1:], list(range(2, k + 1)))
                 if token < 128:
                     self.assertEqual(own["decoded_token"], chr(token))

@@ -453,6 +453,7 @@ static void a_given_id_gets_its_log_probability(void **state)
         assert_true(want.id == rows[i].given || want.id == LF_SAMPLED_NONE);
         assert_true(near(got[i].logprob, want.logprob));
         assert_int_equal(got[i].n_top, want.n_top);
+        if (want.id != LF_SAMPLED_NONE) assert_int_equal(got[i].rank, want.rank);
         for (int k = 0; k < want.n_top; k++) assert_int_equal(got[i].top_ids[k], want.top_ids[k]);
     }
     free(scratch);

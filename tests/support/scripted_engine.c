@@ -245,6 +245,7 @@ static void admit_locked(struct lf_engine *e)
 static void fill(struct lf_sampled *s, int32_t id, int n_top, int position)
 {
     *s = (struct lf_sampled){.id = id, .logprob = -0.25f - 0.125f * (float)(position % 5)};
+    s->rank = n_top > 0 ? 1 : 1 + position;
     s->n_top = n_top > 0 ? n_top : 0;
     for (int k = 0; k < s->n_top; k++) {
         s->top_ids[k] = (id + k) % 256;

@@ -142,8 +142,8 @@ static const struct lf_field fields[] = {
      .help =
          "`prompt_logprobs`, in a conversation beside the choices, else in each: for each token of the prompt, null "
          "for the first, an object from ids to `logprob`, `rank` and `decoded_token` of the token itself and of so "
-         "many of the likeliest; `rank` is null where the token is none of these; not in streams. The prompt is "
-         "computed whole, whatever the prefix cache has"},
+         "many of the likeliest; `rank` is 1 for the likeliest; not in streams. The prompt is computed whole, whatever "
+         "the prefix cache has"},
     {.name = "return_token_ids",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,

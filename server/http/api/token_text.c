@@ -142,7 +142,7 @@ static void add_completion(struct lf_logprob_text *lp, const struct lf_sampled *
     for (int i = 0; i < top.n; i++) lf_buf_deinit(&top.names[i]);
 }
 
-/* "17":{"logprob":…,"rank":…,"decoded_token":…} ; rank 0: not known. */
+/* "17":{"logprob":…,"rank":…,"decoded_token":…} */
 static void write_known(struct lf_buf *out, const struct lf_tokenizer *tok, int32_t id, float logprob, int rank)
 {
     struct lf_buf bytes;
@@ -150,11 +150,7 @@ static void write_known(struct lf_buf *out, const struct lf_tokenizer *tok, int3
     lf_token_bytes(&bytes, tok, id, false);
     lf_buf_printf(out, "\"%d\":{\"logprob\":", (int)id);
     write_logprob(out, logprob);
-    if (rank)
-        lf_buf_printf(out, ",\"rank\":%d", rank);
-    else
-        lf_buf_cstr(out, ",\"rank\":null");
-    lf_buf_cstr(out, ",\"decoded_token\":");
+    lf_buf_printf(out, ",\"rank\":%d,\"decoded_token\":", rank);
     lf_json_write_string(out, lf_buf_view(&bytes));
     lf_buf_char(out, '}');
     pass_loss(out, &bytes);
@@ -164,15 +160,13 @@ static void write_known(struct lf_buf *out, const struct lf_tokenizer *tok, int3
 void lf_prompt_logprob_write(struct lf_buf *out, const struct lf_tokenizer *tok, const struct lf_sampled *sampled,
                              int n_top)
 {
-    int rank = 0;
     if (!sampled) {
         lf_buf_cstr(out, "null");
         return;
     }
     n_top = n_top < sampled->n_top ? n_top : sampled->n_top;
-    for (int i = 0; i < n_top && !rank; i++) rank = sampled->top_ids[i] == sampled->id ? i + 1 : 0;
     lf_buf_char(out, '{');
-    write_known(out, tok, sampled->id, sampled->logprob, rank);
+    write_known(out, tok, sampled->id, sampled->logprob, sampled->rank);
     for (int i = 0; i < n_top; i++) {
         if (sampled->top_ids[i] == sampled->id) continue;
         lf_buf_char(out, ',');

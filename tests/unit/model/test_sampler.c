@@ -201,6 +201,24 @@ static void log_probabilities_are_those_of_the_softmax_before_temperature(void *
     free(b);
 }
 
+/* Ties, zeros of either sign and what cannot come included: the rank of an id is its place in the list of all. */
+static void a_rank_is_the_place_in_the_list_of_the_likeliest(void **state)
+{
+    (void)state;
+    struct bench *b = bench_make(SMALL);
+    static const float some[] = {1.5f, 0.0f, -0.0f, -2.0f, 1.5f};
+    for (int i = 0; i < SMALL; i++) b->logits[i] = some[i % 5] + (float)(i / 10);
+    b->logits[7] = -INFINITY;
+    for (int id = 0; id < SMALL; id++) {
+        struct lf_sampled s;
+        lf_logprobs(&s, b->logits, SMALL, id, SMALL, b->scratch);
+        assert_int_equal(s.n_top, SMALL - 1);
+        assert_int_equal(s.rank, id == 7 ? SMALL : s.rank);
+        if (id != 7) assert_int_equal(s.top_ids[s.rank - 1], id);
+    }
+    free(b);
+}
+
 /* The formulas of transformers (repetition) and of the OpenAI API (presence, frequency), in this order. */
 static void penalties_follow_their_formulas(void **state)
 {
@@ -536,6 +554,7 @@ int main(void)
         cmocka_unit_test(top_k_takes_the_lower_ids_among_equals),
         cmocka_unit_test(top_p_keeps_the_least_prefix_that_reaches_it),
         cmocka_unit_test(log_probabilities_are_those_of_the_softmax_before_temperature),
+        cmocka_unit_test(a_rank_is_the_place_in_the_list_of_the_likeliest),
         cmocka_unit_test(penalties_follow_their_formulas),
         cmocka_unit_test(banned_tokens_are_never_drawn),
         cmocka_unit_test(where_everything_is_banned_no_token_is_drawn),

@@ -107,6 +107,7 @@ static void check_prompt_logprobs(struct engine_rig *f, int n_prompt, int max_to
         assert_int_equal(got->id, prompt[i]);
         assert_int_equal(got->n_top, n_top);
         assert_true(got->logprob < 0);
+        assert_true(got->rank >= 1 && (got->rank == 1) == (got->id == fake_argmax(h)));
         if (n_top > 0) assert_int_equal(got->top_ids[0], fake_argmax(h));
     }
     rig_check_tokens(req, prompt, n_prompt, st.n_tokens);
