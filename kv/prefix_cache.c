@@ -19,6 +19,7 @@
 struct record {
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
+    struct lf_prefix_origin origin;
 };
 
 struct lf_prefix_cache {
@@ -112,7 +113,8 @@ int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct l
 }
 
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
-                                const struct lf_prefix_key *key, const int32_t *ids, int32_t block)
+                                const struct lf_prefix_key *key, const int32_t *ids, int32_t block,
+                                struct lf_prefix_origin origin)
 {
     LF_ASSERT(block >= 0 && block < cache->pool->n_blocks);
     if (lf_key_index_find(&cache->index, key) >= 0) return; /* this block or another (or a collision: stays a miss) */
@@ -121,6 +123,7 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     r->key = *key;
     r->prev = *prev;
     memcpy(r->ids, ids, sizeof(r->ids));
+    r->origin = origin;
     LF_ASSERT(lf_key_index_insert(&cache->index, block));
     lf_block_pool_set_cached(cache->pool, block, true);
     if (cache->on_enter) cache->on_enter(cache->on_enter_ctx, block);
@@ -130,7 +133,7 @@ struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache
 {
     LF_ASSERT(cache->pool->blocks[block].cached);
     const struct record *r = &cache->records[block];
-    return (struct lf_prefix_entry){&r->key, &r->prev, r->ids};
+    return (struct lf_prefix_entry){&r->key, &r->prev, r->ids, r->origin};
 }
 
 void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx)

@@ -33,15 +33,23 @@ void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, st
  * touch the LRU order: the answer holds until the next call that takes a block. */
 int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                              const struct lf_prefix_key *key, const int32_t *ids);
+/* Where a block comes from; nothing is found by it. */
+struct lf_prefix_origin {
+    uint64_t tenant; /* who computed it */
+    uint32_t depth;  /* tokens before it in its prompt */
+};
+
 /* Enters a block that now holds these ids. If the same content is already there under another block, nothing changes.
  */
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
-                                const struct lf_prefix_key *key, const int32_t *ids, int32_t block);
+                                const struct lf_prefix_key *key, const int32_t *ids, int32_t block,
+                                struct lf_prefix_origin origin);
 
 /* What an entered block holds; the pointers are good until it is taken for something else. */
 struct lf_prefix_entry {
     const struct lf_prefix_key *key, *prev;
     const int32_t *ids; /* [64] */
+    struct lf_prefix_origin origin;
 };
 struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block);
 /* fn is called with each block that is entered from now on; NULL: nobody is. */

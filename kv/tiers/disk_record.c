@@ -4,7 +4,18 @@
 
 #include "core/check.h"
 
-enum { SLOT = 8, SEQUENCE = 16, KEY = 24, PREV = 56, IDS = 88, DATA_SHA = 344, BLOCK_BYTES = 376, SHA = 480 };
+enum {
+    SLOT = 8,
+    SEQUENCE = 16,
+    KEY = 24,
+    PREV = 56,
+    IDS = 88,
+    DATA_SHA = 344,
+    BLOCK_BYTES = 376,
+    TENANT = 384,
+    DEPTH = 392,
+    SHA = 480
+};
 
 static const char magic[] = "LFKVrec1";
 
@@ -31,6 +42,8 @@ void lf_disk_record_encode(const struct lf_disk_record *record, uint64_t slot, u
     for (size_t i = 0; i < LF_KV_BLOCK_TOKENS; i++) put_le(out + IDS + 4 * i, (uint32_t)record->ids[i], 4);
     memcpy(out + DATA_SHA, record->data_sha, LF_SHA256_BYTES);
     put_le(out + BLOCK_BYTES, record->block_bytes, 8);
+    put_le(out + TENANT, record->origin.tenant, 8);
+    put_le(out + DEPTH, record->origin.depth, 4);
     lf_sha256(out, SHA, out + SHA);
 }
 
@@ -56,6 +69,7 @@ enum lf_disk_record_state lf_disk_record_decode(struct lf_disk_record *out, uint
     for (size_t i = 0; i < LF_KV_BLOCK_TOKENS; i++) out->ids[i] = (int32_t)(uint32_t)get_le(in + IDS + 4 * i, 4);
     memcpy(out->data_sha, in + DATA_SHA, LF_SHA256_BYTES);
     out->block_bytes = get_le(in + BLOCK_BYTES, 8);
+    out->origin = (struct lf_prefix_origin){get_le(in + TENANT, 8), (uint32_t)get_le(in + DEPTH, 4)};
     return LF_DISK_RECORD_WHOLE;
 }
 

@@ -26,7 +26,9 @@
  *      88  64 × i32  its token ids
  *     344  32 bytes  SHA-256 of the slot's block_bytes
  *     376  u64       block_bytes, so that a store can be checked by who does not know the model
- *     384  zeros
+ *     384  u64       whose the block is, 0: nobody's in particular (eviction.h)
+ *     392  u32       tokens before it in its prompt
+ *     396  zeros
  *     480  32 bytes  SHA-256 of the 480 bytes before
  *
  * 512 zeros are a slot that holds nothing. Anything else that is not a record is a broken one: the slot holds nothing.
@@ -48,7 +50,7 @@
 
 #include "core/hash.h"
 #include "core/limits.h"
-#include "kv/key_index.h"
+#include "kv/prefix_cache.h"
 
 enum { LF_DISK_RECORD_BYTES = 512, LF_DISK_ALIGN_BYTES = 4096 };
 
@@ -58,6 +60,7 @@ struct lf_disk_record {
     int32_t ids[LF_KV_BLOCK_TOKENS];
     uint8_t data_sha[LF_SHA256_BYTES];
     uint64_t block_bytes;
+    struct lf_prefix_origin origin;
 };
 
 enum lf_disk_record_state { LF_DISK_RECORD_EMPTY, LF_DISK_RECORD_WHOLE, LF_DISK_RECORD_BROKEN };

@@ -9,12 +9,13 @@
 #include "core/check.h"
 #include "core/list.h"
 #include "core/sort.h"
+#include "kv/tiers/eviction.h"
 
 enum slot_state { FREE, WRITING, LISTED, DROPPED /* broken, and still referred to */ };
 
 struct slot {
-    struct lf_prefix_key key; /* of what is listed or being written */
-    struct lf_list node;      /* on `free`, or on `lru` while nobody refers to it */
+    struct lf_prefix_key key;     /* of what is listed or being written */
+    struct lf_eviction_item item; /* its node on `free`, or on the order while it is listed and nobody refers to it */
     uint32_t n_refs;
     uint8_t state;
     bool has_record; /* the index may hold something other than zeros */
@@ -27,46 +28,40 @@ struct lf_disk_table {
     struct slot *slots;
     struct lf_key_index keys; /* of the listed ones */
     struct lf_list free;
-    struct lf_list lru; /* listed and without references, least recently used first */
-    uint64_t sequence;  /* of the last write */
+    struct lf_eviction order;
+    uint64_t sequence; /* of the last write */
     struct lf_disk_table_stats stats;
 };
-
-static struct slot *slot_of(struct lf_list *node)
-{
-    return LF_LIST_ENTRY(node, struct slot, node);
-}
 
 static void make_free(struct lf_disk_table *t, struct slot *s)
 {
     s->state = FREE;
-    lf_list_remove(&s->node);
-    lf_list_push_back(&t->free, &s->node);
+    lf_list_push_back(&t->free, &s->item.node);
 }
 
+/* What is referred to is not in the order, and cannot be evicted. */
 static void unlist(struct lf_disk_table *t, struct slot *s)
 {
     lf_key_index_remove(&t->keys, (int32_t)(s - t->slots));
-    lf_list_remove(&s->node);
+    if (s->n_refs == 0) lf_eviction_remove(&t->order, &s->item);
     t->stats.n_listed--;
 }
 
+/* False: another slot has the block. Its place in the order is the caller's affair. */
 static bool list(struct lf_disk_table *t, struct slot *s)
 {
     if (!lf_key_index_insert(&t->keys, (int32_t)(s - t->slots))) return false;
     s->state = LISTED;
-    lf_list_remove(&s->node);
-    lf_list_push_back(&t->lru, &s->node);
     t->stats.n_listed++;
     return true;
 }
 
-/* Used now: the last to be evicted. What is referred to is on no list, and cannot be. */
-static void touch(struct lf_disk_table *t, struct slot *s)
+/* It counts as used now. */
+static void touch(struct lf_disk_table *t, struct slot *s, bool is_asked_for)
 {
-    if (s->n_refs > 0) return;
-    lf_list_remove(&s->node);
-    lf_list_push_back(&t->lru, &s->node);
+    if (s->n_refs == 0) lf_eviction_remove(&t->order, &s->item);
+    if (is_asked_for) lf_eviction_count_use(&s->item);
+    if (s->n_refs == 0) lf_eviction_add(&t->order, &s->item, t->sequence);
 }
 
 /* ---- opening ---- */
@@ -96,6 +91,8 @@ static uint32_t scan(struct lf_disk_table *t, const uint8_t *bytes, uint32_t fir
         if (state == LF_DISK_RECORD_BROKEN) t->stats.n_broken++;
         if (state != LF_DISK_RECORD_WHOLE) continue;
         s->key = r.key;
+        s->item.tenant = r.origin.tenant;
+        s->item.depth = r.origin.depth;
         found[n_found++] = (struct found){r.sequence, first + i};
     }
     return n_found;
@@ -110,13 +107,12 @@ static enum lf_status read_index(struct lf_disk_table *t, uint8_t *buf, struct f
                                    err));
         n_found += scan(t, buf, at, n, found + n_found);
     }
-    /* Newest first: of two records of one block the older one is not listed. Each goes before those already there. */
+    /* Newest first: of two records of one block the older one is not listed. The order begins with the oldest. */
     lf_sort(found, n_found, sizeof(*found), newer);
-    for (uint32_t i = 0; i < n_found; i++) {
+    for (uint32_t i = 0; i < n_found; i++) (void)list(t, &t->slots[found[i].slot]);
+    for (uint32_t i = n_found; i-- > 0;) {
         struct slot *s = &t->slots[found[i].slot];
-        if (!list(t, s)) continue;
-        lf_list_remove(&s->node);
-        lf_list_push_front(&t->lru, &s->node);
+        if (s->state == LISTED) lf_eviction_add(&t->order, &s->item, found[i].sequence);
     }
     t->sequence = n_found ? found[0].sequence : 0;
     for (uint32_t i = 0; i < n_slots; i++)
@@ -133,11 +129,11 @@ uint64_t lf_disk_table_host_bytes(uint32_t n_slots)
 static enum lf_status make(struct lf_disk_table *t, uint32_t n_slots)
 {
     lf_list_init(&t->free);
-    lf_list_init(&t->lru);
+    lf_eviction_init(&t->order, n_slots);
     t->stats.n_slots = n_slots;
     t->slots = calloc(n_slots, sizeof(*t->slots));
     if (!t->slots) return LF_NO_MEMORY;
-    for (uint32_t i = 0; i < n_slots; i++) lf_list_init(&t->slots[i].node);
+    for (uint32_t i = 0; i < n_slots; i++) lf_list_init(&t->slots[i].item.node);
     return lf_key_index_init(&t->keys, n_slots, &t->slots->key, sizeof(*t->slots));
 }
 
@@ -197,18 +193,20 @@ struct batch {
     uint32_t n;
 };
 
-/* A slot to write to, on no list: a free one, or that of the block least recently used that nobody holds. */
+/* A slot to write to, on no list: a free one, or one whose block makes room. NULL: all are held. */
 static struct slot *claim_one(struct lf_disk_table *t)
 {
     struct lf_list *node = lf_list_first(&t->free);
-    if (!node) {
-        node = lf_list_first(&t->lru);
-        if (!node) return NULL;
-        unlist(t, slot_of(node));
+    struct lf_eviction_item *item =
+        node ? LF_LIST_ENTRY(node, struct lf_eviction_item, node) : lf_eviction_next(&t->order);
+    if (!item) return NULL;
+    struct slot *s = LF_LIST_ENTRY(item, struct slot, item);
+    if (node) {
+        lf_list_remove(node);
+    } else {
+        unlist(t, s);
         t->stats.n_evicted++;
     }
-    struct slot *s = slot_of(node);
-    lf_list_remove(&s->node);
     s->state = WRITING;
     return s;
 }
@@ -220,7 +218,7 @@ static void claim(struct lf_disk_table *t, struct batch *b)
         b->slots[i] = -1;
         int32_t listed = lf_key_index_find(&t->keys, &b->blocks[i].key);
         if (listed >= 0) {
-            touch(t, &t->slots[listed]); /* it must not make room for its neighbours */
+            touch(t, &t->slots[listed], false); /* it must not make room for its neighbours */
             continue;
         }
         struct slot *s = claim_one(t);
@@ -268,6 +266,7 @@ static enum lf_status write_records(struct lf_disk_table *t, const struct batch 
             .sequence = b->sequences[i], .key = block->key, .prev = block->prev, .block_bytes = t->block_bytes};
         uint8_t bytes[LF_DISK_RECORD_BYTES];
         memcpy(r.ids, block->ids, sizeof(r.ids));
+        r.origin = block->origin;
         lf_sha256(block->bytes, t->block_bytes, r.data_sha);
         lf_disk_record_encode(&r, (uint64_t)b->slots[i], bytes);
         LF_TRY(write_record(t, (uint64_t)b->slots[i], bytes, err));
@@ -294,7 +293,14 @@ static uint32_t settle(struct lf_disk_table *t, const struct batch *b, bool writ
         if (b->slots[i] < 0) continue;
         struct slot *s = &t->slots[b->slots[i]];
         s->key = b->blocks[i].key;
-        if (!written || !list(t, s)) make_free(t, s);
+        if (!written || !list(t, s)) {
+            make_free(t, s);
+            continue;
+        }
+        s->item.tenant = b->blocks[i].origin.tenant;
+        s->item.depth = b->blocks[i].origin.depth;
+        s->item.uses = 0;
+        lf_eviction_add(&t->order, &s->item, t->sequence);
     }
     for (uint32_t i = 0; i < b->n; i++) n_listed += lf_key_index_find(&t->keys, &b->blocks[i].key) >= 0 ? 1 : 0;
     pthread_mutex_unlock(&t->lock);
@@ -314,14 +320,27 @@ enum lf_status lf_disk_table_put(struct lf_disk_table *t, const struct lf_disk_b
 
 /* ---- reading ---- */
 
+bool lf_disk_table_has(struct lf_disk_table *t, const struct lf_prefix_key *key)
+{
+    pthread_mutex_lock(&t->lock);
+    bool is_listed = lf_key_index_find(&t->keys, key) >= 0;
+    pthread_mutex_unlock(&t->lock);
+    return is_listed;
+}
+
+void lf_disk_table_use(struct lf_disk_table *t, const struct lf_prefix_key *key)
+{
+    pthread_mutex_lock(&t->lock);
+    int32_t slot = lf_key_index_find(&t->keys, key);
+    if (slot >= 0) touch(t, &t->slots[slot], true);
+    pthread_mutex_unlock(&t->lock);
+}
+
 int32_t lf_disk_table_get(struct lf_disk_table *t, const struct lf_prefix_key *key)
 {
     pthread_mutex_lock(&t->lock);
     int32_t slot = lf_key_index_find(&t->keys, key);
-    if (slot >= 0) {
-        t->slots[slot].n_refs++;
-        lf_list_remove(&t->slots[slot].node);
-    }
+    if (slot >= 0 && t->slots[slot].n_refs++ == 0) lf_eviction_remove(&t->order, &t->slots[slot].item);
     pthread_mutex_unlock(&t->lock);
     return slot;
 }
@@ -333,7 +352,7 @@ void lf_disk_table_release(struct lf_disk_table *t, int32_t slot)
     LF_ASSERT(s->n_refs > 0);
     s->n_refs--;
     if (s->n_refs == 0 && s->state == DROPPED) make_free(t, s);
-    if (s->state == LISTED) touch(t, s);
+    if (s->n_refs == 0 && s->state == LISTED) lf_eviction_add(&t->order, &s->item, t->sequence);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -388,7 +407,7 @@ void lf_disk_table_stats(struct lf_disk_table *t, struct lf_disk_table_stats *ou
 
 void lf_disk_table_check(struct lf_disk_table *t)
 {
-    uint32_t n[4] = {0}, n_free = 0, n_lru = 0, n_held = 0;
+    uint32_t n[4] = {0}, n_free = 0, n_held = 0;
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < t->stats.n_slots; i++) {
         const struct slot *s = &t->slots[i];
@@ -398,8 +417,7 @@ void lf_disk_table_check(struct lf_disk_table *t)
         LF_ASSERT(s->state != LISTED || lf_key_index_find(&t->keys, &s->key) == (int32_t)i);
     }
     LF_LIST_EACH(it, &t->free) n_free++;
-    LF_LIST_EACH(it, &t->lru) n_lru++;
-    LF_ASSERT(n_free == n[FREE] && n_lru + n_held == n[LISTED] && t->stats.n_listed == n[LISTED]);
+    LF_ASSERT(n_free == n[FREE] && t->order.n + n_held == n[LISTED] && t->stats.n_listed == n[LISTED]);
     LF_ASSERT(lf_key_index_check(&t->keys) == n[LISTED]);
     pthread_mutex_unlock(&t->lock);
 }

@@ -1,7 +1,7 @@
 /* The blocks of one kind on disk: which slot holds what (disk_record.h has the format and the order of writes).
  *
- *     free ── claim ──► being written ── record on disk ──► listed ── claimed for another block, least recently used
- *       ▲                    │ failed                          │      first, unless somebody holds a reference
+ *     free ── claim ──► being written ── record on disk ──► listed ── claimed for another block: eviction.h says
+ *       ▲                    │ failed                          │      which, unless somebody holds a reference
  *       └────────────────────┴── dropped: broken when read ────┘
  *
  * A slot with references is not given out; pinning a block is holding one. Any thread: a lock covers what is known
@@ -19,6 +19,7 @@ struct lf_disk_block {
     struct lf_prefix_key key, prev;
     const int32_t *ids;
     const void *bytes;
+    struct lf_prefix_origin origin;
 };
 
 struct lf_disk_table_stats {
@@ -44,6 +45,10 @@ uint64_t lf_disk_table_host_bytes(uint32_t n_slots);
  * fails none of them is listed, blocks that made room for them are gone, and the table goes on. */
 LF_MUST_CHECK enum lf_status lf_disk_table_put(struct lf_disk_table *table, const struct lf_disk_block *blocks,
                                                uint32_t n, uint32_t *n_listed, struct lf_err *err);
+/* Whether a block is listed. */
+bool lf_disk_table_has(struct lf_disk_table *table, const struct lf_prefix_key *key);
+/* A prompt has asked for it. Nothing, where it is not listed. */
+void lf_disk_table_use(struct lf_disk_table *table, const struct lf_prefix_key *key);
 /* The slot of a listed block, with a reference that the caller gives back; -1: not there. */
 int32_t lf_disk_table_get(struct lf_disk_table *table, const struct lf_prefix_key *key);
 void lf_disk_table_release(struct lf_disk_table *table, int32_t slot);

@@ -166,13 +166,6 @@ struct batch {
     uint32_t n;
 };
 
-static bool is_listed(struct lf_disk_table *table, const struct lf_prefix_key *key)
-{
-    int32_t slot = lf_disk_table_get(table, key);
-    if (slot >= 0) lf_disk_table_release(table, slot);
-    return slot >= 0;
-}
-
 /* The status of the whole: LF_OK if the disk did what it was told, even where there was no slot. */
 static enum lf_status save(const struct worker *w, struct batch *b, struct lf_err *err)
 {
@@ -184,11 +177,11 @@ static enum lf_status save(const struct worker *w, struct batch *b, struct lf_er
         const struct lf_tier_job *job = b->jobs[i];
         uint8_t *bytes = w->staging + i * t->slot_bytes;
         o->copy_out(o->copy_ctx, bytes, job->block);
-        blocks[i] = (struct lf_disk_block){job->key, job->prev, job->ids, bytes};
+        blocks[i] = (struct lf_disk_block){job->key, job->prev, job->ids, bytes, job->origin};
     }
     enum lf_status status = lf_disk_table_put(o->table, blocks, b->n, &n_listed, err);
     for (uint32_t i = 0; i < b->n; i++) {
-        bool listed = n_listed == b->n || is_listed(o->table, &b->jobs[i]->key);
+        bool listed = n_listed == b->n || lf_disk_table_has(o->table, &b->jobs[i]->key);
         b->statuses[i] = listed ? LF_OK : status == LF_OK ? LF_FULL : status;
     }
     return status;
@@ -268,7 +261,12 @@ static void submit(struct lf_tier *tier, struct lf_tier_job *job)
 static bool has(struct lf_tier *tier, const struct lf_prefix_key *key)
 {
     struct disk_tier *t = tier_of(tier);
-    return !rests(t, LF_TIER_LOAD) && is_listed(t->opts.table, key);
+    return !rests(t, LF_TIER_LOAD) && lf_disk_table_has(t->opts.table, key);
+}
+
+static void use(struct lf_tier *tier, const struct lf_prefix_key *key)
+{
+    lf_disk_table_use(tier_of(tier)->opts.table, key);
 }
 
 static bool works(const struct lf_tier *tier)
@@ -316,6 +314,7 @@ static const struct lf_tier_ops ops = {.job = lf_lanes_job,
                                        .done = lf_lanes_done,
                                        .n_under_way = lf_lanes_n_under_way,
                                        .has = has,
+                                       .use = use,
                                        .works = works,
                                        .stats = stats,
                                        .stop = stop,

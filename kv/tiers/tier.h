@@ -22,7 +22,7 @@
 #include "core/limits.h"
 #include "core/list.h"
 #include "core/status.h"
-#include "kv/key_index.h"
+#include "kv/prefix_cache.h"
 
 enum lf_tier_way { LF_TIER_SAVE, LF_TIER_LOAD };
 
@@ -31,8 +31,9 @@ struct lf_tier_job {
     enum lf_tier_way way;
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
-    int32_t block;  /* of the cache: what is saved, or where it is loaded to */
-    uint64_t owner; /* the submitter's, as is idx */
+    struct lf_prefix_origin origin; /* of a block to save */
+    int32_t block;                  /* of the cache: what is saved, or where it is loaded to */
+    uint64_t owner;                 /* the submitter's, as is idx */
     int32_t idx;
     /* When it is back. LF_OK: saved and listed (or it was already), loaded and whole. LF_FULL: not saved, there is no
      * place that may be used for it. LF_INVALID: not loaded, it is not there. LF_CORRUPT: not loaded, what is there is
@@ -62,6 +63,7 @@ struct lf_tier_ops {
     void (*done)(struct lf_tier *tier, struct lf_tier_job *job);
     int (*n_under_way)(const struct lf_tier *tier);
     bool (*has)(struct lf_tier *tier, const struct lf_prefix_key *key);
+    void (*use)(struct lf_tier *tier, const struct lf_prefix_key *key);
     bool (*works)(const struct lf_tier *tier);
     void (*stats)(struct lf_tier *tier, struct lf_tier_stats *out);
     void (*stop)(struct lf_tier *tier);
@@ -97,11 +99,15 @@ static inline int lf_tier_n_under_way(const struct lf_tier *tier)
 {
     return tier->ops->n_under_way(tier);
 }
-/* Whether a block is listed, and counts as used now. What was there may be gone when it is loaded. False while loads
- * rest. */
+/* Whether a block is listed. What was there may be gone when it is loaded. False while loads rest. */
 static inline bool lf_tier_has(struct lf_tier *tier, const struct lf_prefix_key *key)
 {
     return tier->ops->has(tier, key);
+}
+/* A prompt has asked for a block, wherever it has found it: it is worth more from now on, if it is listed. */
+static inline void lf_tier_use(struct lf_tier *tier, const struct lf_prefix_key *key)
+{
+    tier->ops->use(tier, key);
 }
 /* False while saves or loads rest. Then saves are not worth their submission; has says whether loads are. */
 static inline bool lf_tier_works(const struct lf_tier *tier)

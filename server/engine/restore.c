@@ -90,6 +90,7 @@ static void look_below(struct lf_sched *s, struct lf_sched_seq *seq, int first, 
     const struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
     r->first = r->end = first;
+    for (int i = 0; i < first; i++) (void)below->find(below->ctx, &seq->keys[i + 1]); /* asked for, all the same */
     for (int i = first; i < end; i++) {
         int tier = below->find(below->ctx, &seq->keys[i + 1]);
         if (tier < 0) continue;

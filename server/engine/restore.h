@@ -53,7 +53,8 @@ struct lf_restore {
 
 /* How to look below; of the scheduler's options. */
 struct lf_restore_source {
-    /* The fastest tier that has a block, counted from 0; -1: none has. NULL: there is nothing below. */
+    /* A prompt asks for a block: the fastest tier that has it, counted from 0; -1: none has. NULL: there is nothing
+     * below. */
     int (*find)(void *ctx, const struct lf_prefix_key *key);
     void *ctx;
     bool may_meet; /* what is computed has the same bits as what was kept */

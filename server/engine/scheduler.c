@@ -174,7 +174,8 @@ static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
             lf_prefix_key_next(&seq->keys[i], ids, &seq->keys[i + 1]);
             seq->n_keys = i + 2;
         }
-        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i]);
+        const struct lf_prefix_origin origin = {.tenant = seq->tenant_id, .depth = (uint32_t)(i * BLOCK)};
+        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i], origin);
     }
 }
 

@@ -25,13 +25,15 @@ static void wake(void *ctx)
     lf_mailbox_poke(ctx);
 }
 
-/* The fastest tier that has a block. All are asked: what is used is then kept in each of them. */
+/* The fastest tier that has a block. All hear that it is asked for: what is used is kept in each of them. */
 static int find_below(void *ctx, const struct lf_prefix_key *key)
 {
     const struct lf_tiers *t = ctx;
     int fastest = -1;
-    for (int i = t->n - 1; i >= 0; i--)
+    for (int i = t->n - 1; i >= 0; i--) {
+        lf_tier_use(t->below[i].tier, key);
         if (lf_tier_has(t->below[i].tier, key)) fastest = i;
+    }
     return fastest;
 }
 
@@ -257,6 +259,7 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
         job->key = *entry.key;
         job->prev = *entry.prev;
         memcpy(job->ids, entry.ids, sizeof(job->ids));
+        job->origin = entry.origin;
         lf_tier_submit(b->tier, job);
         b->n_saving++;
     }

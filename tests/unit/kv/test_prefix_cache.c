@@ -46,7 +46,7 @@ static void insert(struct lf_prefix_cache *cache, const struct lf_prefix_key *pr
                    struct lf_prefix_key *key)
 {
     lf_prefix_key_next(prev, ids, key);
-    lf_prefix_cache_insert_key(cache, prev, key, ids, block);
+    lf_prefix_cache_insert_key(cache, prev, key, ids, block, (struct lf_prefix_origin){0});
 }
 
 /* How many of the leading full blocks of ids are there, at most max; their numbers go to found. */
@@ -212,7 +212,7 @@ static void a_collision_is_a_miss(void **state)
     assert_int_equal(lf_prefix_cache_find(f->cache, &key, &key, f->ids), -1);
     int32_t other;
     assert_true(lf_block_pool_take(&f->pool, &other));
-    lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids + T, other);
+    lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids + T, other, (struct lf_prefix_origin){0});
     assert_false(f->pool.blocks[other].cached);
     assert_int_equal(match(f, f->ids, T), 1);
 }

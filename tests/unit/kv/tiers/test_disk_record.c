@@ -22,6 +22,7 @@ static void a_record_comes_back(void **state)
     assert_memory_equal(back.ids, r.ids, sizeof(r.ids));
     assert_memory_equal(back.data_sha, r.data_sha, sizeof(r.data_sha));
     assert_int_equal(back.block_bytes, r.block_bytes);
+    assert_true(back.origin.tenant == r.origin.tenant && back.origin.depth == r.origin.depth);
 }
 
 /* The places that the header names, so that another program can read what this one wrote. */
@@ -34,6 +35,7 @@ static void the_bytes_lie_where_the_format_says(void **state)
     r.ids[0] = 0x11223344;
     r.ids[63] = -2;
     r.block_bytes = 0xca000;
+    r.origin = (struct lf_prefix_origin){.tenant = 0x8877665544332211, .depth = 0x00012340};
     lf_disk_record_encode(&r, 0x0a0b, bytes);
     assert_memory_equal(bytes, "LFKVrec1\x0b\x0a\0\0\0\0\0\0\x08\x07\x06\x05\x04\x03\x02\x01", 24);
     assert_memory_equal(bytes + 24, r.key.bytes, 32);
@@ -42,7 +44,8 @@ static void the_bytes_lie_where_the_format_says(void **state)
     assert_memory_equal(bytes + 340, "\xfe\xff\xff\xff", 4);
     assert_memory_equal(bytes + 344, r.data_sha, 32);
     assert_memory_equal(bytes + 376, "\x00\xa0\x0c\0\0\0\0\0", 8);
-    for (int i = 384; i < 480; i++) assert_int_equal(bytes[i], 0);
+    assert_memory_equal(bytes + 384, "\x11\x22\x33\x44\x55\x66\x77\x88\x40\x23\x01\x00", 12);
+    for (int i = 396; i < 480; i++) assert_int_equal(bytes[i], 0);
     lf_sha256(bytes, 480, sha);
     assert_memory_equal(bytes + 480, sha, 32);
 }

@@ -102,6 +102,45 @@ static void what_somebody_holds_stays(void **state)
     for (int i = 1; i < N_SLOTS; i++) lf_disk_table_release(f->table, held[i]);
 }
 
+static void put_of(struct fixture *f, int i, uint64_t tenant, uint32_t depth)
+{
+    struct lf_disk_block block = test_block_of(&f->blocks[i]);
+    uint32_t n_listed;
+    block.origin = (struct lf_prefix_origin){.tenant = tenant, .depth = depth};
+    assert_int_equal(lf_disk_table_put(f->table, &block, 1, &n_listed, NULL), LF_OK);
+    assert_int_equal(n_listed, 1);
+    lf_disk_table_check(f->table);
+}
+
+/* Whose a block is and how deep it lies is on disk, so a restart changes nothing. */
+static void a_tenant_has_his_part_and_the_dear_stay_longer(void **state)
+{
+    struct fixture *f = *state;
+    put_of(f, 0, 7, 0);
+    put_of(f, 1, 9, 1 << 20);
+    put_of(f, 2, 9, 0);
+    put_of(f, 3, 9, 0);
+    reopen(f, N_SLOTS);
+    put_of(f, 4, 7, 0);
+    assert_false(lf_disk_table_has(f->table, &f->blocks[2].key)); /* of the three of 9's the cheap one that is older */
+    put_of(f, 5, 9, 0);
+    put_of(f, 6, 9, 0);
+    assert_true(lf_disk_table_has(f->table, &f->blocks[1].key));
+    assert_true(lf_disk_table_has(f->table, &f->blocks[0].key) || lf_disk_table_has(f->table, &f->blocks[4].key));
+}
+
+static void what_is_asked_for_stays(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < N_SLOTS; i++) put_of(f, i, 0, 0);
+    lf_disk_table_use(f->table, &f->blocks[0].key);
+    lf_disk_table_use(f->table, &f->blocks[11].key); /* not there: nothing */
+    for (int i = N_SLOTS; i < N_SLOTS + 2; i++) put_of(f, i, 0, 0);
+    assert_true(lf_disk_table_has(f->table, &f->blocks[0].key));
+    assert_false(lf_disk_table_has(f->table, &f->blocks[1].key));
+    assert_false(lf_disk_table_has(f->table, &f->blocks[2].key));
+}
+
 /* A reader keeps its slot though the block was dropped under it; then the slot is free. */
 static void a_dropped_block_that_is_held(void **state)
 {
@@ -256,6 +295,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_block_comes_back_from_another_life, setup, teardown),
         cmocka_unit_test_setup_teardown(the_least_recently_used_makes_room, setup, teardown),
         cmocka_unit_test_setup_teardown(the_order_of_writes_survives, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_tenant_has_his_part_and_the_dear_stay_longer, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_asked_for_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(what_somebody_holds_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_block_that_is_held, setup, teardown),
         cmocka_unit_test_setup_teardown(other_tokens_are_not_served, setup, teardown),

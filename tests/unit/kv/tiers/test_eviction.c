@@ -122,8 +122,7 @@ static void check_next(const struct fixture *f, const struct lf_eviction_item *n
     for (int i = 0; i < N; i++) {
         if (!f->listed[i]) continue;
         n_of[f->items[i].tenant]++;
-        if (f->items[i].tenant == next->tenant)
-            assert_true(score(f, next) <= score(f, &f->items[i]) * (1 + 1e-12));
+        if (f->items[i].tenant == next->tenant) assert_true(score(f, next) <= score(f, &f->items[i]) * (1 + 1e-12));
     }
     for (int t = 0; t < TENANTS; t++) assert_true(n_of[t] <= n_of[next->tenant]);
 }
@@ -156,7 +155,8 @@ static void a_flood_takes_nothing_from_who_has_his_part(void **state)
     struct fixture *f = make();
     for (int i = 0; i < N / 2; i++) add(f, i, 1, 0);
     for (int i = N / 2; i < N; i++) add(f, i, 2, 0);
-    for (int round = 0; round < 10 * N; round++) { /* dear, and each asked for again: worth more than what tenant 1 has */
+    for (int round = 0; round < 10 * N;
+         round++) { /* dear, and each asked for again: worth more than what tenant 1 has */
         int gone = evict(f);
         if (round == 0 && gone < N / 2) continue; /* equal parts: either may give the first */
         assert_in_range(gone, N / 2, N - 1);

@@ -76,6 +76,21 @@ static void nothing_below_is_as_before(void **state)
     assert_int_equal(seq->n_cached, 0);
 }
 
+/* Who keeps blocks below hears of all that a prompt asks for, or what is always found in the cache is let go there. */
+static void what_the_cache_has_is_asked_for_below_too(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 2; i++) {
+        struct lf_sched_seq *seq = submit_shared(f, 4 * B, 4 * B + 10, 1);
+        n_asked = 0;
+        assert_ptr_equal(lf_sched_admit(&f->sched, 1), seq);
+        assert_int_equal(seq->n_cached, i * 4 * B);
+        assert_int_equal(n_asked, 4);
+        plans(f, 1);
+        run(f, LF_NS_PER_MS);
+    }
+}
+
 static void the_block_of_the_last_token_is_never_sent_for(void **state)
 {
     struct fixture *f = *state;
@@ -448,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nothing_below_is_as_before, setup_below, teardown),
+        cmocka_unit_test_setup_teardown(what_the_cache_has_is_asked_for_below_too, setup_below, teardown),
         cmocka_unit_test_setup_teardown(the_block_of_the_last_token_is_never_sent_for, setup_below, teardown),
         cmocka_unit_test_setup_teardown(a_fast_disk_is_waited_for, setup_below, teardown),
         cmocka_unit_test_setup_teardown(what_others_do_goes_on_meanwhile, setup_below, teardown),
