@@ -115,6 +115,9 @@ struct lf_str lf_json_raw(struct lf_json_value v);
 void lf_json_write_string(struct lf_buf *out, struct lf_str s);
 /* The same without its quotes, for a string that is written in pieces, cut between code points. */
 void lf_json_write_escaped(struct lf_buf *out, struct lf_str s);
+/* The value as it came, numbers with all their digits, but in one line: without white space between its parts, and with
+ * U+2028 and U+2029 escaped. Nothing for NONE. */
+void lf_json_write_value(struct lf_buf *out, struct lf_json_value v);
 /* The shortest decimal that reads back as the same double; 0 for NaN and infinities (JSON has none). */
 void lf_json_write_double(struct lf_buf *out, double x);
 

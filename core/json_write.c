@@ -52,6 +52,46 @@ void lf_json_write_string(struct lf_buf *out, struct lf_str s)
     lf_buf_char(out, '"');
 }
 
+/* How far a string of valid JSON goes from its quote on, both quotes included. */
+static size_t string_len(const char *s, size_t n)
+{
+    size_t i = 1;
+    while (i < n && s[i] != '"') i += s[i] == '\\' ? 2 : 1;
+    return i + 1;
+}
+
+/* A string as it stands in a text, but for the two that are line ends to JavaScript. */
+static void write_raw_string(struct lf_buf *out, const char *s, size_t n)
+{
+    size_t from = 0;
+    for (size_t i = 0; i + 2 < n; i++) {
+        if (memcmp(s + i, "\xE2\x80", 2) != 0 || ((unsigned char)s[i + 2] & 0xfe) != 0xa8) continue;
+        lf_buf_append(out, s + from, i - from);
+        lf_buf_cstr(out, (unsigned char)s[i + 2] == 0xa8 ? "\\u2028" : "\\u2029");
+        from = i + 3;
+    }
+    lf_buf_append(out, s + from, n - from);
+}
+
+void lf_json_write_value(struct lf_buf *out, struct lf_json_value v)
+{
+    struct lf_str raw = lf_json_raw(v);
+    size_t i = 0, n;
+    if (lf_json_type(v) == LF_JSON_NONE) return;
+    if (lf_json_type(v) == LF_JSON_STRING) { /* the quotes are around it */
+        write_raw_string(out, raw.ptr - 1, raw.len + 2);
+        return;
+    }
+    for (; i < raw.len; i += n) {
+        char c = raw.ptr[i];
+        n = c == '"' ? string_len(raw.ptr + i, raw.len - i) : 1;
+        if (c == '"')
+            write_raw_string(out, raw.ptr + i, n);
+        else if (c != ' ' && c != '\t' && c != '\n' && c != '\r')
+            lf_buf_char(out, c);
+    }
+}
+
 void lf_json_write_double(struct lf_buf *out, double x)
 {
     char text[40] = "0";

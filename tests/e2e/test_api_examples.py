@@ -11,8 +11,8 @@ PAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.absp
 FENCED = r"\n```(%s)\n((?:(?!```).)*)\n```\n"
 EXAMPLE = re.compile(r"^### (GET|POST|PUT|DELETE) (\S+) → (\d+)\n(?:" + FENCED % "json" + ")?" + FENCED % "json|text", re.M | re.S)
 ROUTE = re.compile(r"^\| `(GET|POST|PUT|DELETE) (/\S*)` \|", re.M)
-ANY = re.compile(r".*_ms$|.*_per_second$|created$")  # numbers that differ from time to time
-ID = re.compile(r"^(cmpl-|chatcmpl-|msg_)[0-9a-f]+$")
+ANY = re.compile(r".*_ms$|.*_per_second$|created$|created_at$")  # numbers that differ from time to time
+ID = re.compile(r"^(cmpl-|chatcmpl-|resp_|msg_)[0-9a-f]+")
 
 
 def read_page():
@@ -40,7 +40,7 @@ def shape(v, key=""):
         return [shape(x) for x in v]
     if key == "system_fingerprint" and re.fullmatch(r"fp_[0-9a-f]{10}", v):
         return "a fingerprint"
-    if key == "created_at" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", v):
+    if key == "created_at" and isinstance(v, str) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", v):
         return "a moment"
     if isinstance(v, str):
         return "a version" if key == "version" and re.fullmatch(r"\d+\.\d+\.\d+", v) else ID.sub(r"\1", v)
@@ -51,7 +51,7 @@ def event_shapes(text):
     """Of a stream: the name and data of each event; of progress that follows progress only the last."""
     out = []
     for event in text.strip("\n").split("\n\n"):
-        m = re.fullmatch(r"(?:event: (\w+)\n)?data: (.*)", event)
+        m = re.fullmatch(r"(?:event: ([\w.]+)\n)?data: (.*)", event)
         data = m[2] if m[2] == "[DONE]" else json.loads(m[2])
         if out and "prompt_progress" in data and "prompt_progress" in dict(out[-1][2]):
             out.pop()

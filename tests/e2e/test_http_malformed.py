@@ -13,7 +13,7 @@ import unittest
 import harness
 
 N_JSON, N_HTTP, BATCH = 8000, 3000, 20
-ROUTES = ["POST /v1/completions", "POST /v1/chat/completions", "POST /tokenize", "POST /detokenize", "POST /apply-template",
+ROUTES = ["POST /v1/completions", "POST /v1/chat/completions", "POST /v1/responses", "POST /tokenize", "POST /detokenize", "POST /apply-template",
           "PUT /v1/documents/a"]
 SEEDS = [
     {"prompt": "[[say=ok]]", "max_tokens": 5, "temperature": 0.5, "stop": ["a"], "logit_bias": {"5": 1}, "seed": 1},

@@ -34,6 +34,10 @@ SCENARIOS = {
         {"type": "document", "name": "b"}, {"type": "text", "text": "[[say=ok]]"}]}], "max_tokens": 5}),
     "document in messages": ("/v1/messages", {"messages": [{"role": "user", "content": [
         {"type": "document", "source": {"type": "file", "file_id": "b"}}, {"type": "text", "text": "[[say=ok]]"}]}], "max_tokens": 5}),
+    "document in a response": ("/v1/responses", {"input": [{"role": "user", "content": [
+        {"type": "input_file", "file_id": "b"}, {"type": "input_text", "text": "[[say=ok]]"}]}], "instructions": "x", "metadata": {"a": "b"}}),
+    "response stream": ("/v1/responses", {"input": "[[say=ok]]", "stream": True}),
+    "failing response": ("/v1/responses", {"input": "x [[fail_at=2]]", "stream": True}),
     "models": ("/v1/models", None),
     "metrics": ("/metrics", None),
     "capacity": ("/v1/capacity", None),
@@ -115,7 +119,7 @@ class Memory(harness.Case):
                 value = json.loads(body)
             except json.JSONDecodeError:
                 self.fail(f"{name}: {data!r}")
-            self.assertEqual(status >= 400, "error" in value, (name, body))
+            self.assertEqual(status >= 400, value.get("error") is not None, (name, body))
 
     def sweep(self, n_failures, most):
         for name, (path, body) in SCENARIOS.items():

@@ -43,7 +43,7 @@ class Keys(harness.Case):
         for path in ("/v1/models", "/v1/documents", "/v1/models/fake", "/metrics", "/v1/capacity", "/version"):
             self.assertEqual(self.status(None, path).status, 401)
             self.assertEqual(self.status("Bearer sk-one", path).status, 200)
-        for path in ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize", "/apply-template"):
+        for path in ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize", "/apply-template"):
             self.assert_error(self.server.post(path, {}), 401)
         for method in ("GET", "PUT", "DELETE"):
             self.assert_error(self.server.request(method, "/v1/documents/a", {} if method == "PUT" else None), 401)

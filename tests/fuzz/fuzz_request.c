@@ -1,9 +1,9 @@
 /* Fuzzing what becomes of a request body: JSON, the table of fields, messages, tools, the template, token ids.
  *
  * The first byte says which endpoint, of OpenAI's or Anthropic's, and in which format the model's answers are, or that
- * a document is put; the rest is the body. There is a document called a. A refusal must say why, with a status of 4xx
- * or 503; what is accepted must lie within the limits that the engine is promised, and of what it asks its answer to be
- * a grammar is made, and answered at random. */
+ * a document is put or a response asked for; the rest is the body. There is a document called a. A refusal must say
+ * why, with a status of 4xx or 503; what is accepted must lie within the limits that the engine is promised, and of
+ * what it asks its answer to be a grammar is made, and answered at random. */
 #include "server/documents/documents.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/messages.h"
@@ -22,7 +22,7 @@ static const char template_source[] =
     "{% if add_generation_prompt %}<|im_start|>assistant{{ thinking }}{{ reasoning_effort }}{{ enable_thinking }}"
     "{% endif %}";
 
-enum { CTX = 512, MAX_CHOICES = 4, N_ENDPOINTS = 7, PUT_DOCUMENT = 255 };
+enum { CTX = 512, MAX_CHOICES = 4, N_ENDPOINTS = 7, RESPONSES = 240, PUT_DOCUMENT = 255 };
 
 static const uint8_t tenant[LF_SHA256_BYTES] = {1};
 static struct lf_documents *documents;
@@ -170,8 +170,9 @@ static enum lf_status read_body(struct lf_ask *ask, uint8_t which, enum lf_ask_k
                                              LF_ASK_TEMPLATE};
     const size_t n_kinds = LF_N_ELEMS(kinds);
     if (which == PUT_DOCUMENT) return lf_document_parse(ask, body, limits, err);
-    which %= N_ENDPOINTS;
     *kind = LF_ASK_CHAT;
+    if (which >= RESPONSES) return lf_dialect_responses.parse(ask, body, limits, err);
+    which %= N_ENDPOINTS;
     if (which == n_kinds) return lf_dialect_messages.parse(ask, body, limits, err);
     if (which > n_kinds) return lf_dialect_count_tokens.parse(ask, body, limits, err);
     *kind = kinds[which];

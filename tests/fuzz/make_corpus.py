@@ -77,6 +77,16 @@ def request_bodies():
     put("request", "messages-documents", b"\5" + json.dumps({"max_tokens": 9, "system": "s", "messages": [{"role": "user", "content": [
         {"type": "document", "source": {"type": "file", "file_id": "a"}, "cache_control": {"type": "ephemeral"}},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": " x "}}]}]}).encode())
+    put("request", "responses", b"\xf0" + json.dumps({
+        "instructions": "s", "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
+        "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}}, "reasoning": {"effort": "low"},
+        "metadata": {"a": "b"}, "input": [
+            {"role": "user", "content": [{"type": "input_file", "file_id": "a"}, {"type": "input_text", "text": "x"}]},
+            {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "t"}]},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "y"}]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{\"a\":1}"},
+            {"type": "function_call_output", "call_id": "c", "output": "z"}]}).encode())
     put("request", "document", b"\xff" + b'{"text":"x","system":"s","ttl":9,"pin":false,"tools":[]}')
     put("request", "tokenize", b'\2{"content":"the <s> king","add_special_tokens":false,"parse_special":true}')
     put("request", "detokenize", b'\3{"tokens":[1,2,3]}')

@@ -11,7 +11,8 @@
 #include "server/http/api/unsupported_fields.h"
 
 static const char before[] =
-    "<!-- made by `longflash docs api` from server/http/api/: routes.c, openai_request.c, v1_messages.c, "
+    "<!-- made by `longflash docs api` from server/http/api/: routes.c, openai_request.c, v1_responses.c, "
+    "v1_messages.c, "
     "unsupported_fields.c -->\n"
     "# HTTP API\n\n"
     "Bodies are JSON objects (`Content-Type: application/json`). Where the server has keys, a request brings one as\n"
@@ -261,8 +262,8 @@ void lf_http_api_docs(struct lf_buf *out)
     lf_buf_cstr(out, before);
     endpoints(out);
     members(out, "timings",
-            "Of `/v1/completions`, `/v1/chat/completions` and `/v1/messages`, in a stream in its last chunk (not of "
-            "`/v1/messages`); added up over the choices.",
+            "Of `/v1/completions`, `/v1/chat/completions`, `/v1/responses` and `/v1/messages`, in a stream in its last "
+            "chunk (not of `/v1/messages`); added up over the choices.",
             lf_openai_timings, LF_TIMINGS_N);
     members(out, "prompt_progress",
             "In a stream with `return_progress`: a chunk without choices at once, then at least every second, and one "

@@ -84,6 +84,7 @@ struct lf_ask {
     int n_allowed_tokens;
     struct lf_str cache_salt;
     struct lf_format format; /* of the text of the answer */
+    struct lf_str repeated;  /* of /v1/responses: members of the answer that repeat the request, as JSON */
 
     struct lf_documents *source;       /* where those with names are; borrowed */
     struct lf_ask_document *documents; /* [n_documents] in the arena, as they come in the messages */

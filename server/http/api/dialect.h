@@ -37,6 +37,8 @@ struct lf_printer {
                    const struct lf_generation *gen);                  /* whole: the choices end; NULL: nothing to say */
     void (*end)(struct lf_buf *out, const struct lf_generation *gen); /* usage, timings, the end mark */
     void (*error)(struct lf_buf *out, const struct lf_api_err *err);  /* instead of all that, or in the middle of it */
+    void (*fail)(struct lf_buf *out, const struct lf_generation *gen); /* a stream: gen->err, in the middle of it, where
+                                                                          that has another form; NULL: error */
     void (*progress)(struct lf_buf *out, const struct lf_generation *gen, const struct lf_request_state *state);
     void (*nothing)(struct lf_buf *out, const struct lf_generation *gen); /* --keep-alive chunk */
 };
@@ -53,6 +55,7 @@ struct lf_dialect {
     enum lf_status (*parse)(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err);
     const struct lf_printer *stream, *whole;
+    void (*forget)(struct lf_generation *gen); /* frees what they keep; NULL: nothing */
     const void *form; /* their own: what they print differently for dialects that they serve alike */
 };
 
@@ -62,6 +65,7 @@ static inline bool lf_answer_continues(const struct lf_dialect *dialect, const s
     return dialect->continues || ask->continue_final_message;
 }
 
-extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages, lf_dialect_count_tokens;
+extern const struct lf_dialect lf_dialect_completions, lf_dialect_chat, lf_dialect_messages, lf_dialect_count_tokens,
+    lf_dialect_responses;
 
 #endif

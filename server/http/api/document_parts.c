@@ -23,10 +23,10 @@ static enum lf_status unsupported(struct lf_reading *r, const char *part, const 
                      lf_shown_json(v).text);
 }
 
-bool lf_document_part_is(struct lf_json_value part)
+bool lf_document_part_is(struct lf_json_value part, const char *file_type)
 {
     struct lf_json_value type = lf_json_get(part, "type");
-    return lf_json_string_is(type, "document") || lf_json_string_is(type, "file");
+    return lf_json_string_is(type, "document") || lf_json_string_is(type, file_type);
 }
 
 /* ---- one part ---- */
@@ -73,6 +73,18 @@ static enum lf_status read_file(struct lf_reading *r, struct lf_ask_document *ou
     return read_named(r, out, lf_json_get(file, "file_id"), part, "file.file_id");
 }
 
+/* The same in /v1/responses, where these are members of the part itself. */
+static enum lf_status read_input_file(struct lf_reading *r, struct lf_ask_document *out, struct lf_json_value file,
+                                      const char *part)
+{
+    static const char *const members[] = {"file_data", "file_url"};
+    for (size_t i = 0; i < LF_N_ELEMS(members); i++) {
+        struct lf_json_value v = lf_json_get(file, members[i]);
+        if (!lf_json_is_absent(v)) return unsupported(r, part, members[i], v, "names of documents (file_id)");
+    }
+    return read_named(r, out, lf_json_get(file, "file_id"), part, "file_id");
+}
+
 /* Anthropic's members that would change what the model sees, or what the answer has. */
 static enum lf_status check_members(struct lf_reading *r, struct lf_json_value part, const char *name)
 {
@@ -109,6 +121,7 @@ enum lf_status lf_document_part_read(struct lf_reading *r, struct lf_json_value 
     LF_TRY(add(r, &d, name));
     LF_TRY(check_members(r, part, name));
     if (lf_json_string_is(lf_json_get(part, "type"), "file")) return read_file(r, d, file, name);
+    if (lf_json_string_is(lf_json_get(part, "type"), "input_file")) return read_input_file(r, d, part, name);
     if (lf_json_is_absent(source)) return read_named(r, d, lf_json_get(part, "name"), name, "name");
     return read_source(r, d, source, name);
 }

@@ -2,6 +2,7 @@
  *
  *     {"type": "document", "name": "contract"}                                    in any dialect
  *     {"type": "file", "file": {"file_id": "contract"}}                           OpenAI's
+ *     {"type": "input_file", "file_id": "contract"}                               OpenAI's in /v1/responses
  *     {"type": "document", "source": {"type": "file", "file_id": "contract"}}     Anthropic's
  *     {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "…"}}
  *
@@ -13,7 +14,8 @@
 
 #include "server/http/api/ask.h"
 
-bool lf_document_part_is(struct lf_json_value part);
+/* file_type: what a dialect calls the part that names a file: "file", "input_file". */
+bool lf_document_part_is(struct lf_json_value part, const char *file_type);
 /* Adds it to ask->documents, with its text; name is what a refusal calls the part. 404 where there is no such document.
  */
 LF_MUST_CHECK enum lf_status lf_document_part_read(struct lf_reading *r, struct lf_json_value part, const char *name);

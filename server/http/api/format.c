@@ -135,6 +135,26 @@ enum lf_status lf_format_read_response_format(struct lf_reading *r, const char *
     return lf_ask_expected(r, "response_format.type", type, "text, json_object or json_schema");
 }
 
+enum lf_status lf_format_read_text_format(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    static const char param[] = "text.format.schema";
+    struct lf_json_value type = lf_json_get(v, "type"), schema = lf_json_get(v, "schema");
+    (void)name;
+    if (lf_json_type(v) != LF_JSON_OBJECT) return lf_ask_expected(r, "text.format", v, "an object");
+    if (lf_json_string_is(type, "text") || lf_json_string_is(type, "json_object")) {
+        if (!lf_json_is_absent(schema)) return refuse_beside(r, param, "json_schema");
+        return lf_json_string_is(type, "text") ? LF_OK : choose(r, LF_FORMAT_JSON_OBJECT, "text.format");
+    }
+    if (!lf_json_string_is(type, "json_schema"))
+        return lf_ask_expected(r, "text.format.type", type, "text, json_object or json_schema");
+    if (lf_json_type(lf_json_get(v, "name")) != LF_JSON_STRING)
+        return lf_ask_expected(r, "text.format.name", lf_json_get(v, "name"), "a string");
+    if (lf_json_is_absent(schema))
+        return lf_refuse(r->err, 400, param, "missing_parameter", "%s: this field is needed.", param);
+    LF_TRY(read_optional_bool(r, "text.format.strict", lf_json_get(v, "strict"), &r->ask->format.options.strict));
+    return lf_format_read_schema(r, param, schema);
+}
+
 static enum lf_status read_json_object_flag(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
     bool wanted = false;

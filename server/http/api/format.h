@@ -41,6 +41,8 @@ static inline void lf_format_deinit(struct lf_format *format)
 /* OpenAI's: {"type": "text" | "json_object" | "json_schema", …}. */
 LF_MUST_CHECK enum lf_status lf_format_read_response_format(struct lf_reading *r, const char *name,
                                                             struct lf_json_value v);
+/* The same in /v1/responses, where the members of json_schema stand beside the type; name is not looked at. */
+LF_MUST_CHECK enum lf_status lf_format_read_text_format(struct lf_reading *r, const char *name, struct lf_json_value v);
 /* vLLM's: one of its members, and what goes with it. */
 LF_MUST_CHECK enum lf_status lf_format_read_structured_outputs(struct lf_reading *r, const char *name,
                                                                struct lf_json_value v);

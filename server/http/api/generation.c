@@ -294,6 +294,7 @@ void lf_generation_destroy(struct lf_generation *gen)
         lf_parts_deinit(&c->parts);
         lf_logprob_text_deinit(&c->lp);
     }
+    if (gen->dialect->forget) gen->dialect->forget(gen);
     lf_text_free(gen->memory, gen->choices);
     lf_prompts_deinit(&gen->prompts);
     lf_ask_deinit(&gen->ask);

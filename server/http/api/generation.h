@@ -72,6 +72,7 @@ struct lf_generation {
     const char *fingerprint;                /* borrowed; NULL: none is shown */
     int64_t created_s;                      /* unix time */
     struct lf_buf head;                     /* what a printer puts before each event, if it likes */
+    void *kept;                             /* what else printers remember; the dialect's */
     int64_t tokenize_ns, n_prompt_tokens;
     bool has_reasoning; /* answers are looked through for it, so usage says how much there is */
     bool quiet;         /* log-probabilities are not gathered while text is pulled */

@@ -16,17 +16,31 @@ static struct lf_place place_of(int idx, const char *member)
     return lf_place_at("messages[%d]%s", idx, member);
 }
 
-static enum lf_status check_part(struct lf_reading *r, struct lf_json_value part, const char *name, int message)
+const struct lf_part_form lf_part_form_chat = {
+    .texts = {"text"},
+    .file_type = "file",
+    .known = "parts of type text and, in the user's messages, document and file",
+};
+
+static bool is_text(struct lf_json_value part, const struct lf_part_form *form)
+{
+    struct lf_json_value type = lf_json_get(part, "type");
+    for (const char *const *t = form->texts; *t; t++)
+        if (lf_json_string_is(type, *t)) return true;
+    return false;
+}
+
+static enum lf_status check_part(struct lf_reading *r, struct lf_json_value part, const char *name, int message,
+                                 const struct lf_part_form *form)
 {
     struct lf_json_value type = lf_json_get(part, "type");
     if (lf_json_type(part) != LF_JSON_OBJECT || lf_json_type(type) != LF_JSON_STRING)
         return lf_place_expected(r->err, name, part, "parts that are objects with a type");
-    if (message != LF_NO_DOCUMENTS && lf_document_part_is(part)) return lf_document_part_read(r, part, name);
-    if (!lf_json_string_is(type, "text"))
-        return lf_refuse(r->err, 400, name, "unsupported_content",
-                         "%s: only parts of type text and, in the user's messages, document and file are understood, "
-                         "got %s.",
-                         name, lf_shown_json(type).text);
+    if (message != LF_NO_DOCUMENTS && lf_document_part_is(part, form->file_type))
+        return lf_document_part_read(r, part, name);
+    if (!is_text(part, form))
+        return lf_refuse(r->err, 400, name, "unsupported_content", "%s: only %s are understood, got %s.", name,
+                         form->known, lf_shown_json(type).text);
     if (lf_json_type(lf_json_get(part, "text")) != LF_JSON_STRING)
         return lf_refuse(r->err, 400, name, "invalid_value", "%s: a text part needs a string named text, got %s.", name,
                          lf_shown_json(lf_json_get(part, "text")).text);
@@ -34,24 +48,23 @@ static enum lf_status check_part(struct lf_reading *r, struct lf_json_value part
 }
 
 /* The parts' texts with line ends between them; as long as the raw ones at most, for unescaping never lengthens. */
-enum lf_status lf_message_parts(struct lf_str *out, struct lf_reading *r, struct lf_json_value content,
-                                const char *name, int message)
+enum lf_status lf_message_parts_of(struct lf_str *out, struct lf_reading *r, struct lf_json_value content,
+                                   const char *name, int message, const struct lf_part_form *form)
 {
     struct lf_ask *ask = r->ask;
     struct lf_buf text;
     size_t n_bytes = 0, i = ask->n_documents;
     bool first = true;
     for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
-        LF_TRY(check_part(r, it, name, message));
-        bool is_text = lf_json_string_is(lf_json_get(it, "type"), "text");
-        n_bytes +=
-            is_text ? lf_json_raw(lf_json_get(it, "text")).len + 1 : ask->documents[ask->n_documents - 1].text.len + 1;
+        LF_TRY(check_part(r, it, name, message, form));
+        n_bytes += is_text(it, form) ? lf_json_raw(lf_json_get(it, "text")).len + 1
+                                     : ask->documents[ask->n_documents - 1].text.len + 1;
     }
     lf_buf_init_in(&text, n_bytes, ask->arena.memory);
     for (struct lf_json_value it = lf_json_first(content); lf_json_more(content, it); it = lf_json_next(content, it)) {
         if (!first) lf_buf_char(&text, '\n');
         first = false;
-        if (lf_json_string_is(lf_json_get(it, "type"), "text"))
+        if (is_text(it, form))
             (void)lf_json_string(lf_json_get(it, "text"), &text);
         else
             lf_document_part_append(ask, i++, &text, (size_t)message);

@@ -631,6 +631,6 @@ enum lf_status lf_ask_read(struct lf_ask *ask, enum lf_ask_kind kind, const stru
     lf_ask_init(ask, limits);
     ask->may_be_empty = kind == LF_ASK_TOKENIZE || kind == LF_ASK_TEMPLATE;
     LF_TRY(lf_ask_read_fields(&r, &lf_openai_fields, kind, json));
-    LF_TRY(lf_tools_check(ask, err));
+    LF_TRY(lf_tools_check(ask, false, err));
     return check_together(ask, kind, limits, err);
 }

@@ -32,6 +32,13 @@ static const struct lf_route rows[] = {
      .answer = "As above, with `choices[i].message.content`; in a stream `choices[i].delta.content`. What the model "
                "reasoned stands beside it as `reasoning_content`, and the same as `reasoning`; calls of tools as "
                "`tool_calls`, with `finish_reason` `tool_calls`, and `content` is then null where there is none."},
+    {.path = "/v1/responses",
+     GENERATE(lf_dialect_responses),
+     .summary = "the same as items, in OpenAI's newer form",
+     .answer = "`output`: items of type message, reasoning and function_call, with `status` completed or, where "
+               "`max_output_tokens` cut it, incomplete; `usage`, `timings`, and what was asked. A stream has OpenAI's "
+               "named events, each with its `sequence_number`, from `response.created` to `response.completed`, "
+               "`response.incomplete` or `response.failed`."},
     {.path = "/v1/messages",
      GENERATE(lf_dialect_messages),
      .summary = "the same in Anthropic's form",

@@ -84,6 +84,14 @@ static void show_progress(struct stream *s, struct lf_buf *out, int64_t now_ns)
     s->progress_ns = now_ns;
 }
 
+static void show_failure(const struct stream *s, struct lf_buf *out)
+{
+    if (printer_of(s)->fail)
+        printer_of(s)->fail(out, s->gen);
+    else
+        printer_of(s)->error(out, &s->gen->err);
+}
+
 static void keep_alive(struct stream *s, struct lf_buf *out, int64_t now_ns)
 {
     if (s->keep_alive == LF_KEEP_ALIVE_OFF || now_ns - s->event_ns < s->keep_alive_ns) return;
@@ -137,7 +145,7 @@ static enum lf_fill fill(struct lf_answer *answer, struct lf_buf *out, int64_t *
     show_progress(s, out, now_ns);
     show_choices(s, out);
     if (s->gen->failed) {
-        printer_of(s)->error(out, &s->gen->err);
+        show_failure(s, out);
         state = LF_FILL_LAST;
     } else if (s->gen->n_finish_shown == s->gen->n_choices) {
         printer_of(s)->end(out, s->gen);

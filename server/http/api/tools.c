@@ -172,19 +172,32 @@ static enum lf_status read_mode(struct lf_ask *ask, struct lf_json_value v, cons
     return LF_OK;
 }
 
+/* The object with the members of a choice of that type, and the place of one of them. */
+static struct lf_json_value members_of(struct lf_json_value v, const char *type, bool flat)
+{
+    return flat ? v : lf_json_get(v, type);
+}
+
+static struct lf_place choice_place(const char *type, const char *member, bool flat)
+{
+    return flat ? lf_place_at("tool_choice.%s", member) : lf_place_at("tool_choice.%s.%s", type, member);
+}
+
 /* {"mode": "auto" | "required", "tools": [{"type": "function", "function": {"name": …}}, …]}: the others stay in the
  * prompt, which so begins as it does without this. */
-static enum lf_status read_allowed(struct lf_ask *ask, struct lf_json_value v, struct lf_api_err *err)
+static enum lf_status read_allowed(struct lf_ask *ask, struct lf_json_value v, bool flat, struct lf_api_err *err)
 {
+    static const char type[] = "allowed_tools";
     struct lf_json_value list = lf_json_get(v, "tools");
+    struct lf_place mode = choice_place(type, "mode", flat), tools = choice_place(type, "tools", flat);
     size_t i = 0, n = 0;
-    LF_TRY(read_mode(ask, lf_json_get(v, "mode"), "tool_choice.allowed_tools.mode", false, err));
+    LF_TRY(read_mode(ask, lf_json_get(v, "mode"), mode.name, false, err));
     if (lf_json_type(list) != LF_JSON_ARRAY || lf_json_len(list) == 0)
-        return lf_place_expected(err, "tool_choice.allowed_tools.tools", list, "an array with at least one tool");
+        return lf_place_expected(err, tools.name, list, "an array with at least one tool");
     for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it), i++) {
-        struct lf_place at = lf_place_at("tool_choice.allowed_tools.tools[%zu].function.name", i);
+        struct lf_place at = lf_place_at("%s[%zu]%s.name", tools.name, i, flat ? "" : ".function");
         struct lf_tool *found;
-        LF_TRY(find_named(&found, ask, lf_json_get(lf_json_get(it, "function"), "name"), at.name, err));
+        LF_TRY(find_named(&found, ask, lf_json_get(members_of(it, "function", flat), "name"), at.name, err));
         if (found < ask->tools + n) continue; /* twice */
         struct lf_tool swap = ask->tools[n];
         ask->tools[n] = *found;
@@ -195,19 +208,21 @@ static enum lf_status read_allowed(struct lf_ask *ask, struct lf_json_value v, s
     return LF_OK;
 }
 
-static enum lf_status read_choice(struct lf_ask *ask, struct lf_json_value v, struct lf_api_err *err)
+static enum lf_status read_choice(struct lf_ask *ask, struct lf_json_value v, bool flat, struct lf_api_err *err)
 {
     struct lf_json_value type = lf_json_get(v, "type");
     if (lf_json_type(v) == LF_JSON_STRING) return read_mode(ask, v, "tool_choice", true, err);
     if (lf_json_string_is(type, "function"))
-        return lf_tools_choose(ask, lf_json_get(lf_json_get(v, "function"), "name"), "tool_choice.function.name", err);
-    if (lf_json_string_is(type, "allowed_tools")) return read_allowed(ask, lf_json_get(v, "allowed_tools"), err);
+        return lf_tools_choose(ask, lf_json_get(members_of(v, "function", flat), "name"),
+                               choice_place("function", "name", flat).name, err);
+    if (lf_json_string_is(type, "allowed_tools"))
+        return read_allowed(ask, members_of(v, "allowed_tools", flat), flat, err);
     return lf_refuse(err, 400, "tool_choice.type", "unsupported_parameter",
                      "tool_choice.type: only function and allowed_tools are implemented, got %s.",
                      lf_shown_json(type).text);
 }
 
-enum lf_status lf_tools_check(struct lf_ask *ask, struct lf_api_err *err)
+enum lf_status lf_tools_check(struct lf_ask *ask, bool flat, struct lf_api_err *err)
 {
     struct lf_json_value v = ask->tool_choice_value;
     ask->tool_choice = ask->n_tools ? LF_TOOL_CHOICE_AUTO : LF_TOOL_CHOICE_NONE;
@@ -217,7 +232,7 @@ enum lf_status lf_tools_check(struct lf_ask *ask, struct lf_api_err *err)
         if (lf_json_string_is(v, "none") || lf_json_string_is(v, "auto")) return LF_OK;
         return lf_refuse(err, 400, "tool_choice", "invalid_value", "tool_choice: only together with tools.");
     }
-    return read_choice(ask, v, err);
+    return read_choice(ask, v, flat, err);
 }
 
 /* ---- calls in messages ---- */

@@ -9,8 +9,9 @@ struct lf_chat_call;
 /* ---- for the rows of OpenAI's table ---- */
 
 lf_read_fn lf_tools_read, lf_tools_read_choice, lf_tools_refuse_functions, lf_tools_read_effort;
-/* Once all fields are read: what tool_choice makes of the tools. */
-LF_MUST_CHECK enum lf_status lf_tools_check(struct lf_ask *ask, struct lf_api_err *err);
+/* Once all fields are read: what tool_choice makes of the tools. flat: the members of a choice stand beside its type,
+ * as in /v1/responses, and not in an object of their own. */
+LF_MUST_CHECK enum lf_status lf_tools_check(struct lf_ask *ask, bool flat, struct lf_api_err *err);
 
 /* ---- for any dialect ---- */
 

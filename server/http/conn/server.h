@@ -11,7 +11,8 @@
  *     generation      the engine's requests and the parts they become; stream, whole: as it is made, at once
  *     v1_documents    texts with names (server/documents/): put, shown, deleted; readings: on their way into the cache;
  *                     document_parts, boundaries: in messages
- *     tools           definitions of tools, and calls in messages; anthropic_messages, anthropic_json: Anthropic's form
+ *     tools           definitions of tools, and calls in messages; anthropic_messages, anthropic_json: Anthropic's
+ * form; responses_input, responses_json: that of OpenAI's responses
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
  * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'
@@ -35,7 +36,7 @@
 #include "server/http/conn/workers.h"
 
 enum {
-    LF_ROUTES_N = 24,
+    LF_ROUTES_N = 32,
     LF_SHORT_BODY_BYTES = 64 * 1024,
     LF_SOCKET_SEND_BYTES = 32 * 1024 /* the kernel doubles it: 64 KiB, where a client that does not read is paused */
 };

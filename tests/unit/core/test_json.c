@@ -446,6 +446,29 @@ static void strings_are_written_as_one_line_of_json(void **state)
     lf_buf_deinit(&out);
 }
 
+static void a_value_is_written_as_it_came_in_one_line(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {" { \"a\" : [ 1.0 , 1e2,\n12345678901234567890 ],\t\"b \\\" c\\\\\" : { } } ",
+         "{\"a\":[1.0,1e2,12345678901234567890],\"b \\\" c\\\\\":{}}"},
+        {"[true, null,\r\n\"x\xe2\x80\xa8y\xe2\x80\xa9\xe2\x80\xaa\"]", "[true,null,\"x\\u2028y\\u2029\xe2\x80\xaa\"]"},
+        {"\"a  b\"", "\"a  b\""},
+        {"\"\"", "\"\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct lf_buf out;
+        struct lf_json doc = parsed(rows[i][0]);
+        lf_buf_init(&out, 1000);
+        lf_json_write_value(&out, lf_json_get(lf_json_root(&doc), "nothing"));
+        assert_int_equal(out.len, 0);
+        lf_json_write_value(&out, lf_json_root(&doc));
+        assert_string_equal(out.ptr, rows[i][1]);
+        lf_json_deinit(&doc);
+        lf_buf_deinit(&out);
+    }
+}
+
 static void doubles_read_back(void **state)
 {
     (void)state;
@@ -483,6 +506,7 @@ int main(void)
         cmocka_unit_test(hostile_texts_take_linear_time),
         cmocka_unit_test(every_prefix_of_a_text_is_handled),
         cmocka_unit_test(strings_are_written_as_one_line_of_json),
+        cmocka_unit_test(a_value_is_written_as_it_came_in_one_line),
         cmocka_unit_test(doubles_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,26 +72,32 @@ static void a_field_is_documented_where_it_is_read(void **state)
     }
 }
 
-/* A field of the chat that /v1/messages ignored would change the answer in silence. */
-static void messages_know_whatever_the_chat_knows(void **state)
+/* A field of the chat that another dialect of it ignored would change the answer in silence. */
+static void check_knows_the_chat(const char *path)
 {
-    (void)state;
     size_t tail;
     unsigned endpoint;
     const struct lf_route *chat = lf_route_find(LF_STR("/v1/chat/completions"), &tail);
-    const struct lf_route *messages = lf_route_find(LF_STR("/v1/messages"), &tail);
+    const struct lf_route *other = lf_route_find(lf_str_c(path), &tail);
     const struct lf_field_table *table = lf_route_fields(chat, &endpoint);
     int n = 0;
     for (int i = 0; i < table->n_fields; i++) {
         if (!(table->fields[i].asks & endpoint)) continue;
-        if (!knows(messages, table->fields[i].name)) fail_msg("%s", table->fields[i].name);
+        if (!knows(other, table->fields[i].name)) fail_msg("%s: %s", path, table->fields[i].name);
         n++;
     }
     for (int i = 0; i < table->unsupported->n; i++) {
         const struct lf_unsupported_field *f = &table->unsupported->rows[i];
-        if ((f->asks & endpoint) && !knows(messages, f->name)) fail_msg("%s", f->name);
+        if ((f->asks & endpoint) && !knows(other, f->name)) fail_msg("%s: %s", path, f->name);
     }
     assert_true(n > 25);
+}
+
+static void dialects_know_whatever_the_chat_knows(void **state)
+{
+    (void)state;
+    check_knows_the_chat("/v1/messages");
+    check_knows_the_chat("/v1/responses");
 }
 
 /* The numbers behind "at most" stand in another place than the check: at the bound a list is taken, beyond it refused.
@@ -184,7 +190,7 @@ int main(void)
         cmocka_unit_test(a_field_is_documented_where_it_is_read),
         cmocka_unit_test(lists_are_taken_up_to_what_is_said),
         cmocka_unit_test(defaults_and_refusals_are_the_real_ones),
-        cmocka_unit_test(messages_know_whatever_the_chat_knows),
+        cmocka_unit_test(dialects_know_whatever_the_chat_knows),
         cmocka_unit_test(the_list_of_metrics_has_names_types_and_labels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
