@@ -1,4 +1,6 @@
-"""openai-agents in its chat mode."""
+"""openai-agents in its chat mode, or with `responses` behind the plan on /v1/responses."""
+import sys
+
 import agents
 import openai
 
@@ -6,6 +8,7 @@ import scenes
 from cell import cell, main, same
 
 agents.set_tracing_disabled(True)
+MODEL = agents.OpenAIResponsesModel if "responses" in sys.argv else agents.OpenAIChatCompletionsModel
 
 
 @agents.function_tool
@@ -23,7 +26,7 @@ def agent(t, **more):
     client = openai.AsyncOpenAI(base_url=t.url, api_key="none", max_retries=0)
     more.setdefault("model_settings", agents.ModelSettings(max_tokens=2000))
     return agents.Agent(name="helper", instructions="Be kind.",
-                        model=agents.OpenAIChatCompletionsModel(model=t.model, openai_client=client), **more)
+                        model=MODEL(model=t.model, openai_client=client), **more)
 
 
 async def stream_of(a, text):

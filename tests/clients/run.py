@@ -28,6 +28,8 @@ MERGES_N = 200
 CLIENTS = [
     ("openai-python", "client_openai.py", [], "venv"),
     ("openai-python, 3.x", "client_openai.py", [], "other"),
+    ("openai-python-responses", "client_openai_responses.py", [], "venv"),
+    ("openai-python-responses-3.x", "client_openai_responses.py", [], "other"),
     ("anthropic", "client_anthropic.py", [], "venv"),
     ("anthropic, 0.x", "client_anthropic.py", [], "other"),
     ("langchain-openai", "client_langchain.py", [], "venv"),
@@ -40,6 +42,7 @@ CLIENTS = [
     ("instructor-anthropic", "client_instructor.py", ["anthropic"], "venv"),
     ("smolagents", "client_smolagents.py", [], "venv"),
     ("openai-agents", "client_openai_agents.py", [], "venv"),
+    ("openai-agents-responses", "client_openai_agents.py", ["responses"], "venv"),
     ("guidellm", "client_guidellm.py", [], "guidellm"),
 ]
 PACKAGES = ["openai", "anthropic", "langchain-openai", "langchain-anthropic", "langchain-core", "langchain", "langgraph", "litellm",

@@ -8,12 +8,13 @@ import sys
 import anthropic.types
 import openai.types
 import openai.types.chat
+import openai.types.responses
 import pydantic
 
 STREAM_OF = {"/v1/chat/completions": openai.types.chat.ChatCompletionChunk, "/v1/completions": openai.types.Completion,
-             "/v1/messages": anthropic.types.RawMessageStreamEvent}
+             "/v1/responses": openai.types.responses.ResponseStreamEvent, "/v1/messages": anthropic.types.RawMessageStreamEvent}
 WHOLE_OF = {"/v1/chat/completions": openai.types.chat.ChatCompletion, "/v1/completions": openai.types.Completion,
-            "/v1/messages": anthropic.types.Message, "/v1/messages/count_tokens": anthropic.types.MessageTokensCount}
+            "/v1/responses": openai.types.responses.Response, "/v1/messages": anthropic.types.Message, "/v1/messages/count_tokens": anthropic.types.MessageTokensCount}
 
 
 def extras(o, found):
@@ -63,7 +64,7 @@ def check(record, found):
     if streamed and path == "/v1/completions":
         record = {**record, "answer": record["answer"].replace('"finish_reason":null', '"finish_reason":"stop"')}
     for o in events(record["answer"]) if streamed else [json.loads(record["answer"])]:
-        if o.get("type") in ("ping", "error") or "error" in o:
+        if o.get("type") in ("ping", "error") or o.get("error"):
             continue  # an error of a stream fails its cell
         extras(adapter.validate_python(o, strict=True), found)
 
