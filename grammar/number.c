@@ -211,12 +211,15 @@ struct lf_dfa lf_grammar_number(struct lf_compilation *c, const struct lf_number
     static const char integer[] = "0|-?[1-9][0-9]{0,63}";
     static const char number[] = "(0|[1-9][0-9]{0,63})(\\.[0-9]{1,64})?|-([1-9][0-9]{0,63}(\\.[0-9]{1,64})?"
                                  "|0\\.0{0,63}[1-9][0-9]{0,63})";
-    bool bounded = b->has_min || b->has_max || b->multiple_of, whole = b->integer || b->multiple_of;
     static const char multiple[] = "0|-?[1-9][0-9]{0,17}"; /* each remainder once for each number of digits */
-    const char *form = b->multiple_of ? multiple
-                       : bounded      ? (whole ? integer : number)
-                       : whole        ? free_integer
-                                      : free_number;
+    static const char any_integer[] = "0|-?[1-9][0-9]*";
+    static const char any_number[] = "(0|[1-9][0-9]*)(\\.[0-9]+)?|-([1-9][0-9]*(\\.[0-9]+)?|0\\.0*[1-9][0-9]*)";
+    bool bounded = b->has_min || b->has_max || b->multiple_of, whole = b->integer || b->multiple_of;
+    const char *form = b->any_length    ? (whole ? any_integer : any_number)
+                       : b->multiple_of ? multiple
+                       : bounded        ? (whole ? integer : number)
+                       : whole          ? free_integer
+                                        : free_number;
     struct lf_dfa dfa = lf_grammar_regex(c, lf_str_c(form), LF_REGEX_WHOLE);
     dfa = lf_dfa_minimize(c, &dfa);
     if (b->has_min) {

@@ -19,6 +19,7 @@ struct lf_decimal {
 
 struct lf_number_bounds {
     bool integer;
+    bool any_length; /* as many digits as a value has, none of them an exponent's */
     bool has_min, has_max, min_exclusive, max_exclusive;
     struct lf_decimal min, max;
     int multiple_of; /* 1 to LF_GRAMMAR_MULTIPLE; 0: none. Makes it an integer */

@@ -13,9 +13,10 @@ static void build_waiting(struct lf_schema *s, size_t from)
     }
 }
 
-/* For each two branches of a oneOf: the way to a value that both allow. */
+/* For each two branches of a oneOf: the way to a value that both allow, whether or not both would write it. */
 static void put_pairs(struct lf_schema *s, uint32_t end)
 {
+    s->whole = true;
     for (size_t i = 0; i < s->n_pairs && lf_compilation_ok(s->c); i++) {
         struct lf_schema_pair p = s->pairs[i];
         if (p.a == LF_SCHEMA_FALSE || p.b == LF_SCHEMA_FALSE) {

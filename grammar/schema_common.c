@@ -193,21 +193,21 @@ static bool enlarge(struct lf_schema *s)
 
 uint32_t lf_schema_intern(struct lf_schema *s, enum lf_schema_kind kind, struct lf_schema_set set, bool *fresh)
 {
-    uint64_t hash = kind;
+    uint64_t hash = 2 * kind + s->whole;
     *fresh = false;
     for (uint32_t i = 0; i < set.n; i++) hash = lf_mix64(hash ^ set.items[i]);
     if (!lf_compilation_step(s->c, set.n + 1) || (2 * (s->n_rules + 1) > s->table_len && !enlarge(s))) return 0;
     size_t at = hash & (s->table_len - 1);
     for (; s->table[at]; at = (at + 1) & (s->table_len - 1)) {
         const struct lf_schema_rule *r = &s->rules[s->table[at] - 1];
-        if (r->hash == hash && r->kind == kind && r->set.n == set.n &&
+        if (r->hash == hash && r->kind == kind && r->whole == s->whole && r->set.n == set.n &&
             (set.n == 0 || memcmp(r->set.items, set.items, set.n * sizeof *set.items) == 0))
             return s->table[at] - 1;
     }
     struct lf_schema_rule *rules = lf_compilation_grow(s->c, s->rules, s->n_rules, &s->rules_cap, sizeof *rules);
     if (!rules) return 0;
     s->rules = rules;
-    rules[s->n_rules] = (struct lf_schema_rule){.kind = kind, .set = set, .hash = hash};
+    rules[s->n_rules] = (struct lf_schema_rule){.kind = kind, .set = set, .hash = hash, .whole = s->whole};
     if (kind != LF_SCHEMA_VALUE) rules[s->n_rules].start = lf_network_node(s->net, s->c);
     s->table[at] = (uint32_t)s->n_rules + 1;
     *fresh = true;

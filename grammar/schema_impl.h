@@ -30,6 +30,7 @@ struct lf_schema_rule {
     enum lf_schema_kind kind;
     struct lf_schema_set set;
     uint64_t hash;
+    bool whole; /* as struct lf_schema */
     uint32_t start;
     struct lf_schema_alternative {
         uint32_t what;
@@ -67,6 +68,7 @@ struct lf_schema {
     struct lf_network *net;
     struct lf_json_value root; /* of the document */
     bool strict;
+    bool whole;       /* every value that a format or bounds allow, not only those that answers have */
     uint32_t space;   /* the terminal of white space; LF_NET_NONE: compact */
     uint8_t *checked; /* [node]: its keywords are known ones, and whether they say something of a value */
     struct lf_schema_rule *rules;
@@ -108,8 +110,8 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
 uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set);
 uint32_t lf_schema_put_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
-/* The pattern of a format; NULL: not supported. */
-const char *lf_schema_format(const char *name);
+/* The pattern of a format: what answers have of it, or the whole of it; NULL: not supported. */
+const char *lf_schema_format(const char *name, bool whole);
 
 /* Edges for every value that meets the set. */
 void lf_schema_put(struct lf_schema *s, struct lf_schema_set set, uint32_t from, uint32_t to);

@@ -32,7 +32,8 @@ static void put_path(struct lf_schema *s, struct lf_json_value at, const char *k
 static void add_format(struct lf_schema *s, struct lf_json_value v, struct lf_dfa *content, bool *is_free)
 {
     struct lf_str name = lf_schema_text(s, v);
-    const char *pattern = lf_compilation_ok(s->c) && strlen(name.ptr) == name.len ? lf_schema_format(name.ptr) : NULL;
+    const char *pattern =
+        lf_compilation_ok(s->c) && strlen(name.ptr) == name.len ? lf_schema_format(name.ptr, s->whole) : NULL;
     if (!pattern) {
         lf_schema_fail(s, v, LF_UNSUPPORTED, "\"format\": \"%.64s\" is not supported", name.ptr);
         return;
@@ -159,6 +160,7 @@ struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_s
     struct lf_number_bounds b;
     memset(&b, 0, sizeof b);
     b.integer = integer;
+    b.any_length = s->whole;
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]);
         add_bound(s, schema, "minimum", true, false, &b);

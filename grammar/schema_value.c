@@ -141,7 +141,8 @@ static bool looks_into(struct lf_schema *s, struct lf_schema_set set, bool objec
     return false;
 }
 
-/* What a set says of strings and numbers, read when an enum first asks. */
+/* What a set says of strings and numbers, read when an enum first asks: all that it allows, for a listed value stands
+ * as it is. */
 struct judge {
     unsigned types;
     struct lf_schema_set set;
@@ -153,7 +154,10 @@ struct judge {
 
 static bool string_holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)
 {
+    bool whole = s->whole;
+    s->whole = true;
     if (!j->has_string) j->string = lf_schema_string_content(s, j->set, &j->min, &j->max, &j->is_free);
+    s->whole = whole;
     j->has_string = true;
     struct lf_str text = lf_schema_text(s, v);
     int64_t n = lf_utf8_count(text);
