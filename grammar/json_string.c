@@ -45,8 +45,7 @@ struct lf_dfa lf_json_string_spelled(struct lf_compilation *c, const struct lf_d
             b = end;
         }
     }
-    struct lf_dfa dfa = lf_dfa_of(c, &nfa);
-    return lf_dfa_minimize(c, &dfa);
+    return lf_dfa_of(c, &nfa);
 }
 
 struct lf_dfa lf_json_string_of_length(struct lf_compilation *c, uint32_t min, uint32_t max)

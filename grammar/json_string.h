@@ -8,7 +8,7 @@
 
 #include "grammar/dfa.h"
 
-/* The quoted spellings of the contents, each followed by `behind`. */
+/* The quoted spellings of the contents, each followed by `behind`; not minimized. */
 struct lf_dfa lf_json_string_spelled(struct lf_compilation *c, const struct lf_dfa *content, const char *behind);
 /* The contents of min to max characters (UINT32_MAX: no end), U+0000 left out. */
 struct lf_dfa lf_json_string_of_length(struct lf_compilation *c, uint32_t min, uint32_t max);

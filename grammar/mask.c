@@ -162,6 +162,8 @@ static void follow(struct walk *w, uint32_t at)
 
 /* ------------------------------------------------------------------------------------------------ kept walks */
 
+/* What the tokens of a state depend on. Of a counted terminal it is how many characters are to come, but for what no
+ * token gets to see. */
 static struct lf_walk_key key_of(const struct lf_terminal *t, uint32_t state)
 {
     struct lf_walk_key key = {.state = state};
@@ -170,12 +172,12 @@ static struct lf_walk_key key_of(const struct lf_terminal *t, uint32_t state)
         key.max = LF_GRAMMAR_TOKEN_BYTES + 1;
         return key;
     }
-    uint32_t count = state / t->dfa.n_states;
-    uint32_t min = t->min > count ? t->min - count : 0;
-    uint32_t max = t->max == LF_TERMINAL_UNBOUNDED ? LF_TERMINAL_UNBOUNDED : t->max - count;
+    const struct lf_counting *k = &t->counting;
+    uint32_t count = state / t->dfa.n_states, far = k->loop + LF_GRAMMAR_TOKEN_BYTES + 1;
+    key.min = k->min > count ? k->min - count : 0;
+    if (key.min > far && k->n_rows > k->loop) key.min = far + (key.min - far) % (k->n_rows - k->loop);
+    key.max = LF_MIN(k->max - LF_MIN(count, k->max), k->farthest + LF_GRAMMAR_TOKEN_BYTES + 1);
     key.state = state % t->dfa.n_states;
-    key.min = LF_MIN(min, LF_GRAMMAR_TOKEN_BYTES + 1u);
-    key.max = LF_MIN(max, LF_GRAMMAR_TOKEN_BYTES + 1u);
     return key;
 }
 

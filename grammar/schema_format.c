@@ -44,25 +44,22 @@
     "P(?:" N "W|(?:" N "D|" N "M(?:" N "D)?|" N "Y(?:" N "M(?:" N "D)?)?)(?:" DURATION_T(N) ")?|" DURATION_T(N) ")"
 #define DURATION_T(N) "T(?:" N "H(?:" N "M(?:" N "S)?)?|" N "M(?:" N "S)?|" N "S)"
 
-const char *lf_schema_format(const char *name, bool whole)
+const struct lf_schema_format *lf_schema_format(const char *name)
 {
-    static const struct {
-        const char *name, *pattern, *whole; /* whole: NULL where the pattern is */
-    } formats[] = {
-        {"date", DATE, WHOLE_DATE},
-        {"time", TIME, WHOLE_TIME},
-        {"date-time", DATE "T" TIME, WHOLE_DATE "[Tt ]" WHOLE_TIME},
-        {"duration", DURATION_OF("[0-9]{1,9}"), DURATION_OF("[0-9]+")},
-        {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}", NULL},
+    static const struct lf_schema_format formats[] = {
+        {"date", DATE, WHOLE_DATE, 0},
+        {"time", TIME, WHOLE_TIME, 0},
+        {"date-time", DATE "T" TIME, WHOLE_DATE "[Tt ]" WHOLE_TIME, 0},
+        {"duration", DURATION_OF("[0-9]{1,9}"), DURATION_OF("[0-9]+"), 0},
+        {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}", NULL, 0},
         {"email", ATOM "(?:\\." ATOM "){0,7}@" HOST,
-         "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])"},
-        {"hostname", HOST, WHOLE_HOST},
-        {"ipv4", IPV4, NULL},
-        {"ipv6", IPV6, NULL},
-        {"uri", URI_OF(IPV6, "[0-9]{1,5}"), URI_OF(ANY_LITERAL, "[0-9]*")},
+         "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])", 254},
+        {"hostname", HOST, WHOLE_HOST, 253},
+        {"ipv4", IPV4, NULL, 0},
+        {"ipv6", IPV6, NULL, 0},
+        {"uri", URI_OF(IPV6, "[0-9]{1,5}"), URI_OF(ANY_LITERAL, "[0-9]*"), 0},
     };
     for (size_t i = 0; i < LF_N_ELEMS(formats); i++)
-        if (strcmp(name, formats[i].name) == 0)
-            return whole && formats[i].whole ? formats[i].whole : formats[i].pattern;
+        if (strcmp(name, formats[i].name) == 0) return &formats[i];
     return NULL;
 }

@@ -103,15 +103,21 @@ uint32_t lf_schema_intern(struct lf_schema *s, enum lf_schema_kind kind, struct 
 void lf_schema_expand(struct lf_schema *s, struct lf_schema_set set, void (*take)(void *ctx, struct lf_schema_set),
                       void *ctx);
 
-/* Scalars under all schemas of an alternative. */
+/* Scalars under all schemas of an alternative. A string: its contents, where is_free is not set, and how many
+ * characters it has. */
 struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set set, uint32_t *min, uint32_t *max,
                                        bool *is_free);
 /* The indices of their terminals. */
 uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set);
 uint32_t lf_schema_put_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
-/* The pattern of a format: what answers have of it, or the whole of it; NULL: not supported. */
-const char *lf_schema_format(const char *name, bool whole);
+struct lf_schema_format {
+    const char *name, *pattern; /* of what answers have of it */
+    const char *whole;          /* of all of it; NULL: that is the same */
+    uint32_t max;               /* characters; 0: any number */
+};
+/* NULL: it is not supported. */
+const struct lf_schema_format *lf_schema_format(const char *name);
 
 /* Edges for every value that meets the set. */
 void lf_schema_put(struct lf_schema *s, struct lf_schema_set set, uint32_t from, uint32_t to);

@@ -144,7 +144,8 @@ static void take_name_rule(void *ctx, struct lf_schema_set set)
     uint32_t min, max;
     bool is_free;
     struct lf_dfa names = lf_schema_string_content(s, set, &min, &max, &is_free);
-    if (is_free) names = lf_json_string_of_length(s->c, min, max);
+    struct lf_dfa of_length = lf_json_string_of_length(s->c, min, max);
+    names = is_free ? of_length : lf_dfa_combine(s->c, &names, &of_length, LF_DFA_AND);
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]), type = lf_json_get(schema, "type");
         struct lf_json_value one = lf_json_get(schema, "const"), some = lf_json_get(schema, "enum");

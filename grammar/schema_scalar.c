@@ -29,16 +29,19 @@ static void put_path(struct lf_schema *s, struct lf_json_value at, const char *k
     lf_schema_fail(s, at, status, "\"%s\": %.200s", keyword, reason.message + named);
 }
 
-static void add_format(struct lf_schema *s, struct lf_json_value v, struct lf_dfa *content, bool *is_free)
+static void add_format(struct lf_schema *s, struct lf_json_value v, struct lf_dfa *content, bool *is_free,
+                       uint32_t *max)
 {
     struct lf_str name = lf_schema_text(s, v);
-    const char *pattern =
-        lf_compilation_ok(s->c) && strlen(name.ptr) == name.len ? lf_schema_format(name.ptr, s->whole) : NULL;
-    if (!pattern) {
+    bool is_word = lf_compilation_ok(s->c) && strlen(name.ptr) == name.len;
+    const struct lf_schema_format *format = is_word ? lf_schema_format(name.ptr) : NULL;
+    if (!format) {
         lf_schema_fail(s, v, LF_UNSUPPORTED, "\"format\": \"%.64s\" is not supported", name.ptr);
         return;
     }
+    const char *pattern = s->whole && format->whole ? format->whole : format->pattern;
     also(s, content, is_free, lf_grammar_regex(s->c, lf_str_c(pattern), LF_REGEX_WHOLE));
+    if (format->max) *max = LF_MIN(*max, format->max);
 }
 
 struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set set, uint32_t *min, uint32_t *max,
@@ -59,12 +62,9 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
             also(s, &content, is_free, lf_grammar_regex(s->c, lf_schema_text(s, pattern), LF_REGEX_ANYWHERE));
             put_path(s, pattern, "pattern");
         }
-        if (lf_json_type(format) == LF_JSON_STRING) add_format(s, format, &content, is_free);
+        if (lf_json_type(format) == LF_JSON_STRING) add_format(s, format, &content, is_free, max);
     }
     if (*max > MANY_CHARACTERS) *max = LF_TERMINAL_UNBOUNDED;
-    if (*is_free || !lf_compilation_ok(s->c)) return content;
-    /* U+0000 stays out, and so do lengths of the wrong kind */
-    also(s, &content, is_free, lf_json_string_of_length(s->c, *min, *max));
     return content;
 }
 
@@ -96,8 +96,11 @@ uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set)
     bool is_free;
     struct lf_dfa content = lf_schema_string_content(s, set, &min, &max, &is_free);
     if (!is_free) {
-        struct lf_dfa spelled = lf_json_string_spelled(s->c, &content, "");
-        return lf_network_add(s->net, s->c, lf_terminal_of_dfa(s->c, &spelled));
+        bool counts = min > 0 || max != LF_TERMINAL_UNBOUNDED;
+        uint32_t terminal = lf_network_add(s->net, s->c, lf_terminal_of_contents(s->c, &content, min, max));
+        if (counts)
+            put_path(s, lf_schema_of(s, set.items[0]), max == LF_TERMINAL_UNBOUNDED ? "minLength" : "maxLength");
+        return terminal;
     }
     memset(&x, 0, sizeof x);
     x.min = min;

@@ -161,8 +161,7 @@ static bool string_holds(struct lf_schema *s, struct judge *j, struct lf_json_va
     j->has_string = true;
     struct lf_str text = lf_schema_text(s, v);
     int64_t n = lf_utf8_count(text);
-    if (j->is_free) return n >= j->min && (j->max == LF_TERMINAL_UNBOUNDED || n <= j->max);
-    return lf_dfa_accepts(&j->string, text);
+    return n >= j->min && n <= j->max && (j->is_free || lf_dfa_accepts(&j->string, text));
 }
 
 static bool number_holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)

@@ -6,6 +6,7 @@
 #include "core/hash.h"
 #include "core/sort.h"
 #include "grammar/grammar.h"
+#include "grammar/json_string.h"
 #include "grammar/regex.h"
 
 /* A character of a JSON string, as a pattern over its spelling. */
@@ -18,7 +19,7 @@
 bool lf_terminal_is_empty(const struct lf_terminal *t)
 {
     if (t->kind == LF_TERMINAL_TEXTS) return t->n_nodes == 0;
-    return t->dfa.n_states == 0 || (t->kind == LF_TERMINAL_COUNTED && t->min > t->max);
+    return t->dfa.n_states == 0;
 }
 
 bool lf_terminal_is_final(const struct lf_terminal *t, uint32_t state)
@@ -101,7 +102,8 @@ struct lf_terminal lf_terminal_of_control(struct lf_compilation *c, struct lf_st
     return t;
 }
 
-/* What distinguishes DFAs, in one hash. */
+/* What distinguishes DFAs and what they count, in one hash. How many characters there may be is not in it: a walk
+ * depends on how many are to come. */
 static void identify(struct lf_terminal *t)
 {
     uint8_t hash[LF_SHA256_BYTES];
@@ -111,6 +113,13 @@ static void identify(struct lf_terminal *t)
     lf_sha256_update(&sha, t->dfa.class_of, sizeof t->dfa.class_of);
     lf_sha256_update(&sha, t->dfa.accept, t->dfa.n_states);
     lf_sha256_update(&sha, t->dfa.next, (size_t)t->dfa.n_states * t->dfa.n_classes * sizeof *t->dfa.next);
+    if (t->kind == LF_TERMINAL_COUNTED) {
+        const struct lf_counting *k = &t->counting;
+        lf_sha256_update(&sha, k->between, t->dfa.n_states);
+        lf_sha256_update(&sha, k->nearest, t->dfa.n_states * sizeof *k->nearest);
+        lf_sha256_update(&sha, k->short_of, (size_t)k->n_rows * k->n_words * sizeof *k->short_of);
+        lf_sha256_update(&sha, &k->loop, sizeof k->loop);
+    }
     lf_sha256_final(&sha, hash);
     memcpy(t->id, hash, sizeof t->id);
 }
@@ -222,6 +231,18 @@ struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_
     return t;
 }
 
+/* Counts the characters of a string's DFA; where it has none of so many, it is empty. */
+static void count(struct lf_compilation *c, struct lf_terminal *t, uint8_t *between, uint32_t min, uint32_t max)
+{
+    bool possible = min <= max;
+    t->kind = LF_TERMINAL_COUNTED;
+    if (possible) t->counting = lf_counting_of(c, &t->dfa, between, min, max);
+    if (!lf_compilation_ok(c) || !possible || !lf_counting_can_end(&t->counting, 0, 0))
+        t->dfa.n_states = 0;
+    else
+        identify(t);
+}
+
 struct lf_terminal lf_terminal_of_string(struct lf_compilation *c, uint32_t min, uint32_t max, const char *behind)
 {
     struct lf_buf text;
@@ -231,10 +252,57 @@ struct lf_terminal lf_terminal_of_string(struct lf_compilation *c, uint32_t min,
     struct lf_dfa dfa = lf_grammar_regex(c, lf_buf_view(&text), LF_REGEX_WHOLE);
     lf_buf_deinit(&text);
     struct lf_terminal t = lf_terminal_of_dfa(c, &dfa);
-    if (!lf_compilation_ok(c)) return t;
-    t.body = lf_dfa_next(&t.dfa, 0, '"');
-    t.min = min;
-    t.max = max;
-    if (min > 0 || max != LF_TERMINAL_UNBOUNDED) t.kind = LF_TERMINAL_COUNTED;
+    if (!lf_compilation_ok(c) || (min == 0 && max == LF_TERMINAL_UNBOUNDED)) return t;
+    uint8_t *between = lf_compilation_keep(c, t.dfa.n_states, 1);
+    if (!between) return t;
+    between[lf_dfa_next(&t.dfa, 0, '"')] = 1;
+    count(c, &t, between, min, max);
+    return t;
+}
+
+/* Where in a spelled string a byte leads: before its quote, between characters, behind its end, behind a backslash, or
+ * so many bytes before the end of a character. */
+enum place { UNSEEN, BEFORE, BETWEEN, BEHIND, ESCAPED, INSIDE };
+
+static uint8_t next_place(uint8_t place, uint8_t byte)
+{
+    if (place == BEFORE) return BETWEEN;
+    if (place == ESCAPED) return byte == 'u' ? INSIDE + 4 : BETWEEN;
+    if (place > INSIDE) return place == INSIDE + 1 ? BETWEEN : place - 1;
+    if (byte == '"' || byte == '\\') return byte == '"' ? BEHIND : ESCAPED;
+    return byte < 0x80 ? BETWEEN : byte < 0xe0 ? INSIDE + 1 : byte < 0xf0 ? INSIDE + 2 : INSIDE + 3;
+}
+
+/* The states between characters. As it was spelled, each state has one place (were it minimized, one between characters
+ * and one behind a backslash could be the same). */
+static uint8_t *find_between(struct lf_compilation *c, const struct lf_dfa *spelled)
+{
+    uint32_t n_todo = 1, *todo = lf_compilation_scratch(c, spelled->n_states, sizeof *todo);
+    uint8_t *places = lf_compilation_keep(c, spelled->n_states, 1);
+    if (!todo || !places) return NULL;
+    places[0] = BEFORE;
+    while (n_todo && lf_compilation_step(c, 64)) {
+        uint32_t q = todo[--n_todo];
+        for (int b = 0; b < 256; b++) {
+            uint32_t to = lf_dfa_next(spelled, q, (uint8_t)b);
+            uint8_t place = to == LF_DFA_DEAD ? UNSEEN : next_place(places[q], (uint8_t)b);
+            if (to == LF_DFA_DEAD) continue;
+            LF_ASSERT(places[to] == UNSEEN || places[to] == place);
+            if (places[to] == UNSEEN) todo[n_todo++] = to;
+            places[to] = place;
+        }
+    }
+    for (uint32_t q = 0; q < spelled->n_states; q++) places[q] = places[q] == BETWEEN;
+    return places;
+}
+
+struct lf_terminal lf_terminal_of_contents(struct lf_compilation *c, const struct lf_dfa *contents, uint32_t min,
+                                           uint32_t max)
+{
+    struct lf_dfa spelled = lf_json_string_spelled(c, contents, "");
+    if (min == 0 && max == LF_TERMINAL_UNBOUNDED) return lf_terminal_of_dfa(c, &spelled);
+    struct lf_terminal t = {.kind = LF_TERMINAL_DFA, .dfa = lf_dfa_keep(c, &spelled)};
+    uint8_t *between = t.dfa.n_states ? find_between(c, &t.dfa) : NULL;
+    if (between) count(c, &t, between, min, max);
     return t;
 }

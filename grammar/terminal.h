@@ -1,16 +1,16 @@
 /* Terminals: the regular parts of a grammar, run byte by byte.
  *
  * Three forms. A list of texts is a trie (enums, names, punctuation: cheap to build, whatever their number). A byte
- * automaton is a DFA. A string of so many characters is the DFA of strings with a counter beside its state, so that
- * maxLength costs nothing: the state is q + n_states × count, and characters are counted where the automaton comes back
- * to its body. Each form has numbers as states, 0 first. Read-only once made: any thread. */
+ * automaton is a DFA. A string of so many characters is the DFA of its spelling with a counter beside the state
+ * (counting.h), so that maxLength costs nothing: the state is q + n_states × count. Each form has numbers as states, 0
+ * first. Read-only once made: any thread. */
 #ifndef LF_GRAMMAR_TERMINAL_H
 #define LF_GRAMMAR_TERMINAL_H
 
-#include "grammar/dfa.h"
+#include "grammar/counting.h"
 
 #define LF_TERMINAL_DEAD      UINT32_MAX
-#define LF_TERMINAL_UNBOUNDED UINT32_MAX
+#define LF_TERMINAL_UNBOUNDED LF_COUNTING_UNBOUNDED
 
 enum lf_terminal_kind { LF_TERMINAL_DFA, LF_TERMINAL_TEXTS, LF_TERMINAL_COUNTED };
 
@@ -33,11 +33,11 @@ struct lf_terminal {
     uint8_t *steady;            /* [DFA state]: letters, digits and spaces lead back to it; or NULL */
     struct lf_text_node *nodes; /* of texts; [0] is the root */
     uint32_t n_nodes;
-    uint32_t body, min, max;          /* of a counted one: the state between characters; how many of them */
+    struct lf_counting counting;      /* of a counted one */
     bool is_open;                     /* it may end at many bytes and go on with them as well: free text */
     bool is_control;                  /* one control token, with LF_GRAMMAR_CONTROL before its text; of texts */
     struct lf_str control;            /* that token's text, without it */
-    uint8_t id[LF_TERMINAL_ID_BYTES]; /* equal where the DFAs are: of the content, so grammars can share masks */
+    uint8_t id[LF_TERMINAL_ID_BYTES]; /* of the content, so grammars share masks: equal where walks are the same */
 };
 
 /* The state behind a byte, or LF_TERMINAL_DEAD. */
@@ -46,9 +46,8 @@ static inline uint32_t lf_terminal_next_counted(const struct lf_terminal *t, uin
     uint32_t n = t->dfa.n_states, q = state % n, count = state / n;
     uint32_t to = lf_dfa_next(&t->dfa, q, byte);
     if (to == LF_DFA_DEAD) return LF_TERMINAL_DEAD;
-    if (q == t->body && (byte == '"' ? count < t->min : count >= t->max)) return LF_TERMINAL_DEAD;
-    if (to == t->body && q != 0 && (t->max != LF_TERMINAL_UNBOUNDED || count < t->min)) count++;
-    return to + n * count;
+    count = lf_counting_behind(&t->counting, q, to, count);
+    return lf_counting_can_end(&t->counting, to, count) ? to + n * count : LF_TERMINAL_DEAD;
 }
 static inline uint32_t lf_terminal_next_text(const struct lf_terminal *t, uint32_t state, uint8_t byte)
 {
@@ -88,5 +87,8 @@ struct lf_terminal lf_terminal_of_dfa(struct lf_compilation *c, const struct lf_
 /* JSON strings in any spelling, of min to max characters (LF_TERMINAL_UNBOUNDED: no end); surrogates come in pairs, and
  * \u0000 does not come, since readers refuse it. behind: what follows the closing quote. */
 struct lf_terminal lf_terminal_of_string(struct lf_compilation *c, uint32_t min, uint32_t max, const char *behind);
+/* JSON strings of these contents, in one spelling (json_string.h), of so many characters. */
+struct lf_terminal lf_terminal_of_contents(struct lf_compilation *c, const struct lf_dfa *contents, uint32_t min,
+                                           uint32_t max);
 
 #endif

@@ -56,7 +56,7 @@ struct lf_walk_key {
     uint8_t id[LF_TERMINAL_ID_BYTES];
     uint64_t starts[4]; /* bytes, as bits, that what follows may begin with: all of them where it is not looked at */
     uint32_t state;     /* of the DFA */
-    uint32_t min, max;  /* characters to come, of a counted one; clipped to what a token can have */
+    uint32_t min, max;  /* characters to come, of a counted one; clipped to what a token can tell */
     uint32_t padding;   /* 0: keys are compared as bytes */
 };
 

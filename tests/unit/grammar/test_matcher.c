@@ -27,6 +27,9 @@ static const char *const schemas[] = {
     "{\"type\":\"object\",\"properties\":{\"a\":{\"pattern\":\"^[a-e]+1*$\",\"type\":\"string\"},\"b\":{\"type\":"
     "\"integer\",\"minimum\":3,\"maximum\":1234}},\"patternProperties\":{\"^x\":{\"type\":\"null\"}}}",
     "{\"type\":\"string\",\"minLength\":3}",
+    "{\"type\":\"string\",\"pattern\":\"^([a-c]{2}|[d,. ]{3})*$\",\"minLength\":7,\"maxLength\":21}",
+    "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"n|^.{4,5}$|\\\\n\",\"maxLength\":9}}",
+    "{\"type\":\"string\",\"pattern\":\"^(a{2}|b{5}|.{7})*$\",\"minLength\":271,\"maxLength\":275}",
     "{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"}},\"required\":[\"a\"]},{\"type\":"
     "\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":3},\"b\":{}},\"required\":[\"a\",\"b\"]}]}",
 };

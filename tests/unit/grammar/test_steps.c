@@ -22,6 +22,7 @@ static const char *const schemas[] = {
     "{\"allOf\":[{\"anyOf\":[{\"type\":\"integer\",\"multipleOf\":7},{\"format\":\"date\",\"type\":\"string\"}]},{"
     "\"minimum\":3}]}",
     "{\"type\":\"string\",\"enum\":[\"ab\",\"c\"],\"pattern\":\"^a\",\"maxLength\":2}",
+    "{\"type\":\"string\",\"pattern\":\"^(a{2}|b{3})*$\",\"minLength\":9,\"maxLength\":20}",
     "{\"type\":\"integer\",\"enum\":[1,2,30],\"minimum\":2}",
 };
 static const char *const patterns[] = {"^(?:a|[^b-d]{1,3})*(x|y$)\\.$", "\\u00e9+?\\d{2,}", "(a(b(c)?)*)|[\\w-]"};
