@@ -98,12 +98,14 @@ struct lf_config {
 
     /* load, health */
     const char *url;
-    int dialect;        /* an lf_load_dialect */
+    int dialect;        /* 0: chat with documents, else completions; else an lf_load_dialect + 1 */
     const char *levels; /* load --concurrency */
     const char *lengths;
     int output_tokens;
     int rounds;
     int shared_prefix;
+    int n_documents; /* load --documents; 0: prompts have their text in them */
+    double zipf;
     const char *csv;
     bool find_limit;
     int ttft_ms;

@@ -39,11 +39,17 @@ const struct lf_command_row lf_command_rows[] = {
      .name = "load",
      .args = "[--url URL] [options]",
      .summary = "measures a server under load",
-     .text = "Measures a server: every level of --concurrency with every length of --lengths, with time to first "
-             "token, time between tokens and tokens per second. Prompts are random ids below 4000 (of a vocabulary of "
-             "as many at least) and differ, so the prefix cache finds nothing. A server takes 64 connections from one "
-             "address unless --connections-per-address says otherwise.",
+     .text =
+         "Measures a server: every level of --concurrency with every length of --lengths, with time to first "
+         "token, time between tokens and tokens per second. Prompts are random ids below 4000 (of a vocabulary of "
+         "as many at least) and differ, so the prefix cache finds nothing. A server takes 64 connections from one "
+         "address unless --connections-per-address says otherwise.\n\n"
+         "With --documents the prompts are questions about documents that the server has read before. Their names "
+         "begin with load-, and their texts follow from --seed (0 where it is not given): a later run puts the same "
+         "ones again, also to a server that has been restarted; they end by themselves after a day. Below each row "
+         "stands where the tokens came from, as the server's /metrics counted them, other clients' included.",
      .examples = "longflash load --concurrency 1,8,32 --lengths 1K,16K --csv load.csv\n"
+                 "longflash load --documents 20 --lengths 8K --concurrency 16\n"
                  "longflash load --find-limit --ttft-ms 20000 --itl-ms 200\n"},
     {.command = LF_COMMAND_TOKENIZE,
      .name = "tokenize",

@@ -2,7 +2,10 @@
  *
  * The matrix: every number of clients with every prompt length, one row of figures each. --find-limit: doubling, then
  * halving the interval, for the longest prompt (one client) and for the most clients (the shortest length); a step
- * counts as passed when every request was answered and the p90 bounds hold. */
+ * counts as passed when every request was answered and the p90 bounds hold.
+ *
+ * --documents: before each test of the matrix its documents are put, all of which a server may have already, and then
+ * the clients ask about them. Both are shown with where their prompts' tokens came from, by the server's own count. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +18,10 @@
 #include "server/commands.h"
 #include "server/load/load_client.h"
 #include "server/load/load_prompt.h"
+#include "server/load/prompt_sources.h"
 #include "server/text_input.h"
 
+enum { PUTTERS_N = 2, METRICS_BYTES = 4 * 1024 * 1024, METRICS_MS = 60 * 1000 };
 enum { LIST_N = 32, TIMEOUT_MS = 24 * 3600 * 1000, LONGEST_PROMPT = LF_CONTEXT_TOKENS, SEARCH_FIRST_TOKENS = 1024 };
 
 struct load {
@@ -26,6 +31,8 @@ struct load {
     FILE *csv;            /* NULL: none */
     struct lf_buf schema; /* --json-schema; empty: none */
     bool terminal;
+    struct lf_zipf documents; /* which one is asked about; n 0: none are put */
+    enum lf_load_dialect dialect;
     uint64_t seed;    /* --seed, or drawn for this run */
     uint64_t n_tests; /* each with a seed of its own, so that no prompt comes twice */
     char label[64];   /* of the test that is running */
@@ -35,6 +42,9 @@ struct test {
     int n_clients, n_prompt, n_requests;
     struct lf_load_shape shape;
     struct lf_load_result result;
+    int64_t n_document_tokens;
+    double ready_s; /* until all documents were read */
+    struct lf_prompt_sources put, asked;
 };
 
 static enum lf_status parse_list(const char *what, const char *text, int max, int *values, int *n, struct lf_err *err)
@@ -57,9 +67,26 @@ static enum lf_status parse_list(const char *what, const char *text, int max, in
 
 /* ---- one test ---- */
 
+static void label(struct load *l, const struct test *t)
+{
+    snprintf(l->label, sizeof(l->label), "%d × %d tokens", t->n_clients, t->n_prompt);
+}
+
 static void make(void *ctx, struct lf_buf *out, uint64_t idx)
 {
     lf_load_request(out, ctx, idx);
+}
+
+static void make_put(void *ctx, struct lf_buf *out, uint64_t idx)
+{
+    lf_load_put(out, ctx, idx);
+}
+
+static void make_metrics(void *ctx, struct lf_buf *out, uint64_t idx)
+{
+    const struct load *l = ctx;
+    (void)idx;
+    lf_load_get(out, l->url.host, l->key, "/metrics");
 }
 
 static void on_progress(void *ctx, int n_done, int n_failed, int64_t n_tokens)
@@ -70,13 +97,79 @@ static void on_progress(void *ctx, int n_done, int n_failed, int64_t n_tokens)
             (long long)n_tokens);
 }
 
+static enum lf_status read_sources(struct load *l, struct lf_prompt_sources *out, struct lf_err *err)
+{
+    struct lf_buf page;
+    struct lf_load_result r;
+    lf_buf_init(&page, METRICS_BYTES);
+    struct lf_load_spec spec = {.url = &l->url,
+                                .n_clients = 1,
+                                .n_requests = 1,
+                                .timeout_ms = METRICS_MS,
+                                .make = make_metrics,
+                                .make_ctx = l,
+                                .body = &page};
+    enum lf_status status = lf_load_run(&r, &spec, err);
+    if (status == LF_OK) {
+        if (r.n_failed)
+            status = lf_fail(err, LF_TIMEOUT, "%.200s/metrics: %s", l->config->url, r.first_bad);
+        else if (!lf_prompt_sources_read(out, lf_buf_view(&page)))
+            status = lf_fail(err, LF_UNSUPPORTED, "%.200s/metrics does not say where prompts' tokens came from",
+                             l->config->url);
+        lf_load_result_deinit(&r);
+    }
+    lf_buf_deinit(&page);
+    return status;
+}
+
+/* Until all of them have been read. */
+static enum lf_status put_documents(struct load *l, struct test *t, struct lf_err *err)
+{
+    struct lf_load_result r;
+    struct lf_load_spec spec = {.url = &l->url,
+                                .n_clients = LF_MIN(PUTTERS_N, l->documents.n),
+                                .n_requests = l->documents.n,
+                                .timeout_ms = TIMEOUT_MS,
+                                .dialect = LF_LOAD_DOCUMENT,
+                                .make = make_put,
+                                .make_ctx = &t->shape,
+                                .progress = on_progress,
+                                .progress_ctx = l};
+    snprintf(l->label, sizeof(l->label), "documents of %d words", t->n_prompt);
+    LF_TRY(lf_load_run(&r, &spec, err));
+    t->n_document_tokens = r.n_prompt_tokens;
+    t->ready_s = r.wall_ms / 1000.0;
+    enum lf_status status = LF_OK;
+    if (r.n_failed)
+        status =
+            lf_fail(err, LF_TIMEOUT, "%d of %d documents were not read: %s", r.n_failed, l->documents.n, r.first_bad);
+    lf_load_result_deinit(&r);
+    return status;
+}
+
+static enum lf_status run_spec(struct load *l, struct test *t, const struct lf_load_spec *spec, struct lf_err *err)
+{
+    struct lf_prompt_sources before, between, after;
+    if (l->documents.n == 0) return lf_load_run(&t->result, spec, err);
+    LF_TRY(read_sources(l, &before, err));
+    LF_TRY(put_documents(l, t, err));
+    LF_TRY(read_sources(l, &between, err));
+    label(l, t);
+    LF_TRY(lf_load_run(&t->result, spec, err));
+    enum lf_status status = read_sources(l, &after, err);
+    t->put = lf_prompt_sources_between(&before, &between);
+    t->asked = lf_prompt_sources_between(&between, &after);
+    if (status != LF_OK) lf_load_result_deinit(&t->result);
+    return status;
+}
+
 static enum lf_status run_test(struct load *l, struct test *t, int n_clients, int n_prompt, int rounds,
                                struct lf_err *err)
 {
     const struct lf_config *c = l->config;
     *t = (struct test){.n_clients = n_clients, .n_prompt = n_prompt, .n_requests = n_clients * rounds};
     t->shape = (struct lf_load_shape){
-        .dialect = (enum lf_load_dialect)c->dialect,
+        .dialect = l->dialect,
         .n_prompt = n_prompt,
         .n_shared = LF_MIN(c->shared_prefix, n_prompt),
         .n_output = c->output_tokens,
@@ -84,22 +177,24 @@ static enum lf_status run_test(struct load *l, struct test *t, int n_clients, in
         .host = l->url.host,
         .key = l->key,
         .schema = lf_buf_view(&l->schema),
+        .documents = l->documents.n ? &l->documents : NULL,
+        .document_seed = c->seed,
     };
     l->n_tests++;
-    snprintf(l->label, sizeof(l->label), "%d × %d tokens", n_clients, n_prompt);
+    label(l, t);
     struct lf_load_spec spec = {
         .url = &l->url,
         .n_clients = n_clients,
         .n_requests = t->n_requests,
         .timeout_ms = TIMEOUT_MS,
-        .dialect = (enum lf_load_dialect)c->dialect,
+        .dialect = l->dialect,
         .make = make,
         .make_ctx = &t->shape,
         .json = l->schema.len > 0,
         .progress = on_progress,
         .progress_ctx = l,
     };
-    enum lf_status status = lf_load_run(&t->result, &spec, err);
+    enum lf_status status = run_spec(l, t, &spec, err);
     if (l->terminal) fprintf(stderr, "\r%70s\r", "");
     return status;
 }
@@ -109,9 +204,35 @@ static void print_head(struct load *l)
     printf("%5s %8s %4s %6s | %9s %9s %9s | %8s %8s %8s | %10s %9s\n", "conc", "prompt", "ok", "failed", "ttft p50",
            "p90", "p99 ms", "itl p50", "p90", "p99 ms", "prompt t/s", "out t/s");
     if (l->csv)
-        fprintf(l->csv, "concurrency,prompt_tokens,ok,failed,ttft_p50_ms,ttft_p90_ms,ttft_p99_ms,itl_p50_ms,itl_p90_ms,"
-                        "itl_p99_ms,e2e_p50_ms,e2e_p99_ms,prompt_tokens_per_s,output_tokens_per_s,cached_tokens,wall_s,"
-                        "first_failure\n");
+        fprintf(l->csv,
+                "concurrency,prompt_tokens,ok,failed,ttft_p50_ms,ttft_p90_ms,ttft_p99_ms,itl_p50_ms,itl_p90_ms,"
+                "itl_p99_ms,e2e_p50_ms,e2e_p99_ms,prompt_tokens_per_s,output_tokens_per_s,cached_tokens,wall_s,"
+                "first_failure%s\n",
+                l->documents.n ? ",documents,zipf,document_tokens,ready_s,put_computed,put_memory,put_disk,"
+                                 "asked_computed,asked_memory,asked_disk"
+                               : "");
+}
+
+static void print_sources(const char *what, const struct lf_prompt_sources *s)
+{
+    double sum = (double)LF_MAX(s->n_computed + s->n_memory + s->n_disk, (int64_t)1);
+    printf("%s%.1f%% computed, %.1f%% from memory, %.1f%% from disk\n", what, 100 * (double)s->n_computed / sum,
+           100 * (double)s->n_memory / sum, 100 * (double)s->n_disk / sum);
+}
+
+static void print_documents(struct load *l, const struct test *t)
+{
+    const struct lf_prompt_sources *put = &t->put, *asked = &t->asked;
+    if (l->documents.n == 0) return;
+    printf("      %d documents of %lld tokens ready after %.2f s", l->documents.n, (long long)t->n_document_tokens,
+           t->ready_s);
+    if (put->n_computed + put->n_memory + put->n_disk > 0)
+        print_sources(": ", put);
+    else
+        printf(", as they were there\n");
+    printf("      questions: %.1f%% of their tokens cached",
+           100 * (double)t->result.n_cached / (double)LF_MAX(t->result.n_prompt_tokens, (int64_t)1));
+    print_sources("; ", asked);
 }
 
 static void print_test(struct load *l, struct test *t)
@@ -129,6 +250,7 @@ static void print_test(struct load *l, struct test *t)
            r->n_ok, r->n_failed, ttft[0], ttft[1], ttft[2], itl[0], itl[1], itl[2], prompt_rate, output_rate);
     if (r->n_failed) printf("      first failure: %s\n", r->first_bad);
     if (r->n_cut) printf("      %d of the answers were cut by --output-tokens\n", r->n_cut);
+    print_documents(l, t);
     fflush(stdout);
     if (!l->csv) return;
     fprintf(l->csv, "%d,%d,%d,%d,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f,%lld,%.3f,", t->n_clients,
@@ -137,7 +259,13 @@ static void print_test(struct load *l, struct test *t)
             (long long)r->n_cached, wall_s);
     fputc('"', l->csv);
     for (const char *p = r->first_bad; *p; p++) fputs(*p == '"' ? "\"\"" : (char[]){*p, '\0'}, l->csv);
-    fputs("\"\n", l->csv);
+    fputc('"', l->csv);
+    if (l->documents.n)
+        fprintf(l->csv, ",%d,%.3f,%lld,%.3f,%lld,%lld,%lld,%lld,%lld,%lld", l->documents.n, l->config->zipf,
+                (long long)t->n_document_tokens, t->ready_s, (long long)t->put.n_computed, (long long)t->put.n_memory,
+                (long long)t->put.n_disk, (long long)t->asked.n_computed, (long long)t->asked.n_memory,
+                (long long)t->asked.n_disk);
+    fputc('\n', l->csv);
 }
 
 static enum lf_status run_matrix(struct load *l, struct lf_err *err)
@@ -265,12 +393,30 @@ static enum lf_status read_schema(struct load *l, struct lf_err *err)
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--json-schema: %.200s", l->config->json_schema);
 }
 
+/* What --dialect and --documents say together. */
+static enum lf_status choose_dialect(struct load *l, struct lf_err *err)
+{
+    const struct lf_config *c = l->config;
+    l->dialect = c->dialect       ? (enum lf_load_dialect)(c->dialect - 1)
+                 : c->n_documents ? LF_LOAD_CHAT
+                                  : LF_LOAD_COMPLETIONS;
+    if (c->n_documents == 0) return LF_OK;
+    if (l->dialect == LF_LOAD_COMPLETIONS)
+        return lf_fail(err, LF_INVALID, "--documents: a completion names none; expected --dialect chat or messages");
+    if (c->find_limit || c->shared_prefix)
+        return lf_fail(err, LF_INVALID, "--documents: not together with %s",
+                       c->find_limit ? "--find-limit" : "--shared-prefix");
+    enum lf_status status = lf_zipf_init(&l->documents, c->n_documents, c->zipf);
+    return status == LF_OK ? LF_OK : lf_fail(err, status, "out of memory");
+}
+
 static enum lf_status run(struct load *l, struct lf_err *err)
 {
     const struct lf_config *c = l->config;
     if (c->n_args > 0) return lf_fail(err, LF_INVALID, "load takes no arguments, got \"%.60s\"", c->args[0]);
     if (!c->url) return lf_fail(err, LF_INVALID, "--url: expected http://host:port");
     LF_TRY(lf_url_parse(&l->url, c->url, err));
+    LF_TRY(choose_dialect(l, err));
     LF_TRY(first_key(l, err));
     LF_TRY(read_schema(l, err));
     l->seed = c->seed;
@@ -292,6 +438,7 @@ int lf_load_command(const struct lf_config *config)
     if (l.csv && fclose(l.csv) != 0 && status == LF_OK)
         status = lf_fail(&err, LF_IO, "--csv: %.200s could not be written whole", config->csv);
     free(l.key);
+    lf_zipf_deinit(&l.documents);
     lf_buf_deinit(&l.schema);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
 }

@@ -1,6 +1,7 @@
 #include "server/load/load_prompt.h"
 
 #include "core/check.h"
+#include "core/limits.h"
 #include "core/mix.h"
 
 /* Ids that are ordinary tokens in every known vocabulary: past the control and byte tokens, within 4096. */
@@ -36,6 +37,46 @@ static void append_words(struct lf_buf *out, const struct lf_load_shape *shape, 
         lf_buf_printf(out, "%s%s", i ? " " : "", words[draw(shape, index, i) % LF_N_ELEMS(words)]);
 }
 
+/* ---- documents ---- */
+
+enum { QUESTION_WORDS = 12, DOCUMENT_TTL_S = 24 * 3600 };
+
+static void append_document_name(struct lf_buf *out, const struct lf_load_shape *shape, int document)
+{
+    lf_buf_printf(out, "load-%llx-%d-%d", (unsigned long long)shape->document_seed, shape->n_prompt, document);
+}
+
+/* Each begins otherwise than all others, so that no two share a block. */
+static void append_document_text(struct lf_buf *out, const struct lf_load_shape *shape, int document)
+{
+    uint64_t seed = lf_random64(shape->document_seed + (uint64_t)shape->n_prompt, (uint64_t)document);
+    lf_buf_printf(out, "Document %d.", document);
+    for (int i = 0; i < shape->n_prompt; i++)
+        lf_buf_printf(out, " %s", words[lf_random64(seed, (uint64_t)i) % LF_N_ELEMS(words)]);
+}
+
+static void append_question(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
+{
+    lf_buf_cstr(out, "[{\"type\":\"document\",\"name\":\"");
+    append_document_name(out, shape, lf_zipf_choose(shape->documents, lf_random64(~shape->seed, index)));
+    lf_buf_printf(out, "\"},{\"type\":\"text\",\"text\":\"Question %llu:", (unsigned long long)index);
+    for (int i = 0; i < QUESTION_WORDS; i++)
+        lf_buf_printf(out, " %s", words[draw(shape, index, shape->n_shared + i) % LF_N_ELEMS(words)]);
+    lf_buf_cstr(out, "?\"}]");
+}
+
+/* What one message of the user's has in it. */
+static void append_content(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
+{
+    if (shape->documents) {
+        append_question(out, shape, index);
+        return;
+    }
+    lf_buf_char(out, '"');
+    append_words(out, shape, index);
+    lf_buf_char(out, '"');
+}
+
 /* An answer with a schema ends where it is whole, any other one of OpenAI's at its length. */
 static void append_openai_end(struct lf_buf *out, struct lf_str schema)
 {
@@ -65,12 +106,21 @@ static const struct {
 } forms[] = {
     [LF_LOAD_COMPLETIONS] = {"/v1/completions", "", "{\"prompt\":[", "],\"max_tokens\":", append_ids,
                              append_openai_end},
-    [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":\"",
-                      "\"}],\"max_tokens\":", append_words, append_openai_end},
+    [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":",
+                      "}],\"max_tokens\":", append_content, append_openai_end},
     [LF_LOAD_MESSAGES] = {"/v1/messages", "anthropic-version: 2023-06-01\r\n",
-                          "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}],\"max_tokens\":", append_words,
+                          "{\"messages\":[{\"role\":\"user\",\"content\":", "}],\"max_tokens\":", append_content,
                           append_messages_end},
 };
+
+/* The rest of a request, whose head ends with these headers. The body is given up. */
+static void append_body(struct lf_buf *out, const char *headers, struct lf_buf *body)
+{
+    lf_buf_printf(out, "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", headers, body->len);
+    lf_buf_str(out, lf_buf_view(body));
+    if (body->status != LF_OK) out->status = body->status;
+    lf_buf_deinit(body);
+}
 
 void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
 {
@@ -82,11 +132,23 @@ void lf_load_request(struct lf_buf *out, const struct lf_load_shape *shape, uint
     forms[shape->dialect].append_end(&body, shape->schema);
     lf_buf_char(&body, '}');
     append_head(out, "POST", forms[shape->dialect].path, shape->host, shape->key);
-    lf_buf_printf(out, "%sContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", forms[shape->dialect].headers,
-                  body.len);
-    lf_buf_str(out, lf_buf_view(&body));
-    if (body.status != LF_OK) out->status = body.status;
-    lf_buf_deinit(&body);
+    append_body(out, forms[shape->dialect].headers, &body);
+}
+
+void lf_load_put(struct lf_buf *out, const struct lf_load_shape *shape, uint64_t index)
+{
+    struct lf_buf body, path;
+    lf_buf_init(&body, out->ceiling);
+    lf_buf_init(&path, LF_DOCUMENT_NAME_BYTES + 64);
+    lf_buf_cstr(&body, "{\"text\":\"");
+    append_document_text(&body, shape, (int)index);
+    lf_buf_printf(&body, "\",\"ttl\":%d}", DOCUMENT_TTL_S);
+    lf_buf_cstr(&path, "/v1/documents/");
+    append_document_name(&path, shape, (int)index);
+    lf_buf_cstr(&path, "?wait=true");
+    append_head(out, "PUT", lf_buf_view(&path).ptr, shape->host, shape->key);
+    append_body(out, "", &body);
+    lf_buf_deinit(&path);
 }
 
 void lf_load_get(struct lf_buf *out, const char *host, const char *key, const char *path)

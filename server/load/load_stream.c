@@ -38,7 +38,7 @@ static void take_count(struct lf_load_stream *s, struct lf_json_value usage, con
 {
     int64_t n;
     if (!lf_json_int64(lf_json_get(usage, name), &n) || n < 0)
-        complain(s, "usage without %s", name);
+        complain(s, "%s without %s", s->dialect == LF_LOAD_DOCUMENT ? "a document" : "usage", name);
     else
         *out = n;
 }
@@ -148,6 +148,19 @@ static bool take_messages(struct lf_load_stream *s, struct lf_json_value root)
     return false;
 }
 
+/* ---- a document that is put ---- */
+
+static void take_document(struct lf_load_stream *s, struct lf_json_value root)
+{
+    struct lf_json_value state = lf_json_get(root, "state");
+    if (take_error(s, root)) return;
+    if (s->finished) complain(s, "a state behind the last one");
+    s->finished = lf_json_string_is(state, "ready");
+    if (!s->finished && !lf_json_string_is(state, "reading")) complain(s, "an event without a state");
+    take_count(s, root, "tokens", &s->n_prompt);
+    s->counted = true;
+}
+
 /* ---- lines ---- */
 
 static bool take_data(struct lf_load_stream *s, struct lf_str data)
@@ -163,7 +176,10 @@ static bool take_data(struct lf_load_stream *s, struct lf_str data)
         complain(s, "an event that is no JSON object");
     } else {
         struct lf_json_value root = lf_json_root(&json);
-        part = s->dialect == LF_LOAD_MESSAGES ? take_messages(s, root) : take_openai(s, root);
+        if (s->dialect == LF_LOAD_DOCUMENT)
+            take_document(s, root);
+        else
+            part = s->dialect == LF_LOAD_MESSAGES ? take_messages(s, root) : take_openai(s, root);
     }
     lf_json_deinit(&json);
     return part;

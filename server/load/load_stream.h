@@ -1,4 +1,4 @@
-/* The streams of the three dialects, read line by line, as strictly as they are written: a line that does not belong, a
+/* The streams of the dialects, read line by line, as strictly as they are written: a line that does not belong, a
  * member that is missing, an error in the middle or an end that does not come is a failure, for a client of that
  * dialect would stumble over it too. Plain data, no thread. */
 #ifndef LF_SERVER_LOAD_LOAD_STREAM_H
@@ -9,8 +9,8 @@
 
 #include "core/str.h"
 
-/* As --dialect has them, in this order. */
-enum lf_load_dialect { LF_LOAD_COMPLETIONS, LF_LOAD_CHAT, LF_LOAD_MESSAGES };
+/* The first three as --dialect has them, in this order; the last is how far the reading of a document is. */
+enum lf_load_dialect { LF_LOAD_COMPLETIONS, LF_LOAD_CHAT, LF_LOAD_MESSAGES, LF_LOAD_DOCUMENT };
 
 enum { LF_LOAD_WRONG_BYTES = 200, LF_LOAD_EVENT_BYTES = 64 };
 

@@ -1,10 +1,12 @@
 """A document that outlives the server: read once, then found on disk by the next one, whatever ended the first. The
 answer is the same, byte for byte, as where everything is computed."""
+import csv
 import json
 import os
 import random
 import shutil
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -114,6 +116,45 @@ class Restarts(unittest.TestCase):
             total += sum(self.check(server, seed) for seed in range(4))
             server.stop(signal.SIGKILL)
         self.assertGreater(total, 4 * LEAST * 64)
+
+    def load(self, server, *more):
+        """The rows of `load --documents`, which must not have failed, and what it printed."""
+        r = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{server.port}", "--documents", "3",
+                            "--lengths", "600", "--concurrency", "1,3", "--rounds", "3", "--output-tokens", "4", "--csv", "/dev/stdout",
+                            *more], capture_output=True, text=True, timeout=120 * harness.SLOW)
+        self.assertEqual((r.returncode, r.stderr), (0, ""), r.stdout)
+        rows = list(csv.DictReader(line for line in r.stdout.splitlines() if line.count(",") > 10))
+        self.assertEqual([(row["ok"], row["failed"], row["documents"]) for row in rows], [("3", "0", "3"), ("9", "0", "3")], r.stdout)
+        return [{k: float(v) for k, v in row.items() if k != "first_failure"} for row in rows], r.stdout
+
+    def test_the_load_test_of_documents_finds_its_documents_after_a_restart(self):
+        server = self.start()
+        (first, again), text = self.load(server)
+        n = first["document_tokens"]
+        self.assertEqual((first["put_computed"], first["put_memory"], first["put_disk"]), (n, 0, 0))
+        self.assertEqual((again["put_computed"], again["put_memory"], again["put_disk"]), (0, 0, 0))
+        self.assertIn("100.0% computed, 0.0% from memory, 0.0% from disk", text)
+        self.assertIn(", as they were there", text)
+        for row, n_asked in ((first, 3), (again, 9)):
+            self.assertEqual((row["asked_memory"], row["asked_disk"]), (row["cached_tokens"], 0))
+            self.assertGreaterEqual(row["asked_memory"], n_asked * (600 // 64) * 64)
+        self.assertEqual(len(server.get("/v1/documents").json["data"]), 3)
+        self.assertEqual(server.stop(), 0)
+        server = self.start()
+        (first, _), _ = self.load(server, "--dialect", "messages", "--zipf", "0")
+        self.assertEqual(first["document_tokens"], n)
+        self.assertLess(first["put_computed"], 3 * 64)
+        self.assertGreaterEqual(first["put_disk"] + first["asked_disk"], 600 // 64 * 64)
+        other, _ = self.load(server, "--seed", "5")
+        self.assertEqual(other[0]["put_disk"], 0)
+
+    def test_the_load_test_says_why_a_document_was_not_read(self):
+        server = self.start()
+        r = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{server.port}", "--documents", "2",
+                            "--lengths", "8K"], capture_output=True, text=True, timeout=60 * harness.SLOW)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("longflash: 2 of 2 documents were not read: HTTP 400 ", r.stderr)
+        self.assertIn("4096", r.stderr)
 
     def ask_until_gone(self, server, seed):
         try:

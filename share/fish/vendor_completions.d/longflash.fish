@@ -78,10 +78,12 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the serve
 complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l lengths -d 'prompt tokens, a test each' -x
-complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'what is asked: /v1/completions, /v1/chat/completions or /v1/messages' -x -a 'completions chat messages'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'what is asked: /v1/completions, /v1/chat/completions or /v1/messages; auto: chat with --documents, else completions' -x -a 'auto completions chat messages'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l rounds -d 'requests of each client in one test' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l shared-prefix -d 'leading tokens that all prompts share, for the prefix cache to find' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l documents -d 'put N documents of --lengths words, wait until they have been read, and ask about them by name' -x
+complete -c longflash -n '__fish_seen_subcommand_from load' -l zipf -d 'which of them: the i-th with a probability proportional to 1 / i^S; 0: all alike' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l csv -d 'also write the results as CSV' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from load' -l find-limit -d 'search the longest prompt and the highest concurrency that are served within the bounds'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l ttft-ms -d 'bound on the time to first token (p90)' -x

@@ -130,6 +130,99 @@ static void texts_are_of_so_many_words(void **state)
     }
 }
 
+/* The parsed body of what make appends, of a request that begins with this line. */
+static void parse_body(struct lf_json *json, const struct lf_buf *request, const char *line)
+{
+    struct lf_str all = lf_buf_view(request);
+    if (!lf_str_starts(all, lf_str_c(line))) fail_msg("%.100s", all.ptr);
+    size_t at = (size_t)lf_str_find(all, LF_STR("\r\n\r\n")) + 4;
+    char length[64];
+    snprintf(length, sizeof(length), "Content-Length: %zu\r\n", all.len - at);
+    assert_non_null(strstr(all.ptr, length));
+    assert_int_equal(lf_json_parse(json, lf_str_from(all.ptr + at, all.len - at), &lf_json_limits_request, NULL),
+                     LF_OK);
+}
+
+static void put(const struct lf_load_shape *shape, uint64_t index, const char *line, struct lf_buf *text)
+{
+    struct lf_buf out;
+    struct lf_json json = {0};
+    lf_buf_init(&out, 1 << 20);
+    lf_load_put(&out, shape, index);
+    parse_body(&json, &out, line);
+    lf_buf_clear(text);
+    assert_true(lf_json_string(lf_json_get(lf_json_root(&json), "text"), text));
+    int64_t ttl_s;
+    assert_true(lf_json_int64(lf_json_get(lf_json_root(&json), "ttl"), &ttl_s) && ttl_s == 86400);
+    lf_json_deinit(&json);
+    lf_buf_deinit(&out);
+}
+
+static void a_documents_name_and_text_follow_from_its_seed_length_and_number(void **state)
+{
+    (void)state;
+    struct lf_buf texts[4];
+    struct lf_load_shape shape = {.n_prompt = 40, .seed = 3, .document_seed = 17, .host = "h"};
+    for (int i = 0; i < 4; i++) lf_buf_init(&texts[i], 1 << 20);
+    put(&shape, 0, "PUT /v1/documents/load-11-40-0?wait=true HTTP/1.1\r\n", &texts[0]);
+    put(&shape, 5, "PUT /v1/documents/load-11-40-5?wait=true HTTP/1.1\r\n", &texts[1]);
+    shape.seed = 4; /* that of the questions */
+    put(&shape, 0, "PUT /v1/documents/load-11-40-0?wait=true HTTP/1.1\r\n", &texts[2]);
+    shape.document_seed = 18;
+    put(&shape, 0, "PUT /v1/documents/load-12-40-0?wait=true HTTP/1.1\r\n", &texts[3]);
+    assert_true(lf_str_starts(lf_buf_view(&texts[1]), LF_STR("Document 5. ")));
+    assert_string_equal(texts[0].ptr, texts[2].ptr);
+    assert_string_not_equal(texts[0].ptr, texts[3].ptr);
+    assert_string_not_equal(strchr(texts[0].ptr, '.'), strchr(texts[1].ptr, '.'));
+    int n_spaces = 0;
+    for (const char *p = texts[0].ptr; *p; p++) n_spaces += *p == ' ';
+    assert_int_equal(n_spaces, 41);
+    for (int i = 0; i < 4; i++) lf_buf_deinit(&texts[i]);
+}
+
+static void questions_name_a_document_and_differ(void **state)
+{
+    (void)state;
+    struct lf_zipf zipf;
+    int n_asked[3] = {0};
+    assert_int_equal(lf_zipf_init(&zipf, 3, 1), LF_OK);
+    struct lf_load_shape shape = {.dialect = LF_LOAD_MESSAGES,
+                                  .n_prompt = 40,
+                                  .n_output = 3,
+                                  .seed = 3,
+                                  .document_seed = 17,
+                                  .documents = &zipf,
+                                  .host = "h"};
+    struct lf_buf out, name, texts[2];
+    lf_buf_init(&out, 1 << 20);
+    lf_buf_init(&name, 1 << 20);
+    for (int i = 0; i < 2; i++) lf_buf_init(&texts[i], 1 << 20);
+    for (uint64_t i = 0; i < 50; i++) {
+        struct lf_json json = {0};
+        lf_buf_clear(&out);
+        lf_buf_clear(&name);
+        lf_buf_clear(&texts[i % 2]);
+        lf_load_request(&out, &shape, i);
+        parse_body(&json, &out, "POST /v1/messages HTTP/1.1\r\n");
+        struct lf_json_value message = lf_json_first(lf_json_get(lf_json_root(&json), "messages"));
+        struct lf_json_value parts = lf_json_get(message, "content"), first = lf_json_first(parts);
+        assert_int_equal(lf_json_len(parts), 2);
+        assert_true(lf_json_string_is(lf_json_get(first, "type"), "document"));
+        assert_true(lf_json_string(lf_json_get(first, "name"), &name));
+        int document = name.ptr[name.len - 1] - '0';
+        assert_true(lf_str_starts(lf_buf_view(&name), LF_STR("load-11-40-")) && document >= 0 && document < 3);
+        n_asked[document]++;
+        assert_true(lf_json_string(lf_json_get(lf_json_next(parts, first), "text"), &texts[i % 2]));
+        if (i > 0) assert_string_not_equal(texts[0].ptr, texts[1].ptr);
+        lf_json_deinit(&json);
+    }
+    assert_true(n_asked[0] > n_asked[2] && n_asked[1] > 0 && n_asked[2] > 0);
+    lf_buf_deinit(&out);
+    lf_buf_deinit(&name);
+    for (int i = 0; i < 2; i++) lf_buf_deinit(&texts[i]);
+    lf_zipf_deinit(&zipf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +230,8 @@ int main(void)
         cmocka_unit_test(a_schema_is_sent_as_it_stands_and_ends_the_answer),
         cmocka_unit_test(the_key_is_sent_where_there_is_one),
         cmocka_unit_test(texts_are_of_so_many_words),
+        cmocka_unit_test(a_documents_name_and_text_follow_from_its_seed_length_and_number),
+        cmocka_unit_test(questions_name_a_document_and_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,6 +141,33 @@ static void what_does_not_belong_into_a_stream_is_named(void **state)
     }
 }
 
+#define DOCUMENT(state, tokens) "data: {\"object\":\"document\",\"state\":\"" state "\"" tokens "}\n\n"
+#define READY                   DOCUMENT("ready", ",\"tokens\":7")
+
+static void a_document_is_read_until_it_is_ready(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *wrong;
+    } cases[] = {
+        {DOCUMENT("reading", ",\"tokens\":7") READY "data: [DONE]\n\n", NULL},
+        {DOCUMENT("reading", ",\"tokens\":7") "data: [DONE]\n\n", "without a reason for its end"},
+        {READY, "broke off"},
+        {READY READY "data: [DONE]\n\n", "a state behind the last one"},
+        {DOCUMENT("ready", "") "data: [DONE]\n\n", "a document without tokens"},
+        {"data: {\"tokens\":7}\n\ndata: [DONE]\n\n", "an event without a state"},
+        {DOCUMENT("reading", ",\"tokens\":7") "data: {\"error\":{\"message\":\"gone\"}}\n\n", "broke off: gone"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_load_stream s;
+        assert_int_equal(feed(&s, LF_LOAD_DOCUMENT, cases[i].text), 0);
+        const char *wrong = lf_load_stream_end(&s);
+        if (cases[i].wrong ? !wrong || !strstr(wrong, cases[i].wrong) : wrong != NULL)
+            fail_msg("case %zu: %s", i, wrong ? wrong : "nothing");
+        if (!wrong) assert_int_equal(s.n_prompt, 7);
+    }
+}
+
 /* The names of events have so many bytes, and the first thing that is wrong is the one that is told. */
 static void a_name_that_is_too_long_is_wrong_and_not_cut(void **state)
 {
@@ -165,6 +192,7 @@ int main(void)
         cmocka_unit_test(a_chat_counts_the_deltas_that_say_something),
         cmocka_unit_test(messages_count_what_comes_from_the_cache_beside_the_input),
         cmocka_unit_test(what_does_not_belong_into_a_stream_is_named),
+        cmocka_unit_test(a_document_is_read_until_it_is_ready),
         cmocka_unit_test(a_name_that_is_too_long_is_wrong_and_not_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
