@@ -227,6 +227,45 @@ static void files_that_fail_to_open(void **state)
     test_table_put(f->table, &f->blocks[0]);
 }
 
+static enum lf_status refuse_read(struct lf_disk_file *file, void *dst, size_t n, uint64_t at, struct lf_err *err)
+{
+    (void)file;
+    (void)dst;
+    (void)n;
+    (void)at;
+    return lf_fail(err, LF_IO, "a sector that cannot be read");
+}
+
+static void an_index_that_cannot_be_read_is_no_empty_one(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_table *t = NULL;
+    struct fake_disk disk;
+    fake_disk_init(&disk);
+    struct lf_disk_file *index = fake_disk_file(&disk, 0);
+    struct lf_disk_file_ops ops = *index->ops;
+    ops.read = refuse_read;
+    index->ops = &ops;
+    assert_int_equal(lf_disk_table_open(&t, index, fake_disk_file(&disk, 1), N_SLOTS, BLOCK_BYTES, NULL), LF_IO);
+    fake_disk_deinit(&disk);
+    test_table_put(f->table, &f->blocks[0]);
+}
+
+/* More records than are read at once. */
+static void a_long_index_is_read_to_its_end(void **state)
+{
+    struct fixture *f = *state;
+    enum { MANY = 4200 };
+    reopen(f, MANY);
+    assert_int_equal(stats_of(f).n_slots, MANY);
+    test_table_put(f->table, &f->blocks[0]);
+    memcpy(f->disk.files[0].now + (size_t)(MANY - 1) * LF_DISK_RECORD_BYTES, "no record", 9);
+    memcpy(f->disk.files[0].now + (size_t)3000 * LF_DISK_RECORD_BYTES, "no record", 9);
+    reopen(f, MANY);
+    assert_int_equal(stats_of(f).n_broken, 2);
+    assert_int_equal(test_table_read(f->table, &f->blocks[0]), LF_OK);
+}
+
 enum { ROUNDS_N = 300, THREADS_N = 4 };
 
 struct user {
@@ -303,6 +342,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(fewer_slots_and_more, setup, teardown),
         cmocka_unit_test_setup_teardown(one_batch_may_name_a_block_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(files_that_fail_to_open, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_index_that_cannot_be_read_is_no_empty_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_long_index_is_read_to_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(several_threads, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
