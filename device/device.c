@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/log.h"
 #include "device/cpu/cpuid.h"
+#include "device/cpu/host_memory.h"
 #include "device/device_impl.h"
 
 /* Slowest first. */
@@ -179,6 +180,55 @@ enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, str
     lf_download(dev, dst_host, f->src, f->bytes);
     return lf_device_sync(dev, err);
 }
+
+/* ---- beside the queue ---- */
+
+enum lf_status lf_copy_out(struct lf_device *dev, int lane, void *dst_host, const void *src_device, size_t bytes,
+                           struct lf_err *err)
+{
+    LF_ASSERT(lane >= 0 && lane < LF_COPY_LANES_N);
+    if (dev->backend->copy_out) return dev->backend->copy_out(dev, lane, dst_host, src_device, bytes, err);
+    memcpy(dst_host, src_device, bytes);
+    return LF_OK;
+}
+
+enum lf_status lf_copy_in(struct lf_device *dev, int lane, void *dst_device, const void *src_host, size_t bytes,
+                          struct lf_err *err)
+{
+    LF_ASSERT(lane >= 0 && lane < LF_COPY_LANES_N);
+    if (dev->backend->copy_in) return dev->backend->copy_in(dev, lane, dst_device, src_host, bytes, err);
+    memcpy(dst_device, src_host, bytes);
+    return LF_OK;
+}
+
+enum lf_status lf_host_alloc(struct lf_device *dev, struct lf_buffer *out, size_t bytes, const char *what,
+                             struct lf_err *err)
+{
+    void *ptr = NULL;
+    if (bytes == 0) return lf_fail(err, LF_INVALID, "%s: memory of the host needs at least one byte", what);
+    LF_TRY(lf_host_memory_take(dev->threads, &ptr, bytes, what, err));
+    *out = (struct lf_buffer){.ptr = ptr, .bytes = bytes};
+    return LF_OK;
+}
+
+void lf_host_free(struct lf_device *dev, struct lf_buffer *buf)
+{
+    (void)dev;
+    if (buf->ptr) lf_host_memory_give_back(buf->ptr, buf->bytes);
+    *buf = (struct lf_buffer){0};
+}
+
+enum lf_status lf_host_pin(struct lf_device *dev, void *ptr, size_t bytes, struct lf_err *err)
+{
+    return dev->backend->host_pin ? dev->backend->host_pin(dev, ptr, bytes, err) : LF_OK;
+}
+
+void lf_host_unpin(struct lf_device *dev, void *ptr)
+{
+    if (dev->backend->host_unpin) dev->backend->host_unpin(dev, ptr);
+}
+
+/* ---- the queue ---- */
 
 enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err)
 {

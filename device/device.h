@@ -4,9 +4,11 @@
  * uploads and graphs are queued. lf_device_sync waits; lf_download waits too. Errors of a GPU surface there and are
  * final: once one came, every later sync reports it and nothing more is run on that device (SECURITY.md).
  *
+ * One thing is in no order with the rest: copies beside the queue (lf_copy_out, lf_copy_in).
+ *
  * A device owns its worker threads (or its stream) and its op table. All calls below come from the thread that opened
- * the device, except lf_device_info, which any thread may call. After the server is ready no function here allocates
- * but lf_buffer_alloc, and that is not called again. */
+ * the device, except lf_device_info and what says otherwise, which any thread may call. After the server is ready no
+ * function here allocates but lf_buffer_alloc, and that is not called again. */
 #ifndef LF_DEVICE_DEVICE_H
 #define LF_DEVICE_DEVICE_H
 
@@ -56,6 +58,7 @@ struct lf_device_info {
     bool is_host;              /* buffers are host memory: it counts against the same limit as the process */
     uint64_t memory_bytes; /* what this process may use: RAM or the cgroup's limit, whichever is less; a GPU's memory */
     uint64_t available_bytes;
+    uint64_t host_available_bytes; /* of the host's memory; 0: nobody knows, for a device that is described */
     uint64_t context_bytes; /* of a GPU's memory, in use before the first buffer: driver, code, library workspace */
 };
 
@@ -91,6 +94,25 @@ enum { LF_FETCHES_N = 2, LF_FETCH_BYTES = 256 * 1024 };
 void lf_fetch_begin(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
 /* dst: as many bytes as begin asked for. LF_DEVICE: they are not there. */
 LF_MUST_CHECK enum lf_status lf_fetch_end(struct lf_device *dev, int slot, void *dst_host, struct lf_err *err);
+/* Copies beside the queue, for what comes and goes while steps run: from any thread, each on a lane (0 ..
+ * LF_COPY_LANES_N - 1) that is its own for the time. A copy is done when it returns, and nothing else waits for it. So
+ * the caller sees to what the queue sees to elsewhere: what it reads was written by something whose result has been
+ * fetched, and nobody else writes where it writes. What is asked for after it has returned finds its bytes. LF_DEVICE
+ * with the device's own words: the bytes may be anything. */
+enum { LF_COPY_LANES_N = 12 };
+LF_MUST_CHECK enum lf_status lf_copy_out(struct lf_device *dev, int lane, void *dst_host, const void *src_device,
+                                         size_t bytes, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_copy_in(struct lf_device *dev, int lane, void *dst_device, const void *src_host,
+                                        size_t bytes, struct lf_err *err);
+/* Memory of the host that is resident at once, aligned to 2 MiB, on any device; not of its buffers. */
+LF_MUST_CHECK enum lf_status lf_host_alloc(struct lf_device *dev, struct lf_buffer *out, size_t bytes, const char *what,
+                                           struct lf_err *err);
+void lf_host_free(struct lf_device *dev, struct lf_buffer *buf); /* accepts a zeroed one */
+/* Pins whole pages of it, which a GPU then reads and writes by itself, at the bus's rate; it takes long for many. Any
+ * thread. What was pinned in one piece is copied and unpinned as such. On a CPU they do nothing. */
+LF_MUST_CHECK enum lf_status lf_host_pin(struct lf_device *dev, void *ptr, size_t bytes, struct lf_err *err);
+void lf_host_unpin(struct lf_device *dev, void *ptr);
+
 /* Waits until all that was asked for is done. LF_DEVICE with the device's own words where something failed. */
 LF_MUST_CHECK enum lf_status lf_device_sync(struct lf_device *dev, struct lf_err *err);
 

@@ -22,6 +22,13 @@ struct lf_backend {
     /* NULL where a download at the end does. */
     void (*fetch_begin)(struct lf_device *dev, int slot, const void *src_device, size_t bytes);
     enum lf_status (*fetch_end)(struct lf_device *dev, int slot, void *dst_host, size_t bytes, struct lf_err *err);
+    /* All four NULL where device memory is the host's. */
+    enum lf_status (*copy_out)(struct lf_device *dev, int lane, void *dst_host, const void *src_device, size_t bytes,
+                               struct lf_err *err);
+    enum lf_status (*copy_in)(struct lf_device *dev, int lane, void *dst_device, const void *src_host, size_t bytes,
+                              struct lf_err *err);
+    enum lf_status (*host_pin)(struct lf_device *dev, void *ptr, size_t bytes, struct lf_err *err);
+    void (*host_unpin)(struct lf_device *dev, void *ptr);
     /* NULL where ops are complete on return. */
     enum lf_status (*sync)(struct lf_device *dev, struct lf_err *err);
     /* All four or none. */

@@ -76,16 +76,20 @@ void lf_kv_cache_close(struct lf_kv_cache *cache)
     memset(cache, 0, sizeof(*cache));
 }
 
-void lf_kv_cache_copy_out(const struct lf_kv_cache *cache, void *dst, int32_t block)
+enum lf_status lf_kv_cache_copy_out(const struct lf_kv_cache *cache, int lane, void *dst, int32_t block,
+                                    struct lf_err *err)
 {
-    LF_ASSERT(lf_device_info(cache->dev)->is_host && block >= 0 && block < cache->view.n_blocks);
-    memcpy(dst, lf_kv_page(&cache->view, block, 0, LF_KV_K, 0), lf_kv_block_bytes(&cache->view));
+    LF_ASSERT(block >= 0 && block < cache->view.n_blocks);
+    const void *src = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);
+    return lf_copy_out(cache->dev, lane, dst, src, lf_kv_block_bytes(&cache->view), err);
 }
 
-void lf_kv_cache_copy_in(struct lf_kv_cache *cache, int32_t block, const void *src)
+enum lf_status lf_kv_cache_copy_in(struct lf_kv_cache *cache, int lane, int32_t block, const void *src,
+                                   struct lf_err *err)
 {
-    LF_ASSERT(lf_device_info(cache->dev)->is_host && block >= 0 && block < cache->view.n_blocks);
-    memcpy(lf_kv_page(&cache->view, block, 0, LF_KV_K, 0), src, lf_kv_block_bytes(&cache->view));
+    LF_ASSERT(block >= 0 && block < cache->view.n_blocks);
+    void *dst = lf_kv_page(&cache->view, block, 0, LF_KV_K, 0);
+    return lf_copy_in(cache->dev, lane, dst, src, lf_kv_block_bytes(&cache->view), err);
 }
 
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block)

@@ -30,10 +30,13 @@ LF_MUST_CHECK enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct 
 void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
 uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
-/* A whole block, as it lies, to or from memory of the host; on a device whose memory is the host's. Any thread that
- * knows that nobody writes the block meanwhile (reads, for copy_in). */
-void lf_kv_cache_copy_out(const struct lf_kv_cache *cache, void *dst, int32_t block);
-void lf_kv_cache_copy_in(struct lf_kv_cache *cache, int32_t block, const void *src);
+/* A whole block, as it lies, to or from memory of the host, beside the device's queue: any thread, on a lane of its own
+ * (device.h), that knows that what wrote the block has ended, and that nobody writes it meanwhile (reads, for copy_in).
+ * LF_DEVICE: what was written to may hold anything. */
+LF_MUST_CHECK enum lf_status lf_kv_cache_copy_out(const struct lf_kv_cache *cache, int lane, void *dst, int32_t block,
+                                                  struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_kv_cache_copy_in(struct lf_kv_cache *cache, int lane, int32_t block, const void *src,
+                                                 struct lf_err *err);
 /* Fills a block with NaN: what debug builds do to freed blocks, to show that nothing reads them. */
 void lf_kv_cache_poison(struct lf_kv_cache *cache, int32_t block);
 

@@ -211,7 +211,8 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .per_tenant_n = c->api_keys_file || c->api_keys_env ? LF_IN_FLIGHT_PER_KEY_N : 0,
         .n_mask_threads = LF_MIN(lf_device_info(rt->dev)->n_threads, (int)LF_MASK_THREADS_N),
         .watchdog_s = c->watchdog,
-        .disk_block_bytes = c->cache_dir ? disk_kind(rt).block_bytes : 0,
+        .has_disk = c->cache_dir != NULL,
+        .block_bytes = c->cache_dir ? disk_kind(rt).block_bytes : 0,
     };
 }
 

@@ -20,7 +20,12 @@ enum {
 
 struct lf_cuda_gemm;
 
-struct lf_cuda { /* owner thread */
+struct lf_cuda_lane { /* whoever copies on it */
+    cudaStream_t stream;
+    cudaEvent_t done;
+};
+
+struct lf_cuda { /* owner thread, but for the lanes */
     int idx;     /* N of "cuda:N" */
     cudaStream_t stream;
     struct lf_sticky sticky;
@@ -37,6 +42,7 @@ struct lf_cuda { /* owner thread */
     char *fetched; /* [LF_FETCHES_N, LF_FETCH_BYTES] */
     cudaEvent_t fetch_marks[LF_FETCHES_N];
 
+    struct lf_cuda_lane lanes[LF_COPY_LANES_N];
     struct lf_cuda_gemm *gemm;
     bool has_gemv; /* gemv.cu can run here */
 };
@@ -55,6 +61,16 @@ LF_MUST_CHECK enum lf_status lf_cuda_fetch_end(struct lf_device *dev, int slot, 
 /* As lf_cuda_upload, of n elements whose type changes on the way into the ring. */
 void lf_cuda_upload_as(struct lf_device *dev, void *dst_device, enum lf_dtype dst_type, const void *src_host,
                        enum lf_dtype src_type, size_t n);
+
+/* beside_cuda.c */
+cudaError_t lf_cuda_lanes_init(struct lf_cuda *cuda);
+void lf_cuda_lanes_deinit(struct lf_cuda *cuda); /* accepts half-built ones */
+LF_MUST_CHECK enum lf_status lf_cuda_copy_out(struct lf_device *dev, int lane, void *dst_host, const void *src_device,
+                                              size_t bytes, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_cuda_copy_in(struct lf_device *dev, int lane, void *dst_device, const void *src_host,
+                                             size_t bytes, struct lf_err *err);
+LF_MUST_CHECK enum lf_status lf_cuda_host_pin(struct lf_device *dev, void *ptr, size_t bytes, struct lf_err *err);
+void lf_cuda_host_unpin(struct lf_device *dev, void *ptr);
 
 /* graph_cuda.c */
 bool lf_cuda_graph_begin(struct lf_device *dev);

@@ -72,6 +72,7 @@ static void close_cuda(struct lf_device *dev)
         /* What still runs must not lose its memory. A failure here was one before: it is in sticky. */
         if (cuda->stream != NULL) (void)cudaStreamSynchronize(cuda->stream);
         lf_ops_cuda_deinit(dev);
+        lf_cuda_lanes_deinit(cuda);
         lf_cuda_copy_deinit(cuda);
         if (cuda->stream != NULL) (void)cudaStreamDestroy(cuda->stream);
         free(cuda);
@@ -92,7 +93,8 @@ static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struc
     cudaError_t rc = cudaStreamCreateWithFlags(&dev->cuda->stream, cudaStreamNonBlocking);
     if (rc != cudaSuccess) return fail_open(rc, "opening the GPU", err);
     rc = lf_cuda_copy_init(dev->cuda);
-    if (rc != cudaSuccess) return fail_open(rc, "pinned memory for copies", err);
+    if (rc == cudaSuccess) rc = lf_cuda_lanes_init(dev->cuda);
+    if (rc != cudaSuccess) return fail_open(rc, "pinned memory and lanes for copies", err);
     LF_TRY(lf_ops_cuda_init(dev, err));
 
     size_t available = 0, total = 0;
@@ -101,6 +103,7 @@ static enum lf_status build(struct lf_device *dev, int idx, int n_threads, struc
     dev->info.memory_bytes = total;
     dev->info.available_bytes = available;
     dev->info.context_bytes = total - available;
+    dev->info.host_available_bytes = lf_sysinfo_memory("").available_bytes;
     return LF_OK;
 }
 
@@ -188,6 +191,10 @@ const struct lf_backend lf_backend_cuda = {.kind = "cuda",
                                            .download = lf_cuda_download,
                                            .fetch_begin = lf_cuda_fetch_begin,
                                            .fetch_end = lf_cuda_fetch_end,
+                                           .copy_out = lf_cuda_copy_out,
+                                           .copy_in = lf_cuda_copy_in,
+                                           .host_pin = lf_cuda_host_pin,
+                                           .host_unpin = lf_cuda_host_unpin,
                                            .sync = sync_cuda,
                                            .graph_begin = lf_cuda_graph_begin,
                                            .graph_end = lf_cuda_graph_end,

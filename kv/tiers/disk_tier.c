@@ -32,6 +32,7 @@ struct disk_tier;
 
 struct worker {
     struct disk_tier *tier;
+    int lane;
     uint8_t *staging; /* the saver's: batch_n slots; a loader's: one */
 };
 
@@ -41,6 +42,7 @@ struct disk_tier {
     uint64_t slot_bytes;
     uint32_t batch_n;
     uint8_t *staging;
+    bool is_pinned;         /* the staging */
     struct worker *workers; /* the saver, then the loaders */
     /* Under the lock of the lanes: */
     struct rest rests[2];
@@ -98,8 +100,7 @@ static enum lf_status load(const struct worker *w, const struct lf_tier_job *job
     if (slot < 0) return LF_INVALID;
     enum lf_status status = lf_disk_table_read(o->table, slot, &job->prev, job->ids, w->staging, err);
     lf_disk_table_release(o->table, slot);
-    if (status == LF_OK) o->copy_in(o->copy_ctx, job->block, w->staging);
-    return status;
+    return status == LF_OK ? o->copy.in(o->copy.ctx, w->lane, job->block, w->staging, err) : status;
 }
 
 static enum finding load_finding(enum lf_status status)
@@ -166,22 +167,28 @@ struct batch {
     uint32_t n;
 };
 
-/* The status of the whole: LF_OK if the disk did what it was told, even where there was no slot. */
-static enum lf_status save(const struct worker *w, struct batch *b, struct lf_err *err)
+/* Copies what is to be saved, and writes it. */
+static enum lf_status write_batch(const struct worker *w, const struct batch *b, uint32_t *n_listed, struct lf_err *err)
 {
     const struct disk_tier *t = w->tier;
     const struct lf_disk_tier_opts *o = &t->opts;
     struct lf_disk_block blocks[LF_DISK_BATCH_N];
-    uint32_t n_listed = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         const struct lf_tier_job *job = b->jobs[i];
         uint8_t *bytes = w->staging + i * t->slot_bytes;
-        o->copy_out(o->copy_ctx, bytes, job->block);
+        LF_TRY(o->copy.out(o->copy.ctx, w->lane, bytes, job->block, err));
         blocks[i] = (struct lf_disk_block){job->key, job->prev, job->ids, bytes, job->origin};
     }
-    enum lf_status status = lf_disk_table_put(o->table, blocks, b->n, &n_listed, err);
+    return lf_disk_table_put(o->table, blocks, b->n, n_listed, err);
+}
+
+/* The status of the whole: LF_OK if the disk did what it was told, even where there was no slot. */
+static enum lf_status save(const struct worker *w, struct batch *b, struct lf_err *err)
+{
+    uint32_t n_listed = 0;
+    enum lf_status status = write_batch(w, b, &n_listed, err);
     for (uint32_t i = 0; i < b->n; i++) {
-        bool listed = n_listed == b->n || lf_disk_table_has(o->table, &b->jobs[i]->key);
+        bool listed = n_listed == b->n || lf_disk_table_has(w->tier->opts.table, &b->jobs[i]->key);
         b->statuses[i] = listed ? LF_OK : status == LF_OK ? LF_FULL : status;
     }
     return status;
@@ -303,6 +310,7 @@ static void destroy(struct lf_tier *tier)
     struct disk_tier *t = tier_of(tier);
     lf_lanes_stop(&t->lanes);
     lf_lanes_deinit(&t->lanes);
+    if (t->is_pinned) t->opts.copy.unpin(t->opts.copy.ctx, t->staging);
     free(t->workers);
     free(t->staging);
     free(t);
@@ -337,6 +345,16 @@ uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *o)
            (1 + (uint64_t)o->n_loaders) * sizeof(struct worker) + staging_bytes(o);
 }
 
+/* Staging that is not pinned is copied all the same, only slower. */
+static void pin(struct disk_tier *t)
+{
+    const struct lf_tier_copy *copy = &t->opts.copy;
+    struct lf_err err;
+    if (!copy->pin) return;
+    t->is_pinned = copy->pin(copy->ctx, t->staging, staging_bytes(&t->opts), &err) == LF_OK;
+    if (!t->is_pinned) LF_WARN("copies to and from the disk's staging will be slow: %s", err.message);
+}
+
 static bool make(struct disk_tier *t)
 {
     const struct lf_disk_tier_opts *o = &t->opts;
@@ -346,6 +364,7 @@ static bool make(struct disk_tier *t)
     t->workers = calloc(1 + (size_t)o->n_loaders, sizeof(*t->workers));
     if (!t->staging || !t->workers) return false;
     memset(t->staging, 0, staging_bytes(o)); /* what lies behind a block in its slot is written too */
+    pin(t);
     return true;
 }
 
@@ -354,7 +373,7 @@ static bool start(struct disk_tier *t)
     uint8_t *staging = t->staging;
     for (int i = 0; i < 1 + t->opts.n_loaders; i++) {
         bool saves = i == 0;
-        t->workers[i] = (struct worker){.tier = t, .staging = staging};
+        t->workers[i] = (struct worker){.tier = t, .lane = t->opts.copy.first_lane + i, .staging = staging};
         staging += (saves ? t->batch_n : 1) * t->slot_bytes;
         if (!lf_lanes_start(&t->lanes, saves ? saver_main : loader_main, &t->workers[i], saves ? "lf-save" : "lf-load"))
             return false;

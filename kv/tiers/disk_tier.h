@@ -22,10 +22,7 @@
 struct lf_disk_tier_opts {
     struct lf_disk_table *table; /* borrowed */
     uint64_t block_bytes;        /* the table's */
-    /* Copies a whole block from or to memory of the host. On any of the tier's threads. */
-    void (*copy_out)(void *ctx, void *dst, int32_t block);
-    void (*copy_in)(void *ctx, int32_t block, const void *src);
-    void *copy_ctx;
+    struct lf_tier_copy copy;
     /* Something is back: lanes.h. */
     void (*wake)(void *ctx);
     void *wake_ctx;

@@ -42,6 +42,20 @@ struct lf_tier_job {
     enum lf_status status;
 };
 
+/* How a tier reaches the blocks of a cache. Any of the tier's threads, each on a lane of its own: first_lane and those
+ * behind it, one for each thread. */
+struct lf_tier_copy {
+    /* A whole block, to or from memory of the host; done when it returns. LF_DEVICE. */
+    enum lf_status (*out)(void *ctx, int lane, void *dst, int32_t block, struct lf_err *err);
+    enum lf_status (*in)(void *ctx, int lane, int32_t block, const void *src, struct lf_err *err);
+    /* Makes memory of the host one that is copied at the bus's full rate, which takes long (0.4 s a GiB on one
+     * machine); whole pages. Both NULL: it is already. */
+    enum lf_status (*pin)(void *ctx, void *ptr, uint64_t bytes, struct lf_err *err);
+    void (*unpin)(void *ctx, void *ptr);
+    void *ctx;
+    int first_lane;
+};
+
 struct lf_tier_stats {
     uint64_t n_saved, n_loaded;            /* blocks that arrived */
     uint64_t n_save_failed, n_load_failed; /* of those tried, LF_FULL and LF_CORRUPT included, "not there" not */

@@ -100,7 +100,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
-    lf_tiers_figures(e, &f->disk);
+    lf_tiers_figures(e, &f->memory, &f->disk);
     lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
@@ -280,8 +280,7 @@ uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n
            (uint64_t)lf_batch_n_slots(o->max_seqs) * sizeof(int) + (uint64_t)o->max_out * bytes_of_out(n_vocab) +
            (uint64_t)n_mask_threads(o) * MASK_STACK_BYTES + (uint64_t)o->chunk * sizeof(int32_t) +
            (uint64_t)n_tenants(o) * sizeof(struct lf_sched_tenant) + (uint64_t)n_blocks * sizeof(uint32_t) +
-           lf_kv_host_bytes(n_blocks, true) +
-           (o->disk_block_bytes ? lf_tiers_host_bytes(n_blocks, o->disk_block_bytes) : 0);
+           lf_kv_host_bytes(n_blocks, true) + lf_tiers_host_bytes(o, n_blocks);
 }
 
 static enum lf_status allocate(struct lf_engine *e, struct lf_err *err)
@@ -368,7 +367,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);
     e->masks.run_tasks = backend->run_tasks;
     e->masks.run_ctx = backend->ctx;
-    LF_TRY_GOTO(lf_tiers_create(e, opts->disk, err), fail_masks);
+    LF_TRY_GOTO(lf_tiers_create(e, err), fail_masks);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;

@@ -54,7 +54,9 @@ struct lf_engine_opts {
     int token_tile;             /* of lf_device_info; 0: 1 */
     int per_tenant_n;           /* in flight per tenant, where tenants are keys; 0: no limit */
     struct lf_disk_table *disk; /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
-    uint64_t disk_block_bytes;  /* of those; 0 without */
+    bool has_disk;              /* there will be such: for the plan, which knows no table */
+    uint64_t memory_bytes;      /* of the host, for blocks below the cache; 0: none */
+    uint64_t block_bytes;       /* of the cache's blocks, for the plan; 0 where nothing is below */
     int n_mask_threads;         /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     int watchdog_s;             /* no step for so long with work queued: the engine is declared dead. 0: off */
 };
@@ -103,7 +105,7 @@ struct lf_engine_state {
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
     bool prefix_cache; /* there is one */
-    struct lf_engine_tier disk;
+    struct lf_engine_tier memory, disk;
     const char *kv_dtype;                             /* static text */
     struct lf_sched_room room;                        /* see lf_engine_largest */
     double prefill_tokens_per_s, decode_tokens_per_s; /* measured, 0 before the first */

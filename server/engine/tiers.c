@@ -6,18 +6,30 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "kv/tiers/disk_tier.h"
+#include "kv/tiers/memory_tier.h"
 #include "server/engine/engine_internal.h"
 
 /* ---- callbacks ---- */
 
-static void copy_out(void *ctx, void *dst, int32_t block)
+static enum lf_status copy_out(void *ctx, int lane, void *dst, int32_t block, struct lf_err *err)
 {
-    lf_kv_cache_copy_out(ctx, dst, block);
+    return lf_kv_cache_copy_out(ctx, lane, dst, block, err);
 }
 
-static void copy_in(void *ctx, int32_t block, const void *src)
+static enum lf_status copy_in(void *ctx, int lane, int32_t block, const void *src, struct lf_err *err)
 {
-    lf_kv_cache_copy_in(ctx, block, src);
+    return lf_kv_cache_copy_in(ctx, lane, block, src, err);
+}
+
+static enum lf_status pin(void *ctx, void *ptr, uint64_t bytes, struct lf_err *err)
+{
+    return lf_host_pin(((struct lf_kv_cache *)ctx)->dev, ptr, bytes, err);
+}
+
+static void unpin(void *ctx, void *ptr)
+{
+    lf_host_unpin(((struct lf_kv_cache *)ctx)->dev, ptr);
 }
 
 static void wake(void *ctx)
@@ -55,26 +67,52 @@ static void on_enter(void *ctx, int32_t block)
 
 /* ---- create and destroy ---- */
 
-static struct lf_disk_tier_opts tier_opts(uint64_t block_bytes)
+enum { JOBS_N = LF_TIERS_LOADS_N + LF_TIERS_SAVES_N, LANES_N = 1 + LF_TIERS_LOADERS_N };
+_Static_assert(LF_RESTORE_TIERS_N *LANES_N <= LF_COPY_LANES_N, "each thread of a tier has a lane of its own");
+
+static struct lf_tier_copy copies(struct lf_kv_cache *kv, int tier)
+{
+    struct lf_tier_copy copy = {.out = copy_out, .in = copy_in, .ctx = kv, .first_lane = tier * LANES_N};
+    if (lf_device_info(kv->dev)->is_host) return copy;
+    copy.pin = pin;
+    copy.unpin = unpin;
+    return copy;
+}
+
+static struct lf_disk_tier_opts disk_opts(uint64_t block_bytes)
 {
     return (struct lf_disk_tier_opts){.block_bytes = block_bytes,
-                                      .copy_out = copy_out,
-                                      .copy_in = copy_in,
                                       .wake = wake,
-                                      .n_jobs = LF_TIERS_LOADS_N + LF_TIERS_SAVES_N,
+                                      .n_jobs = JOBS_N,
                                       .n_loaders = LF_TIERS_LOADERS_N,
                                       .batch_bytes = LF_TIERS_BATCH_BYTES};
 }
 
-uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes)
+static struct lf_memory_tier_opts memory_opts(uint64_t block_bytes, uint64_t memory_bytes)
 {
-    struct lf_disk_tier_opts opts = tier_opts(block_bytes);
-    return lf_disk_tier_host_bytes(&opts) + (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(bool) + sizeof(uint64_t));
+    uint64_t n_slots = memory_bytes / lf_memory_slot_bytes(block_bytes);
+    return (struct lf_memory_tier_opts){.n_slots = (uint32_t)LF_MIN(n_slots, (uint64_t)INT32_MAX),
+                                        .block_bytes = block_bytes,
+                                        .wake = wake,
+                                        .n_jobs = JOBS_N,
+                                        .n_loaders = LF_TIERS_LOADERS_N};
 }
 
-/* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second: if it is slower the first blocks
- * tell, but one that is taken for slower than it is would not be asked for a long time. */
-enum { DISK_BYTES_PER_NS = 8 };
+uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *o, int n_blocks)
+{
+    if (o->block_bytes == 0) return 0;
+    uint64_t queue_bytes = (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(bool)), bytes = 0;
+    struct lf_memory_tier_opts memory = memory_opts(o->block_bytes, o->memory_bytes);
+    struct lf_disk_tier_opts disk = disk_opts(o->block_bytes);
+    if (o->memory_bytes > 0) bytes += lf_memory_tier_host_bytes(&memory) + queue_bytes;
+    if (o->has_disk) bytes += lf_disk_tier_host_bytes(&disk) + queue_bytes;
+    return bytes > 0 ? bytes + (uint64_t)n_blocks * sizeof(uint64_t) : 0;
+}
+
+/* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second, and memory for twice as fast: if
+ * it is slower the first blocks tell, but one that is taken for slower than it is would not be asked for a long time.
+ */
+enum { DISK_BYTES_PER_NS = 8, MEMORY_BYTES_PER_NS = 16 };
 
 /* Makes the queue of a tier that is there, which comes behind those before it. */
 static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int bytes_per_ns, struct lf_err *err)
@@ -90,28 +128,49 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
     return lf_fail(err, LF_NO_MEMORY, "no memory for the queue of %zu blocks to be saved", n_blocks);
 }
 
-static enum lf_status add_disk(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err)
+static enum lf_status add_memory(struct lf_engine *e, struct lf_err *err)
 {
-    struct lf_disk_tier_opts opts = tier_opts(lf_kv_block_bytes(&e->kv->view));
+    struct lf_tiers *t = &e->tiers;
+    struct lf_memory_tier_opts opts = memory_opts(lf_kv_block_bytes(&e->kv->view), e->opts.memory_bytes);
     struct lf_tier *tier;
-    opts.table = table;
-    opts.copy_ctx = e->kv;
+    if (opts.n_slots == 0) return LF_OK;
+    LF_TRY(lf_host_alloc(e->kv->dev, &t->slots, opts.n_slots * lf_memory_slot_bytes(opts.block_bytes),
+                         "memory for KV blocks below the GPU's", err));
+    opts.slots = t->slots.ptr;
+    opts.copy = copies(e->kv, t->n);
+    opts.wake_ctx = &e->mailbox;
+    LF_TRY(lf_memory_tier_create(&tier, &opts, err));
+    t->memory = t->n;
+    return add_tier(e, tier, MEMORY_BYTES_PER_NS, err);
+}
+
+static enum lf_status add_disk(struct lf_engine *e, struct lf_err *err)
+{
+    struct lf_tiers *t = &e->tiers;
+    struct lf_disk_tier_opts opts = disk_opts(lf_kv_block_bytes(&e->kv->view));
+    struct lf_tier *tier;
+    if (!e->opts.disk) return LF_OK;
+    opts.table = e->opts.disk;
+    opts.copy = copies(e->kv, t->n);
     opts.wake_ctx = &e->mailbox;
     LF_TRY(lf_disk_tier_create(&tier, &opts, err));
+    t->disk = t->n;
     return add_tier(e, tier, DISK_BYTES_PER_NS, err);
 }
 
-enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err)
+enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
     enum lf_status status;
-    if (!table || !e->kv->prefix) return LF_OK;
+    t->memory = t->disk = -1;
+    if ((!e->opts.disk && e->opts.memory_bytes == 0) || !e->kv->prefix) return LF_OK;
     e->sched.opts.below = (struct lf_restore_source){
         .find = find_below, .ctx = t, .may_meet = lf_device_info(e->kv->dev)->is_host, .block_ns = {1, 1}};
     t->entered_at = calloc(n_blocks, sizeof(*t->entered_at));
     status = t->entered_at ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory to keep %zu blocks", n_blocks);
-    if (status == LF_OK) status = add_disk(e, table, err);
+    if (status == LF_OK) status = add_memory(e, err);
+    if (status == LF_OK) status = add_disk(e, err);
     if (status != LF_OK) {
         lf_tiers_destroy(e);
         return status;
@@ -129,6 +188,7 @@ void lf_tiers_destroy(struct lf_engine *e)
         free(t->below[i].is_queued);
         free(t->below[i].to_save);
     }
+    lf_host_free(e->kv->dev, &t->slots);
     free(t->entered_at);
     memset(t, 0, sizeof(*t));
 }
@@ -311,9 +371,11 @@ static void fill_figures(const struct lf_engine *e, int tier, struct lf_engine_t
                                    .load_blocks_per_s = LF_NS_PER_S / e->sched.opts.below.block_ns[tier]};
 }
 
-void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *disk)
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *memory, struct lf_engine_tier *disk)
 {
-    if (e->tiers.n > 0) fill_figures(e, 0, disk);
+    const struct lf_tiers *t = &e->tiers;
+    if (t->memory >= 0) fill_figures(e, t->memory, memory);
+    if (t->disk >= 0) fill_figures(e, t->disk, disk);
 }
 
 bool lf_tiers_under_way(const struct lf_engine *e)

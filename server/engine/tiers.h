@@ -17,25 +17,27 @@
  *
  * On a device that is given steps ahead, what a step computes is there when it has been read, and a block that the
  * sequence before had may still be written by a step that was launched before: so a save waits for the step that the
- * block was entered in, and a load for those launched before its sequence was admitted.
+ * block was entered in, and a load for those launched before its sequence was admitted. Waiting is reading their
+ * results, so on a GPU copies need no event between their streams and the queue.
  *
  * All calls from the engine thread, but create, destroy and host_bytes. */
 #ifndef LF_SERVER_ENGINE_TIERS_H
 #define LF_SERVER_ENGINE_TIERS_H
 
 #include "kv/kv_cache.h"
-#include "kv/tiers/disk_tier.h"
+#include "kv/tiers/tier.h"
 #include "server/engine/restore.h"
 
 enum {
     LF_TIERS_LOADS_N = 1024, /* of each tier: blocks on their way up at once, at most: lf_restore_send */
     LF_TIERS_SAVES_N = 64,   /* and down: at most an eighth of the cache's */
-    LF_TIERS_LOADERS_N = 4,  /* of the disk */
+    LF_TIERS_LOADERS_N = 4,  /* of each tier */
     LF_TIERS_END_S = 30
 };
 #define LF_TIERS_BATCH_BYTES (UINT64_C(64) << 20)
 
 struct lf_engine;
+struct lf_engine_opts;
 struct lf_engine_tier;
 
 /* A tier, and what the engine has to do with it. */
@@ -51,13 +53,15 @@ struct lf_tiers_below {
 struct lf_tiers {
     struct lf_tiers_below below[LF_RESTORE_TIERS_N]; /* the fastest first */
     int n;                                           /* 0: there is nothing below, and all functions do nothing */
+    int memory, disk;                                /* which of them is; -1: none */
+    struct lf_buffer slots;                          /* of the memory tier */
     uint64_t *entered_at;                            /* [n_blocks] the step that computed it, as it was entered last */
 };
 
-/* Bytes that create allocates for a cache of so many blocks. */
-uint64_t lf_tiers_host_bytes(int n_blocks, uint64_t block_bytes);
-/* table: borrowed, NULL for none. The engine's cache, scheduler and mailbox are there already. */
-LF_MUST_CHECK enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_disk_table *table, struct lf_err *err);
+/* Bytes that create allocates for a cache of so many blocks, but for memory_bytes itself. */
+uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *opts, int n_blocks);
+/* What the engine's options say is below. Its cache, scheduler and mailbox are there already. */
+LF_MUST_CHECK enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err);
 void lf_tiers_destroy(struct lf_engine *e); /* accepts one that was not created */
 
 /* What has come back: references are put, sequences learn of their blocks. */
@@ -68,7 +72,7 @@ void lf_tiers_load(struct lf_engine *e);
 void lf_tiers_save(struct lf_engine *e);
 /* The engine ends: saves what is left, then takes everything back. */
 void lf_tiers_finish(struct lf_engine *e);
-void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *disk);
+void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *memory, struct lf_engine_tier *disk);
 /* Whether blocks are on their way; what waits for them, or for their references, goes on when they are back. */
 bool lf_tiers_under_way(const struct lf_engine *e);
 

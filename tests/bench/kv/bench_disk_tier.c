@@ -55,16 +55,20 @@ static void stop(const char *what, const char *why)
     exit(1);
 }
 
-static void copy_out(void *ctx, void *dst, int32_t block)
+static enum lf_status copy_out(void *ctx, int lane, void *dst, int32_t block, struct lf_err *err)
 {
     const struct bench *b = ctx;
+    (void)lane, (void)err;
     memcpy(dst, b->cache + (uint64_t)block * b->block_bytes, b->block_bytes);
+    return LF_OK;
 }
 
-static void copy_in(void *ctx, int32_t block, const void *src)
+static enum lf_status copy_in(void *ctx, int lane, int32_t block, const void *src, struct lf_err *err)
 {
     struct bench *b = ctx;
+    (void)lane, (void)err;
     memcpy(b->cache + (uint64_t)block * b->block_bytes, src, b->block_bytes);
+    return LF_OK;
 }
 
 static void wake(void *ctx)
@@ -146,9 +150,7 @@ static struct lf_disk_tier_opts tier_opts(struct bench *b, int n_loaders)
 {
     return (struct lf_disk_tier_opts){.table = b->table,
                                       .block_bytes = b->block_bytes,
-                                      .copy_out = copy_out,
-                                      .copy_in = copy_in,
-                                      .copy_ctx = b,
+                                      .copy = {.out = copy_out, .in = copy_in, .ctx = b},
                                       .wake = wake,
                                       .wake_ctx = b,
                                       .n_jobs = b->n_jobs,

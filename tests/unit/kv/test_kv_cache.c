@@ -228,12 +228,34 @@ static void the_bookkeeping_is_what_the_plan_says(void **state)
     lf_device_close(dev);
 }
 
+/* From several lanes; no other block is touched. */
+static void a_block_goes_out_and_comes_back(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_cache cache;
+    uint8_t out[3 * 2 * 2 * 64 * 6 * 2], zeros[sizeof(out)] = {0};
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &good, NULL), LF_OK);
+    assert_int_equal(lf_kv_block_bytes(&cache.view), sizeof(out));
+    uint8_t *blocks = cache.buffer.ptr;
+    for (size_t i = 0; i < sizeof(out); i++) blocks[sizeof(out) + i] = (uint8_t)(i * 7 + 1);
+    assert_int_equal(lf_kv_cache_copy_out(&cache, 0, out, 1, NULL), LF_OK);
+    assert_memory_equal(out, blocks + sizeof(out), sizeof(out));
+    assert_int_equal(lf_kv_cache_copy_in(&cache, LF_COPY_LANES_N - 1, 3, out, NULL), LF_OK);
+    assert_memory_equal(blocks + 3 * sizeof(out), out, sizeof(out));
+    for (size_t i = 0; i < 5; i++)
+        if (i != 1 && i != 3) assert_memory_equal(blocks + i * sizeof(out), zeros, sizeof(out));
+    lf_kv_cache_close(&cache);
+    lf_device_close(dev);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(open_takes_exactly_the_planned_bytes_and_close_gives_them_back),
         cmocka_unit_test(pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu),
         cmocka_unit_test(bad_options_are_refused_and_leave_nothing),
+        cmocka_unit_test(a_block_goes_out_and_comes_back),
         cmocka_unit_test(poison_fills_its_block_and_no_other),
         cmocka_unit_test(a_cache_past_the_address_space_is_refused),
         cmocka_unit_test(open_fails_cleanly_at_every_allocation),

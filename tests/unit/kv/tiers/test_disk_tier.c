@@ -260,6 +260,25 @@ static void a_broken_block_is_dropped_and_the_rest_goes_on(void **state)
     rig_close(r);
 }
 
+/* Nothing half copied is listed or served. */
+static void a_copy_that_fails_is_a_failure(void **state)
+{
+    (void)state;
+    struct rig *r = &rig;
+    rig_open(r, 8, 4, 2, 4);
+    atomic_store(&r->copy_fails, LF_DEVICE);
+    assert_int_equal(rig_run(r, LF_TIER_SAVE, 0), LF_DEVICE);
+    assert_false(rig_has(r, 0));
+    now_ns += ms(64000);
+    assert_int_equal(rig_run(r, LF_TIER_SAVE, 0), LF_OK);
+    atomic_store(&r->copy_fails, LF_DEVICE);
+    assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_DEVICE);
+    now_ns += ms(64000);
+    assert_int_equal(rig_run(r, LF_TIER_LOAD, 0), LF_OK);
+    assert_true(rig_stats(r).n_save_failed == 1 && rig_stats(r).n_load_failed == 1 && rig_stats(r).n_rests == 2);
+    rig_close(r);
+}
+
 static void a_load_does_not_stand_behind_saves(void **state)
 {
     (void)state;
@@ -416,6 +435,7 @@ int main(void)
         cmocka_unit_test(destroyed_with_jobs_that_are_back),
         cmocka_unit_test(every_slot_is_held),
         cmocka_unit_test(a_broken_block_is_dropped_and_the_rest_goes_on),
+        cmocka_unit_test(a_copy_that_fails_is_a_failure),
         cmocka_unit_test(a_load_does_not_stand_behind_saves),
         cmocka_unit_test(saves_wait_for_loads_but_not_for_ever),
         cmocka_unit_test(a_use_keeps_a_block_from_being_evicted),

@@ -4,6 +4,7 @@
 #define LF_TESTS_TIER_RIG_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -13,7 +14,7 @@
 #include "tests/support/stopped_clock.h"
 #include "tests/support/temp_dir.h"
 
-enum { RIG_CACHE_N = 32, RIG_BLOCKS_N = 48 };
+enum { RIG_CACHE_N = 32, RIG_BLOCKS_N = 48, RIG_FIRST_LANE = 3 };
 
 struct rig {
     struct gated_disk gated;
@@ -27,20 +28,26 @@ struct rig {
     uint64_t n_wakes; /* under the lock */
     struct temp_dir dir;
     char log_path[512];
+    _Atomic int copy_fails; /* the next one, with LF_DEVICE */
 };
 
-static inline void rig_copy_out(void *ctx, void *dst, int32_t block)
-{
-    const struct rig *r = ctx;
-    LF_ASSERT((uintptr_t)dst % LF_DISK_ALIGN_BYTES == 0);
-    memcpy(dst, r->cache[block], BLOCK_BYTES);
-}
-
-static inline void rig_copy_in(void *ctx, int32_t block, const void *src)
+static inline enum lf_status rig_copy_out(void *ctx, int lane, void *dst, int32_t block, struct lf_err *err)
 {
     struct rig *r = ctx;
-    LF_ASSERT((uintptr_t)src % LF_DISK_ALIGN_BYTES == 0);
+    LF_ASSERT((uintptr_t)dst % LF_DISK_ALIGN_BYTES == 0 && lane == RIG_FIRST_LANE);
+    if (atomic_exchange(&r->copy_fails, LF_OK) != LF_OK) return lf_fail(err, LF_DEVICE, "the copy fails");
+    memcpy(dst, r->cache[block], BLOCK_BYTES);
+    return LF_OK;
+}
+
+static inline enum lf_status rig_copy_in(void *ctx, int lane, int32_t block, const void *src, struct lf_err *err)
+{
+    struct rig *r = ctx;
+    LF_ASSERT((uintptr_t)src % LF_DISK_ALIGN_BYTES == 0 && lane > RIG_FIRST_LANE);
+    LF_ASSERT(lane <= RIG_FIRST_LANE + r->opts.n_loaders);
+    if (atomic_exchange(&r->copy_fails, LF_OK) != LF_OK) return lf_fail(err, LF_DEVICE, "the copy fails");
     memcpy(r->cache[block], src, BLOCK_BYTES);
+    return LF_OK;
 }
 
 static inline void rig_wake(void *ctx)
@@ -67,16 +74,15 @@ static inline void rig_open(struct rig *r, uint32_t n_slots, int n_jobs, int n_l
     assert_int_equal(lf_disk_table_open(&r->table, gated_disk_file(&r->gated, 0), gated_disk_file(&r->gated, 1),
                                         n_slots, BLOCK_BYTES, NULL),
                      LF_OK);
-    r->opts = (struct lf_disk_tier_opts){.table = r->table,
-                                         .block_bytes = BLOCK_BYTES,
-                                         .copy_out = rig_copy_out,
-                                         .copy_in = rig_copy_in,
-                                         .copy_ctx = r,
-                                         .wake = rig_wake,
-                                         .wake_ctx = r,
-                                         .n_jobs = n_jobs,
-                                         .n_loaders = n_loaders,
-                                         .batch_bytes = (uint64_t)batch_n * SLOT_BYTES};
+    r->opts = (struct lf_disk_tier_opts){
+        .table = r->table,
+        .block_bytes = BLOCK_BYTES,
+        .copy = {.out = rig_copy_out, .in = rig_copy_in, .ctx = r, .first_lane = RIG_FIRST_LANE},
+        .wake = rig_wake,
+        .wake_ctx = r,
+        .n_jobs = n_jobs,
+        .n_loaders = n_loaders,
+        .batch_bytes = (uint64_t)batch_n * SLOT_BYTES};
     assert_int_equal(lf_disk_tier_create(&r->tier, &r->opts, NULL), LF_OK);
 }
 

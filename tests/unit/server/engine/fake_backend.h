@@ -25,7 +25,8 @@ enum { FAKE_VOCAB = 97, FAKE_EOS = 7, FAKE_OUT_N = 64 };
 
 struct fake_backend {
     int n_blocks;
-    int delay_us;      /* of a step */
+    int delay_us;      /* of a step, and */
+    int token_us;      /* of each of its tokens */
     int fail_at_step;  /* 0: never */
     int32_t broken_id; /* a token of this id has logits that are no numbers; 0: none */
     _Atomic int gate;  /* steps wait while it is 1 */
@@ -107,8 +108,9 @@ static inline enum lf_status fake_sample_step(void *ctx, const struct lf_batch *
     for (int i = 0; i < batch->n_out; i++)
         lf_sample_row(&f->results[at][i], &batch->outs[i], f->logits + (size_t)i * FAKE_VOCAB, FAKE_VOCAB, scratch);
     f->samples_later = false;
-    if (f->delay_us > 0) {
-        struct timespec t = {0, f->delay_us * 1000L};
+    long delay_us = f->delay_us + (long)f->token_us * batch->n_tokens;
+    if (delay_us > 0) {
+        struct timespec t = {delay_us / 1000000, delay_us % 1000000 * 1000};
         nanosleep(&t, NULL);
     }
     return LF_OK;

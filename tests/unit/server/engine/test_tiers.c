@@ -1,5 +1,5 @@
-/* server/engine/tiers.c: an engine over a disk. Its answers are right only if each block holds what it should
- * (fake_backend.h), so whatever comes back wrong shows. */
+/* server/engine/tiers.c: an engine over a disk, or memory and a disk. Its answers are right only if each block holds
+ * what it should (fake_backend.h), so whatever comes back wrong shows. */
 #include "tests/unit/server/engine/engine_rig.h"
 
 #include <pthread.h>
@@ -78,6 +78,8 @@ struct fixture {
     struct lf_disk_table *table;
     struct engine_rig rig;
     int n_blocks, n_async_steps;
+    uint64_t memory_bytes;
+    bool no_disk;
 };
 
 static struct fixture f;
@@ -91,8 +93,9 @@ static void open_engine(void)
         fail_msg("%s", err.message);
     memset(&f.rig, 0, sizeof(f.rig));
     f.rig.backend.n_async_steps = f.n_async_steps;
-    f.rig.backend.delay_us = 3000; /* slower than the disk, or nothing would be loaded */
-    opts.disk = f.table;
+    f.rig.backend.token_us = 12; /* slower than the disk, or nothing would be loaded */
+    opts.disk = f.no_disk ? NULL : f.table;
+    opts.memory_bytes = f.memory_bytes;
     opts.queue_tokens = 1 << 20;
     rig_open(&f.rig, f.n_blocks, &opts);
     assert_int_equal(lf_kv_block_bytes(&f.rig.kv.view), block_bytes);
@@ -336,6 +339,76 @@ static void answers_are_right_whatever_happens(void **state)
     assert_true(n_listed() > 30);
 }
 
+static struct lf_engine_state figures(void)
+{
+    struct lf_engine_state st;
+    lf_engine_snapshot(f.rig.engine, &st);
+    return st;
+}
+
+/* Until the memory tier has n blocks; the engine says so after its rounds. */
+static void wait_until_in_memory(uint32_t n)
+{
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (figures().memory.n_kept < n && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    assert_int_equal(figures().memory.n_kept, n);
+}
+
+enum { MEMORY_SLOT_BYTES = 4096 };
+
+static void reopen_with_memory(uint64_t n_slots, bool no_disk)
+{
+    close_engine();
+    f.memory_bytes = n_slots * MEMORY_SLOT_BYTES;
+    f.no_disk = no_disk;
+    open_engine();
+}
+
+static void what_leaves_the_cache_is_found_in_memory(void **state)
+{
+    (void)state;
+    reopen_with_memory(N_SLOTS, true);
+    for (uint64_t seed = 1; seed <= 8; seed++) { /* 30 blocks each, of 128 */
+        (void)rig_generate(&f.rig, 1900, 4, seed);
+        wait_until_in_memory((uint32_t)seed * 29);
+    }
+    int64_t n_restored = 0;
+    for (uint64_t seed = 1; seed <= 8; seed++) n_restored += rig_generate(&f.rig, 1900, 4, seed).n_restored;
+    assert_true(n_restored >= 2 * 1856);
+    struct lf_engine_state st = figures();
+    assert_true(st.memory.on && st.memory.works && st.memory.n_blocks == N_SLOTS && st.memory.n_loaded >= 2 * 29);
+    assert_true(!st.disk.on && n_listed() == 0);
+    assert_true(st.memory.load_blocks_per_s > 0);
+    reopen_with_memory(N_SLOTS, true); /* it does not outlive the engine */
+    assert_int_equal(rig_generate(&f.rig, 1900, 4, 1).n_restored, 0);
+}
+
+/* The same is in memory and on disk: it comes from memory. What only the disk has comes from there, once. */
+static void the_fastest_that_has_it_brings_it(void **state)
+{
+    (void)state;
+    reopen_with_memory(N_SLOTS, false);
+    (void)rig_generate(&f.rig, 1000, 4, 1);
+    wait_until_listed(15);
+    restart(); /* memory is empty */
+    assert_int_equal(rig_generate(&f.rig, 1000, 4, 1).n_restored, 960);
+    assert_true(figures().disk.n_loaded == 15 && figures().memory.n_loaded == 0);
+    wait_until_in_memory(15); /* it has gone up there as well */
+    for (uint64_t seed = 2; seed <= 6; seed++) {
+        (void)rig_generate(&f.rig, 1900, 4, seed); /* 30 blocks each, of 128: it leaves the cache */
+        wait_until_in_memory(15 + ((uint32_t)seed - 1) * 29);
+    }
+    assert_int_equal(rig_generate(&f.rig, 1000, 4, 1).n_restored, 960);
+    assert_true(figures().disk.n_loaded == 15 && figures().memory.n_loaded == 15);
+}
+
+/* The cache, a memory that holds little more, and the disk: whatever comes from where, the answers are right. */
+static void answers_are_right_from_both(void **state)
+{
+    reopen_with_memory(150, false);
+    answers_are_right_whatever_happens(state);
+}
+
 static int setup_async(void **state)
 {
     (void)setup(state);
@@ -359,6 +432,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_restore_makes_nobody_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(saves_hold_no_request_up_for_ever, setup, teardown),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_in_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_fastest_that_has_it_brings_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_are_right_from_both, setup, teardown),
+        cmocka_unit_test_setup_teardown(answers_are_right_from_both, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_in_memory, setup_async, teardown),
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup_async, teardown),
         cmocka_unit_test_setup_teardown(what_leaves_the_cache_is_found_below, setup_async, teardown),
         cmocka_unit_test_setup_teardown(answers_are_right_whatever_happens, setup_async, teardown),
