@@ -4,7 +4,7 @@
  *
  * all of it on the device. `host`, what the process needs beside the model, and `texts`, what clients' requests may
  * take of it at most, count where the device's memory is the host's; a GPU has instead its context, which was taken
- * before the available memory was read.
+ * before the available memory was read. What lies below a GPU's cache is the host's, and beside the total.
  *
  * Everything but n_blocks is given; the policy below chooses that:
  *     --kv-tokens   exactly so many blocks
@@ -126,6 +126,9 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .disk_index_bytes = o->disk_index_bytes,
                           .disk_tokens = o->disk_tokens,
                           .disk_bytes = o->disk_bytes,
+                          .below_tokens = o->below_tokens,
+                          .below_bytes = o->below_bytes,
+                          .is_host = f->info->is_host,
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,
@@ -137,18 +140,24 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
     p->limit_bytes = o->memory_bytes ? o->memory_bytes : may_use;
 }
 
+/* Of the device, but for the cache. */
+static uint64_t fixed_bytes(const struct lf_plan *p)
+{
+    return p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes +
+           (p->is_host ? p->disk_index_bytes : 0);
+}
+
 static void set_blocks(struct lf_plan *p, int n_blocks)
 {
     p->n_blocks = n_blocks;
     p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
-    p->total_bytes =
-        p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes + p->kv_bytes;
+    p->total_bytes = fixed_bytes(p) + p->kv_bytes;
 }
 
 /* Blocks that the limit leaves beside everything else. */
 static int blocks_left(const struct lf_plan *p)
 {
-    uint64_t fixed = p->weight_bytes + p->workspace_bytes + p->host_bytes + p->text_bytes + p->disk_index_bytes;
+    uint64_t fixed = fixed_bytes(p);
     if (fixed >= p->limit_bytes) return 0;
     return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
 }
@@ -323,6 +332,16 @@ static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char
     lf_buf_printf(out, "  %-22s %12s%s%s\n", name, size_text(bytes).text, note[0] ? "  " : "", note);
 }
 
+/* Of the sum on a CPU; on a GPU behind it, for it is the host's. */
+static void index_row(const struct lf_plan *p, struct lf_buf *out)
+{
+    char note[128];
+    if (p->disk_bytes == 0) return;
+    snprintf(note, sizeof(note), "of %" PRIu64 " tokens in %s of --cache-dir%s", p->disk_tokens,
+             size_text(p->disk_bytes).text, p->is_host ? "" : ", of this machine's memory");
+    row(out, "index of the disk", p->disk_index_bytes, note);
+}
+
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
 {
     char note[128];
@@ -341,11 +360,7 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     row(out, "logits", p->logits_bytes, note);
     if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
     if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");
-    if (p->disk_bytes > 0) {
-        snprintf(note, sizeof(note), "of %" PRIu64 " tokens in %s of --cache-dir", p->disk_tokens,
-                 size_text(p->disk_bytes).text);
-        row(out, "index of the disk", p->disk_index_bytes, note);
-    }
+    if (p->is_host) index_row(p, out);
     snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
              (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
              lf_dtype_name(p->kv_dtype));
@@ -355,6 +370,11 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     row(out, "total", p->total_bytes, note);
     const char *by = p->is_described ? "assumed for driver and code" : "driver, code, other processes";
     if (p->context_bytes > 0) row(out, "in use before", p->context_bytes, by);
+    if (!p->is_host) index_row(p, out);
+    if (p->below_bytes > 0) {
+        snprintf(note, sizeof(note), "%" PRIu64 " tokens below the cache, of this machine's memory", p->below_tokens);
+        row(out, "--cache-memory", p->below_bytes, note);
+    }
     if (p->fits) {
         lf_buf_printf(out, "Fits: %d request%s of %d tokens at once; longest context %d tokens.\n", p->n_concurrent,
                       p->n_concurrent == 1 ? "" : "s", p->ctx, p->longest_ctx);
@@ -391,6 +411,8 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"disk_index_bytes", p->disk_index_bytes},
         {"disk_tokens", p->disk_tokens},
         {"disk_bytes", p->disk_bytes},
+        {"cache_memory_tokens", p->below_tokens},
+        {"cache_memory_bytes", p->below_bytes},
         {"total_bytes", p->total_bytes},
         {"limit_bytes", p->limit_bytes},
         {"available_bytes", p->available_bytes},

@@ -31,6 +31,8 @@ struct lf_plan_opts {
     uint64_t text_bytes; /* beside that, at most, for what clients send and read; taken when it is needed */
     /* Blocks on disk (--cache-dir): memory of their index, and what the disk then holds. */
     uint64_t disk_index_bytes, disk_tokens, disk_bytes;
+    /* Memory of the host below a GPU's cache (--cache-memory), and what it then holds. */
+    uint64_t below_tokens, below_bytes;
 };
 
 struct lf_plan {
@@ -47,7 +49,9 @@ struct lf_plan {
     uint64_t kv_block_bytes, kv_token_bytes;
     int n_blocks;
     uint64_t kv_bytes;
-    uint64_t disk_index_bytes, disk_tokens, disk_bytes; /* of these the first is memory */
+    bool is_host;                                       /* the device's memory is the host's */
+    uint64_t disk_index_bytes, disk_tokens, disk_bytes; /* of these the first is memory, of the host */
+    uint64_t below_tokens, below_bytes;                 /* of the host, beside the total */
     uint64_t total_bytes;
     uint64_t available_bytes; /* what the machine has */
     uint64_t limit_bytes;     /* --memory, or what was decided */

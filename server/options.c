@@ -212,10 +212,10 @@ const struct lf_option lf_options[] = {
      .fallback = "",
      .arg = "DIR",
      .shown = "nothing is kept",
-     .help = "keep blocks of the prefix cache in this directory, over restarts; on a CPU",
+     .help = "keep blocks of the prefix cache in this directory, over restarts",
      .detail =
          "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
-         "program with the same model, --kv-dtype and instruction set, and by nothing else: for that the bytes "
+         "program with the same model, --kv-dtype, instruction set or GPU, and by nothing else: for that the bytes "
          "of all weights are hashed while they are read. The files hold what the documents have become, as "
          "their owner alone may read.",
      .commands = MODELS,
@@ -248,6 +248,19 @@ const struct lf_option lf_options[] = {
          "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
          "written; their index is in memory, and part of the plan.",
      .commands = MODELS,
+     .group = LF_GROUP_MEMORY},
+    {.name = "cache-memory",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(cache_memory),
+     .max = BYTES_N,
+     .fallback = "0",
+     .arg = "BYTES",
+     .shown = "none",
+     .help = "of this machine's memory, for blocks that leave a GPU's cache",
+     .detail = "What was not used for longest makes room. It is taken at the start, and pinned while the server runs "
+               "already. "
+               "On a CPU the cache is in this memory itself: --memory is its size there.",
+     .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "kv/tiers/memory_tier.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
@@ -111,7 +112,7 @@ static enum lf_dtype kv_dtype(const struct lf_runtime *rt)
     return rt->config->kv_dtype == LF_KV_F32 ? LF_F32 : LF_BF16;
 }
 
-/* ---- blocks on disk ---- */
+/* ---- blocks below the cache ---- */
 
 static uint64_t disk_bytes(const struct lf_config *c)
 {
@@ -119,7 +120,7 @@ static uint64_t disk_bytes(const struct lf_config *c)
 }
 
 /* Layers are alike: one kind of block. */
-static struct lf_disk_kind disk_kind(const struct lf_runtime *rt)
+static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
 {
     struct lf_kv_view view = {.dtype = kv_dtype(rt),
                               .n_layers = rt->hp.n_layers,
@@ -130,7 +131,7 @@ static struct lf_disk_kind disk_kind(const struct lf_runtime *rt)
 
 static uint32_t disk_n_slots(const struct lf_runtime *rt)
 {
-    struct lf_disk_kind kind = disk_kind(rt);
+    struct lf_disk_kind kind = block_kind(rt);
     return rt->config->cache_dir ? lf_disk_store_n_slots(disk_bytes(rt->config), &kind, 1, 0) : 0;
 }
 
@@ -140,20 +141,39 @@ static enum lf_status check_disk(const struct lf_runtime *rt, struct lf_err *err
     if (c->cache_disk && !c->cache_dir)
         return lf_fail(err, LF_INVALID, "--cache-disk is the size of a --cache-dir, which is not given");
     if (!c->cache_dir) return LF_OK;
-    if (!lf_device_info(rt->dev)->is_host)
-        return lf_fail(err, LF_UNSUPPORTED,
-                       "--cache-dir: blocks of a GPU's cache are not kept on disk yet; expected --device cpu");
     if (disk_n_slots(rt) > 0) return LF_OK;
     return lf_fail(err, LF_LIMIT, "--cache-disk: %llu bytes hold no block of %llu bytes (%d tokens) and its record",
-                   (unsigned long long)disk_bytes(c), (unsigned long long)disk_kind(rt).block_bytes,
+                   (unsigned long long)disk_bytes(c), (unsigned long long)block_kind(rt).block_bytes,
                    (int)LF_KV_BLOCK_TOKENS);
+}
+
+static uint64_t memory_n_slots(const struct lf_runtime *rt)
+{
+    return rt->config->cache_memory / lf_memory_slot_bytes(block_kind(rt).block_bytes);
+}
+
+static enum lf_status check_memory(const struct lf_runtime *rt, struct lf_err *err)
+{
+    const struct lf_device_info *info = lf_device_info(rt->dev);
+    uint64_t bytes = rt->config->cache_memory;
+    if (bytes == 0) return LF_OK;
+    if (info->is_host)
+        return lf_fail(err, LF_INVALID,
+                       "--cache-memory is memory below a GPU's cache; on a CPU the cache is in this memory already: "
+                       "expected more --memory or --kv-tokens instead, or --device cuda");
+    if (info->host_available_bytes > 0 && bytes > info->host_available_bytes)
+        return lf_fail(err, LF_LIMIT, "--cache-memory is %llu bytes, of this machine's memory %llu are available",
+                       (unsigned long long)bytes, (unsigned long long)info->host_available_bytes);
+    if (memory_n_slots(rt) > 0) return LF_OK;
+    return lf_fail(err, LF_LIMIT, "--cache-memory: %llu bytes hold no block of %llu bytes (%d tokens)",
+                   (unsigned long long)bytes, (unsigned long long)block_kind(rt).block_bytes, (int)LF_KV_BLOCK_TOKENS);
 }
 
 /* With the identity of the model that was read. */
 static enum lf_status open_disk(struct lf_runtime *rt, const char *program, const uint8_t *identity, struct lf_err *err)
 {
     char about[1024];
-    struct lf_disk_kind kind = disk_kind(rt);
+    struct lf_disk_kind kind = block_kind(rt);
     if (!rt->config->cache_dir) return LF_OK;
     snprintf(about, sizeof(about), "%.600s, %s, KV in %s, %s", rt->dir.path, rt->plan.device,
              lf_dtype_name(kv_dtype(rt)), program);
@@ -182,6 +202,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
     LF_TRY_GOTO(check_disk(rt, err), fail);
+    LF_TRY_GOTO(check_memory(rt, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
     malloc_trim(0);
     rt->process_bytes = status_bytes("VmRSS");
@@ -212,7 +233,8 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .n_mask_threads = LF_MIN(lf_device_info(rt->dev)->n_threads, (int)LF_MASK_THREADS_N),
         .watchdog_s = c->watchdog,
         .has_disk = c->cache_dir != NULL,
-        .block_bytes = c->cache_dir ? disk_kind(rt).block_bytes : 0,
+        .memory_bytes = c->cache_memory,
+        .block_bytes = block_kind(rt).block_bytes,
     };
 }
 
@@ -324,6 +346,8 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
         .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,
         .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
+        .below_tokens = memory_n_slots(rt) * LF_KV_BLOCK_TOKENS,
+        .below_bytes = c->cache_memory,
         .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory, c->n_connections) : 0,
     };
 }

@@ -104,6 +104,8 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
                        c->host);
     if (c->cache_dir && !c->prefix_cache)
         return lf_fail(err, LF_INVALID, "--cache-dir keeps blocks of the prefix cache, but --prefix-cache is off");
+    if (c->cache_memory && !c->prefix_cache)
+        return lf_fail(err, LF_INVALID, "--cache-memory keeps blocks of the prefix cache, but --prefix-cache is off");
     LF_TRY(check_tool_parser(c, err));
     return check_names(c, err);
 }

@@ -7,10 +7,12 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "kv/tiers/eviction.h"
 #include "kv/tiers/lanes.h"
 
 struct slot {
-    struct lf_list node; /* of those free, or of those listed */
+    struct lf_eviction_item
+        item; /* its node among those free, or in the order while it is listed and nobody reads it */
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
     int n_readers;
@@ -36,8 +38,10 @@ struct memory_tier {
     uint32_t n_pinned; /* the pinning thread's while it lives */
     /* Under the lock of the lanes: */
     struct lf_key_index index; /* of those listed */
-    struct lf_list free, lru;  /* listed: the one used least recently first */
-    uint32_t n_usable;         /* the first so many slots */
+    struct lf_list free;
+    struct lf_eviction order;
+    uint64_t n_writes;
+    uint32_t n_usable; /* the first so many slots */
     uint32_t n_listed;
     uint64_t n_evicted;
 };
@@ -59,57 +63,57 @@ static uint8_t *bytes_of(const struct memory_tier *t, uint64_t slot)
 
 /* ---- slots, all under the lock ---- */
 
-static void use(struct memory_tier *t, struct slot *slot)
-{
-    lf_list_remove(&slot->node);
-    lf_list_push_back(&t->lru, &slot->node);
-}
-
-/* The slot that lists a block, which counts as used now; NULL: none does. */
+/* The slot that lists a block; NULL: none does. */
 static struct slot *find(struct memory_tier *t, const struct lf_prefix_key *key)
 {
     int32_t i = lf_key_index_find(&t->index, key);
-    if (i < 0) return NULL;
-    use(t, &t->slots[i]);
-    return &t->slots[i];
+    return i < 0 ? NULL : &t->slots[i];
 }
 
 static void list(struct memory_tier *t, struct slot *slot)
 {
     LF_ASSERT(lf_key_index_insert(&t->index, (int32_t)(slot - t->slots)));
-    lf_list_push_back(&t->lru, &slot->node);
+    lf_eviction_add(&t->order, &slot->item, ++t->n_writes);
     t->n_listed++;
 }
 
 static void evict(struct memory_tier *t, struct slot *slot)
 {
     lf_key_index_remove(&t->index, (int32_t)(slot - t->slots));
-    lf_list_remove(&slot->node);
+    lf_eviction_remove(&t->order, &slot->item);
     t->n_listed--;
     t->n_evicted++;
 }
 
+/* Who reads a slot keeps it: it is not in the order then. */
+static void begin_read(struct memory_tier *t, struct slot *slot)
+{
+    if (slot->n_readers++ == 0) lf_eviction_remove(&t->order, &slot->item);
+}
+
+static void end_read(struct memory_tier *t, struct slot *slot)
+{
+    if (--slot->n_readers == 0) lf_eviction_add(&t->order, &slot->item, t->n_writes);
+}
+
 static void make_usable(struct memory_tier *t, uint32_t n)
 {
-    for (; t->n_usable < n; t->n_usable++) lf_list_push_back(&t->free, &t->slots[t->n_usable].node);
+    for (; t->n_usable < n; t->n_usable++) lf_list_push_back(&t->free, &t->slots[t->n_usable].item.node);
 }
 
 /* A slot to fill, which nobody knows until it is listed or free again; NULL: all are being read. */
 static struct slot *claim(struct memory_tier *t)
 {
     struct lf_list *node = lf_list_first(&t->free);
-    if (node) {
+    struct lf_eviction_item *item =
+        node ? LF_LIST_ENTRY(node, struct lf_eviction_item, node) : lf_eviction_next(&t->order);
+    if (!item) return NULL;
+    struct slot *slot = LF_LIST_ENTRY(item, struct slot, item);
+    if (node)
         lf_list_remove(node);
-        return LF_LIST_ENTRY(node, struct slot, node);
-    }
-    LF_LIST_EACH(it, &t->lru)
-    {
-        struct slot *slot = LF_LIST_ENTRY(it, struct slot, node);
-        if (slot->n_readers > 0) continue;
+    else
         evict(t, slot);
-        return slot;
-    }
-    return NULL;
+    return slot;
 }
 
 static bool holds(const struct slot *slot, const struct lf_tier_job *job)
@@ -130,13 +134,16 @@ static enum lf_status save(const struct worker *w, const struct lf_tier_job *job
     lf_lanes_unlock(&t->lanes);
     slot->key = job->key;
     slot->prev = job->prev;
+    slot->item.tenant = job->origin.tenant;
+    slot->item.depth = job->origin.depth;
+    slot->item.uses = 0;
     memcpy(slot->ids, job->ids, sizeof(slot->ids));
     enum lf_status status = copy->out(copy->ctx, w->lane, bytes_of(t, (uint64_t)(slot - t->slots)), job->block, err);
     lf_lanes_lock(&t->lanes);
     if (status == LF_OK)
         list(t, slot);
     else
-        lf_list_push_back(&t->free, &slot->node);
+        lf_list_push_back(&t->free, &slot->item.node);
     return status;
 }
 
@@ -146,11 +153,11 @@ static enum lf_status load(const struct worker *w, const struct lf_tier_job *job
     const struct lf_tier_copy *copy = &t->opts.copy;
     struct slot *slot = find(t, &job->key);
     if (!slot || !holds(slot, job)) return LF_INVALID;
-    slot->n_readers++;
+    begin_read(t, slot);
     lf_lanes_unlock(&t->lanes);
     enum lf_status status = copy->in(copy->ctx, w->lane, job->block, bytes_of(t, (uint64_t)(slot - t->slots)), err);
     lf_lanes_lock(&t->lanes);
-    slot->n_readers--;
+    end_read(t, slot);
     return status;
 }
 
@@ -250,6 +257,19 @@ static bool has(struct lf_tier *tier, const struct lf_prefix_key *key)
     return found;
 }
 
+static void use(struct lf_tier *tier, const struct lf_prefix_key *key)
+{
+    struct memory_tier *t = tier_of(tier);
+    lf_lanes_lock(&t->lanes);
+    struct slot *slot = find(t, key);
+    if (slot && slot->n_readers == 0) {
+        lf_eviction_remove(&t->order, &slot->item);
+        lf_eviction_count_use(&slot->item);
+        lf_eviction_add(&t->order, &slot->item, t->n_writes);
+    }
+    lf_lanes_unlock(&t->lanes);
+}
+
 static bool works(const struct lf_tier *tier)
 {
     (void)tier;
@@ -273,15 +293,13 @@ void lf_memory_tier_check(struct lf_tier *tier)
     struct memory_tier *t = tier_of(tier);
     uint32_t n_free = 0, n_listed = 0;
     lf_lanes_lock(&t->lanes);
-    LF_LIST_EACH(it, &t->free)
-    n_free++;
-    LF_LIST_EACH(it, &t->lru)
-    {
-        const struct slot *slot = LF_LIST_ENTRY(it, struct slot, node);
-        LF_ASSERT(slot->n_readers == 0 && lf_key_index_find(&t->index, &slot->key) == (int32_t)(slot - t->slots));
-        n_listed++;
+    LF_LIST_EACH(it, &t->free) n_free++;
+    for (uint32_t i = 0; i < t->n_usable; i++) {
+        const struct slot *slot = &t->slots[i];
+        LF_ASSERT(slot->n_readers == 0);
+        n_listed += lf_key_index_find(&t->index, &slot->key) == (int32_t)i;
     }
-    LF_ASSERT(n_listed == t->n_listed && n_free + n_listed == t->n_usable);
+    LF_ASSERT(n_listed == t->n_listed && n_listed == t->order.n && n_free + n_listed == t->n_usable);
     LF_ASSERT(lf_key_index_check(&t->index) == n_listed);
     lf_lanes_unlock(&t->lanes);
 }
@@ -310,6 +328,7 @@ static const struct lf_tier_ops ops = {.job = lf_lanes_job,
                                        .done = lf_lanes_done,
                                        .n_under_way = lf_lanes_n_under_way,
                                        .has = has,
+                                       .use = use,
                                        .works = works,
                                        .stats = stats,
                                        .stop = stop,
@@ -325,7 +344,7 @@ static bool make(struct memory_tier *t)
 {
     uint32_t n = t->opts.n_slots;
     lf_list_init(&t->free);
-    lf_list_init(&t->lru);
+    lf_eviction_init(&t->order, n);
     t->slot_bytes = lf_memory_slot_bytes(t->opts.block_bytes);
     t->slots = calloc(n, sizeof(*t->slots));
     if (!t->slots) return false;

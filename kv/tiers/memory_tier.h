@@ -1,6 +1,6 @@
 /* The tier in memory of the host: below a cache in a GPU's memory, which is smaller. tier.h says what a tier is.
  *
- *     free ── claimed by a save ──► being filled ──► listed ── claimed for another block, least recently used first,
+ *     free ── claimed by a save ──► being filled ──► listed ── claimed for another block: eviction.h says which,
  *      ▲                                 │                     unless a load reads it
  *      └──────────── failed ─────────────┘
  *

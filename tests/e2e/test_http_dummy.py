@@ -60,9 +60,14 @@ class Shape(harness.Case):
         status, _, p = plan("--gpu-memory", "20G")
         self.assertEqual((status, p["fits"]), (2, False))
         self.assertIn("--ctx", p["advice"])
-        status, message, p = plan("--gpu-memory", "80G", "--cache-dir", "/nowhere")
+        plain = plan("--gpu-memory", "80G")[2]
+        below = plan("--gpu-memory", "80G", "--cache-memory", "32G", "--cache-dir", "/nowhere")[2]
+        self.assertEqual((below["cache_memory_bytes"], below["cache_memory_tokens"]), (32 << 30, (32 << 30) // (128 << 10)))
+        self.assertGreater(below["disk_index_bytes"], 0)
+        self.assertEqual(below["total_bytes"], plain["total_bytes"])  # it is not the GPU's
+        status, message, p = plan("--gpu-memory", "80G", "--cache-memory", "8388607")
         self.assertEqual((status, p), (2, None))
-        self.assertIn("--cache-dir: blocks of a GPU's cache are not kept on disk yet", message)
+        self.assertIn("8388607 bytes hold no block of 8388608 bytes", message)
         status, message, p = plan("--gpu-memory", "80")
         self.assertEqual((status, p), (2, None))
         self.assertIn("80 bytes", message)

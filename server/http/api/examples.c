@@ -431,6 +431,7 @@ const struct lf_api_example lf_api_examples[] = {
                " \"waiting_tokens\": 0,\n"
                " \"blocks\": {\"tokens\": 64, \"total\": 256, \"used\": 0, \"cached\": 0, \"free\": 256},\n"
                " \"largest_context_now\": 8192,\n"
+               " \"memory\": null,\n"
                " \"disk\": null,\n"
                " \"prefill_tokens_per_second\": 6028.175,\n"
                " \"decode_tokens_per_second\": 1463.607,\n"

@@ -133,6 +133,19 @@ static void write_disk(struct page *p, const struct lf_engine_tier *d)
              "KV blocks that the disk failed to take or give.");
 }
 
+static void write_memory(struct page *p, const struct lf_engine_tier *m)
+{
+    struct lf_counter saves = {m->n_save_failed}, loads = {m->n_load_failed};
+    const struct labelled failures[] = {{"save", &saves}, {"load", &loads}};
+    gauge(p, "memory_blocks", m->n_blocks, "KV blocks that --cache-memory has room for, as far as it is pinned.");
+    gauge(p, "memory_blocks_kept", m->n_kept, "KV blocks that are there.");
+    total(p, "memory_blocks_saved_total", m->n_saved, "KV blocks copied to --cache-memory.");
+    total(p, "memory_blocks_loaded_total", m->n_loaded, "KV blocks copied back.");
+    total(p, "memory_blocks_evicted_total", m->n_evicted, "KV blocks in memory that made room for others.");
+    counters(p, "memory_failures_total", "way", failures, LF_N_ELEMS(failures),
+             "KV blocks that had no place in memory, or whose copy failed.");
+}
+
 /* What the cache was made as, in labels: the numbers do not change while the process lives. */
 static void write_cache_config(struct page *p, const struct lf_engine_state *e)
 {
@@ -315,6 +328,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     set_model_label(&p, s->opts.model_id);
     write_engine_gauges(&p, &engine);
     write_cache_config(&p, &engine);
+    write_memory(&p, &engine.memory);
     write_disk(&p, &engine.disk);
     write_engine_counters(&p, m);
     write_histograms(&p, m, &s->metrics);
@@ -335,6 +349,7 @@ void lf_http_metrics_docs(struct lf_buf *out)
     lf_buf_cstr(out, "| metric | type | labels | what it is |\n|---|---|---|---|\n");
     write_engine_gauges(&p, &no_state);
     write_cache_config(&p, &no_state);
+    write_memory(&p, &no_state.memory);
     write_disk(&p, &no_state.disk);
     write_engine_counters(&p, &no_metrics);
     write_histograms(&p, &no_metrics, &no_http_metrics);

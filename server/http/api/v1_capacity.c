@@ -5,14 +5,15 @@
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
 
-static void write_disk(struct lf_buf *out, const struct lf_engine_tier *d)
+static void write_tier(struct lf_buf *out, const char *name, const struct lf_engine_tier *t)
 {
-    if (!d->on) {
-        lf_buf_cstr(out, ",\"disk\":null");
+    lf_buf_printf(out, ",\"%s\":", name);
+    if (!t->on) {
+        lf_buf_cstr(out, "null");
         return;
     }
-    lf_buf_printf(out, ",\"disk\":{\"total\":%u,\"kept\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}", d->n_blocks,
-                  d->n_kept, d->works ? "true" : "false", d->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
+    lf_buf_printf(out, "{\"total\":%u,\"kept\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}", t->n_blocks,
+                  t->n_kept, t->works ? "true" : "false", t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
 }
 
 void lf_handle_capacity(struct lf_exchange *x)
@@ -29,7 +30,8 @@ void lf_handle_capacity(struct lf_exchange *x)
                   ",\"largest_context_now\":%lld",
                   (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
                   (long long)lf_engine_largest(x->server->engine, x->tenant.id));
-    write_disk(out, &e.disk);
+    write_tier(out, "memory", &e.memory);
+    write_tier(out, "disk", &e.disk);
     lf_buf_printf(out,
                   ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
                   ",\"draining\":%s}",

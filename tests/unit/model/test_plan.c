@@ -110,6 +110,31 @@ static void the_index_of_blocks_on_disk_takes_room_from_the_cache(void **state)
     bench_close(&b);
 }
 
+/* Both are the host's, so they stand behind the sum. (That a GPU's cache has no block less for them: e2e/http_dummy.)
+ */
+static void what_lies_below_a_gpus_cache_is_no_part_of_its_sum(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_buf out;
+    bench_open(&b);
+    b.opts.disk_tokens = 640000;
+    b.opts.disk_bytes = 400 * MIB;
+    b.opts.below_tokens = 12800;
+    b.opts.below_bytes = 300 * MIB;
+    struct lf_plan p = plan(&b);
+    p.is_host = false;
+    lf_buf_init(&out, 1 << 16);
+    lf_plan_print(&p, &b.hp, &out);
+    assert_true(strstr(out.ptr, "index of the disk") > strstr(out.ptr, "total"));
+    assert_non_null(strstr(out.ptr, "--cache-memory           300.00 MiB  12800 tokens below the cache"));
+    lf_buf_clear(&out);
+    lf_plan_print_json(&p, &b.hp, &out);
+    assert_non_null(strstr(out.ptr, "\"cache_memory_tokens\":12800,\"cache_memory_bytes\":314572800"));
+    lf_buf_deinit(&out);
+    bench_close(&b);
+}
+
 static void less_memory_leaves_one_request_and_then_none(void **state)
 {
     (void)state;
@@ -445,6 +470,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plan_has_room_for_two_requests_unless_told_otherwise),
         cmocka_unit_test(the_index_of_blocks_on_disk_takes_room_from_the_cache),
+        cmocka_unit_test(what_lies_below_a_gpus_cache_is_no_part_of_its_sum),
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
         cmocka_unit_test(auto_is_the_largest_context_that_fits),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
