@@ -275,9 +275,9 @@ static enum lf_status check_env_names(char *const *env, struct lf_err *err)
         if (strncmp(*e, "LONGFLASH_", 10) != 0 || strncmp(*e, "LONGFLASH_API_KEYS=", 19) == 0 || is_service_link(*e))
             continue;
         bool known = false;
-        for (int i = 0; i < lf_options_n && !known; i++) {
+        for (int i = 0; i < lf_options_n() && !known; i++) {
             char name[64];
-            lf_option_env_name(&lf_options[i], name);
+            lf_option_env_name(lf_option_at(i), name);
             known = strlen(name) == len && memcmp(name, *e, len) == 0;
         }
         if (!known)
@@ -290,8 +290,8 @@ static enum lf_status check_env_names(char *const *env, struct lf_err *err)
 static enum lf_status apply_env(struct lf_config *c, enum lf_command command, char *const *env, struct lf_err *err)
 {
     LF_TRY(check_env_names(env, err));
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         char name[64];
         if (!(o->commands & command)) continue;
         lf_option_env_name(o, name);
@@ -309,11 +309,11 @@ static enum lf_status apply_env(struct lf_config *c, enum lf_command command, ch
 
 static const struct lf_option *find_json_name(struct lf_json_value name, unsigned command)
 {
-    for (int i = 0; i < lf_options_n; i++) {
+    for (int i = 0; i < lf_options_n(); i++) {
         char json_name[64];
-        if (command && !(lf_options[i].commands & command)) continue;
-        lf_option_json_name(&lf_options[i], json_name);
-        if (lf_json_string_is(name, json_name)) return &lf_options[i];
+        if (command && !(lf_option_at(i)->commands & command)) continue;
+        lf_option_json_name(lf_option_at(i), json_name);
+        if (lf_json_string_is(name, json_name)) return lf_option_at(i);
     }
     return NULL;
 }
@@ -415,8 +415,8 @@ enum lf_status lf_config_read(struct lf_config *out, enum lf_command command, in
     memset(out, 0, sizeof(*out));
     lf_arena_init(&out->arena, 4096, CONFIG_ARENA_BYTES);
     LF_TRY(read_command_line(out, command, &line, argc, argv, err));
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         if ((o->commands & command) && o->offset != offsetof(struct lf_config, help))
             LF_TRY(apply(out, &(struct setting){o, o->fallback, o->name}, err));
     }

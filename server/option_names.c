@@ -8,8 +8,8 @@
 
 const struct lf_option *lf_option_find(const char *name, size_t name_len, unsigned command)
 {
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         if (command && !(o->commands & command)) continue;
         if (strlen(o->name) == name_len && memcmp(o->name, name, name_len) == 0) return o;
     }
@@ -40,12 +40,12 @@ const struct lf_option *lf_option_nearest(const char *name, unsigned command)
 {
     const struct lf_option *best = NULL;
     int best_distance = 4; /* three letters off is still a slip */
-    for (int i = 0; i < lf_options_n; i++) {
-        if (!(lf_options[i].commands & command)) continue;
-        int d = distance(name, lf_options[i].name);
+    for (int i = 0; i < lf_options_n(); i++) {
+        if (!(lf_option_at(i)->commands & command)) continue;
+        int d = distance(name, lf_option_at(i)->name);
         if (d < best_distance) {
             best_distance = d;
-            best = &lf_options[i];
+            best = lf_option_at(i);
         }
     }
     return best;

@@ -54,9 +54,11 @@ static inline bool lf_option_is_list(const struct lf_option *option)
     return option->type == LF_OPTION_LIST || option->type == LF_OPTION_TEXTS;
 }
 
-extern const struct lf_option lf_options[];
-extern const int lf_options_n;
 extern const char *const lf_option_groups[LF_GROUPS_N]; /* headings */
+
+/* All rows, in the order in which they are shown within their groups. */
+int lf_options_n(void);
+const struct lf_option *lf_option_at(int i);
 
 /* The row of that name that the command takes, or NULL. A command of 0 means any. */
 const struct lf_option *lf_option_find(const char *name, size_t name_len, unsigned command);

@@ -43,7 +43,7 @@ static void quoted(struct lf_buf *out, const char *text, const char *marked, con
 static bool first_of_its_name(int idx)
 {
     for (int i = 0; i < idx; i++)
-        if (strcmp(lf_options[i].name, lf_options[idx].name) == 0) return false;
+        if (strcmp(lf_option_at(i)->name, lf_option_at(idx)->name) == 0) return false;
     return true;
 }
 
@@ -56,8 +56,8 @@ static void command_names(struct lf_buf *out)
 
 static void bash_values(struct lf_buf *out)
 {
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         if (!first_of_its_name(i) || o->type == LF_OPTION_FLAG) continue;
         lf_buf_printf(out, "    --%s) ", o->name);
         if (choices_of(o)) {
@@ -77,9 +77,9 @@ static void bash_options(struct lf_buf *out)
         if (!row->command && !row->words) continue;
         lf_buf_printf(out, "        %s) words=\"%s", row->name, row->words ? row->words : "");
         const char *space = row->words ? " " : "";
-        for (int i = 0; i < lf_options_n; i++) {
-            if (!(lf_options[i].commands & row->command)) continue;
-            lf_buf_printf(out, "%s--%s", space, lf_options[i].name);
+        for (int i = 0; i < lf_options_n(); i++) {
+            if (!(lf_option_at(i)->commands & row->command)) continue;
+            lf_buf_printf(out, "%s--%s", space, lf_option_at(i)->name);
             space = " ";
         }
         lf_buf_cstr(out, "\" ;;\n");
@@ -155,8 +155,8 @@ void lf_docs_zsh(struct lf_buf *out)
         if (!row->command) continue;
         lf_buf_printf(out, "    %s)\n        _arguments", row->name);
         if (row->words) lf_buf_printf(out, " '1: :(%s)'", row->words);
-        for (int i = 0; i < lf_options_n; i++)
-            if (lf_options[i].commands & row->command) zsh_option(out, &lf_options[i]);
+        for (int i = 0; i < lf_options_n(); i++)
+            if (lf_option_at(i)->commands & row->command) zsh_option(out, lf_option_at(i));
         lf_buf_cstr(out, "\n        ;;\n");
     }
     lf_buf_cstr(out, "    help) _describe command commands ;;\n    esac\n}\n_longflash \"$@\"\n");
@@ -197,5 +197,5 @@ void lf_docs_fish(struct lf_buf *out)
     lf_buf_cstr(out, "complete -c longflash -n '__fish_seen_subcommand_from help' -a '");
     command_names(out);
     lf_buf_cstr(out, "'\n");
-    for (int i = 0; i < lf_options_n; i++) fish_option(out, &lf_options[i]);
+    for (int i = 0; i < lf_options_n(); i++) fish_option(out, lf_option_at(i));
 }

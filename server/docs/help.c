@@ -78,8 +78,8 @@ static void print_program(struct lf_buf *out)
 static void print_group(unsigned command, enum lf_option_group group, struct lf_buf *out)
 {
     bool titled = false;
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         if (o->group != group || !(o->commands & command)) continue;
         if (!titled) lf_buf_printf(out, "\n%s\n", group == LF_GROUP_COMMAND ? "This command" : lf_option_groups[group]);
         titled = true;

@@ -140,8 +140,8 @@ void lf_docs_man(struct lf_buf *out)
     lf_buf_cstr(out, between);
     for (int group = 0; group < LF_GROUPS_N; group++) {
         lf_buf_printf(out, ".SS \"%s\"\n", lf_option_groups[group]);
-        for (int i = 0; i < lf_options_n; i++)
-            if ((int)lf_options[i].group == group) option(out, &lf_options[i]);
+        for (int i = 0; i < lf_options_n(); i++)
+            if ((int)lf_option_at(i)->group == group) option(out, lf_option_at(i));
     }
     lf_buf_cstr(out, after);
 }

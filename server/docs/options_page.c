@@ -83,8 +83,8 @@ void lf_docs_options(struct lf_buf *out)
     for (int group = 0; group < LF_GROUPS_N; group++) {
         lf_buf_printf(out, "\n## %s\n\n| option | default | commands | what it is |\n|---|---|---|---|\n",
                       lf_option_groups[group]);
-        for (int i = 0; i < lf_options_n; i++)
-            if ((int)lf_options[i].group == group) row(&lf_options[i], out);
+        for (int i = 0; i < lf_options_n(); i++)
+            if ((int)lf_option_at(i)->group == group) row(lf_option_at(i), out);
     }
     hints(out);
 }

@@ -16,8 +16,8 @@ static void check_size(const char *word)
 /* Every number is in its row's range. */
 static void check_config(const struct lf_config *c, unsigned command)
 {
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         const char *field = (const char *)c + o->offset;
         int number;
         uint64_t size;

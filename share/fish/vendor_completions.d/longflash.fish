@@ -61,6 +61,10 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l request-timeout 
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'what requests in flight may take after SIGTERM; then they are ended and told so' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l keep-alive -d 'what a silent stream sends every 10 s' -x -a 'comment chunk off'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l metrics-prefix -d 'prefix of the names in /metrics' -x -a 'longflash vllm'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l help -d 'this page'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l json -d 'print a JSON array, of an object for each identity and kind of block'
 complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input' -r -F
@@ -89,7 +93,3 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l csv -d 'also writ
 complete -c longflash -n '__fish_seen_subcommand_from load' -l find-limit -d 'search the longest prompt and the highest concurrency that are served within the bounds'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l ttft-ms -d 'bound on the time to first token (p90)' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l itl-ms -d 'bound on the time between tokens (p90), as they arrive' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F
-complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d 'least level that is logged' -x -a 'debug info warn error'
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l help -d 'this page'

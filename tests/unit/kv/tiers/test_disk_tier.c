@@ -335,8 +335,8 @@ static void a_use_keeps_a_block_from_being_evicted(void **state)
     struct rig *r = &rig;
     rig_open(r, 3, 4, 1, 1);
     for (int i = 0; i < 3; i++) assert_int_equal(rig_run(r, LF_TIER_SAVE, i), LF_OK);
-    rig_use(r, 0);
-    rig_use(r, 3); /* not there: nothing */
+    lf_tier_use(r->tier, &r->blocks[0].key);
+    lf_tier_use(r->tier, &r->blocks[3].key); /* not there: nothing */
     assert_int_equal(rig_run(r, LF_TIER_LOAD, 1), LF_OK);
     assert_int_equal(rig_run(r, LF_TIER_SAVE, 3), LF_OK);
     assert_false(rig_has(r, 2));

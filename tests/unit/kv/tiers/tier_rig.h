@@ -178,11 +178,6 @@ static inline bool rig_has(struct rig *r, int number)
     return lf_tier_has(r->tier, &r->blocks[number].key);
 }
 
-static inline void rig_use(struct rig *r, int number)
-{
-    lf_tier_use(r->tier, &r->blocks[number].key);
-}
-
 static inline struct lf_tier_stats rig_stats(struct rig *r)
 {
     struct lf_tier_stats stats;

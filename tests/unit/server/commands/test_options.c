@@ -9,10 +9,10 @@
 static void names_are_unique_within_a_command(void **state)
 {
     (void)state;
-    for (int i = 0; i < lf_options_n; i++)
+    for (int i = 0; i < lf_options_n(); i++)
         for (int j = 0; j < i; j++)
-            if (strcmp(lf_options[i].name, lf_options[j].name) == 0)
-                assert_int_equal(lf_options[i].commands & lf_options[j].commands, 0);
+            if (strcmp(lf_option_at(i)->name, lf_option_at(j)->name) == 0)
+                assert_int_equal(lf_option_at(i)->commands & lf_option_at(j)->commands, 0);
 }
 
 static void every_default_is_a_value_the_option_takes(void **state)
@@ -95,10 +95,10 @@ static void help_names_every_option_of_a_command_within_its_width(void **state)
     lf_buf_init(&page, 64 * 1024);
     lf_help_print("serve", &page);
     assert_int_equal(page.status, LF_OK);
-    for (int i = 0; i < lf_options_n; i++) {
+    for (int i = 0; i < lf_options_n(); i++) {
         char text[80];
-        if (!(lf_options[i].commands & LF_COMMAND_SERVE)) continue;
-        snprintf(text, sizeof(text), "  --%s", lf_options[i].name);
+        if (!(lf_option_at(i)->commands & LF_COMMAND_SERVE)) continue;
+        snprintf(text, sizeof(text), "  --%s", lf_option_at(i)->name);
         if (!strstr(page.ptr, text)) fail_msg("%s is missing", text);
     }
     assert_null(strstr(page.ptr, "--find-limit"));
@@ -126,14 +126,15 @@ static void the_references_have_every_row(void **state)
     lf_buf_init(&page, 256 * 1024);
     lf_docs_man(&man);
     lf_docs_options(&page);
-    for (int i = 0; i < lf_options_n; i++) {
+    for (int i = 0; i < lf_options_n(); i++) {
         char variable[64], in_man[128], in_page[128];
         int n = 0;
-        for (int k = 0; k < lf_options_n; k++) n += strcmp(lf_options[i].name, lf_options[k].name) == 0;
-        lf_option_env_name(&lf_options[i], variable);
+        for (int k = 0; k < lf_options_n(); k++) n += strcmp(lf_option_at(i)->name, lf_option_at(k)->name) == 0;
+        lf_option_env_name(lf_option_at(i), variable);
         snprintf(in_man, sizeof(in_man), "Environment: \\fB%s\\fR", variable);
-        snprintf(in_page, sizeof(in_page), "| `--%s` ", lf_options[i].name);
-        if (lf_options[i].type == LF_OPTION_FLAG) snprintf(in_page, sizeof(in_page), "| `--%s` |", lf_options[i].name);
+        snprintf(in_page, sizeof(in_page), "| `--%s` ", lf_option_at(i)->name);
+        if (lf_option_at(i)->type == LF_OPTION_FLAG)
+            snprintf(in_page, sizeof(in_page), "| `--%s` |", lf_option_at(i)->name);
         if (occurrences(man.ptr, in_man) != n) fail_msg("%s is not there %d times", in_man, n);
         if (occurrences(page.ptr, in_page) != n) fail_msg("%s is not there %d times", in_page, n);
     }
@@ -165,8 +166,8 @@ static void the_man_page_has_no_unknown_requests(void **state)
 static void every_row_says_what_it_is(void **state)
 {
     (void)state;
-    for (int i = 0; i < lf_options_n; i++) {
-        const struct lf_option *o = &lf_options[i];
+    for (int i = 0; i < lf_options_n(); i++) {
+        const struct lf_option *o = lf_option_at(i);
         assert_true(o->help && strlen(o->help) > 3);
         assert_true(strlen(o->help) <= 120); /* one line; the rest is detail */
         assert_true(o->type == LF_OPTION_FLAG || o->arg);
