@@ -57,6 +57,9 @@ fi
 server() {
     step "server, 8B shape" python3 tests/bench/e2e/gpu_e2e.py "$bin/longflash" tests/bench/shapes/llama-3.1-8b \
         --commit "$commit" --out "$out/llama-3.1-8b_h100.csv"
+    step "copies to the host's memory and back" "$bin/tests/bench/kv/bench_memory_tier"
+    step "documents back from the host's memory" python3 tests/bench/serve/below.py "$bin/longflash" \
+        tests/bench/shapes/llama-3.1-8b --out "$out/below_h100.csv" -- --device cuda:0
 }
 
 tests() {

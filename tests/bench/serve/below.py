@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""A long document that comes back from the host's memory to a GPU's, beside reading it again, and what others wait for
+meanwhile.
+
+    below.py BINARY MODEL_DIR [--tokens 128K] [--rounds 3] [--kv-tokens 160K] [--cache-memory 40G] [--out FILE.csv]
+             [-- SERVE_OPTION…]
+
+The cache holds one such document and some, --cache-memory two. They are asked for in turns, so each takes the other's
+place and comes back from memory: its first token as the client sees it (a request of so many ids is 700 KB of JSON),
+from admission to first token (restore_s), and how many of its tokens were not computed. Then the same while short
+requests are asked one after the other beside long answers: the first token of the ones, and the time between tokens of
+the others, from the restore's beginning to its end; and for some seconds without a restore. How fast this machine copies
+says bench_memory_tier (tests/bench/kv). Standard library only, beside measure.py.
+"""
+import argparse
+import csv
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from measure import TimedServer, ids, percentile  # noqa: E402
+
+SHORT_TOKENS, SHORT_OUT, LONG_OUT, ALONE_S = 64, 16, 2000, 3
+
+
+def count(text):
+    return int(text[:-1]) * 1024 if text[-1] in "kK" else int(text)
+
+
+def ask(server, prompt):
+    """(seconds to the first token as the client sees it, seconds from admission to it, tokens that were in the cache)"""
+    r = server.generate(prompt, 4)
+    return r["times"][0] - r["sent"], r["timings"]["prefill_ms"] / 1e3, r["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def wait_until_kept(server, n, what):
+    """Until the tier has had n blocks saved in all: else what is measured is what has not left the cache yet."""
+    until = time.monotonic() + 120
+    while server.metric("memory_blocks_saved_total") < n:
+        if time.monotonic() > until:
+            sys.exit(f"{what}: {server.metric('memory_blocks_saved_total')} blocks in memory after 120 s, expected {n}")
+        time.sleep(0.01)
+
+
+class Others:
+    """What short requests and one long answer see of a server, from start to stop."""
+
+    def __init__(self, server):
+        self.server, self.waits, self.over = server, [], False
+        self.long_times = []
+        self.threads = [threading.Thread(target=self.short), threading.Thread(target=self.long)]
+        for t in self.threads:
+            t.start()
+
+    def short(self):
+        seed = 1
+        while not self.over:
+            seed += 1
+            r = self.server.generate(ids(SHORT_TOKENS, 10**6 + seed), SHORT_OUT)
+            self.waits.append((r["sent"], r["times"][0]))
+
+    def long(self):
+        while not self.over:
+            r = self.server.generate(ids(SHORT_TOKENS, 999), LONG_OUT)
+            self.long_times.append(r["times"])
+
+    def end(self, first, last):
+        """Milliseconds to first tokens, and between the tokens of long answers: those that had a part in first to last."""
+        self.over = True
+        for t in self.threads:
+            t.join()
+        pairs = [(a, b) for times in self.long_times for a, b in zip(times, times[1:])]
+        return tuple([1e3 * (b - a) for a, b in spans if b >= first and a <= last] for spans in (self.waits, pairs))
+
+
+def spread(name, values):
+    if not values:
+        return {f"{name}_n": 0}
+    return {f"{name}_n": len(values), f"{name}_p50_ms": round(percentile(values, 50), 2),
+            f"{name}_p99_ms": round(percentile(values, 99), 2), f"{name}_max_ms": round(max(values), 2)}
+
+
+def measure_others(server, restore):
+    """With a restore in the middle, or for a while without one."""
+    others = Others(server)
+    time.sleep(0.5)
+    began = time.monotonic()
+    result = restore() if restore else time.sleep(ALONE_S)
+    waits, gaps = others.end(began, time.monotonic())
+    return result, waits, gaps
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("binary")
+    p.add_argument("model")
+    p.add_argument("--tokens", default="128K")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--kv-tokens", default="160K")
+    p.add_argument("--cache-memory", default="40G")
+    p.add_argument("--out")
+    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    args = p.parse_args(own)
+    more = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
+    n = count(args.tokens) - 64
+    n_blocks = (n - 1) // 64
+    options = ["--load", "dummy", "--kv-tokens", args.kv_tokens, "--cache-memory", args.cache_memory, *more]
+    first, second = ids(n, 1), ids(n, 2)
+    rows = []
+    plan = subprocess.run([args.binary, "plan", "--json", "--model", args.model, *options], capture_output=True, text=True)
+    if plan.returncode != 0:
+        sys.exit(plan.stderr or plan.stdout)
+    server = TimedServer(args.binary, args.model, *options)
+    try:
+        read_s = ask(server, first)[1]
+        wait_until_kept(server, n_blocks, "the first document")
+        ask(server, second)
+        wait_until_kept(server, 2 * n_blocks, "the second document")
+        for r in range(args.rounds):
+            restores = [ask(server, d) for d in (first, second)]
+            rows += [{"what": "alone", "first_token_s": round(s, 3), "restore_s": round(t, 3), "cached_tokens": c}
+                     for s, t, c in restores]
+        _, waits, gaps = measure_others(server, None)
+        rows.append({"what": "others alone", **spread("others_first", waits), **spread("others_gap", gaps)})
+        all_waits, all_gaps = [], []
+        for r in range(args.rounds):
+            (s, t, c), waits, gaps = measure_others(server, lambda: ask(server, (first, second)[r % 2]))
+            all_waits += waits
+            all_gaps += gaps
+            rows.append({"what": "with others", "first_token_s": round(s, 3), "restore_s": round(t, 3), "cached_tokens": c,
+                         **spread("others_first", waits), **spread("others_gap", gaps)})
+        rows.append({"what": "with others, all", **spread("others_first", all_waits), **spread("others_gap", all_gaps)})
+        n_failed = server.metric("memory_failures_total", 'way="load"')
+    finally:
+        server.stop()
+    for row in rows:
+        print("  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
+    alone = [row["restore_s"] for row in rows if row["what"] == "alone"]
+    print(f"{n} tokens: read in {read_s:.3f} s, back in {statistics.median(alone):.3f} s (median), failed loads {n_failed}")
+    if args.out:
+        names = sorted({k for row in rows for k in row}, key=lambda k: (k != "what", k))
+        with open(args.out, "w", newline="") as f:
+            out = csv.DictWriter(f, names)
+            out.writeheader()
+            out.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
