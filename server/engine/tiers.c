@@ -67,8 +67,12 @@ static void on_enter(void *ctx, int32_t block)
 
 /* ---- create and destroy ---- */
 
-enum { JOBS_N = LF_TIERS_LOADS_N + LF_TIERS_SAVES_N, LANES_N = 1 + LF_TIERS_LOADERS_N };
-_Static_assert(LF_RESTORE_TIERS_N *LANES_N <= LF_COPY_LANES_N, "each thread of a tier has a lane of its own");
+enum {
+    JOBS_N = LF_TIERS_LOADS_N + LF_TIERS_SAVES_N,
+    LANES_N = 1 + LF_TIERS_LOADERS_N, /* of a tier: each of its threads has one of its own */
+    ALL_LANES_N = LF_RESTORE_TIERS_N * LANES_N
+};
+_Static_assert((int)ALL_LANES_N <= (int)LF_COPY_LANES_N, "lanes of the device for all tiers");
 
 static struct lf_tier_copy copies(struct lf_kv_cache *kv, int tier)
 {
