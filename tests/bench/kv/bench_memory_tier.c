@@ -126,6 +126,7 @@ static void set_job(const struct bench *b, struct lf_tier_job *job, enum lf_tier
     uint64_t name = b->n_saved_in << 32 | (uint64_t)number;
     memset(&job->prev, 0, sizeof(job->prev));
     memset(job->ids, 0, sizeof(job->ids));
+    job->origin = (struct lf_prefix_origin){0};
     lf_sha256(&name, sizeof(name), job->key.bytes);
     job->way = way;
     job->block = way == LF_TIER_SAVE ? number : b->n_blocks - 1 - number;

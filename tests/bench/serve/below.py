@@ -2,12 +2,13 @@
 """A long document that comes back from the host's memory to a GPU's, beside reading it again, and what others wait for
 meanwhile.
 
-    below.py BINARY MODEL_DIR [--tokens 128K] [--rounds 3] [--kv-tokens 160K] [--cache-memory 40G] [--out FILE.csv]
+    below.py BINARY MODEL_DIR [--tokens 128K] [--rounds 3] [--spare-tokens 4K] [--cache-memory 40G] [--out FILE.csv]
              [-- SERVE_OPTION…]
 
-The cache holds one such document and some, --cache-memory two. They are asked for in turns, so each takes the other's
-place and comes back from memory: its first token as the client sees it (a request of so many ids is 700 KB of JSON),
-from admission to first token (restore_s), and how many of its tokens were not computed. Then the same while short
+The cache holds one such document and --spare-tokens, --cache-memory two. They are asked for in turns, so each takes the
+other's place and comes back from memory: its first token as the client sees it (a request of so many ids is 700 KB of
+JSON), from admission to first token (restore_s), how many of its tokens were not computed, and how many of those came
+from memory, by the server's count. Then the same while short
 requests are asked one after the other beside long answers: the first token of the ones, and the time between tokens of
 the others, from the restore's beginning to its end; and for some seconds without a restore. How fast this machine copies
 says bench_memory_tier (tests/bench/kv). Standard library only, beside measure.py.
@@ -24,6 +25,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from measure import TimedServer, ids, percentile  # noqa: E402
 
+SOURCE = 'source="external_kv_transfer"'
 SHORT_TOKENS, SHORT_OUT, LONG_OUT, ALONE_S = 64, 16, 2000, 3
 
 
@@ -32,9 +34,12 @@ def count(text):
 
 
 def ask(server, prompt):
-    """(seconds to the first token as the client sees it, seconds from admission to it, tokens that were in the cache)"""
+    """What it took; with the tokens that were not computed, and those of them that came from below the cache."""
+    before = server.metric("prompt_tokens_by_source_total", SOURCE)
     r = server.generate(prompt, 4)
-    return r["times"][0] - r["sent"], r["timings"]["prefill_ms"] / 1e3, r["usage"]["prompt_tokens_details"]["cached_tokens"]
+    return {"first_token_s": round(r["times"][0] - r["sent"], 3), "restore_s": round(r["timings"]["prefill_ms"] / 1e3, 3),
+            "cached_tokens": r["usage"]["prompt_tokens_details"]["cached_tokens"],
+            "restored_tokens": int(server.metric("prompt_tokens_by_source_total", SOURCE) - before)}
 
 
 def wait_until_kept(server, n, what):
@@ -100,7 +105,7 @@ def main():
     p.add_argument("model")
     p.add_argument("--tokens", default="128K")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--kv-tokens", default="160K")
+    p.add_argument("--spare-tokens", default="4K")
     p.add_argument("--cache-memory", default="40G")
     p.add_argument("--out")
     own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
@@ -108,7 +113,7 @@ def main():
     more = sys.argv[sys.argv.index("--") + 1:] if "--" in sys.argv else []
     n = count(args.tokens) - 64
     n_blocks = (n - 1) // 64
-    options = ["--load", "dummy", "--kv-tokens", args.kv_tokens, "--cache-memory", args.cache_memory, *more]
+    options = ["--load", "dummy", "--kv-tokens", str(n + 64 + count(args.spare_tokens)), "--cache-memory", args.cache_memory, *more]
     first, second = ids(n, 1), ids(n, 2)
     rows = []
     plan = subprocess.run([args.binary, "plan", "--json", "--model", args.model, *options], capture_output=True, text=True)
@@ -116,23 +121,21 @@ def main():
         sys.exit(plan.stderr or plan.stdout)
     server = TimedServer(args.binary, args.model, *options)
     try:
-        read_s = ask(server, first)[1]
+        read_s = ask(server, first)["restore_s"]
         wait_until_kept(server, n_blocks, "the first document")
         ask(server, second)
         wait_until_kept(server, 2 * n_blocks, "the second document")
         for r in range(args.rounds):
             restores = [ask(server, d) for d in (first, second)]
-            rows += [{"what": "alone", "first_token_s": round(s, 3), "restore_s": round(t, 3), "cached_tokens": c}
-                     for s, t, c in restores]
+            rows += [{"what": "alone", **took} for took in restores]
         _, waits, gaps = measure_others(server, None)
         rows.append({"what": "others alone", **spread("others_first", waits), **spread("others_gap", gaps)})
         all_waits, all_gaps = [], []
         for r in range(args.rounds):
-            (s, t, c), waits, gaps = measure_others(server, lambda: ask(server, (first, second)[r % 2]))
+            took, waits, gaps = measure_others(server, lambda: ask(server, (first, second)[r % 2]))
             all_waits += waits
             all_gaps += gaps
-            rows.append({"what": "with others", "first_token_s": round(s, 3), "restore_s": round(t, 3), "cached_tokens": c,
-                         **spread("others_first", waits), **spread("others_gap", gaps)})
+            rows.append({"what": "with others", **took, **spread("others_first", waits), **spread("others_gap", gaps)})
         rows.append({"what": "with others, all", **spread("others_first", all_waits), **spread("others_gap", all_gaps)})
         n_failed = server.metric("memory_failures_total", 'way="load"')
     finally:
