@@ -43,6 +43,7 @@ struct lf_config {
     const char *cache_dir;                  /* where blocks are kept over restarts; NULL: nowhere */
     uint64_t cache_disk;                    /* bytes there; 0: LF_CACHE_DISK_BYTES */
     uint64_t cache_memory;                  /* bytes of the host's memory for blocks of a GPU's cache; 0: none */
+    bool cache_meet;                        /* on a GPU, too, computing and loading meet (server/engine/restore.h) */
     uint64_t document_memory, max_document; /* bytes; max_document 0: as max_body */
     uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;

@@ -230,9 +230,9 @@ static const struct lf_option rows[] = {
      .arg = "BYTES",
      .shown = "64G",
      .help = "bytes that the files of --cache-dir may take",
-     .detail =
-         "Of other models and programs too. What was not used for longest makes room. The files grow as blocks are "
-         "written; their index is in memory, and part of the plan.",
+     .detail = "Of other models and programs too. What is soonest computed again and seldom asked for makes room. The "
+               "files grow as blocks are "
+               "written; their index is in memory, and part of the plan.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "cache-memory",
@@ -243,10 +243,24 @@ static const struct lf_option rows[] = {
      .arg = "BYTES",
      .shown = "none",
      .help = "of this machine's memory, for blocks that leave a GPU's cache",
-     .detail = "What was not used for longest makes room. It is taken at the start, and pinned while the server runs "
+     .detail = "What is soonest computed again and seldom asked for makes room. It is taken at the start, and pinned "
+               "while the server runs "
                "already. "
                "On a CPU the cache is in this memory itself: --memory is its size there.",
      .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
+    {.name = "cache-meet",
+     .type = LF_OPTION_SWITCH,
+     .offset = FIELD(cache_meet),
+     .fallback = "off",
+     .arg = "on|off",
+     .help = "on a GPU, compute from the front while slow blocks come back from the end",
+     .detail =
+         "Where a disk needs longer than computing, both together are done sooner. On a CPU that is always so, for "
+         "there an answer's bytes are the same whichever way. On a GPU what is computed may differ in its last bits "
+         "from what "
+         "was kept, so it is off there unless it is asked for.",
+     .commands = SERVE,
      .group = LF_GROUP_MEMORY},
     {.name = "concurrency",
      .type = LF_OPTION_INT,

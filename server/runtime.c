@@ -234,6 +234,7 @@ static struct lf_engine_opts engine_opts(const struct lf_runtime *rt)
         .watchdog_s = c->watchdog,
         .has_disk = c->cache_dir != NULL,
         .memory_bytes = c->cache_memory,
+        .may_meet = c->cache_meet,
         .block_bytes = block_kind(rt).block_bytes,
     };
 }

@@ -106,6 +106,9 @@ static enum lf_status check_config(const struct lf_config *c, struct lf_err *err
         return lf_fail(err, LF_INVALID, "--cache-dir keeps blocks of the prefix cache, but --prefix-cache is off");
     if (c->cache_memory && !c->prefix_cache)
         return lf_fail(err, LF_INVALID, "--cache-memory keeps blocks of the prefix cache, but --prefix-cache is off");
+    if (c->cache_meet && !c->cache_dir && !c->cache_memory)
+        return lf_fail(err, LF_INVALID,
+                       "--cache-meet is about blocks that come back: expected --cache-dir or --cache-memory");
     LF_TRY(check_tool_parser(c, err));
     return check_names(c, err);
 }

@@ -56,6 +56,7 @@ struct lf_engine_opts {
     struct lf_disk_table *disk; /* blocks that outlive the cache (tiers.h), borrowed; NULL: none */
     bool has_disk;              /* there will be such: for the plan, which knows no table */
     uint64_t memory_bytes;      /* of the host, for blocks below the cache; 0: none */
+    bool may_meet;              /* computing and loading may where bits may differ, too: restore.h */
     uint64_t block_bytes;       /* of the cache's blocks, for the plan; 0 where nothing is below */
     int n_mask_threads;         /* 1 to LF_MASK_THREADS_N, 0: that; see masks.h */
     int watchdog_s;             /* no step for so long with work queued: the engine is declared dead. 0: off */

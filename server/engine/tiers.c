@@ -169,8 +169,9 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     enum lf_status status;
     t->memory = t->disk = -1;
     if ((!e->opts.disk && e->opts.memory_bytes == 0) || !e->kv->prefix) return LF_OK;
-    e->sched.opts.below = (struct lf_restore_source){
-        .find = find_below, .ctx = t, .may_meet = lf_device_info(e->kv->dev)->is_host, .block_ns = {1, 1}};
+    bool may_meet = lf_device_info(e->kv->dev)->is_host || e->opts.may_meet;
+    e->sched.opts.below =
+        (struct lf_restore_source){.find = find_below, .ctx = t, .may_meet = may_meet, .block_ns = {1, 1}};
     t->entered_at = calloc(n_blocks, sizeof(*t->entered_at));
     status = t->entered_at ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory to keep %zu blocks", n_blocks);
     if (status == LF_OK) status = add_memory(e, err);

@@ -34,6 +34,7 @@ complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-memory -d 'of this machine\'s memory, for blocks that leave a GPU\'s cache' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l cache-meet -d 'on a GPU, compute from the front while slow blocks come back from the end' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l concurrency -d 'requests of --ctx tokens that must fit at once' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l text-memory -d 'memory for texts: bodies, what is made of them, and replies' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l document-memory -d 'memory for the texts of documents (/v1/documents)' -x

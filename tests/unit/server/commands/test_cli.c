@@ -111,6 +111,7 @@ static const struct {
     {{"serve", "--cache-memory", "8G", "--device", "cpu"}, "on a CPU the cache is in this memory already"},
     {{"plan", "--cache-memory", "8G", "--device", "cpu"}, "expected more --memory or --kv-tokens instead"},
     {{"serve", "--cache-memory", "8G", "--prefix-cache", "off"}, "but --prefix-cache is off"},
+    {{"serve", "--cache-meet", "on", "--device", "cpu"}, "expected --cache-dir or --cache-memory"},
     {{"run", "--cache-memory", "8G", "Why?"}, "--cache-memory: this command has no such option"},
     {{"serve", "--swap-space", "4"}, "here that is --cache-memory BYTES"},
     {{"serve", "--port", "0", "--cache-dir", "README.md"}, "README.md is not a directory"},

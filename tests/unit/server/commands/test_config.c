@@ -75,6 +75,8 @@ static void limits_of_connections_and_texts_are_settings(void **state)
         {{"--cache-disk", "-1"}, false},
         {{"--cache-disk", "1025T"}, false},
         {{"--cache-memory", "32G"}, true},
+        {{"--cache-meet", "on"}, true},
+        {{"--cache-meet", "maybe"}, false},
         {{"--cache-memory", "-1"}, false},
         {{"--cache-memory", "1025T"}, false},
         {{"--request-timeout", "0"}, true},
