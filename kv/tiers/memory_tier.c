@@ -11,8 +11,7 @@
 #include "kv/tiers/lanes.h"
 
 struct slot {
-    struct lf_eviction_item
-        item; /* its node among those free, or in the order while it is listed and nobody reads it */
+    struct lf_eviction_item item; /* its node on `free`, or in the order while it is listed and nobody reads it */
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
     int n_readers;
@@ -262,10 +261,10 @@ static void use(struct lf_tier *tier, const struct lf_prefix_key *key)
     struct memory_tier *t = tier_of(tier);
     lf_lanes_lock(&t->lanes);
     struct slot *slot = find(t, key);
-    if (slot && slot->n_readers == 0) {
-        lf_eviction_remove(&t->order, &slot->item);
+    if (slot) { /* as if it were read */
+        begin_read(t, slot);
         lf_eviction_count_use(&slot->item);
-        lf_eviction_add(&t->order, &slot->item, t->n_writes);
+        end_read(t, slot);
     }
     lf_lanes_unlock(&t->lanes);
 }

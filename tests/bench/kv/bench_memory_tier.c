@@ -325,7 +325,9 @@ int main(int argc, char **argv)
     open_all(&b);
     await_pinned(&b);
     measure(&b);
+    int64_t began_ns = lf_clock_ns();
     lf_tier_destroy(b.tier);
+    printf("unpinned in %.2f s\n", (double)(lf_clock_ns() - began_ns) / 1e9);
     lf_host_free(b.dev, &b.slots);
     lf_kv_cache_close(&b.kv);
     lf_device_close(b.dev);

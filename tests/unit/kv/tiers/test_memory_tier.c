@@ -27,6 +27,7 @@ static struct rig {
     int n_pins, pins_fail_at; /* -1: never */
     void *pinned[PIN_N];
     uint64_t pinned_bytes;
+    uint64_t tenant; /* of what is saved */
 } rig;
 
 static struct timespec patience(void)
@@ -176,6 +177,7 @@ static void submit(enum lf_tier_way way, int number, int at)
     job->key = b->key;
     job->prev = b->prev;
     memcpy(job->ids, b->ids, sizeof(job->ids));
+    job->origin = (struct lf_prefix_origin){.tenant = rig.tenant};
     job->block = at;
     job->idx = number;
     lf_tier_submit(rig.tier, job);
@@ -303,6 +305,40 @@ static void what_is_worth_least_makes_room(void **state)
     assert_true(has(0) && has(1) && has(3) && has(4));
     assert_int_equal(run(LF_TIER_LOAD, 2), LF_INVALID);
     assert_int_equal(stats().n_evicted, 1);
+    close_rig();
+}
+
+/* Who has the most blocks gives one, however often it has asked for them. */
+static void a_tenant_with_few_blocks_keeps_them(void **state)
+{
+    (void)state;
+    open_rig(4, 4, 1);
+    rig.tenant = 1;
+    assert_int_equal(run(LF_TIER_SAVE, 0), LF_OK);
+    rig.tenant = 2;
+    for (int i = 1; i < 9; i++) {
+        assert_int_equal(run(LF_TIER_SAVE, i), LF_OK);
+        lf_tier_use(rig.tier, &rig.blocks[i].key);
+    }
+    assert_true(has(0) && stats().n_evicted == 5);
+    close_rig();
+}
+
+static void a_use_counts_while_a_block_is_read_too(void **state)
+{
+    (void)state;
+    int number;
+    open_rig(2, 4, 1);
+    for (int i = 0; i < 2; i++) assert_int_equal(run(LF_TIER_SAVE, i), LF_OK);
+    hold(&rig.holds_in, true);
+    submit(LF_TIER_LOAD, 0, 10);
+    await_held(1);
+    for (int i = 0; i < 3; i++) lf_tier_use(rig.tier, &rig.blocks[0].key);
+    hold(&rig.holds_in, false);
+    assert_int_equal(next(&number), LF_OK);
+    assert_int_equal(run(LF_TIER_LOAD, 1), LF_OK); /* the last one read */
+    assert_int_equal(run(LF_TIER_SAVE, 2), LF_OK);
+    assert_true(has(0) && !has(1));
     close_rig();
 }
 
@@ -515,6 +551,8 @@ int main(void)
         cmocka_unit_test(a_block_that_is_there_already_is_not_copied_again),
         cmocka_unit_test(a_collision_is_a_miss),
         cmocka_unit_test(what_is_worth_least_makes_room),
+        cmocka_unit_test(a_tenant_with_few_blocks_keeps_them),
+        cmocka_unit_test(a_use_counts_while_a_block_is_read_too),
         cmocka_unit_test(what_is_being_read_makes_no_room),
         cmocka_unit_test(loads_and_saves_go_at_once),
         cmocka_unit_test(a_copy_that_fails_leaves_nothing),
