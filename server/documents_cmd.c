@@ -12,8 +12,9 @@
 #include "kv/tiers/disk_lock.h"
 #include "kv/tiers/disk_walk.h"
 #include "server/commands.h"
+#include "server/kept_documents.h"
 
-enum { PREFIX_DIGITS = 8, LINE_BYTES = 64 * 1024 };
+enum { PREFIX_DIGITS = 8, LINE_BYTES = 64 * 1024, DOCUMENTS_BYTES = 64 * 1024 * 1024 };
 
 struct job {
     const struct lf_config *config;
@@ -92,11 +93,26 @@ static bool print_found(void *ctx, const struct lf_disk_found *f)
     return true;
 }
 
+static enum lf_status print_documents(struct job *job, struct lf_err *err)
+{
+    struct lf_kept_documents found;
+    struct lf_buf out;
+    lf_buf_init(&out, DOCUMENTS_BYTES);
+    enum lf_status status =
+        lf_kept_documents_print(&out, job->config->cache_dir, job->config->json, job->n_found == 0, &found, err);
+    if (status == LF_OK) fwrite(lf_buf_view(&out).ptr, 1, out.len, stdout);
+    lf_buf_deinit(&out);
+    job->n_found += found.n;
+    job->is_broken |= found.n_broken > 0;
+    return status;
+}
+
 static enum lf_status print_all(struct job *job, struct lf_err *err)
 {
     const struct lf_config *c = job->config;
     if (c->json) printf("[");
     LF_TRY(lf_disk_walk(c->cache_dir, job->verifies, print_found, job, err));
+    LF_TRY(print_documents(job, err));
     if (c->json)
         printf("]\n");
     else if (job->n_found == 0)
@@ -136,12 +152,24 @@ static bool choose(void *ctx, const struct lf_disk_found *f)
     return true;
 }
 
-/* Each argument is the beginning of one identity, and of no other. */
+static enum lf_status check_document(const struct lf_config *c, const char *name, struct lf_err *err)
+{
+    int n;
+    LF_TRY(lf_kept_documents_remove(c->cache_dir, name, true, &n, err));
+    if (n > 0) return LF_OK;
+    return lf_fail(err, LF_NOT_FOUND, "rm: %s has no document \"%.128s\"", c->cache_dir, name);
+}
+
+/* Each argument is a document, or the beginning of one identity, and of no other. */
 static enum lf_status check_names(const struct job *job, struct lf_err *err)
 {
     const struct lf_config *c = job->config;
     for (int i = 1; i < c->n_args; i++) {
         int n = 0;
+        if (lf_kept_document_name(c->args[i])) {
+            LF_TRY(check_document(c, lf_kept_document_name(c->args[i]), err));
+            continue;
+        }
         for (int k = 0; k < job->n_chosen; k++)
             n += strncmp(job->chosen[k], c->args[i], strlen(c->args[i])) == 0 ? 1 : 0;
         if (n == 0)
@@ -151,6 +179,16 @@ static enum lf_status check_names(const struct job *job, struct lf_err *err)
             return lf_fail(err, LF_INVALID, "rm: %d identities begin with \"%.64s\"; expected more of its digits", n,
                            c->args[i]);
     }
+    return LF_OK;
+}
+
+static enum lf_status remove_documents(const struct lf_config *c, struct lf_err *err)
+{
+    int n;
+    if (c->all) return lf_kept_documents_remove(c->cache_dir, NULL, false, &n, err);
+    for (int i = 1; i < c->n_args; i++)
+        if (lf_kept_document_name(c->args[i]))
+            LF_TRY(lf_kept_documents_remove(c->cache_dir, lf_kept_document_name(c->args[i]), false, &n, err));
     return LF_OK;
 }
 
@@ -164,15 +202,16 @@ static enum lf_status remove_locked(struct job *job, struct lf_err *err)
         LF_TRY(lf_disk_remove(dir, job->chosen[i], err));
         printf("removed %s\n", job->chosen[i]);
     }
-    return LF_OK;
+    return remove_documents(job->config, err);
 }
 
 static enum lf_status check_rm(const struct lf_config *c, struct lf_err *err)
 {
     if (c->all == (c->n_args > 1))
-        return lf_fail(err, LF_INVALID, "rm: expected the identities to remove, or else --all; ls shows them");
+        return lf_fail(err, LF_INVALID,
+                       "rm: expected the identities and documents/NAME to remove, or else --all; ls shows them");
     for (int i = 1; i < c->n_args; i++)
-        if (strlen(c->args[i]) < PREFIX_DIGITS)
+        if (!lf_kept_document_name(c->args[i]) && strlen(c->args[i]) < PREFIX_DIGITS)
             return lf_fail(err, LF_INVALID, "rm: expected %d digits of an identity at least, got \"%s\"", PREFIX_DIGITS,
                            c->args[i]);
     return LF_OK;

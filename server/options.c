@@ -198,12 +198,12 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "DIR",
      .shown = "nothing is kept",
-     .help = "keep blocks of the prefix cache in this directory, over restarts",
+     .help = "keep documents and blocks of the prefix cache in this directory, over restarts",
      .detail =
          "One process uses it at a time; it is made where it is not there. What is kept is found again by the same "
          "program with the same model, --kv-dtype, instruction set or GPU, and by nothing else: for that the bytes "
-         "of all weights are hashed while they are read. The files hold what the documents have become, as "
-         "their owner alone may read.",
+         "of all weights are hashed while they are read. Names and texts of /v1/documents are kept there too, for any "
+         "model. The files hold what the documents have become, as their owner alone may read.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
     {.name = "cache-dir",
@@ -219,7 +219,7 @@ static const struct lf_option rows[] = {
      .type = LF_OPTION_FLAG,
      .offset = FIELD(all),
      .fallback = "off",
-     .help = "rm: remove what every identity left",
+     .help = "rm: remove what every identity left, and all documents",
      .commands = DOCUMENTS,
      .group = LF_GROUP_COMMAND},
     {.name = "cache-disk",
@@ -294,6 +294,19 @@ static const struct lf_option rows[] = {
      .detail = "It is part of the plan. Past it a document is refused with 507 until another is deleted or its time is "
                "over. Where there are keys, one of them may have three quarters of it.",
      .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
+    {.name = "document-tokens",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(document_tokens),
+     .max = KV_TOKENS_N,
+     .fallback = "0",
+     .arg = "TOKENS",
+     .shown = "any number",
+     .help = "tokens that the documents of one key may have together",
+     .detail =
+         "Past it a document is refused with 507 until another of that key is deleted or its time is over. Without "
+         "keys it says nothing.",
+     .commands = SERVE,
      .group = LF_GROUP_MEMORY},
 
     /* device */

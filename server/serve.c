@@ -189,6 +189,8 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .text_bytes = lf_runtime_text_bytes(&s->rt),
         .document_memory_bytes = c->document_memory,
         .max_document_bytes = c->max_document,
+        .document_tokens = (int64_t)c->document_tokens,
+        .documents_dir = c->cache_dir,
         .n_threads = HTTP_THREADS_N,
         .request_deadline_ms = c->request_timeout * 1000,
         .max_choices = LF_CHOICES_N,
@@ -389,6 +391,7 @@ int lf_serve_command(const struct lf_config *config)
     if (start_http(&s, &err) != LF_OK) return fail(&s, &err);
     if (load_interruptibly(&s, &err) != LF_OK) return fail(&s, &err);
     if (lf_runtime_start(&s.rt, &err) != LF_OK) return fail(&s, &err);
+    if (lf_http_server_load_documents(s.http, &err) != LF_OK) return fail(&s, &err);
     lf_http_server_ready(s.http, s.rt.tok, s.rt.chat, s.rt.engine);
     print_ready(&s);
     int exit_status = serve_until_end(&s, &signals);

@@ -17,6 +17,7 @@ struct tenant {
     struct lf_list documents;
     int n;
     uint64_t n_bytes; /* of memory, that is with what a document has beside its text */
+    int64_t n_tokens;
 };
 
 struct lf_document {
@@ -24,8 +25,10 @@ struct lf_document {
     struct lf_document_content content;
     struct lf_document_etag etag;
     char name[LF_DOCUMENT_NAME_BYTES + 1];
-    int64_t created_s, n_tokens;
+    uint8_t owner[LF_SHA256_BYTES];
+    int64_t created_s;
     uint64_t hash; /* of tenant and name */
+    uint64_t file;
     size_t piece_bytes;
     atomic_bool gone;
     /* under the lock */
@@ -34,13 +37,14 @@ struct lf_document {
     int n_refs; /* one is the table's while it is in it */
     enum lf_document_state state;
     const char *reason;
-    int64_t n_read, eta_ms, expires_s, n_hits;
+    int64_t n_tokens, n_read, eta_ms, expires_s, n_hits;
 };
 
 struct lf_documents {
     /* fixed from create on */
     struct lf_text_memory *memory;
     uint64_t bytes_most;
+    int64_t tokens_most;
     int n_most;
     size_t n_buckets; /* a power of two */
     pthread_mutex_t lock;
@@ -156,6 +160,12 @@ static bool is_over(const struct lf_document *doc, int64_t now_s)
     return doc->expires_s && doc->expires_s <= now_s;
 }
 
+static struct lf_document *ref(struct lf_document *doc)
+{
+    doc->n_refs++;
+    return doc;
+}
+
 static void unref(struct lf_documents *docs, struct lf_document *doc)
 {
     if (--doc->n_refs == 0) lf_text_free(docs->memory, doc);
@@ -169,6 +179,7 @@ static void remove_from_table(struct lf_documents *docs, struct lf_document *doc
     lf_list_remove(&doc->in_tenant);
     t->n--;
     t->n_bytes -= doc->piece_bytes;
+    t->n_tokens -= doc->n_tokens;
     docs->n--;
     docs->n_bytes -= doc->content.text.len;
     doc->tenant = NULL;
@@ -208,7 +219,9 @@ static struct lf_document *make(struct lf_documents *docs, const struct lf_docum
     if (!doc) return NULL;
     char *at = (char *)(doc + 1);
     *doc = (struct lf_document){.etag = lf_document_etag(c),
-                                .created_s = put->key.now_s,
+                                .created_s = put->created_s ? put->created_s : put->key.now_s,
+                                .expires_s = put->expires_s,
+                                .file = put->file,
                                 .n_tokens = put->n_tokens,
                                 .hash = hash_of(&put->key),
                                 .piece_bytes = n,
@@ -216,47 +229,67 @@ static struct lf_document *make(struct lf_documents *docs, const struct lf_docum
     doc->content.text = lf_str_from(copy_behind(&at, c->text), c->text.len);
     doc->content.system = lf_str_from(copy_behind(&at, c->system), c->system.len);
     memcpy(doc->name, put->key.name.ptr, put->key.name.len);
+    memcpy(doc->owner, put->key.tenant, sizeof doc->owner);
     return doc;
 }
 
-static void set_end(struct lf_documents *docs, struct lf_document *doc, const struct lf_document_put *put)
+static void set_end(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s)
 {
-    doc->expires_s = put->ttl_s ? put->key.now_s + put->ttl_s : 0;
-    if (doc->expires_s) docs->next_end_s = LF_MIN(docs->next_end_s, doc->expires_s);
+    doc->expires_s = expires_s;
+    if (expires_s) docs->next_end_s = LF_MIN(docs->next_end_s, expires_s);
 }
 
-/* Whether a tenant's share has room; nobody in particular may have all. */
+/* Nobody in particular may have all. */
+static bool is_anyone(const uint8_t *salt)
+{
+    static const uint8_t nobody[LF_SHA256_BYTES];
+    return memcmp(salt, nobody, sizeof nobody) == 0;
+}
+
+/* Tokens that a tenant has beside what is to go; t, old: may be NULL. */
+static int64_t tokens_beside(const struct tenant *t, const struct lf_document *old)
+{
+    return t ? t->n_tokens - (old ? old->n_tokens : 0) : 0;
+}
+
+static bool has_quota(const struct lf_documents *docs, const uint8_t *salt, int64_t n_tokens)
+{
+    return docs->tokens_most == 0 || is_anyone(salt) || n_tokens <= docs->tokens_most;
+}
+
+/* Whether a tenant's share has room. */
 static bool has_share(const struct lf_documents *docs, const struct tenant *t, const struct lf_document *old,
                       const struct lf_document *doc)
 {
-    static const uint8_t nobody[LF_SHA256_BYTES];
     int n = t->n + 1 - (old ? 1 : 0);
     uint64_t n_bytes = t->n_bytes + doc->piece_bytes - (old ? old->piece_bytes : 0);
-    if (memcmp(t->salt, nobody, sizeof nobody) == 0) return true;
+    if (is_anyone(t->salt)) return true;
     return n <= LF_MAX(docs->n_most / SHARE * 3, 1) && n_bytes <= docs->bytes_most / SHARE * 3;
 }
 
-/* Takes doc over; false: there is no room, and all is as it was. */
-static bool enter(struct lf_documents *docs, const struct lf_document_put *put, struct lf_document *doc,
-                  struct lf_document *old)
+/* NEW: takes doc over; else there is no room, and all is as it was. */
+static enum lf_document_verdict enter(struct lf_documents *docs, const struct lf_document_put *put,
+                                      struct lf_document *doc, struct lf_document *old)
 {
     struct tenant *t = find_tenant(docs, put->key.tenant);
-    if (docs->n - (old ? 1 : 0) >= docs->n_most) return false;
-    if (!t && !(t = add_tenant(docs, put->key.tenant))) return false;
+    if (!has_quota(docs, put->key.tenant, tokens_beside(t, old) + doc->n_tokens)) return LF_DOCUMENT_QUOTA;
+    if (docs->n - (old ? 1 : 0) >= docs->n_most) return LF_DOCUMENT_FULL;
+    if (!t && !(t = add_tenant(docs, put->key.tenant))) return LF_DOCUMENT_FULL;
     if (!has_share(docs, t, old, doc)) {
         drop_if_empty(docs, t);
-        return false;
+        return LF_DOCUMENT_FULL;
     }
     t->n++;
     t->n_bytes += doc->piece_bytes;
+    t->n_tokens += doc->n_tokens;
     docs->n++;
     docs->n_bytes += doc->content.text.len;
     doc->tenant = t;
     lf_list_push_back(&t->documents, &doc->in_tenant);
     lf_list_push_back(bucket_of(docs, doc->hash), &doc->in_bucket);
-    set_end(docs, doc, put);
+    set_end(docs, doc, put->expires_s);
     if (old) remove_from_table(docs, old);
-    return true;
+    return LF_DOCUMENT_NEW;
 }
 
 /* Whether the condition lets what is there go: NEW, or why not. */
@@ -274,14 +307,6 @@ static enum lf_document_verdict judge(const struct lf_document *old, const struc
     return old->state == LF_DOCUMENT_FAILED ? LF_DOCUMENT_NEW : LF_DOCUMENT_SAME;
 }
 
-/* It is there, and stays as long as is said now. */
-static struct lf_document *renew(struct lf_documents *docs, struct lf_document *old, const struct lf_document_put *put)
-{
-    set_end(docs, old, put);
-    old->n_refs++;
-    return old;
-}
-
 enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const struct lf_document_put *put,
                                             struct lf_document **out)
 {
@@ -289,33 +314,45 @@ enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const str
     pthread_mutex_lock(&docs->lock);
     struct lf_document *old = find(docs, &put->key);
     enum lf_document_verdict verdict = judge(old, put, &etag);
-    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
+    if (verdict == LF_DOCUMENT_SAME) *out = ref(old);
     pthread_mutex_unlock(&docs->lock);
     return verdict;
 }
 
+bool lf_documents_has_quota(struct lf_documents *docs, const struct lf_document_put *put, int64_t *n_tokens)
+{
+    pthread_mutex_lock(&docs->lock);
+    *n_tokens = tokens_beside(find_tenant(docs, put->key.tenant), find(docs, &put->key));
+    pthread_mutex_unlock(&docs->lock);
+    return has_quota(docs, put->key.tenant, *n_tokens + put->n_tokens);
+}
+
 /* One under the same name whose time is over is as good as gone. */
-static void drop_over(struct lf_documents *docs, const struct lf_document_key *key)
+static void drop_over(struct lf_documents *docs, const struct lf_document_key *key, uint64_t *left)
 {
     const struct lf_document_key ever = {key->tenant, key->name, 0};
     struct lf_document *doc = find(docs, &ever);
-    if (doc && is_over(doc, key->now_s)) remove_from_table(docs, doc);
+    if (!doc || !is_over(doc, key->now_s)) return;
+    *left = doc->file;
+    remove_from_table(docs, doc);
 }
 
 enum lf_document_verdict lf_documents_put(struct lf_documents *docs, const struct lf_document_put *put,
-                                          struct lf_document **out)
+                                          struct lf_document **out, uint64_t *left)
 {
     struct lf_document *doc = make(docs, put); /* before the lock: a text may be long */
+    *left = 0;
     if (!doc) return LF_DOCUMENT_FULL;
     pthread_mutex_lock(&docs->lock);
-    drop_over(docs, &put->key);
+    drop_over(docs, &put->key, left);
     struct lf_document *old = find(docs, &put->key);
     enum lf_document_verdict verdict = judge(old, put, &doc->etag);
-    if (verdict == LF_DOCUMENT_NEW && !enter(docs, put, doc, old)) verdict = LF_DOCUMENT_FULL;
-    if (verdict == LF_DOCUMENT_SAME) *out = renew(docs, old, put);
+    uint64_t old_file = old ? old->file : 0;
+    if (verdict == LF_DOCUMENT_NEW) verdict = enter(docs, put, doc, old);
+    if (verdict == LF_DOCUMENT_SAME) *out = ref(old);
     if (verdict == LF_DOCUMENT_NEW) {
-        doc->n_refs++;
-        *out = doc;
+        *out = ref(doc);
+        if (old_file) *left = old_file;
     } else {
         unref(docs, doc);
     }
@@ -329,18 +366,22 @@ struct lf_document *lf_documents_find(struct lf_documents *docs, const struct lf
 {
     pthread_mutex_lock(&docs->lock);
     struct lf_document *doc = find(docs, key);
-    if (doc) doc->n_refs++;
+    if (doc) ref(doc);
     pthread_mutex_unlock(&docs->lock);
     return doc;
 }
 
 bool lf_documents_remove(struct lf_documents *docs, const struct lf_document_key *key, struct lf_str if_match,
-                         enum lf_document_verdict *verdict)
+                         enum lf_document_verdict *verdict, uint64_t *left)
 {
+    *left = 0;
     pthread_mutex_lock(&docs->lock);
     struct lf_document *doc = find(docs, key);
     if (doc) *verdict = if_match.len ? may_go(doc, if_match) : LF_DOCUMENT_NEW;
-    if (doc && *verdict == LF_DOCUMENT_NEW) remove_from_table(docs, doc);
+    if (doc && *verdict == LF_DOCUMENT_NEW) {
+        *left = doc->file;
+        remove_from_table(docs, doc);
+    }
     pthread_mutex_unlock(&docs->lock);
     return doc != NULL;
 }
@@ -375,27 +416,48 @@ void lf_documents_list(struct lf_documents *docs, const uint8_t *tenant, int64_t
     pthread_mutex_unlock(&docs->lock);
 }
 
+static void take_all(struct tenant *t, void (*take)(void *ctx, struct lf_document *doc), void *ctx)
+{
+    LF_LIST_EACH(it, &t->documents) take(ctx, ref(LF_LIST_ENTRY(it, struct lf_document, in_tenant)));
+}
+
+void lf_documents_each(struct lf_documents *docs, void (*take)(void *ctx, struct lf_document *doc), void *ctx)
+{
+    pthread_mutex_lock(&docs->lock);
+    for (int i = 0; i < TENANT_BUCKETS_N; i++) LF_LIST_EACH(it, &docs->tenants[i])
+    take_all(LF_LIST_ENTRY(it, struct tenant, node), take, ctx);
+    pthread_mutex_unlock(&docs->lock);
+}
+
+/* Files that are left behind; past n_most the rest waits for the next call. */
+struct left {
+    uint64_t *files;
+    int n, n_most;
+};
+
 /* A tenant without documents goes with its last one, so the next is looked for before. */
-static void expire_bucket(struct lf_documents *docs, struct lf_list *bucket, int64_t now_s)
+static void expire_bucket(struct lf_documents *docs, struct lf_list *bucket, int64_t now_s, struct left *left)
 {
     LF_LIST_EACH_SAFE(it, bucket)
     {
         struct lf_document *doc = LF_LIST_ENTRY(it, struct lf_document, in_bucket);
-        if (is_over(doc, now_s))
-            remove_from_table(docs, doc);
-        else if (doc->expires_s)
-            docs->next_end_s = LF_MIN(docs->next_end_s, doc->expires_s);
+        bool goes = is_over(doc, now_s) && !(doc->file && left->n == left->n_most);
+        if (!goes && doc->expires_s) docs->next_end_s = LF_MIN(docs->next_end_s, doc->expires_s);
+        if (goes && doc->file) left->files[left->n++] = doc->file;
+        if (goes) remove_from_table(docs, doc);
     }
 }
 
-void lf_documents_expire(struct lf_documents *docs, int64_t now_s)
+int lf_documents_expire(struct lf_documents *docs, int64_t now_s, uint64_t *files, int n_most)
 {
+    struct left left = {files, 0, n_most};
     pthread_mutex_lock(&docs->lock);
     if (now_s >= docs->next_end_s) {
         docs->next_end_s = INT64_MAX;
-        for (size_t i = 0; i < docs->n_buckets; i++) expire_bucket(docs, &docs->buckets[i], now_s);
+        for (size_t i = 0; i < docs->n_buckets; i++) expire_bucket(docs, &docs->buckets[i], now_s, &left);
     }
     pthread_mutex_unlock(&docs->lock);
+    return left.n;
 }
 
 void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes)
@@ -411,7 +473,7 @@ void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes)
 struct lf_document *lf_document_ref(struct lf_documents *docs, struct lf_document *doc)
 {
     pthread_mutex_lock(&docs->lock);
-    doc->n_refs++;
+    ref(doc);
     pthread_mutex_unlock(&docs->lock);
     return doc;
 }
@@ -434,6 +496,16 @@ int64_t lf_document_created_s(const struct lf_document *doc)
     return doc->created_s;
 }
 
+uint64_t lf_document_number(const struct lf_document *doc)
+{
+    return doc->file;
+}
+
+const uint8_t *lf_document_tenant(const struct lf_document *doc)
+{
+    return doc->owner;
+}
+
 void lf_document_look(struct lf_documents *docs, const struct lf_document *doc, struct lf_document_view *out)
 {
     pthread_mutex_lock(&docs->lock);
@@ -451,6 +523,21 @@ void lf_document_hit(struct lf_documents *docs, struct lf_document *doc)
 bool lf_document_is_gone(const struct lf_document *doc)
 {
     return atomic_load(&doc->gone);
+}
+
+void lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s)
+{
+    pthread_mutex_lock(&docs->lock);
+    set_end(docs, doc, expires_s);
+    pthread_mutex_unlock(&docs->lock);
+}
+
+void lf_document_recount(struct lf_documents *docs, struct lf_document *doc, int64_t n_tokens)
+{
+    pthread_mutex_lock(&docs->lock);
+    if (doc->tenant) doc->tenant->n_tokens += n_tokens - doc->n_tokens;
+    doc->n_tokens = n_tokens;
+    pthread_mutex_unlock(&docs->lock);
 }
 
 void lf_document_read(struct lf_documents *docs, struct lf_document *doc, int64_t n_read, int64_t eta_ms)
@@ -480,6 +567,7 @@ enum lf_status lf_documents_create(struct lf_documents **out, const struct lf_do
     docs->memory = opts->memory;
     docs->bytes_most = opts->bytes_most;
     docs->n_most = opts->n_most;
+    docs->tokens_most = opts->tokens_most;
     docs->next_end_s = INT64_MAX;
     for (docs->n_buckets = 16; docs->n_buckets < (size_t)opts->n_most;) docs->n_buckets *= 2;
     docs->buckets = calloc(docs->n_buckets, sizeof *docs->buckets);

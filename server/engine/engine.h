@@ -86,6 +86,9 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
+/* Tokens that the prompt's full blocks have from its beginning on, as far as they are kept on disk. Any thread. */
+int lf_engine_n_kept(struct lf_engine *engine, const struct lf_gen_params *params);
+
 /* Blocks that are kept below the cache. All zeros: none are. */
 struct lf_engine_tier {
     bool on;

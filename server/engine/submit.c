@@ -2,6 +2,7 @@
  * is kept. */
 #include "core/check.h"
 #include "grammar/grammar.h"
+#include "kv/tiers/disk_table.h"
 #include "server/engine/engine_internal.h"
 
 static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const char *what, struct lf_err *err)
@@ -51,6 +52,21 @@ static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params
                          p->max_tokens, (long long)n_blocks, e->kv->view.n_blocks);
     if (status != LF_OK) lf_counter_add(&e->metrics.rejected_too_long, 1);
     return status;
+}
+
+int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)
+{
+    struct lf_disk_table *table = e->opts.disk;
+    struct lf_prefix_key key;
+    int n = 0;
+    if (!table || !e->kv->prefix) return 0;
+    lf_prefix_cache_root(e->kv->prefix, p->salt, (size_t)p->salt_bytes, &key);
+    for (; n + LF_KV_BLOCK_TOKENS <= p->n_prompt; n += LF_KV_BLOCK_TOKENS) {
+        struct lf_prefix_key prev = key;
+        lf_prefix_key_next(&prev, p->prompt + n, &key);
+        if (!lf_disk_table_has(table, &key)) break;
+    }
+    return n;
 }
 
 enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params, struct lf_request **out,

@@ -176,6 +176,35 @@ class Directory(unittest.TestCase):
         self.assertEqual(r.returncode, 1)
         self.assertIn("1 records that cannot be read", r.stdout)
 
+    def test_documents_are_listed_verified_and_removed_by_name(self):
+        server = self.serve()
+        for name in ("a", "b", "c"):
+            self.assertEqual(server.request("PUT", f"/v1/documents/{name}", {"text": WORDS * 2}).status, 202)
+        self.assertEqual(server.stop(), 0)
+        paths = [os.path.join(self.dir, "documents", name) for name in sorted(os.listdir(os.path.join(self.dir, "documents")))]
+        self.assertRegex(self.documents("ls").stdout, rf"\ndocuments\n  a: \d+ tokens, {2 * len(WORDS)} bytes, whole\n  b: ")
+        r = self.documents("verify", "--json")
+        found = [f for f in json.loads(r.stdout) if "document" in f]
+        self.assertEqual((r.returncode, [(f["document"], f["state"], f["key"], f["bytes"]) for f in found]),
+                         (0, [(name, "whole", "", 2 * len(WORDS)) for name in "abc"]))
+        os.truncate(paths[1], 520)
+        r = self.documents("verify")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(f"  file {os.path.basename(paths[1])}: broken\n", r.stdout)
+        for name in ("documents/", "documents/b", "documents/A"):
+            r = self.documents("rm", "documents/a", name)  # one of two is none: nothing is removed
+            self.assertEqual((r.returncode, r.stdout), (2, ""))
+            self.assertIn("has no document", r.stderr)
+        r = self.documents("rm", "documents/a")
+        self.assertEqual((r.returncode, r.stdout, os.path.exists(paths[0])), (0, "removed documents/a\n", False))
+        server = self.serve()
+        self.assertEqual([d["name"] for d in server.get("/v1/documents").json["data"]], ["c"])
+        self.assertEqual(self.documents("rm", "documents/c").returncode, 2)
+        self.assertEqual(server.stop(), 0)
+        r = self.documents("rm", "--all")
+        self.assertEqual((r.returncode, r.stdout.splitlines()[-1]), (0, "removed documents/c"))
+        self.assertEqual(self.documents("ls").stdout, f"nothing is kept in {self.dir}\n")
+
     def test_identities_are_removed_by_the_beginning_of_their_names_or_all(self):
         first, second, third = self.serve_once(), self.serve_once("--isa", "c"), self.serve_once("--kv-dtype", "f32")
         for name in ("01234567", first[:-1] + "x"):

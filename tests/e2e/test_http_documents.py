@@ -386,6 +386,28 @@ class Bounds(Case):
         self.assertTrue(harness.wait_until(lambda: self.put_text("again", "y" * 80000).status == 202))
 
 
+class Quota(Case):
+    args = ("ctx=4096", "document_tokens=1000", "api_keys_env=sk-a,sk-b")
+    a, b = ({"Authorization": f"Bearer sk-{key}"} for key in "ab")
+
+    def test_the_tokens_of_a_keys_documents_are_bounded(self):
+        r = self.put_text("one", "x" * 500, self.a)
+        self.assertEqual(r.status, 202)
+        n = r.json["tokens"]
+        self.assertTrue(500 < n < 600)
+        r = self.put_text("two", "y" * 500, self.a)
+        self.assert_error(r, 507, "document_quota")
+        self.assertIn(f"1000 tokens together (--document-tokens); the others have {n}, and this one has {n}", r.error["message"])
+        self.assertEqual(self.names(headers=self.a), ["one"])
+        self.assertEqual(self.put_text("two", "y" * 500, self.b).status, 202)
+        self.assertEqual(self.put_text("small", "z" * 200, self.a).status, 202)
+        self.assert_error(self.put_text("one", "x" * 900, {**self.a, "If-Match": "*"}), 507, "document_quota")
+        self.assertEqual(self.put_text("one", "x" * 600, {**self.a, "If-Match": "*"}).status, 202)
+        self.assert_error(self.put_text("big", "x" * 1001, self.b), 507, "document_quota")
+        self.assertEqual(self.delete("one", headers=self.a).status, 200)
+        self.assertEqual(self.put_text("two", "y" * 500, self.a).status, 202)
+
+
 class Together(Case):
     args = ("ctx=400000", "n_blocks=8192", "max_body_bytes=100000")
 

@@ -33,8 +33,9 @@ static void put_document(void)
     const struct lf_document_content content = {LF_STR(" a text <|im_end|> of a document\n"), LF_STR("system")};
     const struct lf_document_put put = {.key = {tenant, LF_STR("a"), 1}, .content = &content};
     struct lf_document *doc = NULL;
+    uint64_t left;
     LF_ASSERT(lf_documents_create(&documents, &opts, NULL) == LF_OK);
-    LF_ASSERT(lf_documents_put(documents, &put, &doc) == LF_DOCUMENT_NEW);
+    LF_ASSERT(lf_documents_put(documents, &put, &doc, &left) == LF_DOCUMENT_NEW);
     lf_document_unref(documents, doc);
 }
 

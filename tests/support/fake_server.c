@@ -157,6 +157,8 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.text_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "document_memory_bytes")))
         s->http.document_memory_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "document_tokens")))
+        s->http.document_tokens = strtoll(v, NULL, 10);
     else if ((v = value_of(arg, "max_document_bytes")))
         s->http.max_document_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "cors"))) {

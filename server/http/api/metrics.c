@@ -247,6 +247,7 @@ struct http_numbers {
     int n_connections, n_open, n_suspended, n_in_flight;
     int n_documents;
     uint64_t document_bytes;
+    struct lf_counter documents_broken;
 };
 
 static void write_http(struct page *p, const struct http_numbers *n)
@@ -271,6 +272,8 @@ static void write_http(struct page *p, const struct http_numbers *n)
     gauge(p, "text_memory_peak_bytes", (double)n->text.peak_bytes, "Of it, the most that was ever in use.");
     gauge(p, "documents", n->n_documents, "Documents with names.");
     gauge(p, "document_bytes", (double)n->document_bytes, "Bytes of their texts.");
+    counter(p, "document_files_broken_total", &n->documents_broken,
+            "Files of documents (`--cache-dir`) that were not what was written, and are dropped.");
     counter(p, "http_connections_accepted_total", &c->accepted, "Connections accepted.");
     counters(p, "http_connections_refused_total", "limit", refused, LF_N_ELEMS(refused), "Connections turned away.");
     counter(p, "http_accept_failures_total", &c->failed, "Times that no descriptor or memory was left.");
@@ -323,6 +326,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     lf_waker_count(&s->waker, &http.n_open, &http.n_suspended);
     lf_text_memory_snapshot(s->text_memory, &http.text);
     lf_documents_count(s->documents, &http.n_documents, &http.document_bytes);
+    lf_counter_add(&http.documents_broken, lf_counter_get(&s->keeper.broken));
     lf_process_read(&process);
     x->reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
     set_model_label(&p, s->opts.model_id);

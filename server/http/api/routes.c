@@ -83,7 +83,8 @@ static const struct lf_route rows[] = {
                "`ETag` what it is. The same text again: 200. Another text under a name in use: 409, unless `If-Match` "
                "has its `ETag` or is `*`. With `?wait=true` the state as events of a stream, at least every second, "
                "until it is ready, and then `[DONE]`."},
-    {NAMED, .method = "DELETE", .handle = lf_handle_document_delete, .summary = "frees a document's name",
+    {NAMED, .method = "DELETE", .may_wait = true, .handle = lf_handle_document_delete,
+     .summary = "frees a document's name",
      .answer = "`deleted`. Requests that use the document go on; `If-Match` as with PUT."},
     {.path = "/tokenize",
      BODY(LF_ASK_TOKENIZE),

@@ -16,8 +16,8 @@ struct lf_api_err;
 
 enum lf_auth { LF_AUTH_NONE, LF_AUTH_KEY };
 
-/* Answers an exchange: fills x->reply, or sets x->answer. Routes with a body run on a worker and find the whole body;
- * others run on libmicrohttpd's thread and must be quick. */
+/* Answers an exchange: fills x->reply, or sets x->answer. Routes with a body run on a worker and find the whole body,
+ * and so do those that may wait for the disk; others run on libmicrohttpd's thread and must be quick. */
 typedef void lf_route_fn(struct lf_exchange *x);
 /* Answers what a body asks for; a refusal in err becomes the reply. */
 typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
@@ -31,6 +31,7 @@ struct lf_route {
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
     bool takes_text;   /* a body may be text/plain, too: ask->text */
+    bool may_wait;     /* for the disk */
     bool posts;        /* a GET that may come as a POST too; a body is dropped */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;

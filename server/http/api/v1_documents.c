@@ -10,18 +10,19 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "server/engine/engine.h"
 #include "server/http/api/document_answer.h"
 #include "server/http/api/document_json.h"
+#include "server/http/api/document_reading.h"
 #include "server/http/api/routes.h"
 #include "server/http/api/unsupported_fields.h"
 #include "server/http/api/v1_documents.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/handler.h"
 #include "server/http/conn/server.h"
-#include "template/chat_template.h"
 
-enum { LOWEST_PRIORITY = 1 << 20, TTL_S = 10 * 366 * 24 * 3600 };
+enum { TTL_S = 10 * 366 * 24 * 3600 };
 
 /* ---- a body ---- */
 
@@ -96,70 +97,6 @@ static enum lf_status check_content(const struct lf_exchange *x, const struct lf
     return lf_refuse(err, 400, "text", "missing_parameter", "text: this field is needed, with a text in it.");
 }
 
-/* ---- reading it ---- */
-
-/* The conversation that begins with it. */
-static enum lf_status begin_conversation(struct lf_ask *ask, struct lf_api_err *err)
-{
-    struct lf_chat_message *messages = lf_arena_array(&ask->arena, 2, sizeof *messages);
-    ask->documents = lf_arena_array(&ask->arena, 1, sizeof *ask->documents);
-    if (!messages || !ask->documents) return lf_refuse_work(err, LF_NO_MEMORY);
-    size_t n = 0;
-    if (ask->system.len)
-        messages[n++] = (struct lf_chat_message){.role = LF_STR("system"), .content = ask->system, .has_content = true};
-    ask->documents[0] = (struct lf_ask_document){.message = n, .end = ask->text.len};
-    ask->n_documents = 1;
-    messages[n++] = (struct lf_chat_message){.role = LF_STR("user"), .content = ask->text, .has_content = true};
-    ask->messages = messages;
-    ask->n_messages = n;
-    return LF_OK;
-}
-
-static enum lf_status refuse_submit(enum lf_status status, int64_t n_tokens, int64_t ctx, int retry_after_s,
-                                    struct lf_api_err *err)
-{
-    switch (status) {
-    case LF_LIMIT:
-        return lf_refuse_context(err, "text", n_tokens, 1, ctx, false);
-    case LF_FULL:
-        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
-        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
-        return LF_INVALID;
-    case LF_SHUTDOWN:
-        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
-    case LF_DEVICE:
-        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
-    case LF_NO_MEMORY:
-        return lf_refuse_work(err, LF_NO_MEMORY);
-    default:
-        return lf_refuse(err, 500, NULL, "internal_error", "The document could not be queued.");
-    }
-}
-
-/* Under the tenant's salt alone: a request with a cache_salt of its own shares with those that have the same. */
-static enum lf_status submit(struct lf_exchange *x, const struct lf_ask *ask, const struct lf_ids *ids,
-                             struct lf_request **out, struct lf_api_err *err)
-{
-    struct lf_engine_state engine;
-    struct lf_err why = {0};
-    int retry_after_s = 1;
-    lf_engine_snapshot(x->server->engine, &engine);
-    int64_t room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
-    if ((int64_t)ids->n >= room) return lf_refuse_context(err, "text", (int64_t)ids->n, 1, room, false);
-    struct lf_gen_params params = {.prompt = ids->ids,
-                                   .n_prompt = (int)ids->n,
-                                   .sampling = ask->sampling,
-                                   .n_prompt_logprobs = -1,
-                                   .priority = LOWEST_PRIORITY,
-                                   .salt = x->tenant.salt,
-                                   .salt_bytes = sizeof x->tenant.salt,
-                                   .tenant = x->tenant.id,
-                                   .memory = x->server->text_memory};
-    params.sampling.n_logprobs = -1;
-    enum lf_status status = lf_engine_submit(x->server->engine, &params, out, &retry_after_s, &why);
-    return status == LF_OK ? LF_OK : refuse_submit(status, (int64_t)ids->n, room, retry_after_s, err);
-}
-
 /* ---- putting ---- */
 
 static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf_api_err *err)
@@ -172,6 +109,25 @@ static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf
     return lf_refuse(
         err, 507, NULL, "documents_full",
         "There is no room for one more document of this size (--document-memory, or their number): delete one first.");
+}
+
+static enum lf_status refuse_quota(const struct lf_exchange *x, int64_t n_tokens, int64_t n_more,
+                                   struct lf_api_err *err)
+{
+    return lf_refuse(
+        err, 507, NULL, "document_quota",
+        "The documents of this key may have %lld tokens together (--document-tokens); the others have %lld, "
+        "and this one has %lld: delete one first.",
+        (long long)x->server->opts.document_tokens, (long long)n_tokens, (long long)n_more);
+}
+
+/* Nothing of it was kept, so nothing of it is there. */
+static enum lf_status refuse_disk(enum lf_status status, const struct lf_err *why, struct lf_api_err *err)
+{
+    LF_WARN("a document is not kept: %s", why->message);
+    if (status == LF_FULL)
+        return lf_refuse(err, 507, NULL, "document_disk_full", "The disk that documents are kept on is full.");
+    return lf_refuse(err, 500, NULL, "document_not_kept", "The disk that documents are kept on does not take it.");
 }
 
 /* What is there now, or how it is going on. */
@@ -201,11 +157,22 @@ static enum lf_status follow(struct lf_exchange *x, struct lf_document *doc, str
     lf_document_look(docs, doc, &view);
     struct lf_document *again = lf_document_ref(docs, doc);
     if (lf_readings_add(&x->server->readings, again, req) == LF_OK) return show(x, doc, 202, err);
-    (void)lf_documents_remove(docs, &key, lf_str_c(view.etag.text), &verdict);
+    (void)lf_keeper_remove(&x->server->keeper, &key, lf_str_c(view.etag.text), &verdict);
     lf_document_unref(docs, again);
     lf_document_unref(docs, doc);
     lf_request_put(req);
     return lf_refuse_work(err, LF_NO_MEMORY);
+}
+
+/* It is there, and ends when this request says. */
+static enum lf_status put_again(struct lf_exchange *x, struct lf_document *doc, int64_t expires_s,
+                                struct lf_api_err *err)
+{
+    struct lf_err why;
+    enum lf_status status = lf_keeper_renew(&x->server->keeper, doc, expires_s, &why);
+    if (status == LF_OK) return show(x, doc, 200, err);
+    lf_document_unref(x->server->documents, doc);
+    return refuse_disk(status, &why, err);
 }
 
 /* It is not there: its beginning is made, queued, and only then is the name taken. */
@@ -216,17 +183,27 @@ static enum lf_status put_new(struct lf_exchange *x, struct lf_ask *ask, struct 
     struct lf_prompt_source source = lf_prompt_source_of(x);
     struct lf_request *req = NULL;
     struct lf_document *doc = NULL;
-    LF_TRY(begin_conversation(ask, err));
+    enum lf_document_verdict verdict = LF_DOCUMENT_FULL;
+    struct lf_err why;
     ask->now_s = put->key.now_s;
-    LF_TRY(lf_prompts_read_beginning(&prompts, ask, &source, err));
+    LF_TRY(lf_document_begin(&prompts, ask, &source, err));
+    int64_t n_tokens;
     put->n_tokens = (int64_t)prompts.items[0].ids.n;
-    enum lf_status status = submit(x, ask, &prompts.items[0].ids, &req, err);
+    const struct lf_gen_params params = lf_document_params(x->server, &x->tenant, ask, &prompts.items[0].ids);
+    enum lf_status status = lf_documents_has_quota(x->server->documents, put, &n_tokens)
+                                ? lf_document_submit(x->server, &params, &req, err)
+                                : refuse_quota(x, n_tokens, put->n_tokens, err);
     lf_prompts_deinit(&prompts);
     LF_TRY(status);
-    enum lf_document_verdict verdict = lf_documents_put(x->server->documents, put, &doc);
-    if (verdict == LF_DOCUMENT_NEW) return follow(x, doc, req, err);
+    status = lf_keeper_put(&x->server->keeper, put, &verdict, &doc, &why);
+    if (status == LF_OK && verdict == LF_DOCUMENT_NEW) return follow(x, doc, req, err);
     lf_request_put(req);
-    return verdict == LF_DOCUMENT_SAME ? show(x, doc, 200, err) : refuse_verdict(verdict, err);
+    if (status != LF_OK) return refuse_disk(status, &why, err);
+    if (verdict == LF_DOCUMENT_QUOTA) {
+        (void)lf_documents_has_quota(x->server->documents, put, &n_tokens);
+        return refuse_quota(x, n_tokens, put->n_tokens, err);
+    }
+    return verdict == LF_DOCUMENT_SAME ? put_again(x, doc, put->expires_s, err) : refuse_verdict(verdict, err);
 }
 
 enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
@@ -235,9 +212,10 @@ enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, str
     struct lf_document *doc = NULL;
     LF_TRY(check_content(x, ask, err));
     const struct lf_document_content content = {ask->text, ask->system};
-    struct lf_document_put put = {.key = key_of(x), .content = &content, .if_match = x->if_match, .ttl_s = ask->ttl_s};
+    struct lf_document_put put = {.key = key_of(x), .content = &content, .if_match = x->if_match};
+    if (ask->ttl_s) put.expires_s = put.key.now_s + ask->ttl_s;
     enum lf_document_verdict verdict = lf_documents_check(docs, &put, &doc);
-    if (verdict == LF_DOCUMENT_SAME) return show(x, doc, 200, err);
+    if (verdict == LF_DOCUMENT_SAME) return put_again(x, doc, put.expires_s, err);
     return verdict == LF_DOCUMENT_NEW ? put_new(x, ask, &put, err) : refuse_verdict(verdict, err);
 }
 
@@ -287,7 +265,7 @@ void lf_handle_document_delete(struct lf_exchange *x)
     const struct lf_document_key key = key_of(x);
     struct lf_api_err err;
     enum lf_document_verdict verdict;
-    if (!lf_documents_remove(x->server->documents, &key, x->if_match, &verdict)) {
+    if (!lf_keeper_remove(&x->server->keeper, &key, x->if_match, &verdict)) {
         reply_not_found(x);
     } else if (verdict != LF_DOCUMENT_NEW) {
         (void)!refuse_verdict(verdict, &err);

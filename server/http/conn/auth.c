@@ -115,6 +115,14 @@ static uint64_t tenant_id(const uint8_t digest[LF_SHA256_BYTES])
     return id ? id : 1; /* 0 means that no keys are in use */
 }
 
+void lf_tenant_from_salt(struct lf_tenant *out, const uint8_t salt[LF_SHA256_BYTES])
+{
+    static const uint8_t nobody[LF_SHA256_BYTES];
+    *out = (struct lf_tenant){.by_key = memcmp(salt, nobody, sizeof nobody) != 0};
+    if (out->by_key) out->id = tenant_id(salt);
+    memcpy(out->salt, salt, sizeof out->salt);
+}
+
 bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out)
 {
     uint8_t digest[LF_SHA256_BYTES];

@@ -38,4 +38,7 @@ LF_MUST_CHECK enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err 
  * and as whom. Any thread. */
 bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out);
 
+/* The same one again, by its salt alone. */
+void lf_tenant_from_salt(struct lf_tenant *out, const uint8_t salt[LF_SHA256_BYTES]);
+
 #endif

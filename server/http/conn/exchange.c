@@ -139,7 +139,7 @@ static enum MHD_Result first_advance(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
     x->handled = true;
-    if (!lf_route_has_body(x->route)) {
+    if (!lf_route_has_body(x->route) && !x->route->may_wait) {
         if (x->route->auth != LF_AUTH_NONE) lf_reply_use_memory(&x->reply, s->text_memory);
         x->route->handle(x);
         return lf_respond(x);

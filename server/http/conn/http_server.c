@@ -140,9 +140,10 @@ static enum lf_status make_documents(struct lf_http_server *s, struct lf_err *er
 {
     uint64_t bytes = s->opts.document_memory_bytes;
     LF_TRY(lf_text_memory_create(&s->document_memory, bytes, err));
-    const struct lf_documents_opts opts = {LF_DOCUMENTS_N, s->document_memory, bytes};
+    const struct lf_documents_opts opts = {LF_DOCUMENTS_N, s->document_memory, bytes, s->opts.document_tokens};
     LF_TRY(lf_documents_create(&s->documents, &opts, err));
     lf_readings_init(&s->readings, s->documents, s->text_memory);
+    lf_keeper_init(&s->keeper, s->documents, s->opts.documents_dir);
     return LF_OK;
 }
 
@@ -179,6 +180,7 @@ static void tear_down(struct lf_http_server *s)
     lf_conns_deinit(&s->conns);
     lf_keys_deinit(&s->keys);
     lf_readings_deinit(&s->readings);
+    lf_keeper_deinit(&s->keeper);
     lf_documents_destroy(s->documents);
     lf_text_memory_destroy(s->document_memory);
     lf_text_memory_destroy(s->text_memory);
@@ -232,6 +234,12 @@ void lf_http_server_progress(struct lf_http_server *s, double fraction)
 {
     if (!(fraction > 0)) fraction = 0;
     atomic_store(&s->progress_permille, (int)(LF_MIN(fraction, 1.0) * 1000));
+}
+
+enum lf_status lf_http_server_load_documents(struct lf_http_server *s, struct lf_err *err)
+{
+    LF_TRY(lf_keeper_load(&s->keeper, s->text_memory, lf_clock_unix_s(), err));
+    return lf_returns_start(s, err);
 }
 
 void lf_http_server_ready(struct lf_http_server *s, const struct lf_tokenizer *tok, const struct lf_chat_template *chat,
@@ -303,6 +311,7 @@ static void wait_returned(struct lf_http_server *s)
 void lf_http_server_destroy(struct lf_http_server *s)
 {
     if (!s) return;
+    lf_returns_stop(s);
     lf_waker_stop(&s->waker);
     lf_watch_stop(s);
     wait_returned(s);

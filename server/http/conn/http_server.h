@@ -26,9 +26,11 @@ struct lf_http_opts {
     uint64_t text_bytes; /* memory for texts: lf_http_text_bytes, or what is wished; 0: by max_body_bytes alone */
     uint64_t document_memory_bytes; /* memory for documents; 0: LF_DOCUMENT_MEMORY_BYTES */
     uint64_t max_document_bytes;    /* of one text; 0: max_body_bytes */
-    int n_threads;                  /* of libmicrohttpd's pool */
-    int request_deadline_ms;        /* 0: none */
-    int max_choices;                /* n */
+    int64_t document_tokens;        /* of all documents of one key; 0: any number */
+    const char *documents_dir; /* that documents are kept in over restarts; NULL: none. Locked before it is ready */
+    int n_threads;             /* of libmicrohttpd's pool */
+    int request_deadline_ms;   /* 0: none */
+    int max_choices;           /* n */
     enum lf_keep_alive keep_alive;
     const char *metrics_prefix;       /* "longflash:" or "vllm:" */
     const char *api_keys_file;        /* one key a line; NULL: none */
@@ -63,6 +65,9 @@ LF_MUST_CHECK enum lf_status lf_http_server_create(struct lf_http_server **out, 
                                                    struct lf_err *err);
 /* Loading progress for /readyz, 0..1. Any thread. */
 void lf_http_server_progress(struct lf_http_server *s, double fraction);
+/* Before it is ready: documents of the process before have their names again, and are read again once it is. LF_IO
+ * where it cannot be told which there are; LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_http_server_load_documents(struct lf_http_server *s, struct lf_err *err);
 /* From now on requests are served by these (borrowed until destroy). template may be NULL: chat is refused by name. */
 void lf_http_server_ready(struct lf_http_server *s, const struct lf_tokenizer *tok, const struct lf_chat_template *chat,
                           struct lf_engine *engine);

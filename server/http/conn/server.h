@@ -9,15 +9,16 @@
  *     routes          which path is answered by whom; generate and the other handlers
  *     dialect         the APIs in which a generation is asked for and answered
  *     generation      the engine's requests and the parts they become; stream, whole: as it is made, at once
- *     v1_documents    texts with names (server/documents/): put, shown, deleted; readings: on their way into the cache;
- *                     document_parts, boundaries: in messages
+ *     v1_documents    texts with names (server/documents/): put, shown, deleted; document_reading, readings: on their
+ *                     way into the cache; returns: there again after a restart; document_parts, boundaries: in messages
  *     tools           definitions of tools, and calls in messages; anthropic_messages, anthropic_json: Anthropic's
- * form; responses_input, responses_json: that of OpenAI's responses
+ *                     form; responses_input, responses_json: that of OpenAI's responses
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
- * thread, and the engine's, which only calls lf_wake_notify. Locks: the table of connections, the waker, the workers'
- * queue, the list of readings, the table of documents, the text memory; they are taken in this order, mostly alone, and
- * none is held while the engine is called. The engine may hold its own when it notifies. */
+ * thread, the one that brings documents back, and the engine's, which only calls lf_wake_notify. Locks: the table of
+ * connections, the waker, the workers' queue, the list of readings, the keeper of documents, their table, the text
+ * memory; they are taken in this order, mostly alone, and none is held while the engine is called. The engine may hold
+ * its own when it notifies. */
 #ifndef LF_SERVER_HTTP_CONN_SERVER_H
 #define LF_SERVER_HTTP_CONN_SERVER_H
 
@@ -26,8 +27,10 @@
 #include <sys/socket.h>
 
 #include "core/metrics.h"
+#include "server/documents/keeper.h"
 #include "server/http/api/ask.h"
 #include "server/http/api/readings.h"
+#include "server/http/api/returns.h"
 #include "server/http/conn/accept.h"
 #include "server/http/conn/auth.h"
 #include "server/http/conn/conn.h"
@@ -65,6 +68,8 @@ struct lf_http_server {
     struct lf_text_memory *text_memory, *document_memory; /* owned */
     struct lf_documents *documents;                       /* owned */
     struct lf_readings readings;
+    struct lf_keeper keeper;
+    struct lf_returns returns;
     struct lf_keys keys;
     pthread_t watch_thread;
 

@@ -5,7 +5,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "server/documents/documents.h"
 #include "server/http/conn/server.h"
 
 enum { EVENTS_N = 64, TICK_MS = 200 };
@@ -17,7 +16,7 @@ static void tick(struct lf_http_server *s)
     lf_waker_tick(&s->waker, now_ns);
     lf_acceptor_tick(s, now_ns);
     lf_readings_tick(&s->readings);
-    lf_documents_expire(s->documents, lf_clock_unix_s());
+    if (!s->keeper.dir) lf_keeper_expire(&s->keeper, lf_clock_unix_s()); /* else `returns`: it waits for the disk */
 }
 
 static void handle_event(struct lf_http_server *s, uint64_t data)

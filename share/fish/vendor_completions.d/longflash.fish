@@ -29,15 +29,16 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
-complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep documents and blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
-complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-memory -d 'of this machine\'s memory, for blocks that leave a GPU\'s cache' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l cache-meet -d 'on a GPU, compute from the front while slow blocks come back from the end' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l concurrency -d 'requests of --ctx tokens that must fit at once' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l text-memory -d 'memory for texts: bodies, what is made of them, and replies' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l document-memory -d 'memory for the texts of documents (/v1/documents)' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l document-tokens -d 'tokens that the documents of one key may have together' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l threads -d 'worker threads' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'

@@ -98,6 +98,7 @@ static const struct {
     {{"serve", "--max-body", "2G"}, "--max-body"},
     {{"serve", "--max-document", "2G"}, "--max-document"},
     {{"serve", "--document-memory", "10"}, "--document-memory"},
+    {{"serve", "--document-tokens", "-1"}, "--document-tokens"},
     {{"serve", "--request-timeout", "86401"}, "from 0 to 86400"},
     {{"serve", "--connections", "15"}, "from 16 to 65536"},
     {{"serve", "--connections", "65537"}, "from 16 to 65536"},

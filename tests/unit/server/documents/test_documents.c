@@ -6,7 +6,7 @@
 #include "core/text_memory.h"
 #include "server/documents/documents.h"
 
-enum { BUDGET = 32 * 1024 * 1024, NOW = 1000 };
+enum { BUDGET = 32 * 1024 * 1024, NOW = 1000, TOKENS = 70 /* ten documents of seven, as put_as puts */ };
 
 static const uint8_t nobody[LF_SHA256_BYTES], anna[LF_SHA256_BYTES] = {1}, berta[LF_SHA256_BYTES] = {2};
 
@@ -19,7 +19,7 @@ static struct rig make_rig(int n_most, uint64_t budget)
 {
     struct rig r;
     assert_int_equal(lf_text_memory_create(&r.memory, budget, NULL), LF_OK);
-    const struct lf_documents_opts opts = {n_most, r.memory, budget};
+    const struct lf_documents_opts opts = {n_most, r.memory, budget, TOKENS};
     assert_int_equal(lf_documents_create(&r.docs, &opts, NULL), LF_OK);
     return r;
 }
@@ -46,8 +46,10 @@ static enum lf_document_verdict put_as(const struct rig *r, const uint8_t *tenan
     enum lf_document_verdict before = lf_documents_check(r->docs, &put, &same);
     assert_int_equal(same != NULL, before == LF_DOCUMENT_SAME);
     lf_document_unref(r->docs, same);
-    enum lf_document_verdict verdict = lf_documents_put(r->docs, &put, &doc);
-    if (verdict != LF_DOCUMENT_FULL) assert_int_equal(before, verdict);
+    uint64_t left;
+    enum lf_document_verdict verdict = lf_documents_put(r->docs, &put, &doc, &left);
+    assert_true(left == 0);
+    if (verdict != LF_DOCUMENT_FULL && verdict != LF_DOCUMENT_QUOTA) assert_int_equal(before, verdict);
     assert_int_equal(doc != NULL, verdict == LF_DOCUMENT_NEW || verdict == LF_DOCUMENT_SAME);
     lf_document_unref(r->docs, doc);
     return verdict;
@@ -125,13 +127,14 @@ static void what_is_replaced_or_deleted_stays_for_who_has_it(void **state)
     struct rig r = make_rig(10, BUDGET);
     const struct lf_document_key key = key_of(nobody, "a");
     enum lf_document_verdict verdict;
+    uint64_t left;
     assert_int_equal(put(&r, "a", "one", NULL), LF_DOCUMENT_NEW);
     struct lf_document *one = lf_documents_find(r.docs, &key);
     assert_int_equal(put(&r, "a", "two", "*"), LF_DOCUMENT_NEW);
     struct lf_document *two = lf_documents_find(r.docs, &key);
-    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict));
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict, &left));
     assert_int_equal(verdict, LF_DOCUMENT_NEW);
-    assert_false(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict));
+    assert_false(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict, &left));
     assert_null(lf_documents_find(r.docs, &key));
     assert_true(lf_document_is_gone(one) && lf_document_is_gone(two));
     assert_true(lf_str_eq(lf_document_content(one)->text, LF_STR("one")));
@@ -149,11 +152,12 @@ static void deleting_obeys_a_condition(void **state)
     struct rig r = make_rig(10, BUDGET);
     const struct lf_document_key key = key_of(nobody, "a");
     enum lf_document_verdict verdict;
+    uint64_t left;
     assert_int_equal(put(&r, "a", "one", NULL), LF_DOCUMENT_NEW);
-    assert_true(lf_documents_remove(r.docs, &key, LF_STR("\"x\""), &verdict));
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR("\"x\""), &verdict, &left));
     assert_int_equal(verdict, LF_DOCUMENT_NO_MATCH);
     assert_true(has_text(&r, nobody, "a", "one"));
-    assert_true(lf_documents_remove(r.docs, &key, LF_STR("*"), &verdict));
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR("*"), &verdict, &left));
     assert_int_equal(verdict, LF_DOCUMENT_NEW);
     assert_false(has_text(&r, nobody, "a", "one"));
     drop_rig(&r);
@@ -178,9 +182,10 @@ static void a_name_is_its_tenants(void **state)
     struct rig r = make_rig(10, BUDGET);
     const struct lf_document_key hers = key_of(berta, "a");
     enum lf_document_verdict verdict;
+    uint64_t left;
     assert_int_equal(put_as(&r, anna, "a", "one", NULL), LF_DOCUMENT_NEW);
     assert_null(lf_documents_find(r.docs, &hers));
-    assert_false(lf_documents_remove(r.docs, &hers, LF_STR(""), &verdict));
+    assert_false(lf_documents_remove(r.docs, &hers, LF_STR(""), &verdict, &left));
     assert_int_equal(n_listed(&r, berta), 0);
     assert_int_equal(put_as(&r, berta, "a", "two", NULL), LF_DOCUMENT_NEW);
     assert_true(has_text(&r, anna, "a", "one") && has_text(&r, berta, "a", "two"));
@@ -220,7 +225,7 @@ static void their_bytes_are_bounded_and_what_is_deleted_makes_room(void **state)
     char *text = malloc(n + 1), name[16];
     enum lf_document_verdict verdict = LF_DOCUMENT_NEW;
     int i = 0, n_docs;
-    uint64_t n_bytes;
+    uint64_t n_bytes, left;
     memset(text, 'x', n);
     text[n] = '\0';
     for (; verdict == LF_DOCUMENT_NEW; i++) {
@@ -235,7 +240,7 @@ static void their_bytes_are_bounded_and_what_is_deleted_makes_room(void **state)
     assert_int_equal(n_docs, 5);
     assert_true(n_bytes == 4 * n + 1);
     const struct lf_document_key key = key_of(anna, "d1");
-    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict));
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict, &left));
     assert_int_equal(put_as(&r, anna, "again", text, NULL), LF_DOCUMENT_NEW);
     free(text);
     drop_rig(&r);
@@ -245,10 +250,13 @@ static void put_until(const struct rig *r, const char *name, int64_t now_s, int6
                       enum lf_document_verdict want)
 {
     const struct lf_document_content content = {.text = LF_STR("x")};
-    struct lf_document_put put = {.key = key_of(nobody, name), .content = &content, .ttl_s = ttl_s};
+    struct lf_document_put put = {.key = key_of(nobody, name), .content = &content};
     struct lf_document *doc = NULL;
+    uint64_t left;
     put.key.now_s = now_s;
-    assert_int_equal(lf_documents_put(r->docs, &put, &doc), want);
+    if (ttl_s) put.expires_s = now_s + ttl_s;
+    assert_int_equal(lf_documents_put(r->docs, &put, &doc, &left), want);
+    if (want == LF_DOCUMENT_SAME) lf_document_renew(r->docs, doc, put.expires_s);
     lf_document_unref(r->docs, doc);
 }
 
@@ -275,16 +283,119 @@ static void a_document_ends_when_its_time_is_over(void **state)
     put_until(&r, "a", 1005, 100, LF_DOCUMENT_SAME); /* put again: from now on */
     assert_true(is_there(&r, "a", 1104));
     put_until(&r, "c", 1020, 5, LF_DOCUMENT_NEW); /* the old one's time was over */
-    lf_documents_expire(r.docs, 1019);
+    assert_int_equal(lf_documents_expire(r.docs, 1019, NULL, 0), 0);
     lf_documents_count(r.docs, &n, &n_bytes);
     assert_int_equal(n, 3);
-    lf_documents_expire(r.docs, 1025);
+    assert_int_equal(lf_documents_expire(r.docs, 1025, NULL, 0), 0);
     lf_documents_count(r.docs, &n, &n_bytes);
     assert_int_equal(n, 2);
-    lf_documents_expire(r.docs, 1105);
+    assert_int_equal(lf_documents_expire(r.docs, 1105, NULL, 0), 0);
     lf_documents_count(r.docs, &n, &n_bytes);
     assert_int_equal(n, 1);
     assert_true(is_there(&r, "b", INT64_MAX));
+    drop_rig(&r);
+}
+
+static bool has_quota(const struct rig *r, const uint8_t *tenant, const char *name, int64_t n, int64_t beside)
+{
+    const struct lf_document_put put = {.key = key_of(tenant, name), .n_tokens = n};
+    int64_t n_tokens = -1;
+    bool has = lf_documents_has_quota(r->docs, &put, &n_tokens);
+    assert_true(n_tokens == beside);
+    return has;
+}
+
+static void a_keys_tokens_are_bounded(void **state)
+{
+    (void)state;
+    struct rig r = make_rig(100, BUDGET);
+    enum lf_document_verdict verdict;
+    uint64_t left;
+    char name[16];
+    assert_true(has_quota(&r, anna, "a", 70, 0));
+    assert_false(has_quota(&r, anna, "a", 71, 0));
+    for (int i = 0; i < 11; i++) {
+        snprintf(name, sizeof name, "d%d", i);
+        assert_int_equal(put_as(&r, anna, name, "x", NULL), i < 10 ? LF_DOCUMENT_NEW : LF_DOCUMENT_QUOTA);
+        assert_int_equal(put(&r, name, "x", NULL), LF_DOCUMENT_NEW); /* nobody in particular has none */
+    }
+    assert_int_equal(put_as(&r, berta, "a", "x", NULL), LF_DOCUMENT_NEW);
+    assert_int_equal(put_as(&r, anna, "d0", "instead", "*"), LF_DOCUMENT_NEW);
+    assert_true(has_quota(&r, anna, "d0", 7, 63));
+    assert_false(has_quota(&r, anna, "d10", 1, 70));
+    const struct lf_document_key key = key_of(anna, "d0");
+    struct lf_document *doc = lf_documents_find(r.docs, &key);
+    lf_document_recount(r.docs, doc, 8);
+    assert_false(has_quota(&r, anna, "d10", 1, 71));
+    lf_document_recount(r.docs, doc, 6);
+    assert_true(has_quota(&r, anna, "d10", 1, 69));
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict, &left));
+    lf_document_recount(r.docs, doc, 60); /* it is nobody's any more */
+    lf_document_unref(r.docs, doc);
+    assert_true(has_quota(&r, anna, "d10", 7, 63));
+    assert_int_equal(put_as(&r, anna, "d10", "x", NULL), LF_DOCUMENT_NEW);
+    drop_rig(&r);
+}
+
+static enum lf_document_verdict put_file(const struct rig *r, const char *text, int64_t expires_s, uint64_t file,
+                                         uint64_t *left)
+{
+    const struct lf_document_content content = {.text = lf_str_c(text)};
+    const struct lf_document_put put = {.key = key_of(anna, "a"),
+                                        .content = &content,
+                                        .if_match = lf_str_c(file > 1 ? "*" : ""),
+                                        .expires_s = expires_s,
+                                        .created_s = 500,
+                                        .file = file};
+    struct lf_document *doc = NULL;
+    enum lf_document_verdict verdict = lf_documents_put(r->docs, &put, &doc, left);
+    if (verdict == LF_DOCUMENT_NEW) {
+        assert_true(lf_document_number(doc) == file && lf_document_created_s(doc) == 500);
+        assert_memory_equal(lf_document_tenant(doc), anna, sizeof anna);
+    }
+    lf_document_unref(r->docs, doc);
+    return verdict;
+}
+
+static void count_taken(void *ctx, struct lf_document *doc)
+{
+    struct lf_document **at = ctx;
+    assert_null(*at);
+    *at = doc;
+}
+
+static void the_file_of_what_is_gone_is_told_once(void **state)
+{
+    (void)state;
+    struct rig r = make_rig(10, BUDGET);
+    const struct lf_document_key key = key_of(anna, "a");
+    struct lf_document *doc = NULL;
+    enum lf_document_verdict verdict;
+    uint64_t left, files[1] = {0};
+    assert_int_equal(put_file(&r, "one", 0, 1, &left), LF_DOCUMENT_NEW);
+    assert_true(left == 0);
+    assert_int_equal(put_file(&r, "one", 0, 2, &left), LF_DOCUMENT_SAME);
+    assert_true(left == 0);
+    assert_int_equal(put_file(&r, "two", NOW - 1, 3, &left), LF_DOCUMENT_NEW);
+    assert_true(left == 1);
+    assert_int_equal(put_file(&r, "three", 0, 4, &left), LF_DOCUMENT_NO_MATCH); /* what was there is over */
+    assert_true(left == 3);
+    assert_int_equal(put_file(&r, "four", NOW + 5, 1, &left), LF_DOCUMENT_NEW);
+    assert_true(left == 0);
+    lf_documents_each(r.docs, count_taken, &doc);
+    lf_document_recount(r.docs, doc, 99);
+    lf_document_end(r.docs, doc, NULL);
+    struct lf_document_view view;
+    lf_document_look(r.docs, doc, &view);
+    assert_true(view.n_tokens == 99 && view.n_read == 99);
+    lf_document_unref(r.docs, doc);
+    assert_int_equal(lf_documents_expire(r.docs, NOW + 5, files, 0), 0); /* no room to say it */
+    assert_int_equal(lf_documents_expire(r.docs, NOW + 5, files, 1), 1);
+    assert_true(files[0] == 1);
+    assert_int_equal(lf_documents_expire(r.docs, NOW + 5, files, 1), 0);
+    assert_int_equal(put_file(&r, "five", 0, 1, &left), LF_DOCUMENT_NEW);
+    assert_true(lf_documents_remove(r.docs, &key, LF_STR(""), &verdict, &left));
+    assert_true(left == 1);
     drop_rig(&r);
 }
 
@@ -351,9 +462,10 @@ static void put_one(struct player *p, const struct lf_document_key *key)
     const struct lf_document_content content = {.text = lf_str_c(two_texts[rand_r(&p->seed) % 2])};
     struct lf_document_put put = {.key = *key, .content = &content};
     struct lf_document *doc = NULL;
-    enum lf_document_verdict verdict = lf_documents_put(p->r->docs, &put, &doc);
+    uint64_t left;
+    enum lf_document_verdict verdict = lf_documents_put(p->r->docs, &put, &doc, &left);
     put.if_match = LF_STR("*");
-    if (verdict == LF_DOCUMENT_IN_USE) (void)lf_documents_put(p->r->docs, &put, &doc);
+    if (verdict == LF_DOCUMENT_IN_USE) (void)lf_documents_put(p->r->docs, &put, &doc, &left);
     if (doc) lf_document_end(p->r->docs, doc, rand_r(&p->seed) % 3 ? NULL : "failed");
     lf_document_unref(p->r->docs, doc);
 }
@@ -375,12 +487,13 @@ static void play_once(struct player *p)
 {
     char name[8];
     enum lf_document_verdict verdict;
+    uint64_t left;
     snprintf(name, sizeof name, "n%d", rand_r(&p->seed) % N_NAMES);
     const uint8_t *tenant = rand_r(&p->seed) % 2 ? anna : berta;
     const struct lf_document_key key = key_of(tenant, name);
     int what = rand_r(&p->seed) % 4;
     if (what == 0) put_one(p, &key);
-    if (what == 1) (void)lf_documents_remove(p->r->docs, &key, LF_STR(""), &verdict);
+    if (what == 1) (void)lf_documents_remove(p->r->docs, &key, LF_STR(""), &verdict, &left);
     if (what == 2) (void)n_listed(p->r, tenant);
     if (what == 3) use_one(p, &key);
 }
@@ -422,6 +535,8 @@ int main(void)
         cmocka_unit_test(their_number_is_bounded_and_a_keys_share_of_it),
         cmocka_unit_test(their_bytes_are_bounded_and_what_is_deleted_makes_room),
         cmocka_unit_test(a_document_ends_when_its_time_is_over),
+        cmocka_unit_test(a_keys_tokens_are_bounded),
+        cmocka_unit_test(the_file_of_what_is_gone_is_told_once),
         cmocka_unit_test(reading_is_told_and_a_failed_one_can_be_put_again),
         cmocka_unit_test(ten_thousand_are_listed_in_a_moment),
         cmocka_unit_test(many_threads_leave_nothing_behind),
