@@ -117,17 +117,25 @@ void lf_buf_escaped(struct lf_buf *buf, const char *s, const char *marked)
     }
 }
 
+/* Into the room that there is; only what does not fit is written twice. */
 void lf_buf_printf(struct lf_buf *buf, const char *fmt, ...)
 {
+    if (buf->status != LF_OK) return;
+    size_t most = buf->cap > buf->ceiling ? buf->ceiling + 1 : buf->cap; /* with the terminator */
+    size_t room = buf->ptr && most > buf->len ? most - buf->len : 0;
+    char *end = room ? buf->ptr + buf->len : NULL;
     va_list args, again;
     va_start(args, fmt);
     va_copy(again, args);
-    int n = vsnprintf(NULL, 0, fmt, args);
+    int n = vsnprintf(end, room, fmt, args);
     va_end(args);
-    if (n >= 0 && lf_buf_reserve(buf, (size_t)n) == LF_OK) {
+    bool fits = n >= 0 && (size_t)n < room;
+    if (!fits && end) *end = 0;
+    if (!fits && n >= 0 && lf_buf_reserve(buf, (size_t)n) == LF_OK) {
         vsnprintf(buf->ptr + buf->len, (size_t)n + 1, fmt, again);
-        buf->len += (size_t)n;
+        fits = true;
     }
+    if (fits) buf->len += (size_t)n;
     va_end(again);
 }
 

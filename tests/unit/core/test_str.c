@@ -22,6 +22,23 @@ static void a_buffer_grows_to_its_ceiling_and_then_fails_stickily(void **state)
     lf_buf_deinit(&buf);
 }
 
+static void what_is_printed_fits_to_the_last_byte_or_not_at_all(void **state)
+{
+    (void)state;
+    for (int before = 0; before <= 100; before++)
+        for (int n = 0; n <= 101; n++) {
+            struct lf_buf buf;
+            lf_buf_init(&buf, 100);
+            for (int i = 0; i < before; i++) lf_buf_char(&buf, 'x');
+            lf_buf_printf(&buf, "%*s", n, "");
+            bool fits = before + n <= 100;
+            assert_int_equal(buf.status, fits ? LF_OK : LF_LIMIT);
+            assert_int_equal(buf.len, fits ? before + n : before);
+            if (buf.ptr) assert_int_equal(strlen(buf.ptr), buf.len);
+            lf_buf_deinit(&buf);
+        }
+}
+
 static void views_compare_and_find(void **state)
 {
     (void)state;
@@ -112,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_grows_to_its_ceiling_and_then_fails_stickily),
+        cmocka_unit_test(what_is_printed_fits_to_the_last_byte_or_not_at_all),
         cmocka_unit_test(views_compare_and_find),
         cmocka_unit_test(a_word_is_one_in_either_case_and_whole),
         cmocka_unit_test(white_space_is_taken_off_both_ends),
