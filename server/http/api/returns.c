@@ -38,16 +38,12 @@ static bool wait_ms(struct lf_returns *r, int ms)
     return !stops;
 }
 
-static void fail(struct lf_http_server *s, struct lf_document *doc, const char *why)
-{
-    lf_document_end(s->documents, doc, why);
-}
-
 /* Until it has been read, or will not be. */
 static void wait_read(struct lf_http_server *s, struct lf_document *doc)
 {
     struct lf_document_view view;
     do {
+        lf_keeper_expire(&s->keeper, lf_clock_unix_s());
         lf_document_look(s->documents, doc, &view);
     } while (view.state == LF_DOCUMENT_READING && !lf_document_is_gone(doc) && wait_ms(&s->returns, LOOK_MS));
 }
@@ -63,7 +59,8 @@ static bool read_again(struct lf_http_server *s, struct lf_document *doc, const 
     }
     if (lf_document_submit(s, params, &req, &err) != LF_OK) {
         if (err.status == 429 || err.status == 503) return false;
-        fail(s, doc, err.status == 400 ? "It has more tokens than the context." : "It could not be queued.");
+        lf_document_end(s->documents, doc,
+                        err.status == 400 ? "It has more tokens than the context." : "It could not be queued.");
         return true;
     }
     struct lf_document *again = lf_document_ref(s->documents, doc);
@@ -105,8 +102,9 @@ static bool bring_back(struct lf_http_server *s, struct lf_document *doc)
     } else if (err.status == 503) {
         is_done = false;
     } else {
-        fail(s, doc,
-             "This model's template cannot begin a conversation with it, or it has more tokens than the context.");
+        lf_document_end(
+            s->documents, doc,
+            "This model's template cannot begin a conversation with it, or it has more tokens than the context.");
     }
     lf_prompts_deinit(&prompts);
     lf_ask_deinit(&ask);
