@@ -164,7 +164,7 @@ static void follow(struct walk *w, uint32_t at)
 
 /* What the tokens of a state depend on. Of a counted terminal it is how many characters are to come, but for what no
  * token gets to see. */
-static struct lf_walk_key key_of(const struct lf_terminal *t, uint32_t state)
+static struct lf_walk_key key_of(const struct lf_vocabulary *v, const struct lf_terminal *t, uint32_t state)
 {
     struct lf_walk_key key = {.state = state};
     memcpy(key.id, t->id, sizeof key.id);
@@ -173,10 +173,10 @@ static struct lf_walk_key key_of(const struct lf_terminal *t, uint32_t state)
         return key;
     }
     const struct lf_counting *k = &t->counting;
-    uint32_t count = state / t->dfa.n_states, far = k->loop + LF_GRAMMAR_TOKEN_BYTES + 1;
+    uint32_t count = state / t->dfa.n_states, far = k->loop + v->longest + 1;
     key.min = k->min > count ? k->min - count : 0;
     if (key.min > far && k->n_rows > k->loop) key.min = far + (key.min - far) % (k->n_rows - k->loop);
-    key.max = LF_MIN(k->max - LF_MIN(count, k->max), k->farthest + LF_GRAMMAR_TOKEN_BYTES + 1);
+    key.max = LF_MIN(k->max - LF_MIN(count, k->max), k->farthest + LF_MAX(v->longest, (uint32_t)LF_PLAIN_CHARACTERS_N));
     key.state = state % t->dfa.n_states;
     return key;
 }
@@ -310,7 +310,7 @@ static void walk_all(struct walk *w, const struct lf_walk_key *key, uint32_t *ma
 static void walk_terminal(struct walk *w, const struct lf_terminal *t, uint32_t *mask)
 {
     struct lf_matcher *m = w->m;
-    struct lf_walk_key key = key_of(t, w->reading.state);
+    struct lf_walk_key key = key_of(m->vocabulary, t, w->reading.state);
     narrow_starts(w, t, &key);
     if (m->stacks.status != LF_OK) return;
     if (!m->has_kept || !same_key(&key, &m->kept_key)) {

@@ -53,7 +53,7 @@ const struct lf_schema_format *lf_schema_format(const char *name)
         {"duration", DURATION_OF("[0-9]{1,9}"), DURATION_OF("[0-9]+"), 0},
         {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}", NULL, 0},
         {"email", ATOM "(?:\\." ATOM "){0,7}@" HOST,
-         "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])", 254},
+         "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])", 0},
         {"hostname", HOST, WHOLE_HOST, 253},
         {"ipv4", IPV4, NULL, 0},
         {"ipv6", IPV6, NULL, 0},

@@ -197,7 +197,10 @@ static void find_endless(struct lf_compilation *c, struct lf_terminal *t)
     uint32_t n = t->dfa.n_states;
     t->endless = lf_compilation_keep(c, n, 1);
     if (!t->endless) return;
-    for (uint32_t s = 0; s < n; s++) t->endless[s] = !t->dfa.accept[s]; /* a token must not end it half way */
+    for (uint32_t s = 0; s < n; s++) { /* a token must not end it half way, nor miss an end by what it counts */
+        bool counts = t->kind == LF_TERMINAL_COUNTED;
+        t->endless[s] = !t->dfa.accept[s] && (!counts || lf_counting_is_free(&t->counting, s));
+    }
     for (bool changed = true; changed && lf_compilation_ok(c);) {
         changed = false;
         for (uint32_t s = n; s-- > 0;) { /* states are numbered outwards, so one pass settles most of them */
@@ -304,5 +307,6 @@ struct lf_terminal lf_terminal_of_contents(struct lf_compilation *c, const struc
     struct lf_terminal t = {.kind = LF_TERMINAL_DFA, .dfa = lf_dfa_keep(c, &spelled)};
     uint8_t *between = t.dfa.n_states ? find_between(c, &t.dfa) : NULL;
     if (between) count(c, &t, between, min, max);
+    if (lf_compilation_ok(c) && t.dfa.n_states) find_endless(c, &t);
     return t;
 }

@@ -536,6 +536,22 @@ static void an_answer_nests_as_deep_as_readers_read(void **state)
     lf_vocabulary_destroy(v);
 }
 
+static void a_hostname_has_at_most_253_characters(void **state)
+{
+    (void)state;
+    struct lf_vocabulary *v = vocabulary_of_bytes();
+    struct lf_grammar *g = grammar_of("{\"type\":\"string\",\"format\":\"hostname\"}", NULL);
+    for (int over = 0; over < 2; over++) {
+        char text[300] = "\"";
+        memset(text + 1, 'a', (size_t)(253 + over));
+        for (int i = 1; i < 4; i++) text[64 * i] = '.'; /* three labels of 63, and one of 61 or 62 */
+        strcat(text, "\"");
+        assert_int_equal(takes(g, v, text), !over);
+    }
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
 /* Each ends in bounded time, whatever it says. */
 static void hostile_schemas_end(void **state)
 {
@@ -608,6 +624,7 @@ int main(void)
         cmocka_unit_test(what_is_not_supported_is_refused_with_its_place),
         cmocka_unit_test(bounds_hold_at_the_limit_and_one_past_it),
         cmocka_unit_test(an_answer_nests_as_deep_as_readers_read),
+        cmocka_unit_test(a_hostname_has_at_most_253_characters),
         cmocka_unit_test(hostile_schemas_end),
         cmocka_unit_test(a_client_that_has_gone_ends_the_work),
     };
