@@ -99,6 +99,7 @@ enum {
     LF_GRAMMAR_UNROLLED_N = 20000,               /* minItems, maxItems, minProperties, maxProperties */
     LF_GRAMMAR_MULTIPLE = 1000,                  /* multipleOf */
     LF_GRAMMAR_DIGITS_N = 64,                    /* before the point of a number, and behind it */
+    LF_GRAMMAR_BOUND_DIGITS_N = 400,             /* the same of a bound or a listed value: all that a double has */
     LF_GRAMMAR_BRANCHES_N = 1024,                /* that anyOf, oneOf and allOf of one place multiply to */
     LF_GRAMMAR_PATTERN_PROPERTIES_N = 6,         /* of one object */
     LF_GRAMMAR_DEPTH = 60,                       /* objects and arrays in an answer; a reader refuses LF_JSON_DEPTH */

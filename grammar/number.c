@@ -56,7 +56,7 @@ bool lf_decimal_read(struct lf_decimal *out, struct lf_str text)
     while (d.n && d.digits[d.n - 1] == '0') d.n--;
     if (d.n == 0) d = (struct lf_decimal){.digits = "0", .n = 1, .n_int = 1}, point = 1;
     int n_zeros = point < 1 ? 1 - point : 0, n_int = LF_MAX(point, 1), n = LF_MAX(d.n + n_zeros, n_int);
-    if (to.full || n_int > LF_GRAMMAR_DIGITS_N || n - n_int > LF_GRAMMAR_DIGITS_N) return false;
+    if (to.full || n_int > LF_GRAMMAR_BOUND_DIGITS_N || n - n_int > LF_GRAMMAR_BOUND_DIGITS_N) return false;
     memmove(d.digits + n_zeros, d.digits, (size_t)d.n);
     memset(d.digits, '0', (size_t)n_zeros);
     memset(d.digits + n_zeros + d.n, '0', (size_t)(n - n_zeros - d.n));
@@ -97,10 +97,10 @@ bool lf_decimal_within(const struct lf_decimal *d, const struct lf_number_bounds
 struct comparison {
     struct lf_nfa *nfa;
     const struct lf_decimal *bound;
-    const bool *allowed;                                    /* [LESS, EQUAL, GREATER] */
-    uint32_t whole[LF_GRAMMAR_DIGITS_N + 1][N_ORDERS];      /* so many digits were read, and how they compare */
-    uint32_t longer;                                        /* more than the bound has before its point */
-    uint32_t equal[LF_GRAMMAR_DIGITS_N + 1], less, greater; /* behind the point */
+    const bool *allowed;                                          /* [LESS, EQUAL, GREATER] */
+    uint32_t whole[LF_GRAMMAR_BOUND_DIGITS_N + 1][N_ORDERS];      /* so many digits were read, and how they compare */
+    uint32_t longer;                                              /* more than the bound has before its point */
+    uint32_t equal[LF_GRAMMAR_BOUND_DIGITS_N + 1], less, greater; /* behind the point */
 };
 
 static void accept_if(struct comparison *m, uint32_t state, int order)

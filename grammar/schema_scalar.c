@@ -118,9 +118,12 @@ static void add_bound(struct lf_schema *s, struct lf_json_value schema, const ch
     struct lf_json_value v = lf_schema_member(s, schema, name, LF_JSON_NUMBER);
     if (lf_json_type(v) != LF_JSON_NUMBER) return;
     if (!lf_decimal_read(&d, lf_json_raw(v))) {
-        lf_schema_fail(s, v, LF_LIMIT, "\"%s\": more than %d digits on a side of the point", name, LF_GRAMMAR_DIGITS_N);
+        lf_schema_fail(s, v, LF_LIMIT, "\"%s\": more than %d digits on a side of the point", name,
+                       LF_GRAMMAR_BOUND_DIGITS_N);
         return;
     }
+    if (!s->whole && is_min == !d.negative && d.n_int > LF_GRAMMAR_DIGITS_N)
+        lf_schema_fail(s, v, LF_LIMIT, "\"%s\": numbers in answers have at most %d digits", name, LF_GRAMMAR_DIGITS_N);
     int order = *has ? lf_decimal_compare(&d, old) : 0;
     bool tighter = !*has || (is_min ? order > 0 : order < 0);
     if (tighter || (order == 0 && exclusive)) {

@@ -51,22 +51,22 @@ static bool before(const void *a, const void *b)
     return order ? order < 0 : x->len < y->len;
 }
 
-static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain);
+static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, int plain_digits);
 
-/* In the order of their names, where plain is set. */
-static void write_members(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain)
+/* In the order of their names, where they are written plainly. */
+static void write_members(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, int plain_digits)
 {
     size_t n = 0;
     struct member *members = lf_compilation_scratch(s->c, lf_json_len(v) + 1, sizeof *members);
     if (!members) return;
     LF_SCHEMA_EACH(it, v) members[n++] = (struct member){lf_schema_text(s, it), lf_json_member(it)};
     if (!lf_compilation_ok(s->c)) return;
-    if (plain) lf_sort(members, n, sizeof *members, before);
+    if (plain_digits) lf_sort(members, n, sizeof *members, before);
     for (size_t i = 0; i < n; i++) {
         if (i) lf_buf_char(out, ',');
         lf_json_write_string(out, members[i].name);
         lf_buf_char(out, ':');
-        write_value(s, out, members[i].value, plain);
+        write_value(s, out, members[i].value, plain_digits);
     }
 }
 
@@ -80,9 +80,12 @@ static void write_decimal(struct lf_buf *out, const struct lf_decimal *d)
     lf_buf_str(out, lf_str_from(d->digits + d->n_int, (size_t)(d->n - d->n_int)));
 }
 
-/* One value of an enum as compact JSON. Plain: as all equal values are written, members in the order of their names,
- * numbers in decimal without what adds nothing (those of more digits than a grammar knows as they stand). */
-static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, bool plain)
+enum { AS_IT_STANDS = 0, AS_ANSWERS_HAVE_IT = LF_GRAMMAR_DIGITS_N, TO_COMPARE = LF_GRAMMAR_BOUND_DIGITS_N };
+
+/* One value of an enum as compact JSON. Plainly, where plain_digits is not 0: as all equal values are written, members
+ * in the order of their names, numbers in decimal without what adds nothing (those of more digits on a side as they
+ * stand). */
+static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_value v, int plain_digits)
 {
     struct lf_decimal d;
     bool first = true;
@@ -97,17 +100,17 @@ static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_
         {
             if (!first) lf_buf_char(out, ',');
             first = false;
-            write_value(s, out, it, plain);
+            write_value(s, out, it, plain_digits);
         }
         lf_buf_char(out, ']');
         break;
     case LF_JSON_OBJECT:
         lf_buf_char(out, '{');
-        write_members(s, out, v, plain);
+        write_members(s, out, v, plain_digits);
         lf_buf_char(out, '}');
         break;
     case LF_JSON_NUMBER:
-        if (plain && lf_decimal_read(&d, lf_json_raw(v)))
+        if (lf_decimal_read(&d, lf_json_raw(v)) && d.n_int <= plain_digits && d.n - d.n_int <= plain_digits)
             write_decimal(out, &d);
         else
             lf_buf_str(out, lf_json_raw(v));
@@ -118,11 +121,11 @@ static void write_value(struct lf_schema *s, struct lf_buf *out, struct lf_json_
     }
 }
 
-static struct lf_str value_text(struct lf_schema *s, struct lf_json_value v, bool plain)
+static struct lf_str value_text(struct lf_schema *s, struct lf_json_value v, int plain_digits)
 {
     struct lf_buf buf;
     lf_buf_init_in(&buf, 6 * LF_GRAMMAR_SOURCE_BYTES, lf_work_memory(s->c->work));
-    write_value(s, &buf, v, plain);
+    write_value(s, &buf, v, plain_digits);
     return lf_compilation_text(s->c, &buf);
 }
 
@@ -154,10 +157,7 @@ struct judge {
 
 static bool string_holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)
 {
-    bool whole = s->whole;
-    s->whole = true;
     if (!j->has_string) j->string = lf_schema_string_content(s, j->set, &j->min, &j->max, &j->is_free);
-    s->whole = whole;
     j->has_string = true;
     struct lf_str text = lf_schema_text(s, v);
     int64_t n = lf_utf8_count(text);
@@ -170,7 +170,12 @@ static bool number_holds(struct lf_schema *s, struct judge *j, struct lf_json_va
     if (!j->has_number) j->number = lf_schema_number(s, j->set, integer);
     j->has_number = true;
     struct lf_decimal d;
-    return lf_decimal_read(&d, lf_json_raw(v)) && lf_decimal_within(&d, &j->number);
+    if (!integer && !j->number.has_min && !j->number.has_max && !j->number.multiple_of) return true;
+    if (lf_decimal_read(&d, lf_json_raw(v))) return lf_decimal_within(&d, &j->number);
+    lf_schema_fail(s, v, LF_LIMIT,
+                   "\"enum\" or \"const\": more than %d digits on a side of the point, beside keywords for numbers",
+                   LF_GRAMMAR_BOUND_DIGITS_N);
+    return false;
 }
 
 static bool holds(struct lf_schema *s, struct judge *j, struct lf_json_value v)
@@ -210,10 +215,10 @@ static bool lists(struct lf_schema *s, struct lf_json_value schema, struct lf_js
 
 static bool is_in(struct lf_schema *s, struct lf_str text, struct lf_json_value values, bool is_const)
 {
-    if (is_const) return lf_str_eq(text, value_text(s, values, true));
+    if (is_const) return lf_str_eq(text, value_text(s, values, TO_COMPARE));
     LF_SCHEMA_EACH(it, values)
     {
-        if (lf_str_eq(text, value_text(s, it, true))) return true;
+        if (lf_str_eq(text, value_text(s, it, TO_COMPARE))) return true;
         if (!lf_compilation_ok(s->c)) return false;
     }
     return false;
@@ -222,7 +227,7 @@ static bool is_in(struct lf_schema *s, struct lf_str text, struct lf_json_value 
 /* Whether every other list of the set has it too. A schema with both enum and const is looked at for both. */
 static bool in_all_lists(struct lf_schema *s, struct lf_schema_set set, struct lf_json_value v)
 {
-    struct lf_str text = value_text(s, v, true);
+    struct lf_str text = value_text(s, v, TO_COMPARE);
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]);
         struct lf_json_value one = lf_json_get(schema, "const"), some = lf_json_get(schema, "enum");
@@ -252,10 +257,13 @@ static void put_listed(struct lf_schema *s, uint32_t rule, struct judge *j, stru
     if (!texts) return;
     for (struct lf_json_value it = is_const ? values : lf_json_first(values);
          lf_compilation_ok(s->c) && (is_const ? n == 0 : lf_json_more(values, it)); it = lf_json_next(values, it)) {
+        bool whole = s->whole;
+        s->whole = true;
         bool kept = holds(s, j, it) && in_all_lists(s, j->set, it);
+        s->whole = whole;
         if (kept) {
-            texts[n++] = value_text(s, it, true);
-            texts[n++] = value_text(s, it, false);
+            texts[n++] = value_text(s, it, AS_ANSWERS_HAVE_IT);
+            texts[n++] = value_text(s, it, AS_IT_STANDS);
         }
         if (is_const) break;
     }

@@ -306,6 +306,16 @@ static void corners(void **state)
          {"-3", "7"}},
         {"{\"enum\":[-3,5,2.5,6],\"type\":\"integer\",\"multipleOf\":3}", {"-3", "6"}, {"5", "2.5"}},
         {"{\"enum\":[-5,-3,-1,3],\"minimum\":-3,\"maximum\":-1}", {"-3", "-1"}, {"-5", "3"}},
+        {"{\"enum\":[1e300,1]}", {"1e300", "1"}, {"1e30", "10e299"}},
+        {"{\"enum\":[1e300,2e300,-1e300,1e-300],\"minimum\":1e-299,\"maximum\":1.5e300,\"type\":\"integer\"}",
+         {"1e300"},
+         {"2e300", "-1e300", "1e-300"}},
+        {"{\"allOf\":[{\"const\":1e300},{\"enum\":[10e299]}]}", {"1e300"}, {"10e299"}},
+        {"{\"type\":\"number\",\"minimum\":-1.7976931348623157e308,\"maximum\":1.7976931348623157e308}",
+         {"0", "-12.5", "99999999999999999999999999999999"},
+         {"1e5", "-0"}},
+        {"{\"type\":\"number\",\"exclusiveMinimum\":5e-324,\"maximum\":0.5}", {"0.0000001", "0.5"}, {"0", "0.6", "-1"}},
+        {"{\"oneOf\":[{\"const\":1e300},{\"type\":\"number\",\"maximum\":1e299}]}", {"1e300", "7"}, {"2e300"}},
         {"{\"enum\":[1e2,2E+1,30e-1],\"minimum\":3}", {"1e2", "100", "20", "2E+1", "3"}, {"2"}},
         {"{\"enum\":[null,\"a\",[]],\"type\":[\"string\",\"object\"]}", {"\"a\""}, {"null", "[]"}},
         {"{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":true},\"maxProperties\":1,\"additionalProperties\":"
@@ -440,7 +450,12 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"{\"propertyNames\":{\"type\":[\"string\",\"null\"]}}", "a list of types", LF_UNSUPPORTED},
         {"{\"type\":\"integer\",\"multipleOf\":0}", "#/multipleOf\"", LF_UNSUPPORTED},
         {"{\"allOf\":[{\"multipleOf\":997},{\"multipleOf\":991}],\"type\":\"integer\"}", "multipleOf", LF_LIMIT},
-        {"{\"minimum\":1e100}", "#/minimum\"", LF_LIMIT},
+        {"{\"minimum\":1e64}", "#/minimum\": \"minimum\": numbers in answers have at most 64 digits", LF_LIMIT},
+        {"{\"exclusiveMaximum\":-1e100}", "#/exclusiveMaximum\"", LF_LIMIT},
+        {"{\"maximum\":1e-401}", "#/maximum\": \"maximum\": more than 400 digits", LF_LIMIT},
+        {"{\"enum\":[1,1e-401],\"minimum\":0}", "#/enum\": \"enum\" or \"const\": more than 400 digits", LF_LIMIT},
+        {"{\"oneOf\":[{\"const\":1e70},{\"type\":\"integer\"}]}", "branches 0 and 1", LF_UNSUPPORTED},
+        {"{\"oneOf\":[{\"const\":1e300},{\"const\":10e299}]}", "branches 0 and 1", LF_UNSUPPORTED},
         {"{\"minLength\":1.5}", "#/minLength\"", LF_INVALID},
         {"{\"allOf\":[]}", "#/allOf\"", LF_INVALID},
         {"{\"allOf\":{}}", "must be an array", LF_INVALID},
@@ -545,7 +560,7 @@ static void a_hostname_has_at_most_253_characters(void **state)
         char text[300] = "\"";
         memset(text + 1, 'a', (size_t)(253 + over));
         for (int i = 1; i < 4; i++) text[64 * i] = '.'; /* three labels of 63, and one of 61 or 62 */
-        strcat(text, "\"");
+        text[254 + over] = '"';
         assert_int_equal(takes(g, v, text), !over);
     }
     lf_grammar_unref(g);
