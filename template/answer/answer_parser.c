@@ -206,10 +206,7 @@ static void step_byte(struct lf_answer_parser *p, char c)
 {
     while (p->state == LF_ANSWER_HEAD || p->state == LF_ANSWER_IN_CALL) {
         enum lf_answer_fit fit = lf_answer_step_byte(p, c);
-        if (fit == LF_FIT_NONE) {
-            give_up(p, c);
-            return;
-        }
+        if (fit == LF_FIT_NONE) give_up(p, c);
         if (fit == LF_FIT_DONE || fit == LF_FIT_PASS) next_step(p);
         if (fit != LF_FIT_PASS) return;
     }

@@ -118,6 +118,10 @@ static void calls_as_json_objects(void **state)
          ", \"id\": \"abcdefghi\"}, {\"name\": \"get\", \"arguments\": {}}]",
          "T(b)C(weather)A(" ROME ")EC(get)A({})E"},
         {"mistral", NULL, "[TOOL_CALLS][]", "T([TOOL_CALLS][])"},
+        /* what begins like another call, directly behind one, and is none, is text from its { on */
+        {"hermes", NULL, "<tool_call>{\"name\": \"get\", \"arguments\": {}}{\"name\": \"rain\", \"arguments\": {}}",
+         "C(get)A({})ET({\"name\": \"rain\", \"arguments\": {}})"},
+        {"gigachat", NULL, "<|function_call|>{\"name\": \"get\", \"arguments\": {}} {1}", "C(get)A({})ET( {1})"},
         {"mistral", NULL, "[TOOL_CALLS][{\"name\": \"get\", \"arguments\": {}}, {\"name\": \"no\"}]",
          "C(get)A({})ET(, {\"name\": \"no\"}])"},
         {"nemotron", "<think>\n",
