@@ -54,7 +54,8 @@ static bool step_towards(struct way *way, struct lf_json_value target)
 /* Whether what stands under this keyword is a value, or somebody's own, and no schema. */
 static bool is_data_word(struct lf_json_value keyword)
 {
-    static const char *const words[] = {"enum", "const", "default", "example", "examples"};
+    static const char *const words[] = {"enum",     "const", "default",      "example",
+                                        "examples", "xml",   "externalDocs", "discriminator"};
     if (lf_json_type(keyword) != LF_JSON_STRING) return false; /* an array's place */
     for (size_t i = 0; i < LF_N_ELEMS(words); i++)
         if (lf_json_string_is(keyword, words[i])) return true;

@@ -33,10 +33,10 @@ struct expansion {
 static const char compiled[] = " type enum const properties required additionalProperties patternProperties "
                                "propertyNames minProperties maxProperties items prefixItems minItems maxItems "
                                "uniqueItems minLength maxLength pattern format minimum maximum exclusiveMinimum "
-                               "exclusiveMaximum multipleOf ";
+                               "exclusiveMaximum multipleOf nullable ";
 static const char others[] =
     " anyOf oneOf allOf $ref $schema $id $comment $defs definitions $anchor title description default example "
-    "examples deprecated readOnly writeOnly discriminator "
+    "examples deprecated readOnly writeOnly discriminator xml externalDocs "
     "contentEncoding contentMediaType contentSchema ";
 
 static bool is_listed(const char *list, struct lf_str word)
@@ -53,6 +53,16 @@ static bool is_known_dialect(struct lf_str uri)
            lf_str_starts(uri, LF_STR("http://json-schema.org/"));
 }
 
+static void check_format(struct lf_schema *s, struct lf_json_value schema)
+{
+    struct lf_json_value v = lf_schema_member(s, schema, "format", LF_JSON_STRING);
+    if (lf_json_type(v) != LF_JSON_STRING) return;
+    struct lf_str name = lf_schema_text(s, v);
+    if (!lf_schema_format(name))
+        lf_schema_fail(s, v, LF_UNSUPPORTED, "\"format\": \"%.*s\" is not supported", (int)LF_MIN(name.len, 64u),
+                       name.ptr);
+}
+
 /* Every keyword of a schema is known, or it is refused by name. */
 static void check_keywords(struct lf_schema *s, struct lf_json_value schema)
 {
@@ -62,6 +72,7 @@ static void check_keywords(struct lf_schema *s, struct lf_json_value schema)
     if (lf_json_type(dialect) == LF_JSON_STRING && !is_known_dialect(lf_json_raw(dialect)))
         lf_schema_fail(s, dialect, LF_UNSUPPORTED,
                        "\"$schema\" of another dialect than json-schema.org's is not supported");
+    check_format(s, schema);
     LF_SCHEMA_EACH(name, schema)
     {
         struct lf_str word = lf_json_raw(name);
@@ -117,6 +128,16 @@ static struct lf_json_value find_anchor(struct lf_schema *s, struct lf_str name)
     return (struct lf_json_value){0};
 }
 
+/* Whether a reference without its fragment is the document's own $id, or the last segment of its path. */
+static bool is_own(struct lf_schema *s, struct lf_str uri)
+{
+    struct lf_json_value v = lf_json_get(s->root, "$id");
+    struct lf_str id = lf_json_type(v) == LF_JSON_STRING ? lf_schema_text(s, v) : LF_STR("");
+    if (id.len && id.ptr[id.len - 1] == '#') id.len--;
+    if (lf_str_eq(uri, id)) return true;
+    return lf_str_find(uri, LF_STR("/")) < 0 && lf_str_ends(id, uri) && id.ptr[id.len - uri.len - 1] == '/';
+}
+
 /* The schema that a reference names. */
 static struct lf_json_value resolve(struct lf_schema *s, struct lf_json_value ref)
 {
@@ -124,10 +145,13 @@ static struct lf_json_value resolve(struct lf_schema *s, struct lf_json_value re
     struct lf_json_value at = s->root;
     char *step = lf_compilation_scratch(s->c, text.len + 1, 1);
     if (!step) return at;
-    if (text.len == 0 || text.ptr[0] != '#') {
+    ptrdiff_t hash = lf_str_find(text, LF_STR("#"));
+    struct lf_str uri = hash < 0 ? text : lf_str_from(text.ptr, (size_t)hash);
+    if (text.len == 0 || (uri.len && !is_own(s, uri))) {
         lf_schema_fail(s, ref, LF_UNSUPPORTED, "\"$ref\" to another document is not supported: only \"#...\" is");
         return at;
     }
+    text = lf_str_from(text.ptr + uri.len, text.len - uri.len);
     if (text.len > 1 && text.ptr[1] != '/') at = find_anchor(s, lf_str_from(text.ptr + 1, text.len - 1));
     for (size_t i = 1, len; at.json && i < text.len && text.ptr[1] == '/';) {
         i = pointer_step(text, i + 1, step, &len);

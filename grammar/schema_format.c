@@ -1,9 +1,7 @@
 /* The formats that are enforced, as patterns over the whole string. Answers are a little narrower than the RFCs where
  * readers disagree: no leap seconds, years from 1, calendar dates that exist, no quoted local parts; and where a
  * pattern must end: so many labels of a host, so many digits. What a format may be in full is known, too, where it
- * differs: the branches of a oneOf are compared by it. */
-#include <string.h>
-
+ * differs: the branches of a oneOf are compared by it. A format says nothing of values that are not of its kind. */
 #include "core/check.h"
 #include "grammar/schema_impl.h"
 
@@ -34,32 +32,53 @@
 #define ATOM               "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define PCHAR              "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%" HEX "{2})"
 #define QUERY_AND_FRAGMENT "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define URI_OF(LITERAL, PORT)                                                                                          \
-    "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%" HEX                                             \
-    "{2})*@)?(?:(?:[A-Za-z0-9._~!$&'()*+,;=-]|%" HEX "{2})*|\\[" LITERAL "\\])(?::" PORT ")?(?:/" PCHAR                \
-    "*)*|/?(?:" PCHAR "+(?:/" PCHAR "*)*)?)" QUERY_AND_FRAGMENT
+#define AUTHORITY(LITERAL, PORT)                                                                                       \
+    "//(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%" HEX "{2})*@)?(?:(?:[A-Za-z0-9._~!$&'()*+,;=-]|%" HEX "{2})*|\\[" LITERAL   \
+    "\\])(?::" PORT ")?(?:/" PCHAR "*)*"
+#define SCHEME                "[A-Za-z][A-Za-z0-9+.-]*:"
+#define PATH                  "(?:" PCHAR "+(?:/" PCHAR "*)*)?"
+#define URI_OF(LITERAL, PORT) SCHEME "(?:" AUTHORITY(LITERAL, PORT) "|/?" PATH ")" QUERY_AND_FRAGMENT
+/* Without a scheme, the first segment has no colon. */
+#define NO_COLON "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%" HEX "{2})+"
+#define REFERENCE_OF(LITERAL, PORT)                                                                                    \
+    "(?:(?:" SCHEME ")?(?:" AUTHORITY(LITERAL, PORT) "|/" PATH ")|" SCHEME PATH "|(?:" NO_COLON "(?:/" PCHAR           \
+                                                     "*)*)?)" QUERY_AND_FRAGMENT
 #define ANY_LITERAL "(?:" IPV6 "|[vV]" HEX "+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)"
 
 #define DURATION_OF(N)                                                                                                 \
     "P(?:" N "W|(?:" N "D|" N "M(?:" N "D)?|" N "Y(?:" N "M(?:" N "D)?)?)(?:" DURATION_T(N) ")?|" DURATION_T(N) ")"
 #define DURATION_T(N) "T(?:" N "H(?:" N "M(?:" N "S)?)?|" N "M(?:" N "S)?|" N "S)"
 
-const struct lf_schema_format *lf_schema_format(const char *name)
+#define BASE64 "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+
+const struct lf_schema_format *lf_schema_format(struct lf_str name)
 {
     static const struct lf_schema_format formats[] = {
-        {"date", DATE, WHOLE_DATE, 0},
-        {"time", TIME, WHOLE_TIME, 0},
-        {"date-time", DATE "T" TIME, WHOLE_DATE "[Tt ]" WHOLE_TIME, 0},
-        {"duration", DURATION_OF("[0-9]{1,9}"), DURATION_OF("[0-9]+"), 0},
-        {"uuid", HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}", NULL, 0},
-        {"email", ATOM "(?:\\." ATOM "){0,7}@" HOST,
-         "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])", 0},
-        {"hostname", HOST, WHOLE_HOST, 253},
-        {"ipv4", IPV4, NULL, 0},
-        {"ipv6", IPV6, NULL, 0},
-        {"uri", URI_OF(IPV6, "[0-9]{1,5}"), URI_OF(ANY_LITERAL, "[0-9]*"), 0},
+        {.name = "date", .pattern = DATE, .whole = WHOLE_DATE},
+        {.name = "time", .pattern = TIME, .whole = WHOLE_TIME},
+        {.name = "date-time", .pattern = DATE "T" TIME, .whole = WHOLE_DATE "[Tt ]" WHOLE_TIME},
+        {.name = "duration", .pattern = DURATION_OF("[0-9]{1,9}"), .whole = DURATION_OF("[0-9]+")},
+        {.name = "uuid", .pattern = HEX "{8}-" HEX "{4}-" HEX "{4}-" HEX "{4}-" HEX "{12}"},
+        {.name = "email",
+         .pattern = ATOM "(?:\\." ATOM "){0,7}@" HOST,
+         .whole = "(?:" ATOM "(?:\\." ATOM ")*|\"(?:[^\"\\\\]|\\\\.)*\")@(?:" WHOLE_HOST "|\\[[^\\[\\]]*\\])"},
+        {.name = "hostname", .pattern = HOST, .whole = WHOLE_HOST, .max_characters = 253},
+        {.name = "ipv4", .pattern = IPV4},
+        {.name = "ipv6", .pattern = IPV6},
+        {.name = "uri", .pattern = URI_OF(IPV6, "[0-9]{1,5}"), .whole = URI_OF(ANY_LITERAL, "[0-9]*")},
+        {.name = "uri-reference",
+         .pattern = REFERENCE_OF(IPV6, "[0-9]{1,5}"),
+         .whole = REFERENCE_OF(ANY_LITERAL, "[0-9]*")},
+        /* OpenAPI's */
+        {.name = "byte", .pattern = BASE64},
+        {.name = "binary"},
+        {.name = "password"},
+        {.name = "int32", .min = "-2147483648", .max = "2147483647", .is_integer = true},
+        {.name = "int64", .min = "-9223372036854775808", .max = "9223372036854775807", .is_integer = true},
+        {.name = "float", .min = "-3.4028234663852886e38", .max = "3.4028234663852886e38"},
+        {.name = "double"}, /* which all numbers of an answer are */
     };
     for (size_t i = 0; i < LF_N_ELEMS(formats); i++)
-        if (strcmp(name, formats[i].name) == 0) return &formats[i];
+        if (lf_str_eq(name, lf_str_c(formats[i].name))) return &formats[i];
     return NULL;
 }

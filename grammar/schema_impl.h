@@ -112,12 +112,15 @@ uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set);
 uint32_t lf_schema_put_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_set set, bool integer);
 struct lf_schema_format {
-    const char *name, *pattern; /* of what answers have of it */
-    const char *whole;          /* of all of it; NULL: that is the same */
-    uint32_t max;               /* characters; 0: any number */
+    const char *name;
+    const char *pattern;     /* of strings: of what answers have of it; NULL: any string */
+    const char *whole;       /* of all of it; NULL: that is the same */
+    uint32_t max_characters; /* 0: any number */
+    const char *min, *max;   /* of numbers; NULL: any */
+    bool is_integer;
 };
 /* NULL: it is not supported. */
-const struct lf_schema_format *lf_schema_format(const char *name);
+const struct lf_schema_format *lf_schema_format(struct lf_str name);
 
 /* Edges for every value that meets the set. */
 void lf_schema_put(struct lf_schema *s, struct lf_schema_set set, uint32_t from, uint32_t to);

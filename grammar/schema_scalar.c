@@ -29,19 +29,11 @@ static void put_path(struct lf_schema *s, struct lf_json_value at, const char *k
     lf_schema_fail(s, at, status, "\"%s\": %.200s", keyword, reason.message + named);
 }
 
-static void add_format(struct lf_schema *s, struct lf_json_value v, struct lf_dfa *content, bool *is_free,
-                       uint32_t *max)
+/* That of a schema; NULL: it has none. */
+static const struct lf_schema_format *format_of(struct lf_schema *s, struct lf_json_value schema)
 {
-    struct lf_str name = lf_schema_text(s, v);
-    bool is_word = lf_compilation_ok(s->c) && strlen(name.ptr) == name.len;
-    const struct lf_schema_format *format = is_word ? lf_schema_format(name.ptr) : NULL;
-    if (!format) {
-        lf_schema_fail(s, v, LF_UNSUPPORTED, "\"format\": \"%.64s\" is not supported", name.ptr);
-        return;
-    }
-    const char *pattern = s->whole && format->whole ? format->whole : format->pattern;
-    also(s, content, is_free, lf_grammar_regex(s->c, lf_str_c(pattern), LF_REGEX_WHOLE));
-    if (format->max) *max = LF_MIN(*max, format->max);
+    struct lf_json_value v = lf_schema_member(s, schema, "format", LF_JSON_STRING);
+    return lf_json_type(v) == LF_JSON_STRING ? lf_schema_format(lf_schema_text(s, v)) : NULL;
 }
 
 struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set set, uint32_t *min, uint32_t *max,
@@ -54,7 +46,7 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
         struct lf_json_value schema = lf_schema_of(s, set.items[i]);
         struct lf_json_value pattern = lf_schema_member(s, schema, "pattern", LF_JSON_STRING);
-        struct lf_json_value format = lf_schema_member(s, schema, "format", LF_JSON_STRING);
+        const struct lf_schema_format *format = format_of(s, schema);
         uint32_t n;
         if (lf_schema_count(s, schema, "minLength", MANY_CHARACTERS, &n)) *min = LF_MAX(*min, n);
         if (lf_schema_count(s, schema, "maxLength", UINT32_MAX - 1, &n)) *max = LF_MIN(*max, n);
@@ -62,7 +54,11 @@ struct lf_dfa lf_schema_string_content(struct lf_schema *s, struct lf_schema_set
             also(s, &content, is_free, lf_grammar_regex(s->c, lf_schema_text(s, pattern), LF_REGEX_ANYWHERE));
             put_path(s, pattern, "pattern");
         }
-        if (lf_json_type(format) == LF_JSON_STRING) add_format(s, format, &content, is_free, max);
+        if (format && format->pattern) {
+            const char *text = s->whole && format->whole ? format->whole : format->pattern;
+            also(s, &content, is_free, lf_grammar_regex(s->c, lf_str_c(text), LF_REGEX_WHOLE));
+        }
+        if (format && format->max_characters) *max = LF_MIN(*max, format->max_characters);
     }
     if (*max > MANY_CHARACTERS) *max = LF_TERMINAL_UNBOUNDED;
     return content;
@@ -109,12 +105,32 @@ uint32_t lf_schema_put_string(struct lf_schema *s, struct lf_schema_set set)
     return before != LF_NET_NONE ? before : remember(s, &x, lf_terminal_of_string(s->c, min, max, ""));
 }
 
-/* One bound of a schema: the tighter one stays. */
+/* One bound more: the tighter one stays. */
+static void tighten(struct lf_number_bounds *b, const struct lf_decimal *d, bool is_min, bool exclusive)
+{
+    struct lf_decimal *old = is_min ? &b->min : &b->max;
+    bool *has = is_min ? &b->has_min : &b->has_max, *strict = is_min ? &b->min_exclusive : &b->max_exclusive;
+    int order = *has ? lf_decimal_compare(d, old) : 0;
+    bool tighter = !*has || (is_min ? order > 0 : order < 0);
+    if (!tighter && (order != 0 || !exclusive)) return;
+    *old = *d;
+    *strict = exclusive;
+    *has = true;
+}
+
+static void add_format_bounds(struct lf_number_bounds *b, const struct lf_schema_format *format)
+{
+    struct lf_decimal d;
+    b->integer |= format->is_integer;
+    if (format->min && lf_decimal_read(&d, lf_str_c(format->min))) tighten(b, &d, true, false);
+    if (format->max && lf_decimal_read(&d, lf_str_c(format->max))) tighten(b, &d, false, false);
+}
+
+/* That of a schema. */
 static void add_bound(struct lf_schema *s, struct lf_json_value schema, const char *name, bool is_min, bool exclusive,
                       struct lf_number_bounds *b)
 {
-    struct lf_decimal d, *old = is_min ? &b->min : &b->max;
-    bool *has = is_min ? &b->has_min : &b->has_max, *strict = is_min ? &b->min_exclusive : &b->max_exclusive;
+    struct lf_decimal d;
     struct lf_json_value v = lf_schema_member(s, schema, name, LF_JSON_NUMBER);
     if (lf_json_type(v) != LF_JSON_NUMBER) return;
     if (!lf_decimal_read(&d, lf_json_raw(v))) {
@@ -124,13 +140,7 @@ static void add_bound(struct lf_schema *s, struct lf_json_value schema, const ch
     }
     if (!s->whole && is_min == !d.negative && d.n_int > LF_GRAMMAR_DIGITS_N)
         lf_schema_fail(s, v, LF_LIMIT, "\"%s\": numbers in answers have at most %d digits", name, LF_GRAMMAR_DIGITS_N);
-    int order = *has ? lf_decimal_compare(&d, old) : 0;
-    bool tighter = !*has || (is_min ? order > 0 : order < 0);
-    if (tighter || (order == 0 && exclusive)) {
-        *old = d;
-        *strict = exclusive;
-        *has = true;
-    }
+    tighten(b, &d, is_min, exclusive);
 }
 
 static int greatest_common_divisor(int a, int b)
@@ -174,6 +184,8 @@ struct lf_number_bounds lf_schema_number(struct lf_schema *s, struct lf_schema_s
         add_bound(s, schema, "maximum", false, false, &b);
         add_bound(s, schema, "exclusiveMaximum", false, true, &b);
         add_multiple(s, schema, &b);
+        const struct lf_schema_format *format = format_of(s, schema);
+        if (format) add_format_bounds(&b, format);
     }
     return b;
 }

@@ -20,19 +20,29 @@ static unsigned type_of_word(struct lf_schema *s, struct lf_json_value word)
     return 0;
 }
 
+/* OpenAPI 3.0: null beside the type, where the same schema has one. */
+static bool is_nullable(struct lf_schema *s, struct lf_json_value schema)
+{
+    bool nullable = false;
+    struct lf_json_value v = lf_json_get(schema, "nullable");
+    if (lf_json_type(v) != LF_JSON_NONE && !lf_json_bool(v, &nullable))
+        lf_schema_fail(s, v, LF_INVALID, "\"nullable\" must be true or false");
+    return nullable;
+}
+
 static unsigned types_of(struct lf_schema *s, struct lf_schema_set set)
 {
     unsigned types = ANY;
     for (uint32_t i = 0; i < set.n && lf_compilation_ok(s->c); i++) {
-        struct lf_json_value type = lf_json_get(lf_schema_of(s, set.items[i]), "type");
-        unsigned of_this = 0;
+        struct lf_json_value schema = lf_schema_of(s, set.items[i]), type = lf_json_get(schema, "type");
+        unsigned of_this = is_nullable(s, schema) ? NULL_TYPE : 0;
         if (lf_json_type(type) == LF_JSON_NONE) continue;
         if (lf_json_type(type) == LF_JSON_ARRAY && !type.number_off) {
             LF_SCHEMA_EACH(it, type) of_this |= type_of_word(s, it);
-            types &= of_this;
         } else {
-            types &= type_of_word(s, type);
+            of_this |= type_of_word(s, type);
         }
+        types &= of_this;
     }
     return types;
 }
@@ -170,7 +180,7 @@ static bool number_holds(struct lf_schema *s, struct judge *j, struct lf_json_va
     if (!j->has_number) j->number = lf_schema_number(s, j->set, integer);
     j->has_number = true;
     struct lf_decimal d;
-    if (!integer && !j->number.has_min && !j->number.has_max && !j->number.multiple_of) return true;
+    if (!j->number.integer && !j->number.has_min && !j->number.has_max && !j->number.multiple_of) return true;
     if (lf_decimal_read(&d, lf_json_raw(v))) return lf_decimal_within(&d, &j->number);
     lf_schema_fail(s, v, LF_LIMIT,
                    "\"enum\" or \"const\": more than %d digits on a side of the point, beside keywords for numbers",

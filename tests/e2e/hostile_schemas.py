@@ -92,6 +92,10 @@ def schemas():
         ("minLength of 10^9", {"type": "string", "minLength": 10**9}, "either"),
         ("maxLength of 10^18", {"type": "string", "maxLength": 10**18}, "either"),
         ("minLength above maxLength", {"type": "string", "minLength": 5, "maxLength": 4}, "refused"),
+        ("a long pattern and a longer length", {"type": "string", "pattern": "^([a-z]{1,900}-)*$", "minLength": 10**5, "maxLength": 10**6},
+         "either"),
+        ("lengths that no period ends", {"type": "string", "pattern": "^((a{97}|b{89})*|(c{83})*|(d{79})*|(e{73})*)$", "minLength": 10**6},
+         "either"),
         ("counts in counts", {"type": "array", "minItems": 1000, "maxItems": 5000, "items": {
             "type": "array", "minItems": 1000, "maxItems": 5000, "items": {"type": "string", "minLength": 1000, "maxLength": 5000}}}, "either"),
         ("patternProperties, 1,000", {"type": "object", "patternProperties": {f"^p{i}": {"type": "null"} for i in range(1000)}}, "refused"),

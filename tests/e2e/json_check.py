@@ -6,8 +6,10 @@ import re
 TYPES = {"null": type(None), "boolean": bool, "string": str, "array": list, "object": dict}
 KNOWN = {"type", "enum", "const", "properties", "required", "additionalProperties", "items", "prefixItems", "minItems", "maxItems",
          "minLength", "maxLength", "pattern", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "anyOf",
-         "allOf", "$ref", "$defs", "minProperties", "maxProperties", "title", "description", "format", "default"}
-FORMATS = {"date": r"\d{4}-\d\d-\d\d", "uuid": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "ipv4": r"\d+\.\d+\.\d+\.\d+"}
+         "allOf", "$ref", "$defs", "minProperties", "maxProperties", "title", "description", "format", "default", "nullable"}
+FORMATS = {"date": r"\d{4}-\d\d-\d\d", "uuid": r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", "ipv4": r"\d+\.\d+\.\d+\.\d+",
+           "uri": r"[A-Za-z][A-Za-z0-9+.-]*:[!-~]*"}
+INTEGERS = {"int32": 2**31, "int64": 2**63}
 
 
 def is_of(value, kind):
@@ -37,6 +39,7 @@ def meets(value, schema, root=None):
             return False
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
+    kinds = kinds + ["null"] if kinds and schema.get("nullable") else kinds
     return ((not kinds or any(is_of(value, k) for k in kinds))
             and ("enum" not in schema or any(equal(value, v) for v in schema["enum"]))
             and ("const" not in schema or equal(value, schema["const"]))
@@ -64,6 +67,7 @@ def meets_of_kind(value, s, root):
         return (s.get("minimum", value) <= value <= s.get("maximum", value)
                 and ("exclusiveMinimum" not in s or value > s["exclusiveMinimum"])
                 and ("exclusiveMaximum" not in s or value < s["exclusiveMaximum"])
-                and ("multipleOf" not in s or value % s["multipleOf"] == 0))
+                and ("multipleOf" not in s or value % s["multipleOf"] == 0)
+                and (s.get("format") not in INTEGERS or -INTEGERS[s["format"]] <= value < INTEGERS[s["format"]]))
     return True
 

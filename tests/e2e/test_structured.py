@@ -34,6 +34,10 @@ SCHEMAS = [
     {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"type": "null"}}, "minProperties": 1,
      "additionalProperties": False},
     {"allOf": [{"type": "string", "minLength": 3}, {"type": "string", "maxLength": 5}]},
+    {"type": "object", "properties": {"link": {"type": "string", "format": "uri", "maxLength": 40},
+                                      "code": {"type": "string", "pattern": r"^\S+$", "minLength": 3, "maxLength": 9},
+                                      "count": {"type": "integer", "format": "int32", "nullable": True}},
+     "required": ["link", "code", "count"], "additionalProperties": False},
 ]
 
 

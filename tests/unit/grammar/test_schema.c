@@ -250,6 +250,68 @@ static void combinations(void **state)
     CHECK_ALL(checks);
 }
 
+/* What OpenAPI writes into its schemas. */
+static void openapi(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"type\":\"string\",\"nullable\":true,\"maxLength\":1}", {"null", "\"a\""}, {"\"ab\"", "1"}},
+        {"{\"type\":\"string\",\"nullable\":false}", {"\"a\""}, {"null"}},
+        {"{\"type\":[\"string\"],\"nullable\":true,\"enum\":[\"a\",1]}", {"\"a\""}, {"null", "1"}},
+        {"{\"type\":\"string\",\"nullable\":true,\"enum\":[\"a\",null]}", {"\"a\"", "null"}, {"\"b\""}},
+        {"{\"nullable\":true,\"allOf\":[{\"type\":\"integer\"}]}", {"1"}, {"null"}},
+        {"{\"type\":\"object\",\"nullable\":true,\"properties\":{\"a\":{\"type\":\"null\"}},\"xml\":{\"name\":\"x\"},"
+         "\"externalDocs\":{\"url\":\"u\"},\"example\":{\"a\":1},\"discriminator\":{\"propertyName\":\"a\"},"
+         "\"additionalProperties\":false}",
+         {"null", "{}", "{\"a\":null}"},
+         {"{\"a\":1}"}},
+        {"{\"$ref\":\"#x\",\"xml\":{\"$anchor\":\"x\",\"const\":2},\"$defs\":{\"a\":{\"$anchor\":\"x\",\"const\":1}}}",
+         {"1"},
+         {"2"}},
+        {"{\"type\":\"integer\",\"format\":\"int32\"}",
+         {"2147483647", "-2147483648", "0"},
+         {"2147483648", "-2147483649", "99999999999"}},
+        {"{\"type\":\"integer\",\"format\":\"int64\",\"minimum\":-5}",
+         {"9223372036854775807", "-5"},
+         {"9223372036854775808", "-6"}},
+        {"{\"type\":\"number\",\"format\":\"int32\",\"maximum\":7}", {"7", "-1"}, {"8", "1.5"}},
+        {"{\"type\":\"number\",\"format\":\"float\"}",
+         {"1.5", "340282346638528859999999999999999999999"},
+         {"340282346638528860000000000000000000001", "1000000000000000000000000000000000000000"}},
+        {"{\"type\":\"number\",\"format\":\"double\"}", {"1.5", "1e99"}, {"\"1\""}},
+        {"{\"type\":\"string\",\"format\":\"int64\"}", {"\"1\"", "\"a\""}, {"1"}},
+        {"{\"format\":\"int32\"}", {"1", "\"a\"", "[1.5]"}, {"1.5", "2147483648"}},
+        {"{\"type\":\"integer\",\"format\":\"date\"}", {"1"}, {"\"2024-01-01\""}},
+        {"{\"enum\":[1,1.5,3000000000],\"format\":\"int32\"}", {"1"}, {"1.5", "3000000000"}},
+        {"{\"type\":\"string\",\"format\":\"byte\"}",
+         {"\"\"", "\"YQ==\"", "\"YWI=\"", "\"YWJj\"", "\"YWJjYQ==\""},
+         {"\"Y\"", "\"YQ\"", "\"YQ=\"", "\"YWJ j\"", "\"=\""}},
+        {"{\"type\":\"string\",\"format\":\"password\",\"minLength\":1}", {"\"x y\""}, {"\"\""}},
+        {"{\"type\":\"string\",\"format\":\"binary\"}", {"\"\"", "\"\\u0001\""}, {"1"}},
+        {"{\"type\":\"string\",\"format\":\"uri-reference\",\"maxLength\":2048}",
+         {"\"\"", "\"/a/b?c#d\"", "\"a/b:c\"", "\"//h:1/p\"", "\"http://[::1]/\"", "\"urn:a:b\"", "\"?q\"",
+          "\"./a:b\""},
+         {"\":a\"", "\"1a:b\"", "\"a b\"", "\"#a#b\"", "\"%zz\"", "\"//[1]\""}},
+    };
+    CHECK_ALL(checks);
+}
+
+static void references_by_the_own_id(void **state)
+{
+    (void)state;
+    static const struct check checks[] = {
+        {"{\"$id\":\"https://a.b/c/d.json\",\"$ref\":\"https://a.b/c/d.json#/$defs/"
+         "x\",\"$defs\":{\"x\":{\"const\":1}}}",
+         {"1"},
+         {"2"}},
+        {"{\"$id\":\"https://a.b/c/d.json#\",\"$ref\":\"d.json#y\",\"$defs\":{\"x\":{\"$anchor\":\"y\",\"const\":1}}}",
+         {"1"},
+         {"2"}},
+        {"{\"$id\":\"tree\",\"type\":\"array\",\"items\":{\"$ref\":\"tree\"}}", {"[]", "[[],[[]]]"}, {"[1]"}},
+    };
+    CHECK_ALL(checks);
+}
+
 /* Ways to say things that are seldom used. */
 static void corners(void **state)
 {
@@ -422,6 +484,14 @@ static void what_is_not_supported_is_refused_with_its_place(void **state)
         {"{\"oneOf\":[{\"const\":1234567890123456789000},{\"type\":\"integer\",\"multipleOf\":1000}]}",
          "branches 0 and 1", LF_UNSUPPORTED},
         {"{\"$ref\":\"http://a/b\"}", "another document", LF_UNSUPPORTED},
+        {"{\"$id\":\"http://a/b\",\"items\":{\"$ref\":\"http://a/c\"}}", "another document", LF_UNSUPPORTED},
+        {"{\"$id\":\"http://a/xb\",\"items\":{\"$ref\":\"b\"}}", "another document", LF_UNSUPPORTED},
+        {"{\"$id\":\"http://a/b/c\",\"items\":{\"$ref\":\"b/c\"}}", "another document", LF_UNSUPPORTED},
+        {"{\"type\":\"string\",\"nullable\":1}", "#/nullable\"", LF_INVALID},
+        {"{\"type\":\"integer\",\"format\":\"int128\"}", "#/format\": \"format\": \"int128\"", LF_UNSUPPORTED},
+        {"{\"type\":\"null\",\"format\":5}", "must be a string", LF_INVALID},
+        {"{\"oneOf\":[{\"type\":\"string\",\"nullable\":true},{\"type\":\"null\"}]}", "branches 0 and 1",
+         LF_UNSUPPORTED},
         {"{\"$schema\":\"http://me/mine\"}", "another dialect", LF_UNSUPPORTED},
         {"{\"$ref\":\"#/nowhere\"}", "no such place", LF_INVALID},
         {"{\"$ref\":\"#\"}", "refers to itself", LF_INVALID},
@@ -632,6 +702,8 @@ int main(void)
         cmocka_unit_test(numbers),
         cmocka_unit_test(enums),
         cmocka_unit_test(combinations),
+        cmocka_unit_test(openapi),
+        cmocka_unit_test(references_by_the_own_id),
         cmocka_unit_test(corners),
         cmocka_unit_test(strict_objects_have_no_other_members),
         cmocka_unit_test(white_space_where_it_is_asked_for),
