@@ -48,13 +48,4 @@ static inline bool lf_counting_can_end(const struct lf_counting *k, uint32_t sta
     return k->short_of[(size_t)row * k->n_words + state / 32] >> state % 32 & 1;
 }
 
-/* Whether an end may follow here at once, or any number of characters before it: then only max is in the way. */
-static inline bool lf_counting_is_free(const struct lf_counting *k, uint32_t state)
-{
-    bool is_free = k->between[state] && k->nearest[state] == 0;
-    for (uint32_t row = 0; row < k->n_rows && is_free; row++)
-        is_free = k->short_of[(size_t)row * k->n_words + state / 32] >> state % 32 & 1;
-    return is_free;
-}
-
 #endif

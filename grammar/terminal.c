@@ -197,9 +197,10 @@ static void find_endless(struct lf_compilation *c, struct lf_terminal *t)
     uint32_t n = t->dfa.n_states;
     t->endless = lf_compilation_keep(c, n, 1);
     if (!t->endless) return;
-    for (uint32_t s = 0; s < n; s++) { /* a token must not end it half way, nor miss an end by what it counts */
-        bool counts = t->kind == LF_TERMINAL_COUNTED;
-        t->endless[s] = !t->dfa.accept[s] && (!counts || lf_counting_is_free(&t->counting, s));
+    for (uint32_t s = 0; s < n; s++) {
+        const struct lf_counting *k = t->kind == LF_TERMINAL_COUNTED ? &t->counting : NULL;
+        bool free = !k || (k->between[s] && k->nearest[s] == 0); /* it could end behind any number of characters */
+        t->endless[s] = free && !t->dfa.accept[s];               /* a token must not end it half way */
     }
     for (bool changed = true; changed && lf_compilation_ok(c);) {
         changed = false;

@@ -108,14 +108,6 @@ static bool is_usable(struct lf_str text)
            !memchr(text.ptr + first, LF_GRAMMAR_CONTROL, text.len - first);
 }
 
-/* One that it begins in the middle of counts, too. */
-static uint32_t ends_of_characters(struct lf_str text)
-{
-    uint32_t n = 1;
-    for (size_t i = 0; i < text.len; i++) n += ((uint8_t)text.ptr[i] & 0xc0) != 0x80;
-    return n;
-}
-
 static bool copy_texts(struct lf_vocabulary *v, const struct lf_str *tokens)
 {
     size_t n_bytes = 0;
@@ -127,7 +119,7 @@ static bool copy_texts(struct lf_vocabulary *v, const struct lf_str *tokens)
     for (uint32_t i = 0, at = 0; i < v->n_tokens; i++) {
         bool usable = is_usable(tokens[i]);
         if (usable) memcpy(v->bytes + at, tokens[i].ptr, tokens[i].len);
-        if (usable) v->longest = LF_MAX(v->longest, ends_of_characters(tokens[i]));
+        if (usable) v->longest = LF_MAX(v->longest, (uint32_t)tokens[i].len);
         at += usable ? (uint32_t)tokens[i].len : 0;
         v->offsets[i + 1] = at;
     }

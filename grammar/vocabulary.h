@@ -71,7 +71,7 @@ struct lf_vocabulary {
     struct lf_token_text *controls;             /* by text, which is without LF_GRAMMAR_CONTROL; in no trie */
     int32_t *ends;
     uint32_t n_tokens, n_ends, n_words, n_controls;
-    uint32_t longest; /* characters that a token ends, at most */
+    uint32_t longest; /* bytes of a token, at most: no more characters end in it */
     struct lf_walk_cache *cache;
     struct lf_vocabulary *next; /* of the tokens behind an answer's first; NULL: the same; borrowed */
     size_t n_bytes;             /* all of it */
