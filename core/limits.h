@@ -129,6 +129,7 @@ enum {
 
     /* paged KV */
     LF_KV_BLOCK_TOKENS = 64,
+    LF_KV_IMPORT_BLOCK_BYTES = 1024 * 1024 * 1024, /* a block that `documents import` takes */
 
     /* threads */
     LF_THREADS_N = 512,

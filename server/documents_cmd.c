@@ -1,5 +1,8 @@
 /* documents: what --cache-dir has kept, for when no server runs. */
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +13,7 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "kv/tiers/disk_lock.h"
+#include "kv/tiers/disk_stream.h"
 #include "kv/tiers/disk_walk.h"
 #include "server/commands.h"
 #include "server/kept_documents.h"
@@ -22,7 +26,8 @@ struct job {
     int n_found;                        /* identities and kinds */
     bool is_broken;                     /* something is */
     char last[LF_DISK_NAME_BYTES];      /* the identity before, of which there may be several kinds */
-    char (*chosen)[LF_DISK_NAME_BYTES]; /* to remove */
+    int first_name;                     /* of the arguments that are beginnings of identities */
+    char (*chosen)[LF_DISK_NAME_BYTES]; /* that these name: to remove, to export */
     int n_chosen;
     bool no_memory;
 };
@@ -130,19 +135,21 @@ static enum lf_status verify(struct job *job, struct lf_err *err)
     return status;
 }
 
-/* ---- removing ---- */
+/* ---- identities by name ---- */
 
-static bool is_named(const struct lf_config *c, const char *identity)
+/* Where none is named, all are; who removes sees to it that this was meant. */
+static bool is_named(const struct job *job, const char *identity)
 {
-    for (int i = 1; i < c->n_args; i++)
+    const struct lf_config *c = job->config;
+    for (int i = job->first_name; i < c->n_args; i++)
         if (strncmp(identity, c->args[i], strlen(c->args[i])) == 0) return true;
-    return c->all;
+    return c->n_args <= job->first_name;
 }
 
 static bool choose(void *ctx, const struct lf_disk_found *f)
 {
     struct job *job = ctx;
-    if (strcmp(job->last, f->identity) == 0 || !is_named(job->config, f->identity)) return true;
+    if (strcmp(job->last, f->identity) == 0 || !is_named(job, f->identity)) return true;
     void *grown = realloc(job->chosen, ((size_t)job->n_chosen + 1) * sizeof(*job->chosen));
     job->no_memory = !grown;
     if (!grown) return false;
@@ -160,24 +167,31 @@ static enum lf_status check_document(const struct lf_config *c, const char *name
     return lf_fail(err, LF_NOT_FOUND, "rm: %s has no document \"%.128s\"", c->cache_dir, name);
 }
 
+/* The name of the document that argument i is, NULL: it is none. Only rm takes such. */
+static const char *document_of(const struct job *job, int i)
+{
+    const struct lf_config *c = job->config;
+    return strcmp(c->args[0], "rm") == 0 ? lf_kept_document_name(c->args[i]) : NULL;
+}
+
 /* Each argument is a document, or the beginning of one identity, and of no other. */
 static enum lf_status check_names(const struct job *job, struct lf_err *err)
 {
     const struct lf_config *c = job->config;
-    for (int i = 1; i < c->n_args; i++) {
+    for (int i = job->first_name; i < c->n_args; i++) {
         int n = 0;
-        if (lf_kept_document_name(c->args[i])) {
-            LF_TRY(check_document(c, lf_kept_document_name(c->args[i]), err));
+        if (document_of(job, i)) {
+            LF_TRY(check_document(c, document_of(job, i), err));
             continue;
         }
         for (int k = 0; k < job->n_chosen; k++)
             n += strncmp(job->chosen[k], c->args[i], strlen(c->args[i])) == 0 ? 1 : 0;
         if (n == 0)
-            return lf_fail(err, LF_NOT_FOUND, "rm: %s has no identity that begins with \"%.64s\"", c->cache_dir,
-                           c->args[i]);
+            return lf_fail(err, LF_NOT_FOUND, "%s: %s has no identity that begins with \"%.64s\"", c->args[0],
+                           c->cache_dir, c->args[i]);
         if (n > 1)
-            return lf_fail(err, LF_INVALID, "rm: %d identities begin with \"%.64s\"; expected more of its digits", n,
-                           c->args[i]);
+            return lf_fail(err, LF_INVALID, "%s: %d identities begin with \"%.64s\"; expected more of its digits",
+                           c->args[0], n, c->args[i]);
     }
     return LF_OK;
 }
@@ -192,12 +206,30 @@ static enum lf_status remove_documents(const struct lf_config *c, struct lf_err 
     return LF_OK;
 }
 
+static enum lf_status check_digits(const struct job *job, struct lf_err *err)
+{
+    const struct lf_config *c = job->config;
+    for (int i = job->first_name; i < c->n_args; i++)
+        if (!document_of(job, i) && strlen(c->args[i]) < PREFIX_DIGITS)
+            return lf_fail(err, LF_INVALID, "%s: expected %d digits of an identity at least, got \"%s\"", c->args[0],
+                           PREFIX_DIGITS, c->args[i]);
+    return LF_OK;
+}
+
+/* Fills job->chosen. The directory is locked. */
+static enum lf_status choose_all(struct job *job, struct lf_err *err)
+{
+    LF_TRY(lf_disk_walk(job->config->cache_dir, false, choose, job, err));
+    if (job->no_memory) return lf_fail(err, LF_NO_MEMORY, "no memory for a list of identities");
+    return check_names(job, err);
+}
+
+/* ---- removing ---- */
+
 static enum lf_status remove_locked(struct job *job, struct lf_err *err)
 {
     const char *dir = job->config->cache_dir;
-    LF_TRY(lf_disk_walk(dir, false, choose, job, err));
-    if (job->no_memory) return lf_fail(err, LF_NO_MEMORY, "no memory for a list of identities");
-    LF_TRY(check_names(job, err));
+    LF_TRY(choose_all(job, err));
     for (int i = 0; i < job->n_chosen; i++) {
         LF_TRY(lf_disk_remove(dir, job->chosen[i], err));
         printf("removed %s\n", job->chosen[i]);
@@ -205,51 +237,155 @@ static enum lf_status remove_locked(struct job *job, struct lf_err *err)
     return remove_documents(job->config, err);
 }
 
-static enum lf_status check_rm(const struct lf_config *c, struct lf_err *err)
+static enum lf_status lock_to_write(int *lock, const char *dir, struct lf_err *err)
 {
-    if (c->all == (c->n_args > 1))
-        return lf_fail(err, LF_INVALID,
-                       "rm: expected the identities and documents/NAME to remove, or else --all; ls shows them");
-    for (int i = 1; i < c->n_args; i++)
-        if (!lf_kept_document_name(c->args[i]) && strlen(c->args[i]) < PREFIX_DIGITS)
-            return lf_fail(err, LF_INVALID, "rm: expected %d digits of an identity at least, got \"%s\"", PREFIX_DIGITS,
-                           c->args[i]);
-    return LF_OK;
+    if (access(dir, F_OK) != 0) return lf_fail(err, LF_NOT_FOUND, "%s: there is no such directory", dir);
+    return lf_disk_lock(lock, dir, err);
 }
 
 static enum lf_status remove_some(struct job *job, struct lf_err *err)
 {
-    const char *dir = job->config->cache_dir;
+    const struct lf_config *c = job->config;
     int lock;
-    LF_TRY(check_rm(job->config, err));
-    if (access(dir, F_OK) != 0) return lf_fail(err, LF_NOT_FOUND, "%s: there is no such directory", dir);
-    LF_TRY(lf_disk_lock(&lock, dir, err));
+    job->first_name = 1;
+    if (c->json) return lf_fail(err, LF_INVALID, "documents rm has no --json");
+    if (c->all == (c->n_args > 1))
+        return lf_fail(err, LF_INVALID, "rm: expected the identities and documents/NAME to remove, or else --all; ls shows them");
+    LF_TRY(check_digits(job, err));
+    LF_TRY(lock_to_write(&lock, c->cache_dir, err));
     enum lf_status status = remove_locked(job, err);
-    free(job->chosen);
     close(lock);
+    return status;
+}
+
+/* ---- from one machine to another ---- */
+
+static bool is_chosen(void *ctx, const char *identity)
+{
+    const struct job *job = ctx;
+    for (int i = 0; i < job->n_chosen; i++)
+        if (strcmp(job->chosen[i], identity) == 0) return true;
+    return false;
+}
+
+static enum lf_status failed(const char *what, const char *path, struct lf_err *err)
+{
+    return lf_fail(err, LF_IO, "cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* Into a file beside it, which takes its place when it is whole and on disk. */
+static enum lf_status export_to_file(struct job *job, struct lf_disk_moved *moved, const char *path, struct lf_err *err)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
+        return lf_fail(err, LF_LIMIT, "%.200s…: the path is too long", path);
+    const struct lf_disk_end to = {open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), part};
+    if (to.fd < 0) return failed("write", part, err);
+    enum lf_status status = lf_disk_export(moved, job->config->cache_dir, &to, is_chosen, job, err);
+    if (status == LF_OK && fsync(to.fd) != 0) status = failed("sync", part, err);
+    close(to.fd);
+    if (status == LF_OK && rename(part, path) != 0) status = failed("rename", part, err);
+    if (status != LF_OK) (void)unlink(part);
+    return status;
+}
+
+static void print_moved(const char *what, const struct lf_disk_moved *moved, FILE *out)
+{
+    struct lf_buf size;
+    lf_buf_init(&size, 64);
+    print_bytes(&size, moved->bytes);
+    fprintf(out, "%s %" PRIu64 " blocks, %" PRIu64 " tokens, %s", what, moved->n_blocks,
+            moved->n_blocks * LF_KV_BLOCK_TOKENS, lf_buf_view(&size).ptr);
+    if (moved->n_there > 0) fprintf(out, ", %" PRIu64 " of them were there", moved->n_there);
+    if (moved->n_gone > 0) fprintf(out, ", %" PRIu64 " others made room", moved->n_gone);
+    if (moved->n_broken > 0) fprintf(out, ", %" PRIu64 " broken ones left out", moved->n_broken);
+    fputc('\n', out);
+    lf_buf_deinit(&size);
+}
+
+static enum lf_status check_file(const struct lf_config *c, const char *verb, struct lf_err *err)
+{
+    if (c->json) return lf_fail(err, LF_INVALID, "documents %s has no --json", verb);
+    if (c->n_args < 2) return lf_fail(err, LF_INVALID, "%s: expected a file, or \"-\"", verb);
+    return LF_OK;
+}
+
+static enum lf_status export_some(struct job *job, struct lf_err *err)
+{
+    const struct lf_config *c = job->config;
+    struct lf_disk_moved moved;
+    int lock;
+    job->first_name = 2;
+    LF_TRY(check_file(c, "export", err));
+    if (c->all) return lf_fail(err, LF_INVALID, "export: all are exported where none is named; it has no --all");
+    LF_TRY(check_digits(job, err));
+    LF_TRY(lf_disk_lock_to_read(&lock, c->cache_dir, err));
+    bool to_stdout = strcmp(c->args[1], "-") == 0;
+    const struct lf_disk_end out = {STDOUT_FILENO, "standard output"};
+    enum lf_status status = choose_all(job, err);
+    if (status == LF_OK && to_stdout) status = lf_disk_export(&moved, c->cache_dir, &out, is_chosen, job, err);
+    if (status == LF_OK && !to_stdout) status = export_to_file(job, &moved, c->args[1], err);
+    if (lock >= 0) close(lock);
+    if (status == LF_OK) print_moved("exported", &moved, to_stdout ? stderr : stdout);
+    return status;
+}
+
+static enum lf_status import_all(struct job *job, struct lf_err *err)
+{
+    const struct lf_config *c = job->config;
+    struct lf_disk_moved moved;
+    int lock;
+    LF_TRY(check_file(c, "import", err));
+    if (c->n_args > 2) return lf_fail(err, LF_INVALID, "import: one file at a time, and all of it");
+    bool from_stdin = strcmp(c->args[1], "-") == 0;
+    struct lf_disk_end from = {STDIN_FILENO, from_stdin ? "standard input" : c->args[1]};
+    if (!from_stdin) from.fd = open(from.name, O_RDONLY | O_CLOEXEC);
+    if (from.fd < 0) return failed("read", from.name, err);
+    enum lf_status status = lock_to_write(&lock, c->cache_dir, err);
+    if (status == LF_OK) {
+        status = lf_disk_import(&moved, c->cache_dir, &from, c->all, err);
+        close(lock);
+        if (status == LF_OK || moved.n_blocks > 0) print_moved("imported", &moved, stdout);
+    }
+    if (!from_stdin) close(from.fd);
     return status;
 }
 
 /* ---- the command ---- */
 
+static enum lf_status print_list(struct job *job, struct lf_err *err)
+{
+    const struct lf_config *c = job->config;
+    if (c->n_args > 1 || c->all)
+        return lf_fail(err, LF_INVALID, "documents %s is about all there is: it takes no names and no --all",
+                       c->args[0]);
+    return strcmp(c->args[0], "ls") == 0 ? print_all(job, err) : verify(job, err);
+}
+
+static const struct {
+    const char *name;
+    enum lf_status (*run)(struct job *job, struct lf_err *err);
+} verbs[] = {
+    {"ls", print_list}, {"verify", print_list}, {"rm", remove_some}, {"export", export_some}, {"import", import_all}};
+
 static enum lf_status run(struct job *job, struct lf_err *err)
 {
     const struct lf_config *c = job->config;
     const char *verb = c->n_args > 0 ? c->args[0] : "";
-    bool rm = strcmp(verb, "rm") == 0, ls = strcmp(verb, "ls") == 0;
-    if (!rm && !ls && strcmp(verb, "verify") != 0)
-        return lf_fail(err, LF_INVALID, "documents: expected ls, verify or rm, got \"%.60s\"", verb);
-    if (!rm && (c->n_args > 1 || c->all))
-        return lf_fail(err, LF_INVALID, "documents %s is about all there is: it takes no names and no --all", verb);
-    if (rm && c->json) return lf_fail(err, LF_INVALID, "documents rm has no --json");
-    if (!c->cache_dir) return lf_fail(err, LF_INVALID, "documents: expected --cache-dir DIR");
-    return rm ? remove_some(job, err) : ls ? print_all(job, err) : verify(job, err);
+    for (size_t i = 0; i < LF_N_ELEMS(verbs); i++) {
+        if (strcmp(verbs[i].name, verb) != 0) continue;
+        if (!c->cache_dir) return lf_fail(err, LF_INVALID, "documents: expected --cache-dir DIR");
+        return verbs[i].run(job, err);
+    }
+    return lf_fail(err, LF_INVALID, "documents: expected ls, verify, rm, export or import, got \"%.60s\"", verb);
 }
 
 int lf_documents_command(const struct lf_config *config)
 {
     struct job job = {.config = config};
     struct lf_err err;
-    if (run(&job, &err) != LF_OK) return lf_report(&err);
+    enum lf_status status = run(&job, &err);
+    free(job.chosen);
+    if (status != LF_OK) return lf_report(&err);
     return job.verifies && job.is_broken ? LF_EXIT_FAILED : LF_EXIT_OK;
 }

@@ -124,28 +124,42 @@ uint32_t lf_disk_store_n_slots(uint64_t budget_bytes, const struct lf_disk_kind 
     return (uint32_t)LF_MIN(n, (uint64_t)1 << 30);
 }
 
-/* Of kind i, in the part of the budget that other identities leave. */
-static enum lf_status open_table(struct lf_disk_store *store, const struct lf_disk_store_opts *o, uint64_t bytes,
-                                 const char *dir, struct lf_err *err)
+/* NAME.index or NAME.data of a kind. */
+static enum lf_status file_path(char out[PATH_MAX], const char *dir, const char *kind, const char *suffix,
+                                struct lf_err *err)
 {
-    const struct lf_disk_kind *kind = &o->kinds[store->n_kinds];
-    char name[LF_DISK_KIND_NAME_BYTES + 8], index_path[PATH_MAX], data_path[PATH_MAX];
+    char name[LF_DISK_KIND_NAME_BYTES + 8];
+    snprintf(name, sizeof(name), "%.*s.%s", LF_DISK_KIND_NAME_BYTES, kind, suffix);
+    return join(out, dir, name, err);
+}
+
+/* The two files of a kind in an identity's directory. */
+static enum lf_status open_files(struct lf_disk_table **out, const char *dir, const char *kind, uint32_t n_slots,
+                                 uint64_t block_bytes, struct lf_err *err)
+{
+    char index_path[PATH_MAX], data_path[PATH_MAX];
     struct lf_disk_file *index, *data;
-    uint32_t n_slots = lf_disk_store_n_slots(bytes, o->kinds, o->n_kinds, store->n_kinds);
-    if (n_slots == 0)
-        return lf_fail(err, LF_LIMIT, "%llu bytes on disk hold no block of %llu bytes", (unsigned long long)bytes,
-                       (unsigned long long)kind->block_bytes);
-    snprintf(name, sizeof(name), "%.*s.index", LF_DISK_KIND_NAME_BYTES, kind->name);
-    LF_TRY(join(index_path, dir, name, err));
-    snprintf(name, sizeof(name), "%.*s.data", LF_DISK_KIND_NAME_BYTES, kind->name);
-    LF_TRY(join(data_path, dir, name, err));
+    LF_TRY(file_path(index_path, dir, kind, "index", err));
+    LF_TRY(file_path(data_path, dir, kind, "data", err));
     LF_TRY(lf_disk_file_open(&index, index_path, false, err));
     enum lf_status status = lf_disk_file_open(&data, data_path, true, err);
     if (status != LF_OK) {
         index->ops->close(index);
         return status;
     }
-    LF_TRY(lf_disk_table_open(&store->tables[store->n_kinds], index, data, n_slots, kind->block_bytes, err));
+    return lf_disk_table_open(out, index, data, n_slots, block_bytes, err);
+}
+
+/* Of kind i, in the part of the budget that other identities leave. */
+static enum lf_status open_table(struct lf_disk_store *store, const struct lf_disk_store_opts *o, uint64_t bytes,
+                                 const char *dir, struct lf_err *err)
+{
+    const struct lf_disk_kind *kind = &o->kinds[store->n_kinds];
+    uint32_t n_slots = lf_disk_store_n_slots(bytes, o->kinds, o->n_kinds, store->n_kinds);
+    if (n_slots == 0)
+        return lf_fail(err, LF_LIMIT, "%llu bytes on disk hold no block of %llu bytes", (unsigned long long)bytes,
+                       (unsigned long long)kind->block_bytes);
+    LF_TRY(open_files(&store->tables[store->n_kinds], dir, kind->name, n_slots, kind->block_bytes, err));
     store->n_kinds++;
     store->bytes += (uint64_t)n_slots * (lf_disk_slot_bytes(kind->block_bytes) + LF_DISK_RECORD_BYTES);
     return LF_OK;
@@ -181,6 +195,35 @@ enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_d
     enum lf_status status = store->lock_fd > 0 ? LF_OK : lf_disk_store_lock(store, o->dir, err);
     if (status == LF_OK) status = open_in(store, o, err);
     if (status != LF_OK) lf_disk_store_close(store);
+    return status;
+}
+
+/* Those of the index that is there; 0: there is none, or it is empty. */
+static enum lf_status slots_there(uint32_t *n_slots, const char *dir, const char *kind, struct lf_err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    *n_slots = 0;
+    LF_TRY(file_path(path, dir, kind, "index", err));
+    if (lstat(path, &st) != 0) return errno == ENOENT ? LF_OK : failed("stat", path, err);
+    *n_slots = (uint32_t)LF_MIN((uint64_t)st.st_size / LF_DISK_RECORD_BYTES, (uint64_t)1 << 30);
+    return LF_OK;
+}
+
+enum lf_status lf_disk_store_open_named(struct lf_disk_table **out, const struct lf_disk_named *n, struct lf_err *err)
+{
+    char dir[PATH_MAX];
+    uint32_t n_slots;
+    LF_TRY(join(dir, n->dir, n->identity, err));
+    LF_TRY(slots_there(&n_slots, dir, n->kind, err));
+    if (n_slots > 0) return open_files(out, dir, n->kind, n_slots, n->block_bytes, err);
+    if (!n->makes) return lf_fail(err, LF_NOT_FOUND, "%s has nothing of %s", n->dir, n->identity);
+    LF_TRY(make_dir(dir, err));
+    LF_TRY(write_about(dir, n->about, err));
+    LF_TRY(open_files(out, dir, n->kind, n->n_slots, n->block_bytes, err));
+    enum lf_status status = sync_dir(dir, err);
+    if (status == LF_OK) status = sync_dir(n->dir, err);
+    if (status != LF_OK) lf_disk_table_close(*out);
     return status;
 }
 

@@ -37,6 +37,19 @@ LF_MUST_CHECK enum lf_status lf_disk_store_lock(struct lf_disk_store *store, con
 LF_MUST_CHECK enum lf_status lf_disk_store_open(struct lf_disk_store *store, const struct lf_disk_store_opts *opts,
                                                 struct lf_err *err);
 void lf_disk_store_close(struct lf_disk_store *store); /* accepts a zeroed one, and one that did not open */
+/* An identity of which only the name of its directory is known: for who brings blocks from elsewhere. */
+struct lf_disk_named {
+    const char *dir, *identity; /* identity: the 64 digits */
+    const char *kind;
+    uint64_t block_bytes;
+    const char *about; /* as above, for a directory that is made */
+    uint32_t n_slots;  /* where it is made; the slots of one that is there stay as many as they are */
+    bool makes;        /* else it must be there */
+};
+/* The table of one kind; the caller holds lf_disk_lock, and closes it. LF_NOT_FOUND where it would have to be made and
+ * may not be; LF_LIMIT, LF_IO, LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_disk_store_open_named(struct lf_disk_table **out, const struct lf_disk_named *named,
+                                                      struct lf_err *err);
 /* Slots that kind i gets of a budget of which other identities take nothing: the most that open gives it. */
 uint32_t lf_disk_store_n_slots(uint64_t budget_bytes, const struct lf_disk_kind *kinds, int n_kinds, int i);
 

@@ -62,12 +62,12 @@ static bool by_key(const void *a, const void *b)
     return order != 0 ? order < 0 : x->sequence > y->sequence;
 }
 
-static bool by_slot(const void *a, const void *b)
+static bool by_sequence(const void *a, const void *b)
 {
-    return ((const struct listed *)a)->slot < ((const struct listed *)b)->slot;
+    return ((const struct listed *)a)->sequence < ((const struct listed *)b)->sequence;
 }
 
-/* Leaves the newest record of each block, in the order of the slots. */
+/* Leaves the newest record of each block, in the order in which they were written. */
 static void keep_newest(struct list *l)
 {
     size_t n = 0;
@@ -76,7 +76,7 @@ static void keep_newest(struct list *l)
         if (n == 0 || memcmp(&l->blocks[n - 1].key, &l->blocks[i].key, sizeof(l->blocks[i].key)) != 0)
             l->blocks[n++] = l->blocks[i];
     l->n = n;
-    lf_sort(l->blocks, n, sizeof(*l->blocks), by_slot);
+    lf_sort(l->blocks, n, sizeof(*l->blocks), by_sequence);
 }
 
 /* n records from slot `first` on. */
@@ -118,44 +118,58 @@ struct files {
     char index_path[PATH_MAX], data_path[PATH_MAX];
 };
 
-/* Whether the slot holds what its record says. What cannot be read does not. */
-static bool is_whole(const struct files *files, uint32_t slot, uint8_t *block, uint64_t block_bytes)
+static bool read_record(const struct files *files, uint32_t slot, struct lf_disk_record *out)
 {
-    uint8_t bytes[LF_DISK_RECORD_BYTES], sha[LF_SHA256_BYTES];
-    struct lf_disk_record r;
-    if (lf_file_pread(files->index, bytes, sizeof(bytes), (uint64_t)slot * sizeof(bytes), files->index_path, NULL) !=
-            LF_OK ||
-        lf_disk_record_decode(&r, slot, bytes) != LF_DISK_RECORD_WHOLE || r.block_bytes != block_bytes ||
+    uint8_t bytes[LF_DISK_RECORD_BYTES];
+    return lf_file_pread(files->index, bytes, sizeof(bytes), (uint64_t)slot * sizeof(bytes), files->index_path, NULL) ==
+               LF_OK &&
+           lf_disk_record_decode(out, slot, bytes) == LF_DISK_RECORD_WHOLE;
+}
+
+/* Whether the slot holds what its record says. What cannot be read does not. */
+static bool is_whole(const struct files *files, uint32_t slot, struct lf_disk_record *record, uint8_t *block,
+                     uint64_t block_bytes)
+{
+    uint8_t sha[LF_SHA256_BYTES];
+    if (!read_record(files, slot, record) || record->block_bytes != block_bytes || files->data < 0 ||
         lf_file_pread(files->data, block, block_bytes, slot * lf_disk_slot_bytes(block_bytes), files->data_path,
                       NULL) != LF_OK)
         return false;
     lf_sha256(block, block_bytes, sha);
-    return memcmp(sha, r.data_sha, sizeof(sha)) == 0;
+    return memcmp(sha, record->data_sha, sizeof(sha)) == 0;
 }
 
 /* Of the first listed block: all of a kind have as many. 0: the index cannot be read. */
-static uint64_t block_bytes_of(const struct files *files, uint32_t slot)
+static uint64_t block_bytes_of(const struct files *files, const struct list *l)
 {
-    uint8_t bytes[LF_DISK_RECORD_BYTES];
     struct lf_disk_record r;
-    if (lf_file_pread(files->index, bytes, sizeof(bytes), (uint64_t)slot * sizeof(bytes), files->index_path, NULL) !=
-            LF_OK ||
-        lf_disk_record_decode(&r, slot, bytes) != LF_DISK_RECORD_WHOLE)
-        return 0;
-    return r.block_bytes;
+    return l->n > 0 && read_record(files, l->blocks[0].slot, &r) ? r.block_bytes : 0;
 }
 
-static enum lf_status read_blocks(const struct list *l, struct lf_disk_found *f, const struct files *files,
-                                  struct lf_err *err)
+/* Each listed block to fn, in the list's order. */
+static enum lf_status read_blocks(const struct list *l, const struct files *files, uint64_t block_bytes,
+                                  lf_disk_block_fn *fn, void *ctx, struct lf_err *err)
 {
-    if (l->n == 0) return LF_OK;
-    uint64_t block_bytes = block_bytes_of(files, l->blocks[0].slot);
+    enum lf_status status = LF_OK;
     uint8_t *block = malloc(LF_MAX(block_bytes, 1u));
     if (!block)
         return lf_fail(err, LF_NO_MEMORY, "no memory for a block of %llu bytes", (unsigned long long)block_bytes);
-    for (size_t i = 0; i < l->n; i++)
-        f->n_broken += files->data < 0 || !is_whole(files, l->blocks[i].slot, block, block_bytes) ? 1 : 0;
+    for (size_t i = 0; i < l->n && status == LF_OK; i++) {
+        struct lf_disk_record record = {0};
+        bool whole = is_whole(files, l->blocks[i].slot, &record, block, block_bytes);
+        status = fn(ctx, &record, whole ? block : NULL, err);
+    }
     free(block);
+    return status;
+}
+
+static enum lf_status count_broken(void *ctx, const struct lf_disk_record *record, const uint8_t *bytes,
+                                   struct lf_err *err)
+{
+    struct lf_disk_found *f = ctx;
+    (void)record;
+    (void)err;
+    f->n_broken += bytes ? 0 : 1;
     return LF_OK;
 }
 
@@ -186,14 +200,16 @@ static enum lf_status open_files(struct files *files, struct lf_disk_found *f, c
     return LF_OK;
 }
 
-/* Fills f, which names identity and kind. */
-static enum lf_status look_at(struct lf_disk_found *f, const char *dir, bool reads, struct lf_err *err)
+/* Fills f, which names identity and kind, and calls fn, unless it is NULL, for each listed block. */
+static enum lf_status look_at(struct lf_disk_found *f, const char *dir, lf_disk_block_fn *fn, void *ctx,
+                              struct lf_err *err)
 {
     struct files files;
     struct list list = {0};
     LF_TRY(open_files(&files, f, dir, err));
     enum lf_status status = read_index(&list, f, files.index, files.index_path, err);
-    if (status == LF_OK && reads) status = read_blocks(&list, f, &files, err);
+    f->block_bytes = block_bytes_of(&files, &list);
+    if (status == LF_OK && fn) status = read_blocks(&list, &files, f->block_bytes, fn, ctx, err);
     free(list.blocks);
     close(files.index);
     if (files.data >= 0) close(files.data);
@@ -284,7 +300,7 @@ static enum lf_status walk_identity(struct walk *w, const char *identity, struct
         struct lf_disk_found found = none;
         const char *name = names[i]->d_name;
         memcpy(found.kind, name, (size_t)(strrchr(name, '.') - name));
-        status = look_at(&found, path, w->reads, err);
+        status = look_at(&found, path, w->reads ? count_broken : NULL, &found, err);
         if (status == LF_OK) w->goes_on = w->fn(w->ctx, &found);
     }
     free_names(names, n);
@@ -301,6 +317,16 @@ enum lf_status lf_disk_walk(const char *dir, bool reads, lf_disk_walk_fn *fn, vo
     for (int i = 0; i < n && w.goes_on && status == LF_OK; i++) status = walk_identity(&w, names[i]->d_name, err);
     free_names(names, n);
     return status;
+}
+
+enum lf_status lf_disk_walk_blocks(const char *dir, const char *identity, const char *kind, lf_disk_block_fn *fn,
+                                   void *ctx, struct lf_err *err)
+{
+    char path[PATH_MAX];
+    struct lf_disk_found found = {0};
+    LF_TRY(join(path, dir, identity, err));
+    snprintf(found.kind, sizeof(found.kind), "%s", kind);
+    return look_at(&found, path, fn, ctx, err);
 }
 
 enum lf_status lf_disk_remove(const char *dir, const char *identity, struct lf_err *err)

@@ -20,6 +20,7 @@ struct lf_disk_found {
     char about[LF_DISK_ABOUT_BYTES];        /* the first line, without control characters; "": it has none */
     char kind[LF_DISK_KIND_NAME_BYTES + 1]; /* "": the directory is there and holds no blocks */
     uint32_t n_slots, n_listed;
+    uint64_t block_bytes;   /* 0: no block is listed */
     uint32_t n_bad_records; /* that are neither empty nor a record */
     uint64_t disk_bytes;    /* that index and data take */
     int64_t written_s;      /* Unix time at which one of them was written last */
@@ -35,6 +36,13 @@ typedef bool lf_disk_walk_fn(void *ctx, const struct lf_disk_found *found);
  * there, LF_INVALID where it is none, LF_IO, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_disk_walk(const char *dir, bool read_blocks, lf_disk_walk_fn *fn, void *ctx,
                                           struct lf_err *err);
+/* One listed block: its record, and its bytes, NULL where they are not what was written. A failure ends the walk. */
+typedef enum lf_status lf_disk_block_fn(void *ctx, const struct lf_disk_record *record, const uint8_t *bytes,
+                                        struct lf_err *err);
+/* Calls fn for each listed block of an identity's kind, those written first first. LF_NOT_FOUND, LF_IO, LF_NO_MEMORY,
+ * and what fn says. */
+LF_MUST_CHECK enum lf_status lf_disk_walk_blocks(const char *dir, const char *identity, const char *kind,
+                                                 lf_disk_block_fn *fn, void *ctx, struct lf_err *err);
 /* Removes an identity's directory with the files in it. The caller holds lf_disk_lock. LF_NOT_FOUND, LF_IO. */
 LF_MUST_CHECK enum lf_status lf_disk_remove(const char *dir, const char *identity, struct lf_err *err);
 

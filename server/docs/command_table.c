@@ -65,9 +65,9 @@ const struct lf_command_row lf_command_rows[] = {
      .text = "Asks a server's /readyz. Exit status 0: ready; 1: not. For a container's health check."},
     {.command = LF_COMMAND_DOCUMENTS,
      .name = "documents",
-     .args = "ls|verify|rm --cache-dir DIR [options] [IDENTITY…]",
-     .words = "ls verify rm",
-     .summary = "lists, checks and removes what --cache-dir has kept",
+     .args = "ls|verify|rm|export FILE|import FILE --cache-dir DIR [options] [IDENTITY…]",
+     .words = "ls verify rm export import",
+     .summary = "lists, checks, removes and moves what --cache-dir has kept",
      .text =
          "Shows and clears a directory of blocks on disk, without a model. It is by identity, which is of a model and "
          "of what computes it; which documents the blocks are of is not written there.\n\n"
@@ -77,10 +77,19 @@ const struct lf_command_row lf_command_rows[] = {
          "something is broken (a server finds that by itself when it reads the block, and computes it anew). Refused "
          "while a server uses the directory.\n\n"
          "rm: removes the files of the identities that are named, by their first 8 digits at least, or of --all. "
-         "Refused while a server uses the directory.",
+         "Refused while a server uses the directory.\n\n"
+         "export: writes all blocks, or those of the identities that are named, to one file (\"-\": standard output); "
+         "broken ones are left out. import: puts the blocks of such a file (\"-\": standard input) into the directory, "
+         "each after its checksum was compared, within the room that a server gave to its identity there. An identity "
+         "that no server has used the directory with is refused, unless there is --all. An import that was interrupted "
+         "is repeated. Both are refused while a server uses the directory. What a file says decides what the model "
+         "will "
+         "have read: import none that you would not take the model itself from.",
      .examples = "longflash documents ls --cache-dir /var/cache/longflash\n"
                  "longflash documents verify --cache-dir /var/cache/longflash\n"
-                 "longflash documents rm 234f9d49 --cache-dir /var/cache/longflash\n"},
+                 "longflash documents rm 234f9d49 --cache-dir /var/cache/longflash\n"
+                 "longflash documents export kept.lf --cache-dir /var/cache/longflash\n"
+                 "longflash documents export - --cache-dir A | ssh host longflash documents import - --cache-dir B\n"},
     {.name = "docs",
      .args = "NAME",
      .words = LF_DOCS_NAMES,

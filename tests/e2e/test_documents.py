@@ -115,7 +115,7 @@ class Directory(unittest.TestCase):
     # ---- longflash documents ----
 
     def documents(self, verb, *args):
-        return self.command("documents", verb, "--cache-dir", self.dir, *args)
+        return self.command("documents", verb, *args, "--cache-dir", self.dir)
 
     def wait_kept(self, n):
         """Until n blocks are listed: they are written behind the answer."""
@@ -222,6 +222,82 @@ class Directory(unittest.TestCase):
         self.assertEqual(json.loads(self.documents("verify", "--json").stdout), [])
         self.assertEqual(self.identities(), [])
         self.assertIsNotNone(self.serve_once())
+
+    # ---- from one machine to another ----
+
+    def move_to(self, name):
+        """From now on the directory is another one."""
+        self.dir = os.path.join(self.folder.name, name)
+
+    def export(self, *args):
+        path = os.path.join(self.folder.name, "kept")
+        return path, self.documents("export", path, *args)
+
+    def test_what_one_machine_has_read_another_one_answers_about(self):
+        server = self.keep_some()
+        before = server.complete(WORDS * 24, temperature=0).json
+        n_full = (before["usage"]["prompt_tokens"] - 1) // 64
+        self.wait_kept(n_full)
+        path, r = self.export()
+        self.assertEqual((r.returncode, r.stderr), (2, f"longflash: {self.dir} is in use by another process, {server.process.pid}\n"))
+        self.assertEqual(server.stop(), 0)
+        [found] = json.loads(self.documents("ls", "--json").stdout)
+        path, r = self.export()
+        self.assertRegex(r.stdout, rf"^exported {found['blocks']} blocks, {found['tokens']} tokens, \S+ MiB\n$")
+        self.assertEqual((r.returncode, os.stat(path).st_mode & 0o777), (0, 0o600))
+        self.assertEqual(os.path.getsize(path), 512 + found["blocks"] * (512 + BLOCK_BYTES))
+        self.assertFalse(os.path.exists(path + ".part"))
+        self.move_to("elsewhere")
+        self.assertEqual(self.serve_once(), found["identity"])
+        r = self.documents("import", path)
+        self.assertRegex(r.stdout, rf"^imported {found['blocks']} blocks, {found['tokens']} tokens, \S+ MiB\n$")
+        self.assertEqual(self.documents("verify").returncode, 0)
+        self.assertIn(f" {found['blocks']} of them were there", self.documents("import", path).stdout)
+        server = self.serve()
+        self.assertEqual(self.documents("import", path).returncode, 2)  # in use
+        after = server.complete(WORDS * 24, temperature=0).json
+        self.assertEqual(after["choices"][0]["text"], before["choices"][0]["text"])
+        self.assertEqual(server.metric("disk_blocks_loaded_total"), n_full)
+        self.assertEqual(after["usage"]["prompt_tokens_details"]["cached_tokens"], n_full * 64)
+
+    def test_another_models_blocks_are_refused_by_name_and_through_pipes_nothing_is_lost(self):
+        self.keep_some("--isa", "c").stop()
+        self.keep_some().stop()
+        found = json.loads(self.documents("ls", "--json").stdout)
+        self.assertEqual(len(found), 2)
+        for names, n in (([], 2), ([found[1]["identity"][:8]], 1)):
+            r = subprocess.run([harness.Program.program, "documents", "export", "-", *names, "--cache-dir", self.dir], capture_output=True,
+                               timeout=60 * harness.SLOW)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertEqual(len(r.stdout), sum(512 + f["blocks"] * (512 + BLOCK_BYTES) for f in found[-n:]))
+            stream = r.stdout
+        self.assertIn("no identity that begins with", self.export("0123456789")[1].stderr)
+        self.assertFalse(os.path.exists(os.path.join(self.folder.name, "kept")))
+
+        def put(data, *args):
+            r = subprocess.run([harness.Program.program, "documents", "import", "-", "--cache-dir", self.dir, *args], input=data,
+                               capture_output=True, timeout=60 * harness.SLOW)
+            return r.returncode, r.stdout.decode(), r.stderr.decode()
+        self.move_to("elsewhere")
+        self.assertEqual(put(stream)[0], 2)  # there is no such directory
+        os.mkdir(self.dir)
+        code, _, stderr = put(stream)
+        self.assertEqual(code, 2)
+        self.assertIn(f"standard input has blocks of {found[1]['identity']} ({found[1]['about']}", stderr)
+        self.assertEqual(self.identities(), [])
+        self.assertEqual(put(stream, "--all")[0], 0)
+        [there] = json.loads(self.documents("verify", "--json").stdout)
+        self.assertEqual((there["identity"], there["whole"], there["about"]), (found[1]["identity"], found[1]["blocks"], found[1]["about"]))
+        cut, broken = stream[:1000000], bytearray(stream)
+        broken[512 + 512 + BLOCK_BYTES + 4000] ^= 1
+        for data, n, message in ((cut, len(cut) // (512 + BLOCK_BYTES), "it ends in the middle"), (bytes(broken), 1, "block 1 is broken"),
+                                 (b"no such file" * 99, 0, "expected a file that `longflash documents export` has written")):
+            self.assertEqual(self.documents("rm", "--all").returncode, 0)
+            code, stdout, stderr = put(data, "--all")
+            self.assertEqual(code, 2)
+            self.assertIn(message, stderr)
+            self.assertEqual(stdout.startswith(f"imported {n} blocks, "), n > 0)
+            self.assertEqual(sum(f["whole"] for f in json.loads(self.documents("verify", "--json").stdout)), n)
 
 
 if __name__ == "__main__":
