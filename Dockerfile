@@ -13,7 +13,11 @@
 # /usr/local/cuda/lib64 or where the loader looks; the two must be of one system. `longflash version` says the commit where
 # it is told: --build-arg LF_COMMIT=$(git describe --always --dirty --abbrev=12 --exclude='*')
 #
-# The server runs as nobody in particular and writes nothing: it works with --read-only --cap-drop ALL. It listens on
+# With a volume for what is kept of documents (examples/compose.yaml says it in full):
+#
+#   docker run -p 8080:8080 -v documents:/var/cache/longflash -e LONGFLASH_CACHE_DIR=/var/cache/longflash longflash
+#
+# The server runs as nobody in particular and writes nothing else: it works with --read-only --cap-drop ALL. It listens on
 # all addresses of the container without keys, for it is -p that decides who can reach it; where that is more than this
 # machine, set keys: -e LONGFLASH_API_KEYS=… -e LONGFLASH_INSECURE_NO_AUTH=off
 ARG BASE=debian:bookworm-slim
@@ -49,6 +53,8 @@ RUN apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-ins
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/log/*.log /var/log/apt
 COPY --from=build /src/build/release/longflash /usr/local/bin/longflash
 COPY demo/model /opt/longflash/demo
+# For --cache-dir: a new volume that is mounted here is given to this user.
+RUN install -d -m 700 -o 65532 -g 65532 /var/cache/longflash
 ENV LONGFLASH_MODEL=/opt/longflash/demo \
     LONGFLASH_HOST=0.0.0.0 \
     LONGFLASH_INSECURE_NO_AUTH=on

@@ -48,6 +48,33 @@ def write_pdf(path, lines):
         f.write(out.encode("latin-1"))
 
 
+def read_yaml(text):
+    """Maps and lists of words, two more spaces for each that lies in another: what compose.yaml needs of YAML, and
+    nothing else."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+
+    def read(at, depth):
+        """(what lies at this depth from line `at` on, the line behind it)"""
+        out = [] if at < len(lines) and lines[at].startswith(" " * depth + "- ") else {}
+        while at < len(lines) and (m := re.fullmatch(rf" {{{depth}}}(- )?(?:(\w+):(?: (?=\S))?)?(\S*)", lines[at])):
+            dash, key, value = m.groups()
+            if isinstance(out, list) != bool(dash):
+                raise ValueError(lines[at])
+            at += 1
+            if dash:
+                out.append((lines[at - 1].strip()[2:]).strip('"'))
+            elif value:
+                out[key] = value
+            else:
+                out[key], at = read(at, depth + 2)
+        return out, at
+
+    out, end = read(0, 0)
+    if end < len(lines):
+        raise ValueError(lines[end])
+    return out
+
+
 class Examples(harness.Case):
     server_class = harness.Program
     args = ("--ctx", "8192", "--kv-tokens", "32K")
@@ -127,12 +154,30 @@ class Examples(harness.Case):
         with open(os.path.join(EXAMPLES, "openai_client.py"), encoding="utf-8") as f:
             compile(f.read(), "openai_client.py", "exec")
 
+    def test_the_compose_file_keeps_the_documents_where_the_image_lets_it(self):
+        with open(os.path.join(EXAMPLES, "compose.yaml"), encoding="utf-8") as f:
+            compose = read_yaml(f.read())
+        with open(os.path.join(ROOT, "Dockerfile"), encoding="utf-8") as f:
+            dockerfile = f.read()
+        service, user = compose["services"]["longflash"], re.search(r"^USER (\d+):(\d+)$", dockerfile, re.M)
+        owned = re.search(r"^RUN install -d -m 700 -o (\d+) -g (\d+) (\S+)$", dockerfile, re.M)
+        self.assertEqual(owned.groups()[:2], user.groups())
+        (volume, place), = [mount.split(":") for mount in service["volumes"]]
+        self.assertEqual((place, service["environment"]["LONGFLASH_CACHE_DIR"]), (owned.group(3), owned.group(3)))
+        self.assertIn(volume, compose["volumes"])
+        self.assertTrue(os.path.exists(os.path.join(EXAMPLES, service["build"], "Dockerfile")))
+        self.assertEqual((service["read_only"], service["cap_drop"]), ("true", ["ALL"]))
+        r = subprocess.run([self.server.program, "plan", "--ctx", "8192", "--json"], env={**os.environ, **service["environment"]},
+                           cwd=ROOT, text=True, capture_output=True, timeout=60 * harness.SLOW)
+        self.assertEqual(r.returncode, 0, r.stderr)  # it would refuse a setting that it does not know
+        self.assertEqual(json.loads(r.stdout)["disk_bytes"], 64 << 30)
+
     def test_each_script_can_be_run_and_is_listed(self):
         with open(os.path.join(EXAMPLES, "README.md"), encoding="utf-8") as f:
             listed = set(re.findall(r"^\| \[(\S+)\]", f.read(), re.M))
-        there = {name for name in os.listdir(EXAMPLES) if name.endswith((".sh", ".py"))}
+        there = {name for name in os.listdir(EXAMPLES) if name.endswith((".sh", ".py", ".yaml"))}
         self.assertEqual(listed, there)
-        for name in there:
+        for name in there - {"compose.yaml"}:
             self.assertTrue(os.access(os.path.join(EXAMPLES, name), os.X_OK), name)
 
 
