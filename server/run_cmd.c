@@ -176,8 +176,8 @@ static void wait_published(sem_t *sem)
     until.tv_nsec += (long)PROGRESS_MS * LF_NS_PER_MS;
     until.tv_sec += until.tv_nsec / LF_NS_PER_S;
     until.tv_nsec %= LF_NS_PER_S;
-    while (sem_timedwait(sem, &until) == 0)
-        if (sem_trywait(sem) != 0) break; /* several posts are one piece of news */
+    if (sem_timedwait(sem, &until) != 0) return;
+    while (sem_trywait(sem) == 0) continue; /* several posts are one piece of news */
 }
 
 static void show(struct lf_buf *text)
