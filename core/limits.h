@@ -55,6 +55,11 @@ enum {
     LF_DOCUMENT_MEMORY_BYTES = 32 * 1024 * 1024, /* default of --document-memory */
     LF_ASK_DOCUMENTS_N = 64,                     /* in the messages of one request */
 
+    /* stored responses (server/http/api/response_store.h) */
+    LF_RESPONSES_N = 1024,                       /* of all tenants at once */
+    LF_RESPONSE_MEMORY_BYTES = 16 * 1024 * 1024, /* default of --response-memory */
+    LF_RESPONSE_TTL_S = 24 * 60 * 60,
+
     /* scheduler */
     LF_QUEUE_N = 256,
     LF_QUEUE_MAX_N = 64 * 1024,   /* --queue at most */

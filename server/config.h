@@ -46,6 +46,7 @@ struct lf_config {
     bool cache_meet;                        /* on a GPU, too, computing and loading meet (server/engine/restore.h) */
     uint64_t document_memory, max_document; /* bytes; max_document 0: as max_body */
     uint64_t document_tokens;               /* of a key's documents; 0: any number */
+    uint64_t response_memory;               /* bytes; 0: no response is stored */
     uint64_t text_memory;                   /* bytes; 0: by the sizes of bodies and memory */
     int chunk;
     int max_seqs;

@@ -308,6 +308,18 @@ static const struct lf_option rows[] = {
          "keys it says nothing.",
      .commands = SERVE,
      .group = LF_GROUP_MEMORY},
+    {.name = "response-memory",
+     .type = LF_OPTION_SIZE,
+     .offset = FIELD(response_memory),
+     .max = BYTES_N,
+     .fallback = "16M",
+     .arg = "BYTES",
+     .help = "memory for stored responses (/v1/responses)",
+     .detail =
+         "It is part of the plan. Past it those go that were not used for longest, of the key that has most. 0: none "
+         "is stored.",
+     .commands = SERVE | PLAN,
+     .group = LF_GROUP_MEMORY},
 
     /* device */
     {.name = "device",

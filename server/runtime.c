@@ -349,7 +349,9 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .disk_bytes = n_slots > 0 ? disk_bytes(c) : 0,
         .below_tokens = memory_n_slots(rt) * LF_KV_BLOCK_TOKENS,
         .below_bytes = c->cache_memory,
-        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory, c->n_connections) : 0,
+        .text_bytes = serves ? lf_http_host_bytes(text_bytes_with(c, memory), c->document_memory + c->response_memory,
+                                                  c->n_connections)
+                             : 0,
     };
 }
 

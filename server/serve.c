@@ -188,6 +188,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .n_connections_per_address = c->n_connections_per_address,
         .text_bytes = lf_runtime_text_bytes(&s->rt),
         .document_memory_bytes = c->document_memory,
+        .response_memory_bytes = c->response_memory,
         .max_document_bytes = c->max_document,
         .document_tokens = (int64_t)c->document_tokens,
         .documents_dir = c->cache_dir,

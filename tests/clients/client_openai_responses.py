@@ -109,6 +109,23 @@ def parallel_stream(t):
     same(called(end_of(create(t, "Scene both", tools=[WEATHER_TOOL], stream=True))), [ROME, OSLO])
 
 
+@cell("previous_response_id, retrieve, delete", "tools")
+def stored(t):
+    first = create(t, "Scene weather", tools=[WEATHER_TOOL])
+    output = {"type": "function_call_output", "call_id": first.output[-1].call_id, "output": scenes.RESULT["Rome"]}
+    second = create(t, [output], tools=[WEATHER_TOOL], previous_response_id=first.id)
+    same(second.output_text, scenes.WEATHER)
+    r = client(t).responses
+    same(r.retrieve(second.id).output_text, scenes.WEATHER)
+    r.delete(second.id)
+    try:
+        create(t, [output], previous_response_id=second.id)
+    except openai.NotFoundError as e:
+        same(e.code, "previous_response_not_found")
+    else:
+        raise AssertionError("a deleted response is there")
+
+
 @cell("reasoning", "reason")
 def reasoning(t):
     r = create(t, "Scene think", reasoning={"effort": "low", "summary": "auto"})

@@ -63,7 +63,11 @@ class Examples(harness.Case):
     server_class = harness.Program
     args = ("--ctx", "8K", "--kv-tokens", "16K", "--prefix-cache", "off", "--device", "cpu")
 
+    ids = {}  # of the page's responses: what they are called in this run
+
     def ask(self, method, path, body):
+        for said, real in self.ids.items():
+            path, body = path.replace(said, real), body and body.replace(said, real)
         self.assertTrue(harness.wait_until(self.server.idle))
         if method == "GET" and path.startswith("/v1/documents"):
             self.assertTrue(harness.wait_until(lambda: b'"reading"' not in self.server.get(path).body))
@@ -78,6 +82,8 @@ class Examples(harness.Case):
                     self.assertEqual(event_shapes(r.body.decode()), event_shapes(answer))
                 else:
                     self.assertEqual(shape(r.json), shape(json.loads(answer)))
+                    if r.json.get("object") == "response":
+                        self.ids[json.loads(answer)["id"]] = r.json["id"]
 
     def test_every_endpoint_has_one(self):
         page = read_page()

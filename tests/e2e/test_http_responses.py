@@ -190,10 +190,10 @@ class Responses(Base):
             ({"input": "x", "metadata": {str(i): "b" for i in range(17)}}, "metadata"),
             ({"input": "x", "include": ["message.output_text.logprobs"]}, "include"), ({"input": "x", "include": 1}, "include"),
             ({"input": "x", "truncation": "auto"}, "truncation"), ({"input": "x", "background": True}, "background"),
-            ({"input": "x", "conversation": "c"}, "conversation"), ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
+            ({"input": "x", "conversation": "c"}, "conversation"), ({"input": "x", "store": 1}, "store"), ({"input": "x", "prompt": {"id": "p"}}, "prompt"),
             ({"input": "x", "messages": [user]}, "messages"), ({"input": "x", "max_tokens": 5}, "max_tokens"),
             ({"input": "x", "seed": 1}, "seed"), ({"input": "x", "stop": ["a"]}, "stop"), ({"input": "x", "lora": "a"}, "lora"),
-            ({"input": "x", "max_output_tokens": 1000000}, "input"),
+            ({"input": "x", "max_output_tokens": 1000000}, "input"), ({"input": "x" * 30000}, "input"),
         ]
         for body, param in rows:
             with self.subTest(body=body):
@@ -203,12 +203,102 @@ class Responses(Base):
         self.assertEqual(self.server.post(URL, {"input": [user] * 2, "max_output_tokens": 1}).status, 200)
 
     def test_what_clients_send_along(self):
-        r = self.server.post(URL, {"input": "[[say=ok]]", "truncation": "disabled", "background": False, "store": False, "user": "u",
+        r = self.server.post(URL, {"input": "[[say=ok]]", "truncation": "disabled", "background": False, "store": None, "user": "u",
                                    "service_tier": "auto", "include": ["reasoning.encrypted_content"], "parallel_tool_calls": None,
                                    "previous_response_id": None, "text": {"verbosity": "medium"}, "top_logprobs": 0, "max_tool_calls": 3,
                                    "stream_options": {"include_obfuscation": False}, "prompt_cache_key": "k", "tools": [],
                                    "reasoning": {"effort": None, "summary": "auto"}, "max_output_tokens": 9})
         self.assertEqual((r.status, text_of(r.json["output"][0])), (200, "ok"))
+
+
+class Stored(Base):
+    args = ["api_keys_env=one,two", "response_memory_bytes=4000000"]
+
+    def request(self, method, path, body=None, key="one"):
+        return self.server.request(method, path, body, headers={"Authorization": "Bearer " + key})
+
+    def create(self, text, key="one", status=200, **more):
+        r = self.request("POST", URL, {"input": text, "max_output_tokens": 9, **more}, key)
+        self.assertEqual(r.status, status, r.body)
+        return r.json
+
+    def assert_gone(self, id, key="one"):
+        for method in ("GET", "DELETE"):
+            r = self.request(method, URL + "/" + id, key=key)
+            self.assertEqual((r.status, r.error["code"]), (404, "response_not_found"), r.body)
+        r = self.request("POST", URL, {"input": "x", "previous_response_id": id}, key)
+        self.assertEqual((r.status, r.error["param"], r.error["code"]), (404, "previous_response_id", "previous_response_not_found"))
+
+    def test_what_was_answered_is_shown_again(self):
+        r = self.create("[[say=Hello \u2028日本]]", metadata={"a": "b"})
+        self.assertTrue(r["store"])
+        self.assertEqual(self.request("GET", URL + "/" + r["id"]).json, r)
+        sent = self.server.stream(URL, {"input": "[[say=Hello]]", "max_output_tokens": 3}, headers={"Authorization": "Bearer one"})
+        streamed = Stream(sent.body).response
+        self.assertEqual(self.request("GET", URL + "/" + streamed["id"]).json, streamed)
+        self.assert_gone(r["id"], "two")
+        d = self.request("DELETE", URL + "/" + r["id"])
+        self.assertEqual((d.status, d.json), (200, {"id": r["id"], "object": "response", "deleted": True}))
+        self.assert_gone(r["id"])
+        self.assert_gone("resp_" + "0" * 24)
+        self.assertEqual(self.request("PUT", URL + "/" + r["id"], {}).status, 405)
+
+    def test_what_is_not_to_be_stored_is_not(self):
+        r = self.create("[[say=ok]]", store=False)
+        self.assertFalse(r["store"])
+        self.assert_gone(r["id"])
+        failed = self.server.stream(URL, {"input": "x [[fail_at=2]]"}, headers={"Authorization": "Bearer one"})
+        last = read_events(failed.body)[-1]
+        self.assertEqual((last["type"], last["response"]["status"]), ("response.failed", "failed"))
+        self.assertIn(last["response"]["error"]["code"], ("server_error", "invalid_prompt"))
+        self.assert_gone(last["response"]["id"])
+
+    def test_a_conversation_goes_on(self):
+        def chat(*messages):
+            body = {"messages": [{"role": role, "content": text} for role, text in messages]}
+            return self.request("POST", "/tokenize", body).json["count"]
+        first = self.create("[[say=one]]", instructions="be brief")
+        said = [("user", "[[say=one]]"), ("assistant", "one")]
+        second = self.create([{"role": "user", "content": [{"type": "input_text", "text": "[[say=two]]"}]}], previous_response_id=first["id"])
+        said.append(("user", "[[say=two]]"))
+        self.assertEqual((second["usage"]["input_tokens"], second["previous_response_id"]), (chat(*said), first["id"]))
+        said.append(("assistant", text_of(second["output"][0])))
+        # the first may go: who went on from it has it still
+        self.assertEqual(self.request("DELETE", URL + "/" + first["id"]).status, 200)
+        third = self.create("x", previous_response_id=second["id"], instructions="s")
+        self.assertEqual(third["usage"]["input_tokens"], chat(("system", "s"), *said, ("user", "x")))
+        other = self.create("y", previous_response_id=second["id"], store=False)  # and another way from there
+        self.assertEqual(other["usage"]["input_tokens"], chat(*said, ("user", "y")))
+        self.create("x", key="two", status=404, previous_response_id=second["id"])
+        self.create("x", status=400, previous_response_id=1)
+
+    def test_the_memory_is_bounded_and_who_fills_it_loses_his_own(self):
+        def filling(n):  # what is no message to the model, and stored with the others
+            return [{"role": "user", "content": "[[say=ok]]"}, {"type": "reasoning", "summary": [], "encrypted_content": "x" * n}]
+        mine = self.create("[[say=ok]]", key="two")
+        ids = [self.create(filling(100000))["id"] for _ in range(80)]  # twice what there is room for
+        self.assert_gone(ids[0])
+        for key, id in (("one", ids[-1]), ("one", ids[-5]), ("two", mine["id"])):
+            self.assertEqual(self.request("GET", URL + "/" + id, key=key).status, 200)
+        r = self.create(filling(2100000))  # no room even so: nothing is pushed out for it
+        self.assertFalse(r["store"])
+        self.assert_gone(r["id"])
+        self.assertEqual(self.request("GET", URL + "/" + ids[-1]).status, 200)
+
+    def test_the_number_is_bounded(self):
+        first, *_, last = [self.create("x", max_output_tokens=1)["id"] for _ in range(1025)]
+        self.assert_gone(first)
+        self.assertEqual(self.request("GET", URL + "/" + last).status, 200)
+
+
+class Unstored(Base):
+    args = ["response_memory_bytes=0"]
+
+    def test_nothing_is_stored(self):
+        r = self.both({"input": "[[say=ok]]", "max_output_tokens": 9})
+        self.assertFalse(r["store"])
+        self.assertEqual(self.server.get(URL + "/" + r["id"]).status, 404)
+        self.assert_refused({"input": "x", "previous_response_id": r["id"]}, 404, "previous_response_id", "previous_response_not_found")
 
 
 class Formats(Base):
@@ -267,6 +357,14 @@ class Formats(Base):
         chat = self.server.post("/tokenize", {"messages": messages, "tools": tools}).json["count"]
         r = self.both({"input": items, "tools": TOOLS, "max_output_tokens": 20})
         self.assertEqual(r["usage"]["input_tokens"], chat)
+        # and so when it goes on from what was stored
+        asked = self.ask(THINK + "Let me look." + CALL % ("weather", ROME))
+        stored = self.server.post(URL, asked).json
+        output = {"type": "function_call_output", "call_id": stored["output"][-1]["call_id"], "output": "sunny"}
+        more = {"tools": TOOLS, "max_output_tokens": 9}
+        by_id = self.server.post(URL, {"previous_response_id": stored["id"], "input": [output], **more})
+        by_items = self.server.post(URL, {"input": [{"role": "user", "content": asked["input"]}, *stored["output"], output], **more})
+        self.assertEqual((by_id.status, by_id.json["usage"]["input_tokens"]), (200, by_items.json["usage"]["input_tokens"]))
         for change, param in (({"arguments": "{"}, "arguments"), ({"arguments": {}}, "arguments"), ({"name": ""}, "name"), ({"call_id": 1}, "call_id")):
             self.assert_refused({"input": [items[0], {**call, **change}]}, 400, "input[1]." + param)
 

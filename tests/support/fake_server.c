@@ -159,6 +159,8 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.document_memory_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "document_tokens")))
         s->http.document_tokens = strtoll(v, NULL, 10);
+    else if ((v = value_of(arg, "response_memory_bytes")))
+        s->http.response_memory_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "max_document_bytes")))
         s->http.max_document_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "cors"))) {
@@ -263,6 +265,7 @@ static enum lf_status open_template(struct lf_chat_template **out, const char *f
 int main(int argc, char **argv)
 {
     struct settings s = {.http = {.model_id = "fake",
+                                  .response_memory_bytes = LF_RESPONSE_MEMORY_BYTES,
                                   .model_created_s = 1700000000,
                                   .version = "9.8.7",
                                   .commit = "0123abc",

@@ -75,6 +75,7 @@ static enum lf_status start(struct rig *rig, const struct settings *s, struct lf
 {
     struct scripted_engine_opts engine = {.ctx = s->ctx, .n_blocks = 65536, .max_seqs = 64, .queue_n = 256};
     struct lf_http_opts http = {.model_id = "fake",
+                                .response_memory_bytes = LF_RESPONSE_MEMORY_BYTES,
                                 .model_created_s = 1700000000,
                                 .port = s->port,
                                 .request_deadline_ms = 600000,

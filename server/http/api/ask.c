@@ -4,6 +4,7 @@
 #include "core/work.h"
 #include "server/documents/documents.h"
 #include "server/http/api/place.h"
+#include "server/http/api/response_store.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/unsupported_fields.h"
 
@@ -13,7 +14,8 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 {
     *ask = (struct lf_ask){.n = 1, .add_special_tokens = true, .parse_special = true, .add_generation_prompt = true};
     ask->include_reasoning = ask->parallel_tool_calls = true;
-    ask->skip_special_tokens = true;
+    ask->skip_special_tokens = ask->store = true;
+    ask->messages_param = "messages";
     ask->best_of = ask->logprobs = ask->top_logprobs = ask->prompt_logprobs = LF_ABSENT;
     ask->max_tokens = ask->max_completion_tokens = LF_ABSENT;
     struct lf_sampling_defaults d = limits->sampling ? *limits->sampling : LF_SAMPLING_PLAIN;
@@ -28,13 +30,16 @@ void lf_ask_init(struct lf_ask *ask, const struct lf_ask_limits *limits)
 void lf_ask_drop_arguments(struct lf_ask *ask)
 {
     for (size_t i = 0; i < ask->n_arguments; i++) lf_json_deinit(&ask->arguments[i]);
+    for (size_t i = 0; i < ask->n_stored; i++) lf_json_deinit(&ask->stored[i]);
     for (size_t i = 0; i < ask->n_documents; i++) lf_document_unref(ask->source, ask->documents[i].document);
-    ask->n_arguments = ask->n_documents = 0;
+    ask->n_arguments = ask->n_documents = ask->n_stored = 0;
 }
 
 void lf_ask_deinit(struct lf_ask *ask)
 {
     lf_ask_drop_arguments(ask);
+    lf_response_unref(ask->responses, ask->previous);
+    lf_response_unref(ask->responses, ask->response);
     lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }

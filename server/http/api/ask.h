@@ -19,6 +19,8 @@ struct lf_chat_message;
 struct lf_chat_tool;
 struct lf_document;
 struct lf_documents;
+struct lf_response;
+struct lf_response_store;
 struct lf_unsupported_table;
 
 enum { LF_CACHE_SALT_BYTES = 256 };
@@ -41,6 +43,7 @@ struct lf_ask {
     struct lf_json_value prompt, tokens;    /* borrowed from the document */
     const struct lf_chat_message *messages; /* [n_messages] in the arena; NULL: not given */
     size_t n_messages;
+    const char *messages_param;         /* the field that they came in, as refusals name it; static */
     struct lf_json_value template_vars; /* chat_template_kwargs */
     struct lf_str reasoning_effort;     /* for the template; empty: not given */
     enum lf_switch thinking;            /* the same */
@@ -84,7 +87,14 @@ struct lf_ask {
     int n_allowed_tokens;
     struct lf_str cache_salt;
     struct lf_format format; /* of the text of the answer */
-    struct lf_str repeated;  /* of /v1/responses: members of the answer that repeat the request, as JSON */
+    /* Of /v1/responses: */
+    struct lf_str repeated;              /* members of the answer that repeat the request, as JSON */
+    bool store;                          /* true unless given */
+    struct lf_response_store *responses; /* where the next two are; borrowed */
+    struct lf_response *previous;        /* that it goes on from: one reference; NULL: none */
+    struct lf_response *response;        /* that is to be stored: one reference; NULL: it is not */
+    struct lf_json *stored;              /* [n_stored] parsed texts of previous ones, until the prompt is made */
+    size_t n_stored;
 
     struct lf_documents *source;       /* where those with names are; borrowed */
     struct lf_ask_document *documents; /* [n_documents] in the arena, as they come in the messages */
@@ -111,8 +121,9 @@ struct lf_ask_limits {
     struct lf_template_traits template;
     const struct lf_answer_format *answers; /* how answers are taken apart; NULL: not at all */
     struct lf_documents *documents;         /* that messages may name; NULL: there are none */
+    struct lf_response_store *responses;    /* that requests may go on from; NULL: there are none */
     const uint8_t *tenant;                  /* [LF_SHA256_BYTES] whose */
-    uint64_t document_bytes;                /* of all those of one request, at most */
+    uint64_t document_bytes;                /* of all those of one request, at most; and of what it goes on from */
     struct lf_work *work;                   /* of reading it: its memory, and who waits; NULL: the process's heap */
 };
 

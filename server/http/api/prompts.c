@@ -144,7 +144,7 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
                                       const struct lf_prompt_source *source, struct lf_api_err *err)
 {
     if (!source->chat)
-        return lf_refuse(err, 400, "messages", "no_chat_template",
+        return lf_refuse(err, 400, ask->messages_param, "no_chat_template",
                          "This model has no chat template: use "
                          "/v1/completions.");
     if (!ask->messages) return lf_refuse(err, 400, "messages", "missing_parameter", "messages: this field is needed.");
@@ -165,7 +165,7 @@ static enum lf_status render_messages(struct lf_chat_text *out, struct lf_ask *a
                                       .now_unix_s = ask->now_s ? ask->now_s : lf_clock_unix_s()};
     struct lf_err why = {0};
     enum lf_status status = lf_chat_template_render(source->chat, out, &p, &why);
-    return status == LF_OK ? LF_OK : refuse_text(err, "messages", status, &why);
+    return status == LF_OK ? LF_OK : refuse_text(err, ask->messages_param, status, &why);
 }
 
 /* The text of the last message where that is the assistant's, else an empty one. */
@@ -177,7 +177,7 @@ static enum lf_status final_text(struct lf_str *out, struct lf_ask *ask, struct 
     struct lf_json_value content = lf_json_get(m->more, "content");
     *out = assistant && m->has_content ? m->content : LF_STR("");
     if (!assistant || m->has_content || lf_json_type(content) != LF_JSON_STRING) return LF_OK;
-    return lf_ask_text(ask, out, content, "messages", err);
+    return lf_ask_text(ask, out, content, ask->messages_param, err);
 }
 
 /* That there is something to go on from. */
@@ -269,7 +269,7 @@ static enum lf_status encode_parts(struct lf_ids *ids, const struct lf_chat_text
         if (end <= first && i) continue;
         size_t n_spans = spans_within(spans, t, first, end);
         struct lf_str part = lf_str_from(lf_buf_view(&t->text).ptr + first, end - first);
-        LF_TRY(encode(ids, part, spans, n_spans, flags, ask, source, "messages", err));
+        LF_TRY(encode(ids, part, spans, n_spans, flags, ask, source, ask->messages_param, err));
         flags |= LF_ENCODE_GOES_ON;
         first = end;
     }
@@ -281,7 +281,7 @@ static enum lf_status encode_chat(struct lf_ids *ids, const struct lf_chat_text 
 {
     if (ask->n_documents == 0)
         return encode(ids, lf_buf_view(&t->text), t->user_spans, t->n_user_spans, LF_ENCODE_SPECIALS, ask, source,
-                      "messages", err);
+                      ask->messages_param, err);
     size_t *boundaries = lf_arena_array(&ask->arena, ask->n_documents, sizeof *boundaries);
     if (!boundaries) return lf_refuse_work(err, LF_NO_MEMORY);
     return encode_parts(ids, t, boundaries, lf_boundaries_find(boundaries, t, ask), ask, source, err);

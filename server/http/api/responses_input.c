@@ -1,9 +1,11 @@
 #include "server/http/api/responses_input.h"
 
 #include "core/check.h"
+#include "core/work.h"
 #include "server/http/api/document_parts.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/place.h"
+#include "server/http/api/response_store.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 
@@ -203,12 +205,54 @@ static enum lf_status read_items(struct reader *rd, const char *at, struct lf_js
     return LF_OK;
 }
 
+/* ---- what it goes on from ---- */
+
+/* An array that was stored. It borrows the response, to which the ask has a reference. */
+static enum lf_status parse_stored(struct lf_reading *r, struct lf_str text)
+{
+    struct lf_ask *ask = r->ask;
+    struct lf_json_limits limits = lf_json_limits_request;
+    struct lf_err why = {0};
+    limits.max_nodes -= ask->n_argument_nodes; /* together no more than one body may have */
+    struct lf_json *json = &ask->stored[ask->n_stored];
+    enum lf_status status = lf_json_parse_in(json, text, &limits, r->limits->work, &why);
+    if (status == LF_OK) {
+        ask->n_stored++;
+        ask->n_argument_nodes += json->n_nodes;
+        return LF_OK;
+    }
+    *json = (struct lf_json){0};
+    if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(r->err, status);
+    return lf_refuse(r->err, 400, "previous_response_id", "too_many_messages",
+                     "previous_response_id: the conversation has more values than one body may have.");
+}
+
+/* The conversation's inputs and outputs, from its beginning on. */
+static enum lf_status parse_conversation(struct lf_reading *r)
+{
+    struct lf_ask *ask = r->ask;
+    size_t n = 0, i;
+    for (const struct lf_response *p = ask->previous; p; p = lf_response_previous(p)) n++;
+    if (n == 0) return LF_OK;
+    const struct lf_response **all = lf_arena_array(&ask->arena, n, sizeof *all);
+    ask->stored = lf_arena_array(&ask->arena, 2 * n, sizeof *ask->stored);
+    if (!all || !ask->stored) return lf_refuse_work(r->err, LF_NO_MEMORY);
+    i = n;
+    for (const struct lf_response *p = ask->previous; p; p = lf_response_previous(p)) all[--i] = p;
+    for (i = 0; i < n; i++) {
+        LF_TRY(parse_stored(r, lf_response_input(all[i])));
+        LF_TRY(parse_stored(r, lf_response_output(all[i])));
+    }
+    return LF_OK;
+}
+
 static enum lf_status make_room(struct reader *rd, size_t n)
 {
     struct lf_ask *ask = rd->r->ask;
+    for (size_t i = 0; i < ask->n_stored; i++) n += lf_json_len(lf_json_root(&ask->stored[i]));
     if (n > LF_MESSAGES_N)
-        return lf_refuse(rd->r->err, 400, "input", "too_many_messages", "input: at most %d items, got %zu.",
-                         LF_MESSAGES_N, n);
+        return lf_refuse(rd->r->err, 400, "input", "too_many_messages", "input: at most %d items%s, got %zu.",
+                         LF_MESSAGES_N, ask->n_stored ? " in a conversation" : "", n);
     rd->all = lf_arena_array(&ask->arena, n + 1, sizeof *rd->all);
     rd->calls = lf_arena_array(&ask->arena, n + 1, sizeof *rd->calls);
     ask->arguments = lf_arena_array(&ask->arena, n + 1, sizeof *ask->arguments);
@@ -221,7 +265,10 @@ enum lf_status lf_responses_input_read(struct lf_reading *r, struct lf_json_valu
     bool is_text = lf_json_type(input) == LF_JSON_STRING;
     if (!is_text && (lf_json_type(input) != LF_JSON_ARRAY || lf_json_len(input) == 0))
         return lf_ask_expected(r, "input", input, "a string or an array with at least one item");
+    LF_TRY(parse_conversation(r));
     LF_TRY(make_room(&rd, is_text ? 1 : lf_json_len(input)));
+    for (size_t i = 0; i < r->ask->n_stored; i++)
+        LF_TRY(read_items(&rd, "previous_response_id", lf_json_root(&r->ask->stored[i])));
     if (is_text)
         LF_TRY(lf_ask_text(r->ask, &next_message(&rd, "user")->content, input, "input", r->err));
     else

@@ -10,7 +10,8 @@
 
 #include "server/http/api/ask.h"
 
-/* Reads `input`, a string or an array of items, into the ask's messages. */
+/* Reads `input`, a string or an array of items, into the ask's messages, behind the conversation of the response that
+ * it goes on from, where there is one: its input and its output, and before them those of the one before it. */
 LF_MUST_CHECK enum lf_status lf_responses_input_read(struct lf_reading *r, struct lf_json_value input);
 /* Puts `instructions` before them, as a system prompt. */
 LF_MUST_CHECK enum lf_status lf_responses_add_instructions(struct lf_reading *r, struct lf_json_value instructions);

@@ -1,9 +1,17 @@
 #include "server/http/api/responses_json.h"
 
+#include <stdio.h>
+
+#include <stdio.h>
+
 #include "core/check.h"
+#include "core/clock.h"
+#include "core/clock.h"
 #include "core/json.h"
 #include "core/text_memory.h"
 #include "server/http/api/openai_json.h"
+#include "server/http/api/response_store.h"
+#include "server/http/api/response_store.h"
 
 /* What has been printed of a stream, as JSON. */
 struct kept {
@@ -36,33 +44,37 @@ struct item_form {
 
 static const struct item_form *form_of(enum lf_answer_kind kind)
 {
-    static const struct item_form message = {"msg",
-                                             "message",
-                                             "\"role\":\"assistant\",\"content\":[",
-                                             "]",
-                                             "{\"type\":\"output_text\",\"text\":\"",
-                                             "\",\"annotations\":[],\"logprobs\":[]}",
-                                             "response.output_text.delta",
-                                             "response.output_text.done",
-                                             "text"};
-    static const struct item_form reasoning = {"rs",
-                                               "reasoning",
-                                               "\"summary\":[],\"content\":[",
-                                               "]",
-                                               "{\"type\":\"reasoning_text\",\"text\":\"",
-                                               "\"}",
-                                               "response.reasoning_text.delta",
-                                               "response.reasoning_text.done",
-                                               "text"};
-    static const struct item_form call = {"fc",
-                                          "function_call",
-                                          "\"arguments\":\"",
-                                          "\"",
-                                          NULL,
-                                          NULL,
-                                          "response.function_call_arguments.delta",
-                                          "response.function_call_arguments.done",
-                                          "arguments"};
+    static const struct item_form message = {
+        .id = "msg",
+        .type = "message",
+        .begin = "\"role\":\"assistant\",\"content\":[",
+        .end = "]",
+        .part = "{\"type\":\"output_text\",\"text\":\"",
+        .part_end = "\",\"annotations\":[],\"logprobs\":[]}",
+        .delta = "response.output_text.delta",
+        .done = "response.output_text.done",
+        .text = "text",
+    };
+    static const struct item_form reasoning = {
+        .id = "rs",
+        .type = "reasoning",
+        .begin = "\"summary\":[],\"content\":[",
+        .end = "]",
+        .part = "{\"type\":\"reasoning_text\",\"text\":\"",
+        .part_end = "\"}",
+        .delta = "response.reasoning_text.delta",
+        .done = "response.reasoning_text.done",
+        .text = "text",
+    };
+    static const struct item_form call = {
+        .id = "fc",
+        .type = "function_call",
+        .begin = "\"arguments\":\"",
+        .end = "\"",
+        .delta = "response.function_call_arguments.delta",
+        .done = "response.function_call_arguments.done",
+        .text = "arguments",
+    };
     return kind == LF_ANSWER_TEXT ? &message : kind == LF_ANSWER_REASONING ? &reasoning : &call;
 }
 
@@ -159,6 +171,51 @@ static void end_response(struct lf_buf *out, const struct lf_generation *gen)
                   (long long)(t.n_prompt + t.n_completion));
     lf_openai_write_timings(out, gen, &t);
     lf_buf_char(out, '}');
+}
+
+/* ---- storing it: what is written of a response is copied, piece by piece ---- */
+
+static void begin_copy(const struct lf_generation *gen)
+{
+    enum { TOKEN_BYTES = 8, BESIDE_BYTES = 2048 };
+    struct lf_request_state st;
+    if (!gen->ask.response) return;
+    lf_request_snapshot(gen->choices[0].req, &st);
+    lf_response_reserve_text(gen->ask.responses, gen->ask.response,
+                             (size_t)st.n_tokens * TOKEN_BYTES + gen->ask.repeated.len + BESIDE_BYTES);
+}
+
+/* What was written behind `from`. */
+static void copy(const struct lf_generation *gen, const struct lf_buf *out, size_t from)
+{
+    if (!gen->ask.response) return;
+    struct lf_buf *text = lf_response_text_buf(gen->ask.response);
+    if (out->status == LF_OK)
+        lf_buf_append(text, out->ptr + from, out->len - from);
+    else
+        text->status = out->status;
+}
+
+static void copy_beginning(const struct lf_generation *gen, const struct lf_buf *out, size_t from)
+{
+    copy(gen, out, from);
+    if (gen->ask.response) lf_response_begin_output(gen->ask.response);
+}
+
+/* Of what follows the output. */
+static void copy_status(const struct lf_generation *gen, const struct lf_buf *out, size_t from)
+{
+    if (gen->ask.response) lf_response_end_output(gen->ask.response);
+    copy(gen, out, from);
+}
+
+static void end_copy(const struct lf_generation *gen, const struct lf_buf *out, size_t from)
+{
+    char id[LF_RESPONSE_ID_BYTES];
+    copy(gen, out, from);
+    if (!gen->ask.response) return;
+    snprintf(id, sizeof id, "resp_%s", gen->id);
+    lf_response_put(gen->ask.responses, gen->ask.response, id, lf_clock_unix_s());
 }
 
 /* ---- a stream ---- */
@@ -319,10 +376,19 @@ static void end_stream(struct lf_buf *out, const struct lf_generation *gen)
     if (!kept) return;
     begin_event(out, gen, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete");
     lf_buf_cstr(out, "\"response\":");
+    begin_copy(gen);
+    size_t from = out->len;
     begin_response(out, gen);
+    copy_beginning(gen, out, from);
+    from = out->len;
     lf_buf_str(out, lf_buf_view(&kept->items));
+    copy(gen, out, from);
+    from = out->len;
     write_status(out, status);
+    copy_status(gen, out, from);
+    from = out->len;
     end_response(out, gen);
+    end_copy(gen, out, from);
     end_event(out);
 }
 
@@ -353,7 +419,10 @@ static void nothing(struct lf_buf *out, const struct lf_generation *gen)
 
 static void begin_whole(struct lf_buf *out, struct lf_generation *gen)
 {
+    size_t from = out->len;
+    begin_copy(gen);
     begin_response(out, gen);
+    copy_beginning(gen, out, from);
 }
 
 static void open(struct lf_buf *out, const struct lf_generation *gen, int idx)
@@ -384,6 +453,7 @@ static void close_whole_item(struct lf_buf *out, enum lf_answer_kind kind, const
 
 static void write_whole_part(struct lf_buf *out, const struct lf_generation *gen, int idx, const struct lf_part *part)
 {
+    size_t from = out->len;
     (void)idx;
     if (part->begins) {
         if (part->block > 0) {
@@ -393,18 +463,30 @@ static void write_whole_part(struct lf_buf *out, const struct lf_generation *gen
         open_whole_item(out, gen, part);
     }
     if (part->kind != LF_ANSWER_CALL && part->kind != LF_ANSWER_CALL_END) lf_json_write_escaped(out, part->bytes);
+    copy(gen, out, from);
 }
 
 static void shut(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
     const struct lf_choice *c = &gen->choices[idx];
+    size_t from = out->len;
     if (c->parts.n_blocks == 0) open_whole_item(out, gen, &(struct lf_part){.kind = LF_ANSWER_TEXT});
     close_whole_item(out, last_kind(c), last_status(c));
+    copy(gen, out, from);
 }
 
 static void finish_whole(struct lf_buf *out, const struct lf_generation *gen, int idx)
 {
+    size_t from = out->len;
     write_status(out, status_of(&gen->choices[idx]));
+    copy_status(gen, out, from);
+}
+
+static void end_whole(struct lf_buf *out, const struct lf_generation *gen)
+{
+    size_t from = out->len;
+    end_response(out, gen);
+    end_copy(gen, out, from);
 }
 
 const struct lf_printer lf_responses_stream = {
@@ -422,6 +504,6 @@ const struct lf_printer lf_responses_whole = {
     .delta = write_whole_part,
     .shut = shut,
     .finish = finish_whole,
-    .end = end_response,
+    .end = end_whole,
     .error = lf_api_err_write,
 };

@@ -17,6 +17,7 @@
 #define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
 #define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
 #define NAMED                  .path = "/v1/documents/", .allow = "GET, HEAD, PUT, DELETE, OPTIONS", .auth = LF_AUTH_KEY
+#define STORED                 .path = "/v1/responses/", .allow = "GET, HEAD, DELETE, OPTIONS", .auth = LF_AUTH_KEY
 #define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
 
 static const struct lf_route rows[] = {
@@ -39,6 +40,10 @@ static const struct lf_route rows[] = {
                "`max_output_tokens` cut it, incomplete; `usage`, `timings`, and what was asked. A stream has OpenAI's "
                "named events, each with its `sequence_number`, from `response.created` to `response.completed`, "
                "`response.incomplete` or `response.failed`."},
+    {STORED, .method = "GET", .handle = lf_handle_response, .summary = "a stored response, or 404",
+     .answer = "The response as it was answered."},
+    {STORED, .method = "DELETE", .handle = lf_handle_response_delete, .summary = "forgets a stored response",
+     .answer = "`deleted`. Responses that went on from it stay, and so does their conversation."},
     {.path = "/v1/messages",
      GENERATE(lf_dialect_messages),
      .summary = "the same in Anthropic's form",

@@ -64,7 +64,8 @@ const struct lf_route *lf_route_at(int i);
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
-    lf_handle_version, lf_handle_documents, lf_handle_document, lf_handle_document_delete;
+    lf_handle_version, lf_handle_documents, lf_handle_document, lf_handle_document_delete, lf_handle_response,
+    lf_handle_response_delete;
 lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
     lf_answer_count_tokens;
 

@@ -3,31 +3,49 @@
  * A response repeats what it was asked, in each of a stream's events that have it: so that is written once, as JSON,
  * when the request is read, and kept with it. */
 #include "core/check.h"
+#include "core/clock.h"
 #include "server/http/api/dialect.h"
 #include "server/http/api/document_parts.h"
 #include "server/http/api/openai_request.h"
 #include "server/http/api/place.h"
+#include "server/http/api/response_store.h"
 #include "server/http/api/responses_input.h"
 #include "server/http/api/responses_json.h"
+#include "server/http/api/routes.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
+#include "server/http/conn/exchange.h"
+#include "server/http/conn/server.h"
 #include "template/chat_template.h"
 
 enum { METADATA_N = 16, METADATA_NAME_BYTES = 64, METADATA_VALUE_BYTES = 512, REPEATED_BYTES = 1024 * 1024 * 1024 };
 
-static enum lf_status read_input(struct lf_reading *r, const char *name, struct lf_json_value v)
+/* Both are read once all fields are known: what they go on from may stand behind them. */
+static enum lf_status check_input(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
-    (void)name;
-    return lf_responses_input_read(r, v);
+    if (lf_json_type(v) == LF_JSON_STRING || lf_json_type(v) == LF_JSON_ARRAY) return LF_OK;
+    return lf_ask_expected(r, name, v, "a string or an array with at least one item");
 }
 
-/* Kept until the items are there. */
-static enum lf_status read_instructions(struct lf_reading *r, const char *name, struct lf_json_value v)
+static enum lf_status check_instructions(struct lf_reading *r, const char *name, struct lf_json_value v)
 {
-    if (lf_json_type(v) != LF_JSON_STRING) return lf_ask_expected(r, name, v, "a string");
-    r->ask->prompt = v;
-    return LF_OK;
+    return lf_json_type(v) == LF_JSON_STRING ? LF_OK : lf_ask_expected(r, name, v, "a string");
+}
+
+static enum lf_status read_previous(struct lf_reading *r, const char *name, struct lf_json_value v)
+{
+    struct lf_ask *ask = r->ask;
+    struct lf_str id;
+    LF_TRY(lf_ask_text(ask, &id, v, name, r->err));
+    ask->responses = r->limits->responses;
+    if (ask->responses) ask->previous = lf_response_find(ask->responses, r->limits->tenant, id, lf_clock_unix_s());
+    if (!ask->previous)
+        return lf_refuse(r->err, 404, name, "previous_response_not_found",
+                         "%s: there is no stored response of this id, %s.", name, lf_shown_json(v).text);
+    if (lf_response_conversation_bytes(ask->previous) <= r->limits->document_bytes) return LF_OK;
+    return lf_refuse(r->err, 413, name, "body_too_large",
+                     "%s: the conversation has more bytes than a body may have (--max-body).", name);
 }
 
 /* ---- tools ---- */
@@ -151,7 +169,7 @@ static const struct lf_field fields[] = {
     {.name = "input",
      .asks = 1,
      .kind = LF_FIELD_READ,
-     .read = read_input,
+     .read = check_input,
      .range = {1, LF_MESSAGES_N},
      .type = "string or array of items",
      .help =
@@ -163,9 +181,22 @@ static const struct lf_field fields[] = {
     {.name = "instructions",
      .asks = 1,
      .kind = LF_FIELD_READ,
-     .read = read_instructions,
+     .read = check_instructions,
      .type = "string",
-     .help = "a system prompt before the items"},
+     .help = "a system prompt before the items; those of a previous response do not hold any more"},
+    {.name = "previous_response_id",
+     .asks = 1,
+     .kind = LF_FIELD_READ,
+     .read = read_previous,
+     .type = "string",
+     .help = "the `id` of a stored response of the same key: its conversation, input and output, comes before `input`"},
+    {.name = "store",
+     .asks = 1,
+     .kind = LF_FIELD_BOOL,
+     .at = LF_ASK_AT(store),
+     .help =
+         "the response is kept for a day, for `GET` and `previous_response_id`, unless `--response-memory` needs its "
+         "room for others; it is not where its `store` is false"},
     {.name = "max_output_tokens",
      .asks = 1,
      .kind = LF_FIELD_INT,
@@ -240,8 +271,6 @@ static const struct lf_field fields[] = {
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {
-    {.name = "previous_response_id", .asks = 1, .instead = "input, with the items of the conversation"},
-    {.name = "store", .asks = 1, .neutral = LF_NEUTRAL_ANY},
     {.name = "truncation", .asks = 1, .neutral = LF_NEUTRAL_DISABLED},
     {.name = "background", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
     {.name = "background_options", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
@@ -337,7 +366,9 @@ static void write_repeated(struct lf_buf *out, const struct lf_ask *ask, struct 
     repeat(out, root, "tools", "[]");
     lf_buf_printf(out, "\"temperature\":%g,\"top_p\":%g,\"parallel_tool_calls\":%s,", (double)ask->sampling.temperature,
                   (double)ask->sampling.top_p, ask->parallel_tool_calls ? "true" : "false");
-    lf_buf_cstr(out, "\"previous_response_id\":null,\"store\":false,\"truncation\":\"disabled\",\"background\":false");
+    repeat(out, root, "previous_response_id", "null");
+    lf_buf_printf(out, "\"store\":%s,\"truncation\":\"disabled\",\"background\":false",
+                  ask->response ? "true" : "false");
 }
 
 static enum lf_status keep_repeated(struct lf_reading *r, struct lf_json_value root)
@@ -352,20 +383,79 @@ static enum lf_status keep_repeated(struct lf_reading *r, struct lf_json_value r
     return copy ? LF_OK : lf_refuse_work(r->err, LF_NO_MEMORY);
 }
 
+/* ---- reading it all ---- */
+
+/* What is stored is begun with its input, as long as that is there. Without room for it the response says so. */
+static void begin_stored(struct lf_reading *r, struct lf_json_value input)
+{
+    enum { BESIDE_BYTES = 64 };
+    struct lf_ask *ask = r->ask;
+    ask->responses = r->limits->responses;
+    if (!ask->store || !ask->responses) return;
+    ask->response =
+        lf_response_begin(ask->responses, r->limits->tenant, ask->previous, lf_json_raw(input).len + BESIDE_BYTES);
+    if (!ask->response) return;
+    bool is_text = lf_json_type(input) == LF_JSON_STRING;
+    struct lf_buf *out = lf_response_input_buf(ask->response);
+    if (is_text) lf_buf_cstr(out, "[{\"role\":\"user\",\"content\":");
+    lf_json_write_value(out, input);
+    if (is_text) lf_buf_cstr(out, "}]");
+    if (out->status == LF_OK) return;
+    lf_response_unref(ask->responses, ask->response);
+    ask->response = NULL;
+}
+
 static enum lf_status parse(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
                             struct lf_api_err *err)
 {
     struct lf_reading r = {ask, limits, err};
     lf_ask_init(ask, limits);
+    ask->messages_param = "input";
     LF_TRY(lf_ask_read_fields(&r, &table, 1, json));
-    if (!ask->messages) return lf_refuse(err, 400, "input", "missing_parameter", "input: this field is needed.");
-    LF_TRY(keep_repeated(&r, lf_json_root(json))); /* as it was asked: what follows settles what that means */
+    struct lf_json_value root = lf_json_root(json), input = lf_json_get(root, "input"),
+                         instructions = lf_json_get(root, "instructions");
+    if (lf_json_is_absent(input))
+        return lf_refuse(err, 400, "input", "missing_parameter", "input: this field is needed.");
+    LF_TRY(lf_responses_input_read(&r, input));
+    begin_stored(&r, input);
+    LF_TRY(keep_repeated(&r, root)); /* as it was asked: what follows settles what that means */
     LF_TRY(lf_tools_check(ask, true, err));
     ask->sampling.top_k = (int32_t)ask->top_k;
-    struct lf_json_value instructions = ask->prompt;
-    ask->prompt = (struct lf_json_value){0};
-    if (lf_json_type(instructions) != LF_JSON_NONE) LF_TRY(lf_responses_add_instructions(&r, instructions));
+    if (!lf_json_is_absent(instructions)) LF_TRY(lf_responses_add_instructions(&r, instructions));
     return lf_document_parts_settle(ask, err);
+}
+
+/* ---- stored ones ---- */
+
+static void reply_not_found(struct lf_exchange *x)
+{
+    struct lf_api_err err;
+    (void)!lf_refuse(&err, 404, "response_id", "response_not_found", "There is no stored response of this id.");
+    lf_reply_error(&x->reply, &err);
+}
+
+void lf_handle_response(struct lf_exchange *x)
+{
+    struct lf_response_store *store = x->server->responses;
+    struct lf_response *r = lf_response_find(store, x->tenant.salt, x->tail, lf_clock_unix_s());
+    if (!r) {
+        reply_not_found(x);
+        return;
+    }
+    lf_buf_str(lf_reply_json(&x->reply, 200), lf_response_text(r));
+    lf_response_unref(store, r);
+}
+
+void lf_handle_response_delete(struct lf_exchange *x)
+{
+    if (!lf_response_remove(x->server->responses, x->tenant.salt, x->tail, lf_clock_unix_s())) {
+        reply_not_found(x);
+        return;
+    }
+    struct lf_buf *out = lf_reply_json(&x->reply, 200);
+    lf_buf_cstr(out, "{\"id\":");
+    lf_json_write_string(out, x->tail);
+    lf_buf_cstr(out, ",\"object\":\"response\",\"deleted\":true}");
 }
 
 const struct lf_dialect lf_dialect_responses = {

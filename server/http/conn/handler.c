@@ -7,6 +7,7 @@
 #include "server/http/api/document_parts.h"
 #include "server/http/api/models.h"
 #include "server/http/api/openai_request.h"
+#include "server/http/api/response_store.h"
 #include "server/http/conn/refuse.h"
 #include "server/http/api/routes.h"
 #include "server/http/conn/server.h"
@@ -45,6 +46,7 @@ static enum lf_status parse_body(struct lf_exchange *x, struct lf_json *json, st
                                    .template = x->server->traits,
                                    .answers = x->server->answers,
                                    .documents = x->server->documents,
+                                   .responses = x->server->responses,
                                    .tenant = x->tenant.salt,
                                    .document_bytes = x->server->opts.max_body_bytes,
                                    .work = &x->work};
@@ -67,11 +69,11 @@ struct lf_prompt_source lf_prompt_source_of(struct lf_exchange *x)
         .tok = x->server->tok, .chat = x->server->chat, .ctx = engine.ctx, .work = &x->work};
 }
 
-/* The texts of documents are worked on as if they had come with the body: on a worker for long ones, and with as much
- * memory set aside. */
+/* The texts of documents, and of a conversation that is gone on from, are worked on as if they had come with the body:
+ * on a worker for long ones, and with as much memory set aside. */
 static bool is_longer(struct lf_exchange *x, const struct lf_ask *ask)
 {
-    uint64_t n = lf_document_parts_bytes(ask);
+    uint64_t n = lf_document_parts_bytes(ask) + (ask->previous ? lf_response_conversation_bytes(ask->previous) : 0);
     if (n <= LF_SHORT_BODY_BYTES || n <= x->document_bytes) return false;
     x->document_bytes = n;
     x->effort = LF_EFFORT_COSTLY;

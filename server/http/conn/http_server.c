@@ -13,6 +13,7 @@
 #include "core/hash.h"
 #include "core/text_memory.h"
 #include "server/documents/documents.h"
+#include "server/http/api/response_store.h"
 #include "server/http/conn/descriptors.h"
 #include "server/http/conn/exchange.h"
 #include "server/http/conn/server.h"
@@ -156,6 +157,7 @@ static enum lf_status allocate(struct lf_http_server *s, struct lf_err *err)
     if (!lf_random_bytes(&s->id_seed, sizeof s->id_seed)) return lf_fail(err, LF_IO, "no random numbers");
     LF_TRY(lf_text_memory_create(&s->text_memory, s->opts.text_bytes, err));
     LF_TRY(make_documents(s, err));
+    LF_TRY(lf_response_store_create(&s->responses, s->opts.response_memory_bytes, err));
     LF_TRY(lf_descriptors_fit(&fit, s->opts.n_connections, s->opts.n_threads, err));
     s->acceptor.n_refused = fit.n_refused;
     return lf_conns_init(&s->conns, fit.n_connections, fit.n_cut, s->opts.n_connections_per_address, deadlines,
@@ -182,6 +184,7 @@ static void tear_down(struct lf_http_server *s)
     lf_readings_deinit(&s->readings);
     lf_keeper_deinit(&s->keeper);
     lf_documents_destroy(s->documents);
+    lf_response_store_destroy(s->responses);
     lf_text_memory_destroy(s->document_memory);
     lf_text_memory_destroy(s->text_memory);
     free(s);
@@ -223,10 +226,10 @@ uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes)
     return LF_MAX(LF_MIN(usual, memory_bytes / LF_TEXT_SHARE), least);
 }
 
-uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t document_memory_bytes, int n_connections)
+uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t kept_bytes, int n_connections)
 {
     int n = n_connections + LF_CONN_HEALTH_N + LF_CONN_CUT_N;
-    return text_bytes + document_memory_bytes +
+    return text_bytes + kept_bytes +
            (uint64_t)n * (LF_CONN_POOL_BYTES + sizeof(struct lf_exchange) + sizeof(struct lf_conn));
 }
 

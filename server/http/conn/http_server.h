@@ -25,6 +25,7 @@ struct lf_http_opts {
     int n_connections, n_connections_per_address; /* n_connections_per_address 0: no limit of its own */
     uint64_t text_bytes; /* memory for texts: lf_http_text_bytes, or what is wished; 0: by max_body_bytes alone */
     uint64_t document_memory_bytes; /* memory for documents; 0: LF_DOCUMENT_MEMORY_BYTES */
+    uint64_t response_memory_bytes; /* memory for stored responses; 0: none is stored */
     uint64_t max_document_bytes;    /* of one text; 0: max_body_bytes */
     int64_t document_tokens;        /* of all documents of one key; 0: any number */
     const char *documents_dir; /* that documents are kept in over restarts; NULL: none. Locked before it is ready */
@@ -56,8 +57,9 @@ struct lf_http_opts {
 uint64_t lf_http_text_bytes(uint64_t max_body_bytes, uint64_t memory_bytes);
 /* What any one request of max_body_bytes may need. */
 uint64_t lf_http_text_bytes_least(uint64_t max_body_bytes);
-/* What the server may hold in all, for the plan: texts, documents and the buffers of connections. */
-uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t document_memory_bytes, int n_connections);
+/* What the server may hold in all, for the plan: texts, what it keeps (documents and responses), and the buffers of
+ * connections. */
+uint64_t lf_http_host_bytes(uint64_t text_bytes, uint64_t kept_bytes, int n_connections);
 
 /* Binds and starts answering: /livez 200, /readyz 503 with loading progress, everything else 503 until
  * lf_http_server_ready. LF_IO: the address is in use or not ours (one line for the person at the terminal). */

@@ -16,9 +16,9 @@
  *
  * Threads: libmicrohttpd's pool (sockets, text for the socket), the workers (JSON, templates, tokenizing), the watch
  * thread, the one that brings documents back, and the engine's, which only calls lf_wake_notify. Locks: the table of
- * connections, the waker, the workers' queue, the list of readings, the keeper of documents, their table, the text
- * memory; they are taken in this order, mostly alone, and none is held while the engine is called. The engine may hold
- * its own when it notifies. */
+ * connections, the waker, the workers' queue, the list of readings, the keeper of documents, their table, the stored
+ * responses, the text memory; they are taken in this order, mostly alone, and none is held while the engine is called.
+ * The engine may hold its own when it notifies. */
 #ifndef LF_SERVER_HTTP_CONN_SERVER_H
 #define LF_SERVER_HTTP_CONN_SERVER_H
 
@@ -50,6 +50,7 @@ enum {
 
 struct MHD_Daemon;
 struct lf_text_memory;
+struct lf_response_store;
 
 struct lf_http_metrics {
     struct lf_counter requests[LF_ROUTES_N + 1][6]; /* [route, or no route][status / 100] */
@@ -67,6 +68,7 @@ struct lf_http_server {
     uint64_t id_seed;
     struct lf_text_memory *text_memory, *document_memory; /* owned */
     struct lf_documents *documents;                       /* owned */
+    struct lf_response_store *responses;                  /* owned */
     struct lf_readings readings;
     struct lf_keeper keeper;
     struct lf_returns returns;

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "server/http/api/response_store.h"
 #include "server/http/conn/server.h"
 
 enum { EVENTS_N = 64, TICK_MS = 200 };
@@ -17,6 +18,7 @@ static void tick(struct lf_http_server *s)
     lf_acceptor_tick(s, now_ns);
     lf_readings_tick(&s->readings);
     if (!s->keeper.dir) lf_keeper_expire(&s->keeper, lf_clock_unix_s()); /* else `returns`: it waits for the disk */
+    lf_response_store_expire(s->responses, lf_clock_unix_s());
 }
 
 static void handle_event(struct lf_http_server *s, uint64_t data)

@@ -99,6 +99,7 @@ static const struct {
     {{"serve", "--max-document", "2G"}, "--max-document"},
     {{"serve", "--document-memory", "10"}, "--document-memory"},
     {{"serve", "--document-tokens", "-1"}, "--document-tokens"},
+    {{"serve", "--response-memory", "some"}, "--response-memory"},
     {{"serve", "--request-timeout", "86401"}, "from 0 to 86400"},
     {{"serve", "--connections", "15"}, "from 16 to 65536"},
     {{"serve", "--connections", "65537"}, "from 16 to 65536"},
