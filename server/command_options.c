@@ -153,15 +153,14 @@ const struct lf_option lf_command_options[] = {
     {.name = "dialect",
      .type = LF_OPTION_CHOICE,
      .offset = FIELD(dialect),
-     .choices = "auto|completions|chat|messages",
+     .choices = "auto|completions|chat|responses|messages",
      .fallback = "auto",
      .arg = "API",
-     .help = "what is asked: /v1/completions, /v1/chat/completions or /v1/messages; auto: chat with --documents, "
-             "else completions",
+     .help = "the API that is asked; auto: chat with --documents, else completions",
      .detail =
          "Only a completion's prompt is of token ids and exactly as long as --lengths says; in the others it is of "
          "so many common words, each about a token, and the template comes on top. The rates are of the tokens "
-         "that the server counted. /v1/messages has no ignore_eos: its answers may end before --output-tokens.",
+         "that the server counted. Answers of responses and messages may end before --output-tokens: no ignore_eos.",
      .commands = LOAD,
      .group = LF_GROUP_COMMAND},
     {.name = "output-tokens",

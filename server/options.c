@@ -315,9 +315,7 @@ static const struct lf_option rows[] = {
      .fallback = "16M",
      .arg = "BYTES",
      .help = "memory for stored responses (/v1/responses)",
-     .detail =
-         "It is part of the plan. Past it those go that were not used for longest, of the key that has most. 0: none "
-         "is stored.",
+     .detail = "Part of the plan. Past it the ones go that were not used for longest. 0: none is stored.",
      .commands = SERVE | PLAN,
      .group = LF_GROUP_MEMORY},
 

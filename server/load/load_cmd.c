@@ -402,7 +402,8 @@ static enum lf_status choose_dialect(struct load *l, struct lf_err *err)
                                   : LF_LOAD_COMPLETIONS;
     if (c->n_documents == 0) return LF_OK;
     if (l->dialect == LF_LOAD_COMPLETIONS)
-        return lf_fail(err, LF_INVALID, "--documents: a completion names none; expected --dialect chat or messages");
+        return lf_fail(err, LF_INVALID,
+                       "--documents: a completion names none; expected --dialect chat, responses or messages");
     if (c->find_limit || c->shared_prefix)
         return lf_fail(err, LF_INVALID, "--documents: not together with %s",
                        c->find_limit ? "--find-limit" : "--shared-prefix");

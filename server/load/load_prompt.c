@@ -90,6 +90,15 @@ static void append_openai_end(struct lf_buf *out, struct lf_str schema)
     lf_buf_cstr(out, "}}");
 }
 
+static void append_responses_end(struct lf_buf *out, struct lf_str schema)
+{
+    lf_buf_cstr(out, ",\"store\":false");
+    if (schema.len == 0) return;
+    lf_buf_cstr(out, ",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"load\",\"schema\":");
+    lf_buf_str(out, schema);
+    lf_buf_cstr(out, "}}");
+}
+
 static void append_messages_end(struct lf_buf *out, struct lf_str schema)
 {
     if (schema.len == 0) return;
@@ -108,6 +117,8 @@ static const struct {
                              append_openai_end},
     [LF_LOAD_CHAT] = {"/v1/chat/completions", "", "{\"messages\":[{\"role\":\"user\",\"content\":",
                       "}],\"max_tokens\":", append_content, append_openai_end},
+    [LF_LOAD_RESPONSES] = {"/v1/responses", "", "{\"input\":[{\"role\":\"user\",\"content\":",
+                           "}],\"max_output_tokens\":", append_content, append_responses_end},
     [LF_LOAD_MESSAGES] = {"/v1/messages", "anthropic-version: 2023-06-01\r\n",
                           "{\"messages\":[{\"role\":\"user\",\"content\":", "}],\"max_tokens\":", append_content,
                           append_messages_end},

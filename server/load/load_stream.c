@@ -43,7 +43,7 @@ static void take_count(struct lf_load_stream *s, struct lf_json_value usage, con
         *out = n;
 }
 
-/* {"error": {"message": …}}, which both forms have in the middle of a stream. */
+/* {"error": {"message": …}}, which all forms have in the middle of a stream. */
 static bool take_error(struct lf_load_stream *s, struct lf_json_value root)
 {
     struct lf_json_value error = lf_json_get(root, "error");
@@ -105,7 +105,55 @@ static bool take_openai(struct lf_load_stream *s, struct lf_json_value root)
     return part;
 }
 
-/* ---- Anthropic's ---- */
+/* ---- OpenAI's responses, and Anthropic's: events with names ---- */
+
+static bool has_names(const struct lf_load_stream *s)
+{
+    return s->dialect == LF_LOAD_RESPONSES || s->dialect == LF_LOAD_MESSAGES;
+}
+
+/* What the last event says of the whole response. */
+static void take_response(struct lf_load_stream *s, struct lf_json_value response, bool cut)
+{
+    struct lf_json_value usage = lf_json_get(response, "usage");
+    if (!is_object(usage)) complain(s, "an event without usage");
+    take_count(s, usage, "output_tokens", &s->n_tokens);
+    take_count(s, usage, "input_tokens", &s->n_prompt);
+    (void)lf_json_int64(lf_json_get(lf_json_get(usage, "input_tokens_details"), "cached_tokens"), &s->n_cached);
+    s->counted = s->finished = s->ended = true;
+    s->cut = cut;
+}
+
+static void check_number(struct lf_load_stream *s, struct lf_json_value root)
+{
+    int64_t n;
+    if (!lf_json_int64(lf_json_get(root, "sequence_number"), &n) || n != s->n_events)
+        complain(s, "an event whose sequence_number is not %lld", (long long)s->n_events);
+    s->n_events++;
+}
+
+static bool take_responses(struct lf_load_stream *s, struct lf_json_value root)
+{
+    static const char *const deltas[] = {"response.output_text.delta", "response.reasoning_text.delta",
+                                         "response.function_call_arguments.delta"};
+    struct lf_json_value type = lf_json_get(root, "type"), response = lf_json_get(root, "response"),
+                         delta = lf_json_get(root, "delta");
+    if (!lf_json_string_is(type, s->event)) complain(s, "data of another type than its event, %s", s->event);
+    s->event[0] = '\0';
+    if (take_error(s, root) || take_error(s, response)) return false;
+    check_number(s, root);
+    bool start = lf_json_string_is(type, "response.created"), whole = lf_json_string_is(type, "response.completed");
+    if (start == s->began) complain(s, s->began ? "a second response.created" : "an event before response.created");
+    s->began = true;
+    if (whole || lf_json_string_is(type, "response.incomplete")) take_response(s, response, !whole);
+    for (size_t i = 0; i < LF_N_ELEMS(deltas); i++) {
+        if (!lf_json_string_is(type, deltas[i])) continue;
+        if (lf_json_type(delta) != LF_JSON_STRING) complain(s, "a delta that is no text");
+        if (i == 0) take_text(s, delta);
+        return true;
+    }
+    return false;
+}
 
 static void take_messages_usage(struct lf_load_stream *s, struct lf_json_value usage, bool first)
 {
@@ -168,7 +216,7 @@ static bool take_data(struct lf_load_stream *s, struct lf_str data)
     struct lf_json json = {0};
     bool part = false;
     if (s->ended) complain(s, "an event behind the last one");
-    if (s->dialect != LF_LOAD_MESSAGES && lf_str_eq(data, LF_STR("[DONE]"))) {
+    if (!has_names(s) && lf_str_eq(data, LF_STR("[DONE]"))) {
         s->ended = true;
         return false;
     }
@@ -178,6 +226,8 @@ static bool take_data(struct lf_load_stream *s, struct lf_str data)
         struct lf_json_value root = lf_json_root(&json);
         if (s->dialect == LF_LOAD_DOCUMENT)
             take_document(s, root);
+        else if (s->dialect == LF_LOAD_RESPONSES)
+            part = take_responses(s, root);
         else
             part = s->dialect == LF_LOAD_MESSAGES ? take_messages(s, root) : take_openai(s, root);
     }
@@ -187,7 +237,7 @@ static bool take_data(struct lf_load_stream *s, struct lf_str data)
 
 static void take_event_name(struct lf_load_stream *s, struct lf_str name)
 {
-    if (s->dialect != LF_LOAD_MESSAGES) complain(s, "an event with a name");
+    if (!has_names(s)) complain(s, "an event with a name");
     if (name.len == 0 || name.len >= sizeof s->event) complain(s, "an event's name of %zu bytes", name.len);
     snprintf(s->event, sizeof s->event, "%.*s", (int)LF_MIN(name.len, sizeof s->event - 1), name.ptr);
 }

@@ -9,8 +9,8 @@
 
 #include "core/str.h"
 
-/* The first three as --dialect has them, in this order; the last is how far the reading of a document is. */
-enum lf_load_dialect { LF_LOAD_COMPLETIONS, LF_LOAD_CHAT, LF_LOAD_MESSAGES, LF_LOAD_DOCUMENT };
+/* The first four as --dialect has them, in this order; the last is how far the reading of a document is. */
+enum lf_load_dialect { LF_LOAD_COMPLETIONS, LF_LOAD_CHAT, LF_LOAD_RESPONSES, LF_LOAD_MESSAGES, LF_LOAD_DOCUMENT };
 
 enum { LF_LOAD_WRONG_BYTES = 200, LF_LOAD_EVENT_BYTES = 64 };
 
@@ -19,6 +19,7 @@ struct lf_load_stream {
     bool began, finished, counted, ended; /* first event; why it ended; usage; the last event */
     bool cut;                             /* it ended by its length */
     char event[LF_LOAD_EVENT_BYTES];      /* name of the event whose data comes next, "": none was said */
+    int64_t n_events;                     /* of those that are numbered */
     int64_t n_tokens, n_prompt, n_cached; /* of the usage, as the server counts */
     struct lf_buf *text;                  /* borrowed: where the answer's text is gathered; NULL: it is not wanted */
     char wrong[LF_LOAD_WRONG_BYTES];      /* "" as long as nothing is */

@@ -143,7 +143,7 @@ class Model(harness.Case):
 
     def test_load_reads_the_stream_of_each_dialect(self):
         n = 200 if harness.SLOW == 1 else 20
-        for dialect in ("completions", "chat", "messages"):
+        for dialect in ("completions", "chat", "responses", "messages"):
             before = self.server.metric("prompt_tokens_total")
             r = subprocess.run([harness.Program.program, "load", "--url", f"http://127.0.0.1:{self.server.port}", "--dialect", dialect,
                                 "--concurrency", "1,3", "--lengths", str(n), "--output-tokens", "6", "--rounds", "2", "--csv", "/dev/stdout"],

@@ -85,7 +85,7 @@ complete -c longflash -n '__fish_seen_subcommand_from load' -l url -d 'the serve
 complete -c longflash -n '__fish_seen_subcommand_from health' -l url -d 'the server; no key is needed' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l concurrency -d 'requests at once, a test each' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l lengths -d 'prompt tokens, a test each' -x
-complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'what is asked: /v1/completions, /v1/chat/completions or /v1/messages; auto: chat with --documents, else completions' -x -a 'auto completions chat messages'
+complete -c longflash -n '__fish_seen_subcommand_from load' -l dialect -d 'the API that is asked; auto: chat with --documents, else completions' -x -a 'auto completions chat responses messages'
 complete -c longflash -n '__fish_seen_subcommand_from load' -l output-tokens -d 'tokens to generate per request' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l rounds -d 'requests of each client in one test' -x
 complete -c longflash -n '__fish_seen_subcommand_from load' -l shared-prefix -d 'leading tokens that all prompts share, for the prefix cache to find' -x

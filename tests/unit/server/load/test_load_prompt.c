@@ -49,6 +49,19 @@ static void a_schema_is_sent_as_it_stands_and_ends_the_answer(void **state)
 {
     (void)state;
     struct lf_load_shape shape = {.n_prompt = 3, .n_output = 3, .host = "h"};
+    for (int responses = 0; responses < 2; responses++) {
+        struct lf_buf out;
+        lf_buf_init(&out, 1 << 20);
+        shape.dialect = responses ? LF_LOAD_RESPONSES : LF_LOAD_MESSAGES;
+        shape.schema = LF_STR("{\"type\": \"null\"}");
+        lf_load_request(&out, &shape, 0);
+        assert_non_null(strstr(out.ptr, responses ? ",\"text\":{\"format\":{\"type\":\"json_schema\",\"name\":\"load\","
+                                                    "\"schema\":{\"type\": \"null\"}}}}"
+                                                  : ",\"output_config\":{\"format\":{\"type\":\"json_schema\","
+                                                    "\"schema\":{\"type\": \"null\"}}}}"));
+        lf_buf_deinit(&out);
+    }
+    shape = (struct lf_load_shape){.n_prompt = 3, .n_output = 3, .host = "h"};
     for (int with = 0; with < 2; with++) {
         struct lf_buf out;
         struct lf_json json = {0};
@@ -100,7 +113,7 @@ static void body_of(enum lf_load_dialect dialect, uint64_t index, const char *pa
 static void texts_are_of_so_many_words(void **state)
 {
     (void)state;
-    static const char *const paths[] = {NULL, "/v1/chat/completions", "/v1/messages"};
+    static const char *const paths[] = {NULL, "/v1/chat/completions", "/v1/responses", "/v1/messages"};
     for (enum lf_load_dialect d = LF_LOAD_CHAT; d <= LF_LOAD_MESSAGES; d++) {
         struct lf_buf bodies[2], texts[2];
         for (int i = 0; i < 2; i++) {
@@ -109,11 +122,13 @@ static void texts_are_of_so_many_words(void **state)
             lf_buf_init(&texts[i], 1 << 20);
             body_of(d, (uint64_t)i, paths[d], &bodies[i]);
             assert_int_equal(lf_json_parse(&json, lf_buf_view(&bodies[i]), &lf_json_limits_request, NULL), LF_OK);
-            struct lf_json_value root = lf_json_root(&json), messages = lf_json_get(root, "messages");
+            struct lf_json_value root = lf_json_root(&json),
+                                 messages = lf_json_get(root, d == LF_LOAD_RESPONSES ? "input" : "messages");
             struct lf_json_value one = lf_json_first(messages);
             assert_int_equal(lf_json_len(messages), 1);
             assert_true(lf_json_string_is(lf_json_get(one, "role"), "user"));
             assert_true(lf_json_string(lf_json_get(one, "content"), &texts[i]));
+            assert_int_equal(lf_json_type(lf_json_get(root, "store")) == LF_JSON_FALSE, d == LF_LOAD_RESPONSES);
             assert_int_equal(lf_json_type(lf_json_get(root, "stream_options")) == LF_JSON_OBJECT, d == LF_LOAD_CHAT);
             int n_words = 1, n_shared = 0;
             for (size_t k = 0; k < texts[i].len; k++) n_words += texts[i].ptr[k] == ' ';

@@ -5,16 +5,21 @@
 #include "server/load/load_stream.h"
 
 /* Feeds the lines; how many brought a part of the answer. */
-static int feed(struct lf_load_stream *s, enum lf_load_dialect dialect, const char *text)
+static int feed_more(struct lf_load_stream *s, const char *text)
 {
     int n_parts = 0;
-    lf_load_stream_init(s, dialect, NULL);
     while (*text) {
         size_t len = strcspn(text, "\n");
         n_parts += lf_load_stream_line(s, lf_str_from(text, len));
         text += len + (text[len] == '\n');
     }
     return n_parts;
+}
+
+static int feed(struct lf_load_stream *s, enum lf_load_dialect dialect, const char *text)
+{
+    lf_load_stream_init(s, dialect, NULL);
+    return feed_more(s, text);
 }
 
 #define COMPLETION_END                                                                                                 \
@@ -84,6 +89,41 @@ static void messages_count_what_comes_from_the_cache_beside_the_input(void **sta
     assert_int_equal(s.n_tokens, 1);
 }
 
+#define NUMBERED(n, type, more) EVENT(type, ",\"sequence_number\":" #n more)
+#define CREATED                 NUMBERED(0, "response.created", ",\"response\":{\"error\":null,\"usage\":null}")
+#define RESPONSE_END(n, how)                                                                                           \
+    NUMBERED(                                                                                                          \
+        n, "response." how,                                                                                            \
+        ",\"response\":{\"error\":null,\"usage\":{\"input_tokens\":7,\"input_tokens_details\":{\"cached_tokens\":4},"  \
+        "\"output_tokens\":2}}")
+
+static void responses_count_the_deltas_of_all_items(void **state)
+{
+    (void)state;
+    struct lf_load_stream s;
+    for (int cut = 0; cut < 2; cut++) {
+        struct lf_buf text;
+        lf_buf_init(&text, 100);
+        int n = 0;
+        lf_load_stream_init(&s, LF_LOAD_RESPONSES, &text);
+        const char *parts[] = {CREATED,
+                               NUMBERED(1, "response.reasoning_text.delta", ",\"delta\":\"hm\""),
+                               NUMBERED(2, "response.output_text.delta", ",\"delta\":\"yes\""),
+                               NUMBERED(3, "response.output_text.done", ",\"text\":\"yes\""),
+                               NUMBERED(4, "response.function_call_arguments.delta", ",\"delta\":\"{}\""),
+                               cut ? RESPONSE_END(5, "incomplete") : RESPONSE_END(5, "completed")};
+        for (size_t i = 0; i < LF_N_ELEMS(parts); i++) n += feed_more(&s, parts[i]);
+        assert_int_equal(n, 3);
+        assert_null(lf_load_stream_end(&s));
+        assert_int_equal(s.n_tokens, 2);
+        assert_int_equal(s.n_prompt, 7);
+        assert_int_equal(s.n_cached, 4);
+        assert_int_equal(s.cut, cut);
+        assert_string_equal(text.ptr, "yes");
+        lf_buf_deinit(&text);
+    }
+}
+
 static void what_does_not_belong_into_a_stream_is_named(void **state)
 {
     (void)state;
@@ -118,6 +158,17 @@ static void what_does_not_belong_into_a_stream_is_named(void **state)
         {LF_LOAD_COMPLETIONS, "data: {\"error\":{}}\n\n", "broke off: an error"},
         {LF_LOAD_CHAT, COMPLETION_END, "without delta"},
         {LF_LOAD_CHAT, "event: x\n" CHAT_END, "with a name"},
+        {LF_LOAD_RESPONSES, NUMBERED(0, "response.in_progress", ""), "before response.created"},
+        {LF_LOAD_RESPONSES, CREATED NUMBERED(1, "response.created", ""), "a second response.created"},
+        {LF_LOAD_RESPONSES, CREATED NUMBERED(2, "response.in_progress", ""), "sequence_number is not 1"},
+        {LF_LOAD_RESPONSES, CREATED EVENT("response.in_progress", ""), "sequence_number is not 1"},
+        {LF_LOAD_RESPONSES, CREATED NUMBERED(1, "response.output_text.delta", ""), "a delta that is no text"},
+        {LF_LOAD_RESPONSES, CREATED NUMBERED(1, "response.completed", ",\"response\":{}"), "an event without usage"},
+        {LF_LOAD_RESPONSES, CREATED NUMBERED(1, "response.failed", ",\"response\":{\"error\":{\"message\":\"full\"}}"),
+         "broke off: full"},
+        {LF_LOAD_RESPONSES, CREATED RESPONSE_END(1, "completed") RESPONSE_END(2, "completed"), "behind the last"},
+        {LF_LOAD_RESPONSES, CREATED "data: [DONE]\n\n", "no JSON object"},
+        {LF_LOAD_RESPONSES, CREATED, "broke off"},
         {LF_LOAD_MESSAGES, TEXT_DELTA, "before message_start"},
         {LF_LOAD_MESSAGES, START START, "a second message_start"},
         {LF_LOAD_MESSAGES, "event: ping\ndata: {\"type\":\"pong\"}\n\n", "another type than its event, ping"},
@@ -191,6 +242,7 @@ int main(void)
         cmocka_unit_test(a_completion_counts_every_event_with_a_choice),
         cmocka_unit_test(a_chat_counts_the_deltas_that_say_something),
         cmocka_unit_test(messages_count_what_comes_from_the_cache_beside_the_input),
+        cmocka_unit_test(responses_count_the_deltas_of_all_items),
         cmocka_unit_test(what_does_not_belong_into_a_stream_is_named),
         cmocka_unit_test(a_document_is_read_until_it_is_ready),
         cmocka_unit_test(a_name_that_is_too_long_is_wrong_and_not_cut),
