@@ -1,5 +1,6 @@
 """Models, tokens, health, metrics and capacity."""
 import json
+import os
 import re
 import signal
 import time
@@ -7,8 +8,35 @@ import time
 import harness
 
 
+PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "api.md")
+
+
 class Ops(harness.Case):
     args = ("model_id=org/demo \"x\"", "ctx=4096")
+
+    def test_openapi_has_every_route_and_field_of_the_page(self):
+        d = self.server.get("/openapi.json").json
+        with open(PAGE, encoding="utf-8") as f:
+            page = f.read()
+        self.assertEqual(d["openapi"], "3.1.0")
+        said = {(m, p.replace("/ID", "/{id}")) for m, p in re.findall(r"^\| `(GET|POST|PUT|DELETE) (/\S*)` \|", page, re.M)}
+        operations = {(m.upper(), p): o for p, methods in d["paths"].items() for m, o in methods.items()}
+        self.assertEqual(set(operations) - {("POST", "/ping")}, said)
+        self.assertEqual(len({o["operationId"] for o in operations.values()}), len(operations))
+        for (method, path), o in operations.items():
+            self.assertEqual(set(o["responses"]), {"2XX", "4XX", "5XX"})
+            self.assertEqual(["id"] if "{id}" in path else [], [p["name"] for p in o["parameters"] if p["in"] == "path"])
+            table = re.search(r"\n## %s %s\n\n.*?\|---\|\n(.*?)\n\n" % (method, re.escape(path).replace(r"\{id\}", "ID")), page, re.S)
+            self.assertEqual(table is not None, "requestBody" in o, (method, path))
+            if table:
+                fields = o["requestBody"]["content"]["application/json"]["schema"]["properties"]
+                self.assertEqual(list(fields), re.findall(r"^\| `(\w+)` \|", table.group(1), re.M))
+        chat = operations["POST", "/v1/chat/completions"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+        self.assertEqual((chat["temperature"]["type"], chat["temperature"]["maximum"]), (["number", "null"], 2))
+        codes = d["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"]
+        self.assertIn(self.server.complete("x", temperature=9).error["code"], codes)
+        self.assertEqual(operations["GET", "/livez"]["security"], [])
+        self.assertEqual(len(operations["GET", "/v1/models"]["security"]), 3)
 
     def test_models(self):
         r = self.server.get("/v1/models").json

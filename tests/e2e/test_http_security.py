@@ -40,7 +40,7 @@ class Keys(harness.Case):
     def test_only_health_is_open(self):
         for path in ("/livez", "/readyz", "/health", "/ping"):
             self.assertEqual(self.status(None, path).status, 200)
-        for path in ("/v1/models", "/v1/documents", "/v1/models/fake", "/metrics", "/v1/capacity", "/version"):
+        for path in ("/v1/models", "/v1/documents", "/v1/models/fake", "/metrics", "/v1/capacity", "/version", "/openapi.json"):
             self.assertEqual(self.status(None, path).status, 401)
             self.assertEqual(self.status("Bearer sk-one", path).status, 200)
         for path in ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize", "/apply-template"):

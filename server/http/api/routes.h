@@ -40,6 +40,7 @@ struct lf_route {
     const struct lf_field_table *fields; /* a body without a dialect: what it has, */
     unsigned endpoint;                   /* its bit in that table, */
     lf_parse_fn *parse;                  /* and who reads it; NULL: lf_ask_read */
+    const char *answers_text;            /* media type of an answer that is no JSON; NULL: it is */
     const char *summary;                 /* what it is for, in a line, and */
     const char *answer;                  /* what comes back, in Markdown: for docs/api.md */
 };
@@ -64,8 +65,8 @@ const struct lf_route *lf_route_at(int i);
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
-    lf_handle_version, lf_handle_documents, lf_handle_document, lf_handle_document_delete, lf_handle_response,
-    lf_handle_response_delete;
+    lf_handle_version, lf_handle_openapi, lf_handle_documents, lf_handle_document, lf_handle_document_delete,
+    lf_handle_response, lf_handle_response_delete;
 lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
     lf_answer_count_tokens;
 
