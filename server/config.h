@@ -75,6 +75,7 @@ struct lf_config {
     const char *api_keys_file;
     const char *api_keys_env; /* the value of LONGFLASH_API_KEYS, borrowed from the environment; NULL: unset */
     bool insecure_no_auth;
+    bool no_page;
     const char *const *cors_origin;
     const char *const *allowed_host;
     uint64_t max_body;

@@ -177,6 +177,14 @@ static enum lf_status read_sampling(struct server *s, struct lf_err *err)
     return status == LF_OK ? LF_OK : lf_fail_within(err, status, "--generation-config none passes over this");
 }
 
+static struct lf_memory_shares memory_shares(const struct lf_plan *p)
+{
+    return (struct lf_memory_shares){.weights = p->weight_bytes,
+                                     .workspace = p->workspace_bytes,
+                                     .kv = p->kv_bytes,
+                                     .host = p->host_bytes + p->text_bytes + p->disk_index_bytes};
+}
+
 static enum lf_status start_http(struct server *s, struct lf_err *err)
 {
     const struct lf_config *c = s->config;
@@ -203,6 +211,8 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .allowed_hosts = c->allowed_host,
         .model_id = s->model_id,
         .model_aliases = s->aliases,
+        .memory = memory_shares(&s->rt.plan),
+        .no_page = c->no_page,
         .model_created_s = lf_clock_unix_s(),
         .version = lf_version(),
         .commit = lf_commit(),

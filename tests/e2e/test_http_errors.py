@@ -9,7 +9,7 @@ class Errors(harness.Case):
     args = ("max_body_bytes=100000", "queue_n=1", "max_seqs=1", "n_blocks=64", "ctx=2048")
 
     def test_unknown_routes_are_404(self):
-        for path in ("/", "/v1", "/v1/", "/v1/completions/", "/v1/completions/x", "/V1/models", "/metrics/", "//livez",
+        for path in ("//", "/v1", "/v1/", "/v1/completions/", "/v1/completions/x", "/V1/models", "/metrics/", "//livez",
                      "/livez%20", "/%2e%2e/etc/passwd", "/v1/chat/completionsx", "/v1%2Fmodels"):
             for method in ("GET", "POST", "PUT", "OPTIONS"):
                 r = self.server.request(method, path, {} if method == "POST" else None)
@@ -30,14 +30,15 @@ class Errors(harness.Case):
                                     ("/livez", "DELETE", "GET, HEAD, OPTIONS"), ("/tokenize", "PUT", "POST, OPTIONS"),
                                     ("/metrics", "PATCH", "GET, HEAD, OPTIONS"), ("/v1/completions", "TRACE", "POST, OPTIONS"),
                                     ("/v1/completions", "BREW", "POST, OPTIONS"), ("/ping", "PUT", "GET, HEAD, POST, OPTIONS"),
-                                    ("/version", "POST", "GET, HEAD, OPTIONS"), ("/v1/documents", "PUT", "GET, HEAD, OPTIONS"),
+                                    ("/version", "POST", "GET, HEAD, OPTIONS"), ("/", "POST", "GET, HEAD, OPTIONS"), ("/v1/documents", "PUT", "GET, HEAD, OPTIONS"),
                                     ("/v1/documents/a", "POST", "GET, HEAD, PUT, DELETE, OPTIONS")):
             r = self.server.request(method, path, {} if method == "POST" else None)
             self.assert_error(r, 405, "method_not_allowed")
             self.assertEqual(r.headers["allow"], allow)
 
     def test_head_is_get_without_a_body(self):
-        for path in ("/livez", "/readyz", "/health", "/ping", "/version", "/v1/models", "/v1/documents", "/metrics", "/v1/capacity"):
+        for path in ("/livez", "/readyz", "/health", "/ping", "/version", "/v1/models", "/v1/documents", "/metrics", "/v1/capacity",
+                     "/", "/page/page.js"):
             r = self.server.request("HEAD", path)
             self.assertEqual((r.status, r.body), (200, b""))
             self.assertGreater(int(r.headers["content-length"]), 0)

@@ -43,6 +43,7 @@ SCENARIOS = {
     "capacity": ("/v1/capacity", None),
     "version": ("/version", None),
     "ping": ("/ping", {}),
+    "page": ("/", None),
     "nothing": ("/nothing", None),
 }
 

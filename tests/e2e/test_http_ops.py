@@ -104,7 +104,7 @@ class Ops(harness.Case):
     def test_capacity(self):
         r = self.server.get("/v1/capacity").json
         for key in ("max_model_len", "running", "waiting", "waiting_tokens", "largest_context_now", "blocks", "memory",
-                    "disk", "prefill_tokens_per_second", "decode_tokens_per_second"):
+                    "disk", "plan", "prefill_tokens_per_second", "decode_tokens_per_second"):
             self.assertIn(key, r)
         self.assertEqual(r["blocks"]["total"], r["blocks"]["used"] + r["blocks"]["cached"] + r["blocks"]["free"])
 

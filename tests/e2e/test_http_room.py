@@ -108,6 +108,8 @@ class Room(harness.Case):
         r = self.ask("127.0.0.5", CAPACITY)
         self.assert_error(r, 503, "too_many_connections")
         self.assertEqual(r.headers["retry-after"], "1")
+        # the page needs no key either, but is no health
+        self.assert_error(self.ask("127.0.0.5", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), 503, "too_many_connections")
         # silence on the places kept for health does not keep them
         self.held += [self.open("127.0.0.6") for _ in range(8)]
         time.sleep(SILENT_S)

@@ -163,6 +163,8 @@ static bool read_word(struct settings *s, const char *arg)
         s->http.response_memory_bytes = strtoull(v, NULL, 10);
     else if ((v = value_of(arg, "max_document_bytes")))
         s->http.max_document_bytes = strtoull(v, NULL, 10);
+    else if ((v = value_of(arg, "no_page")))
+        s->http.no_page = strcmp(v, "1") == 0;
     else if ((v = value_of(arg, "cors"))) {
         s->http.cors_origins = s->cors;
         return add(s->cors, v);

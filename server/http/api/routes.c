@@ -11,9 +11,12 @@
 #define POST .method = "POST", .allow = "POST, OPTIONS"
 #define KEY  .auth = LF_AUTH_KEY
 /* health: no key, at any time, and on the slots kept for it */
-#define HEALTH GET, .auth = LF_AUTH_NONE, .before_ready = true
+#define HEALTH GET, .auth = LF_AUTH_NONE, .before_ready = true, .is_health = true
 #define HEALTH_ALSO_POST                                                                                               \
-    .method = "GET", .allow = "GET, HEAD, POST, OPTIONS", .auth = LF_AUTH_NONE, .before_ready = true, .posts = true
+    .method = "GET", .allow = "GET, HEAD, POST, OPTIONS", .auth = LF_AUTH_NONE, .before_ready = true,                  \
+    .is_health = true, .posts = true
+/* what a browser shows: nothing in it is a secret */
+#define PAGE                   GET, .auth = LF_AUTH_NONE, .before_ready = true, .is_page = true
 #define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
 #define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
 #define NAMED                  .path = "/v1/documents/", .allow = "GET, HEAD, PUT, DELETE, OPTIONS", .auth = LF_AUTH_KEY
@@ -147,7 +150,18 @@ static const struct lf_route rows[] = {
      .handle = lf_handle_capacity,
      .summary = "what fits right now",
      .answer = "`largest_context_now`, `blocks`, requests `running` and `waiting`, `waiting_tokens`, measured tokens "
-               "per second, `retry_after_s`, `draining`."},
+               "per second, `retry_after_s`, `draining`; `plan`, what was planned: `weights_bytes`, "
+               "`workspace_bytes`, `kv_bytes`, and `host_bytes` of the process, texts and tables (0 on a GPU)."},
+    {.path = "/",
+     PAGE,
+     .handle = lf_handle_page,
+     .summary = "the page for browsers (`--no-page`: 404)",
+     .answer = "HTML, with an `ETag`: `If-None-Match` makes it a 304."},
+    {.path = "/page/",
+     PAGE,
+     .handle = lf_handle_page_file,
+     .summary = "a file of the page",
+     .answer = "CSS, JavaScript or SVG, as with `/`."},
 };
 _Static_assert(LF_N_ELEMS(rows) <= LF_ROUTES_N, "the metrics have a row for each route");
 
@@ -155,7 +169,7 @@ const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
 {
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_str row = lf_str_c(rows[i].path);
-        bool below = row.ptr[row.len - 1] == '/' && path.len > row.len && lf_str_starts(path, row);
+        bool below = row.len > 1 && row.ptr[row.len - 1] == '/' && path.len > row.len && lf_str_starts(path, row);
         if (!below && !lf_str_eq(path, row)) continue;
         *tail_at = row.len;
         return &rows[i];

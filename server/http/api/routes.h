@@ -25,13 +25,16 @@ typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *jso
 typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
 
 struct lf_route {
-    const char *path; /* ends with '/': everything below it, and the rest is x->tail; rows of one path are neighbours */
+    const char *path; /* ends with '/' and is not that alone: everything below it, and the rest is x->tail; rows of one
+                         path are neighbours */
     const char *method; /* "GET" (HEAD as well), "POST", "PUT" or "DELETE" */
     const char *allow;  /* for 405 and OPTIONS */
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
     bool takes_text;   /* a body may be text/plain, too: ask->text */
     bool may_wait;     /* for the disk */
+    bool is_health;    /* answered on the slots that are kept for it, too */
+    bool is_page;      /* not there with --no-page */
     bool posts;        /* a GET that may come as a POST too; a body is dropped */
     bool generates;    /* counts as in flight; refused while draining */
     lf_route_fn *handle;
@@ -65,8 +68,8 @@ const struct lf_route *lf_route_at(int i);
 const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsigned *endpoint);
 
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
-    lf_handle_version, lf_handle_openapi, lf_handle_documents, lf_handle_document, lf_handle_document_delete,
-    lf_handle_response, lf_handle_response_delete;
+    lf_handle_version, lf_handle_openapi, lf_handle_page, lf_handle_page_file, lf_handle_documents, lf_handle_document,
+    lf_handle_document_delete, lf_handle_response, lf_handle_response_delete;
 lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
     lf_answer_count_tokens;
 

@@ -16,6 +16,15 @@ static void write_tier(struct lf_buf *out, const char *name, const struct lf_eng
                   t->n_kept, t->works ? "true" : "false", t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
 }
 
+static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
+{
+    lf_buf_printf(out,
+                  ",\"plan\":{\"weights_bytes\":%llu,\"workspace_bytes\":%llu,\"kv_bytes\":%llu,"
+                  "\"host_bytes\":%llu}",
+                  (unsigned long long)m->weights, (unsigned long long)m->workspace, (unsigned long long)m->kv,
+                  (unsigned long long)m->host);
+}
+
 void lf_handle_capacity(struct lf_exchange *x)
 {
     struct lf_engine_state e;
@@ -32,6 +41,7 @@ void lf_handle_capacity(struct lf_exchange *x)
                   (long long)lf_engine_largest(x->server->engine, x->tenant.id));
     write_tier(out, "memory", &e.memory);
     write_tier(out, "disk", &e.disk);
+    write_plan(out, &x->server->opts.memory);
     lf_buf_printf(out,
                   ",\"prefill_tokens_per_second\":%.3f,\"decode_tokens_per_second\":%.3f,\"retry_after_s\":%d"
                   ",\"draining\":%s}",

@@ -60,6 +60,7 @@ struct lf_exchange {
     bool is_text;            /* the body is a text and no JSON */
     bool wait;               /* ?wait=true, where the route has that */
     bool http_1_0;
+    struct lf_str if_none_match; /* as if_match */
 
     uint64_t document_bytes; /* of the documents that the body names, where they are long */
     struct lf_buf body;      /* while it is read; the handler drops it when it has read it */

@@ -47,6 +47,7 @@ static enum lf_status find_route(struct lf_exchange *x, const char *url, const c
 {
     size_t tail_at = 0;
     const struct lf_route *route = lf_route_find(lf_str_c(url), &tail_at);
+    if (route && route->is_page && x->server->opts.no_page) route = NULL;
     const char *elsewhere = route ? NULL : lf_route_not_offered(lf_str_c(url));
     if (elsewhere)
         return lf_refuse(err, 404, NULL, "unknown_route",
@@ -91,7 +92,7 @@ static enum lf_status check_slot(struct lf_exchange *x, struct lf_api_err *err)
 {
     if (!x->conn->health_only) return LF_OK;
     x->reply.close = true;
-    if (x->route->auth == LF_AUTH_NONE) return LF_OK;
+    if (x->route->is_health) return LF_OK;
     (void)!lf_refuse(err, 503, NULL, "too_many_connections", "The server has no connection left.");
     err->retry_after_s = 1;
     return LF_INVALID;
@@ -128,6 +129,7 @@ static enum lf_status check_body_head(const struct lf_exchange *x, const struct 
 static void read_wishes(struct lf_exchange *x, const struct lf_headers *h)
 {
     x->if_match = h->if_match;
+    x->if_none_match = h->if_none_match;
     if (!x->route->takes_text) return;
     const char *wait = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "wait");
     x->is_text = lf_headers_is_text(h);

@@ -60,6 +60,7 @@ static const struct field_row rows[] = {
     {"X-Request-Id", SIZE_MAX, offsetof(struct lf_headers, request_id)},
     {"X-Api-Key", SIZE_MAX, offsetof(struct lf_headers, api_key)},
     {"If-Match", SIZE_MAX, offsetof(struct lf_headers, if_match)},
+    {"If-None-Match", SIZE_MAX, offsetof(struct lf_headers, if_none_match)},
     {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 

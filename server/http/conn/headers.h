@@ -42,7 +42,7 @@ struct lf_headers {
     const char *fields, *fields_end; /* first name, end of the last value; NULL: no fields */
     int n_host, n_content_length, n_transfer_encoding, n_content_type, n_authorization, n_expect, n_origin;
     struct lf_str host, content_length, transfer_encoding, content_type, authorization, expect, origin;
-    struct lf_str content_encoding, request_id, cors_request_headers, api_key, if_match;
+    struct lf_str content_encoding, request_id, cors_request_headers, api_key, if_match, if_none_match;
 };
 
 void lf_headers_read(struct lf_headers *out, struct MHD_Connection *mhd);

@@ -17,6 +17,11 @@ struct lf_answer_vocabulary;
 
 enum lf_keep_alive { LF_KEEP_ALIVE_COMMENT, LF_KEEP_ALIVE_CHUNK, LF_KEEP_ALIVE_OFF };
 
+/* What the server's memory was planned for, in bytes; for those who look at it. */
+struct lf_memory_shares {
+    uint64_t weights, workspace, kv, host; /* host: the process, texts, tables; 0 on a GPU */
+};
+
 /* Strings and arrays are borrowed until destroy. */
 struct lf_http_opts {
     const char *host; /* numeric address or name to bind, "127.0.0.1" */
@@ -36,6 +41,7 @@ struct lf_http_opts {
     const char *metrics_prefix;       /* "longflash:" or "vllm:" */
     const char *api_keys_file;        /* one key a line; NULL: none */
     const char *api_keys_env;         /* value of the environment variable, comma separated; NULL: none */
+    bool no_page;                     /* nothing at / */
     const char *const *cors_origins;  /* NULL-terminated; NULL: CORS off */
     const char *const *allowed_hosts; /* NULL-terminated further Host values beside loopback names; NULL: only those
                                          when bound to loopback, any when not */
@@ -50,6 +56,7 @@ struct lf_http_opts {
     const struct lf_sampling_defaults *sampling;   /* where requests do not say; NULL: LF_SAMPLING_PLAIN */
     int default_max_tokens; /* completions without max_tokens: 16 as OpenAI has it; chat: what is left of the context */
     int header_deadline_ms, body_deadline_ms, slow_reader_ms, keep_alive_ms; /* 0: the defaults of limits.h / 10 s */
+    struct lf_memory_shares memory;                                          /* all 0: not known */
 };
 
 /* The memory for texts by default: enough for any one request of max_body_bytes, and a share of memory_bytes (0: not

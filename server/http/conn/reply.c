@@ -75,11 +75,20 @@ void lf_reply_deinit(struct lf_reply *reply)
 struct lf_buf *lf_reply_json(struct lf_reply *reply, int status)
 {
     lf_buf_clear(&reply->body);
+    reply->bytes = (struct lf_str){0};
+    reply->policy = NULL;
     reply->status = status;
     reply->content_type = "application/json";
     reply->allow = NULL;
     reply->retry_after_s = 0;
     return &reply->body;
+}
+
+void lf_reply_static(struct lf_reply *reply, int status, const char *content_type, struct lf_str bytes)
+{
+    (void)lf_reply_json(reply, status);
+    reply->content_type = content_type;
+    reply->bytes = bytes;
 }
 
 void lf_reply_error(struct lf_reply *reply, const struct lf_api_err *err)

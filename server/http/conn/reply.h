@@ -35,10 +35,12 @@ void lf_api_err_write(struct lf_buf *out, const struct lf_api_err *err);
 struct lf_reply {
     int status; /* 0: none yet */
     struct lf_buf body;
+    struct lf_str bytes;      /* static, in place of body; NULL: none */
     const char *content_type; /* static */
     const char *allow;        /* static; 405 and OPTIONS */
     int retry_after_s;
     char etag[40], location[160]; /* headers of what has them; "": none */
+    const char *policy;           /* static: Content-Security-Policy of what browsers show; NULL: none */
     bool close;                   /* the connection ends with it */
 };
 
@@ -48,6 +50,8 @@ void lf_reply_use_memory(struct lf_reply *reply, struct lf_text_memory *memory);
 void lf_reply_deinit(struct lf_reply *reply);
 /* Takes the reply back to an empty JSON one of that status; the body is then written by the caller. */
 struct lf_buf *lf_reply_json(struct lf_reply *reply, int status);
+/* The same for bytes that are in the program. */
+void lf_reply_static(struct lf_reply *reply, int status, const char *content_type, struct lf_str bytes);
 void lf_reply_error(struct lf_reply *reply, const struct lf_api_err *err);
 
 #endif

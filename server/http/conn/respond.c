@@ -40,6 +40,15 @@ static void add_cors(const struct lf_exchange *x, struct MHD_Response *response)
     add(response, "Access-Control-Max-Age", "600");
 }
 
+/* Of what browsers show. */
+static void add_policy(const struct lf_reply *reply, struct MHD_Response *response)
+{
+    add(response, "Content-Security-Policy", reply->policy);
+    add(response, "Referrer-Policy", "no-referrer");
+    add(response, "Cross-Origin-Resource-Policy", "same-origin");
+    add(response, "Cache-Control", "no-cache");
+}
+
 static void add_headers(const struct lf_exchange *x, struct MHD_Response *response)
 {
     const struct lf_reply *reply = &x->reply;
@@ -50,6 +59,7 @@ static void add_headers(const struct lf_exchange *x, struct MHD_Response *respon
     if (reply->allow) add(response, "Allow", reply->allow);
     if (reply->etag[0]) add(response, "ETag", reply->etag);
     if (reply->location[0]) add(response, "Location", reply->location);
+    if (reply->policy) add_policy(reply, response);
     if (reply->status == 401) add(response, "WWW-Authenticate", "Bearer");
     if (reply->close) add(response, "Connection", "close");
     if (reply->retry_after_s > 0) {
@@ -92,6 +102,7 @@ static enum MHD_Result send_reply(struct lf_exchange *x)
         "{\"error\":{\"message\":\"No memory for the text of this answer right now: try again in a moment.\","
         "\"type\":\"server_error\",\"param\":null,\"code\":\"text_memory_full\"}}";
     struct lf_reply *reply = &x->reply;
+    if (reply->bytes.ptr) return send_bytes(x, reply->bytes);
     if (reply->body.status == LF_OK) return send_bytes(x, lf_buf_view(&reply->body));
     reply->status = 503;
     reply->content_type = "application/json";

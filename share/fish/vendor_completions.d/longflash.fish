@@ -61,6 +61,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l connections
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l connections-per-address -d 'of these, from one address; 0: all of them, for a server behind a proxy' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l request-timeout -d 'a request that takes longer ends with what it has' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'what requests in flight may take after SIGTERM; then they are ended and told so' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l no-page -d 'leave out the page for browsers at /'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l keep-alive -d 'what a silent stream sends every 10 s' -x -a 'comment chunk off'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l metrics-prefix -d 'prefix of the names in /metrics' -x -a 'longflash vllm'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l config -d 'JSON file of settings ("max_seqs" for --max-seqs); "comment" keys are for people' -r -F

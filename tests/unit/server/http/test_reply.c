@@ -60,12 +60,31 @@ static void a_reply_is_written_anew_by_an_error(void **state)
     lf_reply_deinit(&reply);
 }
 
+static void bytes_of_the_program_take_the_place_of_a_body_until_it_is_written_anew(void **state)
+{
+    (void)state;
+    static const char page[] = "<!doctype html>";
+    struct lf_reply reply;
+    lf_reply_init(&reply);
+    lf_reply_static(&reply, 200, "text/html", lf_str_c(page));
+    reply.policy = "default-src 'none'";
+    assert_ptr_equal(reply.bytes.ptr, page);
+    assert_string_equal(reply.content_type, "text/html");
+    assert_int_equal(reply.body.len, 0);
+    lf_buf_cstr(lf_reply_json(&reply, 404), "{}");
+    assert_null(reply.bytes.ptr);
+    assert_null(reply.policy);
+    assert_string_equal(reply.content_type, "application/json");
+    lf_reply_deinit(&reply);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_four_keys_are_always_there),
         cmocka_unit_test(long_messages_and_names_are_cut),
         cmocka_unit_test(a_reply_is_written_anew_by_an_error),
+        cmocka_unit_test(bytes_of_the_program_take_the_place_of_a_body_until_it_is_written_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,9 +16,11 @@ static void only_exact_paths_and_what_is_below_a_slash(void **state)
     assert_int_equal(at, 10);
     assert_non_null(find("/v1/models/a/b", &at));
     assert_int_equal(at, 11);
-    static const char *const none[] = {"",           "/",       "/v1",     "/v1/model", "/v1/modelsx",
+    static const char *const none[] = {"",           "//",      "/v1",     "/v1/model", "/v1/modelsx",
                                        "/V1/models", "/livez/", "/livezz", "livez"};
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) assert_null(find(none[i], &at));
+    assert_string_equal(find("/", &at)->path, "/");
+    assert_int_equal(at, 1);
 }
 
 static void a_path_with_several_methods_has_a_row_for_each(void **state)
@@ -41,15 +43,18 @@ static void a_path_with_several_methods_has_a_row_for_each(void **state)
     assert_null(lf_route_with_method(find("/v1/documents", &at), "PUT"));
 }
 
-static void every_route_but_health_needs_a_key(void **state)
+static void every_route_but_health_and_the_page_needs_a_key(void **state)
 {
     (void)state;
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
         bool health = strcmp(r->path, "/livez") == 0 || strcmp(r->path, "/readyz") == 0 ||
                       strcmp(r->path, "/health") == 0 || strcmp(r->path, "/ping") == 0;
-        assert_int_equal(r->auth, health ? LF_AUTH_NONE : LF_AUTH_KEY);
-        assert_int_equal(r->before_ready, health);
+        bool page = strcmp(r->path, "/") == 0 || strcmp(r->path, "/page/") == 0;
+        assert_int_equal(r->auth, health || page ? LF_AUTH_NONE : LF_AUTH_KEY);
+        assert_int_equal(r->before_ready, health || page);
+        assert_int_equal(r->is_health, health);
+        assert_int_equal(r->is_page, page);
         assert_string_equal(lf_route_at(lf_route_idx(r))->path, r->path);
         assert_true(lf_route_idx(r) <= i);
         assert_non_null(strstr(r->allow, r->method));
@@ -86,7 +91,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_exact_paths_and_what_is_below_a_slash),
         cmocka_unit_test(a_path_with_several_methods_has_a_row_for_each),
-        cmocka_unit_test(every_route_but_health_needs_a_key),
+        cmocka_unit_test(every_route_but_health_and_the_page_needs_a_key),
         cmocka_unit_test(what_others_offer_is_known_by_its_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
