@@ -155,11 +155,13 @@ static const struct lf_route rows[] = {
     {.path = "/",
      PAGE,
      .handle = lf_handle_page,
+     .answers_text = "text/html",
      .summary = "the page for browsers (`--no-page`: 404)",
      .answer = "HTML, with an `ETag`: `If-None-Match` makes it a 304."},
     {.path = "/page/",
      PAGE,
      .handle = lf_handle_page_file,
+     .answers_text = "*/*",
      .summary = "a file of the page",
      .answer = "CSS, JavaScript or SVG, as with `/`."},
 };

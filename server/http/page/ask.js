@@ -140,6 +140,11 @@ export function chooseDocument(name) {
   byId("question").focus();
 }
 
+/** What was dropped is what one asks about next, where nothing was asked yet; a conversation is not taken away. */
+export function offerDocument(name) {
+  if (!byId("talk").hasChildNodes()) byId("about").value = name;
+}
+
 export function showChoices(data) {
   const about = byId("about"), had = about.value;
   const names = data.filter((d) => d.state !== "failed").map((d) => d.name);

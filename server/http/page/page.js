@@ -1,13 +1,13 @@
 // The page as a whole: asks the server how things stand, again and again, and says where it does not answer.
 import { ask } from "/page/api.js";
-import { chooseDocument, isAnswering, showChoices, startAsking } from "/page/ask.js";
+import { chooseDocument, isAnswering, offerDocument, showChoices, startAsking } from "/page/ask.js";
 import { showDocuments, startDocuments } from "/page/documents.js";
 import { byId, el, setText } from "/page/dom.js";
 import { showMemory } from "/page/memory.js";
 import { openSettings, settings, startSettings } from "/page/settings.js";
 
 const BUSY_MS = 500, IDLE_MS = 3000, GONE_MS = 2000, HIDDEN_MS = 15000, PATIENCE_MS = 10000;
-let timer = 0, round = 0, wish = "";
+let timer = 0, round = 0, dropped = "";
 
 function notice(text, button) {
   const box = byId("notice");
@@ -55,9 +55,9 @@ async function look() {
     showDocuments(documents.data);
     showChoices(documents.data);
     showMemory(capacity);
-    if (wish && documents.data.some((d) => d.name === wish) && !isAnswering()) {
-      chooseDocument(wish);
-      wish = "";
+    if (documents.data.some((d) => d.name === dropped)) {
+      offerDocument(dropped);
+      dropped = "";
     }
     if (isAnswering() || documents.data.some((d) => d.state === "reading")) wait = BUSY_MS;
   } catch (error) {
@@ -72,7 +72,7 @@ startSettings(look);
 startDocuments({
   chosen: chooseDocument,
   changed(name) {
-    wish = name || wish;
+    dropped = name || dropped;
     look();
   },
 });
