@@ -355,7 +355,7 @@ class Demo(Case):
 def take_pictures(folder):
     """For the eye: light, dark, a phone."""
     server, driver = harness.Program("--ctx", "32K", "--kv-tokens", "64K"), webdriver.Driver()
-    b = webdriver.Browser(driver, 1180, 820)
+    b = webdriver.Browser(driver, 1180, 850)
     with open(os.path.join("demo", "document.txt"), "rb") as f:
         text = f.read()
     b.scheme("light")
