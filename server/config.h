@@ -78,6 +78,7 @@ struct lf_config {
     bool no_page;
     const char *const *cors_origin;
     const char *const *allowed_host;
+    const char *const *trusted_proxy;
     uint64_t max_body;
     int n_connections, n_connections_per_address; /* the latter 0: no limit of its own */
     int request_timeout;                          /* seconds; 0: none */

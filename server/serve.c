@@ -209,6 +209,7 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
         .api_keys_env = c->api_keys_env,
         .cors_origins = c->cors_origin,
         .allowed_hosts = c->allowed_host,
+        .trusted_proxies = c->trusted_proxy,
         .model_id = s->model_id,
         .model_aliases = s->aliases,
         .memory = memory_shares(&s->rt.plan),

@@ -84,6 +84,25 @@ class Operating(unittest.TestCase):
         self.assertEqual(s.stop(), 0)
         self.assertEqual(run("serve", "--port", "0", "--served-model-name", "a" * 256).returncode, 2)
 
+    def test_the_log_names_the_client_of_a_trusted_proxy(self):
+        ask = {"prompt": "a", "max_tokens": 1}
+        with tempfile.TemporaryDirectory() as folder:
+            for option, clients in ((("--trusted-proxy", "10.0.0.0/8,127.0.0.1"), ["2001:db8::7", "127.0.0.1"]), ((), [])):
+                log = os.path.join(folder, f"log{len(clients)}")
+                server = Running("--log-file", log, *option, stderr=subprocess.DEVNULL)
+                for forwarded in ("198.51.100.9, 2001:DB8::7, 10.0.0.2", "unknown"):
+                    r = server.post("/v1/completions", ask, headers={"X-Forwarded-For": forwarded})
+                    self.assertEqual(r.status, 200)
+                self.assertEqual(server.stop(), 0)
+                with open(log) as f:
+                    text = f.read()
+                self.assertEqual(text.count("route=/v1/completions"), 2)
+                self.assertEqual(re.findall(r"route=/v1/completions .* client=(\S+)", text), clients)
+                self.assertNotIn("198.51.100.9", text)
+        r = run("serve", "--trusted-proxy", "10.0.0.1/8")
+        self.assertEqual(r.returncode, 2, r.stderr)
+        self.assertIn(b"--trusted-proxy", r.stderr)
+
     def test_a_log_pipe_that_nobody_reads_holds_up_nobody(self):
         read_end, write_end = os.pipe()
         fcntl.fcntl(write_end, 1031, 4096)  # F_SETPIPE_SZ

@@ -105,7 +105,7 @@ struct settings {
     struct scripted_engine_opts engine;
     int loading_ms;
     const char *template_file;
-    const char *cors[LIST_N + 1], *hosts[LIST_N + 1], *aliases[LIST_N + 1];
+    const char *cors[LIST_N + 1], *hosts[LIST_N + 1], *aliases[LIST_N + 1], *proxies[LIST_N + 1];
 };
 
 struct number_row {
@@ -174,6 +174,9 @@ static bool read_word(struct settings *s, const char *arg)
     } else if ((v = value_of(arg, "allowed_host"))) {
         s->http.allowed_hosts = s->hosts;
         return add(s->hosts, v);
+    } else if ((v = value_of(arg, "trusted_proxy"))) {
+        s->http.trusted_proxies = s->proxies;
+        return add(s->proxies, v);
     } else if ((v = value_of(arg, "keep_alive"))) {
         s->http.keep_alive = strcmp(v, "chunk") == 0 ? LF_KEEP_ALIVE_CHUNK
                              : strcmp(v, "off") == 0 ? LF_KEEP_ALIVE_OFF

@@ -281,6 +281,8 @@ static void write_http(struct page *p, const struct http_numbers *n)
              "Connections ended by a deadline, or to make room for another.");
     counter(p, "http_clients_gone_total", &m->clients_gone, "Requests whose client left before the end.");
     counter(p, "http_unknown_fields_total", &m->unknown_fields, "Fields of requests that were ignored.");
+    counter(p, "http_forwarded_malformed_total", &m->malformed_forwarded,
+            "Requests of trusted proxies with an X-Forwarded-For that names no address.");
     counter(p, "http_text_memory_refused_total", &m->refused_text_memory, "Requests refused for want of text memory.");
     counter(p, "log_lines_dropped_total", &dropped, "Log lines that could not be written.");
 }

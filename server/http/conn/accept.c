@@ -87,7 +87,10 @@ static void admit(struct lf_http_server *s, const struct lf_accepted *a)
 {
     bool full = false;
     tune(s, a->fd);
-    struct lf_conn *conn = lf_conn_admit(&s->conns, a->fd, lf_peer_address(&a->addr), &full);
+    struct lf_address peer = lf_address_of(&a->addr);
+    uint64_t address = lf_proxies_have(&s->proxies, &peer) ? LF_CONN_OF_PROXY : lf_address_key(&peer);
+    struct lf_conn *conn = lf_conn_admit(&s->conns, a->fd, address, &full);
+    if (conn) conn->peer = peer;
     if (!conn)
         turn_away(s, a->fd, full);
     else if (MHD_add_connection(s->daemon, a->fd, (const struct sockaddr *)&a->addr, a->addr_len) != MHD_YES)

@@ -56,6 +56,7 @@ static void enter_locked(struct lf_conn *c, enum lf_conn_state state)
         c->received_bytes = k.bytes_received; /* what comes from here on is of the next request */
     }
     if (state == LF_CONN_BODY) atomic_store(&c->body_bytes, 0);
+    if (state == LF_CONN_IDLE && c->by_proxy) c->address = LF_CONN_OF_PROXY;
 }
 
 void lf_conn_enter(struct lf_conns *conns, struct lf_conn *conn, enum lf_conn_state state, struct lf_wake *wake)
@@ -178,9 +179,10 @@ static struct census take_census_locked(struct lf_conns *conns, int fd, uint64_t
         bool silent = is_silent(c, now_ns);
         all.n += !c->health_only;
         all.n_health += c->health_only;
-        all.n_same += c->address == address;
+        bool same = address != LF_CONN_OF_PROXY && c->address == address;
+        all.n_same += same;
         if (silent) keep_older(c->health_only ? &all.silent_in_health : &all.silent, c);
-        if (silent && c->address == address) keep_older(&all.silent_same, c);
+        if (silent && same) keep_older(&all.silent_same, c);
     }
     return all;
 }
@@ -207,6 +209,7 @@ static struct lf_conn *one_of_many(const struct lf_conns *conns, int n_same)
 {
     struct lf_conn *oldest = oldest_unheard(conns, false);
     int n = 0;
+    if (oldest && oldest->address == LF_CONN_OF_PROXY) return NULL;
     for (int i = 0; oldest && i < conns->n_places; i++) {
         const struct lf_conn *c = &conns->places[i];
         n += c->state != LF_CONN_FREE && c->state != LF_CONN_CUT && c->address == oldest->address;
@@ -257,6 +260,7 @@ struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, 
     if (place) {
         place->fd = fd;
         place->address = address;
+        place->by_proxy = address == LF_CONN_OF_PROXY;
         place->health_only = health_only;
         place->hung_up = false;
         place->received_bytes = 0;
@@ -273,6 +277,22 @@ struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, 
     else
         lf_counter_add(*full ? &conns->metrics.refused_full : &conns->metrics.refused_address, 1);
     return place;
+}
+
+bool lf_conn_of_client(struct lf_conn *conn, uint64_t address)
+{
+    struct lf_conns *conns = conn->conns;
+    int n = 0;
+    pthread_mutex_lock(&conns->lock);
+    for (int i = 0; i < conns->n_places; i++) {
+        const struct lf_conn *c = &conns->places[i];
+        n += c != conn && c->state != LF_CONN_FREE && c->state != LF_CONN_CUT && c->address == address;
+    }
+    bool ok = conns->n_per_address == 0 || n < conns->n_per_address;
+    if (ok) conn->address = address;
+    pthread_mutex_unlock(&conns->lock);
+    if (!ok) lf_counter_add(&conns->metrics.refused_address, 1);
+    return ok;
 }
 
 static int n_cut_locked(const struct lf_conns *conns)

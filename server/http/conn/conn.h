@@ -24,6 +24,9 @@
  * quarter of those for closing (LF_CONN_CUT_N) to no address that has LF_CONN_MANY. All of them together are no more
  * than there are descriptors for (descriptors.h); where the system has none left all the same, silent ones are cut.
  *
+ * A trusted proxy's connections are many clients': they count for nobody, and while a request is on one for its client,
+ * who is refused it past the limit.
+ *
  * Every function takes the table's lock; it is taken before the waker's, and after nothing. */
 #ifndef LF_SERVER_HTTP_CONN_CONN_H
 #define LF_SERVER_HTTP_CONN_CONN_H
@@ -36,12 +39,16 @@
 
 #include "core/metrics.h"
 #include "core/status.h"
+#include "server/http/conn/proxy.h"
 
 struct lf_api_err;
 struct lf_conns;
 struct lf_reply;
 struct lf_wake;
 struct MHD_Connection;
+
+/* As an address: of a trusted proxy, which counts for nobody. (As a network it would be one of multicast.) */
+#define LF_CONN_OF_PROXY UINT64_MAX
 
 enum {
     LF_CONN_HEALTH_N = 8,    /* places kept for the health routes */
@@ -74,8 +81,10 @@ struct lf_conn {
     struct lf_wake *wake;          /* of the request on it; NULL between requests */
     const struct lf_reply *answer; /* to it, while its body still comes and the answer is known; borrowed */
     const char *request_id;        /* with answer */
-    uint64_t address;              /* of the peer: lf_peer_address */
-    int64_t since_ns;              /* when the state began */
+    struct lf_address peer;
+    bool by_proxy;    /* the peer is a trusted one; fixed while it lives */
+    uint64_t address; /* whom it counts for: the peer, behind a trusted proxy its client (lf_address_key) */
+    int64_t since_ns; /* when the state began */
     _Atomic uint64_t body_bytes;
     uint64_t acked_bytes;    /* the kernel's counter at the last look */
     uint64_t received_bytes; /* the same when the answer began: what came since is of the next request */
@@ -124,6 +133,9 @@ void lf_conns_cut_all(struct lf_conns *conns);
 /* A place for a socket that was accepted, watched for its peer's closing. NULL: *full says whether the table is full
  * or the address has too many; or the socket cannot be watched (fd is not closed). */
 struct lf_conn *lf_conn_admit(struct lf_conns *conns, int fd, uint64_t address, bool *full);
+/* The request on a trusted proxy's connection is of this client, for whom it counts until the next one. False: it has
+ * as many as an address may have. */
+bool lf_conn_of_client(struct lf_conn *conn, uint64_t address);
 /* libmicrohttpd would not have it. */
 void lf_conn_discard(struct lf_conns *conns, struct lf_conn *conn);
 /* libmicrohttpd took the socket; NULL where it is none of ours. */

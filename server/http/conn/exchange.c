@@ -1,5 +1,6 @@
 #include "server/http/conn/exchange.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/clock.h"
@@ -20,6 +21,7 @@ struct lf_exchange *lf_exchange_begin(struct lf_http_server *s, struct lf_conn *
     x->server = s;
     x->mhd = mhd;
     x->conn = conn;
+    x->client = conn->peer;
     lf_list_init(&x->job.node);
     lf_buf_init_in(&x->body, s->opts.max_body_bytes, s->text_memory);
     lf_buf_init(&x->tail_buf, LF_URI_BYTES);
@@ -185,14 +187,24 @@ enum MHD_Result lf_exchange_advance(struct lf_exchange *x)
     return x->answer ? begin_answer(x) : MHD_NO;
 }
 
+/* Where proxies are trusted somebody asks which clients come through them. */
+static void log_end(const struct lf_exchange *x, bool finished)
+{
+    char client[sizeof " client=" + LF_ADDRESS_TEXT_BYTES] = "", address[LF_ADDRESS_TEXT_BYTES];
+    if (x->server->proxies.n > 0) {
+        lf_address_print(address, &x->client);
+        snprintf(client, sizeof client, " client=%s", address);
+    }
+    LF_INFO("request id=%s route=%s status=%d finished=%d ms=%lld%s", x->request_id, x->route->path, x->reply.status,
+            (int)finished, (long long)((lf_clock_ns() - x->wake.began_ns) / LF_NS_PER_MS), client);
+}
+
 void lf_exchange_end(struct lf_exchange *x, bool finished)
 {
     struct lf_http_server *s = x->server;
     finished = finished || x->answered;
     if (!finished) lf_counter_add(&s->metrics.clients_gone, 1);
-    if (x->route && x->route->generates)
-        LF_INFO("request id=%s route=%s status=%d finished=%d ms=%lld", x->request_id, x->route->path, x->reply.status,
-                (int)finished, (long long)((lf_clock_ns() - x->wake.began_ns) / LF_NS_PER_MS));
+    if (x->route && x->route->generates) log_end(x, finished);
     if (x->answer) x->answer->destroy(x->answer); /* from here on nobody notifies */
     lf_conn_enter(&s->conns, x->conn, LF_CONN_IDLE, NULL);
     lf_wake_deinit(&x->wake);

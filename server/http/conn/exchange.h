@@ -54,11 +54,12 @@ struct lf_exchange {
     bool client_id; /* request_id is the client's */
     char request_id[LF_REQUEST_ID_BYTES + 1];
     struct lf_tenant tenant;
-    const char *cors;        /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
-    struct lf_str preflight; /* Access-Control-Request-Headers, borrowed from libmicrohttpd */
-    struct lf_str if_match;  /* of the header, borrowed from libmicrohttpd */
-    bool is_text;            /* the body is a text and no JSON */
-    bool wait;               /* ?wait=true, where the route has that */
+    struct lf_address client; /* the peer, behind a trusted proxy its client */
+    const char *cors;         /* for Access-Control-Allow-Origin; borrowed from the options, NULL: none */
+    struct lf_str preflight;  /* Access-Control-Request-Headers, borrowed from libmicrohttpd */
+    struct lf_str if_match;   /* of the header, borrowed from libmicrohttpd */
+    bool is_text;             /* the body is a text and no JSON */
+    bool wait;                /* ?wait=true, where the route has that */
     bool http_1_0;
     struct lf_str if_none_match; /* as if_match */
 

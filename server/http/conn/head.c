@@ -98,6 +98,22 @@ static enum lf_status check_slot(struct lf_exchange *x, struct lf_api_err *err)
     return LF_INVALID;
 }
 
+/* Behind a trusted proxy: whose request it is, and whether that address has room for one more. Where nothing says
+ * whose, it is the proxy's own, which has no such limit. */
+static enum lf_status check_client(struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
+{
+    struct lf_http_server *s = x->server;
+    if (!x->conn->by_proxy || x->route->auth == LF_AUTH_NONE) return LF_OK;
+    enum lf_forwarded forwarded = LF_FORWARDED_MALFORMED;
+    if (h->n_forwarded_for <= LF_FORWARDED_LINES_N)
+        forwarded = lf_proxies_client(&s->proxies, h->forwarded_for, h->n_forwarded_for, &x->client);
+    if (forwarded == LF_FORWARDED_MALFORMED) lf_counter_add(&s->metrics.malformed_forwarded, 1);
+    if (forwarded != LF_FORWARDED_CLIENT || lf_conn_of_client(x->conn, lf_address_key(&x->client))) return LF_OK;
+    (void)!lf_refuse(err, 429, NULL, "too_many_connections_of_address", "Too many connections from this address.");
+    err->retry_after_s = 1;
+    return LF_INVALID;
+}
+
 /* Who asks, for fairness and limits: a key, else an address. */
 static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
 {
@@ -106,7 +122,7 @@ static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *
         return lf_refuse(err, 401, NULL, "invalid_api_key",
                          "A valid API key is needed: Authorization: Bearer KEY, or x-api-key: KEY.");
     x->tenant.by_key = x->tenant.id != 0;
-    if (!x->tenant.by_key) x->tenant.id = lf_mix64(x->conn->address) | 1;
+    if (!x->tenant.by_key) x->tenant.id = lf_mix64(lf_address_key(&x->client)) | 1;
     return LF_OK;
 }
 
@@ -148,6 +164,7 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     LF_TRY(find_route(x, url, method, err));
     if (x->reply.status) return LF_OK; /* OPTIONS */
     LF_TRY(check_slot(x, err));
+    LF_TRY(check_client(x, h, err));
     LF_TRY(check_key(x, h, err));
     LF_TRY(check_state(x, err));
     read_wishes(x, h);

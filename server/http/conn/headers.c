@@ -64,6 +64,12 @@ static const struct field_row rows[] = {
     {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 
+/* The one field that may be there several times: a list goes on in the next. */
+static void add_forwarded(struct lf_headers *h, struct lf_str value)
+{
+    if (h->n_forwarded_for++ < LF_FORWARDED_LINES_N) h->forwarded_for[h->n_forwarded_for - 1] = value;
+}
+
 static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char *key, size_t key_bytes,
                                   const char *value, size_t value_bytes)
 {
@@ -74,6 +80,8 @@ static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char
     h->fields_end = value ? value + value_bytes : key;
     if (!is_token(key, key_bytes)) h->bad_name = true;
     if (value && !is_field_value(value, value_bytes)) h->bad_value = true;
+    if (lf_str_is_word(lf_str_from(key, key_bytes), "X-Forwarded-For"))
+        add_forwarded(h, lf_str_from(value ? value : "", value_bytes));
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         if (!lf_str_is_word(lf_str_from(key, key_bytes), rows[i].name)) continue;
         if (rows[i].count_offset != SIZE_MAX) ++*(int *)(void *)((char *)h + rows[i].count_offset);

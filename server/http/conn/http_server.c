@@ -197,6 +197,7 @@ enum lf_status lf_http_server_create(struct lf_http_server **out, const struct l
     enum lf_status status;
     set_up(s, opts);
     LF_TRY_GOTO(lf_keys_init(&s->keys, opts->api_keys_file, opts->api_keys_env, err), fail);
+    LF_TRY_GOTO(lf_proxies_init(&s->proxies, opts->trusted_proxies, err), fail);
     LF_TRY_GOTO(lf_listen(&s->listen_fd, &s->port, &s->loopback, s->opts.host, s->opts.port, err), fail);
     LF_TRY_GOTO(allocate(s, err), fail);
     LF_TRY_GOTO(start_daemon(s, err), fail);

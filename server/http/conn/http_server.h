@@ -38,15 +38,16 @@ struct lf_http_opts {
     int request_deadline_ms;   /* 0: none */
     int max_choices;           /* n */
     enum lf_keep_alive keep_alive;
-    const char *metrics_prefix;       /* "longflash:" or "vllm:" */
-    const char *api_keys_file;        /* one key a line; NULL: none */
-    const char *api_keys_env;         /* value of the environment variable, comma separated; NULL: none */
-    bool no_page;                     /* nothing at / */
-    const char *const *cors_origins;  /* NULL-terminated; NULL: CORS off */
-    const char *const *allowed_hosts; /* NULL-terminated further Host values beside loopback names; NULL: only those
-                                         when bound to loopback, any when not */
-    const char *model_id;             /* what answers call the model, and requests name as "model" */
-    const char *const *model_aliases; /* NULL-terminated further names, "*": any; NULL: none */
+    const char *metrics_prefix;         /* "longflash:" or "vllm:" */
+    const char *api_keys_file;          /* one key a line; NULL: none */
+    const char *api_keys_env;           /* value of the environment variable, comma separated; NULL: none */
+    bool no_page;                       /* nothing at / */
+    const char *const *cors_origins;    /* NULL-terminated; NULL: CORS off */
+    const char *const *allowed_hosts;   /* NULL-terminated further Host values beside loopback names; NULL: only those
+                                           when bound to loopback, any when not */
+    const char *const *trusted_proxies; /* NULL-terminated addresses and networks; NULL: none */
+    const char *model_id;               /* what answers call the model, and requests name as "model" */
+    const char *const *model_aliases;   /* NULL-terminated further names, "*": any; NULL: none */
     int64_t model_created_s;
     const char *tool_parser;      /* name of an answer format; NULL: the one that the chat template shows */
     bool no_reasoning;            /* an answer's reasoning stays in its text */

@@ -1,4 +1,4 @@
-/* The listening socket, and what an address is for the limit per address. */
+/* The listening socket. */
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -86,21 +86,4 @@ enum lf_status lf_listen(int *fd, int *port, bool *loopback, const char *host, i
     else
         close(bound);
     return status;
-}
-
-uint64_t lf_peer_address(const struct sockaddr_storage *addr)
-{
-    if (addr->ss_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)addr)->sin_addr.s_addr) | (uint64_t)1 << 32;
-    uint64_t prefix = 0;
-    if (addr->ss_family == AF_INET6) {
-        const struct in6_addr *a = &((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
-        if (IN6_IS_ADDR_V4MAPPED(a)) {
-            uint32_t v4;
-            memcpy(&v4, a->s6_addr + 12, sizeof v4);
-            return ntohl(v4) | (uint64_t)1 << 32;
-        }
-        memcpy(&prefix, a->s6_addr, sizeof prefix);
-    }
-    return prefix;
 }

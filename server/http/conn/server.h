@@ -3,6 +3,7 @@
  *     http_server.c   starts and stops it all; libmicrohttpd's callbacks
  *     accept, watch   sockets come in; deadlines, vanished clients, news
  *     conn            a connection and its states; descriptors: how many there may be
+ *     proxy           whose request it is behind one
  *     exchange        a request and its answer; head, respond: their beginning and their end
  *     last_reply      a refusal that we send ourselves, where libmicrohttpd cannot: too late, no room, malformed
  *     wake, workers   waiting, and the threads that work on texts
@@ -24,7 +25,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
 
 #include "core/metrics.h"
 #include "server/documents/keeper.h"
@@ -35,6 +35,7 @@
 #include "server/http/conn/auth.h"
 #include "server/http/conn/conn.h"
 #include "server/http/conn/http_server.h"
+#include "server/http/conn/proxy.h"
 #include "server/http/conn/wake.h"
 #include "server/http/conn/workers.h"
 
@@ -54,7 +55,7 @@ struct lf_response_store;
 
 struct lf_http_metrics {
     struct lf_counter requests[LF_ROUTES_N + 1][6]; /* [route, or no route][status / 100] */
-    struct lf_counter clients_gone, unknown_fields, refused_text_memory;
+    struct lf_counter clients_gone, unknown_fields, refused_text_memory, malformed_forwarded;
     struct lf_histogram n_choices; /* n of a generation request */
 };
 
@@ -73,6 +74,7 @@ struct lf_http_server {
     struct lf_keeper keeper;
     struct lf_returns returns;
     struct lf_keys keys;
+    struct lf_proxies proxies; /* that are trusted */
     pthread_t watch_thread;
 
     struct lf_conns conns;
@@ -99,7 +101,6 @@ struct lf_http_server {
 /* listen.c */
 LF_MUST_CHECK enum lf_status lf_listen(int *fd, int *port, bool *loopback, const char *host, int want_port,
                                        struct lf_err *err);
-uint64_t lf_peer_address(const struct sockaddr_storage *addr); /* IPv4 whole, IPv6 by its /64 */
 
 /* server.c: a fresh id, 24 hex digits and a terminator. */
 void lf_new_id(struct lf_http_server *s, char out[25]);

@@ -55,10 +55,11 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l api-keys-file -d
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l insecure-no-auth -d 'listen beyond loopback without keys: anyone who reaches the port may use it'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l cors-origin -d 'allow browsers\' requests from this origin; may be given several times' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l allowed-host -d 'accept this Host header beside the loopback names; may be given several times' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l trusted-proxy -d 'a proxy\'s address or network, whose X-Forwarded-For is believed; may be given several times' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l max-body -d 'largest request body; past it 413' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l max-document -d 'largest text of a document; past it 413' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l connections -d 'connections at once' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l connections-per-address -d 'of these, from one address; 0: all of them, for a server behind a proxy' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l connections-per-address -d 'of these, from one address; 0: all of them. Those of a --trusted-proxy count for its clients' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l request-timeout -d 'a request that takes longer ends with what it has' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l drain-timeout -d 'what requests in flight may take after SIGTERM; then they are ended and told so' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l no-page -d 'leave out the page for browsers at /'

@@ -24,6 +24,49 @@ static void one_address_has_so_many(void **state)
 }
 
 /* Of the address the one that is silent the longest; those of others are older and stay. */
+/* A proxy's connections count for the clients of the requests on them, and between two requests for nobody. */
+static void a_proxys_connections_are_its_clients(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    struct lf_conn *c[4];
+    open_rig(&r, 16, 2);
+    for (int i = 0; i < 4; i++) {
+        c[i] = admit_busy(&r, LF_CONN_OF_PROXY);
+        assert_true(c[i]->by_proxy);
+    }
+    assert_true(lf_conn_of_client(c[0], 9));
+    assert_true(lf_conn_of_client(c[0], 9)); /* itself is no other one */
+    assert_true(lf_conn_of_client(c[1], 9));
+    assert_false(lf_conn_of_client(c[2], 9));
+    assert_int_equal(lf_counter_get(&r.conns.metrics.refused_address), 1);
+    assert_true(lf_conn_of_client(c[2], 8));
+    assert_null(admit(&r, 9, &full)); /* nor by a connection of its own */
+    assert_false(full);
+    lf_conn_enter(&r.conns, c[0], LF_CONN_IDLE, NULL);
+    assert_true(c[0]->address == LF_CONN_OF_PROXY);
+    assert_true(lf_conn_of_client(c[3], 9));
+    lf_conn_enter(&r.conns, c[1], LF_CONN_IDLE, NULL);
+    assert_false(admit_busy(&r, 9)->by_proxy);
+    close_rig(&r);
+}
+
+/* However many it has, they give way to no newer one before they are silent. */
+static void a_proxy_is_no_address_that_has_many(void **state)
+{
+    (void)state;
+    struct rig r;
+    bool full;
+    open_rig(&r, 16, 0);
+    for (int i = 0; i < 16; i++) (void)admit(&r, LF_CONN_OF_PROXY, &full);
+    struct lf_conn *late = admit(&r, LATE, &full);
+    assert_non_null(late);
+    assert_true(late->health_only);
+    assert_int_equal(lf_counter_get(&r.conns.metrics.made_room), 0);
+    close_rig(&r);
+}
+
 static void a_silent_one_of_the_address_makes_room(void **state)
 {
     (void)state;
@@ -393,6 +436,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_address_has_so_many),
+        cmocka_unit_test(a_proxys_connections_are_its_clients),
+        cmocka_unit_test(a_proxy_is_no_address_that_has_many),
         cmocka_unit_test(a_silent_one_of_the_address_makes_room),
         cmocka_unit_test(a_full_table_lets_a_silent_one_go),
         cmocka_unit_test(where_nobody_is_silent_there_are_places_for_health),

@@ -173,14 +173,49 @@ static void without_keys_a_tenant_is_its_address(void **state)
     assert_true(id != 0 && !rig.x->tenant.by_key);
     expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "Authorization: Bearer whatever\r\n\r\n");
     assert_true(rig.x->tenant.id == id);
-    rig.conn->address = 8;
+    rig.conn->peer.bytes[7] = 8;
     expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
     assert_true(rig.x->tenant.id != id && rig.x->tenant.id != 0);
     for (uint64_t address = 0; address < 64; address++) { /* never nobody's, whatever it is hashed to */
-        rig.conn->address = address;
+        rig.conn->peer.bytes[7] = (uint8_t)address;
         expect_accepted("GET /v1/models HTTP/1.1\r\n" HOST "\r\n");
         assert_int_equal(rig.x->tenant.id & 1, 1);
     }
+}
+
+/* The id of whoever asks through a trusted proxy with these fields. */
+static uint64_t tenant_behind_proxy(const char *fields)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "GET /v1/models HTTP/1.1\r\n" HOST "%s\r\n", fields);
+    expect_accepted(text);
+    return rig.x->tenant.id;
+}
+
+static void behind_a_proxy_a_tenant_is_its_clients_address(void **state)
+{
+    (void)state;
+    static const char *const proxies[] = {"10.0.0.0/8", NULL};
+    struct lf_err err;
+    char many[512];
+    int n_bytes = 0;
+    uint64_t stranger = tenant_behind_proxy("X-Forwarded-For: 203.0.113.7\r\n");
+    assert_true(stranger == tenant_behind_proxy(""));
+    assert_int_equal(lf_proxies_init(&rig.server.proxies, proxies, &err), LF_OK);
+    rig.conn->by_proxy = true;
+    uint64_t own = tenant_behind_proxy(""), client = tenant_behind_proxy("X-Forwarded-For: 203.0.113.7\r\n");
+    assert_true(own == stranger && client != own);
+    assert_true(client ==
+                tenant_behind_proxy("x-forwarded-for: 1.2.3.4\r\nX-FORWARDED-FOR: 203.0.113.7,10.0.0.1 \r\n"));
+    assert_true(client != tenant_behind_proxy("X-Forwarded-For: 203.0.113.8\r\n"));
+    assert_int_equal(lf_counter_get(&rig.server.metrics.malformed_forwarded), 0);
+    assert_true(own == tenant_behind_proxy("X-Forwarded-For: unknown\r\n"));
+    assert_int_equal(lf_counter_get(&rig.server.metrics.malformed_forwarded), 1);
+    for (int n = 1; n <= LF_FORWARDED_LINES_N + 1; n++) {
+        n_bytes += snprintf(many + n_bytes, sizeof many - (size_t)n_bytes, "X-Forwarded-For: 203.0.113.7\r\n");
+        assert_true(tenant_behind_proxy(many) == (n <= LF_FORWARDED_LINES_N ? client : own));
+    }
+    assert_int_equal(lf_counter_get(&rig.server.metrics.malformed_forwarded), 2);
 }
 
 static void with_keys_a_tenant_is_its_key(void **state)
@@ -289,6 +324,7 @@ int main(void)
         CASE(while_it_drains_nothing_new_is_generated),
         CASE(a_slot_for_health_answers_health_alone),
         CASE(without_keys_a_tenant_is_its_address),
+        CASE(behind_a_proxy_a_tenant_is_its_clients_address),
         CASE(with_keys_a_tenant_is_its_key),
         CASE(a_body_is_plain_json),
         CASE(a_body_has_so_many_bytes),

@@ -32,7 +32,8 @@ static uint64_t peer(const char *text)
         a->sin_family = AF_INET;
         assert_int_equal(inet_pton(AF_INET, text, &a->sin_addr), 1);
     }
-    return lf_peer_address(&addr);
+    const struct lf_address address = lf_address_of(&addr);
+    return lf_address_key(&address);
 }
 
 static void an_ipv6_network_of_64_bits_is_one_address(void **state)
