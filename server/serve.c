@@ -24,6 +24,7 @@
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
+#include "server/notify.h"
 #include "server/runtime.h"
 #include "template/answer_format.h"
 
@@ -43,6 +44,7 @@ struct server {
     const char *aliases[LF_CONFIG_LIST_N + 1];
     char fingerprint[24];
     int64_t started_ns;
+    struct lf_notify notify;
 };
 
 static bool is_loopback(const char *host)
@@ -230,7 +232,9 @@ static enum lf_status start_http(struct server *s, struct lf_err *err)
 static void on_progress(void *ctx, uint64_t done, uint64_t total)
 {
     struct server *s = ctx;
-    lf_http_server_progress(s->http, total ? (double)done / (double)total : 1.0);
+    double fraction = total ? (double)done / (double)total : 1.0;
+    lf_http_server_progress(s->http, fraction);
+    lf_notify_progress(&s->notify, fraction);
 }
 
 /* ---- signals ---- */
@@ -311,13 +315,18 @@ static void reload(struct server *s)
 static void wait_answered(struct server *s, int64_t ms)
 {
     int64_t end_ns = lf_clock_ns() + ms * LF_NS_PER_MS;
-    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) lf_clock_sleep_ms(POLL_MS / 4);
+    while (lf_http_server_n_in_flight(s->http) > 0 && lf_clock_ns() < end_ns) {
+        lf_notify_alive(&s->notify);
+        lf_clock_sleep_ms(POLL_MS / 4);
+    }
 }
 
 static int drain(struct server *s)
 {
     handle_ends(exit_failed);
-    LF_INFO("draining in_flight=%d", lf_http_server_n_in_flight(s->http));
+    int n_in_flight = lf_http_server_n_in_flight(s->http);
+    LF_INFO("draining in_flight=%d", n_in_flight);
+    lf_notify_tell(&s->notify, "STOPPING=1\nSTATUS=draining, %d requests in flight", n_in_flight);
     lf_http_server_drain(s->http);
     lf_engine_drain(s->rt.engine);
     wait_answered(s, (int64_t)s->config->drain_timeout * 1000);
@@ -342,6 +351,7 @@ static int serve_until_end(struct server *s, const sigset_t *set)
             lf_clock_sleep_ms(DEAD_GRACE_MS);
             _exit(LF_EXIT_FAILED);
         }
+        lf_notify_alive(&s->notify);
     }
 }
 
@@ -378,6 +388,7 @@ static int fail(struct server *s, const struct lf_err *err)
     int exit_status = lf_report(err);
     lf_http_server_destroy(s->http);
     lf_runtime_close(&s->rt);
+    lf_notify_close(&s->notify);
     return exit_status;
 }
 
@@ -389,6 +400,7 @@ int lf_serve_command(const struct lf_config *config)
     lf_log_set_level((enum lf_log_level)config->log_level);
     if (check_config(config, &err) != LF_OK) return lf_report(&err);
     if (config->log_file && lf_log_open(config->log_file, &err) != LF_OK) return lf_report(&err);
+    lf_notify_open(&s.notify);
     block_signals(&signals);
     if (lf_runtime_open(&s.rt, config, true, &err) != LF_OK) return fail(&s, &err);
     if (read_sampling(&s, &err) != LF_OK) return fail(&s, &err);
@@ -406,8 +418,10 @@ int lf_serve_command(const struct lf_config *config)
     if (lf_http_server_load_documents(s.http, &err) != LF_OK) return fail(&s, &err);
     lf_http_server_ready(s.http, s.rt.tok, s.rt.chat, s.rt.engine);
     print_ready(&s);
+    lf_notify_tell(&s.notify, "READY=1\nSTATUS=serving on port %d", lf_http_server_port(s.http));
     int exit_status = serve_until_end(&s, &signals);
     lf_http_server_destroy(s.http);
     lf_runtime_close(&s.rt);
+    lf_notify_close(&s.notify);
     return exit_status;
 }
