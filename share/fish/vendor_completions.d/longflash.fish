@@ -6,8 +6,8 @@ complete -c longflash -n __fish_use_subcommand -a run -d 'answers one question o
 complete -c longflash -n __fish_use_subcommand -a load -d 'measures a server under load'
 complete -c longflash -n __fish_use_subcommand -a tokenize -d 'prints the token ids of a text, or the text of ids'
 complete -c longflash -n __fish_use_subcommand -a health -d 'asks a server whether it is ready'
-complete -c longflash -n __fish_use_subcommand -a documents -d 'lists, checks and removes what --cache-dir has kept'
-complete -c longflash -n '__fish_seen_subcommand_from documents' -a 'ls verify rm'
+complete -c longflash -n __fish_use_subcommand -a documents -d 'lists, checks, removes and moves what --cache-dir has kept'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -a 'ls verify rm export import'
 complete -c longflash -n __fish_use_subcommand -a docs -d 'prints a document that the program makes of its own tables'
 complete -c longflash -n '__fish_seen_subcommand_from docs' -a 'api metrics options man bash zsh fish'
 complete -c longflash -n __fish_use_subcommand -a version -d 'prints version, commit, backends and libraries'
@@ -31,7 +31,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtyp
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep documents and blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
-complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents'
+complete -c longflash -n '__fish_seen_subcommand_from documents' -l all -d 'rm: remove what every identity left, and all documents; import: make identities that are not there'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-disk -d 'bytes that the files of --cache-dir may take' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l cache-memory -d 'of this machine\'s memory, for blocks that leave a GPU\'s cache' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l cache-meet -d 'on a GPU, compute from the front while slow blocks come back from the end' -x -a 'on off'
@@ -39,6 +39,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l concurrency
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l text-memory -d 'memory for texts: bodies, what is made of them, and replies' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l document-memory -d 'memory for the texts of documents (/v1/documents)' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l document-tokens -d 'tokens that the documents of one key may have together' -x
+complete -c longflash -n '__fish_seen_subcommand_from serve plan' -l response-memory -d 'memory for stored responses (/v1/responses)' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l device -d 'cpu, or cuda:N for a GPU; auto: the first GPU where this build and the machine have one, else the CPU' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l threads -d 'worker threads' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l isa -d 'instruction set of the CPU not to be exceeded' -x -a 'auto c avx2 avx512 avx512-bf16 amx'
