@@ -250,7 +250,8 @@ static enum lf_status remove_some(struct job *job, struct lf_err *err)
     job->first_name = 1;
     if (c->json) return lf_fail(err, LF_INVALID, "documents rm has no --json");
     if (c->all == (c->n_args > 1))
-        return lf_fail(err, LF_INVALID, "rm: expected the identities and documents/NAME to remove, or else --all; ls shows them");
+        return lf_fail(err, LF_INVALID,
+                       "rm: expected the identities and documents/NAME to remove, or else --all; ls shows them");
     LF_TRY(check_digits(job, err));
     LF_TRY(lock_to_write(&lock, c->cache_dir, err));
     enum lf_status status = remove_locked(job, err);
