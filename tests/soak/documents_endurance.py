@@ -167,7 +167,7 @@ class Endurance:
     def look_at_disk(self):
         r = subprocess.run([harness.Program.program, "documents", "verify", "--json", "--cache-dir", self.dir],
                            capture_output=True, text=True, timeout=120)
-        (found,) = json.loads(r.stdout)
+        (found,) = [f for f in json.loads(r.stdout) if "identity" in f]
         if found["broken"] > self.n_flipped or found["bad_records"]:
             self.complain(f"{self.n_flipped} bits were flipped, and {found} is on disk")
         size = sum(os.stat(os.path.join(d, name)).st_blocks * 512 for d, _, names in os.walk(self.dir) for name in names)
