@@ -160,7 +160,7 @@ static bool is_file(const char *name, const char *end, uint64_t *number)
     if (strlen(name) != NAME_BYTES - 1 || strcmp(name + DIGITS, end) != 0) return false;
     if (strspn(name, "0123456789abcdef") != DIGITS) return false;
     *number = strtoull(name, NULL, 16);
-    return true;
+    return *number > 0 && *number < UINT64_MAX; /* the numbers that documents get */
 }
 
 static bool is_less(const void *a, const void *b)
@@ -173,7 +173,8 @@ static enum lf_status list(DIR *d, bool clears, uint64_t **numbers, size_t *n, s
 {
     uint64_t number;
     size_t room = 0;
-    for (struct dirent *e = readdir(d); e; e = readdir(d)) {
+    errno = 0;
+    for (struct dirent *e = readdir(d); e; errno = 0, e = readdir(d)) {
         if (clears && is_file(e->d_name, tmp, &number)) (void)unlinkat(dirfd(d), e->d_name, 0);
         if (!is_file(e->d_name, doc, &number)) continue;
         if (*n == room) {
@@ -183,6 +184,7 @@ static enum lf_status list(DIR *d, bool clears, uint64_t **numbers, size_t *n, s
         }
         (*numbers)[(*n)++] = number;
     }
+    if (errno != 0) return failed("list", folder_name, err);
     lf_sort(*numbers, *n, sizeof **numbers, is_less);
     return LF_OK;
 }

@@ -64,7 +64,8 @@ bool lf_document_is_name(struct lf_str name)
         char c = name.ptr[i];
         if (lf_digit(c) == 36 && c != '.' && c != '_' && c != '-') return false;
     }
-    return name.len >= 1 && name.len <= LF_DOCUMENT_NAME_BYTES;
+    bool is_place = lf_str_eq(name, LF_STR(".")) || lf_str_eq(name, LF_STR("..")); /* URLs lose these on their way */
+    return name.len >= 1 && name.len <= LF_DOCUMENT_NAME_BYTES && !is_place;
 }
 
 static void hash_text(struct lf_sha256 *sha, struct lf_str s)
@@ -525,11 +526,13 @@ bool lf_document_is_gone(const struct lf_document *doc)
     return atomic_load(&doc->gone);
 }
 
-void lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s)
+bool lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s)
 {
     pthread_mutex_lock(&docs->lock);
-    set_end(docs, doc, expires_s);
+    bool is_there = doc->tenant != NULL;
+    if (is_there) set_end(docs, doc, expires_s);
     pthread_mutex_unlock(&docs->lock);
+    return is_there;
 }
 
 void lf_document_recount(struct lf_documents *docs, struct lf_document *doc, int64_t n_tokens)

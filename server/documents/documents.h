@@ -143,8 +143,8 @@ void lf_document_look(struct lf_documents *docs, const struct lf_document *doc, 
 void lf_document_hit(struct lf_documents *docs, struct lf_document *doc);
 /* Whether its name is not its own any more: deleted, taken over, or past its end. */
 bool lf_document_is_gone(const struct lf_document *doc);
-/* It ends at another time than before; 0: never. */
-void lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s);
+/* It ends at another time than before; 0: never. false: it has no name any more, and nothing changes. */
+bool lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s);
 /* It has so many tokens, after all: another model counts others. */
 void lf_document_recount(struct lf_documents *docs, struct lf_document *doc, int64_t n_tokens);
 /* So many of its tokens have been read. */

@@ -87,7 +87,8 @@ enum lf_status lf_keeper_renew(struct lf_keeper *k, struct lf_document *doc, int
     enum lf_status status = LF_OK;
     pthread_mutex_lock(&k->lock);
     if (lf_document_number(doc) && !lf_document_is_gone(doc)) status = write_again(k, doc, expires_s, err);
-    if (status == LF_OK) lf_document_renew(k->docs, doc, expires_s);
+    if (status == LF_OK && !lf_document_renew(k->docs, doc, expires_s))
+        status = lf_fail(err, LF_NOT_FOUND, "it has just ended");
     pthread_mutex_unlock(&k->lock);
     return status;
 }
@@ -119,17 +120,28 @@ struct load {
     int n_loaded, n_left;
 };
 
-/* One of a later number is what holds. */
-static enum lf_document_verdict enter(struct lf_keeper *k, const struct lf_document_put *put)
+static enum lf_document_verdict put_loaded(struct lf_keeper *k, const struct lf_document_put *put)
 {
     struct lf_document *doc = NULL;
-    enum lf_document_verdict verdict;
     uint64_t left;
-    (void)lf_keeper_remove(k, &put->key, LF_STR(""), &verdict);
-    verdict = lf_documents_put(k->docs, put, &doc, &left);
+    enum lf_document_verdict verdict = lf_documents_put(k->docs, put, &doc, &left);
     lf_document_unref(k->docs, doc);
     remove_file(k, left);
     return verdict;
+}
+
+/* One of a later number is what holds; where there is no room for it, the one before stays. */
+static enum lf_document_verdict enter(struct lf_keeper *k, struct lf_document_put put)
+{
+    enum lf_document_verdict verdict;
+    struct lf_document *old = lf_documents_find(k->docs, &put.key);
+    put.if_match = old ? LF_STR("*") : LF_STR("");
+    lf_document_unref(k->docs, old);
+    verdict = put_loaded(k, &put);
+    if (verdict != LF_DOCUMENT_SAME) return verdict;
+    (void)lf_keeper_remove(k, &put.key, LF_STR(""), &verdict);
+    put.if_match = LF_STR("");
+    return put_loaded(k, &put);
 }
 
 static void load_file(struct load *load, uint64_t number, const struct lf_document_file *f)
@@ -143,7 +155,7 @@ static void load_file(struct load *load, uint64_t number, const struct lf_docume
                                         .file = number};
     if (f->expires_s && f->expires_s <= load->now_s)
         remove_file(k, number);
-    else if (enter(k, &put) == LF_DOCUMENT_NEW)
+    else if (enter(k, put) == LF_DOCUMENT_NEW)
         load->n_loaded++;
     else
         load->n_left++;

@@ -42,7 +42,7 @@ LF_MUST_CHECK enum lf_status lf_keeper_load(struct lf_keeper *keeper, struct lf_
 LF_MUST_CHECK enum lf_status lf_keeper_put(struct lf_keeper *keeper, struct lf_document_put *put,
                                            enum lf_document_verdict *verdict, struct lf_document **out,
                                            struct lf_err *err);
-/* It ends at another time. LF_FULL, LF_IO: it ends when it did. */
+/* It ends at another time. LF_FULL, LF_IO: it ends when it did. LF_NOT_FOUND: it has no name any more. */
 LF_MUST_CHECK enum lf_status lf_keeper_renew(struct lf_keeper *keeper, struct lf_document *doc, int64_t expires_s,
                                              struct lf_err *err);
 /* As lf_documents_remove. A file that cannot be removed is said in the log, and its document is there again after the

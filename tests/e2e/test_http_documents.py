@@ -90,16 +90,16 @@ class Documents(Case):
         self.assertEqual(self.put_text("a", "two").status, 202)
 
     def test_bad_names(self):
-        for name in ("", "a/b", "a%2Fb", "..%2Fx", "a%20b", "%C3%A9", "a%0A", "a*", "x" * 129, "a%22b"):
+        for name in ("", "..", "a/b", "a%2Fb", "..%2Fx", "a%20b", "%C3%A9", "a%0A", "a*", "x" * 129, "a%22b"):
             r = self.put_text(name, "x")
             self.assert_error(r, 400, "invalid_value", "name")
             self.assert_error(self.look(name), 404, "document_not_found", "name")
             self.assert_error(self.delete(name), 404, "document_not_found", "name")
         for name in ("%00", "%zz"):
             self.assert_error(self.put_text(name, "x"), 404, "unknown_route")
-        for name in ("x" * 128, "..", "A-z_0.9", "%41"):
+        for name in ("x" * 128, "...", "A-z_0.9", "%41"):
             self.assertEqual(self.put_text(name, "x").status, 202)
-        self.assertEqual(self.names(), ["x" * 128, "..", "A-z_0.9", "A"])
+        self.assertEqual(self.names(), ["x" * 128, "...", "A-z_0.9", "A"])
 
     def test_bad_bodies(self):
         for body, code, param in (({}, "missing_parameter", "text"), ({"text": ""}, "missing_parameter", "text"),

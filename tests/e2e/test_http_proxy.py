@@ -90,7 +90,7 @@ class Behind(harness.Case):
 
     def test_what_names_no_address_is_counted_and_is_the_proxys(self):
         before = self.server.metric("http_forwarded_malformed_total")
-        bad = (["unknown"], ["203.0.113.7,"], [""], ["for=203.0.113.7"], ["203.0.113.7"] * 9, ["x" * 4000])
+        bad = (["unknown"], ["203.0.113.7,"], [""], ["for=203.0.113.7"], ["x" * 4000])
         for forwarded in bad:
             self.assertEqual(self.ask(forwarded).status, 200, forwarded)
         self.assertEqual(self.server.metric("http_forwarded_malformed_total"), before + len(bad))

@@ -63,6 +63,7 @@ const struct lf_error_code lf_error_codes[] = {
     {503, "text_memory_full", "no memory for the request's text (`--text-memory`); `Retry-After`"},
     {503, "too_many_connections", "`--connections`; `Retry-After`"},
     {503, "request_timeout", "the text took longer than `--request-timeout` before anything was generated"},
+    {503, "document_ended", "a document came to its end while it was put again: put it once more"},
     {500, "document_not_kept", "a document's file could not be written (`--cache-dir`); the log says why"},
     {507, "document_disk_full", "the disk that documents are kept on (`--cache-dir`) is full"},
     {507, "document_quota", "the tokens that a key's documents may have together (`--document-tokens`)"},

@@ -16,6 +16,7 @@ struct tenant {
     struct lf_list node;
     struct lf_list responses; /* least recently used first */
     uint64_t n_bytes;
+    int n;
 };
 
 struct lf_response {
@@ -82,6 +83,7 @@ static void remove_from_table(struct lf_response_store *store, struct lf_respons
     lf_list_remove(&r->in_tenant);
     lf_list_remove(&r->by_age);
     t->n_bytes -= r->n_bytes;
+    t->n--;
     store->n--;
     r->tenant = NULL;
     if (lf_list_empty(&t->responses)) {
@@ -100,27 +102,48 @@ static void expire(struct lf_response_store *store, int64_t now_s)
     }
 }
 
-/* One goes of the tenant that holds most; false: there is none. */
-static bool evict(struct lf_response_store *store)
+static void evict_from(struct lf_response_store *store, struct tenant *t)
 {
-    struct tenant *most = NULL;
+    remove_from_table(store, LF_LIST_ENTRY(lf_list_first(&t->responses), struct lf_response, in_tenant));
+}
+
+/* One goes of the tenant that has the most entries. */
+static void evict_entry(struct lf_response_store *store)
+{
+    struct tenant *most = LF_LIST_ENTRY(lf_list_first(&store->tenants), struct tenant, node);
     LF_LIST_EACH(it, &store->tenants)
     {
         struct tenant *t = LF_LIST_ENTRY(it, struct tenant, node);
-        if (!most || t->n_bytes > most->n_bytes) most = t;
+        if (t->n > most->n) most = t;
+    }
+    evict_from(store, most);
+}
+
+/* One goes for n bytes of a tenant's: of who holds most, if that is more than it would hold then, else its own. false:
+ * there is none. */
+static bool evict_for(struct lf_response_store *store, const uint8_t *salt, uint64_t n)
+{
+    struct tenant *own = find_tenant(store, salt), *most = own;
+    uint64_t more_than = (own ? own->n_bytes : 0) + n;
+    LF_LIST_EACH(it, &store->tenants)
+    {
+        struct tenant *t = LF_LIST_ENTRY(it, struct tenant, node);
+        if (t == own || t->n_bytes <= more_than) continue;
+        most = t;
+        more_than = t->n_bytes;
     }
     if (!most) return false;
-    remove_from_table(store, LF_LIST_ENTRY(lf_list_first(&most->responses), struct lf_response, in_tenant));
+    evict_from(store, most);
     return true;
 }
 
 /* Makes room for so many bytes more. What somebody still holds a reference to goes from the table, and stays. A piece
  * that is half of everything lets nothing go. */
-static bool make_room(struct lf_response_store *store, uint64_t n)
+static bool make_room(struct lf_response_store *store, const uint8_t *salt, uint64_t n)
 {
     if (n > store->bytes_most / 2) return false;
     while (!lf_text_reserve(store->memory, n + SLACK_BYTES))
-        if (!evict(store)) return false;
+        if (!evict_for(store, salt, n)) return false;
     lf_text_unreserve(store->memory, n + SLACK_BYTES);
     return true;
 }
@@ -169,7 +192,7 @@ struct lf_response *lf_response_begin(struct lf_response_store *store, const uin
     struct lf_response *r = NULL;
     if (!store->memory) return NULL;
     pthread_mutex_lock(&store->lock);
-    if (make_room(store, sizeof *r + n_bytes)) r = lf_text_alloc_zeroed(store->memory, sizeof *r);
+    if (make_room(store, tenant, sizeof *r + n_bytes)) r = lf_text_alloc_zeroed(store->memory, sizeof *r);
     if (r) {
         memcpy(r->salt, tenant, sizeof r->salt);
         r->previous = previous;
@@ -199,7 +222,7 @@ struct lf_buf *lf_response_text_buf(struct lf_response *r)
 void lf_response_reserve_text(struct lf_response_store *store, struct lf_response *r, size_t n_bytes)
 {
     pthread_mutex_lock(&store->lock);
-    bool there = make_room(store, n_bytes);
+    bool there = make_room(store, r->salt, n_bytes);
     pthread_mutex_unlock(&store->lock);
     if (there) (void)lf_buf_reserve(&r->text, n_bytes);
     if (!there) r->text.status = LF_NO_MEMORY;
@@ -218,12 +241,13 @@ void lf_response_end_output(struct lf_response *r)
 /* Into the table, with a reference of its own; no memory for a tenant: it is not stored. */
 static void enter(struct lf_response_store *store, struct lf_response *r)
 {
-    while (store->n >= LF_RESPONSES_N) (void)evict(store);
+    while (store->n >= LF_RESPONSES_N) evict_entry(store);
     struct tenant *t = find_tenant(store, r->salt);
     if (!t && !(t = add_tenant(store, r->salt))) return;
     r->tenant = t;
     r->n_refs++;
     t->n_bytes += r->n_bytes;
+    t->n++;
     store->n++;
     lf_list_push_back(&t->responses, &r->in_tenant);
     lf_list_push_back(&store->by_age, &r->by_age);

@@ -14,11 +14,12 @@ struct reader {
     struct lf_reading *r;
     struct lf_chat_message *all; /* [n], with room for one of each item */
     size_t n;
-    bool in_turn;               /* the last of them is the assistant's, and may go on */
-    struct lf_chat_call *calls; /* [n_calls], with room for one of each item */
-    size_t n_calls, next_call;  /* next_call: where the next output's is looked for first */
-    const char *at;             /* where the items stand, as refusals name it: "input" */
-    int idx;                    /* of the item in hand, as it came */
+    bool in_turn;                        /* the last of them is the assistant's, and may go on */
+    size_t content_room, reasoning_room; /* of its texts, where they are copies */
+    struct lf_chat_call *calls;          /* [n_calls], with room for one of each item */
+    size_t n_calls, next_call;           /* next_call: where the next output's is looked for first */
+    const char *at;                      /* where the items stand, as refusals name it: "input" */
+    int idx;                             /* of the item in hand, as it came */
 };
 
 static const struct lf_part_form parts = {
@@ -59,19 +60,24 @@ static enum lf_status read_content(struct lf_str *out, struct reader *rd, struct
     return lf_message_parts_of(out, rd->r, v, at.name, message, &parts);
 }
 
-/* Puts a text behind another, in a line of its own. */
-static enum lf_status join(struct lf_str *text, struct lf_str more, struct reader *rd)
+/* Puts a text behind another, in a line of its own. *room: of what it is copied to, which doubles, so that a turn of
+ * many items takes memory in proportion to its text. */
+static enum lf_status join(struct lf_str *text, struct lf_str more, struct reader *rd, size_t *room)
 {
     if (!text->ptr || text->len == 0) {
         *text = more;
         return LF_OK;
     }
-    char *both = lf_arena_alloc(&rd->r->ask->arena, text->len + 1 + more.len);
+    size_t len = text->len + 1 + more.len;
+    char *both = *room >= len ? (char *)text->ptr : lf_arena_alloc(&rd->r->ask->arena, 2 * len);
     if (!both) return lf_refuse_work(rd->r->err, LF_NO_MEMORY);
-    memcpy(both, text->ptr, text->len);
+    if (*room < len) {
+        memcpy(both, text->ptr, text->len);
+        *room = 2 * len;
+    }
     both[text->len] = '\n';
     if (more.len) memcpy(both + text->len + 1, more.ptr, more.len);
-    *text = lf_str_from(both, text->len + 1 + more.len);
+    *text = lf_str_from(both, len);
     return LF_OK;
 }
 
@@ -93,6 +99,7 @@ static struct lf_chat_message *turn(struct reader *rd)
     if (rd->in_turn) return &rd->all[rd->n - 1];
     struct lf_chat_message *m = next_message(rd, "assistant");
     m->calls = rd->calls + rd->n_calls;
+    rd->content_room = rd->reasoning_room = 0;
     rd->in_turn = true;
     return m;
 }
@@ -159,7 +166,7 @@ static enum lf_status read_reasoning(struct reader *rd, struct lf_json_value ite
     if (lf_json_type(content) != LF_JSON_ARRAY) return expected(rd, "content", content, "an array of parts");
     if (lf_json_len(content) == 0) return LF_OK;
     LF_TRY(lf_message_parts_of(&text, rd->r, content, at.name, LF_NO_DOCUMENTS, &reasoning_parts));
-    return join(&turn(rd)->reasoning_content, text, rd);
+    return join(&turn(rd)->reasoning_content, text, rd, &rd->reasoning_room);
 }
 
 /* ---- messages ---- */
@@ -174,7 +181,7 @@ static enum lf_status read_message(struct reader *rd, struct lf_json_value item)
     while (role < ROLES_N && !lf_json_string_is(v, roles[role])) role++;
     if (role == ROLES_N) return expected(rd, "role", v, "user, assistant, system or developer");
     LF_TRY(read_content(&text, rd, item, "content", role == USER ? (int)rd->n : LF_NO_DOCUMENTS));
-    if (role == ASSISTANT) return join(&turn(rd)->content, text, rd);
+    if (role == ASSISTANT) return join(&turn(rd)->content, text, rd, &rd->content_room);
     if (role == DEVELOPER && !rd->r->limits->template.keep_developer) role = SYSTEM;
     next_message(rd, roles[role])->content = text;
     return LF_OK;

@@ -172,6 +172,11 @@ static enum lf_status put_again(struct lf_exchange *x, struct lf_document *doc, 
     enum lf_status status = lf_keeper_renew(&x->server->keeper, doc, expires_s, &why);
     if (status == LF_OK) return show(x, doc, 200, err);
     lf_document_unref(x->server->documents, doc);
+    if (status == LF_NOT_FOUND) { /* its end has come meanwhile: the same request puts it anew */
+        (void)!lf_refuse(err, 503, NULL, "document_ended", "The document has just come to its end: put it once more.");
+        err->retry_after_s = 1;
+        return LF_INVALID;
+    }
     return refuse_disk(status, &why, err);
 }
 

@@ -104,9 +104,7 @@ static enum lf_status check_client(struct lf_exchange *x, const struct lf_header
 {
     struct lf_http_server *s = x->server;
     if (!x->conn->by_proxy || x->route->auth == LF_AUTH_NONE) return LF_OK;
-    enum lf_forwarded forwarded = LF_FORWARDED_MALFORMED;
-    if (h->n_forwarded_for <= LF_FORWARDED_LINES_N)
-        forwarded = lf_proxies_client(&s->proxies, h->forwarded_for, h->n_forwarded_for, &x->client);
+    enum lf_forwarded forwarded = lf_proxies_client(&s->proxies, h->forwarded_for, h->n_forwarded_for, &x->client);
     if (forwarded == LF_FORWARDED_MALFORMED) lf_counter_add(&s->metrics.malformed_forwarded, 1);
     if (forwarded != LF_FORWARDED_CLIENT || lf_conn_of_client(x->conn, lf_address_key(&x->client))) return LF_OK;
     (void)!lf_refuse(err, 429, NULL, "too_many_connections_of_address", "Too many connections from this address.");

@@ -64,10 +64,15 @@ static const struct field_row rows[] = {
     {"Access-Control-Request-Headers", SIZE_MAX, offsetof(struct lf_headers, cors_request_headers)},
 };
 
-/* The one field that may be there several times: a list goes on in the next. */
+/* The one field that may be there several times: a list goes on in the next. Its end is what proxies wrote, so the last
+ * ones are kept. */
 static void add_forwarded(struct lf_headers *h, struct lf_str value)
 {
-    if (h->n_forwarded_for++ < LF_FORWARDED_LINES_N) h->forwarded_for[h->n_forwarded_for - 1] = value;
+    if (h->n_forwarded_for == LF_FORWARDED_LINES_N)
+        memmove(h->forwarded_for, h->forwarded_for + 1, (LF_FORWARDED_LINES_N - 1) * sizeof *h->forwarded_for);
+    else
+        h->n_forwarded_for++;
+    h->forwarded_for[h->n_forwarded_for - 1] = value;
 }
 
 static enum MHD_Result read_field(void *ctx, enum MHD_ValueKind kind, const char *key, size_t key_bytes,

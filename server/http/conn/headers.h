@@ -43,7 +43,7 @@ struct lf_headers {
     const char *fields, *fields_end; /* first name, end of the last value; NULL: no fields */
     int n_host, n_content_length, n_transfer_encoding, n_content_type, n_authorization, n_expect, n_origin;
     struct lf_str host, content_length, transfer_encoding, content_type, authorization, expect, origin;
-    int n_forwarded_for; /* more than LF_FORWARDED_LINES_N: only the first ones are kept */
+    int n_forwarded_for; /* of more than LF_FORWARDED_LINES_N the last ones are kept */
     struct lf_str forwarded_for[LF_FORWARDED_LINES_N];
     struct lf_str content_encoding, request_id, cors_request_headers, api_key, if_match, if_none_match;
 };

@@ -75,7 +75,13 @@ export function upload(name, file, { replace, onProgress }) {
     request.upload.onprogress = (event) => onProgress(event.lengthComputable ? event.loaded / event.total : 0);
     request.onerror = () => reject(new ApiError(0));
     request.onload = () => {
-      if (request.status < 300) resolve(JSON.parse(request.responseText));
+      let body = null;
+      try {
+        body = JSON.parse(request.responseText);
+      } catch {
+        // a page of something between here and the server
+      }
+      if (request.status < 300 && body) resolve(body);
       else reject(errorOf(request.status, request.responseText));
     };
     request.send(file);

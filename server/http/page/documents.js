@@ -9,6 +9,7 @@ const HOW = {
   zip: "is an archive, and LongFlash reads texts: unpack it first, and make a text of what is in it.",
   other: "is not a text in UTF-8. For another encoding iconv helps: iconv -f LATIN1 -t UTF-8 FILE.txt > NEW.txt",
   empty: "is empty.",
+  unread: "cannot be read by the browser: a folder, or a file that has changed or gone.",
 };
 
 const rows = new Map(); // name → {li, name, facts, bar, buttons…}
@@ -60,7 +61,7 @@ function failUpload(row, file, text, ...more) {
 
 async function put(file, name, replace) {
   const row = uploadRow(file);
-  const what = await whatElse(file);
+  const what = await whatElse(file).catch(() => "unread");
   if (what) return failUpload(row, file, HOW[what]);
   try {
     await upload(name, file, {

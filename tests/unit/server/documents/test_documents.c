@@ -73,8 +73,9 @@ static void a_name_is_plain(void **state)
 {
     (void)state;
     char longest[LF_DOCUMENT_NAME_BYTES + 2];
-    static const char *const good[] = {"a", "A-z_0.9", ".", "..", "-"};
-    static const char *const bad[] = {"", "a/b", "a b", "\xc3\xa9", "a%20", "\\", "a\n", "a@", "[", "`", "{"};
+    static const char *const good[] = {"a", "A-z_0.9", "...", ".a", "-"};
+    static const char *const bad[] = {"",   ".",   "..", "a/b", "a b", "\xc3\xa9", "a%20",
+                                      "\\", "a\n", "a@", "[",   "`",   "{"};
     memset(longest, 'x', sizeof longest);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) assert_true(lf_document_is_name(lf_str_c(good[i])));
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(lf_document_is_name(lf_str_c(bad[i])));
@@ -256,7 +257,7 @@ static void put_until(const struct rig *r, const char *name, int64_t now_s, int6
     put.key.now_s = now_s;
     if (ttl_s) put.expires_s = now_s + ttl_s;
     assert_int_equal(lf_documents_put(r->docs, &put, &doc, &left), want);
-    if (want == LF_DOCUMENT_SAME) lf_document_renew(r->docs, doc, put.expires_s);
+    if (want == LF_DOCUMENT_SAME) assert_true(lf_document_renew(r->docs, doc, put.expires_s));
     lf_document_unref(r->docs, doc);
 }
 

@@ -154,7 +154,7 @@ static void one_that_has_gone_is_not_written_again(void **state)
     put_new(&r, nobody, "a", "one");
     struct lf_document *doc = lf_documents_find(r.docs, &key);
     assert_true(lf_keeper_remove(&r.keeper, &key, LF_STR(""), &verdict));
-    assert_int_equal(lf_keeper_renew(&r.keeper, doc, NOW + 50, NULL), LF_OK);
+    assert_int_equal(lf_keeper_renew(&r.keeper, doc, NOW + 50, NULL), LF_NOT_FOUND);
     lf_document_unref(r.docs, doc);
     assert_int_equal(n_files(&r), 0);
     drop_rig(&r);
