@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -278,6 +279,9 @@ static enum lf_status failed(const char *what, const char *path, struct lf_err *
 static enum lf_status export_to_file(struct job *job, struct lf_disk_moved *moved, const char *path, struct lf_err *err)
 {
     char part[PATH_MAX];
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return lf_fail(err, LF_INVALID, "%.200s is no file: expected one, or \"-\" for standard output", path);
     if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
         return lf_fail(err, LF_LIMIT, "%.200s…: the path is too long", path);
     const struct lf_disk_end to = {open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), part};

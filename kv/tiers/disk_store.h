@@ -47,7 +47,7 @@ struct lf_disk_named {
     bool makes;        /* else it must be there */
 };
 /* The table of one kind; the caller holds lf_disk_lock, and closes it. LF_NOT_FOUND where it would have to be made and
- * may not be; LF_LIMIT, LF_IO, LF_NO_MEMORY. */
+ * may not be; LF_CORRUPT where its files are of blocks of another size; LF_LIMIT, LF_IO, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_disk_store_open_named(struct lf_disk_table **out, const struct lf_disk_named *named,
                                                       struct lf_err *err);
 /* Slots that kind i gets of a budget of which other identities take nothing: the most that open gives it. */

@@ -226,11 +226,12 @@ static void learn_rate(struct lf_engine *e, int tier)
     b->learnt_ns = stats.load_ns;
 }
 
-/* Whether a block is still to be saved: the tier failed, and rests now; it holds what it held. */
+/* Whether a block is still to be saved: the tier failed, and rests now; it holds what it held. A copy that the device
+ * refuses is not tried again. */
 static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
 {
     bool is_final = job->status == LF_OK || job->status == LF_FULL || job->status == LF_SHUTDOWN;
-    return !is_final && e->kv->pool.blocks[job->block].cached;
+    return !is_final && job->status != LF_DEVICE && e->kv->pool.blocks[job->block].cached;
 }
 
 static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
@@ -330,8 +331,11 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
     }
 }
 
+/* Blocks are entered when the step that computes them is launched: of a device that has failed nobody knows what it
+ * left in them. */
 void lf_tiers_save(struct lf_engine *e)
 {
+    if (e->failed) return;
     for (int i = 0; i < e->tiers.n; i++) save(e, &e->tiers.below[i]);
 }
 

@@ -106,6 +106,9 @@ def serving(args, options):
 
 
 def block_bytes(args, options):
+    if "--cache-meet" in options:  # of serve alone
+        at = options.index("--cache-meet")
+        options = options[:at] + options[at + 2:]
     r = subprocess.run([args.binary, "plan", "--model", args.model, "--json", *options], capture_output=True, check=True)
     return json.loads(r.stdout)["kv_block_bytes"]
 

@@ -270,6 +270,30 @@ static void nobody_else_may_look(void **state)
     assert_int_equal(lf_disk_store_open(&store, &f->opts, &f->err), LF_IO);
 }
 
+/* Who brings blocks from elsewhere knows their size by what he was told: the files that are there know better. */
+static void other_sizes_leave_the_files_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_store store = {0};
+    char name[NAME_MAX + 1];
+    open_store(f, &store);
+    put(&store, 1);
+    lf_disk_store_close(&store);
+    n_entries(f->dir, name);
+    struct lf_disk_named named = {
+        .dir = f->dir, .identity = name, .kind = "full", .block_bytes = 64, .about = "", .n_slots = 1, .makes = true};
+    struct lf_disk_table *table;
+    assert_int_equal(lf_disk_store_open_named(&table, &named, &f->err), LF_CORRUPT);
+    named.block_bytes = 2 * BLOCK_BYTES;
+    assert_int_equal(lf_disk_store_open_named(&table, &named, &f->err), LF_CORRUPT);
+    named.block_bytes = BLOCK_BYTES;
+    assert_int_equal(lf_disk_store_open_named(&table, &named, &f->err), LF_OK);
+    lf_disk_table_close(table);
+    open_store(f, &store);
+    assert_true(reads(&store, 1));
+    lf_disk_store_close(&store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -281,6 +305,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kinds_share_the_budget, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_a_store_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(nobody_else_may_look, setup, teardown),
+        cmocka_unit_test_setup_teardown(other_sizes_leave_the_files_alone, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ struct fake_backend {
     int delay_us;      /* of a step, and */
     int token_us;      /* of each of its tokens */
     int fail_at_step;  /* 0: never */
+    int break_at_step; /* it leaves anything in its slots, and waiting for it and for all behind it fails; 0: never */
     int32_t broken_id; /* a token of this id has logits that are no numbers; 0: none */
     _Atomic int gate;  /* steps wait while it is 1 */
     _Atomic int hold;  /* steps from this one on wait; 0: none */
@@ -154,7 +155,7 @@ static inline enum lf_status fake_launch(void *ctx, struct lf_kv_cache *kv, cons
         for (int i = 0; i < seq->n_tokens; i++, row++) {
             int p = seq->kv_len - seq->n_tokens + i;
             uint64_t h = fake_hash(p == 0 ? 0 : fake_load(&kv->view, seq, p - 1), fake_id(f, batch->ids[row]));
-            fake_store(&kv->view, seq, p, h);
+            fake_store(&kv->view, seq, p, f->n_steps == f->break_at_step ? ~h : h);
             if (out == batch->n_out || batch->logits_idx[out] != row) continue;
             for (int v = 0; v < FAKE_VOCAB; v++) f->logits[(size_t)out * FAKE_VOCAB + (size_t)v] = fake_logit(h, v);
             if (f->broken_id != 0 && batch->ids[row] == f->broken_id) f->logits[(size_t)out * FAKE_VOCAB + 3] = NAN;
@@ -174,7 +175,7 @@ static inline enum lf_status fake_wait_step(void *ctx, struct lf_sampled *out)
     LF_ASSERT(f->n_waited + f->samples_later < f->n_launched);
     int at = f->n_waited++ % 2;
     memcpy(out, f->results[at], (size_t)f->n_results[at] * sizeof(*out));
-    return LF_OK;
+    return f->break_at_step != 0 && f->n_waited >= f->break_at_step ? LF_DEVICE : LF_OK;
 }
 
 #endif

@@ -77,7 +77,7 @@ struct fixture {
     struct fake_disk disk;
     struct lf_disk_table *table;
     struct engine_rig rig;
-    int n_blocks, n_async_steps;
+    int n_blocks, n_async_steps, break_at_step;
     uint64_t memory_bytes;
     bool no_disk;
 };
@@ -93,6 +93,7 @@ static void open_engine(void)
         fail_msg("%s", err.message);
     memset(&f.rig, 0, sizeof(f.rig));
     f.rig.backend.n_async_steps = f.n_async_steps;
+    f.rig.backend.break_at_step = f.break_at_step;
     f.rig.backend.token_us = 12; /* slower than the disk, or nothing would be loaded */
     opts.disk = f.no_disk ? NULL : f.table;
     opts.memory_bytes = f.memory_bytes;
@@ -252,6 +253,30 @@ static void a_disk_that_fails_costs_only_time(void **state)
     pthread_mutex_unlock(&disk_lock);
     for (uint64_t seed = 1; seed <= 6; seed++) assert_int_equal(rig_generate(&f.rig, 1000, 10, seed).n_tokens, 10);
     assert_int_equal(rig_blocks_used(&f.rig), 0);
+}
+
+/* Its blocks were entered when it was launched; they must not come back from disk after a restart. */
+static void what_a_failed_step_left_is_not_kept(void **state)
+{
+    (void)state;
+    int32_t prompt[600];
+    rig_prompt(prompt, 600, 1);
+    f.n_async_steps = 1;
+    for (int step = 1; step <= 5; step++) {
+        f.break_at_step = step;
+        restart();
+        struct lf_gen_params p = rig_params(prompt, 600, 4);
+        struct lf_request *req = rig_submit(&f.rig, &p);
+        assert_int_equal(rig_wait(req).finish, LF_FINISH_ERROR);
+        lf_request_put(req);
+        f.break_at_step = 0;
+        restart();
+        req = rig_submit(&f.rig, &p);
+        assert_int_equal(rig_wait(req).n_tokens, 4);
+        rig_check_tokens(req, prompt, 600, 4);
+        lf_request_put(req);
+        rig_prompt(prompt, 600, (uint64_t)step + 1); /* of which nothing is kept */
+    }
 }
 
 /* What could not be written is written when the disk works again. */
@@ -428,6 +453,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(another_tenants_blocks_are_not_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broken_block_is_computed_again, setup, teardown),
         cmocka_unit_test_setup_teardown(a_disk_that_fails_costs_only_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_failed_step_left_is_not_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_not_saved_is_saved_later, setup, teardown),
         cmocka_unit_test_setup_teardown(a_restore_makes_nobody_wait, setup, teardown),
         cmocka_unit_test_setup_teardown(saves_hold_no_request_up_for_ever, setup, teardown),
