@@ -548,7 +548,7 @@ class Serving(Typed):
 
 class Context(Typed):
     def test_auto_is_the_largest_context_that_fits_and_the_refusal_names_it(self):
-        args = ("--model", DEMO, "--memory", "300M", "--json")
+        args = ("--model", DEMO, "--memory", "340M", "--json")
         auto = json.loads(self.command("plan", "--ctx", "auto", *args).stdout)
         self.assertTrue(auto["fits"])
         self.assertEqual(auto["ctx"] % 64, 0)
@@ -564,7 +564,7 @@ class Context(Typed):
         self.assertIn("the largest context that fits", page)
 
     def test_what_is_said_to_fit_fits_at_the_next_start_too(self):
-        args = ("plan", "--model", DEMO, "--memory", "300M")
+        args = ("plan", "--model", DEMO, "--memory", "340M")
         larger = {"ANY": "x" * 120_000}  # which the process has in memory too
         named, memory = set(), set()
         for _ in range(4):
@@ -595,7 +595,7 @@ class Context(Typed):
         self.assertEqual(r.returncode, 0, r.stderr)
 
     def test_a_server_takes_it_and_says_so(self):
-        server = harness.Program("--ctx", "auto", "--memory", "300M")
+        server = harness.Program("--ctx", "auto", "--memory", "340M")
         try:
             n = server.get("/v1/models").json["data"][0]["max_model_len"]
             self.assertTrue(1024 < n < 131072 and n % 64 == 0, n)

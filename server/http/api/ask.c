@@ -40,6 +40,7 @@ void lf_ask_deinit(struct lf_ask *ask)
     lf_ask_drop_arguments(ask);
     lf_response_unref(ask->responses, ask->previous);
     lf_response_unref(ask->responses, ask->response);
+    ask->previous = ask->response = NULL; /* as with all else, a second time does nothing */
     lf_format_deinit(&ask->format);
     lf_arena_deinit(&ask->arena);
 }
