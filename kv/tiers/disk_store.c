@@ -210,28 +210,13 @@ static enum lf_status slots_there(uint32_t *n_slots, const char *dir, const char
     return LF_OK;
 }
 
-/* A table sets the length of its files by what it is told, so that must be what made them. */
-static enum lf_status check_length(const char *dir, const struct lf_disk_named *n, uint32_t n_slots, struct lf_err *err)
-{
-    char path[PATH_MAX];
-    struct stat st;
-    LF_TRY(file_path(path, dir, n->kind, "data", err));
-    if (lstat(path, &st) != 0) return failed("stat", path, err);
-    if ((uint64_t)st.st_size == n_slots * lf_disk_slot_bytes(n->block_bytes)) return LF_OK;
-    return lf_fail(err, LF_CORRUPT, "%s: %llu bytes are no %u blocks of %llu", path, (unsigned long long)st.st_size,
-                   n_slots, (unsigned long long)n->block_bytes);
-}
-
 enum lf_status lf_disk_store_open_named(struct lf_disk_table **out, const struct lf_disk_named *n, struct lf_err *err)
 {
     char dir[PATH_MAX];
     uint32_t n_slots;
     LF_TRY(join(dir, n->dir, n->identity, err));
     LF_TRY(slots_there(&n_slots, dir, n->kind, err));
-    if (n_slots > 0) {
-        LF_TRY(check_length(dir, n, n_slots, err));
-        return open_files(out, dir, n->kind, n_slots, n->block_bytes, err);
-    }
+    if (n_slots > 0) return open_files(out, dir, n->kind, n_slots, n->block_bytes, err);
     if (!n->makes) return lf_fail(err, LF_NOT_FOUND, "%s has nothing of %s", n->dir, n->identity);
     LF_TRY(make_dir(dir, err));
     LF_TRY(write_about(dir, n->about, err));

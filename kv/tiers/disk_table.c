@@ -78,10 +78,11 @@ static bool newer(const void *a, const void *b)
     return ((const struct found *)a)->sequence > ((const struct found *)b)->sequence;
 }
 
-/* Decodes the records of slots first … first + n - 1 and adds those that are whole to found. */
-static uint32_t scan(struct lf_disk_table *t, const uint8_t *bytes, uint32_t first, uint32_t n, struct found *found)
+/* Decodes the records of slots first … first + n - 1 and adds those that are whole to found. A block of another size
+ * ends it: the table would set the length of the data by a size that is not what made them. */
+static enum lf_status scan(struct lf_disk_table *t, const uint8_t *bytes, uint32_t first, uint32_t n,
+                           struct found *found, uint32_t *n_found, struct lf_err *err)
 {
-    uint32_t n_found = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct slot *s = &t->slots[first + i];
         struct lf_disk_record r;
@@ -90,12 +91,15 @@ static uint32_t scan(struct lf_disk_table *t, const uint8_t *bytes, uint32_t fir
         s->has_record = state != LF_DISK_RECORD_EMPTY;
         if (state == LF_DISK_RECORD_BROKEN) t->stats.n_broken++;
         if (state != LF_DISK_RECORD_WHOLE) continue;
+        if (r.block_bytes != t->block_bytes)
+            return lf_fail(err, LF_CORRUPT, "the blocks there have %llu bytes, not %llu",
+                           (unsigned long long)r.block_bytes, (unsigned long long)t->block_bytes);
         s->key = r.key;
         s->item.tenant = r.origin.tenant;
         s->item.depth = r.origin.depth;
-        found[n_found++] = (struct found){r.sequence, first + i};
+        found[(*n_found)++] = (struct found){r.sequence, first + i};
     }
-    return n_found;
+    return LF_OK;
 }
 
 static enum lf_status read_index(struct lf_disk_table *t, uint8_t *buf, struct found *found, struct lf_err *err)
@@ -105,7 +109,7 @@ static enum lf_status read_index(struct lf_disk_table *t, uint8_t *buf, struct f
         uint32_t n = LF_MIN(n_slots - at, (uint32_t)READ_N);
         LF_TRY(t->index->ops->read(t->index, buf, (size_t)n * LF_DISK_RECORD_BYTES, (uint64_t)at * LF_DISK_RECORD_BYTES,
                                    err));
-        n_found += scan(t, buf, at, n, found + n_found);
+        LF_TRY(scan(t, buf, at, n, found, &n_found, err));
     }
     /* Newest first: of two records of one block the older one is not listed. The order begins with the oldest. */
     lf_sort(found, n_found, sizeof(*found), newer);
@@ -158,8 +162,8 @@ enum lf_status lf_disk_table_open(struct lf_disk_table **out, struct lf_disk_fil
         goto done;
     }
     LF_TRY_GOTO(index->ops->resize(index, (uint64_t)n_slots * LF_DISK_RECORD_BYTES, err), done);
-    LF_TRY_GOTO(data->ops->resize(data, (uint64_t)n_slots * t->slot_bytes, err), done);
     LF_TRY_GOTO(read_index(t, buf, found, err), done);
+    LF_TRY_GOTO(data->ops->resize(data, (uint64_t)n_slots * t->slot_bytes, err), done);
     *out = t;
 done:
     free(buf);

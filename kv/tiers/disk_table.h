@@ -32,7 +32,8 @@ struct lf_disk_table_stats {
 enum { LF_DISK_BATCH_N = 64 }; /* blocks written at once */
 
 /* Reads the index. The files are the table's from here on, where it fails too. n_slots: 1 to 2³⁰; what lies in slots
- * beyond is forgotten, and both files have the length that this number says. */
+ * beyond is forgotten, and both files have the length that this number says. LF_CORRUPT, and data as it was, where the
+ * index has a block of another size; LF_IO, LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_disk_table_open(struct lf_disk_table **out, struct lf_disk_file *index,
                                                 struct lf_disk_file *data, uint32_t n_slots, uint64_t block_bytes,
                                                 struct lf_err *err);

@@ -294,6 +294,31 @@ static void other_sizes_leave_the_files_alone(void **state)
     lf_disk_store_close(&store);
 }
 
+/* Killed between the lengths of its two files: nothing is there yet, so nothing is in the way. */
+static void a_store_that_was_being_made_is_made(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_store store = {0};
+    char name[NAME_MAX + 1], path[PATH_MAX];
+    open_store(f, &store);
+    lf_disk_store_close(&store);
+    n_entries(f->dir, name);
+    snprintf(path, sizeof(path), "%s/%s/full.data", f->dir, name);
+    struct lf_disk_named named = {
+        .dir = f->dir, .identity = name, .kind = "full", .block_bytes = BLOCK_BYTES, .about = "", .n_slots = 1};
+    struct lf_disk_table *table;
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(lf_disk_store_open_named(&table, &named, &f->err), LF_OK);
+    lf_disk_table_close(table);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(lf_disk_store_open_named(&table, &named, &f->err), LF_OK);
+    lf_disk_table_close(table);
+    open_store(f, &store);
+    put(&store, 1);
+    assert_true(reads(&store, 1));
+    lf_disk_store_close(&store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +331,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_cannot_be_a_store_is_said, setup, teardown),
         cmocka_unit_test_setup_teardown(nobody_else_may_look, setup, teardown),
         cmocka_unit_test_setup_teardown(other_sizes_leave_the_files_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_store_that_was_being_made_is_made, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
