@@ -1,9 +1,9 @@
-/* config.json, as transformers reads it for the architectures in `families`, and nothing beyond.
+/* config.json, as transformers reads it for the architectures in lf_archs, and nothing beyond.
  *
  * The file names a model in the words of another program, where a missing key has a default and an unknown key is
  * silently dropped. Here a key falls into one of three groups: those that are read (and checked), those that cannot
  * change a logit, and those that would and are not implemented: the last are refused by name. What differs between the
- * architectures stands in one table, `families`.
+ * architectures stands in a row of each (arch/arch.h).
  *
  * Formulas of the rope kinds are in attention/rope.c; only their parameters are settled here. */
 #include "model/hparams.h"
@@ -18,36 +18,8 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "model/arch/arch.h"
 #include "model/foreign.h"
-
-/* What an architecture has whether config.json says so or not, and which keys it listens to. */
-struct family {
-    const char *architecture, *model_type;
-    bool qkv_bias;       /* always, attention_bias or not */
-    bool attention_bias; /* the key counts, for q, k, v and o */
-    bool mlp_bias;       /* the key counts */
-    bool qk_norm;
-    bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
-    bool sliding_window;     /* sliding_window counts for every layer */
-    int head_dim;            /* default; 0: hidden_size / num_attention_heads */
-    bool as_many_kv_heads;   /* as heads, where num_key_value_heads is missing */
-};
-
-static const struct family families[] = {
-    {.architecture = "LlamaForCausalLM",
-     .model_type = "llama",
-     .attention_bias = true,
-     .mlp_bias = true,
-     .as_many_kv_heads = true},
-    {.architecture = "MistralForCausalLM", .model_type = "mistral", .sliding_window = true},
-    {.architecture = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .use_sliding_window = true},
-    {.architecture = "Qwen3ForCausalLM",
-     .model_type = "qwen3",
-     .attention_bias = true,
-     .qk_norm = true,
-     .use_sliding_window = true,
-     .head_dim = 128},
-};
 
 /* What the attention kernels take. */
 enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
@@ -164,15 +136,15 @@ static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_e
 static const char *name_families(char *out, size_t out_bytes)
 {
     size_t at = 0;
-    for (size_t i = 0; i < LF_N_ELEMS(families); i++) {
-        const char *between = i == 0 ? "" : i + 1 < LF_N_ELEMS(families) ? ", " : " and ";
-        at += (size_t)snprintf(out + at, out_bytes - at, "%s%s", between, families[i].architecture);
+    for (size_t i = 0; lf_archs[i]; i++) {
+        const char *between = i == 0 ? "" : lf_archs[i + 1] ? ", " : " and ";
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s%s", between, lf_archs[i]->name);
         LF_ASSERT(at < out_bytes);
     }
     return out;
 }
 
-static enum lf_status read_family(struct lf_json_value root, const struct family **out, struct lf_err *err)
+static enum lf_status read_family(struct lf_json_value root, const struct lf_arch **out, struct lf_err *err)
 {
     struct lf_json_value list = lf_json_get(root, "architectures");
     if (lf_json_is_absent(list)) return lf_fail(err, LF_CORRUPT, "architectures is missing");
@@ -180,15 +152,15 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
         return lf_fail(err, LF_CORRUPT, "architectures is not an array of one name");
     }
     struct lf_json_value name = lf_json_first(list);
-    for (size_t i = 0; i < LF_N_ELEMS(families); i++) {
-        if (!lf_json_string_is(name, families[i].architecture)) continue;
+    for (size_t i = 0; lf_archs[i]; i++) {
+        if (!lf_json_string_is(name, lf_archs[i]->name)) continue;
         struct lf_json_value type = lf_json_get(root, "model_type");
         struct lf_str raw = lf_json_raw(type);
-        if (!lf_json_is_absent(type) && !lf_json_string_is(type, families[i].model_type)) {
+        if (!lf_json_is_absent(type) && !lf_json_string_is(type, lf_archs[i]->model_type)) {
             return lf_fail(err, LF_CORRUPT, "model_type is %.*s, but %s is of type %s",
-                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, families[i].architecture, families[i].model_type);
+                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, lf_archs[i]->name, lf_archs[i]->model_type);
         }
-        *out = &families[i];
+        *out = lf_archs[i];
         return LF_OK;
     }
     struct lf_str raw = lf_json_raw(name);
@@ -199,7 +171,7 @@ static enum lf_status read_family(struct lf_json_value root, const struct family
                    name_families(known, sizeof(known)));
 }
 
-static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                  struct lf_err *err)
 {
     LF_TRY(need_int(root, "num_hidden_layers", 1, LF_LAYERS_N, &hp->n_layers, err));
@@ -244,7 +216,7 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct family *fam
 }
 
 /* Biases, tied embeddings, activation, element type. */
-static enum lf_status read_switches(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                     struct lf_err *err)
 {
     struct lf_json_value act = lf_json_get(root, "hidden_act");
@@ -259,7 +231,7 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct family *
     LF_TRY(bool_or(root, "tie_word_embeddings", &hp->tied, err));
     const char *foreign = mlp_bias && !fam->mlp_bias ? "mlp_bias" : NULL;
     if (attention_bias && !fam->attention_bias && !fam->qkv_bias) foreign = "attention_bias";
-    if (foreign) return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias", foreign, fam->architecture);
+    if (foreign) return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias", foreign, fam->name);
     hp->qkv_bias = fam->qkv_bias || attention_bias;
     hp->o_bias = attention_bias && fam->attention_bias;
     hp->mlp_bias = mlp_bias;
@@ -308,7 +280,7 @@ static enum lf_status read_layer_types(struct lf_hparams *hp, struct lf_json_val
     return LF_OK;
 }
 
-static enum lf_status read_windows(struct lf_hparams *hp, const struct family *fam, struct lf_json_value root,
+static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                    struct lf_err *err)
 {
     struct lf_json_value value = lf_json_get(root, "sliding_window"), types = lf_json_get(root, "layer_types");
@@ -330,8 +302,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct family *f
     } else if (!fam->sliding_window && window > 0) {
         bool off = lf_json_type(lf_json_get(root, "use_sliding_window")) == LF_JSON_FALSE;
         if (!off && window < hp->max_positions) {
-            return lf_fail(err, LF_UNSUPPORTED, "sliding_window is %d, but %s has no window", window,
-                           fam->architecture);
+            return lf_fail(err, LF_UNSUPPORTED, "sliding_window is %d, but %s has no window", window, fam->name);
         }
         window = 0;
     }
@@ -343,8 +314,8 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct family *f
     if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
         if (lf_json_string_is(it, window ? "sliding_attention" : "full_attention")) continue;
-        return lf_fail(err, LF_UNSUPPORTED, "layer_types differs from what %s computes: every layer has %s",
-                       fam->architecture, window ? "the window" : "full attention");
+        return lf_fail(err, LF_UNSUPPORTED, "layer_types differs from what %s computes: every layer has %s", fam->name,
+                       window ? "the window" : "full attention");
     }
     return LF_OK;
 }
@@ -553,10 +524,11 @@ static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root,
 
 static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
-    const struct family *fam = NULL;
+    const struct lf_arch *fam = NULL;
     if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
     LF_TRY(read_family(root, &fam, err));
-    snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->architecture);
+    hp->arch = fam;
+    snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->name);
     LF_TRY(refuse_foreign_keys(root, err));
     LF_TRY(read_sizes(hp, fam, root, err));
     LF_TRY(read_switches(hp, fam, root, err));

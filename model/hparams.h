@@ -1,4 +1,5 @@
-/* Hyperparameters: config.json, read once, checked against itself, and turned into data the one family file runs on.
+/* Hyperparameters: config.json, read once, checked against itself, and turned into the data that a family's file
+ * (arch/) records a program from.
  *
  * Nothing is guessed: a key that would change the result and is not implemented is refused by name. */
 #ifndef LF_MODEL_HPARAMS_H
@@ -13,8 +14,11 @@
 
 enum { LF_EOS_IDS_N = 16 };
 
+struct lf_arch; /* model/arch/arch.h */
+
 struct lf_hparams {
-    char architecture[64]; /* "LlamaForCausalLM" … */
+    const struct lf_arch *arch; /* static */
+    char architecture[64];      /* its name, "LlamaForCausalLM" … */
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, n_vocab;
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;

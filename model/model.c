@@ -10,7 +10,7 @@
 #include "core/limits.h"
 #include "core/log.h"
 #include "model/identity.h"
-#include "model/llama.h"
+#include "model/executor.h"
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
 #include "model/safetensors.h"
@@ -18,7 +18,7 @@
 #include "model/workspace.h"
 
 struct lf_model {
-    struct lf_llama llama;
+    struct lf_executor x;
     struct lf_hparams hp;
     struct lf_buffer workspace;
     struct lf_sampled *results;      /* [max_out] of the step that was launched, where the host samples */
@@ -31,12 +31,12 @@ struct lf_model {
 
 /* Opens the headers (unless the weights are dummies) and lays the weights out. */
 static enum lf_status open_layout(struct lf_weight_layout **layout, struct lf_tensor_set *set,
-                                  const struct lf_hparams *hp, const char *dir, enum lf_load load,
-                                  struct lf_device *dev, struct lf_err *err)
+                                  const struct lf_hparams *hp, const struct lf_program *program, const char *dir,
+                                  enum lf_load load, struct lf_device *dev, struct lf_err *err)
 {
     bool files = load == LF_LOAD_FILES;
     if (files) LF_TRY(lf_tensor_set_open(set, dir, err));
-    enum lf_status status = lf_weight_layout_make(layout, hp, files ? set : NULL, lf_device_ops(dev), err);
+    enum lf_status status = lf_weight_layout_make(layout, hp, program, files ? set : NULL, lf_device_ops(dev), err);
     if (status != LF_OK) {
         lf_fail_within(err, status, "%s", dir);
         lf_tensor_set_close(set);
@@ -49,11 +49,16 @@ enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, cons
 {
     struct lf_tensor_set set = {0};
     struct lf_weight_layout *layout;
-    LF_TRY(open_layout(&layout, &set, hp, dir, load, dev, err));
-    *out = lf_weight_layout_bytes(layout);
-    lf_weight_layout_free(layout);
-    lf_tensor_set_close(&set);
-    return LF_OK;
+    struct lf_programs programs;
+    LF_TRY(lf_programs_make(&programs, hp, lf_device_ops(dev), false, err));
+    enum lf_status status = open_layout(&layout, &set, hp, &programs.recorded, dir, load, dev, err);
+    if (status == LF_OK) {
+        *out = lf_weight_layout_bytes(layout);
+        lf_weight_layout_free(layout);
+        lf_tensor_set_close(&set);
+    }
+    lf_programs_deinit(&programs);
+    return status;
 }
 
 static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hparams *hp, struct lf_err *err)
@@ -69,7 +74,7 @@ static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hpara
 /* cos and sin of every position. Made where the CPU can write, so a GPU's table has the same bits. */
 static enum lf_status fill_rope_table(struct lf_model *model, int n_positions, struct lf_err *err)
 {
-    struct lf_llama *m = &model->llama;
+    struct lf_executor *m = &model->x;
     size_t bytes = (size_t)lf_rope_table_bytes(&model->hp.rope, n_positions);
     float *table = (float *)(void *)(m->base + m->ws.rope);
     if (lf_device_info(m->dev)->is_host) {
@@ -84,31 +89,16 @@ static enum lf_status fill_rope_table(struct lf_model *model, int n_positions, s
     return LF_OK;
 }
 
-/* Layers share a plan of attention where they share a window. */
-static enum lf_status assign_plans(struct lf_llama *m, struct lf_err *err)
-{
-    m->n_windows = 0;
-    for (int layer = 0; layer < m->hp->n_layers; layer++) {
-        int i = 0;
-        while (i < m->n_windows && m->windows[i] != m->hp->window[layer]) i++;
-        if (i == LF_LLAMA_WINDOWS_N)
-            return lf_fail(err, LF_UNSUPPORTED, "layers with more than %d different windows are not implemented",
-                           LF_LLAMA_WINDOWS_N);
-        if (i == m->n_windows) m->windows[m->n_windows++] = m->hp->window[layer];
-    }
-    return LF_OK;
-}
-
 /* The workspace and what is filled in once: the rope table, the attention object. */
 static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
 {
-    struct lf_llama *m = &model->llama;
+    struct lf_executor *m = &model->x;
     m->limits = (struct lf_step_limits){.ctx = plan->ctx,
                                         .chunk = plan->chunk,
                                         .max_seqs = plan->max_seqs,
                                         .max_out = plan->max_out,
                                         .kv_dtype = plan->kv_dtype};
-    lf_workspace_layout(&m->ws, &model->hp, &m->limits, lf_device_ops(m->dev), lf_device_info(m->dev));
+    lf_workspace_layout(&m->ws, &m->programs, &model->hp, &m->limits, lf_device_ops(m->dev), lf_device_info(m->dev));
     if (m->ws.total_bytes != plan->workspace_bytes) {
         return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
                        plan->workspace_bytes, m->ws.total_bytes);
@@ -125,7 +115,7 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         m->sampled = lf_sample_device_ids(&model->sampler);
     }
     LF_TRY(fill_rope_table(model, plan->ctx, err));
-    LF_TRY(assign_plans(m, err));
+    LF_TRY(lf_executor_find_windows(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
     struct lf_buffer workspace = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
     return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, workspace, err);
@@ -139,16 +129,17 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     enum lf_status status;
     struct lf_model *model = calloc(1, sizeof(*model));
     if (!model) return lf_fail(err, LF_NO_MEMORY, "no memory for a model");
-    model->llama.dev = dev;
-    model->llama.hp = &model->hp;
+    model->x.dev = dev;
+    model->x.hp = &model->hp;
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
-    LF_TRY_GOTO(open_layout(&layout, &set, hp, opts->dir, opts->load, dev, err), done);
+    LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
+    LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts->dir, opts->load, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
         LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
     LF_TRY_GOTO(open_workspace(model, opts->plan, err), done);
-    LF_TRY_GOTO(lf_weights_load(&model->llama.weights, dev, hp, layout, opts, err), done);
+    LF_TRY_GOTO(lf_weights_load(&model->x.weights, dev, layout, opts, err), done);
     status = lf_identity_make(model->identity, opts, hp, lf_device_info(dev),
-                              opts->hash_weights ? model->llama.weights.sha : NULL, &set, err);
+                              opts->hash_weights ? model->x.weights.sha : NULL, &set, err);
 done:
     lf_weight_layout_free(layout);
     lf_tensor_set_close(&set);
@@ -163,14 +154,15 @@ done:
 void lf_model_close(struct lf_model *model)
 {
     if (!model) return;
-    struct lf_device *dev = model->llama.dev;
-    lf_llama_deinit(&model->llama);
-    lf_weights_unload(&model->llama.weights, dev);
-    lf_attn_destroy(model->llama.attn);
+    struct lf_device *dev = model->x.dev;
+    lf_executor_deinit(&model->x);
+    lf_weights_unload(&model->x.weights, dev);
+    lf_attn_destroy(model->x.attn);
     lf_buffer_free(dev, &model->workspace);
     lf_sample_device_deinit(&model->sampler);
     free(model->results);
-    free(model->llama.tail_seqs);
+    free(model->x.tail_seqs);
+    lf_programs_deinit(&model->x.programs);
     lf_hparams_deinit(&model->hp);
     free(model);
 }
@@ -182,27 +174,27 @@ void lf_model_identity(const struct lf_model *model, uint8_t out[32])
 
 enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
 {
-    return lf_llama_prepare(&model->llama, &kv->view, err);
+    return lf_executor_prepare(&model->x, &kv->view, err);
 }
 
 int lf_model_n_async_steps(const struct lf_model *model)
 {
-    return model->llama.sampled ? LF_FETCHES_N - 1 : 0;
+    return model->x.sampled ? LF_FETCHES_N - 1 : 0;
 }
 
 static float *logits_of(const struct lf_model *model)
 {
-    return (float *)(void *)(model->llama.base + model->llama.ws.logits);
+    return (float *)(void *)(model->x.base + model->x.ws.logits);
 }
 
 enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                struct lf_err *err)
 {
-    struct lf_llama *m = &model->llama;
+    struct lf_executor *m = &model->x;
     int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
     LF_ASSERT(!model->samples_later);
     LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
-    lf_llama_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
+    lf_executor_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
     model->n_out[slot] = batch->n_out;
     model->n_launched++;
     model->samples_later = true;
@@ -211,7 +203,7 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
 
 enum lf_status lf_model_sample(struct lf_model *model, const struct lf_batch *batch, struct lf_err *err)
 {
-    struct lf_llama *m = &model->llama;
+    struct lf_executor *m = &model->x;
     int slot = (int)((model->n_launched - 1) % LF_FETCHES_N);
     LF_ASSERT(model->samples_later && batch->n_out == model->n_out[slot]);
     model->samples_later = false;
@@ -231,26 +223,26 @@ enum lf_status lf_model_wait(struct lf_model *model, struct lf_sampled *out, str
     int slot = (int)(model->n_waited % LF_FETCHES_N);
     LF_ASSERT(model->n_waited + model->samples_later < model->n_launched);
     model->n_waited++;
-    if (model->llama.sampled) return lf_fetch_end(model->llama.dev, slot, out, err);
+    if (model->x.sampled) return lf_fetch_end(model->x.dev, slot, out, err);
     memcpy(out, model->results, (size_t)model->n_out[slot] * sizeof(*out));
     return LF_OK;
 }
 
 bool lf_model_has_workers(const struct lf_model *model)
 {
-    return lf_device_info(model->llama.dev)->is_host && lf_threads_n(lf_device_threads(model->llama.dev)) > 1;
+    return lf_device_info(model->x.dev)->is_host && lf_threads_n(lf_device_threads(model->x.dev)) > 1;
 }
 
 void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, void *tasks)
 {
-    lf_threads_run(lf_device_threads(model->llama.dev), n_tasks, fn, tasks);
+    lf_threads_run(lf_device_threads(model->x.dev), n_tasks, fn, tasks);
 }
 
 enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                              float *logits, struct lf_err *err)
 {
-    struct lf_llama *m = &model->llama;
-    lf_llama_run(m, &kv->view, batch, 0);
+    struct lf_executor *m = &model->x;
+    lf_executor_run(m, &kv->view, batch, 0);
     size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
     if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
     return lf_device_sync(m->dev, err);

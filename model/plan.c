@@ -37,6 +37,7 @@ struct frame {
     const struct lf_hparams *hp;
     const struct lf_ops *ops;
     const struct lf_device_info *info;
+    struct lf_programs *programs;
     uint64_t weight_bytes;
     struct lf_plan_opts opts;
     bool is_auto_ctx;
@@ -108,7 +109,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                               .n_kv_heads = f->hp->n_kv_heads,
                               .head_dim = f->hp->head_dim};
     struct lf_workspace ws;
-    lf_workspace_layout(&ws, f->hp, &limits, f->ops, f->info);
+    lf_workspace_layout(&ws, f->programs, f->hp, &limits, f->ops, f->info);
     *p = (struct lf_plan){.ctx = o->ctx,
                           .chunk = o->chunk,
                           .max_seqs = o->max_seqs,
@@ -132,7 +133,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .context_bytes = f->info->context_bytes,
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,
-                          .is_auto_ctx = f->is_auto_ctx};
+                          .is_auto_ctx = f->is_auto_ctx,
+                          .no_fusion = o->no_fusion};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
@@ -310,12 +312,15 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
                             const struct lf_ops *ops, const struct lf_device_info *info,
                             const struct lf_plan_opts *opts, struct lf_err *err)
 {
-    struct frame f = {.hp = hp, .ops = ops, .info = info, .weight_bytes = weight_bytes, .opts = *opts};
+    struct lf_programs programs;
+    struct frame f = {
+        .hp = hp, .ops = ops, .info = info, .programs = &programs, .weight_bytes = weight_bytes, .opts = *opts};
     struct lf_plan p;
     LF_TRY(fill_defaults(&f, err));
     struct lf_step_limits limits = limits_of(&f.opts);
     struct lf_attn_shape shape = lf_workspace_attn_shape(hp, &limits);
     LF_TRY(lf_attn_check(&shape, info, err));
+    LF_TRY(lf_programs_make(&programs, hp, ops, opts->no_fusion, err));
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
         int largest = largest_ctx(&f);
@@ -323,6 +328,7 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
         decide(&p, &f);
     }
     if (!p.fits) write_advice(&p, &f);
+    lf_programs_deinit(&programs);
     *out = p;
     return LF_OK;
 }

@@ -33,12 +33,14 @@ struct lf_plan_opts {
     uint64_t disk_index_bytes, disk_tokens, disk_bytes;
     /* Memory of the host below a GPU's cache (--cache-memory), and what it then holds. */
     uint64_t below_tokens, below_bytes;
+    bool no_fusion; /* --no-fusion: the plain ops alone */
 };
 
 struct lf_plan {
     char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
     bool is_described;               /* the device is not there: context_bytes is an assumption */
     bool is_auto_ctx;                /* ctx is what fits */
+    bool no_fusion;
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     uint64_t weight_bytes;    /* packed, on the device */

@@ -1,9 +1,8 @@
 /* From tensors in files to packed matrices on the device.
  *
- * Idea. One table names every tensor of the family: its pattern, its shape in terms of the hyperparameters, the
- * condition under which the architecture has it, and its slot. Rows of the table with the same slot are stacked in
- * table order, which is all that QKV and gate/up need. Walking the table over the layers gives a list of parts, each
- * one tensor and the rows of a slot it fills; sizes, checks, loading and dummy weights all walk that list.
+ * Idea. The slots of a recorded program name every tensor that takes part, with its shape. Walking them gives a list of
+ * parts, each one tensor and the rows of a slot that it fills; sizes, checks, loading and dummy weights all walk that
+ * list.
  *
  * Matrices keep the element type of the file; vectors (norms, biases) become float. Files are read front to back
  * through one staging buffer, so nothing is held twice and the reading is sequential.
@@ -29,144 +28,47 @@
 
 enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
 
-/* Extents that shapes are made of. */
-enum dim { DIM_NONE, DIM_HIDDEN, DIM_Q, DIM_KV, DIM_INTERMEDIATE, DIM_VOCAB, DIM_HEAD };
-
-/* What a tensor becomes a part of. Slots from SLOT_ATTN_NORM on are vectors of float. */
-enum slot {
-    SLOT_EMBED,
-    SLOT_HEAD,
-    SLOT_QKV,
-    SLOT_OUT,
-    SLOT_GATE_UP,
-    SLOT_DOWN,
-    SLOT_ATTN_NORM,
-    SLOT_MLP_NORM,
-    SLOT_FINAL_NORM,
-    SLOT_Q_NORM,
-    SLOT_K_NORM,
-    SLOT_QKV_BIAS,
-    SLOT_OUT_BIAS,
-    SLOT_GATE_UP_BIAS,
-    SLOT_DOWN_BIAS,
-    N_SLOTS
-};
-
-enum need { ALWAYS, UNTIED, QKV_BIAS, O_BIAS, MLP_BIAS, QK_NORM };
-
-/* The binding table. "#" stands for the layer's index. */
-static const struct binding {
-    const char *pattern;
-    enum dim n_out, n_in; /* vectors have no n_in */
-    enum need need;
-    enum slot slot;
-} bindings[] = {
-    {"model.embed_tokens.weight", DIM_VOCAB, DIM_HIDDEN, ALWAYS, SLOT_EMBED},
-    {"lm_head.weight", DIM_VOCAB, DIM_HIDDEN, UNTIED, SLOT_HEAD},
-    {"model.norm.weight", DIM_HIDDEN, DIM_NONE, ALWAYS, SLOT_FINAL_NORM},
-    {"model.layers.#.input_layernorm.weight", DIM_HIDDEN, DIM_NONE, ALWAYS, SLOT_ATTN_NORM},
-    {"model.layers.#.post_attention_layernorm.weight", DIM_HIDDEN, DIM_NONE, ALWAYS, SLOT_MLP_NORM},
-    {"model.layers.#.self_attn.q_proj.weight", DIM_Q, DIM_HIDDEN, ALWAYS, SLOT_QKV},
-    {"model.layers.#.self_attn.k_proj.weight", DIM_KV, DIM_HIDDEN, ALWAYS, SLOT_QKV},
-    {"model.layers.#.self_attn.v_proj.weight", DIM_KV, DIM_HIDDEN, ALWAYS, SLOT_QKV},
-    {"model.layers.#.self_attn.q_proj.bias", DIM_Q, DIM_NONE, QKV_BIAS, SLOT_QKV_BIAS},
-    {"model.layers.#.self_attn.k_proj.bias", DIM_KV, DIM_NONE, QKV_BIAS, SLOT_QKV_BIAS},
-    {"model.layers.#.self_attn.v_proj.bias", DIM_KV, DIM_NONE, QKV_BIAS, SLOT_QKV_BIAS},
-    {"model.layers.#.self_attn.q_norm.weight", DIM_HEAD, DIM_NONE, QK_NORM, SLOT_Q_NORM},
-    {"model.layers.#.self_attn.k_norm.weight", DIM_HEAD, DIM_NONE, QK_NORM, SLOT_K_NORM},
-    {"model.layers.#.self_attn.o_proj.weight", DIM_HIDDEN, DIM_Q, ALWAYS, SLOT_OUT},
-    {"model.layers.#.self_attn.o_proj.bias", DIM_HIDDEN, DIM_NONE, O_BIAS, SLOT_OUT_BIAS},
-    {"model.layers.#.mlp.gate_proj.weight", DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS, SLOT_GATE_UP},
-    {"model.layers.#.mlp.up_proj.weight", DIM_INTERMEDIATE, DIM_HIDDEN, ALWAYS, SLOT_GATE_UP},
-    {"model.layers.#.mlp.gate_proj.bias", DIM_INTERMEDIATE, DIM_NONE, MLP_BIAS, SLOT_GATE_UP_BIAS},
-    {"model.layers.#.mlp.up_proj.bias", DIM_INTERMEDIATE, DIM_NONE, MLP_BIAS, SLOT_GATE_UP_BIAS},
-    {"model.layers.#.mlp.down_proj.weight", DIM_HIDDEN, DIM_INTERMEDIATE, ALWAYS, SLOT_DOWN},
-    {"model.layers.#.mlp.down_proj.bias", DIM_HIDDEN, DIM_NONE, MLP_BIAS, SLOT_DOWN_BIAS},
-};
-
 /* One tensor and where it goes. */
 struct part {
     char name[NAME_BYTES];
     const struct lf_tensor *tensor; /* NULL for dummy weights */
-    int target_idx;
-    int row_first;       /* of the target */
+    int slot_idx;
+    int row_first;       /* of the slot */
     int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file */
 };
 
-/* One matrix or vector on the device. */
+/* Where a slot lies. */
 struct target {
-    enum slot slot;
-    int layer; /* -1 for those outside the layers */
     enum lf_dtype dtype;
-    int n_rows, n_in;
     uint64_t offset;
 };
 
 struct lf_weight_layout {
     const struct lf_tensor_set *set;
-    bool tied;              /* the head is the embedding */
+    const struct lf_program *program;
+    bool tied;              /* slots that share another's bytes do */
     struct part *parts;     /* [n_parts] */
-    struct target *targets; /* [n_targets] */
-    int n_parts, n_targets;
+    struct target *targets; /* [program->n_slots] */
+    int n_parts;
     uint64_t bytes;
     uint64_t file_bytes; /* that loading will read */
 };
 
-static bool is_vector(enum slot slot)
+/* Whether the slot has no bytes of its own. */
+static bool is_shared(const struct lf_weight_layout *l, const struct lf_slot *slot)
 {
-    return slot >= SLOT_ATTN_NORM;
+    return slot->tied_to != LF_NONE && l->tied;
 }
 
-static int dim_of(const struct lf_hparams *hp, enum dim dim)
+/* The name of a slot's part, with the layer's index in it. */
+static void bind_name(char out[NAME_BYTES], const struct lf_slot *slot, int part)
 {
-    switch (dim) {
-    case DIM_HIDDEN:
-        return hp->hidden;
-    case DIM_Q:
-        return hp->n_heads * hp->head_dim;
-    case DIM_KV:
-        return hp->n_kv_heads * hp->head_dim;
-    case DIM_INTERMEDIATE:
-        return hp->intermediate;
-    case DIM_VOCAB:
-        return hp->n_vocab;
-    case DIM_HEAD:
-        return hp->head_dim;
-    case DIM_NONE:
-        break;
-    }
-    return 1;
-}
-
-static bool is_needed(const struct lf_weight_layout *l, const struct lf_hparams *hp, enum need need)
-{
-    switch (need) {
-    case UNTIED:
-        return !l->tied;
-    case QKV_BIAS:
-        return hp->qkv_bias;
-    case O_BIAS:
-        return hp->o_bias;
-    case MLP_BIAS:
-        return hp->mlp_bias;
-    case QK_NORM:
-        return hp->qk_norm;
-    case ALWAYS:
-        break;
-    }
-    return true;
-}
-
-/* The pattern with the layer's index in it. */
-static void bind_name(char out[NAME_BYTES], const char *pattern, int layer)
-{
-    const char *mark = strchr(pattern, '#');
-    if (mark) {
-        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(mark - pattern), pattern, layer, mark + 1);
-    } else {
-        snprintf(out, NAME_BYTES, "%s", pattern);
-    }
+    const char *pattern = slot->parts[part].pattern, *mark = strchr(pattern, '#');
+    int n = mark ? (int)(mark - pattern) : (int)strlen(pattern);
+    char layer[16] = "";
+    if (mark) snprintf(layer, sizeof(layer), "%d", slot->layer);
+    snprintf(out, NAME_BYTES, "%.*s%s%s%s", n, pattern, layer, mark ? mark + 1 : "", slot->suffix);
 }
 
 static enum lf_status check_shape(const struct part *p, bool vector, struct lf_err *err)
@@ -209,27 +111,26 @@ static enum lf_status bind_tensor(struct part *p, const struct lf_tensor_set *se
     return check_shape(p, vector, err);
 }
 
-/* Adds the part of one table row; starts a new target unless the row before it fills the same one. */
-static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, const struct binding *b,
-                               int layer, struct lf_err *err)
+/* Adds part part_idx of a slot, whose rows begin at row_first. */
+static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, int slot_idx, int part_idx,
+                               int row_first, struct lf_err *err)
 {
+    const struct lf_slot *slot = &l->program->slots[slot_idx];
     struct part *p = &l->parts[l->n_parts];
-    struct target *last = l->n_targets > 0 ? &l->targets[l->n_targets - 1] : NULL;
-    bool vector = is_vector(b->slot);
-    *p = (struct part){.n_rows = dim_of(hp, b->n_out), .n_in = dim_of(hp, b->n_in), .dtype = hp->dtype};
-    bind_name(p->name, b->pattern, layer);
-    if (l->set) LF_TRY(bind_tensor(p, l->set, vector, err));
-    enum lf_dtype dtype = vector ? LF_F32 : p->dtype;
-    if (!last || last->slot != b->slot || last->layer != layer) {
-        last = &l->targets[l->n_targets++];
-        *last = (struct target){.slot = b->slot, .layer = layer, .dtype = dtype, .n_in = p->n_in};
-    } else if (last->dtype != dtype) {
+    *p = (struct part){.slot_idx = slot_idx,
+                       .row_first = row_first,
+                       .n_rows = slot->parts[part_idx].n_rows,
+                       .n_in = slot->n_in,
+                       .dtype = hp->dtype};
+    bind_name(p->name, slot, part_idx);
+    if (l->set) LF_TRY(bind_tensor(p, l->set, slot->is_vector, err));
+    enum lf_dtype dtype = slot->is_vector ? LF_F32 : p->dtype;
+    struct target *target = &l->targets[slot_idx];
+    if (part_idx > 0 && target->dtype != dtype) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name,
-                       lf_dtype_name(dtype), lf_dtype_name(last->dtype));
+                       lf_dtype_name(dtype), lf_dtype_name(target->dtype));
     }
-    p->target_idx = l->n_targets - 1;
-    p->row_first = last->n_rows;
-    last->n_rows += p->n_rows;
+    target->dtype = dtype;
     l->file_bytes += (uint64_t)p->n_rows * (uint64_t)p->n_in * lf_dtype_bytes(p->dtype);
     l->n_parts++;
     return LF_OK;
@@ -237,12 +138,11 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
 
 static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
 {
-    for (int layer = -1; layer < hp->n_layers; layer++) {
-        for (size_t i = 0; i < LF_N_ELEMS(bindings); i++) {
-            bool per_layer = strchr(bindings[i].pattern, '#') != NULL;
-            if (per_layer != (layer >= 0) || !is_needed(l, hp, bindings[i].need)) continue;
-            LF_TRY(add_part(l, hp, &bindings[i], layer, err));
-        }
+    for (int i = 0; i < l->program->n_slots; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        int row = 0;
+        if (is_shared(l, slot)) continue;
+        for (int k = 0; k < slot->n_parts; row += slot->parts[k++].n_rows) LF_TRY(add_part(l, hp, i, k, row, err));
     }
     return LF_OK;
 }
@@ -250,15 +150,19 @@ static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hpar
 static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *ops, struct lf_err *err)
 {
     uint64_t at = 0;
-    for (int i = 0; i < l->n_targets; i++) {
-        struct target *p = &l->targets[i];
-        uint64_t n =
-            is_vector(p->slot) ? (uint64_t)p->n_rows * sizeof(float) : ops->weight_bytes(p->dtype, p->n_rows, p->n_in);
-        p->offset = at;
+    for (int i = 0; i < l->program->n_slots; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        struct target *t = &l->targets[i];
+        if (is_shared(l, slot)) continue;
+        uint64_t n = slot->is_vector ? (uint64_t)slot->n_out * sizeof(float)
+                                     : ops->weight_bytes(t->dtype, slot->n_out, slot->n_in);
+        t->offset = at;
         if (__builtin_add_overflow(at, (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES, &at)) {
             return lf_fail(err, LF_LIMIT, "the size of the weights overflows");
         }
     }
+    for (int i = 0; i < l->program->n_slots; i++)
+        if (is_shared(l, &l->program->slots[i])) l->targets[i] = l->targets[l->program->slots[i].tied_to];
     l->bytes = at;
     return LF_OK;
 }
@@ -316,36 +220,49 @@ static enum lf_status check_unused(struct lf_weight_layout *l, const struct lf_h
     return LF_OK;
 }
 
+/* The tensor of a slot that one tensor fills; NULL: there is none. */
+static const struct lf_tensor *only_tensor(const struct lf_weight_layout *l, const struct lf_slot *slot)
+{
+    char name[NAME_BYTES];
+    bind_name(name, slot, 0);
+    return find_tensor(l->set, name);
+}
+
 /* tie_word_embeddings says that the head is the embedding. Where the files hold a head that is another matrix, that is
  * what was trained: it is used. */
-static enum lf_status settle_head(struct lf_weight_layout *l, const struct lf_hparams *hp, struct lf_err *err)
+static enum lf_status settle_ties(struct lf_weight_layout *l, struct lf_err *err)
 {
-    const struct lf_tensor *head = l->set && hp->tied ? find_tensor(l->set, "lm_head.weight") : NULL;
-    const struct lf_tensor *embed = head ? find_tensor(l->set, "model.embed_tokens.weight") : NULL;
-    bool differs = false;
-    l->tied = hp->tied;
-    if (!head || !embed) return LF_OK;
-    LF_TRY(lf_tied_differs(&differs, l->set, head, embed, err));
-    l->tied = !differs;
+    l->tied = true;
+    for (int i = 0; i < l->program->n_slots && l->set && l->tied; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        if (slot->tied_to == LF_NONE) continue;
+        const struct lf_tensor *own = only_tensor(l, slot);
+        const struct lf_tensor *shared = only_tensor(l, &l->program->slots[slot->tied_to]);
+        bool differs = false;
+        if (own && shared) LF_TRY(lf_tied_differs(&differs, l->set, own, shared, err));
+        l->tied = !differs;
+    }
     return LF_OK;
 }
 
 enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct lf_hparams *hp,
-                                     const struct lf_tensor_set *set, const struct lf_ops *ops, struct lf_err *err)
+                                     const struct lf_program *program, const struct lf_tensor_set *set,
+                                     const struct lf_ops *ops, struct lf_err *err)
 {
-    size_t max_parts = LF_N_ELEMS(bindings) * ((size_t)hp->n_layers + 1);
+    size_t max_parts = (size_t)program->n_slots * LF_SLOT_PARTS_N;
     enum lf_status status;
     struct lf_weight_layout *l = calloc(1, sizeof(*l));
     if (l) {
         l->set = set;
+        l->program = program;
         l->parts = calloc(max_parts, sizeof(*l->parts));
-        l->targets = calloc(max_parts, sizeof(*l->targets));
+        l->targets = calloc((size_t)program->n_slots, sizeof(*l->targets));
     }
     if (!l || !l->parts || !l->targets) {
         status = lf_fail(err, LF_NO_MEMORY, "no memory for a list of %zu weights", max_parts);
         goto fail;
     }
-    LF_TRY_GOTO(settle_head(l, hp, err), fail);
+    LF_TRY_GOTO(settle_ties(l, err), fail);
     LF_TRY_GOTO(add_parts(l, hp, err), fail);
     LF_TRY_GOTO(lay_out(l, ops, err), fail);
     if (set) LF_TRY_GOTO(check_unused(l, hp, err), fail);
@@ -374,65 +291,16 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
     return layout->tied;
 }
 
-/* Points the weights' fields at their addresses in the buffer. */
-static void bind_targets(struct lf_weights *w, const struct lf_weight_layout *l)
+/* Points the slots at their addresses in the buffer. */
+static void bind_slots(struct lf_weights *w, const struct lf_weight_layout *l)
 {
-    for (int i = 0; i < l->n_targets; i++) {
-        const struct target *p = &l->targets[i];
-        struct lf_layer_weights *layer = p->layer >= 0 ? &w->layers[p->layer] : NULL;
-        void *ptr = (char *)w->buffer.ptr + p->offset;
-        struct lf_weight m = {.data = ptr, .dtype = p->dtype, .n_out = p->n_rows, .n_in = p->n_in};
-        switch (p->slot) {
-        case SLOT_EMBED:
-            w->embed = m;
-            break;
-        case SLOT_HEAD:
-            w->head = m;
-            break;
-        case SLOT_QKV:
-            layer->qkv = m;
-            break;
-        case SLOT_OUT:
-            layer->out = m;
-            break;
-        case SLOT_GATE_UP:
-            layer->gate_up = m;
-            break;
-        case SLOT_DOWN:
-            layer->down = m;
-            break;
-        case SLOT_FINAL_NORM:
-            w->final_norm = ptr;
-            break;
-        case SLOT_ATTN_NORM:
-            layer->attn_norm = ptr;
-            break;
-        case SLOT_MLP_NORM:
-            layer->mlp_norm = ptr;
-            break;
-        case SLOT_Q_NORM:
-            layer->q_norm = ptr;
-            break;
-        case SLOT_K_NORM:
-            layer->k_norm = ptr;
-            break;
-        case SLOT_QKV_BIAS:
-            layer->qkv_bias = ptr;
-            break;
-        case SLOT_OUT_BIAS:
-            layer->out_bias = ptr;
-            break;
-        case SLOT_GATE_UP_BIAS:
-            layer->gate_up_bias = ptr;
-            break;
-        case SLOT_DOWN_BIAS:
-            layer->down_bias = ptr;
-            break;
-        case N_SLOTS:
-            break;
-        }
+    for (int i = 0; i < l->program->n_slots; i++) {
+        const struct lf_slot *slot = &l->program->slots[i];
+        w->of[i] = (struct lf_weight){.data = (char *)w->buffer.ptr + l->targets[i].offset,
+                                      .dtype = l->targets[i].dtype,
+                                      .n_out = slot->n_out,
+                                      .n_in = slot->n_in};
     }
-    if (!w->head.data) w->head = w->embed;
 }
 
 /* What loading carries along. */
@@ -518,9 +386,7 @@ static void hash_end(struct loader *ld, const struct part *p, struct lf_sha256 *
 
 static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
 {
-    const struct target *target = &ld->layout->targets[p->target_idx];
-    char *dst = (char *)ld->w->buffer.ptr + target->offset;
-    struct lf_weight m = {.data = dst, .dtype = target->dtype, .n_out = target->n_rows, .n_in = target->n_in};
+    const struct lf_weight *w = &ld->w->of[p->slot_idx];
     size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
     struct lf_sha256 sha;
     int n_max = rows_at_once(p, row_bytes);
@@ -530,12 +396,11 @@ static enum lf_status load_part(struct loader *ld, const struct part *p, struct 
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(stage_rows(ld, p, row, n, row_bytes, err));
         if (ld->hashes) lf_hash_rows(&sha, lf_device_threads(ld->dev), ld->staging, n, row_bytes);
-        if (is_vector(target->slot)) {
+        if (ld->layout->program->slots[p->slot_idx].is_vector) {
             lf_to_f32(ld->widened, ld->staging, p->dtype, (size_t)n);
-            lf_upload(ld->dev, dst + (size_t)(p->row_first + row) * sizeof(float), ld->widened,
-                      (size_t)n * sizeof(float));
+            lf_upload(ld->dev, (float *)w->data + p->row_first + row, ld->widened, (size_t)n * sizeof(float));
         } else {
-            ld->ops->weight_pack(ld->dev, &m, p->row_first + row, n, ld->staging);
+            ld->ops->weight_pack(ld->dev, w, p->row_first + row, n, ld->staging);
         }
         ld->done += (uint64_t)n * row_bytes;
         if (ld->opts->progress) ld->opts->progress(ld->opts->progress_ctx, ld->done, ld->layout->file_bytes);
@@ -544,23 +409,22 @@ static enum lf_status load_part(struct loader *ld, const struct part *p, struct 
     return LF_OK;
 }
 
-enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, const struct lf_hparams *hp,
-                               const struct lf_weight_layout *layout, const struct lf_model_opts *opts,
-                               struct lf_err *err)
+enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, const struct lf_weight_layout *layout,
+                               const struct lf_model_opts *opts, struct lf_err *err)
 {
     struct lf_weights w = {0};
     struct loader ld = {.dev = dev, .ops = lf_device_ops(dev), .layout = layout, .opts = opts, .w = &w, .fd = -1};
     enum lf_status status;
-    w.layers = calloc((size_t)hp->n_layers, sizeof(*w.layers));
+    w.of = calloc((size_t)layout->program->n_slots, sizeof(*w.of));
     ld.staging = malloc(STAGING_BYTES);
     ld.widened = malloc((size_t)STAGING_BYTES / 2 * sizeof(float));
     if (opts->hash_weights) ld.hashes = calloc((size_t)layout->n_parts, sizeof(*ld.hashes));
-    if (!w.layers || !ld.staging || !ld.widened || (opts->hash_weights && !ld.hashes)) {
+    if (!w.of || !ld.staging || !ld.widened || (opts->hash_weights && !ld.hashes)) {
         status = lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
         goto done;
     }
     LF_TRY_GOTO(lf_buffer_alloc(dev, &w.buffer, (size_t)layout->bytes, "weights", err), done);
-    bind_targets(&w, layout);
+    bind_slots(&w, layout);
     for (int i = 0; i < layout->n_parts; i++) LF_TRY_GOTO(load_part(&ld, &layout->parts[i], err), done);
     if (ld.hashes) lf_hash_tensors(ld.hashes, layout->n_parts, w.sha);
     status = LF_OK;
@@ -580,6 +444,6 @@ done:
 void lf_weights_unload(struct lf_weights *w, struct lf_device *dev)
 {
     lf_buffer_free(dev, &w->buffer);
-    free(w->layers);
+    free(w->of);
     *w = (struct lf_weights){0};
 }

@@ -4,13 +4,11 @@
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
 
-enum { ALIGN_BYTES = 256 };
-
 /* Reserves n bytes and returns where they begin. No sum passes 2^63: limits.h bounds every factor. */
 static uint64_t reserve(uint64_t *at, uint64_t n)
 {
     uint64_t offset = *at;
-    *at += (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
+    *at += (n + LF_PLACE_ALIGN_BYTES - 1) / LF_PLACE_ALIGN_BYTES * LF_PLACE_ALIGN_BYTES;
     return offset;
 }
 
@@ -34,35 +32,40 @@ static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_
     return layout.total;
 }
 
-void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, const struct lf_step_limits *limits,
-                         const struct lf_ops *ops, const struct lf_device_info *info)
+/* The widest input of a matrix. */
+static int max_n_in(const struct lf_programs *programs)
+{
+    int n = 1;
+    for (int i = 0; i < programs->recorded.n_slots; i++) n = LF_MAX(n, programs->recorded.slots[i].n_in);
+    return n;
+}
+
+/* Places the values of all programs from `begin` on; returns where the longest ends. */
+static uint64_t place_values(struct lf_programs *programs, const struct lf_step_limits *limits,
+                             const struct lf_device_info *info, uint64_t begin)
+{
+    uint64_t end = begin;
+    struct lf_place_limits sizes = {.rows = {[LF_ROWS_TOKENS] = (uint64_t)limits->chunk,
+                                             [LF_ROWS_OUT] = (uint64_t)limits->max_out,
+                                             [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS},
+                                    .act_bytes = lf_dtype_bytes(info->act_dtype)};
+    for (int i = 0; i < LF_WANTED_N; i++) end = LF_MAX(end, lf_pass_place(&programs->of[i], &sizes, begin));
+    return end;
+}
+
+void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_hparams *hp,
+                         const struct lf_step_limits *limits, const struct lf_ops *ops,
+                         const struct lf_device_info *info)
 {
     struct lf_workspace w = {0};
     struct lf_attn_shape shape = lf_workspace_attn_shape(hp, limits);
-    uint64_t elem = lf_dtype_bytes(info->act_dtype), tokens = (uint64_t)limits->chunk;
-    uint64_t max_out = (uint64_t)limits->max_out;
-    uint64_t hidden = (uint64_t)hp->hidden, inter = (uint64_t)hp->intermediate, dim = (uint64_t)hp->head_dim;
-    uint64_t q_dim = (uint64_t)hp->n_heads * dim, qkv_dim = q_dim + 2 * (uint64_t)hp->n_kv_heads * dim;
-    int max_in = LF_MAX(LF_MAX(hp->hidden, hp->intermediate), (int)q_dim);
-    uint64_t at = 0;
+    uint64_t max_out = (uint64_t)limits->max_out, at = 0;
 
-    w.ids = reserve(&at, tokens * sizeof(int32_t));
+    w.ids = reserve(&at, (uint64_t)limits->chunk * sizeof(int32_t));
     w.logits_idx = reserve(&at, max_out * sizeof(int32_t));
-    w.x = reserve(&at, tokens * hidden * sizeof(float));
-    w.x_out = reserve(&at, max_out * hidden * sizeof(float));
-    w.h = reserve(&at, tokens * hidden * elem);
-    uint64_t parts = ops->fused_norm_tokens ? (hidden + LF_NORM_PART - 1) / LF_NORM_PART : 0;
-    w.sum_squares = reserve(&at, LF_FUSED_NORM_TOKENS * parts * sizeof(float));
-    uint64_t region = at, mlp_end = at;
-    w.qkv = reserve(&at, tokens * qkv_dim * elem);
-    w.q = reserve(&at, tokens * q_dim * elem);
-    w.attn = reserve(&at, tokens * q_dim * elem);
-    LF_ASSERT(mlp_end == region);
-    w.gate_up = reserve(&mlp_end, tokens * 2 * inter * elem);
-    w.act = reserve(&mlp_end, tokens * inter * elem);
-    at = LF_MAX(at, mlp_end);
-    w.picked = reserve(&at, max_out * q_dim * elem);
-    w.scratch = reserve(&at, ops->gemm_scratch_bytes(LF_MAX(limits->chunk, limits->max_out), max_in));
+    w.values = at;
+    at = place_values(programs, limits, info, at);
+    w.scratch = reserve(&at, ops->gemm_scratch_bytes(LF_MAX(limits->chunk, limits->max_out), max_n_in(programs)));
     w.act_bytes = at;
 
     w.logits = reserve(&at, max_out * (uint64_t)hp->n_vocab * sizeof(float));
@@ -73,5 +76,9 @@ void lf_workspace_layout(struct lf_workspace *out, const struct lf_hparams *hp, 
     w.attention = reserve(&at, lf_attn_workspace_bytes(&shape, info));
     w.attn_bytes = at - w.attention;
     w.total_bytes = at;
+    for (int i = 0; i < LF_WANTED_N; i++) {
+        struct lf_program *p = &programs->of[i];
+        if (p->logits != LF_NONE) p->values[p->logits].offset = w.logits;
+    }
     *out = w;
 }

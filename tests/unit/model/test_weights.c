@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "core/log.h"
+#include "model/programs.h"
 #include "model/weights.h"
 #include "tests/support/model_dir.h"
 
@@ -9,6 +10,7 @@ struct fixture {
     struct temp_dir dir;
     struct lf_device *dev;
     struct lf_hparams hp;
+    struct lf_programs programs;
     struct lf_tensor_set set;
     struct lf_weight_layout *layout;
 };
@@ -32,7 +34,9 @@ static void fixture_open(struct fixture *f, const struct config_text *c, const s
     assert_int_equal(lf_hparams_read(&f->hp, f->dir.path, &err), LF_OK);
     f->set = (struct lf_tensor_set){0};
     if (m) assert_int_equal(lf_tensor_set_open(&f->set, f->dir.path, &err), LF_OK);
-    enum lf_status status = lf_weight_layout_make(&f->layout, &f->hp, m ? &f->set : NULL, lf_device_ops(f->dev), &err);
+    assert_int_equal(lf_programs_make(&f->programs, &f->hp, lf_device_ops(f->dev), false, &err), LF_OK);
+    enum lf_status status = lf_weight_layout_make(&f->layout, &f->hp, &f->programs.recorded, m ? &f->set : NULL,
+                                                  lf_device_ops(f->dev), &err);
     if (status != LF_OK) fail_msg("%s", err.message);
 }
 
@@ -40,9 +44,27 @@ static void fixture_close(struct fixture *f)
 {
     lf_weight_layout_free(f->layout);
     lf_tensor_set_close(&f->set);
+    lf_programs_deinit(&f->programs);
     lf_hparams_deinit(&f->hp);
     lf_device_close(f->dev);
     temp_dir_remove(&f->dir);
+}
+
+/* The slot whose first part is the tensor of that name; NULL: there is none. */
+static const struct lf_weight *slot(const struct fixture *f, const struct lf_weights *w, const char *name)
+{
+    const struct lf_program *p = &f->programs.recorded;
+    for (int i = 0; i < p->n_slots; i++) {
+        char have[128];
+        const char *pattern = p->slots[i].parts[0].pattern, *mark = strchr(pattern, '#');
+        if (mark)
+            snprintf(have, sizeof(have), "%.*s%d%s%s", (int)(mark - pattern), pattern, p->slots[i].layer, mark + 1,
+                     p->slots[i].suffix);
+        else
+            snprintf(have, sizeof(have), "%s%s", pattern, p->slots[i].suffix);
+        if (strcmp(have, name) == 0) return &w->of[i];
+    }
+    return NULL;
 }
 
 static void check_rows(struct fixture *f, const struct lf_weight *w, int row_first, const char *name, int n_rows)
@@ -87,24 +109,28 @@ static void check_loading(const char *dtype, size_t elem_bytes, enum lf_dtype wa
     set_dtypes(&m, dtype, elem_bytes);
     fixture_open(&f, &c, &m);
     struct lf_model_opts opts = {.dir = f.dir.path, .progress = note_progress, .progress_ctx = &progress};
-    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-    assert_int_equal(w.embed.dtype, want);
-    check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
-    check_rows(&f, &w.head, 0, "lm_head.weight", 50);
-    check_vector(w.final_norm, "model.norm.weight", 64);
-    const struct lf_layer_weights *l = &w.layers[1];
-    assert_int_equal(l->qkv.n_out, 128);
-    check_rows(&f, &l->qkv, 0, "model.layers.1.self_attn.q_proj.weight", 64);
-    check_rows(&f, &l->qkv, 64, "model.layers.1.self_attn.k_proj.weight", 32);
-    check_rows(&f, &l->qkv, 96, "model.layers.1.self_attn.v_proj.weight", 32);
-    check_rows(&f, &l->out, 0, "model.layers.1.self_attn.o_proj.weight", 64);
-    check_rows(&f, &l->gate_up, 0, "model.layers.1.mlp.gate_proj.weight", 96);
-    check_rows(&f, &l->gate_up, 96, "model.layers.1.mlp.up_proj.weight", 96);
-    check_rows(&f, &l->down, 0, "model.layers.1.mlp.down_proj.weight", 64);
-    check_vector(w.layers[0].attn_norm, "model.layers.0.input_layernorm.weight", 64);
-    check_vector(l->mlp_norm, "model.layers.1.post_attention_layernorm.weight", 64);
-    assert_null(l->qkv_bias);
-    assert_null(l->q_norm);
+    assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+    assert_int_equal(slot(&f, &w, "model.embed_tokens.weight")->dtype, want);
+    check_rows(&f, slot(&f, &w, "model.embed_tokens.weight"), 0, "model.embed_tokens.weight", 50);
+    check_rows(&f, slot(&f, &w, "lm_head.weight"), 0, "lm_head.weight", 50);
+    check_vector(slot(&f, &w, "model.norm.weight")->data, "model.norm.weight", 64);
+    const struct lf_weight *qkv = slot(&f, &w, "model.layers.1.self_attn.q_proj.weight");
+    const struct lf_weight *gate_up = slot(&f, &w, "model.layers.1.mlp.gate_proj.weight");
+    assert_int_equal(qkv->n_out, 128);
+    check_rows(&f, qkv, 0, "model.layers.1.self_attn.q_proj.weight", 64);
+    check_rows(&f, qkv, 64, "model.layers.1.self_attn.k_proj.weight", 32);
+    check_rows(&f, qkv, 96, "model.layers.1.self_attn.v_proj.weight", 32);
+    check_rows(&f, slot(&f, &w, "model.layers.1.self_attn.o_proj.weight"), 0, "model.layers.1.self_attn.o_proj.weight",
+               64);
+    check_rows(&f, gate_up, 0, "model.layers.1.mlp.gate_proj.weight", 96);
+    check_rows(&f, gate_up, 96, "model.layers.1.mlp.up_proj.weight", 96);
+    check_rows(&f, slot(&f, &w, "model.layers.1.mlp.down_proj.weight"), 0, "model.layers.1.mlp.down_proj.weight", 64);
+    check_vector(slot(&f, &w, "model.layers.0.input_layernorm.weight")->data, "model.layers.0.input_layernorm.weight",
+                 64);
+    check_vector(slot(&f, &w, "model.layers.1.post_attention_layernorm.weight")->data,
+                 "model.layers.1.post_attention_layernorm.weight", 64);
+    assert_null(slot(&f, &w, "model.layers.1.self_attn.q_proj.bias"));
+    assert_null(slot(&f, &w, "model.layers.1.self_attn.q_norm.weight"));
     assert_true(progress.n_calls > 0 && progress.done == progress.total);
     assert_int_equal(lf_device_allocated_bytes(f.dev), lf_weight_layout_bytes(f.layout));
     lf_weights_unload(&w, f.dev);
@@ -136,9 +162,9 @@ static void norms_may_be_float_beside_half_matrices(void **state)
     }
     fixture_open(&f, &c, &m);
     struct lf_model_opts opts = {.dir = f.dir.path};
-    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-    check_vector(w.final_norm, "model.norm.weight", 64);
-    check_rows(&f, &w.layers[0].down, 0, "model.layers.0.mlp.down_proj.weight", 64);
+    assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+    check_vector(slot(&f, &w, "model.norm.weight")->data, "model.norm.weight", 64);
+    check_rows(&f, slot(&f, &w, "model.layers.0.mlp.down_proj.weight"), 0, "model.layers.0.mlp.down_proj.weight", 64);
     lf_weights_unload(&w, f.dev);
     fixture_close(&f);
 }
@@ -162,9 +188,9 @@ static void a_tied_head_shares_the_bytes_of_the_embedding(void **state)
         fixture_open(&f, &c, &m);
         assert_true(lf_weight_layout_bytes(f.layout) < untied && lf_weight_layout_tied(f.layout));
         struct lf_model_opts opts = {.dir = f.dir.path};
-        assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-        assert_ptr_equal(w.head.data, w.embed.data);
-        check_rows(&f, &w.head, 0, "model.embed_tokens.weight", 50);
+        assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+        assert_ptr_equal(slot(&f, &w, "lm_head.weight")->data, slot(&f, &w, "model.embed_tokens.weight")->data);
+        check_rows(&f, slot(&f, &w, "lm_head.weight"), 0, "model.embed_tokens.weight", 50);
         lf_weights_unload(&w, f.dev);
         fixture_close(&f);
     }
@@ -188,10 +214,10 @@ static void a_head_that_differs_from_the_embedding_is_used_although_the_configur
         fixture_open(&f, &c, &m);
         assert_false(lf_weight_layout_tied(f.layout));
         struct lf_model_opts opts = {.dir = f.dir.path};
-        assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-        assert_ptr_not_equal(w.head.data, w.embed.data);
-        check_rows(&f, &w.head, 0, i == 1 ? "model.embed_tokens.weight" : "lm_head.weight", 50);
-        check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
+        assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+        assert_ptr_not_equal(slot(&f, &w, "lm_head.weight")->data, slot(&f, &w, "model.embed_tokens.weight")->data);
+        check_rows(&f, slot(&f, &w, "lm_head.weight"), 0, i == 1 ? "model.embed_tokens.weight" : "lm_head.weight", 50);
+        check_rows(&f, slot(&f, &w, "model.embed_tokens.weight"), 0, "model.embed_tokens.weight", 50);
         lf_weights_unload(&w, f.dev);
         fixture_close(&f);
     }
@@ -214,11 +240,11 @@ static void a_checkpoint_of_the_bare_model_has_names_without_a_prefix(void **sta
     }
     fixture_open(&f, &c, &m);
     struct lf_model_opts opts = {.dir = f.dir.path};
-    assert_int_equal(lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err), LF_OK);
-    check_rows(&f, &w.embed, 0, "model.embed_tokens.weight", 50);
-    check_rows(&f, &w.head, 0, "lm_head.weight", 50);
-    check_rows(&f, &w.layers[1].down, 0, "model.layers.1.mlp.down_proj.weight", 64);
-    check_vector(w.final_norm, "model.norm.weight", 64);
+    assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+    check_rows(&f, slot(&f, &w, "model.embed_tokens.weight"), 0, "model.embed_tokens.weight", 50);
+    check_rows(&f, slot(&f, &w, "lm_head.weight"), 0, "lm_head.weight", 50);
+    check_rows(&f, slot(&f, &w, "model.layers.1.mlp.down_proj.weight"), 0, "model.layers.1.mlp.down_proj.weight", 64);
+    check_vector(slot(&f, &w, "model.norm.weight")->data, "model.norm.weight", 64);
     lf_weights_unload(&w, f.dev);
     fixture_close(&f);
     /* what is no part of the family is still seen */
@@ -253,7 +279,7 @@ static void a_file_that_changes_while_it_is_read_is_an_error(void **state)
         if (sizes[i] >= 0) assert_int_equal(truncate(path, sizes[i]), 0);
         struct lf_model_opts opts = {.dir = f.dir.path};
         if (sizes[i] < 0) temp_dir_delete(&f.dir, "model.safetensors");
-        enum lf_status status = lf_weights_load(&w, f.dev, &f.hp, f.layout, &opts, &err);
+        enum lf_status status = lf_weights_load(&w, f.dev, f.layout, &opts, &err);
         assert_int_equal(status, sizes[i] < 0 ? LF_NOT_FOUND : LF_CORRUPT);
         assert_non_null(strstr(err.message, "model.safetensors"));
         assert_int_equal(lf_device_allocated_bytes(f.dev), 0);
@@ -265,7 +291,7 @@ static void load_dummy(struct lf_weights *w, struct fixture *f, uint64_t seed)
 {
     struct lf_err err;
     struct lf_model_opts opts = {.dir = f->dir.path, .load = LF_LOAD_DUMMY, .dummy_seed = seed};
-    assert_int_equal(lf_weights_load(w, f->dev, &f->hp, f->layout, &opts, &err), LF_OK);
+    assert_int_equal(lf_weights_load(w, f->dev, f->layout, &opts, &err), LF_OK);
 }
 
 static void dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_input(void **state)
@@ -287,9 +313,9 @@ static void dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_inp
         int n_equal = 0;
         for (int r = 0; r < 64; r++) {
             const struct lf_ops *ops = lf_device_ops(f.dev);
-            ops->weight_row(f.dev, &a.layers[1].down, r, row);
-            ops->weight_row(f.dev, &b.layers[1].down, r, same);
-            ops->weight_row(f.dev, &other.layers[1].down, r, differs);
+            ops->weight_row(f.dev, slot(&f, &a, "model.layers.1.mlp.down_proj.weight"), r, row);
+            ops->weight_row(f.dev, slot(&f, &b, "model.layers.1.mlp.down_proj.weight"), r, same);
+            ops->weight_row(f.dev, slot(&f, &other, "model.layers.1.mlp.down_proj.weight"), r, differs);
             assert_memory_equal(row, same, 96 * sizeof(float));
             for (int k = 0; k < 96; k++) {
                 square += (double)row[k] * (double)row[k];
@@ -300,8 +326,10 @@ static void dummy_weights_depend_on_name_and_seed_and_keep_the_size_of_their_inp
         double rms = sqrt(square / (64 * 96)) * sqrt(96.0);
         assert_true(rms > 0.7 && rms < 1.42 && fabs(mean / (64 * 96)) < 0.01);
         assert_true(n_equal < 64 * 96 / 50);
-        assert_true(fabsf(a.final_norm[3] - 1.0f) <= 0);
-        assert_true(fabsf(a.layers[0].qkv_bias[5]) > 0.01f && fabsf(a.layers[0].qkv_bias[5]) < 0.04f);
+        const float *norm = slot(&f, &a, "model.norm.weight")->data;
+        const float *bias = slot(&f, &a, "model.layers.0.self_attn.q_proj.bias")->data;
+        assert_true(fabsf(norm[3] - 1.0f) <= 0);
+        assert_true(fabsf(bias[5]) > 0.01f && fabsf(bias[5]) < 0.04f);
         lf_weights_unload(&a, f.dev);
         lf_weights_unload(&b, f.dev);
         lf_weights_unload(&other, f.dev);

@@ -1,0 +1,3 @@
+#include "model/arch/arch.h"
+
+const struct lf_arch *const lf_archs[] = {&lf_arch_llama, &lf_arch_mistral, &lf_arch_qwen2, &lf_arch_qwen3, NULL};

@@ -1,0 +1,30 @@
+/* The families (architectures) that can be opened: a file each, and a row in arch.c. */
+#ifndef LF_MODEL_ARCH_ARCH_H
+#define LF_MODEL_ARCH_ARCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "model/hparams.h"
+#include "model/recorder.h"
+
+/* What an architecture has whether config.json says so or not, which keys it listens to, and its forward pass. */
+struct lf_arch {
+    const char *name, *model_type; /* in config.json: architectures, model_type */
+    bool qkv_bias;                 /* always, attention_bias or not */
+    bool attention_bias;           /* the key counts, for q, k, v and o */
+    bool mlp_bias;                 /* the key counts */
+    bool qk_norm;
+    bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
+    bool sliding_window;     /* sliding_window counts for every layer */
+    int head_dim;            /* default; 0: hidden_size / num_attention_heads */
+    bool as_many_kv_heads;   /* as heads, where num_key_value_heads is missing */
+    void (*record)(struct lf_recorder *r);
+};
+
+extern const struct lf_arch lf_arch_llama, lf_arch_mistral, lf_arch_qwen2, lf_arch_qwen3;
+
+/* All of them, NULL behind the last. */
+extern const struct lf_arch *const lf_archs[];
+
+#endif

@@ -1,0 +1,93 @@
+/* Llama, Mistral, Qwen2, Qwen3 (Touvron et al. 2023, §2.2, is the architecture; transformers' modeling_llama.py and its
+ * neighbours the names):
+ *
+ *     x = embed(ids)
+ *     each layer:   h = rmsnorm(x);  qkv = h·Wqkvᵀ;  q, K, V = rope(qkv), K and V appended to the cache
+ *                   x += attention(q, K, V)·Woᵀ
+ *                   h = rmsnorm(x);  x += (silu(gate) · up)·Wdownᵀ    with [gate, up] = h·Wguᵀ
+ *     logits = rmsnorm(x)·Wheadᵀ
+ *
+ * They differ in biases, in a norm of each head of q and k, and in windows. */
+#include "model/arch/arch.h"
+
+static int attention(struct lf_recorder *r, int layer, int x)
+{
+    const struct lf_hparams *hp = r->hp;
+    int n_q = hp->n_heads * hp->head_dim, n_kv = hp->n_kv_heads * hp->head_dim;
+    int norm = lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hp->hidden);
+    struct lf_linear qkv = lf_rec_linear(r, layer,
+                                         &(struct lf_linear_opts){.parts = {{"model.layers.#.self_attn.q_proj", n_q},
+                                                                            {"model.layers.#.self_attn.k_proj", n_kv},
+                                                                            {"model.layers.#.self_attn.v_proj", n_kv}},
+                                                                  .n_in = hp->hidden,
+                                                                  .bias = hp->qkv_bias,
+                                                                  .shard = LF_SHARD_HEADS});
+    int q_norm = LF_NONE, k_norm = LF_NONE;
+    if (hp->qk_norm) {
+        q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", hp->head_dim);
+        k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
+    }
+    struct lf_linear out =
+        lf_rec_linear(r, layer,
+                      &(struct lf_linear_opts){.parts = {{"model.layers.#.self_attn.o_proj", hp->hidden}},
+                                               .n_in = n_q,
+                                               .bias = hp->o_bias,
+                                               .shard = LF_SHARD_COLUMNS});
+    int h = lf_rec_rmsnorm(r, x, norm);
+    int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
+    return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->window[layer]), out, x);
+}
+
+static int mlp(struct lf_recorder *r, int layer, int x)
+{
+    const struct lf_hparams *hp = r->hp;
+    int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
+    struct lf_linear gate_up =
+        lf_rec_linear(r, layer,
+                      &(struct lf_linear_opts){.parts = {{"model.layers.#.mlp.gate_proj", hp->intermediate},
+                                                         {"model.layers.#.mlp.up_proj", hp->intermediate}},
+                                               .n_in = hp->hidden,
+                                               .bias = hp->mlp_bias,
+                                               .shard = LF_SHARD_ROWS});
+    struct lf_linear down =
+        lf_rec_linear(r, layer,
+                      &(struct lf_linear_opts){.parts = {{"model.layers.#.mlp.down_proj", hp->hidden}},
+                                               .n_in = hp->intermediate,
+                                               .bias = hp->mlp_bias,
+                                               .shard = LF_SHARD_COLUMNS});
+    int h = lf_rec_rmsnorm(r, x, norm);
+    return lf_rec_gemm_add(r, lf_rec_silu_mul(r, lf_rec_gemm(r, h, gate_up)), down, x);
+}
+
+static void record(struct lf_recorder *r)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear table = lf_rec_linear(
+        r, -1, &(struct lf_linear_opts){.parts = {{"model.embed_tokens", hp->n_vocab}}, .n_in = hp->hidden});
+    struct lf_linear head = lf_rec_linear(
+        r, -1,
+        &(struct lf_linear_opts){.parts = {{"lm_head", hp->n_vocab}}, .n_in = hp->hidden, .shard = LF_SHARD_ROWS});
+    int norm = lf_rec_vector(r, -1, "model.norm", hp->hidden);
+    if (hp->tied) lf_rec_tie(r, head, table);
+    int x = lf_rec_embed(r, table);
+    for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
+    lf_rec_logits(r, lf_rec_rmsnorm(r, x, norm), head);
+}
+
+const struct lf_arch lf_arch_llama = {.name = "LlamaForCausalLM",
+                                      .model_type = "llama",
+                                      .attention_bias = true,
+                                      .mlp_bias = true,
+                                      .as_many_kv_heads = true,
+                                      .record = record};
+const struct lf_arch lf_arch_mistral = {
+    .name = "MistralForCausalLM", .model_type = "mistral", .sliding_window = true, .record = record};
+const struct lf_arch lf_arch_qwen2 = {
+    .name = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .use_sliding_window = true, .record = record};
+const struct lf_arch lf_arch_qwen3 = {.name = "Qwen3ForCausalLM",
+                                      .model_type = "qwen3",
+                                      .attention_bias = true,
+                                      .qk_norm = true,
+                                      .use_sliding_window = true,
+                                      .head_dim = 128,
+                                      .record = record};

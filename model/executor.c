@@ -1,0 +1,204 @@
+#include "model/executor.h"
+
+#include "core/check.h"
+
+/* ---- preparing ---- */
+
+/* The tokens whose logits are wanted as sequences of their own: neighbours of one sequence stay together, each run ends
+ * where its last token may look. Returns how many, or -1 where they are more than attention was made for. */
+static int make_tail_seqs(const struct lf_executor *x, const struct lf_batch *batch)
+{
+    int n = 0, seq_idx = 0;
+    for (int i = 0; i < batch->n_out; i++) {
+        int token = batch->logits_idx[i];
+        while (token >= batch->seqs[seq_idx].first_token + batch->seqs[seq_idx].n_tokens) seq_idx++;
+        const struct lf_kv_seq *seq = &batch->seqs[seq_idx];
+        int kv_len = seq->kv_len - (seq->first_token + seq->n_tokens - 1 - token);
+        bool joins = i > 0 && batch->logits_idx[i - 1] == token - 1 && token > seq->first_token;
+        if (joins) {
+            x->tail_seqs[n - 1].n_tokens++;
+            x->tail_seqs[n - 1].kv_len = kv_len;
+            continue;
+        }
+        if (n == x->limits.max_seqs) return -1;
+        /* The keys before a decode token are of earlier steps: attention may read them early. */
+        LF_ASSERT(!seq->is_decode || token == seq->first_token);
+        x->tail_seqs[n++] = (struct lf_kv_seq){
+            .blocks = seq->blocks, .first_token = i, .n_tokens = 1, .kv_len = kv_len, .is_decode = seq->is_decode};
+    }
+    return n;
+}
+
+static void check_batch(const struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *b,
+                        int n_before)
+{
+    LF_ASSERT(b->n_tokens > 0 && b->n_tokens <= x->limits.chunk);
+    LF_ASSERT(b->n_seqs > 0 && b->n_seqs <= x->limits.max_seqs);
+    LF_ASSERT(b->n_out >= 0 && b->n_out <= x->limits.max_out);
+    LF_ASSERT(kv->dtype == x->limits.kv_dtype && kv->n_layers == x->hp->n_layers);
+    LF_ASSERT(kv->n_kv_heads == x->hp->n_kv_heads && kv->head_dim == x->hp->head_dim);
+    int n_tokens = 0;
+    for (int i = 0; i < b->n_seqs; i++) {
+        const struct lf_kv_seq *seq = &b->seqs[i];
+        LF_ASSERT(seq->first_token == n_tokens && seq->n_tokens > 0);
+        LF_ASSERT(seq->kv_len >= seq->n_tokens && seq->kv_len <= x->limits.ctx);
+        n_tokens += seq->n_tokens;
+    }
+    LF_ASSERT(n_tokens == b->n_tokens);
+    for (int i = 0; i < b->n_tokens; i++) LF_ASSERT(b->ids[i] >= -n_before && b->ids[i] < x->hp->n_vocab);
+    for (int i = 0; i < b->n_out; i++) {
+        LF_ASSERT(b->logits_idx[i] >= 0 && b->logits_idx[i] < b->n_tokens);
+        LF_ASSERT(i == 0 || b->logits_idx[i] > b->logits_idx[i - 1]);
+    }
+}
+
+/* Makes attention's schedules for all layers and uploads the step's input; returns which tokens the step's program is
+ * for. */
+static enum lf_wanted prepare_step(const struct lf_executor *x, const struct lf_batch *b)
+{
+    for (int i = 0; i < x->n_windows; i++) lf_attn_schedule(x->attn, i, b->seqs, b->n_seqs, x->windows[i]);
+    lf_upload(x->dev, x->base + x->ws.ids, b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
+    if (b->n_out == 0) return LF_WANTED_NONE;
+    if (b->n_out == b->n_tokens) return LF_WANTED_ALL;
+    lf_upload(x->dev, x->base + x->ws.logits_idx, b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
+    int n_tail = make_tail_seqs(x, b);
+    if (n_tail < 0) return LF_WANTED_SEVERAL;
+    lf_attn_schedule(x->attn, LF_SCHEDULE_TAIL, x->tail_seqs, n_tail, x->tail_window);
+    return LF_WANTED_SOME;
+}
+
+static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted wanted, const struct lf_kv_view *kv,
+                                int n_tokens, int n_out)
+{
+    return (struct lf_step){.dev = x->dev,
+                            .attn = x->attn,
+                            .program = &x->programs.of[wanted],
+                            .weights = x->weights.of,
+                            .base = x->base,
+                            .ws = &x->ws,
+                            .windows = x->windows,
+                            .fused_norm_tokens = x->fused_norm_tokens,
+                            .sampled = x->sampled,
+                            .rope_table = (const float *)(void *)(x->base + x->ws.rope),
+                            .kv = kv,
+                            .n_tokens = n_tokens,
+                            .n_out = n_out};
+}
+
+void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
+{
+    check_batch(x, kv, batch, n_before);
+    struct lf_step step = step_init(x, prepare_step(x, batch), kv, batch->n_tokens, batch->n_out);
+    struct lf_graph *graph = lf_graphs_find(&x->graphs, batch);
+    if (graph)
+        lf_graph_launch(x->dev, graph);
+    else
+        lf_interpret(&step);
+}
+
+/* ---- what comes before the first step ---- */
+
+/* Whether a program's op is attention over picked tokens, or, asked so, over all. */
+static bool is_attention(const struct lf_program *p, int op_idx, bool of_picked)
+{
+    const struct lf_op *op = &p->ops[op_idx];
+    return op->kind == LF_OP_ATTENTION && (p->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT) == of_picked;
+}
+
+static enum lf_status add_window(struct lf_executor *x, int window, struct lf_err *err)
+{
+    int i = 0;
+    while (i < x->n_windows && x->windows[i] != window) i++;
+    if (i == LF_WINDOWS_N)
+        return lf_fail(err, LF_UNSUPPORTED, "layers with more than %d different windows are not implemented",
+                       LF_WINDOWS_N);
+    if (i == x->n_windows) x->windows[x->n_windows++] = window;
+    return LF_OK;
+}
+
+enum lf_status lf_executor_find_windows(struct lf_executor *x, struct lf_err *err)
+{
+    const struct lf_program *all = &x->programs.of[LF_WANTED_ALL], *some = &x->programs.of[LF_WANTED_SOME];
+    bool is_first = true;
+    x->n_windows = 0;
+    for (int i = 0; i < all->n_ops; i++)
+        if (is_attention(all, i, false)) LF_TRY(add_window(x, all->ops[i].window, err));
+    for (int i = 0; i < some->n_ops; i++) {
+        if (!is_attention(some, i, true)) continue;
+        x->tail_window = is_first || x->tail_window == some->ops[i].window ? some->ops[i].window : 0;
+        is_first = false;
+    }
+    return LF_OK;
+}
+
+/* What decides how a GEMM is computed, but for its tokens. */
+static bool same_gemm(const struct lf_gemm_params *a, const struct lf_gemm_params *b)
+{
+    return a->w->n_out == b->w->n_out && a->w->n_in == b->w->n_in && a->w->dtype == b->w->dtype &&
+           a->y_float == b->y_float && !a->bias == !b->bias && !a->residual == !b->residual;
+}
+
+/* Whether an op before this one has a GEMM of the same shape. */
+static bool is_prepared(const struct lf_step *s, int op_idx, const struct lf_gemm_params *p)
+{
+    for (int i = 0; i < op_idx; i++) {
+        if (!lf_op_has_gemm(s->program->ops[i].kind)) continue;
+        struct lf_gemm_params other = lf_step_gemm_params(s, &s->program->ops[i]);
+        if (same_gemm(p, &other)) return true;
+    }
+    return false;
+}
+
+static bool has_fused_norm(const struct lf_op *op)
+{
+    return op->out[LF_OP_Y_SUM_SQUARES] != LF_NONE || op->in[LF_OP_X_SUM_SQUARES] != LF_NONE;
+}
+
+/* Each shape once, for as many tokens as it may have. */
+static void prepare_gemms(struct lf_executor *x)
+{
+    const struct lf_ops *ops = lf_device_ops(x->dev);
+    if (!ops->gemm_prepare) return;
+    struct lf_step s = step_init(x, LF_WANTED_ALL, NULL, x->limits.chunk, x->limits.max_out);
+    x->fused_norm_tokens = LF_FUSED_NORM_TOKENS;
+    for (int i = 0; i < s.program->n_ops; i++) {
+        const struct lf_op *op = &s.program->ops[i];
+        if (!lf_op_has_gemm(op->kind)) continue;
+        struct lf_gemm_params p = lf_step_gemm_params(&s, op);
+        if (is_prepared(&s, i, &p)) continue;
+        ops->gemm_prepare(x->dev, &p);
+        if (has_fused_norm(op)) x->fused_norm_tokens = LF_MIN(x->fused_norm_tokens, ops->fused_norm_tokens(x->dev, &p));
+    }
+}
+
+static enum lf_status record(struct lf_executor *x, const struct lf_kv_view *kv, int n_tokens, struct lf_err *err)
+{
+    struct lf_step s = step_init(x, LF_WANTED_ALL, kv, n_tokens, n_tokens);
+    for (int i = 0; i < x->n_windows; i++) lf_attn_record(x->attn, i, x->windows[i]);
+    lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */
+    LF_TRY(lf_device_sync(x->dev, err));
+    if (!lf_graph_begin(x->dev)) return LF_OK;
+    lf_interpret(&s);
+    struct lf_graph *graph = lf_graph_end(x->dev);
+    if (graph) lf_graphs_add(&x->graphs, graph, n_tokens);
+    return lf_device_sync(x->dev, err);
+}
+
+enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_view *kv, struct lf_err *err)
+{
+    static const int32_t no_ids[LF_GRAPH_TOKENS];
+    if (lf_device_info(x->dev)->is_host) return LF_OK;
+    prepare_gemms(x);
+    int sizes[LF_GRAPHS_N];
+    int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(x->limits.max_seqs, x->limits.max_out), x->limits.chunk));
+    /* Surplus tokens of a graph read ids too: there are valid ones from the start. */
+    lf_upload(x->dev, x->base + x->ws.ids, no_ids, (size_t)sizes[n - 1] * sizeof(*no_ids));
+    for (int i = 0; i < n; i++) LF_TRY(record(x, kv, sizes[i], err));
+    return LF_OK;
+}
+
+void lf_executor_deinit(struct lf_executor *x)
+{
+    for (int i = 0; i < x->graphs.n; i++) lf_graph_destroy(x->dev, x->graphs.of[i].graph);
+    x->graphs.n = 0;
+}

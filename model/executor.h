@@ -1,0 +1,48 @@
+/* A model's programs, bound to a device and its memory, and run a step at a time.
+ *
+ * A step is prepared, then launched. Preparing makes the attention schedules and uploads what differs from step to
+ * step: ids, logits_idx, sequences, tasks. Launching is a program (interpreter.h), chosen by which tokens' logits are
+ * wanted. On a device with graphs the launches of pure decode steps are recorded once for a few sizes (graphs.h); a
+ * step replays the next larger one, whose surplus tokens compute on what is there and touch nothing that others read.
+ *
+ * Every buffer is a part of the workspace (workspace.h); a step allocates nothing. The engine's thread calls. */
+#ifndef LF_MODEL_EXECUTOR_H
+#define LF_MODEL_EXECUTOR_H
+
+#include "attention/attention.h"
+#include "model/batch.h"
+#include "model/graphs.h"
+#include "model/interpreter.h"
+#include "model/programs.h"
+#include "model/weights.h"
+#include "model/workspace.h"
+
+/* Borrowed but for what model.c made; nothing changes after lf_executor_prepare. */
+struct lf_executor {
+    struct lf_device *dev;
+    const struct lf_hparams *hp;
+    struct lf_programs programs;
+    struct lf_weights weights;
+    struct lf_step_limits limits;
+    struct lf_workspace ws;
+    char *base; /* of the workspace, device address */
+    struct lf_attn *attn;
+    struct lf_kv_seq *tail_seqs; /* [limits.max_seqs] host */
+    int windows[LF_WINDOWS_N];
+    int n_windows;
+    int tail_window;         /* of attention over picked tokens; 0 where layers differ */
+    struct lf_graphs graphs; /* of decode steps, owned; none on a device without */
+    int fused_norm_tokens;
+    const int32_t *sampled; /* device; as in struct lf_step */
+};
+
+/* Finds the windows of the programs' layers: LF_UNSUPPORTED for more than LF_WINDOWS_N. Before the rest. */
+LF_MUST_CHECK enum lf_status lf_executor_find_windows(struct lf_executor *x, struct lf_err *err);
+/* As lf_model_prepare. */
+LF_MUST_CHECK enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_view *kv,
+                                                 struct lf_err *err);
+/* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
+void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
+void lf_executor_deinit(struct lf_executor *x); /* what prepare made; accepts a zeroed one */
+
+#endif

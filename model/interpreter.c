@@ -1,0 +1,187 @@
+#include "model/interpreter.h"
+
+#include "attention/rope.h"
+#include "core/check.h"
+
+static void *at(const struct lf_step *s, int value)
+{
+    return s->base + s->program->values[value].offset;
+}
+
+static const struct lf_weight *matrix(const struct lf_step *s, const struct lf_op *op)
+{
+    return &s->weights[op->weight[LF_OP_W]];
+}
+
+/* NULL where the op has none. */
+static const float *vector(const struct lf_step *s, const struct lf_op *op, int place)
+{
+    return op->weight[place] == LF_NONE ? NULL : s->weights[op->weight[place]].data;
+}
+
+/* Rows that the op computes in this step. */
+static int n_rows(const struct lf_step *s, const struct lf_op *op)
+{
+    return s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT ? s->n_out : s->n_tokens;
+}
+
+static bool fuses_norms(const struct lf_step *s, const struct lf_op *op)
+{
+    return n_rows(s, op) <= s->fused_norm_tokens;
+}
+
+struct lf_gemm_params lf_step_gemm_params(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_weight *w = matrix(s, op);
+    return (struct lf_gemm_params){.y = at(s, op->out[LF_OP_Y]),
+                                   .y_float = s->program->values[op->out[LF_OP_Y]].is_float,
+                                   .x = at(s, op->in[LF_OP_X]),
+                                   .w = w,
+                                   .bias = vector(s, op, LF_OP_BIAS),
+                                   .residual = op->in[LF_OP_RESIDUAL] == LF_NONE ? NULL : at(s, op->in[LF_OP_RESIDUAL]),
+                                   .n_tokens = n_rows(s, op),
+                                   .x_stride = w->n_in,
+                                   .y_stride = w->n_out,
+                                   .x_eps = op->x_eps,
+                                   .scratch = s->base + s->ws->scratch};
+}
+
+/* With the prologue of a fused norm where the step has one. */
+static struct lf_gemm_params gemm_params(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_gemm_params p = lf_step_gemm_params(s, op);
+    if (op->in[LF_OP_X_SUM_SQUARES] != LF_NONE && fuses_norms(s, op))
+        p.x_sum_squares = at(s, op->in[LF_OP_X_SUM_SQUARES]);
+    return p;
+}
+
+static void embed(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_embed_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                .table = matrix(s, op),
+                                .ids = (const int32_t *)(void *)(s->base + s->ws->ids),
+                                .sampled = s->sampled,
+                                .n_tokens = s->n_tokens};
+    lf_device_ops(s->dev)->embed(s->dev, &p);
+}
+
+/* out = norm(x), with the op's weight and eps. */
+static void run_norm(const struct lf_step *s, const struct lf_op *op, int x, int out)
+{
+    struct lf_rmsnorm_params p = {.out = at(s, out),
+                                  .x = at(s, x),
+                                  .weight = vector(s, op, LF_OP_NORM),
+                                  .eps = op->eps,
+                                  .n_tokens = n_rows(s, op),
+                                  .dim = s->program->values[x].width};
+    lf_device_ops(s->dev)->rmsnorm(s->dev, &p);
+}
+
+static void rmsnorm(const struct lf_step *s, const struct lf_op *op)
+{
+    run_norm(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+}
+
+/* Followed by the norm of y where the op has one: half of it is the epilogue where it can be. */
+static void gemm(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_gemm_params p = gemm_params(s, op);
+    bool has_norm = op->weight[LF_OP_NORM] != LF_NONE, is_fused = has_norm && fuses_norms(s, op);
+    if (is_fused)
+        p.norm = (struct lf_fused_norm){.h = at(s, op->out[LF_OP_Y2]),
+                                        .weight = vector(s, op, LF_OP_NORM),
+                                        .sum_squares = at(s, op->out[LF_OP_Y_SUM_SQUARES])};
+    lf_device_ops(s->dev)->gemm(s->dev, &p);
+    if (has_norm && !is_fused) run_norm(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2]);
+}
+
+static void silu_mul(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_silu_mul_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                   .gate_up = at(s, op->in[LF_OP_X]),
+                                   .n_tokens = n_rows(s, op),
+                                   .dim = s->program->values[op->out[LF_OP_Y]].width};
+    lf_device_ops(s->dev)->silu_mul(s->dev, &p);
+}
+
+static void gemm_silu_mul(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_gemm_params p = gemm_params(s, op);
+    lf_device_ops(s->dev)->gemm_silu_mul(s->dev, &p, at(s, op->out[LF_OP_Y2]));
+}
+
+static struct lf_rope_append_params rope_params(const struct lf_step *s, const struct lf_op *op, int qkv, int q)
+{
+    return (struct lf_rope_append_params){.q_out = at(s, q),
+                                          .qkv = at(s, qkv),
+                                          .q_norm = vector(s, op, LF_OP_Q_NORM),
+                                          .k_norm = vector(s, op, LF_OP_K_NORM),
+                                          .norm_eps = op->eps,
+                                          .table = s->rope_table,
+                                          .n_tokens = s->n_tokens,
+                                          .rotary_dim = op->rotary_dim,
+                                          .n_heads = s->program->values[q].width / s->kv->head_dim,
+                                          .kv = s->kv,
+                                          .layer = op->layer};
+}
+
+static void rope_append(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_rope_append_params p = rope_params(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    lf_rope_append(s->attn, &p);
+}
+
+static void gemm_rope_append(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_gemm_params qkv = gemm_params(s, op);
+    struct lf_rope_append_params p = rope_params(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2]);
+    lf_gemm_rope_append(s->attn, &qkv, &p);
+}
+
+static int schedule_of(const struct lf_step *s, const struct lf_op *op)
+{
+    int i = 0;
+    if (s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT) return LF_SCHEDULE_TAIL;
+    while (s->windows[i] != op->window) i++;
+    return i;
+}
+
+static void attention(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_attn_params p = {.out = at(s, op->out[LF_OP_Y]),
+                               .q = at(s, op->in[LF_OP_X]),
+                               .kv = s->kv,
+                               .layer = op->layer,
+                               .scale = op->scale,
+                               .softcap = op->softcap,
+                               .window = op->window};
+    lf_attn_run(s->attn, schedule_of(s, op), &p);
+}
+
+static void pick(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *v = &s->program->values[op->in[LF_OP_X]];
+    struct lf_gather_params p = {.out = at(s, op->out[LF_OP_Y]),
+                                 .x = at(s, op->in[LF_OP_X]),
+                                 .rows = (const int32_t *)(void *)(s->base + s->ws->logits_idx),
+                                 .n_rows = s->n_out,
+                                 .dim = v->width,
+                                 .dtype = v->is_float ? LF_F32 : lf_device_info(s->dev)->act_dtype};
+    lf_device_ops(s->dev)->gather(s->dev, &p);
+}
+
+void lf_interpret(const struct lf_step *s)
+{
+    static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
+        [LF_OP_EMBED] = embed,
+        [LF_OP_RMSNORM] = rmsnorm,
+        [LF_OP_GEMM] = gemm,
+        [LF_OP_SILU_MUL] = silu_mul,
+        [LF_OP_ROPE_APPEND] = rope_append,
+        [LF_OP_ATTENTION] = attention,
+        [LF_OP_PICK] = pick,
+        [LF_OP_GEMM_SILU_MUL] = gemm_silu_mul,
+        [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
+    };
+    for (int i = 0; i < s->program->n_ops; i++) run[s->program->ops[i].kind](s, &s->program->ops[i]);
+}

@@ -1,0 +1,33 @@
+/* Runs a program's ops in order: one function a kind, none of which decides anything that a pass could have decided.
+ * Nothing is allocated and nothing fails; on a GPU the ops are queued. */
+#ifndef LF_MODEL_INTERPRETER_H
+#define LF_MODEL_INTERPRETER_H
+
+#include "attention/attention.h"
+#include "model/program.h"
+#include "model/workspace.h"
+
+enum { LF_WINDOWS_N = LF_ATTN_SCHEDULES_N - 1 }; /* that layers may differ in */
+enum { LF_SCHEDULE_TAIL = LF_WINDOWS_N };        /* of attention over picked tokens */
+
+/* What the ops of a step share; all borrowed. */
+struct lf_step {
+    struct lf_device *dev;
+    struct lf_attn *attn;
+    const struct lf_program *program;
+    const struct lf_weight *weights; /* by slot; a vector is its data */
+    char *base;                      /* of the workspace, device address */
+    const struct lf_workspace *ws;
+    const int *windows;      /* attention schedule i is for windows[i] */
+    int fused_norm_tokens;   /* ops of so many rows at most fuse norms into GEMMs (device/ops.h) */
+    const int32_t *sampled;  /* device: what the last sampling has drawn; NULL where the host samples */
+    const float *rope_table; /* device */
+    const struct lf_kv_view *kv;
+    int n_tokens, n_out;
+};
+
+void lf_interpret(const struct lf_step *step);
+/* The parameters of the GEMM that an op is or begins with, but for norms. */
+struct lf_gemm_params lf_step_gemm_params(const struct lf_step *step, const struct lf_op *op);
+
+#endif

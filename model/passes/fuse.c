@@ -1,0 +1,78 @@
+/* Fusions: a row each. A rule looks at the ops from one on; where it finds what it knows, it puts a fused op there and
+ * takes the others away. A program in which none was applied computes the same, in more passes over memory. */
+#include "core/check.h"
+#include "model/passes/passes.h"
+
+/* Whether value is read by ops[by] alone. */
+static bool only_read_by(const struct lf_program *p, int by, int value)
+{
+    return !lf_program_reads(p, by + 1, value) && p->ops[by].in[LF_OP_X] == value;
+}
+
+/* ops[at] and the op of that kind behind it, which alone reads what it makes, as one: it makes both values. */
+static bool merge(struct lf_program *p, int at, enum lf_op_kind second, enum lf_op_kind fused)
+{
+    if (at + 1 >= p->n_ops || p->ops[at].kind != LF_OP_GEMM || p->ops[at + 1].kind != second) return false;
+    struct lf_op *op = &p->ops[at], by = p->ops[at + 1];
+    if (!only_read_by(p, at + 1, op->out[LF_OP_Y])) return false;
+    op->kind = fused;
+    op->layer = by.layer;
+    op->out[LF_OP_Y2] = by.out[LF_OP_Y];
+    op->weight[LF_OP_Q_NORM] = by.weight[LF_OP_Q_NORM];
+    op->weight[LF_OP_K_NORM] = by.weight[LF_OP_K_NORM];
+    op->eps = by.eps;
+    op->rotary_dim = by.rotary_dim;
+    lf_program_remove(p, at + 1);
+    return true;
+}
+
+static enum lf_status fuse_silu_mul(struct lf_program *p, int at, struct lf_err *err)
+{
+    (void)err;
+    (void)merge(p, at, LF_OP_SILU_MUL, LF_OP_GEMM_SILU_MUL);
+    return LF_OK;
+}
+
+static enum lf_status fuse_rope_append(struct lf_program *p, int at, struct lf_err *err)
+{
+    (void)err;
+    (void)merge(p, at, LF_OP_ROPE_APPEND, LF_OP_GEMM_ROPE_APPEND);
+    return LF_OK;
+}
+
+/* gemm into the residual stream, its norm, and the one gemm that reads it: an epilogue of the first and a prologue of
+ * the second (struct lf_fused_norm). The gemm that makes the logits has no such prologue. */
+static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err)
+{
+    if (at + 2 >= p->n_ops || p->ops[at].kind != LF_OP_GEMM || p->ops[at].in[LF_OP_RESIDUAL] == LF_NONE) return LF_OK;
+    struct lf_op norm = p->ops[at + 1];
+    int h = norm.out[LF_OP_Y], y = p->ops[at].out[LF_OP_Y], sum_squares;
+    if (norm.kind != LF_OP_RMSNORM || norm.in[LF_OP_X] != y) return LF_OK;
+    const struct lf_op *reader = &p->ops[at + 2];
+    bool is_fit = lf_op_has_gemm(reader->kind) && !p->values[reader->out[LF_OP_Y]].is_float;
+    if (!is_fit || !only_read_by(p, at + 2, h)) return LF_OK;
+    struct lf_value parts = {
+        .rows = LF_ROWS_FEW, .width = (p->values[y].width + LF_NORM_PART - 1) / LF_NORM_PART, .is_float = true};
+    LF_TRY(lf_program_add_value(p, parts, &sum_squares, err));
+    lf_program_remove(p, at + 1);
+    struct lf_op *first = &p->ops[at], *second = &p->ops[at + 1];
+    first->out[LF_OP_Y2] = h;
+    first->out[LF_OP_Y_SUM_SQUARES] = second->in[LF_OP_X_SUM_SQUARES] = sum_squares;
+    first->weight[LF_OP_NORM] = norm.weight[LF_OP_NORM];
+    first->eps = second->x_eps = norm.eps;
+    return LF_OK;
+}
+
+enum lf_status lf_pass_fuse(struct lf_program *p, bool fused_norms, struct lf_err *err)
+{
+    /* In this order: what a norm is fused into has its own kind by then. */
+    static const struct {
+        enum lf_status (*fuse)(struct lf_program *p, int at, struct lf_err *err);
+        bool is_norm;
+    } rules[] = {{fuse_silu_mul, false}, {fuse_rope_append, false}, {fuse_norm, true}};
+    for (size_t r = 0; r < LF_N_ELEMS(rules); r++) {
+        if (rules[r].is_norm && !fused_norms) continue;
+        for (int at = 0; at < p->n_ops; at++) LF_TRY(rules[r].fuse(p, at, err));
+    }
+    return LF_OK;
+}

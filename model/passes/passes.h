@@ -1,0 +1,41 @@
+/* What is derived from a recorded program, a file each. Pure functions of plain data; any thread. */
+#ifndef LF_MODEL_PASSES_PASSES_H
+#define LF_MODEL_PASSES_PASSES_H
+
+#include "model/program.h"
+
+/* What of a step's tokens has logits that somebody wants: a program each, for a token that nobody looks at need not go
+ * on behind the last append. A chunk in the middle of a prompt has no such token, its last chunk one; all tokens of a
+ * decode step are wanted. */
+enum lf_wanted {
+    LF_WANTED_ALL,     /* every token of the step: the program as it was recorded */
+    LF_WANTED_SOME,    /* picked behind the last append: attention, too, computes those alone */
+    LF_WANTED_SEVERAL, /* picked behind the last attention: they are more runs of tokens than attention was made for */
+    LF_WANTED_NONE,    /* the program ends with the last append */
+    LF_WANTED_N
+};
+
+/* check.c: every op's operands are there, and widths, types and weights fit each other; the first op that does not fit
+ * is named, LF_CORRUPT. slots: of the recorded program. */
+LF_MUST_CHECK enum lf_status lf_pass_check(const struct lf_program *program, const struct lf_slot *slots, int n_slots,
+                                           struct lf_err *err);
+
+/* rows.c: makes the recorded program that of `wanted`. A token's bits depend on its own position and keys only, so
+ * this changes none. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_pass_rows(struct lf_program *program, enum lf_wanted wanted, struct lf_err *err);
+
+/* fuse.c: replaces sequences of ops by fused ones. fused_norms: the backend has fused RMSNorms. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_pass_fuse(struct lf_program *program, bool fused_norms, struct lf_err *err);
+
+/* The largest step, and what an element takes. */
+struct lf_place_limits {
+    uint64_t rows[LF_ROWS_FEW + 1]; /* rows of each kind, at most */
+    uint64_t act_bytes;             /* of an element of act_dtype */
+};
+enum { LF_PLACE_ALIGN_BYTES = 256 };
+
+/* place.c: gives each value but the logits a place from `begin` on, so that no two that are needed at the same time
+ * overlap. Returns where the last one ends. */
+uint64_t lf_pass_place(struct lf_program *program, const struct lf_place_limits *limits, uint64_t begin);
+
+#endif

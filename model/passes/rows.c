@@ -1,0 +1,71 @@
+/* Dead rows. Appends are what every token must reach: others read its K and V. Behind the last one nobody reads the
+ * rows of a token whose logits are not wanted, so what is needed from there on is picked and the rest of the program
+ * has fewer rows. */
+#include "core/check.h"
+#include "model/passes/passes.h"
+
+/* The last op of a kind, or -1. */
+static int last_of(const struct lf_program *p, enum lf_op_kind kind)
+{
+    int i = p->n_ops - 1;
+    while (i >= 0 && p->ops[i].kind != kind) i--;
+    return i;
+}
+
+/* From ops[from] on, `to` is read instead of `value`. */
+static void read_instead(struct lf_program *p, int from, int value, int to)
+{
+    for (int i = from; i < p->n_ops; i++)
+        for (int k = 0; k < LF_OP_INPUTS_N; k++)
+            if (p->ops[i].in[k] == value) p->ops[i].in[k] = to;
+}
+
+/* Inserts, as ops[at], the pick of a value that is read behind it. */
+static enum lf_status pick(struct lf_program *p, int at, int value, struct lf_err *err)
+{
+    struct lf_op op = {.kind = LF_OP_PICK, .layer = -1};
+    struct lf_value picked = p->values[value];
+    for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
+    picked.rows = LF_ROWS_OUT;
+    LF_TRY(lf_program_add_value(p, picked, &op.out[LF_OP_Y], err));
+    LF_TRY(lf_program_insert(p, at, &op, err));
+    op.in[LF_OP_X] = value;
+    read_instead(p, at + 1, value, op.out[LF_OP_Y]);
+    p->ops[at].in[LF_OP_X] = value;
+    return LF_OK;
+}
+
+/* Picks behind ops[last] whatever goes on. */
+static enum lf_status pick_behind(struct lf_program *p, int last, struct lf_err *err)
+{
+    int at = last + 1, n_recorded = p->n_values;
+    for (int value = 0; value < n_recorded; value++) {
+        bool is_made = false;
+        for (int i = 0; i <= last && !is_made; i++) is_made = p->ops[i].out[LF_OP_Y] == value;
+        if (is_made && lf_program_reads(p, at, value)) LF_TRY(pick(p, at++, value, err));
+    }
+    for (int i = at; i < p->n_ops; i++) p->values[p->ops[i].out[LF_OP_Y]].rows = LF_ROWS_OUT;
+    return LF_OK;
+}
+
+enum lf_status lf_pass_rows(struct lf_program *p, enum lf_wanted wanted, struct lf_err *err)
+{
+    int append = last_of(p, LF_OP_ROPE_APPEND), attention = last_of(p, LF_OP_ATTENTION);
+    LF_ASSERT(append >= 0 && attention > append);
+    switch (wanted) {
+    case LF_WANTED_SOME:
+        return pick_behind(p, append, err);
+    case LF_WANTED_SEVERAL:
+        return pick_behind(p, attention, err);
+    case LF_WANTED_NONE:
+        p->n_ops = append + 1;
+        p->logits = LF_NONE;
+        return LF_OK;
+    case LF_WANTED_ALL:
+    case LF_WANTED_N:
+        break;
+    }
+    return LF_OK;
+}

@@ -1,0 +1,114 @@
+#include "core/check.h"
+#include "model/program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    bool has_gemm;
+} kinds[LF_OP_KINDS_N] = {
+    [LF_OP_EMBED] = {"embed", false},
+    [LF_OP_RMSNORM] = {"rmsnorm", false},
+    [LF_OP_GEMM] = {"gemm", true},
+    [LF_OP_SILU_MUL] = {"silu_mul", false},
+    [LF_OP_ROPE_APPEND] = {"rope_append", false},
+    [LF_OP_ATTENTION] = {"attention", false},
+    [LF_OP_PICK] = {"pick", false},
+    [LF_OP_GEMM_SILU_MUL] = {"gemm_silu_mul", true},
+    [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true},
+};
+
+const char *lf_op_name(enum lf_op_kind kind)
+{
+    return kinds[kind].name;
+}
+
+bool lf_op_has_gemm(enum lf_op_kind kind)
+{
+    return kinds[kind].has_gemm;
+}
+
+/* The array with one more element, which is zeroed; NULL: no memory, and the array is as it was. Room is made in powers
+ * of two, so that n says how much there is. */
+static void *grow(void *array, int n, size_t elem_bytes)
+{
+    bool is_full = (n & (n - 1)) == 0;
+    size_t room = n == 0 ? 1 : 2 * (size_t)n;
+    char *grown = is_full ? realloc(array, room * elem_bytes) : array;
+    if (grown) memset(grown + (size_t)n * elem_bytes, 0, elem_bytes);
+    return grown;
+}
+
+static enum lf_status no_memory(struct lf_err *err)
+{
+    return lf_fail(err, LF_NO_MEMORY, "no memory for the program of a model");
+}
+
+enum lf_status lf_program_insert(struct lf_program *p, int at, const struct lf_op *op, struct lf_err *err)
+{
+    struct lf_op *ops = grow(p->ops, p->n_ops, sizeof(*ops));
+    if (!ops) return no_memory(err);
+    p->ops = ops;
+    memmove(&ops[at + 1], &ops[at], (size_t)(p->n_ops - at) * sizeof(*ops));
+    ops[at] = *op;
+    p->n_ops++;
+    return LF_OK;
+}
+
+void lf_program_remove(struct lf_program *p, int at)
+{
+    p->n_ops--;
+    memmove(&p->ops[at], &p->ops[at + 1], (size_t)(p->n_ops - at) * sizeof(*p->ops));
+}
+
+enum lf_status lf_program_add_value(struct lf_program *p, struct lf_value value, int *out, struct lf_err *err)
+{
+    struct lf_value *values = grow(p->values, p->n_values, sizeof(*values));
+    if (!values) return no_memory(err);
+    p->values = values;
+    *out = p->n_values++;
+    values[*out] = value;
+    return LF_OK;
+}
+
+enum lf_status lf_program_add_slot(struct lf_program *p, const struct lf_slot *slot, int *out, struct lf_err *err)
+{
+    struct lf_slot *slots = grow(p->slots, p->n_slots, sizeof(*slots));
+    if (!slots) return no_memory(err);
+    p->slots = slots;
+    *out = p->n_slots++;
+    slots[*out] = *slot;
+    return LF_OK;
+}
+
+enum lf_status lf_program_copy(struct lf_program *out, const struct lf_program *from, struct lf_err *err)
+{
+    struct lf_program p = {.logits = from->logits};
+    enum lf_status status = LF_OK;
+    int value;
+    for (int i = 0; i < from->n_values && status == LF_OK; i++)
+        status = lf_program_add_value(&p, from->values[i], &value, err);
+    for (int i = 0; i < from->n_ops && status == LF_OK; i++) status = lf_program_insert(&p, i, &from->ops[i], err);
+    if (status == LF_OK)
+        *out = p;
+    else
+        lf_program_deinit(&p);
+    return status;
+}
+
+void lf_program_deinit(struct lf_program *program)
+{
+    free(program->ops);
+    free(program->values);
+    free(program->slots);
+    *program = (struct lf_program){0};
+}
+
+bool lf_program_reads(const struct lf_program *p, int from, int value)
+{
+    for (int i = from; i < p->n_ops; i++)
+        for (int k = 0; k < LF_OP_INPUTS_N; k++)
+            if (p->ops[i].in[k] == value) return true;
+    return false;
+}

@@ -1,0 +1,137 @@
+/* The layer program: a forward pass as data.
+ *
+ * A family's file (arch/) says once, when a model is planned or opened, what a forward pass is. It records ops over
+ * values: op i reads values that ops before it have made, and weight slots, and makes new values. Nothing runs
+ * meanwhile; what comes out is a flat array of plain data. Everything else is derived from that array by passes of one
+ * file each (passes/): whether shapes agree, which tensors are needed, which rows go on behind the last append, what a
+ * backend fuses, where each value lies, what each op costs. interpreter.h runs it.
+ *
+ *     embed ──x──┬─ rmsnorm ─ gemm ─ rope_append ─q─ attention ─ gemm ─(+)─x─ …          each value is made once,
+ *                └────────────────────────────────────────────────────┘                  and has one width and one type
+ *
+ * A value is [rows, width], dense. Its rows are the step's tokens, or those of them whose logits are wanted. Its
+ * elements are float (the residual stream, logits) or the device's act_dtype.
+ *
+ * The plain ops are those of device/ops.h, attention/rope.h and attention/attention.h, and every backend has them. The
+ * fused ones come out of passes/fuse.c alone. */
+#ifndef LF_MODEL_PROGRAM_H
+#define LF_MODEL_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+#include "device/ops.h"
+
+enum lf_op_kind {
+    LF_OP_EMBED,       /* x = table row of each id */
+    LF_OP_RMSNORM,     /* h = norm(x) · weight */
+    LF_OP_GEMM,        /* y = x·wᵀ (+ bias) (+ residual) */
+    LF_OP_SILU_MUL,    /* act = silu(gate) · up */
+    LF_OP_ROPE_APPEND, /* q = rope(qkv); K and V go to the cache of the op's layer */
+    LF_OP_ATTENTION,   /* out = attention(q, cache of the op's layer) */
+    LF_OP_PICK,        /* the rows of a value whose logits are wanted */
+    /* fused */
+    LF_OP_GEMM_SILU_MUL,
+    LF_OP_GEMM_ROPE_APPEND,
+    LF_OP_KINDS_N
+};
+
+enum lf_rows {
+    LF_ROWS_TOKENS, /* of the step */
+    LF_ROWS_OUT,    /* those of them whose logits are wanted */
+    LF_ROWS_FEW     /* LF_FUSED_NORM_TOKENS at most, whatever the step has: only for sum_squares */
+};
+
+enum { LF_NONE = -1 }; /* no value, no slot */
+
+struct lf_value {
+    enum lf_rows rows;
+    int width;
+    bool is_float; /* else act_dtype */
+    /* By passes/place.c: */
+    int last_op;     /* the last one that reads it; -1: none does */
+    uint64_t offset; /* in the workspace, bytes */
+};
+
+/* Which axis of a matrix several devices would share: nothing is sharded yet, but every slot says it. */
+enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS };
+
+enum { LF_SLOT_PARTS_N = 3 };
+
+/* What tensors of a checkpoint become: a matrix [n_out, n_in] in the order of the device's GEMM, or a vector of n_out
+ * floats. Its parts are stacked by rows. */
+struct lf_slot {
+    int layer; /* -1: outside the layers */
+    bool is_vector;
+    int n_out, n_in; /* a vector has n_in 1 */
+    enum lf_shard shard;
+    int tied_to;        /* the slot whose bytes it shares unless the files hold others (lm_head), or LF_NONE */
+    const char *suffix; /* of each name: ".weight", ".bias", "" */
+    int n_parts;
+    struct lf_slot_part {
+        const char *pattern; /* a name, in which "#" stands for the layer; static */
+        int n_rows;
+    } parts[LF_SLOT_PARTS_N];
+};
+
+/* Which places of an op mean what. A place that is LF_NONE is not there.
+ *
+ *                      in                            out               weights
+ *     embed                                          x                 table
+ *     rmsnorm          x                             h                 weight
+ *     gemm             x, residual, sum_squares      y, h, sum_squares w, bias, norm
+ *     silu_mul         gate_up                       act
+ *     rope_append      qkv                           q                 q_norm, k_norm
+ *     attention        q                             out               sinks
+ *     pick             any                           its rows
+ *     gemm_silu_mul    x, –, sum_squares             gate_up, act      w, bias
+ *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
+ *
+ * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
+ * that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c). */
+enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_INPUTS_N };
+enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
+enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_WEIGHTS_N };
+
+struct lf_op {
+    enum lf_op_kind kind;
+    int layer; /* -1: outside the layers */
+    int in[LF_OP_INPUTS_N], out[LF_OP_OUTPUTS_N], weight[LF_OP_WEIGHTS_N];
+    float eps;   /* of the norm that the op is or has */
+    float x_eps; /* of the norm whose first half its x is, beside x's sum_squares */
+    int rotary_dim;
+    float scale, softcap; /* of scores */
+    int window;           /* keys that a query may see, 0: all */
+};
+
+/* One forward pass. Zeroed: none. */
+struct lf_program {
+    struct lf_op *ops;       /* [n_ops] owned, as the other arrays */
+    struct lf_value *values; /* [n_values] */
+    struct lf_slot *slots;   /* [n_slots]; none in a program that was derived: those of the recorded one hold */
+    int n_ops, n_values, n_slots;
+    int logits; /* value; LF_NONE: this program makes none */
+};
+
+/* LF_NO_MEMORY. ops and values of `from`, no slots. */
+LF_MUST_CHECK enum lf_status lf_program_copy(struct lf_program *out, const struct lf_program *from, struct lf_err *err);
+void lf_program_deinit(struct lf_program *program); /* accepts a zeroed one */
+/* "gemm", … */
+const char *lf_op_name(enum lf_op_kind kind);
+/* Whether the op multiplies by a matrix. */
+bool lf_op_has_gemm(enum lf_op_kind kind);
+/* Makes room at ops[at] for one more. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_program_insert(struct lf_program *program, int at, const struct lf_op *op,
+                                               struct lf_err *err);
+void lf_program_remove(struct lf_program *program, int at);
+/* A new value; its index in *out. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_program_add_value(struct lf_program *program, struct lf_value value, int *out,
+                                                  struct lf_err *err);
+/* LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_program_add_slot(struct lf_program *program, const struct lf_slot *slot, int *out,
+                                                 struct lf_err *err);
+/* Whether value v is read by an op from ops[from] on. */
+bool lf_program_reads(const struct lf_program *program, int from, int value);
+
+#endif

@@ -1,0 +1,44 @@
+#include "core/check.h"
+#include "model/programs.h"
+
+#include "model/arch/arch.h"
+#include "model/recorder.h"
+
+static enum lf_status record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err)
+{
+    struct lf_recorder recorder;
+    lf_recorder_begin(&recorder, hp);
+    hp->arch->record(&recorder);
+    LF_TRY(lf_recorder_end(&recorder, out, err));
+    return lf_pass_check(out, out->slots, out->n_slots, err);
+}
+
+static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_ops *ops, bool no_fusion,
+                             struct lf_err *err)
+{
+    struct lf_program *program = &p->of[wanted];
+    LF_TRY(lf_program_copy(program, &p->recorded, err));
+    LF_TRY(lf_pass_rows(program, wanted, err));
+    if (!no_fusion) LF_TRY(lf_pass_fuse(program, ops->fused_norm_tokens != NULL, err));
+    return lf_pass_check(program, p->recorded.slots, p->recorded.n_slots, err);
+}
+
+enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams *hp, const struct lf_ops *ops,
+                                bool no_fusion, struct lf_err *err)
+{
+    struct lf_programs p = {0};
+    enum lf_status status = record(&p.recorded, hp, err);
+    for (int i = 0; i < LF_WANTED_N && status == LF_OK; i++)
+        status = derive(&p, (enum lf_wanted)i, ops, no_fusion, err);
+    if (status == LF_OK)
+        *out = p;
+    else
+        lf_programs_deinit(&p);
+    return status;
+}
+
+void lf_programs_deinit(struct lf_programs *programs)
+{
+    lf_program_deinit(&programs->recorded);
+    for (int i = 0; i < LF_WANTED_N; i++) lf_program_deinit(&programs->of[i]);
+}

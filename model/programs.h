@@ -1,0 +1,21 @@
+/* The programs of a model: the recorded one, and what the passes make of it for each kind of step. Made once for a plan
+ * and once more when the model is opened; recording is deterministic, so both are the same. */
+#ifndef LF_MODEL_PROGRAMS_H
+#define LF_MODEL_PROGRAMS_H
+
+#include "device/ops.h"
+#include "model/hparams.h"
+#include "model/passes/passes.h"
+#include "model/program.h"
+
+struct lf_programs {
+    struct lf_program recorded; /* has the slots */
+    struct lf_program of[LF_WANTED_N];
+};
+
+/* For a device with these ops. no_fusion: the plain ops alone. LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams *hp,
+                                              const struct lf_ops *ops, bool no_fusion, struct lf_err *err);
+void lf_programs_deinit(struct lf_programs *programs); /* accepts a zeroed one */
+
+#endif

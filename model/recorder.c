@@ -1,0 +1,163 @@
+#include "core/check.h"
+#include "model/recorder.h"
+
+#include <math.h>
+
+void lf_recorder_begin(struct lf_recorder *r, const struct lf_hparams *hp)
+{
+    *r = (struct lf_recorder){.hp = hp, .program = {.logits = LF_NONE}, .status = LF_OK};
+}
+
+enum lf_status lf_recorder_end(struct lf_recorder *r, struct lf_program *out, struct lf_err *err)
+{
+    if (r->status == LF_OK) {
+        *out = r->program;
+        return LF_OK;
+    }
+    lf_program_deinit(&r->program);
+    if (err) *err = r->err;
+    return r->status;
+}
+
+/* An op of a kind with nothing in its places yet. */
+static struct lf_op op_init(enum lf_op_kind kind, int layer)
+{
+    struct lf_op op = {.kind = kind, .layer = layer};
+    for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
+    return op;
+}
+
+/* Appends the op with a new value as what it makes; returns the value. 0 after a failure: an index that is looked up
+ * only where there is a program. */
+static int add_op(struct lf_recorder *r, struct lf_op op, struct lf_value value)
+{
+    if (r->status == LF_OK) r->status = lf_program_add_value(&r->program, value, &op.out[LF_OP_Y], &r->err);
+    if (r->status == LF_OK) r->status = lf_program_insert(&r->program, r->program.n_ops, &op, &r->err);
+    return r->status == LF_OK ? op.out[LF_OP_Y] : 0;
+}
+
+static int add_slot(struct lf_recorder *r, const struct lf_slot *slot)
+{
+    int out = 0;
+    if (r->status == LF_OK) r->status = lf_program_add_slot(&r->program, slot, &out, &r->err);
+    return r->status == LF_OK ? out : 0;
+}
+
+static int width_of(const struct lf_recorder *r, int value)
+{
+    return r->status == LF_OK ? r->program.values[value].width : 0;
+}
+
+static int rows_of(const struct lf_recorder *r, struct lf_linear w)
+{
+    return r->status == LF_OK ? r->program.slots[w.weight].n_out : 0;
+}
+
+/* ---- slots ---- */
+
+struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf_linear_opts *o)
+{
+    struct lf_slot slot = {.layer = layer, .n_in = o->n_in, .shard = o->shard, .tied_to = LF_NONE, .suffix = ".weight"};
+    for (; slot.n_parts < LF_SLOT_PARTS_N && o->parts[slot.n_parts].pattern; slot.n_parts++) {
+        slot.parts[slot.n_parts] = o->parts[slot.n_parts];
+        slot.n_out += o->parts[slot.n_parts].n_rows;
+    }
+    struct lf_linear linear = {.weight = add_slot(r, &slot), .bias = LF_NONE};
+    if (!o->bias) return linear;
+    slot.is_vector = true;
+    slot.n_in = 1;
+    slot.suffix = ".bias";
+    linear.bias = add_slot(r, &slot);
+    return linear;
+}
+
+int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
+{
+    struct lf_slot slot = {.layer = layer,
+                           .is_vector = true,
+                           .n_out = n,
+                           .n_in = 1,
+                           .tied_to = LF_NONE,
+                           .suffix = ".weight",
+                           .n_parts = 1,
+                           .parts = {{pattern, n}}};
+    return add_slot(r, &slot);
+}
+
+void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to)
+{
+    if (r->status == LF_OK) r->program.slots[linear.weight].tied_to = to.weight;
+}
+
+/* ---- ops ---- */
+
+int lf_rec_embed(struct lf_recorder *r, struct lf_linear table)
+{
+    struct lf_op op = op_init(LF_OP_EMBED, -1);
+    op.weight[LF_OP_W] = table.weight;
+    return add_op(r, op, (struct lf_value){.width = r->hp->hidden, .is_float = true});
+}
+
+int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
+{
+    struct lf_op op = op_init(LF_OP_RMSNORM, -1);
+    op.in[LF_OP_X] = x;
+    op.weight[LF_OP_NORM] = weight;
+    op.eps = r->hp->norm_eps;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x)});
+}
+
+static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, int residual, struct lf_value y)
+{
+    struct lf_op op = op_init(LF_OP_GEMM, -1);
+    op.in[LF_OP_X] = x;
+    op.in[LF_OP_RESIDUAL] = residual;
+    op.weight[LF_OP_W] = w.weight;
+    op.weight[LF_OP_BIAS] = w.bias;
+    y.width = rows_of(r, w);
+    return add_op(r, op, y);
+}
+
+int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w)
+{
+    return add_gemm(r, x, w, LF_NONE, (struct lf_value){.is_float = false});
+}
+
+int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual)
+{
+    return add_gemm(r, x, w, residual, (struct lf_value){.is_float = true});
+}
+
+int lf_rec_silu_mul(struct lf_recorder *r, int gate_up)
+{
+    struct lf_op op = op_init(LF_OP_SILU_MUL, -1);
+    op.in[LF_OP_X] = gate_up;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, gate_up) / 2});
+}
+
+int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
+{
+    struct lf_op op = op_init(LF_OP_ROPE_APPEND, layer);
+    op.in[LF_OP_X] = qkv;
+    op.weight[LF_OP_Q_NORM] = q_norm;
+    op.weight[LF_OP_K_NORM] = k_norm;
+    op.eps = r->hp->norm_eps;
+    op.rotary_dim = r->hp->rope.rotary_dim;
+    return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * r->hp->head_dim});
+}
+
+int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
+{
+    struct lf_op op = op_init(LF_OP_ATTENTION, layer);
+    op.in[LF_OP_X] = q;
+    op.scale = 1.0f / sqrtf((float)r->hp->head_dim);
+    op.window = window;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
+}
+
+void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head)
+{
+    r->program.logits = add_gemm(r, x, head, LF_NONE, (struct lf_value){.rows = LF_ROWS_OUT, .is_float = true});
+}

@@ -1,0 +1,64 @@
+/* Records a layer program (program.h): what the files of families (arch/) are written in.
+ *
+ *     int h = lf_rec_rmsnorm(r, x, lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hidden));
+ *     x = lf_rec_gemm(r, h, w, x);
+ *
+ * Values, slots and matrices are named by what the functions return; none of them runs or reads anything. What fails
+ * (memory) fails once, at the end: functions after that do nothing, and lf_recorder_end says why. One thread. */
+#ifndef LF_MODEL_RECORDER_H
+#define LF_MODEL_RECORDER_H
+
+#include "model/hparams.h"
+#include "model/program.h"
+
+struct lf_recorder {
+    const struct lf_hparams *hp; /* borrowed */
+    struct lf_program program;
+    enum lf_status status;
+    struct lf_err err;
+};
+
+/* A matrix and the bias that goes with it: slots. */
+struct lf_linear {
+    int weight, bias; /* bias: LF_NONE: none */
+};
+
+struct lf_linear_opts {
+    struct lf_slot_part parts[LF_SLOT_PARTS_N]; /* those without a pattern are not there */
+    int n_in;
+    bool bias; /* each part has one, a tensor of the same name */
+    enum lf_shard shard;
+};
+
+void lf_recorder_begin(struct lf_recorder *r, const struct lf_hparams *hp);
+/* The program, which is the caller's then; on failure nothing is left. */
+LF_MUST_CHECK enum lf_status lf_recorder_end(struct lf_recorder *r, struct lf_program *out, struct lf_err *err);
+
+/* ---- slots; layer -1: outside the layers ---- */
+
+struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf_linear_opts *opts);
+/* A vector of n floats, pattern.weight in the files. */
+int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
+/* The matrix shares the bytes of another one, unless the files hold one that differs. */
+void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to);
+
+/* ---- ops ---- */
+
+/* The residual stream of the step's tokens. */
+int lf_rec_embed(struct lf_recorder *r, struct lf_linear table);
+/* norm(x) · weight, with the model's eps. */
+int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
+/* x·wᵀ (+ bias), in act_dtype. */
+int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w);
+/* residual + x·wᵀ (+ bias), float. */
+int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual);
+/* silu(first half) · second half. */
+int lf_rec_silu_mul(struct lf_recorder *r, int gate_up);
+/* q of qkv, rotated; K and V are appended to the layer's cache. Norms of each head: slots, or LF_NONE. */
+int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);
+/* Over the layer's cache, of the last `window` keys where window > 0. */
+int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
+/* x·wᵀ of the tokens whose logits are wanted: what the program is for. */
+void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head);
+
+#endif
