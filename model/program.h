@@ -50,7 +50,9 @@ struct lf_value {
     int width;
     bool is_float; /* else act_dtype */
     /* By passes/place.c: */
-    int last_op;     /* the last one that reads it; -1: none does */
+    int first_op, last_op; /* from the op that makes it to the last one that reads it, of all values in its place */
+    int place;             /* the value that its place was made for: itself, or the one that it is added to */
+    bool is_placed;
     uint64_t offset; /* in the workspace, bytes */
 };
 

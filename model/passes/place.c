@@ -1,90 +1,91 @@
-/* Liveness: a value needs its place from the op that makes it to the last op that reads it. Ops are walked in order;
- * what an op makes goes into the lowest gap that is large enough, between what is alive then. The residual stream stays
- * where it is: a gemm adds to it in place, once nobody else reads what was there before.
+/* Liveness: a value needs its place from the op that makes it to the last op that reads it, and places of values that
+ * are needed at different times may overlap. The residual stream is one place: a gemm adds to it, once nobody else
+ * reads what was there before.
  *
- * How many values are alive at once depends on a family's ops, not on a model's sizes. */
+ * The largest place is put first, each as low as those that were put before it allow (greedy by size; Pisarchyk & Lee
+ * 2020, §4.2). On the families here that is the least there can be: the op that needs most has its operands side by
+ * side, and nothing else. Both loops look at all values, which are some thousand at most. */
 #include "core/check.h"
 #include "model/passes/passes.h"
 
-enum { LIVE_N = 64 };
-
-struct walk {
-    struct lf_program *p;
-    const struct lf_place_limits *limits;
-    int live[LIVE_N]; /* values, by offset */
-    int n_live;
-    uint64_t begin, end;
-};
-
-static uint64_t bytes_of(const struct walk *w, int value)
+static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *limits)
 {
-    const struct lf_value *v = &w->p->values[value];
-    uint64_t elem = v->is_float ? sizeof(float) : w->limits->act_bytes;
-    uint64_t n = w->limits->rows[v->rows] * (uint64_t)v->width * elem;
+    uint64_t n = limits->rows[v->rows] * (uint64_t)v->width * (v->is_float ? sizeof(float) : limits->act_bytes);
     return (n + LF_PLACE_ALIGN_BYTES - 1) / LF_PLACE_ALIGN_BYTES * LF_PLACE_ALIGN_BYTES;
 }
 
-static void place(struct walk *w, int value)
+static void find_lives(struct lf_program *p)
 {
-    uint64_t at = w->begin, bytes = bytes_of(w, value);
-    int i = 0;
-    for (; i < w->n_live; i++) {
-        const struct lf_value *other = &w->p->values[w->live[i]];
-        if (other->offset >= at + bytes) break;
-        at = LF_MAX(at, other->offset + bytes_of(w, w->live[i]));
-    }
-    LF_ASSERT(w->n_live < LIVE_N);
-    for (int k = w->n_live++; k > i; k--) w->live[k] = w->live[k - 1];
-    w->live[i] = value;
-    w->p->values[value].offset = at;
-    w->end = LF_MAX(w->end, at + bytes);
-}
-
-static void find_last_ops(struct lf_program *p)
-{
-    for (int i = 0; i < p->n_values; i++) p->values[i].last_op = -1;
-    for (int i = 0; i < p->n_ops; i++)
+    for (int i = 0; i < p->n_values; i++) p->values[i].first_op = p->values[i].last_op = -1;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct lf_op *op = &p->ops[i];
+        for (int k = 0; k < LF_OP_OUTPUTS_N; k++)
+            if (op->out[k] != LF_NONE) p->values[op->out[k]].first_op = p->values[op->out[k]].last_op = i;
         for (int k = 0; k < LF_OP_INPUTS_N; k++)
-            if (p->ops[i].in[k] != LF_NONE) p->values[p->ops[i].in[k]].last_op = i;
+            if (op->in[k] != LF_NONE) p->values[op->in[k]].last_op = i;
+    }
 }
 
-/* Whether the op writes y over its residual, which nobody reads behind it. */
-static bool adds_in_place(const struct walk *w, int op_idx)
+/* y is written over its residual where that is its last reader. */
+static void join_residuals(struct lf_program *p)
 {
-    int residual = w->p->ops[op_idx].in[LF_OP_RESIDUAL];
-    return residual != LF_NONE && w->p->values[residual].last_op == op_idx;
+    for (int i = 0; i < p->n_values; i++) p->values[i].place = i;
+    for (int i = 0; i < p->n_ops; i++) {
+        int residual = p->ops[i].in[LF_OP_RESIDUAL], y = p->ops[i].out[LF_OP_Y];
+        if (residual == LF_NONE || p->values[residual].last_op > i) continue;
+        int place = p->values[residual].place;
+        p->values[y].place = place;
+        p->values[place].last_op = p->values[y].last_op;
+        p->values[residual].last_op = p->values[y].last_op;
+    }
 }
 
-static void take_over(struct walk *w, int residual, int y)
+/* Whether the value has a place of its own that is still to be put. */
+static bool is_left(const struct lf_program *p, int value)
 {
-    int i = 0;
-    while (w->live[i] != residual) i++;
-    w->live[i] = y;
-    w->p->values[y].offset = w->p->values[residual].offset;
+    const struct lf_value *v = &p->values[value];
+    return v->first_op >= 0 && v->place == value && value != p->logits && !v->is_placed;
 }
 
-static void drop_dead(struct walk *w, int op_idx)
+static int largest_left(const struct lf_program *p, const struct lf_place_limits *limits)
 {
-    int n = 0;
-    for (int i = 0; i < w->n_live; i++)
-        if (w->p->values[w->live[i]].last_op > op_idx) w->live[n++] = w->live[i];
-    w->n_live = n;
+    int largest = LF_NONE;
+    for (int i = 0; i < p->n_values; i++)
+        if (is_left(p, i) &&
+            (largest == LF_NONE || bytes_of(&p->values[i], limits) > bytes_of(&p->values[largest], limits)))
+            largest = i;
+    return largest;
+}
+
+/* Where a place from `at` on meets another one that is needed at the same time: where that one ends. 0: nowhere. */
+static uint64_t end_of_conflict(const struct lf_program *p, const struct lf_place_limits *limits, int value,
+                                uint64_t at)
+{
+    const struct lf_value *v = &p->values[value];
+    uint64_t end = at + bytes_of(v, limits);
+    for (int i = 0; i < p->n_values; i++) {
+        const struct lf_value *other = &p->values[i];
+        if (!other->is_placed || other->last_op < v->first_op || other->first_op > v->last_op) continue;
+        uint64_t other_end = other->offset + bytes_of(other, limits);
+        if (other->offset < end && at < other_end) return other_end;
+    }
+    return 0;
 }
 
 uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limits, uint64_t begin)
 {
-    struct walk w = {.p = p, .limits = limits, .begin = begin, .end = begin};
-    find_last_ops(p);
-    for (int i = 0; i < p->n_ops; i++) {
-        const struct lf_op *op = &p->ops[i];
-        for (int k = 0; k < LF_OP_OUTPUTS_N; k++) {
-            if (op->out[k] == LF_NONE || op->out[k] == p->logits) continue;
-            if (k == LF_OP_Y && adds_in_place(&w, i))
-                take_over(&w, op->in[LF_OP_RESIDUAL], op->out[k]);
-            else
-                place(&w, op->out[k]);
-        }
-        drop_dead(&w, i);
+    uint64_t end = begin;
+    find_lives(p);
+    join_residuals(p);
+    for (int i = 0; i < p->n_values; i++) p->values[i].is_placed = false;
+    for (int value = largest_left(p, limits); value != LF_NONE; value = largest_left(p, limits)) {
+        uint64_t at = begin, next = end_of_conflict(p, limits, value, at);
+        for (; next > 0; next = end_of_conflict(p, limits, value, at)) at = next;
+        p->values[value].offset = at;
+        p->values[value].is_placed = true;
+        end = LF_MAX(end, at + bytes_of(&p->values[value], limits));
     }
-    return w.end;
+    for (int i = 0; i < p->n_values; i++)
+        if (i != p->logits) p->values[i].offset = p->values[p->values[i].place].offset;
+    return end;
 }
