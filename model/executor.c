@@ -1,6 +1,9 @@
 #include "model/executor.h"
 
+#include <math.h>
+
 #include "core/check.h"
+#include "core/clock.h"
 
 /* ---- preparing ---- */
 
@@ -96,6 +99,25 @@ void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const s
         lf_interpret(&step);
 }
 
+enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch,
+                                   int n_runs, enum lf_wanted *wanted, double *seconds, double *step_seconds,
+                                   struct lf_err *err)
+{
+    check_batch(x, kv, batch, 0);
+    *wanted = prepare_step(x, batch);
+    struct lf_step step = step_init(x, *wanted, kv, batch->n_tokens, batch->n_out);
+    for (int i = 0; i < step.program->n_ops; i++) seconds[i] = HUGE_VAL;
+    *step_seconds = HUGE_VAL;
+    for (int i = 0; i < n_runs; i++) LF_TRY(lf_interpret_timed(&step, seconds, err));
+    for (int i = 0; i < n_runs; i++) {
+        int64_t start = lf_clock_ns();
+        lf_executor_run(x, kv, batch, 0);
+        LF_TRY(lf_device_sync(x->dev, err));
+        *step_seconds = LF_MIN(*step_seconds, (double)(lf_clock_ns() - start) / LF_NS_PER_S);
+    }
+    return LF_OK;
+}
+
 /* ---- what comes before the first step ---- */
 
 /* Whether a program's op is attention over picked tokens, or, asked so, over all. */
@@ -187,8 +209,8 @@ static enum lf_status record(struct lf_executor *x, const struct lf_kv_view *kv,
 enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_view *kv, struct lf_err *err)
 {
     static const int32_t no_ids[LF_GRAPH_TOKENS];
-    if (lf_device_info(x->dev)->is_host) return LF_OK;
     prepare_gemms(x);
+    if (lf_device_info(x->dev)->is_host) return LF_OK;
     int sizes[LF_GRAPHS_N];
     int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(x->limits.max_seqs, x->limits.max_out), x->limits.chunk));
     /* Surplus tokens of a graph read ids too: there are valid ones from the start. */

@@ -43,6 +43,11 @@ LF_MUST_CHECK enum lf_status lf_executor_prepare(struct lf_executor *x, const st
                                                  struct lf_err *err);
 /* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
 void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
+/* Runs a step n_runs times op by op, and as often as a whole. seconds: [ops of its program] the least time of each op,
+ * *step_seconds that of the step; *wanted: whose program it was. Appends the batch's tokens, as run does. */
+LF_MUST_CHECK enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_view *kv,
+                                                 const struct lf_batch *batch, int n_runs, enum lf_wanted *wanted,
+                                                 double *seconds, double *step_seconds, struct lf_err *err);
 void lf_executor_deinit(struct lf_executor *x); /* what prepare made; accepts a zeroed one */
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "attention/rope.h"
 #include "core/check.h"
+#include "core/clock.h"
 
 static void *at(const struct lf_step *s, int value)
 {
@@ -170,7 +171,7 @@ static void pick(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->gather(s->dev, &p);
 }
 
-void lf_interpret(const struct lf_step *s)
+static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
         [LF_OP_EMBED] = embed,
@@ -183,5 +184,22 @@ void lf_interpret(const struct lf_step *s)
         [LF_OP_GEMM_SILU_MUL] = gemm_silu_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };
-    for (int i = 0; i < s->program->n_ops; i++) run[s->program->ops[i].kind](s, &s->program->ops[i]);
+    run[op->kind](s, op);
+}
+
+void lf_interpret(const struct lf_step *s)
+{
+    for (int i = 0; i < s->program->n_ops; i++) run_op(s, &s->program->ops[i]);
+}
+
+enum lf_status lf_interpret_timed(const struct lf_step *s, double *seconds, struct lf_err *err)
+{
+    LF_TRY(lf_device_sync(s->dev, err));
+    for (int i = 0; i < s->program->n_ops; i++) {
+        int64_t start = lf_clock_ns();
+        run_op(s, &s->program->ops[i]);
+        LF_TRY(lf_device_sync(s->dev, err));
+        seconds[i] = LF_MIN(seconds[i], (double)(lf_clock_ns() - start) / LF_NS_PER_S);
+    }
+    return LF_OK;
 }

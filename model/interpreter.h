@@ -27,6 +27,8 @@ struct lf_step {
 };
 
 void lf_interpret(const struct lf_step *step);
+/* The same, waiting for each op: seconds[i] becomes the time of op i where it is less than what is there. */
+LF_MUST_CHECK enum lf_status lf_interpret_timed(const struct lf_step *step, double *seconds, struct lf_err *err);
 /* The parameters of the GEMM that an op is or begins with, but for norms. */
 struct lf_gemm_params lf_step_gemm_params(const struct lf_step *step, const struct lf_op *op);
 

@@ -25,6 +25,7 @@ struct lf_model {
     struct lf_sample_device sampler; /* else */
     uint64_t n_launched, n_waited;   /* steps */
     bool samples_later;              /* the last launch has not been sampled */
+    bool tied;                       /* slots that share bytes do (weights.h) */
     int n_out[LF_FETCHES_N];         /* of launch i: n_out[i % LF_FETCHES_N] */
     uint8_t identity[LF_SHA256_BYTES];
 };
@@ -136,6 +137,7 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts->dir, opts->load, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
         LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
+    model->tied = lf_weight_layout_tied(layout);
     LF_TRY_GOTO(open_workspace(model, opts->plan, err), done);
     LF_TRY_GOTO(lf_weights_load(&model->x.weights, dev, layout, opts, err), done);
     status = lf_identity_make(model->identity, opts, hp, lf_device_info(dev),
@@ -246,4 +248,89 @@ enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, con
     size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
     if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
     return lf_device_sync(m->dev, err);
+}
+
+/* ---- what a step's ops take ---- */
+
+static uint64_t kv_layer_bytes(const struct lf_hparams *hp, enum lf_dtype dtype)
+{
+    return 2 * (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim * lf_dtype_bytes(dtype);
+}
+
+enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparams *hp, const struct lf_model_opts *opts,
+                                 struct lf_device *dev, const struct lf_op_step *step, struct lf_err *err)
+{
+    struct lf_tensor_set set = {0};
+    struct lf_weight_layout *layout = NULL;
+    struct lf_programs programs;
+    struct lf_weight *weights = NULL;
+    enum lf_status status;
+    LF_TRY(lf_programs_make(&programs, hp, lf_device_ops(dev), opts->plan->no_fusion, err));
+    LF_TRY_GOTO(open_layout(&layout, &set, hp, &programs.recorded, opts->dir, opts->load, dev, err), done);
+    weights = calloc((size_t)programs.recorded.n_slots, sizeof(*weights));
+    status = weights ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for a table of weights");
+    if (status != LF_OK) goto done;
+    lf_weight_layout_describe(layout, weights);
+    struct lf_op_table_opts table = {.program = &programs.of[step->n_tokens == 1 ? LF_WANTED_ALL : LF_WANTED_SOME],
+                                     .slots = programs.recorded.slots,
+                                     .weights = weights,
+                                     .tied = lf_weight_layout_tied(layout),
+                                     .ops = lf_device_ops(dev),
+                                     .info = lf_device_info(dev),
+                                     .kv_layer_bytes = kv_layer_bytes(hp, opts->plan->kv_dtype),
+                                     .step = *step};
+    status = lf_op_table_make(out, &table, err);
+done:
+    free(weights);
+    lf_weight_layout_free(layout);
+    lf_tensor_set_close(&set);
+    lf_programs_deinit(&programs);
+    return status;
+}
+
+/* The step on the cache's first blocks. */
+static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
+                              const struct lf_op_step *step, int n_runs, int32_t *ids, double *seconds,
+                              struct lf_err *err)
+{
+    struct lf_executor *m = &model->x;
+    int32_t *blocks = ids + step->n_tokens, last = step->n_tokens - 1;
+    int n_blocks = (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    enum lf_wanted wanted;
+    double step_seconds;
+    for (int i = 0; i < n_blocks; i++) blocks[i] = i;
+    struct lf_kv_seq seq = {
+        .blocks = blocks, .n_tokens = step->n_tokens, .kv_len = step->kv_len, .is_decode = step->n_tokens == 1};
+    struct lf_batch batch = {
+        .ids = ids, .n_tokens = step->n_tokens, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = 1};
+    LF_TRY(lf_executor_profile(m, &kv->view, &batch, n_runs, &wanted, seconds, &step_seconds, err));
+    struct lf_op_table_opts table = {.program = &m->programs.of[wanted],
+                                     .slots = m->programs.recorded.slots,
+                                     .weights = m->weights.of,
+                                     .tied = model->tied,
+                                     .ops = lf_device_ops(m->dev),
+                                     .info = lf_device_info(m->dev),
+                                     .kv_layer_bytes = kv_layer_bytes(m->hp, m->limits.kv_dtype),
+                                     .step = *step,
+                                     .seconds = seconds};
+    LF_TRY(lf_op_table_make(out, &table, err));
+    out->step_seconds = step_seconds;
+    return LF_OK;
+}
+
+enum lf_status lf_model_profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
+                                const struct lf_op_step *step, int n_runs, struct lf_err *err)
+{
+    int n_blocks = (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS, n_ops = 0;
+    if (step->n_tokens < 1 || step->n_tokens > LF_MIN(model->x.limits.chunk, step->kv_len) || n_runs < 1 ||
+        step->kv_len > model->x.limits.ctx || n_blocks > kv->pool.n_blocks)
+        return lf_fail(err, LF_INVALID, "no room for a step of %d tokens of %d", step->n_tokens, step->kv_len);
+    for (int i = 0; i < LF_WANTED_N; i++) n_ops = LF_MAX(n_ops, model->x.programs.of[i].n_ops);
+    int32_t *ids = calloc((size_t)step->n_tokens + (size_t)n_blocks, sizeof(*ids));
+    double *seconds = calloc((size_t)n_ops, sizeof(*seconds));
+    enum lf_status status = ids && seconds ? profile(out, model, kv, step, n_runs, ids, seconds, err)
+                                           : lf_fail(err, LF_NO_MEMORY, "no memory to profile a step");
+    free(ids);
+    free(seconds);
+    return status;
 }

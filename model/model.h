@@ -9,6 +9,7 @@
 #include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/hparams.h"
+#include "model/op_table.h"
 #include "model/plan.h"
 
 struct lf_model;
@@ -65,5 +66,15 @@ void lf_model_run_tasks(struct lf_model *model, int n_tasks, lf_task_fn *fn, voi
  * n_vocab] float. Nothing may be on its way. */
 LF_MUST_CHECK enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, const struct lf_batch *batch,
                                            float *logits, struct lf_err *err);
+
+/* What the ops of a step take, before a weight is read: opts' dir, load and plan count. As lf_weights_bytes, and
+ * LF_LIMIT. */
+LF_MUST_CHECK enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparams *hp,
+                                               const struct lf_model_opts *opts, struct lf_device *dev,
+                                               const struct lf_op_step *step, struct lf_err *err);
+/* The same, with the time that each op took: the step is run n_runs times on what is in the cache's first blocks, whose
+ * last tokens it overwrites. LF_INVALID where the cache or a step has no room for it. Nothing may be on its way. */
+LF_MUST_CHECK enum lf_status lf_model_profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
+                                              const struct lf_op_step *step, int n_runs, struct lf_err *err);
 
 #endif

@@ -59,7 +59,7 @@ struct lf_value {
 /* Which axis of a matrix several devices would share: nothing is sharded yet, but every slot says it. */
 enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS };
 
-enum { LF_SLOT_PARTS_N = 3 };
+enum { LF_SLOT_PARTS_N = 3, LF_SLOT_ALIGN_BYTES = 64 };
 
 /* What tensors of a checkpoint become: a matrix [n_out, n_in] in the order of the device's GEMM, or a vector of n_out
  * floats. Its parts are stacked by rows. */

@@ -26,7 +26,7 @@
 #include "model/identity.h"
 #include "model/tied.h"
 
-enum { STAGING_BYTES = 4 * 1024 * 1024, ALIGN_BYTES = 64, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
+enum { STAGING_BYTES = 4 * 1024 * 1024, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
 
 /* One tensor and where it goes. */
 struct part {
@@ -157,7 +157,8 @@ static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *o
         uint64_t n = slot->is_vector ? (uint64_t)slot->n_out * sizeof(float)
                                      : ops->weight_bytes(t->dtype, slot->n_out, slot->n_in);
         t->offset = at;
-        if (__builtin_add_overflow(at, (n + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES, &at)) {
+        if (__builtin_add_overflow(at, (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES,
+                                   &at)) {
             return lf_fail(err, LF_LIMIT, "the size of the weights overflows");
         }
     }
@@ -291,16 +292,18 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
     return layout->tied;
 }
 
+void lf_weight_layout_describe(const struct lf_weight_layout *l, struct lf_weight *out)
+{
+    for (int i = 0; i < l->program->n_slots; i++)
+        out[i] = (struct lf_weight){
+            .dtype = l->targets[i].dtype, .n_out = l->program->slots[i].n_out, .n_in = l->program->slots[i].n_in};
+}
+
 /* Points the slots at their addresses in the buffer. */
 static void bind_slots(struct lf_weights *w, const struct lf_weight_layout *l)
 {
-    for (int i = 0; i < l->program->n_slots; i++) {
-        const struct lf_slot *slot = &l->program->slots[i];
-        w->of[i] = (struct lf_weight){.data = (char *)w->buffer.ptr + l->targets[i].offset,
-                                      .dtype = l->targets[i].dtype,
-                                      .n_out = slot->n_out,
-                                      .n_in = slot->n_in};
-    }
+    lf_weight_layout_describe(l, w->of);
+    for (int i = 0; i < l->program->n_slots; i++) w->of[i].data = (char *)w->buffer.ptr + l->targets[i].offset;
 }
 
 /* What loading carries along. */

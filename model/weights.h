@@ -34,6 +34,8 @@ uint64_t lf_weight_layout_bytes(const struct lf_weight_layout *layout);
 /* Whether every matrix that shares another one's bytes does: as the configuration says, unless the files hold one that
  * differs (lm_head). */
 bool lf_weight_layout_tied(const struct lf_weight_layout *layout);
+/* Types and shapes by slot, out [n_slots]; data stays NULL. */
+void lf_weight_layout_describe(const struct lf_weight_layout *layout, struct lf_weight *out);
 
 /* Allocates the buffer and fills it from the layout's files, or with seeded random numbers. */
 LF_MUST_CHECK enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev,

@@ -39,6 +39,7 @@ struct lf_config {
     uint64_t memory;
     uint64_t kv_tokens;
     int kv_dtype; /* an lf_kv_choice */
+    bool no_fusion;
     bool prefix_cache;
     const char *cache_dir;                  /* where blocks are kept over restarts; NULL: nowhere */
     uint64_t cache_disk;                    /* bytes there; 0: LF_CACHE_DISK_BYTES */
@@ -95,6 +96,7 @@ struct lf_config {
     int max_tokens;
     double temperature;
     bool raw;
+    bool ops, profile; /* plan */
     bool decode;
     const char *json_schema; /* a file; run, load */
     const char *tools;       /* a file; run */

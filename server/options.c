@@ -184,6 +184,16 @@ static const struct lf_option rows[] = {
          "model in f16 and bf16 for all others.",
      .commands = MODELS,
      .group = LF_GROUP_MEMORY},
+    {.name = "no-fusion",
+     .type = LF_OPTION_FLAG,
+     .offset = FIELD(no_fusion),
+     .fallback = "off",
+     .help = "run the plain ops alone, to compare",
+     .detail =
+         "Each op by itself instead of several in one kernel: slower, and the reference of what is fused. On a CPU "
+         "the answers have the same bits.",
+     .commands = MODELS,
+     .group = LF_GROUP_DEVICE},
     {.name = "prefix-cache",
      .type = LF_OPTION_SWITCH,
      .offset = FIELD(prefix_cache),

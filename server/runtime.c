@@ -343,6 +343,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .memory_bytes = memory,
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
+        .no_fusion = c->no_fusion,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
         .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,

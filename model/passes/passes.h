@@ -38,4 +38,19 @@ enum { LF_PLACE_ALIGN_BYTES = 256 };
  * overlap. Returns where the last one ends. */
 uint64_t lf_pass_place(struct lf_program *program, const struct lf_place_limits *limits, uint64_t begin);
 
+/* A step, as far as what it costs goes: the last n_tokens of the kv_len tokens of one sequence are new. */
+struct lf_cost_step {
+    int n_tokens, n_out, kv_len;
+    uint64_t kv_layer_bytes; /* K and V of one token in one layer */
+    uint64_t act_bytes;      /* of an element of act_dtype */
+};
+struct lf_op_cost {
+    double flops, bytes;
+};
+/* cost.c: floating-point operations of an op, and the bytes that it must read and write. weights: by slot, data is not
+ * looked at. */
+struct lf_op_cost lf_pass_cost(const struct lf_program *program, const struct lf_op *op, const struct lf_slot *slots,
+                               const struct lf_weight *weights, const struct lf_cost_step *step);
+int lf_cost_rows(const struct lf_cost_step *step, enum lf_rows rows);
+
 #endif

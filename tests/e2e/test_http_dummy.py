@@ -159,6 +159,35 @@ class Shape(harness.Case):
         r = self.command("tokenize", *model, "--decode", "17", "4")
         self.assertEqual((r.returncode, r.stdout), (0, "17 4\n"))
 
+    def test_the_plan_says_what_each_op_takes(self):
+        model = ("plan", "--model", self.dir, "--load", "dummy", "--ctx", "4K", "--json")
+        plan = json.loads(self.command(*model, "--ops").stdout)
+        self.assertEqual([s["tokens"] for s in plan["steps"]], [plan["chunk"], 1])
+        kinds = [{r["op"] for r in s["rows"]} for s in plan["steps"]]
+        self.assertIn("gemm_silu_mul", kinds[0])
+        for step in plan["steps"]:
+            self.assertEqual(step["kv_len"], 4096)
+            self.assertEqual(sum(r["weight_bytes"] for r in step["rows"]), plan["weight_bytes"])
+            self.assertTrue(all("seconds" not in r for r in step["rows"]))
+        profile = json.loads(self.command(*model, "--profile", "--no-fusion").stdout)
+        for step, other in zip(profile["steps"], plan["steps"]):
+            self.assertFalse({"gemm_silu_mul", "gemm_rope_append"} & {r["op"] for r in step["rows"]})
+            self.assertTrue(all(r["seconds"] > 0 for r in step["rows"]) and step["step_seconds"] > 0)
+            self.assertEqual(sum(r["weight_bytes"] for r in step["rows"]), plan["weight_bytes"])
+            # what is fused is the same work, with less of it moved
+            self.assertGreater(sum(r["bytes"] for r in step["rows"]), sum(r["bytes"] for r in other["rows"]))
+            dense = lambda s: sum(r["flops"] for r in s["rows"] if "gemm" in r["op"] or r["op"] == "attention")
+            self.assertEqual(dense(step), dense(other))
+        text = self.command(*model[:-1], "--profile").stdout
+        self.assertIn("The step as a whole", text)
+        r = self.command(*model[:-1], "--ops", "--memory", "1M")
+        self.assertEqual(r.returncode, 2)
+        self.assertIn("Does not fit", r.stdout)
+
+    def test_answers_are_the_same_without_fusions(self):
+        run = ("run", "--model", self.dir, "--load", "dummy", "--max-tokens", "20", "17 4 256 9 9 3")
+        self.assertEqual(self.command(*run).stdout, self.command(*run, "--no-fusion").stdout)
+
     def test_without_dummy_weights_what_is_missing_is_named(self):
         for command in (("serve", "--port", "0"), ("run", "17"), ("tokenize", "17")):
             r = self.command(command[0], "--model", self.dir, *command[1:])

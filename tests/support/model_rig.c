@@ -13,6 +13,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
     LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
     dev_opts.act_dtype = rig->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
+    if (o->adapt) o->adapt(rig->dev);
     const struct lf_device_info *info = lf_device_info(rig->dev);
     enum lf_dtype kv_dtype = info->is_host ? o->kv_dtype : info->act_dtype;
     LF_TRY(lf_weights_bytes(&weight_bytes, &rig->hp, o->dir, o->load, rig->dev, err));
@@ -21,7 +22,8 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                      .max_seqs = o->max_seqs,
                                      .max_out = o->max_out,
                                      .kv_tokens = (uint64_t)(o->kv_tokens ? o->kv_tokens : o->ctx),
-                                     .kv_dtype = kv_dtype};
+                                     .kv_dtype = kv_dtype,
+                                     .no_fusion = o->no_fusion};
     LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
     struct lf_model_opts model_opts = {.dir = o->dir,
                                        .load = o->load,

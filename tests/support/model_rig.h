@@ -25,6 +25,8 @@ struct model_rig_opts {
     enum lf_dtype kv_dtype; /* of a CPU; a GPU's is that of its activations */
     const char *program;    /* as in lf_model_opts */
     bool hash_weights;
+    bool no_fusion;
+    void (*adapt)(struct lf_device *dev); /* called once the device is open; may be NULL */
 };
 
 /* LF_UNSUPPORTED where the machine has not that ISA. */

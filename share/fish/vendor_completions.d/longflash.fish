@@ -28,6 +28,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l ctx -d 
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l memory -d 'ceiling for the whole process, on a GPU for what it puts into the GPU\'s memory' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-tokens -d 'KV cache of exactly this many tokens' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l kv-dtype -d 'element type of the KV cache' -x -a 'auto f32 bf16'
+complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l no-fusion -d 'run the plain ops alone, to compare'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l prefix-cache -d 'keep the KV blocks of finished requests, so that the same document is not read twice' -x -a 'on off'
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run' -l cache-dir -d 'keep documents and blocks of the prefix cache in this directory, over restarts' -x -a '(__fish_complete_directories)'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l cache-dir -d 'the directory that a server was given as --cache-dir' -x -a '(__fish_complete_directories)'
@@ -71,6 +72,8 @@ complete -c longflash -n '__fish_seen_subcommand_from serve run' -l log-level -d
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l log-file -d 'log here and not on standard error; SIGHUP opens it again' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from serve plan run load tokenize health documents' -l help -d 'this page'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print the plan as one JSON object'
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
+complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l json -d 'print a JSON array, of an object for each identity and kind of block'
 complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x

@@ -4,6 +4,7 @@
 
 #include "core/file.h"
 #include "core/log.h"
+#include "tests/support/fused_norms.h"
 #include "tests/support/model_rig.h"
 #include "tests/support/test.h"
 
@@ -157,8 +158,69 @@ static void every_family_gives_the_logits_of_transformers(void **state)
     }
 }
 
+/* The logits of a model in steps of that many tokens; the caller's. */
+static float *logits_of(const char *dir, const struct expected *e, int chunk, bool no_fusion,
+                        void (*adapt)(struct lf_device *))
+{
+    struct model_rig rig;
+    struct lf_err err;
+    struct model_rig_opts opts = {.dir = dir,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = 128,
+                                  .chunk = CHUNK,
+                                  .max_seqs = 2,
+                                  .max_out = CHUNK,
+                                  .kv_dtype = LF_F32,
+                                  .no_fusion = no_fusion,
+                                  .adapt = adapt};
+    if (model_rig_open(&rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    float *logits = calloc((size_t)e->n_ids * (size_t)e->n_vocab, sizeof(float));
+    const int32_t blocks[] = {1, 0};
+    assert_non_null(logits);
+    model_rig_run(&rig, blocks, e->ids, e->n_ids, 0, chunk, true, logits);
+    model_rig_close(&rig);
+    return logits;
+}
+
+/* What is fused on a CPU has the same bits; what a GPU fuses, norms in steps of few tokens, has as many roundings. */
+static void fusions_change_no_logit(void **state)
+{
+    (void)state;
+    static const int chunks[] = {CHUNK, LF_FUSED_NORM_TOKENS, 1};
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * 3; i++) {
+        char dir[256];
+        struct expected e;
+        struct lf_hparams hp;
+        struct lf_err err;
+        int chunk = chunks[i % 3];
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / 3].name);
+        read_expected(&e, dir);
+        assert_int_equal(lf_hparams_read(&hp, dir, &err), LF_OK);
+        int n_layers = hp.n_layers;
+        lf_hparams_deinit(&hp);
+        size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
+        float *fused = logits_of(dir, &e, chunk, false, NULL), *plain = logits_of(dir, &e, chunk, true, NULL);
+        assert_memory_equal(fused, plain, n * sizeof(float));
+        float *norms = logits_of(dir, &e, chunk, false, fused_norms_add);
+        struct fused_norms_counts counts = fused_norms_counts();
+        assert_true(relative_error(norms, plain, n) < (models[i / 3].bf16 ? TOLERANCE_BF16 : TOLERANCE_F32));
+        assert_int_equal(counts.n_epilogues, counts.n_prologues);
+        /* of the norms, two a layer and one behind them, the first and the last are ops of their own */
+        int n_steps = (e.n_ids + chunk - 1) / chunk, n_few = chunk > LF_FUSED_NORM_TOKENS ? 0 : n_steps;
+        n_few += chunk > LF_FUSED_NORM_TOKENS && e.n_ids % chunk > 0 && e.n_ids % chunk <= LF_FUSED_NORM_TOKENS;
+        assert_int_equal(counts.n_epilogues, (2 * n_layers - 1) * n_few);
+        assert_int_equal(counts.n_plain, (2 * n_layers + 1) * n_steps - (2 * n_layers - 1) * n_few);
+        free(fused);
+        free(plain);
+        free(norms);
+        lf_buf_deinit(&e.bytes);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers),
+                                       cmocka_unit_test(fusions_change_no_logit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

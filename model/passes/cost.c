@@ -1,0 +1,72 @@
+/* Operations and bytes of an op. Bytes are the least there could be: everything that is read or written, once. */
+#include "core/check.h"
+#include "model/passes/passes.h"
+
+int lf_cost_rows(const struct lf_cost_step *step, enum lf_rows rows)
+{
+    return rows == LF_ROWS_TOKENS ? step->n_tokens : rows == LF_ROWS_OUT ? step->n_out : LF_FUSED_NORM_TOKENS;
+}
+
+static double value_bytes(const struct lf_program *p, const struct lf_cost_step *step, int value)
+{
+    if (value == LF_NONE) return 0;
+    const struct lf_value *v = &p->values[value];
+    double elem = v->is_float ? (double)sizeof(float) : (double)step->act_bytes;
+    return (double)lf_cost_rows(step, v->rows) * v->width * elem;
+}
+
+/* Keys that the last n_rows of kv_len tokens see, each up to itself and at most `window` of them. */
+static double sum_keys(double n_rows, double kv_len, double window)
+{
+    double first = kv_len - n_rows + 1, full = (first + kv_len) / 2 * n_rows;
+    if (window <= 0 || window >= kv_len) return full;
+    if (window <= first) return window * n_rows;
+    double n_short = window - first; /* those that see fewer than the window */
+    return (first + window - 1) / 2 * n_short + window * (n_rows - n_short);
+}
+
+/* Of K and V: keys that any of the rows sees. */
+static double keys_read(double n_rows, double kv_len, double window)
+{
+    return window > 0 ? LF_MIN(kv_len, window + n_rows - 1) : kv_len;
+}
+
+static struct lf_op_cost attention_cost(const struct lf_program *p, const struct lf_op *op,
+                                        const struct lf_cost_step *step)
+{
+    double rows = lf_cost_rows(step, p->values[op->out[LF_OP_Y]].rows), kv_len = step->kv_len;
+    return (struct lf_op_cost){.flops = 4 * p->values[op->out[LF_OP_Y]].width * sum_keys(rows, kv_len, op->window),
+                               .bytes = keys_read(rows, kv_len, op->window) * (double)step->kv_layer_bytes};
+}
+
+static double elementwise_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
+{
+    static const double of_element[LF_OP_KINDS_N] = {
+        [LF_OP_RMSNORM] = 4, [LF_OP_SILU_MUL] = 5, [LF_OP_ROPE_APPEND] = 6};
+    const struct lf_value *y = &p->values[op->out[LF_OP_Y]];
+    return of_element[op->kind] * lf_cost_rows(step, y->rows) * y->width;
+}
+
+struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *op, const struct lf_slot *slots,
+                               const struct lf_weight *weights, const struct lf_cost_step *step)
+{
+    struct lf_op_cost cost = {.flops = elementwise_flops(p, op, step)};
+    double rows = lf_cost_rows(step, p->values[op->out[LF_OP_Y]].rows);
+    if (op->kind == LF_OP_ATTENTION) cost = attention_cost(p, op, step);
+    if (lf_op_has_gemm(op->kind)) {
+        const struct lf_slot *w = &slots[op->weight[LF_OP_W]];
+        cost.flops = 2 * rows * w->n_in * w->n_out;
+    }
+    for (int i = 0; i < LF_OP_INPUTS_N; i++)
+        cost.bytes += value_bytes(p, step, op->kind == LF_OP_PICK && i == LF_OP_X ? op->out[LF_OP_Y] : op->in[i]);
+    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) cost.bytes += value_bytes(p, step, op->out[i]);
+    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) {
+        if (op->weight[i] == LF_NONE) continue;
+        const struct lf_slot *slot = &slots[op->weight[i]];
+        double n_rows = op->kind == LF_OP_EMBED ? rows : slot->n_out; /* of a table those of the ids alone */
+        cost.bytes += n_rows * slot->n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
+    }
+    if (op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_GEMM_ROPE_APPEND)
+        cost.bytes += rows * (double)step->kv_layer_bytes;
+    return cost;
+}

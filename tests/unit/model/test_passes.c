@@ -1,0 +1,383 @@
+#include <string.h>
+
+#include "core/mix.h"
+#include "model/arch/arch.h"
+#include "model/op_table.h"
+#include "model/programs.h"
+#include "model/recorder.h"
+#include "tests/support/test.h"
+
+enum { LAYERS = 3, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 32, INTERMEDIATE = 96, VOCAB = 50 };
+
+static struct lf_hparams hparams(void)
+{
+    static int windows[LAYERS];
+    return (struct lf_hparams){.arch = &lf_arch_qwen3,
+                               .n_layers = LAYERS,
+                               .hidden = HIDDEN,
+                               .n_heads = HEADS,
+                               .n_kv_heads = KV_HEADS,
+                               .head_dim = HEAD_DIM,
+                               .intermediate = INTERMEDIATE,
+                               .n_vocab = VOCAB,
+                               .norm_eps = 1e-6f,
+                               .qk_norm = true,
+                               .window = windows,
+                               .rope = {.rotary_dim = HEAD_DIM, .head_dim = HEAD_DIM}};
+}
+
+static int some_tokens(const struct lf_device *dev, const struct lf_gemm_params *p)
+{
+    (void)dev;
+    (void)p;
+    return LF_FUSED_NORM_TOKENS;
+}
+
+static struct lf_programs make(bool fused_norms, bool no_fusion)
+{
+    struct lf_programs p;
+    struct lf_err err;
+    struct lf_hparams hp = hparams();
+    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL};
+    if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
+    return p;
+}
+
+static int count(const struct lf_program *p, enum lf_op_kind kind)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_ops; i++) n += p->ops[i].kind == kind;
+    return n;
+}
+
+static void recording_is_deterministic_and_knows_every_tensor(void **state)
+{
+    (void)state;
+    struct lf_programs a = make(false, true), b = make(false, true);
+    const struct lf_program *p = &a.recorded;
+    assert_int_equal(p->n_ops, 3 + 9 * LAYERS);
+    assert_int_equal(p->n_slots, 3 + 8 * LAYERS);
+    assert_int_equal(p->n_ops, b.recorded.n_ops);
+    assert_memory_equal(p->ops, b.recorded.ops, (size_t)p->n_ops * sizeof(*p->ops));
+    assert_int_equal(p->n_slots, b.recorded.n_slots);
+    for (int i = 0; i < p->n_slots; i++) {
+        const struct lf_slot *one = &p->slots[i], *other = &b.recorded.slots[i];
+        assert_true(one->layer == other->layer && one->n_out == other->n_out && one->n_in == other->n_in);
+        assert_string_equal(one->parts[0].pattern, other->parts[0].pattern);
+    }
+    assert_int_equal(p->values[p->logits].width, VOCAB);
+    assert_int_equal(p->values[p->logits].rows, LF_ROWS_OUT);
+    int n_rows = 0, n_sharded = 0;
+    for (int i = 0; i < p->n_slots; i++) {
+        int parts = 0;
+        for (int k = 0; k < p->slots[i].n_parts; k++) parts += p->slots[i].parts[k].n_rows;
+        assert_int_equal(parts, p->slots[i].n_out);
+        n_rows += p->slots[i].n_out;
+        n_sharded += p->slots[i].shard != LF_SHARD_NONE;
+    }
+    int of_layer = 4 * HIDDEN + (HEADS + 2 * KV_HEADS) * HEAD_DIM + 2 * HEAD_DIM + 2 * INTERMEDIATE;
+    assert_int_equal(n_rows, 2 * VOCAB + HIDDEN + LAYERS * of_layer);
+    assert_int_equal(n_sharded, 1 + 4 * LAYERS);
+    lf_programs_deinit(&a);
+    lf_programs_deinit(&b);
+}
+
+static void rows_that_nobody_wants_end_with_the_last_append(void **state)
+{
+    (void)state;
+    struct lf_programs p = make(false, true);
+    const struct lf_program *all = &p.of[LF_WANTED_ALL], *none = &p.of[LF_WANTED_NONE];
+    assert_int_equal(all->n_ops, p.recorded.n_ops);
+    assert_int_equal(none->ops[none->n_ops - 1].kind, LF_OP_ROPE_APPEND);
+    assert_int_equal(none->ops[none->n_ops - 1].layer, LAYERS - 1);
+    assert_int_equal(none->logits, LF_NONE);
+    assert_int_equal(all->n_ops - none->n_ops, 2 + 4 + 2); /* attention and its gemm, the MLP, norm and logits */
+    /* behind it: queries and the residual stream are picked, and every op has the picked rows */
+    const struct lf_program *some = &p.of[LF_WANTED_SOME];
+    assert_int_equal(count(some, LF_OP_PICK), 2);
+    int at = none->n_ops;
+    assert_true(some->ops[at].kind == LF_OP_PICK && some->ops[at + 1].kind == LF_OP_PICK);
+    assert_int_equal(some->values[some->ops[at].in[LF_OP_X]].width + some->values[some->ops[at + 1].in[LF_OP_X]].width,
+                     HIDDEN + HEADS * HEAD_DIM);
+    assert_int_equal(some->ops[at + 2].kind, LF_OP_ATTENTION);
+    for (int i = 0; i < some->n_ops; i++)
+        assert_int_equal(some->values[some->ops[i].out[LF_OP_Y]].rows, i < at ? LF_ROWS_TOKENS : LF_ROWS_OUT);
+    /* or behind the last attention */
+    const struct lf_program *several = &p.of[LF_WANTED_SEVERAL];
+    assert_int_equal(count(several, LF_OP_PICK), 2);
+    assert_int_equal(several->ops[at].kind, LF_OP_ATTENTION);
+    assert_int_equal(several->values[several->ops[at].out[LF_OP_Y]].rows, LF_ROWS_TOKENS);
+    assert_int_equal(several->ops[at + 1].kind, LF_OP_PICK);
+    lf_programs_deinit(&p);
+}
+
+static void each_fusion_takes_the_place_of_what_it_fuses(void **state)
+{
+    (void)state;
+    struct lf_programs plain = make(true, true), some = make(false, false), norms = make(true, false);
+    for (int i = 0; i < LF_WANTED_N; i++) {
+        const struct lf_program *p = &plain.of[i], *f = &some.of[i], *n = &norms.of[i];
+        int layers = i == LF_WANTED_NONE ? LAYERS - 1 : LAYERS;
+        assert_int_equal(count(p, LF_OP_GEMM_SILU_MUL) + count(p, LF_OP_GEMM_ROPE_APPEND), 0);
+        assert_int_equal(count(f, LF_OP_GEMM_ROPE_APPEND), LAYERS);
+        assert_int_equal(count(f, LF_OP_GEMM_SILU_MUL), layers);
+        assert_int_equal(count(f, LF_OP_SILU_MUL) + count(f, LF_OP_ROPE_APPEND), 0);
+        assert_int_equal(count(f, LF_OP_RMSNORM), count(p, LF_OP_RMSNORM));
+        assert_int_equal(f->n_ops, p->n_ops - LAYERS - layers);
+        /* the first norm has no gemm before it; the one before the logits none behind it that divides */
+        assert_int_equal(count(n, LF_OP_RMSNORM), i == LF_WANTED_NONE ? 1 : 2);
+        int n_halves = 0;
+        for (int k = 0; k < n->n_ops; k++) {
+            const struct lf_op *op = &n->ops[k];
+            if (op->out[LF_OP_Y_SUM_SQUARES] == LF_NONE) continue;
+            n_halves++;
+            const struct lf_op *reader = &n->ops[k + 1];
+            assert_int_equal(reader->in[LF_OP_X_SUM_SQUARES], op->out[LF_OP_Y_SUM_SQUARES]);
+            assert_int_equal(reader->in[LF_OP_X], op->out[LF_OP_Y2]);
+            assert_int_equal(n->values[op->out[LF_OP_Y_SUM_SQUARES]].width, HIDDEN / LF_NORM_PART);
+            assert_true(reader->x_eps > 0 && op->eps > 0 && op->weight[LF_OP_NORM] != LF_NONE);
+        }
+        assert_int_equal(n_halves, f->n_ops - n->n_ops);
+    }
+    lf_programs_deinit(&plain);
+    lf_programs_deinit(&some);
+    lf_programs_deinit(&norms);
+}
+
+/* A norm that somebody else reads too stays an op of its own. */
+static void what_two_ops_read_is_not_fused_away(void **state)
+{
+    (void)state;
+    struct lf_recorder r;
+    struct lf_program p;
+    struct lf_err err;
+    struct lf_hparams hp = hparams();
+    lf_recorder_begin(&r, &hp);
+    struct lf_linear_opts square = {.parts = {{"w", HIDDEN}}, .n_in = HIDDEN};
+    struct lf_linear table = lf_rec_linear(&r, -1, &(struct lf_linear_opts){.parts = {{"t", VOCAB}}, .n_in = HIDDEN});
+    struct lf_linear up = lf_rec_linear(&r, -1, &(struct lf_linear_opts){.parts = {{"u", 2 * HIDDEN}}, .n_in = HIDDEN});
+    struct lf_linear w = lf_rec_linear(&r, 0, &square);
+    int norm = lf_rec_vector(&r, 0, "n", HIDDEN);
+    int x = lf_rec_embed(&r, table);
+    int h = lf_rec_rmsnorm(&r, x, norm);
+    x = lf_rec_gemm_add(&r, h, w, x);
+    h = lf_rec_rmsnorm(&r, x, norm);
+    int g = lf_rec_gemm(&r, h, up);
+    int a = lf_rec_silu_mul(&r, g);
+    x = lf_rec_gemm_add(&r, a, w, x);
+    x = lf_rec_gemm_add(&r, h, w, x);                        /* h once more */
+    (void)lf_rec_gemm_add(&r, lf_rec_silu_mul(&r, g), w, x); /* g once more */
+    assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
+    assert_int_equal(lf_pass_fuse(&p, true, &err), LF_OK);
+    assert_int_equal(count(&p, LF_OP_RMSNORM), 2);
+    assert_int_equal(count(&p, LF_OP_SILU_MUL), 2);
+    assert_int_equal(count(&p, LF_OP_GEMM), 5);
+    lf_program_deinit(&p);
+}
+
+/* ---- places ---- */
+
+static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *l)
+{
+    return l->rows[v->rows] * (uint64_t)v->width * (v->is_float ? 4 : l->act_bytes);
+}
+
+static bool reads(const struct lf_op *op, int value)
+{
+    bool found = false;
+    for (int k = 0; k < LF_OP_INPUTS_N; k++) found |= op->in[k] == value;
+    return found;
+}
+
+/* Runs the program on tags instead of numbers: whoever reads a value must find its own tag in all of its bytes. */
+static void check_places(const struct lf_program *p, const struct lf_place_limits *l, uint64_t begin, uint64_t end)
+{
+    int *tags = calloc(end - begin, sizeof(*tags));
+    assert_non_null(tags);
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct lf_op *op = &p->ops[i];
+        for (int v = 0; v < p->n_values; v++)
+            for (uint64_t b = 0; reads(op, v) && b < bytes_of(&p->values[v], l); b++)
+                if (tags[p->values[v].offset - begin + b] != v + 1) fail_msg("op %d: value %d is overwritten", i, v);
+        for (int k = 0; k < LF_OP_OUTPUTS_N; k++) {
+            const struct lf_value *v = op->out[k] == LF_NONE ? NULL : &p->values[op->out[k]];
+            if (!v || op->out[k] == p->logits) continue;
+            assert_true(v->offset % LF_PLACE_ALIGN_BYTES == 0 && v->offset >= begin);
+            assert_true(v->offset + bytes_of(v, l) <= end);
+            for (uint64_t b = 0; b < bytes_of(v, l); b++) {
+                int tag = tags[v->offset - begin + b] - 1;
+                /* what is written over has been read, but for the residual, which is read as it is written */
+                bool is_residual = k == LF_OP_Y && tag >= 0 && tag == op->in[LF_OP_RESIDUAL];
+                if (tag >= 0 && !is_residual && reads(op, tag)) fail_msg("op %d writes over its input", i);
+                tags[v->offset - begin + b] = op->out[k] + 1;
+            }
+        }
+    }
+    free(tags);
+}
+
+static void no_value_lies_where_another_one_is_still_read(void **state)
+{
+    (void)state;
+    static const struct lf_place_limits limits[] = {{{40, 7, LF_FUSED_NORM_TOKENS}, 4},
+                                                    {{40, 40, LF_FUSED_NORM_TOKENS}, 2},
+                                                    {{1, 1, LF_FUSED_NORM_TOKENS}, 2},
+                                                    {{9, 300, LF_FUSED_NORM_TOKENS}, 4}};
+    for (int i = 0; i < 4 * LF_WANTED_N * 3; i++) {
+        const struct lf_place_limits *l = &limits[i % 4];
+        struct lf_programs programs = make(i / 4 % 3 == 1, i / 4 % 3 == 2);
+        struct lf_program *p = &programs.of[i / 12];
+        uint64_t end = lf_pass_place(p, l, 512);
+        check_places(p, l, 512, end);
+        for (int k = 0; k < p->n_ops; k++) { /* the residual stream is one place */
+            int residual = p->ops[k].in[LF_OP_RESIDUAL];
+            if (residual == LF_NONE) continue;
+            assert_true(p->values[residual].offset == p->values[p->ops[k].out[LF_OP_Y]].offset);
+        }
+        lf_programs_deinit(&programs);
+    }
+}
+
+/* The op that needs most is gate_up: the residual stream, its norm, gate and up, and what they become. */
+static void a_step_takes_no_more_than_its_largest_op(void **state)
+{
+    (void)state;
+    struct lf_programs programs = make(false, false);
+    const struct lf_place_limits l = {{1000, 10, LF_FUSED_NORM_TOKENS}, 2};
+    uint64_t of_mlp = 1000 * (4 * HIDDEN + 2 * HIDDEN + 2 * 3 * INTERMEDIATE);
+    uint64_t of_qkv = 1000 * (4 * HIDDEN + 2 * HIDDEN + 2 * (2 * HEADS + 2 * KV_HEADS) * HEAD_DIM);
+    uint64_t least = of_mlp > of_qkv ? of_mlp : of_qkv;
+    uint64_t end = lf_pass_place(&programs.of[LF_WANTED_ALL], &l, 0);
+    assert_true(end >= least && end < least + 8 * LF_PLACE_ALIGN_BYTES);
+    lf_programs_deinit(&programs);
+}
+
+/* Random programs: gemms over any values that are there, with and without residuals. */
+static void random_programs_keep_their_values_apart(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct lf_recorder r;
+        struct lf_program p;
+        struct lf_err err;
+        struct lf_hparams hp = hparams();
+        int floats[32], acts[32], n_floats = 1, n_acts = 0;
+        lf_recorder_begin(&r, &hp);
+        struct lf_linear w = lf_rec_linear(&r, 0, &(struct lf_linear_opts){.parts = {{"w", HIDDEN}}, .n_in = HIDDEN});
+        int norm = lf_rec_vector(&r, 0, "n", HIDDEN);
+        floats[0] = lf_rec_embed(&r, w);
+        acts[n_acts++] = lf_rec_rmsnorm(&r, floats[0], norm);
+        for (int i = 0; i < 20; i++) {
+            uint64_t x = lf_random64(seed, (uint64_t)i);
+            int f = floats[x / 8 % (uint64_t)n_floats], a = acts[x / 1024 % (uint64_t)n_acts];
+            if (x % 3 == 0)
+                acts[n_acts++] = lf_rec_rmsnorm(&r, f, norm);
+            else if (x % 3 == 1)
+                acts[n_acts++] = lf_rec_gemm(&r, a, w);
+            else
+                floats[n_floats++] = lf_rec_gemm_add(&r, a, w, f);
+        }
+        assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
+        assert_int_equal(lf_pass_check(&p, p.slots, p.n_slots, &err), LF_OK);
+        if (seed % 2) assert_int_equal(lf_pass_fuse(&p, true, &err), LF_OK);
+        const struct lf_place_limits l = {{5, 5, LF_FUSED_NORM_TOKENS}, seed % 3 ? 4 : 2};
+        uint64_t end = lf_pass_place(&p, &l, 256);
+        check_places(&p, &l, 256, end);
+        lf_program_deinit(&p);
+    }
+}
+
+/* ---- checks and costs ---- */
+
+static void expect_wrong(struct lf_programs *programs, const char *what)
+{
+    struct lf_err err;
+    const struct lf_program *p = &programs->recorded;
+    assert_int_equal(lf_pass_check(p, p->slots, p->n_slots, &err), LF_CORRUPT);
+    if (!strstr(err.message, what)) fail_msg("%s: %s", what, err.message);
+    lf_programs_deinit(programs);
+}
+
+static int first_of(const struct lf_program *p, enum lf_op_kind kind)
+{
+    int i = 0;
+    while (p->ops[i].kind != kind) i++;
+    return i;
+}
+
+static void an_op_whose_shapes_do_not_fit_is_named(void **state)
+{
+    (void)state;
+    struct lf_programs p = make(false, true);
+    struct lf_op *gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_GEMM)];
+    p.recorded.slots[gemm->weight[LF_OP_W]].n_in++;
+    expect_wrong(&p, "op 2 of the program, gemm of layer -1: the width of its input is 64, expected 65");
+    p = make(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_GEMM)].out[LF_OP_Y]].width--;
+    expect_wrong(&p, "gemm of layer -1: the width of its output is 255, expected 256");
+    p = make(false, true);
+    p.recorded.slots[p.recorded.ops[first_of(&p.recorded, LF_OP_RMSNORM)].weight[LF_OP_NORM]].n_out = 3;
+    expect_wrong(&p, "op 1 of the program, rmsnorm of layer -1: the length of its weight is 3, expected 64");
+    p = make(false, true);
+    struct lf_op *attention = &p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION)];
+    attention->in[LF_OP_X] = p.recorded.logits; /* made later */
+    expect_wrong(&p, "attention of layer 0: the number of ops that make its input is 0");
+    p = make(false, true);
+    p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 1].in[LF_OP_RESIDUAL] = 1; /* the norm */
+    expect_wrong(&p, "a residual of float");
+    p = make(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_SILU_MUL)].out[LF_OP_Y]].width++;
+    expect_wrong(&p, "silu_mul");
+}
+
+static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind kind, int n_tokens, int kv_len,
+                                 int window)
+{
+    static struct lf_weight weights[64];
+    struct lf_cost_step step = {
+        .n_tokens = n_tokens, .n_out = 1, .kv_len = kv_len, .kv_layer_bytes = 256, .act_bytes = 2};
+    struct lf_op op = p->recorded.ops[first_of(&p->recorded, kind)];
+    assert_true(p->recorded.n_slots <= 64);
+    for (int i = 0; i < 64; i++) weights[i].dtype = LF_BF16;
+    op.window = window;
+    return lf_pass_cost(&p->recorded, &op, p->recorded.slots, weights, &step);
+}
+
+static void costs_are_what_counting_gives(void **state)
+{
+    (void)state;
+    struct lf_programs p = make(false, true);
+    for (int n = 1; n <= 20; n++) {
+        for (int window = 0; window <= 40; window += 3) {
+            int kv_len = 30, n_keys = 0;
+            for (int t = kv_len - n; t < kv_len; t++) n_keys += window > 0 && t + 1 > window ? window : t + 1;
+            struct lf_op_cost c = cost_of(&p, LF_OP_ATTENTION, n, kv_len, window);
+            assert_int_equal((int)c.flops, 4 * HEADS * HEAD_DIM * n_keys);
+            int n_seen = window > 0 && window + n - 1 < kv_len ? window + n - 1 : kv_len;
+            assert_int_equal((int)c.bytes, n_seen * 256 + 2 * n * HEADS * HEAD_DIM * 2);
+        }
+    }
+    struct lf_op_cost gemm = cost_of(&p, LF_OP_GEMM, 5, 5, 0);
+    int n_qkv = (HEADS + 2 * KV_HEADS) * HEAD_DIM;
+    assert_int_equal((int)gemm.flops, 2 * 5 * HIDDEN * n_qkv);
+    assert_int_equal((int)gemm.bytes, 2 * (HIDDEN * n_qkv + 5 * HIDDEN + 5 * n_qkv));
+    struct lf_op_cost embed = cost_of(&p, LF_OP_EMBED, 5, 5, 0);
+    assert_int_equal((int)embed.bytes, 5 * HIDDEN * (2 + 4));
+    lf_programs_deinit(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recording_is_deterministic_and_knows_every_tensor),
+        cmocka_unit_test(rows_that_nobody_wants_end_with_the_last_append),
+        cmocka_unit_test(each_fusion_takes_the_place_of_what_it_fuses),
+        cmocka_unit_test(what_two_ops_read_is_not_fused_away),
+        cmocka_unit_test(no_value_lies_where_another_one_is_still_read),
+        cmocka_unit_test(a_step_takes_no_more_than_its_largest_op),
+        cmocka_unit_test(random_programs_keep_their_values_apart),
+        cmocka_unit_test(an_op_whose_shapes_do_not_fit_is_named),
+        cmocka_unit_test(costs_are_what_counting_gives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
