@@ -43,8 +43,14 @@ static void yarn_range(const struct lf_rope_opts *o, double *low, double *high)
     if (*low == *high) *high += 0.001; /* a step, without a division by zero */
 }
 
-void lf_rope_inv_freq(const struct lf_rope_opts *opts, double *inv_freq, double *attention_factor)
+bool lf_rope_is_long(const struct lf_rope_opts *opts, int n_positions)
 {
+    return opts->kind == LF_ROPE_LONGROPE && n_positions > opts->original_max_positions;
+}
+
+void lf_rope_inv_freq(const struct lf_rope_opts *opts, int n_positions, double *inv_freq, double *attention_factor)
+{
+    bool is_long = lf_rope_is_long(opts, n_positions);
     double low = 0.0, high = 1.0;
     *attention_factor = 1.0;
     if (opts->kind == LF_ROPE_YARN) {
@@ -52,6 +58,7 @@ void lf_rope_inv_freq(const struct lf_rope_opts *opts, double *inv_freq, double 
         *attention_factor = opts->attention_factor;
         if (opts->attention_factor == 0.0) *attention_factor = opts->factor > 1.0 ? 0.1 * log(opts->factor) + 1.0 : 1.0;
     }
+    if (opts->kind == LF_ROPE_LONGROPE) *attention_factor = opts->attention_factor;
     for (int i = 0; i < opts->rotary_dim / 2; i++) {
         double freq = pow(opts->theta, -2.0 * (double)i / (double)opts->rotary_dim);
         if (opts->kind == LF_ROPE_LINEAR) freq /= opts->factor;
@@ -60,6 +67,8 @@ void lf_rope_inv_freq(const struct lf_rope_opts *opts, double *inv_freq, double 
             double ramp = fmin(fmax(((double)i - low) / (high - low), 0.0), 1.0);
             freq = freq / opts->factor * ramp + freq * (1.0 - ramp);
         }
+        if (opts->kind == LF_ROPE_LONGROPE) freq /= is_long ? opts->long_factor[i] : opts->short_factor[i];
+        if (opts->kind == LF_ROPE_OFF) freq = 0;
         inv_freq[i] = freq;
     }
 }
@@ -107,7 +116,7 @@ void lf_rope_table_fill(struct lf_device *dev, const struct lf_rope_opts *opts, 
 {
     struct table_job job = {.n_pairs = opts->rotary_dim / 2, .n_positions = n_positions, .table = table};
     LF_ASSERT(opts->rotary_dim >= 2 && opts->rotary_dim <= LF_HEAD_DIM && opts->rotary_dim % 2 == 0);
-    lf_rope_inv_freq(opts, job.inv_freq, &job.factor);
+    lf_rope_inv_freq(opts, n_positions, job.inv_freq, &job.factor);
     for (int i = 0; i < job.n_pairs; i++) {
         job.step_cos[i] = cos(job.inv_freq[i]);
         job.step_sin[i] = sin(job.inv_freq[i]);

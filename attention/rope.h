@@ -6,8 +6,10 @@
 #ifndef LF_ATTENTION_ROPE_H
 #define LF_ATTENTION_ROPE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "core/limits.h"
 #include "core/status.h"
 #include "device/device.h"
 #include "device/ops.h"
@@ -15,7 +17,14 @@
 
 struct lf_attn;
 
-enum lf_rope_kind { LF_ROPE_NONE_SCALED, LF_ROPE_LINEAR, LF_ROPE_LLAMA3, LF_ROPE_YARN };
+enum lf_rope_kind {
+    LF_ROPE_NONE_SCALED,
+    LF_ROPE_LINEAR,
+    LF_ROPE_LLAMA3,
+    LF_ROPE_YARN,
+    LF_ROPE_LONGROPE,
+    LF_ROPE_OFF /* every angle is zero: the layer does not know positions (NoPE) */
+};
 
 struct lf_rope_opts {
     enum lf_rope_kind kind;
@@ -24,15 +33,22 @@ struct lf_rope_opts {
     double theta;
     double factor;                            /* linear, llama3, yarn */
     double low_freq_factor, high_freq_factor; /* llama3 */
-    int original_max_positions;               /* llama3, yarn */
+    int original_max_positions;               /* llama3, yarn, longrope */
     double beta_fast, beta_slow;              /* yarn */
-    double attention_factor;                  /* yarn: multiplies cos and sin; 0: 0.1·ln(factor) + 1 */
-    bool truncate;                            /* yarn: round the correction range to whole dimensions */
+    double attention_factor; /* yarn, longrope: multiplies cos and sin; 0 (yarn): 0.1·ln(factor) + 1 */
+    bool truncate;           /* yarn: round the correction range to whole dimensions */
+    /* longrope: what each inverse frequency is divided by, for tables of up to original_max_positions and longer ones
+     */
+    double short_factor[LF_HEAD_DIM / 2], long_factor[LF_HEAD_DIM / 2];
 };
 
-/* inv_freq[rotary_dim / 2] and the factor on cos and sin (1 but for yarn), in double. Formulas: linear (Chen et al.
- * 2023), llama3 (the Llama 3.1 release), yarn (Peng et al. 2023, §3.2-3.4). */
-void lf_rope_inv_freq(const struct lf_rope_opts *opts, double *inv_freq, double *attention_factor);
+/* inv_freq[rotary_dim / 2] and the factor on cos and sin (1 but for yarn and longrope), in double, of a table of so
+ * many positions: longrope has one set of factors for short tables and one for long ones, and all positions of a table
+ * have the same, so that a key does not depend on how long its sequence has become. Formulas: linear (Chen et al.
+ * 2023), llama3 (the Llama 3.1 release), yarn (Peng et al. 2023, §3.2-3.4), longrope (Ding et al. 2024, eq. 3). */
+void lf_rope_inv_freq(const struct lf_rope_opts *opts, int n_positions, double *inv_freq, double *attention_factor);
+/* Whether a table of so many positions has longrope's long factors. */
+bool lf_rope_is_long(const struct lf_rope_opts *opts, int n_positions);
 
 /* Bytes of the cos/sin table [n_positions, rotary_dim/2, 2] float, and its filling (cos, sin computed in double). */
 uint64_t lf_rope_table_bytes(const struct lf_rope_opts *opts, int n_positions);

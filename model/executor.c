@@ -82,7 +82,6 @@ static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted want
                             .windows = x->windows,
                             .fused_norm_tokens = x->fused_norm_tokens,
                             .sampled = x->sampled,
-                            .rope_table = (const float *)(void *)(x->base + x->ws.rope),
                             .kv = kv,
                             .n_tokens = n_tokens,
                             .n_out = n_out};

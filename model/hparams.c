@@ -264,13 +264,13 @@ static enum lf_status read_layer_types(struct lf_hparams *hp, struct lf_json_val
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
         struct lf_str raw = lf_json_raw(it);
         if (lf_json_string_is(it, "full_attention")) {
-            hp->window[layer] = 0;
+            hp->layers[layer].window = 0;
         } else if (lf_json_string_is(it, "sliding_attention")) {
             if (window == 0) {
                 return lf_fail(err, LF_CORRUPT, "layer_types gives layer %d a window, but there is no sliding_window",
                                layer);
             }
-            hp->window[layer] = window;
+            hp->layers[layer].window = window;
         } else {
             return lf_fail(err, LF_UNSUPPORTED, "layer_types: \"%.*s\" of layer %d is not implemented",
                            (int)LF_MIN(raw.len, (size_t)64), raw.ptr, layer);
@@ -278,6 +278,12 @@ static enum lf_status read_layer_types(struct lf_hparams *hp, struct lf_json_val
         layer++;
     }
     return LF_OK;
+}
+
+static enum lf_status make_layers(struct lf_hparams *hp, struct lf_err *err)
+{
+    hp->layers = calloc((size_t)hp->n_layers, sizeof(*hp->layers));
+    return hp->layers ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for what %d layers differ in", hp->n_layers);
 }
 
 static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
@@ -306,9 +312,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
         }
         window = 0;
     }
-    hp->window = calloc((size_t)hp->n_layers, sizeof(*hp->window));
-    if (!hp->window) return lf_fail(err, LF_NO_MEMORY, "no memory for the windows of %d layers", hp->n_layers);
-    for (int i = 0; i < hp->n_layers; i++) hp->window[i] = i >= first ? window : 0;
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].window = i >= first ? window : 0;
     if (lf_json_is_absent(types)) return LF_OK;
     if (lf_json_type(types) != LF_JSON_ARRAY) return wrong_type(types, "layer_types", "an array", err);
     if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
@@ -451,9 +455,9 @@ static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_valu
     double part = 1;
     LF_TRY(number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
     LF_TRY(number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
-    hp->rope.head_dim = hp->head_dim;
-    hp->rope.rotary_dim = (int)(part * hp->head_dim);
-    if (hp->rope.rotary_dim < 2 || hp->rope.rotary_dim % 2 != 0) {
+    hp->ropes[0].head_dim = hp->head_dim;
+    hp->ropes[0].rotary_dim = (int)(part * hp->head_dim);
+    if (hp->ropes[0].rotary_dim < 2 || hp->ropes[0].rotary_dim % 2 != 0) {
         return lf_fail(err, LF_UNSUPPORTED, "partial_rotary_factor %g of head_dim %d is no even number from 2", part,
                        hp->head_dim);
     }
@@ -462,7 +466,8 @@ static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_valu
 
 static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
-    struct lf_rope_opts *r = &hp->rope;
+    struct lf_rope_opts *r = &hp->ropes[0];
+    hp->n_ropes = 1;
     struct lf_json_value rope;
     LF_TRY(find_rope(root, &rope, err));
     LF_TRY(read_rotary_dim(hp, root, rope, err));
@@ -532,6 +537,7 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     LF_TRY(refuse_foreign_keys(root, err));
     LF_TRY(read_sizes(hp, fam, root, err));
     LF_TRY(read_switches(hp, fam, root, err));
+    LF_TRY(make_layers(hp, err));
     LF_TRY(read_windows(hp, fam, root, err));
     LF_TRY(read_rope(hp, root, err));
     return read_eos(hp, root, err);
@@ -585,6 +591,6 @@ enum lf_status lf_hparams_read(struct lf_hparams *out, const char *dir, struct l
 
 void lf_hparams_deinit(struct lf_hparams *hp)
 {
-    free(hp->window);
+    free(hp->layers);
     *hp = (struct lf_hparams){0};
 }

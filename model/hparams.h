@@ -12,9 +12,15 @@
 #include "core/dtype.h"
 #include "core/status.h"
 
-enum { LF_EOS_IDS_N = 16 };
+enum { LF_EOS_IDS_N = 16, LF_ROPES_N = 2 };
 
 struct lf_arch; /* model/arch/arch.h */
+
+/* What layers of a model differ in. */
+struct lf_layer_hparams {
+    int window; /* sliding window, 0: none */
+    int rope;   /* index of ropes */
+};
 
 struct lf_hparams {
     const struct lf_arch *arch; /* static */
@@ -25,8 +31,9 @@ struct lf_hparams {
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;
-    int *window; /* [n_layers] sliding window of each layer, 0: none; owned */
-    struct lf_rope_opts rope;
+    struct lf_layer_hparams *layers; /* [n_layers] owned */
+    struct lf_rope_opts ropes[LF_ROPES_N];
+    int n_ropes;
     enum lf_dtype dtype;           /* torch_dtype: what --load dummy makes */
     int32_t eos_ids[LF_EOS_IDS_N]; /* config.json, generation_config.json, and what was added */
     int n_eos;

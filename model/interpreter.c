@@ -118,7 +118,7 @@ static struct lf_rope_append_params rope_params(const struct lf_step *s, const s
                                           .q_norm = vector(s, op, LF_OP_Q_NORM),
                                           .k_norm = vector(s, op, LF_OP_K_NORM),
                                           .norm_eps = op->eps,
-                                          .table = s->rope_table,
+                                          .table = (const float *)(const void *)(s->base + s->ws->ropes[op->rope]),
                                           .n_tokens = s->n_tokens,
                                           .rotary_dim = op->rotary_dim,
                                           .n_heads = s->program->values[q].width / s->kv->head_dim,

@@ -18,10 +18,9 @@ struct lf_step {
     const struct lf_weight *weights; /* by slot; a vector is its data */
     char *base;                      /* of the workspace, device address */
     const struct lf_workspace *ws;
-    const int *windows;      /* attention schedule i is for windows[i] */
-    int fused_norm_tokens;   /* ops of so many rows at most fuse norms into GEMMs (device/ops.h) */
-    const int32_t *sampled;  /* device: what the last sampling has drawn; NULL where the host samples */
-    const float *rope_table; /* device */
+    const int *windows;     /* attention schedule i is for windows[i] */
+    int fused_norm_tokens;  /* ops of so many rows at most fuse norms into GEMMs (device/ops.h) */
+    const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
     const struct lf_kv_view *kv;
     int n_tokens, n_out;
 };

@@ -66,25 +66,26 @@ static enum lf_status copy_hparams(struct lf_hparams *out, const struct lf_hpara
 {
     size_t n = (size_t)hp->n_layers;
     *out = *hp;
-    out->window = calloc(n, sizeof(*out->window));
-    if (!out->window) return lf_fail(err, LF_NO_MEMORY, "no memory for the windows of %zu layers", n);
-    memcpy(out->window, hp->window, n * sizeof(*out->window));
+    out->layers = calloc(n, sizeof(*out->layers));
+    if (!out->layers) return lf_fail(err, LF_NO_MEMORY, "no memory for what %zu layers differ in", n);
+    memcpy(out->layers, hp->layers, n * sizeof(*out->layers));
     return LF_OK;
 }
 
 /* cos and sin of every position. Made where the CPU can write, so a GPU's table has the same bits. */
-static enum lf_status fill_rope_table(struct lf_model *model, int n_positions, struct lf_err *err)
+static enum lf_status fill_rope_table(struct lf_model *model, int rope, int n_positions, struct lf_err *err)
 {
     struct lf_executor *m = &model->x;
-    size_t bytes = (size_t)lf_rope_table_bytes(&model->hp.rope, n_positions);
-    float *table = (float *)(void *)(m->base + m->ws.rope);
+    const struct lf_rope_opts *opts = &model->hp.ropes[rope];
+    size_t bytes = (size_t)lf_rope_table_bytes(opts, n_positions);
+    float *table = (float *)(void *)(m->base + m->ws.ropes[rope]);
     if (lf_device_info(m->dev)->is_host) {
-        lf_rope_table_fill(m->dev, &model->hp.rope, n_positions, table);
+        lf_rope_table_fill(m->dev, opts, n_positions, table);
         return LF_OK;
     }
     float *made = malloc(bytes);
     if (!made) return lf_fail(err, LF_NO_MEMORY, "no memory for the rope table of %d positions", n_positions);
-    lf_rope_table_fill(m->dev, &model->hp.rope, n_positions, made);
+    lf_rope_table_fill(m->dev, opts, n_positions, made);
     lf_upload(m->dev, table, made, bytes);
     free(made);
     return LF_OK;
@@ -115,7 +116,7 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
                                      lf_batch_n_slots(plan->max_seqs), plan->ctx, model->hp.n_vocab, err));
         m->sampled = lf_sample_device_ids(&model->sampler);
     }
-    LF_TRY(fill_rope_table(model, plan->ctx, err));
+    for (int i = 0; i < model->hp.n_ropes; i++) LF_TRY(fill_rope_table(model, i, plan->ctx, err));
     LF_TRY(lf_executor_find_windows(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
     struct lf_buffer workspace = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};

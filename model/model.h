@@ -33,7 +33,7 @@ struct lf_model_opts {
 LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, const char *dir,
                                               enum lf_load load, struct lf_device *dev, struct lf_err *err);
 
-/* hp is copied (its window array too). */
+/* hp is copied (its layers too). */
 LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
                                            const struct lf_model_opts *opts, struct lf_err *err);
 void lf_model_close(struct lf_model *model); /* accepts NULL */

@@ -100,9 +100,9 @@ struct lf_op {
     enum lf_op_kind kind;
     int layer; /* -1: outside the layers */
     int in[LF_OP_INPUTS_N], out[LF_OP_OUTPUTS_N], weight[LF_OP_WEIGHTS_N];
-    float eps;   /* of the norm that the op is or has */
-    float x_eps; /* of the norm whose first half its x is, beside x's sum_squares */
-    int rotary_dim;
+    float eps;            /* of the norm that the op is or has */
+    float x_eps;          /* of the norm whose first half its x is, beside x's sum_squares */
+    int rope, rotary_dim; /* which table (struct lf_hparams), and channels that it turns */
     float scale, softcap; /* of scores */
     int window;           /* keys that a query may see, 0: all */
 };

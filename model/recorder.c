@@ -144,7 +144,8 @@ int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, in
     op.weight[LF_OP_Q_NORM] = q_norm;
     op.weight[LF_OP_K_NORM] = k_norm;
     op.eps = r->hp->norm_eps;
-    op.rotary_dim = r->hp->rope.rotary_dim;
+    op.rope = r->hp->layers[layer].rope;
+    op.rotary_dim = r->hp->ropes[op.rope].rotary_dim;
     return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * r->hp->head_dim});
 }
 

@@ -71,8 +71,8 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
     w.logits = reserve(&at, max_out * (uint64_t)hp->n_vocab * sizeof(float));
     w.sampler = reserve(&at, sampler_bytes(hp, limits, info));
     w.logits_bytes = at - w.logits;
-    w.rope = reserve(&at, lf_rope_table_bytes(&hp->rope, limits->ctx));
-    w.rope_bytes = at - w.rope;
+    for (int i = 0; i < hp->n_ropes; i++) w.ropes[i] = reserve(&at, lf_rope_table_bytes(&hp->ropes[i], limits->ctx));
+    w.rope_bytes = at - w.ropes[0];
     w.attention = reserve(&at, lf_attn_workspace_bytes(&shape, info));
     w.attn_bytes = at - w.attention;
     w.total_bytes = at;

@@ -35,7 +35,7 @@ static int attention(struct lf_recorder *r, int layer, int x)
                                                .shard = LF_SHARD_COLUMNS});
     int h = lf_rec_rmsnorm(r, x, norm);
     int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
-    return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->window[layer]), out, x);
+    return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out, x);
 }
 
 static int mlp(struct lf_recorder *r, int layer, int x)

@@ -21,6 +21,7 @@ static bool merge(struct lf_program *p, int at, enum lf_op_kind second, enum lf_
     op->weight[LF_OP_Q_NORM] = by.weight[LF_OP_Q_NORM];
     op->weight[LF_OP_K_NORM] = by.weight[LF_OP_K_NORM];
     op->eps = by.eps;
+    op->rope = by.rope;
     op->rotary_dim = by.rotary_dim;
     lf_program_remove(p, at + 1);
     return true;

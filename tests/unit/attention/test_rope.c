@@ -91,7 +91,7 @@ static void frequencies_equal_those_of_transformers(void **state)
     for (size_t i = 0; i < LF_N_ELEMS(FREQ_CASES); i++) {
         const struct freq_case *c = &FREQ_CASES[i];
         double inv_freq[LF_HEAD_DIM / 2], factor;
-        lf_rope_inv_freq(&c->opts, inv_freq, &factor);
+        lf_rope_inv_freq(&c->opts, 1, inv_freq, &factor);
         assert_true(fabs(factor - c->attention_factor) < 1e-12);
         for (int k = 0; k < 8; k++) {
             double got = inv_freq[c->idx[k]], want = c->inv_freq[k];
@@ -125,7 +125,7 @@ static void table_holds_cosines_and_sines_rounded_once(void **state)
     assert_non_null(table);
     assert_true(lf_rope_table_bytes(&opts, POSITIONS) == (uint64_t)POSITIONS * 128 * 4);
     lf_rope_table_fill(dev, &opts, POSITIONS, table);
-    lf_rope_inv_freq(&opts, inv_freq, &factor);
+    lf_rope_inv_freq(&opts, 1, inv_freq, &factor);
     for (int pos = 0; pos < POSITIONS; pos += pos < 100 ? 1 : 127)
         for (int i = 0; i < 64; i++) {
             const float *at = table + ((size_t)pos * 64 + (size_t)i) * 2;

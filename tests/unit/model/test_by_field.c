@@ -26,10 +26,10 @@ static void changed(void *ctx, struct lf_str text)
     }
     t->n_read++;
     if (hp.n_layers < 1 || hp.n_heads < 1 || hp.n_kv_heads < 1 || hp.n_heads % hp.n_kv_heads || hp.head_dim < 1 ||
-        hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.rope.rotary_dim > hp.head_dim ||
-        hp.rope.rotary_dim % 2 || !(hp.rope.theta > 1) || !(hp.norm_eps > 0))
+        hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim > hp.head_dim ||
+        hp.ropes[0].rotary_dim % 2 || !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
         fail_msg("read: %s", copy);
-    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.window[i] >= 0);
+    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.layers[i].window >= 0);
     lf_hparams_deinit(&hp);
 }
 

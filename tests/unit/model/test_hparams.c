@@ -45,10 +45,10 @@ static void a_plain_llama_is_read(void **state)
     assert_int_equal(hp.n_eos, 1);
     assert_int_equal(hp.eos_ids[0], 2);
     assert_false(hp.tied || hp.qkv_bias || hp.o_bias || hp.mlp_bias || hp.qk_norm);
-    assert_int_equal(hp.window[0] + hp.window[1], 0);
-    assert_int_equal(hp.rope.kind, LF_ROPE_NONE_SCALED);
-    assert_int_equal(hp.rope.rotary_dim, 32);
-    assert_true(fabs(hp.rope.theta - 10000) < 1e-9);
+    assert_int_equal(hp.layers[0].window + hp.layers[1].window, 0);
+    assert_int_equal(hp.ropes[0].kind, LF_ROPE_NONE_SCALED);
+    assert_int_equal(hp.ropes[0].rotary_dim, 32);
+    assert_true(fabs(hp.ropes[0].theta - 10000) < 1e-9);
     assert_true(fabs((double)hp.norm_eps - 1e-5) < 1e-12);
     lf_hparams_deinit(&hp);
     lf_hparams_deinit(&hp);
@@ -100,8 +100,8 @@ static void biases_and_norms_follow_the_architecture(void **state)
 static void check_windows(struct config_text c, int first, int second)
 {
     struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
-    assert_int_equal(hp.window[0], first);
-    assert_int_equal(hp.window[1], second);
+    assert_int_equal(hp.layers[0].window, first);
+    assert_int_equal(hp.layers[1].window, second);
     lf_hparams_deinit(&hp);
 }
 
@@ -149,32 +149,33 @@ static void rope_is_read_in_the_old_and_the_new_style(void **state)
 {
     (void)state;
     struct lf_hparams hp = good(config_llama(), "rope_theta", "5e5", "rope_scaling", "null");
-    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && fabs(hp.rope.theta - 5e5) < 1e-6);
+    assert_true(hp.ropes[0].kind == LF_ROPE_NONE_SCALED && fabs(hp.ropes[0].theta - 5e5) < 1e-6);
     lf_hparams_deinit(&hp);
     hp = good(config_llama(), "rope_parameters", "{\"rope_type\":\"default\",\"rope_theta\":1e6}", "rope_theta", "7");
-    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && fabs(hp.rope.theta - 1e6) < 1e-6);
+    assert_true(hp.ropes[0].kind == LF_ROPE_NONE_SCALED && fabs(hp.ropes[0].theta - 1e6) < 1e-6);
     lf_hparams_deinit(&hp);
     hp = good(config_llama(), "rope_scaling", "{\"type\":\"linear\",\"factor\":4}", "rope_theta", "1e4");
-    assert_true(hp.rope.kind == LF_ROPE_LINEAR && fabs(hp.rope.factor - 4) < 1e-9 && hp.max_positions == 1024);
+    assert_true(hp.ropes[0].kind == LF_ROPE_LINEAR && fabs(hp.ropes[0].factor - 4) < 1e-9 && hp.max_positions == 1024);
     lf_hparams_deinit(&hp);
     hp = good(config_llama(), "rope_scaling",
               "{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1,\"high_freq_factor\":4.0,"
               "\"original_max_position_embeddings\":64}",
               NULL, NULL);
-    assert_true(hp.rope.kind == LF_ROPE_LLAMA3 && hp.rope.original_max_positions == 64 && hp.max_positions == 256);
-    assert_true(fabs(hp.rope.low_freq_factor - 1) + fabs(hp.rope.high_freq_factor - 4) < 1e-9);
+    assert_true(hp.ropes[0].kind == LF_ROPE_LLAMA3 && hp.ropes[0].original_max_positions == 64 &&
+                hp.max_positions == 256);
+    assert_true(fabs(hp.ropes[0].low_freq_factor - 1) + fabs(hp.ropes[0].high_freq_factor - 4) < 1e-9);
     lf_hparams_deinit(&hp);
     /* an empty rope_scaling is one that is set to nothing; partial rotation */
     hp = good(config_llama(), "rope_scaling", "{}", "partial_rotary_factor", "0.5");
-    assert_true(hp.rope.kind == LF_ROPE_NONE_SCALED && hp.rope.rotary_dim == 16);
+    assert_true(hp.ropes[0].kind == LF_ROPE_NONE_SCALED && hp.ropes[0].rotary_dim == 16);
     lf_hparams_deinit(&hp);
 }
 
 static void check_yarn(const char *rope, double attention_factor, int max_positions)
 {
     struct lf_hparams hp = good(config_good(QWEN2), "rope_scaling", rope, NULL, NULL);
-    assert_int_equal(hp.rope.kind, LF_ROPE_YARN);
-    assert_true(fabs(hp.rope.attention_factor - attention_factor) < 1e-12);
+    assert_int_equal(hp.ropes[0].kind, LF_ROPE_YARN);
+    assert_true(fabs(hp.ropes[0].attention_factor - attention_factor) < 1e-12);
     assert_int_equal(hp.max_positions, max_positions);
     lf_hparams_deinit(&hp);
 }
@@ -183,8 +184,8 @@ static void yarn_has_the_defaults_of_transformers(void **state)
 {
     (void)state;
     struct lf_hparams hp = good(config_good(QWEN2), "rope_scaling", "{\"type\":\"yarn\",\"factor\":4}", NULL, NULL);
-    assert_true(fabs(hp.rope.beta_fast - 32) + fabs(hp.rope.beta_slow - 1) < 1e-9 && hp.rope.truncate);
-    assert_int_equal(hp.rope.original_max_positions, 256);
+    assert_true(fabs(hp.ropes[0].beta_fast - 32) + fabs(hp.ropes[0].beta_slow - 1) < 1e-9 && hp.ropes[0].truncate);
+    assert_int_equal(hp.ropes[0].original_max_positions, 256);
     lf_hparams_deinit(&hp);
 #define YARN(more) "{\"type\":\"yarn\",\"factor\":4" more "}"
     check_yarn(YARN(""), 0.1 * log(4) + 1, 1024);
@@ -441,7 +442,7 @@ static void stretched_lengths_have_a_bound(void **state)
     lf_hparams_deinit(&hp);
     hp = good(config_llama(), "rope_scaling", "{\"type\":\"yarn\",\"factor\":1}", NULL, NULL);
     assert_int_equal(hp.max_positions, 256);
-    assert_true(fabs(hp.rope.attention_factor - 1) < 1e-12);
+    assert_true(fabs(hp.ropes[0].attention_factor - 1) < 1e-12);
     lf_hparams_deinit(&hp);
 }
 
@@ -502,7 +503,7 @@ static void two_lengths_before_stretching_are_refused(void **state)
     assert_non_null(strstr(err.message, "original_max_position_embeddings is a string"));
     config_set(&c, "original_max_position_embeddings", "64");
     hp = good(c, NULL, NULL, NULL, NULL);
-    assert_int_equal(hp.rope.original_max_positions, 64);
+    assert_int_equal(hp.ropes[0].original_max_positions, 64);
     lf_hparams_deinit(&hp);
 }
 

@@ -11,7 +11,7 @@ enum { LAYERS = 3, HIDDEN = 64, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 32, INTERMED
 
 static struct lf_hparams hparams(void)
 {
-    static int windows[LAYERS];
+    static struct lf_layer_hparams layers[LAYERS];
     return (struct lf_hparams){.arch = &lf_arch_qwen3,
                                .n_layers = LAYERS,
                                .hidden = HIDDEN,
@@ -22,8 +22,9 @@ static struct lf_hparams hparams(void)
                                .n_vocab = VOCAB,
                                .norm_eps = 1e-6f,
                                .qk_norm = true,
-                               .window = windows,
-                               .rope = {.rotary_dim = HEAD_DIM, .head_dim = HEAD_DIM}};
+                               .layers = layers,
+                               .ropes = {{.rotary_dim = HEAD_DIM, .head_dim = HEAD_DIM}},
+                               .n_ropes = 1};
 }
 
 static int some_tokens(const struct lf_device *dev, const struct lf_gemm_params *p)
