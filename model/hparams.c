@@ -19,6 +19,7 @@
 #include "core/json.h"
 #include "core/limits.h"
 #include "model/arch/arch.h"
+#include "model/config.h"
 #include "model/foreign.h"
 
 /* What the attention kernels take. */
@@ -27,63 +28,6 @@ enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
 enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 512 };
 
 #define DEFAULT_ROPE_THETA 10000.0
-
-static enum lf_status wrong_type(struct lf_json_value v, const char *key, const char *expected, struct lf_err *err)
-{
-    return lf_fail(err, LF_CORRUPT, "%s is %s, expected %s", key, lf_json_type_name(v), expected);
-}
-
-/* A whole number in [min, max]. */
-static enum lf_status int_of(struct lf_json_value v, const char *key, int64_t min, int64_t max, int *out,
-                             struct lf_err *err)
-{
-    int64_t x;
-    if (!lf_json_int64(v, &x)) return wrong_type(v, key, "a whole number", err);
-    if (x < min || x > max) {
-        return lf_fail(err, LF_CORRUPT, "%s is %" PRId64 ", expected %" PRId64 " to %" PRId64, key, x, min, max);
-    }
-    *out = (int)x;
-    return LF_OK;
-}
-
-static enum lf_status need_int(struct lf_json_value obj, const char *key, int64_t min, int64_t max, int *out,
-                               struct lf_err *err)
-{
-    struct lf_json_value v = lf_json_get(obj, key);
-    if (lf_json_is_absent(v)) return lf_fail(err, LF_CORRUPT, "%s is missing", key);
-    return int_of(v, key, min, max, out, err);
-}
-
-/* A number in [min, max]; *out keeps its default where the key is absent. *found may be NULL. */
-static enum lf_status number_or(struct lf_json_value obj, const char *key, double min, double max, double *out,
-                                bool *found, struct lf_err *err)
-{
-    struct lf_json_value v = lf_json_get(obj, key);
-    if (found) *found = !lf_json_is_absent(v);
-    if (lf_json_is_absent(v)) return LF_OK;
-    double x;
-    if (!lf_json_double(v, &x)) return wrong_type(v, key, "a number", err);
-    if (!(x >= min && x <= max)) {
-        return lf_fail(err, LF_CORRUPT, "%s is %g, expected %g to %g", key, x, min, max);
-    }
-    *out = x;
-    return LF_OK;
-}
-
-static enum lf_status need_number(struct lf_json_value obj, const char *key, double min, double max, double *out,
-                                  struct lf_err *err)
-{
-    bool found;
-    LF_TRY(number_or(obj, key, min, max, out, &found, err));
-    return found ? LF_OK : lf_fail(err, LF_CORRUPT, "%s is missing", key);
-}
-
-static enum lf_status bool_or(struct lf_json_value obj, const char *key, bool *out, struct lf_err *err)
-{
-    struct lf_json_value v = lf_json_get(obj, key);
-    if (lf_json_is_absent(v) || lf_json_bool(v, out)) return LF_OK;
-    return wrong_type(v, key, "true or false", err);
-}
 
 /* Keys by which other programs say that the computation is another one. Refused unless absent, null, false, or a value
  * that leaves things as they are. */
@@ -174,16 +118,16 @@ static enum lf_status read_family(struct lf_json_value root, const struct lf_arc
 static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                  struct lf_err *err)
 {
-    LF_TRY(need_int(root, "num_hidden_layers", 1, LF_LAYERS_N, &hp->n_layers, err));
-    LF_TRY(need_int(root, "hidden_size", 1, LF_HIDDEN_N, &hp->hidden, err));
-    LF_TRY(need_int(root, "intermediate_size", 1, LF_HIDDEN_N, &hp->intermediate, err));
-    LF_TRY(need_int(root, "vocab_size", 1, LF_VOCAB_N, &hp->n_vocab, err));
-    LF_TRY(need_int(root, "num_attention_heads", 1, LF_HEADS_N, &hp->n_heads, err));
-    LF_TRY(need_int(root, "max_position_embeddings", 1, LF_CONTEXT_TOKENS, &hp->max_positions, err));
+    LF_TRY(lf_config_int(root, "num_hidden_layers", 1, LF_LAYERS_N, &hp->n_layers, err));
+    LF_TRY(lf_config_int(root, "hidden_size", 1, LF_HIDDEN_N, &hp->hidden, err));
+    LF_TRY(lf_config_int(root, "intermediate_size", 1, LF_HIDDEN_N, &hp->intermediate, err));
+    LF_TRY(lf_config_int(root, "vocab_size", 1, LF_VOCAB_N, &hp->n_vocab, err));
+    LF_TRY(lf_config_int(root, "num_attention_heads", 1, LF_HEADS_N, &hp->n_heads, err));
+    LF_TRY(lf_config_int(root, "max_position_embeddings", 1, LF_CONTEXT_TOKENS, &hp->max_positions, err));
     struct lf_json_value kv = lf_json_get(root, "num_key_value_heads");
     hp->n_kv_heads = hp->n_heads;
     if (!lf_json_is_absent(kv)) {
-        LF_TRY(int_of(kv, "num_key_value_heads", 1, LF_HEADS_N, &hp->n_kv_heads, err));
+        LF_TRY(lf_config_int_of(kv, "num_key_value_heads", 1, LF_HEADS_N, &hp->n_kv_heads, err));
     } else if (lf_json_type(kv) == LF_JSON_NONE && !fam->as_many_kv_heads) {
         return lf_fail(err, LF_CORRUPT, "num_key_value_heads is missing");
     }
@@ -193,7 +137,7 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fa
     }
     struct lf_json_value dim = lf_json_get(root, "head_dim");
     if (!lf_json_is_absent(dim)) {
-        LF_TRY(int_of(dim, "head_dim", 1, INT32_MAX, &hp->head_dim, err));
+        LF_TRY(lf_config_int_of(dim, "head_dim", 1, INT32_MAX, &hp->head_dim, err));
     } else if (fam->head_dim > 0) {
         hp->head_dim = fam->head_dim;
     } else {
@@ -210,7 +154,7 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fa
                        hp->head_dim, HEAD_DIM_STEP, HEAD_DIM_MIN, LF_HEAD_DIM);
     }
     double eps = 0;
-    LF_TRY(need_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));
+    LF_TRY(lf_config_number(root, "rms_norm_eps", 1e-30, 1.0, &eps, err));
     hp->norm_eps = (float)eps;
     return LF_OK;
 }
@@ -226,9 +170,9 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch 
                        (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
     }
     bool attention_bias = false, mlp_bias = false;
-    LF_TRY(bool_or(root, "attention_bias", &attention_bias, err));
-    LF_TRY(bool_or(root, "mlp_bias", &mlp_bias, err));
-    LF_TRY(bool_or(root, "tie_word_embeddings", &hp->tied, err));
+    LF_TRY(lf_config_bool_or(root, "attention_bias", &attention_bias, err));
+    LF_TRY(lf_config_bool_or(root, "mlp_bias", &mlp_bias, err));
+    LF_TRY(lf_config_bool_or(root, "tie_word_embeddings", &hp->tied, err));
     const char *foreign = mlp_bias && !fam->mlp_bias ? "mlp_bias" : NULL;
     if (attention_bias && !fam->attention_bias && !fam->qkv_bias) foreign = "attention_bias";
     if (foreign) return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias", foreign, fam->name);
@@ -292,18 +236,18 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
     struct lf_json_value value = lf_json_get(root, "sliding_window"), types = lf_json_get(root, "layer_types");
     int window = 0, first = 0;
     bool use = false;
-    LF_TRY(bool_or(root, "use_sliding_window", &use, err));
+    LF_TRY(lf_config_bool_or(root, "use_sliding_window", &use, err));
     if (lf_json_type(value) == LF_JSON_NONE) {
         /* transformers' default where the key is missing altogether; null means none. */
         window = fam->sliding_window || fam->use_sliding_window ? DEFAULT_WINDOW : 0;
     } else if (!lf_json_is_absent(value)) {
-        LF_TRY(int_of(value, "sliding_window", 1, INT32_MAX, &window, err));
+        LF_TRY(lf_config_int_of(value, "sliding_window", 1, INT32_MAX, &window, err));
     }
     if (fam->use_sliding_window) {
         if (!use) window = 0;
         first = DEFAULT_MAX_WINDOW_LAYERS;
         if (!lf_json_is_absent(lf_json_get(root, "max_window_layers"))) {
-            LF_TRY(need_int(root, "max_window_layers", 0, INT32_MAX, &first, err));
+            LF_TRY(lf_config_int(root, "max_window_layers", 0, INT32_MAX, &first, err));
         }
     } else if (!fam->sliding_window && window > 0) {
         bool off = lf_json_type(lf_json_get(root, "use_sliding_window")) == LF_JSON_FALSE;
@@ -314,7 +258,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
     }
     for (int i = 0; i < hp->n_layers; i++) hp->layers[i].window = i >= first ? window : 0;
     if (lf_json_is_absent(types)) return LF_OK;
-    if (lf_json_type(types) != LF_JSON_ARRAY) return wrong_type(types, "layer_types", "an array", err);
+    if (lf_json_type(types) != LF_JSON_ARRAY) return lf_config_wrong_type(types, "layer_types", "an array", err);
     if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
         if (lf_json_string_is(it, window ? "sliding_attention" : "full_attention")) continue;
@@ -386,10 +330,10 @@ static enum lf_status read_original_positions(struct lf_json_value root, struct 
     const char *key = "original_max_position_embeddings";
     int inside = 0, beside = 0;
     if (!lf_json_is_absent(lf_json_get(rope, key))) {
-        LF_TRY(need_int(rope, key, 1, LF_CONTEXT_TOKENS, &inside, err));
+        LF_TRY(lf_config_int(rope, key, 1, LF_CONTEXT_TOKENS, &inside, err));
     }
     if (!lf_json_is_absent(lf_json_get(root, key))) {
-        LF_TRY(need_int(root, key, 1, LF_CONTEXT_TOKENS, &beside, err));
+        LF_TRY(lf_config_int(root, key, 1, LF_CONTEXT_TOKENS, &beside, err));
     }
     if (inside && beside && inside != beside) {
         return lf_fail(err, LF_CORRUPT, "%s is %d, and %d in the rope parameters", key, beside, inside);
@@ -411,15 +355,15 @@ static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rop
     bool given;
     r->beta_fast = 32;
     r->beta_slow = 1;
-    LF_TRY(number_or(rope, "beta_fast", 1e-6, 1e9, &r->beta_fast, NULL, err));
-    LF_TRY(number_or(rope, "beta_slow", 1e-6, 1e9, &r->beta_slow, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "beta_fast", 1e-6, 1e9, &r->beta_fast, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "beta_slow", 1e-6, 1e9, &r->beta_slow, NULL, err));
     if (r->beta_fast < r->beta_slow) {
         return lf_fail(err, LF_CORRUPT, "beta_fast %g is less than beta_slow %g", r->beta_fast, r->beta_slow);
     }
-    LF_TRY(bool_or(rope, "truncate", &r->truncate, err));
-    LF_TRY(number_or(rope, "mscale", 0, 1e6, &mscale, NULL, err));
-    LF_TRY(number_or(rope, "mscale_all_dim", 0, 1e6, &mscale_all_dim, NULL, err));
-    LF_TRY(number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
+    LF_TRY(lf_config_bool_or(rope, "truncate", &r->truncate, err));
+    LF_TRY(lf_config_number_or(rope, "mscale", 0, 1e6, &mscale, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "mscale_all_dim", 0, 1e6, &mscale_all_dim, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
     if (given) return LF_OK;
     r->attention_factor = mscale > 0 && mscale_all_dim > 0
                               ? yarn_mscale(r->factor, mscale) / yarn_mscale(r->factor, mscale_all_dim)
@@ -429,8 +373,8 @@ static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rop
 
 static enum lf_status read_llama3(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
 {
-    LF_TRY(need_number(rope, "low_freq_factor", 1e-6, 1e9, &r->low_freq_factor, err));
-    LF_TRY(need_number(rope, "high_freq_factor", 1e-6, 1e9, &r->high_freq_factor, err));
+    LF_TRY(lf_config_number(rope, "low_freq_factor", 1e-6, 1e9, &r->low_freq_factor, err));
+    LF_TRY(lf_config_number(rope, "high_freq_factor", 1e-6, 1e9, &r->high_freq_factor, err));
     if (!(r->high_freq_factor > r->low_freq_factor)) {
         return lf_fail(err, LF_CORRUPT, "high_freq_factor %g is not greater than low_freq_factor %g",
                        r->high_freq_factor, r->low_freq_factor);
@@ -445,7 +389,7 @@ static enum lf_status find_rope(struct lf_json_value root, struct lf_json_value 
     const char *key = lf_json_is_absent(scaling) ? "rope_parameters" : "rope_scaling";
     *out = lf_json_get(root, key);
     if (lf_json_is_absent(*out)) return LF_OK;
-    if (lf_json_type(*out) != LF_JSON_OBJECT) return wrong_type(*out, key, "an object", err);
+    if (lf_json_type(*out) != LF_JSON_OBJECT) return lf_config_wrong_type(*out, key, "an object", err);
     return check_rope_keys(*out, err);
 }
 
@@ -453,8 +397,8 @@ static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_valu
                                       struct lf_err *err)
 {
     double part = 1;
-    LF_TRY(number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
-    LF_TRY(number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
+    LF_TRY(lf_config_number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
     hp->ropes[0].head_dim = hp->head_dim;
     hp->ropes[0].rotary_dim = (int)(part * hp->head_dim);
     if (hp->ropes[0].rotary_dim < 2 || hp->ropes[0].rotary_dim % 2 != 0) {
@@ -476,11 +420,11 @@ static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root
                                .theta = DEFAULT_ROPE_THETA,
                                .factor = 1,
                                .truncate = true};
-    LF_TRY(number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
-    LF_TRY(number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
+    LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
     if (r->kind == LF_ROPE_NONE_SCALED) return LF_OK;
-    LF_TRY(need_number(rope, "factor", 1, 1e6, &r->factor, err));
+    LF_TRY(lf_config_number(rope, "factor", 1, 1e6, &r->factor, err));
     double positions = hp->max_positions;
     if (r->kind == LF_ROPE_LLAMA3) {
         LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));
@@ -508,7 +452,7 @@ bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id)
 static enum lf_status add_eos(struct lf_hparams *hp, struct lf_json_value v, struct lf_err *err)
 {
     int id;
-    LF_TRY(int_of(v, "eos_token_id", 0, hp->n_vocab - 1, &id, err));
+    LF_TRY(lf_config_int_of(v, "eos_token_id", 0, hp->n_vocab - 1, &id, err));
     if (lf_hparams_add_eos(hp, id)) return LF_OK;
     for (int i = 0; i < hp->n_eos; i++) {
         if (hp->eos_ids[i] == id) return LF_OK;
@@ -530,7 +474,7 @@ static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root,
 static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
     const struct lf_arch *fam = NULL;
-    if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
+    if (lf_json_type(root) != LF_JSON_OBJECT) return lf_config_wrong_type(root, "the file", "an object", err);
     LF_TRY(read_family(root, &fam, err));
     hp->arch = fam;
     snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->name);
@@ -545,7 +489,7 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
 
 static enum lf_status read_generation_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
-    if (lf_json_type(root) != LF_JSON_OBJECT) return wrong_type(root, "the file", "an object", err);
+    if (lf_json_type(root) != LF_JSON_OBJECT) return lf_config_wrong_type(root, "the file", "an object", err);
     return read_eos(hp, root, err);
 }
 
