@@ -25,13 +25,20 @@
 /* What the attention kernels take. */
 enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
 
-enum { DEFAULT_WINDOW = 4096, DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 512 };
+enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 512 };
 
 #define DEFAULT_ROPE_THETA 10000.0
 
+static bool reads_key(const struct lf_arch *fam, const char *key)
+{
+    int i = 0;
+    while (fam->reads && fam->reads[i] && strcmp(fam->reads[i], key) != 0) i++;
+    return fam->reads && fam->reads[i];
+}
+
 /* Keys by which other programs say that the computation is another one. Refused unless absent, null, false, or a value
  * that leaves things as they are. */
-static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_err *err)
+static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_json_value root, struct lf_err *err)
 {
     LF_TRY(lf_foreign_quantization(root, err));
     static const struct {
@@ -64,7 +71,7 @@ static enum lf_status refuse_foreign_keys(struct lf_json_value root, struct lf_e
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_json_value v = lf_json_get(root, rows[i].key);
         double x;
-        if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_FALSE) continue;
+        if (lf_json_is_absent(v) || lf_json_type(v) == LF_JSON_FALSE || reads_key(fam, rows[i].key)) continue;
         if (lf_json_double(v, &x) && (fabs(x - rows[i].neutral) == 0 || fabs(x - rows[i].also) == 0)) continue;
         return lf_fail(err, LF_UNSUPPORTED, "%s is set and would change the result; it is not implemented",
                        rows[i].key);
@@ -172,6 +179,7 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch 
     bool attention_bias = false, mlp_bias = false;
     LF_TRY(lf_config_bool_or(root, "attention_bias", &attention_bias, err));
     LF_TRY(lf_config_bool_or(root, "mlp_bias", &mlp_bias, err));
+    hp->tied = fam->tied;
     LF_TRY(lf_config_bool_or(root, "tie_word_embeddings", &hp->tied, err));
     const char *foreign = mlp_bias && !fam->mlp_bias ? "mlp_bias" : NULL;
     if (attention_bias && !fam->attention_bias && !fam->qkv_bias) foreign = "attention_bias";
@@ -239,7 +247,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
     LF_TRY(lf_config_bool_or(root, "use_sliding_window", &use, err));
     if (lf_json_type(value) == LF_JSON_NONE) {
         /* transformers' default where the key is missing altogether; null means none. */
-        window = fam->sliding_window || fam->use_sliding_window ? DEFAULT_WINDOW : 0;
+        window = fam->default_window;
     } else if (!lf_json_is_absent(value)) {
         LF_TRY(lf_config_int_of(value, "sliding_window", 1, INT32_MAX, &window, err));
     }
@@ -284,6 +292,8 @@ static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *
                                         "mscale_all_dim",
                                         "truncate",
                                         "partial_rotary_factor",
+                                        "short_factor",
+                                        "long_factor",
                                         "finetuned"};
     for (struct lf_json_value it = lf_json_first(rope); lf_json_more(rope, it); it = lf_json_next(rope, it)) {
         bool found = false;
@@ -301,10 +311,8 @@ static enum lf_status read_rope_kind(struct lf_json_value rope, enum lf_rope_kin
     static const struct {
         const char *name;
         enum lf_rope_kind kind;
-    } kinds[] = {{"default", LF_ROPE_NONE_SCALED},
-                 {"linear", LF_ROPE_LINEAR},
-                 {"llama3", LF_ROPE_LLAMA3},
-                 {"yarn", LF_ROPE_YARN}};
+    } kinds[] = {{"default", LF_ROPE_NONE_SCALED}, {"linear", LF_ROPE_LINEAR},     {"llama3", LF_ROPE_LLAMA3},
+                 {"yarn", LF_ROPE_YARN},           {"longrope", LF_ROPE_LONGROPE}, {"su", LF_ROPE_LONGROPE}};
     struct lf_json_value type = lf_json_get(rope, "rope_type");
     if (lf_json_is_absent(type)) type = lf_json_get(rope, "type");
     *out = LF_ROPE_NONE_SCALED;
@@ -312,13 +320,16 @@ static enum lf_status read_rope_kind(struct lf_json_value rope, enum lf_rope_kin
     for (size_t i = 0; i < LF_N_ELEMS(kinds); i++) {
         if (!lf_json_string_is(type, kinds[i].name)) continue;
         *out = kinds[i].kind;
+        /* Older files of Phi-3 call it so. */
+        if (*out == LF_ROPE_YARN && !lf_json_is_absent(lf_json_get(rope, "long_factor"))) *out = LF_ROPE_LONGROPE;
         return LF_OK;
     }
     double factor;
     bool stretches = !lf_json_double(lf_json_get(rope, "factor"), &factor) || fabs(factor - 1) > 0;
     if (lf_json_string_is(type, "dynamic") && !stretches) return LF_OK; /* by 1: as it is */
     struct lf_str raw = lf_json_raw(type);
-    return lf_fail(err, LF_UNSUPPORTED, "rope type \"%.*s\" is not implemented (default, linear, llama3 and yarn are)",
+    return lf_fail(err, LF_UNSUPPORTED,
+                   "rope type \"%.*s\" is not implemented (default, linear, llama3, yarn and longrope are)",
                    (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
 }
 
@@ -371,6 +382,37 @@ static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rop
     return LF_OK;
 }
 
+static enum lf_status read_factors(struct lf_json_value rope, const char *key, int n, double *out, struct lf_err *err)
+{
+    struct lf_json_value list = lf_json_get(rope, key);
+    int i = 0;
+    if (lf_json_type(list) != LF_JSON_ARRAY || lf_json_len(list) != (uint32_t)n)
+        return lf_fail(err, LF_CORRUPT, "%s is not an array of %d numbers, one for each pair that is rotated", key, n);
+    for (struct lf_json_value it = lf_json_first(list); lf_json_more(list, it); it = lf_json_next(list, it)) {
+        if (!lf_json_double(it, &out[i])) return lf_config_wrong_type(it, key, "a number", err);
+        if (!(out[i] >= 1e-6 && out[i] <= 1e9))
+            return lf_fail(err, LF_CORRUPT, "%s has %g, expected 1e-06 to 1e+09", key, out[i]);
+        i++;
+    }
+    return LF_OK;
+}
+
+/* max_position_embeddings is the stretched length; by how much is what the factor on cos and sin is made from. */
+static enum lf_status read_longrope(struct lf_rope_opts *r, struct lf_json_value rope, int max_positions,
+                                    struct lf_err *err)
+{
+    bool given;
+    r->factor = (double)max_positions / r->original_max_positions;
+    LF_TRY(lf_config_number_or(rope, "factor", 1e-6, 1e6, &r->factor, NULL, err));
+    LF_TRY(read_factors(rope, "short_factor", r->rotary_dim / 2, r->short_factor, err));
+    LF_TRY(read_factors(rope, "long_factor", r->rotary_dim / 2, r->long_factor, err));
+    LF_TRY(lf_config_number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
+    if (given) return LF_OK;
+    bool stretches = r->factor > 1 && r->original_max_positions > 1;
+    r->attention_factor = stretches ? sqrt(1 + log(r->factor) / log(r->original_max_positions)) : 1;
+    return LF_OK;
+}
+
 static enum lf_status read_llama3(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
 {
     LF_TRY(lf_config_number(rope, "low_freq_factor", 1e-6, 1e9, &r->low_freq_factor, err));
@@ -408,7 +450,8 @@ static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_valu
     return LF_OK;
 }
 
-static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                struct lf_err *err)
 {
     struct lf_rope_opts *r = &hp->ropes[0];
     hp->n_ropes = 1;
@@ -417,13 +460,17 @@ static enum lf_status read_rope(struct lf_hparams *hp, struct lf_json_value root
     LF_TRY(read_rotary_dim(hp, root, rope, err));
     *r = (struct lf_rope_opts){.head_dim = r->head_dim,
                                .rotary_dim = r->rotary_dim,
-                               .theta = DEFAULT_ROPE_THETA,
+                               .theta = fam->rope_theta > 0 ? fam->rope_theta : DEFAULT_ROPE_THETA,
                                .factor = 1,
                                .truncate = true};
     LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
     if (r->kind == LF_ROPE_NONE_SCALED) return LF_OK;
+    if (r->kind == LF_ROPE_LONGROPE) {
+        LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));
+        return read_longrope(r, rope, hp->max_positions, err);
+    }
     LF_TRY(lf_config_number(rope, "factor", 1, 1e6, &r->factor, err));
     double positions = hp->max_positions;
     if (r->kind == LF_ROPE_LLAMA3) {
@@ -478,12 +525,13 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     LF_TRY(read_family(root, &fam, err));
     hp->arch = fam;
     snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->name);
-    LF_TRY(refuse_foreign_keys(root, err));
+    LF_TRY(refuse_foreign_keys(fam, root, err));
     LF_TRY(read_sizes(hp, fam, root, err));
     LF_TRY(read_switches(hp, fam, root, err));
     LF_TRY(make_layers(hp, err));
     LF_TRY(read_windows(hp, fam, root, err));
-    LF_TRY(read_rope(hp, root, err));
+    LF_TRY(read_rope(hp, fam, root, err));
+    if (fam->read) LF_TRY(fam->read(hp, root, err));
     return read_eos(hp, root, err);
 }
 

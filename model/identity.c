@@ -126,6 +126,8 @@ enum lf_status lf_identity_make(uint8_t out[LF_SHA256_BYTES], const struct lf_mo
         add_text(&sha, "program", opts->program ? opts->program : "");
         add_device(&sha, info);
         add_kv(&sha, hp, opts->plan, info->is_host);
+        for (int i = 0; i < hp->n_ropes; i++)
+            if (lf_rope_is_long(&hp->ropes[i], opts->plan->ctx)) add_text(&sha, "rope", "long");
         if (opts->plan->no_fusion && !info->is_host) add_text(&sha, "fusion", "none");
         add(&sha, "config", config.ptr, config.len);
         if (opts->load == LF_LOAD_DUMMY) add_seed(&sha, opts->dummy_seed);

@@ -8,6 +8,7 @@
  *     device    kind; name, which on a CPU is the instruction set in use (what --isa allows, not what the machine has)
  *               and says how matrices are packed; compute capability; element type of activations
  *     kv        element type and page order, tokens of a block, layers, KV heads, head_dim
+ *     rope      "long" where the context is one that longrope has its long factors for; else it is not there
  *     fusion    "none" on a GPU whose ops are not fused (--no-fusion); else it is not there. On a CPU the bits are the
  * same config    config.json, byte for byte: rope and its scaling, windows, norms, head counts seed      of dummy
  * weights; only there weights   32 bytes: SHA-256 of, for each tensor that takes part, in the order of their names, a

@@ -117,6 +117,11 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         m->sampled = lf_sample_device_ids(&model->sampler);
     }
     for (int i = 0; i < model->hp.n_ropes; i++) LF_TRY(fill_rope_table(model, i, plan->ctx, err));
+    for (int i = 0; i < model->hp.n_ropes; i++)
+        if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE)
+            LF_INFO("longrope: %s factors, for a context of %d tokens (trained on %d)",
+                    lf_rope_is_long(&model->hp.ropes[i], plan->ctx) ? "long" : "short", plan->ctx,
+                    model->hp.ropes[i].original_max_positions);
     LF_TRY(lf_executor_find_windows(m, err));
     struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
     struct lf_buffer workspace = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "core/json.h"
 #include "model/hparams.h"
 #include "model/recorder.h"
 
@@ -15,14 +16,25 @@ struct lf_arch {
     bool attention_bias;           /* the key counts, for q, k, v and o */
     bool mlp_bias;                 /* the key counts */
     bool qk_norm;
+    bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
+    bool tied;               /* where tie_word_embeddings is missing */
     bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
     bool sliding_window;     /* sliding_window counts for every layer */
+    int default_window;      /* where sliding_window is missing, but would count */
+    double rope_theta;       /* default; 0: 10,000 */
     int head_dim;            /* default; 0: hidden_size / num_attention_heads */
     bool as_many_kv_heads;   /* as heads, where num_key_value_heads is missing */
+    /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys that change a
+     * result where nobody reads them, NULL behind the last. */
+    enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);
+    const char *const *reads;
     void (*record)(struct lf_recorder *r);
 };
 
-extern const struct lf_arch lf_arch_llama, lf_arch_mistral, lf_arch_qwen2, lf_arch_qwen3;
+/* The forward pass of Llama and what is built like it (llama.c). */
+void lf_llama_record(struct lf_recorder *r);
+
+extern const struct lf_arch lf_arch_llama, lf_arch_mistral, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

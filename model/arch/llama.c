@@ -7,32 +7,69 @@
  *                   h = rmsnorm(x);  x += (silu(gate) · up)·Wdownᵀ    with [gate, up] = h·Wguᵀ
  *     logits = rmsnorm(x)·Wheadᵀ
  *
- * They differ in biases, in a norm of each head of q and k, and in windows. */
+ * They differ in biases, in a norm of each head of q and k, and in windows. Phi-3 and Phi-4 have the same pass with
+ * matrices that are stacked in the files already, SmolLM3 one with layers that do not rotate (smollm3.c). */
 #include "model/arch/arch.h"
+
+static int n_q(const struct lf_hparams *hp)
+{
+    return hp->n_heads * hp->head_dim;
+}
+
+static int n_kv(const struct lf_hparams *hp)
+{
+    return hp->n_kv_heads * hp->head_dim;
+}
+
+static struct lf_linear qkv_of(struct lf_recorder *r, int layer)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts opts = {.parts = {{"model.layers.#.self_attn.q_proj", n_q(hp)},
+                                            {"model.layers.#.self_attn.k_proj", n_kv(hp)},
+                                            {"model.layers.#.self_attn.v_proj", n_kv(hp)}},
+                                  .n_in = hp->hidden,
+                                  .bias = hp->qkv_bias,
+                                  .shard = LF_SHARD_HEADS};
+    struct lf_linear_opts stacked = {.parts = {{"model.layers.#.self_attn.qkv_proj", n_q(hp) + 2 * n_kv(hp)}},
+                                     .n_in = hp->hidden,
+                                     .shard = LF_SHARD_HEADS};
+    return lf_rec_linear(r, layer, hp->arch->stacked ? &stacked : &opts);
+}
+
+static struct lf_linear gate_up_of(struct lf_recorder *r, int layer)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts opts = {
+        .parts = {{"model.layers.#.mlp.gate_proj", hp->intermediate}, {"model.layers.#.mlp.up_proj", hp->intermediate}},
+        .n_in = hp->hidden,
+        .bias = hp->mlp_bias,
+        .shard = LF_SHARD_ROWS};
+    struct lf_linear_opts stacked = {.parts = {{"model.layers.#.mlp.gate_up_proj", 2 * hp->intermediate}},
+                                     .n_in = hp->hidden,
+                                     .shard = LF_SHARD_ROWS};
+    return lf_rec_linear(r, layer, hp->arch->stacked ? &stacked : &opts);
+}
+
+/* A matrix back into the residual stream. */
+static struct lf_linear back_of(struct lf_recorder *r, int layer, const char *pattern, int n_in, bool bias)
+{
+    return lf_rec_linear(
+        r, layer,
+        &(struct lf_linear_opts){
+            .parts = {{pattern, r->hp->hidden}}, .n_in = n_in, .bias = bias, .shard = LF_SHARD_COLUMNS});
+}
 
 static int attention(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
-    int n_q = hp->n_heads * hp->head_dim, n_kv = hp->n_kv_heads * hp->head_dim;
     int norm = lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hp->hidden);
-    struct lf_linear qkv = lf_rec_linear(r, layer,
-                                         &(struct lf_linear_opts){.parts = {{"model.layers.#.self_attn.q_proj", n_q},
-                                                                            {"model.layers.#.self_attn.k_proj", n_kv},
-                                                                            {"model.layers.#.self_attn.v_proj", n_kv}},
-                                                                  .n_in = hp->hidden,
-                                                                  .bias = hp->qkv_bias,
-                                                                  .shard = LF_SHARD_HEADS});
+    struct lf_linear qkv = qkv_of(r, layer);
     int q_norm = LF_NONE, k_norm = LF_NONE;
     if (hp->qk_norm) {
         q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", hp->head_dim);
         k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
     }
-    struct lf_linear out =
-        lf_rec_linear(r, layer,
-                      &(struct lf_linear_opts){.parts = {{"model.layers.#.self_attn.o_proj", hp->hidden}},
-                                               .n_in = n_q,
-                                               .bias = hp->o_bias,
-                                               .shard = LF_SHARD_COLUMNS});
+    struct lf_linear out = back_of(r, layer, "model.layers.#.self_attn.o_proj", n_q(hp), hp->o_bias);
     int h = lf_rec_rmsnorm(r, x, norm);
     int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
     return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out, x);
@@ -42,24 +79,13 @@ static int mlp(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
-    struct lf_linear gate_up =
-        lf_rec_linear(r, layer,
-                      &(struct lf_linear_opts){.parts = {{"model.layers.#.mlp.gate_proj", hp->intermediate},
-                                                         {"model.layers.#.mlp.up_proj", hp->intermediate}},
-                                               .n_in = hp->hidden,
-                                               .bias = hp->mlp_bias,
-                                               .shard = LF_SHARD_ROWS});
-    struct lf_linear down =
-        lf_rec_linear(r, layer,
-                      &(struct lf_linear_opts){.parts = {{"model.layers.#.mlp.down_proj", hp->hidden}},
-                                               .n_in = hp->intermediate,
-                                               .bias = hp->mlp_bias,
-                                               .shard = LF_SHARD_COLUMNS});
+    struct lf_linear gate_up = gate_up_of(r, layer);
+    struct lf_linear down = back_of(r, layer, "model.layers.#.mlp.down_proj", hp->intermediate, hp->mlp_bias);
     int h = lf_rec_rmsnorm(r, x, norm);
     return lf_rec_gemm_add(r, lf_rec_silu_mul(r, lf_rec_gemm(r, h, gate_up)), down, x);
 }
 
-static void record(struct lf_recorder *r)
+void lf_llama_record(struct lf_recorder *r)
 {
     const struct lf_hparams *hp = r->hp;
     struct lf_linear table = lf_rec_linear(
@@ -79,15 +105,30 @@ const struct lf_arch lf_arch_llama = {.name = "LlamaForCausalLM",
                                       .attention_bias = true,
                                       .mlp_bias = true,
                                       .as_many_kv_heads = true,
-                                      .record = record};
-const struct lf_arch lf_arch_mistral = {
-    .name = "MistralForCausalLM", .model_type = "mistral", .sliding_window = true, .record = record};
-const struct lf_arch lf_arch_qwen2 = {
-    .name = "Qwen2ForCausalLM", .model_type = "qwen2", .qkv_bias = true, .use_sliding_window = true, .record = record};
+                                      .record = lf_llama_record};
+const struct lf_arch lf_arch_mistral = {.name = "MistralForCausalLM",
+                                        .model_type = "mistral",
+                                        .sliding_window = true,
+                                        .default_window = 4096,
+                                        .record = lf_llama_record};
+const struct lf_arch lf_arch_qwen2 = {.name = "Qwen2ForCausalLM",
+                                      .model_type = "qwen2",
+                                      .qkv_bias = true,
+                                      .use_sliding_window = true,
+                                      .default_window = 4096,
+                                      .record = lf_llama_record};
 const struct lf_arch lf_arch_qwen3 = {.name = "Qwen3ForCausalLM",
                                       .model_type = "qwen3",
                                       .attention_bias = true,
                                       .qk_norm = true,
                                       .use_sliding_window = true,
+                                      .default_window = 4096,
                                       .head_dim = 128,
-                                      .record = record};
+                                      .record = lf_llama_record};
+/* Phi-3, Phi-3.5-mini, Phi-4-mini (Abdin et al. 2024), with longrope where their context was stretched. */
+const struct lf_arch lf_arch_phi3 = {.name = "Phi3ForCausalLM",
+                                     .model_type = "phi3",
+                                     .sliding_window = true,
+                                     .as_many_kv_heads = true,
+                                     .stacked = true,
+                                     .record = lf_llama_record};

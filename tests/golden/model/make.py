@@ -38,12 +38,14 @@ def base(arch, model_type, dtype, **more):
         "torch_dtype": dtype,
     }
     config.update(more)
-    return config
+    return {key: value for key, value in config.items() if value is not None}
 
 
 def models():
     llama, mistral = ("LlamaForCausalLM", "llama"), ("MistralForCausalLM", "mistral")
     qwen2, qwen3 = ("Qwen2ForCausalLM", "qwen2"), ("Qwen3ForCausalLM", "qwen3")
+    phi3, smollm3 = ("Phi3ForCausalLM", "phi3"), ("SmolLM3ForCausalLM", "smollm3")
+    factors = {"short_factor": [1 + 0.1 * i for i in range(8)], "long_factor": [1.5 + i for i in range(8)]}
     return {
         "llama-f32": base(*llama, "float32", rope_theta=10000.0),
         "llama-bf16-tied": base(*llama, "bfloat16", rope_theta=10000.0, tie_word_embeddings=True,
@@ -72,7 +74,34 @@ def models():
                                                         "original_max_position_embeddings": 16, "beta_fast": 8,
                                                         "beta_slow": 2, "mscale": 1.5, "mscale_all_dim": 0.5,
                                                         "truncate": False}),
+        "phi3-window-f32": base(*phi3, "float32", hidden_size=64, rope_theta=10000.0, sliding_window=24, pad_token_id=0),
+        # 80 ids, and a context of 128 in the test: longer than it was trained on
+        "phi3-longrope-bf16": base(*phi3, "bfloat16", hidden_size=64, rope_theta=10000.0, pad_token_id=0,
+                                   partial_rotary_factor=0.5, original_max_position_embeddings=32,
+                                   rope_scaling={"type": "longrope", **factors}),
+        "phi3-longrope-short-f32": base(*phi3, "float32", hidden_size=64, rope_theta=10000.0, pad_token_id=0,
+                                        partial_rotary_factor=0.5, original_max_position_embeddings=128,
+                                        tie_word_embeddings=True,
+                                        rope_scaling={"type": "su", "original_max_position_embeddings": 128, **factors}),
+        "smollm3-f32": base(*smollm3, "float32", num_hidden_layers=5, tie_word_embeddings=None, pad_token_id=0),
+        "smollm3-list-bf16": base(*smollm3, "bfloat16", num_hidden_layers=3, num_attention_heads=4, hidden_size=40,
+                                  no_rope_layers=[0, 1, 0], attention_bias=True, pad_token_id=0,
+                                  rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
     }
+
+
+def is_tied(c):
+    return c.get("tie_word_embeddings", c["model_type"] == "smollm3")
+
+
+def rotary_dim(c):
+    return int(c["head_dim"] * c.get("partial_rotary_factor", 1.0))
+
+
+def rotates(c, layer):
+    if c["model_type"] != "smollm3":
+        return True
+    return bool(c["no_rope_layers"][layer]) if "no_rope_layers" in c else (layer + 1) % 4 != 0
 
 
 def shapes(c):
@@ -81,16 +110,19 @@ def shapes(c):
     arch = c["architectures"][0]
     bias = c.get("attention_bias", False)
     out = {"model.embed_tokens.weight": (v, d), "model.norm.weight": (d,)}
-    if not c["tie_word_embeddings"]:
+    if not is_tied(c):
         out["lm_head.weight"] = (v, d)
     for n in range(c["num_hidden_layers"]):
         p = f"model.layers.{n}."
         out[p + "input_layernorm.weight"] = out[p + "post_attention_layernorm.weight"] = (d,)
-        for name, rows, cols in (("q", q, d), ("k", kv, d), ("v", kv, d), ("o", d, q)):
+        stacked = arch == "Phi3ForCausalLM"
+        qkv = (("qkv", q + 2 * kv, d),) if stacked else (("q", q, d), ("k", kv, d), ("v", kv, d))
+        for name, rows, cols in (*qkv, ("o", d, q)):
             out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
             if bias or (arch == "Qwen2ForCausalLM" and name != "o"):
                 out[p + f"self_attn.{name}_proj.bias"] = (rows,)
-        for name, rows, cols in (("gate", i, d), ("up", i, d), ("down", d, i)):
+        gate_up = (("gate_up", 2 * i, d),) if stacked else (("gate", i, d), ("up", i, d))
+        for name, rows, cols in (*gate_up, ("down", d, i)):
             out[p + f"mlp.{name}_proj.weight"] = (rows, cols)
             if c.get("mlp_bias"):
                 out[p + f"mlp.{name}_proj.bias"] = (rows,)
@@ -162,11 +194,17 @@ def write_model(folder, c, stored, n_shards):
 def inv_freq(c):
     """Inverse frequencies and the factor on cos and sin."""
     r = c.get("rope_scaling") or c.get("rope_parameters") or {}
-    dim, theta = c["head_dim"], r.get("rope_theta", c.get("rope_theta", 10000.0))
+    default = 2e6 if c["model_type"] == "smollm3" else 10000.0
+    dim, theta = rotary_dim(c), r.get("rope_theta", c.get("rope_theta", default))
     inv = theta ** (-np.arange(0, dim, 2) / dim)
     kind = r.get("rope_type", r.get("type", "default"))
     if kind == "default":
         return inv, 1.0
+    if kind in ("longrope", "su"):
+        old = c["original_max_position_embeddings"]
+        factor = c["max_position_embeddings"] / old
+        return (inv / np.array(r["long_factor" if N_IDS > old else "short_factor"]),
+                np.sqrt(1 + np.log(factor) / np.log(old)) if factor > 1 else 1.0)
     factor, old = r["factor"], r.get("original_max_position_embeddings")
     if kind == "linear":
         return inv / factor, 1.0
@@ -195,7 +233,7 @@ def inv_freq(c):
 
 def windows(c):
     n, w = c["num_hidden_layers"], c.get("sliding_window")
-    if c["model_type"] == "mistral":
+    if c["model_type"] in ("mistral", "phi3"):
         return [w] * n
     if not c.get("use_sliding_window"):
         return [None] * n
@@ -220,28 +258,37 @@ def forward(c, t, ids):
     cos, sin = np.cos(angle)[:, None] * on_cos, np.sin(angle)[:, None] * on_cos
 
     def rotate(x):
-        a, b = x[..., : hd // 2], x[..., hd // 2 :]
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        half = rotary_dim(c) // 2
+        a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+    def split(x, name, stacked, sizes):
+        """What tensors of these names make of x, or the one they are stacked in."""
+        if stacked + ".weight" in t:
+            return np.split(linear(x, stacked), np.cumsum(sizes)[:-1], -1)
+        return [linear(x, n) for n in name]
 
     gap = np.arange(n)[:, None] - np.arange(n)[None]  # query position - key position
     x = t["model.embed_tokens.weight"][ids]
     for layer, window in enumerate(windows(c)):
         p = f"model.layers.{layer}."
         h = norm(x, t[p + "input_layernorm.weight"])
-        q = linear(h, p + "self_attn.q_proj").reshape(n, heads, hd)
-        k = linear(h, p + "self_attn.k_proj").reshape(n, kv_heads, hd)
-        v = linear(h, p + "self_attn.v_proj").reshape(n, kv_heads, hd)
+        q, k, v = split(h, [p + f"self_attn.{s}_proj" for s in "qkv"], p + "self_attn.qkv_proj",
+                        [heads * hd, kv_heads * hd, kv_heads * hd])
+        q, k, v = (a.reshape(n, -1, hd) for a in (q, k, v))
         if p + "self_attn.q_norm.weight" in t:
             q, k = norm(q, t[p + "self_attn.q_norm.weight"]), norm(k, t[p + "self_attn.k_norm.weight"])
-        k, v = (np.repeat(a, heads // kv_heads, 1) for a in (rotate(k), v))
+        if rotates(c, layer):
+            q, k = rotate(q), rotate(k)
+        k, v = (np.repeat(a, heads // kv_heads, 1) for a in (k, v))
         seen = (gap >= 0) & (gap < (window or n))
-        s = np.where(seen, np.einsum("qhd,khd->hqk", rotate(q), k) / np.sqrt(hd), -np.inf)
+        s = np.where(seen, np.einsum("qhd,khd->hqk", q, k) / np.sqrt(hd), -np.inf)
         s = np.exp(s - s.max(-1, keepdims=True))
         s /= s.sum(-1, keepdims=True)
         x = x + linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, -1), p + "self_attn.o_proj")
         h = norm(x, t[p + "post_attention_layernorm.weight"])
-        g = linear(h, p + "mlp.gate_proj")
-        x = x + linear(g / (1 + np.exp(-g)) * linear(h, p + "mlp.up_proj"), p + "mlp.down_proj")
+        g, up = split(h, [p + "mlp.gate_proj", p + "mlp.up_proj"], p + "mlp.gate_up_proj", [c["intermediate_size"]] * 2)
+        x = x + linear(g / (1 + np.exp(-g)) * up, p + "mlp.down_proj")
     x = norm(x, t["model.norm.weight"])
     return x @ t.get("lm_head.weight", t["model.embed_tokens.weight"]).T
 

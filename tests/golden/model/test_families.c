@@ -20,11 +20,21 @@ enum { CHUNK = 33, MIN_ROWS_CLEAR = 20 };
 static const struct {
     const char *name;
     bool bf16; /* weights */
-} models[] = {{"llama-f32", false},         {"llama-bf16-tied", true},
-              {"llama-f16-sharded", false}, {"llama-biases-linear-f32", false},
-              {"llama3-f32", false},        {"mistral-window-f32", false},
-              {"qwen2-yarn-f32", false},    {"qwen2-windows-bf16", true},
-              {"qwen3-f32", false},         {"qwen3-layer-types-bf16", true}};
+} models[] = {{"llama-f32", false},
+              {"llama-bf16-tied", true},
+              {"llama-f16-sharded", false},
+              {"llama-biases-linear-f32", false},
+              {"llama3-f32", false},
+              {"mistral-window-f32", false},
+              {"qwen2-yarn-f32", false},
+              {"qwen2-windows-bf16", true},
+              {"qwen3-f32", false},
+              {"qwen3-layer-types-bf16", true},
+              {"phi3-window-f32", false},
+              {"phi3-longrope-bf16", true},
+              {"phi3-longrope-short-f32", false},
+              {"smollm3-f32", false},
+              {"smollm3-list-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

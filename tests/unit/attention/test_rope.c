@@ -101,6 +101,28 @@ static void frequencies_equal_those_of_transformers(void **state)
     }
 }
 
+static void longrope_divides_by_the_factors_of_its_length(void **state)
+{
+    (void)state;
+    struct lf_rope_opts o = {.kind = LF_ROPE_LONGROPE,
+                             .head_dim = 32,
+                             .rotary_dim = 8,
+                             .theta = 1e4,
+                             .original_max_positions = 100,
+                             .attention_factor = 1.25,
+                             .short_factor = {1, 2, 4, 8},
+                             .long_factor = {3, 5, 7, 11}};
+    for (int n = 100; n <= 101; n++) {
+        double inv_freq[LF_HEAD_DIM / 2], factor;
+        lf_rope_inv_freq(&o, n, inv_freq, &factor);
+        assert_true(fabs(factor - 1.25) < 1e-12);
+        for (int i = 0; i < 4; i++) {
+            double by = n > 100 ? o.long_factor[i] : o.short_factor[i];
+            assert_true(fabs(inv_freq[i] * by - pow(1e4, -i / 4.0)) < 1e-12);
+        }
+    }
+}
+
 /* ---- the table ---- */
 
 static struct lf_device *open_cpu(int max_isa, int n_threads)
@@ -133,6 +155,20 @@ static void table_holds_cosines_and_sines_rounded_once(void **state)
             assert_true(fabs((double)at[0] - factor * cos(angle)) < 1e-7);
             assert_true(fabs((double)at[1] - factor * sin(angle)) < 1e-7);
         }
+    free(table);
+    lf_device_close(dev);
+}
+
+static void a_table_without_rotation_is_the_identity(void **state)
+{
+    (void)state;
+    enum { POSITIONS = 3000 };
+    struct lf_device *dev = open_cpu(-1, 2);
+    struct lf_rope_opts opts = {.kind = LF_ROPE_OFF, .head_dim = 64, .rotary_dim = 64, .theta = 1e4};
+    float *table = malloc(lf_rope_table_bytes(&opts, POSITIONS));
+    assert_non_null(table);
+    lf_rope_table_fill(dev, &opts, POSITIONS, table);
+    for (int i = 0; i < POSITIONS * 64; i++) assert_true(fabsf(table[i] - (i % 2 ? 0.0f : 1.0f)) <= 0);
     free(table);
     lf_device_close(dev);
 }
@@ -336,6 +372,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_equal_those_of_transformers),
+        cmocka_unit_test(longrope_divides_by_the_factors_of_its_length),
+        cmocka_unit_test(a_table_without_rotation_is_the_identity),
         cmocka_unit_test(table_holds_cosines_and_sines_rounded_once),
         cmocka_unit_test(append_rotates_norms_and_stores_every_row),
         cmocka_unit_test(append_gives_the_same_bits_row_by_row),

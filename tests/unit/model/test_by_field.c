@@ -29,7 +29,7 @@ static void changed(void *ctx, struct lf_str text)
         hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim > hp.head_dim ||
         hp.ropes[0].rotary_dim % 2 || !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
         fail_msg("read: %s", copy);
-    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.layers[i].window >= 0);
+    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.layers[i].window >= 0 && hp.layers[i].rope < hp.n_ropes);
     lf_hparams_deinit(&hp);
 }
 
@@ -53,6 +53,12 @@ static const char *const configs[] = {
     "{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\", " REST ", \"rope_theta\": 1e6,"
     " \"layer_types\": [\"full_attention\", \"sliding_attention\"], \"sliding_window\": 100,"
     " \"use_sliding_window\": true, \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2.0}}",
+    "{\"architectures\": [\"Phi3ForCausalLM\"], \"model_type\": \"phi3\", " REST ", \"rope_theta\": 1e4,"
+    " \"original_max_position_embeddings\": 64, \"sliding_window\": 100, \"rope_scaling\": {\"type\": \"longrope\","
+    " \"short_factor\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1.5], \"long_factor\": [2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,9]}}",
+    "{\"architectures\": [\"SmolLM3ForCausalLM\"], \"model_type\": \"smollm3\", " REST ", \"rope_theta\": 1e6,"
+    " \"no_rope_layers\": [1, 0], \"no_rope_layer_interval\": 4, \"use_sliding_window\": false,"
+    " \"layer_types\": [\"full_attention\", \"full_attention\"], \"sliding_window\": null}",
 };
 
 static const char *const no_lists[2] = {"", ""};

@@ -6,6 +6,8 @@
 #define LLAMA   "[\"LlamaForCausalLM\"]", "\"llama\""
 #define MISTRAL "[\"MistralForCausalLM\"]", "\"mistral\""
 #define QWEN2   "[\"Qwen2ForCausalLM\"]", "\"qwen2\""
+#define PHI3    "[\"Phi3ForCausalLM\"]", "\"phi3\""
+#define SMOLLM3 "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
 #define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
 
 static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
@@ -270,6 +272,88 @@ static void what_cannot_change_the_result_is_let_pass(void **state)
 }
 
 /* Each names the key in its message. */
+#define FACTORS16 "[1,1.1,1.2,1.3,1.4,1.5,1.6,1.7,1.8,1.9,2,2.1,2.2,2.3,2.4,2.5]"
+#define LONGROPE  "\"type\":\"longrope\",\"short_factor\":" FACTORS16
+
+static void longrope_has_factors_for_short_and_for_long_contexts(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"longrope", "su", "yarn"}; /* Phi-3 has had all three names for it */
+    for (int i = 0; i < 3; i++) {
+        char rope[512];
+        snprintf(rope, sizeof(rope), "{\"type\":\"%s\",\"short_factor\":%s,\"long_factor\":%s}", types[i], FACTORS16,
+                 FACTORS16);
+        struct lf_hparams hp = good(config_good(PHI3), "rope_scaling", rope, "original_max_position_embeddings", "64");
+        const struct lf_rope_opts *r = &hp.ropes[0];
+        assert_int_equal(r->kind, LF_ROPE_LONGROPE);
+        assert_int_equal(hp.max_positions, 256); /* the stretched length already */
+        assert_true(fabs(r->attention_factor - sqrt(1 + log(4) / log(64))) < 1e-12);
+        assert_true(fabs(r->short_factor[15] - 2.5) + fabs(r->long_factor[1] - 1.1) < 1e-12);
+        assert_true(lf_rope_is_long(r, 65) && !lf_rope_is_long(r, 64));
+        lf_hparams_deinit(&hp);
+    }
+    struct lf_hparams hp =
+        good(config_good(PHI3), "rope_scaling", "{" LONGROPE ",\"long_factor\":" FACTORS16 ",\"attention_factor\":1.5}",
+             "original_max_position_embeddings", "64");
+    assert_true(fabs(hp.ropes[0].attention_factor - 1.5) < 1e-12);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(PHI3), "sliding_window", NULL, NULL, NULL); /* no default */
+    assert_int_equal(hp.layers[0].window, 0);
+    lf_hparams_deinit(&hp);
+}
+
+static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
+{
+    (void)state;
+    struct config_text c = config_good(SMOLLM3);
+    config_set(&c, "num_hidden_layers", "5");
+    struct lf_hparams hp = good(c, "tie_word_embeddings", NULL, NULL, NULL);
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].rope, i == 3); /* each fourth does not */
+    assert_true(hp.tied && hp.n_ropes == 2 && hp.ropes[1].kind == LF_ROPE_OFF);
+    assert_true(fabs(hp.ropes[0].theta - 2e6) < 1e-6);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "no_rope_layer_interval", "2", NULL, NULL);
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].rope, i % 2);
+    assert_false(hp.tied);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "no_rope_layers", "[1,0,0,1,1]", "no_rope_layer_interval", "2");
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].rope, i == 1 || i == 2);
+    lf_hparams_deinit(&hp);
+}
+
+static void what_contradicts_a_family_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *architecture, *type, *key, *value, *says;
+    } rows[] = {
+        {PHI3, "rope_scaling", "{" LONGROPE "}", "original_max_position_embeddings is missing"},
+        {PHI3, "rope_scaling", "{" LONGROPE ",\"original_max_position_embeddings\":64}",
+         "long_factor is not an array of 16"},
+        {PHI3, "rope_scaling", "{" LONGROPE ",\"original_max_position_embeddings\":64,\"long_factor\":[1]}",
+         "long_factor"},
+        {PHI3, "rope_scaling",
+         "{" LONGROPE ",\"original_max_position_embeddings\":64,\"long_factor\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,\"1\"]}",
+         "long_factor is a string"},
+        {PHI3, "rope_scaling",
+         "{" LONGROPE ",\"original_max_position_embeddings\":64,\"long_factor\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,0]}",
+         "long_factor has 0"},
+        {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
+        {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
+        {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
+        {SMOLLM3, "no_rope_layers", "1", "no_rope_layers is a number"},
+        {SMOLLM3, "no_rope_layer_interval", "0", "no_rope_layer_interval is 0"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct config_text c = config_good(rows[i].architecture, rows[i].type);
+        struct lf_hparams hp;
+        struct lf_err err;
+        config_set(&c, rows[i].key, rows[i].value);
+        assert_int_equal(read_config(&c, &hp, &err), LF_CORRUPT);
+        if (!strstr(err.message, rows[i].says)) fail_msg("\"%s\" lacks \"%s\"", err.message, rows[i].says);
+    }
+}
+
 static void what_would_change_the_result_is_refused_by_name(void **state)
 {
     (void)state;
@@ -301,9 +385,11 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "torch_dtype", "\"float8_e4m3fn\"", "float8_e4m3fn"},
         {LLAMA, "partial_rotary_factor", "0.1", "partial_rotary_factor"},
         {LLAMA, "rope_scaling", "{\"type\":\"dynamic\",\"factor\":2}", "\"dynamic\""},
-        {LLAMA, "rope_scaling", "{\"type\":\"su\",\"factor\":2}", "\"su\""},
-        {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"factor\":2}", "\"longrope\""},
-        {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"short_factor\":[1]}", "\"short_factor\""},
+        {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"short_mscale\":1.2}", "\"short_mscale\""},
+        {LLAMA, "no_rope_layers", "[1,0]", "no_rope_layers"},
+        {PHI3, "attention_bias", "true", "attention_bias"},
+        {SMOLLM3, "sliding_window", "32", "sliding_window"},
+        {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
         {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
         {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
@@ -403,8 +489,8 @@ static void long_values_are_shown_up_to_a_bound(void **state)
         int shown;
     } rows[] = {
         {LLAMA, "architectures", "[\"", "\"]",
-         "is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM and "
-         "Qwen3ForCausalLM are)",
+         "is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+         "Phi3ForCausalLM and SmolLM3ForCausalLM are)",
          64},
         {LLAMA, "model_type", "\"", "\"", "but LlamaForCausalLM is of type llama", 64},
         {LLAMA, "hidden_act", "\"", "\"", "is not implemented (\"silu\" is)", 64},
@@ -519,6 +605,9 @@ int main(void)
         cmocka_unit_test(ends_come_from_both_files_without_repetition),
         cmocka_unit_test(what_cannot_change_the_result_is_let_pass),
         cmocka_unit_test(an_id_that_ends_answers_can_be_added),
+        cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
+        cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
+        cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
         cmocka_unit_test(what_contradicts_itself_is_refused_by_name),
         cmocka_unit_test(two_lengths_before_stretching_are_refused),

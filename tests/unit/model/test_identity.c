@@ -273,6 +273,28 @@ static void every_instruction_set_is_another_identity(void **state)
     assert_memory_equal(shas[n - 1], f->first, sizeof(f->first)); /* the best, asked for by name */
 }
 
+/* longrope has other keys where the context is longer than what the model was trained on; a fusion on a CPU has none.
+ */
+static void a_context_whose_angles_are_others_is_another_identity(void **state)
+{
+    (void)state;
+    uint8_t of[3][LF_SHA256_BYTES];
+    static const int contexts[] = {64, 128, 32};
+    for (int i = 0; i < 3; i++) {
+        struct model_rig rig;
+        struct lf_err err;
+        struct model_rig_opts opts = plain_opts("tests/golden/model/data/phi3-longrope-bf16");
+        opts.ctx = contexts[i];
+        opts.chunk = 16;
+        opts.no_fusion = i == 1;
+        assert_int_equal(model_rig_open(&rig, &opts, &err), LF_OK);
+        lf_model_identity(rig.model, of[i]);
+        model_rig_close(&rig);
+    }
+    assert_memory_equal(of[0], of[1], LF_SHA256_BYTES); /* both longer than 32 */
+    assert_memory_not_equal(of[0], of[2], LF_SHA256_BYTES);
+}
+
 static void another_program_is_another_identity(void **state)
 {
     struct fixture *f = *state;
@@ -352,6 +374,7 @@ int main(void)
         TEST(another_type_of_the_cache_is_another_identity),
         TEST(every_instruction_set_is_another_identity),
         TEST(another_program_is_another_identity),
+        cmocka_unit_test(a_context_whose_angles_are_others_is_another_identity),
         cmocka_unit_test(a_tensor_has_one_hash_however_it_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
