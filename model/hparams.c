@@ -77,7 +77,7 @@ static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_j
                        rows[i].key);
     }
     struct lf_json_value code = lf_json_get(lf_json_get(root, "auto_map"), "AutoModelForCausalLM");
-    if (!lf_json_is_absent(code)) {
+    if (!lf_json_is_absent(code) && !fam->own_code) {
         return lf_fail(err, LF_UNSUPPORTED, "auto_map: the model brings its own code, which is not run");
     }
     return LF_OK;
@@ -518,6 +518,13 @@ static enum lf_status read_eos(struct lf_hparams *hp, struct lf_json_value root,
     return LF_OK;
 }
 
+/* A window that no position is beyond is none. */
+static void drop_wide_windows(struct lf_hparams *hp)
+{
+    for (int i = 0; i < hp->n_layers; i++)
+        if (hp->layers[i].window >= hp->max_positions) hp->layers[i].window = 0;
+}
+
 static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
     const struct lf_arch *fam = NULL;
@@ -532,6 +539,7 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     LF_TRY(read_windows(hp, fam, root, err));
     LF_TRY(read_rope(hp, fam, root, err));
     if (fam->read) LF_TRY(fam->read(hp, root, err));
+    drop_wide_windows(hp);
     return read_eos(hp, root, err);
 }
 

@@ -17,6 +17,7 @@ struct lf_arch {
     bool mlp_bias;                 /* the key counts */
     bool qk_norm;
     bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
+    bool own_code;           /* its repositories carry (auto_map) a copy of the code that transformers has for it */
     bool tied;               /* where tie_word_embeddings is missing */
     bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
     bool sliding_window;     /* sliding_window counts for every layer */

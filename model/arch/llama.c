@@ -131,4 +131,5 @@ const struct lf_arch lf_arch_phi3 = {.name = "Phi3ForCausalLM",
                                      .sliding_window = true,
                                      .as_many_kv_heads = true,
                                      .stacked = true,
+                                     .own_code = true,
                                      .record = lf_llama_record};

@@ -101,6 +101,7 @@ static void biases_and_norms_follow_the_architecture(void **state)
 
 static void check_windows(struct config_text c, int first, int second)
 {
+    if (first > 256 || second > 256) config_set(&c, "max_position_embeddings", "8192"); /* else they would be none */
     struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
     assert_int_equal(hp.layers[0].window, first);
     assert_int_equal(hp.layers[1].window, second);
@@ -296,6 +297,12 @@ static void longrope_has_factors_for_short_and_for_long_contexts(void **state)
         good(config_good(PHI3), "rope_scaling", "{" LONGROPE ",\"long_factor\":" FACTORS16 ",\"attention_factor\":1.5}",
              "original_max_position_embeddings", "64");
     assert_true(fabs(hp.ropes[0].attention_factor - 1.5) < 1e-12);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(PHI3), "sliding_window", "256", "auto_map", "{\"AutoModelForCausalLM\":\"modeling_phi3.P\"}");
+    assert_int_equal(hp.layers[0].window, 0); /* wider than any context */
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(PHI3), "sliding_window", "255", NULL, NULL);
+    assert_int_equal(hp.layers[1].window, 255);
     lf_hparams_deinit(&hp);
     hp = good(config_good(PHI3), "sliding_window", NULL, NULL, NULL); /* no default */
     assert_int_equal(hp.layers[0].window, 0);
