@@ -2,6 +2,7 @@
  * instruction set of this machine, with float and bfloat16 KV. */
 #include <math.h>
 
+#include "core/check.h"
 #include "core/file.h"
 #include "core/log.h"
 #include "tests/support/fused_norms.h"
@@ -228,9 +229,87 @@ static void fusions_change_no_logit(void **state)
     }
 }
 
+/* Rows of e's tokens, whose sequence shares its steps with another one that runs through the same ids backwards: the
+ * steps have tokens of both, of one of them first one and then the other. */
+static void run_beside_another(struct model_rig *rig, const struct expected *e, int n_at_once, float *logits)
+{
+    static const int32_t blocks[2][2] = {{0, 3}, {2, 1}};
+    int done = 0, other_done = 0;
+    while (done < e->n_ids) {
+        int n = LF_MIN(n_at_once, e->n_ids - done), n_other = LF_MIN(1 + done % 3, e->n_ids - other_done);
+        bool is_first = done % 2 == 0;
+        int first = is_first ? 0 : n_other;
+        int32_t ids[CHUNK], wanted[CHUNK];
+        for (int i = 0; i < n; i++) ids[first + i] = e->ids[done + i];
+        for (int i = 0; i < n; i++) wanted[i] = first + i;
+        for (int i = 0; i < n_other; i++) ids[(is_first ? n : 0) + i] = e->ids[e->n_ids - 1 - other_done - i];
+        struct lf_kv_seq own = {.blocks = blocks[0], .first_token = first, .n_tokens = n, .kv_len = done + n};
+        struct lf_kv_seq other = {
+            .blocks = blocks[1], .first_token = is_first ? n : 0, .n_tokens = n_other, .kv_len = other_done + n_other};
+        struct lf_kv_seq seqs[2] = {is_first ? own : other, is_first ? other : own};
+        struct lf_batch batch = {.ids = ids,
+                                 .n_tokens = n + n_other,
+                                 .seqs = n_other ? seqs : &own,
+                                 .n_seqs = n_other ? 2 : 1,
+                                 .logits_idx = wanted,
+                                 .n_out = n};
+        if (!n_other) own.first_token = 0;
+        for (int i = 0; i < n && !n_other; i++) wanted[i] = i;
+        assert_int_equal(lf_model_step(rig->model, &rig->kv, &batch, logits + (size_t)done * (size_t)e->n_vocab, NULL),
+                         LF_OK);
+        done += n;
+        other_done += n_other;
+    }
+}
+
+/* Alone, beside another sequence, in chunks of any size, with all rows wanted or some: the same bytes. */
+static void a_token_has_the_same_bits_in_any_company(void **state)
+{
+    (void)state;
+    static const int at_once[] = {1, 2, 5, 16, 29};
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * 2; i++) {
+        char dir[256];
+        struct expected e;
+        struct model_rig rig;
+        struct lf_err err;
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / 2].name);
+        read_expected(&e, dir);
+        struct model_rig_opts opts = {.dir = dir,
+                                      .max_isa = -1,
+                                      .n_threads = 2,
+                                      .ctx = 128,
+                                      .chunk = CHUNK,
+                                      .max_seqs = 2,
+                                      .max_out = CHUNK,
+                                      .kv_tokens = 256,
+                                      .kv_dtype = i % 2 ? LF_BF16 : LF_F32};
+        assert_int_equal(model_rig_open(&rig, &opts, &err), LF_OK);
+        size_t n = (size_t)e.n_ids * (size_t)e.n_vocab;
+        float *alone = calloc(n, sizeof(float)), *again = calloc(n, sizeof(float));
+        const int32_t blocks[] = {3, 2};
+        assert_true(alone && again);
+        model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, CHUNK, true, alone);
+        for (size_t k = 0; k < sizeof(at_once) / sizeof(at_once[0]); k++) {
+            model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, at_once[k], true, again);
+            assert_memory_equal(alone, again, n * sizeof(float));
+            run_beside_another(&rig, &e, at_once[k], again);
+            assert_memory_equal(alone, again, n * sizeof(float));
+            model_rig_run(&rig, blocks, e.ids, e.n_ids, 0, at_once[k], false, again); /* the last row alone */
+            size_t last = n - (size_t)e.n_vocab;
+            assert_memory_equal(alone + last, again, (size_t)e.n_vocab * sizeof(float));
+        }
+        free(alone);
+        free(again);
+        model_rig_close(&rig);
+        lf_buf_deinit(&e.bytes);
+    }
+}
+
 int main(void)
 {
+    lf_log_set_level(LF_LOG_WARN);
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers),
-                                       cmocka_unit_test(fusions_change_no_logit)};
+                                       cmocka_unit_test(fusions_change_no_logit),
+                                       cmocka_unit_test(a_token_has_the_same_bits_in_any_company)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
