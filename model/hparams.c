@@ -166,7 +166,28 @@ static enum lf_status read_sizes(struct lf_hparams *hp, const struct lf_arch *fa
     return LF_OK;
 }
 
-/* Biases, tied embeddings, activation, element type. */
+/* What may stand beside text_config, or in it, which holds then; what is absent stays as it is. */
+static enum lf_status read_common(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
+{
+    LF_TRY(lf_config_bool_or(root, "tie_word_embeddings", &hp->tied, err));
+    struct lf_json_value dtype = lf_json_get(root, "torch_dtype");
+    if (lf_json_is_absent(dtype)) dtype = lf_json_get(root, "dtype");
+    struct lf_str raw = lf_json_raw(dtype);
+    if (lf_json_is_absent(dtype)) return LF_OK;
+    if (lf_json_string_is(dtype, "auto") || lf_json_string_is(dtype, "bfloat16")) {
+        hp->dtype = LF_BF16;
+    } else if (lf_json_string_is(dtype, "float16")) {
+        hp->dtype = LF_F16;
+    } else if (lf_json_string_is(dtype, "float32")) {
+        hp->dtype = LF_F32;
+    } else {
+        return lf_fail(err, LF_UNSUPPORTED, "torch_dtype %.*s is not implemented (bfloat16, float16 and float32 are)",
+                       (int)LF_MIN(raw.len, (size_t)DTYPE_NAME_BYTES), raw.ptr);
+    }
+    return LF_OK;
+}
+
+/* Biases, activation, and what is common. */
 static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
                                     struct lf_err *err)
 {
@@ -179,8 +200,6 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch 
     bool attention_bias = false, mlp_bias = false;
     LF_TRY(lf_config_bool_or(root, "attention_bias", &attention_bias, err));
     LF_TRY(lf_config_bool_or(root, "mlp_bias", &mlp_bias, err));
-    hp->tied = fam->tied;
-    LF_TRY(lf_config_bool_or(root, "tie_word_embeddings", &hp->tied, err));
     const char *foreign = mlp_bias && !fam->mlp_bias ? "mlp_bias" : NULL;
     if (attention_bias && !fam->attention_bias && !fam->qkv_bias) foreign = "attention_bias";
     if (foreign) return lf_fail(err, LF_UNSUPPORTED, "%s is true, but %s has no such bias", foreign, fam->name);
@@ -188,21 +207,7 @@ static enum lf_status read_switches(struct lf_hparams *hp, const struct lf_arch 
     hp->o_bias = attention_bias && fam->attention_bias;
     hp->mlp_bias = mlp_bias;
     hp->qk_norm = fam->qk_norm;
-
-    struct lf_json_value dtype = lf_json_get(root, "torch_dtype");
-    if (lf_json_is_absent(dtype)) dtype = lf_json_get(root, "dtype");
-    raw = lf_json_raw(dtype);
-    if (lf_json_is_absent(dtype) || lf_json_string_is(dtype, "auto") || lf_json_string_is(dtype, "bfloat16")) {
-        hp->dtype = LF_BF16;
-    } else if (lf_json_string_is(dtype, "float16")) {
-        hp->dtype = LF_F16;
-    } else if (lf_json_string_is(dtype, "float32")) {
-        hp->dtype = LF_F32;
-    } else {
-        return lf_fail(err, LF_UNSUPPORTED, "torch_dtype %.*s is not implemented (bfloat16, float16 and float32 are)",
-                       (int)LF_MIN(raw.len, (size_t)DTYPE_NAME_BYTES), raw.ptr);
-    }
-    return LF_OK;
+    return read_common(hp, root, err);
 }
 
 /* layer_types, where given, says of each layer whether it has the window. */
@@ -525,22 +530,52 @@ static void drop_wide_windows(struct lf_hparams *hp)
         if (hp->layers[i].window >= hp->max_positions) hp->layers[i].window = 0;
 }
 
+/* The object in which the model of text is described: the file, or its text_config. */
+static enum lf_status find_text(const struct lf_arch *fam, struct lf_json_value root, struct lf_json_value *out,
+                                struct lf_err *err)
+{
+    *out = root;
+    if (!fam->text_type) return LF_OK;
+    *out = lf_json_get(root, "text_config");
+    if (lf_json_type(*out) != LF_JSON_OBJECT) return lf_config_wrong_type(*out, "text_config", "an object", err);
+    struct lf_json_value type = lf_json_get(*out, "model_type");
+    struct lf_str raw = lf_json_raw(type);
+    if (lf_json_string_is(type, fam->text_type)) return LF_OK;
+    return lf_fail(err, LF_UNSUPPORTED, "text_config: model_type %.*s is not implemented for %s (%s is)",
+                   (int)LF_MIN(raw.len, (size_t)64), raw.ptr, fam->name, fam->text_type);
+}
+
+static enum lf_status read_text(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value text,
+                                struct lf_err *err)
+{
+    LF_TRY(refuse_foreign_keys(fam, text, err));
+    LF_TRY(read_sizes(hp, fam, text, err));
+    LF_TRY(read_switches(hp, fam, text, err));
+    LF_TRY(make_layers(hp, err));
+    LF_TRY(read_windows(hp, fam, text, err));
+    LF_TRY(read_rope(hp, fam, text, err));
+    if (fam->read) LF_TRY(fam->read(hp, text, err));
+    drop_wide_windows(hp);
+    return read_eos(hp, text, err);
+}
+
 static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)
 {
     const struct lf_arch *fam = NULL;
+    struct lf_json_value text;
     if (lf_json_type(root) != LF_JSON_OBJECT) return lf_config_wrong_type(root, "the file", "an object", err);
     LF_TRY(read_family(root, &fam, err));
     hp->arch = fam;
+    hp->tied = fam->tied;
+    hp->dtype = LF_BF16;
     snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->name);
-    LF_TRY(refuse_foreign_keys(fam, root, err));
-    LF_TRY(read_sizes(hp, fam, root, err));
-    LF_TRY(read_switches(hp, fam, root, err));
-    LF_TRY(make_layers(hp, err));
-    LF_TRY(read_windows(hp, fam, root, err));
-    LF_TRY(read_rope(hp, fam, root, err));
-    if (fam->read) LF_TRY(fam->read(hp, root, err));
-    drop_wide_windows(hp);
-    return read_eos(hp, root, err);
+    LF_TRY(find_text(fam, root, &text, err));
+    if (fam->text_type) {
+        LF_TRY(refuse_foreign_keys(fam, root, err));
+        LF_TRY(read_common(hp, root, err));
+    }
+    LF_TRY(read_text(hp, fam, text, err));
+    return fam->text_type ? read_eos(hp, root, err) : LF_OK;
 }
 
 static enum lf_status read_generation_config(struct lf_hparams *hp, struct lf_json_value root, struct lf_err *err)

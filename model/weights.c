@@ -7,8 +7,8 @@
  * Matrices keep the element type of the file; vectors (norms, biases) become float. Files are read front to back
  * through one staging buffer, so nothing is held twice and the reading is sequential.
  *
- * A checkpoint of the bare model (without its head) has the same names without "model." before them: a name is looked
- * for as the table has it, then so.
+ * A checkpoint of the bare model (without its head) has the same names without "model." before them, one of a model
+ * that also sees has more before it: a name is looked for as its slot has it, then so (prefixes).
  *
  * It does not share matrices between models, convert, or quantize. */
 #include "model/weights.h"
@@ -86,17 +86,35 @@ static enum lf_status check_shape(const struct part *p, bool vector, struct lf_e
                    p->n_rows, p->n_in);
 }
 
-/* Of an inner tensor the name that it has in a checkpoint of the bare model. */
+/* What names have before them in place of what slots have; the first is what slots have. "lm_head" has no inner
+ * prefix. */
+static const struct prefix {
+    const char *inner, *head;
+} prefixes[] = {{"model.", ""}, {"", ""}, {"language_model.model.", "language_model."}, {"model.language_model.", ""}};
+
+/* Of an inner tensor the name without any of the prefixes. */
 static struct lf_str bare_name(struct lf_str name)
 {
-    const struct lf_str prefix = LF_STR("model.");
-    return lf_str_starts(name, prefix) ? lf_str_from(name.ptr + prefix.len, name.len - prefix.len) : name;
+    for (size_t i = LF_N_ELEMS(prefixes); i-- > 0;) {
+        struct lf_str prefix = lf_str_c(prefixes[i].inner);
+        if (prefix.len > 0 && lf_str_starts(name, prefix))
+            return lf_str_from(name.ptr + prefix.len, name.len - prefix.len);
+    }
+    return name;
 }
 
 static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, const char *name)
 {
-    const struct lf_tensor *t = lf_tensor_find(set, lf_str_c(name));
-    return t ? t : lf_tensor_find(set, bare_name(lf_str_c(name)));
+    const struct lf_str own = lf_str_c(prefixes[0].inner);
+    bool is_inner = lf_str_starts(lf_str_c(name), own);
+    const struct lf_tensor *t = NULL;
+    for (size_t i = 0; i < LF_N_ELEMS(prefixes) && !t; i++) {
+        char other[2 * NAME_BYTES];
+        snprintf(other, sizeof(other), "%s%s", is_inner ? prefixes[i].inner : prefixes[i].head,
+                 is_inner ? name + own.len : name);
+        t = lf_tensor_find(set, lf_str_c(other));
+    }
+    return t;
 }
 
 /* Finds and checks the part's tensor. */

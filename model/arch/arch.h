@@ -12,9 +12,12 @@
 /* What an architecture has whether config.json says so or not, which keys it listens to, and its forward pass. */
 struct lf_arch {
     const char *name, *model_type; /* in config.json: architectures, model_type */
-    bool qkv_bias;                 /* always, attention_bias or not */
-    bool attention_bias;           /* the key counts, for q, k, v and o */
-    bool mlp_bias;                 /* the key counts */
+    /* Of a model that also sees: the model_type of its text_config, where the rest of this is read. NULL: it has none,
+     * and everything is at the top. The towers of other senses are left unread. */
+    const char *text_type;
+    bool qkv_bias;       /* always, attention_bias or not */
+    bool attention_bias; /* the key counts, for q, k, v and o */
+    bool mlp_bias;       /* the key counts */
     bool qk_norm;
     bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
     bool own_code;           /* its repositories carry (auto_map) a copy of the code that transformers has for it */
@@ -35,7 +38,8 @@ struct lf_arch {
 /* The forward pass of Llama and what is built like it (llama.c). */
 void lf_llama_record(struct lf_recorder *r);
 
-extern const struct lf_arch lf_arch_llama, lf_arch_mistral, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_smollm3;
+extern const struct lf_arch lf_arch_llama, lf_arch_mistral, lf_arch_mistral3, lf_arch_phi3, lf_arch_qwen2,
+    lf_arch_qwen3, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

@@ -111,6 +111,13 @@ const struct lf_arch lf_arch_mistral = {.name = "MistralForCausalLM",
                                         .sliding_window = true,
                                         .default_window = 4096,
                                         .record = lf_llama_record};
+/* Mistral Small 3.1 and 3.2: the text part. */
+const struct lf_arch lf_arch_mistral3 = {.name = "Mistral3ForConditionalGeneration",
+                                         .model_type = "mistral3",
+                                         .text_type = "mistral",
+                                         .sliding_window = true,
+                                         .default_window = 4096,
+                                         .record = lf_llama_record};
 const struct lf_arch lf_arch_qwen2 = {.name = "Qwen2ForCausalLM",
                                       .model_type = "qwen2",
                                       .qkv_bias = true,

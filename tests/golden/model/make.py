@@ -87,7 +87,24 @@ def models():
         "smollm3-list-bf16": base(*smollm3, "bfloat16", num_hidden_layers=3, num_attention_heads=4, hidden_size=40,
                                   no_rope_layers=[0, 1, 0], attention_bias=True, pad_token_id=0,
                                   rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
+        "mistral3-f32": base(*mistral, "float32", rope_theta=1e6),
+        "mistral3-renamed-bf16": base(*mistral, "bfloat16", rope_theta=1e6, sliding_window=30, num_key_value_heads=2),
     }
+
+
+# Models that also see: their text part is one of those above, and is made and asked as such. Then its configuration
+# becomes a text_config, and its names get what stands before them in the older files and in the newer ones.
+NESTED = {"mistral3-f32": ("language_model.model.", "language_model."), "mistral3-renamed-bf16": ("model.language_model.", "")}
+
+
+def nest(folder, c, stored, inner, head):
+    text = {k: v for k, v in c.items() if k not in ("architectures", "torch_dtype", "eos_token_id")}
+    whole = {"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3", "text_config": text,
+             "torch_dtype": c["torch_dtype"], "eos_token_id": c["eos_token_id"], "image_token_index": 10,
+             "vision_config": {"model_type": "pixtral", "hidden_size": 8, "num_attention_heads": 2}}
+    names = {n: inner + n[len("model."):] if n.startswith("model.") else head + n for n in stored}
+    tower = {"vision_tower.transformer.layers.0.attention.q_proj.weight": next(iter(stored.values()))[:8]}
+    write_model(folder, whole, {**{names[n]: a for n, a in stored.items()}, **tower}, 1)
 
 
 def is_tied(c):
@@ -324,6 +341,8 @@ def main():
             note = f"forward pass differs from transformers by {error:.1e}"
             assert error < 1e-5, (name, error)
             logits = theirs
+        if name in NESTED:
+            nest(folder, c, stored, *NESTED[name])
         with open(folder + "/expected.bin", "wb") as f:
             f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
         top = np.sort(logits, -1)

@@ -35,7 +35,9 @@ static const struct {
               {"phi3-longrope-bf16", true},
               {"phi3-longrope-short-f32", false},
               {"smollm3-f32", false},
-              {"smollm3-list-bf16", true}};
+              {"smollm3-list-bf16", true},
+              {"mistral3-f32", false},
+              {"mistral3-renamed-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

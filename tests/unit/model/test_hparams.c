@@ -273,6 +273,42 @@ static void what_cannot_change_the_result_is_let_pass(void **state)
 }
 
 /* Each names the key in its message. */
+#define MISTRAL3 "[\"Mistral3ForConditionalGeneration\"]", "\"mistral3\""
+#define TEXT(more)                                                                                                     \
+    "{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_" \
+    "heads\":2,"                                                                                                       \
+    "\"num_key_value_heads\":1,\"head_dim\":32,\"vocab_size\":50,\"max_position_embeddings\":256,\"rms_norm_eps\":1e-" \
+    "5" more "}"
+
+static struct lf_hparams good_nested(const char *text, const char *key, const char *value)
+{
+    static const char *const inner[] = {
+        "hidden_size",  "intermediate_size", "num_hidden_layers",      "num_attention_heads",
+        "head_dim",     "vocab_size",        "rms_norm_eps",           "num_key_value_heads",
+        "bos_token_id", "hidden_act",        "max_position_embeddings"};
+    struct config_text c = config_good(MISTRAL3);
+    for (size_t i = 0; i < sizeof(inner) / sizeof(inner[0]); i++) config_set(&c, inner[i], NULL);
+    config_set(&c, "text_config", text);
+    return good(c, key, value, NULL, NULL);
+}
+
+/* What is beside text_config holds where nothing in it says otherwise. */
+static void a_model_that_sees_has_its_text_part_in_text_config(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good_nested(TEXT(""), "torch_dtype", "\"float16\"");
+    assert_true(hp.hidden == 64 && hp.n_layers == 2 && hp.dtype == LF_F16 && !hp.tied);
+    assert_true(hp.n_eos == 1 && hp.eos_ids[0] == 2);
+    lf_hparams_deinit(&hp);
+    hp = good_nested(TEXT(",\"dtype\":\"float32\",\"tie_word_embeddings\":true,\"eos_token_id\":7"), "torch_dtype",
+                     NULL);
+    assert_true(hp.dtype == LF_F32 && hp.tied && hp.n_eos == 2 && hp.eos_ids[0] == 7);
+    lf_hparams_deinit(&hp);
+    hp = good_nested(TEXT(",\"sliding_window\":16"), "tie_word_embeddings", "true");
+    assert_true(hp.layers[1].window == 16 && hp.tied);
+    lf_hparams_deinit(&hp);
+}
+
 #define FACTORS16 "[1,1.1,1.2,1.3,1.4,1.5,1.6,1.7,1.8,1.9,2,2.1,2.2,2.3,2.4,2.5]"
 #define LONGROPE  "\"type\":\"longrope\",\"short_factor\":" FACTORS16
 
@@ -345,6 +381,9 @@ static void what_contradicts_a_family_is_refused_by_name(void **state)
         {PHI3, "rope_scaling",
          "{" LONGROPE ",\"original_max_position_embeddings\":64,\"long_factor\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,0]}",
          "long_factor has 0"},
+        {MISTRAL3, "vision_config", "{}", "text_config is"},
+        {MISTRAL3, "text_config", "[]", "text_config is an array"},
+        {MISTRAL3, "text_config", "{\"model_type\":\"mistral\"}", "num_hidden_layers is missing"},
         {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
         {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
         {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
@@ -396,6 +435,9 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "no_rope_layers", "[1,0]", "no_rope_layers"},
         {PHI3, "attention_bias", "true", "attention_bias"},
         {SMOLLM3, "sliding_window", "32", "sliding_window"},
+        {MISTRAL3, "text_config", "{\"model_type\":\"ministral3\"}", "model_type ministral3 is not implemented"},
+        {MISTRAL3, "text_config", "{}", "(mistral is)"},
+        {MISTRAL3, "text_config", TEXT(",\"num_local_experts\":8"), "num_local_experts"},
         {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
         {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
@@ -496,8 +538,8 @@ static void long_values_are_shown_up_to_a_bound(void **state)
         int shown;
     } rows[] = {
         {LLAMA, "architectures", "[\"", "\"]",
-         "is not implemented (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
-         "Phi3ForCausalLM and SmolLM3ForCausalLM are)",
+         "is not implemented (LlamaForCausalLM, MistralForCausalLM, Mistral3ForConditionalGeneration, "
+         "Qwen2ForCausalLM, Qwen3ForCausalLM, Phi3ForCausalLM and SmolLM3ForCausalLM are)",
          64},
         {LLAMA, "model_type", "\"", "\"", "but LlamaForCausalLM is of type llama", 64},
         {LLAMA, "hidden_act", "\"", "\"", "is not implemented (\"silu\" is)", 64},
@@ -612,6 +654,7 @@ int main(void)
         cmocka_unit_test(ends_come_from_both_files_without_repetition),
         cmocka_unit_test(what_cannot_change_the_result_is_let_pass),
         cmocka_unit_test(an_id_that_ends_answers_can_be_added),
+        cmocka_unit_test(a_model_that_sees_has_its_text_part_in_text_config),
         cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
