@@ -11,6 +11,9 @@
 struct lf_programs {
     struct lf_program recorded; /* has the slots */
     struct lf_program of[LF_WANTED_N];
+    /* For which their values have their places, as long as nobody asks for others. */
+    struct lf_place_limits placed_for;
+    uint64_t placed_begin, placed_end;
 };
 
 /* For a device with these ops. no_fusion: the plain ops alone. LF_NO_MEMORY. */

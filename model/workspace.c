@@ -1,5 +1,7 @@
 #include "model/workspace.h"
 
+#include <string.h>
+
 #include "core/check.h"
 #include "model/sample_device.h"
 #include "model/sample_rows.h"
@@ -44,13 +46,20 @@ static int max_n_in(const struct lf_programs *programs)
 static uint64_t place_values(struct lf_programs *programs, const struct lf_step_limits *limits,
                              const struct lf_device_info *info, uint64_t begin)
 {
-    uint64_t end = begin;
     struct lf_place_limits sizes = {.rows = {[LF_ROWS_TOKENS] = (uint64_t)limits->chunk,
                                              [LF_ROWS_OUT] = (uint64_t)limits->max_out,
                                              [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS},
                                     .act_bytes = lf_dtype_bytes(info->act_dtype)};
-    for (int i = 0; i < LF_WANTED_N; i++) end = LF_MAX(end, lf_pass_place(&programs->of[i], &sizes, begin));
-    return end;
+    bool is_placed = programs->placed_end > 0 && programs->placed_begin == begin &&
+                     memcmp(&programs->placed_for, &sizes, sizeof(sizes)) == 0;
+    if (is_placed) return programs->placed_end; /* a plan is made for many contexts */
+    programs->placed_for = sizes;
+    programs->placed_begin = programs->placed_end = begin;
+    for (int i = 0; i < LF_WANTED_N; i++) {
+        uint64_t end = lf_pass_place(&programs->of[i], &sizes, begin);
+        programs->placed_end = LF_MAX(programs->placed_end, end);
+    }
+    return programs->placed_end;
 }
 
 void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_hparams *hp,

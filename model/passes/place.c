@@ -4,7 +4,7 @@
  *
  * The largest place is put first, each as low as those that were put before it allow (greedy by size; Pisarchyk & Lee
  * 2020, §4.2). On the families here that is the least there can be: the op that needs most has its operands side by
- * side, and nothing else. Both loops look at all values, which are some thousand at most. */
+ * side, and nothing else. Sizes are few, and values some thousand at most. */
 #include "core/check.h"
 #include "model/passes/passes.h"
 
@@ -40,21 +40,22 @@ static void join_residuals(struct lf_program *p)
     }
 }
 
-/* Whether the value has a place of its own that is still to be put. */
-static bool is_left(const struct lf_program *p, int value)
+/* Whether the value has a place of its own in the room. */
+static bool has_place(const struct lf_program *p, int value)
 {
     const struct lf_value *v = &p->values[value];
-    return v->first_op >= 0 && v->place == value && value != p->logits && !v->is_placed;
+    return v->first_op >= 0 && v->place == value && value != p->logits;
 }
 
-static int largest_left(const struct lf_program *p, const struct lf_place_limits *limits)
+/* The largest size of a place below so many bytes; 0: there is none. */
+static uint64_t next_size(const struct lf_program *p, const struct lf_place_limits *limits, uint64_t below)
 {
-    int largest = LF_NONE;
-    for (int i = 0; i < p->n_values; i++)
-        if (is_left(p, i) &&
-            (largest == LF_NONE || bytes_of(&p->values[i], limits) > bytes_of(&p->values[largest], limits)))
-            largest = i;
-    return largest;
+    uint64_t size = 0;
+    for (int i = 0; i < p->n_values; i++) {
+        uint64_t bytes = bytes_of(&p->values[i], limits);
+        if (has_place(p, i) && bytes < below) size = LF_MAX(size, bytes);
+    }
+    return size;
 }
 
 /* Where a place from `at` on meets another one that is needed at the same time: where that one ends. 0: nowhere. */
@@ -72,19 +73,26 @@ static uint64_t end_of_conflict(const struct lf_program *p, const struct lf_plac
     return 0;
 }
 
+/* Puts the value's place as low as it can be; *end is then no less than where it ends. */
+static void put(struct lf_program *p, const struct lf_place_limits *limits, int value, uint64_t begin, uint64_t *end)
+{
+    uint64_t at = begin, next = end_of_conflict(p, limits, value, at);
+    for (; next > 0; next = end_of_conflict(p, limits, value, at)) at = next;
+    p->values[value].offset = at;
+    p->values[value].is_placed = true;
+    at += bytes_of(&p->values[value], limits);
+    *end = LF_MAX(*end, at);
+}
+
 uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limits, uint64_t begin)
 {
     uint64_t end = begin;
     find_lives(p);
     join_residuals(p);
     for (int i = 0; i < p->n_values; i++) p->values[i].is_placed = false;
-    for (int value = largest_left(p, limits); value != LF_NONE; value = largest_left(p, limits)) {
-        uint64_t at = begin, next = end_of_conflict(p, limits, value, at);
-        for (; next > 0; next = end_of_conflict(p, limits, value, at)) at = next;
-        p->values[value].offset = at;
-        p->values[value].is_placed = true;
-        end = LF_MAX(end, at + bytes_of(&p->values[value], limits));
-    }
+    for (uint64_t size = next_size(p, limits, UINT64_MAX); size > 0; size = next_size(p, limits, size))
+        for (int i = 0; i < p->n_values; i++)
+            if (has_place(p, i) && bytes_of(&p->values[i], limits) == size) put(p, limits, i, begin, &end);
     for (int i = 0; i < p->n_values; i++)
         if (i != p->logits) p->values[i].offset = p->values[p->values[i].place].offset;
     return end;
