@@ -22,7 +22,7 @@ static enum lf_status check_input(const struct check *c, int value)
 {
     bool is_made = false;
     if (value < 0 || value >= c->p->n_values) return wrong(c, "an input", value, c->p->n_values - 1);
-    for (int i = 0; i < c->op_idx && !is_made; i++)
+    for (int i = c->op_idx - 1; i >= 0 && !is_made; i--) /* mostly by one just before it */
         for (int k = 0; k < LF_OP_OUTPUTS_N; k++) is_made |= c->p->ops[i].out[k] == value;
     return is_made ? LF_OK : wrong(c, "the number of ops that make its input", 0, 1);
 }

@@ -43,8 +43,9 @@ static enum lf_status pick_behind(struct lf_program *p, int last, struct lf_err 
     int at = last + 1, n_recorded = p->n_values;
     for (int value = 0; value < n_recorded; value++) {
         bool is_made = false;
+        if (!lf_program_reads(p, at, value)) continue;
         for (int i = 0; i <= last && !is_made; i++) is_made = p->ops[i].out[LF_OP_Y] == value;
-        if (is_made && lf_program_reads(p, at, value)) LF_TRY(pick(p, at++, value, err));
+        if (is_made) LF_TRY(pick(p, at++, value, err));
     }
     for (int i = at; i < p->n_ops; i++) p->values[p->ops[i].out[LF_OP_Y]].rows = LF_ROWS_OUT;
     return LF_OK;
