@@ -14,9 +14,9 @@ enum { SLACK_BYTES = 2 * LF_TEXT_SLAB_BYTES };
 struct tenant {
     uint8_t salt[LF_SHA256_BYTES];
     struct lf_list node;
-    struct lf_list responses; /* least recently used first */
-    uint64_t n_bytes;
-    int n;
+    struct lf_list responses; /* in the table; least recently used first */
+    uint64_t n_bytes;         /* of all that were put and are not freed: what a conversation goes on from holds memory */
+    int n, n_held;            /* in the table; put and not freed */
 };
 
 struct lf_response {
@@ -29,7 +29,7 @@ struct lf_response {
     uint64_t n_bytes, conversation_bytes;
     int64_t expires_s;
     /* under the lock */
-    struct tenant *tenant; /* NULL: not in the table */
+    struct tenant *tenant; /* NULL: it was not put */
     struct lf_list in_tenant, by_age;
     int n_refs; /* one is the table's while it is in it */
 };
@@ -65,11 +65,21 @@ static struct tenant *add_tenant(struct lf_response_store *store, const uint8_t 
     return t;
 }
 
+/* One of a tenant's is freed. */
+static void discharge(struct lf_response_store *store, struct tenant *t, uint64_t n_bytes)
+{
+    t->n_bytes -= n_bytes;
+    if (--t->n_held > 0) return;
+    lf_list_remove(&t->node);
+    lf_text_free(store->memory, t);
+}
+
 /* A conversation may be as long as there are entries: without recursion. */
 static void unref(struct lf_response_store *store, struct lf_response *r)
 {
     while (r && --r->n_refs == 0) {
         struct lf_response *previous = r->previous;
+        if (r->tenant) discharge(store, r->tenant, r->n_bytes);
         lf_buf_deinit(&r->input);
         lf_buf_deinit(&r->text);
         lf_text_free(store->memory, r);
@@ -79,17 +89,10 @@ static void unref(struct lf_response_store *store, struct lf_response *r)
 
 static void remove_from_table(struct lf_response_store *store, struct lf_response *r)
 {
-    struct tenant *t = r->tenant;
     lf_list_remove(&r->in_tenant);
     lf_list_remove(&r->by_age);
-    t->n_bytes -= r->n_bytes;
-    t->n--;
+    r->tenant->n--;
     store->n--;
-    r->tenant = NULL;
-    if (lf_list_empty(&t->responses)) {
-        lf_list_remove(&t->node);
-        lf_text_free(store->memory, t);
-    }
     unref(store, r);
 }
 
@@ -128,11 +131,11 @@ static bool evict_for(struct lf_response_store *store, const uint8_t *salt, uint
     LF_LIST_EACH(it, &store->tenants)
     {
         struct tenant *t = LF_LIST_ENTRY(it, struct tenant, node);
-        if (t == own || t->n_bytes <= more_than) continue;
+        if (t == own || t->n == 0 || t->n_bytes <= more_than) continue;
         most = t;
         more_than = t->n_bytes;
     }
-    if (!most) return false;
+    if (!most || most->n == 0) return false;
     evict_from(store, most);
     return true;
 }
@@ -247,6 +250,7 @@ static void enter(struct lf_response_store *store, struct lf_response *r)
     r->tenant = t;
     r->n_refs++;
     t->n_bytes += r->n_bytes;
+    t->n_held++;
     t->n++;
     store->n++;
     lf_list_push_back(&t->responses, &r->in_tenant);

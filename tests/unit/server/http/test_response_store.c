@@ -141,6 +141,30 @@ static void who_fills_the_memory_pushes_out_his_own(void **state)
     assert_true(is_there(ann, id, 1));
 }
 
+/* What a conversation goes on from counts for its tenant, in the table or not. */
+static void who_fills_the_memory_by_what_was_deleted_pushes_out_his_own(void **state)
+{
+    (void)state;
+    enum { PIECE = 900 * 1000, N = 6 };
+    static const char *const ids[N] = {"0", "1", "2", "3", "4", "5"};
+    struct lf_response *previous = NULL;
+    assert_true(put(bob, "his", NULL, 100, 1));
+    for (int i = 0; i < N; i++) {
+        assert_true(put(ann, ids[i], previous, PIECE, 1));
+        lf_response_unref(store, previous);
+        if (i > 0) assert_true(lf_response_remove(store, ann, lf_str_c(ids[i - 1]), 1));
+        previous = lf_response_find(store, ann, lf_str_c(ids[i]), 1);
+        assert_non_null(previous);
+    }
+    lf_response_unref(store, previous);
+    assert_true(put(bob, "next", NULL, 3 * PIECE, 1));
+    assert_true(is_there(bob, "next", 1));
+    assert_true(is_there(bob, "his", 1));
+    assert_false(is_there(ann, ids[N - 1], 1));
+    assert_true(put(ann, "again", NULL, PIECE, 1)); /* and all of it is free */
+    assert_true(is_there(bob, "next", 1));
+}
+
 /* A text that did not fit is not stored; nor is anything where there is no memory at all. */
 static void what_is_not_whole_is_not_stored(void **state)
 {
@@ -189,6 +213,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_day_is_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(the_number_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(who_fills_the_memory_pushes_out_his_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(who_fills_the_memory_by_what_was_deleted_pushes_out_his_own, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_whole_is_not_stored, setup, teardown),
         cmocka_unit_test_setup_teardown(many_threads_at_once, setup, teardown),
     };
