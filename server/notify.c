@@ -70,6 +70,17 @@ void lf_notify_close(struct lf_notify *n)
     n->fd = -1;
 }
 
+/* Whether it has arrived. */
+static bool send_text(struct lf_notify *n, const char *text, size_t len, int flags)
+{
+    ssize_t sent;
+    do sent = sendto(n->fd, text, len, MSG_NOSIGNAL | flags, (const struct sockaddr *)&n->to, n->to_bytes);
+    while (sent < 0 && errno == EINTR);
+    if (sent < 0 && !n->failing) LF_WARN("NOTIFY_SOCKET: %s", strerror(errno));
+    n->failing = sent < 0;
+    return !n->failing;
+}
+
 void lf_notify_tell(struct lf_notify *n, const char *fmt, ...)
 {
     char text[MESSAGE_BYTES];
@@ -79,25 +90,23 @@ void lf_notify_tell(struct lf_notify *n, const char *fmt, ...)
     int len = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     LF_ASSERT(len > 0 && len < (int)sizeof text);
-    ssize_t sent;
-    do sent = sendto(n->fd, text, (size_t)len, MSG_NOSIGNAL, (const struct sockaddr *)&n->to, n->to_bytes);
-    while (sent < 0 && errno == EINTR);
-    if (sent < 0 && !n->failing) LF_WARN("NOTIFY_SOCKET: %s", strerror(errno));
-    n->failing = sent < 0;
+    (void)send_text(n, text, (size_t)len, 0);
 }
 
 void lf_notify_progress(struct lf_notify *n, double fraction)
 {
+    char text[MESSAGE_BYTES];
     int percent = (int)(100 * fraction);
-    if (percent == n->percent) return;
+    if (n->fd < 0 || percent == n->percent) return;
     n->percent = percent;
-    lf_notify_tell(n, "STATUS=loading the model, %d%%", percent);
+    int len = snprintf(text, sizeof text, "STATUS=loading the model, %d%%", percent);
+    (void)send_text(n, text, (size_t)len, MSG_DONTWAIT);
 }
 
 void lf_notify_alive(struct lf_notify *n)
 {
+    static const char text[] = "WATCHDOG=1";
     int64_t now_ns = lf_clock_ns();
     if (n->every_ns == 0 || now_ns < n->next_ns) return;
-    n->next_ns = now_ns + n->every_ns;
-    lf_notify_tell(n, "WATCHDOG=1");
+    if (send_text(n, text, sizeof text - 1, MSG_DONTWAIT)) n->next_ns = now_ns + n->every_ns;
 }

@@ -121,6 +121,21 @@ class Notify(unittest.TestCase):
             self.assertEqual(err.count(b"NOTIFY_SOCKET: "), 1, err)
             self.assertIn(says, err)
 
+    def test_who_does_not_read_holds_up_nothing(self):
+        self.socket.bind(self.path)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.setblocking(False)
+            with self.assertRaises(BlockingIOError):
+                while True:
+                    other.sendto(b"STATUS=full", self.path)
+        with harness.within(6, "the start"):  # not a second for each percent
+            p = self.serve(self.path, WATCHDOG_USEC=100000)
+            self.assertIn(b"ready in", p.stdout.readline())
+        with harness.within(4, "the end"):
+            p.send_signal(signal.SIGTERM)
+            _, err = p.communicate(timeout=WAIT)
+        self.assertEqual((p.returncode, err.count(b"NOTIFY_SOCKET: ")), (0, 1), err)
+
     def test_nobody_asked_nobody_is_told(self):
         p = self.serve("")
         self.assertIn(b"ready in", p.stdout.readline())
