@@ -15,12 +15,14 @@ void lf_keeper_init(struct lf_keeper *k, struct lf_documents *docs, const char *
     k->docs = docs;
     k->dir = dir;
     pthread_mutex_init(&k->lock, NULL);
+    for (int i = 0; i < LF_KEEPER_PUTS_N; i++) pthread_mutex_init(&k->puts[i], NULL);
 }
 
 void lf_keeper_deinit(struct lf_keeper *k)
 {
     if (!k->docs) return;
     pthread_mutex_destroy(&k->lock);
+    for (int i = 0; i < LF_KEEPER_PUTS_N; i++) pthread_mutex_destroy(&k->puts[i]);
     k->docs = NULL;
 }
 
@@ -48,23 +50,47 @@ static struct lf_document_file file_of(const struct lf_document_put *put)
     return f;
 }
 
+/* Under the lock of its name. */
+static enum lf_status put_on_disk(struct lf_keeper *k, struct lf_document_put *put, enum lf_document_verdict *verdict,
+                                  struct lf_document **out, uint64_t *left, struct lf_err *err)
+{
+    const struct lf_document_file f = file_of(put);
+    enum lf_document_verdict expected = lf_documents_check(k->docs, put, out);
+    if (expected != LF_DOCUMENT_NEW) {
+        *verdict = expected;
+        return LF_OK;
+    }
+    put->file = atomic_fetch_add(&k->last, 1) + 1;
+    enum lf_status status = lf_document_folder_write(k->dir, put->file, &f, err);
+    if (status != LF_OK) {
+        (void)!lf_document_folder_remove(k->dir, put->file, NULL);
+        return status;
+    }
+    *verdict = lf_documents_put(k->docs, put, out, left);
+    if (*verdict != LF_DOCUMENT_NEW) remove_file(k, put->file);
+    return LF_OK;
+}
+
+static pthread_mutex_t *lock_of(struct lf_keeper *k, const struct lf_document_key *key)
+{
+    uint64_t hash = lf_hash64(key->tenant, LF_SHA256_BYTES) ^ lf_hash64(key->name.ptr, key->name.len);
+    return &k->puts[hash % LF_KEEPER_PUTS_N];
+}
+
 enum lf_status lf_keeper_put(struct lf_keeper *k, struct lf_document_put *put, enum lf_document_verdict *verdict,
                              struct lf_document **out, struct lf_err *err)
 {
-    uint64_t left;
-    if (k->dir) {
-        const struct lf_document_file f = file_of(put);
-        put->file = atomic_fetch_add(&k->last, 1) + 1;
-        enum lf_status status = lf_document_folder_write(k->dir, put->file, &f, err);
-        if (status != LF_OK) {
-            (void)!lf_document_folder_remove(k->dir, put->file, NULL);
-            return status;
-        }
+    uint64_t left = 0;
+    if (!k->dir) {
+        *verdict = lf_documents_put(k->docs, put, out, &left);
+        return LF_OK;
     }
-    *verdict = lf_documents_put(k->docs, put, out, &left);
-    if (*verdict != LF_DOCUMENT_NEW) remove_file(k, put->file);
+    pthread_mutex_t *lock = lock_of(k, &put->key);
+    pthread_mutex_lock(lock);
+    enum lf_status status = put_on_disk(k, put, verdict, out, &left, err);
+    pthread_mutex_unlock(lock);
     remove_file(k, left);
-    return LF_OK;
+    return status;
 }
 
 static enum lf_status write_again(struct lf_keeper *k, struct lf_document *doc, int64_t expires_s, struct lf_err *err)

@@ -7,7 +7,8 @@
  *     load     file ──► name taken; a broken file is removed, one that finds no room is left where it is
  *
  * A file has a number, and its document has it for good, so a writer needs no lock against others: only renewing and
- * removing one document are kept apart. The table's lock is not held while the disk is waited for.
+ * removing one document are kept apart, and puts of one name: a file that is written has the name for the next process,
+ * so it is not written where the name cannot be had. The table's lock is not held while the disk is waited for.
  *
  * Without a directory nothing is kept, and all of this is the table's own business.
  *
@@ -21,12 +22,15 @@
 #include "core/metrics.h"
 #include "server/documents/documents.h"
 
+enum { LF_KEEPER_PUTS_N = 16 };
+
 struct lf_keeper {
-    struct lf_documents *docs; /* borrowed, as is dir */
-    const char *dir;           /* NULL: nothing is kept */
-    _Atomic uint64_t last;     /* number of a file */
-    struct lf_counter broken;  /* files that were not what was written */
-    pthread_mutex_t lock;      /* one renews, or one removes; taken before the table's */
+    struct lf_documents *docs;              /* borrowed, as is dir */
+    const char *dir;                        /* NULL: nothing is kept */
+    _Atomic uint64_t last;                  /* number of a file */
+    struct lf_counter broken;               /* files that were not what was written */
+    pthread_mutex_t lock;                   /* one renews, or one removes; taken before the table's */
+    pthread_mutex_t puts[LF_KEEPER_PUTS_N]; /* by tenant and name, one puts; taken before all others */
 };
 
 /* dir: that of the store of blocks, whose lock the caller has when it loads. */

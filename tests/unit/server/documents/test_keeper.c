@@ -236,6 +236,68 @@ static void an_end_at_any_call_leaves_one_of_the_two(void **state)
     }
 }
 
+/* Two puts of one name at once: the second may not have it, so a process that ends meanwhile leaves no file that would.
+ */
+static void what_may_not_have_the_name_is_not_written(void **state)
+{
+    (void)state;
+    struct rig r;
+    struct lf_document *doc = NULL;
+    enum lf_document_verdict verdict;
+    make_rig(&r);
+    put_new(&r, nobody, "a", "one");
+    const struct lf_document_content content = {.text = LF_STR("another")};
+    struct lf_document_put p = {.key = key_of(nobody, "a"), .content = &content};
+    mortal_begin(1000, 0, r.undo);
+    assert_int_equal(lf_keeper_put(&r.keeper, &p, &verdict, &doc, NULL), LF_OK);
+    assert_int_equal(mortal.n_calls, 0);
+    mortal_end(true, NULL);
+    assert_int_equal(verdict, LF_DOCUMENT_IN_USE);
+    assert_null(doc);
+    restart(&r, 10, NOW);
+    assert_string_equal(text_of(&r, nobody, "a", NULL), "one");
+    drop_rig(&r);
+}
+
+enum { RACES_N = 40 };
+
+static void *put_another(void *arg)
+{
+    struct rig *r = arg;
+    const struct lf_document_content content = {.text = LF_STR("another")};
+    struct lf_document_put p = {.key = key_of(nobody, "a"), .content = &content};
+    struct lf_document *doc = NULL;
+    enum lf_document_verdict verdict;
+    assert_int_equal(lf_keeper_put(&r->keeper, &p, &verdict, &doc, NULL), LF_OK);
+    lf_document_unref(r->docs, doc);
+    return (void *)(intptr_t)verdict;
+}
+
+/* Whoever is told that it has the name has the only file that was ever written: the first number. */
+static void of_two_at_once_one_is_written(void **state)
+{
+    (void)state;
+    for (int i = 0; i < RACES_N; i++) {
+        struct rig r;
+        pthread_t thread;
+        void *verdict;
+        enum lf_document_verdict own;
+        make_rig(&r);
+        assert_int_equal(pthread_create(&thread, NULL, put_another, &r), 0);
+        const struct lf_document_content content = {.text = LF_STR("one")};
+        struct lf_document_put p = {.key = key_of(nobody, "a"), .content = &content};
+        struct lf_document *doc = NULL;
+        assert_int_equal(lf_keeper_put(&r.keeper, &p, &own, &doc, NULL), LF_OK);
+        lf_document_unref(r.docs, doc);
+        assert_int_equal(pthread_join(thread, &verdict), 0);
+        enum lf_document_verdict other = (enum lf_document_verdict)(intptr_t)verdict;
+        assert_true((own == LF_DOCUMENT_NEW) != (other == LF_DOCUMENT_NEW));
+        assert_true(own == LF_DOCUMENT_IN_USE || other == LF_DOCUMENT_IN_USE);
+        assert_true(atomic_load(&r.keeper.last) == 1);
+        drop_rig(&r);
+    }
+}
+
 static void a_disk_that_fails_changes_nothing(void **state)
 {
     (void)state;
@@ -323,6 +385,8 @@ int main(void)
         cmocka_unit_test(what_finds_no_room_stays_on_disk),
         cmocka_unit_test(a_broken_file_is_dropped_and_counted),
         cmocka_unit_test(an_end_at_any_call_leaves_one_of_the_two),
+        cmocka_unit_test(what_may_not_have_the_name_is_not_written),
+        cmocka_unit_test(of_two_at_once_one_is_written),
         cmocka_unit_test(a_disk_that_fails_changes_nothing),
         cmocka_unit_test(ten_thousand_are_there_within_a_second),
         cmocka_unit_test(without_a_directory_nothing_is_kept),
