@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -275,22 +276,43 @@ static enum lf_status failed(const char *what, const char *path, struct lf_err *
     return lf_fail(err, LF_IO, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
+/* A file for one export alone: one that is left from an export that was killed is taken, what is no file is not, and
+ * what a link leads to is not touched. */
+static enum lf_status open_part(int *out, const char *part, struct lf_err *err)
+{
+    struct stat st, named;
+    int fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0) return failed("write", part, err);
+    bool is_file = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
+    bool is_ours = is_file && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(part, &named) == 0 &&
+                   named.st_dev == st.st_dev && named.st_ino == st.st_ino;
+    if (is_ours && ftruncate(fd, 0) == 0) {
+        *out = fd;
+        return LF_OK;
+    }
+    enum lf_status status = is_ours   ? failed("write", part, err)
+                            : is_file ? lf_fail(err, LF_INVALID, "another export writes %.200s", part)
+                                      : lf_fail(err, LF_INVALID, "%.200s is there, and no file", part);
+    close(fd);
+    return status;
+}
+
 /* Into a file beside it, which takes its place when it is whole and on disk. */
 static enum lf_status export_to_file(struct job *job, struct lf_disk_moved *moved, const char *path, struct lf_err *err)
 {
     char part[PATH_MAX];
     struct stat st;
+    struct lf_disk_end to = {.name = part};
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
         return lf_fail(err, LF_INVALID, "%.200s is no file: expected one, or \"-\" for standard output", path);
     if (snprintf(part, sizeof(part), "%s.part", path) >= (int)sizeof(part))
         return lf_fail(err, LF_LIMIT, "%.200s…: the path is too long", path);
-    const struct lf_disk_end to = {open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), part};
-    if (to.fd < 0) return failed("write", part, err);
+    LF_TRY(open_part(&to.fd, part, err));
     enum lf_status status = lf_disk_export(moved, job->config->cache_dir, &to, is_chosen, job, err);
     if (status == LF_OK && fsync(to.fd) != 0) status = failed("sync", part, err);
-    close(to.fd);
     if (status == LF_OK && rename(part, path) != 0) status = failed("rename", part, err);
     if (status != LF_OK) (void)unlink(part);
+    close(to.fd); /* and with it the lock, which goes when the name has gone */
     return status;
 }
 

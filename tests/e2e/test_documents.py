@@ -1,4 +1,5 @@
 """Blocks on disk as an operator meets them: the directory of --cache-dir, who may use it, what it is of."""
+import fcntl
 import json
 import os
 import re
@@ -259,6 +260,30 @@ class Directory(unittest.TestCase):
         self.assertEqual(after["choices"][0]["text"], before["choices"][0]["text"])
         self.assertEqual(server.metric("disk_blocks_loaded_total"), n_full)
         self.assertEqual(after["usage"]["prompt_tokens_details"]["cached_tokens"], n_full * 64)
+
+    def test_an_export_is_written_over_nothing_but_a_file_of_its_own(self):
+        self.keep_some().stop()
+        path, victim = os.path.join(self.folder.name, "kept"), os.path.join(self.folder.name, "victim")
+        part = path + ".part"
+        with open(victim, "w") as f:
+            f.write("mine")
+        os.symlink(victim, part)
+        self.assertEqual(self.export()[1].returncode, 2)
+        with open(victim) as f:
+            self.assertEqual(f.read(), "mine")
+        os.unlink(part)
+        os.mkfifo(part)
+        self.assertEqual(self.export()[1].returncode, 2)
+        os.unlink(part)
+        with open(part, "wb") as other:  # left by one that was killed, then in use by another one
+            other.write(b"x" * 1000000)
+            other.flush()
+            fcntl.flock(other, fcntl.LOCK_EX)
+            self.assertEqual(self.export()[1].stderr, f"longflash: another export writes {part}\n")
+            self.assertEqual(os.path.getsize(part), 1000000)
+        self.assertEqual(self.export()[1].returncode, 0)
+        self.assertFalse(os.path.lexists(part))
+        self.assertEqual(self.documents("import", path).returncode, 0)
 
     def test_another_models_blocks_are_refused_by_name_and_through_pipes_nothing_is_lost(self):
         self.keep_some("--isa", "c").stop()
