@@ -34,7 +34,7 @@ static enum lf_status take(int *out, char *path, const char *dir, int flags, int
 {
     if (lf_path_join(path, PATH_MAX, dir, "lock") != LF_OK)
         return lf_fail(err, LF_LIMIT, "%s: the path is too long", dir);
-    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600); /* a FIFO must not hang us */
     if (fd < 0) return failed("open", path, err);
     if (flock(fd, operation | LOCK_NB) != 0) {
         enum lf_status status = errno == EWOULDBLOCK ? in_use(fd, dir, err) : failed("lock", path, err);
@@ -51,11 +51,7 @@ enum lf_status lf_disk_lock(int *out, const char *dir, struct lf_err *err)
     int fd;
     LF_TRY(take(&fd, path, dir, O_RDWR | O_CREAT, LOCK_EX, err));
     int n = snprintf(number, sizeof(number), "%ld\n", (long)getpid());
-    if (ftruncate(fd, 0) != 0 || pwrite(fd, number, (size_t)n, 0) != n) {
-        enum lf_status status = failed("write", path, err);
-        close(fd);
-        return status;
-    }
+    (void)!pwrite(fd, number, (size_t)n, 0); /* for a message: a full disk can be read all the same */
     *out = fd;
     return LF_OK;
 }

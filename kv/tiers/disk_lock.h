@@ -1,5 +1,5 @@
 /* The lock of a store's directory: flock on the file `lock` in it, which goes with the process. Its owner writes its
- * process number into the file, for the message to the next one. */
+ * process number into the file, if it can, for the message to the next one. */
 #ifndef LF_KV_TIERS_DISK_LOCK_H
 #define LF_KV_TIERS_DISK_LOCK_H
 

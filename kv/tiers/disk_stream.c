@@ -79,8 +79,7 @@ static enum lf_status decode_head(struct section *out, const uint8_t in[HEAD_BYT
     for (size_t i = 0; i < LF_SHA256_BYTES; i++) snprintf(out->identity + 2 * i, 3, "%02x", in[IDENTITY + i]);
     memcpy(out->kind, in + KIND, LF_DISK_KIND_NAME_BYTES);
     memcpy(out->about, in + ABOUT, sizeof(out->about) - 1);
-    for (char *p = out->about; *p; p++)
-        if ((unsigned char)*p < ' ' || *p == 0x7f) *p = '?';
+    lf_disk_clean_about(out->about);
     if (!is_kind(out->kind) || out->n_blocks < 1 || out->n_blocks > (uint64_t)1 << 30 || out->block_bytes < 1 ||
         out->block_bytes > LF_KV_IMPORT_BLOCK_BYTES)
         return lf_fail(err, LF_CORRUPT, "%s: a head has impossible numbers", name);

@@ -259,6 +259,16 @@ static bool is_dir(const char *path)
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+void lf_disk_clean_about(char *text)
+{
+    bool is_text = lf_utf8_valid(lf_str_c(text));
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        bool is_c1 = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        if (is_c1) *p++ = '?';
+        if (*p < ' ' || *p == 0x7f || is_c1 || (*p >= 0x80 && !is_text)) *p = '?';
+    }
+}
+
 static void read_about(struct lf_disk_found *f, const char *dir)
 {
     char path[PATH_MAX];
@@ -269,9 +279,9 @@ static void read_about(struct lf_disk_found *f, const char *dir)
         lf_file_read(&text, path, LF_DISK_ABOUT_BYTES - 1, &err) == LF_OK) {
         struct lf_str s = lf_buf_view(&text);
         size_t n = 0;
-        for (; n < s.len && s.ptr[n] != '\n'; n++)
-            f->about[n] = (unsigned char)s.ptr[n] < ' ' || s.ptr[n] == 0x7f ? '?' : s.ptr[n];
+        for (; n < s.len && s.ptr[n] != '\n'; n++) f->about[n] = s.ptr[n] ? s.ptr[n] : '?';
         f->about[n] = '\0';
+        lf_disk_clean_about(f->about);
     }
     lf_buf_deinit(&text);
 }

@@ -17,7 +17,7 @@ enum { LF_DISK_NAME_BYTES = 2 * LF_SHA256_BYTES + 1, LF_DISK_ABOUT_BYTES = 1024 
 /* The blocks of one kind and one identity. */
 struct lf_disk_found {
     char identity[LF_DISK_NAME_BYTES];      /* the name of its directory */
-    char about[LF_DISK_ABOUT_BYTES];        /* the first line, without control characters; "": it has none */
+    char about[LF_DISK_ABOUT_BYTES];        /* the first line, cleaned; "": it has none */
     char kind[LF_DISK_KIND_NAME_BYTES + 1]; /* "": the directory is there and holds no blocks */
     uint32_t n_slots, n_listed;
     uint64_t block_bytes;   /* 0: no block is listed */
@@ -27,6 +27,8 @@ struct lf_disk_found {
     uint32_t n_broken;      /* of the listed blocks, where they were read: bytes that are not what was written */
 };
 
+/* Makes question marks of what a terminal would obey, and of bytes of no UTF-8. */
+void lf_disk_clean_about(char *text);
 /* false ends the walk. */
 typedef bool lf_disk_walk_fn(void *ctx, const struct lf_disk_found *found);
 

@@ -1,10 +1,12 @@
 #include <dirent.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kv/prefix_cache.h"
+#include "kv/tiers/disk_lock.h"
 #include "kv/tiers/disk_store.h"
 #include "tests/support/temp_dir.h"
 
@@ -162,6 +164,37 @@ static void the_second_process_is_refused(void **state)
 }
 
 /* What a program can ask for before it has read the model that the identity is of. */
+static void a_lock_needs_no_room_on_the_disk(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_store store = {0};
+    struct rlimit before, none;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    none = (struct rlimit){0, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    enum lf_status status = lf_disk_store_lock(&store, f->dir, &f->err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, LF_OK);
+    assert_int_equal(lf_disk_store_lock(&(struct lf_disk_store){0}, f->dir, &f->err), LF_INVALID); /* it is one */
+    lf_disk_store_close(&store);
+}
+
+static void a_pipe_for_a_lock_hangs_nobody(void **state)
+{
+    struct fixture *f = *state;
+    char path[600];
+    int fd = -1;
+    assert_int_equal(mkdir(f->dir, 0700), 0);
+    snprintf(path, sizeof(path), "%s/lock", f->dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_int_equal(lf_disk_lock_to_read(&fd, f->dir, &f->err), LF_OK);
+    alarm(0);
+    close(fd);
+}
+
 static void the_lock_comes_before_the_identity(void **state)
 {
     struct fixture *f = *state;
@@ -325,6 +358,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(blocks_survive_a_restart, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_survive_being_killed, setup, teardown),
         cmocka_unit_test_setup_teardown(the_second_process_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_lock_needs_no_room_on_the_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pipe_for_a_lock_hangs_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(the_lock_comes_before_the_identity, setup, teardown),
         cmocka_unit_test_setup_teardown(other_identities_never_match, setup, teardown),
         cmocka_unit_test_setup_teardown(kinds_share_the_budget, setup, teardown),

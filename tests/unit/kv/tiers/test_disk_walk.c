@@ -5,6 +5,7 @@
 #include "core/mix.h"
 #include "kv/prefix_cache.h"
 #include "kv/tiers/disk_lock.h"
+#include "core/check.h"
 #include "kv/tiers/disk_walk.h"
 #include "tests/support/temp_dir.h"
 
@@ -341,6 +342,28 @@ static void a_line_about_a_model_has_no_control_characters(void **state)
     assert_string_equal(f->found[0].about, "a?[31mmodel");
 }
 
+/* C1 has the terminal's escapes too, and cut UTF-8 would take what follows it. */
+static void nor_those_of_C1_or_bytes_of_no_text(void **state)
+{
+    static const struct {
+        const char *text, *shown;
+    } cases[] = {{"\xc3\xa9\xc2\x9b"
+                  "31m",
+                  "\xc3\xa9??31m"},
+                 {"a\x9b"
+                  "31m",
+                  "a?31m"},
+                 {"a\xc2", "a?"},
+                 {"\x7f\xc2\x80\xc2\xa0", "???\xc2\xa0"}};
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "%s", cases[i].text);
+        lf_disk_clean_about(text);
+        assert_string_equal(text, cases[i].shown);
+    }
+    (void)state;
+}
+
 static void what_is_no_directory_is_said(void **state)
 {
     struct fixture *f = *state;
@@ -411,6 +434,7 @@ int main(void)
         TEST(what_is_none_of_the_stores_is_left_alone),
         TEST(a_directory_that_a_crash_left_without_blocks_is_seen_and_removed),
         TEST(a_line_about_a_model_has_no_control_characters),
+        TEST(nor_those_of_C1_or_bytes_of_no_text),
         TEST(what_is_no_directory_is_said),
         TEST(readers_share_a_store_and_writers_do_not),
         TEST(the_number_of_a_process_that_has_ended_is_not_named),
