@@ -20,7 +20,7 @@ enum {
     LF_CONNECTIONS_MIN_N = 16,         /* --connections at least */
     LF_CONNECTIONS_MAX_N = 64 * 1024,  /* both at most */
     LF_TRUSTED_PROXIES_N = 64,         /* --trusted-proxy at most */
-    LF_FORWARDED_LINES_N = 8,          /* X-Forwarded-For of one request; with more it is malformed */
+    LF_FORWARDED_LINES_N = 8,          /* X-Forwarded-For of one request: its last lines count */
     LF_IN_FLIGHT_PER_KEY_N = 32,
     LF_HEADER_DEADLINE_MS = 10 * 1000,
     LF_BODY_DEADLINE_MS = 30 * 1000,

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/check.h"
+#include "core/le.h"
 #include "core/str.h"
 #include "kv/prefix_cache.h"
 #include "kv/tiers/disk_walk.h"
@@ -27,26 +28,14 @@ struct section {
 
 /* ---- bytes ---- */
 
-static void put_le(uint8_t *out, uint64_t value, size_t n)
-{
-    for (size_t i = 0; i < n; i++) out[i] = (uint8_t)(value >> (8 * i));
-}
-
-static uint64_t get_le(const uint8_t *in, size_t n)
-{
-    uint64_t value = 0;
-    for (size_t i = 0; i < n; i++) value |= (uint64_t)in[i] << (8 * i);
-    return value;
-}
-
 static void encode_head(const struct section *s, uint8_t out[HEAD_BYTES])
 {
     memset(out, 0, HEAD_BYTES);
     memcpy(out, magic, NUMBER);
-    put_le(out + NUMBER, s->number, 4);
-    put_le(out + SECTIONS, s->n_sections, 4);
-    put_le(out + BLOCKS, s->n_blocks, 8);
-    put_le(out + BLOCK_BYTES, s->block_bytes, 8);
+    lf_put_le(out + NUMBER, s->number, 4);
+    lf_put_le(out + SECTIONS, s->n_sections, 4);
+    lf_put_le(out + BLOCKS, s->n_blocks, 8);
+    lf_put_le(out + BLOCK_BYTES, s->block_bytes, 8);
     for (size_t i = 0; i < LF_SHA256_BYTES; i++)
         out[IDENTITY + i] = (uint8_t)(lf_digit(s->identity[2 * i]) << 4 | lf_digit(s->identity[2 * i + 1]));
     memcpy(out + KIND, s->kind, strnlen(s->kind, LF_DISK_KIND_NAME_BYTES));
@@ -72,10 +61,10 @@ static enum lf_status decode_head(struct section *out, const uint8_t in[HEAD_BYT
                        magic[NUMBER - 1]);
     lf_sha256(in, SHA, sha);
     if (memcmp(sha, in + SHA, sizeof(sha)) != 0) return lf_fail(err, LF_CORRUPT, "%s: a head is broken", name);
-    *out = (struct section){.number = (uint32_t)get_le(in + NUMBER, 4),
-                            .n_sections = (uint32_t)get_le(in + SECTIONS, 4),
-                            .n_blocks = get_le(in + BLOCKS, 8),
-                            .block_bytes = get_le(in + BLOCK_BYTES, 8)};
+    *out = (struct section){.number = (uint32_t)lf_get_le(in + NUMBER, 4),
+                            .n_sections = (uint32_t)lf_get_le(in + SECTIONS, 4),
+                            .n_blocks = lf_get_le(in + BLOCKS, 8),
+                            .block_bytes = lf_get_le(in + BLOCK_BYTES, 8)};
     for (size_t i = 0; i < LF_SHA256_BYTES; i++) snprintf(out->identity + 2 * i, 3, "%02x", in[IDENTITY + i]);
     memcpy(out->kind, in + KIND, LF_DISK_KIND_NAME_BYTES);
     memcpy(out->about, in + ABOUT, sizeof(out->about) - 1);

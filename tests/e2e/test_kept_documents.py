@@ -124,6 +124,12 @@ class KeptDocuments(unittest.TestCase):
         self.assertEqual(self.kept(server), was)
         self.assertEqual(len(self.files()), 2)
 
+    def test_a_text_that_no_template_takes_is_refused_as_the_text_that_it_is(self):
+        server = self.start("--max-document", "12M", "--max-body", "12M")
+        r = server.request("PUT", f"{URL}/a", b"a" * 9000000, {"Content-Type": "text/plain"}, timeout=200)
+        self.assertEqual((r.status, r.error["param"]), (400, "text"), r.body)
+        self.assertIn("text: ", r.error["message"])
+
     def test_a_broken_file_is_dropped_and_the_others_are_there(self):
         server = self.start()
         for i in range(4):

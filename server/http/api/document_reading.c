@@ -22,28 +22,8 @@ static enum lf_status begin_conversation(struct lf_ask *ask, struct lf_api_err *
     messages[n++] = (struct lf_chat_message){.role = LF_STR("user"), .content = ask->text, .has_content = true};
     ask->messages = messages;
     ask->n_messages = n;
+    ask->messages_param = "text";
     return LF_OK;
-}
-
-static enum lf_status refuse_submit(enum lf_status status, int64_t n_tokens, int64_t ctx, int retry_after_s,
-                                    struct lf_api_err *err)
-{
-    switch (status) {
-    case LF_LIMIT:
-        return lf_refuse_context(err, "text", n_tokens, 1, ctx, false);
-    case LF_FULL:
-        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
-        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
-        return LF_INVALID;
-    case LF_SHUTDOWN:
-        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
-    case LF_DEVICE:
-        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
-    case LF_NO_MEMORY:
-        return lf_refuse_work(err, LF_NO_MEMORY);
-    default:
-        return lf_refuse(err, 500, NULL, "internal_error", "The document could not be queued.");
-    }
 }
 
 enum lf_status lf_document_begin(struct lf_prompts *out, struct lf_ask *ask, const struct lf_prompt_source *source,
@@ -79,5 +59,6 @@ enum lf_status lf_document_submit(struct lf_http_server *s, const struct lf_gen_
     int64_t room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
     if (params->n_prompt >= room) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
     enum lf_status status = lf_engine_submit(s->engine, params, out, &retry_after_s, &why);
-    return status == LF_OK ? LF_OK : refuse_submit(status, params->n_prompt, room, retry_after_s, err);
+    if (status == LF_LIMIT) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
+    return status == LF_OK ? LF_OK : lf_refuse_submit(err, status, retry_after_s);
 }

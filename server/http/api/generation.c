@@ -55,18 +55,8 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
         return lf_refuse(err, 400, param, "invalid_value", "%s", why->message);
     case LF_UNSUPPORTED:
         return lf_refuse(err, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: %s.", why->message);
-    case LF_FULL:
-        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
-        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
-        return LF_INVALID;
-    case LF_SHUTDOWN:
-        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
-    case LF_DEVICE:
-        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
-    case LF_NO_MEMORY:
-        return lf_refuse_work(err, LF_NO_MEMORY);
     default:
-        return lf_refuse(err, 500, NULL, "internal_error", "The request could not be queued.");
+        return lf_refuse_submit(err, status, retry_after_s);
     }
 }
 

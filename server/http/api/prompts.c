@@ -29,6 +29,24 @@ enum lf_status lf_refuse_context(struct lf_api_err *err, const char *param, int6
     return LF_INVALID;
 }
 
+enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s)
+{
+    switch (status) {
+    case LF_FULL:
+        (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
+        err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
+        return LF_INVALID;
+    case LF_SHUTDOWN:
+        return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
+    case LF_DEVICE:
+        return lf_refuse(err, 503, NULL, "engine_failed", "The engine has failed.");
+    case LF_NO_MEMORY:
+        return lf_refuse_work(err, LF_NO_MEMORY);
+    default:
+        return lf_refuse(err, 500, NULL, "internal_error", "The request could not be queued.");
+    }
+}
+
 /* What the tokenizer or the template said, as a refusal. */
 static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enum lf_status status,
                                   const struct lf_err *why)

@@ -15,8 +15,8 @@ struct tenant {
     uint8_t salt[LF_SHA256_BYTES];
     struct lf_list node;
     struct lf_list responses; /* in the table; least recently used first */
-    uint64_t n_bytes;         /* of all that were put and are not freed: what a conversation goes on from holds memory */
-    int n, n_held;            /* in the table; put and not freed */
+    uint64_t n_bytes; /* of all that were put and are not freed: what a conversation goes on from holds memory */
+    int n, n_held;    /* in the table; put and not freed */
 };
 
 struct lf_response {

@@ -2,15 +2,11 @@
 
 #include <stdio.h>
 
-#include <stdio.h>
-
 #include "core/check.h"
-#include "core/clock.h"
 #include "core/clock.h"
 #include "core/json.h"
 #include "core/text_memory.h"
 #include "server/http/api/openai_json.h"
-#include "server/http/api/response_store.h"
 #include "server/http/api/response_store.h"
 
 /* What has been printed of a stream, as JSON. */
