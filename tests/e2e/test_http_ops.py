@@ -24,6 +24,8 @@ class Ops(harness.Case):
         self.assertEqual(set(operations) - {("POST", "/ping")}, said)
         self.assertEqual(len({o["operationId"] for o in operations.values()}), len(operations))
         for (method, path), o in operations.items():
+            if method == "GET" and "{id}" not in path:
+                self.assertEqual(self.server.get(path).status, 200, path)
             self.assertEqual(set(o["responses"]), {"2XX", "4XX", "5XX"})
             self.assertEqual(["id"] if "{id}" in path else [], [p["name"] for p in o["parameters"] if p["in"] == "path"])
             table = re.search(r"\n## %s %s\n\n.*?\|---\|\n(.*?)\n\n" % (method, re.escape(path).replace(r"\{id\}", "ID")), page, re.S)
@@ -35,7 +37,7 @@ class Ops(harness.Case):
         self.assertEqual((chat["temperature"]["type"], chat["temperature"]["maximum"]), (["number", "null"], 2))
         codes = d["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["code"]["enum"]
         self.assertIn(self.server.complete("x", temperature=9).error["code"], codes)
-        self.assertEqual(operations["GET", "/livez"]["security"], [])
+        self.assertEqual((operations["GET", "/livez"]["security"], operations["GET", "/"]["parameters"]), ([], []))
         self.assertEqual(len(operations["GET", "/v1/models"]["security"]), 3)
 
     def test_models(self):

@@ -51,7 +51,7 @@ static void endpoints(struct lf_buf *out)
     lf_buf_cstr(out, "\n## Endpoints\n\n| | key | while loading | what it is for |\n|---|---|---|---|\n");
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
-        bool below = r->path[strlen(r->path) - 1] == '/';
+        bool below = lf_route_is_below(r);
         lf_buf_printf(out, "| `%s %s%s` | %s | %s | %s |\n", r->method, r->path, below ? "ID" : "",
                       r->auth == LF_AUTH_KEY ? "yes" : "no", r->before_ready ? "answers" : "503", r->summary);
     }

@@ -15,11 +15,6 @@ static void write_text(struct lf_buf *out, const char *name, const char *text)
     lf_json_write_string(out, lf_str_c(text));
 }
 
-static bool is_below(const struct lf_route *r)
-{
-    return r->path[strlen(r->path) - 1] == '/';
-}
-
 /* ---- bodies ---- */
 
 /* Every field may be null. */
@@ -103,7 +98,7 @@ static void write_answers(struct lf_buf *out, const struct lf_route *r)
 static void write_parameters(struct lf_buf *out, const struct lf_route *r)
 {
     lf_buf_cstr(out, ",\"parameters\":[");
-    if (is_below(r))
+    if (lf_route_is_below(r))
         lf_buf_cstr(out, "{\"name\":\"id\",\"in\":\"path\",\"required\":true,\"schema\":{\"type\":\"string\"}}");
     if (r->takes_text) lf_buf_cstr(out, ",{\"name\":\"wait\",\"in\":\"query\",\"schema\":{\"type\":\"boolean\"}}");
     lf_buf_char(out, ']');
@@ -140,7 +135,7 @@ static void write_paths(struct lf_buf *out)
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
         bool goes_on = i > 0 && strcmp(lf_route_at(i - 1)->path, r->path) == 0;
-        if (!goes_on) lf_buf_printf(out, "%s\"%s%s\":{", i ? "}," : "", r->path, is_below(r) ? "{id}" : "");
+        if (!goes_on) lf_buf_printf(out, "%s\"%s%s\":{", i ? "}," : "", r->path, lf_route_is_below(r) ? "{id}" : "");
         if (goes_on) lf_buf_char(out, ',');
         write_method(out, r);
     }

@@ -171,7 +171,7 @@ const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
 {
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_str row = lf_str_c(rows[i].path);
-        bool below = row.len > 1 && row.ptr[row.len - 1] == '/' && path.len > row.len && lf_str_starts(path, row);
+        bool below = lf_route_is_below(&rows[i]) && path.len > row.len && lf_str_starts(path, row);
         if (!below && !lf_str_eq(path, row)) continue;
         *tail_at = row.len;
         return &rows[i];

@@ -3,6 +3,7 @@
 #define LF_SERVER_HTTP_API_ROUTES_H
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "core/str.h"
 
@@ -55,6 +56,12 @@ const struct lf_route *lf_route_with_method(const struct lf_route *route, const 
 static inline bool lf_route_has_body(const struct lf_route *route)
 {
     return route->method[0] == 'P';
+}
+/* Whether it is everything below its path, and not that alone. */
+static inline bool lf_route_is_below(const struct lf_route *route)
+{
+    size_t n = strlen(route->path);
+    return n > 1 && route->path[n - 1] == '/';
 }
 /* What other servers offer at a path that is none here, in a word ("embeddings"); NULL: nothing that is known. */
 const char *lf_route_not_offered(struct lf_str path);
