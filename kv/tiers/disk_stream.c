@@ -226,7 +226,6 @@ static enum lf_status read_block(struct importer *m, uint64_t place, struct lf_e
     if (memcmp(sha, r->data_sha, sizeof(sha)) != 0)
         return lf_fail(err, LF_CORRUPT, "%s: block %" PRIu64 " is broken", m->from->name, place);
     memset(bytes + block_bytes, 0, slot_bytes - block_bytes);
-    m->moved->n_blocks++;
     m->moved->bytes += block_bytes;
     m->n++;
     return LF_OK;
@@ -245,6 +244,7 @@ static enum lf_status put_batch(struct importer *m, struct lf_err *err)
     }
     LF_TRY(lf_disk_table_put(m->table, blocks, m->n, &n_listed, err));
     m->moved->n_there += n_there;
+    m->moved->n_blocks += m->n;
     m->n = 0;
     return LF_OK;
 }

@@ -34,7 +34,7 @@
 #include "core/status.h"
 
 struct lf_disk_moved {
-    uint64_t n_blocks; /* of the stream: whole ones */
+    uint64_t n_blocks; /* of the stream: whole ones; import: that are on disk */
     uint64_t n_broken; /* left out */
     uint64_t n_there;  /* import: were in the store already */
     uint64_t n_gone;   /* import: made room for others */

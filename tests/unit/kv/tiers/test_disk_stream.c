@@ -1,6 +1,8 @@
 /* What is exported is imported bit for bit; a stream that is not whole never brings a wrong block, nor breaks a store.
  */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -451,6 +453,26 @@ static void a_disk_that_is_full_is_said(void **state)
     close(to.fd);
 }
 
+/* The second batch finds no room: what is said to be imported is there. */
+static void what_found_no_room_is_not_counted(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, less;
+    make_store(f, f->from, 100, 0, 70);
+    make_store(f, f->to, 100, 0, 0);
+    export(f);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    less = (struct rlimit){66 * SLOT_BYTES, before.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    enum lf_status status = import(f, f->stream, f->n_stream, false);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(status, LF_FULL);
+    assert_int_equal(f->moved.n_blocks, LF_DISK_BATCH_N);
+    assert_int_equal(count(f, f->to, 100, 70), LF_DISK_BATCH_N);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -469,6 +491,7 @@ int main(void)
         TEST(several_identities_are_several_sections),
         TEST(a_store_without_blocks_has_nothing_to_export),
         TEST(a_disk_that_is_full_is_said),
+        TEST(what_found_no_room_is_not_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
