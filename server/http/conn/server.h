@@ -102,7 +102,8 @@ struct lf_http_server {
 LF_MUST_CHECK enum lf_status lf_listen(int *fd, int *port, bool *loopback, const char *host, int want_port,
                                        struct lf_err *err);
 
-/* server.c: a fresh id, 24 hex digits and a terminator. */
+/* server.c: a fresh id, 24 hex digits and a terminator. Others do not follow from it: it may be all that is needed to
+ * read a response. */
 void lf_new_id(struct lf_http_server *s, char out[25]);
 /* Of loading, 0 to 0.999: it is not ready before it is. */
 double lf_http_server_progress_now(struct lf_http_server *s);

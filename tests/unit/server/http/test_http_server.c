@@ -1,7 +1,10 @@
 /* server/http/conn/http_server.c: what it starts with, and what it does not start without. */
 #include "tests/support/test.h"
 
+#include <stdlib.h>
+
 #include "core/check.h"
+#include "core/mix.h"
 #include "core/text_memory.h"
 #include "server/http/conn/server.h"
 
@@ -62,12 +65,43 @@ static void texts_have_a_part_of_the_memory(void **state)
     assert_true(lf_http_text_bytes(body, 1) == 232 * mib);
 }
 
+/* lf_mix64 backwards. */
+static uint64_t unmixed(uint64_t x)
+{
+    x = (x ^ x >> 31 ^ x >> 62) * 0x319642b2d24d8ec3u;
+    x = (x ^ x >> 27 ^ x >> 54) * 0x96de1b173f119089u;
+    return (x ^ x >> 30 ^ x >> 60) - 0x9e3779b97f4a7c15u;
+}
+
+/* Who has the id of a stored response may read it, where there are no keys: one's own says nothing about the next one,
+ * as it would if both were random numbers of one seed (core/mix.h). */
+static void an_id_does_not_tell_the_next_one(void **state)
+{
+    (void)state;
+    static struct lf_http_server server;
+    const uint64_t first = UINT64_C(1) << 33;
+    char ids[2][25], half[17];
+    uint64_t halves[2];
+    server.id_seed = 12345;
+    atomic_store(&server.id_counter, first);
+    for (int i = 0; i < 2; i++) {
+        lf_new_id(&server, ids[i]);
+        assert_int_equal(strlen(ids[i]), 24);
+        snprintf(half, sizeof half, "%.16s", ids[i]);
+        halves[i] = strtoull(half, NULL, 16);
+    }
+    assert_int_equal(unmixed(lf_mix64(first)), first);
+    uint64_t by_seed = unmixed(halves[0]) ^ unmixed(lf_random64(0, first)) ^ unmixed(lf_random64(0, first + 1));
+    assert_true(halves[1] != lf_mix64(by_seed));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_nobody_asked_for_has_its_default),
         cmocka_unit_test(it_does_not_start_without_memory_for_texts),
         cmocka_unit_test(texts_have_a_part_of_the_memory),
+        cmocka_unit_test(an_id_does_not_tell_the_next_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
