@@ -432,6 +432,11 @@ static void several_identities_are_several_sections(void **state)
     /* the second half alone */
     size_t n_first = f->stream[16] == 2 ? HEAD_BYTES + 2 * PLACE_BYTES : HEAD_BYTES + 4 * PLACE_BYTES;
     assert_int_equal(import(f, f->stream + n_first, f->n_stream - n_first, true), LF_CORRUPT);
+    /* the second half says that there is but one */
+    f->stream[n_first + 12] = 1;
+    lf_sha256(f->stream + n_first, 480, f->stream + n_first + 480);
+    assert_int_equal(import(f, f->stream, f->n_stream, true), LF_CORRUPT);
+    assert_non_null(strstr(f->err.message, "a section is not in its place"));
 }
 
 static void a_store_without_blocks_has_nothing_to_export(void **state)
