@@ -86,6 +86,21 @@ class Model(harness.Case):
         self.assertEqual(first.json["choices"], again.json["choices"])
         self.assertEqual(again.json["timings"]["cached_tokens"], cached(again))
 
+    def test_a_conversation_goes_on_in_the_order_in_which_it_was_held(self):
+        def respond(text, **more):
+            r = self.server.post("/v1/responses", {"input": text, "max_output_tokens": 30, "temperature": 0, **more})
+            self.assertEqual(r.status, 200, r.body[:300])
+            return r.json
+        turns = [FACTS + FILLER * 4 + "Who is the director?", FILLER * 5 + "Where does Anna Vell live?"]
+        first = respond(turns[0])
+        second = respond(turns[1], previous_response_id=first["id"])
+        asked = [{"role": "user", "content": turns[0]}, *first["output"], {"role": "user", "content": turns[1]}, *second["output"],
+                 {"role": "user", "content": "Say it again."}]
+        respond(asked)
+        usage = respond("Say it again.", previous_response_id=second["id"])["usage"]  # the same tokens: all are in the cache
+        self.assertGreater(usage["input_tokens"], 300)
+        self.assertEqual(usage["input_tokens_details"]["cached_tokens"], (usage["input_tokens"] - 1) // 64 * 64)
+
     def test_logprobs(self):
         j = self.server.complete("In the beginning", temperature=0, logprobs=3, max_tokens=12, ignore_eos=True).json
         lp = j["choices"][0]["logprobs"]

@@ -272,6 +272,14 @@ class Stored(Base):
         self.create("x", key="two", status=404, previous_response_id=second["id"])
         self.create("x", status=400, previous_response_id=1)
 
+    def test_a_conversation_has_no_more_values_than_a_body(self):
+        many = [{"role": "user", "content": "x"}, {"type": "reasoning", "summary": [["a"]] * 65000}]
+        first = self.create(many)
+        second = self.create(many, previous_response_id=first["id"])
+        r = self.create("x", status=400, previous_response_id=second["id"])
+        self.assertEqual((r["error"]["param"], r["error"]["code"]), ("previous_response_id", "too_many_messages"))
+        self.create("x", previous_response_id=first["id"])
+
     def test_the_memory_is_bounded_and_who_fills_it_loses_his_own(self):
         def filling(n):  # what is no message to the model, and stored with the others
             return [{"role": "user", "content": "[[say=ok]]"}, {"type": "reasoning", "summary": [], "encrypted_content": "x" * n}]
