@@ -124,6 +124,16 @@ class KeptDocuments(unittest.TestCase):
         self.assertEqual(self.kept(server), was)
         self.assertEqual(len(self.files()), 2)
 
+    def test_an_end_comes_while_another_one_is_read_again(self):
+        server = self.start()
+        self.assertEqual(self.put(server, "long", {"text": text(1, 9000)}).status, 202)
+        self.assertEqual(self.put(server, "short", {"text": "x", "ttl": int(4 * harness.SLOW)}).status, 202)
+        server = self.again(server, signal.SIGKILL, "--isa", "c", "--threads", "1")  # it reads for ten seconds
+        self.assertEqual([d[0] for d in self.kept(server)], ["long", "short"])
+        self.assertTrue(harness.wait_until(lambda: len(self.files()) == 1, 8), self.files())
+        self.assertEqual(server.get(f"{URL}/long").json["state"], "reading")
+        self.assertEqual(self.put(server, "short", {"text": "y"}).status, 202)
+
     def test_a_text_that_no_template_takes_is_refused_as_the_text_that_it_is(self):
         server = self.start("--max-document", "12M", "--max-body", "12M")
         r = server.request("PUT", f"{URL}/a", b"a" * 9000000, {"Content-Type": "text/plain"}, timeout=200)
