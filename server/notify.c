@@ -70,9 +70,10 @@ void lf_notify_close(struct lf_notify *n)
     n->fd = -1;
 }
 
-/* Whether it has arrived. */
-static bool send_text(struct lf_notify *n, const char *text, size_t len, int flags)
+/* Whether it has arrived. What is told again and again waits for nobody who has let the one before wait in vain. */
+static bool send_text(struct lf_notify *n, const char *text, size_t len, bool is_repeated)
 {
+    int flags = is_repeated && n->failing ? MSG_DONTWAIT : 0;
     ssize_t sent;
     do sent = sendto(n->fd, text, len, MSG_NOSIGNAL | flags, (const struct sockaddr *)&n->to, n->to_bytes);
     while (sent < 0 && errno == EINTR);
@@ -90,7 +91,7 @@ void lf_notify_tell(struct lf_notify *n, const char *fmt, ...)
     int len = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     LF_ASSERT(len > 0 && len < (int)sizeof text);
-    (void)send_text(n, text, (size_t)len, 0);
+    (void)send_text(n, text, (size_t)len, false);
 }
 
 void lf_notify_progress(struct lf_notify *n, double fraction)
@@ -100,7 +101,7 @@ void lf_notify_progress(struct lf_notify *n, double fraction)
     if (n->fd < 0 || percent == n->percent) return;
     n->percent = percent;
     int len = snprintf(text, sizeof text, "STATUS=loading the model, %d%%", percent);
-    (void)send_text(n, text, (size_t)len, MSG_DONTWAIT);
+    (void)send_text(n, text, (size_t)len, true);
 }
 
 void lf_notify_alive(struct lf_notify *n)
@@ -108,5 +109,5 @@ void lf_notify_alive(struct lf_notify *n)
     static const char text[] = "WATCHDOG=1";
     int64_t now_ns = lf_clock_ns();
     if (n->every_ns == 0 || now_ns < n->next_ns) return;
-    if (send_text(n, text, sizeof text - 1, MSG_DONTWAIT)) n->next_ns = now_ns + n->every_ns;
+    if (send_text(n, text, sizeof text - 1, true)) n->next_ns = now_ns + n->every_ns;
 }
