@@ -147,6 +147,13 @@ class Documents(Case):
         self.assertEqual([e if e == "[DONE]" else json.loads(e)["state"] for e in harness.events(r.body)], ["ready", "[DONE]"])
         self.assertEqual(self.put_text("a", "[[prefill_ms=1200]]" + "x" * 100, query="?wait=false").json["state"], "ready")
 
+    def test_waiting_is_true_or_false(self):
+        for query in ("?wait=1", "?wait=True", "?wait=", "?wait=yes&wait=true"):
+            self.assert_error(self.put_text("a", "x" * 100, query=query), 400, "invalid_value", "wait")
+        self.assertEqual(self.names(), [])
+        r = self.put_text("a", "x" * 100, query="?other=1&wait")
+        self.assertEqual((r.status, r.headers["content-type"].split(";")[0]), (200, "text/event-stream"))
+
     def test_who_waits_for_a_document_that_goes_is_told(self):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             waiting = pool.submit(self.put_text, "a", "[[prefill_ms=60000]]" + "x" * 100, query="?wait=true")

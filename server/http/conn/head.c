@@ -140,14 +140,18 @@ static enum lf_status check_body_head(const struct lf_exchange *x, const struct 
 }
 
 /* What only some routes look at. */
-static void read_wishes(struct lf_exchange *x, const struct lf_headers *h)
+static enum lf_status read_wishes(struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
 {
+    const char *wait = NULL;
     x->if_match = h->if_match;
     x->if_none_match = h->if_none_match;
-    if (!x->route->takes_text) return;
-    const char *wait = MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, "wait");
+    if (!x->route->takes_text) return LF_OK;
     x->is_text = lf_headers_is_text(h);
-    x->wait = wait && strcmp(wait, "true") == 0;
+    bool given =
+        MHD_lookup_connection_value_n(x->mhd, MHD_GET_ARGUMENT_KIND, "wait", strlen("wait"), &wait, NULL) == MHD_YES;
+    x->wait = given && (!wait || strcmp(wait, "true") == 0); /* ?wait alone too */
+    if (x->wait || !given || strcmp(wait, "false") == 0) return LF_OK;
+    return lf_refuse(err, 400, "wait", "invalid_value", "wait: expected true or false.");
 }
 
 static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, const char *url, const char *method,
@@ -165,7 +169,7 @@ static enum lf_status check(struct lf_exchange *x, const struct lf_headers *h, c
     LF_TRY(check_client(x, h, err));
     LF_TRY(check_key(x, h, err));
     LF_TRY(check_state(x, err));
-    read_wishes(x, h);
+    LF_TRY(read_wishes(x, h, err));
     return check_body_head(x, h, err);
 }
 
