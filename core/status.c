@@ -53,6 +53,7 @@ const char *lf_status_name(enum lf_status status)
         [LF_TIMEOUT] = "timeout",
         [LF_DEVICE] = "device",
         [LF_SHUTDOWN] = "shutdown",
+        [LF_QUOTA] = "quota",
     };
     size_t i = (size_t)status;
     return i < sizeof names / sizeof names[0] ? names[i] : "unknown";

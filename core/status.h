@@ -26,7 +26,8 @@ enum lf_status {
     LF_CANCELLED,   /* the client went away or asked to stop */
     LF_TIMEOUT,     /* a deadline passed */
     LF_DEVICE,      /* the device failed; sticky */
-    LF_SHUTDOWN     /* the server is draining */
+    LF_SHUTDOWN,    /* the server is draining */
+    LF_QUOTA        /* a limit of this client's own is reached: try again later */
 };
 
 /* A status with its reason. Plain data: copy freely. */

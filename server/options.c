@@ -455,8 +455,10 @@ static const struct lf_option rows[] = {
      .offset = FIELD(api_keys_file),
      .fallback = "",
      .arg = "FILE",
-     .help = "one key a line; SIGHUP reads it again",
-     .detail = "Keys may also stand, separated by commas, in LONGFLASH_API_KEYS.",
+     .help = "one key a line, and its limits; SIGHUP reads it again",
+     .detail =
+         "Behind a key may stand in-flight=N, tokens-per-minute=N, documents=N, document-tokens=N and priority=N. Keys "
+         "without limits may also stand, separated by commas, in LONGFLASH_API_KEYS.",
      .commands = SERVE,
      .group = LF_GROUP_HTTP},
     {.name = "insecure-no-auth",

@@ -253,9 +253,16 @@ static int64_t tokens_beside(const struct tenant *t, const struct lf_document *o
     return t ? t->n_tokens - (old ? old->n_tokens : 0) : 0;
 }
 
-static bool has_quota(const struct lf_documents *docs, const uint8_t *salt, int64_t n_tokens)
+static bool has_quota(const struct lf_documents *docs, const struct lf_document_put *put, int64_t n_tokens)
 {
-    return docs->tokens_most == 0 || is_anyone(salt) || n_tokens <= docs->tokens_most;
+    int64_t most = put->tokens_most ? put->tokens_most : docs->tokens_most;
+    return most == 0 || is_anyone(put->key.tenant) || n_tokens <= most;
+}
+
+/* Whether one more may be there beside what is to stay; t, old: may be NULL. */
+static bool has_number(const struct tenant *t, const struct lf_document_put *put, const struct lf_document *old)
+{
+    return put->n_most == 0 || (t ? t->n : 0) + 1 - (old ? 1 : 0) <= put->n_most;
 }
 
 /* Whether a tenant's share has room. */
@@ -273,7 +280,8 @@ static enum lf_document_verdict enter(struct lf_documents *docs, const struct lf
                                       struct lf_document *doc, struct lf_document *old)
 {
     struct tenant *t = find_tenant(docs, put->key.tenant);
-    if (!has_quota(docs, put->key.tenant, tokens_beside(t, old) + doc->n_tokens)) return LF_DOCUMENT_QUOTA;
+    if (!has_number(t, put, old)) return LF_DOCUMENT_MANY;
+    if (!has_quota(docs, put, tokens_beside(t, old) + doc->n_tokens)) return LF_DOCUMENT_QUOTA;
     if (docs->n - (old ? 1 : 0) >= docs->n_most) return LF_DOCUMENT_FULL;
     if (!t && !(t = add_tenant(docs, put->key.tenant))) return LF_DOCUMENT_FULL;
     if (!has_share(docs, t, old, doc)) {
@@ -316,6 +324,8 @@ enum lf_document_verdict lf_documents_check(struct lf_documents *docs, const str
     struct lf_document *old = find(docs, &put->key);
     enum lf_document_verdict verdict = judge(old, put, &etag);
     if (verdict == LF_DOCUMENT_SAME) *out = ref(old);
+    if (verdict == LF_DOCUMENT_NEW && !has_number(find_tenant(docs, put->key.tenant), put, old))
+        verdict = LF_DOCUMENT_MANY;
     pthread_mutex_unlock(&docs->lock);
     return verdict;
 }
@@ -325,7 +335,7 @@ bool lf_documents_has_quota(struct lf_documents *docs, const struct lf_document_
     pthread_mutex_lock(&docs->lock);
     *n_tokens = tokens_beside(find_tenant(docs, put->key.tenant), find(docs, &put->key));
     pthread_mutex_unlock(&docs->lock);
-    return has_quota(docs, put->key.tenant, *n_tokens + put->n_tokens);
+    return has_quota(docs, put, *n_tokens + put->n_tokens);
 }
 
 /* One under the same name whose time is over is as good as gone. */

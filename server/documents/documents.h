@@ -87,7 +87,8 @@ enum lf_document_verdict {
     LF_DOCUMENT_IN_USE,   /* the name has another content, and the condition does not say that it may go */
     LF_DOCUMENT_NO_MATCH, /* the condition names another content than there is */
     LF_DOCUMENT_FULL,     /* no room for one more, or for so many bytes, now */
-    LF_DOCUMENT_QUOTA     /* its tenant would have more tokens than it may */
+    LF_DOCUMENT_QUOTA,    /* its tenant would have more tokens than it may */
+    LF_DOCUMENT_MANY      /* its tenant would have more documents than it may */
 };
 
 struct lf_document_put {
@@ -96,8 +97,10 @@ struct lf_document_put {
     struct lf_str if_match; /* of an If-Match header: ETags, or *; empty: none */
     int64_t expires_s;      /* unix time; 0: never */
     int64_t n_tokens;
-    int64_t created_s; /* 0: now */
-    uint64_t file;     /* what it is kept in over restarts: a number of the caller's; 0: nothing */
+    int n_most;          /* documents that its tenant may have; 0: no number of its own */
+    int64_t tokens_most; /* tokens of these; 0: as many as any */
+    int64_t created_s;   /* 0: now */
+    uint64_t file;       /* what it is kept in over restarts: a number of the caller's; 0: nothing */
 };
 
 /* What putting it would come to, FULL and QUOTA aside: for who has work to do before. SAME: *out is the document, as

@@ -80,6 +80,7 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 /* Checks and queues a request; *out has one reference, the caller's. Errors, before anything is kept:
  * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has
  * LF_FULL   the queue (requests or tokens) or the tenant's share of it is full; retry_after_s is set
+ * LF_QUOTA  what one tenant may have in flight, or in a minute, is reached; retry_after_s is set
  * LF_UNSUPPORTED no token could be drawn: each of the allowed ids ends the answer, and min_tokens forbids that
  * LF_SHUTDOWN draining; LF_DEVICE the engine is dead; LF_NO_MEMORY; LF_INVALID an id out of range.
  * Any thread. */
@@ -130,7 +131,8 @@ struct lf_engine_metrics {
     struct lf_counter broken_logits, broken_grammars; /* requests among those of finished_error */
     struct lf_counter constrained;                    /* requests with a grammar that were started */
     struct lf_counter masks, masks_ns;                /* of their tokens, and what the engine waited for them */
-    struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_too_long, rejected_draining;
+    struct lf_counter rejected_queue, rejected_tokens, rejected_tenant, rejected_quota, rejected_too_long,
+        rejected_draining;
     struct lf_histogram ttft_s, itl_s, e2e_s, queue_s, prefill_s, decode_s, inference_s;
     struct lf_histogram prompt_tokens_per_request, generation_tokens_per_request, tokens_per_step, max_tokens;
 };

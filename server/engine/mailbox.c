@@ -157,12 +157,32 @@ static enum lf_status check_tenant(struct lf_mailbox *mb, const struct lf_gen_pa
             "%lld prompt tokens of this client are waiting, %lld would come, at most %lld of one client may wait",
             (long long)use.waiting_tokens, (long long)n_tokens, (long long)share_tokens);
     }
-    if (most->per_tenant_n > 0 && use.n_flight + n > most->per_tenant_n) {
+    int in_flight_n = p->limits.in_flight ? p->limits.in_flight : most->per_tenant_n;
+    if (in_flight_n > 0 && use.n_flight + n > in_flight_n) {
         lf_counter_add(&mb->metrics->rejected_tenant, 1);
-        return lf_fail(err, LF_FULL, "this key has %d requests in flight, %d would come, at most %d may be",
-                       use.n_flight, n, most->per_tenant_n);
+        return lf_fail(err, LF_QUOTA, "this key has %d requests in flight, %d would come, at most %d may be",
+                       use.n_flight, n, in_flight_n);
     }
     return LF_OK;
+}
+
+/* Under the lock: whether a tenant has tokens left. */
+static enum lf_status check_quota(struct lf_mailbox *mb, const struct lf_gen_params *p, int *retry_after_s,
+                                  struct lf_err *err)
+{
+    int64_t most = p->limits.tokens_per_minute;
+    if (most == 0 || lf_quota_allows(&mb->quotas, p->tenant, most, lf_clock_ns(), retry_after_s)) return LF_OK;
+    lf_counter_add(&mb->metrics->rejected_quota, 1);
+    return lf_fail(err, LF_QUOTA, "this key may have %lld tokens computed a minute, and has had them", (long long)most);
+}
+
+/* Under the lock: brings what a request is charged for to what is known by now. n_computed: of its tokens. */
+static void charge(struct lf_mailbox *mb, struct lf_request *req, int64_t n_computed)
+{
+    int64_t most = req->params.limits.tokens_per_minute;
+    if (most == 0 || n_computed == req->charged) return;
+    lf_quota_charge(&mb->quotas, req->params.tenant, most, n_computed - req->charged, lf_clock_ns());
+    req->charged = n_computed;
 }
 
 /* Under the lock: whether the queue, and the tenant's share, have room for a request and those that follow it. */
@@ -197,6 +217,7 @@ static enum lf_status check_room(struct lf_mailbox *mb, const struct lf_gen_para
         return lf_fail(err, LF_SHUTDOWN, "the server is shutting down");
     }
     if (p->follows) return LF_OK;
+    LF_TRY(check_quota(mb, p, retry_after_s, err));
     enum lf_status status = check_bounds(mb, p, err);
     if (status != LF_OK) *retry_after_s = LF_MAX(mb->figures.retry_after_s, 1);
     return status;
@@ -234,6 +255,7 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
         req->waiting = true;
         mb->n_waiting++;
         mb->waiting_tokens += req->params.n_prompt;
+        charge(mb, req, req->params.n_prompt);
         mb->n_flight++;
         mb->n_live++;
         lf_list_push_back(&mb->flight, &req->flight_node);
@@ -411,6 +433,14 @@ int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns)
     return n;
 }
 
+/* Of one that goes on its whole prompt will be computed, as far as it was not in the cache. */
+static int64_t n_computed(const struct lf_request *req)
+{
+    const struct lf_request_state *st = &req->state;
+    int n_prompt = st->finish == LF_FINISH_NONE ? req->params.n_prompt : st->n_processed;
+    return (int64_t)n_prompt - st->n_cached + st->n_tokens;
+}
+
 void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures)
 {
     lock(mb);
@@ -418,6 +448,7 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
     for (struct lf_request *req = chain; req; req = req->next_touched) {
         if (req->state.finish == LF_FINISH_NONE) { /* else the janitor has ended it */
             req->state = req->now;
+            charge(mb, req, n_computed(req));
             if (req->state.finish != LF_FINISH_NONE) leave_flight(mb, req);
         }
         req->notify_now = begin_notify(req);

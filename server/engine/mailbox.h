@@ -23,6 +23,7 @@
 
 #include "core/check.h"
 #include "server/engine/engine.h"
+#include "server/engine/quota.h"
 #include "server/engine/request_internal.h"
 
 struct lf_mailbox_limits {
@@ -49,6 +50,7 @@ struct lf_mailbox {
     int n_flight, n_waiting;
     int n_live; /* requests that exist, for destroy to check */
     int64_t waiting_tokens;
+    struct lf_quotas quotas;
     bool stop, janitor_stop, draining, alive;
     bool poked;
     bool busy;                      /* the engine has work */

@@ -40,6 +40,12 @@ enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CAN
 
 #define LF_GRAMMAR_NOT_FOLLOWED "A token was drawn that the grammar of this answer does not allow: a defect here."
 
+/* Limits of a tenant's own. */
+struct lf_tenant_limits {
+    int in_flight;             /* requests; 0: as many as any tenant's (engine.h) */
+    int64_t tokens_per_minute; /* computed for it (quota.h); 0: any number */
+};
+
 /* What to generate. Plain data; pointers are borrowed during submit and copied. */
 struct lf_gen_params {
     const int32_t *prompt; /* [n_prompt], ids < n_vocab, n_prompt >= 1 */
@@ -61,9 +67,10 @@ struct lf_gen_params {
     int priority;          /* lower is sooner; 0 default */
     const void *salt;      /* tenant and cache_salt, for the prefix cache */
     int salt_bytes;
-    uint64_t tenant;     /* whose it is: a key, or an address. Tenants share queue, cache and device (scheduler.h);
-                          * 0: nobody's in particular, with no limit of its own in the queue */
-    int64_t deadline_ns; /* lf_clock_ns() value after which it ends with what it has, as timed_out; 0: none */
+    uint64_t tenant; /* whose it is: a key, or an address. Tenants share queue, cache and device (scheduler.h);
+                      * 0: nobody's in particular, with no limit of its own in the queue */
+    struct lf_tenant_limits limits;
+    int64_t deadline_ns;       /* lf_clock_ns() value after which it ends with what it has, as timed_out; 0: none */
     struct lf_request *leader; /* a choice (n > 1) waits until its leader's prompt is in the prefix cache; NULL: none */
     /* What a client asks for at once (n, several prompts) enters the queue as one. Room for all is asked for with the
      * first: n_group requests with group_tokens prompt tokens together; 0: it is alone. The others follow it in. */

@@ -43,6 +43,7 @@ struct lf_request {
     int n_notifying; /* threads that are calling notify */
     bool abandoned;  /* the caller has let go: no notify any more */
     bool waiting;    /* counts into the queue's limits */
+    int64_t charged; /* tokens, where its tenant has a quota */
 
     /* The janitor's. */
     struct lf_request *janitor_next;

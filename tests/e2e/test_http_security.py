@@ -65,7 +65,7 @@ class Keys(harness.Case):
     def test_in_flight_requests_are_limited_per_key(self):
         ask = lambda key, **more: self.server.post("/v1/completions", {"prompt": "x", **more},
                                                    headers={"Authorization": f"Bearer {key}"})
-        self.assert_error(ask("sk-one", n=3), 429, "queue_full")
+        self.assert_error(ask("sk-one", n=3), 429, "rate_limit_exceeded")
         # the two choices that had been taken in are cancelled, and gone a step later
         self.assertTrue(harness.wait_until(lambda: ask("sk-one", n=2).status == 200))
         self.assert_error(ask("sk-one", prompt=["x"] * 33), 400, "too_many_choices")

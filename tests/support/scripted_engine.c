@@ -515,9 +515,10 @@ static enum lf_status check_locked(struct lf_engine *e, const struct lf_gen_para
         lf_counter_add(&e->metrics.rejected_queue, 1);
         return lf_fail(err, LF_FULL, "queue");
     }
-    if (p->tenant && e->opts.per_tenant_n && n_tenant + n_group > e->opts.per_tenant_n) {
+    int n_most = p->limits.in_flight ? p->limits.in_flight : e->opts.per_tenant_n;
+    if (p->tenant && n_most && n_tenant + n_group > n_most) {
         lf_counter_add(&e->metrics.rejected_tenant, 1);
-        return lf_fail(err, LF_FULL, "tenant");
+        return lf_fail(err, LF_QUOTA, "at most %d requests in flight", n_most);
     }
     return LF_OK;
 }

@@ -44,6 +44,7 @@ struct lf_gen_params lf_document_params(struct lf_http_server *s, const struct l
                                    .salt = tenant->salt,
                                    .salt_bytes = sizeof tenant->salt,
                                    .tenant = tenant->id,
+                                   .limits = tenant->limits.requests,
                                    .memory = s->text_memory};
     params.sampling.n_logprobs = -1;
     return params;
@@ -60,5 +61,5 @@ enum lf_status lf_document_submit(struct lf_http_server *s, const struct lf_gen_
     if (params->n_prompt >= room) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
     enum lf_status status = lf_engine_submit(s->engine, params, out, &retry_after_s, &why);
     if (status == LF_LIMIT) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
-    return status == LF_OK ? LF_OK : lf_refuse_submit(err, status, retry_after_s);
+    return status == LF_OK ? LF_OK : lf_refuse_submit(err, status, retry_after_s, &why);
 }

@@ -50,6 +50,8 @@ const struct lf_error_code lf_error_codes[] = {
     {414, "uri_too_long", "a request line that is too long"},
     {415, "unsupported_media_type", "a body that is not `application/json`, or is compressed"},
     {429, "queue_full", "too many requests wait, of all or of this client; `Retry-After`"},
+    {429, "rate_limit_exceeded",
+     "what this key may have in flight, or computed in a minute, is reached; the message says which; `Retry-After`"},
     {429, "too_many_connections_of_address", "`--connections-per-address`; `Retry-After`"},
     {431, "headers_too_large", "header fields that are too many or too long"},
     {500, "broken_logits", "the model computed no numbers: its weights are damaged"},
@@ -66,7 +68,9 @@ const struct lf_error_code lf_error_codes[] = {
     {503, "document_ended", "a document came to its end while it was put again: put it once more"},
     {500, "document_not_kept", "a document's file could not be written (`--cache-dir`); the log says why"},
     {507, "document_disk_full", "the disk that documents are kept on (`--cache-dir`) is full"},
-    {507, "document_quota", "the tokens that a key's documents may have together (`--document-tokens`)"},
+    {507, "document_quota",
+     "the documents that a key may have, or the tokens that these may have together (`--document-tokens`, or the key's "
+     "own)"},
     {507, "documents_full", "`--document-memory`, the number of documents, or a key's three quarters of them"},
     {505, "bad_version", "an HTTP version that is not known"},
 };

@@ -56,7 +56,7 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
     case LF_UNSUPPORTED:
         return lf_refuse(err, 400, "allowed_token_ids", "invalid_value", "allowed_token_ids: %s.", why->message);
     default:
-        return lf_refuse_submit(err, status, retry_after_s);
+        return lf_refuse_submit(err, status, retry_after_s, why);
     }
 }
 
@@ -87,10 +87,11 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
         .n_prompt_logprobs = n_prompt_logprobs(ask),
-        .priority = (int)ask->priority,
+        .priority = LF_MAX((int)ask->priority, LF_PRIORITY_FIRST + st->params->tenant->limits.held_back),
         .salt = st->salt,
         .salt_bytes = st->salt_bytes,
         .tenant = st->params->tenant->id,
+        .limits = st->params->tenant->limits.requests,
         .deadline_ns = st->params->deadline_ns,
         .leader = i == first ? NULL : gen->choices[first].req,
         .n_group = i == 0 ? gen->n_choices : 0,
@@ -192,7 +193,9 @@ static enum lf_status init_choice(const struct start *st, struct lf_choice *c, c
 static enum lf_status count_choices(const struct start *st, struct lf_api_err *err)
 {
     struct lf_generation *gen = st->gen;
-    int64_t n = gen->prompts.n * gen->ask.n, most = st->params->tenant->by_key ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
+    const struct lf_tenant *tenant = st->params->tenant;
+    int64_t n = gen->prompts.n * gen->ask.n, most = tenant->by_key ? LF_IN_FLIGHT_PER_KEY_N : LF_PROMPTS_N;
+    if (tenant->limits.requests.in_flight) most = tenant->limits.requests.in_flight;
     if (n > most)
         return lf_refuse(err, 400, "n", "too_many_choices", "%lld answers asked for at once, the most is %lld.",
                          (long long)n, (long long)most);

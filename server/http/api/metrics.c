@@ -171,6 +171,7 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
     const struct labelled rejections[] = {{"queue_requests", &m->rejected_queue},
                                           {"queue_tokens", &m->rejected_tokens},
                                           {"per_key", &m->rejected_tenant},
+                                          {"key_tokens", &m->rejected_quota},
                                           {"too_long", &m->rejected_too_long},
                                           {"draining", &m->rejected_draining}};
     static const struct lf_counter none;

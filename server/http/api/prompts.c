@@ -29,13 +29,16 @@ enum lf_status lf_refuse_context(struct lf_api_err *err, const char *param, int6
     return LF_INVALID;
 }
 
-enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s)
+enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s,
+                                const struct lf_err *why)
 {
     switch (status) {
     case LF_FULL:
         (void)!lf_refuse(err, 429, NULL, "queue_full", "The queue is full; try again in %d s.", retry_after_s);
         err->retry_after_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
         return LF_INVALID;
+    case LF_QUOTA:
+        return lf_refuse_rate(err, retry_after_s, why);
     case LF_SHUTDOWN:
         return lf_refuse(err, 503, NULL, "draining", "The server is shutting down.");
     case LF_DEVICE:

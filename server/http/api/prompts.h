@@ -43,7 +43,8 @@ LF_MUST_CHECK enum lf_status lf_prompt_render(struct lf_buf *text, struct lf_ask
 /* The refusal of a prompt that leaves no room for the answer. more: the count is only a lower bound. */
 LF_MUST_CHECK enum lf_status lf_refuse_context(struct lf_api_err *err, const char *param, int64_t n_prompt,
                                                int64_t max_tokens, int64_t ctx, bool more);
-/* What the engine says of any request that it does not take, whatever it asks for. */
-LF_MUST_CHECK enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s);
+/* What the engine says of any request that it does not take, whatever it asks for. why: what it said. */
+LF_MUST_CHECK enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s,
+                                              const struct lf_err *why);
 
 #endif

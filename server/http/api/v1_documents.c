@@ -99,8 +99,12 @@ static enum lf_status check_content(const struct lf_exchange *x, const struct lf
 
 /* ---- putting ---- */
 
-static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf_api_err *err)
+static enum lf_status refuse_verdict(const struct lf_exchange *x, enum lf_document_verdict verdict,
+                                     struct lf_api_err *err)
 {
+    if (verdict == LF_DOCUMENT_MANY)
+        return lf_refuse(err, 507, NULL, "document_quota", "This key may have %d documents: delete one first.",
+                         x->tenant.limits.documents);
     if (verdict == LF_DOCUMENT_IN_USE)
         return lf_refuse(err, 409, "name", "document_exists",
                          "There is another document of this name. If-Match with its ETag, or with *, replaces it.");
@@ -114,11 +118,12 @@ static enum lf_status refuse_verdict(enum lf_document_verdict verdict, struct lf
 static enum lf_status refuse_quota(const struct lf_exchange *x, int64_t n_tokens, int64_t n_more,
                                    struct lf_api_err *err)
 {
-    return lf_refuse(
-        err, 507, NULL, "document_quota",
-        "The documents of this key may have %lld tokens together (--document-tokens); the others have %lld, "
-        "and this one has %lld: delete one first.",
-        (long long)x->server->opts.document_tokens, (long long)n_tokens, (long long)n_more);
+    int64_t own = x->tenant.limits.document_tokens;
+    return lf_refuse(err, 507, NULL, "document_quota",
+                     "The documents of this key may have %lld tokens together (%s); the others have %lld, "
+                     "and this one has %lld: delete one first.",
+                     (long long)(own ? own : x->server->opts.document_tokens),
+                     own ? "its document-tokens" : "--document-tokens", (long long)n_tokens, (long long)n_more);
 }
 
 /* Nothing of it was kept, so nothing of it is there. */
@@ -208,7 +213,7 @@ static enum lf_status put_new(struct lf_exchange *x, struct lf_ask *ask, struct 
         (void)lf_documents_has_quota(x->server->documents, put, &n_tokens);
         return refuse_quota(x, n_tokens, put->n_tokens, err);
     }
-    return verdict == LF_DOCUMENT_SAME ? put_again(x, doc, put->expires_s, err) : refuse_verdict(verdict, err);
+    return verdict == LF_DOCUMENT_SAME ? put_again(x, doc, put->expires_s, err) : refuse_verdict(x, verdict, err);
 }
 
 enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
@@ -217,11 +222,15 @@ enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, str
     struct lf_document *doc = NULL;
     LF_TRY(check_content(x, ask, err));
     const struct lf_document_content content = {ask->text, ask->system};
-    struct lf_document_put put = {.key = key_of(x), .content = &content, .if_match = x->if_match};
+    struct lf_document_put put = {.key = key_of(x),
+                                  .content = &content,
+                                  .if_match = x->if_match,
+                                  .n_most = x->tenant.limits.documents,
+                                  .tokens_most = x->tenant.limits.document_tokens};
     if (ask->ttl_s) put.expires_s = put.key.now_s + ask->ttl_s;
     enum lf_document_verdict verdict = lf_documents_check(docs, &put, &doc);
     if (verdict == LF_DOCUMENT_SAME) return put_again(x, doc, put.expires_s, err);
-    return verdict == LF_DOCUMENT_NEW ? put_new(x, ask, &put, err) : refuse_verdict(verdict, err);
+    return verdict == LF_DOCUMENT_NEW ? put_new(x, ask, &put, err) : refuse_verdict(x, verdict, err);
 }
 
 /* ---- asking ---- */
@@ -273,7 +282,7 @@ void lf_handle_document_delete(struct lf_exchange *x)
     if (!lf_keeper_remove(&x->server->keeper, &key, x->if_match, &verdict)) {
         reply_not_found(x);
     } else if (verdict != LF_DOCUMENT_NEW) {
-        (void)!refuse_verdict(verdict, &err);
+        (void)!refuse_verdict(x, verdict, &err);
         lf_reply_error(&x->reply, &err);
     } else {
         struct lf_buf *out = lf_reply_json(&x->reply, 200);

@@ -6,36 +6,40 @@
 #include "core/check.h"
 #include "core/file.h"
 
-enum { KEY_FILE_BYTES = LF_API_KEYS_N * (LF_API_KEY_BYTES + 2) };
+enum { KEY_FILE_BYTES = LF_API_KEYS_N * (LF_API_KEY_BYTES + LF_KEY_LIMITS_BYTES + 2) };
 
 struct key_list {
-    uint8_t (*digests)[LF_SHA256_BYTES];
+    struct lf_key *keys;
     int n;
 };
 
-static bool is_key_text(struct lf_str s)
+/* One of the file or of the variable. No key's text ever reaches a message. */
+static enum lf_status add_key(struct key_list *list, struct lf_str text, bool has_limits, struct lf_err *err)
 {
-    for (size_t i = 0; i < s.len; i++)
-        if (s.ptr[i] <= ' ' || s.ptr[i] > '~') return false;
-    return s.len <= LF_API_KEY_BYTES;
+    struct lf_str key = text;
+    struct lf_key_limits limits = {.documents = 0};
+    if (has_limits) LF_TRY(lf_key_line_read(&key, &limits, text, err));
+    if (!lf_is_key(key))
+        return lf_fail(err, LF_INVALID, "expected 1 to %d printable ASCII characters without spaces", LF_API_KEY_BYTES);
+    if (list->n == LF_API_KEYS_N) return lf_fail(err, LF_LIMIT, "more than %d keys", LF_API_KEYS_N);
+    lf_sha256(key.ptr, key.len, list->keys[list->n].digest);
+    list->keys[list->n++].limits = limits;
+    return LF_OK;
 }
 
-/* Adds the keys of text, which are separated by `sep`. No key's text ever reaches a message. */
-static enum lf_status add_keys(struct key_list *list, struct lf_str text, char sep, const char *what,
+/* Adds the keys of text: lines of a file, or what stands between commas. */
+static enum lf_status add_keys(struct key_list *list, struct lf_str text, bool is_file, const char *what,
                                struct lf_err *err)
 {
     size_t at = 0;
     for (int piece = 1; at <= text.len; piece++) {
-        const char *end = text.len > at ? memchr(text.ptr + at, sep, text.len - at) : NULL;
+        const char *end = text.len > at ? memchr(text.ptr + at, is_file ? '\n' : ',', text.len - at) : NULL;
         size_t len = end ? (size_t)(end - (text.ptr + at)) : text.len - at;
         struct lf_str key = lf_str_trim(lf_str_from(text.ptr + at, len));
         at += len + 1;
-        if (key.len == 0 || (sep == '\n' && key.ptr[0] == '#')) continue;
-        if (!is_key_text(key))
-            return lf_fail(err, LF_INVALID, "%s: key %d: expected 1 to %d printable ASCII characters without spaces",
-                           what, piece, LF_API_KEY_BYTES);
-        if (list->n == LF_API_KEYS_N) return lf_fail(err, LF_LIMIT, "%s: more than %d keys", what, LF_API_KEYS_N);
-        lf_sha256(key.ptr, key.len, list->digests[list->n++]);
+        if (key.len == 0 || (is_file && key.ptr[0] == '#')) continue;
+        enum lf_status status = add_key(list, key, is_file, err);
+        if (status != LF_OK) return lf_fail_within(err, status, "%s: %s %d", what, is_file ? "line" : "key", piece);
     }
     return LF_OK;
 }
@@ -46,7 +50,7 @@ static enum lf_status add_file(struct key_list *list, const char *path, struct l
     lf_buf_init(&text, KEY_FILE_BYTES);
     enum lf_status status = lf_file_read(&text, path, KEY_FILE_BYTES, err);
     if (status != LF_OK) (void)lf_fail_within(err, status, "--api-keys-file: expected one key a line");
-    if (status == LF_OK) status = add_keys(list, lf_buf_view(&text), '\n', path, err);
+    if (status == LF_OK) status = add_keys(list, lf_buf_view(&text), true, path, err);
     if (status == LF_OK && list->n == 0)
         status = lf_fail(err, LF_INVALID, "--api-keys-file: %s holds no key, expected one a line", path);
     lf_buf_deinit(&text);
@@ -56,15 +60,15 @@ static enum lf_status add_file(struct key_list *list, const char *path, struct l
 static enum lf_status load(struct key_list *list, const struct lf_keys *keys, struct lf_err *err)
 {
     list->n = 0;
-    list->digests = calloc(LF_API_KEYS_N, sizeof list->digests[0]);
-    if (!list->digests) return lf_fail(err, LF_NO_MEMORY, "no memory for API keys");
+    list->keys = calloc(LF_API_KEYS_N, sizeof list->keys[0]);
+    if (!list->keys) return lf_fail(err, LF_NO_MEMORY, "no memory for API keys");
     enum lf_status status = LF_OK;
     if (keys->file) status = add_file(list, keys->file, err);
     int n_before = list->n;
-    if (status == LF_OK && keys->env) status = add_keys(list, lf_str_c(keys->env), ',', "API key variable", err);
+    if (status == LF_OK && keys->env) status = add_keys(list, lf_str_c(keys->env), false, "API key variable", err);
     if (status == LF_OK && keys->env && keys->env[0] && list->n == n_before)
         status = lf_fail(err, LF_INVALID, "API key variable: no key in it");
-    if (status != LF_OK) free(list->digests);
+    if (status != LF_OK) free(list->keys);
     return status;
 }
 
@@ -73,7 +77,7 @@ enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *
     *keys = (struct lf_keys){.file = file, .env = env};
     struct key_list list;
     LF_TRY(load(&list, keys, err));
-    keys->digests = list.digests;
+    keys->list = list.keys;
     keys->n = list.n;
     pthread_mutex_init(&keys->lock, NULL);
     return LF_OK;
@@ -81,8 +85,8 @@ enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *
 
 void lf_keys_deinit(struct lf_keys *keys)
 {
-    if (!keys->digests) return;
-    free(keys->digests);
+    if (!keys->list) return;
+    free(keys->list);
     pthread_mutex_destroy(&keys->lock);
     *keys = (struct lf_keys){0};
 }
@@ -92,8 +96,8 @@ enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err)
     struct key_list list;
     LF_TRY(load(&list, keys, err));
     pthread_mutex_lock(&keys->lock);
-    void *old = keys->digests;
-    keys->digests = list.digests;
+    void *old = keys->list;
+    keys->list = list.keys;
     keys->n = list.n;
     pthread_mutex_unlock(&keys->lock);
     free(old);
@@ -129,14 +133,21 @@ bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_
     struct lf_str token = authorization.len ? bearer_token(authorization) : api_key;
     if (token.len > LF_API_KEY_BYTES) token.len = 0;
     lf_sha256(token.ptr, token.len, digest);
-    unsigned found = 0;
+    unsigned found = 0, which = 0;
+    struct lf_key_limits limits = {.documents = 0};
     pthread_mutex_lock(&keys->lock);
     int n = keys->n;
-    for (int i = 0; i < n; i++) found |= (unsigned)lf_equal_ct(digest, keys->digests[i], sizeof digest);
+    for (int i = 0; i < n; i++) {
+        unsigned same = lf_equal_ct(digest, keys->list[i].digest, sizeof digest), mask = 0u - same;
+        found |= same;
+        which = (which & ~mask) | ((unsigned)i & mask);
+    }
+    if (n > 0) limits = keys->list[which].limits;
     pthread_mutex_unlock(&keys->lock);
     *out = (struct lf_tenant){0};
     if (n == 0) return true;
     if (!found) return false;
+    out->limits = limits;
     out->id = tenant_id(digest);
     memcpy(out->salt, digest, sizeof out->salt);
     return true;

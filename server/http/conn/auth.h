@@ -12,24 +12,31 @@
 #include "core/hash.h"
 #include "core/status.h"
 #include "core/str.h"
-
-enum { LF_API_KEY_BYTES = 512 };
+#include "server/http/conn/key_line.h"
 
 /* Whose request it is. salt parts the prefix cache between tenants; all zero without keys. */
 struct lf_tenant {
     uint64_t id; /* of the key; without keys 0 here, and the address's once the head has been read */
     bool by_key; /* it is a key's */
+    struct lf_key_limits limits;
     uint8_t salt[LF_SHA256_BYTES];
+};
+
+/* A key, and what goes with it. */
+struct lf_key {
+    uint8_t digest[LF_SHA256_BYTES];
+    struct lf_key_limits limits;
 };
 
 struct lf_keys {
     pthread_mutex_t lock;
-    uint8_t (*digests)[LF_SHA256_BYTES]; /* [n], owned */
+    struct lf_key *list; /* [n], owned */
     int n;
     const char *file, *env; /* borrowed; NULL: none */
 };
 
-/* file: one key a line, blank lines and lines that begin with # are skipped. env: keys separated by commas. */
+/* file: one key a line (key_line.h), blank lines and lines that begin with # are skipped; of a key that is there twice
+ * the last line counts. env: keys separated by commas, without limits. */
 LF_MUST_CHECK enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *env, struct lf_err *err);
 void lf_keys_deinit(struct lf_keys *keys); /* accepts a zeroed one */
 /* Reads both sources again; on an error the old keys stay. Any thread. */
@@ -38,7 +45,7 @@ LF_MUST_CHECK enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err 
  * and as whom. Any thread. */
 bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_str api_key, struct lf_tenant *out);
 
-/* The same one again, by its salt alone. */
+/* The same one again, by its salt alone: without limits of its own. */
 void lf_tenant_from_salt(struct lf_tenant *out, const uint8_t salt[LF_SHA256_BYTES]);
 
 #endif

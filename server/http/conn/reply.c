@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "core/check.h"
 #include "core/json.h"
 
 static const char *type_of_status(int status)
@@ -19,6 +20,15 @@ enum lf_status lf_refuse(struct lf_api_err *err, int status, const char *param, 
     va_start(args, fmt);
     vsnprintf(err->message, sizeof err->message, fmt, args);
     va_end(args);
+    return LF_INVALID;
+}
+
+enum lf_status lf_refuse_rate(struct lf_api_err *err, int retry_after_s, const struct lf_err *why)
+{
+    int wait_s = LF_MIN(LF_MAX(retry_after_s, 1), 60);
+    (void)!lf_refuse(err, 429, NULL, "rate_limit_exceeded", "Too much for this key: %s. Try again in %d s.",
+                     why->message, wait_s);
+    err->retry_after_s = wait_s;
     return LF_INVALID;
 }
 

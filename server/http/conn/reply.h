@@ -29,6 +29,8 @@ LF_MUST_CHECK enum lf_status lf_refuse(struct lf_api_err *err, int status, const
                                        const char *fmt, ...) LF_PRINTF(5, 6);
 /* What stopped work on a text (core/work.h): no memory for it now, a deadline, or that the server stops. */
 LF_MUST_CHECK enum lf_status lf_refuse_work(struct lf_api_err *err, enum lf_status why);
+/* A limit of the client's own (LF_QUOTA), in the engine's words. */
+LF_MUST_CHECK enum lf_status lf_refuse_rate(struct lf_api_err *err, int retry_after_s, const struct lf_err *why);
 /* The error's JSON, one line. */
 void lf_api_err_write(struct lf_buf *out, const struct lf_api_err *err);
 

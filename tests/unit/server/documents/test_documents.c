@@ -338,6 +338,46 @@ static void a_keys_tokens_are_bounded(void **state)
     drop_rig(&r);
 }
 
+static enum lf_document_verdict put_with(const struct rig *r, const char *name, const char *text, const char *if_match,
+                                         int n_most, int64_t tokens_most)
+{
+    const struct lf_document_content content = {.text = lf_str_c(text)};
+    const struct lf_document_put put = {.key = key_of(anna, name),
+                                        .content = &content,
+                                        .if_match = lf_str_c(if_match),
+                                        .n_tokens = 7,
+                                        .n_most = n_most,
+                                        .tokens_most = tokens_most};
+    struct lf_document *doc = NULL;
+    uint64_t left;
+    enum lf_document_verdict before = lf_documents_check(r->docs, &put, &doc), verdict;
+    lf_document_unref(r->docs, doc);
+    doc = NULL;
+    verdict = lf_documents_put(r->docs, &put, &doc, &left);
+    lf_document_unref(r->docs, doc);
+    assert_true(before == verdict || verdict == LF_DOCUMENT_QUOTA); /* a check does not look at tokens */
+    return verdict;
+}
+
+static void a_key_may_have_limits_of_its_own(void **state)
+{
+    (void)state;
+    struct rig r = make_rig(100, BUDGET); /* 70 tokens of any one key */
+    assert_int_equal(put_with(&r, "a", "x", NULL, 2, 0), LF_DOCUMENT_NEW);
+    assert_int_equal(put_with(&r, "b", "x", NULL, 2, 0), LF_DOCUMENT_NEW);
+    assert_int_equal(put_with(&r, "c", "x", NULL, 2, 0), LF_DOCUMENT_MANY);
+    assert_int_equal(put_with(&r, "b", "x", NULL, 2, 0), LF_DOCUMENT_SAME);
+    assert_int_equal(put_with(&r, "b", "y", "*", 2, 0), LF_DOCUMENT_NEW);  /* in place of one */
+    assert_int_equal(put_with(&r, "b", "z", "*", 1, 0), LF_DOCUMENT_MANY); /* lowered meanwhile */
+    assert_int_equal(put_with(&r, "c", "x", NULL, 3, 20), LF_DOCUMENT_QUOTA);
+    assert_int_equal(put_with(&r, "c", "x", NULL, 3, 21), LF_DOCUMENT_NEW);
+    for (char name[] = "d"; name[0] <= 'j'; name[0]++)
+        assert_int_equal(put_with(&r, name, "x", NULL, 0, 0), LF_DOCUMENT_NEW);
+    assert_int_equal(put_with(&r, "k", "x", NULL, 0, 0), LF_DOCUMENT_QUOTA);
+    assert_int_equal(put_with(&r, "k", "x", NULL, 0, 77), LF_DOCUMENT_NEW); /* more than others */
+    drop_rig(&r);
+}
+
 static enum lf_document_verdict put_file(const struct rig *r, const char *text, int64_t expires_s, uint64_t file,
                                          uint64_t *left)
 {
@@ -537,6 +577,7 @@ int main(void)
         cmocka_unit_test(their_bytes_are_bounded_and_what_is_deleted_makes_room),
         cmocka_unit_test(a_document_ends_when_its_time_is_over),
         cmocka_unit_test(a_keys_tokens_are_bounded),
+        cmocka_unit_test(a_key_may_have_limits_of_its_own),
         cmocka_unit_test(the_file_of_what_is_gone_is_told_once),
         cmocka_unit_test(reading_is_told_and_a_failed_one_can_be_put_again),
         cmocka_unit_test(ten_thousand_are_listed_in_a_moment),

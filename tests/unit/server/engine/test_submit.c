@@ -1,5 +1,6 @@
 /* What is refused, and that nothing of it stays. */
 #include "tests/unit/server/engine/engine_rig.h"
+#include "server/engine/engine_internal.h"
 
 static int setup(void **state)
 {
@@ -101,7 +102,8 @@ static void allowed_tokens_of_which_none_may_come_are_refused(void **state)
 }
 
 /* With the engine held in a step, the queue fills to its limit and not beyond. */
-static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenant, int n_accepted)
+static void check_full_as(enum lf_status refused, struct lf_engine_opts *opts, const struct lf_gen_params *ask,
+                          int n_accepted)
 {
     struct engine_rig f = {.backend = {.gate = 1}};
     rig_open(&f, 128, opts);
@@ -113,16 +115,17 @@ static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenan
     struct lf_engine_state es;
     do lf_engine_snapshot(f.engine, &es);
     while (es.n_running == 0); /* the engine is inside its first step: what comes from here on waits */
-    p = rig_params(prompt, n_prompt, 4);
-    p.tenant = tenant;
+    p = rig_params(prompt, ask->n_prompt, 4);
+    p.tenant = ask->tenant;
+    p.limits = ask->limits;
     for (int i = 0; i < n_accepted; i++) reqs[i] = rig_submit(&f, &p);
     int retry = 0;
     struct lf_err err = {LF_OK, ""};
-    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_FULL);
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), refused);
     assert_true(retry >= 1 && retry <= 60);
     lf_engine_snapshot(f.engine, &es);
     assert_int_equal(es.n_waiting, n_accepted);
-    assert_int_equal(es.waiting_tokens, n_accepted * n_prompt);
+    assert_int_equal(es.waiting_tokens, n_accepted * ask->n_prompt);
     f.backend.gate = 0;
     for (int i = 0; i < n_accepted; i++) assert_int_equal(rig_wait(reqs[i]).n_tokens, 4);
     more = rig_submit(&f, &p);
@@ -131,6 +134,12 @@ static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenan
     lf_request_put(first);
     for (int i = 0; i < n_accepted; i++) lf_request_put(reqs[i]);
     rig_close(&f);
+}
+
+static void check_full(struct lf_engine_opts *opts, int n_prompt, uint64_t tenant, int n_accepted)
+{
+    const struct lf_gen_params ask = {.n_prompt = n_prompt, .tenant = tenant};
+    check_full_as(LF_FULL, opts, &ask, n_accepted);
 }
 
 static void a_full_queue_says_when_to_come_back(void **state)
@@ -144,9 +153,109 @@ static void a_full_queue_says_when_to_come_back(void **state)
     check_full(&opts, 1000, 0, 2);
     opts = rig_opts();
     opts.per_tenant_n = 5;
-    check_full(&opts, 10, 1, 5);
     opts.queue_n = 9; /* tenant 0 is no key: only the queue is its limit */
     check_full(&opts, 10, 0, 9);
+}
+
+static void a_tenant_has_so_many_in_flight(void **state)
+{
+    (void)state;
+    struct lf_engine_opts opts = rig_opts();
+    struct lf_gen_params ask = {.n_prompt = 10, .tenant = 1};
+    opts.per_tenant_n = 5;
+    check_full_as(LF_QUOTA, &opts, &ask, 5);
+    ask.limits.in_flight = 2; /* its own, below the others' or above */
+    check_full_as(LF_QUOTA, &opts, &ask, 2);
+    ask.limits.in_flight = 9;
+    check_full_as(LF_QUOTA, &opts, &ask, 9);
+    opts.per_tenant_n = 0;
+    check_full_as(LF_QUOTA, &opts, &ask, 9);
+}
+
+static double owed(struct engine_rig *f, uint64_t tenant)
+{
+    struct lf_mailbox *mb = &f->engine->mailbox;
+    pthread_mutex_lock(&mb->lock);
+    double n = lf_quota_owed(&mb->quotas, tenant, lf_clock_ns());
+    pthread_mutex_unlock(&mb->lock);
+    return n;
+}
+
+/* About so many: a rate of one a minute takes nothing off that matters. */
+static bool owes(struct engine_rig *f, uint64_t tenant, int n)
+{
+    double x = owed(f, tenant);
+    return x <= n && x > n - RIG_PATIENCE_S / 60.0;
+}
+
+/* Whole prompts at first, then what was computed: what came from the cache is nobody's, nor what was not begun. */
+static void a_tenant_pays_for_what_is_computed_for_it(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.gate = 1}};
+    struct lf_engine_opts opts = rig_opts();
+    rig_open(&f, 128, &opts);
+    int32_t prompt[1000];
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1000, 10);
+    p.limits.tokens_per_minute = 1;
+    p.tenant = 1;
+    struct lf_request *req = rig_submit(&f, &p), *more = NULL;
+    struct lf_err err;
+    int retry = 0;
+    assert_true(owes(&f, 1, 1000));
+    assert_int_equal(lf_engine_submit(f.engine, &p, &more, &retry, &err), LF_QUOTA);
+    assert_true(retry > 60 * 990 && retry <= 60 * 1000);
+    assert_int_equal(lf_counter_get(&lf_engine_metrics(f.engine)->rejected_quota), 1);
+    struct lf_engine_state es;
+    do lf_engine_snapshot(f.engine, &es);
+    while (es.n_running == 0);
+    p.tenant = 2;
+    struct lf_request *gone = rig_submit(&f, &p);
+    assert_true(owes(&f, 2, 1000));
+    lf_request_put(gone); /* before its turn */
+    f.backend.gate = 0;
+    assert_int_equal(rig_wait(req).n_tokens, 10);
+    assert_true(owes(&f, 1, 1010));
+    lf_request_put(req);
+    assert_int_equal(rig_blocks_used(&f), 0);
+    assert_true(owed(&f, 2) == 0);
+    p.tenant = 3;
+    req = rig_submit(&f, &p);
+    assert_int_equal(rig_wait(req).n_cached, 960);
+    assert_true(owes(&f, 3, 50));
+    lf_request_put(req);
+    p.limits.tokens_per_minute = 0; /* who has no limit owes nothing */
+    p.tenant = 4;
+    lf_request_put(rig_submit(&f, &p));
+    assert_true(owed(&f, 4) == 0);
+    rig_close(&f);
+}
+
+/* What follows its group's first request in is taken in whatever is owed by then. */
+static void a_group_is_let_in_as_a_whole(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.gate = 0}};
+    struct lf_engine_opts opts = rig_opts();
+    rig_open(&f, 128, &opts);
+    int32_t prompt[100];
+    rig_prompt(prompt, 100, 1);
+    struct lf_gen_params p = rig_params(prompt, 100, 4);
+    struct lf_request *reqs[3];
+    p.limits.tokens_per_minute = 1;
+    p.tenant = 1;
+    for (int i = 0; i < 3; i++) {
+        p.n_group = i == 0 ? 3 : 0;
+        p.group_tokens = i == 0 ? 300 : 0;
+        p.follows = i > 0;
+        reqs[i] = rig_submit(&f, &p);
+    }
+    for (int i = 0; i < 3; i++) {
+        (void)rig_wait(reqs[i]);
+        lf_request_put(reqs[i]);
+    }
+    rig_close(&f);
 }
 
 static void a_tenant_fills_three_quarters_of_the_queue(void **state)
@@ -359,6 +468,9 @@ int main(void)
         CASE(allowed_tokens_of_which_none_may_come_are_refused),
         cmocka_unit_test(a_request_larger_than_the_pool_is_refused),
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
+        cmocka_unit_test(a_tenant_has_so_many_in_flight),
+        cmocka_unit_test(a_tenant_pays_for_what_is_computed_for_it),
+        cmocka_unit_test(a_group_is_let_in_as_a_whole),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
         cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),
         cmocka_unit_test(floods_leave_the_last_places_to_single_requests),

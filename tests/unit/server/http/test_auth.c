@@ -94,6 +94,41 @@ static void a_file_is_read_again_and_a_bad_one_changes_nothing(void **state)
     lf_keys_deinit(&keys);
 }
 
+static void a_key_of_the_file_has_its_limits(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lf_keys_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct lf_keys keys;
+    struct lf_err err;
+    struct lf_tenant a, b, c, nobody;
+    write_file(path, "alpha in-flight=2 documents=7\nbeta\r\ngamma priority=1\n gamma in-flight=3 \n");
+    assert_int_equal(lf_keys_init(&keys, path, "delta", &err), LF_OK);
+    assert_true(admits(&keys, "Bearer alpha", &a) && admits(&keys, "Bearer beta", &b) &&
+                admits(&keys, "Bearer gamma", &c));
+    assert_true(a.limits.requests.in_flight == 2 && a.limits.documents == 7);
+    assert_true(b.limits.requests.in_flight == 0 && b.limits.documents == 0);
+    assert_true(c.limits.requests.in_flight == 3 && c.limits.held_back == 0); /* its last line */
+    assert_true(admits(&keys, "Bearer delta", &c));
+    assert_int_equal(c.limits.requests.in_flight, 0);
+    assert_false(admits(&keys, "Bearer no", &nobody));
+    assert_int_equal(nobody.limits.requests.in_flight, 0);
+    write_file(path, "beta in-flight=9\nalpha\n");
+    assert_int_equal(lf_keys_reload(&keys, &err), LF_OK);
+    assert_true(admits(&keys, "Bearer alpha", &a) && admits(&keys, "Bearer beta", &b));
+    assert_true(a.limits.requests.in_flight == 0 && a.limits.documents == 0 && b.limits.requests.in_flight == 9);
+    write_file(path, "alpha\nbeta in-flight=none\n");
+    assert_int_equal(lf_keys_reload(&keys, &err), LF_INVALID);
+    assert_non_null(strstr(err.message, "line 2: expected in-flight=N"));
+    assert_true(admits(&keys, "Bearer beta", &b));
+    assert_int_equal(b.limits.requests.in_flight, 9);
+    lf_keys_deinit(&keys);
+    assert_int_equal(lf_keys_init(&keys, NULL, "alpha in-flight=2", &err), LF_INVALID); /* of the file alone */
+    unlink(path);
+}
+
 static void limits_of_keys(void **state)
 {
     (void)state;
@@ -126,6 +161,7 @@ int main(void)
         cmocka_unit_test(each_key_is_a_tenant_of_its_own),
         cmocka_unit_test(what_is_no_key_is_refused_and_is_nobody),
         cmocka_unit_test(a_file_is_read_again_and_a_bad_one_changes_nothing),
+        cmocka_unit_test(a_key_of_the_file_has_its_limits),
         cmocka_unit_test(limits_of_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

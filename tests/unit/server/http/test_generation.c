@@ -153,6 +153,27 @@ static void each_choice_is_a_request_of_its_group(void **state)
     end();
 }
 
+/* -8 is the soonest that a request can say; a key's own limit is counted from there. */
+static void a_keys_limits_go_with_its_requests(void **state)
+{
+    (void)state;
+    static const struct {
+        int held_back, asked, given;
+    } cases[] = {{0, -8, -8}, {0, 8, 8}, {6, -8, -2}, {6, -2, -2}, {6, -1, -1}, {16, 0, 8}};
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        puppet_reset(&engine);
+        ask_for(&goes_on, 1, "abc");
+        ask.tenant.limits = (struct lf_key_limits){.held_back = cases[i].held_back,
+                                                   .requests = {.in_flight = 5, .tokens_per_minute = 9}};
+        ask.ask.priority = cases[i].asked;
+        start();
+        assert_int_equal(submitted(0)->priority, cases[i].given);
+        assert_int_equal(submitted(0)->limits.in_flight, 5);
+        assert_int_equal(submitted(0)->limits.tokens_per_minute, 9);
+        end();
+    }
+}
+
 static void an_echo_asks_for_the_prompts_own_probabilities_and_keeps_its_ids(void **state)
 {
     (void)state;
@@ -205,6 +226,7 @@ static void a_refusal_of_the_engine_has_its_status(void **state)
                  {LF_INVALID, 400, "prompt", "invalid_value", 0},
                  {LF_UNSUPPORTED, 400, "allowed_token_ids", "invalid_value", 0},
                  {LF_FULL, 429, "", "queue_full", 7},
+                 {LF_QUOTA, 429, "", "rate_limit_exceeded", 7},
                  {LF_SHUTDOWN, 503, "", "draining", 0},
                  {LF_DEVICE, 503, "", "engine_failed", 0},
                  {LF_NO_MEMORY, 503, "", "text_memory_full", 1},
@@ -617,6 +639,7 @@ int main(void)
         CASE(an_answer_is_as_long_as_asked_for_or_as_there_is_room),
         CASE(no_more_tokens_than_the_answer_may_have_can_be_demanded),
         CASE(each_choice_is_a_request_of_its_group),
+        CASE(a_keys_limits_go_with_its_requests),
         CASE(an_echo_asks_for_the_prompts_own_probabilities_and_keeps_its_ids),
         CASE(a_request_has_so_many_answers_at_most),
         CASE(a_refusal_of_the_engine_has_its_status),
