@@ -130,6 +130,7 @@ class Documents(Case):
         self.assertGreater(r.error["n_prompt_tokens"], 5000)
         r = self.put_text("a", "x" * 500000)
         self.assert_error(r, 400, "context_length_exceeded")
+        self.assert_error(self.put_text("a", "x" * 9000000), 400, "invalid_value", "text")  # no template writes so much
         self.assertEqual(self.names(), [])
         self.assertEqual(self.put_text("a", "x" * 4000).status, 202)
 

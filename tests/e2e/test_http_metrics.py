@@ -90,6 +90,16 @@ class Exposition:
         self.server.get("/q7k-path?q7k=1", headers={"X-Request-Id": "q7k-header"})
         self.assertNotIn("q7k", self.server.get("/metrics").body.decode())
 
+    def test_answers_of_which_there_was_none_are_counted_as_well(self):
+        for status in ("2xx", "3xx", "4xx", "5xx"):
+            self.assertEqual(self.server.metric("http_requests_total", f'route="/detokenize",status="{status}"'), 0)
+
+    def test_the_methods_of_a_path_are_counted_together(self):
+        before = self.server.metric("http_requests_total", 'route="/v1/documents/",status="4xx"')
+        for method in ("GET", "DELETE"):
+            self.assertEqual(self.server.request(method, "/v1/documents/none").status, 404)
+        self.assertEqual(self.server.metric("http_requests_total", 'route="/v1/documents/",status="4xx"'), before + 2)
+
     def test_what_a_request_asked_for_is_counted(self):
         n, top = self.prefix + "request_params_n", self.prefix + "request_params_max_tokens"
         before = self.value(n + "_count"), self.value(n + "_sum"), self.value(top + "_count"), self.value(top + "_sum")

@@ -2,6 +2,7 @@
  *
  * The list of metrics for docs/operations.md is the same page with another head and no samples. */
 #include <stdio.h>
+#include <string.h>
 
 #include "core/check.h"
 #include "core/limits.h"
@@ -221,6 +222,23 @@ static void write_histograms(struct page *p, const struct lf_engine_metrics *m, 
     }
 }
 
+/* Of all routes of a path, whatever the method: their responses of a kind. */
+static uint64_t responses_of(const struct lf_http_metrics *m, const char *path, int kind)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < lf_routes_n(); i++)
+        if (strcmp(lf_route_at(i)->path, path) == 0) n += lf_counter_get(&m->requests[i][kind]);
+    return n;
+}
+
+static bool is_first_of_path(int route)
+{
+    for (int i = 0; i < route; i++)
+        if (strcmp(lf_route_at(i)->path, lf_route_at(route)->path) == 0) return false;
+    return true;
+}
+
+/* Those of which there was none too: a rate is that of a counter which was there before. */
 static void write_http_requests(struct page *p, const struct lf_http_metrics *m)
 {
     static const char *const kinds[] = {"", "1xx", "2xx", "3xx", "4xx", "5xx"};
@@ -230,12 +248,12 @@ static void write_http_requests(struct page *p, const struct lf_http_metrics *m)
     if (p->lists) return;
     for (int i = 0; i <= lf_routes_n(); i++) {
         bool known = i < lf_routes_n();
+        const char *path = known ? lf_route_at(i)->path : "none";
+        if (known && !is_first_of_path(i)) continue;
         for (int k = 2; k <= 5; k++) {
-            const struct lf_counter *c = &m->requests[known ? i : LF_ROUTES_N][k];
-            if (lf_counter_get(c) == 0) continue;
-            snprintf(labels, sizeof labels, "route=\"%s\",status=\"%s\"", known ? lf_route_at(i)->path : "none",
-                     kinds[k]);
-            lf_metrics_sample(p->out, p->prefix, "http_requests_total", labels, (double)lf_counter_get(c));
+            uint64_t n = known ? responses_of(m, path, k) : lf_counter_get(&m->requests[LF_ROUTES_N][k]);
+            snprintf(labels, sizeof labels, "route=\"%s\",status=\"%s\"", path, kinds[k]);
+            lf_metrics_sample(p->out, p->prefix, "http_requests_total", labels, (double)n);
         }
     }
 }

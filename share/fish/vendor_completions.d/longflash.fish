@@ -53,7 +53,7 @@ complete -c longflash -n '__fish_seen_subcommand_from serve' -l queue -d 'waitin
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l watchdog -d 'no step for so long with work queued: the process ends with status 1; 0: off' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l host -d 'address to listen on; anything but loopback needs keys or --insecure-no-auth' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l port -d 'port to listen on; 0: any free one' -x
-complete -c longflash -n '__fish_seen_subcommand_from serve' -l api-keys-file -d 'one key a line; SIGHUP reads it again' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from serve' -l api-keys-file -d 'one key a line, and its limits; SIGHUP reads it again' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l insecure-no-auth -d 'listen beyond loopback without keys: anyone who reaches the port may use it'
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l cors-origin -d 'allow browsers\' requests from this origin; may be given several times' -x
 complete -c longflash -n '__fish_seen_subcommand_from serve' -l allowed-host -d 'accept this Host header beside the loopback names; may be given several times' -x
