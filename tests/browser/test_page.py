@@ -40,6 +40,38 @@ return [e.id || e.getAttribute("aria-label") || e.textContent.trim(), style.outl
 """
 
 
+# A server with pins, in the page: what /v1/documents says of a document, and what a pin does. window.refusal: the next answers.
+FAKE_PINS = """
+const tiers = arguments[0], real = window.fetch, pinned = {};
+window.asked = [];
+const dress = (d) => ({ ...d, pinned: pinned[d.name] ?? null });
+const placed = (d) => ({ ...dress(d), tokens_on: { device: d.tokens - d.tokens % 64, memory: tiers.includes("memory") ? 64 : null,
+                                                   disk: tiers.includes("disk") ? 0 : null } });
+window.fetch = async (path, options) => {
+  const [, name, act] = /^\/v1\/documents\/([^/]+)(?:\/(pin|unpin))?$/.exec(path) ?? [];
+  if (act) {
+    if (window.refusal) {
+      const [status, code, message] = window.refusal;
+      return Response.json({ error: { message, code, type: "x", param: null } }, { status });
+    }
+    const body = JSON.parse(options.body);
+    window.asked.push([path, body]);
+    pinned[name] = act === "pin" ? body.tier : undefined;
+    return Response.json(placed(await (await real(`/v1/documents/${name}`, { headers: options.headers })).json()));
+  }
+  const response = await real(path, options);
+  if (!response.ok || options.method !== "GET") return response;
+  const answer = await response.json();
+  if (path === "/v1/documents") answer.data = answer.data.map(dress);
+  if (path === "/v1/capacity") {
+    answer.blocks.pinned = 0;
+    for (const tier of ["memory", "disk"]) answer[tier] = tiers.includes(tier) ? { total: 100, kept: 10, works: true } : null;
+  }
+  return Response.json(name ? placed(answer) : answer);
+};
+"""
+
+
 class Case(harness.Case):
     state = "ready"
 
@@ -156,30 +188,73 @@ class Page(Case):
         self.b.click("#anew")
         self.assertEqual(self.b.text("#talk"), "")
 
-    def test_pins_are_there_where_the_server_has_them(self):
+    def pins(self):
+        return self.b.run("return [...document.querySelectorAll('#list li button')].map((e) => e.checkVisibility() ? e.textContent : '')"
+                          ".filter((t) => t === 'Pin' || t === 'Unpin')")
+
+    def test_a_server_without_pins_shows_none(self):
         self.put("facts", "The code is 48213. " * 20)
+        self.b.run(FAKE_PINS.replace("({ ...d, pinned: pinned[d.name] ?? null })", "({ ...d, pinned: undefined })"), ["device", "disk"])
         self.listed("facts")
-        self.assertFalse(self.b.shows("#list li button:nth-child(2)"))
-        self.b.run("""let pinned = false;
-                      const real = window.fetch;
-                      window.asked = [];
-                      window.fetch = async (path, options) => {
-                        if (options.method === "POST") {
-                          window.asked.push(path);
-                          pinned = path.endsWith("/pin");
-                          return Response.json({});
-                        }
-                        const answer = await (await real(path, options)).json();
-                        for (const d of answer.data ?? []) d.pinned = pinned;
-                        return Response.json(answer);
-                      };""")
-        for before, after in (("Pin", "Unpin"), ("Unpin", "Pin")):
-            wait_for(lambda: self.b.shows("#list li button:nth-child(2)"), "the button is there")
-            self.assertEqual(self.b.text("#list li button:nth-child(2)"), before)
-            self.assertEqual(self.b.label(self.b.element("#list li button:nth-child(2)")), f"{before} facts")
+        wait_for(lambda: "not asked yet" in self.b.text("#list"), "it is read")
+        self.b.run("document.dispatchEvent(new Event('visibilitychange'))")  # it looks at once
+        self.assertEqual(self.pins(), [])
+        self.assertNotIn("cache", self.b.text("#list"))
+
+    def test_a_pin_is_set_and_taken_away_where_there_is_one_tier(self):
+        self.put("facts", "The code is 48213. " * 20)
+        self.b.run(FAKE_PINS, ["device"])
+        wait_for(lambda: self.pins() == ["Pin"], "the button is there")
+        self.assertEqual(self.b.label(self.b.element("#list li button:nth-child(2)")), "Pin facts")
+        self.b.click("#list li button:nth-child(2)")
+        wait_for(lambda: self.pins() == ["Unpin"], "it is pinned")
+        self.assertIn("pinned in the cache", self.b.text("#list .hint"))
+        wait_for(lambda: "cache: all" in self.b.text("#list"), "where it lies is said")
+        self.assertNotIn("disk", self.b.text("#list"))
+        self.b.click("#list li button:nth-child(2)")
+        wait_for(lambda: self.pins() == ["Pin"], "it is not pinned any more")
+        self.assertEqual(self.b.run("return window.asked"), [["/v1/documents/facts/pin", {"tier": "device"}], ["/v1/documents/facts/unpin", {}]])
+        self.assertIn("facts is not pinned any more", self.b.run("return document.getElementById('said').textContent"))
+
+    def test_of_several_tiers_one_is_chosen_without_a_mouse(self):
+        self.put("facts", "The code is 48213. " * 20)
+        self.b.run(FAKE_PINS, ["device", "memory", "disk"])
+        wait_for(lambda: self.pins() == ["Pin"], "the button is there")
+        wait_for(lambda: "cache: all · host: 64 · disk: none" in self.b.text("#list"), "where it lies is said")
+        self.b.run("document.querySelector('#list li button:nth-child(2)').focus()")
+        self.b.press(ENTER)
+        self.assertEqual(self.b.run("return document.querySelector('#list li button:nth-child(2)').ariaExpanded"), "true")
+        names = [self.b.label(e) for e in self.b.elements("#list [role=group] button")]
+        self.assertEqual(names, ["Pin facts in the cache", "Pin facts in the host's memory", "Pin facts on disk"])
+        self.assertEqual(self.b.label(self.b.element("#list [role=group]")), "Where to pin facts")
+        self.b.press(TAB, TAB)
+        self.assertEqual(self.b.run(FOCUS), ["Pin facts on disk", True])
+        self.b.press(ENTER)
+        wait_for(lambda: self.pins() == ["Unpin"], "it is pinned")
+        self.assertIn("pinned on disk", self.b.text("#list .hint"))
+        self.assertFalse(self.b.shows("#list [role=group]"))
+        self.assertEqual(self.b.run("return [document.activeElement.textContent, window.asked]"), ["Unpin", [["/v1/documents/facts/pin", {"tier": "disk"}]]])
+        self.assertIn("Cache, pinned", self.b.text("#legend"))
+
+    def test_a_pin_that_is_refused_is_said(self):
+        self.put("facts", "The code is 48213. " * 20)
+        self.b.run(FAKE_PINS, ["device"])
+        wait_for(lambda: self.pins() == ["Pin"], "the button is there")
+        for status, code, message in ((400, "invalid_value", "tier: there is no such tier."), (507, "pins_full", "Half of it is pinned.")):
+            self.b.run("window.refusal = arguments", status, code, message)
             self.b.click("#list li button:nth-child(2)")
-            wait_for(lambda: self.b.text("#list li button:nth-child(2)") == after, after)
-        self.assertEqual(self.b.run("return window.asked"), ["/v1/documents/facts/pin", "/v1/documents/facts/unpin"])
+            wait_for(lambda: self.b.text("#list .failed") == message, message)
+            self.assertIn(f"facts was not pinned: {message}", self.b.run("return document.getElementById('said').textContent"))
+            self.assertEqual(self.pins(), ["Pin"])
+        self.b.run("window.refusal = undefined")
+        self.b.click("#list li button:nth-child(2)")
+        wait_for(lambda: self.pins() == ["Unpin"], "it is pinned")
+        self.assertFalse(self.b.shows("#list .failed"))
+        self.b.run("window.refusal = [404, 'unknown_route', 'There is nothing at this path.']")
+        self.b.click("#list li button:nth-child(2)")
+        wait_for(lambda: self.b.text("#list .failed") == "This server has no pins.", "that is said")
+        wait_for(lambda: self.pins() == [], "and the button goes")
+        self.assertEqual(self.b.run("return document.activeElement.textContent"), "Ask")
 
     def test_stop_ends_the_answer_here_and_in_the_server(self):
         self.ask("[[step_ms=15]] without an end")
@@ -219,7 +294,8 @@ class Page(Case):
             self.assertTrue(visible, f"where the focus is can be seen: {name}")
             if name == "send":
                 break
-        self.assertEqual(order, ["Skip to the question", "settings-open", "file", "Ask about facts", "Delete", "talk", "about", "question", "send"])
+        pin = ["Pin facts"] if "pinned" in self.server.get("/v1/documents/facts").json else []
+        self.assertEqual(order, ["Skip to the question", "settings-open", "file", "Ask about facts", *pin, "Delete", "talk", "about", "question", "send"])
         self.b.run("document.querySelector('[aria-label=\"Ask about facts\"]').focus()")
         self.b.press(ENTER)
         self.assertEqual(self.b.run("return [document.activeElement.id, document.getElementById('about').value]"), ["question", "facts"])

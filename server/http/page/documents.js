@@ -1,6 +1,7 @@
 // Documents: a text that is dropped is put under a name made of its file's, and the list says how it is being read.
 import { ask, upload } from "/page/api.js";
 import { byId, bytes, count, el, seconds, setText } from "/page/dom.js";
+import { lookAtPlaces, pinControls, pinOf, placesOf, showPin } from "/page/places.js";
 
 const NAME_CHARS = 100, SNIFF_BYTES = 64 * 1024, SURE_MS = 4000;
 const HOW = {
@@ -13,6 +14,7 @@ const HOW = {
 };
 
 const rows = new Map(); // name → {li, name, facts, bar, buttons…}
+const looked = new Map(); // name → when it was asked where it lies, and what it was then
 let act = { chosen() {}, changed() {} };
 
 /** Letters, digits, dots, underscores and dashes: what the server takes as a name. */
@@ -103,30 +105,34 @@ async function remove(row, button) {
     say(`${row.key} was deleted.`);
     (next?.querySelector("button") || byId("file")).focus();
   } catch (error) {
-    say(`${row.key} was not deleted: ${error.message}`);
+    trouble(row, error.message, `${row.key} was not deleted: ${error.message}`);
   }
   act.changed("");
 }
 
-async function pin(row) {
-  try {
-    await ask("POST", `/v1/documents/${encodeURIComponent(row.key)}/${row.pinned ? "unpin" : "pin"}`, { json: {} });
-  } catch (error) {
-    say(`${row.key}: ${error.message}`);
-  }
-  act.changed("");
+/** What went wrong with a document, until something goes well; "" for that. */
+function trouble(row, text, said) {
+  setText(row.trouble, text);
+  row.trouble.hidden = !text;
+  say(said);
 }
 
 function makeRow(key) {
   const row = { key, facts: el("span", { className: "hint" }), bar: el("progress", { aria: { label: `Reading ${key}` } }) };
   row.chooser = el("button", { type: "button", onclick: () => act.chosen(key), aria: { label: `Ask about ${key}` } }, "Ask");
-  row.pinner = el("button", { type: "button", hidden: true, onclick: () => pin(row) });
+  row.places = el("span", { className: "hint", hidden: true });
+  row.trouble = el("span", { className: "failed", hidden: true });
+  row.pin = pinControls(key, (text, said) => {
+    trouble(row, text, said);
+    act.changed("");
+  });
   const away = el("button", { type: "button" }, "Delete");
   away.onclick = () => remove(row, away);
   const id = `delete-${rows.size}-${Date.now()}`;
   const name = el("span", { className: "name", id }, key);
   away.setAttribute("aria-describedby", id);
-  row.li = el("li", {}, name, row.bar, row.facts, el("div", { className: "buttons" }, row.chooser, row.pinner, away));
+  const buttons = el("div", { className: "buttons" }, row.chooser, row.pin.pinner, away);
+  row.li = el("li", {}, name, row.bar, row.facts, row.places, buttons, row.pin.choices, row.trouble);
   return row;
 }
 
@@ -140,6 +146,7 @@ function facts(d) {
   const left = d.eta_ms ? `, ${seconds(d.eta_ms)} left` : "";
   if (d.state === "reading") return `reading: ${count(d.tokens_read)} of ${count(d.tokens)} tokens${left}`;
   const parts = [`${count(d.tokens)} tokens`, bytes(d.bytes), asked(d.hits)];
+  if (d.pinned) parts.push(pinOf(d));
   if (d.expires) parts.push(`expires in ${seconds(Math.max(0, d.expires * 1000 - Date.now()))}`);
   return parts.join(" · ");
 }
@@ -154,10 +161,14 @@ function showOne(row, d) {
   row.bar.max = Math.max(1, d.tokens);
   row.bar.value = d.tokens_read;
   row.chooser.disabled = d.state === "failed";
-  row.pinned = Boolean(d.pinned);
-  row.pinner.hidden = d.pinned === undefined;
-  setText(row.pinner, row.pinned ? "Unpin" : "Pin");
-  row.pinner.setAttribute("aria-label", `${row.pinned ? "Unpin" : "Pin"} ${d.name}`);
+  showPin(row.pin, d);
+}
+
+function showPlaces(d) {
+  const row = rows.get(d.name), text = placesOf(d);
+  if (!row) return;
+  setText(row.places, text);
+  row.places.hidden = !text;
 }
 
 /** Rows stay where they are while their documents do: focus is not lost when the list is asked for again. */
@@ -167,6 +178,7 @@ export function showDocuments(data) {
     if (!names.has(name)) {
       row.li.remove();
       rows.delete(name);
+      looked.delete(name);
     }
   for (const d of data) {
     if (!rows.has(d.name)) {
@@ -176,6 +188,7 @@ export function showDocuments(data) {
     showOne(rows.get(d.name), d);
   }
   byId("none").hidden = data.length > 0;
+  lookAtPlaces(data, looked, showPlaces);
 }
 
 export function startDocuments(actions) {

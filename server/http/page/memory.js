@@ -2,12 +2,13 @@
 import { byId, bytes, count, el, seconds, setText } from "/page/dom.js";
 
 function shares(c) {
-  const m = c.plan, b = c.blocks, block = b.total ? m.kv_bytes / b.total : 0;
+  const m = c.plan, b = c.blocks, block = b.total ? m.kv_bytes / b.total : 0, pinned = b.pinned ?? 0;
   return [
     ["weights", "Weights", m.weights_bytes],
     ["workspace", "Workspace", m.workspace_bytes],
     ["host", "Process and texts", m.host_bytes],
-    ["used", "Cache, in use", b.used * block],
+    ...(b.pinned === undefined ? [] : [["pinned", "Cache, pinned", pinned * block]]),
+    ["used", "Cache, in use", Math.max(0, b.used - pinned) * block],
     ["cached", "Cache, read before", b.cached * block],
     ["free", "Cache, free", b.free * block],
   ];

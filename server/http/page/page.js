@@ -4,6 +4,7 @@ import { chooseDocument, isAnswering, offerDocument, showChoices, startAsking } 
 import { showDocuments, startDocuments } from "/page/documents.js";
 import { byId, el, setText } from "/page/dom.js";
 import { showMemory } from "/page/memory.js";
+import { noteTiers } from "/page/places.js";
 import { openSettings, settings, startSettings } from "/page/settings.js";
 
 const BUSY_MS = 500, IDLE_MS = 3000, GONE_MS = 2000, HIDDEN_MS = 15000, PATIENCE_MS = 10000;
@@ -52,6 +53,7 @@ async function look() {
     setText(byId("model"), capacity.model);
     state(capacity.draining ? "wait" : "ready", capacity.draining ? "shutting down" : "ready");
     notice("");
+    noteTiers(capacity);
     showDocuments(documents.data);
     showChoices(documents.data);
     showMemory(capacity);
