@@ -106,6 +106,19 @@ class Examples(harness.Case):
         self.assertGreater(json.loads(got[-2])["usage"]["total_tokens"], 0)
         self.assertEqual(json.loads(anthropic)["content"][0]["text"], FACT)
 
+    def test_a_conversation_goes_on_about_a_document_with_a_name(self):
+        with open(self.path("my.txt"), "w", encoding="utf-8") as f:
+            f.write(" ".join([FILLER] * 20 + [FACT] + [FILLER] * 20))
+        r = self.run_example("conversation.sh", "my.txt", QUESTION, QUESTION)
+        reading, first, second = re.split(r"== the (?:first|second) question\n", r.stdout)
+        self.assertIn('"state":"ready"', reading)
+        for text, part in ((first, "in"), (second, "again")):
+            self.assertIn(FACT, json.loads(text.splitlines()[0])["output"][0]["content"][0]["text"], part)
+        tokens = json.loads(reading[reading.rindex('data: {"object"') + 6:].splitlines()[0])["tokens"]
+        usage = json.loads(second.splitlines()[0])["usage"]
+        self.assertGreaterEqual(usage["input_tokens_details"]["cached_tokens"], tokens // 64 * 64)
+        self.assertIn('"deleted":true', second)
+
     def test_curl_fails_where_the_server_refuses(self):
         r = self.run_example("curl.sh", LONGFLASH_URL=f"http://127.0.0.1:{self.server.port}/nowhere", expect=22)
         self.assertNotIn(FACT, r.stdout)
