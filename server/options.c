@@ -456,9 +456,9 @@ static const struct lf_option rows[] = {
      .fallback = "",
      .arg = "FILE",
      .help = "one key a line, and its limits; SIGHUP reads it again",
-     .detail =
-         "Behind a key may stand in-flight=N, tokens-per-minute=N, documents=N, document-tokens=N and priority=N. Keys "
-         "without limits may also stand, separated by commas, in LONGFLASH_API_KEYS.",
+     .detail = "Behind a key may stand name=NAME, in-flight=N, tokens-per-minute=N, documents=N, document-tokens=N and "
+               "priority=N. Keys "
+               "without limits may also stand, separated by commas, in LONGFLASH_API_KEYS.",
      .commands = SERVE,
      .group = LF_GROUP_HTTP},
     {.name = "insecure-no-auth",

@@ -223,11 +223,18 @@ static enum lf_status check_room(struct lf_mailbox *mb, const struct lf_gen_para
     return status;
 }
 
+/* Under the lock: whether it was let in, for its tenant's meter. */
+static void note_refusal(const struct lf_gen_params *p, enum lf_status status)
+{
+    if (p->limits.meter && (status == LF_FULL || status == LF_QUOTA)) lf_counter_add(&p->limits.meter->rejected, 1);
+}
+
 enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_params *params, int *retry_after_s,
                                      struct lf_err *err)
 {
     lock(mb);
     enum lf_status status = check_room(mb, params, retry_after_s, err);
+    note_refusal(params, status);
     unlock(mb);
     return status;
 }
@@ -246,7 +253,9 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
 {
     lock(mb);
     enum lf_status status = check_room(mb, &req->params, retry_after_s, err);
+    note_refusal(&req->params, status);
     if (status == LF_OK) {
+        if (req->params.limits.meter) lf_counter_add(&req->params.limits.meter->requests, 1);
         req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
         req->now.eta_ns = req->state.eta_ns = first_eta_ns(mb, req);
         req->n_refs++;
@@ -433,6 +442,19 @@ int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns)
     return n;
 }
 
+/* Under the lock: counts for its tenant what has come since the last time. The prompt counts once its first step has
+ * been read: then it is known what was cached. */
+static void meter(struct lf_request *req)
+{
+    struct lf_tenant_meter *m = req->params.limits.meter;
+    if (!m || req->abandoned) return;
+    lf_counter_add(&m->generation_tokens, (uint64_t)(req->now.n_tokens - req->state.n_tokens));
+    lf_counter_add(&m->cached_tokens, (uint64_t)(req->now.n_cached - req->state.n_cached));
+    if (req->metered || req->now.n_processed == 0) return;
+    req->metered = true;
+    lf_counter_add(&m->prompt_tokens, (uint64_t)req->params.n_prompt);
+}
+
 /* Of one that goes on its whole prompt will be computed, as far as it was not in the cache. */
 static int64_t n_computed(const struct lf_request *req)
 {
@@ -447,6 +469,7 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
     if (figures) mb->figures = *figures;
     for (struct lf_request *req = chain; req; req = req->next_touched) {
         if (req->state.finish == LF_FINISH_NONE) { /* else the janitor has ended it */
+            meter(req);
             req->state = req->now;
             charge(mb, req, n_computed(req));
             if (req->state.finish != LF_FINISH_NONE) leave_flight(mb, req);

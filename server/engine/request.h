@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/metrics.h"
 #include "core/status.h"
 #include "model/sampler.h"
 
@@ -40,10 +41,17 @@ enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CAN
 
 #define LF_GRAMMAR_NOT_FOLLOWED "A token was drawn that the grammar of this answer does not allow: a defect here."
 
+/* What was done for a tenant that somebody wants to see by itself. */
+struct lf_tenant_meter {
+    struct lf_counter requests, rejected; /* taken in; refused for a limit of the tenant's own or of the queue */
+    struct lf_counter prompt_tokens, cached_tokens, generation_tokens; /* cached_tokens: of the prompt's */
+};
+
 /* Limits of a tenant's own. */
 struct lf_tenant_limits {
-    int in_flight;             /* requests; 0: as many as any tenant's (engine.h) */
-    int64_t tokens_per_minute; /* computed for it (quota.h); 0: any number */
+    int in_flight;                 /* requests; 0: as many as any tenant's (engine.h) */
+    int64_t tokens_per_minute;     /* computed for it (quota.h); 0: any number */
+    struct lf_tenant_meter *meter; /* borrowed until the request is put; NULL: nobody wants to see it */
 };
 
 /* What to generate. Plain data; pointers are borrowed during submit and copied. */

@@ -44,6 +44,7 @@ struct lf_request {
     bool abandoned;  /* the caller has let go: no notify any more */
     bool waiting;    /* counts into the queue's limits */
     int64_t charged; /* tokens, where its tenant has a quota */
+    bool metered;    /* its prompt has been counted for its tenant */
 
     /* The janitor's. */
     struct lf_request *janitor_next;

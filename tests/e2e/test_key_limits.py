@@ -2,6 +2,7 @@
 makes of another file."""
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -121,6 +122,35 @@ class Tokens(Case):
         self.assertRegex(metrics, r'admission_rejections_total\{[^}]*reason="key_tokens"[^}]*\} [5-9]')
 
 
+class Names(Case):
+    lines = "sk-one name=finance in-flight=1\nsk-two name=law\nsk-any\n"
+
+    def counted(self, name, key):
+        m = re.search(rf'^longflash:key_{name}_total{{model_name="demo",key="{key}"}} (\d+)$', self.metrics(), re.M)
+        return m and int(m.group(1))
+
+    def metrics(self):
+        return self.server.get("/metrics", headers=self.head("sk-any")).body.decode()
+
+    def test_what_keys_with_names_do_is_counted(self):
+        self.assertEqual(self.counted("requests", "law"), 0)
+        usage = [self.ask("sk-one", LONG).json["usage"] for _ in range(2)]
+        self.ask("sk-any", LONG)
+        self.assertEqual(self.put("sk-one", "a").status, 200)
+        document = self.server.get("/v1/documents/a", headers=self.head("sk-one")).json
+        self.assert_error(self.ask("sk-one", ["x", "y"]), 400, "too_many_choices")
+        self.assertEqual(self.counted("requests", "finance"), 3)
+        self.assertEqual(self.counted("rejections", "finance"), 0)
+        self.assertTrue(harness.wait_until(lambda: self.counted("prompt_tokens", "finance") ==
+                                           sum(u["prompt_tokens"] for u in usage) + document["tokens"]))
+        self.assertEqual(self.counted("prompt_tokens_cached", "finance"), usage[1]["prompt_tokens_details"]["cached_tokens"])
+        self.assertEqual(self.counted("generation_tokens", "finance"), sum(u["completion_tokens"] for u in usage))
+        self.reload("sk-one name=finance\nsk-any\n", lambda: self.ask("sk-two").status == 401)
+        self.assertEqual(self.counted("requests", "finance"), 3)
+        self.assertEqual(self.counted("requests", "law"), 0)
+        self.assertNotIn("sk-", self.metrics())
+
+
 class Documents(Case):
     lines = "sk-few documents=1\nsk-small document-tokens=300\nsk-any\n"
 
@@ -143,7 +173,7 @@ class Documents(Case):
 @unittest.skipUnless(harness.Program.program, "no server program in the environment")
 class Start(unittest.TestCase):
     def test_a_line_that_is_wrong_is_refused_before_anything_else_and_not_repeated(self):
-        for line in ("sk-secret in-flight=0", "sk-secret sk-other", "sk-secret in-flight=2 colour=red", "sk-s\u00e9cret"):
+        for line in ("sk-secret in-flight=0", "sk-secret sk-other", "sk-secret in-flight=2 colour=red", "sk-secret name=a,b", "sk-s\u00e9cret"):
             with tempfile.NamedTemporaryFile("w") as f:
                 f.write("sk-one\n" + line + "\n")
                 f.flush()

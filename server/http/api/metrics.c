@@ -1,6 +1,7 @@
 /* /metrics: Prometheus' text, under vLLM's names so that its dashboards work. Every label comes from a table here.
  *
  * The list of metrics for docs/operations.md is the same page with another head and no samples. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -169,12 +170,9 @@ static void write_engine_counters(struct page *p, const struct lf_engine_metrics
                                        {"length", &m->finished_length},
                                        {"abort", &m->finished_cancelled},
                                        {"error", &m->finished_error}};
-    const struct labelled rejections[] = {{"queue_requests", &m->rejected_queue},
-                                          {"queue_tokens", &m->rejected_tokens},
-                                          {"per_key", &m->rejected_tenant},
-                                          {"key_tokens", &m->rejected_quota},
-                                          {"too_long", &m->rejected_too_long},
-                                          {"draining", &m->rejected_draining}};
+    const struct labelled rejections[] = {{"queue_requests", &m->rejected_queue}, {"queue_tokens", &m->rejected_tokens},
+                                          {"per_key", &m->rejected_tenant},       {"key_tokens", &m->rejected_quota},
+                                          {"too_long", &m->rejected_too_long},    {"draining", &m->rejected_draining}};
     static const struct lf_counter none;
     counter(p, "prompt_tokens_total", &m->prompt_tokens, "Prompt tokens taken in.");
     counters(p, "prompt_tokens_by_source_total", "source", sources, LF_N_ELEMS(sources),
@@ -332,6 +330,32 @@ static void write_process(const struct page *page, const struct lf_process_figur
     sample_of(p, "longflash_build_info", labels, 1);
 }
 
+/* Of those keys whose line in the file of keys has a name. keys: NULL where families are only listed. */
+static void write_keys(struct page *p, struct lf_keys *keys)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } rows[] = {
+        {"key_requests_total", "Requests taken in.", offsetof(struct lf_tenant_meter, requests)},
+        {"key_rejections_total", "Requests refused at the queue, or for a limit of the key's.",
+         offsetof(struct lf_tenant_meter, rejected)},
+        {"key_prompt_tokens_total", "Prompt tokens.", offsetof(struct lf_tenant_meter, prompt_tokens)},
+        {"key_prompt_tokens_cached_total", "Of these, found in the cache or below it.",
+         offsetof(struct lf_tenant_meter, cached_tokens)},
+        {"key_generation_tokens_total", "Tokens generated.", offsetof(struct lf_tenant_meter, generation_tokens)},
+    };
+    for (size_t r = 0; r < LF_N_ELEMS(rows); r++) {
+        const struct lf_key_meter *m;
+        head(p, rows[r].name, "counter", "`key`: its name in the file of keys", rows[r].help);
+        for (int i = 0; keys && (m = lf_keys_meter(keys, i)) != NULL; i++) {
+            const char *at = (const char *)&m->counters + rows[r].offset;
+            sample(p, rows[r].name, "key", m->name,
+                   (double)lf_counter_get((const struct lf_counter *)(const void *)at));
+        }
+    }
+}
+
 void lf_handle_metrics(struct lf_exchange *x)
 {
     struct lf_http_server *s = x->server;
@@ -357,6 +381,7 @@ void lf_handle_metrics(struct lf_exchange *x)
     write_disk(&p, &engine.disk);
     write_engine_counters(&p, m);
     write_histograms(&p, m, &s->metrics);
+    write_keys(&p, &s->keys);
     write_http(&p, &http);
     write_process(&p, &process, &s->opts);
 }
@@ -378,6 +403,7 @@ void lf_http_metrics_docs(struct lf_buf *out)
     write_disk(&p, &no_state.disk);
     write_engine_counters(&p, &no_metrics);
     write_histograms(&p, &no_metrics, &no_http_metrics);
+    write_keys(&p, NULL);
     write_http(&p, &none);
     write_process(&p, &no_figures, &no_opts);
 }

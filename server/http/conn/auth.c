@@ -11,19 +11,42 @@ enum { KEY_FILE_BYTES = LF_API_KEYS_N * (LF_API_KEY_BYTES + LF_KEY_LIMITS_BYTES 
 struct key_list {
     struct lf_key *keys;
     int n;
+    struct lf_keys *of; /* whose meters names have */
 };
+
+/* Of a name that is new there is one more; with as many names as there can be keys, a further one has none. */
+static enum lf_status meter_of(struct lf_tenant_meter **out, struct lf_keys *keys, struct lf_str name,
+                               struct lf_err *err)
+{
+    *out = NULL;
+    if (name.len == 0) return LF_OK;
+    for (int i = 0; i < keys->n_meters; i++)
+        if (lf_str_eq(lf_str_c(keys->meters[i]->name), name)) {
+            *out = &keys->meters[i]->counters;
+            return LF_OK;
+        }
+    if (keys->n_meters == LF_API_KEYS_N) return LF_OK;
+    struct lf_key_meter *made = calloc(1, sizeof *made);
+    if (!made) return lf_fail(err, LF_NO_MEMORY, "no memory for API keys");
+    memcpy(made->name, name.ptr, name.len);
+    pthread_mutex_lock(&keys->lock);
+    keys->meters[keys->n_meters++] = made;
+    pthread_mutex_unlock(&keys->lock);
+    *out = &made->counters;
+    return LF_OK;
+}
 
 /* One of the file or of the variable. No key's text ever reaches a message. */
 static enum lf_status add_key(struct key_list *list, struct lf_str text, bool has_limits, struct lf_err *err)
 {
-    struct lf_str key = text;
-    struct lf_key_limits limits = {.documents = 0};
-    if (has_limits) LF_TRY(lf_key_line_read(&key, &limits, text, err));
-    if (!lf_is_key(key))
+    struct lf_key_line line = {.key = text, .name = LF_STR("")};
+    if (has_limits) LF_TRY(lf_key_line_read(&line, text, err));
+    if (!lf_is_key(line.key))
         return lf_fail(err, LF_INVALID, "expected 1 to %d printable ASCII characters without spaces", LF_API_KEY_BYTES);
     if (list->n == LF_API_KEYS_N) return lf_fail(err, LF_LIMIT, "more than %d keys", LF_API_KEYS_N);
-    lf_sha256(key.ptr, key.len, list->keys[list->n].digest);
-    list->keys[list->n++].limits = limits;
+    LF_TRY(meter_of(&line.limits.requests.meter, list->of, line.name, err));
+    lf_sha256(line.key.ptr, line.key.len, list->keys[list->n].digest);
+    list->keys[list->n++].limits = line.limits;
     return LF_OK;
 }
 
@@ -57,9 +80,10 @@ static enum lf_status add_file(struct key_list *list, const char *path, struct l
     return status;
 }
 
-static enum lf_status load(struct key_list *list, const struct lf_keys *keys, struct lf_err *err)
+static enum lf_status load(struct key_list *list, struct lf_keys *keys, struct lf_err *err)
 {
     list->n = 0;
+    list->of = keys;
     list->keys = calloc(LF_API_KEYS_N, sizeof list->keys[0]);
     if (!list->keys) return lf_fail(err, LF_NO_MEMORY, "no memory for API keys");
     enum lf_status status = LF_OK;
@@ -72,21 +96,33 @@ static enum lf_status load(struct key_list *list, const struct lf_keys *keys, st
     return status;
 }
 
+static void forget_meters(struct lf_keys *keys)
+{
+    for (int i = 0; i < keys->n_meters; i++) free(keys->meters[i]);
+    keys->n_meters = 0;
+}
+
 enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *env, struct lf_err *err)
 {
     *keys = (struct lf_keys){.file = file, .env = env};
     struct key_list list;
-    LF_TRY(load(&list, keys, err));
-    keys->list = list.keys;
-    keys->n = list.n;
     pthread_mutex_init(&keys->lock, NULL);
-    return LF_OK;
+    enum lf_status status = load(&list, keys, err);
+    if (status == LF_OK) {
+        keys->list = list.keys;
+        keys->n = list.n;
+    } else {
+        forget_meters(keys);
+        pthread_mutex_destroy(&keys->lock);
+    }
+    return status;
 }
 
 void lf_keys_deinit(struct lf_keys *keys)
 {
     if (!keys->list) return;
     free(keys->list);
+    forget_meters(keys);
     pthread_mutex_destroy(&keys->lock);
     *keys = (struct lf_keys){0};
 }
@@ -151,4 +187,12 @@ bool lf_keys_admit(struct lf_keys *keys, struct lf_str authorization, struct lf_
     out->id = tenant_id(digest);
     memcpy(out->salt, digest, sizeof out->salt);
     return true;
+}
+
+const struct lf_key_meter *lf_keys_meter(struct lf_keys *keys, int i)
+{
+    pthread_mutex_lock(&keys->lock);
+    const struct lf_key_meter *m = i < keys->n_meters ? keys->meters[i] : NULL;
+    pthread_mutex_unlock(&keys->lock);
+    return m;
 }

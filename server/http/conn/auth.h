@@ -28,8 +28,17 @@ struct lf_key {
     struct lf_key_limits limits;
 };
 
+/* What was done for those keys that have a name: it is a label of metrics. A name stays, with its counters, when keys
+ * are read again; keys of one name are counted together. */
+struct lf_key_meter {
+    char name[LF_KEY_NAME_BYTES + 1];
+    struct lf_tenant_meter counters;
+};
+
 struct lf_keys {
     pthread_mutex_t lock;
+    struct lf_key_meter *meters[LF_API_KEYS_N]; /* [n_meters], owned; each stays where it is */
+    int n_meters;
     struct lf_key *list; /* [n], owned */
     int n;
     const char *file, *env; /* borrowed; NULL: none */
@@ -39,6 +48,8 @@ struct lf_keys {
  * the last line counts. env: keys separated by commas, without limits. */
 LF_MUST_CHECK enum lf_status lf_keys_init(struct lf_keys *keys, const char *file, const char *env, struct lf_err *err);
 void lf_keys_deinit(struct lf_keys *keys); /* accepts a zeroed one */
+/* The meter of the i-th name; NULL: there are not so many. Any thread. */
+const struct lf_key_meter *lf_keys_meter(struct lf_keys *keys, int i);
 /* Reads both sources again; on an error the old keys stay. Any thread. */
 LF_MUST_CHECK enum lf_status lf_keys_reload(struct lf_keys *keys, struct lf_err *err);
 /* The values of Authorization and, where that is not there, of X-Api-Key (empty: there was none). Whether they let in,

@@ -58,40 +58,56 @@ static bool read_number(int64_t *out, struct lf_str s)
     return i == s.len;
 }
 
-static enum lf_status read_limit(struct lf_key_limits *limits, struct lf_str word, struct lf_err *err)
+static enum lf_status read_name(struct lf_str *out, struct lf_str name, struct lf_err *err)
+{
+    static const char marks[] = "._-";
+    bool good = name.len >= 1 && name.len <= LF_KEY_NAME_BYTES;
+    for (size_t i = 0; good && i < name.len; i++) {
+        char c = name.ptr[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'), is_digit = c >= '0' && c <= '9';
+        good = is_letter || is_digit || memchr(marks, c, sizeof marks - 1);
+    }
+    *out = name;
+    if (good) return LF_OK;
+    return lf_fail(err, LF_INVALID, "expected name=NAME, of 1 to %d letters, digits, dots, underscores and dashes",
+                   LF_KEY_NAME_BYTES);
+}
+
+static enum lf_status read_word(struct lf_key_line *out, struct lf_str word, struct lf_err *err)
 {
     const char *equals = memchr(word.ptr, '=', word.len);
     struct lf_str name = lf_str_from(word.ptr, equals ? (size_t)(equals - word.ptr) : 0);
+    struct lf_str value = equals ? lf_str_from(equals + 1, word.len - name.len - 1) : LF_STR("");
+    if (lf_str_eq(name, LF_STR("name"))) return read_name(&out->name, value, err);
     for (size_t i = 0; i < LF_N_ELEMS(known); i++) {
         const struct limit *l = &known[i];
+        void *at = (char *)&out->limits + l->offset;
         int64_t n;
         if (!lf_str_eq(name, lf_str_c(l->name))) continue;
-        if (!read_number(&n, lf_str_from(equals + 1, word.len - name.len - 1)) || n < l->least || n > l->most)
+        if (!read_number(&n, value) || n < l->least || n > l->most)
             return lf_fail(err, LF_INVALID, "expected %s=N, with N from %lld to %lld", l->name, (long long)l->least,
                            (long long)l->most);
         if (l->is_int)
-            *(int *)((char *)limits + l->offset) = (int)(n - l->zero);
+            *(int *)at = (int)(n - l->zero);
         else
-            *(int64_t *)((char *)limits + l->offset) = n - l->zero;
+            *(int64_t *)at = n - l->zero;
         return LF_OK;
     }
     return lf_fail(err, LF_INVALID,
-                   "expected nothing behind the key but in-flight=N, tokens-per-minute=N, documents=N, "
+                   "expected nothing behind the key but name=NAME, in-flight=N, tokens-per-minute=N, documents=N, "
                    "document-tokens=N and priority=N");
 }
 
-enum lf_status lf_key_line_read(struct lf_str *key, struct lf_key_limits *limits, struct lf_str line,
-                                struct lf_err *err)
+enum lf_status lf_key_line_read(struct lf_key_line *out, struct lf_str line, struct lf_err *err)
 {
-    struct lf_key_limits read = {.documents = 0};
-    struct lf_str first = next_word(&line), word;
-    if (!lf_is_key(first))
+    struct lf_key_line read = {.key = next_word(&line), .name = LF_STR("")};
+    struct lf_str word;
+    if (!lf_is_key(read.key))
         return lf_fail(err, LF_INVALID, "expected a key of 1 to %d printable ASCII characters without spaces",
                        LF_API_KEY_BYTES);
     if (line.len > LF_KEY_LIMITS_BYTES)
         return lf_fail(err, LF_INVALID, "expected at most %d characters behind the key", LF_KEY_LIMITS_BYTES);
-    while ((word = next_word(&line)).len > 0) LF_TRY(read_limit(&read, word, err));
-    *key = first;
-    *limits = read;
+    while ((word = next_word(&line)).len > 0) LF_TRY(read_word(&read, word, err));
+    *out = read;
     return LF_OK;
 }

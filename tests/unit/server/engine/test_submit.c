@@ -232,6 +232,45 @@ static void a_tenant_pays_for_what_is_computed_for_it(void **state)
     rig_close(&f);
 }
 
+/* What is seen of a tenant by itself. Who has let go of a request may have let go of its meter. */
+static void a_tenants_meter_counts_what_was_done_for_it(void **state)
+{
+    (void)state;
+    struct engine_rig f = {.backend = {.gate = 0}};
+    struct lf_engine_opts opts = rig_opts();
+    opts.per_tenant_n = 1;
+    rig_open(&f, 128, &opts);
+    int32_t prompt[1000];
+    rig_prompt(prompt, 1000, 1);
+    struct lf_gen_params p = rig_params(prompt, 1000, 10);
+    struct lf_tenant_meter m = {0}, *brief = calloc(1, sizeof *brief);
+    int retry = 0;
+    p.tenant = 1;
+    p.limits.meter = &m;
+    for (int i = 0; i < 2; i++) {
+        struct lf_request *req = rig_submit(&f, &p);
+        (void)rig_wait(req);
+        lf_request_put(req);
+        assert_int_equal(rig_blocks_used(&f), 0);
+    }
+    assert_int_equal(lf_counter_get(&m.requests), 2);
+    assert_int_equal(lf_counter_get(&m.prompt_tokens), 2000);
+    assert_int_equal(lf_counter_get(&m.cached_tokens), 960);
+    assert_int_equal(lf_counter_get(&m.generation_tokens), 20);
+    assert_int_equal(lf_counter_get(&m.rejected), 0);
+    f.backend.gate = 1;
+    p.limits.meter = brief;
+    struct lf_request *gone = rig_submit(&f, &p);
+    p.limits.meter = &m;
+    assert_int_equal(rig_try(&f, &p, &retry), LF_QUOTA);
+    assert_int_equal(lf_counter_get(&m.rejected), 1);
+    lf_request_put(gone);
+    free(brief); /* a later count would be seen by asan */
+    f.backend.gate = 0;
+    assert_int_equal(rig_blocks_used(&f), 0);
+    rig_close(&f);
+}
+
 /* What follows its group's first request in is taken in whatever is owed by then. */
 static void a_group_is_let_in_as_a_whole(void **state)
 {
@@ -470,6 +509,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_says_when_to_come_back),
         cmocka_unit_test(a_tenant_has_so_many_in_flight),
         cmocka_unit_test(a_tenant_pays_for_what_is_computed_for_it),
+        cmocka_unit_test(a_tenants_meter_counts_what_was_done_for_it),
         cmocka_unit_test(a_group_is_let_in_as_a_whole),
         cmocka_unit_test(a_tenant_fills_three_quarters_of_the_queue),
         cmocka_unit_test(a_flood_leaves_room_in_the_queue_for_others),

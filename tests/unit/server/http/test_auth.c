@@ -129,6 +129,47 @@ static void a_key_of_the_file_has_its_limits(void **state)
     unlink(path);
 }
 
+/* A name's counters stay where they are, and what they have counted, whatever the file says next. */
+static void a_name_has_one_meter(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lf_keys_XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    struct lf_keys keys;
+    struct lf_err err;
+    struct lf_tenant a, b, c;
+    write_file(path, "alpha name=one\nbeta name=one\ngamma\n");
+    assert_int_equal(lf_keys_init(&keys, path, "delta", &err), LF_OK);
+    assert_true(admits(&keys, "Bearer alpha", &a) && admits(&keys, "Bearer beta", &b) &&
+                admits(&keys, "Bearer gamma", &c));
+    assert_non_null(a.limits.requests.meter);
+    assert_ptr_equal(a.limits.requests.meter, b.limits.requests.meter);
+    assert_null(c.limits.requests.meter);
+    lf_counter_add(&a.limits.requests.meter->requests, 3);
+    write_file(path, "gamma name=one\nalpha name=two\n");
+    assert_int_equal(lf_keys_reload(&keys, &err), LF_OK);
+    assert_true(admits(&keys, "Bearer gamma", &c) && admits(&keys, "Bearer alpha", &b));
+    assert_ptr_equal(c.limits.requests.meter, a.limits.requests.meter);
+    assert_int_equal(lf_counter_get(&c.limits.requests.meter->requests), 3);
+    assert_string_equal(lf_keys_meter(&keys, 0)->name, "one");
+    assert_string_equal(lf_keys_meter(&keys, 1)->name, "two");
+    assert_ptr_equal(&lf_keys_meter(&keys, 1)->counters, b.limits.requests.meter);
+    assert_null(lf_keys_meter(&keys, 2));
+    for (int i = 0; i < LF_API_KEYS_N; i++) { /* one a time: there is an end to them */
+        char line[64];
+        snprintf(line, sizeof line, "alpha name=n%d\n", i);
+        write_file(path, line);
+        assert_int_equal(lf_keys_reload(&keys, &err), LF_OK);
+    }
+    assert_true(admits(&keys, "Bearer alpha", &a));
+    assert_null(a.limits.requests.meter);
+    assert_int_equal(keys.n_meters, LF_API_KEYS_N);
+    lf_keys_deinit(&keys);
+    unlink(path);
+}
+
 static void limits_of_keys(void **state)
 {
     (void)state;
@@ -162,6 +203,7 @@ int main(void)
         cmocka_unit_test(what_is_no_key_is_refused_and_is_nobody),
         cmocka_unit_test(a_file_is_read_again_and_a_bad_one_changes_nothing),
         cmocka_unit_test(a_key_of_the_file_has_its_limits),
+        cmocka_unit_test(a_name_has_one_meter),
         cmocka_unit_test(limits_of_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,13 +3,17 @@
 
 #include "server/http/conn/key_line.h"
 
+static char name[LF_KEY_NAME_BYTES + 1]; /* of the line read last */
+
 static enum lf_status read_line(struct lf_key_limits *limits, const char *line, const char *key)
 {
     struct test_guarded g = test_guarded_copy(line, strlen(line));
-    struct lf_str got = LF_STR("");
+    struct lf_key_line got = {.limits = *limits};
     struct lf_err err;
-    enum lf_status status = lf_key_line_read(&got, limits, lf_str_from(g.ptr, strlen(line)), &err);
-    if (status == LF_OK) assert_true(lf_str_eq(got, lf_str_c(key)));
+    enum lf_status status = lf_key_line_read(&got, lf_str_from(g.ptr, strlen(line)), &err);
+    if (status == LF_OK) assert_true(lf_str_eq(got.key, lf_str_c(key)));
+    if (status == LF_OK) snprintf(name, sizeof name, "%.*s", (int)got.name.len, got.name.ptr);
+    *limits = got.limits;
     if (status != LF_OK) assert_null(strstr(err.message, "sk-secret"));
     test_guarded_free(&g);
     return status;
@@ -43,6 +47,10 @@ static void limits_stand_behind_it_in_any_order(void **state)
     assert_int_equal(read_line(&limits, "sk-1 documents=1 documents=2", "sk-1"), LF_OK);
     assert_int_equal(limits.documents, 2);
     assert_int_equal(limits.requests.in_flight, 0);
+    assert_string_equal(name, "");
+    assert_int_equal(read_line(&limits, "sk-1 documents=1 name=Fin-ance_2.x in-flight=3", "sk-1"), LF_OK);
+    assert_string_equal(name, "Fin-ance_2.x");
+    assert_int_equal(limits.requests.in_flight, 3);
 }
 
 static void bounds_and_beyond(void **state)
@@ -81,6 +89,13 @@ static void bounds_and_beyond(void **state)
         {"k sk-secret", false},
         {"k =5", false},
         {"k in-flight=2,documents=3", false},
+        {"k name=", false},
+        {"k name", false},
+        {"k name=a\"b", false},
+        {"k name=a{b", false},
+        {"k name=caf\xc3\xa9", false},
+        {"k name=0123456789012345678901234567890123456789012345678901234567890123", true},
+        {"k name=01234567890123456789012345678901234567890123456789012345678901234", false},
         {"\x7f", false},
         {"caf\xc3\xa9", false},
     };
