@@ -1,7 +1,9 @@
 """/v1/responses: items in, items out, whole and as a stream that adds up to the whole, and its refusals."""
+import concurrent.futures
 import json
 import os
 import re
+import time
 
 import harness
 
@@ -279,6 +281,33 @@ class Stored(Base):
         r = self.create("x", status=400, previous_response_id=second["id"])
         self.assertEqual((r["error"]["param"], r["error"]["code"]), ("previous_response_id", "too_many_messages"))
         self.create("x", previous_response_id=first["id"])
+
+    def test_a_conversation_has_as_many_items_as_a_request(self):
+        r = self.create([{"role": "user", "content": "x"}] * 2045 + [{"role": "user", "content": "[[say=ok]]"}])
+        self.assertEqual(self.create("x", previous_response_id=r["id"], max_output_tokens=1)["status"], "incomplete")  # 2048
+        r = self.create([{"role": "user", "content": "y"}] * 2047, max_output_tokens=1)
+        self.assertEqual(self.create("x", previous_response_id=r["id"], status=400)["error"]["code"], "too_many_messages")
+
+    def test_what_goes_while_it_is_gone_on_from_was_there_or_was_not(self):
+        seen = set()
+
+        def go_on(n):
+            first = self.create("[[say=one]]")["id"]
+            sent = pool.submit(self.server.stream, URL, {"input": "[[step_ms=2]][[say=two]]", "previous_response_id": first},
+                               headers={"Authorization": "Bearer one"})
+            time.sleep(n % 8 / 1000)
+            gone = list(pool.map(lambda _: self.request("DELETE", URL + "/" + first).status, range(3)))
+            self.assertEqual(sorted(gone), [200, 404, 404])
+            r = sent.result()
+            if r.status == 200:
+                self.assertEqual(text_of(Stream(r.body).response["output"][0]), "two")
+            else:
+                self.assert_error(r, 404, "previous_response_not_found")
+            seen.add(r.status)
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            for n in range(40):
+                go_on(n)
+        self.assertIn(200, seen)
 
     def test_the_memory_is_bounded_and_who_fills_it_loses_his_own(self):
         def filling(n):  # what is no message to the model, and stored with the others
