@@ -346,6 +346,21 @@ class Page(Case):
             papers.add(self.b.run("return getComputedStyle(document.body).backgroundColor"))
         self.assertEqual(len(papers), 2)
 
+    def test_many_documents_push_nothing_away(self):
+        for i in range(40):
+            self.put(f"d{i}", f"text {i} " * 20)
+        wait_for(lambda: self.b.run("return document.querySelectorAll('#list li').length") == 40, "they are listed")
+        for width, height in ((1240, 900), (375, 700)):
+            self.b.size(width, height)
+            tall, below = self.b.run("return [document.getElementById('documents').offsetHeight, "
+                                     "document.getElementById(innerWidth > 820 ? 'memory' : 'ask').getBoundingClientRect().top]")
+            self.assertLess(tall, height)
+            self.assertLess(below, height)
+        self.b.drop("#drop", "new.txt", b"[[prefill_ms=20000]] " * 20)
+        wait_for(lambda: self.b.shows("#list li:last-child progress"), "it is being read")
+        box, button = self.b.run("return ['#list', '#list li:last-child button'].map((s) => document.querySelector(s).getBoundingClientRect().toJSON())")
+        self.assertTrue(box["top"] <= button["top"] and button["bottom"] <= box["bottom"], (box, button))
+
     def test_on_a_phone_nothing_is_wider_than_it(self):
         self.put("a-name-that-is-longer-than-a-phone-is-wide-" + "x" * 60, "x" * 200)
         self.ask("[[say=" + "y" * 300 + "]]")

@@ -180,13 +180,16 @@ export function showDocuments(data) {
       rows.delete(name);
       looked.delete(name);
     }
+  let added = false;
   for (const d of data) {
     if (!rows.has(d.name)) {
       rows.set(d.name, makeRow(d.name));
       byId("list").append(rows.get(d.name).li);
+      added = d.state === "reading";
     }
     showOne(rows.get(d.name), d);
   }
+  if (added) byId("list").scrollTop = byId("list").scrollHeight; // what is being read is seen being read
   byId("none").hidden = data.length > 0;
   lookAtPlaces(data, looked, showPlaces);
 }
