@@ -4,6 +4,7 @@
  *     accept, watch   sockets come in; deadlines, vanished clients, news
  *     conn            a connection and its states; descriptors: how many there may be
  *     proxy           whose request it is behind one
+ *     auth, key_line  which keys there are, and what each may do
  *     exchange        a request and its answer; head, respond: their beginning and their end
  *     last_reply      a refusal that we send ourselves, where libmicrohttpd cannot: too late, no room, malformed
  *     wake, workers   waiting, and the threads that work on texts
