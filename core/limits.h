@@ -49,6 +49,8 @@ enum {
     LF_CHOICES_N = 8,          /* n */
     LF_MODEL_NAME_BYTES = 255, /* of --served-model-name */
     LF_LOGIT_BIAS_N = 300,
+    LF_BAD_WORDS_N = 256,     /* bad_words of a request */
+    LF_BAD_WORD_BYTES = 1024, /* of each */
     LF_TOP_LOGPROBS_N = 20,
 
     /* documents (server/documents/documents.h) */

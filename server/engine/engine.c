@@ -146,7 +146,7 @@ static void read_step(struct lf_engine *e)
     e->n_flights--;
 }
 
-/* The step launched last draws under grammars, which must have seen every token before the one that is drawn. */
+/* The step launched last draws under masks that depend on every token before the one that is drawn. */
 static void sample_later(struct lf_engine *e, struct lf_flight *f, const struct lf_batch *batch)
 {
     while (e->n_flights > 1 && !e->failed) read_step(e);
@@ -165,7 +165,7 @@ static bool launch(struct lf_engine *e)
     if (f->step.n_items == 0) return false;
     lf_engine_fill_outs(e, &f->step);
     lf_batch_build(&batch, &e->arrays, &f->step);
-    batch.samples_later = lf_engine_has_grammars(&f->step);
+    batch.samples_later = lf_engine_has_masks(&f->step);
     f->launched_ns = lf_clock_ns();
     e->figures.n_steps++;
     if (!device_works(e, e->backend.launch(e->backend.ctx, e->kv, &batch))) return true;

@@ -61,8 +61,8 @@ void lf_engine_end_grammar(struct lf_engine *e, struct lf_request *req, enum lf_
 void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns);
 /* Fills e->arrays.outs: what the planned step is to make of each row of logits. Before its launch. */
 void lf_engine_fill_outs(struct lf_engine *e, const struct lf_sched_step *step);
-/* Whether the planned step draws a token under a grammar: then it is sampled later. */
-bool lf_engine_has_grammars(const struct lf_sched_step *step);
+/* Whether the planned step draws a token under a grammar or beside bad words: then it is sampled later. */
+bool lf_engine_has_masks(const struct lf_sched_step *step);
 /* Behind the step's launch, when all tokens before it are known: the masks of e->arrays.outs. Ends requests whose
  * answers are whole, or cannot go on; their rows are drawn as if they had no grammar, and nobody reads them. */
 void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns);

@@ -1,8 +1,10 @@
-/* What a step may draw under the grammars of its requests.
+/* What a step may draw where that depends on the tokens before it: under the grammars of its requests, and beside their
+ * bad words.
  *
- * The mask of a row is the grammar's, without the tokens that are banned: those that end the answer, below min_tokens,
- * and those of the model's end where it is to be ignored, since nothing follows an end. Where that leaves none, the
- * answer ends instead of going on: it is whole where the grammar says so, and else the vocabulary lacks a byte. */
+ * The mask of a row is the grammar's, or all that is allowed, without the tokens that are banned: those that end the
+ * answer, below min_tokens, the last ones of bad words, and under a grammar those of the model's end where it is to be
+ * ignored, since nothing follows an end. Where that leaves none, the answer ends instead of going on: it is whole where
+ * its grammar says so, and else the vocabulary lacks a byte, or bad words forbid it. */
 #include "server/engine/engine_internal.h"
 
 #include <string.h>
@@ -11,16 +13,21 @@
 #include "core/clock.h"
 #include "grammar/grammar.h"
 
-static bool draws_under_grammar(const struct lf_sched_item *item)
+static struct lf_request *request_of(const struct lf_sched_item *item)
 {
-    if (!item->seq || !item->complete || item->seq->max_tokens == 0) return false;
-    return LF_LIST_ENTRY(item->seq, struct lf_request, seq)->matcher != NULL;
+    return LF_LIST_ENTRY(item->seq, struct lf_request, seq);
 }
 
-bool lf_engine_has_grammars(const struct lf_sched_step *step)
+static bool draws_under_mask(const struct lf_sched_item *item)
+{
+    if (!item->seq || !item->complete || item->seq->max_tokens == 0) return false;
+    return request_of(item)->matcher || request_of(item)->params.n_bad_words > 0;
+}
+
+bool lf_engine_has_masks(const struct lf_sched_step *step)
 {
     for (int i = 0; i < step->n_items; i++)
-        if (draws_under_grammar(&step->items[i])) return true;
+        if (draws_under_mask(&step->items[i])) return true;
     return false;
 }
 
@@ -30,6 +37,26 @@ static void forbid(uint32_t *mask, int n_vocab, const int32_t *ids, int n)
         if (ids[i] >= 0 && ids[i] < n_vocab) mask[ids[i] / 32] &= ~(1u << ids[i] % 32);
 }
 
+static int n_output_of(const struct lf_request *req)
+{
+    return req->seq.n_ids - req->seq.n_placeholders - req->seq.n_prompt;
+}
+
+/* The last token of each bad word with whose others the answer ends. */
+static void forbid_words(uint32_t *mask, int n_vocab, const struct lf_request *req)
+{
+    const struct lf_gen_params *p = &req->params;
+    int n_output = n_output_of(req);
+    const int32_t *end = req->seq.ids + req->seq.n_prompt + n_output;
+    for (int at = 0; at < p->n_bad_words; at += 1 + p->bad_words[at]) {
+        const int32_t *word = p->bad_words + at + 1;
+        int n_before = p->bad_words[at] - 1;
+        if (n_before > n_output) continue;
+        if (memcmp(end - n_before, word, (size_t)n_before * sizeof *word) == 0)
+            forbid(mask, n_vocab, word + n_before, 1);
+    }
+}
+
 static bool is_empty(const uint32_t *mask, int n_words)
 {
     for (int i = 0; i < n_words; i++)
@@ -37,16 +64,26 @@ static bool is_empty(const uint32_t *mask, int n_words)
     return true;
 }
 
+/* All that a row without a grammar may draw. */
+static void allow(const struct lf_engine *e, const struct lf_request *req, uint32_t *mask)
+{
+    size_t bytes = (size_t)e->n_mask_words * sizeof *mask;
+    if (req->allowed)
+        memcpy(mask, req->allowed, bytes);
+    else
+        memset(mask, 0xff, bytes);
+}
+
 /* What is left of a mask when all that must not be drawn is out; false where that is nothing. */
 static bool trim(const struct lf_engine *e, const struct lf_request *req, uint32_t *mask)
 {
     const struct lf_gen_params *p = &req->params;
-    size_t n_words = (size_t)e->n_mask_words, n_known = lf_vocabulary_mask_words(p->vocabulary);
+    size_t n_words = (size_t)e->n_mask_words, n_known = p->grammar ? lf_vocabulary_mask_words(p->vocabulary) : n_words;
     memset(mask + n_known, 0, (n_words - n_known) * sizeof *mask);
     if (e->backend.n_vocab % 32 != 0) mask[n_words - 1] &= (1u << e->backend.n_vocab % 32) - 1;
-    if (req->seq.n_ids - req->seq.n_placeholders - req->seq.n_prompt < p->min_tokens)
-        forbid(mask, e->backend.n_vocab, req->stop_ids, req->n_stop_ids);
-    if (p->ignore_eos) forbid(mask, e->backend.n_vocab, e->backend.eos_ids, e->backend.n_eos);
+    if (n_output_of(req) < p->min_tokens) forbid(mask, e->backend.n_vocab, req->stop_ids, req->n_stop_ids);
+    if (p->grammar && p->ignore_eos) forbid(mask, e->backend.n_vocab, e->backend.eos_ids, e->backend.n_eos);
+    forbid_words(mask, e->backend.n_vocab, req);
     return !is_empty(mask, e->n_mask_words);
 }
 
@@ -55,37 +92,48 @@ static void end_without_choice(struct lf_engine *e, struct lf_request *req, enum
 {
     if (status != LF_OK)
         lf_engine_end_grammar(e, req, status, now_ns);
-    else if (lf_matcher_is_complete(req->matcher))
+    else if (req->matcher && lf_matcher_is_complete(req->matcher))
         lf_engine_finish(e, req, LF_FINISH_STOP, LF_OK, "", now_ns);
+    else if (req->params.n_bad_words > 0)
+        lf_engine_finish(e, req, LF_FINISH_ERROR, LF_UNSUPPORTED, LF_BAD_WORDS_NO_TOKEN, now_ns);
     else
         lf_engine_end_grammar(e, req, LF_UNSUPPORTED, now_ns);
 }
 
-void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
+/* The grammars' masks, in the first rows of e->mask_rows; how many. */
+static int run_matchers(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
 {
-    int n = 0, k = 0;
+    int n = 0;
     for (int i = 0; i < step->n_items; i++) {
-        if (!draws_under_grammar(&step->items[i])) continue;
-        e->mask_jobs[n] =
-            (struct lf_mask_job){.matcher = LF_LIST_ENTRY(step->items[i].seq, struct lf_request, seq)->matcher,
-                                 .mask = e->mask_rows + (size_t)n * (size_t)e->n_mask_words};
+        if (!draws_under_mask(&step->items[i]) || !request_of(&step->items[i])->matcher) continue;
+        e->mask_jobs[n] = (struct lf_mask_job){.matcher = request_of(&step->items[i])->matcher,
+                                               .mask = e->mask_rows + (size_t)n * (size_t)e->n_mask_words};
         n++;
     }
+    if (n == 0) return 0;
     lf_masks_run(&e->masks, e->mask_jobs, n);
     lf_counter_add(&e->metrics.masks, (uint64_t)n);
     lf_counter_add(&e->metrics.masks_ns, (uint64_t)(lf_clock_ns() - now_ns));
+    return n;
+}
 
+void lf_engine_fill_masks(struct lf_engine *e, const struct lf_sched_step *step, int64_t now_ns)
+{
+    int n = run_matchers(e, step, now_ns), k = 0, n_rows = n;
     struct lf_batch_out *out = e->arrays.outs;
     for (int i = 0; i < step->n_items; i++) {
         const struct lf_sched_item *item = &step->items[i];
         out += item->n_out;
-        if (!draws_under_grammar(item)) continue;
-        struct lf_request *req = LF_LIST_ENTRY(item->seq, struct lf_request, seq);
-        const struct lf_mask_job *job = &e->mask_jobs[k++];
-        if (job->status == LF_OK && trim(e, req, job->mask))
-            out[-1].mask = job->mask;
+        if (!draws_under_mask(item)) continue;
+        struct lf_request *req = request_of(item);
+        bool is_grammar = req->matcher != NULL;
+        enum lf_status status = is_grammar ? e->mask_jobs[k].status : LF_OK;
+        uint32_t *mask = e->mask_rows + (size_t)(is_grammar ? k++ : n_rows++) * (size_t)e->n_mask_words;
+        if (!is_grammar) allow(e, req, mask);
+        if (status == LF_OK && trim(e, req, mask))
+            out[-1].mask = mask;
         else
-            end_without_choice(e, req, job->status, now_ns);
+            end_without_choice(e, req, status, now_ns);
     }
     LF_ASSERT(k == n);
 }

@@ -1,6 +1,6 @@
 /* See request.h and request_internal.h. One allocation a request, laid out once:
  *
- *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | allowed | tokens | prompt
+ *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | allowed | bad words | tokens | prompt
  * log-probabilities
  *
  * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
@@ -135,6 +135,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t restore_at = reserve(&l, prefix ? n_blocks : 0, sizeof(uint8_t));
     size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
     size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
+    size_t bad_at = reserve(&l, (size_t)p->n_bad_words, sizeof(int32_t));
     size_t prompt_at = reserve(&l, p->n_prompt_logprobs >= 0 ? (size_t)p->n_prompt : 0, prompt_stride);
     size_t tokens_at = reserve(&l, (size_t)p->max_tokens, token_stride);
     size_t n_uncounted = (size_t)LF_MAX(p->max_tokens - LF_ANSWER_COUNTED_N, 0);
@@ -160,6 +161,8 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     copy_stop_ids(req, (int32_t *)(void *)(base + stop_at), p, backend->eos_ids, backend->n_eos);
     req->params.stop_token_ids = req->stop_ids;
     req->params.allowed_ids = NULL;
+    req->params.bad_words = (int32_t *)(void *)(base + bad_at);
+    if (p->n_bad_words) memcpy(base + bad_at, p->bad_words, (size_t)p->n_bad_words * sizeof(int32_t));
     if (prefix) make_keys(req, p, prefix);
     if (req->prompt_logprobs) memset(req->prompt_logprobs, 0, prompt_stride); /* entry 0: nothing stands before it */
     enum lf_status status = make_allowed(req, (uint32_t *)(void *)(base + allowed_at), backend->n_vocab, p, err);

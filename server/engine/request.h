@@ -38,6 +38,9 @@ enum lf_finish { LF_FINISH_NONE, LF_FINISH_STOP, LF_FINISH_LENGTH, LF_FINISH_CAN
 #define LF_GRAMMAR_NO_TOKEN                                                                                            \
     "No token of this model can come next under the grammar of this answer: its vocabulary lacks a byte that must "    \
     "come."
+/* Of a request with bad words that leave nothing to draw (LF_UNSUPPORTED). */
+#define LF_BAD_WORDS_NO_TOKEN                                                                                          \
+    "Nothing is left that may come next: each token that could is one that bad_words forbid here."
 
 #define LF_GRAMMAR_NOT_FOLLOWED "A token was drawn that the grammar of this answer does not allow: a defect here."
 
@@ -65,6 +68,11 @@ struct lf_gen_params {
     int n_stop_token_ids;
     const int32_t *allowed_ids; /* [n_allowed_ids] all that may be drawn; 0: any. Not together with a grammar */
     int n_allowed_ids;
+    /* [n_bad_words] words that must not come: of each the number of its ids, at least 1, and these. Where the answer so
+     * far ends in all of them but the last, that one may not be drawn. An answer for which this leaves nothing ends
+     * as LF_FINISH_ERROR, LF_UNSUPPORTED. */
+    const int32_t *bad_words;
+    int n_bad_words;
     struct lf_sampling sampling;
     /* What the answer must be (grammar/grammar.h), NULL: anything. The request takes a reference of its own. It ends by
      * itself (LF_FINISH_STOP) when nothing can follow. vocabulary: of the model's tokens, borrowed until the last

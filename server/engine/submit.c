@@ -14,6 +14,18 @@ static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const ch
     return LF_OK;
 }
 
+static enum lf_status check_words(const struct lf_gen_params *p, int n_vocab, struct lf_err *err)
+{
+    if (p->n_bad_words < 0) return lf_fail(err, LF_INVALID, "%d bad words", p->n_bad_words);
+    for (int at = 0, n; at < p->n_bad_words; at += 1 + n) {
+        n = p->bad_words[at];
+        if (n < 1 || n > p->n_bad_words - at - 1)
+            return lf_fail(err, LF_INVALID, "a bad word of %d ids: 1 to %d", n, p->n_bad_words - at - 1);
+        LF_TRY(check_ids(p->bad_words + at + 1, n, n_vocab, "bad_words", err));
+    }
+    return LF_OK;
+}
+
 static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, struct lf_err *err)
 {
     if (p->n_prompt < 1) return lf_fail(err, LF_INVALID, "a prompt has at least 1 token");
@@ -33,6 +45,7 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     if (p->n_allowed_ids < 0 || (p->n_allowed_ids > 0 && p->grammar))
         return lf_fail(err, LF_INVALID, "%d allowed ids: none beside a grammar", p->n_allowed_ids);
     LF_TRY(check_ids(p->allowed_ids, p->n_allowed_ids, n_vocab, "allowed_token_ids", err));
+    LF_TRY(check_words(p, n_vocab, err));
     LF_TRY(check_ids(p->prompt, p->n_prompt, n_vocab, "prompt", err));
     LF_TRY(check_ids(p->stop_token_ids, p->n_stop_token_ids, n_vocab, "stop_token_ids", err));
     for (int i = 0; i < p->sampling.n_bias; i++)

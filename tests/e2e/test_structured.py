@@ -103,6 +103,43 @@ class Structured(harness.Case):
         r = self.server.post(TEXT, body_of(TEXT, allowed_token_ids=[5], stop_token_ids=[5], min_tokens=0))
         self.assertEqual((r.status, r.json["choices"][0]["stop_reason"]), (200, 5))
 
+    def ids(self, text):
+        return self.server.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json["tokens"]
+
+    def test_bad_words_do_not_come(self):
+        """Words of one token and of several that the answer would have; the next one comes instead, and so on."""
+        body = {"max_tokens": 40, "temperature": 0, "seed": 3, "return_token_ids": True, "logprobs": 5}
+        words = []
+        for _ in range(6):
+            answers = []
+            for stream in (False, True):
+                r = self.server.post(TEXT, body_of(TEXT, bad_words=words, stream=stream, **body))
+                self.assertEqual(r.status, 200, r.body[:300])
+                chunks = [json.loads(e) for e in events(r.body)[:-1]] if stream else [r.json]
+                answers.append([t for c in chunks for choice in c["choices"] for t in choice.get("token_ids") or []])
+            self.assertEqual(*answers)
+            text = self.server.post("/detokenize", {"tokens": answers[0]}).json["prompt"]
+            for word in words:
+                for ids in (self.ids("x" + word)[1:], self.ids("x " + word.lstrip())[1:]):
+                    places = [i for i in range(len(answers[0])) if answers[0][i:i + len(ids)] == ids]
+                    self.assertEqual(places, [], (word, ids, text))
+            found = [w for w in re.findall(r"[A-Za-z]{2,}", text) if w not in words]
+            words = [*words, found[0], f" {found[-1]}"]
+        self.assertGreater(len(words), 10)
+        self.assertTrue(any(len(self.ids("x " + w.strip())) > 2 for w in words), words)  # one of several tokens
+
+    def test_bad_words_hold_under_a_schema_and_say_where_nothing_is_left(self):
+        for path in (CHAT, TEXT):
+            for seed in range(8):
+                text = self.text(path, seed=seed, bad_words=["e", "t", "a"], guided_regex="[a-z]{20,60}")
+                self.assertRegex(text, "^[a-z]{20,60}$")
+        nothing = body_of(TEXT, allowed_token_ids=self.ids("x the")[-1:], bad_words=["the"])
+        self.assert_error(self.server.post(TEXT, nothing), 400, "invalid_value", "bad_words")
+        last = json.loads(events(self.server.post(TEXT, {**nothing, "stream": True}).body)[-1])
+        self.assertEqual((last["error"]["param"], last["error"]["code"]), ("bad_words", "invalid_value"))
+        r = self.server.post("/v1/messages", {"model": "x", "max_tokens": 5, "messages": [{"role": "user", "content": "x"}], "bad_words": ["x"]})
+        self.assertEqual((r.status, "bad_words" in r.json["error"]["message"]), (400, True))
+
     def test_answers_parse_and_meet_the_schema(self):
         for i, schema in enumerate(SCHEMAS):
             for path in (CHAT, TEXT):

@@ -85,6 +85,10 @@ struct lf_ask {
     int32_t stop_tokens[LF_STOP_TOKENS_N];
     const int32_t *allowed_tokens; /* [n_allowed_tokens] in the arena: all that may come; 0: any */
     int n_allowed_tokens;
+    struct lf_str *bad_words; /* [n_bad_words] in the arena: texts that must not come … */
+    int n_bad_words;
+    const int32_t *bad_ids; /* [n_bad_ids] … as ids, once they are encoded: of each how many, and these */
+    int n_bad_ids;
     struct lf_str cache_salt;
     struct lf_format format; /* of the text of the answer */
     /* Of /v1/responses: */

@@ -83,6 +83,8 @@ static void fill_params(struct lf_gen_params *out, const struct start *st, int i
         .n_stop_token_ids = ask->n_stop_tokens,
         .allowed_ids = ask->allowed_tokens,
         .n_allowed_ids = ask->n_allowed_tokens,
+        .bad_words = ask->bad_ids,
+        .n_bad_words = ask->n_bad_ids,
         .sampling = ask->sampling,
         .grammar = st->params->grammar,
         .vocabulary = st->params->vocabulary,
@@ -316,6 +318,12 @@ static void fail_for_memory(struct lf_generation *gen)
     gen->failed = true;
 }
 
+static void fail_as_bad_words(struct lf_generation *gen)
+{
+    if (!gen->failed) (void)!lf_refuse(&gen->err, 400, "bad_words", "invalid_value", "%s", LF_BAD_WORDS_NO_TOKEN);
+    gen->failed = true;
+}
+
 /* The format of the answer cannot be followed any further: no defect here, and the same request would meet it again. */
 static void fail_as_format(struct lf_generation *gen, const char *code, const char *message)
 {
@@ -333,6 +341,8 @@ static void fail_as(struct lf_generation *gen, const struct lf_request_state *st
         fail(gen, 500, "broken_logits", LF_BROKEN_LOGITS);
     else if (st->status == LF_LIMIT)
         fail_as_format(gen, "schema_too_large", st->message);
+    else if (st->status == LF_UNSUPPORTED && gen->ask.n_bad_ids > 0)
+        fail_as_bad_words(gen);
     else if (st->status == LF_UNSUPPORTED)
         fail_as_format(gen, "unsupported_schema", st->message);
     else if (st->status == LF_NO_MEMORY)

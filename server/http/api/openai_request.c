@@ -1,6 +1,7 @@
 #include "server/http/api/openai_request.h"
 
 #include "core/check.h"
+#include "server/http/api/bad_words.h"
 #include "server/http/api/messages.h"
 #include "server/http/api/shown.h"
 #include "server/http/api/tools.h"
@@ -17,6 +18,7 @@ static lf_read_fn read_prompt, read_messages, read_tokens, read_template_vars, r
 #define AT(member) LF_ASK_AT(member)
 
 _Static_assert(LF_CHOICES_N == 8, "what the help of n says");
+_Static_assert(LF_BAD_WORD_BYTES == 1024, "what the type of bad_words says");
 _Static_assert(LF_CACHE_SALT_BYTES == 256, "what the type of cache_salt says");
 
 /* What is implemented, and what a function must look at to say that it is not. The rest is in unsupported_fields.c. */
@@ -273,6 +275,15 @@ static const struct lf_field fields[] = {
      .help =
          "no other token comes, the one that ends an answer among them; not together with tools or with a format of "
          "the answer, whose tokens might all be others"},
+    {.name = "bad_words",
+     .asks = GEN,
+     .kind = LF_FIELD_READ,
+     .read = lf_bad_words_read,
+     .range = {0, LF_BAD_WORDS_N},
+     .type = "array of strings of up to 1024 bytes",
+     .help = "these do not come, with and without a space before them: the last token of each is forbidden where the "
+             "answer ends in the others, as in vLLM; another spelling in tokens may come. An answer of which nothing "
+             "else may come next is refused"},
     {.name = "skip_special_tokens",
      .asks = GEN,
      .kind = LF_FIELD_BOOL,

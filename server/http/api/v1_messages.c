@@ -351,6 +351,7 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "add_generation_prompt", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
     {.name = "skip_special_tokens", .asks = BOTH, .neutral = LF_NEUTRAL_TRUE},
     {.name = "allowed_token_ids", .asks = BOTH},
+    {.name = "bad_words", .asks = BOTH, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "echo", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE},
     {.name = "continue_final_message", .asks = BOTH, .neutral = LF_NEUTRAL_FALSE, .instead = "messages"},
     {.name = "prompt_logprobs", .asks = BOTH},

@@ -311,6 +311,7 @@ static const struct lf_unsupported_field unsupported_rows[] = {
     {.name = "stop", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "stop_token_ids", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "allowed_token_ids", .asks = 1},
+    {.name = "bad_words", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
     {.name = "top_k", .asks = 1, .neutral = LF_NEUTRAL_ZERO | LF_NEUTRAL_MINUS_ONE},
     {.name = "min_p", .asks = 1, .neutral = LF_NEUTRAL_ZERO},
     {.name = "presence_penalty", .asks = 1, .neutral = LF_NEUTRAL_ZERO},

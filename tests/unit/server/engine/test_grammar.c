@@ -239,6 +239,41 @@ static void only_tokens_that_may_come_have_log_probabilities(void **state)
 
 /* ---- what goes wrong ---- */
 
+/* A choice that begins with one of them cannot be had; where both do, the answer says so; behind a whole one it ends.
+ */
+static void bad_words_narrow_a_grammar(void **state)
+{
+    struct engine_rig *f = *state;
+    static const struct {
+        const char *pattern;
+        int32_t words[6];
+        int n;
+        const char *answer; /* NULL: nothing is left */
+    } cases[] = {{"(yes|no)", {1, 'n' - ' '}, 2, "yes"},
+                 {"(yes|no)", {1, 'y' - ' '}, 2, "no"},
+                 {"(yes|no)", {1, 'y' - ' ', 1, 'n' - ' '}, 4, NULL},
+                 {"(yes|nay|nut)", {1, 'y' - ' ', 2, 'n' - ' ', 'a' - ' '}, 5, "nut"},
+                 {"yes", {2, 'e' - ' ', 's' - ' '}, 3, NULL},
+                 {"no+", {2, 'o' - ' ', 'o' - ' ', 1, FAKE_EOS}, 5, "no"}};
+    int32_t prompt[20];
+    rig_prompt(prompt, 20, 8);
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_grammar *g = grammar_of_regex(cases[i].pattern);
+        struct lf_gen_params p = params_under(g, prompt, 20, 9);
+        p.bad_words = cases[i].words;
+        p.n_bad_words = cases[i].n;
+        struct lf_request *req = rig_submit(f, &p);
+        struct lf_request_state st = rig_wait(req);
+        const char *want = cases[i].answer;
+        assert_int_equal(st.finish, want ? LF_FINISH_STOP : LF_FINISH_ERROR);
+        if (want) assert_int_equal(st.n_tokens, strlen(want));
+        for (int k = 0; want && want[k]; k++) assert_int_equal(lf_request_token(req, k)->id, want[k] - ' ');
+        if (!want) assert_string_equal(st.message, LF_BAD_WORDS_NO_TOKEN);
+        lf_request_put(req);
+        lf_grammar_unref(g);
+    }
+}
+
 /* Behind {"a":{"b": there are 64 n readings, of which 8,192 are allowed. */
 static struct lf_grammar *wide_grammar(int n)
 {
@@ -344,6 +379,7 @@ static void requests_under_grammars_can_be_let_go_of_at_any_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(bad_words_narrow_a_grammar),
         CASE(answers_are_the_same_alone_together_in_chunks_and_from_the_cache),
         CASE(an_answer_ends_when_nothing_can_follow),
         CASE(ends_are_not_drawn_below_min_tokens_nor_where_they_are_ignored),

@@ -90,6 +90,99 @@ static void only_allowed_tokens_come(void **state)
     lf_request_put(reqs[4]);
 }
 
+/* What comes next beside bad words: the likeliest token that ends none of them. -1: none is left. */
+static int32_t argmax_beside(uint64_t hash, const int32_t *words, int n_words, const int32_t *output, int n_output)
+{
+    bool bad[FAKE_VOCAB] = {false};
+    int32_t best = -1;
+    for (int at = 0; at < n_words; at += 1 + words[at]) {
+        int n_before = words[at] - 1, same = 0;
+        for (int i = 0; i < n_before && n_before <= n_output; i++)
+            same += output[n_output - n_before + i] == words[at + 1 + i];
+        if (n_before <= n_output && same == n_before) bad[words[at + words[at]]] = true;
+    }
+    for (int32_t id = 0; id < FAKE_VOCAB; id++)
+        if (!bad[id] && (best < 0 || fake_logit(hash, id) > fake_logit(hash, best))) best = id;
+    return best;
+}
+
+/* Words of one to three tokens, made of what comes without them, so that each of them would come; the answer's own
+ * tokens alone count, not the prompt's. */
+static void bad_words_do_not_come(void **state)
+{
+    struct engine_rig *f = *state;
+    enum { N = 6, LEN = 60 };
+    int32_t prompts[N][70], words[N][40], output[LEN];
+    int n_words[N] = {0}, n_changed = 0;
+    struct lf_request *reqs[N];
+    for (int i = 0; i < N; i++) {
+        rig_prompt(prompts[i], 70, (uint64_t)(i + 30));
+        uint64_t h = 0;
+        for (int k = 0; k < 70; k++) h = fake_hash(h, prompts[i][k]);
+        for (int k = 0; k < 12; k++, h = fake_hash(h, output[k - 1])) output[k] = fake_argmax(h);
+        for (int n = 1; n <= 3 && i > 0; n++) { /* of prompt 0 none */
+            words[i][n_words[i]++] = n;
+            for (int k = 0; k < n; k++) words[i][n_words[i]++] = output[3 * n + k];
+        }
+        if (i == 1) { /* the prompt's last token and the answer's first are no word of the answer */
+            n_words[i] = 3;
+            words[i][0] = 2;
+            words[i][1] = prompts[i][69];
+            words[i][2] = output[0];
+        }
+        struct lf_gen_params p = rig_params(prompts[i], 70, LEN);
+        p.bad_words = words[i];
+        p.n_bad_words = n_words[i];
+        reqs[i] = rig_submit(f, &p);
+    }
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(rig_wait(reqs[i]).n_tokens, LEN);
+        uint64_t h = 0;
+        for (int k = 0; k < 70; k++) h = fake_hash(h, prompts[i][k]);
+        for (int k = 0; k < LEN; k++) {
+            output[k] = lf_request_token(reqs[i], k)->id;
+            assert_int_equal(output[k], argmax_beside(h, words[i], n_words[i], output, k));
+            n_changed += output[k] != fake_argmax(h);
+            h = fake_hash(h, output[k]);
+        }
+        lf_request_put(reqs[i]);
+    }
+    assert_true(n_changed >= N - 2);
+}
+
+/* Beside a list of what is allowed, and below min_tokens; where nothing is left the answer ends and says so. */
+static void bad_words_that_leave_nothing_end_the_answer(void **state)
+{
+    struct engine_rig *f = *state;
+    static const int32_t ids[] = {5, 6}, words[] = {1, 5, 3, 6, 6, 6};
+    int32_t prompt[20];
+    rig_prompt(prompt, 20, 3);
+    struct lf_gen_params p = rig_params(prompt, 20, 9);
+    p.allowed_ids = ids;
+    p.n_allowed_ids = 2;
+    p.bad_words = words;
+    p.n_bad_words = 6;
+    struct lf_request *req = rig_submit(f, &p);
+    struct lf_request_state st = rig_wait(req);
+    assert_int_equal(st.finish, LF_FINISH_ERROR);
+    assert_int_equal(st.status, LF_UNSUPPORTED);
+    assert_string_equal(st.message, LF_BAD_WORDS_NO_TOKEN);
+    assert_int_equal(st.n_tokens, 2);
+    for (int i = 0; i < 2; i++) assert_int_equal(lf_request_token(req, i)->id, 6);
+    lf_request_put(req);
+
+    p.n_bad_words = 2; /* 6 ends the answer, but not at once */
+    p.stop_token_ids = &ids[1];
+    p.n_stop_token_ids = 1;
+    req = rig_submit(f, &p);
+    assert_int_equal(rig_wait(req).stop_token, 6);
+    lf_request_put(req);
+    p.min_tokens = 1;
+    req = rig_submit(f, &p);
+    assert_string_equal(rig_wait(req).message, LF_BAD_WORDS_NO_TOKEN);
+    lf_request_put(req);
+}
+
 static void check_prompt_logprobs(struct engine_rig *f, int n_prompt, int max_tokens, int n_top)
 {
     int32_t prompt[1000];
@@ -186,6 +279,8 @@ int main(void)
         CASE(an_eos_token_ends_a_request_and_is_not_among_its_tokens),
         CASE(a_stop_token_ends_a_request_but_not_below_min_tokens),
         CASE(only_allowed_tokens_come),
+        CASE(bad_words_do_not_come),
+        CASE(bad_words_that_leave_nothing_end_the_answer),
         CASE(prompt_logprobs_come_for_every_token_but_the_first),
         CASE(tokens_carry_logprobs_where_asked),
         CASE(what_is_observed_of_a_request_depends_on_how_far_it_came),

@@ -75,6 +75,9 @@ static void bad_parameters_are_refused_by_name(void **state)
     REFUSED((p.allowed_ids = negative, p.n_allowed_ids = 1));
     REFUSED((p.allowed_ids = bad, p.n_allowed_ids = 3));
     REFUSED(p.n_allowed_ids = -1);
+    static const int32_t words[][3] = {{0, 1, 1}, {2, 5, -1}, {3, 1, 1}, {1, FAKE_VOCAB, 1}, {1, 5, 1}, {-1, 5, 1}};
+    for (int i = 0; i < 6; i++) REFUSED((p.bad_words = words[i], p.n_bad_words = 3));
+    REFUSED(p.n_bad_words = -1);
     assert_int_equal(rig_try(f, &good, &retry), LF_OK);
 }
 

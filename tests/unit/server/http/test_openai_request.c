@@ -163,6 +163,9 @@ static void refusals_name_the_field(void **state)
         {LF_ASK_COMPLETION, "{\"allowed_token_ids\":[1,100]}", "allowed_token_ids", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"allowed_token_ids\":[]}", "allowed_token_ids", "invalid_value"},
         {LF_ASK_CHAT, "{\"allowed_token_ids\":[5],\"guided_choice\":[\"a\"]}", "allowed_token_ids", "invalid_value"},
+        {LF_ASK_CHAT, "{\"bad_words\":\"a\"}", "bad_words", "invalid_value"},
+        {LF_ASK_CHAT, "{\"bad_words\":[\"\"]}", "bad_words", "invalid_value"},
+        {LF_ASK_COMPLETION, "{\"bad_words\":[\"a\",5]}", "bad_words", "invalid_value"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"1\":101}}", "logit_bias", "invalid_value"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"\\u0031\":1}}", "logit_bias", "invalid_token_id"},
         {LF_ASK_CHAT, "{\"logit_bias\":{\"\":1}}", "logit_bias", "invalid_token_id"},
@@ -387,6 +390,7 @@ static void at_each_limit_and_one_past_it(void **state)
         {"{\"stop\":[", "\"5\"", "]}", LF_STOP_N},
         {"{\"stop_token_ids\":[", "5", "]}", LF_STOP_TOKENS_N},
         {"{\"allowed_token_ids\":[", "5", "]}", 100}, /* the vocabulary's */
+        {"{\"bad_words\":[", "\"a\"", "]}", LF_BAD_WORDS_N},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int more = 0; more < 2; more++) {
