@@ -89,6 +89,9 @@ static void list_step(struct lf_answer_list *list, const struct lf_answer_step *
     case LF_STEP_GEMMA:
         lf_answer_list_gemma(list, tool);
         break;
+    case LF_STEP_PYTHON:
+        lf_answer_list_python(list, tool);
+        break;
     case LF_STEP_END:
         break;
     }
@@ -130,7 +133,7 @@ static void list_calls(struct lf_answer_list *list)
 static struct lf_grammar_part run_of_calls(struct lf_answer_builder *b)
 {
     struct lf_answer_list list = lf_answer_list_begin(b);
-    if (b->format->is_bare) {
+    if (b->format->bare) {
         lf_answer_list_part(&list, repeat(b, text_part(b, b->format->open), 0, 1));
     } else {
         lf_answer_list_text(&list, b->format->open);
@@ -166,20 +169,21 @@ static struct lf_grammar_part text_and_marked_calls(struct lf_answer_builder *b)
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
-/* Llama's calls have no marker that tells them from an answer in JSON. Where a tool is strict, an answer that begins as
- * the template writes a call is one; so text is what leaves that beginning, or the marker, at some letter or ends in
- * it. */
+/* Llama's calls have no marker that tells them from an answer in JSON, or in brackets. Where a tool is strict, an
+ * answer that begins as the template writes a call is one (in brackets: as any name would); so text is what leaves that
+ * beginning, or the marker, at some letter or ends in it. */
 static struct lf_grammar_part text_or_bare_calls(struct lf_answer_builder *b)
 {
-    static const char leaves[] =
-        "[^{<]|\\{[^\"]|\\{\"[^n]|\\{\"n[^a]|\\{\"na[^m]|\\{\"nam[^e]|\\{\"name[^\"]|\\{\"name\"[^:]|"
-        "\\{\"name\":[^ ]|\\{\"name\": [^\"]|<[^|]|<\\|[^p]|<\\|p[^y]";
-    static const char ends[] = "(\\{(\"(n(a(m(e(\"(: ?)?)?)?)?)?)?)?|<\\|?)?";
+    static const char no_object[] = "[^{<]|\\{[^\"]|\\{\"[^n]|\\{\"n[^a]|\\{\"na[^m]|\\{\"nam[^e]|\\{\"name[^\"]|"
+                                    "\\{\"name\"[^:]|\\{\"name\":[^ ]|\\{\"name\": [^\"]|<[^|]|<\\|[^p]|<\\|p[^y]";
+    static const char object_ends[] = "(\\{(\"(n(a(m(e(\"(: ?)?)?)?)?)?)?)?|<\\|?)?";
+    static const char no_list[] = "[^\\[<]|\\[[^A-Za-z_ \\n]|<[^|]|<\\|[^p]|<\\|p[^y]", list_ends[] = "(\\[|<\\|?)?";
+    bool is_object = b->format->bare == '{';
     struct lf_answer_list text = lf_answer_list_begin(b);
-    lf_answer_list_part(&text, lf_answer_part_regex(leaves));
+    lf_answer_list_part(&text, lf_answer_part_regex(is_object ? no_object : no_list));
     lf_answer_list_part(&text, text_and_marked_calls(b));
     struct lf_grammar_part longer = lf_answer_list_end(&text, LF_PART_SEQUENCE);
-    return either(b, required(b), either(b, longer, lf_answer_part_regex(ends)));
+    return either(b, required(b), either(b, longer, lf_answer_part_regex(is_object ? object_ends : list_ends)));
 }
 
 /* Text with calls in it. */
@@ -187,7 +191,7 @@ static struct lf_grammar_part text_and_calls(struct lf_answer_builder *b)
 {
     bool any_strict = false;
     for (size_t i = 0; i < b->rules->n_tools; i++) any_strict = any_strict || b->rules->tools[i].strict;
-    return b->format->is_bare && any_strict ? text_or_bare_calls(b) : text_and_marked_calls(b);
+    return b->format->bare && any_strict ? text_or_bare_calls(b) : text_and_marked_calls(b);
 }
 
 /* ---- reasoning ---- */

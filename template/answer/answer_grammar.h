@@ -43,5 +43,6 @@ struct lf_grammar_part lf_answer_part_free(struct lf_answer_builder *b, const ch
 /* The arguments of a call, with the markers around them where the format has no JSON. */
 void lf_answer_list_parameters(struct lf_answer_list *list, const struct lf_tool *tool);
 void lf_answer_list_gemma(struct lf_answer_list *list, const struct lf_tool *tool);
+void lf_answer_list_python(struct lf_answer_list *list, const struct lf_tool *tool);
 
 #endif

@@ -1,4 +1,4 @@
-/* Arguments of formats that write no JSON, as grammars: parameters between markers, and Gemma's objects.
+/* Arguments of formats that write no JSON, as grammars: parameters between markers, Gemma's objects, calls of Python.
  *
  * Without `strict` any names and values may come. With it the schema's properties come in their order, or sorted by
  * name where the family's template sorts what it renders: a model has learned no other form. Those that are required
@@ -410,4 +410,130 @@ void lf_answer_list_gemma(struct lf_answer_list *list, const struct lf_tool *too
     bool is_strict = tool->strict && lf_json_type(tool->schema) == LF_JSON_OBJECT;
     b->n_values = 0;
     lf_answer_list_part(list, is_strict ? gemma_members(b, tool, tool->schema, 0) : gemma_object(b));
+}
+
+/* ---- Python ---- */
+
+/* Words of Python and of JSON, which a schema writes. */
+static const char python_scalar[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]{1,3})?|[Tt]rue|[Ff]alse|None|null|"
+                                    "\"([^\"\\\\\\n]|\\\\[^\\nuUxN])*\"|'([^'\\\\\\n]|\\\\[^\\nuUxN])*'";
+
+/* element (", " element)*, or nothing, between brackets */
+static struct lf_grammar_part python_many(struct lf_answer_builder *b, const char *open, struct lf_grammar_part element,
+                                          const char *close)
+{
+    struct lf_answer_list list = lf_answer_list_begin(b), some = lf_answer_list_begin(b),
+                          more = lf_answer_list_begin(b), space = lf_answer_list_begin(b);
+    lf_answer_list_text(&space, " ");
+    lf_answer_list_text(&more, ",");
+    lf_answer_list_part(&more, lf_answer_part_repeat(b, lf_answer_list_end(&space, LF_PART_SEQUENCE), 0, 1));
+    lf_answer_list_part(&more, element);
+    lf_answer_list_part(&some, element);
+    lf_answer_list_part(&some, lf_answer_part_repeat(b, lf_answer_list_end(&more, LF_PART_SEQUENCE), 0, 0));
+    lf_answer_list_text(&list, open);
+    lf_answer_list_part(&list, lf_answer_part_repeat(b, lf_answer_list_end(&some, LF_PART_SEQUENCE), 0, 1));
+    lf_answer_list_text(&list, close);
+    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+}
+
+/* Any arguments: words, texts, JSON objects, and lists of these, nested this deep. */
+static struct lf_grammar_part python_any(struct lf_answer_builder *b)
+{
+    enum { NESTED = 2 };
+    struct lf_grammar_part value = {0};
+    for (int i = 0; i <= NESTED; i++) {
+        struct lf_answer_list values = lf_answer_list_begin(b);
+        lf_answer_list_part(&values, lf_answer_part_regex(python_scalar));
+        lf_answer_list_part(&values, (struct lf_grammar_part){.kind = LF_PART_SCHEMA});
+        if (i > 0) lf_answer_list_part(&values, python_many(b, "[", value, "]"));
+        value = lf_answer_list_end(&values, LF_PART_ALTERNATIVE);
+    }
+    struct lf_answer_list argument = lf_answer_list_begin(b);
+    lf_answer_list_part(&argument, lf_answer_part_regex("[A-Za-z_][A-Za-z0-9_]{0,63}"));
+    lf_answer_list_text(&argument, "=");
+    lf_answer_list_part(&argument, value);
+    return python_many(b, "(", lf_answer_list_end(&argument, LF_PART_SEQUENCE), ")");
+}
+
+static bool is_python_name(struct lf_str name)
+{
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.ptr[i];
+        bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!is_letter && (i == 0 || lf_digit(c) >= 10)) return false;
+    }
+    return name.len > 0;
+}
+
+/* Whether it is the type's name, or a list with it. */
+static bool lists_type(struct lf_json_value types, const char *type)
+{
+    if (lf_json_type(types) != LF_JSON_ARRAY) return lf_json_string_is(types, type);
+    for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it))
+        if (lf_json_string_is(it, type)) return true;
+    return false;
+}
+
+/* Whether a schema allows all values of a type, as libraries write it: by `type`, or by a branch of anyOf. */
+static bool says_type(const struct lf_tool *tool, struct lf_json_value schema, const char *type)
+{
+    static const char *const others[] = {"enum", "const", "allOf", "oneOf", "not", NULL};
+    struct lf_json_value own = lf_tool_referred(tool->schema, schema), any = lf_json_get(own, "anyOf");
+    for (const char *const *word = others; *word; word++)
+        if (!lf_json_is_absent(lf_json_get(own, *word))) return false;
+    if (lf_json_is_absent(any)) return lists_type(lf_json_get(own, "type"), type);
+    if (lf_json_type(any) != LF_JSON_ARRAY || !lf_json_is_absent(lf_json_get(own, "type"))) return false;
+    for (struct lf_json_value it = lf_json_first(any); lf_json_more(any, it); it = lf_json_next(any, it)) {
+        struct lf_json_value branch = lf_tool_referred(tool->schema, it);
+        if (lf_json_len(branch) == 1 && lists_type(lf_json_get(branch, "type"), type)) return true;
+    }
+    return false;
+}
+
+/* JSON of its schema; truths and nothing in Python's words too: a parser of calls reads both. */
+static struct lf_grammar_part python_value(struct lf_answer_builder *b, const struct lf_tool *tool,
+                                           struct lf_json_value schema)
+{
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    lf_answer_list_part(&list, lf_answer_part_schema(b, tool, schema));
+    if (says_type(tool, schema, "boolean")) lf_answer_list_part(&list, lf_answer_part_regex("True|False"));
+    if (says_type(tool, schema, "null")) lf_answer_list_part(&list, lf_answer_part_regex("None"));
+    return lf_answer_list_end(&list, LF_PART_ALTERNATIVE);
+}
+
+/* The schema's properties, in their order; commas as between Gemma's members. */
+static struct lf_grammar_part python_arguments(struct lf_answer_builder *b, const struct lf_tool *tool)
+{
+    static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
+    struct lf_answer_list list = lf_answer_list_begin(b);
+    size_t n_required = 0, n;
+    const struct property *properties = list_order(b, tool->schema, &n);
+    only_these(b, tool, tool->schema, known);
+    lf_answer_list_text(&list, "(");
+    for (size_t i = 0; i < n && b->status == LF_OK; i++) {
+        const struct property *it = &properties[i];
+        struct lf_answer_list one = lf_answer_list_begin(b);
+        bool must = is_required(tool->schema, it->name);
+        if (!is_python_name(it->text)) refuse(b, tool, it->text, "is no name in this model's format of calls");
+        if (n_required > 0) lf_answer_list_text(&one, ", ");
+        lf_answer_list_str(&one, it->text);
+        lf_answer_list_text(&one, "=");
+        lf_answer_list_part(&one, python_value(b, tool, lf_json_member(it->name)));
+        if (n_required == 0 && !must) lf_answer_list_text(&one, ", ");
+        struct lf_grammar_part part = lf_answer_list_end(&one, LF_PART_SEQUENCE);
+        lf_answer_list_part(&list, must ? part : lf_answer_part_repeat(b, part, 0, 1));
+        n_required += must;
+    }
+    lf_answer_list_text(&list, ")");
+    if (n_required < lf_json_len(lf_json_get(tool->schema, "required")))
+        refuse(b, tool, LF_STR("required"), "names what is no property");
+    if (n_required == 0 && n > 0)
+        refuse(b, tool, LF_STR("required"), "with strict must name a property in this model's format of calls");
+    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
+}
+
+void lf_answer_list_python(struct lf_answer_list *list, const struct lf_tool *tool)
+{
+    bool is_strict = tool->strict && lf_json_type(tool->schema) == LF_JSON_OBJECT;
+    lf_answer_list_part(list, is_strict ? python_arguments(list->builder, tool) : python_any(list->builder));
 }

@@ -80,6 +80,34 @@ struct lf_answer_gemma {
     uint32_t n_quote; /* bytes of the marker that opens a string */
 };
 
+enum lf_answer_python_state {
+    LF_PYTHON_FIRST_KEY, /* behind ( or { */
+    LF_PYTHON_KEY,       /* behind a comma between arguments, or in a dict */
+    LF_PYTHON_ARGUMENT,  /* in the name of an argument */
+    LF_PYTHON_COLON,
+    LF_PYTHON_FIRST_VALUE, /* behind [ */
+    LF_PYTHON_VALUE,
+    LF_PYTHON_STRING,
+    LF_PYTHON_ESCAPE,
+    LF_PYTHON_HEX,
+    LF_PYTHON_QUOTE, /* behind a quote that may end the string */
+    LF_PYTHON_WORD,
+    LF_PYTHON_NEXT /* behind a value */
+};
+
+struct lf_answer_python {
+    enum lf_answer_python_state state;
+    uint64_t objects; /* bit d: what is open at depth d is a dict, or the call itself, else a list */
+    uint32_t depth;
+    bool is_behind_comma;   /* which has not gone out: the end may come behind it */
+    bool is_key;            /* the string in hand is a name in a dict */
+    char quote;             /* what it ends with */
+    size_t name_at, n_name; /* of an argument: where it lies in what is held, and its bytes */
+    size_t n_space;         /* white space before the first argument */
+    uint32_t n_hex, point;  /* of an escape: digits to come, and what they say so far */
+    uint32_t high;          /* the first half of a pair of escapes; 0: none */
+};
+
 enum lf_answer_channel_state {
     LF_CHANNEL_BEFORE, /* a message may begin */
     LF_CHANNEL_HEADER, /* in what says what it is; held */
@@ -129,6 +157,7 @@ struct lf_answer_parser {
     struct lf_answer_object object;
     struct lf_answer_parameters parameters;
     struct lf_answer_gemma gemma;
+    struct lf_answer_python python;
     struct lf_answer_channels channels;
 };
 
@@ -160,6 +189,8 @@ void lf_answer_channels_byte(struct lf_answer_parser *p, char c);
 void lf_answer_channels_flush(struct lf_answer_parser *p);
 void lf_answer_gemma_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_gemma_byte(struct lf_answer_parser *p, char c);
+void lf_answer_python_begin(struct lf_answer_parser *p);
+enum lf_answer_fit lf_answer_python_byte(struct lf_answer_parser *p, char c);
 void lf_answer_parameters_begin(struct lf_answer_parser *p);
 enum lf_answer_fit lf_answer_parameters_byte(struct lf_answer_parser *p, char c);
 

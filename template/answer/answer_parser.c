@@ -133,8 +133,7 @@ static void scan_byte(struct lf_answer_parser *p, char c)
         scan_newline(p);
         return;
     }
-    if (c == '{' && p->format->is_bare && p->at_start && !p->in_reasoning && p->names.n > 0 &&
-        p->held.len == p->n_tail) {
+    if (c == p->format->bare && c && p->at_start && !p->in_reasoning && p->names.n > 0 && p->held.len == p->n_tail) {
         begin_calls(p);
         step_byte(p, c);
         return;

@@ -14,7 +14,8 @@ enum lf_answer_step_kind {
     LF_STEP_ARGUMENTS,  /* its arguments, a JSON object */
     LF_STEP_OBJECT,     /* both in one JSON object, its members in any order, others beside them */
     LF_STEP_PARAMETERS, /* arguments between markers, and the marker behind them */
-    LF_STEP_GEMMA       /* arguments as Gemma 4 writes them */
+    LF_STEP_GEMMA,      /* arguments as Gemma 4 writes them */
+    LF_STEP_PYTHON      /* … as in a call in Python, parentheses and all */
 };
 
 struct lf_answer_step {
@@ -50,7 +51,7 @@ struct lf_answer_format {
     const char *open;
     const char *call_tail;  /* newlines before `open` that the template writes */
     const char *call_after; /* white space behind `close`, likewise */
-    bool is_bare;           /* a { at the beginning of the answer opens calls too */
+    char bare;              /* this byte at the beginning of the answer opens calls too, { or [; 0: none does */
     struct lf_answer_step head[LF_ANSWER_HEAD_N];
     struct lf_answer_step call[LF_ANSWER_STEPS_N];
     const char *between;    /* white space that the template writes between calls, before … */

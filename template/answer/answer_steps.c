@@ -86,6 +86,9 @@ enum lf_answer_fit lf_answer_step_byte(struct lf_answer_parser *p, char c)
     case LF_STEP_GEMMA:
         if (p->step_at++ == 0) lf_answer_gemma_begin(p);
         return lf_answer_gemma_byte(p, c);
+    case LF_STEP_PYTHON:
+        if (p->step_at++ == 0) lf_answer_python_begin(p);
+        return lf_answer_python_byte(p, c);
     case LF_STEP_END:
         break;
     }

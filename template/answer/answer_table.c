@@ -14,6 +14,7 @@
 #define OBJECT     {LF_STEP_OBJECT, NULL}
 #define PARAMETERS {LF_STEP_PARAMETERS, NULL}
 #define GEMMA      {LF_STEP_GEMMA, NULL}
+#define PYTHON     {LF_STEP_PYTHON, NULL}
 
 /* <think>\n … \n</think>\n\n, as Qwen3 and most others have it; and without newlines of its own. */
 #define THINK .think = "<think>", .think_end = "</think>", .think_lead = "\n", .think_tail = "\n", .think_after = "\n\n"
@@ -172,10 +173,26 @@ const struct lf_answer_format lf_answer_formats[] = {
      .close = "</tool_call>", .close_lead = "\n",
      NAMED("name", "arguments"),
      .controls = {"<think>", "</think>", "<tool_call>", "</tool_call>"}},
+    /* calls as in Python; then Llama's objects again, which show less */
+    {.name = "lfm2",
+     .shows = {"<|tool_call_start|>", "<|tool_call_end|>"},
+     THINK,
+     .open = "<|tool_call_start|>",
+     .head = {LITERAL("[")},
+     .call = {SPACE(""), NAME, PYTHON},
+     .next = ",", .between = "", .close = "]<|tool_call_end|>",
+     .controls = {"<think>", "</think>", "<|tool_call_start|>", "<|tool_call_end|>"}},
+    {.name = "pythonic",
+     .shows = {"[func_name1(params_name1=params_value1"},
+     .open = "<|python_start|>", .bare = '[',
+     .head = {SPACE(""), LITERAL("[")},
+     .call = {SPACE(""), NAME, PYTHON},
+     .next = ",", .between = "", .close = "]",
+     .controls = {"<|python_start|>"}},
     {.name = "llama3",
      .shows = {"<|start_header_id|>", "\"parameters\": "},
      THINK,
-     .open = "<|python_tag|>", .is_bare = true,
+     .open = "<|python_tag|>", .bare = '{',
      .head = {SPACE("")},
      .call = {SPACE(""), OBJECT},
      .next = ";",

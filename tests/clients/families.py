@@ -71,6 +71,15 @@ def mistral_names(parts):
     return say + "".join(f"[TOOL_CALLS]{n}[ARGS]{compact(a)}" for n, a in calls)
 
 
+def lfm2(parts):
+    think, say, calls = split(parts)
+
+    def value(v):
+        return repr(v) if v is None or isinstance(v, bool) else compact(v)
+    written = [f"{n}({', '.join(f'{k}={value(v)}' for k, v in a.items())})" for n, a in calls]
+    return (f"<think>{think}</think>" if think else "") + say + (f"<|tool_call_start|>[{', '.join(written)}]<|tool_call_end|>" if written else "")
+
+
 def gpt_oss(parts):
     think, say, calls = split(parts)
     out = f"<|channel|>analysis<|message|>{think}<|end|><|start|>assistant" if think else ""
@@ -144,6 +153,8 @@ FAMILIES = [
            switch="enable_thinking", off="<channel|>"),
     Family("glm4.7", "GLM-4.7-Flash.jinja", glm, "<|user|>", GLM, TOOL_CALL + THINK + ["<arg_key>", "</arg_key>", "<arg_value>",
            "</arg_value>"], ends=["<|endoftext|>", "<|observation|>"], thinks=True, on="<think>"),
+    Family("lfm2.5", "LFM2.5-8B-A1B.jinja", lfm2, "<|im_end|>", CHATML + ["<|tool_call_start|>", "<|tool_call_end|>"], THINK,
+           bos="<|startoftext|>", thinks=True),
     Family("deepseek-v3.1", "deepseek-v3.1.jinja", deepseek, DEEPSEEK[1], DEEPSEEK, DEEPSEEK_TOOLS + THINK,
            bos=DEEPSEEK[0], thinks=True, switch="thinking", on="<think>"),
 ]

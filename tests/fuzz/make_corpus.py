@@ -266,6 +266,8 @@ def answers():
             ("gigachat", 3, '<|function_call|>{"name": "weather", "arguments": ' + rome + '}'),
             ("hermes", 3, '<think>\na\n</think>\n\nb\n<tool_call>\n{"name": "weather", "arguments": ' + rome + '}\n</tool_call>\n'
              '<tool_call>{"arguments": {}, "name": "get"}</tool_call><tool_call>{"name": "no"}'),
+            ("lfm2", 3, "<think>a</think>b<|tool_call_start|>[weather(city='it's', days=[1, {\"a\": None}],), get( )]<|tool_call_end|>c"),
+            ("pythonic", 3, '[weather(city="R\\u00e9\\n\\x41\\ud83d\\ude00", days=-1.5, ok=True), get(a={})]'),
             ("llama3", 3, '{"name": "weather", "parameters": ' + rome + '}; {"name": "get", "parameters": {}}'),
             ("think", 5, "a\n</think>\n\nb<think>c</think>"), ("plain", 3, "a<think>b</think>"))):
         put("answer", name, bytes([ord("a") + i, told, i]) + text.encode())

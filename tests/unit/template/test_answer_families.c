@@ -242,12 +242,70 @@ static void arguments_keep_what_they_hold(void **state)
     run_cases(cases, LF_N_ELEMS(cases));
 }
 
+static void calls_as_in_python(void **state)
+{
+    static const struct answer_case cases[] = {
+        {"lfm2", NULL,
+         "<think>\na\n</think>\n\nb<|tool_call_start|>[weather(city=\"Rome\", days=3), get()]<|tool_call_end|>c",
+         "R(a)T(b)C(weather)A({\"city\": \"Rome\", \"days\": 3})EC(get)A({})ET(c)"},
+        {"pythonic", NULL, "[weather(city='Rome'), get( )]", "C(weather)A({\"city\": \"Rome\"})EC(get)A({})E"},
+        {"pythonic", NULL, "<|python_start|>[ get (a=1)]", "T(<|python_start|>[ get (a=1)])"},
+        {"pythonic", NULL, "<|python_start|> [ get(a = 1 , b= 2 , ) , get(\n c=3)\n]",
+         "C(get)A({\"a\": 1, \"b\": 2})EC(get)A({\"c\": 3})E"},
+        /* literals, nested */
+        {"pythonic", NULL,
+         "[get(a=True, b=False, c=None, d=-1.5e3, e=[1, [], {}, 'x',], f={'k': [True], \"l\": {\"m\": null}, }, "
+         "g=Rome, h=[])]",
+         "C(get)A({\"a\": true, \"b\": false, \"c\": null, \"d\": -1.5e3, \"e\": [1, [], {}, \"x\"], "
+         "\"f\": {\"k\": [true], \"l\": {\"m\": null}}, \"g\": \"Rome\", \"h\": []})E"},
+        /* escapes: Python's, JSON's pairs, what is none */
+        {"pythonic", NULL,
+         "[get(a='\\n\\t\\\\\\'\\\"\\/\\x41\\u00e9\\U0001F600\\ud83d\\ude00\\d\\\n', "
+         "b=\"\\ud83dx\\ude00\\ud83d\\ud83d\\ude00\\0\\U00110000\")]",
+         "C(get)A({\"a\": \"\\n\\u0009\\\\'\\\"/Aé😀😀\\\\d\", \"b\": \"�x��😀\\ufffd�\"})E"},
+        /* texts between quotes as they are: a quote that nothing can follow is a part of them */
+        {"lfm2", NULL, "<|tool_call_start|>[get(a='it's \"so\"\n', b={'k's': 'v's'}, c='')]<|tool_call_end|>",
+         "C(get)A({\"a\": \"it's \\\"so\\\"\\n\", \"b\": {\"k's\": \"v's\"}, \"c\": \"\"})E"},
+        {"pythonic", NULL, "[get(a='b' , c=' ' )]", "C(get)A({\"a\": \"b\", \"c\": \" \"})E"},
+        {"pythonic", NULL, "[get(a='b' c')]", "C(get)A({\"a\": \"b' c\"})E"},
+        /* no calls: nothing is lost */
+        {"pythonic", NULL, "[1] is the source", "T([1] is the source)"},
+        {"pythonic", NULL, "[get(\"x\")]", "T([get(\"x\")])"},
+        {"pythonic", NULL, "[get(a b)]", "T([get(a b)])"},
+        {"pythonic", NULL, "[get(a b=1)]", "T([get(a b=1)])"},
+        {"pythonic", NULL, "[get(,)]", "T([get(,)])"},
+        {"pythonic", NULL, "[rain(a=1)]", "T([rain(a=1)])"},
+        {"pythonic", NULL, "[get", "T([get)"},
+        {"pythonic", NULL, "[get(a", "T([get(a)"},
+        {"pythonic", NULL, "See [get(a=1)]", "T(See [get(a=1)])"},
+        {"lfm2", NULL, "[get(a=1)]", "T([get(a=1)])"},
+        /* cut, or no more of a call */
+        {"pythonic", NULL, "[get(a=\"x", "C(get)A({\"a\": \"x)"},
+        {"pythonic", NULL, "[get(a=Tru", "C(get)A({\"a\": )"},
+        {"pythonic", NULL, "[get(a=1", "C(get)A({\"a\": )"},
+        {"pythonic", NULL, "[get(a=1)", "C(get)A({\"a\": 1})E"},
+        {"pythonic", NULL, "[get(a=1) and more", "C(get)A({\"a\": 1})ET( and more)"},
+        {"pythonic", NULL, "[get(a=f(1))]", "C(get)A({\"a\": )T(f(1))])"},
+        {"pythonic", NULL, "[get(a=(1, 2))]", "C(get)A({\"a\": )T((1, 2))])"},
+        {"pythonic", NULL, "[get(a=1, 2)]", "C(get)A({\"a\": 1)T(2)])"},
+        {"pythonic", NULL, "[get(a=[1}]", "C(get)A({\"a\": [)T(1}])"},
+        {"pythonic", NULL, "[get(a=[,])]", "C(get)A({\"a\": [)T(,])])"},
+        {"pythonic", NULL, "[get(a={1: 2})]", "C(get)A({\"a\": {)T(1: 2})])"},
+        {"pythonic", NULL, "[get(a={'k', 1})]", "C(get)A({\"a\": {\"k', 1})])"},
+        {"pythonic", NULL, "[get(a=\"\\xg\")]", "C(get)A({\"a\": \")T(g\")])"},
+        {"pythonic", NULL, "[get(a=,)]", "C(get)A({\"a\": )T(,)])"},
+    };
+    (void)state;
+    run_cases(cases, LF_N_ELEMS(cases));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(xml_calls),
         cmocka_unit_test(calls_of_a_name_and_json),
         cmocka_unit_test(calls_as_json_objects),
+        cmocka_unit_test(calls_as_in_python),
         cmocka_unit_test(messages_with_headers),
         cmocka_unit_test(arguments_keep_what_they_hold),
     };

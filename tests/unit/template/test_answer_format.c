@@ -186,6 +186,10 @@ static void markers_have_bounds(void **state)
         {"qwen3_xml", "<tool_call><function=get><parameter=a>1</parameter>", " ", "</function></tool_call>",
          2 * LF_ANSWER_SPACE_N},
         {"gemma4", "<|tool_call>call:get{a:", "x", "}<tool_call|>", 1024},
+        {"pythonic", "[get(a=", "x", ")]", 1024},
+        {"pythonic", "[get(", "a", "=1)]", 256},
+        {"pythonic", "[get(", " ", "a=1)]", LF_ANSWER_SPACE_N},
+        {"pythonic", "[get(a='b'", " ", ")]", LF_ANSWER_SPACE_N},
         {"gpt_oss", "<|channel|>commentary to=functions.get ", "x", "<|message|>{}<|call|>", 512 - 39 - 11},
         {"gpt_oss", "<|channel|>commentary to=functions.get<|message|>", " ", "{}<|call|>",
          512 + LF_ANSWER_SPACE_N - 49},
@@ -368,6 +372,8 @@ static void a_template_shows_its_format(void **state)
         const char *format, *source;
     } cases[] = {
         {"gpt_oss", "{{'<|start|>assistant<|channel|>analysis<|message|>' ~ m.thinking ~ '<|end|>'}}"},
+        {"lfm2", "{{'<|tool_call_start|>[' ~ t.name ~ '(' ~ ']<|tool_call_end|>'}}</think>"},
+        {"pythonic", "<|start_header_id|> \"parameters\": [func_name1(params_name1=params_value1, params_name2)]"},
         {"gemma4", "{{'<|tool_call>call:' ~ t.name ~ '{'}}{{'}<tool_call|>'}}{{'<|channel>thought\\n<channel|>'}}"},
         {"qwen3_xml",
          "{{'<think>\\n</think><tool_call>\\n<function=' ~ t.name ~ '>\\n<parameter=' ~ k ~ '>\\n'}} \"arguments\""},
@@ -414,7 +420,7 @@ static void published_templates_show_theirs(void **state)
         {"GigaChat3.1-10B-A1.8B", "gigachat"},
         {"Kimi-K2-Instruct", "kimi_k2"},
         {"Kimi-K3", "plain"},
-        {"LFM2.5-8B-A1B", "think"},
+        {"LFM2.5-8B-A1B", "lfm2"},
         {"MiMo-VL", "hermes"},
         {"MiniMax-M2", "minimax_m2"},
         {"Mistral-Small-3.2-24B-Instruct-2506", "mistral_args"},

@@ -367,12 +367,33 @@ static void a_marker_is_taken_with_the_control_token_in_it(void **state)
 }
 
 /* Llama's calls have no marker: where a tool is strict, what begins as a call is one, and all other text is free. */
+struct bare_case {
+    const char *text;
+    bool begins[2], whole; /* not strict, strict */
+};
+
+static void check_bare(const char *format, const struct bare_case *cases, size_t n)
+{
+    struct words *w = malloc(sizeof(*w));
+    const struct lf_answer_format *f = lf_answer_format_by_name(lf_str_c(format));
+    assert_non_null(w);
+    words_init(w, f);
+    for (int strict = 0; strict < 2; strict++) {
+        struct lf_answer_rules rules = {.tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_AUTO};
+        struct lf_grammar *g = NULL;
+        init_tools(strict);
+        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+        for (size_t i = 0; i < n; i++) check_takes(g, w->v, cases[i].text, cases[i].begins[strict], cases[i].whole);
+        lf_grammar_unref(g);
+        deinit_tools();
+    }
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
 static void a_bare_call_of_a_strict_tool_is_constrained(void **state)
 {
-    static const struct {
-        const char *text;
-        bool begins[2], whole; /* not strict, strict */
-    } cases[] = {
+    static const struct bare_case objects[] = {
         {"", {true, true}, true},
         {"Rome.", {true, true}, true},
         {"{\"answer\": {}}", {true, true}, true},
@@ -385,23 +406,20 @@ static void a_bare_call_of_a_strict_tool_is_constrained(void **state)
         {"<|python_tag|>{\"name\": \"weather\", \"parameters\": {\"city\"", {true, true}, false},
         {"<|python_tag|>print", {false, false}, false},
     };
-    struct words *w = malloc(sizeof(*w));
-    const struct lf_answer_format *f = lf_answer_format_by_name(LF_STR("llama3"));
+    static const struct bare_case lists[] = {
+        {"", {true, true}, true},
+        {"[", {true, true}, true},
+        {"[1] says", {true, true}, true},
+        {"<b> [get_time(", {true, true}, true},
+        {"[get_time()]", {true, true}, true},
+        {"[Ada]", {true, false}, true},
+        {"[get_time(a=1)]", {true, false}, true},
+        {"<|python_start|>[weather(city=", {true, true}, false},
+        {"<|python_start|>[rain(", {false, false}, false},
+    };
     (void)state;
-    assert_non_null(w);
-    words_init(w, f);
-    for (int strict = 0; strict < 2; strict++) {
-        struct lf_answer_rules rules = {.tools = tools, .n_tools = LF_N_ELEMS(tools), .choice = LF_TOOL_CHOICE_AUTO};
-        struct lf_grammar *g = NULL;
-        init_tools(strict);
-        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
-        for (size_t i = 0; i < LF_N_ELEMS(cases); i++)
-            check_takes(g, w->v, cases[i].text, cases[i].begins[strict], cases[i].whole);
-        lf_grammar_unref(g);
-        deinit_tools();
-    }
-    lf_vocabulary_destroy(w->v);
-    free(w);
+    check_bare("llama3", objects, LF_N_ELEMS(objects));
+    check_bare("pythonic", lists, LF_N_ELEMS(lists));
 }
 
 /* Templates write them with a space behind the comma, models with and without. */
@@ -498,6 +516,39 @@ static void properties_come_as_the_template_writes_them(void **state)
          "<arg_key>d</arg_key><arg_value>2</arg_value><arg_key>a_b</arg_key><arg_value>true</arg_value></tool_call>",
          "C(get)A({\"unit\": \"C\", \"Days\": 3, \"d\": 2, \"a_b\": true})E"},
         {"glm", "<tool_call>get<arg_key>a_b</arg_key>", NULL},
+    };
+    (void)state;
+    check_strict(schema, cases, LF_N_ELEMS(cases));
+}
+
+/* Arguments of a call in Python: JSON of the whole of each schema, truths in Python's words. */
+static void arguments_of_python_meet_their_schemas(void **state)
+{
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"o\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\",\"pattern\":\"^["
+        "a-z' ]+$\"},"
+        "\"ok\":{\"type\":\"boolean\"},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2},"
+        "\"n\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"t\":{\"type\":[\"boolean\",\"integer\"]},"
+        "\"e\":{\"type\":\"boolean\",\"enum\":[true]}},"
+        "\"required\":[\"s\",\"ok\"],\"additionalProperties\":false}";
+    static const struct strict_case cases[] = {
+        {"pythonic", "[get(s=\"it's\", ok=True)]", "C(get)A({\"s\": \"it's\", \"ok\": true})E"},
+        {"pythonic", "[get(o=5, s=\"a\", ok=False, l=[true, false])]",
+         "C(get)A({\"o\": 5, \"s\": \"a\", \"ok\": false, \"l\": [true, false]})E"},
+        {"pythonic", "[get(s=\"A", NULL},
+        {"pythonic", "[get(s='a'", NULL},
+        {"pythonic", "[get(ok=True", NULL},
+        {"pythonic", "[get(s=\"a\", ok=true)]", "C(get)A({\"s\": \"a\", \"ok\": true})E"},
+        {"pythonic", "[get(s=\"a\", ok=None", NULL},
+        {"pythonic", "[get(s=\"a\", ok=True, n=None, t=True, e=true)]",
+         "C(get)A({\"s\": \"a\", \"ok\": true, \"n\": null, \"t\": true, \"e\": true})E"},
+        {"pythonic", "[get(s=\"a\", ok=True, n=True", NULL},
+        {"pythonic", "[get(s=\"a\", ok=True, t=None", NULL},
+        {"pythonic", "[get(s=\"a\", ok=True, e=True", NULL},
+        {"pythonic", "[get(s=\"a\", ok=True, l=[true,true,true", NULL},
+        {"pythonic", "[get(s=\"a\")", NULL},
+        {"lfm2", "<|tool_call_start|>[get(s=\"a\", ok=True)]<|tool_call_end|>",
+         "C(get)A({\"s\": \"a\", \"ok\": true})E"},
     };
     (void)state;
     check_strict(schema, cases, LF_N_ELEMS(cases));
@@ -658,6 +709,11 @@ static void what_would_not_be_enforced_is_refused(void **state)
          "{\"properties\":{\"a\":{\"$ref\":\"#/$defs/A\"}},\"$defs\":{\"A\":{\"anyOf\":[{\"$ref\":\"#/$defs/A\"}]}}}",
          "too many"},
         {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "required"},
+        {"lfm2", "{\"properties\":{\"a\":{\"type\":\"integer\"}}}", "required"},
+        {"lfm2", "{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}", "required"},
+        {"pythonic", "{\"properties\":{\"a-b\":{\"type\":\"null\"}},\"required\":[\"a-b\"]}", "a-b"},
+        {"pythonic", "{\"properties\":{\"1\":{\"type\":\"null\"}},\"required\":[\"1\"]}", "1"},
+        {"pythonic", "{\"patternProperties\":{}}", "patternProperties"},
         {"gemma4", "{\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\",\"b\"]}", "required"},
     };
     (void)state;
@@ -690,6 +746,7 @@ int main(void)
         cmocka_unit_test(a_space_may_stand_between_calls_of_a_list),
         cmocka_unit_test(properties_come_as_the_template_writes_them),
         cmocka_unit_test(references_below_a_property_are_found),
+        cmocka_unit_test(arguments_of_python_meet_their_schemas),
         cmocka_unit_test(arguments_of_gemma_nest),
         cmocka_unit_test(arguments_of_gemma_have_bounds),
         cmocka_unit_test(text_may_have_a_format),
