@@ -122,7 +122,7 @@ enum {
     LF_ANSWER_HELD_BYTES = 64 * 1024, /* that may be a call, until it is certain */
     LF_TOOLS_N = 1024,                /* of one request */
     LF_TOOL_NAME_BYTES = 256,
-    LF_TOOL_VALUES_N = 512, /* properties and items, all nested ones, of a strict tool in Gemma's form */
+    LF_TOOL_VALUES_N = 512, /* properties and items, all nested ones, of a strict tool where calls have no JSON */
     LF_TOOL_DEPTH = 4,      /* objects and arrays within its arguments there */
 
     /* model directories */

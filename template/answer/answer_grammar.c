@@ -10,7 +10,7 @@
 #include "core/work.h"
 #include "template/answer/answer_grammar.h"
 
-enum { ARENA_BYTES = 16 * 1024, ARENA_CEILING = LF_GRAMMAR_SCRATCH_BYTES };
+enum { ARENA_BYTES = 16 * 1024, ARENA_CEILING = 16 * 1024 * 1024 };
 
 static struct lf_grammar_part repeat(struct lf_answer_builder *b, struct lf_grammar_part part, uint32_t min,
                                      uint32_t max)
@@ -297,6 +297,9 @@ enum lf_status lf_answer_format_grammar(struct lf_grammar **out, const struct lf
         struct lf_grammar_part root = whole(&b, may_call);
         status = b.status == LF_OK ? lf_grammar_of_parts(&grammar, &root, work, err) : b.status;
         if (b.status == LF_NO_MEMORY) lf_fail(err, LF_NO_MEMORY, "no memory for the grammar of the tools");
+        if (b.status == LF_LIMIT)
+            lf_fail(err, LF_LIMIT, "the schemas of the tools take more than %d bytes in the form of calls",
+                    ARENA_CEILING);
         lf_arena_deinit(&b.arena);
     }
     if (status == LF_OK) *out = grammar;

@@ -14,6 +14,9 @@ struct lf_answer_builder {
     uint32_t n_values; /* of strict tools in Gemma's form, so far in this tool */
 };
 
+/* So much had no place in the arena: there is no memory, or what the parts may take is used up (LF_LIMIT). */
+void lf_answer_no_room(struct lf_answer_builder *b, size_t bytes);
+
 /* Parts one behind the other. Texts that follow one another are one text, and the control tokens in it may come as
  * tokens or as text. */
 struct lf_answer_list {

@@ -74,19 +74,25 @@ static struct lf_str copy_text(struct lf_answer_builder *b, struct lf_json_value
     lf_buf_init_in(&text, lf_json_raw(v).len, b->arena.memory);
     char *copy = lf_json_string(v, &text) ? lf_arena_strdup(&b->arena, lf_buf_view(&text)) : NULL;
     struct lf_str out = lf_str_from(copy, copy ? text.len : 0);
-    if (!copy && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    if (!copy) lf_answer_no_room(b, text.len);
     lf_buf_deinit(&text);
     return out;
 }
 
 /* The *n properties of an object's schema in the order in which the format writes them; none where there is no memory
- * (status). */
-static struct property *list_order(struct lf_answer_builder *b, struct lf_json_value schema, size_t *n)
+ * or where they are too many (status): each is looked for among those that are required. */
+static struct property *list_order(struct lf_answer_builder *b, const struct lf_tool *tool, struct lf_json_value schema,
+                                   size_t *n)
 {
     struct lf_json_value properties = lf_json_get(schema, "properties"), it = lf_json_first(properties);
     size_t n_all = lf_json_type(properties) == LF_JSON_OBJECT ? lf_json_len(properties) : 0;
+    *n = 0;
+    if (LF_MAX(n_all, (size_t)lf_json_len(lf_json_get(schema, "required"))) > LF_TOOL_VALUES_N) {
+        refuse(b, tool, LF_STR("properties"), "with strict are too many for this model's format of calls");
+        return NULL;
+    }
     struct property *all = lf_arena_array(&b->arena, LF_MAX(n_all, (size_t)1), sizeof(*all));
-    if (!all && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    if (!all) lf_answer_no_room(b, LF_MAX(n_all, (size_t)1) * sizeof(*all));
     *n = all ? n_all : 0;
     for (size_t i = 0; i < *n; i++, it = lf_json_next(properties, it))
         all[i] = (struct property){.name = it, .text = copy_text(b, it)};
@@ -98,24 +104,44 @@ static struct property *list_order(struct lf_answer_builder *b, struct lf_json_v
 typedef void list_value(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
                         bool is_string);
 
-/* The texts of an enum or a const of strings, one of them; false: there is none. */
+/* As a pattern that matches these bytes alone. */
+static void put_quoted(struct lf_buf *pattern, struct lf_str text)
+{
+    for (size_t i = 0; i < text.len; i++) {
+        if (strchr("\\^$.|?*+()[]{}", text.ptr[i])) lf_buf_char(pattern, '\\');
+        lf_buf_char(pattern, text.ptr[i]);
+    }
+}
+
+/* The texts of an enum or a const of strings, one of them; false: there is none. They are one pattern, in which
+ * thousands of them are one automaton. */
 static bool list_enum(struct lf_answer_list *list, const struct lf_tool *tool, struct lf_json_value schema,
                       const char *end)
 {
+    struct lf_answer_builder *b = list->builder;
     struct lf_json_value values = lf_json_get(schema, "enum"), one = lf_json_get(schema, "const");
     bool is_one = lf_json_type(one) == LF_JSON_STRING;
+    struct lf_buf pattern, text;
+    bool is_first = true;
     if (!is_one && lf_json_type(values) != LF_JSON_ARRAY) return false;
-    struct lf_answer_list texts = lf_answer_list_begin(list->builder);
+    lf_buf_init_in(&pattern, 2 * LF_GRAMMAR_SOURCE_BYTES, b->arena.memory);
+    lf_buf_init_in(&text, LF_GRAMMAR_SOURCE_BYTES, b->arena.memory);
     for (struct lf_json_value it = is_one ? one : lf_json_first(values); is_one || lf_json_more(values, it);
          it = lf_json_next(values, it)) {
-        struct lf_answer_list text = lf_answer_list_begin(list->builder);
-        bool is_text = lf_json_string(it, &text.text); /* else there was no memory, which the list knows */
-        if (lf_str_find(lf_buf_view(&text.text), lf_str_c(end)) >= 0)
-            refuse(list->builder, tool, LF_STR("enum"), "has a value with a marker of this model's format in it");
-        lf_answer_list_part(&texts, lf_answer_list_end(&text, LF_PART_SEQUENCE));
-        if (is_one || !is_text) break;
+        lf_buf_clear(&text);
+        if (!lf_json_string(it, &text)) pattern.status = text.status;
+        if (lf_str_find(lf_buf_view(&text), lf_str_c(end)) >= 0)
+            refuse(b, tool, LF_STR("enum"), "has a value with a marker of this model's format in it");
+        if (!is_first) lf_buf_char(&pattern, '|');
+        is_first = false;
+        put_quoted(&pattern, lf_buf_view(&text));
+        if (is_one || pattern.status != LF_OK) break;
     }
-    lf_answer_list_part(list, lf_answer_list_end(&texts, LF_PART_ALTERNATIVE));
+    char *copy = pattern.status == LF_OK ? lf_arena_strdup(&b->arena, lf_buf_view(&pattern)) : NULL;
+    if (!copy) lf_answer_no_room(b, pattern.len);
+    if (copy) lf_answer_list_part(list, lf_answer_part_regex(copy));
+    lf_buf_deinit(&text);
+    lf_buf_deinit(&pattern);
     return true;
 }
 
@@ -183,7 +209,7 @@ static void list_properties(struct lf_answer_list *list, const struct lf_tool *t
     static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
     struct lf_answer_builder *b = list->builder;
     size_t n_required = 0, n;
-    const struct property *properties = list_order(b, tool->schema, &n);
+    const struct property *properties = list_order(b, tool, tool->schema, &n);
     only_these(b, tool, tool->schema, known);
     for (size_t i = 0; i < n && b->status == LF_OK; i++) {
         const struct property *it = &properties[i];
@@ -357,7 +383,7 @@ static struct lf_grammar_part gemma_members(struct lf_answer_builder *b, const s
     static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
     struct lf_answer_list list = lf_answer_list_begin(b);
     size_t n_required = 0, n;
-    const struct property *properties = list_order(b, schema, &n);
+    const struct property *properties = list_order(b, tool, schema, &n);
     only_these(b, tool, schema, known);
     if (lf_json_type(lf_json_get(schema, "additionalProperties")) == LF_JSON_OBJECT)
         refuse(b, tool, LF_STR("additionalProperties"), "with strict has no schema in this model's format of calls");
@@ -507,7 +533,7 @@ static struct lf_grammar_part python_arguments(struct lf_answer_builder *b, cons
     static const char *const known[] = {"type", "properties", "required", "additionalProperties", NULL};
     struct lf_answer_list list = lf_answer_list_begin(b);
     size_t n_required = 0, n;
-    const struct property *properties = list_order(b, tool->schema, &n);
+    const struct property *properties = list_order(b, tool, tool->schema, &n);
     only_these(b, tool, tool->schema, known);
     lf_answer_list_text(&list, "(");
     for (size_t i = 0; i < n && b->status == LF_OK; i++) {

@@ -4,10 +4,16 @@
 
 enum { TEXT_BYTES = 64 * 1024 };
 
+void lf_answer_no_room(struct lf_answer_builder *b, size_t bytes)
+{
+    bool is_full = bytes + 16 > b->arena.ceiling - b->arena.used_bytes;
+    if (b->status == LF_OK) b->status = is_full ? LF_LIMIT : LF_NO_MEMORY;
+}
+
 static void *allocate(struct lf_answer_builder *b, size_t n, size_t size)
 {
     void *memory = b->status == LF_OK ? lf_arena_array(&b->arena, LF_MAX(n, 1), size) : NULL;
-    if (!memory && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    if (!memory) lf_answer_no_room(b, LF_MAX(n, 1) * size);
     return memory;
 }
 
@@ -110,7 +116,7 @@ struct lf_grammar_part lf_answer_part_schema(struct lf_answer_builder *b, const 
     lf_buf_init_in(&name, LF_TOOL_NAME_BYTES + 16, b->arena.memory);
     lf_buf_printf(&name, "tool \"%.*s\"", (int)tool->name.len, tool->name.ptr);
     char *copy = b->status == LF_OK ? lf_arena_strdup(&b->arena, lf_buf_view(&name)) : NULL;
-    if (!copy && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    if (!copy) lf_answer_no_room(b, name.len);
     lf_buf_deinit(&name);
     return (struct lf_grammar_part){.kind = LF_PART_SCHEMA,
                                     .schema = schema,
@@ -141,7 +147,7 @@ struct lf_grammar_part lf_answer_part_until(struct lf_answer_builder *b, const c
     size_t len, at = find_control(b->format, lf_str_c(marker), 0, &len);
     if (len == 0 || len == strlen(marker)) return free_part(b, LF_PART_UNTIL, marker, len != 0);
     char *token = b->status == LF_OK ? lf_arena_strdup(&b->arena, lf_str_from(marker + at, len)) : NULL;
-    if (!token && b->status == LF_OK) b->status = LF_NO_MEMORY;
+    if (!token) lf_answer_no_room(b, len);
     struct lf_answer_list both = lf_answer_list_begin(b), with_token = lf_answer_list_begin(b);
     lf_answer_list_part(&both, free_part(b, LF_PART_UNTIL, marker, false));
     lf_answer_list_part(&with_token, free_part(b, LF_PART_FREE, token, false));
