@@ -30,7 +30,7 @@ static void put_text(struct lf_answer_parser *p, const char *bytes, size_t n)
 {
     if (n == 0) return;
     lf_answer_put(&p->out, p->in_reasoning && p->params.reasoning ? LF_ANSWER_REASONING : LF_ANSWER_TEXT, bytes, n);
-    p->at_start = p->at_start && p->in_reasoning;
+    p->at_start = false;
 }
 
 /* What is held is text, and nothing is held any more. */

@@ -453,6 +453,68 @@ static void a_matcher_that_may_not_grow_can_be_asked_again(void **state)
 }
 
 /* The ring keeps as many walks as it has room for, each as it was, and the oldest goes first. */
+static bool allows(struct lf_matcher *m, int32_t token)
+{
+    uint32_t mask[9];
+    assert_int_equal(lf_matcher_mask(m, mask, NULL), LF_OK);
+    return mask[token / 32] >> token % 32 & 1;
+}
+
+/* A vocabulary of bytes whose token 255 is another text. */
+static struct lf_vocabulary *vocabulary_with(struct lf_str text)
+{
+    static char bytes[256];
+    struct lf_str tokens[257];
+    int32_t end = 256;
+    struct lf_vocabulary *v = NULL;
+    for (int i = 0; i < 256; i++) bytes[i] = (char)i;
+    for (int i = 0; i < 256; i++) tokens[i] = i == 255 ? text : lf_str_from(&bytes[i], 1);
+    tokens[256] = LF_STR("");
+    assert_int_equal(lf_vocabulary_create(&v, tokens, 257, &end, 1, 1 << 16, NULL), LF_OK);
+    return v;
+}
+
+/* A walk is kept for all places from which no token sees the end of a string: the longest one decides how far that is.
+ */
+static void a_long_token_sees_how_much_of_a_string_is_left(void **state)
+{
+    static const char text[] = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"; /* 50 */
+    struct lf_vocabulary *v = vocabulary_with(lf_str_c(text));
+    struct lf_grammar *g = grammar_of("{\"type\":\"string\",\"maxLength\":100}", NULL);
+    struct lf_matcher *m = NULL;
+    (void)state;
+    assert_int_equal(lf_matcher_create(&m, g, v, NULL), LF_OK);
+    assert_int_equal(lf_matcher_accept(m, '"'), LF_OK);
+    for (int left = 100; left >= 0; left--) {
+        assert_int_equal(allows(m, 255), left >= 50);
+        assert_int_equal(lf_matcher_accept(m, left > 0 ? 'a' : '"'), LF_OK);
+    }
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(v);
+}
+
+/* What was kept of a walk at the beginning says nothing about tokens that add another text later. */
+static void walks_are_of_one_vocabulary(void **state)
+{
+    struct lf_vocabulary *first = vocabulary_with(LF_STR("aB")), *next = vocabulary_with(LF_STR("a\nB"));
+    struct lf_grammar *g = NULL;
+    struct lf_matcher *m = NULL;
+    (void)state;
+    lf_vocabulary_set_next(first, next);
+    assert_int_equal(lf_grammar_of_regex(&g, LF_STR("[^\\n]*"), NULL, NULL), LF_OK);
+    assert_int_equal(lf_matcher_create(&m, g, first, NULL), LF_OK);
+    assert_true(allows(m, 255));
+    assert_int_equal(lf_matcher_accept(m, 'x'), LF_OK);
+    assert_false(allows(m, 255));
+    lf_matcher_restart(m);
+    assert_true(allows(m, 255));
+    lf_matcher_destroy(m);
+    lf_grammar_unref(g);
+    lf_vocabulary_destroy(first);
+    lf_vocabulary_destroy(next);
+}
+
 static void the_newest_walks_are_kept(void **state)
 {
     (void)state;
@@ -499,6 +561,8 @@ int main(void)
         cmocka_unit_test(compilations_end_at_their_limits),
         cmocka_unit_test(a_token_has_a_budget),
         cmocka_unit_test(a_matcher_that_may_not_grow_can_be_asked_again),
+        cmocka_unit_test(a_long_token_sees_how_much_of_a_string_is_left),
+        cmocka_unit_test(walks_are_of_one_vocabulary),
         cmocka_unit_test(the_newest_walks_are_kept),
         cmocka_unit_test(vocabularies_are_checked),
     };

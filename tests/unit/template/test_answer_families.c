@@ -142,6 +142,9 @@ static void calls_as_json_objects(void **state)
          "<|python_tag|>{\"type\": \"function\", \"name\": \"weather\", \"parameters\": " ROME
          "}; {\"name\": \"get\", \"parameters\": {}}",
          "C(weather)A(" ROME ")EC(get)A({})E"},
+        /* behind a call nothing is at the beginning any more */
+        {"llama3", NULL, "{\"name\": \"get\", \"parameters\": {\"a\"{\"name\": \"get\", \"parameters\": {}}",
+         "C(get)A({\"a\")T({\"name\": \"get\", \"parameters\": {}})"},
         {"llama3", NULL, "{\"answer\": 42}", "T({\"answer\": 42})"},
         {"llama3", NULL, "{\"name\": \"Ada\", \"age\": 36}", "T({\"name\": \"Ada\", \"age\": 36})"},
         {"llama3", NULL, "Here: {\"name\": \"get\", \"parameters\": {}}",

@@ -213,6 +213,28 @@ static void markers_have_bounds(void **state)
     }
 }
 
+/* A value that would make the arguments nest deeper than a request's JSON may is a string. */
+static void values_nest_as_deep_as_arguments_may(void **state)
+{
+    (void)state;
+    for (int depth = LF_JSON_DEPTH - 1; depth <= LF_JSON_DEPTH; depth++) {
+        struct lf_answer_parser *p = open_parser("qwen3_xml", "", true, LF_N_ELEMS(tools));
+        struct lf_buf answer;
+        struct answer_parts parts;
+        lf_buf_init(&answer, 1 << 12);
+        lf_buf_cstr(&answer, "<tool_call><function=weather><parameter=options>");
+        for (int i = 0; i < depth; i++) lf_buf_char(&answer, '[');
+        for (int i = 0; i < depth; i++) lf_buf_char(&answer, ']');
+        lf_buf_cstr(&answer, "</parameter></function></tool_call>");
+        answer_parts_of(&parts, p, lf_buf_view(&answer), NULL, NULL);
+        bool is_string = lf_str_find(lf_buf_view(&parts.text), LF_STR("\"[[")) >= 0;
+        assert_int_equal(is_string, depth == LF_JSON_DEPTH);
+        lf_buf_deinit(&parts.text);
+        lf_buf_deinit(&answer);
+        lf_answer_parser_destroy(p);
+    }
+}
+
 /* Arguments that come before the name are held, up to the last byte of the name. */
 static void what_is_held_is_bounded(void **state)
 {
@@ -466,6 +488,7 @@ int main(void)
         cmocka_unit_test(reasoning_that_is_not_split_off_is_text_with_its_markers),
         cmocka_unit_test(a_nul_belongs_to_no_marker),
         cmocka_unit_test(markers_have_bounds),
+        cmocka_unit_test(values_nest_as_deep_as_arguments_may),
         cmocka_unit_test(what_is_held_is_bounded),
         cmocka_unit_test(arguments_nest_as_deep_as_json_may),
         cmocka_unit_test(parts_are_cut_between_code_points),

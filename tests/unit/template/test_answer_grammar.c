@@ -294,6 +294,36 @@ static void check_takes(const struct lf_grammar *g, struct lf_vocabulary *v, con
     lf_matcher_destroy(m);
 }
 
+/* Once the prompt has closed its reasoning there is no more, and where it has opened some that comes first. */
+static void reasoning_goes_on_from_the_prompt(void **state)
+{
+    struct words *w = malloc(sizeof(*w));
+    const struct lf_answer_format *f = lf_answer_format_by_name(LF_STR("hermes"));
+    static const struct {
+        const char *prompt_end;
+        bool may_begin, call_may_begin;
+    } cases[] = {{"", true, true}, {"<think>\n\n</think>\n\n", false, true}, {"<think>\n", true, true}};
+    (void)state;
+    assert_non_null(w);
+    words_init(w, f);
+    init_tools(false);
+    for (size_t i = 0; i < LF_N_ELEMS(cases); i++) {
+        struct lf_answer_rules rules = {.prompt_end = lf_str_c(cases[i].prompt_end),
+                                        .reasoning = true,
+                                        .tools = tools,
+                                        .n_tools = LF_N_ELEMS(tools),
+                                        .choice = LF_TOOL_CHOICE_REQUIRED};
+        struct lf_grammar *g = NULL;
+        assert_int_equal(lf_answer_format_grammar(&g, f, &rules, NULL, NULL), LF_OK);
+        check_takes(g, w->v, "<think>", cases[i].may_begin, false);
+        check_takes(g, w->v, "<tool_call>", cases[i].call_may_begin, false);
+        lf_grammar_unref(g);
+    }
+    deinit_tools();
+    lf_vocabulary_destroy(w->v);
+    free(w);
+}
+
 /* Where calls stand one behind the other, each in its own markers, there may be any number of them. */
 static void required_calls_have_no_end(void **state)
 {
@@ -529,6 +559,7 @@ static void arguments_of_python_meet_their_schemas(void **state)
         "a-z' ]+$\"},"
         "\"ok\":{\"type\":\"boolean\"},\"l\":{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"maxItems\":2},"
         "\"n\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]},\"t\":{\"type\":[\"boolean\",\"integer\"]},"
+        "\"u\":{\"anyOf\":[{\"type\":\"boolean\",\"const\":false},{\"type\":\"integer\"}]},"
         "\"e\":{\"type\":\"boolean\",\"enum\":[true]}},"
         "\"required\":[\"s\",\"ok\"],\"additionalProperties\":false}";
     static const struct strict_case cases[] = {
@@ -545,6 +576,7 @@ static void arguments_of_python_meet_their_schemas(void **state)
         {"pythonic", "[get(s=\"a\", ok=True, n=True", NULL},
         {"pythonic", "[get(s=\"a\", ok=True, t=None", NULL},
         {"pythonic", "[get(s=\"a\", ok=True, e=True", NULL},
+        {"pythonic", "[get(s=\"a\", ok=True, u=True", NULL},
         {"pythonic", "[get(s=\"a\", ok=True, l=[true,true,true", NULL},
         {"pythonic", "[get(s=\"a\")", NULL},
         {"lfm2", "<|tool_call_start|>[get(s=\"a\", ok=True)]<|tool_call_end|>",
@@ -821,6 +853,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(required_answers_are_calls),
+        cmocka_unit_test(reasoning_goes_on_from_the_prompt),
         cmocka_unit_test(required_calls_have_no_end),
         cmocka_unit_test(a_marker_is_taken_with_the_control_token_in_it),
         cmocka_unit_test(answers_may_be_text_and_calls),
