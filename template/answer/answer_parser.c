@@ -160,7 +160,6 @@ static void give_up(struct lf_answer_parser *p, char c)
 {
     begin_scan(p);
     give_held(p);
-    p->at_start = false;
     scan_byte(p, c);
 }
 
