@@ -95,6 +95,20 @@ void lf_block_pool_put(struct lf_block_pool *pool, int32_t block)
     }
 }
 
+void lf_block_pool_pin(struct lf_block_pool *pool, int32_t block)
+{
+    lf_block_pool_get(pool, block);
+    if (pool->blocks[block].n_pins++ == 0) pool->n_pinned++;
+}
+
+void lf_block_pool_unpin(struct lf_block_pool *pool, int32_t block)
+{
+    struct lf_block *b = block_at(pool, block);
+    LF_ASSERT(b->n_pins > 0);
+    if (--b->n_pins == 0) pool->n_pinned--;
+    lf_block_pool_put(pool, block);
+}
+
 void lf_block_pool_set_cached(struct lf_block_pool *pool, int32_t block, bool cached)
 {
     struct lf_block *b = block_at(pool, block);
@@ -110,7 +124,7 @@ void lf_block_pool_set_cached(struct lf_block_pool *pool, int32_t block, bool ca
 
 void lf_block_pool_check(const struct lf_block_pool *pool)
 {
-    int n_free = 0, n_cached = 0, n_used = 0;
+    int n_free = 0, n_cached = 0, n_used = 0, n_pinned = 0;
     LF_LIST_EACH(it, &pool->free)
     {
         const struct lf_block *b = block_of(it);
@@ -125,8 +139,10 @@ void lf_block_pool_check(const struct lf_block_pool *pool)
     }
     for (int i = 0; i < pool->n_blocks; i++) {
         LF_ASSERT(pool->blocks[i].n_refs >= 0);
+        LF_ASSERT(pool->blocks[i].n_pins >= 0 && pool->blocks[i].n_pins <= pool->blocks[i].n_refs);
         if (pool->blocks[i].n_refs > 0) n_used++;
+        if (pool->blocks[i].n_pins > 0) n_pinned++;
     }
-    LF_ASSERT(n_free == pool->n_free && n_cached == pool->n_cached);
+    LF_ASSERT(n_free == pool->n_free && n_cached == pool->n_cached && n_pinned == pool->n_pinned);
     LF_ASSERT(n_free + n_used + n_cached == pool->n_blocks);
 }

@@ -5,7 +5,8 @@
  *     used    one or more references (a request's block table counts one for each entry)
  *     cached  no reference, content kept for the prefix cache, in order of last use; given out again when no free
  *             block is left, least recently used first
- * Invariant, checked by lf_block_pool_check: free + used + cached = n_blocks.
+ * A used block may be pinned: one of its references stays until somebody lets go of the pin.
+ * Invariant, checked by lf_block_pool_check: free + used + cached = n_blocks, and what is pinned is used.
  * All calls from the engine thread. No allocation after init. */
 #ifndef LF_KV_BLOCK_POOL_H
 #define LF_KV_BLOCK_POOL_H
@@ -19,7 +20,8 @@
 struct lf_block {
     struct lf_list node; /* on the free list or the LRU list */
     int32_t n_refs;
-    bool cached; /* the prefix cache knows it: when the last reference goes it joins the LRU list */
+    int32_t n_pins; /* of these references */
+    bool cached;    /* the prefix cache knows it: when the last reference goes it joins the LRU list */
 };
 
 struct lf_block_pool {
@@ -27,6 +29,7 @@ struct lf_block_pool {
     struct lf_list free;
     struct lf_list lru; /* cached and unreferenced, oldest first */
     int n_blocks, n_free, n_cached;
+    int n_pinned; /* blocks with pins, of those used */
     /* Called when a cached block is taken for other content, so that the prefix cache forgets it first. */
     void (*on_evict)(void *ctx, int32_t block);
     void *on_evict_ctx;
@@ -40,6 +43,9 @@ int lf_block_pool_n_available(const struct lf_block_pool *pool);
 LF_MUST_CHECK bool lf_block_pool_take(struct lf_block_pool *pool, int32_t *block);
 void lf_block_pool_get(struct lf_block_pool *pool, int32_t block); /* one more reference, also on a cached block */
 void lf_block_pool_put(struct lf_block_pool *pool, int32_t block); /* one less */
+/* A reference that is a pin. */
+void lf_block_pool_pin(struct lf_block_pool *pool, int32_t block);
+void lf_block_pool_unpin(struct lf_block_pool *pool, int32_t block);
 void lf_block_pool_set_cached(struct lf_block_pool *pool, int32_t block, bool cached);
 /* Walks everything; LF_ASSERTs the invariant. For the simulator and debug builds. */
 void lf_block_pool_check(const struct lf_block_pool *pool);

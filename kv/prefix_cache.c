@@ -10,11 +10,14 @@
  * list and age out. If their predecessor is computed again, they are found again. */
 #include "kv/prefix_cache.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/check.h"
 #include "core/limits.h"
+
+enum { COUNT_N = 32 };
 
 struct record {
     struct lf_prefix_key key, prev;
@@ -25,7 +28,8 @@ struct record {
 struct lf_prefix_cache {
     struct lf_block_pool *pool; /* borrowed */
     struct record *records;     /* [pool->n_blocks] */
-    struct lf_key_index index;  /* of the records */
+    struct lf_key_index index;  /* of the records; changed under the lock, by the engine thread alone */
+    pthread_mutex_t lock;
     uint8_t identity[LF_SHA256_BYTES];
     void (*on_enter)(void *ctx, int32_t block);
     void *on_enter_ctx;
@@ -42,10 +46,16 @@ static bool key_equal(const struct lf_prefix_key *a, const struct lf_prefix_key 
     return memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
 }
 
+static void forget(struct lf_prefix_cache *cache, int32_t block)
+{
+    pthread_mutex_lock(&cache->lock);
+    lf_key_index_remove(&cache->index, block);
+    pthread_mutex_unlock(&cache->lock);
+}
+
 static void on_evict(void *ctx, int32_t block)
 {
-    struct lf_prefix_cache *cache = ctx;
-    lf_key_index_remove(&cache->index, block);
+    forget(ctx, block);
 }
 
 enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool, const void *identity,
@@ -54,6 +64,7 @@ enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_bl
     struct lf_prefix_cache *cache = calloc(1, sizeof(*cache));
     if (!cache) goto fail;
     cache->pool = pool;
+    pthread_mutex_init(&cache->lock, NULL);
     cache->records = calloc((size_t)pool->n_blocks, sizeof(*cache->records));
     if (!cache->records) goto fail;
     if (lf_key_index_init(&cache->index, (uint32_t)pool->n_blocks, &cache->records->key, sizeof(*cache->records)) !=
@@ -77,6 +88,7 @@ void lf_prefix_cache_destroy(struct lf_prefix_cache *cache)
         cache->pool->on_evict_ctx = NULL;
     }
     lf_key_index_deinit(&cache->index);
+    pthread_mutex_destroy(&cache->lock);
     free(cache->records);
     free(cache);
 }
@@ -124,7 +136,9 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     r->prev = *prev;
     memcpy(r->ids, ids, sizeof(r->ids));
     r->origin = origin;
+    pthread_mutex_lock(&cache->lock);
     LF_ASSERT(lf_key_index_insert(&cache->index, block));
+    pthread_mutex_unlock(&cache->lock);
     lf_block_pool_set_cached(cache->pool, block, true);
     if (cache->on_enter) cache->on_enter(cache->on_enter_ctx, block);
 }
@@ -142,11 +156,23 @@ void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ct
     cache->on_enter_ctx = ctx;
 }
 
+int lf_prefix_cache_count(struct lf_prefix_cache *cache, const struct lf_prefix_key *keys, int n)
+{
+    int n_entered = 0;
+    for (int at = 0; at < n; at += COUNT_N) { /* nobody waits for a long document */
+        int end = LF_MIN(at + COUNT_N, n);
+        pthread_mutex_lock(&cache->lock);
+        for (int i = at; i < end; i++) n_entered += lf_key_index_find(&cache->index, &keys[i]) >= 0;
+        pthread_mutex_unlock(&cache->lock);
+    }
+    return n_entered;
+}
+
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache)
 {
     for (int32_t i = 0; i < cache->pool->n_blocks; i++) {
         if (!cache->pool->blocks[i].cached) continue;
-        lf_key_index_remove(&cache->index, i);
+        forget(cache, i);
         lf_block_pool_set_cached(cache->pool, i, false);
     }
 }

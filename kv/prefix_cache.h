@@ -4,7 +4,8 @@
  * chain starts from (model identity, KV dtype, tenant's salt), so no tenant can find, or time, another's documents. On
  * a hit the token ids themselves are compared as well: a collision cannot give a wrong answer.
  * All calls from the engine thread, but for root and key_next: they read nothing that changes, so the thread that
- * submits a request works out its chain of keys. No allocation after init. */
+ * submits a request works out its chain of keys; and count, which looks under a lock that is else taken only where a
+ * block is entered or forgotten. No allocation after init. */
 #ifndef LF_KV_PREFIX_CACHE_H
 #define LF_KV_PREFIX_CACHE_H
 
@@ -54,6 +55,9 @@ struct lf_prefix_entry {
 struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block);
 /* fn is called with each block that is entered from now on; NULL: nobody is. */
 void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx);
+
+/* How many of these blocks are entered. Any thread. */
+int lf_prefix_cache_count(struct lf_prefix_cache *cache, const struct lf_prefix_key *keys, int n);
 
 /* Forgets everything (blocks in use stay used). */
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache);

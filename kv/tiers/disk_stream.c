@@ -240,7 +240,7 @@ static enum lf_status put_batch(struct importer *m, struct lf_err *err)
     for (uint32_t i = 0; i < m->n; i++) {
         const struct lf_disk_record *r = &m->records[i];
         n_there += lf_disk_table_has(m->table, &r->key) ? 1 : 0;
-        blocks[i] = (struct lf_disk_block){r->key, r->prev, r->ids, m->bytes + i * slot_bytes, r->origin};
+        blocks[i] = (struct lf_disk_block){r->key, r->prev, r->ids, m->bytes + i * slot_bytes, r->origin, false};
     }
     LF_TRY(lf_disk_table_put(m->table, blocks, m->n, &n_listed, err));
     m->moved->n_there += n_there;

@@ -15,9 +15,10 @@ enum slot_state { FREE, WRITING, LISTED, DROPPED /* broken, and still referred t
 
 struct slot {
     struct lf_prefix_key key;     /* of what is listed or being written */
-    struct lf_eviction_item item; /* its node on `free`, or on the order while it is listed and nobody refers to it */
+    struct lf_eviction_item item; /* its node on `free`, or on the order while it is listed and not held */
     uint32_t n_refs;
     uint8_t state;
+    bool pinned;     /* while it is listed */
     bool has_record; /* the index may hold something other than zeros */
 };
 
@@ -30,6 +31,7 @@ struct lf_disk_table {
     struct lf_list free;
     struct lf_eviction order;
     uint64_t sequence; /* of the last write */
+    bool guarded;
     struct lf_disk_table_stats stats;
 };
 
@@ -39,11 +41,27 @@ static void make_free(struct lf_disk_table *t, struct slot *s)
     lf_list_push_back(&t->free, &s->item.node);
 }
 
-/* What is referred to is not in the order, and cannot be evicted. */
+/* What is referred to, or pinned, is not in the order, and cannot be evicted. */
+static bool is_held(const struct slot *s)
+{
+    return s->n_refs > 0 || s->pinned;
+}
+
+static void set_pinned(struct lf_disk_table *t, struct slot *s, bool pinned)
+{
+    if (s->pinned == pinned) return;
+    if (!is_held(s)) lf_eviction_remove(&t->order, &s->item);
+    s->pinned = pinned;
+    t->stats.n_pinned += pinned ? 1 : -1u;
+    if (!is_held(s)) lf_eviction_add(&t->order, &s->item, t->sequence);
+}
+
 static void unlist(struct lf_disk_table *t, struct slot *s)
 {
     lf_key_index_remove(&t->keys, (int32_t)(s - t->slots));
-    if (s->n_refs == 0) lf_eviction_remove(&t->order, &s->item);
+    if (!is_held(s)) lf_eviction_remove(&t->order, &s->item);
+    if (s->pinned) t->stats.n_pinned--;
+    s->pinned = false;
     t->stats.n_listed--;
 }
 
@@ -59,9 +77,9 @@ static bool list(struct lf_disk_table *t, struct slot *s)
 /* It counts as used now. */
 static void touch(struct lf_disk_table *t, struct slot *s, bool is_asked_for)
 {
-    if (s->n_refs == 0) lf_eviction_remove(&t->order, &s->item);
+    if (!is_held(s)) lf_eviction_remove(&t->order, &s->item);
     if (is_asked_for) lf_eviction_count_use(&s->item);
-    if (s->n_refs == 0) lf_eviction_add(&t->order, &s->item, t->sequence);
+    if (!is_held(s)) lf_eviction_add(&t->order, &s->item, t->sequence);
 }
 
 /* ---- opening ---- */
@@ -203,7 +221,7 @@ static struct slot *claim_one(struct lf_disk_table *t)
     struct lf_list *node = lf_list_first(&t->free);
     struct lf_eviction_item *item =
         node ? LF_LIST_ENTRY(node, struct lf_eviction_item, node) : lf_eviction_next(&t->order);
-    if (!item) return NULL;
+    if (!item || (!node && t->guarded)) return NULL;
     struct slot *s = LF_LIST_ENTRY(item, struct slot, item);
     if (node) {
         lf_list_remove(node);
@@ -306,7 +324,11 @@ static uint32_t settle(struct lf_disk_table *t, const struct batch *b, bool writ
         s->item.uses = 0;
         lf_eviction_add(&t->order, &s->item, t->sequence);
     }
-    for (uint32_t i = 0; i < b->n; i++) n_listed += lf_key_index_find(&t->keys, &b->blocks[i].key) >= 0 ? 1 : 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        int32_t slot = lf_key_index_find(&t->keys, &b->blocks[i].key);
+        n_listed += slot >= 0 ? 1 : 0;
+        if (slot >= 0 && b->blocks[i].pinned) set_pinned(t, &t->slots[slot], true);
+    }
     pthread_mutex_unlock(&t->lock);
     return n_listed;
 }
@@ -340,11 +362,27 @@ void lf_disk_table_use(struct lf_disk_table *t, const struct lf_prefix_key *key)
     pthread_mutex_unlock(&t->lock);
 }
 
+void lf_disk_table_pin(struct lf_disk_table *t, const struct lf_prefix_key *key, bool pinned)
+{
+    pthread_mutex_lock(&t->lock);
+    int32_t slot = lf_key_index_find(&t->keys, key);
+    if (slot >= 0) set_pinned(t, &t->slots[slot], pinned);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void lf_disk_table_guard(struct lf_disk_table *t, bool guarded)
+{
+    pthread_mutex_lock(&t->lock);
+    t->guarded = guarded;
+    pthread_mutex_unlock(&t->lock);
+}
+
 int32_t lf_disk_table_get(struct lf_disk_table *t, const struct lf_prefix_key *key)
 {
     pthread_mutex_lock(&t->lock);
     int32_t slot = lf_key_index_find(&t->keys, key);
-    if (slot >= 0 && t->slots[slot].n_refs++ == 0) lf_eviction_remove(&t->order, &t->slots[slot].item);
+    if (slot >= 0 && !is_held(&t->slots[slot])) lf_eviction_remove(&t->order, &t->slots[slot].item);
+    if (slot >= 0) t->slots[slot].n_refs++;
     pthread_mutex_unlock(&t->lock);
     return slot;
 }
@@ -356,7 +394,7 @@ void lf_disk_table_release(struct lf_disk_table *t, int32_t slot)
     LF_ASSERT(s->n_refs > 0);
     s->n_refs--;
     if (s->n_refs == 0 && s->state == DROPPED) make_free(t, s);
-    if (s->n_refs == 0 && s->state == LISTED) lf_eviction_add(&t->order, &s->item, t->sequence);
+    if (!is_held(s) && s->state == LISTED) lf_eviction_add(&t->order, &s->item, t->sequence);
     pthread_mutex_unlock(&t->lock);
 }
 
@@ -411,17 +449,20 @@ void lf_disk_table_stats(struct lf_disk_table *t, struct lf_disk_table_stats *ou
 
 void lf_disk_table_check(struct lf_disk_table *t)
 {
-    uint32_t n[4] = {0}, n_free = 0, n_held = 0;
+    uint32_t n[4] = {0}, n_free = 0, n_held = 0, n_pinned = 0;
     pthread_mutex_lock(&t->lock);
     for (uint32_t i = 0; i < t->stats.n_slots; i++) {
         const struct slot *s = &t->slots[i];
         n[s->state]++;
-        n_held += s->state == LISTED && s->n_refs > 0 ? 1 : 0;
+        n_held += s->state == LISTED && is_held(s) ? 1 : 0;
+        n_pinned += s->pinned;
+        LF_ASSERT(!s->pinned || s->state == LISTED);
         LF_ASSERT(s->n_refs == 0 || s->state == LISTED || s->state == DROPPED);
         LF_ASSERT(s->state != LISTED || lf_key_index_find(&t->keys, &s->key) == (int32_t)i);
     }
     LF_LIST_EACH(it, &t->free) n_free++;
     LF_ASSERT(n_free == n[FREE] && t->order.n + n_held == n[LISTED] && t->stats.n_listed == n[LISTED]);
+    LF_ASSERT(n_pinned == t->stats.n_pinned);
     LF_ASSERT(lf_key_index_check(&t->keys) == n[LISTED]);
     pthread_mutex_unlock(&t->lock);
 }

@@ -4,8 +4,8 @@
  *       ▲                    │ failed                          │      which, unless somebody holds a reference
  *       └────────────────────┴── dropped: broken when read ────┘
  *
- * A slot with references is not given out; pinning a block is holding one. Any thread: a lock covers what is known
- * about the slots, and is not held while the disk reads or writes. Nothing is allocated after open. */
+ * A slot with references is not given out, and neither is one whose block is pinned. Any thread: a lock covers what is
+ * known about the slots, and is not held while the disk reads or writes. Nothing is allocated after open. */
 #ifndef LF_KV_TIERS_DISK_TABLE_H
 #define LF_KV_TIERS_DISK_TABLE_H
 
@@ -20,10 +20,12 @@ struct lf_disk_block {
     const int32_t *ids;
     const void *bytes;
     struct lf_prefix_origin origin;
+    bool pinned; /* as lf_disk_table_pin, from its first moment there */
 };
 
 struct lf_disk_table_stats {
     uint32_t n_slots, n_listed;
+    uint32_t n_pinned;  /* of those listed */
     uint64_t n_broken;  /* records that were no record, when it was opened */
     uint64_t n_dropped; /* blocks whose bytes were not what was written, when they were read */
     uint64_t n_evicted; /* blocks that made room for others */
@@ -50,6 +52,11 @@ LF_MUST_CHECK enum lf_status lf_disk_table_put(struct lf_disk_table *table, cons
 bool lf_disk_table_has(struct lf_disk_table *table, const struct lf_prefix_key *key);
 /* A prompt has asked for it. Nothing, where it is not listed. */
 void lf_disk_table_use(struct lf_disk_table *table, const struct lf_prefix_key *key);
+/* Whether it may make room for others. Pins are not on disk: who opens a table says them again. Nothing, where it is
+ * not listed; a block that is dropped is not pinned any more. */
+void lf_disk_table_pin(struct lf_disk_table *table, const struct lf_prefix_key *key, bool pinned);
+/* Whether no listed block makes room for another: while it is not known yet which ones are pinned. */
+void lf_disk_table_guard(struct lf_disk_table *table, bool guarded);
 /* The slot of a listed block, with a reference that the caller gives back; -1: not there. */
 int32_t lf_disk_table_get(struct lf_disk_table *table, const struct lf_prefix_key *key);
 void lf_disk_table_release(struct lf_disk_table *table, int32_t slot);

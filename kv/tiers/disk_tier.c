@@ -177,7 +177,7 @@ static enum lf_status write_batch(const struct worker *w, const struct batch *b,
         const struct lf_tier_job *job = b->jobs[i];
         uint8_t *bytes = w->staging + i * t->slot_bytes;
         LF_TRY(o->copy.out(o->copy.ctx, w->lane, bytes, job->block, err));
-        blocks[i] = (struct lf_disk_block){job->key, job->prev, job->ids, bytes, job->origin};
+        blocks[i] = (struct lf_disk_block){job->key, job->prev, job->ids, bytes, job->origin, job->pinned};
     }
     return lf_disk_table_put(o->table, blocks, b->n, n_listed, err);
 }
@@ -276,6 +276,11 @@ static void use(struct lf_tier *tier, const struct lf_prefix_key *key)
     lf_disk_table_use(tier_of(tier)->opts.table, key);
 }
 
+static void pin_block(struct lf_tier *tier, const struct lf_prefix_key *key, bool pinned)
+{
+    lf_disk_table_pin(tier_of(tier)->opts.table, key, pinned);
+}
+
 static bool works(const struct lf_tier *tier)
 {
     const struct disk_tier *t = (const void *)tier;
@@ -294,6 +299,7 @@ static void stats(struct lf_tier *tier, struct lf_tier_stats *out)
     lf_disk_table_stats(t->opts.table, &table);
     out->n_slots = table.n_slots;
     out->n_listed = table.n_listed;
+    out->n_pinned = table.n_pinned;
     out->n_evicted = table.n_evicted;
     out->n_broken = table.n_broken + table.n_dropped;
 }
@@ -323,6 +329,7 @@ static const struct lf_tier_ops ops = {.job = lf_lanes_job,
                                        .n_under_way = lf_lanes_n_under_way,
                                        .has = has,
                                        .use = use,
+                                       .pin = pin_block,
                                        .works = works,
                                        .stats = stats,
                                        .stop = stop,

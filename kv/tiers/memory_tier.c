@@ -11,10 +11,11 @@
 #include "kv/tiers/lanes.h"
 
 struct slot {
-    struct lf_eviction_item item; /* its node on `free`, or in the order while it is listed and nobody reads it */
+    struct lf_eviction_item item; /* its node on `free`, or in the order while it is listed and not held */
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
     int n_readers;
+    bool pinned; /* while it is listed */
 };
 
 enum { PAGE_BYTES = 4096 };
@@ -41,7 +42,7 @@ struct memory_tier {
     struct lf_eviction order;
     uint64_t n_writes;
     uint32_t n_usable; /* the first so many slots */
-    uint32_t n_listed;
+    uint32_t n_listed, n_listed_pinned;
     uint64_t n_evicted;
 };
 
@@ -69,6 +70,20 @@ static struct slot *find(struct memory_tier *t, const struct lf_prefix_key *key)
     return i < 0 ? NULL : &t->slots[i];
 }
 
+static bool is_held(const struct slot *slot)
+{
+    return slot->n_readers > 0 || slot->pinned;
+}
+
+static void set_pinned(struct memory_tier *t, struct slot *slot, bool pinned)
+{
+    if (slot->pinned == pinned) return;
+    if (!is_held(slot)) lf_eviction_remove(&t->order, &slot->item);
+    slot->pinned = pinned;
+    t->n_listed_pinned += pinned ? 1 : -1u;
+    if (!is_held(slot)) lf_eviction_add(&t->order, &slot->item, t->n_writes);
+}
+
 static void list(struct memory_tier *t, struct slot *slot)
 {
     LF_ASSERT(lf_key_index_insert(&t->index, (int32_t)(slot - t->slots)));
@@ -87,12 +102,14 @@ static void evict(struct memory_tier *t, struct slot *slot)
 /* Who reads a slot keeps it: it is not in the order then. */
 static void begin_read(struct memory_tier *t, struct slot *slot)
 {
-    if (slot->n_readers++ == 0) lf_eviction_remove(&t->order, &slot->item);
+    if (!is_held(slot)) lf_eviction_remove(&t->order, &slot->item);
+    slot->n_readers++;
 }
 
 static void end_read(struct memory_tier *t, struct slot *slot)
 {
-    if (--slot->n_readers == 0) lf_eviction_add(&t->order, &slot->item, t->n_writes);
+    slot->n_readers--;
+    if (!is_held(slot)) lf_eviction_add(&t->order, &slot->item, t->n_writes);
 }
 
 static void make_usable(struct memory_tier *t, uint32_t n)
@@ -100,7 +117,7 @@ static void make_usable(struct memory_tier *t, uint32_t n)
     for (; t->n_usable < n; t->n_usable++) lf_list_push_back(&t->free, &t->slots[t->n_usable].item.node);
 }
 
-/* A slot to fill, which nobody knows until it is listed or free again; NULL: all are being read. */
+/* A slot to fill, which nobody knows until it is listed or free again; NULL: all are held. */
 static struct slot *claim(struct memory_tier *t)
 {
     struct lf_list *node = lf_list_first(&t->free);
@@ -127,8 +144,10 @@ static enum lf_status save(const struct worker *w, const struct lf_tier_job *job
 {
     struct memory_tier *t = w->tier;
     const struct lf_tier_copy *copy = &t->opts.copy;
-    if (find(t, &job->key)) return LF_OK;
-    struct slot *slot = claim(t);
+    struct slot *slot = find(t, &job->key);
+    if (slot && job->pinned) set_pinned(t, slot, true);
+    if (slot) return LF_OK;
+    slot = claim(t);
     if (!slot) return LF_FULL;
     lf_lanes_unlock(&t->lanes);
     slot->key = job->key;
@@ -139,10 +158,12 @@ static enum lf_status save(const struct worker *w, const struct lf_tier_job *job
     memcpy(slot->ids, job->ids, sizeof(slot->ids));
     enum lf_status status = copy->out(copy->ctx, w->lane, bytes_of(t, (uint64_t)(slot - t->slots)), job->block, err);
     lf_lanes_lock(&t->lanes);
-    if (status == LF_OK)
+    if (status == LF_OK) {
         list(t, slot);
-    else
+        set_pinned(t, slot, job->pinned);
+    } else {
         lf_list_push_back(&t->free, &slot->item.node);
+    }
     return status;
 }
 
@@ -269,6 +290,15 @@ static void use(struct lf_tier *tier, const struct lf_prefix_key *key)
     lf_lanes_unlock(&t->lanes);
 }
 
+static void pin_block(struct lf_tier *tier, const struct lf_prefix_key *key, bool pinned)
+{
+    struct memory_tier *t = tier_of(tier);
+    lf_lanes_lock(&t->lanes);
+    struct slot *slot = find(t, key);
+    if (slot) set_pinned(t, slot, pinned);
+    lf_lanes_unlock(&t->lanes);
+}
+
 static bool works(const struct lf_tier *tier)
 {
     (void)tier;
@@ -283,6 +313,7 @@ static void stats(struct lf_tier *tier, struct lf_tier_stats *out)
     out->works = true;
     out->n_slots = t->n_usable;
     out->n_listed = t->n_listed;
+    out->n_pinned = t->n_listed_pinned;
     out->n_evicted = t->n_evicted;
     lf_lanes_unlock(&t->lanes);
 }
@@ -290,15 +321,17 @@ static void stats(struct lf_tier *tier, struct lf_tier_stats *out)
 void lf_memory_tier_check(struct lf_tier *tier)
 {
     struct memory_tier *t = tier_of(tier);
-    uint32_t n_free = 0, n_listed = 0;
+    uint32_t n_free = 0, n_listed = 0, n_pinned = 0;
     lf_lanes_lock(&t->lanes);
     LF_LIST_EACH(it, &t->free) n_free++;
     for (uint32_t i = 0; i < t->n_usable; i++) {
         const struct slot *slot = &t->slots[i];
         LF_ASSERT(slot->n_readers == 0);
         n_listed += lf_key_index_find(&t->index, &slot->key) == (int32_t)i;
+        n_pinned += slot->pinned;
     }
-    LF_ASSERT(n_listed == t->n_listed && n_listed == t->order.n && n_free + n_listed == t->n_usable);
+    LF_ASSERT(n_listed == t->n_listed && n_pinned == t->n_listed_pinned && n_free + n_listed == t->n_usable);
+    LF_ASSERT(n_listed == t->order.n + n_pinned);
     LF_ASSERT(lf_key_index_check(&t->index) == n_listed);
     lf_lanes_unlock(&t->lanes);
 }
@@ -328,6 +361,7 @@ static const struct lf_tier_ops ops = {.job = lf_lanes_job,
                                        .n_under_way = lf_lanes_n_under_way,
                                        .has = has,
                                        .use = use,
+                                       .pin = pin_block,
                                        .works = works,
                                        .stats = stats,
                                        .stop = stop,

@@ -11,8 +11,8 @@
  * loaded has no other writer. What is saved is only ever a block that is full and entered in the prefix cache. Jobs
  * come back in any order.
  *
- * stats: any thread. All else: the engine thread, which never waits in here, but for stop. Nothing is allocated after
- * a tier's create. */
+ * stats, has: any thread. All else: the engine thread, which never waits in here, but for stop. Nothing is allocated
+ * after a tier's create. */
 #ifndef LF_KV_TIERS_TIER_H
 #define LF_KV_TIERS_TIER_H
 
@@ -31,9 +31,11 @@ struct lf_tier_job {
     enum lf_tier_way way;
     struct lf_prefix_key key, prev;
     int32_t ids[LF_KV_BLOCK_TOKENS];
-    struct lf_prefix_origin origin; /* of a block to save */
-    int32_t block;                  /* of the cache: what is saved, or where it is loaded to */
-    uint64_t owner;                 /* the submitter's, as is idx */
+    struct lf_prefix_origin
+        origin; /* of a block to save; it is pinned from its first moment there, if pinned says so */
+    bool pinned;
+    int32_t block;  /* of the cache: what is saved, or where it is loaded to */
+    uint64_t owner; /* the submitter's, as is idx */
     int32_t idx;
     /* When it is back. LF_OK: saved and listed (or it was already), loaded and whole. LF_FULL: not saved, there is no
      * place that may be used for it. LF_INVALID: not loaded, it is not there. LF_CORRUPT: not loaded, what is there is
@@ -64,6 +66,7 @@ struct lf_tier_stats {
     uint64_t n_rests;        /* after failures */
     bool works;
     uint32_t n_slots, n_listed; /* blocks that there is room for, and that are there */
+    uint32_t n_pinned;          /* of these */
     uint64_t n_evicted;         /* blocks that made room for others */
     uint64_t n_broken;          /* blocks that were not what was saved */
 };
@@ -78,6 +81,7 @@ struct lf_tier_ops {
     int (*n_under_way)(const struct lf_tier *tier);
     bool (*has)(struct lf_tier *tier, const struct lf_prefix_key *key);
     void (*use)(struct lf_tier *tier, const struct lf_prefix_key *key);
+    void (*pin)(struct lf_tier *tier, const struct lf_prefix_key *key, bool pinned);
     bool (*works)(const struct lf_tier *tier);
     void (*stats)(struct lf_tier *tier, struct lf_tier_stats *out);
     void (*stop)(struct lf_tier *tier);
@@ -122,6 +126,12 @@ static inline bool lf_tier_has(struct lf_tier *tier, const struct lf_prefix_key 
 static inline void lf_tier_use(struct lf_tier *tier, const struct lf_prefix_key *key)
 {
     tier->ops->use(tier, key);
+}
+/* A block that is pinned makes no room for others. Nothing, where it is not listed; and one that is dropped because it
+ * is broken is not pinned any more. */
+static inline void lf_tier_pin(struct lf_tier *tier, const struct lf_prefix_key *key, bool pinned)
+{
+    tier->ops->pin(tier, key, pinned);
 }
 /* False while saves or loads rest. Then saves are not worth their submission; has says whether loads are. */
 static inline bool lf_tier_works(const struct lf_tier *tier)

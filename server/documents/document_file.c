@@ -35,19 +35,23 @@ void lf_document_file_head(const struct lf_document_file *f, uint8_t head[LF_DOC
     LF_ASSERT(f->name.len <= LF_DOCUMENT_NAME_BYTES);
     memset(head, 0, LF_DOCUMENT_HEAD_BYTES);
     memcpy(head, magic, MAGIC_BYTES);
-    put_int(head + BYTES, LF_DOCUMENT_HEAD_BYTES + f->content.text.len + f->content.system.len, 8);
+    put_int(head + BYTES, LF_DOCUMENT_HEAD_BYTES + f->content.text.len + f->content.system.len + f->content.tools.len,
+            8);
     memcpy(head + TENANT, f->tenant, LF_SHA256_BYTES);
     put_int(head + CREATED, (uint64_t)f->created_s, 8);
     put_int(head + EXPIRES, (uint64_t)f->expires_s, 8);
     put_int(head + TOKENS, (uint64_t)f->n_tokens, 8);
     put_int(head + TEXT, f->content.text.len, 8);
     put_int(head + SYSTEM, f->content.system.len, 8);
+    put_int(head + TOOLS, f->content.tools.len, 8);
+    put_int(head + PIN, (uint64_t)f->pin, 4);
     put_int(head + NAME_LEN, f->name.len, 4);
     memcpy(head + ETAG, etag.text + 1, DIGITS);
     memcpy(head + NAME, f->name.ptr, f->name.len);
     lf_sha256_init(&sha);
     add(&sha, f->content.text);
     add(&sha, f->content.system);
+    add(&sha, f->content.tools);
     lf_sha256_final(&sha, head + REST_SHA);
     lf_sha256(head, HEAD_SHA, head + HEAD_SHA);
 }
@@ -65,12 +69,13 @@ enum lf_status lf_document_file_bytes(const uint8_t head[LF_DOCUMENT_HEAD_BYTES]
     uint64_t text = get_int(head + TEXT, 8), system = get_int(head + SYSTEM, 8), tools = get_int(head + TOOLS, 8);
     lf_sha256(head, HEAD_SHA, sha);
     if (memcmp(head, magic, KIND_BYTES) != 0 || memcmp(sha, head + HEAD_SHA, sizeof sha) != 0) return LF_CORRUPT;
-    if (memcmp(head, magic, MAGIC_BYTES) != 0 || tools || !is_zero(head + PIN, 4) ||
+    if (memcmp(head, magic, MAGIC_BYTES) != 0 || get_int(head + PIN, 4) >= LF_PIN_N ||
         !is_zero(head + LATER, REST_SHA - LATER))
         return LF_UNSUPPORTED;
-    if (text > BYTES_MOST || system > BYTES_MOST || get_int(head + NAME_LEN, 4) > LF_DOCUMENT_NAME_BYTES)
+    if (text > BYTES_MOST || system > BYTES_MOST || tools > BYTES_MOST ||
+        get_int(head + NAME_LEN, 4) > LF_DOCUMENT_NAME_BYTES)
         return LF_CORRUPT;
-    if (get_int(head + BYTES, 8) != LF_DOCUMENT_HEAD_BYTES + text + system) return LF_CORRUPT;
+    if (get_int(head + BYTES, 8) != LF_DOCUMENT_HEAD_BYTES + text + system + tools) return LF_CORRUPT;
     *n_bytes = get_int(head + BYTES, 8);
     return LF_OK;
 }
@@ -86,7 +91,7 @@ static bool is_sound(const struct lf_document_file *f, const uint8_t *head)
     struct lf_document_etag etag = lf_document_etag(&f->content);
     return f->created_s >= 0 && f->expires_s >= 0 && f->n_tokens >= 0 && lf_document_is_name(f->name) &&
            is_zero(head + NAME + f->name.len, LF_DOCUMENT_NAME_BYTES - f->name.len) && is_text(f->content.text) &&
-           is_text(f->content.system) && memcmp(etag.text + 1, head + ETAG, DIGITS) == 0;
+           is_text(f->content.system) && is_text(f->content.tools) && memcmp(etag.text + 1, head + ETAG, DIGITS) == 0;
 }
 
 enum lf_status lf_document_file_read(struct lf_document_file *out, const uint8_t *bytes, size_t n)
@@ -100,12 +105,15 @@ enum lf_status lf_document_file_read(struct lf_document_file *out, const uint8_t
     if (memcmp(sha, bytes + REST_SHA, sizeof sha) != 0) return LF_CORRUPT;
     const char *text = (const char *)bytes + LF_DOCUMENT_HEAD_BYTES;
     size_t n_text = (size_t)get_int(bytes + TEXT, 8), n_name = (size_t)get_int(bytes + NAME_LEN, 4);
+    size_t n_system = (size_t)get_int(bytes + SYSTEM, 8), n_tools = (size_t)get_int(bytes + TOOLS, 8);
     struct lf_document_file f = {.name = lf_str_from((const char *)bytes + NAME, n_name),
                                  .created_s = (int64_t)get_int(bytes + CREATED, 8),
                                  .expires_s = (int64_t)get_int(bytes + EXPIRES, 8),
                                  .n_tokens = (int64_t)get_int(bytes + TOKENS, 8),
+                                 .pin = (enum lf_pin)get_int(bytes + PIN, 4),
                                  .content = {.text = lf_str_from(text, n_text),
-                                             .system = lf_str_from(text + n_text, (size_t)get_int(bytes + SYSTEM, 8))}};
+                                             .system = lf_str_from(text + n_text, n_system),
+                                             .tools = lf_str_from(text + n_text + n_system, n_tools)}};
     memcpy(f.tenant, bytes + TENANT, sizeof f.tenant);
     if (!is_sound(&f, bytes)) return LF_CORRUPT;
     *out = f;

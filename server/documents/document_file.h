@@ -20,19 +20,19 @@
  *      64  i64        tokens of its beginning of a conversation, as the model that read it first counted them
  *      72  u64        bytes of the text: UTF-8 without NUL
  *      80  u64        bytes of the system prompt: UTF-8; 0: it has none
- *      88  u64        bytes of the tools, a JSON array; this version writes 0
- *      96  u32        pin: 0. Others are for later versions
+ *      88  u64        bytes of the tools, a JSON array, UTF-8; 0: it has none
+ *      96  u32        where its tokens stay: 0 nowhere in particular, 1 on disk, 2 in memory, 3 on the device
  *     100  u32        bytes of the name
- *     104  32 bytes   its ETag without the quotes: the first 32 hexadecimal digits of SHA-256 over text and system
- *                     prompt, each behind its length as a u64
+ *     104  32 bytes   its ETag without the quotes: the first 32 hexadecimal digits of SHA-256 over text, system prompt
+ *                     and, where it has any, tools, each behind its length as a u64
  *     136  128 bytes  the name, then zeros: letters, digits, '.', '_' and '-'
  *     264  zeros
  *     448  32 bytes   SHA-256 of all that is behind the head
  *     480  32 bytes   SHA-256 of the 480 bytes before
  *
  * So every byte of a file is under a checksum, and the head can be read by itself. Who finds another number in the
- * first 8 bytes behind "LFdoc", tools, a pin or something in the zeros, under checksums that hold, has a file of a
- * later version: it is left as it is, and not served.
+ * first 8 bytes behind "LFdoc", another pin or something in the zeros, under checksums that hold, has a file of a later
+ * version: it is left as it is, and not served.
  *
  * A file is written under its .tmp name, synced, renamed, and then the directory is synced: whenever the process or the
  * power ends, a .doc file is whole or not there. (The checksums are there for disks that lie.) */
@@ -48,6 +48,7 @@ struct lf_document_file {
     uint8_t tenant[LF_SHA256_BYTES];
     struct lf_str name;
     int64_t created_s, expires_s, n_tokens;
+    enum lf_pin pin;
     struct lf_document_content content;
 };
 

@@ -70,6 +70,7 @@ static enum lf_status write_file(int fd, const struct lf_document_file *f, const
     LF_TRY(write_all(fd, head, sizeof head, path, err));
     LF_TRY(write_all(fd, f->content.text.ptr, f->content.text.len, path, err));
     LF_TRY(write_all(fd, f->content.system.ptr, f->content.system.len, path, err));
+    LF_TRY(write_all(fd, f->content.tools.ptr, f->content.tools.len, path, err));
     return fsync(fd) == 0 ? LF_OK : failed("sync", path, err);
 }
 

@@ -30,6 +30,8 @@ struct lf_document {
     uint64_t hash; /* of tenant and name */
     uint64_t file;
     size_t piece_bytes;
+    uint8_t *keys; /* [n_keys_most, LF_SHA256_BYTES] behind the texts; written once, before n_keys is */
+    int n_keys_most;
     atomic_bool gone;
     /* under the lock */
     struct tenant *tenant; /* NULL: gone */
@@ -38,6 +40,9 @@ struct lf_document {
     enum lf_document_state state;
     const char *reason;
     int64_t n_tokens, n_read, eta_ms, expires_s, n_hits;
+    enum lf_pin pin;
+    int64_t pinning;
+    int n_keys;
 };
 
 struct lf_documents {
@@ -83,6 +88,7 @@ struct lf_document_etag lf_document_etag(const struct lf_document_content *conte
     lf_sha256_init(&sha);
     hash_text(&sha, content->text);
     hash_text(&sha, content->system);
+    if (content->tools.len) hash_text(&sha, content->tools);
     lf_sha256_final(&sha, digest);
     for (int i = 0; i < 16; i++) snprintf(etag.text + 1 + 2 * i, 3, "%02x", digest[i]);
     etag.text[0] = etag.text[LF_DOCUMENT_ETAG_BYTES - 1] = '"';
@@ -215,20 +221,27 @@ static void *copy_behind(char **at, struct lf_str s)
 static struct lf_document *make(struct lf_documents *docs, const struct lf_document_put *put)
 {
     const struct lf_document_content *c = put->content;
-    size_t n = sizeof(struct lf_document) + c->text.len + c->system.len;
+    size_t n_key_bytes = (size_t)put->n_keys * LF_SHA256_BYTES;
+    size_t n = sizeof(struct lf_document) + n_key_bytes + c->text.len + c->system.len + c->tools.len;
     struct lf_document *doc = lf_text_alloc(docs->memory, n);
     if (!doc) return NULL;
-    char *at = (char *)(doc + 1);
+    char *at = (char *)(doc + 1) + n_key_bytes;
     *doc = (struct lf_document){.etag = lf_document_etag(c),
                                 .created_s = put->created_s ? put->created_s : put->key.now_s,
                                 .expires_s = put->expires_s,
                                 .file = put->file,
+                                .pin = put->pin,
+                                .keys = (uint8_t *)(doc + 1),
+                                .n_keys_most = put->n_keys,
+                                .n_keys = put->keys ? put->n_keys : 0,
                                 .n_tokens = put->n_tokens,
                                 .hash = hash_of(&put->key),
                                 .piece_bytes = n,
                                 .n_refs = 1};
     doc->content.text = lf_str_from(copy_behind(&at, c->text), c->text.len);
     doc->content.system = lf_str_from(copy_behind(&at, c->system), c->system.len);
+    doc->content.tools = lf_str_from(copy_behind(&at, c->tools), c->tools.len);
+    if (put->keys && n_key_bytes) memcpy(doc->keys, put->keys, n_key_bytes);
     memcpy(doc->name, put->key.name.ptr, put->key.name.len);
     memcpy(doc->owner, put->key.tenant, sizeof doc->owner);
     return doc;
@@ -409,7 +422,10 @@ static void view_of(const struct lf_document *doc, struct lf_document_view *out)
                                      .created_s = doc->created_s,
                                      .expires_s = doc->expires_s,
                                      .n_hits = doc->n_hits,
-                                     .n_bytes = doc->content.text.len};
+                                     .n_bytes = doc->content.text.len,
+                                     .pin = doc->pin,
+                                     .keys = doc->n_keys ? doc->keys : NULL,
+                                     .n_keys = doc->n_keys};
 }
 
 void lf_documents_list(struct lf_documents *docs, const uint8_t *tenant, int64_t now_s,
@@ -469,6 +485,16 @@ int lf_documents_expire(struct lf_documents *docs, int64_t now_s, uint64_t *file
     }
     pthread_mutex_unlock(&docs->lock);
     return left.n;
+}
+
+int lf_documents_n_pinned(struct lf_documents *docs)
+{
+    int n = 0;
+    pthread_mutex_lock(&docs->lock);
+    for (size_t i = 0; i < docs->n_buckets; i++)
+        LF_LIST_EACH(it, &docs->buckets[i]) n += LF_LIST_ENTRY(it, struct lf_document, in_bucket)->pin != LF_PIN_NONE;
+    pthread_mutex_unlock(&docs->lock);
+    return n;
 }
 
 void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes)
@@ -543,6 +569,37 @@ bool lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64
     if (is_there) set_end(docs, doc, expires_s);
     pthread_mutex_unlock(&docs->lock);
     return is_there;
+}
+
+bool lf_document_pin(struct lf_documents *docs, struct lf_document *doc, enum lf_pin pin, int64_t *pinning)
+{
+    pthread_mutex_lock(&docs->lock);
+    bool is_there = doc->tenant != NULL;
+    if (is_there) {
+        doc->pin = pin;
+        *pinning = ++doc->pinning;
+    }
+    pthread_mutex_unlock(&docs->lock);
+    return is_there;
+}
+
+int64_t lf_document_pinning(struct lf_documents *docs, const struct lf_document *doc)
+{
+    pthread_mutex_lock(&docs->lock);
+    int64_t pinning = doc->tenant && doc->pin != LF_PIN_NONE ? doc->pinning : -1;
+    pthread_mutex_unlock(&docs->lock);
+    return pinning;
+}
+
+void lf_document_set_keys(struct lf_documents *docs, struct lf_document *doc, const uint8_t *keys, int n_keys)
+{
+    pthread_mutex_lock(&docs->lock);
+    int n = LF_MIN(n_keys, doc->n_keys_most);
+    if (doc->n_keys == 0 && n > 0) {
+        memcpy(doc->keys, keys, (size_t)n * LF_SHA256_BYTES);
+        doc->n_keys = n;
+    }
+    pthread_mutex_unlock(&docs->lock);
 }
 
 void lf_document_recount(struct lf_documents *docs, struct lf_document *doc, int64_t n_tokens)

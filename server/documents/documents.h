@@ -23,6 +23,7 @@
 
 #include "core/hash.h"
 #include "core/limits.h"
+#include "core/pin.h"
 #include "core/status.h"
 #include "core/str.h"
 
@@ -38,6 +39,7 @@ enum lf_document_state { LF_DOCUMENT_READING, LF_DOCUMENT_READY, LF_DOCUMENT_FAI
 struct lf_document_content {
     struct lf_str text;   /* valid UTF-8 */
     struct lf_str system; /* the system prompt that goes with it; empty: none */
+    struct lf_str tools;  /* definitions of tools that go with it, a JSON array; empty: none */
 };
 
 /* Its hash, as an ETag has it: in quotes, terminated. */
@@ -57,6 +59,9 @@ struct lf_document_view {
     int64_t created_s, expires_s; /* unix time; expires_s 0: never */
     int64_t n_hits;               /* requests that used it */
     size_t n_bytes;               /* of its text */
+    enum lf_pin pin;              /* where its tokens stay */
+    const uint8_t *keys; /* [n_keys, LF_SHA256_BYTES] of its blocks, as the cache knows them; NULL: not known yet */
+    int n_keys;
 };
 
 /* 1 to LF_DOCUMENT_NAME_BYTES letters, digits, dots, underscores and dashes. */
@@ -100,7 +105,10 @@ struct lf_document_put {
     int n_most;          /* documents that its tenant may have; 0: no number of its own */
     int64_t tokens_most; /* tokens of these; 0: as many as any */
     int64_t created_s;   /* 0: now */
-    uint64_t file;       /* what it is kept in over restarts: a number of the caller's; 0: nothing */
+    enum lf_pin pin;
+    const uint8_t *keys; /* [n_keys, LF_SHA256_BYTES]; NULL: room for n_keys that are set later */
+    int n_keys;
+    uint64_t file; /* what it is kept in over restarts: a number of the caller's; 0: nothing */
 };
 
 /* What putting it would come to, FULL and QUOTA aside: for who has work to do before. SAME: *out is the document, as
@@ -128,6 +136,8 @@ void lf_documents_each(struct lf_documents *docs, void (*take)(void *ctx, struct
 /* Lets go of those whose time is over, as far as there is room for their files: returns how many of these there are.
  * Cheap while there is none. */
 int lf_documents_expire(struct lf_documents *docs, int64_t now_s, uint64_t *files, int n_most);
+/* How many of all are pinned. */
+int lf_documents_n_pinned(struct lf_documents *docs);
 /* All tenants': how many there are, and the bytes of their texts. */
 void lf_documents_count(struct lf_documents *docs, int *n, uint64_t *n_bytes);
 
@@ -148,6 +158,13 @@ void lf_document_hit(struct lf_documents *docs, struct lf_document *doc);
 bool lf_document_is_gone(const struct lf_document *doc);
 /* It ends at another time than before; 0: never. false: it has no name any more, and nothing changes. */
 bool lf_document_renew(struct lf_documents *docs, struct lf_document *doc, int64_t expires_s);
+/* Where its tokens stay from now on. *pinning: how often that has been said, this time included: who holds them for an
+ * earlier one lets go (lf_document_pinning). false as above. */
+bool lf_document_pin(struct lf_documents *docs, struct lf_document *doc, enum lf_pin pin, int64_t *pinning);
+/* How often, so far; -1: it has no name any more, or is pinned nowhere. */
+int64_t lf_document_pinning(struct lf_documents *docs, const struct lf_document *doc);
+/* The keys of its blocks, as far as there is room for them; once. */
+void lf_document_set_keys(struct lf_documents *docs, struct lf_document *doc, const uint8_t *keys, int n_keys);
 /* It has so many tokens, after all: another model counts others. */
 void lf_document_recount(struct lf_documents *docs, struct lf_document *doc, int64_t n_tokens);
 /* So many of its tokens have been read. */

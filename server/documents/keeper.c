@@ -45,6 +45,7 @@ static struct lf_document_file file_of(const struct lf_document_put *put)
                                  .created_s = put->key.now_s,
                                  .expires_s = put->expires_s,
                                  .n_tokens = put->n_tokens,
+                                 .pin = put->pin,
                                  .content = *put->content};
     memcpy(f.tenant, put->key.tenant, sizeof f.tenant);
     return f;
@@ -93,28 +94,52 @@ enum lf_status lf_keeper_put(struct lf_keeper *k, struct lf_document_put *put, e
     return status;
 }
 
-static enum lf_status write_again(struct lf_keeper *k, struct lf_document *doc, int64_t expires_s, struct lf_err *err)
+/* As view says; the lock is held. Who removes it has taken its name before, and then waits for the lock: no file comes
+ * back. */
+static enum lf_status write_again(struct lf_keeper *k, struct lf_document *doc, const struct lf_document_view *view,
+                                  struct lf_err *err)
 {
-    struct lf_document_view view;
-    lf_document_look(k->docs, doc, &view);
-    if (view.expires_s == expires_s) return LF_OK;
-    struct lf_document_file f = {.name = view.name,
-                                 .created_s = view.created_s,
-                                 .expires_s = expires_s,
-                                 .n_tokens = view.n_tokens,
+    if (!lf_document_number(doc) || lf_document_is_gone(doc)) return LF_OK;
+    struct lf_document_file f = {.name = view->name,
+                                 .created_s = view->created_s,
+                                 .expires_s = view->expires_s,
+                                 .n_tokens = view->n_tokens,
+                                 .pin = view->pin,
                                  .content = *lf_document_content(doc)};
     memcpy(f.tenant, lf_document_tenant(doc), sizeof f.tenant);
     return lf_document_folder_write(k->dir, lf_document_number(doc), &f, err);
 }
 
-/* Who removes it has taken its name before, and then waits for the lock: no file comes back. */
+static enum lf_status fail_as_ended(struct lf_err *err)
+{
+    return lf_fail(err, LF_NOT_FOUND, "it has just ended");
+}
+
 enum lf_status lf_keeper_renew(struct lf_keeper *k, struct lf_document *doc, int64_t expires_s, struct lf_err *err)
 {
     enum lf_status status = LF_OK;
+    struct lf_document_view view;
     pthread_mutex_lock(&k->lock);
-    if (lf_document_number(doc) && !lf_document_is_gone(doc)) status = write_again(k, doc, expires_s, err);
-    if (status == LF_OK && !lf_document_renew(k->docs, doc, expires_s))
-        status = lf_fail(err, LF_NOT_FOUND, "it has just ended");
+    lf_document_look(k->docs, doc, &view);
+    bool changes = view.expires_s != expires_s;
+    view.expires_s = expires_s;
+    if (changes) status = write_again(k, doc, &view, err);
+    if (status == LF_OK && !lf_document_renew(k->docs, doc, expires_s)) status = fail_as_ended(err);
+    pthread_mutex_unlock(&k->lock);
+    return status;
+}
+
+enum lf_status lf_keeper_pin(struct lf_keeper *k, struct lf_document *doc, enum lf_pin pin, int64_t *pinning,
+                             struct lf_err *err)
+{
+    enum lf_status status = LF_OK;
+    struct lf_document_view view;
+    pthread_mutex_lock(&k->lock);
+    lf_document_look(k->docs, doc, &view);
+    bool changes = view.pin != pin;
+    view.pin = pin;
+    if (changes) status = write_again(k, doc, &view, err);
+    if (status == LF_OK && !lf_document_pin(k->docs, doc, pin, pinning)) status = fail_as_ended(err);
     pthread_mutex_unlock(&k->lock);
     return status;
 }
@@ -170,6 +195,13 @@ static enum lf_document_verdict enter(struct lf_keeper *k, struct lf_document_pu
     return put_loaded(k, &put);
 }
 
+/* Keys of its blocks that it has room for, whatever a file says of its tokens. */
+static int n_keys_of(const struct lf_document_file *f)
+{
+    int64_t n_bytes = (int64_t)(f->content.text.len + f->content.system.len + f->content.tools.len);
+    return (int)(LF_MIN(f->n_tokens, n_bytes) / LF_KV_BLOCK_TOKENS);
+}
+
 static void load_file(struct load *load, uint64_t number, const struct lf_document_file *f)
 {
     struct lf_keeper *k = load->keeper;
@@ -178,6 +210,8 @@ static void load_file(struct load *load, uint64_t number, const struct lf_docume
                                         .expires_s = f->expires_s,
                                         .n_tokens = f->n_tokens,
                                         .created_s = f->created_s,
+                                        .pin = f->pin,
+                                        .n_keys = n_keys_of(f),
                                         .file = number};
     if (f->expires_s && f->expires_s <= load->now_s)
         remove_file(k, number);

@@ -3,12 +3,14 @@
  *
  *     put      file written ──► name taken ──► file of the one before removed
  *     renew    file written anew ──► new end of life
+ *     pin      file written anew ──► new place of its tokens
  *     remove   name free ──► file removed
  *     load     file ──► name taken; a broken file is removed, one that finds no room is left where it is
  *
- * A file has a number, and its document has it for good, so a writer needs no lock against others: only renewing and
- * removing one document are kept apart, and puts of one name: a file that is written has the name for the next process,
- * so it is not written where the name cannot be had. The table's lock is not held while the disk is waited for.
+ * A file has a number, and its document has it for good, so a writer needs no lock against others: only renewing,
+ * pinning and removing one document are kept apart, and puts of one name: a file that is written has the name for the
+ * next process, so it is not written where the name cannot be had. The table's lock is not held while the disk is waited
+ * for.
  *
  * Without a directory nothing is kept, and all of this is the table's own business.
  *
@@ -29,7 +31,7 @@ struct lf_keeper {
     const char *dir;                        /* NULL: nothing is kept */
     _Atomic uint64_t last;                  /* number of a file */
     struct lf_counter broken;               /* files that were not what was written */
-    pthread_mutex_t lock;                   /* one renews, or one removes; taken before the table's */
+    pthread_mutex_t lock;                   /* one renews, pins or removes; taken before the table's */
     pthread_mutex_t puts[LF_KEEPER_PUTS_N]; /* by tenant and name, one puts; taken before all others */
 };
 
@@ -49,6 +51,9 @@ LF_MUST_CHECK enum lf_status lf_keeper_put(struct lf_keeper *keeper, struct lf_d
 /* It ends at another time. LF_FULL, LF_IO: it ends when it did. LF_NOT_FOUND: it has no name any more. */
 LF_MUST_CHECK enum lf_status lf_keeper_renew(struct lf_keeper *keeper, struct lf_document *doc, int64_t expires_s,
                                              struct lf_err *err);
+/* Its tokens stay elsewhere: lf_document_pin. Failures as above. */
+LF_MUST_CHECK enum lf_status lf_keeper_pin(struct lf_keeper *keeper, struct lf_document *doc, enum lf_pin pin,
+                                           int64_t *pinning, struct lf_err *err);
 /* As lf_documents_remove. A file that cannot be removed is said in the log, and its document is there again after the
  * next start. */
 bool lf_keeper_remove(struct lf_keeper *keeper, const struct lf_document_key *key, struct lf_str if_match,

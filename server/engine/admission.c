@@ -16,6 +16,7 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "server/engine/prefill_order.h"
+#include "server/engine/shared_blocks.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
@@ -51,33 +52,6 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
     lf_sched_tenant_joins(s, seq, s->now_ns);
 }
 
-/* Blocks of the prompt that may come from the cache: never the one with the last token, whose logits are needed. */
-static int max_cached_blocks(const struct lf_sched_seq *seq)
-{
-    if (!seq->keys || seq->all_logits) return 0;
-    return LF_MIN((seq->n_prompt - 1) / BLOCK, seq->n_keys - 1);
-}
-
-int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i)
-{
-    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
-}
-
-/* How many leading blocks two sequences have in common: equal keys mean equal beginnings, so bisection finds the end.
- */
-static int common_blocks(const struct lf_sched_seq *a, const struct lf_sched_seq *b)
-{
-    int lo = 0, hi = LF_MIN(a->n_keys, b->n_keys) - 1;
-    while (lo < hi) {
-        int mid = lo + (hi - lo + 1) / 2;
-        if (memcmp(a->keys[mid].bytes, b->keys[mid].bytes, sizeof(a->keys[mid].bytes)) == 0)
-            lo = mid;
-        else
-            hi = mid - 1;
-    }
-    return lo;
-}
-
 /* Whether it pays to wait for what other is computing: it will enter the block that seq needs next, covers the larger
  * part of what seq would have to compute, and is not so much longer that it would be served far later. */
 static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sched_seq *other, int max_blocks)
@@ -87,7 +61,7 @@ static bool worth_waiting_for(const struct lf_sched_seq *seq, const struct lf_sc
     if (next >= max_blocks || other->n_keys - 1 <= next || other->n_done >= (next + 1) * BLOCK) return false;
     if (memcmp(seq->keys[next + 1].bytes, other->keys[next + 1].bytes, sizeof(seq->keys[0].bytes)) != 0) return false;
     int64_t left = seq->n_prompt - (int64_t)next * BLOCK;
-    int64_t gain = (int64_t)(LF_MIN(common_blocks(seq, other), max_blocks) - next) * BLOCK;
+    int64_t gain = (int64_t)(LF_MIN(lf_sched_common_blocks(seq, other), max_blocks) - next) * BLOCK;
     int64_t other_left = other->n_prompt - other->n_done;
     return 2 * gain >= left && other_left <= 4 * left;
 }
@@ -150,6 +124,38 @@ static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_
     return lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - seq->n_hint <= lf_block_pool_n_available(s->opts.pool);
 }
 
+/* ---- pins ---- */
+
+/* Blocks that will be pinned to the device once what runs has ended, those that are already included; what several
+ * share may be counted several times. */
+static int64_t n_to_be_pinned(const struct lf_sched *s)
+{
+    int64_t n = s->opts.pool->n_pinned;
+    LF_LIST_EACH(it, &s->running)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        if (seq->pin == LF_PIN_DEVICE) n += seq->n_keys - 1;
+    }
+    return n;
+}
+
+/* Whether all that waits will find room beside what this one is going to keep. What is let go in time does not count:
+ * pins that end, and those to tiers below. */
+static bool leaves_room(const struct lf_sched *s, const struct lf_sched_seq *pinned)
+{
+    int64_t n_left = s->opts.pool->n_blocks - n_to_be_pinned(s) - (pinned->n_keys - 1);
+    LF_LIST_EACH(it, &s->waiting)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        if (seq == pinned || seq->pin == LF_PIN_DEVICE) continue;
+        int most = lf_sched_max_cached_blocks(seq);
+        int n_shared = seq->keys ? LF_MIN(lf_sched_common_blocks(seq, pinned), most) : 0;
+        n_shared = LF_MAX(n_shared, lf_sched_n_pinned_of(s, seq, most));
+        if (lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - n_shared > n_left) return false;
+    }
+    return true;
+}
+
 /* ---- turns ---- */
 
 /* seq is the first of its queue that cannot start for this reason. */
@@ -189,7 +195,8 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
     {
         struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, tenant_node);
         if (lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) > LF_MIN(*room, own_room)) continue;
-        int max_blocks = max_cached_blocks(seq);
+        int max_blocks = lf_sched_max_cached_blocks(seq);
+        if (seq->pin == LF_PIN_DEVICE && !leaves_room(s, seq)) continue;
         bool fits = may_fit(s, seq, max_blocks);
         if (waits_for_another(s, seq, max_blocks)) continue;
         if (shares && !lf_sched_within_share(s, seq, seq->n_hint, s->now_ns, &counted)) {

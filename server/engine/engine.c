@@ -4,7 +4,8 @@
  *
  *     take       new requests from the mailbox; sleeps there while there is nothing to do
  *     take back  what tiers.h has brought from the disk, or written to it
- *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned
+ *     sweep      ends what was cancelled or is past its deadline: its blocks are free before the next step is planned;
+ *                lets go of pins that nobody wants any more
  *     admit      starts what fits; what of it lies on the disk is sent for
  *     launch     the next step is planned, built and given to the device. Where it draws under a grammar, its forward
  *                pass alone: then the step before it is read, masks are computed while the device works (masks.h), and
@@ -41,13 +42,14 @@ static struct lf_request *request_of(struct lf_list *seq_node)
 
 /* ---- the loop ---- */
 
-static void take_in(struct lf_engine *e, struct lf_list *inbox)
+static void take_in(struct lf_engine *e, struct lf_list *inbox, int64_t now_ns)
 {
     while (!lf_list_empty(inbox)) {
         struct lf_request *req = LF_LIST_ENTRY(inbox->next, struct lf_request, inbox_node);
         lf_list_remove(&req->inbox_node);
         req->seq.leader = req->leader ? &req->leader->seq : NULL;
-        lf_sched_submit(&e->sched, &req->seq, req->now.submitted_ns);
+        lf_tiers_pin(e, req);
+        if (!lf_engine_hold_at_once(e, req, now_ns)) lf_sched_submit(&e->sched, &req->seq, req->now.submitted_ns);
     }
 }
 
@@ -61,6 +63,17 @@ static void sweep(struct lf_engine *e, struct lf_list *list, int64_t now_ns, boo
             lf_engine_finish(e, req, LF_FINISH_CANCELLED, LF_CANCELLED, "", now_ns);
         else if (req->params.deadline_ns != 0 && now_ns >= req->params.deadline_ns)
             lf_engine_time_out(e, req, now_ns);
+    }
+}
+
+/* Those that hold something go when their callers have let go of them. What is to be published as ended is so first. */
+static void sweep_holding(struct lf_engine *e, bool stop)
+{
+    LF_LIST_EACH_SAFE(it, &e->sched.holding)
+    {
+        struct lf_request *req = request_of(it);
+        bool is_over = stop || atomic_load_explicit(&req->cancelled, memory_order_acquire);
+        if (is_over && !req->touched) lf_engine_let_go(e, req);
     }
 }
 
@@ -89,7 +102,7 @@ static void admit(struct lf_engine *e, int64_t now_ns)
         lf_histogram_observe(&e->metrics.prompt_tokens_per_request, seq->n_prompt);
         lf_engine_touch(e, req);
     }
-    LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0 || lf_tiers_under_way(e));
+    LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0 || lf_tiers_under_way(e) || lf_tiers_settling(e));
 }
 
 static void collect_figures(struct lf_engine *e)
@@ -100,6 +113,7 @@ static void collect_figures(struct lf_engine *e)
     f->n_blocks_free = pool->n_free;
     f->n_blocks_cached = pool->n_cached;
     f->n_blocks_used = pool->n_blocks - pool->n_free - pool->n_cached;
+    f->n_blocks_pinned = pool->n_pinned;
     lf_tiers_figures(e, &f->memory, &f->disk);
     lf_sched_snapshot_room(&e->sched, &f->room);
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
@@ -197,15 +211,17 @@ static bool run_round(struct lf_engine *e)
     lf_list_init(&inbox);
     bool go_on = lf_mailbox_take(&e->mailbox, work_left(e), &inbox);
     int64_t now_ns = lf_clock_ns();
-    take_in(e, &inbox);
+    take_in(e, &inbox, now_ns);
     sweep(e, &e->sched.waiting, now_ns, !go_on);
     sweep(e, &e->sched.running, now_ns, !go_on);
+    sweep_holding(e, !go_on);
     if (!e->failed && !lf_mailbox_is_alive(&e->mailbox)) e->failed = true;
     lf_tiers_take_back(e);
     if (!e->failed) admit(e, now_ns);
     lf_tiers_load(e);
     if (!e->failed) step(e);
     lf_tiers_save(e);
+    lf_tiers_settle(e);
     if (e->failed) {
         fail_all(e, &e->sched.waiting, "the engine has failed", now_ns);
         fail_all(e, &e->sched.running, "the engine has failed", now_ns);
@@ -219,6 +235,7 @@ static void *engine_main(void *ctx)
     struct lf_engine *e = ctx;
     while (run_round(e)) continue;
     while (e->n_flights > 0) read_step(e); /* nobody's any more, but what they write to is about to go */
+    sweep_holding(e, true);
     lf_tiers_finish(e);
     return NULL;
 }
@@ -348,7 +365,8 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
                                              .queue_tokens = e->opts.queue_tokens,
                                              .per_tenant_n = opts->per_tenant_n,
-                                             .watchdog_s = opts->watchdog_s};
+                                             .watchdog_s = opts->watchdog_s,
+                                             .n_blocks = kv->pool.n_blocks};
     const struct lf_sched_opts sched = {.chunk = opts->chunk,
                                         .max_seqs = opts->max_seqs,
                                         .n_kept = lf_batch_n_slots(opts->max_seqs) - opts->max_seqs,
@@ -368,9 +386,11 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     e->masks.run_tasks = backend->run_tasks;
     e->masks.run_ctx = backend->ctx;
     LF_TRY_GOTO(lf_tiers_create(e, err), fail_masks);
+    lf_tiers_pins_most(e, e->mailbox.limits.pins_most);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
     e->figures.max_seqs = opts->max_seqs;
+    e->figures.is_host = lf_device_info(kv->dev)->is_host;
     e->figures.prefix_cache = kv->prefix != NULL;
     e->figures.kv_dtype = lf_dtype_name(kv->view.dtype);
     e->mailbox.figures = e->figures;

@@ -78,7 +78,8 @@ void lf_engine_stop(struct lf_engine *engine);
 void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 
 /* Checks and queues a request; *out has one reference, the caller's. Errors, before anything is kept:
- * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has
+ * LF_LIMIT  n_prompt + max_tokens passes ctx, or needs more blocks than the pool has, or than pins leave; or more
+ *           would be pinned than may be
  * LF_FULL   the queue (requests or tokens) or the tenant's share of it is full; retry_after_s is set
  * LF_QUOTA  what one tenant may have in flight, or in a minute, is reached; retry_after_s is set
  * LF_UNSUPPORTED no token could be drawn: each of the allowed ids ends the answer, and min_tokens forbids that
@@ -87,14 +88,31 @@ void lf_engine_destroy(struct lf_engine *engine); /* accepts NULL */
 LF_MUST_CHECK enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_params *params,
                                               struct lf_request **out, int *retry_after_s, struct lf_err *err);
 
+/* The keys of a prompt's full blocks, by which they are found, into keys [n_prompt / 64, LF_SHA256_BYTES]; false: there
+ * is no prefix cache. Any thread. */
+bool lf_engine_keys(struct lf_engine *engine, const struct lf_gen_params *params, uint8_t *keys);
+/* Where blocks with these keys are at the moment: how many of them on the device, in memory, on disk. Any thread. */
+void lf_engine_places(struct lf_engine *engine, const uint8_t *keys, int n, int n_there[LF_PIN_N]);
+/* Whether no block on disk makes room for another: from before the first request until all that is pinned there has
+ * been submitted. Any thread. */
+void lf_engine_guard(struct lf_engine *engine, bool guarded);
+/* Tokens of prompt and answer that a request with this prompt may have at most, beside what is pinned. Any thread. */
+int64_t lf_engine_most(struct lf_engine *engine, const struct lf_gen_params *params);
 /* Tokens that the prompt's full blocks have from its beginning on, as far as they are kept on disk. Any thread. */
 int lf_engine_n_kept(struct lf_engine *engine, const struct lf_gen_params *params);
+
+/* Blocks that may be pinned to a tier, and that are or will be; what several share counts several times. most 0: there
+ * is no such tier. */
+struct lf_engine_pins {
+    int64_t n_most, n;
+};
 
 /* Blocks that are kept below the cache. All zeros: none are. */
 struct lf_engine_tier {
     bool on;
     bool works;                /* false: it has failed a moment ago and is left alone */
     uint32_t n_blocks, n_kept; /* there is room for, and are there */
+    uint32_t n_pinned;         /* of these: they make no room for others */
     uint64_t n_saved, n_loaded, n_save_failed, n_load_failed;
     uint64_t n_evicted, n_broken; /* made room for others; not what was written */
     double load_blocks_per_s;     /* as measured lately, or taken for granted before */
@@ -109,6 +127,9 @@ struct lf_engine_state {
     int n_running, n_waiting;
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
+    int n_blocks_pinned; /* of those used */
+    struct lf_engine_pins pins[LF_PIN_N];
+    bool is_host;      /* the cache lies in memory of the host */
     bool prefix_cache; /* there is one */
     struct lf_engine_tier memory, disk;
     const char *kv_dtype;                             /* static text */

@@ -55,6 +55,11 @@ void lf_engine_touch(struct lf_engine *e, struct lf_request *req);
 /* Ends a request that waits or runs: its blocks go back. The only place where one ends. */
 void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finish finish, enum lf_status status,
                       const char *message, int64_t now_ns);
+/* Lets go of what a request holds that has ended, or takes back what it said of blocks before it could. */
+void lf_engine_let_go(struct lf_engine *e, struct lf_request *req);
+/* Ends a request with a pin that has just come, and whose blocks are all where they are to stay: false: they are not.
+ */
+bool lf_engine_hold_at_once(struct lf_engine *e, struct lf_request *req, int64_t now_ns);
 /* Ends a request whose grammar cannot be followed: LF_LIMIT, LF_NO_MEMORY, LF_UNSUPPORTED (no token), LF_INVALID. */
 void lf_engine_end_grammar(struct lf_engine *e, struct lf_request *req, enum lf_status status, int64_t now_ns);
 /* Ends a request whose deadline has passed, with what it has. */

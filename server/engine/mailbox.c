@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "server/engine/shared_blocks.h"
 
 enum { COMING_MS = 20 }; /* between two looks at requests while what they need is on its way */
 
@@ -46,6 +47,7 @@ enum lf_status lf_mailbox_init(struct lf_mailbox *mb, const struct lf_mailbox_li
     mb->message = "";
     lf_list_init(&mb->inbox);
     lf_list_init(&mb->flight);
+    lf_list_init(&mb->pins);
     if (pthread_mutex_init(&mb->lock, NULL) != 0) goto fail;
     if (!init_cond(&mb->wake)) goto fail_wake;
     if (!init_cond(&mb->attend)) goto fail_attend;
@@ -59,6 +61,13 @@ fail_wake:
     pthread_mutex_destroy(&mb->lock);
 fail:
     return lf_fail(err, LF_NO_MEMORY, "no lock for the engine's mailbox");
+}
+
+/* Under the lock. */
+static void wake_engine(struct lf_mailbox *mb)
+{
+    mb->poked = true;
+    pthread_cond_signal(&mb->wake);
 }
 
 /* ---- references ---- */
@@ -102,6 +111,7 @@ void lf_request_put(struct lf_request *req)
     while (req->n_notifying > 0) pthread_cond_wait(&mb->notified, &mb->lock);
     bool last = drop(req);
     if (last) mb->n_live--;
+    if (!last && req->params.pin) wake_engine(mb); /* which would sleep on what it holds */
     unlock(mb);
     if (last) lf_request_free(req);
 }
@@ -239,6 +249,74 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
     return status;
 }
 
+/* ---- pins ---- */
+
+static int n_full_blocks(const struct lf_request *req)
+{
+    return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
+}
+
+/* Under the lock: whether every tier that it is to stay in has room for it, among what may be pinned there. */
+static enum lf_status check_pin(const struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
+{
+    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) {
+        int64_t most = mb->limits.pins_most[pin], n = mb->n_pinned[pin] - req->params.pin_spare[pin];
+        if (most > 0 && n + n_full_blocks(req) > most)
+            return lf_fail(err, LF_LIMIT, "%d blocks would be pinned to the %s; %lld of %lld that may be are",
+                           n_full_blocks(req), lf_pin_name((enum lf_pin)pin), (long long)n, (long long)most);
+    }
+    return LF_OK;
+}
+
+/* Under the lock: blocks that a request with this beginning may have beside what stays on the device. What it shares
+ * with that it has. */
+static int64_t most_beside_pins(const struct lf_mailbox *mb, const struct lf_sched_seq *seq, int n_most)
+{
+    int n_shared = 0;
+    LF_LIST_EACH(it, &mb->pins)
+    {
+        const struct lf_request *pinned = LF_LIST_ENTRY(it, struct lf_request, pin_node);
+        if (pinned->params.pin != LF_PIN_DEVICE || n_most == 0) continue;
+        n_shared = LF_MAX(n_shared, LF_MIN(lf_sched_common_blocks(seq, &pinned->seq), n_most));
+    }
+    return mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE] + n_shared;
+}
+
+/* Under the lock: whether it could start at all. */
+static enum lf_status check_beside_pins(struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
+{
+    int64_t n = lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens);
+    if (n <= mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE]) return LF_OK;
+    int64_t most = most_beside_pins(mb, &req->seq, lf_sched_max_cached_blocks(&req->seq));
+    if (n <= most) return LF_OK;
+    lf_counter_add(&mb->metrics->rejected_too_long, 1);
+    return lf_fail(err, LF_LIMIT, "it needs %lld blocks, and pinned documents leave it %lld", (long long)n,
+                   (long long)most);
+}
+
+int64_t lf_mailbox_most(struct lf_mailbox *mb, const struct lf_prefix_key *keys, int n_keys, int n_most)
+{
+    const struct lf_sched_seq seq = {.keys = (struct lf_prefix_key *)keys, .n_keys = n_keys};
+    lock(mb);
+    int64_t n = most_beside_pins(mb, &seq, n_most);
+    unlock(mb);
+    return n;
+}
+
+int64_t lf_mailbox_n_pinned(struct lf_mailbox *mb)
+{
+    lock(mb);
+    int64_t n = mb->n_pinned[LF_PIN_DEVICE];
+    unlock(mb);
+    return n;
+}
+
+/* Under the lock. */
+static void count_pin(struct lf_mailbox *mb, const struct lf_request *req, int sign)
+{
+    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) mb->n_pinned[pin] += sign * n_full_blocks(req);
+}
+
 /* Under the lock: how long a prompt takes behind those that wait, at the speed measured so far. */
 static int64_t first_eta_ns(const struct lf_mailbox *mb, const struct lf_request *req)
 {
@@ -253,9 +331,15 @@ enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, 
 {
     lock(mb);
     enum lf_status status = check_room(mb, &req->params, retry_after_s, err);
+    if (status == LF_OK) status = check_pin(mb, req, err);
+    if (status == LF_OK && req->params.pin != LF_PIN_DEVICE) status = check_beside_pins(mb, req, err);
     note_refusal(&req->params, status);
     if (status == LF_OK) {
         if (req->params.limits.meter) lf_counter_add(&req->params.limits.meter->requests, 1);
+        if (req->params.pin) {
+            lf_list_push_back(&mb->pins, &req->pin_node);
+            count_pin(mb, req, 1);
+        }
         req->now.submitted_ns = req->state.submitted_ns = lf_clock_ns();
         req->now.eta_ns = req->state.eta_ns = first_eta_ns(mb, req);
         req->n_refs++;
@@ -294,6 +378,8 @@ void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *o
     out->n_waiting = mb->n_waiting;
     out->n_running = mb->n_flight - mb->n_waiting;
     out->waiting_tokens = mb->waiting_tokens;
+    for (int pin = LF_PIN_DISK; pin < LF_PIN_N; pin++)
+        out->pins[pin] = (struct lf_engine_pins){mb->limits.pins_most[pin], mb->n_pinned[pin]};
     unlock(mb);
 }
 
@@ -307,8 +393,7 @@ void lf_mailbox_drain(struct lf_mailbox *mb)
 void lf_mailbox_poke(struct lf_mailbox *mb)
 {
     lock(mb);
-    mb->poked = true;
-    pthread_cond_signal(&mb->wake);
+    wake_engine(mb);
     unlock(mb);
 }
 
@@ -487,8 +572,31 @@ void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const s
         next = req->next_touched;
         req->touched = false;
         if (req->notify_now) end_notify(mb, req);
-        if (req->now.finish != LF_FINISH_NONE && drop(req)) bury(mb, req);
+        if (req->now.finish != LF_FINISH_NONE && !req->holds && drop(req)) bury(mb, req);
     }
+    unlock(mb);
+}
+
+/* Under the lock. */
+static void unpin(struct lf_mailbox *mb, struct lf_request *req)
+{
+    if (lf_list_empty(&req->pin_node)) return;
+    lf_list_remove(&req->pin_node);
+    count_pin(mb, req, -1);
+}
+
+void lf_mailbox_unpin(struct lf_mailbox *mb, struct lf_request *req)
+{
+    lock(mb);
+    unpin(mb, req);
+    unlock(mb);
+}
+
+void lf_mailbox_let_go(struct lf_mailbox *mb, struct lf_request *req)
+{
+    lock(mb);
+    unpin(mb, req);
+    if (drop(req)) bury(mb, req);
     unlock(mb);
 }
 

@@ -29,8 +29,10 @@
 struct lf_mailbox_limits {
     int queue_n;
     int64_t queue_tokens;
-    int per_tenant_n; /* 0: no limit */
-    int watchdog_s;   /* 0: off */
+    int per_tenant_n;            /* 0: no limit */
+    int watchdog_s;              /* 0: off */
+    int n_blocks;                /* of the cache */
+    int64_t pins_most[LF_PIN_N]; /* blocks that may be pinned to each tier; 0: there is no such tier */
 };
 
 struct lf_mailbox {
@@ -44,9 +46,11 @@ struct lf_mailbox {
     pthread_cond_t attend;   /* the janitor: there is something to free or to watch, or stop */
     pthread_cond_t notified; /* putters: a notify has returned */
     /* Under the lock: */
-    struct lf_list inbox;    /* submitted, not taken */
-    struct lf_list flight;   /* all that have not ended */
-    struct lf_request *dead; /* without a reference, for the janitor */
+    struct lf_list inbox;       /* submitted, not taken */
+    struct lf_list flight;      /* all that have not ended */
+    struct lf_list pins;        /* those with a pin, until they hold nothing any more */
+    int64_t n_pinned[LF_PIN_N]; /* blocks of these, for each tier; what several share counts several times */
+    struct lf_request *dead;    /* without a reference, for the janitor */
     int n_flight, n_waiting;
     int n_live; /* requests that exist, for destroy to check */
     int64_t waiting_tokens;
@@ -93,6 +97,11 @@ LF_MUST_CHECK enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const 
 LF_MUST_CHECK enum lf_status lf_mailbox_submit(struct lf_mailbox *mb, struct lf_request *req, struct lf_request *leader,
                                                int *retry_after_s, struct lf_err *err);
 void lf_mailbox_snapshot_engine(struct lf_mailbox *mb, struct lf_engine_state *out);
+/* Blocks of the cache that requests with these keys, the chain's root first, may have beside what is pinned: those that
+ * they share with it among their first n_most count as theirs. */
+int64_t lf_mailbox_most(struct lf_mailbox *mb, const struct lf_prefix_key *keys, int n_keys, int n_most);
+/* Blocks that are pinned to the device, or will be. */
+int64_t lf_mailbox_n_pinned(struct lf_mailbox *mb);
 /* Blocks that a request of this tenant may need to be admitted at once. */
 int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns);
 void lf_mailbox_drain(struct lf_mailbox *mb);
@@ -113,6 +122,10 @@ bool lf_mailbox_is_alive(struct lf_mailbox *mb);
 void lf_mailbox_publish(struct lf_mailbox *mb, struct lf_request *chain, const struct lf_engine_state *figures);
 /* A request leaves the queue at started_ns; or ends in it (0). Lets go of its leader, which it need not wait for. */
 void lf_mailbox_leave_queue(struct lf_mailbox *mb, struct lf_request *req, int64_t started_ns);
+/* A request holds nothing any more, or never will. */
+void lf_mailbox_unpin(struct lf_mailbox *mb, struct lf_request *req);
+/* And the engine lets go of it: it has been published as ended. */
+void lf_mailbox_let_go(struct lf_mailbox *mb, struct lf_request *req);
 /* The engine is dead from here on: submit refuses. message is static text. */
 void lf_mailbox_declare_dead(struct lf_mailbox *mb, const char *message);
 

@@ -3,6 +3,7 @@
  * The results of the step's items lie one behind the other in the batch's order. A row's token is a pure function of
  * (logits, the request's parameters and history, position), so it is the same in any batch. */
 #include "server/engine/engine_internal.h"
+#include "server/engine/holding.h"
 
 #include "core/check.h"
 #include "grammar/grammar.h"
@@ -73,8 +74,15 @@ void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finis
                       const char *message, int64_t now_ns)
 {
     LF_ASSERT(req->now.finish == LF_FINISH_NONE && finish != LF_FINISH_NONE);
-    poison_blocks(e, &req->seq);
-    lf_sched_end(&e->sched, &req->seq);
+    req->holds = finish == LF_FINISH_LENGTH && !req->now.timed_out && req->params.pin != LF_PIN_NONE;
+    if (req->holds) {
+        lf_sched_hold(&e->sched, &req->seq);
+    } else {
+        poison_blocks(e, &req->seq);
+        lf_sched_end(&e->sched, &req->seq);
+        lf_tiers_unpin(e, req);
+        if (req->params.pin) lf_mailbox_unpin(&e->mailbox, req);
+    }
     forget(e, &req->seq);
     if (req->now.started_ns == 0)
         lf_mailbox_leave_queue(&e->mailbox, req, 0);
@@ -87,6 +95,22 @@ void lf_engine_finish(struct lf_engine *e, struct lf_request *req, enum lf_finis
     req->now.eta_ns = 0;
     count_finish(e, req);
     lf_engine_touch(e, req);
+}
+
+void lf_engine_let_go(struct lf_engine *e, struct lf_request *req)
+{
+    req->holds = false;
+    lf_sched_end(&e->sched, &req->seq);
+    lf_tiers_unpin(e, req);
+    lf_mailbox_let_go(&e->mailbox, req);
+}
+
+bool lf_engine_hold_at_once(struct lf_engine *e, struct lf_request *req, int64_t now_ns)
+{
+    if (req->params.pin == LF_PIN_NONE || req->params.pin == LF_PIN_DEVICE || !lf_tiers_have(e, req)) return false;
+    req->now.n_processed = req->now.n_prompt;
+    lf_engine_finish(e, req, LF_FINISH_LENGTH, LF_OK, "", now_ns);
+    return true;
 }
 
 void lf_engine_time_out(struct lf_engine *e, struct lf_request *req, int64_t now_ns)

@@ -1,6 +1,7 @@
 /* See request.h and request_internal.h. One allocation a request, laid out once:
  *
- *     struct | keys | ids (prompt, room for the answer) | blocks | stop ids | allowed | bad words | tokens | prompt
+ *     struct | keys | pins | ids (prompt, room for the answer) | blocks | stop ids | allowed | bad words | tokens |
+ * prompt
  * log-probabilities
  *
  * The answer's part is reserved, not touched: pages that no token is written to cost nothing. So LF_ANSWER_COUNTED_N
@@ -94,11 +95,13 @@ static void fill(struct lf_request *req, const struct lf_gen_params *p, struct l
     req->n_refs = 1;
     lf_list_init(&req->inbox_node);
     lf_list_init(&req->flight_node);
+    lf_list_init(&req->pin_node);
     lf_list_init(&req->seq.node);
     req->seq.n_prompt = p->n_prompt;
     req->seq.max_tokens = p->max_tokens;
     req->seq.priority = p->priority;
     req->seq.tenant_id = p->tenant;
+    req->seq.pin = p->pin;
     req->seq.all_logits = p->n_prompt_logprobs >= 0;
     req->now.n_prompt = p->n_prompt;
     req->now.stop_token = -1;
@@ -130,6 +133,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     struct layout l = {.bytes = 0};
     (void)reserve(&l, 1, sizeof(struct lf_request));
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
+    size_t pins_at = reserve(&l, p->pin ? n_blocks : 0, sizeof(struct lf_pin_node));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
     size_t blocks_at = reserve(&l, n_blocks, sizeof(int32_t));
     size_t restore_at = reserve(&l, prefix ? n_blocks : 0, sizeof(uint8_t));
@@ -152,6 +156,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
     req->seq.restore.states = prefix ? (uint8_t *)(base + restore_at) : NULL;
     if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_blocks);
+    req->pins = p->pin ? (struct lf_pin_node *)(void *)(base + pins_at) : NULL;
     req->tokens = base + tokens_at;
     req->prompt_logprobs = p->n_prompt_logprobs >= 0 ? base + prompt_at : NULL;
     req->token_stride = token_stride;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "core/metrics.h"
+#include "core/pin.h"
 #include "core/status.h"
 #include "model/sampler.h"
 
@@ -93,6 +94,11 @@ struct lf_gen_params {
     int n_group;
     int64_t group_tokens;
     bool follows;
+    /* The prompt's full blocks stay where this says, computed or brought there first, until the caller puts the
+     * request: it ends as any other, with LF_FINISH_LENGTH, and goes on holding them. max_tokens is 0. spare: blocks of
+     * each tier that the caller is about to let go of, which are not counted against what may be pinned. */
+    enum lf_pin pin;
+    int64_t pin_spare[LF_PIN_N];
     /* Called on the engine thread after something was published; must return at once and not call back. */
     void (*notify)(void *ctx);
     void *notify_ctx;

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "core/list.h"
+#include "kv/tiers/pins.h"
 #include "server/engine/request.h"
 #include "server/engine/scheduler.h"
 
@@ -24,6 +25,9 @@ struct lf_request {
 
     /* The engine thread's. */
     struct lf_sched_seq seq;
+    struct lf_pin_node *pins;    /* [full blocks of the prompt] of params.pin; NULL: none */
+    bool is_pinned;              /* they are in the engine's table */
+    bool holds;                  /* it has ended, and holds what it pins: the engine's reference stays */
     int slot;                    /* its number among those that run */
     uint64_t n_steps_before;     /* launched before it was admitted */
     struct lf_request *leader;   /* a reference, until it leaves the queue; let go under the lock */
@@ -39,6 +43,7 @@ struct lf_request {
     struct lf_request_state state; /* what is published */
     struct lf_list inbox_node;
     struct lf_list flight_node; /* while not finished */
+    struct lf_list pin_node;    /* of params.pin, while it may hold something */
     struct lf_request *next_dead;
     int n_refs;      /* the caller's, the engine's, its followers' */
     int n_notifying; /* threads that are calling notify */

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/holding.h"
 #include "server/engine/prefill_order.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
@@ -29,6 +30,7 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     s->opts = *opts;
     lf_list_init(&s->waiting);
     lf_list_init(&s->running);
+    lf_list_init(&s->holding);
     lf_list_init(&s->queues);
     lf_list_init(&s->prefilling);
     lf_cost_init(&s->cost);
@@ -371,8 +373,13 @@ void lf_sched_learn(struct lf_sched *s, const struct lf_sched_step *step, int64_
 
 void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    LF_ASSERT(seq->phase == LF_SCHED_WAITING || seq->phase == LF_SCHED_RUNNING);
+    LF_ASSERT(seq->phase != LF_SCHED_NEW && seq->phase != LF_SCHED_ENDED);
     lf_list_remove(&seq->node);
+    if (seq->phase == LF_SCHED_HOLDING) {
+        lf_sched_let_go(s, seq);
+        seq->phase = LF_SCHED_ENDED;
+        return;
+    }
     if (seq->phase == LF_SCHED_WAITING) {
         s->n_waiting--;
         s->waiting_tokens -= seq->n_prompt;
@@ -454,6 +461,15 @@ void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs
         LF_ASSERT(seq->n_placeholders >= 0 && seq->n_placeholders <= seq->n_ids - seq->n_prompt);
         for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
         n_running++;
+    }
+    LF_LIST_EACH(it, &s->holding)
+    {
+        const struct lf_sched_seq *seq = seq_of(it);
+        LF_ASSERT(seq->phase == LF_SCHED_HOLDING && seq->n_blocks <= seq->n_keys - 1);
+        for (int i = 0; i < seq->n_blocks; i++) {
+            LF_ASSERT(pool->blocks[seq->blocks[i]].n_pins > 0);
+            refs[seq->blocks[i]]++;
+        }
     }
     for (int i = 0; i < pool->n_blocks; i++) LF_ASSERT(refs[i] + (held ? held[i] : 0) == pool->blocks[i].n_refs);
     LF_LIST_EACH(it, &s->running)

@@ -36,6 +36,9 @@
  *     their leader; a request whose prompt is for the larger part being computed right now for the same tenant waits
  *     for that; and prefills that already run side by side, of whomever, take over each other's finished blocks.
  *
+ *  9. What is pinned (holding.h) is no tenant's. A sequence that is to be pinned to the device starts only if all that
+ *     waits will find room beside it, so that 1 holds.
+ *
  * Placeholder tokens (asynchronous scheduling). A device may take a step before the one before it has ended: what it
  * samples goes straight into the next step. So seq->ids has room for ids that nobody knows yet, and until
  * lf_sched_sampled says which one it is, the placeholder is -1 - (the logits row of the step that samples it). A
@@ -50,6 +53,7 @@
 #include <stdint.h>
 
 #include "core/list.h"
+#include "core/pin.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
 #include "server/engine/cost.h"
@@ -66,7 +70,7 @@ enum {
 #define LF_SCHED_ALONE_NS    INT64_C(60000000000)
 #define LF_SCHED_DEBT_NS     INT64_C(1000000000)
 
-enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_ENDED };
+enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_HOLDING, LF_SCHED_ENDED };
 
 /* A sequence, as the scheduler sees it; lives inside the request. The first group is set before submit. */
 struct lf_sched_seq {
@@ -77,6 +81,7 @@ struct lf_sched_seq {
     int n_prompt, max_tokens;
     int priority;
     uint64_t tenant_id;
+    enum lf_pin pin;                   /* not NONE: max_tokens is 0, and there is a prefix cache */
     bool all_logits;                   /* echo: logits of every prompt token, so nothing comes from the cache */
     const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
     struct lf_restore restore;         /* its states are set before submit where there is something below the cache */
@@ -97,9 +102,10 @@ struct lf_sched_seq {
     int64_t order_ns;     /* what the queue is sorted by */
     int64_t admitted_ns;  /* 0: not yet */
     uint64_t admitted_no;
-    double left_ns; /* lf_prefill_left_ns, as of the step being planned */
-    int n_planned;  /* tokens in that; -1: looked at, none */
-    bool waits;     /* nothing of its prompt can be computed before something comes back from below (restore.h) */
+    double left_ns;         /* lf_prefill_left_ns, as of the step being planned */
+    int n_planned;          /* tokens in that; -1: looked at, none */
+    int n_settled, n_asked; /* while holding: tiers.c's */
+    bool waits; /* nothing of its prompt can be computed before something comes back from below (restore.h) */
 };
 
 struct lf_sched_opts {
@@ -108,8 +114,7 @@ struct lf_sched_opts {
     int n_kept;     /* slots beyond max_seqs, for tenants that run nothing */
     int max_out;    /* logits rows of one step, >= 1 */
     int token_tile; /* tokens cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
-    int64_t step_ns;
-    int64_t alone_ns;                /* >= step_ns: of a step in which nobody decodes */
+    int64_t step_ns, alone_ns;       /* of a step, and of one in which nobody decodes, >= step_ns */
     struct lf_block_pool *pool;      /* borrowed */
     struct lf_prefix_cache *prefix;  /* borrowed; NULL: off */
     struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
@@ -136,8 +141,8 @@ struct lf_sched_step {
 
 struct lf_sched {
     struct lf_sched_opts opts;
-    struct lf_list waiting; /* ascending order_ns */
-    struct lf_list running;
+    struct lf_list waiting;          /* ascending order_ns */
+    struct lf_list running, holding; /* waiting: ascending order_ns; holding: n_blocks may be 0 */
     int n_waiting, n_running;
     uint64_t n_admitted;
     int64_t waiting_tokens; /* prompt tokens of those waiting */
@@ -188,10 +193,8 @@ double lf_sched_prefill_speed(const struct lf_sched *s);
 double lf_sched_decode_speed(const struct lf_sched *s);
 /* Seconds until the queue is likely to have drained, 1 to 60. */
 int lf_sched_retry_after_s(const struct lf_sched *s, int64_t waiting_tokens);
-/* The cached block that continues a sequence's table at i; -1: none. */
-int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i);
 /* Walks everything; LF_ASSERTs that tables, references and lists agree. held: [pool->n_blocks] references that others
- * than running sequences have, such as loads; NULL: none. refs: scratch, [pool->n_blocks]. */
+ * than sequences have, such as loads; NULL: none. refs: scratch, [pool->n_blocks]. */
 void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs);
 
 #endif

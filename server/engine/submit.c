@@ -1,6 +1,7 @@
 /* Submitting: everything that can be wrong with a request is said here, on the caller's thread, before anything of it
  * is kept. */
 #include "core/check.h"
+#include "core/text_memory.h"
 #include "grammar/grammar.h"
 #include "kv/tiers/disk_table.h"
 #include "server/engine/engine_internal.h"
@@ -38,6 +39,8 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
     if (p->sampling.n_logprobs > LF_TOP_LOGPROBS_N || p->n_prompt_logprobs > LF_TOP_LOGPROBS_N)
         return lf_fail(err, LF_INVALID, "log-probabilities of %d and %d tokens: at most %d", p->sampling.n_logprobs,
                        p->n_prompt_logprobs, LF_TOP_LOGPROBS_N);
+    if (p->pin < LF_PIN_NONE || p->pin >= LF_PIN_N || (p->pin && (p->max_tokens != 0 || p->n_prompt_logprobs >= 0)))
+        return lf_fail(err, LF_INVALID, "only a prompt alone can be pinned");
     if (p->salt_bytes < 0) return lf_fail(err, LF_INVALID, "a salt of %d bytes", p->salt_bytes);
     if (p->grammar &&
         (!p->vocabulary || lf_vocabulary_mask_words(p->vocabulary) > (size_t)lf_batch_mask_words(n_vocab)))
@@ -67,6 +70,56 @@ static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params
     return status;
 }
 
+static int n_full_blocks(const struct lf_gen_params *p)
+{
+    return p->n_prompt / LF_KV_BLOCK_TOKENS;
+}
+
+_Static_assert(sizeof(struct lf_prefix_key) == LF_SHA256_BYTES, "others see keys as bytes");
+
+bool lf_engine_keys(struct lf_engine *e, const struct lf_gen_params *p, uint8_t *bytes)
+{
+    struct lf_prefix_key *keys = (struct lf_prefix_key *)bytes, key;
+    if (!e->kv->prefix) return false;
+    lf_prefix_cache_root(e->kv->prefix, p->salt, (size_t)p->salt_bytes, &key);
+    for (int i = 0; i < n_full_blocks(p); i++) {
+        lf_prefix_key_next(&key, p->prompt + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, &keys[i]);
+        key = keys[i];
+    }
+    return true;
+}
+
+void lf_engine_places(struct lf_engine *e, const uint8_t *bytes, int n, int n_there[LF_PIN_N])
+{
+    const struct lf_prefix_key *keys = (const struct lf_prefix_key *)bytes;
+    for (int pin = 0; pin < LF_PIN_N; pin++) n_there[pin] = 0;
+    if (!e->kv->prefix) return;
+    n_there[LF_PIN_DEVICE] = lf_prefix_cache_count(e->kv->prefix, keys, n);
+    for (int i = 0; i < n; i++) {
+        for (int t = 0; t < e->tiers.n; t++)
+            n_there[t == e->tiers.disk ? LF_PIN_DISK : LF_PIN_MEMORY] += lf_tier_has(e->tiers.below[t].tier, &keys[i]);
+    }
+}
+
+void lf_engine_guard(struct lf_engine *e, bool guarded)
+{
+    if (e->opts.disk) lf_disk_table_guard(e->opts.disk, guarded);
+}
+
+int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
+{
+    int64_t n = e->kv->view.n_blocks;
+    int n_most = p->n_prompt_logprobs >= 0 ? 0 : (p->n_prompt - 1) / LF_KV_BLOCK_TOKENS;
+    if (lf_mailbox_n_pinned(&e->mailbox) > 0) {
+        size_t bytes = ((size_t)n_full_blocks(p) + 1) * sizeof(struct lf_prefix_key);
+        struct lf_prefix_key *keys = e->kv->prefix ? lf_text_alloc(p->memory, bytes) : NULL;
+        if (keys && !lf_engine_keys(e, p, keys[1].bytes)) n_most = 0;
+        n = lf_mailbox_most(&e->mailbox, keys, n_full_blocks(p) + 1, keys ? n_most : 0);
+        lf_text_free(p->memory, keys);
+    }
+    return LF_MIN(n * LF_KV_BLOCK_TOKENS, e->opts.ctx);
+}
+
 int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)
 {
     struct lf_disk_table *table = e->opts.disk;
@@ -89,6 +142,7 @@ enum lf_status lf_engine_submit(struct lf_engine *engine, const struct lf_gen_pa
     struct lf_request *req;
     LF_TRY(check_params(params, e->backend.n_vocab, err));
     LF_TRY(check_size(e, params, err));
+    if (params->pin && !e->kv->prefix) return lf_fail(err, LF_INVALID, "there is no prefix cache to pin anything in");
     LF_TRY(lf_mailbox_check_room(&e->mailbox, params, retry_after_s, err));
     LF_TRY(lf_request_create(&req, params, &e->backend, e->kv->prefix, &e->mailbox, err));
     enum lf_status status = lf_mailbox_submit(&e->mailbox, req, params->leader, retry_after_s, err);

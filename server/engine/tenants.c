@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "server/engine/scheduler.h"
+#include "server/engine/shared_blocks.h"
 
 enum { AHEAD_STEPS = 4 }; /* so long a prefill of a tenant that was quiet comes before any of the others' */
 
@@ -135,6 +136,7 @@ static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
         if (seq->tenant != t) continue;
         for (int i = 0; i < seq->n_blocks; i++) {
+            if (s->opts.pool->blocks[seq->blocks[i]].n_pins > 0) continue; /* it would be here without it, too */
             uint32_t *epoch = &s->opts.held_epochs[seq->blocks[i]];
             if (*epoch != s->held_epoch) n++;
             *epoch = s->held_epoch;
@@ -164,7 +166,8 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
                            bool *counted)
 {
     const struct lf_sched_tenant *t = seq->tenant;
-    int64_t most = lf_sched_share_of(s->opts.pool->n_blocks), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    int64_t most = lf_sched_share_of(lf_sched_n_unpinned(s)), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    n -= lf_sched_n_pinned_of(s, seq, n_hint);
     if (!lf_sched_others_may_come(s, t, now_ns)) return true;
     if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
     if (t->n_running >= lf_sched_share_of(s->opts.max_seqs)) return false;

@@ -9,6 +9,7 @@
 #include "kv/tiers/disk_tier.h"
 #include "kv/tiers/memory_tier.h"
 #include "server/engine/engine_internal.h"
+#include "server/engine/holding.h"
 
 /* ---- callbacks ---- */
 
@@ -51,8 +52,8 @@ static int find_below(void *ctx, const struct lf_prefix_key *key)
 
 static void queue_save(struct lf_engine *e, struct lf_tiers_below *b, int32_t block)
 {
-    if (b->is_queued[block]) return;
-    b->is_queued[block] = true;
+    if (b->saves[block] != LF_TIERS_NO_SAVE) return;
+    b->saves[block] = LF_TIERS_TO_SAVE;
     b->to_save[(b->first_save + b->n_to_save++) % e->kv->pool.n_blocks] = block;
 }
 
@@ -104,13 +105,15 @@ static struct lf_memory_tier_opts memory_opts(uint64_t block_bytes, uint64_t mem
 
 uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *o, int n_blocks)
 {
-    if (o->block_bytes == 0) return 0;
-    uint64_t queue_bytes = (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(bool)), bytes = 0;
+    if (o->block_bytes == 0) return lf_pins_host_bytes(n_blocks);
+    uint64_t queue_bytes = (uint64_t)n_blocks * (sizeof(int32_t) + sizeof(uint8_t)),
+             bytes = lf_pins_host_bytes(n_blocks);
     struct lf_memory_tier_opts memory = memory_opts(o->block_bytes, o->memory_bytes);
     struct lf_disk_tier_opts disk = disk_opts(o->block_bytes);
     if (o->memory_bytes > 0) bytes += lf_memory_tier_host_bytes(&memory) + queue_bytes;
     if (o->has_disk) bytes += lf_disk_tier_host_bytes(&disk) + queue_bytes;
-    return bytes > 0 ? bytes + (uint64_t)n_blocks * sizeof(uint64_t) : 0;
+    if (o->memory_bytes > 0 || o->has_disk) bytes += (uint64_t)n_blocks * sizeof(uint64_t);
+    return bytes;
 }
 
 /* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second, and memory for twice as fast: if
@@ -127,8 +130,8 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
     e->sched.opts.below.block_ns[t->n++] = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
     b->tier = tier;
     b->to_save = calloc(n_blocks, sizeof(*b->to_save));
-    b->is_queued = calloc(n_blocks, sizeof(*b->is_queued));
-    if (b->to_save && b->is_queued) return LF_OK;
+    b->saves = calloc(n_blocks, sizeof(*b->saves));
+    if (b->to_save && b->saves) return LF_OK;
     return lf_fail(err, LF_NO_MEMORY, "no memory for the queue of %zu blocks to be saved", n_blocks);
 }
 
@@ -168,6 +171,8 @@ enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
     enum lf_status status;
     t->memory = t->disk = -1;
+    if (lf_pins_init(&t->pins, e->kv->pool.n_blocks) != LF_OK)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for a table of pins");
     if ((!e->opts.disk && e->opts.memory_bytes == 0) || !e->kv->prefix) return LF_OK;
     bool may_meet = lf_device_info(e->kv->dev)->is_host || e->opts.may_meet;
     e->sched.opts.below =
@@ -190,10 +195,11 @@ void lf_tiers_destroy(struct lf_engine *e)
     if (t->n > 0) lf_prefix_cache_on_enter(e->kv->prefix, NULL, NULL);
     for (int i = 0; i < t->n; i++) {
         lf_tier_destroy(t->below[i].tier);
-        free(t->below[i].is_queued);
+        free(t->below[i].saves);
         free(t->below[i].to_save);
     }
     lf_host_free(e->kv->dev, &t->slots);
+    lf_pins_deinit(&t->pins);
     free(t->entered_at);
     memset(t, 0, sizeof(*t));
 }
@@ -226,6 +232,17 @@ static void learn_rate(struct lf_engine *e, int tier)
     b->learnt_ns = stats.load_ns;
 }
 
+/* The least pin that keeps a block in a tier. */
+static enum lf_pin pin_of(const struct lf_engine *e, const struct lf_tiers_below *b)
+{
+    return b - e->tiers.below == e->tiers.disk ? LF_PIN_DISK : LF_PIN_MEMORY;
+}
+
+static bool is_pinned(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_prefix_key *key)
+{
+    return lf_pins_find(&e->tiers.pins, key) >= pin_of(e, b);
+}
+
 /* Whether a block is still to be saved: the tier failed, and rests now; it holds what it held. A copy that the device
  * refuses is not tried again. */
 static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
@@ -240,6 +257,8 @@ static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
         lf_block_pool_put(&e->kv->pool, job->block);
         if (job->way == LF_TIER_SAVE) {
             b->n_saving--;
+            b->saves[job->block] = LF_TIERS_NO_SAVE;
+            lf_tier_pin(b->tier, &job->key, is_pinned(e, b, &job->key)); /* as it is now */
             if (has_failed(e, job)) queue_save(e, b, job->block);
             continue;
         }
@@ -306,7 +325,7 @@ static int32_t next_to_save(struct lf_engine *e, struct lf_tiers_below *b)
         if (e->n_flights > 0 && e->tiers.entered_at[block] > e->n_steps_read) return -1;
         b->first_save = (b->first_save + 1) % e->kv->pool.n_blocks;
         b->n_to_save--;
-        b->is_queued[block] = false;
+        b->saves[block] = LF_TIERS_NO_SAVE;
         if (e->kv->pool.blocks[block].cached) return block;
     }
     return -1;
@@ -326,6 +345,8 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
         job->prev = *entry.prev;
         memcpy(job->ids, entry.ids, sizeof(job->ids));
         job->origin = entry.origin;
+        job->pinned = is_pinned(e, b, entry.key);
+        b->saves[block] = LF_TIERS_SAVING;
         lf_tier_submit(b->tier, job);
         b->n_saving++;
     }
@@ -337,6 +358,125 @@ void lf_tiers_save(struct lf_engine *e)
 {
     if (e->failed) return;
     for (int i = 0; i < e->tiers.n; i++) save(e, &e->tiers.below[i]);
+}
+
+/* ---- pins ---- */
+
+static int n_full_blocks(const struct lf_request *req)
+{
+    return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
+}
+
+/* What the tiers are told of a block whose pins have changed. */
+static void tell_tiers(struct lf_engine *e, const struct lf_prefix_key *key)
+{
+    for (int t = 0; t < e->tiers.n; t++) {
+        struct lf_tiers_below *b = &e->tiers.below[t];
+        lf_tier_pin(b->tier, key, is_pinned(e, b, key));
+    }
+}
+
+void lf_tiers_pin(struct lf_engine *e, struct lf_request *req)
+{
+    if (req->params.pin == LF_PIN_NONE) return;
+    for (int i = 0; i < n_full_blocks(req); i++) {
+        req->pins[i] = (struct lf_pin_node){.key = &req->seq.keys[i + 1], .pin = req->params.pin};
+        lf_pins_add(&e->tiers.pins, &req->pins[i]);
+        tell_tiers(e, req->pins[i].key);
+    }
+    req->is_pinned = true;
+}
+
+void lf_tiers_unpin(struct lf_engine *e, struct lf_request *req)
+{
+    if (!req->is_pinned) return;
+    for (int i = 0; i < n_full_blocks(req); i++) {
+        lf_pins_remove(&req->pins[i]);
+        tell_tiers(e, req->pins[i].key);
+    }
+    req->is_pinned = false;
+}
+
+bool lf_tiers_have(struct lf_engine *e, const struct lf_request *req)
+{
+    for (int t = 0; t < e->tiers.n; t++) {
+        struct lf_tiers_below *b = &e->tiers.below[t];
+        if (req->params.pin < pin_of(e, b)) continue;
+        for (int i = 0; i < n_full_blocks(req); i++)
+            if (!lf_tier_has(b->tier, &req->seq.keys[i + 1])) return false;
+    }
+    return e->tiers.n > 0;
+}
+
+/* Whether a block that a sequence holds is to be in a tier, and is not. */
+static bool is_missing(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_sched_seq *seq, int i)
+{
+    return seq->pin >= pin_of(e, b) && lf_tier_works(b->tier) && !lf_tier_has(b->tier, &seq->keys[i + 1]);
+}
+
+/* What is in the cache already may not have been saved when it was entered. */
+static void ask_for_saves(struct lf_engine *e, struct lf_sched_seq *seq)
+{
+    for (; seq->n_asked < seq->n_blocks; seq->n_asked++)
+        for (int t = 0; t < e->tiers.n; t++) {
+            int32_t block = seq->blocks[seq->n_asked];
+            struct lf_tiers_below *b = &e->tiers.below[t];
+            if (e->kv->pool.blocks[block].cached && is_missing(e, b, seq, seq->n_asked)) queue_save(e, b, block);
+        }
+}
+
+/* Whether block i of a sequence that holds it is on its way to a tier that it is to be in. */
+static bool is_on_its_way(const struct lf_engine *e, const struct lf_sched_seq *seq, int i)
+{
+    for (int t = 0; t < e->tiers.n; t++) {
+        const struct lf_tiers_below *b = &e->tiers.below[t];
+        if (b->saves[seq->blocks[i]] != LF_TIERS_NO_SAVE && is_missing(e, b, seq, i)) return true;
+    }
+    return false;
+}
+
+static void settle(struct lf_engine *e, struct lf_sched_seq *seq)
+{
+    ask_for_saves(e, seq);
+    while (seq->n_settled < seq->n_blocks && !is_on_its_way(e, seq, seq->n_settled)) seq->n_settled++;
+    if (seq->n_settled == seq->n_blocks && seq->pin != LF_PIN_DEVICE) lf_sched_let_go(&e->sched, seq);
+}
+
+static bool is_settling(const struct lf_sched_seq *seq)
+{
+    return seq->n_settled < seq->n_blocks;
+}
+
+void lf_tiers_settle(struct lf_engine *e)
+{
+    LF_LIST_EACH(it, &e->sched.holding)
+    {
+        struct lf_sched_seq *seq = running_at(it);
+        if (is_settling(seq)) settle(e, seq);
+    }
+}
+
+bool lf_tiers_settling(const struct lf_engine *e)
+{
+    LF_LIST_EACH(it, &e->sched.holding)
+    {
+        if (is_settling(running_at(it))) return true;
+    }
+    return false;
+}
+
+void lf_tiers_pins_most(const struct lf_engine *e, int64_t most[LF_PIN_N])
+{
+    const struct lf_tiers *t = &e->tiers;
+    struct lf_tier_stats s;
+    for (int pin = 0; pin < LF_PIN_N; pin++) most[pin] = 0;
+    if (!e->kv->prefix) return;
+    most[LF_PIN_DEVICE] = e->kv->pool.n_blocks / 2;
+    if (t->memory >= 0)
+        most[LF_PIN_MEMORY] = memory_opts(lf_kv_block_bytes(&e->kv->view), e->opts.memory_bytes).n_slots / 2;
+    if (t->disk < 0) return;
+    lf_tier_stats(t->below[t->disk].tier, &s);
+    most[LF_PIN_DISK] = s.n_slots / 2;
 }
 
 /* The engine ends: what is left goes to a tier that outlives it. */
@@ -371,6 +511,7 @@ static void fill_figures(const struct lf_engine *e, int tier, struct lf_engine_t
                                    .works = s.works,
                                    .n_blocks = s.n_slots,
                                    .n_kept = s.n_listed,
+                                   .n_pinned = s.n_pinned,
                                    .n_saved = s.n_saved,
                                    .n_loaded = s.n_loaded,
                                    .n_save_failed = s.n_save_failed,

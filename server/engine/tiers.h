@@ -20,11 +20,16 @@
  * block was entered in, and a load for those launched before its sequence was admitted. Waiting is reading their
  * results, so on a GPU copies need no event between their streams and the queue.
  *
+ * Pins. What is pinned to a tier stays in it and in those below it, until who pinned it lets go. A block that is on its
+ * way down keeps its place in the cache until it has arrived (settle), or the tier has failed or has no place for it:
+ * then the promise is broken, and whoever asks for it next computes it, and it is saved as one that is pinned.
+ *
  * All calls from the engine thread, but create, destroy and host_bytes. */
 #ifndef LF_SERVER_ENGINE_TIERS_H
 #define LF_SERVER_ENGINE_TIERS_H
 
 #include "kv/kv_cache.h"
+#include "kv/tiers/pins.h"
 #include "kv/tiers/tier.h"
 #include "server/engine/restore.h"
 
@@ -37,14 +42,18 @@ enum {
 #define LF_TIERS_BATCH_BYTES (UINT64_C(64) << 20)
 
 struct lf_engine;
+struct lf_request;
 struct lf_engine_opts;
 struct lf_engine_tier;
+
+/* Whether a block is on its way to a tier: not, waiting for its turn in the ring, with a job. */
+enum lf_tiers_save { LF_TIERS_NO_SAVE, LF_TIERS_TO_SAVE, LF_TIERS_SAVING };
 
 /* A tier, and what the engine has to do with it. */
 struct lf_tiers_below {
     struct lf_tier *tier;
     int32_t *to_save; /* [n_blocks] a ring of blocks */
-    bool *is_queued;  /* [n_blocks] the block is in it */
+    uint8_t *saves;   /* [n_blocks] of enum lf_tiers_save */
     int first_save, n_to_save, n_saving, n_loading;
     uint64_t n_learnt; /* loads that the rate has been learnt from, and their time */
     double learnt_ns;
@@ -55,7 +64,8 @@ struct lf_tiers {
     int n;                                           /* 0: there is nothing below, and all functions do nothing */
     int memory, disk;                                /* which of them is; -1: none */
     struct lf_buffer slots;                          /* of the memory tier */
-    uint64_t *entered_at;                            /* [n_blocks] the step that computed it, as it was entered last */
+    struct lf_pins pins;
+    uint64_t *entered_at; /* [n_blocks] the step that computed it, as it was entered last */
 };
 
 /* Bytes that create allocates for a cache of so many blocks, but for memory_bytes itself. */
@@ -70,6 +80,18 @@ void lf_tiers_take_back(struct lf_engine *e);
 void lf_tiers_load(struct lf_engine *e);
 /* Blocks that have been computed go on their way down. */
 void lf_tiers_save(struct lf_engine *e);
+/* A request with a pin has come: its blocks stay where they are. */
+void lf_tiers_pin(struct lf_engine *e, struct lf_request *req);
+void lf_tiers_unpin(struct lf_engine *e, struct lf_request *req); /* accepts one that pins nothing */
+/* Whether all that it pins is in the tiers that it is to stay in, none of them the device. */
+bool lf_tiers_have(struct lf_engine *e, const struct lf_request *req);
+/* What those that hold blocks want below goes on its way; those that hold them for that alone let go when it is there.
+ */
+void lf_tiers_settle(struct lf_engine *e);
+/* Whether one of them still waits. */
+bool lf_tiers_settling(const struct lf_engine *e);
+/* Half of each tier; 0 where there is no such tier, or no prefix cache. */
+void lf_tiers_pins_most(const struct lf_engine *e, int64_t most[LF_PIN_N]);
 /* The engine ends: saves what is left, then takes everything back. */
 void lf_tiers_finish(struct lf_engine *e);
 void lf_tiers_figures(struct lf_engine *e, struct lf_engine_tier *memory, struct lf_engine_tier *disk);

@@ -44,12 +44,13 @@ class Documents(Case):
         d = self.look("contract")
         self.assertEqual((d.status, d.headers["etag"], d.headers["location"]), (200, r.headers["etag"], f"{URL}/contract"))
         self.assertEqual(list(d.json), ["object", "name", "state", "tokens", "tokens_read", "bytes", "hits", "created",
-                                        "expires", "etag"])
+                                        "expires", "etag", "pinned", "tokens_on"])
         self.assertEqual((d.json["object"], d.json["name"], d.json["bytes"], d.json["hits"], d.json["expires"], d.json["etag"]),
                          ("document", "contract", 503, 0, None, r.headers["etag"]))
         self.assertEqual(d.json["tokens"], d.json["tokens_read"])
         self.assertGreater(d.json["tokens"], 500)
-        self.assertEqual(self.server.get(URL).json, {"object": "list", "data": [d.json]})
+        self.assertIsNone(d.json["pinned"])
+        self.assertEqual(self.server.get(URL).json, {"object": "list", "data": [{k: v for k, v in d.json.items() if k != "tokens_on"}]})
 
     def test_json_says_more_than_a_text(self):
         r = self.put("a", {"text": "x" * 200, "system": "s" * 100, "ttl": 1000})
@@ -107,8 +108,9 @@ class Documents(Case):
                                   ({"text": ["x"]}, "invalid_value", "text"), ({"text": "x", "system": {}}, "invalid_value", "system"),
                                   ({"text": "x", "ttl": -1}, "invalid_value", "ttl"), ({"text": "x", "ttl": 1.5}, "invalid_value", "ttl"),
                                   ({"text": "x", "ttl": 10**10}, "invalid_value", "ttl"),
-                                  ({"text": "x", "pin": True}, "unsupported_parameter", "pin"),
-                                  ({"text": "x", "tools": [{}]}, "unsupported_parameter", "tools"), ([], "invalid_json", None),
+                                  ({"text": "x", "pin": True}, "no_such_tier", "tier"), ({"text": "x", "pin": 1}, "invalid_value", "pin"),
+                                  ({"text": "x", "pin": "moon"}, "invalid_value", "pin"),
+                                  ({"text": "x", "tools": 5}, "invalid_value", "tools"), ([], "invalid_json", None),
                                   (b"", "missing_parameter", "text")):
             kind = {"Content-Type": "text/plain"} if body == b"" else None
             self.assert_error(self.put("a", body, kind), 400, code, param)

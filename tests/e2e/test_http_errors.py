@@ -31,7 +31,8 @@ class Errors(harness.Case):
                                     ("/metrics", "PATCH", "GET, HEAD, OPTIONS"), ("/v1/completions", "TRACE", "POST, OPTIONS"),
                                     ("/v1/completions", "BREW", "POST, OPTIONS"), ("/ping", "PUT", "GET, HEAD, POST, OPTIONS"),
                                     ("/version", "POST", "GET, HEAD, OPTIONS"), ("/", "POST", "GET, HEAD, OPTIONS"), ("/v1/documents", "PUT", "GET, HEAD, OPTIONS"),
-                                    ("/v1/documents/a", "POST", "GET, HEAD, PUT, DELETE, OPTIONS")):
+                                    ("/v1/documents/a", "POST", "GET, HEAD, PUT, DELETE, OPTIONS"),
+                                    ("/v1/documents/a/pin", "GET", "POST, OPTIONS"), ("/v1/documents/a/unpin", "PUT", "POST, OPTIONS")):
             r = self.server.request(method, path, {} if method == "POST" else None)
             self.assert_error(r, 405, "method_not_allowed")
             self.assertEqual(r.headers["allow"], allow)

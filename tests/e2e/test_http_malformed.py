@@ -14,7 +14,7 @@ import harness
 
 N_JSON, N_HTTP, BATCH = 8000, 3000, 20
 ROUTES = ["POST /v1/completions", "POST /v1/chat/completions", "POST /v1/responses", "POST /tokenize", "POST /detokenize", "POST /apply-template",
-          "PUT /v1/documents/a"]
+          "PUT /v1/documents/a", "POST /v1/documents/a/pin", "POST /v1/documents/a/unpin"]
 SEEDS = [
     {"prompt": "[[say=ok]]", "max_tokens": 5, "temperature": 0.5, "stop": ["a"], "logit_bias": {"5": 1}, "seed": 1},
     {"messages": [{"role": "user", "content": "[[say=ok]]"}], "max_tokens": 5, "n": 2, "logprobs": True, "top_logprobs": 2},

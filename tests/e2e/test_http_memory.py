@@ -29,6 +29,8 @@ SCENARIOS = {
     "no document": ("PUT /v1/documents/a", {"text": ""}),
     "a document": ("GET /v1/documents/b", None),
     "documents": ("/v1/documents", None),
+    "a pin": ("POST /v1/documents/b/pin", {}),
+    "no pin": ("POST /v1/documents/b/unpin", {}),
     "delete": ("DELETE /v1/documents/b", None),
     "document in a chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": [
         {"type": "document", "name": "b"}, {"type": "text", "text": "[[say=ok]]"}]}], "max_tokens": 5}),

@@ -47,6 +47,8 @@ class Keys(harness.Case):
             self.assert_error(self.server.post(path, {}), 401)
         for method in ("GET", "PUT", "DELETE"):
             self.assert_error(self.server.request(method, "/v1/documents/a", {} if method == "PUT" else None), 401)
+        for path in ("/v1/documents/a/pin", "/v1/documents/a/unpin"):
+            self.assert_error(self.server.post(path, {}), 401)
         # a key is asked for before the body's kind or size says anything
         self.assert_error(self.server.request("POST", "/tokenize", b"x"), 401)
 

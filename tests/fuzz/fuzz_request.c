@@ -30,7 +30,8 @@ static struct lf_documents *documents;
 static void put_document(void)
 {
     const struct lf_documents_opts opts = {.n_most = 4, .bytes_most = 1 << 20};
-    const struct lf_document_content content = {LF_STR(" a text <|im_end|> of a document\n"), LF_STR("system")};
+    const struct lf_document_content content = {LF_STR(" a text <|im_end|> of a document\n"), LF_STR("system"),
+                                                LF_STR("")};
     const struct lf_document_put put = {.key = {tenant, LF_STR("a"), 1}, .content = &content};
     struct lf_document *doc = NULL;
     uint64_t left;

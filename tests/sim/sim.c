@@ -17,6 +17,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
+#include "server/engine/shared_blocks.h"
 #include "tests/sim/world.h"
 
 enum { MAX_LIVE = 24, DOCS_N = 3 };
@@ -36,10 +37,11 @@ struct scenario {
     double p_arrive, p_burst, p_cancel, p_clear, p_echo, p_follow, p_jump, p_fail;
     int max_prompt, max_tokens;
     int n_tenants;
+    bool pins;
 };
 
 struct tally {
-    long n_steps, n_requests, n_cancelled, n_cached, n_waits, n_failed;
+    long n_steps, n_requests, n_cancelled, n_cached, n_waits, n_failed, n_pinned, n_refused;
     int64_t most_head_steps;
 };
 
@@ -80,7 +82,8 @@ static struct scenario draw(uint64_t seed)
     s.p_fail = sim_chance(d, 0.05) ? 0.002 : 0;
     s.world.ahead = sim_chance(d, 0.5) ? 1 : 0;
     s.n_tenants = seed % 2 == 0 ? 1 : sim_between(d, 2, 6);
-    s.world.n_tenants = sim_between(d, 1, 30); /* fewer than there may be, too */
+    s.world.n_tenants = sim_between(d, 1, 30);                  /* fewer than there may be, too */
+    s.pins = seed % 5 == 3 && s.world.prefix && s.p_clear == 0; /* what is pinned is not forgotten */
     return s;
 }
 
@@ -89,19 +92,50 @@ static int n_live(const struct sim_world *w)
     return w->sched.n_running + w->sched.n_waiting;
 }
 
-static void arrive(struct sim_world *w, const struct scenario *s)
+/* What mailbox.c looks at: pins have half of the pool at most, and whatever else comes fits beside them. */
+static bool fits_beside_pins(const struct sim_world *w, const struct lf_sched_seq *seq)
+{
+    int64_t n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens), n_pinned = 0;
+    int n_shared = 0, most = lf_sched_max_cached_blocks(seq);
+    for (const struct sim_request *r = w->requests; r; r = r->next) {
+        if (&r->seq == seq || r->seq.phase == LF_SCHED_ENDED || r->seq.pin == LF_PIN_NONE) continue;
+        n_pinned += r->seq.n_keys - 1;
+        if (most > 0) n_shared = LF_MAX(n_shared, LF_MIN(lf_sched_common_blocks(seq, &r->seq), most));
+    }
+    if (seq->pin != LF_PIN_NONE) return n_pinned + seq->n_keys - 1 <= w->pool.n_blocks / 2;
+    return n - n_shared <= w->pool.n_blocks - n_pinned;
+}
+
+/* Those that hold blocks let go of them some time, or now. */
+static void end_pins(struct sim_world *w, double p)
+{
+    for (struct sim_request *r = w->requests; r; r = r->next)
+        if (r->seq.phase == LF_SCHED_HOLDING && (p >= 1 || sim_chance(w, p))) sim_end(w, r);
+}
+
+static void arrive(struct sim_world *w, const struct scenario *s, struct tally *t)
 {
     int n_prompt = sim_chance(w, 0.5) ? sim_between(w, 1, LF_MIN(80, s->max_prompt)) : sim_between(w, 1, s->max_prompt);
     if (n_prompt > SIM_BLOCK && sim_chance(w, 0.3)) n_prompt -= n_prompt % SIM_BLOCK; /* ends with a block */
     int n_shared = sim_chance(w, 0.2) ? n_prompt : sim_chance(w, 0.6) ? sim_between(w, 0, n_prompt) : 0;
-    int max_tokens = sim_between(w, 0, s->max_tokens);
+    bool is_pin = s->pins && sim_chance(w, 0.2);
+    int max_tokens = is_pin ? 0 : sim_between(w, 0, s->max_tokens);
     struct sim_request *newest = w->requests;
     struct sim_request *r = sim_make(w, sim_between(w, 1, DOCS_N), n_shared, n_prompt, max_tokens,
                                      sim_between(w, 1, LF_MAX(max_tokens, 1)));
     r->seq.priority = sim_chance(w, 0.2) ? sim_between(w, -20, 20) : 0;
-    r->seq.all_logits = sim_chance(w, s->p_echo);
+    r->seq.all_logits = !is_pin && sim_chance(w, s->p_echo);
+    r->seq.pin = is_pin ? LF_PIN_DEVICE : LF_PIN_NONE;
     r->seq.tenant_id = lf_mix64(w->n_draws) % (uint64_t)s->n_tenants; /* draws nothing: seeds of one tenant stay */
-    if (newest && newest->seq.phase != LF_SCHED_ENDED && sim_chance(w, s->p_follow)) r->seq.leader = &newest->seq;
+    bool may_lead = newest && newest->seq.phase != LF_SCHED_ENDED && newest->seq.pin == LF_PIN_NONE;
+    if (may_lead && sim_chance(w, s->p_follow)) r->seq.leader = &newest->seq;
+    if (s->pins && !fits_beside_pins(w, &r->seq)) {
+        t->n_refused++;
+        r->n_ended = 1;
+        sim_collect(w, r);
+        return;
+    }
+    t->n_pinned += is_pin;
     sim_enter(w, r);
 }
 
@@ -163,7 +197,8 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
     w.check = true;
     for (int i = 0; i < n_steps; i++) {
         int n = sim_chance(&w, s.p_burst) ? 8 : sim_chance(&w, s.p_arrive) ? 1 : 0;
-        for (; n > 0 && n_live(&w) < MAX_LIVE; n--, t->n_requests++) arrive(&w, &s);
+        for (; n > 0 && n_live(&w) < MAX_LIVE; n--, t->n_requests++) arrive(&w, &s, t);
+        if (s.pins) end_pins(&w, 0.01);
         faults(&w, &s, t);
         if (!sim_step(&w)) w.now_ns += 1000000;
         if (verbose) print_step(&w);
@@ -173,6 +208,9 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
     int64_t bound = longest_drain(&s), left = bound * (n_live(&w) + 1);
     while (sim_step(&w)) LF_ASSERT(left-- > 0);
     LF_ASSERT(n_live(&w) == 0);
+    sim_check(&w);
+    end_pins(&w, 1);
+    LF_ASSERT(w.pool.n_pinned == 0);
     sim_check(&w);
     collect(&w, t);
     LF_ASSERT(w.requests == NULL && t->most_head_steps <= bound * s.n_tenants);
@@ -233,5 +271,6 @@ int main(int argc, char **argv)
     printf("%llu seeds, %ld steps, %ld requests (%ld cancelled), %ld tokens from the cache, %.1f s\n",
            (unsigned long long)(last - first + 1), t.n_steps, t.n_requests, t.n_cancelled, t.n_cached,
            (double)(lf_clock_ns() - before_ns) * 1e-9);
-    return t.n_requests > 0 ? 0 : 1;
+    printf("%ld pins, %ld refused beside them\n", t.n_pinned, t.n_refused);
+    return t.n_requests > 0 && (last - first < 1000 || (t.n_pinned > 0 && t.n_refused > 0)) ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/mix.h"
+#include "server/engine/holding.h"
 
 void sim_open(struct sim_world *w, const struct sim_opts *o)
 {
@@ -250,6 +251,10 @@ static void read_item(struct sim_world *w, const struct lf_sched_item *item)
     struct lf_sched_seq *seq = &r->seq;
     if (!item->complete) return;
     LF_ASSERT(r->n_prefilled + seq->n_cached == seq->n_prompt);
+    if (seq->pin != LF_PIN_NONE) {
+        lf_sched_hold(&w->sched, seq);
+        return;
+    }
     if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
     if (seq->max_tokens > 0) {
         note_token(w, r);
@@ -298,7 +303,7 @@ static void read_oldest(struct sim_world *w)
     w->n_flights--;
 }
 
-/* Of the blocks that are in use those that stand in a table of the tenant. */
+/* Of the blocks that are in use and not pinned those that stand in a table of the tenant. */
 static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
 {
     int n = 0;
@@ -306,7 +311,8 @@ static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
     LF_LIST_EACH(it, &w->sched.running)
     {
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-        for (int i = 0; i < seq->n_blocks && seq->tenant == t; i++) n += w->refs[seq->blocks[i]]++ == 0;
+        for (int i = 0; i < seq->n_blocks && seq->tenant == t; i++)
+            n += w->pool.blocks[seq->blocks[i]].n_pins == 0 && w->refs[seq->blocks[i]]++ == 0;
     }
     return n;
 }
@@ -318,7 +324,7 @@ static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
     bool others = false;
     for (struct sim_request *r = w->requests; r; r = r->next) {
         if (r->seq.phase == LF_SCHED_NEW || r->seq.tenant == t) continue;
-        others = others || r->seq.phase != LF_SCHED_ENDED;
+        others = others || r->seq.phase == LF_SCHED_WAITING || r->seq.phase == LF_SCHED_RUNNING;
     }
     if (!others || t->n_running == 1) return; /* one request may be larger than a share */
     LF_ASSERT(t->n_running <= LF_MAX(w->sched.opts.max_seqs * 3 / 4, 1));
@@ -362,5 +368,12 @@ void sim_check(struct sim_world *w)
     memset(w->held, 0, (size_t)w->pool.n_blocks * sizeof(*w->held));
     sim_disk_check(w, w->held);
     lf_sched_check(&w->sched, w->held, w->refs);
-    if (w->sched.n_running + w->disk.n_loads == 0) LF_ASSERT(w->pool.n_free + w->pool.n_cached == w->pool.n_blocks);
+    if (w->sched.n_running + w->disk.n_loads == 0)
+        LF_ASSERT(w->pool.n_free + w->pool.n_cached + w->pool.n_pinned == w->pool.n_blocks);
+    LF_ASSERT(w->pool.n_pinned <= w->pool.n_blocks / 2);
+    LF_LIST_EACH(it, &w->sched.holding)
+    {
+        const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
+        check_content(w, seq, 0, seq->n_blocks * SIM_BLOCK); /* nothing takes what is pinned */
+    }
 }

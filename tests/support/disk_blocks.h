@@ -28,7 +28,7 @@ static inline void test_block_make(struct test_block *b, uint64_t number)
 
 static inline struct lf_disk_block test_block_of(const struct test_block *b)
 {
-    return (struct lf_disk_block){b->key, b->prev, b->ids, b->bytes, {0}};
+    return (struct lf_disk_block){b->key, b->prev, b->ids, b->bytes, {0}, false};
 }
 
 static inline struct lf_disk_table *test_table_open(struct fake_disk *disk, uint32_t n_slots)

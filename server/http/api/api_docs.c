@@ -51,17 +51,18 @@ static void endpoints(struct lf_buf *out)
     lf_buf_cstr(out, "\n## Endpoints\n\n| | key | while loading | what it is for |\n|---|---|---|---|\n");
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
-        bool below = lf_route_is_below(r);
-        lf_buf_printf(out, "| `%s %s%s` | %s | %s | %s |\n", r->method, r->path, below ? "ID" : "",
-                      r->auth == LF_AUTH_KEY ? "yes" : "no", r->before_ready ? "answers" : "503", r->summary);
+        lf_buf_printf(out, "| `%s ", r->method);
+        lf_route_write_path(out, r, "ID");
+        lf_buf_printf(out, "` | %s | %s | %s |\n", r->auth == LF_AUTH_KEY ? "yes" : "no",
+                      r->before_ready ? "answers" : "503", r->summary);
     }
     lf_buf_cstr(out, "\n## Answers\n\n");
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
-        if (shares_path(r))
-            lf_buf_printf(out, "- `%s %sID`: %s\n", r->method, r->path, r->answer);
-        else
-            lf_buf_printf(out, "- `%s`: %s\n", r->path, r->answer);
+        bool is_named = shares_path(r) || strchr(r->path, '*');
+        lf_buf_printf(out, "- `%s%s", is_named ? r->method : "", is_named ? " " : "");
+        lf_route_write_path(out, r, is_named ? "ID" : "");
+        lf_buf_printf(out, "`: %s\n", r->answer);
     }
 }
 
@@ -137,14 +138,24 @@ static void write_default(struct lf_buf *out, const struct lf_field *f, const st
     }
 }
 
+static bool has_fields(const struct lf_route *route)
+{
+    unsigned endpoint;
+    const struct lf_field_table *table = lf_route_fields(route, &endpoint);
+    for (int i = 0; table && i < table->n_fields; i++)
+        if (table->fields[i].asks & endpoint) return true;
+    return false;
+}
+
 static void fields_of(struct lf_buf *out, const struct lf_route *route)
 {
     unsigned endpoint;
     const struct lf_field_table *table = lf_route_fields(route, &endpoint);
     struct lf_ask fresh;
     lf_ask_init(&fresh, &(struct lf_ask_limits){0});
-    lf_buf_printf(out, "\n## %s %s%s\n\n| field | type | default | what it does |\n|---|---|---|---|\n", route->method,
-                  route->path, shares_path(route) ? "ID" : "");
+    lf_buf_printf(out, "\n## %s ", route->method);
+    lf_route_write_path(out, route, "ID");
+    lf_buf_cstr(out, "\n\n| field | type | default | what it does |\n|---|---|---|---|\n");
     for (int i = 0; i < table->n_fields; i++) {
         const struct lf_field *f = &table->fields[i];
         if (!(f->asks & endpoint)) continue;
@@ -258,7 +269,6 @@ static void refused(struct lf_buf *out)
 
 void lf_http_api_docs(struct lf_buf *out)
 {
-    unsigned endpoint;
     lf_buf_cstr(out, before);
     endpoints(out);
     members(out, "timings",
@@ -273,6 +283,6 @@ void lf_http_api_docs(struct lf_buf *out)
     examples(out);
     error_codes(out);
     for (int i = 0; i < lf_routes_n(); i++)
-        if (lf_route_fields(lf_route_at(i), &endpoint)) fields_of(out, lf_route_at(i));
+        if (has_fields(lf_route_at(i))) fields_of(out, lf_route_at(i));
     refused(out);
 }

@@ -9,6 +9,7 @@
 
 #include "core/arena.h"
 #include "core/json.h"
+#include "core/pin.h"
 #include "core/limits.h"
 #include "server/engine/request.h"
 #include "server/http/api/format.h"
@@ -108,6 +109,8 @@ struct lf_ask {
     /* Of a document to be put. */
     struct lf_str text, system;
     int64_t ttl_s;
+    bool pin_given, pin_default; /* it is to stay somewhere, or nowhere; and where is not said */
+    enum lf_pin pin;
 };
 
 /* What the model's chat template knows. */

@@ -1,8 +1,11 @@
 #include "server/http/api/document_reading.h"
 
 #include "core/check.h"
+#include "core/text_memory.h"
+#include "core/work.h"
 #include "server/documents/documents.h"
 #include "server/engine/engine.h"
+#include "server/http/api/tools.h"
 #include "server/http/conn/server.h"
 #include "template/chat_template.h"
 
@@ -50,6 +53,87 @@ struct lf_gen_params lf_document_params(struct lf_http_server *s, const struct l
     return params;
 }
 
+enum lf_status lf_document_read_tools(struct lf_ask *ask, struct lf_json *json, struct lf_str tools,
+                                      const struct lf_ask_limits *limits, struct lf_api_err *err)
+{
+    struct lf_err why = {0};
+    struct lf_reading r = {ask, limits, err};
+    if (tools.len == 0) return LF_OK;
+    enum lf_status status = lf_json_parse_in(json, tools, &lf_json_limits_request, limits->work, &why);
+    if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
+    if (status != LF_OK) return lf_refuse(err, 400, "tools", "invalid_json", "tools: %s", why.message);
+    return lf_tools_read(&r, "tools", lf_json_root(json));
+}
+
+static enum lf_status begin_again(struct lf_document_beginning *b, struct lf_http_server *s,
+                                  const struct lf_document *doc, struct lf_work *work, struct lf_api_err *err)
+{
+    const struct lf_ask_limits limits = {
+        .sampling = s->opts.sampling, .template = s->traits, .answers = s->answers, .work = work};
+    const struct lf_document_content *content = lf_document_content(doc);
+    struct lf_engine_state engine;
+    lf_engine_snapshot(s->engine, &engine);
+    const struct lf_prompt_source source = {.tok = s->tok, .chat = s->chat, .ctx = engine.ctx, .work = work};
+    lf_ask_init(&b->ask, &limits);
+    b->ask.text = content->text;
+    b->ask.system = content->system;
+    b->ask.now_s = lf_document_created_s(doc);
+    LF_TRY(lf_document_read_tools(&b->ask, &b->tools, content->tools, &limits, err));
+    LF_TRY(lf_document_begin(&b->prompts, &b->ask, &source, err));
+    b->params = lf_document_params(s, &b->tenant, &b->ask, &b->prompts.items[0].ids);
+    return LF_OK;
+}
+
+enum lf_status lf_document_begin_again(struct lf_document_beginning *out, struct lf_http_server *s,
+                                       const struct lf_document *doc, struct lf_work *work, struct lf_api_err *err)
+{
+    *out = (struct lf_document_beginning){0};
+    lf_tenant_from_salt(&out->tenant, lf_document_tenant(doc));
+    enum lf_status status = begin_again(out, s, doc, work, err);
+    if (status != LF_OK) lf_document_beginning_deinit(out);
+    return status;
+}
+
+void lf_document_beginning_deinit(struct lf_document_beginning *b)
+{
+    lf_prompts_deinit(&b->prompts);
+    lf_ask_deinit(&b->ask);
+    lf_json_deinit(&b->tools);
+}
+
+uint8_t *lf_document_keys(struct lf_http_server *s, const struct lf_gen_params *params, int *n)
+{
+    int n_full = params->n_prompt / LF_KV_BLOCK_TOKENS;
+    uint8_t *keys = n_full ? lf_text_alloc(s->text_memory, (size_t)n_full * LF_SHA256_BYTES) : NULL;
+    *n = 0;
+    if (!keys) return NULL;
+    if (lf_engine_keys(s->engine, params, keys)) {
+        *n = n_full;
+        return keys;
+    }
+    lf_text_free(s->text_memory, keys);
+    return NULL;
+}
+
+/* Whether what params pin finds room in every tier that it is to stay in: else 507. */
+static enum lf_status check_pin_room(const struct lf_engine_state *engine, const struct lf_gen_params *params,
+                                     struct lf_api_err *err)
+{
+    int64_t n = params->n_prompt / LF_KV_BLOCK_TOKENS;
+    for (int pin = LF_PIN_DISK; pin <= (int)params->pin; pin++) {
+        const struct lf_engine_pins *pins = &engine->pins[pin];
+        int64_t n_left = pins->n_most - pins->n + params->pin_spare[pin];
+        if (!pins->n_most || n <= n_left) continue;
+        return lf_refuse(
+            err, 507, "tier", "pins_full",
+            "%lld tokens would be pinned (%s); at most half of a tier may be, and there is room for %lld of "
+            "%lld: unpin a document, or name a lower tier.",
+            (long long)(n * LF_KV_BLOCK_TOKENS), lf_pin_name((enum lf_pin)pin),
+            (long long)(LF_MAX(n_left, 0) * LF_KV_BLOCK_TOKENS), (long long)(pins->n_most * LF_KV_BLOCK_TOKENS));
+    }
+    return LF_OK;
+}
+
 enum lf_status lf_document_submit(struct lf_http_server *s, const struct lf_gen_params *params, struct lf_request **out,
                                   struct lf_api_err *err)
 {
@@ -59,7 +143,10 @@ enum lf_status lf_document_submit(struct lf_http_server *s, const struct lf_gen_
     lf_engine_snapshot(s->engine, &engine);
     int64_t room = LF_MIN(engine.ctx, (int64_t)engine.n_blocks * LF_KV_BLOCK_TOKENS);
     if (params->n_prompt >= room) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
+    LF_TRY(check_pin_room(&engine, params, err));
+    int64_t most = params->pin == LF_PIN_DEVICE ? room : lf_engine_most(s->engine, params);
+    if (params->n_prompt > most) return lf_refuse_beside_pins(err, "text", params->n_prompt, most);
     enum lf_status status = lf_engine_submit(s->engine, params, out, &retry_after_s, &why);
-    if (status == LF_LIMIT) return lf_refuse_context(err, "text", params->n_prompt, 1, room, false);
+    if (status == LF_LIMIT) return lf_refuse_beside_pins(err, "text", params->n_prompt, most); /* pinned meanwhile */
     return status == LF_OK ? LF_OK : lf_refuse_submit(err, status, retry_after_s, &why);
 }

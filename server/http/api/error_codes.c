@@ -23,6 +23,7 @@ const struct lf_error_code lf_error_codes[] = {
     {400, "too_many_prompts", "more prompts than are taken"},
     {400, "too_many_stops", "more stop strings or stop token ids than are taken"},
     {400, "too_many_tools", "more tools, or more calls of them in one message, than one request may have"},
+    {400, "no_such_tier", "a document is to be pinned to a tier that this server does not have"},
     {400, "too_many_documents", "more documents in its messages than one request may have"},
     {400, "too_many_biases", "more entries of `logit_bias` than are taken"},
     {400, "too_many_choices", "prompts times `n` are more than may run for one client"},
@@ -43,6 +44,7 @@ const struct lf_error_code lf_error_codes[] = {
     {408, "body_timeout", "the body came too slowly; the connection is closed"},
     {409, "document_exists", "the document's name is in use by another text, and no `If-Match` lets that go"},
     {411, "length_required", "a body without Content-Length, and not chunked"},
+    {409, "document_unread", "a document that could not be read is to be pinned"},
     {412, "no_match", "`If-Match` names another document than there is"},
     {413, "document_too_large",
      "a document of more than `--max-document` bytes; or so many in one request that they are more than `--max-body`"},
@@ -71,6 +73,8 @@ const struct lf_error_code lf_error_codes[] = {
     {507, "document_quota",
      "the documents that a key may have, or the tokens that these may have together (`--document-tokens`, or the key's "
      "own)"},
+    {507, "pins_full", "more than half of a tier would be pinned"},
+    {507, "pins_leave_no_room", "prompt and answer find no room beside what is pinned to the device"},
     {507, "documents_full", "`--document-memory`, the number of documents, or a key's three quarters of them"},
     {505, "bad_version", "an HTTP version that is not known"},
 };

@@ -454,13 +454,33 @@ const struct lf_api_example lf_api_examples[] = {
      .answer = "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"reading\", \"tokens\": 20, "
                "\"tokens_read\": 0, "
                "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
-               "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}"},
+               "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\", \"pinned\": null, \"tokens_on\": {\"device\": 0, "
+               "\"memory\": null, \"disk\": null}}"},
     {.request = "GET /v1/documents/minutes",
      .status = 200,
      .answer =
          "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
          "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
-         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}"},
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\", \"pinned\": null, \"tokens_on\": {\"device\": 0, \"memory\": "
+         "null, \"disk\": null}}"},
+    {.request = "POST /v1/documents/minutes/pin",
+     .body = "{\"tier\": \"device\"}",
+     .status = 200,
+     .answer =
+         "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
+         "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\", \"pinned\": \"device\", \"tokens_on\": {\"device\": 0, "
+         "\"memory\": null, "
+         "\"disk\": null}}"},
+    {.request = "POST /v1/documents/minutes/unpin",
+     .body = "{}",
+     .status = 200,
+     .answer =
+         "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
+         "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\", \"pinned\": null, \"tokens_on\": {\"device\": 0, \"memory\": "
+         "null, "
+         "\"disk\": null}}"},
     {.request = "PUT /v1/documents/minutes",
      .body = "{\"text\": \"The access code for Marrow Hill is 51377.\"}",
      .status = 409,
@@ -473,7 +493,7 @@ const struct lf_api_example lf_api_examples[] = {
          "{\"object\": \"list\", \"data\": ["
          "{\"object\": \"document\", \"name\": \"minutes\", \"state\": \"ready\", \"tokens\": 20, \"tokens_read\": 20, "
          "\"bytes\": 41, \"hits\": 0, \"created\": 1795374415, \"expires\": null, \"etag\": "
-         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\"}]}"},
+         "\"\\\"354cc49a5705c9ec8a344488833bcdbf\\\"\", \"pinned\": null}]}"},
     {.request = "DELETE /v1/documents/minutes",
      .status = 200,
      .answer = "{\"object\": \"document\", \"name\": \"minutes\", \"deleted\": true}"},
@@ -497,22 +517,23 @@ const struct lf_api_example lf_api_examples[] = {
     {.request = "GET /v1/capacity",
      .body = NULL,
      .status = 200,
-     .answer = "{\"object\": \"capacity\",\n"
-               " \"model\": \"demo\",\n"
-               " \"max_model_len\": 8192,\n"
-               " \"max_running\": 64,\n"
-               " \"running\": 0,\n"
-               " \"waiting\": 0,\n"
-               " \"waiting_tokens\": 0,\n"
-               " \"blocks\": {\"tokens\": 64, \"total\": 256, \"used\": 0, \"cached\": 0, \"free\": 256},\n"
-               " \"largest_context_now\": 8192,\n"
-               " \"memory\": null,\n"
-               " \"disk\": null,\n"
-               " \"plan\": {\"weights_bytes\": 12072704, \"workspace_bytes\": 9461760, \"kv_bytes\": 50331648, "
-               "\"host_bytes\": 310378496},\n"
-               " \"prefill_tokens_per_second\": 6028.175,\n"
-               " \"decode_tokens_per_second\": 1463.607,\n"
-               " \"retry_after_s\": 1,\n"
-               " \"draining\": false}"},
+     .answer =
+         "{\"object\": \"capacity\",\n"
+         " \"model\": \"demo\",\n"
+         " \"max_model_len\": 8192,\n"
+         " \"max_running\": 64,\n"
+         " \"running\": 0,\n"
+         " \"waiting\": 0,\n"
+         " \"waiting_tokens\": 0,\n"
+         " \"blocks\": {\"tokens\": 64, \"total\": 256, \"used\": 0, \"pinned\": 0, \"cached\": 2, \"free\": 254},\n"
+         " \"largest_context_now\": 8192,\n"
+         " \"memory\": null,\n"
+         " \"disk\": null,\n"
+         " \"plan\": {\"weights_bytes\": 12072704, \"workspace_bytes\": 9461760, \"kv_bytes\": 50331648, "
+         "\"host_bytes\": 310378496},\n"
+         " \"prefill_tokens_per_second\": 6028.175,\n"
+         " \"decode_tokens_per_second\": 1463.607,\n"
+         " \"retry_after_s\": 1,\n"
+         " \"draining\": false}"},
 };
 const int lf_api_examples_n = (int)LF_N_ELEMS(lf_api_examples);

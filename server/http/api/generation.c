@@ -26,18 +26,39 @@ struct start {
     int salt_bytes;
 };
 
+/* How many log-probabilities the prompt's tokens need, -1: none: for the echo, and for prompt_logprobs. */
+static int n_prompt_logprobs(const struct lf_ask *ask)
+{
+    int64_t echo = ask->echo && ask->logprobs != LF_ABSENT ? ask->logprobs : -1;
+    return (int)LF_MAX(echo, ask->prompt_logprobs == LF_ABSENT ? -1 : ask->prompt_logprobs);
+}
+
+/* Tokens of prompt and answer that may be had beside what is pinned. */
+static int64_t room_beside_pins(const struct start *st, const struct lf_prompt *p)
+{
+    const struct lf_gen_params params = {.prompt = p->ids.ids,
+                                         .n_prompt = (int)p->ids.n,
+                                         .salt = st->salt,
+                                         .salt_bytes = st->salt_bytes,
+                                         .n_prompt_logprobs = n_prompt_logprobs(&st->gen->ask),
+                                         .memory = st->gen->memory};
+    return LF_MIN(st->room, lf_engine_most(st->params->engine, &params));
+}
+
 /* How many tokens the answer may have; refuses a prompt that leaves no room for what was asked. */
 static enum lf_status answer_length(const struct start *st, const struct lf_prompt *p, int64_t *out,
                                     struct lf_api_err *err)
 {
     const struct lf_ask *ask = &st->gen->ask;
     const struct lf_dialect *dialect = st->gen->dialect;
-    int64_t left = st->room - (int64_t)p->ids.n, want = ask->max_tokens;
+    int64_t room = room_beside_pins(st, p), left = room - (int64_t)p->ids.n, want = ask->max_tokens;
     if (want == LF_ABSENT) {
         int64_t most = dialect->fills_context ? left : LF_MIN(left, st->params->default_max_tokens);
         want = LF_MAX(most, 1);
     }
-    if (want > left) return lf_refuse_context(err, dialect->text_param, (int64_t)p->ids.n, want, st->room, false);
+    if ((int64_t)p->ids.n + want > st->room)
+        return lf_refuse_context(err, dialect->text_param, (int64_t)p->ids.n, want, st->room, false);
+    if (want > left) return lf_refuse_beside_pins(err, dialect->text_param, (int64_t)p->ids.n + want, room);
     if (ask->min_tokens > want)
         return lf_refuse(err, 400, "min_tokens", "invalid_value", "min_tokens: more than the answer may have.");
     *out = want;
@@ -48,8 +69,10 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
                                     int retry_after_s, const struct lf_err *why, struct lf_api_err *err)
 {
     const char *param = st->gen->dialect->text_param;
+    int64_t n_tokens = (int64_t)p->n_prompt + p->max_tokens, most = lf_engine_most(st->params->engine, p);
     switch (status) {
     case LF_LIMIT:
+        if (n_tokens > most && n_tokens <= st->room) return lf_refuse_beside_pins(err, param, n_tokens, most);
         return lf_refuse_context(err, param, p->n_prompt, p->max_tokens, st->room, false);
     case LF_INVALID:
         return lf_refuse(err, 400, param, "invalid_value", "%s", why->message);
@@ -58,13 +81,6 @@ static enum lf_status refuse_submit(enum lf_status status, const struct start *s
     default:
         return lf_refuse_submit(err, status, retry_after_s, why);
     }
-}
-
-/* How many log-probabilities the prompt's tokens need, -1: none: for the echo, and for prompt_logprobs. */
-static int n_prompt_logprobs(const struct lf_ask *ask)
-{
-    int64_t echo = ask->echo && ask->logprobs != LF_ABSENT ? ask->logprobs : -1;
-    return (int)LF_MAX(echo, ask->prompt_logprobs == LF_ABSENT ? -1 : ask->prompt_logprobs);
 }
 
 static void fill_params(struct lf_gen_params *out, const struct start *st, int i, int64_t max_tokens)

@@ -104,7 +104,8 @@ static void write_engine_gauges(struct page *p, const struct lf_engine_state *st
     gauge(p, "num_requests_waiting", e.n_waiting, "Requests in the queue.");
     gauge(p, "kv_cache_usage_perc", e.n_blocks ? (double)e.n_blocks_used / e.n_blocks : 0,
           "Share of KV blocks in use, 0 to 1.");
-    gauge(p, "kv_blocks_used", e.n_blocks_used, "KV blocks that running requests hold.");
+    gauge(p, "kv_blocks_used", e.n_blocks_used, "KV blocks that running requests or pins hold.");
+    gauge(p, "kv_blocks_pinned", e.n_blocks_pinned, "KV blocks of these that documents are pinned to.");
     gauge(p, "kv_blocks_cached", e.n_blocks_cached, "KV blocks that only the prefix cache holds.");
     gauge(p, "kv_blocks_free", e.n_blocks_free, "KV blocks that nobody holds.");
     gauge(p, "num_waiting_tokens", (double)e.waiting_tokens, "Prompt tokens in the queue.");
@@ -126,6 +127,7 @@ static void write_disk(struct page *p, const struct lf_engine_tier *d)
           "1 while blocks are kept in --cache-dir; 0 without it, and for a while after a failure.");
     gauge(p, "disk_blocks", d->n_blocks, "KV blocks that --cache-disk has room for.");
     gauge(p, "disk_blocks_kept", d->n_kept, "KV blocks that are there.");
+    gauge(p, "disk_blocks_pinned", d->n_pinned, "KV blocks of these that documents are pinned to.");
     total(p, "disk_blocks_saved_total", d->n_saved, "KV blocks written to disk.");
     total(p, "disk_blocks_loaded_total", d->n_loaded, "KV blocks read back.");
     total(p, "disk_blocks_evicted_total", d->n_evicted, "KV blocks on disk that made room for others.");
@@ -141,6 +143,7 @@ static void write_memory(struct page *p, const struct lf_engine_tier *m)
     const struct labelled failures[] = {{"save", &saves}, {"load", &loads}};
     gauge(p, "memory_blocks", m->n_blocks, "KV blocks that --cache-memory has room for, as far as it is pinned.");
     gauge(p, "memory_blocks_kept", m->n_kept, "KV blocks that are there.");
+    gauge(p, "memory_blocks_pinned", m->n_pinned, "KV blocks of these that documents are pinned to.");
     total(p, "memory_blocks_saved_total", m->n_saved, "KV blocks copied to --cache-memory.");
     total(p, "memory_blocks_loaded_total", m->n_loaded, "KV blocks copied back.");
     total(p, "memory_blocks_evicted_total", m->n_evicted, "KV blocks in memory that made room for others.");

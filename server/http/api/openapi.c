@@ -42,13 +42,20 @@ static void write_field(struct lf_buf *out, const struct lf_field *f)
     lf_buf_char(out, '}');
 }
 
+static bool has_fields(const struct lf_field_table *table, unsigned endpoint)
+{
+    for (int i = 0; i < table->n_fields; i++)
+        if (table->fields[i].asks & endpoint) return true;
+    return false;
+}
+
 static void write_body(struct lf_buf *out, const struct lf_route *r)
 {
     unsigned endpoint;
     const struct lf_field_table *table = lf_route_fields(r, &endpoint);
     const char *comma = "";
-    if (!table) return;
-    lf_buf_cstr(out, ",\"requestBody\":{\"required\":true,\"content\":{");
+    if (!table || !has_fields(table, endpoint)) return;
+    lf_buf_printf(out, ",\"requestBody\":{\"required\":%s,\"content\":{", r->may_be_empty ? "false" : "true");
     if (r->takes_text) lf_buf_cstr(out, "\"text/plain\":{\"schema\":{\"type\":\"string\"}},");
     lf_buf_cstr(out, "\"application/json\":{\"schema\":{\"type\":\"object\",\"properties\":{");
     for (int i = 0; i < table->n_fields; i++) {
@@ -98,7 +105,7 @@ static void write_answers(struct lf_buf *out, const struct lf_route *r)
 static void write_parameters(struct lf_buf *out, const struct lf_route *r)
 {
     lf_buf_cstr(out, ",\"parameters\":[");
-    if (lf_route_is_below(r))
+    if (lf_route_has_id(r))
         lf_buf_cstr(out, "{\"name\":\"id\",\"in\":\"path\",\"required\":true,\"schema\":{\"type\":\"string\"}}");
     if (r->takes_text) lf_buf_cstr(out, ",{\"name\":\"wait\",\"in\":\"query\",\"schema\":{\"type\":\"boolean\"}}");
     lf_buf_char(out, ']');
@@ -135,7 +142,9 @@ static void write_paths(struct lf_buf *out)
     for (int i = 0; i < lf_routes_n(); i++) {
         const struct lf_route *r = lf_route_at(i);
         bool goes_on = i > 0 && strcmp(lf_route_at(i - 1)->path, r->path) == 0;
-        if (!goes_on) lf_buf_printf(out, "%s\"%s%s\":{", i ? "}," : "", r->path, lf_route_is_below(r) ? "{id}" : "");
+        if (!goes_on) lf_buf_cstr(out, i ? "},\"" : "\"");
+        if (!goes_on) lf_route_write_path(out, r, "{id}");
+        if (!goes_on) lf_buf_cstr(out, "\":{");
         if (goes_on) lf_buf_char(out, ',');
         write_method(out, r);
     }

@@ -50,6 +50,13 @@ enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, i
     }
 }
 
+enum lf_status lf_refuse_beside_pins(struct lf_api_err *err, const char *param, int64_t n_tokens, int64_t most)
+{
+    return lf_refuse(err, 507, param, "pins_leave_no_room",
+                     "This needs room for %lld tokens, and documents that are pinned to the device leave %lld.",
+                     (long long)n_tokens, (long long)most);
+}
+
 /* What the tokenizer or the template said, as a refusal. */
 static enum lf_status refuse_text(struct lf_api_err *err, const char *param, enum lf_status status,
                                   const struct lf_err *why)

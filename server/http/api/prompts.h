@@ -47,4 +47,8 @@ LF_MUST_CHECK enum lf_status lf_refuse_context(struct lf_api_err *err, const cha
 LF_MUST_CHECK enum lf_status lf_refuse_submit(struct lf_api_err *err, enum lf_status status, int retry_after_s,
                                               const struct lf_err *why);
 
+/* Pins leave no room for so many tokens of prompt and answer, but for most of them: 507. */
+LF_MUST_CHECK enum lf_status lf_refuse_beside_pins(struct lf_api_err *err, const char *param, int64_t n_tokens,
+                                                   int64_t most);
+
 #endif

@@ -1,6 +1,7 @@
 #include "server/http/api/readings.h"
 
 #include "core/clock.h"
+#include "core/log.h"
 #include "core/text_memory.h"
 #include "server/documents/documents.h"
 #include "server/engine/request.h"
@@ -9,6 +10,8 @@ struct reading {
     struct lf_list node;
     struct lf_document *document; /* a reference, as the next */
     struct lf_request *request;
+    bool reads, has_ended;
+    int64_t pinning; /* -1: it pins nothing, or not any more */
 };
 
 void lf_readings_init(struct lf_readings *readings, struct lf_documents *documents, struct lf_text_memory *memory)
@@ -35,12 +38,13 @@ void lf_readings_deinit(struct lf_readings *readings)
     readings->documents = NULL;
 }
 
-enum lf_status lf_readings_add(struct lf_readings *readings, struct lf_document *document, struct lf_request *request)
+enum lf_status lf_readings_add(struct lf_readings *readings, struct lf_document *document, struct lf_request *request,
+                               enum lf_reading_way way, int64_t pinning)
 {
     struct reading *r = lf_text_alloc(readings->memory, sizeof *r);
     if (!r) return LF_NO_MEMORY;
-    r->document = document;
-    r->request = request;
+    *r = (struct reading){
+        .document = document, .request = request, .reads = way == LF_READING_READS, .pinning = pinning};
     pthread_mutex_lock(&readings->lock);
     lf_list_push_back(&readings->list, &r->node);
     pthread_mutex_unlock(&readings->lock);
@@ -55,18 +59,35 @@ static const char *why_it_failed(const struct lf_request_state *st)
     return st->status == LF_DEVICE ? "The engine has failed." : "The server is shutting down.";
 }
 
+/* What could not be brought there is pinned no more; its file says so still, so the next process tries again. */
+static void give_up(const struct lf_readings *readings, struct reading *r, const char *why)
+{
+    LF_WARN("a document is not pinned any more: %s", why);
+    (void)lf_document_pin(readings->documents, r->document, LF_PIN_NONE, &r->pinning);
+    r->pinning = -1;
+}
+
 /* Whether it is over. */
-static bool look(const struct lf_readings *readings, const struct reading *r)
+static bool look(const struct lf_readings *readings, struct reading *r)
 {
     struct lf_request_state st;
     if (lf_document_is_gone(r->document)) return true;
+    bool is_current = r->pinning >= 0 && lf_document_pinning(readings->documents, r->document) == r->pinning;
+    if (!is_current) r->pinning = -1;
+    if (r->has_ended || !r->reads) {
+        if (r->pinning < 0) return true;
+        if (r->has_ended) return false;
+    }
     lf_request_snapshot(r->request, &st);
     if (st.finish == LF_FINISH_NONE) {
-        lf_document_read(readings->documents, r->document, st.n_processed, st.eta_ns / LF_NS_PER_MS);
+        if (r->reads) lf_document_read(readings->documents, r->document, st.n_processed, st.eta_ns / LF_NS_PER_MS);
         return false;
     }
-    lf_document_end(readings->documents, r->document, why_it_failed(&st));
-    return true;
+    const char *why = why_it_failed(&st);
+    r->has_ended = true;
+    if (r->reads) lf_document_end(readings->documents, r->document, why);
+    if (why && r->pinning >= 0) give_up(readings, r, why);
+    return r->pinning < 0;
 }
 
 /* The list changes hands in between: others only add to it. */

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/log.h"
+#include "core/text_memory.h"
 #include "core/work.h"
 #include "server/engine/engine.h"
 #include "server/http/api/document_reading.h"
@@ -48,57 +49,73 @@ static void wait_read(struct lf_http_server *s, struct lf_document *doc)
     } while (view.state == LF_DOCUMENT_READING && !lf_document_is_gone(doc) && wait_ms(&s->returns, LOOK_MS));
 }
 
+/* As far as it is pinned nowhere, or on disk alone, what is there is not touched. */
+static bool is_on_disk(struct lf_http_server *s, const struct lf_gen_params *params)
+{
+    return lf_engine_n_kept(s->engine, params) == params->n_prompt / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS;
+}
+
+/* What there is no room for any more is read all the same, if need be. */
+static enum lf_status submit(struct lf_http_server *s, struct lf_document *doc, struct lf_gen_params *params,
+                             struct lf_request **req, struct lf_api_err *err)
+{
+    enum lf_status status = lf_document_submit(s, params, req, err);
+    if (status == LF_OK || params->pin == LF_PIN_NONE || err->status != 507) return status;
+    struct lf_document_view view;
+    int64_t pinning;
+    lf_document_look(s->documents, doc, &view);
+    LF_WARN("document %.*s is not pinned any more: %s", (int)view.name.len, view.name.ptr, err->message);
+    (void)lf_document_pin(s->documents, doc, LF_PIN_NONE, &pinning);
+    params->pin = LF_PIN_NONE;
+    return lf_document_submit(s, params, req, err);
+}
+
 /* Whether that is all; false: to be tried again. */
-static bool read_again(struct lf_http_server *s, struct lf_document *doc, const struct lf_gen_params *params)
+static bool read_again(struct lf_http_server *s, struct lf_document *doc, struct lf_gen_params *params)
 {
     struct lf_request *req = NULL;
     struct lf_api_err err = {0};
-    if (lf_engine_n_kept(s->engine, params) == params->n_prompt / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS) {
+    struct lf_document_view view;
+    int64_t pinning = lf_document_pinning(s->documents, doc);
+    lf_document_look(s->documents, doc, &view);
+    params->pin = view.pin;
+    if (params->pin == LF_PIN_NONE && is_on_disk(s, params)) {
         lf_document_end(s->documents, doc, NULL);
         return true;
     }
-    if (lf_document_submit(s, params, &req, &err) != LF_OK) {
+    if (submit(s, doc, params, &req, &err) != LF_OK) {
         if (err.status == 429 || err.status == 503) return false;
         lf_document_end(s->documents, doc,
                         err.status == 400 ? "It has more tokens than the context." : "It could not be queued.");
         return true;
     }
     struct lf_document *again = lf_document_ref(s->documents, doc);
-    if (lf_readings_add(&s->readings, again, req) == LF_OK) return true;
+    if (lf_readings_add(&s->readings, again, req, LF_READING_READS, params->pin ? pinning : -1) == LF_OK) return true;
     lf_document_unref(s->documents, again);
     lf_request_put(req);
     return false;
 }
 
-static struct lf_tenant tenant_of(const struct lf_document *doc)
+static void note_keys(struct lf_http_server *s, struct lf_document *doc, const struct lf_gen_params *params)
 {
-    struct lf_tenant tenant;
-    lf_tenant_from_salt(&tenant, lf_document_tenant(doc));
-    return tenant;
+    int n;
+    uint8_t *keys = lf_document_keys(s, params, &n);
+    if (keys) lf_document_set_keys(s->documents, doc, keys, n);
+    lf_text_free(s->text_memory, keys);
 }
 
 /* false: to be tried again. */
 static bool bring_back(struct lf_http_server *s, struct lf_document *doc)
 {
     struct lf_work work = {.memory = s->text_memory, .is_over = is_stopped, .ctx = &s->returns};
-    const struct lf_ask_limits limits = {.sampling = s->opts.sampling, .work = &work};
-    struct lf_engine_state engine;
-    struct lf_prompts prompts = {0};
+    struct lf_document_beginning b;
     struct lf_api_err err = {0};
-    struct lf_ask ask;
-    lf_engine_snapshot(s->engine, &engine);
-    const struct lf_prompt_source source = {.tok = s->tok, .chat = s->chat, .ctx = engine.ctx, .work = &work};
-    lf_ask_init(&ask, &limits);
-    ask.text = lf_document_content(doc)->text;
-    ask.system = lf_document_content(doc)->system;
-    ask.now_s = lf_document_created_s(doc);
     bool is_done = true;
-    enum lf_status status = lf_document_begin(&prompts, &ask, &source, &err);
-    if (status == LF_OK) {
-        struct lf_tenant tenant = tenant_of(doc);
-        const struct lf_gen_params params = lf_document_params(s, &tenant, &ask, &prompts.items[0].ids);
-        lf_document_recount(s->documents, doc, params.n_prompt);
-        is_done = read_again(s, doc, &params);
+    if (lf_document_begin_again(&b, s, doc, &work, &err) == LF_OK) {
+        lf_document_recount(s->documents, doc, b.params.n_prompt);
+        note_keys(s, doc, &b.params);
+        is_done = read_again(s, doc, &b.params);
+        lf_document_beginning_deinit(&b);
     } else if (err.status == 503) {
         is_done = false;
     } else {
@@ -106,8 +123,6 @@ static bool bring_back(struct lf_http_server *s, struct lf_document *doc)
             s->documents, doc,
             "This model's template cannot begin a conversation with it, or it has more tokens than the context.");
     }
-    lf_prompts_deinit(&prompts);
-    lf_ask_deinit(&ask);
     return is_done;
 }
 
@@ -126,7 +141,8 @@ static void *run(void *ctx)
         }
         struct lf_document *doc = r->documents[next];
         if (lf_document_is_gone(doc) || bring_back(s, doc)) {
-            wait_read(s, doc);
+            if (next + 1 == r->n_pinned) lf_engine_guard(s->engine, false);
+            if (next >= r->n_pinned) wait_read(s, doc); /* the others only wait in the queue */
             lf_document_unref(s->documents, doc);
             if (++next == r->n) LF_INFO("documents returned n=%d", next);
             goes_on = !is_stopped(r);
@@ -144,6 +160,26 @@ static void add(void *ctx, struct lf_document *doc)
     r->documents[r->n++] = doc;
 }
 
+/* Until they have been named nothing on disk makes room for another (lf_returns_guard). */
+static void put_pinned_first(struct lf_http_server *s)
+{
+    struct lf_returns *r = &s->returns;
+    struct lf_document_view view;
+    r->n_pinned = 0;
+    for (int i = 0; i < r->n; i++) {
+        struct lf_document *doc = r->documents[i];
+        lf_document_look(s->documents, doc, &view);
+        if (view.pin == LF_PIN_NONE) continue;
+        r->documents[i] = r->documents[r->n_pinned];
+        r->documents[r->n_pinned++] = doc;
+    }
+}
+
+void lf_returns_guard(struct lf_http_server *s)
+{
+    if (s->returns.n_pinned > 0) lf_engine_guard(s->engine, true);
+}
+
 enum lf_status lf_returns_start(struct lf_http_server *s, struct lf_err *err)
 {
     struct lf_returns *r = &s->returns;
@@ -157,6 +193,7 @@ enum lf_status lf_returns_start(struct lf_http_server *s, struct lf_err *err)
     pthread_cond_init(&r->wake, &attr);
     pthread_condattr_destroy(&attr);
     lf_documents_each(s->documents, add, r);
+    put_pinned_first(s);
     r->is_running = pthread_create(&r->thread, NULL, run, s) == 0;
     if (r->is_running) return LF_OK;
     for (int i = 0; i < r->n; i++) lf_document_unref(s->documents, r->documents[i]);

@@ -20,8 +20,12 @@
 #define ANSWER(fn)             .handle = lf_handle_body, .answer_body = fn
 #define GENERATE(dialect_name) POST, KEY, .generates = true, ANSWER(lf_answer_generate), .dialect = &dialect_name
 #define NAMED                  .path = "/v1/documents/", .allow = "GET, HEAD, PUT, DELETE, OPTIONS", .auth = LF_AUTH_KEY
-#define STORED                 .path = "/v1/responses/", .allow = "GET, HEAD, DELETE, OPTIONS", .auth = LF_AUTH_KEY
-#define BODY(bit)              POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
+#define PIN(end)                                                                                                       \
+    .path = "/v1/documents/*/" end, .method = "POST", .allow = "POST, OPTIONS", .auth = LF_AUTH_KEY,                   \
+    .may_be_empty = true, .generates = true, .handle = lf_handle_body, .fields = &lf_document_fields,                  \
+    .parse = lf_document_parse_pin
+#define STORED    .path = "/v1/responses/", .allow = "GET, HEAD, DELETE, OPTIONS", .auth = LF_AUTH_KEY
+#define BODY(bit) POST, KEY, .fields = &lf_openai_fields, .endpoint = (bit)
 
 static const struct lf_route rows[] = {
     {.path = "/v1/completions",
@@ -78,15 +82,28 @@ static const struct lf_route rows[] = {
      .handle = lf_handle_documents,
      .summary = "lists the documents of this key",
      .answer = "`data`: each as `/v1/documents/ID` shows it, oldest first."},
-    {NAMED, .method = "GET", .handle = lf_handle_document, .summary = "a document's state, or 404",
+    {PIN("pin"), .endpoint = LF_DOCUMENT_PIN, .answer_body = lf_answer_document_pin,
+     .summary = "keeps a document's tokens in a tier",
+     .answer = "The document, with `pinned`: its tokens stay in that tier and in those below it, also over a restart, "
+               "until it is unpinned, deleted, or its `ttl` is over. What is not there yet is read or brought there in "
+               "the background; `GET` says how much is (`tokens_on`). At most half of each tier may be pinned, of all "
+               "keys together, else 507. A body may be left out."},
+    {PIN("unpin"), .endpoint = LF_DOCUMENT_UNPIN, .answer_body = lf_answer_document_unpin,
+     .summary = "lets a document's tokens make room for others again",
+     .answer = "The document, with `pinned` null. Its tokens stay until their room is needed."},
+    {NAMED, .method = "GET", .may_wait = true, .handle = lf_handle_document, .summary = "a document's state, or 404",
      .answer =
          "`state`: `reading`, `ready` or `failed` with its `reason`; `tokens` of its beginning of a conversation, "
          "`tokens_read` so far, `eta_ms` where that is known; `bytes` of its text, `hits`: requests that used it; "
-         "`created`, `expires` (null: never); `etag`. A document that is ready was read; when the cache needs its "
+         "`created`, `expires` (null: never); `etag`; `pinned`: `device`, `memory`, `disk` or null; `tokens_on`: of "
+         "its "
+         "tokens in whole blocks those on the `device`, in `memory` and on `disk` (null: there is no such tier), not "
+         "in "
+         "a list. A document that is ready was read; when the cache needs its "
          "blocks for others, or with `--prefix-cache off`, who asks next waits until it is read again."},
     {NAMED, .method = "PUT", .takes_text = true, .generates = true, .handle = lf_handle_body,
-     .answer_body = lf_answer_document, .fields = &lf_document_fields, .endpoint = 1, .parse = lf_document_parse,
-     .summary = "puts a text under a name, and reads it into the cache",
+     .answer_body = lf_answer_document, .fields = &lf_document_fields, .endpoint = LF_DOCUMENT_PUT,
+     .parse = lf_document_parse, .summary = "puts a text under a name, and reads it into the cache",
      .answer = "202 with the document's state while it is read in the background; `Location` is where to ask for it, "
                "`ETag` what it is. The same text again: 200. Another text under a name in use: 409, unless `If-Match` "
                "has its `ETag` or is `*`. With `?wait=true` the state as events of a stream, at least every second, "
@@ -167,11 +184,43 @@ static const struct lf_route rows[] = {
 };
 _Static_assert(LF_N_ELEMS(rows) <= LF_ROUTES_N, "the metrics have a row for each route");
 
+/* Whether a path begins as the row does before its star, and ends as it does behind that, with something between. */
+static bool fits(struct lf_str path, struct lf_str row, size_t star)
+{
+    size_t n_end = row.len - star - 1;
+    struct lf_str begin = lf_str_from(row.ptr, star), end = lf_str_from(row.ptr + star + 1, n_end);
+    if (path.len <= star + n_end || !lf_str_starts(path, begin)) return false;
+    return lf_str_eq(lf_str_from(path.ptr + path.len - n_end, n_end), end);
+}
+
+size_t lf_route_end_bytes(const struct lf_route *route)
+{
+    const char *star = strchr(route->path, '*');
+    return star ? strlen(star + 1) : 0;
+}
+
+void lf_route_write_path(struct lf_buf *out, const struct lf_route *route, const char *name)
+{
+    const char *star = strchr(route->path, '*');
+    if (!star) lf_buf_cstr(out, route->path);
+    if (lf_route_is_below(route)) lf_buf_cstr(out, name);
+    if (!star) return;
+    lf_buf_str(out, lf_str_from(route->path, (size_t)(star - route->path)));
+    lf_buf_cstr(out, name);
+    lf_buf_cstr(out, star + 1);
+}
+
 const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at)
 {
     for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
         struct lf_str row = lf_str_c(rows[i].path);
         bool below = lf_route_is_below(&rows[i]) && path.len > row.len && lf_str_starts(path, row);
+        const char *star = strchr(rows[i].path, '*');
+        if (star && fits(path, row, (size_t)(star - rows[i].path))) {
+            *tail_at = (size_t)(star - rows[i].path);
+            return &rows[i];
+        }
+        if (star) continue;
         if (!below && !lf_str_eq(path, row)) continue;
         *tail_at = row.len;
         return &rows[i];

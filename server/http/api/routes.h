@@ -26,14 +26,15 @@ typedef enum lf_status lf_parse_fn(struct lf_ask *ask, const struct lf_json *jso
 typedef enum lf_status lf_answer_fn(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err);
 
 struct lf_route {
-    const char *path; /* ends with '/' and is not that alone: everything below it, and the rest is x->tail; rows of one
-                         path are neighbours */
+    const char *path;   /* ends with '/' and is not that alone: everything below it, and the rest is x->tail; with a '*'
+                           that stands for x->tail: what begins and ends so; rows of one path are neighbours */
     const char *method; /* "GET" (HEAD as well), "POST", "PUT" or "DELETE" */
     const char *allow;  /* for 405 and OPTIONS */
     enum lf_auth auth;
     bool before_ready; /* answered while loading, too */
     bool takes_text;   /* a body may be text/plain, too: ask->text */
-    bool may_wait;     /* for the disk */
+    bool may_be_empty; /* a body: then it is {} */
+    bool may_wait;     /* for the disk, or over a long list */
     bool is_health;    /* answered on the slots that are kept for it, too */
     bool is_page;      /* not there with --no-page */
     bool posts;        /* a GET that may come as a POST too; a body is dropped */
@@ -49,8 +50,12 @@ struct lf_route {
     const char *answer;                  /* what comes back, in Markdown: for docs/api.md */
 };
 
-/* The first row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins. */
+/* The first row of a path, whatever the method; NULL: no such path. tail_at: where the rest of the path begins, and
+ * lf_route_end_bytes of it belong to the route. */
 const struct lf_route *lf_route_find(struct lf_str path, size_t *tail_at);
+size_t lf_route_end_bytes(const struct lf_route *route);
+/* Its path for people: what stands for a name is `name`. */
+void lf_route_write_path(struct lf_buf *out, const struct lf_route *route, const char *name);
 /* The row of the same path that answers a method; NULL: none does. */
 const struct lf_route *lf_route_with_method(const struct lf_route *route, const char *method);
 static inline bool lf_route_has_body(const struct lf_route *route)
@@ -62,6 +67,11 @@ static inline bool lf_route_is_below(const struct lf_route *route)
 {
     size_t n = strlen(route->path);
     return n > 1 && route->path[n - 1] == '/';
+}
+/* Whether a part of its path is an id: what is below it, or where its star is. */
+static inline bool lf_route_has_id(const struct lf_route *route)
+{
+    return lf_route_is_below(route) || strchr(route->path, '*');
 }
 /* What other servers offer at a path that is none here, in a word ("embeddings"); NULL: nothing that is known. */
 const char *lf_route_not_offered(struct lf_str path);
@@ -77,7 +87,7 @@ const struct lf_field_table *lf_route_fields(const struct lf_route *route, unsig
 lf_route_fn lf_handle_models, lf_handle_model, lf_handle_livez, lf_handle_readyz, lf_handle_metrics, lf_handle_capacity,
     lf_handle_version, lf_handle_openapi, lf_handle_page, lf_handle_page_file, lf_handle_documents, lf_handle_document,
     lf_handle_document_delete, lf_handle_response, lf_handle_response_delete;
-lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template,
-    lf_answer_count_tokens;
+lf_answer_fn lf_answer_generate, lf_answer_document, lf_answer_document_pin, lf_answer_document_unpin,
+    lf_answer_tokenize, lf_answer_detokenize, lf_answer_apply_template, lf_answer_count_tokens;
 
 #endif

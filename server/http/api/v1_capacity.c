@@ -12,8 +12,9 @@ static void write_tier(struct lf_buf *out, const char *name, const struct lf_eng
         lf_buf_cstr(out, "null");
         return;
     }
-    lf_buf_printf(out, "{\"total\":%u,\"kept\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}", t->n_blocks,
-                  t->n_kept, t->works ? "true" : "false", t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
+    lf_buf_printf(out, "{\"total\":%u,\"kept\":%u,\"pinned\":%u,\"works\":%s,\"load_tokens_per_second\":%.3f}",
+                  t->n_blocks, t->n_kept, t->n_pinned, t->works ? "true" : "false",
+                  t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
 }
 
 static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
@@ -35,10 +36,10 @@ void lf_handle_capacity(struct lf_exchange *x)
     lf_buf_printf(out, ",\"max_model_len\":%d,\"max_running\":%d,\"running\":%d,\"waiting\":%d,\"waiting_tokens\":%lld",
                   e.ctx, e.max_seqs, e.n_running, e.n_waiting, (long long)e.waiting_tokens);
     lf_buf_printf(out,
-                  ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"cached\":%d,\"free\":%d}"
+                  ",\"blocks\":{\"tokens\":%d,\"total\":%d,\"used\":%d,\"pinned\":%d,\"cached\":%d,\"free\":%d}"
                   ",\"largest_context_now\":%lld",
-                  (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_cached, e.n_blocks_free,
-                  (long long)lf_engine_largest(x->server->engine, x->tenant.id));
+                  (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_pinned, e.n_blocks_cached,
+                  e.n_blocks_free, (long long)lf_engine_largest(x->server->engine, x->tenant.id));
     write_tier(out, "memory", &e.memory);
     write_tier(out, "disk", &e.disk);
     write_plan(out, &x->server->opts.memory);

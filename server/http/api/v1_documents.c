@@ -10,12 +10,14 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/json.h"
-#include "core/log.h"
+#include "core/text_memory.h"
 #include "server/engine/engine.h"
 #include "server/http/api/document_answer.h"
 #include "server/http/api/document_json.h"
+#include "server/http/api/document_pins.h"
 #include "server/http/api/document_reading.h"
 #include "server/http/api/routes.h"
+#include "server/http/api/tools.h"
 #include "server/http/api/unsupported_fields.h"
 #include "server/http/api/v1_documents.h"
 #include "server/http/conn/exchange.h"
@@ -38,31 +40,52 @@ static enum lf_status read_system(struct lf_reading *r, const char *name, struct
 
 static const struct lf_field fields[] = {
     {.name = "text",
-     .asks = 1,
+     .asks = LF_DOCUMENT_PUT,
      .kind = LF_FIELD_READ,
      .read = read_text,
      .type = "string",
      .help = "the document; needed. A body of `text/plain` is this text and nothing else"},
     {.name = "system",
-     .asks = 1,
+     .asks = LF_DOCUMENT_PUT,
      .kind = LF_FIELD_READ,
      .read = read_system,
      .type = "string",
      .help = "the system prompt that it is read with; a chat that begins with the document and has none of its own "
              "gets it"},
     {.name = "ttl",
-     .asks = 1,
+     .asks = LF_DOCUMENT_PUT,
      .kind = LF_FIELD_INT,
      .at = LF_ASK_AT(ttl_s),
      .range = {0, TTL_S},
      .help = "seconds until the name is free again, counted from this request; 0: it stays"},
+    {.name = "tools",
+     .asks = LF_DOCUMENT_PUT,
+     .kind = LF_FIELD_READ,
+     .read = lf_tools_read,
+     .type = "array",
+     .help = "as those of `/v1/chat/completions`: the document is read behind their definitions, so chats that begin "
+             "with it and have the same tools find it in the cache; they are no chat's that does not name them"},
+    {.name = "pin",
+     .asks = LF_DOCUMENT_PUT,
+     .kind = LF_FIELD_READ,
+     .read = lf_document_read_pin,
+     .type = "boolean or string",
+     .help =
+         "`true` or a tier: as `POST /v1/documents/ID/pin`, with the reading; `false`: unpins it. Left out, a document "
+         "that is there stays as it is"},
+    {.name = "tier",
+     .asks = LF_DOCUMENT_PIN,
+     .kind = LF_FIELD_READ,
+     .read = lf_document_read_tier,
+     .type = "string",
+     .help =
+         "`disk`, `memory` or `device`: where the tokens stay, and in the tiers below it. Left out: the lowest tier "
+         "there is, `disk` with `--cache-dir`, which takes no room from requests. On a CPU `memory` is `device`"},
 };
 
 static const struct lf_unsupported_field unsupported_rows[] = {
-    {.name = "pin", .asks = 1, .neutral = LF_NEUTRAL_FALSE},
-    {.name = "tools", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
-    {.name = "chat_template_kwargs", .asks = 1, .neutral = LF_NEUTRAL_EMPTY},
-    {.name = "metadata", .asks = 1, .neutral = LF_NEUTRAL_ANY},
+    {.name = "chat_template_kwargs", .asks = LF_DOCUMENT_PUT, .neutral = LF_NEUTRAL_EMPTY},
+    {.name = "metadata", .asks = LF_DOCUMENT_PUT, .neutral = LF_NEUTRAL_ANY},
 };
 static const struct lf_unsupported_table unsupported = {.rows = unsupported_rows, .n = LF_N_ELEMS(unsupported_rows)};
 const struct lf_field_table lf_document_fields = {
@@ -73,7 +96,15 @@ enum lf_status lf_document_parse(struct lf_ask *ask, const struct lf_json *json,
 {
     struct lf_reading r = {ask, limits, err};
     lf_ask_init(ask, limits);
-    return lf_ask_read_fields(&r, &lf_document_fields, 1, json);
+    return lf_ask_read_fields(&r, &lf_document_fields, LF_DOCUMENT_PUT, json);
+}
+
+enum lf_status lf_document_parse_pin(struct lf_ask *ask, const struct lf_json *json, const struct lf_ask_limits *limits,
+                                     struct lf_api_err *err)
+{
+    struct lf_reading r = {ask, limits, err};
+    lf_ask_init(ask, limits);
+    return lf_ask_read_fields(&r, &lf_document_fields, LF_DOCUMENT_PIN, json);
 }
 
 static struct lf_document_key key_of(const struct lf_exchange *x)
@@ -126,15 +157,6 @@ static enum lf_status refuse_quota(const struct lf_exchange *x, int64_t n_tokens
                      own ? "its document-tokens" : "--document-tokens", (long long)n_tokens, (long long)n_more);
 }
 
-/* Nothing of it was kept, so nothing of it is there. */
-static enum lf_status refuse_disk(enum lf_status status, const struct lf_err *why, struct lf_api_err *err)
-{
-    LF_WARN("a document is not kept: %s", why->message);
-    if (status == LF_FULL)
-        return lf_refuse(err, 507, NULL, "document_disk_full", "The disk that documents are kept on is full.");
-    return lf_refuse(err, 500, NULL, "document_not_kept", "The disk that documents are kept on does not take it.");
-}
-
 /* What is there now, or how it is going on. */
 static enum lf_status show(struct lf_exchange *x, struct lf_document *doc, int status, struct lf_api_err *err)
 {
@@ -146,7 +168,9 @@ static enum lf_status show(struct lf_exchange *x, struct lf_document *doc, int s
         snprintf(x->reply.etag, sizeof x->reply.etag, "%s", view.etag.text);
         snprintf(x->reply.location, sizeof x->reply.location, "/v1/documents/%.*s", (int)view.name.len, view.name.ptr);
     }
-    if (!x->wait) lf_document_write(lf_reply_json(&x->reply, status), &view);
+    struct lf_document_places places;
+    bool has_places = !x->wait && lf_document_places(x->server, &view, &places);
+    if (!x->wait) lf_document_write_placed(lf_reply_json(&x->reply, status), &view, has_places ? &places : NULL);
     if (!x->wait || made != LF_OK) lf_document_unref(docs, doc);
     return made == LF_OK ? LF_OK : lf_refuse_work(err, made);
 }
@@ -161,7 +185,9 @@ static enum lf_status follow(struct lf_exchange *x, struct lf_document *doc, str
     enum lf_document_verdict verdict;
     lf_document_look(docs, doc, &view);
     struct lf_document *again = lf_document_ref(docs, doc);
-    if (lf_readings_add(&x->server->readings, again, req) == LF_OK) return show(x, doc, 202, err);
+    int64_t pinning = lf_document_pinning(docs, doc);
+    if (lf_readings_add(&x->server->readings, again, req, LF_READING_READS, pinning) == LF_OK)
+        return show(x, doc, 202, err);
     (void)lf_keeper_remove(&x->server->keeper, &key, lf_str_c(view.etag.text), &verdict);
     lf_document_unref(docs, again);
     lf_document_unref(docs, doc);
@@ -169,20 +195,38 @@ static enum lf_status follow(struct lf_exchange *x, struct lf_document *doc, str
     return lf_refuse_work(err, LF_NO_MEMORY);
 }
 
-/* It is there, and ends when this request says. */
-static enum lf_status put_again(struct lf_exchange *x, struct lf_document *doc, int64_t expires_s,
-                                struct lf_api_err *err)
+/* Pins a document that is there, or unpins it, and shows it. Its reference is taken over. The text is worked on as if
+ * it had come with the body: by a worker for long ones, and with as much memory set aside. */
+static enum lf_status pin_and_show(struct lf_exchange *x, struct lf_document *doc, enum lf_pin pin,
+                                   struct lf_api_err *err)
+{
+    uint64_t n = lf_document_content(doc)->text.len;
+    if (pin != LF_PIN_NONE && n > LF_SHORT_BODY_BYTES && n > x->document_bytes && n > x->body.len) {
+        lf_document_unref(x->server->documents, doc);
+        x->document_bytes = n;
+        x->effort = LF_EFFORT_COSTLY;
+        return LF_OK;
+    }
+    enum lf_status status = lf_document_pin_to(x->server, doc, pin, &x->work, err);
+    if (status == LF_OK) return show(x, doc, 200, err);
+    lf_document_unref(x->server->documents, doc);
+    return status;
+}
+
+/* It is there, and ends when this request says, and stays where it says. */
+static enum lf_status put_again(struct lf_exchange *x, const struct lf_ask *ask, struct lf_document *doc,
+                                const struct lf_document_put *put, struct lf_api_err *err)
 {
     struct lf_err why;
-    enum lf_status status = lf_keeper_renew(&x->server->keeper, doc, expires_s, &why);
-    if (status == LF_OK) return show(x, doc, 200, err);
+    enum lf_status status = lf_keeper_renew(&x->server->keeper, doc, put->expires_s, &why);
+    if (status == LF_OK) return ask->pin_given ? pin_and_show(x, doc, put->pin, err) : show(x, doc, 200, err);
     lf_document_unref(x->server->documents, doc);
     if (status == LF_NOT_FOUND) { /* its end has come meanwhile: the same request puts it anew */
         (void)!lf_refuse(err, 503, NULL, "document_ended", "The document has just come to its end: put it once more.");
         err->retry_after_s = 1;
         return LF_INVALID;
     }
-    return refuse_disk(status, &why, err);
+    return lf_document_refuse_disk(status, &why, err);
 }
 
 /* It is not there: its beginning is made, queued, and only then is the name taken. */
@@ -199,21 +243,25 @@ static enum lf_status put_new(struct lf_exchange *x, struct lf_ask *ask, struct 
     LF_TRY(lf_document_begin(&prompts, ask, &source, err));
     int64_t n_tokens;
     put->n_tokens = (int64_t)prompts.items[0].ids.n;
-    const struct lf_gen_params params = lf_document_params(x->server, &x->tenant, ask, &prompts.items[0].ids);
+    struct lf_gen_params params = lf_document_params(x->server, &x->tenant, ask, &prompts.items[0].ids);
+    params.pin = put->pin;
     enum lf_status status = lf_documents_has_quota(x->server->documents, put, &n_tokens)
                                 ? lf_document_submit(x->server, &params, &req, err)
                                 : refuse_quota(x, n_tokens, put->n_tokens, err);
+    uint8_t *keys = status == LF_OK ? lf_document_keys(x->server, &params, &put->n_keys) : NULL;
     lf_prompts_deinit(&prompts);
     LF_TRY(status);
+    put->keys = keys;
     status = lf_keeper_put(&x->server->keeper, put, &verdict, &doc, &why);
+    lf_text_free(x->server->text_memory, keys);
     if (status == LF_OK && verdict == LF_DOCUMENT_NEW) return follow(x, doc, req, err);
     lf_request_put(req);
-    if (status != LF_OK) return refuse_disk(status, &why, err);
+    if (status != LF_OK) return lf_document_refuse_disk(status, &why, err);
     if (verdict == LF_DOCUMENT_QUOTA) {
         (void)lf_documents_has_quota(x->server->documents, put, &n_tokens);
         return refuse_quota(x, n_tokens, put->n_tokens, err);
     }
-    return verdict == LF_DOCUMENT_SAME ? put_again(x, doc, put->expires_s, err) : refuse_verdict(x, verdict, err);
+    return verdict == LF_DOCUMENT_SAME ? put_again(x, ask, doc, put, err) : refuse_verdict(x, verdict, err);
 }
 
 enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
@@ -221,16 +269,40 @@ enum lf_status lf_answer_document(struct lf_exchange *x, struct lf_ask *ask, str
     struct lf_documents *docs = x->server->documents;
     struct lf_document *doc = NULL;
     LF_TRY(check_content(x, ask, err));
-    const struct lf_document_content content = {ask->text, ask->system};
+    const struct lf_document_content content = {ask->text, ask->system, lf_json_raw(ask->tool_values)};
     struct lf_document_put put = {.key = key_of(x),
                                   .content = &content,
                                   .if_match = x->if_match,
                                   .n_most = x->tenant.limits.documents,
                                   .tokens_most = x->tenant.limits.document_tokens};
+    LF_TRY(lf_document_tier(&put.pin, x->server, ask, err));
     if (ask->ttl_s) put.expires_s = put.key.now_s + ask->ttl_s;
     enum lf_document_verdict verdict = lf_documents_check(docs, &put, &doc);
-    if (verdict == LF_DOCUMENT_SAME) return put_again(x, doc, put.expires_s, err);
+    if (verdict == LF_DOCUMENT_SAME) return put_again(x, ask, doc, &put, err);
     return verdict == LF_DOCUMENT_NEW ? put_new(x, ask, &put, err) : refuse_verdict(x, verdict, err);
+}
+
+/* ---- pinning ---- */
+
+static enum lf_status pin_named(struct lf_exchange *x, enum lf_pin pin, struct lf_api_err *err)
+{
+    const struct lf_document_key key = key_of(x);
+    struct lf_document *doc = lf_documents_find(x->server->documents, &key);
+    return doc ? pin_and_show(x, doc, pin, err) : lf_refuse_document(err, "name", x->tail);
+}
+
+enum lf_status lf_answer_document_pin(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+{
+    enum lf_pin pin;
+    if (!ask->pin_given) ask->pin_default = true;
+    LF_TRY(lf_document_tier(&pin, x->server, ask, err));
+    return pin_named(x, pin, err);
+}
+
+enum lf_status lf_answer_document_unpin(struct lf_exchange *x, struct lf_ask *ask, struct lf_api_err *err)
+{
+    (void)ask;
+    return pin_named(x, LF_PIN_NONE, err);
 }
 
 /* ---- asking ---- */

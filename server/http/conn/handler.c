@@ -19,10 +19,15 @@ static enum lf_status check_model(const struct lf_exchange *x, struct lf_str mod
     return lf_refuse_model(err, model, &x->server->opts);
 }
 
+static struct lf_str body_of(const struct lf_exchange *x)
+{
+    return x->route->may_be_empty && x->body.len == 0 ? LF_STR("{}") : lf_buf_view(&x->body);
+}
+
 static enum lf_status parse_json(struct lf_exchange *x, struct lf_json *json, struct lf_api_err *err)
 {
     struct lf_err why = {0};
-    enum lf_status status = lf_json_parse_in(json, lf_buf_view(&x->body), &lf_json_limits_request, &x->work, &why);
+    enum lf_status status = lf_json_parse_in(json, body_of(x), &lf_json_limits_request, &x->work, &why);
     if (status == LF_OK) return LF_OK;
     if (status == LF_NO_MEMORY || status == LF_CANCELLED || status == LF_TIMEOUT) return lf_refuse_work(err, status);
     return lf_refuse(err, 400, NULL, "invalid_json", "The body is not valid JSON: %s", why.message);

@@ -53,7 +53,9 @@ static enum lf_status find_route(struct lf_exchange *x, const char *url, const c
         return lf_refuse(err, 404, NULL, "unknown_route",
                          "There is nothing at this path: this server does not offer %s, only texts from texts.",
                          elsewhere);
-    if (!route || !percent_decode(&x->tail_buf, lf_str_c(url + tail_at)))
+    struct lf_str tail = lf_str_c(url + tail_at);
+    if (route) tail.len -= lf_route_end_bytes(route);
+    if (!route || !percent_decode(&x->tail_buf, tail))
         return lf_refuse(err, 404, NULL, "unknown_route", "There is nothing at this path.");
     x->route = route;
     x->tail = lf_buf_view(&x->tail_buf);
@@ -127,7 +129,8 @@ static enum lf_status check_key(struct lf_exchange *x, const struct lf_headers *
 static enum lf_status check_body_head(const struct lf_exchange *x, const struct lf_headers *h, struct lf_api_err *err)
 {
     bool is_text = x->route->takes_text && lf_headers_is_text(h);
-    if (lf_route_has_body(x->route) && !is_text && !lf_headers_is_json(h))
+    bool is_empty = x->route->may_be_empty && h->content_type.len == 0 && lf_headers_body_bytes(h) == 0;
+    if (lf_route_has_body(x->route) && !is_text && !is_empty && !lf_headers_is_json(h))
         return lf_refuse(err, 415, NULL, "unsupported_media_type", "Expected Content-Type: application/json%s.",
                          x->route->takes_text ? " or text/plain" : "");
     if (lf_headers_is_encoded(h))

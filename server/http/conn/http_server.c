@@ -261,6 +261,7 @@ void lf_http_server_ready(struct lf_http_server *s, const struct lf_tokenizer *t
                                             .has_tools = chat && lf_chat_template_uses(chat, "tools"),
                                             .has_calls = lf_str_find(source, LF_STR("tool_calls")) >= 0,
                                             .has_thinking = chat && lf_chat_template_uses(chat, "enable_thinking")};
+    lf_returns_guard(s);
     atomic_store(&s->ready, true);
 }
 

@@ -174,6 +174,25 @@ static void random_operations_keep_the_invariant(void **state)
     }
 }
 
+static void what_is_pinned_is_given_out_to_nobody(void **state)
+{
+    struct lf_block_pool *pool = *state;
+    int32_t b = take(pool), other;
+    lf_block_pool_set_cached(pool, b, true);
+    lf_block_pool_put(pool, b);
+    lf_block_pool_pin(pool, b);
+    lf_block_pool_pin(pool, b);
+    assert_int_equal(pool->n_pinned, 1);
+    for (int i = 0; i < N - 1; i++) assert_int_not_equal(take(pool), b);
+    assert_false(lf_block_pool_take(pool, &other));
+    lf_block_pool_unpin(pool, b);
+    assert_int_equal(pool->n_pinned, 1);
+    assert_false(lf_block_pool_take(pool, &other));
+    lf_block_pool_unpin(pool, b);
+    assert_int_equal(pool->n_pinned, 0);
+    assert_int_equal(take(pool), b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +203,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_reference_revives_a_cached_block, setup, teardown),
         cmocka_unit_test_setup_teardown(the_least_recently_used_block_is_evicted_first, setup, teardown),
         cmocka_unit_test_setup_teardown(a_cached_block_can_be_let_go_to_the_free_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_pinned_is_given_out_to_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(random_operations_keep_the_invariant, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,61 @@ static void what_somebody_holds_stays(void **state)
     for (int i = 1; i < N_SLOTS; i++) lf_disk_table_release(f->table, held[i]);
 }
 
+static void what_is_pinned_makes_no_room(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_disk_block pinned = test_block_of(&f->blocks[0]);
+    uint32_t n_listed;
+    pinned.pinned = true;
+    assert_int_equal(lf_disk_table_put(f->table, &pinned, 1, &n_listed, NULL), LF_OK);
+    test_table_put(f->table, &f->blocks[1]);
+    lf_disk_table_pin(f->table, &f->blocks[1].key, true);
+    lf_disk_table_pin(f->table, &f->blocks[1].key, true);  /* once is enough */
+    lf_disk_table_pin(f->table, &f->blocks[11].key, true); /* not there: nothing */
+    assert_int_equal(stats_of(f).n_pinned, 2);
+    for (int i = 2; i < 10; i++) {
+        test_table_put(f->table, &f->blocks[i]);
+        assert_int_equal(test_table_read(f->table, &f->blocks[i % 2]), LF_OK); /* held and let go: still pinned */
+        lf_disk_table_check(f->table);
+    }
+    assert_true(test_table_has(f->table, &f->blocks[0]) && test_table_has(f->table, &f->blocks[1]));
+    lf_disk_table_pin(f->table, &f->blocks[0].key, false);
+    assert_int_equal(stats_of(f).n_pinned, 1);
+    for (int i = 2; i < 6; i++) test_table_put(f->table, &f->blocks[i]);
+    assert_false(lf_disk_table_has(f->table, &f->blocks[0].key));
+    assert_true(lf_disk_table_has(f->table, &f->blocks[1].key));
+    reopen(f, N_SLOTS); /* who opens it says it again */
+    assert_int_equal(stats_of(f).n_pinned, 0);
+}
+
+static void a_pinned_block_that_is_broken_goes_all_the_same(void **state)
+{
+    struct fixture *f = *state;
+    test_table_put(f->table, &f->blocks[0]);
+    lf_disk_table_pin(f->table, &f->blocks[0].key, true);
+    f->disk.files[1].now[0] ^= 1;
+    assert_int_equal(test_table_read(f->table, &f->blocks[0]), LF_CORRUPT);
+    assert_int_equal(stats_of(f).n_pinned, 0);
+    for (int i = 1; i <= N_SLOTS; i++) test_table_put(f->table, &f->blocks[i]);
+    assert_int_equal(stats_of(f).n_listed, N_SLOTS);
+}
+
+/* Until all pins have been said nothing that was there goes. */
+static void a_guarded_table_takes_what_there_are_free_slots_for(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < N_SLOTS - 1; i++) test_table_put(f->table, &f->blocks[i]);
+    lf_disk_table_guard(f->table, true);
+    struct lf_disk_block two[] = {test_block_of(&f->blocks[8]), test_block_of(&f->blocks[9])};
+    uint32_t n_listed;
+    assert_int_equal(lf_disk_table_put(f->table, two, 2, &n_listed, NULL), LF_OK);
+    assert_int_equal(n_listed, 1);
+    for (int i = 0; i < N_SLOTS - 1; i++) assert_true(lf_disk_table_has(f->table, &f->blocks[i].key));
+    lf_disk_table_guard(f->table, false);
+    assert_int_equal(lf_disk_table_put(f->table, &two[1], 1, &n_listed, NULL), LF_OK);
+    assert_int_equal(n_listed, 1);
+}
+
 static void put_of(struct fixture *f, int i, uint64_t tenant, uint32_t depth)
 {
     struct lf_disk_block block = test_block_of(&f->blocks[i]);
@@ -335,6 +390,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_least_recently_used_makes_room, setup, teardown),
         cmocka_unit_test_setup_teardown(the_order_of_writes_survives, setup, teardown),
         cmocka_unit_test_setup_teardown(a_tenant_has_his_part_and_the_dear_stay_longer, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_pinned_makes_no_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pinned_block_that_is_broken_goes_all_the_same, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_guarded_table_takes_what_there_are_free_slots_for, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_asked_for_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(what_somebody_holds_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_dropped_block_that_is_held, setup, teardown),

@@ -308,6 +308,29 @@ static void what_is_worth_least_makes_room(void **state)
     close_rig();
 }
 
+static void what_is_pinned_makes_no_room(void **state)
+{
+    (void)state;
+    open_rig(4, 4, 1);
+    for (int i = 0; i < 4; i++) assert_int_equal(run(LF_TIER_SAVE, i), LF_OK);
+    lf_tier_pin(rig.tier, &rig.blocks[0].key, true);
+    lf_tier_pin(rig.tier, &rig.blocks[1].key, true);
+    lf_tier_pin(rig.tier, &rig.blocks[9].key, true); /* not there: nothing */
+    assert_int_equal(stats().n_pinned, 2);
+    for (int i = 4; i < 12; i++) {
+        assert_int_equal(run(LF_TIER_SAVE, i), LF_OK);
+        assert_int_equal(run(LF_TIER_LOAD, i % 2), LF_OK);
+        lf_tier_use(rig.tier, &rig.blocks[i % 2].key);
+    }
+    assert_true(has(0) && has(1));
+    lf_memory_tier_check(rig.tier);
+    lf_tier_pin(rig.tier, &rig.blocks[0].key, false);
+    for (int i = 0; i < 80; i++) assert_int_equal(run(LF_TIER_SAVE, 4 + i % 8), LF_OK); /* it was used often */
+    assert_true(!has(0) && has(1));
+    assert_int_equal(stats().n_pinned, 1);
+    close_rig();
+}
+
 /* Who has the most blocks gives one, however often it has asked for them. */
 static void a_tenant_with_few_blocks_keeps_them(void **state)
 {
@@ -551,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_block_that_is_there_already_is_not_copied_again),
         cmocka_unit_test(a_collision_is_a_miss),
         cmocka_unit_test(what_is_worth_least_makes_room),
+        cmocka_unit_test(what_is_pinned_makes_no_room),
         cmocka_unit_test(a_tenant_with_few_blocks_keeps_them),
         cmocka_unit_test(a_use_counts_while_a_block_is_read_too),
         cmocka_unit_test(what_is_being_read_makes_no_room),

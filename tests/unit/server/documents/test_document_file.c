@@ -14,7 +14,9 @@ static struct lf_document_file example(void)
                                      .created_s = 1795374415,
                                      .expires_s = 1795379999,
                                      .n_tokens = 321,
-                                     .content = {LF_STR("The first paragraph. \xc3\xa9\n"), LF_STR("Be brief.")}};
+                                     .pin = LF_PIN_MEMORY,
+                                     .content = {LF_STR("The first paragraph. \xc3\xa9\n"), LF_STR("Be brief."),
+                                                 LF_STR("[{\"type\": \"function\"}]")}};
 }
 
 static size_t write_to(uint8_t *out, const struct lf_document_file *f)
@@ -25,7 +27,9 @@ static size_t write_to(uint8_t *out, const struct lf_document_file *f)
     memcpy(out + n, c->text.ptr, c->text.len);
     n += c->text.len;
     if (c->system.len) memcpy(out + n, c->system.ptr, c->system.len);
-    return n + c->system.len;
+    n += c->system.len;
+    if (c->tools.len) memcpy(out + n, c->tools.ptr, c->tools.len);
+    return n + c->tools.len;
 }
 
 static enum lf_status read_from(const uint8_t *bytes, size_t n)
@@ -55,10 +59,12 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(lf_document_file_read(&got, bytes, n), LF_OK);
     assert_memory_equal(got.tenant, f.tenant, sizeof f.tenant);
     assert_true(lf_str_eq(got.name, f.name) && lf_str_eq(got.content.text, f.content.text) &&
-                lf_str_eq(got.content.system, f.content.system));
+                lf_str_eq(got.content.system, f.content.system) && lf_str_eq(got.content.tools, f.content.tools));
+    assert_int_equal(got.pin, LF_PIN_MEMORY);
     assert_true(got.created_s == f.created_s && got.expires_s == f.expires_s && got.n_tokens == f.n_tokens);
     assert_memory_equal(bytes, "LFdoc001", 8);
     assert_true(bytes[8] == n % 256 && bytes[9] == n / 256 && bytes[72] == f.content.text.len && bytes[80] == 9);
+    assert_true(bytes[88] == f.content.tools.len && bytes[96] == 2);
 }
 
 static void every_flipped_bit_is_seen(void **state)
@@ -88,7 +94,7 @@ static void a_file_that_was_cut_anywhere_is_none(void **state)
 static void a_later_versions_file_is_told_from_a_broken_one(void **state)
 {
     (void)state;
-    static const size_t places[] = {7 /* its number */, 88 /* tools */, 96 /* pin */, 264, 447 /* zeros */};
+    static const size_t places[] = {7 /* its number */, 97 /* pin */, 264, 447 /* zeros */};
     uint8_t bytes[BYTES_N];
     struct lf_document_file f = example();
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
@@ -112,8 +118,9 @@ static void what_no_server_wrote_is_refused(void **state)
     const struct {
         size_t at;
         uint64_t x;
-    } numbers[] = {{8, 511}, {8, UINT64_MAX},         {72, 0},          {72, UINT64_MAX}, {72, UINT64_MAX - 600},
-                   {80, 8},  {80, UINT64_C(1) << 63}, {48, UINT64_MAX}, {56, UINT64_MAX}, {64, UINT64_C(1) << 63}};
+    } numbers[] = {{8, 511},         {8, UINT64_MAX},         {72, 0}, {72, UINT64_MAX}, {72, UINT64_MAX - 600},
+                   {80, 8},          {80, UINT64_C(1) << 63}, {88, 3}, {88, UINT64_MAX}, {48, UINT64_MAX},
+                   {56, UINT64_MAX}, {64, UINT64_C(1) << 63}};
     uint8_t bytes[BYTES_N];
     struct lf_document_file f = example();
     size_t n = write_to(bytes, &f);

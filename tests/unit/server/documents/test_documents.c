@@ -87,8 +87,9 @@ static void a_name_is_plain(void **state)
 static void an_etag_tells_contents_apart(void **state)
 {
     (void)state;
-    const struct lf_document_content a = {LF_STR("ab"), LF_STR("c")}, b = {LF_STR("a"), LF_STR("bc")},
-                                     c = {LF_STR("abc"), LF_STR("")};
+    const struct lf_document_content a = {LF_STR("ab"), LF_STR("c"), LF_STR("")},
+                                     b = {LF_STR("a"), LF_STR("bc"), LF_STR("")},
+                                     c = {LF_STR("abc"), LF_STR(""), LF_STR("")};
     struct lf_document_etag ea = lf_document_etag(&a), eb = lf_document_etag(&b), ec = lf_document_etag(&c),
                             again = lf_document_etag(&a);
     assert_string_equal(ea.text, again.text);

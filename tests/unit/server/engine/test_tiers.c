@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "kv/tiers/disk_table.h"
+#include "server/engine/request_internal.h"
 #include "tests/support/fake_disk.h"
 
 enum { N_SLOTS = 512 };
@@ -443,9 +444,144 @@ static int setup_async(void **state)
     return 0;
 }
 
+/* ---- pins ---- */
+
+/* Pins a prompt, and waits until it is where it is to stay. */
+static struct lf_request *pin(int n_prompt, uint64_t seed, enum lf_pin tier)
+{
+    static int32_t ids[4096];
+    rig_prompt(ids, n_prompt, seed);
+    struct lf_gen_params p = rig_params(ids, n_prompt, 0);
+    p.pin = tier;
+    struct lf_request *req = rig_submit(&f.rig, &p);
+    assert_int_equal(rig_wait(req).finish, LF_FINISH_LENGTH);
+    return req;
+}
+
+static void wait_until_pinned(int n_device, uint32_t n_disk)
+{
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    struct lf_engine_state st = figures();
+    while ((st.n_blocks_pinned != n_device || st.disk.n_pinned != n_disk) && lf_clock_ns() < until) {
+        lf_clock_sleep_ms(1);
+        st = figures();
+    }
+    assert_int_equal(st.n_blocks_pinned, n_device);
+    assert_int_equal(st.disk.n_pinned, n_disk);
+}
+
+static int n_there(struct lf_request *req, enum lf_pin tier)
+{
+    int n[LF_PIN_N];
+    lf_engine_places(f.rig.engine, req->seq.keys[1].bytes, req->params.n_prompt / 64, n);
+    return n[tier];
+}
+
+static void what_is_pinned_to_the_device_stays_there(void **state)
+{
+    (void)state;
+    struct lf_request *req = pin(1900, 1, LF_PIN_DEVICE);
+    wait_until_pinned(29, 29); /* and in what is below */
+    for (uint64_t seed = 2; seed <= 9; seed++) (void)rig_generate(&f.rig, 1900, 4, seed);
+    assert_int_equal(n_there(req, LF_PIN_DEVICE), 29);
+    struct lf_request_state st = rig_generate(&f.rig, 1900, 4, 1);
+    assert_int_equal(st.n_cached, 1856);
+    assert_int_equal(st.n_restored, 0);
+    lf_request_put(req);
+    wait_until_pinned(0, 0);
+    assert_int_equal(rig_blocks_used(&f.rig), 0);
+}
+
+/* Two say it of the same blocks: they stay until both have let go. */
+static void what_two_pin_stays_for_both(void **state)
+{
+    (void)state;
+    struct lf_request *a = pin(1000, 1, LF_PIN_DEVICE), *b = pin(1280, 1, LF_PIN_DISK);
+    wait_until_pinned(15, 20);
+    lf_request_put(a);
+    wait_until_pinned(0, 20);
+    lf_request_put(b);
+    wait_until_pinned(0, 0);
+}
+
+static void what_is_pinned_to_disk_makes_no_room_there(void **state)
+{
+    (void)state;
+    struct lf_request *req = pin(1900, 1, LF_PIN_DISK);
+    wait_until_pinned(0, 29);
+    for (uint64_t seed = 2; seed <= 24; seed++) { /* more than the disk has room for */
+        (void)rig_generate(&f.rig, 1900, 4, seed);
+        wait_until_listed(LF_MIN((int64_t)seed * 29, N_SLOTS));
+    }
+    assert_int_equal(n_there(req, LF_PIN_DISK), 29);
+    assert_true(n_there(req, LF_PIN_DEVICE) < 29);
+    lf_request_put(req);
+    restart();
+    uint64_t n_steps = figures().n_steps;
+    req = pin(1900, 1, LF_PIN_DISK); /* it is there already: nothing is computed or loaded */
+    wait_until_pinned(0, 29);
+    assert_int_equal(figures().n_steps, n_steps);
+    assert_int_equal(n_there(req, LF_PIN_DEVICE), 0);
+    lf_request_put(req);
+}
+
+/* What is pinned has to be read again where it is broken, and is pinned then. */
+static void a_broken_block_is_pinned_again(void **state)
+{
+    (void)state;
+    struct lf_request *req = pin(1000, 1, LF_PIN_DISK);
+    wait_until_pinned(0, 15);
+    lf_request_put(req);
+    close_engine();
+    for (int i = 0; i < 8; i++) f.disk.files[1].now[i * 2 * 4096 + 77] ^= 4;
+    open_engine();
+    req = pin(1000, 1, LF_PIN_DISK);
+    wait_until_pinned(0, 15);
+    (void)rig_generate(&f.rig, 1000, 10, 1); /* finds out */
+    wait_until_pinned(0, 15);
+    lf_request_put(req);
+    wait_until_pinned(0, 0);
+}
+
+static void half_may_be_pinned_and_the_rest_is_for_others(void **state)
+{
+    (void)state;
+    static int32_t ids[4096];
+    int retry;
+    close_engine();
+    f.n_blocks = 64;
+    open_engine();
+    struct lf_request *req = pin(30 * 64 + 1, 1, LF_PIN_DEVICE);
+    rig_prompt(ids, 3 * 64 + 1, 2);
+    struct lf_gen_params p = rig_params(ids, 3 * 64 + 1, 0);
+    p.pin = LF_PIN_DEVICE;
+    assert_int_equal(rig_try(&f.rig, &p, &retry), LF_LIMIT); /* 33 of 64 */
+    p.pin_spare[LF_PIN_DEVICE] = 1;
+    assert_int_equal(rig_try(&f.rig, &p, &retry), LF_OK);
+    int64_t until = lf_clock_ns() + RIG_PATIENCE_S * LF_NS_PER_S;
+    while (figures().pins[LF_PIN_DEVICE].n != 30 && lf_clock_ns() < until) lf_clock_sleep_ms(1);
+    rig_prompt(ids, 34 * 64, 3);
+    p = rig_params(ids, 34 * 64, 64); /* 35 blocks */
+    assert_int_equal(lf_engine_most(f.rig.engine, &p), 34 * 64);
+    assert_int_equal(rig_try(&f.rig, &p, &retry), LF_LIMIT);
+    p.max_tokens = 0;
+    assert_int_equal(rig_try(&f.rig, &p, &retry), LF_OK);
+    rig_prompt(ids, 38 * 64, 1); /* it has the pinned ones */
+    p = rig_params(ids, 38 * 64, 10);
+    assert_int_equal(lf_engine_most(f.rig.engine, &p), 64 * 64);
+    assert_int_equal(rig_generate(&f.rig, 38 * 64, 10, 1).n_cached, 30 * 64);
+    lf_request_put(req);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(what_two_pin_stays_for_both, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_makes_no_room_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_broken_block_is_pinned_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(half_may_be_pinned_and_the_rest_is_for_others, setup, teardown),
         cmocka_unit_test_setup_teardown(a_prompt_outlives_the_engine, setup, teardown),
         cmocka_unit_test_setup_teardown(an_answer_outlives_it_too, setup, teardown),
         cmocka_unit_test_setup_teardown(nothing_is_written_twice, setup, teardown),
