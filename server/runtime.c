@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "core/log.h"
+#include "kv/tiers/disk_speed.h"
 #include "kv/tiers/memory_tier.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
@@ -454,7 +455,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .progress_ctx = ctx,
     };
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
-    uint8_t identity[32];
+    uint8_t *identity = rt->identity;
     lf_model_identity(rt->model, identity);
     /* before the cache is allocated: what the index takes while it is read lies below the memory of the whole */
     LF_TRY(open_disk(rt, program, identity, err));
@@ -466,7 +467,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .head_dim = rt->hp.head_dim,
         .prefix_cache = c->prefix_cache,
         .identity = identity,
-        .identity_bytes = sizeof(identity),
+        .identity_bytes = sizeof(rt->identity),
     };
     LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err));
     return lf_model_prepare(rt->model, &rt->kv, err);
@@ -487,13 +488,27 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
     };
     struct lf_engine_opts opts = engine_opts(rt);
     opts.disk = rt->disk.tables[0];
+    if (opts.disk) (void)lf_disk_speed_read(opts.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->identity);
     LF_TRY(lf_engine_create(&rt->engine, &backend, &rt->kv, &opts, err));
     malloc_trim(0);
     return LF_OK;
 }
 
+void lf_runtime_keep_speed(struct lf_runtime *rt)
+{
+    struct lf_engine_state state;
+    struct lf_err err;
+    if (!rt->engine || !rt->disk.tables[0]) return;
+    lf_engine_snapshot(rt->engine, &state);
+    if (state.n_steps == rt->n_steps_kept || state.speed.ns[0] <= 0) return;
+    rt->n_steps_kept = state.n_steps;
+    if (lf_disk_speed_write(state.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->identity, &err) != LF_OK)
+        LF_WARN("what was measured is not kept: %s", err.message);
+}
+
 void lf_runtime_close(struct lf_runtime *rt)
 {
+    lf_runtime_keep_speed(rt);
     lf_engine_destroy(rt->engine);
     lf_disk_store_close(&rt->disk);
     lf_kv_cache_close(&rt->kv);

@@ -32,8 +32,10 @@ struct lf_runtime {
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */
+    uint8_t identity[32];      /* of the model that was read */
     struct lf_kv_cache kv;
     struct lf_engine *engine;
+    uint64_t n_steps_kept; /* when what was measured was kept last */
 };
 
 /* need_tokenizer: a directory without one is LF_NOT_FOUND, unless its weights are dummies as well. On failure nothing
@@ -52,6 +54,9 @@ LF_MUST_CHECK enum lf_status lf_runtime_load(struct lf_runtime *rt,
                                              struct lf_err *err);
 /* The engine and its thread, which inherits the caller's signal mask. */
 LF_MUST_CHECK enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err);
+/* Beside the blocks on disk, for the next process: what the engine has measured, if there is more than the last time.
+ */
+void lf_runtime_keep_speed(struct lf_runtime *rt);
 void lf_runtime_close(struct lf_runtime *rt); /* accepts a zeroed one, and any stage */
 
 /* Makes the process's memory predictable: one heap, returned to the system when freed. Before any thread is made. */

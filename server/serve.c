@@ -31,6 +31,7 @@
 enum {
     TELL_MS = 2000, /* for the last errors to go out */
     POLL_MS = 200,
+    KEEP_POLLS_N = 50, /* what was measured is kept as often */
     DEAD_GRACE_MS = 2000,
     HTTP_THREADS_N = 4
 };
@@ -340,8 +341,9 @@ static int drain(struct server *s)
  * their errors, then the process goes, and a supervisor starts another. */
 static int serve_until_end(struct server *s, const sigset_t *set)
 {
-    for (;;) {
+    for (int i = 1;; i++) {
         int sig = wait_signal(set, POLL_MS);
+        if (i % KEEP_POLLS_N == 0) lf_runtime_keep_speed(&s->rt);
         if (sig == SIGHUP) reload(s);
         if (sig == SIGTERM || sig == SIGINT) return drain(s);
         struct lf_engine_state state;

@@ -6,6 +6,7 @@
  *
  *     DIR/lock
  *     DIR/<64 hexadecimal digits>/about     for people: a line that names the model
+ *                                speed      what the last process measured (disk_speed.h); it may be missing
  *                                 NAME.index    n_slots records of 512 bytes
  *                                 NAME.data     n_slots slots of slot_bytes
  *

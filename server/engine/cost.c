@@ -22,6 +22,12 @@ void lf_cost_init(struct lf_cost *cost)
     cost->w[LF_COST_DECODE_KEY] = 100;
 }
 
+void lf_cost_start(struct lf_cost *cost, const double w[LF_COST_N])
+{
+    memcpy(cost->w, w, sizeof(cost->w));
+    cost->is_known = true;
+}
+
 double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load)
 {
     double ns = 0;
@@ -59,6 +65,7 @@ void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double to
     for (int i = 0; i < SWEEPS_N; i++) sweep(cost);
     cost->most_tokens = LF_MAX(cost->most_tokens, load->x[LF_COST_TOKEN]);
     if (cost->n_seen < LONG_MAX) cost->n_seen++;
+    cost->is_known = true;
 }
 
 /* Σ (p + 1) for p in [first, first + n) */

@@ -14,6 +14,8 @@
 #ifndef LF_SERVER_ENGINE_COST_H
 #define LF_SERVER_ENGINE_COST_H
 
+#include <stdbool.h>
+
 enum lf_cost_term { LF_COST_STEP, LF_COST_TOKEN, LF_COST_PREFILL_KEY, LF_COST_LOGITS, LF_COST_DECODE_KEY, LF_COST_N };
 
 /* What a step does: how often each term of the model occurs. x[LF_COST_STEP] is 1 for any step. */
@@ -29,9 +31,12 @@ struct lf_cost {
     double xtx[LF_COST_N][LF_COST_N], xty[LF_COST_N]; /* decayed sums */
     double most_tokens; /* of the steps seen so far: predictions are not stretched far beyond */
     long n_seen;
+    bool is_known; /* from steps of a process before, or once n_seen > 0 */
 };
 
 void lf_cost_init(struct lf_cost *cost);
+/* Of one that has seen nothing: what another has learnt (its w). */
+void lf_cost_start(struct lf_cost *cost, const double w[LF_COST_N]);
 double lf_cost_predict(const struct lf_cost *cost, const struct lf_load *load); /* ns */
 void lf_cost_observe(struct lf_cost *cost, const struct lf_load *load, double took_ns);
 

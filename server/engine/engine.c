@@ -105,6 +105,19 @@ static void admit(struct lf_engine *e, int64_t now_ns)
     LF_ASSERT(e->sched.n_running > 0 || e->sched.n_waiting == 0 || lf_tiers_under_way(e) || lf_tiers_settling(e));
 }
 
+_Static_assert((int)LF_ENGINE_SPEED_N == (int)LF_COST_N + (int)LF_RESTORE_TIERS_N, "a time for each");
+
+static void collect_speed(const struct lf_engine *e, struct lf_engine_speed *out)
+{
+    const struct lf_restore_source *below = &e->sched.opts.below;
+    double *tiers = out->ns + LF_COST_N;
+    memset(out, 0, sizeof(*out));
+    if (e->sched.cost.n_seen == 0) return;
+    memcpy(out->ns, e->sched.cost.w, sizeof(e->sched.cost.w));
+    tiers[0] = e->tiers.memory >= 0 ? below->block_ns[e->tiers.memory] : e->opts.speed.ns[LF_COST_N];
+    tiers[1] = e->tiers.disk >= 0 ? below->block_ns[e->tiers.disk] : e->opts.speed.ns[LF_COST_N + 1];
+}
+
 static void collect_figures(struct lf_engine *e)
 {
     const struct lf_block_pool *pool = &e->kv->pool;
@@ -119,6 +132,7 @@ static void collect_figures(struct lf_engine *e)
     f->prefill_tokens_per_s = lf_sched_prefill_speed(&e->sched);
     f->decode_tokens_per_s = lf_sched_decode_speed(&e->sched);
     f->retry_after_s = lf_sched_retry_after_s(&e->sched, e->sched.waiting_tokens);
+    collect_speed(e, &f->speed);
 }
 
 static void publish(struct lf_engine *e)
@@ -348,6 +362,13 @@ static void release(struct lf_engine *e)
     free(e);
 }
 
+static bool is_known(const struct lf_engine_speed *speed)
+{
+    for (int i = 0; i < LF_COST_N; i++)
+        if (!(speed->ns[i] > 0)) return false;
+    return true;
+}
+
 enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend, struct lf_kv_cache *kv,
                                 const struct lf_engine_opts *opts, struct lf_err *err)
 {
@@ -380,6 +401,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .n_tenants = n_tenants(opts),
                                         .held_epochs = e->held_epochs};
     lf_sched_init(&e->sched, &sched);
+    if (is_known(&opts->speed)) lf_cost_start(&e->sched.cost, opts->speed.ns);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
     LF_TRY_GOTO(lf_masks_init(&e->masks, n_mask_threads(opts), err), fail_mailbox);

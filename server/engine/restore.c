@@ -78,11 +78,11 @@ static double compute_ns_of(const struct lf_sched *s, const struct lf_sched_seq 
     return ns;
 }
 
-/* Whether both should begin because no step has told yet what computing takes. What is loaded within a step is simply
- * waited for. */
+/* Whether both should begin because no step, here or in the process before, has told yet what computing takes. What is
+ * loaded within a step is simply waited for. */
 static bool nobody_knows(const struct lf_sched *s, double load_ns)
 {
-    return s->opts.below.may_meet && s->cost.n_seen == 0 && load_ns > (double)s->opts.alone_ns;
+    return s->opts.below.may_meet && !s->cost.is_known && load_ns > (double)s->opts.alone_ns;
 }
 
 static void look_below(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)

@@ -23,8 +23,9 @@
  *
  * Which way is taken follows from predicted times (lf_restore_choose), so a restore is never slower than the better of
  * computing and loading, as far as the predictions hold. Where two ways of computing may differ in their bits (a GPU)
- * only waiting is allowed. Who waits chooses again as the disk turns out to be slower than was predicted. Before a step
- * has been measured nothing is known of computing: both begin, where that is allowed and loading is longer than a step.
+ * only waiting is allowed. Who waits chooses again as the disk turns out to be slower than was predicted. Of
+ * computing the engine knows what the process before has measured (engine.h). Where there was none nothing is known
+ * before the first step: both begin, where that is allowed and loading is longer than a step.
  *
  * Pure bookkeeping; the engine thread's. Bytes are moved by tiers.c. */
 #ifndef LF_SERVER_ENGINE_RESTORE_H

@@ -116,18 +116,21 @@ uint64_t lf_tiers_host_bytes(const struct lf_engine_opts *o, int n_blocks)
     return bytes;
 }
 
-/* Until blocks have been loaded a disk is taken for one that reads 8 GB in a second, and memory for twice as fast: if
- * it is slower the first blocks tell, but one that is taken for slower than it is would not be asked for a long time.
+/* Until blocks have been loaded, here or by the process before, a disk is taken for one that reads 8 GB in a second,
+ * and memory for twice as fast: if it is slower the first blocks tell, but one that is taken for slower than it is
+ * would not be asked for a long time.
  */
 enum { DISK_BYTES_PER_NS = 8, MEMORY_BYTES_PER_NS = 16 };
 
 /* Makes the queue of a tier that is there, which comes behind those before it. */
-static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int bytes_per_ns, struct lf_err *err)
+static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int bytes_per_ns, double known_ns,
+                               struct lf_err *err)
 {
     struct lf_tiers *t = &e->tiers;
     struct lf_tiers_below *b = &t->below[t->n];
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
-    e->sched.opts.below.block_ns[t->n++] = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
+    double guess_ns = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
+    e->sched.opts.below.block_ns[t->n++] = known_ns > 0 ? known_ns : guess_ns;
     b->tier = tier;
     b->to_save = calloc(n_blocks, sizeof(*b->to_save));
     b->saves = calloc(n_blocks, sizeof(*b->saves));
@@ -148,7 +151,7 @@ static enum lf_status add_memory(struct lf_engine *e, struct lf_err *err)
     opts.wake_ctx = &e->mailbox;
     LF_TRY(lf_memory_tier_create(&tier, &opts, err));
     t->memory = t->n;
-    return add_tier(e, tier, MEMORY_BYTES_PER_NS, err);
+    return add_tier(e, tier, MEMORY_BYTES_PER_NS, e->opts.speed.ns[LF_COST_N], err);
 }
 
 static enum lf_status add_disk(struct lf_engine *e, struct lf_err *err)
@@ -162,7 +165,7 @@ static enum lf_status add_disk(struct lf_engine *e, struct lf_err *err)
     opts.wake_ctx = &e->mailbox;
     LF_TRY(lf_disk_tier_create(&tier, &opts, err));
     t->disk = t->n;
-    return add_tier(e, tier, DISK_BYTES_PER_NS, err);
+    return add_tier(e, tier, DISK_BYTES_PER_NS, e->opts.speed.ns[LF_COST_N + 1], err);
 }
 
 enum lf_status lf_tiers_create(struct lf_engine *e, struct lf_err *err)

@@ -5,11 +5,12 @@
 
 The program serves the demo model from a directory of blocks (--cache-dir), with a KV cache that holds a third of the
 documents. A life of it lasts some seconds: its documents are put, four users ask about them, the first ones most often, and
-one of them is replaced by another text and back now and then. Then comes SIGTERM, SIGKILL, or SIGKILL behind SIGTERM, at any
+one of them is replaced by another text and back, pinned or unpinned now and then. Then comes SIGTERM, SIGKILL, or SIGKILL behind SIGTERM, at any
 moment, and in one life of four a bit of the blocks on disk is flipped before the next begins. What must hold:
 
   answers     every one is that of a server that keeps nothing, to the byte; every document that is listed answers
   the disk    what `documents verify` lists is whole, but for what was flipped; never more than --cache-disk
+  pins        what was pinned is pinned in the next life, unless it was replaced
   memory      resident, never above the plan; its median over the last third of the lives at most 2% above the first's
   the point   blocks came back from disk, whatever ended the life before
 
@@ -62,6 +63,7 @@ class Endurance:
         self.server, self.truth, self.wrong, self.lives = None, {}, [], []
         self.n_answers = self.n_flipped = 0
         self.texts = list(range(N_DOCUMENTS))  # which text is document i now
+        self.pins = [None] * N_DOCUMENTS  # what was last said of document i, and answered
         self.changes = [0] * N_DOCUMENTS  # odd: it is being replaced, and answers may be of either text
 
     # ---- one server ----
@@ -133,7 +135,23 @@ class Endurance:
             self.changes[i] += 1
             self.texts[i] = (self.texts[i] + N_DOCUMENTS) % (2 * N_DOCUMENTS)
             self.put(self.server, i, replaces=True)
+            self.pins[i] = None
             self.changes[i] += 1
+            self.pin_some()
+
+    def pin_some(self):
+        """A document is to stay somewhere, or not any more. There may be no room for that."""
+        i, tier = self.rng.randrange(N_DOCUMENTS), self.rng.choice(("disk", "device", None))
+        r = self.server.post(f"/v1/documents/d{i}/" + ("pin" if tier else "unpin"), {"tier": tier} if tier else {})
+        if r.status == 200:
+            self.pins[i] = r.json["pinned"]
+        elif r.status != 507 or r.error["code"] != "pins_full":
+            self.complain(f"document {i} was not pinned: {r.status} {r.body[:300]!r}")
+
+    def check_pins(self, server):
+        found = {d["name"]: d["pinned"] for d in server.get("/v1/documents").json["data"]}
+        if [found.get(f"d{i}") for i in range(N_DOCUMENTS)] != self.pins:
+            self.complain(f"{self.pins} were pinned, and {found} are")
 
     def live(self, seconds, how):
         self.over.clear()
@@ -141,6 +159,7 @@ class Endurance:
         began = time.monotonic()
         for i in range(N_DOCUMENTS):
             self.put(server, i)
+        self.check_pins(server)
         ready_s = time.monotonic() - began
         threads = [threading.Thread(target=self.run_user, args=(self.rng.random(),)) for _ in range(N_USERS)]
         for t in threads:

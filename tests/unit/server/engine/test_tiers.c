@@ -81,6 +81,7 @@ struct fixture {
     int n_blocks, n_async_steps, break_at_step;
     uint64_t memory_bytes;
     bool no_disk;
+    struct lf_engine_speed speed; /* to begin with */
 };
 
 static struct fixture f;
@@ -98,6 +99,7 @@ static void open_engine(void)
     f.rig.backend.token_us = 12; /* slower than the disk, or nothing would be loaded */
     opts.disk = f.no_disk ? NULL : f.table;
     opts.memory_bytes = f.memory_bytes;
+    opts.speed = f.speed;
     opts.queue_tokens = 1 << 20;
     rig_open(&f.rig, f.n_blocks, &opts);
     assert_int_equal(lf_kv_block_bytes(&f.rig.kv.view), block_bytes);
@@ -444,6 +446,23 @@ static int setup_async(void **state)
     return 0;
 }
 
+/* Of the first prompt after a start: by what the engine before has measured. */
+static void what_was_measured_before_decides_about_the_first(void **state)
+{
+    (void)state;
+    struct lf_engine_speed nothing = figures().speed;
+    for (int i = 0; i < LF_ENGINE_SPEED_N; i++) assert_true(nothing.ns[i] == 0);
+    (void)rig_generate(&f.rig, 1000, 10, 1);
+    f.speed = figures().speed;
+    for (int i = 0; i < LF_ENGINE_SPEED_N; i++) assert_int_equal(f.speed.ns[i] > 0, i != 5); /* none in memory */
+    f.speed.ns[6] = 1e9; /* a disk that takes a second for a block */
+    restart();
+    assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 0);
+    f.speed.ns[6] = 1e3;
+    restart();
+    assert_int_equal(rig_generate(&f.rig, 1000, 10, 1).n_restored, 960);
+}
+
 /* ---- pins ---- */
 
 /* Pins a prompt, and waits until it is where it is to stay. */
@@ -576,6 +595,7 @@ static void half_may_be_pinned_and_the_rest_is_for_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_was_measured_before_decides_about_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup_async, teardown),
         cmocka_unit_test_setup_teardown(what_two_pin_stays_for_both, setup, teardown),
