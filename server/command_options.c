@@ -42,7 +42,10 @@ const struct lf_option lf_command_options[] = {
      .offset = FIELD(document),
      .fallback = "",
      .arg = "FILE",
-     .help = "the document to read; \"-\" for standard input",
+     .help = "the document to read; \"-\" for standard input, @NAME for a document of --cache-dir",
+     .detail =
+         "@NAME is read as the server read it that kept it, whichever key's it is, so its blocks are found; a file "
+         "whose name begins with @ is ./@….",
      .commands = RUN,
      .group = LF_GROUP_COMMAND},
     {.name = "max-tokens",

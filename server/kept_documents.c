@@ -122,3 +122,55 @@ enum lf_status lf_kept_documents_remove(const char *dir, const char *name, bool 
     *n = r.n;
     return r.status;
 }
+
+/* ---- reading ---- */
+
+enum { TEXT_BYTES = 1 << 30 };
+
+struct reading {
+    struct lf_kept_document *out;
+    const char *name;
+    int64_t now_s;
+    int n;
+};
+
+static bool read_one(void *ctx, uint64_t number, enum lf_status status, const struct lf_document_file *f)
+{
+    struct reading *r = ctx;
+    (void)number;
+    if (status != LF_OK || !lf_str_eq(f->name, lf_str_c(r->name))) return true;
+    if (f->expires_s && f->expires_s <= r->now_s) return true;
+    struct lf_kept_document *doc = r->out;
+    bool is_same_key = r->n > 0 && memcmp(doc->tenant, f->tenant, sizeof doc->tenant) == 0;
+    r->n = is_same_key ? r->n : r->n + 1; /* of two of one key the later one holds */
+    lf_buf_deinit(&doc->text);
+    lf_buf_deinit(&doc->system);
+    lf_buf_init(&doc->text, TEXT_BYTES);
+    lf_buf_init(&doc->system, TEXT_BYTES);
+    lf_buf_str(&doc->text, f->content.text);
+    lf_buf_str(&doc->system, f->content.system);
+    doc->created_s = f->created_s;
+    memcpy(doc->tenant, f->tenant, sizeof doc->tenant);
+    return doc->text.status == LF_OK && doc->system.status == LF_OK;
+}
+
+enum lf_status lf_kept_document_read(struct lf_kept_document *out, const char *dir, const char *name, int64_t now_s,
+                                     struct lf_err *err)
+{
+    struct reading r = {.out = out, .name = name, .now_s = now_s};
+    *out = (struct lf_kept_document){0};
+    lf_buf_init(&out->text, TEXT_BYTES);
+    lf_buf_init(&out->system, TEXT_BYTES);
+    LF_TRY(lf_document_folder_walk(dir, false, NULL, read_one, &r, err));
+    if (out->text.status != LF_OK || out->system.status != LF_OK)
+        return lf_fail(err, LF_NO_MEMORY, "no memory for the document");
+    if (r.n == 0) return lf_fail(err, LF_NOT_FOUND, "%s has no document %.200s; see longflash documents ls", dir, name);
+    if (r.n > 1) return lf_fail(err, LF_INVALID, "several keys have a document %.200s in %s", name, dir);
+    return LF_OK;
+}
+
+void lf_kept_document_deinit(struct lf_kept_document *doc)
+{
+    lf_buf_deinit(&doc->text);
+    lf_buf_deinit(&doc->system);
+}

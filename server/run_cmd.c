@@ -1,8 +1,8 @@
 /* run: one answer on the terminal, without a server.
  *
- * The question (and the document before it, a blank line between them) is one user message under the model's own
- * template; without a template it is a plain text that ends in "Answer:". The context is sized for this one request, so
- * a long document runs on a small machine. */
+ * The question (and the document before it, of a file or one that a server has kept, a blank line between them) is one
+ * user message under the model's own template; without a template it is a plain text that ends in "Answer:". The
+ * context is sized for this one request, so a long document runs on a small machine. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <time.h>
@@ -15,6 +15,7 @@
 #include "grammar/grammar.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
+#include "server/kept_documents.h"
 #include "server/run_tools.h"
 #include "server/runtime.h"
 #include "server/text_input.h"
@@ -37,13 +38,34 @@ struct run {
     bool chat;                  /* the prompt went through the template */
     struct lf_grammar *grammar; /* what the answer must be; NULL: any text */
     struct lf_run_tools tools;  /* n_tools 0: none */
+    struct lf_kept_document kept;
+    bool is_kept; /* the document is one that a server has kept */
 };
 
 /* ---- the prompt ---- */
 
-/* The document and the blank line behind it. */
-static enum lf_status append_document(const struct lf_config *c, struct lf_buf *out, struct lf_err *err)
+/* @NAME: as the server that kept it read it, so that its blocks are found. */
+static enum lf_status append_kept(struct run *r, struct lf_buf *out, struct lf_err *err)
 {
+    const struct lf_config *c = r->config;
+    if (!c->cache_dir)
+        return lf_fail(
+            err, LF_INVALID,
+            "--document: %.200s is a document of --cache-dir, which is not given; a file of this name: ./%.200s",
+            c->document, c->document);
+    enum lf_status status = lf_kept_document_read(&r->kept, c->cache_dir, c->document + 1, lf_clock_unix_s(), err);
+    if (status != LF_OK) return lf_fail_within(err, status, "--document");
+    r->is_kept = true;
+    lf_buf_str(out, lf_buf_view(&r->kept.text));
+    if (c->n_args > 0) lf_buf_cstr(out, "\n\n");
+    return LF_OK;
+}
+
+/* The document and the blank line behind it. */
+static enum lf_status append_document(struct run *r, struct lf_buf *out, struct lf_err *err)
+{
+    const struct lf_config *c = r->config;
+    if (c->document && c->document[0] == '@') return append_kept(r, out, err);
     if (c->document) {
         LF_TRY(lf_text_read(out, c->document, DOCUMENT_BYTES, err));
         if (!lf_utf8_valid(lf_buf_view(out)))
@@ -68,16 +90,19 @@ static enum lf_status append_question(const struct lf_config *c, struct lf_buf *
 
 static enum lf_status encode_chat(struct run *r, struct lf_str text, struct lf_err *err)
 {
-    const struct lf_chat_message message = {.role = LF_STR("user"), .content = text, .has_content = true};
+    struct lf_str system = r->is_kept ? lf_buf_view(&r->kept.system) : LF_STR("");
+    const struct lf_chat_message messages[] = {{.role = LF_STR("system"), .content = system, .has_content = true},
+                                               {.role = LF_STR("user"), .content = text, .has_content = true}};
+    size_t first = system.len ? 0 : 1;
     struct lf_chat_text rendered = {0};
     struct lf_chat_render_params params = {
-        .messages = &message,
-        .n_messages = 1,
+        .messages = messages + first,
+        .n_messages = LF_N_ELEMS(messages) - first,
         .tools = r->tools.n_tools ? lf_json_root(&r->tools.doc) : (struct lf_json_value){0},
         .add_generation_prompt = true,
         .bos_token = lf_tokenizer_bos_text(r->rt.tok),
         .eos_token = lf_tokenizer_eos_text(r->rt.tok),
-        .now_unix_s = lf_clock_unix_s(),
+        .now_unix_s = r->is_kept ? r->kept.created_s : lf_clock_unix_s(),
     };
     LF_TRY(lf_chat_template_render(r->rt.chat, &rendered, &params, err));
     enum lf_status status = lf_tokenizer_encode(r->rt.tok, &r->prompt, lf_buf_view(&rendered.text), rendered.user_spans,
@@ -95,7 +120,7 @@ static enum lf_status encode_prompt(struct run *r, struct lf_err *err)
     struct lf_buf text;
     enum lf_status status;
     lf_buf_init(&text, DOCUMENT_BYTES);
-    LF_TRY_GOTO(append_document(c, &text, err), done);
+    LF_TRY_GOTO(append_document(r, &text, err), done);
     bool raw = c->raw || r->rt.id_text;
     r->chat = r->rt.chat && !raw;
     if (!r->chat && !raw) lf_buf_cstr(&text, "Question: ");
@@ -283,6 +308,8 @@ static enum lf_status generate(struct run *r, int max_tokens, struct lf_err *err
                      .seed = c->seed,
                      .n_logprobs = -1},
         .n_prompt_logprobs = -1,
+        .salt = r->is_kept ? r->kept.tenant : NULL,
+        .salt_bytes = r->is_kept ? (int)sizeof r->kept.tenant : 0,
         .notify = on_published,
         .notify_ctx = &published,
     };
@@ -351,6 +378,7 @@ int lf_run_command(const struct lf_config *config)
     lf_runtime_close(&r.rt);
     lf_grammar_unref(r.grammar);
     lf_run_tools_deinit(&r.tools);
+    lf_kept_document_deinit(&r.kept);
     lf_ids_deinit(&r.prompt);
     return status == LF_OK ? LF_EXIT_OK : lf_report(&err);
 }

@@ -455,7 +455,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .progress_ctx = ctx,
     };
     LF_TRY(lf_model_open(&rt->model, rt->dev, &rt->hp, &model_opts, err));
-    uint8_t *identity = rt->identity;
+    uint8_t identity[32];
     lf_model_identity(rt->model, identity);
     /* before the cache is allocated: what the index takes while it is read lies below the memory of the whole */
     LF_TRY(open_disk(rt, program, identity, err));
@@ -467,7 +467,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
         .head_dim = rt->hp.head_dim,
         .prefix_cache = c->prefix_cache,
         .identity = identity,
-        .identity_bytes = sizeof(rt->identity),
+        .identity_bytes = sizeof(identity),
     };
     LF_TRY(lf_kv_cache_open(&rt->kv, rt->dev, &kv_opts, err));
     return lf_model_prepare(rt->model, &rt->kv, err);
@@ -488,7 +488,7 @@ enum lf_status lf_runtime_start(struct lf_runtime *rt, struct lf_err *err)
     };
     struct lf_engine_opts opts = engine_opts(rt);
     opts.disk = rt->disk.tables[0];
-    if (opts.disk) (void)lf_disk_speed_read(opts.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->identity);
+    if (opts.disk) (void)lf_disk_speed_read(opts.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->disk.identity);
     LF_TRY(lf_engine_create(&rt->engine, &backend, &rt->kv, &opts, err));
     malloc_trim(0);
     return LF_OK;
@@ -502,7 +502,7 @@ void lf_runtime_keep_speed(struct lf_runtime *rt)
     lf_engine_snapshot(rt->engine, &state);
     if (state.n_steps == rt->n_steps_kept || state.speed.ns[0] <= 0) return;
     rt->n_steps_kept = state.n_steps;
-    if (lf_disk_speed_write(state.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->identity, &err) != LF_OK)
+    if (lf_disk_speed_write(state.speed.ns, LF_ENGINE_SPEED_N, rt->config->cache_dir, rt->disk.identity, &err) != LF_OK)
         LF_WARN("what was measured is not kept: %s", err.message);
 }
 

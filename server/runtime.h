@@ -32,7 +32,6 @@ struct lf_runtime {
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_disk_store disk; /* --cache-dir, else zeroed */
-    uint8_t identity[32];      /* of the model that was read */
     struct lf_kv_cache kv;
     struct lf_engine *engine;
     uint64_t n_steps_kept; /* when what was measured was kept last */

@@ -17,11 +17,10 @@ static const char magic[] = "LFspeed1";
 #define LEAST_NS 1e-3
 #define MOST_NS  1e15
 
-static bool path_of(char out[PATH_MAX], const char *dir, const uint8_t *identity, const char *name)
+static bool path_of(char out[PATH_MAX], const char *dir, const char *identity, const char *name)
 {
-    char digits[2 * LF_SHA256_BYTES + 1], folder[PATH_MAX];
-    for (int i = 0; i < LF_SHA256_BYTES; i++) snprintf(digits + 2 * i, 3, "%02x", identity[i]);
-    return lf_path_join(folder, sizeof folder, dir, digits) == LF_OK &&
+    char folder[PATH_MAX];
+    return lf_path_join(folder, sizeof folder, dir, identity) == LF_OK &&
            lf_path_join(out, PATH_MAX, folder, name) == LF_OK;
 }
 
@@ -53,7 +52,7 @@ static bool parse(double *ns, int n, char *text)
     return true;
 }
 
-bool lf_disk_speed_read(double *ns, int n, const char *dir, const uint8_t *identity)
+bool lf_disk_speed_read(double *ns, int n, const char *dir, const char *identity)
 {
     char path[PATH_MAX];
     struct lf_buf text;
@@ -67,8 +66,7 @@ bool lf_disk_speed_read(double *ns, int n, const char *dir, const uint8_t *ident
     return is_there;
 }
 
-enum lf_status lf_disk_speed_write(const double *ns, int n, const char *dir, const uint8_t *identity,
-                                   struct lf_err *err)
+enum lf_status lf_disk_speed_write(const double *ns, int n, const char *dir, const char *identity, struct lf_err *err)
 {
     char path[PATH_MAX], written[PATH_MAX], line[LINE_BYTES], sum[SUM_DIGITS + 1];
     size_t at = (size_t)snprintf(line, sizeof line, "%s", magic);

@@ -6,21 +6,20 @@
  *                                           digits of SHA-256 over what stands before the last space
  *
  * It is written beside itself and renamed, so it is whole or not there; it is not synced, because all that its loss
- * costs is a guess. Whoever writes holds the lock of DIR. */
+ * costs is a guess. Whoever writes holds the lock of DIR. identity: the digits. */
 #ifndef LF_KV_TIERS_DISK_SPEED_H
 #define LF_KV_TIERS_DISK_SPEED_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
 #include "core/status.h"
 
 enum { LF_DISK_SPEED_N = 16 }; /* times, at most */
 
 /* false: there are none, or not so many, or one of them is no time; nothing is written to ns. */
-bool lf_disk_speed_read(double *ns, int n, const char *dir, const uint8_t *identity);
+bool lf_disk_speed_read(double *ns, int n, const char *dir, const char *identity);
 /* LF_IO. */
-LF_MUST_CHECK enum lf_status lf_disk_speed_write(const double *ns, int n, const char *dir, const uint8_t *identity,
+LF_MUST_CHECK enum lf_status lf_disk_speed_write(const double *ns, int n, const char *dir, const char *identity,
                                                  struct lf_err *err);
 
 #endif

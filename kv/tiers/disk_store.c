@@ -170,6 +170,7 @@ static enum lf_status open_in(struct lf_disk_store *store, const struct lf_disk_
     char name[NAME_BYTES], dir[PATH_MAX];
     uint64_t others = 0;
     name_of(o, name);
+    snprintf(store->identity, sizeof store->identity, "%s", name);
     LF_TRY(taken_by_others(o->dir, name, &others, err));
     if (others >= o->budget_bytes)
         return lf_fail(err, LF_LIMIT, "other models' blocks take %llu bytes of %s, and the budget is %llu",

@@ -5,7 +5,7 @@
 
 #include "kv/tiers/disk_table.h"
 
-enum { LF_DISK_KINDS_N = 4, LF_DISK_KIND_NAME_BYTES = 16 };
+enum { LF_DISK_KINDS_N = 4, LF_DISK_KIND_NAME_BYTES = 16, LF_DISK_IDENTITY_BYTES = 2 * LF_SHA256_BYTES + 1 };
 
 struct lf_disk_kind {
     char name[LF_DISK_KIND_NAME_BYTES]; /* letters, digits and '-' */
@@ -18,6 +18,7 @@ struct lf_disk_store {
     int n_kinds;
     struct lf_disk_table *tables[LF_DISK_KINDS_N]; /* of kind i */
     uint64_t bytes;                                /* that the files can take, on disk */
+    char identity[LF_DISK_IDENTITY_BYTES];         /* the name of the identity's directory */
 };
 
 struct lf_disk_store_opts {

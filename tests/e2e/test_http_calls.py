@@ -49,6 +49,25 @@ class Calls(harness.Case):
         super().tearDownClass()
         cls.folder.cleanup()
 
+    def test_a_document_is_read_behind_its_tools(self):
+        tools = [tool("pick"), tool("drop", strict=False)]
+        with open(os.path.join(ROOT, "demo", "document.txt"), encoding="utf-8") as f:
+            body = {"text": f.read(3000), "tools": tools}
+        r = self.server.request("PUT", "/v1/documents/tools?wait=true", body, timeout=200)
+        self.assertEqual(r.status, 200, r.body)
+        doc = self.server.get("/v1/documents/tools").json
+        self.assertEqual(self.server.request("PUT", "/v1/documents/tools", body).status, 200)  # the same
+        self.assertEqual(self.server.request("PUT", "/v1/documents/tools", {"text": body["text"]}).status, 409)
+        content = [{"type": "document", "name": "tools"}, {"type": "text", "text": "Which?"}]
+        for given, cached in ((tools, doc["tokens"] // 64 * 64), ([tool("other")], 0)):
+            r = self.server.post(CHAT, {"messages": [{"role": "user", "content": content}], "tools": given, "max_tokens": 4})
+            self.assertEqual(r.status, 200, r.body)
+            got = r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+            self.assertTrue(got == cached if cached else got < 256, (got, cached))
+        for bad in (5, [{}], [tool("a"), tool("a")]):
+            r = self.server.request("PUT", "/v1/documents/b", {"text": "x", "tools": bad})
+            self.assertEqual((r.status, r.json["error"]["param"].split("[")[0].split(".")[0]), (400, "tools"), r.body)
+
     def ask(self, seed, **more):
         r = self.server.post(CHAT, {"messages": [{"role": "user", "content": "Which?"}], "max_tokens": 200, "seed": seed,
                                     "temperature": 2, "tools": [tool("pick"), tool("drop")], **more})

@@ -2,7 +2,9 @@
 server; what is broken is not."""
 import os
 import resource
+import re
 import signal
+import subprocess
 import tempfile
 import time
 import unittest
@@ -54,6 +56,36 @@ class KeptDocuments(unittest.TestCase):
 
     def files(self):
         return sorted(os.listdir(self.folder))
+
+    def run_about(self, name, *more, cache=True):
+        kept = ("--cache-dir", self.dir, "--cache-disk", "40M") if cache else ()
+        return subprocess.run([harness.Program.program, "run", "--model", "demo/model", "--device", "cpu", "--document", name, *kept, "--max-tokens", "8", *more],
+                              capture_output=True, text=True, timeout=200)
+
+    def test_a_kept_document_is_asked_about_on_the_terminal(self):
+        server = self.start()
+        self.assertEqual(self.put(server, "a", {"text": text(1), "system": "Be brief."}, query="?wait=true").status, 200)
+        self.assertEqual(self.put(server, "over", {"text": text(2), "ttl": 1}, query="?wait=true").status, 200)
+        n = server.get(f"{URL}/a").json["tokens"] // 64 * 64
+        self.assertTrue(harness.wait_until(lambda: server.get(f"{URL}/a").json["tokens_on"]["disk"] == n))
+        self.assertEqual(server.stop(), 0)
+        (identity,) = [name for name in os.listdir(self.dir) if len(name) == 64]
+        with open(os.path.join(self.dir, identity, "speed")) as f:  # for the first prompt of the next process
+            self.assertRegex(f.read(), r"^LFspeed1( \S+){7} [0-9a-f]{16}\n$")
+        time.sleep(1.1)
+        r = self.run_about("@a", "What is this about?")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        m = re.match(r"prompt \d+ tokens, (\d+) of them from the disk, in ", r.stderr)
+        self.assertIsNotNone(m, r.stderr)
+        self.assertNotIn("warn", r.stderr)
+        self.assertGreaterEqual(int(m[1]), n - 64)  # behind its end other tokens follow
+        for name, why in (("@b", "has no document b"), ("@over", "has no document over")):
+            r = self.run_about(name, "What?")
+            self.assertEqual(r.returncode, 2, r.stderr)
+            self.assertIn(why, r.stderr)
+        r = self.run_about("@a", "What?", cache=False)
+        self.assertIn("--cache-dir, which is not given", r.stderr)
+        self.assertEqual(r.returncode, 2)
 
     def ask(self, server, name):
         content = [{"type": "document", "name": name}, {"type": "text", "text": "What is this about?"}]

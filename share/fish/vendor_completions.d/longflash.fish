@@ -75,7 +75,7 @@ complete -c longflash -n '__fish_seen_subcommand_from plan' -l json -d 'print th
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l ops -d 'also print what each op of a step takes'
 complete -c longflash -n '__fish_seen_subcommand_from plan' -l profile -d '--ops with measured times'
 complete -c longflash -n '__fish_seen_subcommand_from documents' -l json -d 'print a JSON array, of an object for each identity and kind of block'
-complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input' -r -F
+complete -c longflash -n '__fish_seen_subcommand_from run' -l document -d 'the document to read; "-" for standard input, @NAME for a document of --cache-dir' -r -F
 complete -c longflash -n '__fish_seen_subcommand_from run' -l max-tokens -d 'longest answer' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l temperature -d '0: the likeliest token each time' -x
 complete -c longflash -n '__fish_seen_subcommand_from run' -l raw -d 'no chat template: the text as it is, special tokens recognized, as in /v1/completions'

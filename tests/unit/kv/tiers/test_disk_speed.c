@@ -11,7 +11,7 @@
 #include "tests/support/temp_dir.h"
 
 enum { N = 7 };
-static const uint8_t identity[32] = {0xab, 1, 2};
+static const char identity[] = "ab0102";
 static struct temp_dir temp;
 static const char *const dir = temp.path;
 static char path[1024];
@@ -20,12 +20,10 @@ static const double some[N] = {5e6, 61.25, 1.0 / 3, 1e5, 0.001, 0, 123456789.125
 static int setup(void **state)
 {
     (void)state;
-    char digits[65] = "ab0102";
-    memset(digits + 6, '0', 58);
     temp = temp_dir_make();
-    snprintf(path, sizeof path, "%s/%s", dir, digits);
+    snprintf(path, sizeof path, "%s/%s", dir, identity);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "%s/%s/speed", dir, digits);
+    snprintf(path, sizeof path, "%s/%s/speed", dir, identity);
     return 0;
 }
 
@@ -57,7 +55,7 @@ static void what_was_written_is_read(void **state)
     }
     assert_false(lf_disk_speed_read(got, N - 1, dir, identity));
     assert_false(lf_disk_speed_read(got, N + 1, dir, identity));
-    static const uint8_t other[32] = {0xab, 1, 3};
+    static const char other[] = "ab0103";
     struct lf_err err;
     assert_false(lf_disk_speed_read(got, N, dir, other));
     assert_int_equal(lf_disk_speed_write(some, N, dir, other, &err), LF_IO);
