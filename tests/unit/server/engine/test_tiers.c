@@ -511,6 +511,24 @@ static void what_is_pinned_to_the_device_stays_there(void **state)
     assert_int_equal(rig_blocks_used(&f.rig), 0);
 }
 
+/* And in what is below, but not on the device. */
+static void what_is_pinned_to_memory_stays_there(void **state)
+{
+    (void)state;
+    close_engine();
+    f.memory_bytes = 128 * 4096; /* a page for each block */
+    open_engine();
+    struct lf_request *req = pin(1000, 1, LF_PIN_MEMORY);
+    wait_until_pinned(0, 15);
+    assert_int_equal(figures().memory.n_pinned, 15);
+    for (uint64_t seed = 2; figures().memory.n_evicted < 200; seed++) (void)rig_generate(&f.rig, 1900, 4, seed);
+    assert_int_equal(n_there(req, LF_PIN_MEMORY), 15);
+    assert_true(n_there(req, LF_PIN_DEVICE) < 15);
+    lf_request_put(req);
+    wait_until_pinned(0, 0);
+    assert_int_equal(figures().memory.n_pinned, 0);
+}
+
 /* Two say it of the same blocks: they stay until both have let go. */
 static void what_two_pin_stays_for_both(void **state)
 {
@@ -598,6 +616,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_was_measured_before_decides_about_the_first, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_the_device_stays_there, setup_async, teardown),
+        cmocka_unit_test_setup_teardown(what_is_pinned_to_memory_stays_there, setup, teardown),
         cmocka_unit_test_setup_teardown(what_two_pin_stays_for_both, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_to_disk_makes_no_room_there, setup, teardown),
         cmocka_unit_test_setup_teardown(a_broken_block_is_pinned_again, setup, teardown),
