@@ -9,8 +9,8 @@
  *
  * A file has a number, and its document has it for good, so a writer needs no lock against others: only renewing,
  * pinning and removing one document are kept apart, and puts of one name: a file that is written has the name for the
- * next process, so it is not written where the name cannot be had. The table's lock is not held while the disk is waited
- * for.
+ * next process, so it is not written where the name cannot be had. The table's lock is not held while the disk is
+ * waited for.
  *
  * Without a directory nothing is kept, and all of this is the table's own business.
  *
