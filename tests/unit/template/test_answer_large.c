@@ -11,7 +11,7 @@ static enum lf_status grammar_of_many(const char *format, size_t n, const char *
     struct lf_json json;
     struct lf_arena arena;
     struct lf_tool *many = calloc(n, sizeof(*many));
-    char names[1024][8];
+    char names[1024][24];
     struct lf_grammar *g = NULL;
     assert_non_null(many);
     lf_buf_init(&text, 1 << 24);
