@@ -297,6 +297,7 @@ static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *
                                         "mscale_all_dim",
                                         "truncate",
                                         "partial_rotary_factor",
+                                        "attn_factor",
                                         "short_factor",
                                         "long_factor",
                                         "finetuned"};
@@ -364,11 +365,27 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-/* Parameters of yarn (Peng et al. 2023), with the defaults of transformers. */
-static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
+/* What cos and sin are multiplied by: as it is given, or by the formula. */
+static enum lf_status read_yarn_factor(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
 {
     double mscale = 0, mscale_all_dim = 0;
     bool given;
+    LF_TRY(lf_config_number_or(rope, "mscale", 0, 1e6, &mscale, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "mscale_all_dim", 0, 1e6, &mscale_all_dim, NULL, err));
+    LF_TRY(lf_config_number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
+    if (given) return LF_OK;
+    r->attention_factor = mscale > 0 && mscale_all_dim > 0
+                              ? yarn_mscale(r->factor, mscale) / yarn_mscale(r->factor, mscale_all_dim)
+                              : yarn_mscale(r->factor, 1);
+    return LF_OK;
+}
+
+/* Parameters of yarn (Peng et al. 2023), with the defaults of transformers. attn_factor is a factor on top, as in vLLM:
+ * transformers does not know it, and models whose files have it were made to undo the formula with it
+ * (DeepSeek-R1-0528-Qwen3-8B: the product is 1). */
+static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rope, struct lf_err *err)
+{
+    double on_top = 1;
     r->beta_fast = 32;
     r->beta_slow = 1;
     LF_TRY(lf_config_number_or(rope, "beta_fast", 1e-6, 1e9, &r->beta_fast, NULL, err));
@@ -377,13 +394,9 @@ static enum lf_status read_yarn(struct lf_rope_opts *r, struct lf_json_value rop
         return lf_fail(err, LF_CORRUPT, "beta_fast %g is less than beta_slow %g", r->beta_fast, r->beta_slow);
     }
     LF_TRY(lf_config_bool_or(rope, "truncate", &r->truncate, err));
-    LF_TRY(lf_config_number_or(rope, "mscale", 0, 1e6, &mscale, NULL, err));
-    LF_TRY(lf_config_number_or(rope, "mscale_all_dim", 0, 1e6, &mscale_all_dim, NULL, err));
-    LF_TRY(lf_config_number_or(rope, "attention_factor", 1e-6, 1e6, &r->attention_factor, &given, err));
-    if (given) return LF_OK;
-    r->attention_factor = mscale > 0 && mscale_all_dim > 0
-                              ? yarn_mscale(r->factor, mscale) / yarn_mscale(r->factor, mscale_all_dim)
-                              : yarn_mscale(r->factor, 1);
+    LF_TRY(read_yarn_factor(r, rope, err));
+    LF_TRY(lf_config_number_or(rope, "attn_factor", 1e-6, 1e6, &on_top, NULL, err));
+    r->attention_factor *= on_top;
     return LF_OK;
 }
 
@@ -471,6 +484,8 @@ static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam
     LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
+    if (r->kind != LF_ROPE_YARN && !lf_json_is_absent(lf_json_get(rope, "attn_factor")))
+        return lf_fail(err, LF_UNSUPPORTED, "rope parameter \"attn_factor\" is not implemented but for yarn");
     if (r->kind == LF_ROPE_NONE_SCALED) return LF_OK;
     if (r->kind == LF_ROPE_LONGROPE) {
         LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));

@@ -192,6 +192,8 @@ static void yarn_has_the_defaults_of_transformers(void **state)
     lf_hparams_deinit(&hp);
 #define YARN(more) "{\"type\":\"yarn\",\"factor\":4" more "}"
     check_yarn(YARN(""), 0.1 * log(4) + 1, 1024);
+    check_yarn(YARN(",\"attn_factor\":0.8782488562869419"), 1, 1024); /* undoes the formula */
+    check_yarn(YARN(",\"attn_factor\":2,\"attention_factor\":1.5"), 3, 1024);
     check_yarn(YARN(",\"original_max_position_embeddings\":64"), 0.1 * log(4) + 1, 256);
     check_yarn(YARN(",\"attention_factor\":1.25"), 1.25, 1024);
     check_yarn(YARN(",\"mscale\":2,\"mscale_all_dim\":0.5"), (0.2 * log(4) + 1) / (0.05 * log(4) + 1), 1024);
@@ -439,6 +441,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {MISTRAL3, "text_config", "{}", "(mistral is)"},
         {MISTRAL3, "text_config", TEXT(",\"num_local_experts\":8"), "num_local_experts"},
         {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
+        {LLAMA, "rope_scaling", "{\"type\":\"linear\",\"factor\":2,\"attn_factor\":0.5}", "\"attn_factor\""},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
         {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
         {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
