@@ -50,15 +50,15 @@ enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hparams *hp, cons
 {
     struct lf_tensor_set set = {0};
     struct lf_weight_layout *layout;
-    struct lf_programs programs;
-    LF_TRY(lf_programs_make(&programs, hp, lf_device_ops(dev), false, err));
-    enum lf_status status = open_layout(&layout, &set, hp, &programs.recorded, dir, load, dev, err);
+    struct lf_program program;
+    LF_TRY(lf_program_record(&program, hp, err));
+    enum lf_status status = open_layout(&layout, &set, hp, &program, dir, load, dev, err);
     if (status == LF_OK) {
         *out = lf_weight_layout_bytes(layout);
         lf_weight_layout_free(layout);
         lf_tensor_set_close(&set);
     }
-    lf_programs_deinit(&programs);
+    lf_program_deinit(&program);
     return status;
 }
 

@@ -1,8 +1,9 @@
-#include "core/check.h"
 #include "model/program.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "core/check.h"
 
 static const struct {
     const char *name;
@@ -58,8 +59,27 @@ enum lf_status lf_program_insert(struct lf_program *p, int at, const struct lf_o
 
 void lf_program_remove(struct lf_program *p, int at)
 {
-    p->n_ops--;
-    memmove(&p->ops[at], &p->ops[at + 1], (size_t)(p->n_ops - at) * sizeof(*p->ops));
+    p->ops[at].kind = LF_OP_KINDS_N;
+}
+
+void lf_program_compact(struct lf_program *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind != LF_OP_KINDS_N) p->ops[n++] = p->ops[i];
+    p->n_ops = n;
+}
+
+void lf_program_find_lives(struct lf_program *p)
+{
+    for (int i = 0; i < p->n_values; i++) p->values[i].first_op = p->values[i].last_op = -1;
+    for (int i = 0; i < p->n_ops; i++) {
+        const struct lf_op *op = &p->ops[i];
+        for (int k = 0; k < LF_OP_OUTPUTS_N; k++)
+            if (op->out[k] != LF_NONE) p->values[op->out[k]].first_op = p->values[op->out[k]].last_op = i;
+        for (int k = 0; k < LF_OP_INPUTS_N; k++)
+            if (op->in[k] != LF_NONE) p->values[op->in[k]].last_op = i;
+    }
 }
 
 enum lf_status lf_program_add_value(struct lf_program *p, struct lf_value value, int *out, struct lf_err *err)

@@ -48,10 +48,10 @@ enum { LF_NONE = -1 }; /* no value, no slot */
 struct lf_value {
     enum lf_rows rows;
     int width;
-    bool is_float; /* else act_dtype */
-    /* By passes/place.c: */
-    int first_op, last_op; /* from the op that makes it to the last one that reads it, of all values in its place */
-    int place;             /* the value that its place was made for: itself, or the one that it is added to */
+    bool is_float;         /* else act_dtype */
+    int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
+    /* By passes/place.c, which lets a value live as long as any in its place: */
+    int place; /* the value that its place was made for: itself, or the one that it is added to */
     bool is_placed;
     uint64_t offset; /* in the workspace, bytes */
 };
@@ -126,7 +126,11 @@ bool lf_op_has_gemm(enum lf_op_kind kind);
 /* Makes room at ops[at] for one more. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_program_insert(struct lf_program *program, int at, const struct lf_op *op,
                                                struct lf_err *err);
+/* The op is to go, and goes when lf_program_compact is called: until then the others stay where they are. */
 void lf_program_remove(struct lf_program *program, int at);
+void lf_program_compact(struct lf_program *program);
+/* Fills in when each value is made and read; what nobody makes has first_op -1. */
+void lf_program_find_lives(struct lf_program *program);
 /* A new value; its index in *out. LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_program_add_value(struct lf_program *program, struct lf_value value, int *out,
                                                   struct lf_err *err);

@@ -1,16 +1,18 @@
-#include "core/check.h"
 #include "model/programs.h"
 
+#include "core/check.h"
 #include "model/arch/arch.h"
 #include "model/recorder.h"
 
-static enum lf_status record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err)
+enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams *hp, struct lf_err *err)
 {
     struct lf_recorder recorder;
     lf_recorder_begin(&recorder, hp);
     hp->arch->record(&recorder);
     LF_TRY(lf_recorder_end(&recorder, out, err));
-    return lf_pass_check(out, out->slots, out->n_slots, err);
+    enum lf_status status = lf_pass_check(out, out->slots, out->n_slots, err);
+    if (status != LF_OK) lf_program_deinit(out);
+    return status;
 }
 
 static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_ops *ops, bool no_fusion,
@@ -27,7 +29,7 @@ enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams
                                 bool no_fusion, struct lf_err *err)
 {
     struct lf_programs p = {0};
-    enum lf_status status = record(&p.recorded, hp, err);
+    enum lf_status status = lf_program_record(&p.recorded, hp, err);
     for (int i = 0; i < LF_WANTED_N && status == LF_OK; i++)
         status = derive(&p, (enum lf_wanted)i, ops, no_fusion, err);
     if (status == LF_OK)

@@ -1,7 +1,8 @@
-#include "core/check.h"
 #include "model/recorder.h"
 
 #include <math.h>
+
+#include "core/check.h"
 
 void lf_recorder_begin(struct lf_recorder *r, const struct lf_hparams *hp)
 {

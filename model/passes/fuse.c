@@ -3,10 +3,10 @@
 #include "core/check.h"
 #include "model/passes/passes.h"
 
-/* Whether value is read by ops[by] alone. */
+/* Whether the value that the op just before ops[by] makes is read by that one alone. */
 static bool only_read_by(const struct lf_program *p, int by, int value)
 {
-    return !lf_program_reads(p, by + 1, value) && p->ops[by].in[LF_OP_X] == value;
+    return p->values[value].last_op == by && p->ops[by].in[LF_OP_X] == value;
 }
 
 /* ops[at] and the op of that kind behind it, which alone reads what it makes, as one: it makes both values. */
@@ -56,7 +56,7 @@ static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err
         .rows = LF_ROWS_FEW, .width = (p->values[y].width + LF_NORM_PART - 1) / LF_NORM_PART, .is_float = true};
     LF_TRY(lf_program_add_value(p, parts, &sum_squares, err));
     lf_program_remove(p, at + 1);
-    struct lf_op *first = &p->ops[at], *second = &p->ops[at + 1];
+    struct lf_op *first = &p->ops[at], *second = &p->ops[at + 2];
     first->out[LF_OP_Y2] = h;
     first->out[LF_OP_Y_SUM_SQUARES] = second->in[LF_OP_X_SUM_SQUARES] = sum_squares;
     first->weight[LF_OP_NORM] = norm.weight[LF_OP_NORM];
@@ -73,7 +73,9 @@ enum lf_status lf_pass_fuse(struct lf_program *p, bool fused_norms, struct lf_er
     } rules[] = {{fuse_silu_mul, false}, {fuse_rope_append, false}, {fuse_norm, true}};
     for (size_t r = 0; r < LF_N_ELEMS(rules); r++) {
         if (rules[r].is_norm && !fused_norms) continue;
+        lf_program_find_lives(p);
         for (int at = 0; at < p->n_ops; at++) LF_TRY(rules[r].fuse(p, at, err));
+        lf_program_compact(p);
     }
     return LF_OK;
 }

@@ -14,18 +14,6 @@ static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits 
     return (n + LF_PLACE_ALIGN_BYTES - 1) / LF_PLACE_ALIGN_BYTES * LF_PLACE_ALIGN_BYTES;
 }
 
-static void find_lives(struct lf_program *p)
-{
-    for (int i = 0; i < p->n_values; i++) p->values[i].first_op = p->values[i].last_op = -1;
-    for (int i = 0; i < p->n_ops; i++) {
-        const struct lf_op *op = &p->ops[i];
-        for (int k = 0; k < LF_OP_OUTPUTS_N; k++)
-            if (op->out[k] != LF_NONE) p->values[op->out[k]].first_op = p->values[op->out[k]].last_op = i;
-        for (int k = 0; k < LF_OP_INPUTS_N; k++)
-            if (op->in[k] != LF_NONE) p->values[op->in[k]].last_op = i;
-    }
-}
-
 /* y is written over its residual where that is its last reader. */
 static void join_residuals(struct lf_program *p)
 {
@@ -87,7 +75,7 @@ static void put(struct lf_program *p, const struct lf_place_limits *limits, int 
 uint64_t lf_pass_place(struct lf_program *p, const struct lf_place_limits *limits, uint64_t begin)
 {
     uint64_t end = begin;
-    find_lives(p);
+    lf_program_find_lives(p);
     join_residuals(p);
     for (int i = 0; i < p->n_values; i++) p->values[i].is_placed = false;
     for (uint64_t size = next_size(p, limits, UINT64_MAX); size > 0; size = next_size(p, limits, size))
