@@ -172,8 +172,8 @@ class PinnedDocuments(unittest.TestCase):
     def test_a_pin_ends_with_its_document(self):
         server = self.start(disk=None)
         self.put(server, "a", 1, pin=True)
-        self.put(server, "a", 1, pin=True, ttl=2)  # what is read already ends in time, however slow this machine is
         self.wait("pinned", lambda: server.metric("kv_blocks_pinned") > 0)
+        self.put(server, "a", 1, pin=True, ttl=2)  # what is read already ends in time, however slow this machine is
         self.wait("over", lambda: server.metric("kv_blocks_pinned") == 0)
         self.put(server, "b", 2, pin=True)
         n = server.metric("kv_blocks_pinned")
