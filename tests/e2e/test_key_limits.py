@@ -145,7 +145,8 @@ class Names(Case):
                                            sum(u["prompt_tokens"] for u in usage) + document["tokens"]))
         self.assertEqual(self.counted("prompt_tokens_cached", "finance"), usage[1]["prompt_tokens_details"]["cached_tokens"])
         self.assertEqual(self.counted("generation_tokens", "finance"), sum(u["completion_tokens"] for u in usage))
-        self.reload("sk-one name=finance\nsk-any\n", lambda: self.ask("sk-two").status == 401)
+        self.reload("sk-one name=finance\nsk-any\n",  # asked by what is not counted
+                    lambda: self.server.get("/v1/models", headers=self.head("sk-two")).status == 401)
         self.assertEqual(self.counted("requests", "finance"), 3)
         self.assertEqual(self.counted("requests", "law"), 0)
         self.assertNotIn("sk-", self.metrics())
