@@ -583,7 +583,7 @@ static enum lf_status read_config(struct lf_hparams *hp, struct lf_json_value ro
     hp->arch = fam;
     hp->tied = fam->tied;
     hp->dtype = LF_BF16;
-    snprintf(hp->architecture, sizeof(hp->architecture), "%s", fam->name);
+    hp->architecture = fam->name;
     LF_TRY(find_text(fam, root, &text, err));
     if (fam->text_type) {
         LF_TRY(refuse_foreign_keys(fam, root, err));

@@ -24,7 +24,7 @@ struct lf_layer_hparams {
 
 struct lf_hparams {
     const struct lf_arch *arch; /* static */
-    char architecture[64];      /* its name, "LlamaForCausalLM" … */
+    const char *architecture;   /* its name, "LlamaForCausalLM" …; static */
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, n_vocab;
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;

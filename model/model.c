@@ -258,9 +258,21 @@ enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, con
 
 /* ---- what a step's ops take ---- */
 
-static uint64_t kv_layer_bytes(const struct lf_hparams *hp, enum lf_dtype dtype)
+/* The table of a step of one of the programs. weights: by slot; tied: slots that share bytes do (weights.h). */
+static struct lf_op_table_opts table_opts(const struct lf_programs *programs, enum lf_wanted wanted,
+                                          const struct lf_weight *weights, bool tied, struct lf_device *dev,
+                                          const struct lf_hparams *hp, enum lf_dtype kv_dtype,
+                                          const struct lf_op_step *step)
 {
-    return 2 * (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim * lf_dtype_bytes(dtype);
+    uint64_t kv_elems = 2 * (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim;
+    return (struct lf_op_table_opts){.program = &programs->of[wanted],
+                                     .slots = programs->recorded.slots,
+                                     .weights = weights,
+                                     .tied = tied,
+                                     .ops = lf_device_ops(dev),
+                                     .info = lf_device_info(dev),
+                                     .kv_layer_bytes = kv_elems * lf_dtype_bytes(kv_dtype),
+                                     .step = *step};
 }
 
 enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparams *hp, const struct lf_model_opts *opts,
@@ -277,14 +289,9 @@ enum lf_status lf_model_plan_ops(struct lf_op_table *out, const struct lf_hparam
     status = weights ? LF_OK : lf_fail(err, LF_NO_MEMORY, "no memory for a table of weights");
     if (status != LF_OK) goto done;
     lf_weight_layout_describe(layout, weights);
-    struct lf_op_table_opts table = {.program = &programs.of[step->n_tokens == 1 ? LF_WANTED_ALL : LF_WANTED_SOME],
-                                     .slots = programs.recorded.slots,
-                                     .weights = weights,
-                                     .tied = lf_weight_layout_tied(layout),
-                                     .ops = lf_device_ops(dev),
-                                     .info = lf_device_info(dev),
-                                     .kv_layer_bytes = kv_layer_bytes(hp, opts->plan->kv_dtype),
-                                     .step = *step};
+    enum lf_wanted wanted = step->n_tokens == 1 ? LF_WANTED_ALL : LF_WANTED_SOME;
+    struct lf_op_table_opts table =
+        table_opts(&programs, wanted, weights, lf_weight_layout_tied(layout), dev, hp, opts->plan->kv_dtype, step);
     status = lf_op_table_make(out, &table, err);
 done:
     free(weights);
@@ -294,31 +301,29 @@ done:
     return status;
 }
 
-/* The step on the cache's first blocks. */
+static int blocks_of(const struct lf_op_step *step)
+{
+    return (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+}
+
+/* The step on the cache's first blocks. ids: zeros, room for the step's tokens and, behind them, its block table. */
 static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
                               const struct lf_op_step *step, int n_runs, int32_t *ids, double *seconds,
                               struct lf_err *err)
 {
     struct lf_executor *m = &model->x;
     int32_t *blocks = ids + step->n_tokens, last = step->n_tokens - 1;
-    int n_blocks = (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
     enum lf_wanted wanted;
     double step_seconds;
-    for (int i = 0; i < n_blocks; i++) blocks[i] = i;
+    for (int i = 0; i < blocks_of(step); i++) blocks[i] = i;
     struct lf_kv_seq seq = {
         .blocks = blocks, .n_tokens = step->n_tokens, .kv_len = step->kv_len, .is_decode = step->n_tokens == 1};
     struct lf_batch batch = {
         .ids = ids, .n_tokens = step->n_tokens, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = 1};
     LF_TRY(lf_executor_profile(m, &kv->view, &batch, n_runs, &wanted, seconds, &step_seconds, err));
-    struct lf_op_table_opts table = {.program = &m->programs.of[wanted],
-                                     .slots = m->programs.recorded.slots,
-                                     .weights = m->weights.of,
-                                     .tied = model->tied,
-                                     .ops = lf_device_ops(m->dev),
-                                     .info = lf_device_info(m->dev),
-                                     .kv_layer_bytes = kv_layer_bytes(m->hp, m->limits.kv_dtype),
-                                     .step = *step,
-                                     .seconds = seconds};
+    struct lf_op_table_opts table =
+        table_opts(&m->programs, wanted, m->weights.of, model->tied, m->dev, m->hp, m->limits.kv_dtype, step);
+    table.seconds = seconds;
     LF_TRY(lf_op_table_make(out, &table, err));
     out->step_seconds = step_seconds;
     return LF_OK;
@@ -327,10 +332,14 @@ static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, s
 enum lf_status lf_model_profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
                                 const struct lf_op_step *step, int n_runs, struct lf_err *err)
 {
-    int n_blocks = (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS, n_ops = 0;
+    int n_blocks = blocks_of(step), n_ops = 0;
     if (step->n_tokens < 1 || step->n_tokens > LF_MIN(model->x.limits.chunk, step->kv_len) || n_runs < 1 ||
         step->kv_len > model->x.limits.ctx || n_blocks > kv->pool.n_blocks)
-        return lf_fail(err, LF_INVALID, "no room for a step of %d tokens of %d", step->n_tokens, step->kv_len);
+        return lf_fail(err, LF_INVALID,
+                       "a step of %d tokens, the last of %d; a step has room for %d, a context for %d, "
+                       "the cache for %d",
+                       step->n_tokens, step->kv_len, model->x.limits.chunk, model->x.limits.ctx,
+                       kv->pool.n_blocks * LF_KV_BLOCK_TOKENS);
     for (int i = 0; i < LF_WANTED_N; i++) n_ops = LF_MAX(n_ops, model->x.programs.of[i].n_ops);
     int32_t *ids = calloc((size_t)step->n_tokens + (size_t)n_blocks, sizeof(*ids));
     double *seconds = calloc((size_t)n_ops, sizeof(*seconds));

@@ -30,6 +30,15 @@ bool lf_op_has_gemm(enum lf_op_kind kind)
     return kinds[kind].has_gemm;
 }
 
+struct lf_op lf_op_init(enum lf_op_kind kind, int layer)
+{
+    struct lf_op op = {.kind = kind, .layer = layer};
+    for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
+    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
+    return op;
+}
+
 /* The array with one more element, which is zeroed; NULL: no memory, and the array is as it was. Room is made in powers
  * of two, so that n says how much there is. */
 static void *grow(void *array, int n, size_t elem_bytes)

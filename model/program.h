@@ -116,6 +116,8 @@ struct lf_program {
     int logits; /* value; LF_NONE: this program makes none */
 };
 
+/* An op with nothing in its places yet. */
+struct lf_op lf_op_init(enum lf_op_kind kind, int layer);
 /* LF_NO_MEMORY. ops and values of `from`, no slots. */
 LF_MUST_CHECK enum lf_status lf_program_copy(struct lf_program *out, const struct lf_program *from, struct lf_err *err);
 void lf_program_deinit(struct lf_program *program); /* accepts a zeroed one */

@@ -20,16 +20,6 @@ enum lf_status lf_recorder_end(struct lf_recorder *r, struct lf_program *out, st
     return r->status;
 }
 
-/* An op of a kind with nothing in its places yet. */
-static struct lf_op op_init(enum lf_op_kind kind, int layer)
-{
-    struct lf_op op = {.kind = kind, .layer = layer};
-    for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
-    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
-    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
-    return op;
-}
-
 /* Appends the op with a new value as what it makes; returns the value. 0 after a failure: an index that is looked up
  * only where there is a program. */
 static int add_op(struct lf_recorder *r, struct lf_op op, struct lf_value value)
@@ -96,14 +86,14 @@ void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear
 
 int lf_rec_embed(struct lf_recorder *r, struct lf_linear table)
 {
-    struct lf_op op = op_init(LF_OP_EMBED, -1);
+    struct lf_op op = lf_op_init(LF_OP_EMBED, -1);
     op.weight[LF_OP_W] = table.weight;
     return add_op(r, op, (struct lf_value){.width = r->hp->hidden, .is_float = true});
 }
 
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
 {
-    struct lf_op op = op_init(LF_OP_RMSNORM, -1);
+    struct lf_op op = lf_op_init(LF_OP_RMSNORM, -1);
     op.in[LF_OP_X] = x;
     op.weight[LF_OP_NORM] = weight;
     op.eps = r->hp->norm_eps;
@@ -112,7 +102,7 @@ int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
 
 static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, int residual, struct lf_value y)
 {
-    struct lf_op op = op_init(LF_OP_GEMM, -1);
+    struct lf_op op = lf_op_init(LF_OP_GEMM, -1);
     op.in[LF_OP_X] = x;
     op.in[LF_OP_RESIDUAL] = residual;
     op.weight[LF_OP_W] = w.weight;
@@ -133,14 +123,14 @@ int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residu
 
 int lf_rec_silu_mul(struct lf_recorder *r, int gate_up)
 {
-    struct lf_op op = op_init(LF_OP_SILU_MUL, -1);
+    struct lf_op op = lf_op_init(LF_OP_SILU_MUL, -1);
     op.in[LF_OP_X] = gate_up;
     return add_op(r, op, (struct lf_value){.width = width_of(r, gate_up) / 2});
 }
 
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
 {
-    struct lf_op op = op_init(LF_OP_ROPE_APPEND, layer);
+    struct lf_op op = lf_op_init(LF_OP_ROPE_APPEND, layer);
     op.in[LF_OP_X] = qkv;
     op.weight[LF_OP_Q_NORM] = q_norm;
     op.weight[LF_OP_K_NORM] = k_norm;
@@ -152,7 +142,7 @@ int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, in
 
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
 {
-    struct lf_op op = op_init(LF_OP_ATTENTION, layer);
+    struct lf_op op = lf_op_init(LF_OP_ATTENTION, layer);
     op.in[LF_OP_X] = q;
     op.scale = 1.0f / sqrtf((float)r->hp->head_dim);
     op.window = window;

@@ -23,17 +23,13 @@ static void read_instead(struct lf_program *p, int from, int value, int to)
 /* Inserts, as ops[at], the pick of a value that is read behind it. */
 static enum lf_status pick(struct lf_program *p, int at, int value, struct lf_err *err)
 {
-    struct lf_op op = {.kind = LF_OP_PICK, .layer = -1};
+    struct lf_op op = lf_op_init(LF_OP_PICK, -1);
     struct lf_value picked = p->values[value];
-    for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
-    for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
-    for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
     picked.rows = LF_ROWS_OUT;
+    op.in[LF_OP_X] = value;
     LF_TRY(lf_program_add_value(p, picked, &op.out[LF_OP_Y], err));
     LF_TRY(lf_program_insert(p, at, &op, err));
-    op.in[LF_OP_X] = value;
     read_instead(p, at + 1, value, op.out[LF_OP_Y]);
-    p->ops[at].in[LF_OP_X] = value;
     return LF_OK;
 }
 

@@ -250,13 +250,18 @@ static struct lf_grammar_part gemma_string(struct lf_answer_builder *b)
     return lf_answer_list_end(&list, LF_PART_SEQUENCE);
 }
 
-/* element ("," element)*, or nothing, between brackets */
-static struct lf_grammar_part gemma_many(struct lf_answer_builder *b, const char *open, struct lf_grammar_part element,
-                                         const char *close)
+/* element ("," element)*, or nothing, between brackets; spaced: a space may stand behind each comma. */
+static struct lf_grammar_part many(struct lf_answer_builder *b, const char *open, struct lf_grammar_part element,
+                                   const char *close, bool spaced)
 {
     struct lf_answer_list list = lf_answer_list_begin(b), some = lf_answer_list_begin(b),
                           more = lf_answer_list_begin(b);
     lf_answer_list_text(&more, ",");
+    if (spaced) {
+        struct lf_answer_list space = lf_answer_list_begin(b);
+        lf_answer_list_text(&space, " ");
+        lf_answer_list_part(&more, lf_answer_part_repeat(b, lf_answer_list_end(&space, LF_PART_SEQUENCE), 0, 1));
+    }
     lf_answer_list_part(&more, element);
     lf_answer_list_part(&some, element);
     lf_answer_list_part(&some, lf_answer_part_repeat(b, lf_answer_list_end(&more, LF_PART_SEQUENCE), 0, 0));
@@ -284,10 +289,10 @@ static struct lf_grammar_part gemma_object(struct lf_answer_builder *b)
         struct lf_answer_list values = lf_answer_list_begin(b);
         lf_answer_list_part(&values, gemma_string(b));
         lf_answer_list_part(&values, lf_answer_part_regex(gemma_scalar));
-        if (i > 0) lf_answer_list_part(&values, gemma_many(b, "[", value, "]"));
+        if (i > 0) lf_answer_list_part(&values, many(b, "[", value, "]", false));
         if (i > 0) lf_answer_list_part(&values, object);
         value = lf_answer_list_end(&values, LF_PART_ALTERNATIVE);
-        object = gemma_many(b, "{", gemma_member(b, value), "}");
+        object = many(b, "{", gemma_member(b, value), "}", false);
     }
     return object;
 }
@@ -363,7 +368,7 @@ static struct lf_grammar_part gemma_array(struct lf_answer_builder *b, const str
     only_these(b, tool, schema, known);
     if (lf_json_type(items) != LF_JSON_OBJECT)
         return gemma_refused(b, tool, "items", "must be a schema with strict in this model's format of calls");
-    return gemma_many(b, "[", gemma_value(b, tool, items, depth + 1), "]");
+    return many(b, "[", gemma_value(b, tool, items, depth + 1), "]", false);
 }
 
 /* A name stands without quotes, up to its colon. */
@@ -444,24 +449,6 @@ void lf_answer_list_gemma(struct lf_answer_list *list, const struct lf_tool *too
 static const char python_scalar[] = "-?(0|[1-9][0-9]*)(\\.[0-9]+)?([eE][-+]?[0-9]{1,3})?|[Tt]rue|[Ff]alse|None|null|"
                                     "\"([^\"\\\\\\n]|\\\\[^\\nuUxN])*\"|'([^'\\\\\\n]|\\\\[^\\nuUxN])*'";
 
-/* element (", " element)*, or nothing, between brackets */
-static struct lf_grammar_part python_many(struct lf_answer_builder *b, const char *open, struct lf_grammar_part element,
-                                          const char *close)
-{
-    struct lf_answer_list list = lf_answer_list_begin(b), some = lf_answer_list_begin(b),
-                          more = lf_answer_list_begin(b), space = lf_answer_list_begin(b);
-    lf_answer_list_text(&space, " ");
-    lf_answer_list_text(&more, ",");
-    lf_answer_list_part(&more, lf_answer_part_repeat(b, lf_answer_list_end(&space, LF_PART_SEQUENCE), 0, 1));
-    lf_answer_list_part(&more, element);
-    lf_answer_list_part(&some, element);
-    lf_answer_list_part(&some, lf_answer_part_repeat(b, lf_answer_list_end(&more, LF_PART_SEQUENCE), 0, 0));
-    lf_answer_list_text(&list, open);
-    lf_answer_list_part(&list, lf_answer_part_repeat(b, lf_answer_list_end(&some, LF_PART_SEQUENCE), 0, 1));
-    lf_answer_list_text(&list, close);
-    return lf_answer_list_end(&list, LF_PART_SEQUENCE);
-}
-
 /* Any arguments: words, texts, JSON objects, and lists of these, nested this deep. */
 static struct lf_grammar_part python_any(struct lf_answer_builder *b)
 {
@@ -471,14 +458,14 @@ static struct lf_grammar_part python_any(struct lf_answer_builder *b)
         struct lf_answer_list values = lf_answer_list_begin(b);
         lf_answer_list_part(&values, lf_answer_part_regex(python_scalar));
         lf_answer_list_part(&values, (struct lf_grammar_part){.kind = LF_PART_SCHEMA});
-        if (i > 0) lf_answer_list_part(&values, python_many(b, "[", value, "]"));
+        if (i > 0) lf_answer_list_part(&values, many(b, "[", value, "]", true));
         value = lf_answer_list_end(&values, LF_PART_ALTERNATIVE);
     }
     struct lf_answer_list argument = lf_answer_list_begin(b);
     lf_answer_list_part(&argument, lf_answer_part_regex("[A-Za-z_][A-Za-z0-9_]{0,63}"));
     lf_answer_list_text(&argument, "=");
     lf_answer_list_part(&argument, value);
-    return python_many(b, "(", lf_answer_list_end(&argument, LF_PART_SEQUENCE), ")");
+    return many(b, "(", lf_answer_list_end(&argument, LF_PART_SEQUENCE), ")", true);
 }
 
 static bool is_python_name(struct lf_str name)

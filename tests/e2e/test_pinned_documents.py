@@ -27,7 +27,7 @@ class PinnedDocuments(unittest.TestCase):
 
     def start(self, *more, disk="12M"):
         kept = ("--cache-dir", self.dir, "--cache-disk", disk) if disk else ()
-        server = harness.Program("--ctx", "4096", "--kv-tokens", "8K", "--device", "cpu", *kept, *more)
+        server = harness.Program("--ctx", "4096", "--kv-tokens", "4K", "--device", "cpu", *kept, *more)
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
 
@@ -48,7 +48,7 @@ class PinnedDocuments(unittest.TestCase):
     def there(self, server, name):
         return server.get(f"{URL}/{name}").json["tokens_on"]
 
-    def flood(self, server, n=12, first=100):
+    def flood(self, server, n=6, first=100):
         """Other texts, more of them than the cache and the disk have room for."""
         for i in range(first, first + n):
             r = server.complete(text(i, 6000), max_tokens=1)

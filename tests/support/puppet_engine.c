@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/text_memory.h"
 #include "tests/support/fake_tokenizer.h"
+#include "tests/support/no_pins.h"
 
 static struct lf_sampled echo[PUPPET_ECHO_N]; /* of any prompt: token i has the logprob -i */
 
@@ -69,29 +70,6 @@ void puppet_ask_init(struct puppet_ask *a, struct lf_engine *e, const struct lf_
 }
 
 /* ---- engine.h ---- */
-
-bool lf_engine_keys(struct lf_engine *e, const struct lf_gen_params *params, uint8_t *keys)
-{
-    (void)e, (void)params, (void)keys;
-    return false;
-}
-
-void lf_engine_places(struct lf_engine *e, const uint8_t *keys, int n, int n_there[LF_PIN_N])
-{
-    (void)e, (void)keys, (void)n;
-    for (int pin = 0; pin < LF_PIN_N; pin++) n_there[pin] = 0;
-}
-
-void lf_engine_guard(struct lf_engine *e, bool guarded)
-{
-    (void)e, (void)guarded;
-}
-
-int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *params)
-{
-    (void)e, (void)params;
-    return INT64_MAX;
-}
 
 int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *params)
 {

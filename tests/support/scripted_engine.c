@@ -13,6 +13,7 @@
 #include "core/str.h"
 #include "grammar/grammar.h"
 #include "tokenizer/tokenizer.h"
+#include "tests/support/no_pins.h"
 
 enum { CACHE_N = 8192, PAUSE_MS = 1, NEVER = 1 << 30 };
 
@@ -538,29 +539,6 @@ enum lf_status lf_engine_submit(struct lf_engine *e, const struct lf_gen_params 
     }
     pthread_mutex_unlock(&e->lock);
     return status;
-}
-
-bool lf_engine_keys(struct lf_engine *e, const struct lf_gen_params *params, uint8_t *keys)
-{
-    (void)e, (void)params, (void)keys;
-    return false;
-}
-
-void lf_engine_places(struct lf_engine *e, const uint8_t *keys, int n, int n_there[LF_PIN_N])
-{
-    (void)e, (void)keys, (void)n;
-    for (int pin = 0; pin < LF_PIN_N; pin++) n_there[pin] = 0;
-}
-
-void lf_engine_guard(struct lf_engine *e, bool guarded)
-{
-    (void)e, (void)guarded;
-}
-
-int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *params)
-{
-    (void)e, (void)params;
-    return INT64_MAX;
 }
 
 int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *params)
