@@ -48,10 +48,10 @@ class PinnedDocuments(unittest.TestCase):
     def there(self, server, name):
         return server.get(f"{URL}/{name}").json["tokens_on"]
 
-    def flood(self, server, n=6, first=100):
+    def flood(self, server, n=4, first=100):
         """Other texts, more of them than the cache and the disk have room for."""
         for i in range(first, first + n):
-            r = server.complete(text(i, 6000), max_tokens=1)
+            r = server.complete(text(i, 4600), max_tokens=1)
             self.assertEqual(r.status, 200, r.body)
 
     def test_what_is_pinned_stays_and_what_is_not_goes(self):
