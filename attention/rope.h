@@ -58,8 +58,11 @@ struct lf_rope_append_params {
     void *q_out;                  /* [T, n_heads, head_dim], act_dtype */
     const void *qkv;              /* [T, (n_heads + 2·n_kv_heads) · head_dim]: q heads, then k heads, then v heads */
     const float *q_norm, *k_norm; /* [head_dim] each or both NULL: RMSNorm of each head before the rotation (Qwen3) */
+    bool
+        norm_whole_row; /* q_norm [n_heads · head_dim], k_norm [n_kv_heads · head_dim]: of all heads at once (OLMo 2) */
     float norm_eps;
-    const float *table; /* lf_rope_table_fill */
+    const float *table;   /* lf_rope_table_fill */
+    const float *q_scale; /* [positions of the table] or NULL: what q is multiplied by after the rotation */
     int n_tokens; /* of qkv: the schedule's, or more: surplus ones belong to no sequence, nothing of them is kept */
     int rotary_dim;
     int n_heads;

@@ -256,10 +256,10 @@ void lf_graph_destroy(struct lf_device *dev, struct lf_graph *graph)
     if (graph != NULL) dev->backend->graph_destroy(dev, graph);
 }
 
-void lf_gemm_then_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
+void lf_gemm_then_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
 {
-    LF_ASSERT(p->w->n_out % 2 == 0 && p->y_stride == p->w->n_out);
-    struct lf_silu_mul_params silu = {.out = out, .gate_up = p->y, .n_tokens = p->n_tokens, .dim = p->w->n_out / 2};
+    LF_ASSERT(p->w->n_out == 2 * gate->dim && p->y_stride == p->w->n_out);
+    LF_ASSERT(gate->gate_up == p->y && gate->n_tokens == p->n_tokens);
     dev->ops.gemm(dev, p);
-    dev->ops.silu_mul(dev, &silu);
+    dev->ops.gate_mul(dev, gate);
 }

@@ -64,8 +64,9 @@ struct lf_device {
     struct lf_row_kernels rows;
 };
 
-/* gemm_silu_mul of a backend that has no kernel of its own for it, or none for these shapes. */
-void lf_gemm_then_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out);
+/* gemm_gate_mul of a backend that has no kernel of its own for it, or none for these shapes. */
+void lf_gemm_then_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p,
+                           const struct lf_gate_mul_params *gate);
 
 extern const struct lf_backend lf_backend_cpu;
 #ifdef LF_HAVE_CUDA

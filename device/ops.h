@@ -35,21 +35,24 @@ struct lf_weight {
     int n_in;
 };
 
-struct lf_embed_params {           /* out[t, :] = table row ids[t] */
+struct lf_embed_params {           /* out[t, :] = scale · table row ids[t] */
     float *out;                    /* [T, n_in] */
     const struct lf_weight *table; /* [vocab, n_in] */
     const int32_t *ids;            /* [T], each < table->n_out (checked by the caller) */
     const int32_t *sampled;        /* what an id below zero, -1 - r, stands for: sampled[r]. NULL: there is none */
     int n_tokens;                  /* T */
+    float scale;                   /* 1: the row as it is */
 };
 
-struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight   (Zhang & Sennrich 2019, eq. 4) */
-    void *out;             /* [T, dim], act_dtype; may equal x on a CPU */
+struct lf_rmsnorm_params { /* out = x / sqrt(mean(x²) + eps) · weight (+ residual)   (Zhang & Sennrich 2019, eq. 4) */
+    void *out;             /* [T, dim], act_dtype unless out_float; may equal x on a CPU */
     const float *x;        /* [T, dim] */
-    const float *weight;   /* [dim] */
+    const float *weight;   /* [dim] or NULL: all are 1 */
     float eps;
     int n_tokens; /* T */
     int dim;
+    const float *residual; /* [T, dim] or NULL; only with out_float; may equal out */
+    bool out_float;        /* out is float: a norm behind a GEMM, whose result is added to the residual stream */
 };
 
 /* Fused RMSNorm: between two GEMMs, without a pass of its own. The epilogue of the GEMM that writes the residual stream
@@ -63,13 +66,14 @@ struct lf_fused_norm {
     float *sum_squares;  /* [T, ceil(n_out / LF_NORM_PART)] */
 };
 
-struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
+struct lf_gemm_params { /* y = alpha · (x · wᵀ (+ bias)) (+ residual) */
     void *y;            /* [T, w->n_out], row stride y_stride */
     bool y_float;       /* y is float: the residual stream, logits; else act_dtype */
     const void *x;      /* [T, w->n_in], act_dtype, row stride x_stride; does not overlap y */
     const struct lf_weight *w;
     const float *bias;      /* [n_out] or NULL */
     const float *residual;  /* [T, n_out], row stride y_stride, or NULL; may equal y; only with y_float */
+    float alpha;            /* 1: as it is, to the bit */
     int n_tokens;           /* T */
     int x_stride, y_stride; /* elements */
     /* Only where fused_norm_tokens() allows T tokens. */
@@ -79,11 +83,30 @@ struct lf_gemm_params { /* y = x · wᵀ (+ bias) (+ residual) */
     void *scratch; /* gemm_scratch_bytes(max T, max n_in) bytes, 64-byte aligned; contents undefined */
 };
 
-struct lf_silu_mul_params { /* out[t, i] = silu(gate_up[t, i]) · gate_up[t, dim + i], silu(a) = a / (1 + e^-a) */
+/* What becomes of gate and up (Shazeer 2020). σ(a) = 1 / (1 + e^-a). */
+enum lf_act {
+    LF_ACT_SILU, /* gate · σ(gate) · up: SwiGLU */
+    LF_ACT_GELU_TANH, /* gate · σ(2u) · up, u = √(2/π) · (gate + 0.044715·gate³), which is gate · (1 + tanh u) / 2 · up
+                       */
+    LF_ACT_GELU,       /* gate · (1 + erf(gate / √2)) / 2 · up */
+    LF_ACT_SWIGLU_OAI, /* gate' · σ(1.702·gate') · (up' + 1): gpt-oss; gate' = min(gate, limit), up' is up within ±limit
+                        */
+    LF_ACTS_N
+};
+
+struct lf_gate_mul_params { /* out[t, i] = act(gate, up), gate = gate_up[t, i], up = gate_up[t, dim + i] */
     void *out;              /* [T, dim] */
     const void *gate_up;    /* [T, 2·dim] */
     int n_tokens;           /* T */
     int dim;
+    enum lf_act act;
+    float limit; /* of LF_ACT_SWIGLU_OAI alone, > 0 */
+};
+
+struct lf_softcap_params { /* x = cap · tanh(x / cap), in place */
+    float *x;              /* [n] */
+    int64_t n;
+    float cap; /* > 0 */
 };
 
 struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
@@ -97,6 +120,8 @@ struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
 
 struct lf_ops {
     const char *name; /* of the ISA or device, for logs */
+    bool plain_only;  /* scales are 1, norms have a weight and act_dtype out, the act is SiLU, and there is no softcap:
+                         programs that ask for more are refused */
 
     /* Bytes of a packed [n_out, n_in] matrix: a closed formula, the same that the memory plan adds up. */
     uint64_t (*weight_bytes)(enum lf_dtype dtype, int n_out, int n_in);
@@ -120,10 +145,11 @@ struct lf_ops {
     void (*embed)(struct lf_device *dev, const struct lf_embed_params *p);
     void (*rmsnorm)(struct lf_device *dev, const struct lf_rmsnorm_params *p);
     void (*gemm)(struct lf_device *dev, const struct lf_gemm_params *p);
-    void (*silu_mul)(struct lf_device *dev, const struct lf_silu_mul_params *p);
-    /* gemm, then silu_mul of p->y, dense, into out [T, p->w->n_out / 2]; the same bits, but p->y is undefined
-     * afterwards. */
-    void (*gemm_silu_mul)(struct lf_device *dev, const struct lf_gemm_params *p, void *out);
+    void (*gate_mul)(struct lf_device *dev, const struct lf_gate_mul_params *p);
+    /* gemm, then gate_mul; gate->gate_up is p->y, dense, and gate->dim p->w->n_out / 2. The same bits, but p->y is
+     * undefined afterwards. */
+    void (*gemm_gate_mul)(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate);
+    void (*softcap)(struct lf_device *dev, const struct lf_softcap_params *p);
     void (*gather)(struct lf_device *dev, const struct lf_gather_params *p);
 
     /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */

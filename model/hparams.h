@@ -22,12 +22,20 @@ struct lf_layer_hparams {
     int rope;   /* index of ropes */
 };
 
+/* Queries at position p are multiplied by 1 + beta · ln(1 + ⌊p / n_positions⌋) (Ministral 3). beta 0: they are not. */
+struct lf_q_scale {
+    double beta;
+    int n_positions;
+};
+
 struct lf_hparams {
     const struct lf_arch *arch; /* static */
     const char *architecture;   /* its name, "LlamaForCausalLM" …; static */
     int n_layers, hidden, n_heads, n_kv_heads, head_dim, intermediate, n_vocab;
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;
+    float attn_scale; /* of scores; 0: head_dim^-½ */
+    struct lf_q_scale q_scale;
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;

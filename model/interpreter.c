@@ -20,6 +20,12 @@ static const float *vector(const struct lf_step *s, const struct lf_op *op, int 
     return op->weight[place] == LF_NONE ? NULL : s->weights[op->weight[place]].data;
 }
 
+/* NULL where the op has none. */
+static const float *residual(const struct lf_step *s, const struct lf_op *op)
+{
+    return op->in[LF_OP_RESIDUAL] == LF_NONE ? NULL : at(s, op->in[LF_OP_RESIDUAL]);
+}
+
 /* Rows that the op computes in this step. */
 static int n_rows(const struct lf_step *s, const struct lf_op *op)
 {
@@ -39,7 +45,8 @@ struct lf_gemm_params lf_step_gemm_params(const struct lf_step *s, const struct 
                                    .x = at(s, op->in[LF_OP_X]),
                                    .w = w,
                                    .bias = vector(s, op, LF_OP_BIAS),
-                                   .residual = op->in[LF_OP_RESIDUAL] == LF_NONE ? NULL : at(s, op->in[LF_OP_RESIDUAL]),
+                                   .residual = residual(s, op),
+                                   .alpha = op->alpha,
                                    .n_tokens = n_rows(s, op),
                                    .x_stride = w->n_in,
                                    .y_stride = w->n_out,
@@ -62,25 +69,28 @@ static void embed(const struct lf_step *s, const struct lf_op *op)
                                 .table = matrix(s, op),
                                 .ids = (const int32_t *)(void *)(s->base + s->ws->ids),
                                 .sampled = s->sampled,
-                                .n_tokens = s->n_tokens};
+                                .n_tokens = s->n_tokens,
+                                .scale = op->scale};
     lf_device_ops(s->dev)->embed(s->dev, &p);
 }
 
 /* out = norm(x), with the op's weight and eps. */
-static void run_norm(const struct lf_step *s, const struct lf_op *op, int x, int out)
+static void run_norm(const struct lf_step *s, const struct lf_op *op, int x, int out, const float *residual)
 {
     struct lf_rmsnorm_params p = {.out = at(s, out),
                                   .x = at(s, x),
                                   .weight = vector(s, op, LF_OP_NORM),
                                   .eps = op->eps,
                                   .n_tokens = n_rows(s, op),
-                                  .dim = s->program->values[x].width};
+                                  .dim = s->program->values[x].width,
+                                  .residual = residual,
+                                  .out_float = s->program->values[out].is_float};
     lf_device_ops(s->dev)->rmsnorm(s->dev, &p);
 }
 
 static void rmsnorm(const struct lf_step *s, const struct lf_op *op)
 {
-    run_norm(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    run_norm(s, op, op->in[LF_OP_X], op->out[LF_OP_Y], residual(s, op));
 }
 
 /* Followed by the norm of y where the op has one: half of it is the epilogue where it can be. */
@@ -93,22 +103,35 @@ static void gemm(const struct lf_step *s, const struct lf_op *op)
                                         .weight = vector(s, op, LF_OP_NORM),
                                         .sum_squares = at(s, op->out[LF_OP_Y_SUM_SQUARES])};
     lf_device_ops(s->dev)->gemm(s->dev, &p);
-    if (has_norm && !is_fused) run_norm(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2]);
+    if (has_norm && !is_fused) run_norm(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2], NULL);
 }
 
-static void silu_mul(const struct lf_step *s, const struct lf_op *op)
+static struct lf_gate_mul_params gate_params(const struct lf_step *s, const struct lf_op *op, int gate_up, int out)
 {
-    struct lf_silu_mul_params p = {.out = at(s, op->out[LF_OP_Y]),
-                                   .gate_up = at(s, op->in[LF_OP_X]),
-                                   .n_tokens = n_rows(s, op),
-                                   .dim = s->program->values[op->out[LF_OP_Y]].width};
-    lf_device_ops(s->dev)->silu_mul(s->dev, &p);
+    return (struct lf_gate_mul_params){.out = at(s, out),
+                                       .gate_up = at(s, gate_up),
+                                       .n_tokens = n_rows(s, op),
+                                       .dim = s->program->values[out].width,
+                                       .act = op->act,
+                                       .limit = op->limit};
 }
 
-static void gemm_silu_mul(const struct lf_step *s, const struct lf_op *op)
+static void gate_mul(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_gate_mul_params p = gate_params(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    lf_device_ops(s->dev)->gate_mul(s->dev, &p);
+}
+
+static void gemm_gate_mul(const struct lf_step *s, const struct lf_op *op)
 {
     struct lf_gemm_params p = gemm_params(s, op);
-    lf_device_ops(s->dev)->gemm_silu_mul(s->dev, &p, at(s, op->out[LF_OP_Y2]));
+    struct lf_gate_mul_params gate = gate_params(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2]);
+    lf_device_ops(s->dev)->gemm_gate_mul(s->dev, &p, &gate);
+}
+
+static const float *table_at(const struct lf_step *s, uint64_t offset)
+{
+    return (const float *)(const void *)(s->base + offset);
 }
 
 static struct lf_rope_append_params rope_params(const struct lf_step *s, const struct lf_op *op, int qkv, int q)
@@ -117,8 +140,10 @@ static struct lf_rope_append_params rope_params(const struct lf_step *s, const s
                                           .qkv = at(s, qkv),
                                           .q_norm = vector(s, op, LF_OP_Q_NORM),
                                           .k_norm = vector(s, op, LF_OP_K_NORM),
+                                          .norm_whole_row = op->norm_whole_row,
                                           .norm_eps = op->eps,
-                                          .table = (const float *)(const void *)(s->base + s->ws->ropes[op->rope]),
+                                          .table = table_at(s, s->ws->ropes[op->rope]),
+                                          .q_scale = op->scales_q ? table_at(s, s->ws->q_scale) : NULL,
                                           .n_tokens = s->n_tokens,
                                           .rotary_dim = op->rotary_dim,
                                           .n_heads = s->program->values[q].width / s->kv->head_dim,
@@ -171,17 +196,25 @@ static void pick(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->gather(s->dev, &p);
 }
 
+static void softcap(const struct lf_step *s, const struct lf_op *op)
+{
+    int64_t width = s->program->values[op->out[LF_OP_Y]].width;
+    struct lf_softcap_params p = {.x = at(s, op->out[LF_OP_Y]), .n = n_rows(s, op) * width, .cap = op->softcap};
+    lf_device_ops(s->dev)->softcap(s->dev, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
         [LF_OP_EMBED] = embed,
         [LF_OP_RMSNORM] = rmsnorm,
         [LF_OP_GEMM] = gemm,
-        [LF_OP_SILU_MUL] = silu_mul,
+        [LF_OP_GATE_MUL] = gate_mul,
         [LF_OP_ROPE_APPEND] = rope_append,
         [LF_OP_ATTENTION] = attention,
         [LF_OP_PICK] = pick,
-        [LF_OP_GEMM_SILU_MUL] = gemm_silu_mul,
+        [LF_OP_SOFTCAP] = softcap,
+        [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };
     run[op->kind](s, op);

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "core/check.h"
@@ -91,7 +92,21 @@ static enum lf_status fill_rope_table(struct lf_model *model, int rope, int n_po
     return LF_OK;
 }
 
-/* The workspace and what is filled in once: the rope table, the attention object. */
+/* What q is multiplied by at every position, where the model does so. */
+static enum lf_status fill_q_scale(struct lf_model *model, int n_positions, struct lf_err *err)
+{
+    struct lf_executor *m = &model->x;
+    const struct lf_q_scale *q = &model->hp.q_scale;
+    if (!(q->beta > 0)) return LF_OK;
+    float *made = malloc((size_t)n_positions * sizeof(*made));
+    if (!made) return lf_fail(err, LF_NO_MEMORY, "no memory for the query scales of %d positions", n_positions);
+    for (int i = 0; i < n_positions; i++) made[i] = (float)(1 + q->beta * log1p((double)(i / q->n_positions)));
+    lf_upload(m->dev, m->base + m->ws.q_scale, made, (size_t)n_positions * sizeof(*made));
+    free(made);
+    return LF_OK;
+}
+
+/* The workspace and what is filled in once: tables by position, the attention object. */
 static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
 {
     struct lf_executor *m = &model->x;
@@ -117,6 +132,7 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
         m->sampled = lf_sample_device_ids(&model->sampler);
     }
     for (int i = 0; i < model->hp.n_ropes; i++) LF_TRY(fill_rope_table(model, i, plan->ctx, err));
+    LF_TRY(fill_q_scale(model, plan->ctx, err));
     for (int i = 0; i < model->hp.n_ropes; i++)
         if (model->hp.ropes[i].kind == LF_ROPE_LONGROPE)
             LF_INFO("longrope: %s factors, for a context of %d tokens (trained on %d)",

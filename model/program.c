@@ -12,11 +12,12 @@ static const struct {
     [LF_OP_EMBED] = {"embed", false},
     [LF_OP_RMSNORM] = {"rmsnorm", false},
     [LF_OP_GEMM] = {"gemm", true},
-    [LF_OP_SILU_MUL] = {"silu_mul", false},
+    [LF_OP_GATE_MUL] = {"gate_mul", false},
     [LF_OP_ROPE_APPEND] = {"rope_append", false},
     [LF_OP_ATTENTION] = {"attention", false},
     [LF_OP_PICK] = {"pick", false},
-    [LF_OP_GEMM_SILU_MUL] = {"gemm_silu_mul", true},
+    [LF_OP_SOFTCAP] = {"softcap", false},
+    [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true},
     [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true},
 };
 
@@ -30,9 +31,23 @@ bool lf_op_has_gemm(enum lf_op_kind kind)
     return kinds[kind].has_gemm;
 }
 
+/* Where row `row` of n rows that alternate comes from: the first half are the even ones. */
+static int even_then_odd(int row, int n)
+{
+    int n_even = (n + 1) / 2;
+    return row < n_even ? 2 * row : 2 * (row - n_even) + 1;
+}
+
+int lf_row_order_source(const struct lf_slot_part *part, int row)
+{
+    if (part->order == LF_ROWS_DEINTERLEAVE) return even_then_odd(row, part->n_rows);
+    if (part->order == LF_ROWS_AS_STORED || row % part->head_dim >= part->rotary_dim) return row;
+    return row - row % part->head_dim + even_then_odd(row % part->head_dim, part->rotary_dim);
+}
+
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer)
 {
-    struct lf_op op = {.kind = kind, .layer = layer};
+    struct lf_op op = {.kind = kind, .layer = layer, .alpha = 1, .scale = 1};
     for (int i = 0; i < LF_OP_INPUTS_N; i++) op.in[i] = LF_NONE;
     for (int i = 0; i < LF_OP_OUTPUTS_N; i++) op.out[i] = LF_NONE;
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) op.weight[i] = LF_NONE;
@@ -85,7 +100,11 @@ void lf_program_find_lives(struct lf_program *p)
     for (int i = 0; i < p->n_ops; i++) {
         const struct lf_op *op = &p->ops[i];
         for (int k = 0; k < LF_OP_OUTPUTS_N; k++)
-            if (op->out[k] != LF_NONE) p->values[op->out[k]].first_op = p->values[op->out[k]].last_op = i;
+            if (op->out[k] != LF_NONE) {
+                struct lf_value *v = &p->values[op->out[k]];
+                if (v->first_op < 0) v->first_op = i; /* softcap changes what is there */
+                v->last_op = i;
+            }
         for (int k = 0; k < LF_OP_INPUTS_N; k++)
             if (op->in[k] != LF_NONE) p->values[op->in[k]].last_op = i;
     }

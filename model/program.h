@@ -24,15 +24,16 @@
 #include "device/ops.h"
 
 enum lf_op_kind {
-    LF_OP_EMBED,       /* x = table row of each id */
-    LF_OP_RMSNORM,     /* h = norm(x) · weight */
-    LF_OP_GEMM,        /* y = x·wᵀ (+ bias) (+ residual) */
-    LF_OP_SILU_MUL,    /* act = silu(gate) · up */
+    LF_OP_EMBED,       /* x = scale · table row of each id */
+    LF_OP_RMSNORM,     /* h = norm(x) (· weight) (+ residual) */
+    LF_OP_GEMM,        /* y = alpha · (x·wᵀ (+ bias)) (+ residual) */
+    LF_OP_GATE_MUL,    /* act = act(gate) · up (lf_act) */
     LF_OP_ROPE_APPEND, /* q = rope(qkv); K and V go to the cache of the op's layer */
     LF_OP_ATTENTION,   /* out = attention(q, cache of the op's layer) */
     LF_OP_PICK,        /* the rows of a value whose logits are wanted */
+    LF_OP_SOFTCAP,     /* softcap · tanh(x / softcap), in place: y is x */
     /* fused */
-    LF_OP_GEMM_SILU_MUL,
+    LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
     LF_OP_KINDS_N
 };
@@ -61,11 +62,21 @@ enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS }
 
 enum { LF_SLOT_PARTS_N = 3, LF_SLOT_ALIGN_BYTES = 64 };
 
+/* How the rows of a tensor (the elements of a vector) are put in order where they are loaded. */
+enum lf_row_order {
+    LF_ROWS_AS_STORED,
+    LF_ROWS_DEINTERLEAVE,     /* all even rows, then all odd ones: gate and up that alternate */
+    LF_ROWS_DEINTERLEAVE_HEAD /* within the first rotary_dim of each head_dim rows: even ones, then odd ones. RoPE of
+                                 the pairs (2i, 2i + 1) becomes that of (i, i + rotary_dim/2), and scores stay the same
+                                 where q and k are in the same order */
+};
+
 /* What tensors of a checkpoint become: a matrix [n_out, n_in] in the order of the device's GEMM, or a vector of n_out
- * floats. Its parts are stacked by rows. */
+ * floats. Its parts are stacked by rows. Hashes (identity.h) are of the tensors as they are stored. */
 struct lf_slot {
     int layer; /* -1: outside the layers */
     bool is_vector;
+    float add;       /* of a vector: what is added to each element (norms that multiply by 1 + w) */
     int n_out, n_in; /* a vector has n_in 1 */
     enum lf_shard shard;
     int tied_to;        /* the slot whose bytes it shares unless the files hold others (lm_head), or LF_NONE */
@@ -74,6 +85,8 @@ struct lf_slot {
     struct lf_slot_part {
         const char *pattern; /* a name, in which "#" stands for the layer; static */
         int n_rows;
+        enum lf_row_order order;
+        int head_dim, rotary_dim; /* of LF_ROWS_DEINTERLEAVE_HEAD */
     } parts[LF_SLOT_PARTS_N];
 };
 
@@ -81,13 +94,14 @@ struct lf_slot {
  *
  *                      in                            out               weights
  *     embed                                          x                 table
- *     rmsnorm          x                             h                 weight
+ *     rmsnorm          x, residual                   h                 weight
  *     gemm             x, residual, sum_squares      y, h, sum_squares w, bias, norm
- *     silu_mul         gate_up                       act
+ *     gate_mul         gate_up                       act
  *     rope_append      qkv                           q                 q_norm, k_norm
  *     attention        q                             out               sinks
  *     pick             any                           its rows
- *     gemm_silu_mul    x, –, sum_squares             gate_up, act      w, bias
+ *     softcap          x                             x
+ *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
  * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
@@ -103,8 +117,14 @@ struct lf_op {
     float eps;            /* of the norm that the op is or has */
     float x_eps;          /* of the norm whose first half its x is, beside x's sum_squares */
     int rope, rotary_dim; /* which table (struct lf_hparams), and channels that it turns */
-    float scale, softcap; /* of scores */
+    bool norm_whole_row;  /* q_norm and k_norm are over all heads at once */
+    bool scales_q;        /* by position (lf_hparams.q_scale) */
+    float alpha;          /* of a gemm */
+    float scale;          /* of scores; of embed */
+    float softcap;        /* of scores, 0: none; of softcap */
     int window;           /* keys that a query may see, 0: all */
+    enum lf_act act;      /* of gate_mul */
+    float limit;          /* of its act */
 };
 
 /* One forward pass. Zeroed: none. */
@@ -116,6 +136,8 @@ struct lf_program {
     int logits; /* value; LF_NONE: this program makes none */
 };
 
+/* Of a part with an order: the row of its tensor that becomes row `row` of the part. */
+int lf_row_order_source(const struct lf_slot_part *part, int row);
 /* An op with nothing in its places yet. */
 struct lf_op lf_op_init(enum lf_op_kind kind, int layer);
 /* LF_NO_MEMORY. ops and values of `from`, no slots. */

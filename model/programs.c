@@ -15,6 +15,33 @@ enum lf_status lf_program_record(struct lf_program *out, const struct lf_hparams
     return status;
 }
 
+/* What the op asks for beyond the plain ops of a device (lf_ops.plain_only); NULL: nothing. */
+static const char *beyond_plain(const struct lf_program *p, const struct lf_op *op)
+{
+    bool has_norm = op->kind == LF_OP_RMSNORM;
+    if (op->kind == LF_OP_EMBED && op->scale != 1) return "an embedding that is scaled";
+    if (has_norm && op->weight[LF_OP_NORM] == LF_NONE) return "norms without a weight";
+    if (has_norm && p->values[op->out[LF_OP_Y]].is_float) return "norms of what is added to the residual stream";
+    if (lf_op_has_gemm(op->kind) && op->alpha != 1) return "matrices whose results are scaled";
+    if (op->kind == LF_OP_GATE_MUL && op->act != LF_ACT_SILU) return "activations other than SiLU";
+    if (op->kind == LF_OP_ROPE_APPEND && op->norm_whole_row) return "norms over all heads of q and k";
+    if (op->kind == LF_OP_ROPE_APPEND && op->scales_q) return "queries that are scaled by position";
+    return op->kind == LF_OP_SOFTCAP ? "capped logits" : NULL;
+}
+
+static enum lf_status check_device(const struct lf_program *p, const struct lf_hparams *hp, const struct lf_ops *ops,
+                                   struct lf_err *err)
+{
+    for (int i = 0; i < p->n_ops && ops->plain_only; i++) {
+        const char *what = beyond_plain(p, &p->ops[i]);
+        if (what)
+            return lf_fail(err, LF_UNSUPPORTED,
+                           "%s has %s, which is not implemented on this device (--device cpu has it)", hp->architecture,
+                           what);
+    }
+    return LF_OK;
+}
+
 static enum lf_status derive(struct lf_programs *p, enum lf_wanted wanted, const struct lf_ops *ops, bool no_fusion,
                              struct lf_err *err)
 {
@@ -30,6 +57,7 @@ enum lf_status lf_programs_make(struct lf_programs *out, const struct lf_hparams
 {
     struct lf_programs p = {0};
     enum lf_status status = lf_program_record(&p.recorded, hp, err);
+    if (status == LF_OK) status = check_device(&p.recorded, hp, ops, err);
     for (int i = 0; i < LF_WANTED_N && status == LF_OK; i++)
         status = derive(&p, (enum lf_wanted)i, ops, no_fusion, err);
     if (status == LF_OK)

@@ -66,14 +66,20 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
 
 int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n)
 {
+    return lf_rec_vector_plus(r, layer, pattern, n, 0);
+}
+
+int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add)
+{
     struct lf_slot slot = {.layer = layer,
                            .is_vector = true,
+                           .add = add,
                            .n_out = n,
                            .n_in = 1,
                            .tied_to = LF_NONE,
                            .suffix = ".weight",
                            .n_parts = 1,
-                           .parts = {{pattern, n}}};
+                           .parts = {{.pattern = pattern, .n_rows = n}}};
     return add_slot(r, &slot);
 }
 
@@ -86,23 +92,41 @@ void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear
 
 int lf_rec_embed(struct lf_recorder *r, struct lf_linear table)
 {
+    return lf_rec_embed_scaled(r, table, 1);
+}
+
+int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float scale)
+{
     struct lf_op op = lf_op_init(LF_OP_EMBED, -1);
+    op.scale = scale;
     op.weight[LF_OP_W] = table.weight;
     return add_op(r, op, (struct lf_value){.width = r->hp->hidden, .is_float = true});
 }
 
-int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
+static int add_norm(struct lf_recorder *r, int x, int weight, int residual, bool is_float)
 {
     struct lf_op op = lf_op_init(LF_OP_RMSNORM, -1);
     op.in[LF_OP_X] = x;
+    op.in[LF_OP_RESIDUAL] = residual;
     op.weight[LF_OP_NORM] = weight;
     op.eps = r->hp->norm_eps;
-    return add_op(r, op, (struct lf_value){.width = width_of(r, x)});
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x), .is_float = is_float});
 }
 
-static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, int residual, struct lf_value y)
+int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight)
+{
+    return add_norm(r, x, weight, LF_NONE, false);
+}
+
+int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual)
+{
+    return add_norm(r, y, weight, residual, true);
+}
+
+static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, float alpha, int residual, struct lf_value y)
 {
     struct lf_op op = lf_op_init(LF_OP_GEMM, -1);
+    op.alpha = alpha;
     op.in[LF_OP_X] = x;
     op.in[LF_OP_RESIDUAL] = residual;
     op.weight[LF_OP_W] = w.weight;
@@ -113,18 +137,30 @@ static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, int residu
 
 int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w)
 {
-    return add_gemm(r, x, w, LF_NONE, (struct lf_value){.is_float = false});
+    return add_gemm(r, x, w, 1, LF_NONE, (struct lf_value){.is_float = false});
+}
+
+int lf_rec_gemm_float(struct lf_recorder *r, int x, struct lf_linear w)
+{
+    return add_gemm(r, x, w, 1, LF_NONE, (struct lf_value){.is_float = true});
 }
 
 int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual)
 {
-    return add_gemm(r, x, w, residual, (struct lf_value){.is_float = true});
+    return lf_rec_gemm_add_scaled(r, x, w, 1, residual);
 }
 
-int lf_rec_silu_mul(struct lf_recorder *r, int gate_up)
+int lf_rec_gemm_add_scaled(struct lf_recorder *r, int x, struct lf_linear w, float alpha, int residual)
 {
-    struct lf_op op = lf_op_init(LF_OP_SILU_MUL, -1);
+    return add_gemm(r, x, w, alpha, residual, (struct lf_value){.is_float = true});
+}
+
+int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float limit)
+{
+    struct lf_op op = lf_op_init(LF_OP_GATE_MUL, -1);
     op.in[LF_OP_X] = gate_up;
+    op.act = act;
+    op.limit = limit;
     return add_op(r, op, (struct lf_value){.width = width_of(r, gate_up) / 2});
 }
 
@@ -135,6 +171,8 @@ int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, in
     op.weight[LF_OP_Q_NORM] = q_norm;
     op.weight[LF_OP_K_NORM] = k_norm;
     op.eps = r->hp->norm_eps;
+    op.norm_whole_row = r->status == LF_OK && q_norm != LF_NONE && r->program.slots[q_norm].n_out > r->hp->head_dim;
+    op.scales_q = r->hp->q_scale.beta > 0;
     op.rope = r->hp->layers[layer].rope;
     op.rotary_dim = r->hp->ropes[op.rope].rotary_dim;
     return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * r->hp->head_dim});
@@ -144,12 +182,25 @@ int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
 {
     struct lf_op op = lf_op_init(LF_OP_ATTENTION, layer);
     op.in[LF_OP_X] = q;
-    op.scale = 1.0f / sqrtf((float)r->hp->head_dim);
+    op.scale = r->hp->attn_scale > 0 ? r->hp->attn_scale : 1.0f / sqrtf((float)r->hp->head_dim);
     op.window = window;
     return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
 }
 
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head)
 {
-    r->program.logits = add_gemm(r, x, head, LF_NONE, (struct lf_value){.rows = LF_ROWS_OUT, .is_float = true});
+    lf_rec_logits_scaled(r, x, head, 1);
+}
+
+void lf_rec_logits_scaled(struct lf_recorder *r, int x, struct lf_linear head, float alpha)
+{
+    r->program.logits = add_gemm(r, x, head, alpha, LF_NONE, (struct lf_value){.rows = LF_ROWS_OUT, .is_float = true});
+}
+
+void lf_rec_softcap(struct lf_recorder *r, float cap)
+{
+    struct lf_op op = lf_op_init(LF_OP_SOFTCAP, -1);
+    op.in[LF_OP_X] = op.out[LF_OP_Y] = r->program.logits;
+    op.softcap = cap;
+    if (r->status == LF_OK) r->status = lf_program_insert(&r->program, r->program.n_ops, &op, &r->err);
 }

@@ -1,7 +1,7 @@
 /* Records a layer program (program.h): what the files of families (arch/) are written in.
  *
  *     int h = lf_rec_rmsnorm(r, x, lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hidden));
- *     x = lf_rec_gemm(r, h, w, x);
+ *     x = lf_rec_gemm_add(r, h, w, x);
  *
  * Values, slots and matrices are named by what the functions return; none of them runs or reads anything. What fails
  * (memory) fails once, at the end: functions after that do nothing, and lf_recorder_end says why. One thread. */
@@ -39,6 +39,8 @@ LF_MUST_CHECK enum lf_status lf_recorder_end(struct lf_recorder *r, struct lf_pr
 struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf_linear_opts *opts);
 /* A vector of n floats, pattern.weight in the files. */
 int lf_rec_vector(struct lf_recorder *r, int layer, const char *pattern, int n);
+/* The same, `add` added to each. */
+int lf_rec_vector_plus(struct lf_recorder *r, int layer, const char *pattern, int n, float add);
 /* The matrix shares the bytes of another one, unless the files hold one that differs. */
 void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear to);
 
@@ -46,19 +48,31 @@ void lf_rec_tie(struct lf_recorder *r, struct lf_linear linear, struct lf_linear
 
 /* The residual stream of the step's tokens. */
 int lf_rec_embed(struct lf_recorder *r, struct lf_linear table);
-/* norm(x) · weight, with the model's eps. */
+int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float scale);
+/* norm(x) · weight, with the model's eps; weight: a slot, or LF_NONE. */
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
+/* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. */
+int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual);
 /* x·wᵀ (+ bias), in act_dtype. */
 int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w);
+/* The same, float. */
+int lf_rec_gemm_float(struct lf_recorder *r, int x, struct lf_linear w);
 /* residual + x·wᵀ (+ bias), float. */
 int lf_rec_gemm_add(struct lf_recorder *r, int x, struct lf_linear w, int residual);
-/* silu(first half) · second half. */
-int lf_rec_silu_mul(struct lf_recorder *r, int gate_up);
-/* q of qkv, rotated; K and V are appended to the layer's cache. Norms of each head: slots, or LF_NONE. */
+/* residual + alpha · (x·wᵀ (+ bias)), float. */
+int lf_rec_gemm_add_scaled(struct lf_recorder *r, int x, struct lf_linear w, float alpha, int residual);
+/* act(first half) · second half. limit: of LF_ACT_SWIGLU_OAI, else 0. */
+int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float limit);
+/* q of qkv, rotated; K and V are appended to the layer's cache. Norms: slots, or LF_NONE; of each head, or, where they
+ * are as long as the row, of all heads at once. */
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);
-/* Over the layer's cache, of the last `window` keys where window > 0. */
+/* Over the layer's cache, of the last `window` keys where window > 0; scores as hp->attn_scale says. */
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
 /* x·wᵀ of the tokens whose logits are wanted: what the program is for. */
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head);
+/* The same, times alpha. */
+void lf_rec_logits_scaled(struct lf_recorder *r, int x, struct lf_linear head, float alpha);
+/* cap · tanh(logits / cap), behind lf_rec_logits. */
+void lf_rec_softcap(struct lf_recorder *r, float cap);
 
 #endif

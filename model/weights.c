@@ -34,6 +34,7 @@ struct part {
     const struct lf_tensor *tensor; /* NULL for dummy weights */
     int slot_idx;
     int row_first;       /* of the slot */
+    int part_idx;        /* of the slot's parts */
     int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file */
 };
@@ -136,6 +137,7 @@ static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hpara
     const struct lf_slot *slot = &l->program->slots[slot_idx];
     struct part *p = &l->parts[l->n_parts];
     *p = (struct part){.slot_idx = slot_idx,
+                       .part_idx = part_idx,
                        .row_first = row_first,
                        .n_rows = slot->parts[part_idx].n_rows,
                        .n_in = slot->n_in,
@@ -331,8 +333,9 @@ struct loader {
     const struct lf_weight_layout *layout;
     const struct lf_model_opts *opts;
     struct lf_weights *w;
-    char *staging;                 /* [STAGING_BYTES] rows as they stand in the file */
-    float *widened;                /* [STAGING_BYTES / 2] elements of a vector as float */
+    char *staging;  /* [STAGING_BYTES] rows as they stand in the file */
+    char *ordered;  /* [STAGING_BYTES] some of them in the order of the slot; NULL until they are needed */
+    float *widened; /* [STAGING_BYTES / 2] elements of a vector as float */
     struct lf_tensor_hash *hashes; /* [n_parts]; NULL: not asked for */
     int fd, file_idx;
     uint64_t done; /* bytes */
@@ -405,9 +408,45 @@ static void hash_end(struct loader *ld, const struct part *p, struct lf_sha256 *
     lf_sha256_final(sha, h->sha);
 }
 
-static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
+/* n rows from row `row` of a part on, as the slot has them, to where they belong. */
+static void store_rows(struct loader *ld, const struct part *p, int row, int n, const void *rows)
 {
     const struct lf_weight *w = &ld->w->of[p->slot_idx];
+    const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
+    if (!slot->is_vector) {
+        ld->ops->weight_pack(ld->dev, w, p->row_first + row, n, rows);
+        return;
+    }
+    lf_to_f32(ld->widened, rows, p->dtype, (size_t)n);
+    for (int i = 0; i < n && slot->add != 0; i++) ld->widened[i] += slot->add;
+    lf_upload(ld->dev, (float *)w->data + p->row_first + row, ld->widened, (size_t)n * sizeof(float));
+}
+
+/* The same of the staged rows [row, row + n) of a part whose rows have another order in the file: whatever stands side
+ * by side in the slot goes there at once. */
+static enum lf_status store_reordered(struct loader *ld, const struct part *p, int row, int n, struct lf_err *err)
+{
+    const struct lf_slot_part *order = &ld->layout->program->slots[p->slot_idx].parts[p->part_idx];
+    size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
+    int n_run = 0;
+    if (!ld->ordered) ld->ordered = malloc(STAGING_BYTES);
+    if (!ld->ordered) return lf_fail(err, LF_NO_MEMORY, "no memory for reading weights");
+    for (int to = 0; to < p->n_rows; to++) {
+        int from = lf_row_order_source(order, to) - row;
+        bool is_staged = from >= 0 && from < n;
+        if (is_staged)
+            memcpy(ld->ordered + (size_t)n_run++ * row_bytes, ld->staging + (size_t)from * row_bytes, row_bytes);
+        if (n_run == 0 || (is_staged && to + 1 < p->n_rows)) continue;
+        store_rows(ld, p, is_staged ? to + 1 - n_run : to - n_run, n_run, ld->ordered);
+        n_run = 0;
+    }
+    return LF_OK;
+}
+
+static enum lf_status load_part(struct loader *ld, const struct part *p, struct lf_err *err)
+{
+    const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
+    bool is_ordered = slot->parts[p->part_idx].order == LF_ROWS_AS_STORED;
     size_t row_bytes = (size_t)p->n_in * lf_dtype_bytes(p->dtype);
     struct lf_sha256 sha;
     int n_max = rows_at_once(p, row_bytes);
@@ -417,12 +456,10 @@ static enum lf_status load_part(struct loader *ld, const struct part *p, struct 
         int n = LF_MIN(n_max, p->n_rows - row);
         LF_TRY(stage_rows(ld, p, row, n, row_bytes, err));
         if (ld->hashes) lf_hash_rows(&sha, lf_device_threads(ld->dev), ld->staging, n, row_bytes);
-        if (ld->layout->program->slots[p->slot_idx].is_vector) {
-            lf_to_f32(ld->widened, ld->staging, p->dtype, (size_t)n);
-            lf_upload(ld->dev, (float *)w->data + p->row_first + row, ld->widened, (size_t)n * sizeof(float));
-        } else {
-            ld->ops->weight_pack(ld->dev, w, p->row_first + row, n, ld->staging);
-        }
+        if (is_ordered)
+            store_rows(ld, p, row, n, ld->staging);
+        else
+            LF_TRY(store_reordered(ld, p, row, n, err));
         ld->done += (uint64_t)n * row_bytes;
         if (ld->opts->progress) ld->opts->progress(ld->opts->progress_ctx, ld->done, ld->layout->file_bytes);
     }
@@ -452,6 +489,7 @@ enum lf_status lf_weights_load(struct lf_weights *out, struct lf_device *dev, co
 done:
     if (ld.fd >= 0) close(ld.fd);
     free(ld.staging);
+    free(ld.ordered);
     free(ld.widened);
     free(ld.hashes);
     if (status == LF_OK) {

@@ -81,6 +81,7 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
     w.sampler = reserve(&at, sampler_bytes(hp, limits, info));
     w.logits_bytes = at - w.logits;
     for (int i = 0; i < hp->n_ropes; i++) w.ropes[i] = reserve(&at, lf_rope_table_bytes(&hp->ropes[i], limits->ctx));
+    if (hp->q_scale.beta > 0) w.q_scale = reserve(&at, (uint64_t)limits->ctx * sizeof(float));
     w.rope_bytes = at - w.ropes[0];
     w.attention = reserve(&at, lf_attn_workspace_bytes(&shape, info));
     w.attn_bytes = at - w.attention;

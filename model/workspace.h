@@ -25,9 +25,9 @@ struct lf_step_limits {
  *     values  of the programs, each where passes/place.c puts it; programs take turns, so they share the room
  *     scratch of the GEMMs
  *     logits  [max_out, n_vocab] float, and what sampling needs (sampler)
- *     ropes   a table each;  workspace of attention */
+ *     ropes   a table each, q_scale [ctx] float where the model has one;  workspace of attention */
 struct lf_workspace {
-    uint64_t ids, logits_idx, values, scratch, logits, sampler, ropes[LF_ROPES_N], attention;
+    uint64_t ids, logits_idx, values, scratch, logits, sampler, ropes[LF_ROPES_N], q_scale, attention;
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;
 };

@@ -1,4 +1,4 @@
-/* What the kernels of all vector instruction sets share: exp2 and tanh, the online softmax over a tile, the end of a
+/* What the kernels of all vector instruction sets share: exp2, the online softmax over a tile, the end of a
  * split and the combine. Inside attention/ only, for files compiled for an instruction set that device/cpu/vec.h knows.
  *
  * Rows are taken VEC at a time where a row has one number (maxima, factors) and one at a time where it has a vector of
@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "attention/cpu/attn_kernel.h"
-#include "device/cpu/vec.h"
+#include "device/cpu/vec_math.h"
 
 enum { TILE_VECS = LF_ATTN_TILE / VEC, LINE_FLOATS = 16 /* of a cache line */ };
 
@@ -35,24 +35,6 @@ LF_KERNEL vec exp2_neg(vec x, int degree)
     }
     y = vec_fma(y, f, vec_set(1.0f));
     return vec_scale2(y, x);
-}
-
-/* tanh |x| = −e / (2 + e) with e = 2^t − 1, t = −2·log2(e)·|x|; e without cancellation near 0: t = n + f with n the
- * nearest integer, 2^f − 1 = f · polynomial (relative minimax on [−½, ½], 1e-8), e = (2^f − 1)·2^n + (2^n − 1). At
- * t = −100 the result has long been 1; less is not let in, as ∞ − ∞ is no fraction. */
-LF_KERNEL vec tanh_lanes(vec x)
-{
-    vec t = vec_max(vec_set(-100.0f), vec_mul(vec_abs(x), vec_set(-2.88539008177792681472f)));
-    vec n = vec_round(t);
-    vec f = vec_sub(t, n), y = vec_set(0.00015403512f);
-    y = vec_fma(y, f, vec_set(0.0013390735f));
-    y = vec_fma(y, f, vec_set(0.009618238f));
-    y = vec_fma(y, f, vec_set(0.055503573f));
-    y = vec_fma(y, f, vec_set(0.24022649f));
-    y = vec_fma(y, f, vec_set(0.6931472f));
-    vec two_n = vec_scale2(vec_set(1.0f), n);
-    vec e = vec_fma(vec_mul(y, f), two_n, vec_sub(two_n, vec_set(1.0f)));
-    return vec_copysign(vec_div(e, vec_add(vec_set(2.0f), e)), x);
 }
 
 /* Starts loads of n cache lines into the second-level cache. */

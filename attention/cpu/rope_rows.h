@@ -10,35 +10,37 @@
 
 enum { NORM_LANES = 16 };
 
-/* x · weight / √(mean x² + eps) into y. Sixteen sums, added in order. */
-static void rms_norm(float *y, const float *x, const float *weight, float eps, int head_dim)
+/* 1 / √(mean x² + eps). Sixteen sums, added in order. */
+static float norm_factor(const float *x, float eps, int n)
 {
     float lanes[NORM_LANES] = {0};
-    for (int i = 0; i < head_dim; i += NORM_LANES)
+    for (int i = 0; i < n; i += NORM_LANES)
         for (int lane = 0; lane < NORM_LANES; lane++) lanes[lane] += x[i + lane] * x[i + lane];
     float sum = 0.0f;
     for (int lane = 0; lane < NORM_LANES; lane++) sum += lanes[lane];
-    float factor = 1.0f / sqrtf(sum / (float)head_dim + eps);
-    for (int i = 0; i < head_dim; i++) y[i] = x[i] * factor * weight[i];
+    return 1.0f / sqrtf(sum / (float)n + eps);
 }
 
 /* One head: norm where there is one, rotation of the first rotary_dim channels, the others as they are. y and x do not
- * overlap. cos_sin is the table's row of the position. */
-static void rotate_head(float *restrict y, const float *restrict x, const float *norm, float eps,
-                        const float *restrict cos_sin, int rotary_dim, int head_dim)
+ * overlap. row_factor: norm_factor of the row where the norm is over all of it. cos_sin is the table's row of the
+ * position. */
+static void rotate_head(const struct lf_rope_append_params *p, float *restrict y, const float *restrict x,
+                        const float *norm, int head, float row_factor, const float *restrict cos_sin)
 {
     float normed[LF_HEAD_DIM];
+    int d = p->kv->head_dim, half = p->rotary_dim / 2;
     if (norm) {
-        rms_norm(normed, x, norm, eps, head_dim);
+        float factor = p->norm_whole_row ? row_factor : norm_factor(x, p->norm_eps, d);
+        if (p->norm_whole_row) norm += (size_t)head * (size_t)d;
+        for (int i = 0; i < d; i++) normed[i] = x[i] * factor * norm[i];
         x = normed;
     }
-    int half = rotary_dim / 2;
     for (int i = 0; i < half; i++) {
         float c = cos_sin[2 * i], s = cos_sin[2 * i + 1];
         y[i] = x[i] * c - x[i + half] * s;
         y[i + half] = x[i + half] * c + x[i] * s;
     }
-    for (int i = rotary_dim; i < head_dim; i++) y[i] = x[i];
+    for (int i = p->rotary_dim; i < d; i++) y[i] = x[i];
 }
 
 static uint32_t bf16_pair(float first, float second)
@@ -97,18 +99,25 @@ void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope
     const float *table = p->table + (size_t)run->pos * (size_t)p->rotary_dim;
     int slot = run->pos % LF_KV_BLOCK_TOKENS;
 
+    float k_factor[LF_ROPE_RUN];
+    bool whole = p->q_norm && p->norm_whole_row;
+
     for (int t = 0; t < run->n; t++) {
         float *q_out = (float *)p->q_out + (size_t)(run->row + t) * (size_t)p->n_heads * d;
+        const float *q = qkv + (size_t)t * stride;
+        float factor = whole ? norm_factor(q, p->norm_eps, p->n_heads * kv->head_dim) : 1.0f;
+        k_factor[t] = whole ? norm_factor(q + (size_t)p->n_heads * d, p->norm_eps, kv->n_kv_heads * kv->head_dim) : 1;
         for (int h = 0; h < p->n_heads; h++)
-            rotate_head(q_out + (size_t)h * d, qkv + (size_t)t * stride + (size_t)h * d, p->q_norm, p->norm_eps,
-                        table + (size_t)t * (size_t)p->rotary_dim, p->rotary_dim, kv->head_dim);
+            rotate_head(p, q_out + (size_t)h * d, q + (size_t)h * d, p->q_norm, h, factor,
+                        table + (size_t)t * (size_t)p->rotary_dim);
+        for (size_t i = 0; p->q_scale && i < (size_t)p->n_heads * d; i++) q_out[i] *= p->q_scale[run->pos + t];
     }
     for (int h = 0; h < kv->n_kv_heads; h++) {
         const float *k = qkv + ((size_t)p->n_heads + (size_t)h) * d;
         float rotated[LF_ROPE_RUN][LF_HEAD_DIM];
         for (int t = 0; t < run->n; t++)
-            rotate_head(rotated[t], k + (size_t)t * stride, p->k_norm, p->norm_eps,
-                        table + (size_t)t * (size_t)p->rotary_dim, p->rotary_dim, kv->head_dim);
+            rotate_head(p, rotated[t], k + (size_t)t * stride, p->k_norm, h, k_factor[t],
+                        table + (size_t)t * (size_t)p->rotary_dim);
         store_k(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_K, h), slot, run->n, rotated);
         store_v(kv, lf_kv_page(kv, run->block, p->layer, LF_KV_V, h), slot, run->n, k + (size_t)kv->n_kv_heads * d,
                 stride);

@@ -165,8 +165,8 @@ static void finish(const struct gemm *g, const struct work_tile *u, int row, int
     size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
     const float *bias = p->bias == NULL ? NULL : p->bias + u->col;
     for (int r = 0; r < n_rows; r++, at += (size_t)p->y_stride, acc += LF_PANEL_COLS)
-        g->rows->finish((float *)p->y + at, acc, bias, p->residual == NULL ? NULL : (const float *)p->residual + at,
-                        u->n_cols);
+        g->rows->finish((float *)p->y + at, acc, p->alpha, bias,
+                        p->residual == NULL ? NULL : (const float *)p->residual + at, u->n_cols);
 }
 
 /* All of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The lines of y that a tile will be written to

@@ -15,7 +15,7 @@
  * The rule of the reduction: every output element has one accumulator, which starts at zero and takes k in ascending
  * order. Rows and columns are only ever lanes or separate registers, never summed across. So the bits of a row are the
  * same whatever rows stand beside it, and splitting by rows, columns or K blocks (accumulators are stored and loaded
- * back) changes nothing. Bias and residual are added at the end, in this order. */
+ * back) changes nothing. Bias, alpha and residual come at the end, in this order. */
 #ifndef LF_DEVICE_CPU_GEMM_H
 #define LF_DEVICE_CPU_GEMM_H
 

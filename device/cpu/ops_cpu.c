@@ -13,7 +13,13 @@
 
 /* Elements that are worth a task of their own: some two microseconds of each op. A panel's column is one cache line an
  * element or two, so embed's elements weigh more. */
-enum { NORM_PER_TASK = 16 * 1024, SILU_PER_TASK = 8 * 1024, COPY_PER_TASK = 32 * 1024, EMBED_PER_TASK = 2 * 1024 };
+enum {
+    NORM_PER_TASK = 16 * 1024,
+    GATE_PER_TASK = 8 * 1024,
+    SOFTCAP_RUN = 8 * 1024,
+    COPY_PER_TASK = 32 * 1024,
+    EMBED_PER_TASK = 2 * 1024
+};
 
 struct row_loop {
     struct lf_device *dev;
@@ -43,7 +49,9 @@ static void run_rows(struct row_loop *loop, int elems_per_row, int elems_per_tas
 static void embed_row(const struct row_loop *loop, int row)
 {
     const struct lf_embed_params *p = loop->params;
-    lf_cpu_weight_row(loop->dev, p->table, p->ids[row], (float *)p->out + (size_t)row * (size_t)p->table->n_in);
+    float *out = p->out + (size_t)row * (size_t)p->table->n_in;
+    lf_cpu_weight_row(loop->dev, p->table, p->ids[row], out);
+    if (p->scale != 1.0f) loop->dev->rows.scale(out, p->table->n_in, p->scale);
 }
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
@@ -56,27 +64,46 @@ static void rmsnorm_row(const struct row_loop *loop, int row)
 {
     const struct lf_rmsnorm_params *p = loop->params;
     size_t at = (size_t)row * (size_t)p->dim;
-    loop->dev->rows.rmsnorm((float *)p->out + at, (const float *)p->x + at, p->weight, p->eps, p->dim);
+    loop->dev->rows.rmsnorm((float *)p->out + at, p->x + at, p->weight, p->residual ? p->residual + at : NULL, p->eps,
+                            p->dim);
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
+    LF_ASSERT(p->residual == NULL || p->out_float);
     struct row_loop loop = {.dev = dev, .params = p, .row = rmsnorm_row, .n_rows = p->n_tokens};
     run_rows(&loop, p->dim, NORM_PER_TASK);
 }
 
-static void silu_mul_row(const struct row_loop *loop, int row)
+static void gate_mul_row(const struct row_loop *loop, int row)
 {
-    const struct lf_silu_mul_params *p = loop->params;
+    const struct lf_gate_mul_params *p = loop->params;
     size_t dim = (size_t)p->dim;
     const float *gate = (const float *)p->gate_up + (size_t)row * 2 * dim;
-    loop->dev->rows.silu_mul((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim);
+    loop->dev->rows.gate_mul[p->act]((float *)p->out + (size_t)row * dim, gate, gate + dim, p->dim, p->limit);
 }
 
-static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
+static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
 {
-    struct row_loop loop = {.dev = dev, .params = p, .row = silu_mul_row, .n_rows = p->n_tokens};
-    run_rows(&loop, p->dim, SILU_PER_TASK);
+    LF_ASSERT((int)p->act >= 0 && p->act < LF_ACTS_N && (p->act != LF_ACT_SWIGLU_OAI || p->limit > 0.0f));
+    struct row_loop loop = {.dev = dev, .params = p, .row = gate_mul_row, .n_rows = p->n_tokens};
+    run_rows(&loop, p->dim, GATE_PER_TASK);
+}
+
+/* A run of elements, whose length is the same on every machine. */
+static void softcap_run(const struct row_loop *loop, int run)
+{
+    const struct lf_softcap_params *p = loop->params;
+    int64_t at = (int64_t)run * SOFTCAP_RUN;
+    loop->dev->rows.softcap(p->x + at, (int)LF_MIN(p->n - at, (int64_t)SOFTCAP_RUN), p->cap);
+}
+
+static void softcap(struct lf_device *dev, const struct lf_softcap_params *p)
+{
+    LF_ASSERT(p->cap > 0.0f && p->n >= 0);
+    int n_runs = (int)((p->n + SOFTCAP_RUN - 1) / SOFTCAP_RUN);
+    struct row_loop loop = {.dev = dev, .params = p, .row = softcap_run, .n_rows = n_runs};
+    run_rows(&loop, SOFTCAP_RUN, SOFTCAP_RUN);
 }
 
 static void gather_row(const struct row_loop *loop, int row)
@@ -141,8 +168,9 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = lf_cpu_gemm,
-                               .silu_mul = silu_mul,
-                               .gemm_silu_mul = lf_gemm_then_silu_mul,
+                               .gate_mul = gate_mul,
+                               .gemm_gate_mul = lf_gemm_then_gate_mul,
+                               .softcap = softcap,
                                .gather = gather};
     use_c(dev);
 #ifdef LF_X86

@@ -6,16 +6,27 @@
 #include <stdint.h>
 
 #include "core/dtype.h"
+#include "device/ops.h"
+
+/* gelu_tanh(g) = g · σ(LF_GELU_TANH_1·g + LF_GELU_TANH_3·g³): 2·√(2/π), and that times 0.044715. */
+#define LF_GELU_TANH_1      1.59576912f
+#define LF_GELU_TANH_3      0.0713548163f
+#define LF_SWIGLU_OAI_SLOPE 1.702f
 
 struct lf_row_kernels {
-    /* out[i] = x[i] / sqrt(mean(x²) + eps) · weight[i]; out may equal x */
-    void (*rmsnorm)(float *out, const float *x, const float *weight, float eps, int dim);
-    /* out[i] = silu(gate[i]) · up[i]; no overlap */
-    void (*silu_mul)(float *out, const float *gate, const float *up, int dim);
+    /* out[i] = x[i] / sqrt(mean(x²) + eps) · weight[i] + residual[i]; weight and residual may be NULL, out may equal x
+     * and residual */
+    void (*rmsnorm)(float *out, const float *x, const float *weight, const float *residual, float eps, int dim);
+    /* out[i] = act(gate[i], up[i]); no overlap. limit: of LF_ACT_SWIGLU_OAI */
+    void (*gate_mul[LF_ACTS_N])(float *out, const float *gate, const float *up, int dim, float limit);
+    /* x[i] = cap · tanh(x[i] / cap) */
+    void (*softcap)(float *x, int n, float cap);
+    /* x[i] = scale · x[i] */
+    void (*scale)(float *x, int n, float scale);
     /* One column of a packed panel widened to float. col points at the column's k = 0. */
     void (*panel_col)(float *out, const void *col, enum lf_dtype dtype, int n_in);
-    /* y = acc + bias + residual, in this order; bias and residual may be NULL, residual may equal y */
-    void (*finish)(float *y, const float *acc, const float *bias, const float *residual, int n);
+    /* y = alpha · (acc + bias) + residual; bias and residual may be NULL, residual may equal y */
+    void (*finish)(float *y, const float *acc, float alpha, const float *bias, const float *residual, int n);
     /* dst[0..n) = src rounded to nearest even, dst[n..n_padded) = 0; n_padded is a multiple of 32 */
     void (*to_bf16)(uint16_t *dst, const float *src, int n, int n_padded);
 };

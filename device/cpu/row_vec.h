@@ -6,9 +6,9 @@
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/row_kernels.h"
-#include "device/cpu/vec.h"
+#include "device/cpu/vec_math.h"
 
-static void rmsnorm(float *out, const float *x, const float *weight, float eps, int dim)
+static void rmsnorm(float *out, const float *x, const float *weight, const float *residual, float eps, int dim)
 {
     vec sum[4] = {vec_set(0.0f), vec_set(0.0f), vec_set(0.0f), vec_set(0.0f)};
     int i = 0;
@@ -25,43 +25,80 @@ static void rmsnorm(float *out, const float *x, const float *weight, float eps, 
     }
     float total = vec_sum(vec_add(vec_add(sum[0], sum[1]), vec_add(sum[2], sum[3])));
     float scale = 1.0f / sqrtf(total / (float)dim + eps);
-    for (i = 0; i + VEC <= dim; i += VEC)
-        vec_storeu(out + i, vec_mul(vec_mul(vec_loadu(x + i), vec_set(scale)), vec_loadu(weight + i)));
-    for (; i < dim; i++) out[i] = x[i] * scale * weight[i];
+    for (i = 0; i + VEC <= dim; i += VEC) {
+        vec v = vec_mul(vec_loadu(x + i), vec_set(scale));
+        if (weight != NULL) v = vec_mul(v, vec_loadu(weight + i));
+        if (residual != NULL) v = vec_add(v, vec_loadu(residual + i));
+        vec_storeu(out + i, v);
+    }
+    if (i == dim) return;
+    vec v = vec_mul(vec_load_first(x + i, dim - i), vec_set(scale));
+    if (weight != NULL) v = vec_mul(v, vec_load_first(weight + i, dim - i));
+    if (residual != NULL) v = vec_add(v, vec_load_first(residual + i, dim - i));
+    vec_store_first(out + i, v, dim - i);
 }
 
-/* e^x = 2^n · e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r by its series up to r⁶ / 6!, whose remainder is
- * under 1.3e-7 of the value. x is clamped to where the result is a normal number or infinity; NaN stays NaN. */
-LF_KERNEL vec exp_lanes(vec x)
+/* a / (1 + e^-by) */
+LF_KERNEL vec sigmoid_times(vec a, vec by)
 {
-    x = vec_max(vec_set(-87.3f), vec_min(vec_set(88.8f), x));
-    vec n = vec_round(vec_mul(x, vec_set(1.44269504f)));
-    /* ln 2 in two parts: the first has few bits, so that n times it is exact */
-    vec r = vec_fnma(n, vec_set(0.693145752f), x);
-    r = vec_fnma(n, vec_set(1.42860677e-6f), r);
-    vec p = vec_set(1.0f / 720);
-    p = vec_fma(p, r, vec_set(1.0f / 120));
-    p = vec_fma(p, r, vec_set(1.0f / 24));
-    p = vec_fma(p, r, vec_set(1.0f / 6));
-    p = vec_fma(p, r, vec_set(0.5f));
-    p = vec_fma(p, r, vec_set(1.0f));
-    p = vec_fma(p, r, vec_set(1.0f));
-    return vec_ldexp(p, n);
+    vec e = exp_lanes(vec_sub(vec_set(0.0f), by));
+    return vec_div(a, vec_add(vec_set(1.0f), e));
 }
 
-LF_KERNEL vec silu_lanes(vec gate, vec up)
+LF_KERNEL vec gate_lanes(enum lf_act act, vec gate, vec up, vec limit)
 {
-    vec e = exp_lanes(vec_sub(vec_set(0.0f), gate));
-    return vec_mul(vec_div(gate, vec_add(vec_set(1.0f), e)), up);
+    if (act == LF_ACT_GELU_TANH) {
+        vec slope = vec_fma(vec_mul(gate, gate), vec_set(LF_GELU_TANH_3), vec_set(LF_GELU_TANH_1));
+        return vec_mul(sigmoid_times(gate, vec_mul(gate, slope)), up);
+    }
+    if (act == LF_ACT_SWIGLU_OAI) { /* the limit first: NaN stays NaN */
+        gate = vec_min(limit, gate);
+        up = vec_max(vec_sub(vec_set(0.0f), limit), vec_min(limit, up));
+        vec gated = sigmoid_times(gate, vec_mul(gate, vec_set(LF_SWIGLU_OAI_SLOPE)));
+        return vec_mul(gated, vec_add(up, vec_set(1.0f)));
+    }
+    return vec_mul(sigmoid_times(gate, gate), up);
 }
 
-static void silu_mul(float *out, const float *gate, const float *up, int dim)
+LF_KERNEL void gate_row(enum lf_act act, float *out, const float *gate, const float *up, int dim, float limit)
+{
+    vec most = vec_set(limit);
+    int i = 0;
+    for (; i + VEC <= dim; i += VEC) vec_storeu(out + i, gate_lanes(act, vec_loadu(gate + i), vec_loadu(up + i), most));
+    if (i == dim) return;
+    vec tail = gate_lanes(act, vec_load_first(gate + i, dim - i), vec_load_first(up + i, dim - i), most);
+    vec_store_first(out + i, tail, dim - i);
+}
+
+static void silu_mul(float *out, const float *gate, const float *up, int dim, float limit)
+{
+    gate_row(LF_ACT_SILU, out, gate, up, dim, limit);
+}
+
+static void gelu_tanh_mul(float *out, const float *gate, const float *up, int dim, float limit)
+{
+    gate_row(LF_ACT_GELU_TANH, out, gate, up, dim, limit);
+}
+
+static void swiglu_oai_mul(float *out, const float *gate, const float *up, int dim, float limit)
+{
+    gate_row(LF_ACT_SWIGLU_OAI, out, gate, up, dim, limit);
+}
+
+static void softcap(float *x, int n, float cap)
+{
+    vec most = vec_set(cap);
+    int i = 0;
+    for (; i + VEC <= n; i += VEC) vec_storeu(x + i, vec_mul(most, tanh_lanes(vec_div(vec_loadu(x + i), most))));
+    if (i == n) return;
+    vec_store_first(x + i, vec_mul(most, tanh_lanes(vec_div(vec_load_first(x + i, n - i), most))), n - i);
+}
+
+static void scale(float *x, int n, float by)
 {
     int i = 0;
-    for (; i + VEC <= dim; i += VEC) vec_storeu(out + i, silu_lanes(vec_loadu(gate + i), vec_loadu(up + i)));
-    if (i == dim) return;
-    vec tail = silu_lanes(vec_load_first(gate + i, dim - i), vec_load_first(up + i, dim - i));
-    vec_store_first(out + i, tail, dim - i);
+    for (; i + VEC <= n; i += VEC) vec_storeu(x + i, vec_mul(vec_loadu(x + i), vec_set(by)));
+    if (i < n) lf_rows_c.scale(x + i, n - i, by);
 }
 
 /* f16 is widened a vector at a time; the others are a copy or a shift and gain nothing. */
@@ -83,23 +120,29 @@ static void panel_col(float *out, const void *col, enum lf_dtype dtype, int n_in
     }
 }
 
-static void finish(float *y, const float *acc, const float *bias, const float *residual, int n)
+static void finish(float *y, const float *acc, float alpha, const float *bias, const float *residual, int n)
 {
     int i = 0;
     for (; i + VEC <= n; i += VEC) {
         vec v = vec_loadu(acc + i);
         if (bias != NULL) v = vec_add(v, vec_loadu(bias + i));
+        v = vec_mul(v, vec_set(alpha));
         if (residual != NULL) v = vec_add(v, vec_loadu(residual + i));
         vec_storeu(y + i, v);
     }
     if (i < n)
-        lf_rows_c.finish(y + i, acc + i, bias == NULL ? NULL : bias + i, residual == NULL ? NULL : residual + i, n - i);
+        lf_rows_c.finish(y + i, acc + i, alpha, bias == NULL ? NULL : bias + i, residual == NULL ? NULL : residual + i,
+                         n - i);
 }
 
 void LF_ROWS_USE(struct lf_row_kernels *rows)
 {
     rows->rmsnorm = rmsnorm;
-    rows->silu_mul = silu_mul;
+    rows->gate_mul[LF_ACT_SILU] = silu_mul;
+    rows->gate_mul[LF_ACT_GELU_TANH] = gelu_tanh_mul;
+    rows->gate_mul[LF_ACT_SWIGLU_OAI] = swiglu_oai_mul;
+    rows->softcap = softcap;
+    rows->scale = scale;
     rows->panel_col = panel_col;
     rows->finish = finish;
 }

@@ -115,7 +115,7 @@ template <class T> struct gated {
             up += f.bias[col + f.width];
         }
         ((T *)f.y)[(size_t)token * f.width + col] =
-            from_float<T>(silu_mul(to_float(from_float<T>(gate)), to_float(from_float<T>(up))));
+            from_float<T>(gate_mul(to_float(from_float<T>(gate)), to_float(from_float<T>(up))));
     }
 };
 
@@ -166,7 +166,7 @@ bool lf_cuda_gemv_supports(const struct lf_gemm_params *p)
            ((size_t)p->w->data | (size_t)p->x) % 16 == 0;
 }
 
-bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p)
+bool lf_cuda_gemv_gate_mul_supports(const struct lf_gemm_params *p)
 {
     return lf_cuda_gemv_supports(p) && !p->y_float && p->w->n_out % GEMV_TILE == 0;
 }
@@ -178,7 +178,7 @@ int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_la
     return gemv_launch<plain>(gemv_args(p, (p->w->n_out + GEMV_TILE - 1) / GEMV_TILE), f, n_blocks, wide, how);
 }
 
-int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how)
+int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how)
 {
     gated_args f = {out, p->bias, p->w->n_out / 2};
     return gemv_launch<gated>(gemv_args(p, p->w->n_out / GEMV_TILE), f, n_blocks, false, how);

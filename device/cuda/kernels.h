@@ -26,7 +26,7 @@ int lf_cuda_norm_setup(void);
 int lf_cuda_rmsnorm(const struct lf_rmsnorm_params *p, struct lf_cuda_launch how);
 
 int lf_cuda_act_setup(void);
-int lf_cuda_silu_mul(const struct lf_silu_mul_params *p, struct lf_cuda_launch how);
+int lf_cuda_gate_mul(const struct lf_gate_mul_params *p, struct lf_cuda_launch how);
 /* out[i] = x[i], rounded to the activations' type. */
 int lf_cuda_round(void *out, const float *x, int n, struct lf_cuda_launch how);
 
@@ -49,9 +49,9 @@ bool lf_cuda_gemv_supports(const struct lf_gemm_params *p);
 /* p's tokens, strides and alignment are supported. n_blocks: of the grid at most; it changes no bit of y. */
 int lf_cuda_gemv(const struct lf_gemm_params *p, int n_blocks, struct lf_cuda_launch how);
 /* out [T, n_out / 2] = silu(gate) · up, where p's GEMM is [gate, up]; p->y is not written. The same bits as
- * lf_cuda_silu_mul of lf_cuda_gemv. */
-bool lf_cuda_gemv_silu_mul_supports(const struct lf_gemm_params *p);
-int lf_cuda_gemv_silu_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how);
+ * lf_cuda_gate_mul of lf_cuda_gemv. */
+bool lf_cuda_gemv_gate_mul_supports(const struct lf_gemm_params *p);
+int lf_cuda_gemv_gate_mul(const struct lf_gemm_params *p, void *out, int n_blocks, struct lf_cuda_launch how);
 /* Any shape and number of tokens, slowly. */
 int lf_cuda_gemm_any(const struct lf_gemm_params *p, struct lf_cuda_launch how);
 

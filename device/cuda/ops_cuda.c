@@ -55,13 +55,14 @@ static uint64_t gemm_scratch_bytes(int max_tokens, int max_n_in)
 
 static void embed(struct lf_device *dev, const struct lf_embed_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->table->n_in > 0 && (p->scale == 1.0f || p->n_tokens == 0));
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_embed(p, lf_cuda_launch(dev)), "embed");
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
 {
     LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->out != p->x);
+    LF_ASSERT((p->weight != NULL || p->n_tokens == 0) && p->residual == NULL && !p->out_float);
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_rmsnorm(p, lf_cuda_launch(dev)), "rmsnorm");
 }
 
@@ -71,6 +72,7 @@ static void check_gemm(const struct lf_gemm_params *p)
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     LF_ASSERT(p->residual == NULL || p->y_float);
     LF_ASSERT(p->norm.h == NULL || (p->y_float && p->y_stride == p->w->n_out));
+    LF_ASSERT(p->alpha == 1.0f || p->n_tokens == 0);
 }
 
 /* A norm before its scale may be far from 1, which bf16 takes and fp16 does not. */
@@ -94,15 +96,16 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     lf_cuda_check(dev, lf_cuda_gemv(p, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
-static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
+static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
 {
     check_gemm(p);
+    LF_ASSERT(gate->act == LF_ACT_SILU && gate->gate_up == p->y && 2 * gate->dim == p->w->n_out);
     if (!lf_cuda_ok(dev) || p->n_tokens == 0) return;
-    if (!dev->cuda->has_gemv || !lf_cuda_gemv_silu_mul_supports(p)) {
-        lf_gemm_then_silu_mul(dev, p, out);
+    if (!dev->cuda->has_gemv || !lf_cuda_gemv_gate_mul_supports(p)) {
+        lf_gemm_then_gate_mul(dev, p, gate);
         return;
     }
-    lf_cuda_check(dev, lf_cuda_gemv_silu_mul(p, out, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
+    lf_cuda_check(dev, lf_cuda_gemv_gate_mul(p, gate->out, dev->info.n_sms, lf_cuda_launch(dev)), "GEMV");
 }
 
 static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
@@ -111,10 +114,10 @@ static void gemm_prepare(struct lf_device *dev, const struct lf_gemm_params *p)
     if (lf_cuda_ok(dev) && p->n_tokens > 0) lf_cuda_gemm_prepare(dev, p);
 }
 
-static void silu_mul(struct lf_device *dev, const struct lf_silu_mul_params *p)
+static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0);
-    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_silu_mul(p, lf_cuda_launch(dev)), "silu_mul");
+    LF_ASSERT(p->n_tokens >= 0 && p->dim > 0 && p->act == LF_ACT_SILU);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_gate_mul(p, lf_cuda_launch(dev)), "gate_mul");
 }
 
 static void gather(struct lf_device *dev, const struct lf_gather_params *p)
@@ -152,6 +155,7 @@ static enum lf_status load_kernels(struct lf_device *dev, struct lf_err *err)
 void lf_ops_cuda_fill(struct lf_device *dev)
 {
     dev->ops = (struct lf_ops){.name = dev->info.name,
+                               .plain_only = true,
                                .weight_bytes = weight_bytes,
                                .weight_pack = weight_pack,
                                .weight_row = weight_row,
@@ -161,8 +165,8 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .embed = embed,
                                .rmsnorm = rmsnorm,
                                .gemm = gemm,
-                               .silu_mul = silu_mul,
-                               .gemm_silu_mul = gemm_silu_mul,
+                               .gate_mul = gate_mul,
+                               .gemm_gate_mul = gemm_gate_mul,
                                .gather = gather,
                                .sample = sample,
                                .sample_counts = sample_counts};

@@ -5,7 +5,7 @@
 #include "device/cuda/ptx.cuh"
 
 /* a / (1 + e^-a) · up, a = gate. Where e^-a is infinite the result is -0; NaN stays. */
-LF_GPU_FN float silu_mul(float gate, float up)
+LF_GPU_FN float gate_mul(float gate, float up)
 {
     return gate / (1.0f + __expf(-gate)) * up;
 }

@@ -82,7 +82,7 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     struct lf_linear gate_up = gate_up_of(r, layer);
     struct lf_linear down = back_of(r, layer, "model.layers.#.mlp.down_proj", hp->intermediate, hp->mlp_bias);
     int h = lf_rec_rmsnorm(r, x, norm);
-    return lf_rec_gemm_add(r, lf_rec_silu_mul(r, lf_rec_gemm(r, h, gate_up)), down, x);
+    return lf_rec_gemm_add(r, lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_SILU, 0), down, x);
 }
 
 void lf_llama_record(struct lf_recorder *r)

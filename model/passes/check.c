@@ -40,21 +40,41 @@ static enum lf_status check_vector(const struct check *c, int place, int n, cons
     return c->slots[slot].n_out == n ? LF_OK : wrong(c, what, c->slots[slot].n_out, n);
 }
 
-static enum lf_status check_gemm(const struct check *c, const struct lf_op *op)
+/* What is added to y. */
+static enum lf_status check_residual(const struct check *c, const struct lf_op *op)
 {
-    int w = op->weight[LF_OP_W], y = op->out[LF_OP_Y], residual = op->in[LF_OP_RESIDUAL];
-    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector) return wrong(c, "its matrix's slot", w, 0);
-    if (c->slots[w].n_in != width(c, op->in[LF_OP_X]))
-        return wrong(c, "the width of its input", width(c, op->in[LF_OP_X]), c->slots[w].n_in);
-    if (c->slots[w].n_out != width(c, y)) return wrong(c, "the width of its output", width(c, y), c->slots[w].n_out);
-    if (c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 1, 0);
-    LF_TRY(check_vector(c, LF_OP_BIAS, c->slots[w].n_out, "the length of its bias"));
+    int y = op->out[LF_OP_Y], residual = op->in[LF_OP_RESIDUAL];
     if (residual == LF_NONE) return LF_OK;
     LF_TRY(check_input(c, residual));
     if (width(c, residual) != width(c, y))
         return wrong(c, "the width of its residual", width(c, residual), width(c, y));
     bool is_float = c->p->values[y].is_float && c->p->values[residual].is_float;
     return is_float ? LF_OK : wrong(c, "a residual of float", 0, 1);
+}
+
+/* From qkv to q; norms are of each head or of all heads of q, of k. */
+static enum lf_status check_rope_append(const struct check *c, const struct lf_op *op, int qkv, int q)
+{
+    int n_q = width(c, q), n_k = (width(c, qkv) - n_q) / 2;
+    if (n_k <= 0) return wrong(c, "the width of its input", width(c, qkv), n_q + 2);
+    if (op->weight[LF_OP_Q_NORM] == LF_NONE) return LF_OK;
+    int q_norm = op->weight[LF_OP_Q_NORM];
+    int of_head = q_norm >= 0 && q_norm < c->n_slots ? c->slots[q_norm].n_out : 0;
+    LF_TRY(check_vector(c, LF_OP_Q_NORM, op->norm_whole_row ? n_q : of_head, "the length of its q_norm"));
+    return check_vector(c, LF_OP_K_NORM, op->norm_whole_row ? n_k : of_head, "the length of its k_norm");
+}
+
+static enum lf_status check_gemm(const struct check *c, const struct lf_op *op)
+{
+    int w = op->weight[LF_OP_W], y = op->out[LF_OP_Y];
+    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector) return wrong(c, "its matrix's slot", w, 0);
+    if (c->slots[w].n_in != width(c, op->in[LF_OP_X]))
+        return wrong(c, "the width of its input", width(c, op->in[LF_OP_X]), c->slots[w].n_in);
+    if (c->slots[w].n_out != width(c, y)) return wrong(c, "the width of its output", width(c, y), c->slots[w].n_out);
+    if (c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 1, 0);
+    LF_TRY(check_vector(c, LF_OP_BIAS, c->slots[w].n_out, "the length of its bias"));
+    if (op->kind == LF_OP_GEMM_ROPE_APPEND) LF_TRY(check_rope_append(c, op, y, op->out[LF_OP_Y2]));
+    return check_residual(c, op);
 }
 
 static enum lf_status check_op(const struct check *c, const struct lf_op *op)
@@ -72,11 +92,16 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     switch (op->kind) {
     case LF_OP_RMSNORM:
         LF_TRY(check_vector(c, LF_OP_NORM, x, "the length of its weight"));
+        if (!c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 0, 1);
+        LF_TRY(check_residual(c, op));
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
-    case LF_OP_SILU_MUL:
+    case LF_OP_GATE_MUL:
         return x == 2 * y ? LF_OK : wrong(c, "the width of its input", x, 2 * y);
     case LF_OP_ROPE_APPEND:
-        return x > y ? LF_OK : wrong(c, "the width of its input", x, y + 1);
+        return check_rope_append(c, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    case LF_OP_SOFTCAP:
+        if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
+        return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);
     default:
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     }

@@ -23,14 +23,18 @@ static bool merge(struct lf_program *p, int at, enum lf_op_kind second, enum lf_
     op->eps = by.eps;
     op->rope = by.rope;
     op->rotary_dim = by.rotary_dim;
+    op->norm_whole_row = by.norm_whole_row;
+    op->scales_q = by.scales_q;
+    op->act = by.act;
+    op->limit = by.limit;
     lf_program_remove(p, at + 1);
     return true;
 }
 
-static enum lf_status fuse_silu_mul(struct lf_program *p, int at, struct lf_err *err)
+static enum lf_status fuse_gate_mul(struct lf_program *p, int at, struct lf_err *err)
 {
     (void)err;
-    (void)merge(p, at, LF_OP_SILU_MUL, LF_OP_GEMM_SILU_MUL);
+    (void)merge(p, at, LF_OP_GATE_MUL, LF_OP_GEMM_GATE_MUL);
     return LF_OK;
 }
 
@@ -49,6 +53,7 @@ static enum lf_status fuse_norm(struct lf_program *p, int at, struct lf_err *err
     struct lf_op norm = p->ops[at + 1];
     int h = norm.out[LF_OP_Y], y = p->ops[at].out[LF_OP_Y], sum_squares;
     if (norm.kind != LF_OP_RMSNORM || norm.in[LF_OP_X] != y) return LF_OK;
+    if (norm.weight[LF_OP_NORM] == LF_NONE || p->values[h].is_float) return LF_OK;
     const struct lf_op *reader = &p->ops[at + 2];
     bool is_fit = lf_op_has_gemm(reader->kind) && !p->values[reader->out[LF_OP_Y]].is_float;
     if (!is_fit || !only_read_by(p, at + 2, h)) return LF_OK;
@@ -70,7 +75,7 @@ enum lf_status lf_pass_fuse(struct lf_program *p, bool fused_norms, struct lf_er
     static const struct {
         enum lf_status (*fuse)(struct lf_program *p, int at, struct lf_err *err);
         bool is_norm;
-    } rules[] = {{fuse_silu_mul, false}, {fuse_rope_append, false}, {fuse_norm, true}};
+    } rules[] = {{fuse_gate_mul, false}, {fuse_rope_append, false}, {fuse_norm, true}};
     for (size_t r = 0; r < LF_N_ELEMS(rules); r++) {
         if (rules[r].is_norm && !fused_norms) continue;
         lf_program_find_lives(p);

@@ -164,14 +164,14 @@ class Shape(harness.Case):
         plan = json.loads(self.command(*model, "--ops").stdout)
         self.assertEqual([s["tokens"] for s in plan["steps"]], [plan["chunk"], 1])
         kinds = [{r["op"] for r in s["rows"]} for s in plan["steps"]]
-        self.assertIn("gemm_silu_mul", kinds[0])
+        self.assertIn("gemm_gate_mul", kinds[0])
         for step in plan["steps"]:
             self.assertEqual(step["kv_len"], 4096)
             self.assertEqual(sum(r["weight_bytes"] for r in step["rows"]), plan["weight_bytes"])
             self.assertTrue(all("seconds" not in r for r in step["rows"]))
         profile = json.loads(self.command(*model, "--profile", "--no-fusion").stdout)
         for step, other in zip(profile["steps"], plan["steps"]):
-            self.assertFalse({"gemm_silu_mul", "gemm_rope_append"} & {r["op"] for r in step["rows"]})
+            self.assertFalse({"gemm_gate_mul", "gemm_rope_append"} & {r["op"] for r in step["rows"]})
             self.assertTrue(all(r["seconds"] > 0 for r in step["rows"]) and step["step_seconds"] > 0)
             self.assertEqual(sum(r["weight_bytes"] for r in step["rows"]), plan["weight_bytes"])
             # what is fused is the same work, with less of it moved

@@ -29,7 +29,8 @@ static inline void gemm_make(struct gemm_data *d, const struct gemm_case *c, uin
         d->y = gpu_tensor(y_dtype, d->residual_values, t * y_stride);
     else
         d->y = gpu_poisoned(y_dtype, t * y_stride);
-    d->p = (struct lf_gemm_params){.y = d->y.ptr,
+    d->p = (struct lf_gemm_params){.alpha = 1,
+                                   .y = d->y.ptr,
                                    .y_float = c->y_float,
                                    .x = d->x.ptr,
                                    .w = &d->gw.w,

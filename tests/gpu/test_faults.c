@@ -84,7 +84,7 @@ static int break_for_real(void)
     struct lf_weight w = {.data = table.ptr, .dtype = LF_BF16, .n_out = 1, .n_in = 4096};
     lf_upload(dev, buf.ptr, ids, sizeof ids);
     struct lf_embed_params p = {
-        .out = (float *)(void *)((char *)buf.ptr + 256), .table = &w, .ids = buf.ptr, .n_tokens = 4};
+        .scale = 1, .out = (float *)(void *)((char *)buf.ptr + 256), .table = &w, .ids = buf.ptr, .n_tokens = 4};
     lf_device_ops(dev)->embed(dev, &p);
     bool final = is_final(dev, &buf);
     lf_buffer_free(dev, &table);

@@ -133,7 +133,9 @@ static void fused_tokens_are_the_same_in_every_batch(void **state)
         gpu_ops->gemm(gpu, &second);
         char *all = gpu_read_raw(&l.second.y), *gated_all, *parts = gpu_read_raw(&l.sum_squares);
         struct gpu_tensor act = gpu_poisoned(gpu_act, 16 * 4512);
-        gpu_ops->gemm_silu_mul(gpu, &second, act.ptr);
+        gpu_ops->gemm_gate_mul(gpu, &second,
+                               &(struct lf_gate_mul_params){
+                                   .out = act.ptr, .gate_up = second.y, .n_tokens = second.n_tokens, .dim = 4512});
         gated_all = gpu_read_raw(&act);
         for (int n = 1; n < 16; n++) {
             size_t at = (size_t)fixture_between(&seed, 0, 16 - n), rows = (size_t)n;
@@ -146,7 +148,9 @@ static void fused_tokens_are_the_same_in_every_batch(void **state)
             second.y = y.ptr;
             gpu_ops->gemm(gpu, &first);
             gpu_ops->gemm(gpu, &second);
-            gpu_ops->gemm_silu_mul(gpu, &second, gated.ptr);
+            gpu_ops->gemm_gate_mul(
+                gpu, &second,
+                &(struct lf_gate_mul_params){.out = gated.ptr, .gate_up = second.y, .n_tokens = n, .dim = 4512});
             char *some = gpu_read_raw(&y), *gated_some = gpu_read_raw(&gated),
                  *some_parts = gpu_read_raw(&l.sum_squares);
             assert_memory_equal(some_parts, parts + at * (size_t)l.n_parts * 4, rows * (size_t)l.n_parts * 4);

@@ -257,9 +257,14 @@ static void gated_gemms_have_the_bits_of_gemm_and_activation(void **state)
             gemm_make(&d, &c, &seed);
             size_t n = (size_t)c.n_tokens * (size_t)c.n_out / 2;
             struct gpu_tensor at_once = gpu_poisoned(gpu_act, n), in_two = gpu_poisoned(gpu_act, n);
-            gpu_ops->gemm_silu_mul(gpu, &d.p, at_once.ptr);
+            gpu_ops->gemm_gate_mul(
+                gpu, &d.p,
+                &(struct lf_gate_mul_params){
+                    .out = at_once.ptr, .gate_up = d.p.y, .n_tokens = c.n_tokens, .dim = c.n_out / 2});
             gpu_ops->gemm(gpu, &d.p);
-            gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){in_two.ptr, d.p.y, c.n_tokens, c.n_out / 2});
+            gpu_ops->gate_mul(gpu,
+                              &(struct lf_gate_mul_params){
+                                  .out = in_two.ptr, .gate_up = d.p.y, .n_tokens = c.n_tokens, .dim = c.n_out / 2});
             char *got = gpu_read_raw(&at_once), *expected = gpu_read_raw(&in_two);
             assert_memory_equal(got, expected, n * 2);
             free(expected);
@@ -305,7 +310,8 @@ static void embed_widens_rows_of_the_table(void **state)
         int32_t drawn[T];
         for (int i = 0; i < T; i++) drawn[T - 1 - i] = ids[i];
         sampled = gpu_ids(drawn, T);
-        struct lf_embed_params p = {.out = (float *)(void *)out.ptr,
+        struct lf_embed_params p = {.scale = 1,
+                                    .out = (float *)(void *)out.ptr,
                                     .table = &gw.w,
                                     .ids = (int32_t *)(void *)dev_ids.ptr,
                                     .sampled = (int32_t *)(void *)sampled.ptr,
@@ -332,10 +338,16 @@ static void rmsnorm_is_right(void **state)
         float *x_values, *w_values, *on_cpu = fixture_alloc(t * dim * sizeof(float));
         struct gpu_tensor x = gpu_random(LF_F32, &seed, t * dim, s % 3 ? 1.0f : 1e3f, &x_values);
         struct gpu_tensor w = gpu_random(LF_F32, &seed, dim, 1.0f, &w_values), out = gpu_poisoned(gpu_act, t * dim);
-        struct lf_rmsnorm_params p = {out.ptr, (float *)(void *)x.ptr, (float *)(void *)w.ptr, 1e-5f, (int)t, dims[s]};
+        struct lf_rmsnorm_params p = {.out = out.ptr,
+                                      .x = (float *)(void *)x.ptr,
+                                      .weight = (float *)(void *)w.ptr,
+                                      .eps = 1e-5f,
+                                      .n_tokens = (int)t,
+                                      .dim = dims[s]};
         gpu_ops->rmsnorm(gpu, &p);
         float *got = gpu_read(&out);
-        struct lf_rmsnorm_params q = {on_cpu, x_values, w_values, 1e-5f, (int)t, dims[s]};
+        struct lf_rmsnorm_params q = {
+            .out = on_cpu, .x = x_values, .weight = w_values, .eps = 1e-5f, .n_tokens = (int)t, .dim = dims[s]};
         lf_device_ops(cpu)->rmsnorm(cpu, &q);
         for (size_t r = 0; r < t; r++) {
             double squares = 0.0;
@@ -359,7 +371,7 @@ static void rmsnorm_is_right(void **state)
     }
 }
 
-static void silu_mul_is_right(void **state)
+static void gate_mul_is_right(void **state)
 {
     (void)state;
     uint64_t seed = 9;
@@ -370,8 +382,10 @@ static void silu_mul_is_right(void **state)
         struct gpu_tensor x = gpu_random(gpu_act, &seed, t * 2 * dim, 4.0f, &values);
         struct gpu_tensor out = gpu_poisoned(gpu_act, t * dim);
         float *on_cpu = fixture_alloc(t * dim * sizeof(float));
-        gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){out.ptr, x.ptr, (int)t, dims[s]});
-        lf_device_ops(cpu)->silu_mul(cpu, &(struct lf_silu_mul_params){on_cpu, values, (int)t, dims[s]});
+        gpu_ops->gate_mul(
+            gpu, &(struct lf_gate_mul_params){.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]});
+        lf_device_ops(cpu)->gate_mul(
+            cpu, &(struct lf_gate_mul_params){.out = on_cpu, .gate_up = values, .n_tokens = (int)t, .dim = dims[s]});
         float *got = gpu_read(&out);
         for (size_t r = 0; r < t; r++) {
             for (size_t i = 0; i < dim; i++) {
@@ -432,11 +446,17 @@ static void tokens_of_norm_and_silu_stay_alone_and_repeat(void **state)
     char *first[2] = {NULL, NULL};
     for (int i = 0; i < gpu_times(REPEATS); i++) {
         int at = i == 0 ? 0 : fixture_between(&seed, 0, T - 1), n = i == 0 ? T : fixture_between(&seed, 1, T - at);
-        struct lf_rmsnorm_params p = {
-            normed.ptr + (size_t)at * D * 2, (float *)(void *)x.ptr + at * D, (float *)(void *)w.ptr, 1e-6f, n, D};
+        struct lf_rmsnorm_params p = {.out = normed.ptr + (size_t)at * D * 2,
+                                      .x = (float *)(void *)x.ptr + at * D,
+                                      .weight = (float *)(void *)w.ptr,
+                                      .eps = 1e-6f,
+                                      .n_tokens = n,
+                                      .dim = D};
         gpu_ops->rmsnorm(gpu, &p);
-        gpu_ops->silu_mul(
-            gpu, &(struct lf_silu_mul_params){out.ptr + (size_t)at * D, normed.ptr + (size_t)at * D * 2, n, D / 2});
+        gpu_ops->gate_mul(gpu, &(struct lf_gate_mul_params){.out = out.ptr + (size_t)at * D,
+                                                            .gate_up = normed.ptr + (size_t)at * D * 2,
+                                                            .n_tokens = n,
+                                                            .dim = D / 2});
         char *a = gpu_read_raw(&normed), *b = gpu_read_raw(&out);
         if (i == 0) {
             first[0] = a;
@@ -462,10 +482,10 @@ static void no_tokens_is_no_work(void **state)
 {
     (void)state;
     struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
-    gpu_ops->gemm(gpu, &(struct lf_gemm_params){.w = &w, .x_stride = 1, .y_stride = 1});
-    gpu_ops->embed(gpu, &(struct lf_embed_params){.table = &w});
+    gpu_ops->gemm(gpu, &(struct lf_gemm_params){.alpha = 1, .w = &w, .x_stride = 1, .y_stride = 1});
+    gpu_ops->embed(gpu, &(struct lf_embed_params){.scale = 1, .table = &w});
     gpu_ops->rmsnorm(gpu, &(struct lf_rmsnorm_params){.out = &w, .dim = 1});
-    gpu_ops->silu_mul(gpu, &(struct lf_silu_mul_params){.dim = 1});
+    gpu_ops->gate_mul(gpu, &(struct lf_gate_mul_params){.dim = 1});
     gpu_ops->gather(gpu, &(struct lf_gather_params){.dim = 1});
     gpu_sync();
 }
@@ -476,8 +496,12 @@ static void no_tokens_is_no_work(void **state)
 static void chain(const struct gemm_data *d, const struct gpu_tensor *h, const struct gpu_tensor *w,
                   const struct gpu_tensor *ids, const struct gpu_tensor *out)
 {
-    struct lf_rmsnorm_params norm = {d->x.ptr, (float *)(void *)h->ptr, (float *)(void *)w->ptr,
-                                     1e-6f,    d->p.n_tokens,           d->gw.w.n_in};
+    struct lf_rmsnorm_params norm = {.out = d->x.ptr,
+                                     .x = (float *)(void *)h->ptr,
+                                     .weight = (float *)(void *)w->ptr,
+                                     .eps = 1e-6f,
+                                     .n_tokens = d->p.n_tokens,
+                                     .dim = d->gw.w.n_in};
     gpu_ops->rmsnorm(gpu, &norm);
     gpu_ops->gemm(gpu, &d->p);
     gpu_ops->gather(gpu, &(struct lf_gather_params){out->ptr, d->y.ptr, (int32_t *)(void *)ids->ptr, d->p.n_tokens,
@@ -544,7 +568,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(embed_widens_rows_of_the_table),
         cmocka_unit_test(rmsnorm_is_right),
         cmocka_unit_test(gated_gemms_have_the_bits_of_gemm_and_activation),
-        cmocka_unit_test(silu_mul_is_right),
+        cmocka_unit_test(gate_mul_is_right),
         cmocka_unit_test(gather_copies_rows),
         cmocka_unit_test(tokens_of_norm_and_silu_stay_alone_and_repeat),
         cmocka_unit_test(no_tokens_is_no_work),

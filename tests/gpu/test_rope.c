@@ -394,7 +394,8 @@ static void a_gemm_with_rope_as_epilogue_has_the_bits_of_both(void **state)
         for (int k = 0; k < LF_FUSED_NORM_TOKENS * PARTS; k++) squares_values[k] = fabsf(squares_values[k]);
         lf_upload(gpu, squares.ptr, squares_values, squares.n * sizeof(float));
         bool halves = gpu_act == LF_BF16 && i % 3 != 0;
-        struct lf_gemm_params p = {.y = st.qkv.ptr,
+        struct lf_gemm_params p = {.alpha = 1,
+                                   .y = st.qkv.ptr,
                                    .x = x.ptr,
                                    .w = &gw.w,
                                    .bias = i % 4 < 2 ? (const float *)(void *)bias.ptr : NULL,

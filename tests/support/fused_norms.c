@@ -58,11 +58,10 @@ static void gemm(struct lf_device *dev, const struct lf_gemm_params *p)
     counts.n_epilogues += p->norm.h != NULL;
 }
 
-static void gemm_silu_mul(struct lf_device *dev, const struct lf_gemm_params *p, void *out)
+static void gemm_gate_mul(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate)
 {
-    struct lf_silu_mul_params q = {.out = out, .gate_up = p->y, .n_tokens = p->n_tokens, .dim = p->w->n_out / 2};
     gemm(dev, p);
-    plain.silu_mul(dev, &q);
+    plain.gate_mul(dev, gate);
 }
 
 static void rmsnorm(struct lf_device *dev, const struct lf_rmsnorm_params *p)
@@ -89,7 +88,7 @@ void fused_norms_add(struct lf_device *dev)
     plain = dev->ops;
     counts = (struct fused_norms_counts){0};
     dev->ops.gemm = gemm;
-    dev->ops.gemm_silu_mul = gemm_silu_mul;
+    dev->ops.gemm_gate_mul = gemm_gate_mul;
     dev->ops.rmsnorm = rmsnorm;
     dev->ops.gemm_prepare = gemm_prepare;
     dev->ops.fused_norm_tokens = fused_norm_tokens;

@@ -71,7 +71,8 @@ static void *make_ours(const struct gemm *p, enum lf_dtype dtype)
         ops->weight_pack(dev, &m->w, r, 1, row);
     }
     free(row);
-    m->params = (struct lf_gemm_params){.y = p->y,
+    m->params = (struct lf_gemm_params){.alpha = 1,
+                                        .y = p->y,
                                         .x = p->x,
                                         .w = &m->w,
                                         .n_tokens = p->n_rows,

@@ -109,7 +109,8 @@ static void call_gemm(struct lf_device *dev, const void *ctx, int call_idx)
                           .dtype = LF_BF16,
                           .n_out = pr->n_out,
                           .n_in = pr->n_in};
-    struct lf_gemm_params p = {.y = pr->y_float ? b->y.ptr : b->act.ptr,
+    struct lf_gemm_params p = {.alpha = 1,
+                               .y = pr->y_float ? b->y.ptr : b->act.ptr,
                                .y_float = pr->y_float,
                                .x = b->x.ptr,
                                .w = &w,
@@ -178,7 +179,8 @@ static void step_gemm(struct lf_device *dev, const struct step *st, int shape_id
         /* as call_gemm, with or without the overlap */
         struct lf_weight w = {
             .data = (char *)st->b->pool.ptr + *at, .dtype = LF_BF16, .n_out = pr.n_out, .n_in = pr.n_in};
-        struct lf_gemm_params p = {.y = pr.y_float ? st->b->y.ptr : st->b->act.ptr,
+        struct lf_gemm_params p = {.alpha = 1,
+                                   .y = pr.y_float ? st->b->y.ptr : st->b->act.ptr,
                                    .y_float = pr.y_float,
                                    .x = st->b->x.ptr,
                                    .w = &w,
@@ -221,9 +223,9 @@ static void call_step(struct lf_device *dev, const void *ctx, int call_idx)
         step_gemm(dev, st, 1, &at);
         step_norm(dev, st);
         step_gemm(dev, st, 2, &at);
-        struct lf_silu_mul_params silu = {
+        struct lf_gate_mul_params silu = {
             .out = st->b->x.ptr, .gate_up = st->b->act.ptr, .n_tokens = st->n_rows, .dim = HIDDEN};
-        lf_cuda_check(dev, lf_cuda_silu_mul(&silu, how), "silu_mul");
+        lf_cuda_check(dev, lf_cuda_gate_mul(&silu, how), "gate_mul");
         step_gemm(dev, st, 3, &at);
     }
     step_norm(dev, st);
@@ -253,7 +255,7 @@ static void bench_step(struct bench *b)
 struct row_op {
     const struct bench *b;
     int n_rows;
-    enum { RMSNORM, SILU_MUL, EMBED, GATHER } kind;
+    enum { RMSNORM, GATE_MUL, EMBED, GATHER } kind;
 };
 
 /* x and y by turns at four places of the pool, so that many rows come from memory. */
@@ -265,18 +267,24 @@ static void call_row_op(struct lf_device *dev, const void *ctx, int call_idx)
     char *from = (char *)op->b->pool.ptr + (size_t)(call_idx % 8) * 2 * place, *to = from + place;
     struct lf_weight table = {.data = from, .dtype = LF_BF16, .n_out = VOCAB, .n_in = DIM};
     if (op->kind == RMSNORM)
-        ops->rmsnorm(dev,
-                     &(struct lf_rmsnorm_params){to, (float *)(void *)from, op->b->pool.ptr, 1e-5f, op->n_rows, DIM});
-    if (op->kind == SILU_MUL) ops->silu_mul(dev, &(struct lf_silu_mul_params){to, from, op->n_rows, HIDDEN});
+        ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.out = to,
+                                                      .x = (float *)(void *)from,
+                                                      .weight = op->b->pool.ptr,
+                                                      .eps = 1e-5f,
+                                                      .n_tokens = op->n_rows,
+                                                      .dim = DIM});
+    if (op->kind == GATE_MUL)
+        ops->gate_mul(dev,
+                      &(struct lf_gate_mul_params){.out = to, .gate_up = from, .n_tokens = op->n_rows, .dim = HIDDEN});
     if (op->kind == EMBED)
-        ops->embed(dev, &(struct lf_embed_params){(float *)(void *)to, &table, op->b->ids.ptr, NULL, op->n_rows});
+        ops->embed(dev, &(struct lf_embed_params){(float *)(void *)to, &table, op->b->ids.ptr, NULL, op->n_rows, 1});
     if (op->kind == GATHER)
         ops->gather(dev, &(struct lf_gather_params){to, from, op->b->ids.ptr, op->n_rows, DIM, LF_F32});
 }
 
 static void bench_rows(struct bench *b)
 {
-    static const char *const names[] = {"rmsnorm 4096", "silu_mul 14336", "embed 4096", "gather 4096 float"};
+    static const char *const names[] = {"rmsnorm 4096", "gate_mul 14336", "embed 4096", "gather 4096 float"};
     static const double bytes[] = {6.0 * DIM, 6.0 * HIDDEN, 6.0 * DIM, 8.0 * DIM};
     static const int rows[] = {1, 8, 64, 2048};
     for (size_t k = 0; k < LF_N_ELEMS(names); k++)

@@ -32,9 +32,9 @@ static void call_rmsnorm(struct lf_device *dev, const void *p)
     lf_device_ops(dev)->rmsnorm(dev, p);
 }
 
-static void call_silu_mul(struct lf_device *dev, const void *p)
+static void call_gate_mul(struct lf_device *dev, const void *p)
 {
-    lf_device_ops(dev)->silu_mul(dev, p);
+    lf_device_ops(dev)->gate_mul(dev, p);
 }
 
 static void call_gather(struct lf_device *dev, const void *p)
@@ -80,8 +80,14 @@ static void bench_gemm(struct lf_device *reference, struct lf_device *dev, enum 
     float *x = fixture_floats(&seed, t * (size_t)n_in, 1.0f);
     float *y = fixture_alloc(t * (size_t)n_out * sizeof(float));
     void *scratch = fixture_alloc(lf_device_ops(dev)->gemm_scratch_bytes(n_tokens, n_in));
-    struct lf_gemm_params p = {
-        .y = y, .x = x, .w = &fw.w, .n_tokens = n_tokens, .x_stride = n_in, .y_stride = n_out, .scratch = scratch};
+    struct lf_gemm_params p = {.alpha = 1,
+                               .y = y,
+                               .x = x,
+                               .w = &fw.w,
+                               .n_tokens = n_tokens,
+                               .x_stride = n_in,
+                               .y_stride = n_out,
+                               .scratch = scratch};
     char name[64];
     (void)snprintf(name, sizeof name, "gemm %s %d x %d -> %d", lf_dtype_name(dtype), n_tokens, n_in, n_out);
     double flops = 2.0 * n_tokens * n_in * n_out;
@@ -107,9 +113,9 @@ static void bench_rows(struct lf_device *reference, struct lf_device *dev, int n
         .out = out, .x = x, .weight = weight, .eps = 1e-5f, .n_tokens = n_tokens, .dim = dim};
     (void)snprintf(name, sizeof name, "rmsnorm %d x %d", n_tokens, dim);
     report(reference, dev, &(struct bench){name, call_rmsnorm, &norm, 8.0 * (double)n, "GB/s"});
-    struct lf_silu_mul_params silu = {.out = out, .gate_up = x, .n_tokens = n_tokens, .dim = dim};
-    (void)snprintf(name, sizeof name, "silu_mul %d x %d", n_tokens, dim);
-    report(reference, dev, &(struct bench){name, call_silu_mul, &silu, 12.0 * (double)n, "GB/s"});
+    struct lf_gate_mul_params silu = {.out = out, .gate_up = x, .n_tokens = n_tokens, .dim = dim};
+    (void)snprintf(name, sizeof name, "gate_mul %d x %d", n_tokens, dim);
+    report(reference, dev, &(struct bench){name, call_gate_mul, &silu, 12.0 * (double)n, "GB/s"});
     struct lf_gather_params gather = {.out = out, .x = x, .rows = ids, .n_rows = n_tokens, .dim = dim};
     (void)snprintf(name, sizeof name, "gather %d x %d", n_tokens, dim);
     report(reference, dev, &(struct bench){name, call_gather, &gather, 8.0 * (double)n, "GB/s"});
@@ -127,7 +133,7 @@ static void bench_embed(struct lf_device *reference, struct lf_device *dev, enum
     float *out = fixture_alloc((size_t)n_tokens * (size_t)dim * sizeof(float));
     int32_t *ids = fixture_alloc((size_t)n_tokens * sizeof *ids);
     for (int i = 0; i < n_tokens; i++) ids[i] = fixture_between(&seed, 0, VOCAB - 1);
-    struct lf_embed_params p = {.out = out, .table = &fw.w, .ids = ids, .n_tokens = n_tokens};
+    struct lf_embed_params p = {.scale = 1, .out = out, .table = &fw.w, .ids = ids, .n_tokens = n_tokens};
     char name[64];
     (void)snprintf(name, sizeof name, "embed %s %d x %d", lf_dtype_name(dtype), n_tokens, dim);
     double bytes = (double)n_tokens * dim * (double)(4 + lf_dtype_bytes(dtype));

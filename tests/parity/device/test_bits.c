@@ -26,7 +26,8 @@ struct gemm_data {
 
 static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int first, int n_tokens)
 {
-    struct lf_gemm_params p = {.y = y,
+    struct lf_gemm_params p = {.alpha = 1,
+                               .y = y,
                                .x = d->x + (size_t)first * (size_t)d->shape.n_in,
                                .w = &d->fw.w,
                                .bias = d->bias,
@@ -138,16 +139,17 @@ static void gemms_repeat(void **state)
     }
 }
 
-/* rmsnorm (op 0) or silu_mul (op 1) of n_tokens rows at from. */
+/* rmsnorm (op 0) or gate_mul (op 1) of n_tokens rows at from. */
 static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight, int n_tokens,
                        int dim)
 {
-    struct lf_rmsnorm_params norm = {to, from, weight, 1e-6f, n_tokens, dim};
-    struct lf_silu_mul_params silu = {to, from, n_tokens, dim};
+    struct lf_rmsnorm_params norm = {
+        .out = to, .x = from, .weight = weight, .eps = 1e-6f, .n_tokens = n_tokens, .dim = dim};
+    struct lf_gate_mul_params silu = {.out = to, .gate_up = from, .n_tokens = n_tokens, .dim = dim};
     if (op == 0)
         lf_device_ops(dev)->rmsnorm(dev, &norm);
     else
-        lf_device_ops(dev)->silu_mul(dev, &silu);
+        lf_device_ops(dev)->gate_mul(dev, &silu);
 }
 
 static void check_row_op(int op, int dim, uint64_t *seed)

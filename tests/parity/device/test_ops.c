@@ -89,7 +89,8 @@ static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
             memcpy(y.ptr + (size_t)r * y_stride, residual + (size_t)r * y_stride, (size_t)c->n_out * sizeof(float));
     void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_tokens, c->n_in));
 
-    struct lf_gemm_params p = {.y = y.ptr,
+    struct lf_gemm_params p = {.alpha = 1,
+                               .y = y.ptr,
                                .x = x.ptr,
                                .w = &fw.w,
                                .bias = c->bias ? bias : NULL,
@@ -173,7 +174,7 @@ static void embed_copies_rows_of_the_table(void **state)
             int32_t ids[T];
             for (int t = 0; t < T; t++) ids[t] = fixture_between(&seed, 0, VOCAB - 1);
             ids[3] = VOCAB - 1;
-            struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_tokens = T};
+            struct lf_embed_params p = {.scale = 1, .out = out.ptr, .table = &fw.w, .ids = ids, .n_tokens = T};
             ops->embed(dev, &p);
             for (size_t t = 0; t < T; t++)
                 assert_memory_equal(out.ptr + t * dim, fw.values + (size_t)ids[t] * dim, dim * sizeof(float));
@@ -237,10 +238,10 @@ static void check_silu(float got, float gate, float up)
     /* ten roundings of exp, sum, quotient and product; from -88.8 down e^-gate is infinite and the result zero */
     double allowed = fabs(expected) * ldexp(10.0, -24) + 3e-37 * fabs((double)up);
     if (!(fabs((double)got - expected) <= allowed))
-        fail_msg("silu_mul(%g, %g) is %.9g, expected %.9g", (double)gate, (double)up, (double)got, expected);
+        fail_msg("gate_mul(%g, %g) is %.9g, expected %.9g", (double)gate, (double)up, (double)got, expected);
 }
 
-static void silu_mul_is_right(void **state)
+static void gate_mul_is_right(void **state)
 {
     (void)state;
     uint64_t seed = 6;
@@ -251,8 +252,8 @@ static void silu_mul_is_right(void **state)
             float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
             struct test_guarded x = test_guarded_copy(values, t * 2 * dim * sizeof(float));
             struct fixture_out out = fixture_out(t * dim);
-            struct lf_silu_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]};
-            ops->silu_mul(dev, &p);
+            struct lf_gate_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]};
+            ops->gate_mul(dev, &p);
             for (size_t r = 0; r < t; r++)
                 for (size_t i = 0; i < dim; i++)
                     check_silu(out.ptr[r * dim + i], values[r * 2 * dim + i], values[(r * 2 + 1) * dim + i]);
@@ -263,7 +264,7 @@ static void silu_mul_is_right(void **state)
     }
 }
 
-static void silu_mul_holds_over_the_whole_range(void **state)
+static void gate_mul_holds_over_the_whole_range(void **state)
 {
     (void)state;
     enum { N = 40001 };
@@ -272,13 +273,13 @@ static void silu_mul_holds_over_the_whole_range(void **state)
         gate_up[i] = (float)(i - N / 2) * 0.01f; /* -200 .. 200 */
         gate_up[N + i] = 1.5f;
     }
-    struct lf_silu_mul_params p = {.out = out, .gate_up = gate_up, .n_tokens = 1, .dim = N};
-    ops->silu_mul(dev, &p);
+    struct lf_gate_mul_params p = {.out = out, .gate_up = gate_up, .n_tokens = 1, .dim = N};
+    ops->gate_mul(dev, &p);
     for (int i = 0; i < N; i++) check_silu(out[i], gate_up[i], 1.5f);
 
     float special[8] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 2.0f, 1.0f, 1.0f}, got[4];
-    struct lf_silu_mul_params q = {.out = got, .gate_up = special, .n_tokens = 1, .dim = 4};
-    ops->silu_mul(dev, &q);
+    struct lf_gate_mul_params q = {.out = got, .gate_up = special, .n_tokens = 1, .dim = 4};
+    ops->gate_mul(dev, &q);
     assert_true(isnan(got[0]) && isinf(got[1]) && got[1] > 0.0f);
     assert_true(got[2] == 0.0f && got[3] == 0.0f);
     free(out);
@@ -310,10 +311,10 @@ static void no_rows_is_no_work(void **state)
 {
     (void)state;
     struct lf_weight w = {.dtype = LF_F32, .n_out = 1, .n_in = 1};
-    ops->gemm(dev, &(struct lf_gemm_params){.w = &w, .x_stride = 1, .y_stride = 1});
-    ops->embed(dev, &(struct lf_embed_params){.table = &w});
+    ops->gemm(dev, &(struct lf_gemm_params){.alpha = 1, .w = &w, .x_stride = 1, .y_stride = 1});
+    ops->embed(dev, &(struct lf_embed_params){.scale = 1, .table = &w});
     ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.dim = 1});
-    ops->silu_mul(dev, &(struct lf_silu_mul_params){.dim = 1});
+    ops->gate_mul(dev, &(struct lf_gate_mul_params){.dim = 1});
     ops->gather(dev, &(struct lf_gather_params){.dim = 1});
 }
 
@@ -337,8 +338,8 @@ int main(int argc, char **argv)
             cmocka_unit_test(gemm_is_right_for_random_shapes),
             cmocka_unit_test(embed_copies_rows_of_the_table),
             cmocka_unit_test(rmsnorm_is_right),
-            cmocka_unit_test(silu_mul_is_right),
-            cmocka_unit_test(silu_mul_holds_over_the_whole_range),
+            cmocka_unit_test(gate_mul_is_right),
+            cmocka_unit_test(gate_mul_holds_over_the_whole_range),
             cmocka_unit_test(gather_copies_rows),
             cmocka_unit_test(no_rows_is_no_work),
         };

@@ -119,10 +119,10 @@ static void each_fusion_takes_the_place_of_what_it_fuses(void **state)
     for (int i = 0; i < LF_WANTED_N; i++) {
         const struct lf_program *p = &plain.of[i], *f = &some.of[i], *n = &norms.of[i];
         int layers = i == LF_WANTED_NONE ? LAYERS - 1 : LAYERS;
-        assert_int_equal(count(p, LF_OP_GEMM_SILU_MUL) + count(p, LF_OP_GEMM_ROPE_APPEND), 0);
+        assert_int_equal(count(p, LF_OP_GEMM_GATE_MUL) + count(p, LF_OP_GEMM_ROPE_APPEND), 0);
         assert_int_equal(count(f, LF_OP_GEMM_ROPE_APPEND), LAYERS);
-        assert_int_equal(count(f, LF_OP_GEMM_SILU_MUL), layers);
-        assert_int_equal(count(f, LF_OP_SILU_MUL) + count(f, LF_OP_ROPE_APPEND), 0);
+        assert_int_equal(count(f, LF_OP_GEMM_GATE_MUL), layers);
+        assert_int_equal(count(f, LF_OP_GATE_MUL) + count(f, LF_OP_ROPE_APPEND), 0);
         assert_int_equal(count(f, LF_OP_RMSNORM), count(p, LF_OP_RMSNORM));
         assert_int_equal(f->n_ops, p->n_ops - LAYERS - layers);
         /* the first norm has no gemm before it; the one before the logits none behind it that divides */
@@ -154,9 +154,11 @@ static void what_two_ops_read_is_not_fused_away(void **state)
     struct lf_err err;
     struct lf_hparams hp = hparams();
     lf_recorder_begin(&r, &hp);
-    struct lf_linear_opts square = {.parts = {{"w", HIDDEN}}, .n_in = HIDDEN};
-    struct lf_linear table = lf_rec_linear(&r, -1, &(struct lf_linear_opts){.parts = {{"t", VOCAB}}, .n_in = HIDDEN});
-    struct lf_linear up = lf_rec_linear(&r, -1, &(struct lf_linear_opts){.parts = {{"u", 2 * HIDDEN}}, .n_in = HIDDEN});
+    struct lf_linear_opts square = {.parts = {{.pattern = "w", .n_rows = HIDDEN}}, .n_in = HIDDEN};
+    struct lf_linear table =
+        lf_rec_linear(&r, -1, &(struct lf_linear_opts){.parts = {{.pattern = "t", .n_rows = VOCAB}}, .n_in = HIDDEN});
+    struct lf_linear up = lf_rec_linear(
+        &r, -1, &(struct lf_linear_opts){.parts = {{.pattern = "u", .n_rows = 2 * HIDDEN}}, .n_in = HIDDEN});
     struct lf_linear w = lf_rec_linear(&r, 0, &square);
     int norm = lf_rec_vector(&r, 0, "n", HIDDEN);
     int x = lf_rec_embed(&r, table);
@@ -164,14 +166,14 @@ static void what_two_ops_read_is_not_fused_away(void **state)
     x = lf_rec_gemm_add(&r, h, w, x);
     h = lf_rec_rmsnorm(&r, x, norm);
     int g = lf_rec_gemm(&r, h, up);
-    int a = lf_rec_silu_mul(&r, g);
+    int a = lf_rec_gate_mul(&r, g, LF_ACT_SILU, 0);
     x = lf_rec_gemm_add(&r, a, w, x);
-    x = lf_rec_gemm_add(&r, h, w, x);                        /* h once more */
-    (void)lf_rec_gemm_add(&r, lf_rec_silu_mul(&r, g), w, x); /* g once more */
+    x = lf_rec_gemm_add(&r, h, w, x);                                        /* h once more */
+    (void)lf_rec_gemm_add(&r, lf_rec_gate_mul(&r, g, LF_ACT_SILU, 0), w, x); /* g once more */
     assert_int_equal(lf_recorder_end(&r, &p, &err), LF_OK);
     assert_int_equal(lf_pass_fuse(&p, true, &err), LF_OK);
     assert_int_equal(count(&p, LF_OP_RMSNORM), 2);
-    assert_int_equal(count(&p, LF_OP_SILU_MUL), 2);
+    assert_int_equal(count(&p, LF_OP_GATE_MUL), 2);
     assert_int_equal(count(&p, LF_OP_GEMM), 5);
     lf_program_deinit(&p);
 }
@@ -264,7 +266,8 @@ static void random_programs_keep_their_values_apart(void **state)
         struct lf_hparams hp = hparams();
         int floats[32], acts[32], n_floats = 1, n_acts = 0;
         lf_recorder_begin(&r, &hp);
-        struct lf_linear w = lf_rec_linear(&r, 0, &(struct lf_linear_opts){.parts = {{"w", HIDDEN}}, .n_in = HIDDEN});
+        struct lf_linear w = lf_rec_linear(
+            &r, 0, &(struct lf_linear_opts){.parts = {{.pattern = "w", .n_rows = HIDDEN}}, .n_in = HIDDEN});
         int norm = lf_rec_vector(&r, 0, "n", HIDDEN);
         floats[0] = lf_rec_embed(&r, w);
         acts[n_acts++] = lf_rec_rmsnorm(&r, floats[0], norm);
@@ -327,8 +330,8 @@ static void an_op_whose_shapes_do_not_fit_is_named(void **state)
     p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 1].in[LF_OP_RESIDUAL] = 1; /* the norm */
     expect_wrong(&p, "a residual of float");
     p = make(false, true);
-    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_SILU_MUL)].out[LF_OP_Y]].width++;
-    expect_wrong(&p, "silu_mul");
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_GATE_MUL)].out[LF_OP_Y]].width++;
+    expect_wrong(&p, "gate_mul");
 }
 
 static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind kind, int n_tokens, int kv_len,
