@@ -26,7 +26,7 @@ struct gemm_data {
 
 static void multiply(struct lf_device *dev, struct gemm_data *d, float *y, int first, int n_tokens)
 {
-    struct lf_gemm_params p = {.alpha = 1,
+    struct lf_gemm_params p = {.alpha = 0.7f,
                                .y = y,
                                .x = d->x + (size_t)first * (size_t)d->shape.n_in,
                                .w = &d->fw.w,
@@ -139,42 +139,64 @@ static void gemms_repeat(void **state)
     }
 }
 
-/* rmsnorm (op 0) or gate_mul (op 1) of n_tokens rows at from. */
-static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight, int n_tokens,
-                       int dim)
+/* Ops 0 to 3: rmsnorm with a weight, without, with a residual, softcap. From 4 on: gate_mul by its act. */
+enum { NORM, NORM_PLAIN, NORM_ADD, SOFTCAP, GATE_MUL };
+
+/* n_tokens rows at from. weight [dim]; residual as many rows */
+static void run_row_op(struct lf_device *dev, int op, float *to, const float *from, const float *weight,
+                       const float *residual, int n_tokens, int dim)
 {
-    struct lf_rmsnorm_params norm = {
-        .out = to, .x = from, .weight = weight, .eps = 1e-6f, .n_tokens = n_tokens, .dim = dim};
-    struct lf_gate_mul_params silu = {.out = to, .gate_up = from, .n_tokens = n_tokens, .dim = dim};
-    if (op == 0)
-        lf_device_ops(dev)->rmsnorm(dev, &norm);
-    else
-        lf_device_ops(dev)->gate_mul(dev, &silu);
+    const struct lf_ops *ops = lf_device_ops(dev);
+    if (op < SOFTCAP) {
+        struct lf_rmsnorm_params norm = {.out = to,
+                                         .x = from,
+                                         .weight = op == NORM_PLAIN ? NULL : weight,
+                                         .residual = op == NORM_ADD ? residual : NULL,
+                                         .out_float = op == NORM_ADD,
+                                         .eps = 1e-6f,
+                                         .n_tokens = n_tokens,
+                                         .dim = dim};
+        ops->rmsnorm(dev, &norm);
+    } else if (op == SOFTCAP) {
+        memcpy(to, from, (size_t)n_tokens * (size_t)dim * sizeof(float));
+        ops->softcap(dev, &(struct lf_softcap_params){.x = to, .n = (int64_t)n_tokens * dim, .cap = 2.0f});
+    } else {
+        struct lf_gate_mul_params gate = {.out = to,
+                                          .gate_up = from,
+                                          .n_tokens = n_tokens,
+                                          .dim = dim,
+                                          .act = (enum lf_act)(op - GATE_MUL),
+                                          .limit = 1.0f};
+        ops->gate_mul(dev, &gate);
+    }
 }
 
 static void check_row_op(int op, int dim, uint64_t *seed)
 {
-    size_t d = (size_t)dim, x_dim = op == 0 ? d : 2 * d;
+    size_t d = (size_t)dim, x_dim = op < GATE_MUL ? d : 2 * d;
     float *x = fixture_floats(seed, T * x_dim, 1.0f), *weight = fixture_floats(seed, d, 1.0f);
+    float *residual = fixture_floats(seed, T * d, 1.0f);
     float *alone = fixture_alloc(T * d * sizeof(float)), *out = fixture_alloc(T * d * sizeof(float));
-    for (size_t r = 0; r < T; r++) run_row_op(devs[r % 3], op, alone + r * d, x + r * x_dim, weight, 1, dim);
+    for (size_t r = 0; r < T; r++)
+        run_row_op(devs[r % 3], op, alone + r * d, x + r * x_dim, weight, residual + r * d, 1, dim);
     for (size_t n = 1; n <= T; n++) {
-        run_row_op(devs[n % 3], op, out, x + (T - n) * x_dim, weight, (int)n, dim);
+        run_row_op(devs[n % 3], op, out, x + (T - n) * x_dim, weight, residual + (T - n) * d, (int)n, dim);
         assert_memory_equal(out, alone + (T - n) * d, n * d * sizeof(float));
     }
     free(out);
     free(alone);
+    free(residual);
     free(weight);
     free(x);
 }
 
-static void norm_and_silu_rows_are_the_same_in_every_batch(void **state)
+static void rows_of_each_op_are_the_same_in_every_batch(void **state)
 {
     (void)state;
     uint64_t seed = 25;
     static const int dims[] = {1, 37, 256, 1000};
     for (size_t s = 0; s < LF_N_ELEMS(dims); s++)
-        for (int op = 0; op < 2; op++) check_row_op(op, dims[s], &seed);
+        for (int op = 0; op < GATE_MUL + LF_ACTS_N; op++) check_row_op(op, dims[s], &seed);
 }
 
 int main(int argc, char **argv)
@@ -190,7 +212,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(gemm_rows_are_the_same_in_long_batches),
         cmocka_unit_test(rows_of_nan_stay_alone),
         cmocka_unit_test(gemms_repeat),
-        cmocka_unit_test(norm_and_silu_rows_are_the_same_in_every_batch),
+        cmocka_unit_test(rows_of_each_op_are_the_same_in_every_batch),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < 3; i++) lf_device_close(devs[i]);

@@ -51,6 +51,7 @@ struct gemm_case {
     int n_tokens, n_in, n_out;
     bool bias, residual, in_place; /* in_place: the residual is y itself */
     int x_gap, y_gap;              /* elements between rows */
+    float alpha;
 };
 
 static void check_gemm_row(const struct gemm_case *c, const float *y, const float *x, const float *values,
@@ -65,8 +66,9 @@ static void check_gemm_row(const struct gemm_case *c, const float *y, const floa
             magnitude += fabs(product);
         }
         if (bias != NULL) sum += (double)bias[n], magnitude += fabs((double)bias[n]);
+        sum *= (double)c->alpha, magnitude *= fabs((double)c->alpha);
         if (residual != NULL) sum += (double)residual[n], magnitude += fabs((double)residual[n]);
-        double allowed = ldexp((c->n_in + 2) * magnitude, -23) + 1e-30;
+        double allowed = ldexp((c->n_in + 3) * magnitude, -23) + 1e-30;
         if (!(fabs((double)y[n] - sum) <= allowed))
             fail_msg("%s T=%d n_in=%d n_out=%d: column %d is %g, expected %g within %g", lf_dtype_name(c->dtype),
                      c->n_tokens, c->n_in, c->n_out, n, (double)y[n], sum, allowed);
@@ -89,7 +91,7 @@ static void run_gemm_case(const struct gemm_case *c, uint64_t *seed)
             memcpy(y.ptr + (size_t)r * y_stride, residual + (size_t)r * y_stride, (size_t)c->n_out * sizeof(float));
     void *scratch = fixture_alloc(ops->gemm_scratch_bytes(c->n_tokens, c->n_in));
 
-    struct lf_gemm_params p = {.alpha = 1,
+    struct lf_gemm_params p = {.alpha = c->alpha,
                                .y = y.ptr,
                                .x = x.ptr,
                                .w = &fw.w,
@@ -136,7 +138,8 @@ static void gemm_is_right_for_named_shapes(void **state)
                                   .bias = s % 2 == 0,
                                   .residual = s % 3 == 0,
                                   .in_place = s % 3 == 1,
-                                  .y_gap = s % 4 == 0 ? 3 : 0};
+                                  .y_gap = s % 4 == 0 ? 3 : 0,
+                                  .alpha = s % 2 == 0 ? 1.0f : -0.22f};
             run_gemm_case(&c, &seed);
         }
     }
@@ -155,7 +158,8 @@ static void gemm_is_right_for_random_shapes(void **state)
                               .residual = fixture_random(&seed) % 2 == 0,
                               .in_place = fixture_random(&seed) % 2 == 0,
                               .x_gap = fixture_between(&seed, 0, 5),
-                              .y_gap = fixture_between(&seed, 0, 5)};
+                              .y_gap = fixture_between(&seed, 0, 5),
+                              .alpha = i % 4 < 2 ? 1.0f : 0.37f};
         run_gemm_case(&c, &seed);
     }
 }
@@ -184,36 +188,73 @@ static void embed_copies_rows_of_the_table(void **state)
     }
 }
 
-static void run_rmsnorm_case(int n_tokens, int dim, float eps, bool in_place, uint64_t *seed)
+static void embed_scales_rows(void **state)
 {
-    size_t n = (size_t)n_tokens * (size_t)dim;
-    float *x_values = fixture_floats(seed, n, 2.0f);
-    float *weight = fixture_floats(seed, (size_t)dim, 1.0f);
-    struct test_guarded x = test_guarded_copy(x_values, n * sizeof(float));
-    struct fixture_out out = fixture_out(n);
-    struct lf_rmsnorm_params p = {.out = in_place ? (void *)x.ptr : out.ptr,
-                                  .x = (const float *)(const void *)x.ptr,
-                                  .weight = weight,
-                                  .eps = eps,
-                                  .n_tokens = n_tokens,
-                                  .dim = dim};
-    ops->rmsnorm(dev, &p);
-    const float *got = p.out;
-    for (int r = 0; r < n_tokens; r++) {
-        const float *row = x_values + (size_t)r * (size_t)dim;
-        double sum = 0.0;
-        for (int i = 0; i < dim; i++) sum += (double)row[i] * (double)row[i];
-        double scale = 1.0 / sqrt(sum / dim + (double)eps);
-        for (int i = 0; i < dim; i++) {
-            double expected = (double)row[i] * scale * (double)weight[i];
-            /* the sum's error, halved by the root, and four roundings */
-            double allowed = fabs(expected) * ldexp(dim / 2.0 + 4.0, -23);
-            double off = fabs((double)got[(size_t)r * (size_t)dim + (size_t)i] - expected);
-            if (!(off <= allowed)) fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", n_tokens, dim, off, allowed);
-        }
-    }
+    (void)state;
+    enum { VOCAB = 20, DIM = 75 };
+    uint64_t seed = 8;
+    struct fixture_weight fw = fixture_weight(dev, &seed, LF_F32, VOCAB, DIM);
+    struct fixture_out out = fixture_out(2 * DIM);
+    int32_t ids[2] = {VOCAB - 1, 3};
+    struct lf_embed_params p = {.out = out.ptr, .table = &fw.w, .ids = ids, .n_tokens = 2, .scale = 11.3137f};
+    ops->embed(dev, &p);
+    for (int i = 0; i < 2 * DIM; i++)
+        assert_true(out.ptr[i] == 11.3137f * fw.values[(size_t)ids[i / DIM] * DIM + (size_t)(i % DIM)]);
     fixture_out_check_and_free(&out);
+    fixture_weight_free(&fw);
+}
+
+/* in_place: out is the residual, or x where there is none */
+struct norm_case {
+    int n_tokens, dim;
+    float eps;
+    bool weight, residual, in_place;
+};
+
+static void check_norm_row(const struct norm_case *c, const float *got, const float *x, const float *weight,
+                           const float *residual)
+{
+    double sum = 0.0;
+    for (int i = 0; i < c->dim; i++) sum += (double)x[i] * (double)x[i];
+    double scale = 1.0 / sqrt(sum / c->dim + (double)c->eps);
+    for (int i = 0; i < c->dim; i++) {
+        double normed = (double)x[i] * scale * (c->weight ? (double)weight[i] : 1.0);
+        double expected = normed + (c->residual ? (double)residual[i] : 0.0);
+        /* the sum's error, halved by the root, and five roundings */
+        double allowed = fabs(normed) * ldexp(c->dim / 2.0 + 4.0, -23) + fabs(expected) * ldexp(1.0, -23);
+        double off = fabs((double)got[i] - expected);
+        if (!(off <= allowed))
+            fail_msg("rmsnorm T=%d dim=%d: off by %g, %g allowed", c->n_tokens, c->dim, off, allowed);
+    }
+}
+
+static void run_rmsnorm_case(const struct norm_case *c, uint64_t *seed)
+{
+    size_t dim = (size_t)c->dim, n = (size_t)c->n_tokens * dim;
+    float *x_values = fixture_floats(seed, n, 2.0f), *weight = fixture_floats(seed, dim, 1.0f);
+    float *added = fixture_floats(seed, n, 3.0f);
+    struct test_guarded x = test_guarded_copy(x_values, n * sizeof(float));
+    struct test_guarded residual = test_guarded_copy(added, n * sizeof(float));
+    struct test_guarded w = test_guarded_copy(weight, dim * sizeof(float));
+    struct fixture_out out = fixture_out(n);
+    struct lf_rmsnorm_params p = {.out = !c->in_place  ? (void *)out.ptr
+                                         : c->residual ? (void *)residual.ptr
+                                                       : (void *)x.ptr,
+                                  .x = (const float *)(const void *)x.ptr,
+                                  .weight = c->weight ? (const float *)(const void *)w.ptr : NULL,
+                                  .residual = c->residual ? (const float *)(const void *)residual.ptr : NULL,
+                                  .out_float = c->residual,
+                                  .eps = c->eps,
+                                  .n_tokens = c->n_tokens,
+                                  .dim = c->dim};
+    ops->rmsnorm(dev, &p);
+    for (size_t at = 0; at < n; at += dim)
+        check_norm_row(c, (const float *)p.out + at, x_values + at, weight, added + at);
+    fixture_out_check_and_free(&out);
+    test_guarded_free(&w);
+    test_guarded_free(&residual);
     test_guarded_free(&x);
+    free(added);
     free(weight);
     free(x_values);
 }
@@ -223,8 +264,13 @@ static void rmsnorm_is_right(void **state)
     (void)state;
     uint64_t seed = 5;
     static const int dims[] = {1, 7, 8, 15, 16, 33, 64, 100, 128, 256, 511, 896, 4096};
-    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++)
-        for (int t = 1; t < 100; t += 49) run_rmsnorm_case(t, dims[s], t == 1 ? 1e-5f : 1e-6f, t == 50, &seed);
+    for (int i = 0; i < (int)(sizeof dims / sizeof *dims) * 8; i++) {
+        struct norm_case c = {.dim = dims[i / 8], .weight = i % 8 != 7, .residual = i % 8 / 2 % 2 == 1};
+        c.n_tokens = i % 2 ? 50 : 1;
+        c.eps = i % 2 ? 1e-6f : 1e-5f;
+        c.in_place = i % 8 >= 4;
+        run_rmsnorm_case(&c, &seed);
+    }
     /* a row of zeros is divided by the root of eps alone */
     float zero[20] = {0}, weight[20] = {0}, out[20];
     struct lf_rmsnorm_params p = {.out = out, .x = zero, .weight = weight, .eps = 1e-5f, .n_tokens = 1, .dim = 20};
@@ -232,13 +278,48 @@ static void rmsnorm_is_right(void **state)
     for (int i = 0; i < 20; i++) assert_true(out[i] == 0.0f);
 }
 
-static void check_silu(float got, float gate, float up)
+#define OAI_LIMIT 7.0f
+
+/* What a gate lets through, *steep being what its exponential is taken of: an error of the argument is a relative one
+ * of the result. */
+static double gated(enum lf_act act, double g, double up, double *steep)
 {
-    double expected = (double)gate / (1.0 + exp(-(double)gate)) * (double)up;
-    /* ten roundings of exp, sum, quotient and product; from -88.8 down e^-gate is infinite and the result zero */
-    double allowed = fabs(expected) * ldexp(10.0, -24) + 3e-37 * fabs((double)up);
+    double u = sqrt(2.0 / acos(-1.0)) * (g + 0.044715 * g * g * g);
+    *steep = act == LF_ACT_GELU_TANH ? 2 * u : act == LF_ACT_GELU ? g * g : act == LF_ACT_SILU ? g : 1.702 * g;
+    if (act == LF_ACT_SILU) return g / (1.0 + exp(-g)) * up;
+    if (act == LF_ACT_GELU) return 0.5 * g * erfc(-g / sqrt(2.0)) * up;
+    if (act == LF_ACT_GELU_TANH) /* 1 + tanh(u) cancels below zero */
+        return g / (1.0 + exp(-2 * u)) * up;
+    g = fmin(g, (double)OAI_LIMIT);
+    return g / (1.0 + exp(-1.702 * g)) * (fmin(fmax(up, -(double)OAI_LIMIT), (double)OAI_LIMIT) + 1.0);
+}
+
+static void check_gate(enum lf_act act, float got, float gate, float up)
+{
+    double steep, expected = gated(act, (double)gate, (double)up, &steep);
+    /* ten roundings of exp, sum, quotient and product, those of the argument (SiLU has none); from -88.8 down e^-gate
+     * is infinite and the result zero */
+    double roundings = 10.0 + (act == LF_ACT_SILU ? 0.0 : 4.0 * fmin(fabs(steep), 100.0));
+    double allowed = fabs(expected) * ldexp(roundings, -24) + 3e-37 * fabs((double)up) + 1e-37;
     if (!(fabs((double)got - expected) <= allowed))
-        fail_msg("gate_mul(%g, %g) is %.9g, expected %.9g", (double)gate, (double)up, (double)got, expected);
+        fail_msg("act %d of (%g, %g) is %.9g, expected %.9g", (int)act, (double)gate, (double)up, (double)got,
+                 expected);
+}
+
+static void run_gate_case(enum lf_act act, size_t t, size_t dim, uint64_t *seed)
+{
+    float *values = fixture_floats(seed, t * 2 * dim, 4.0f);
+    struct test_guarded x = test_guarded_copy(values, t * 2 * dim * sizeof(float));
+    struct fixture_out out = fixture_out(t * dim);
+    struct lf_gate_mul_params p = {
+        .out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = (int)dim, .act = act, .limit = OAI_LIMIT};
+    ops->gate_mul(dev, &p);
+    for (size_t r = 0; r < t; r++)
+        for (size_t i = 0; i < dim; i++)
+            check_gate(act, out.ptr[r * dim + i], values[r * 2 * dim + i], values[(r * 2 + 1) * dim + i]);
+    fixture_out_check_and_free(&out);
+    test_guarded_free(&x);
+    free(values);
 }
 
 static void gate_mul_is_right(void **state)
@@ -246,22 +327,9 @@ static void gate_mul_is_right(void **state)
     (void)state;
     uint64_t seed = 6;
     static const int dims[] = {1, 7, 8, 16, 17, 48, 100, 768, 4864};
-    for (size_t s = 0; s < sizeof dims / sizeof *dims; s++) {
-        for (size_t t = 1; t < 80; t += 26) {
-            size_t dim = (size_t)dims[s];
-            float *values = fixture_floats(&seed, t * 2 * dim, 4.0f);
-            struct test_guarded x = test_guarded_copy(values, t * 2 * dim * sizeof(float));
-            struct fixture_out out = fixture_out(t * dim);
-            struct lf_gate_mul_params p = {.out = out.ptr, .gate_up = x.ptr, .n_tokens = (int)t, .dim = dims[s]};
-            ops->gate_mul(dev, &p);
-            for (size_t r = 0; r < t; r++)
-                for (size_t i = 0; i < dim; i++)
-                    check_silu(out.ptr[r * dim + i], values[r * 2 * dim + i], values[(r * 2 + 1) * dim + i]);
-            fixture_out_check_and_free(&out);
-            test_guarded_free(&x);
-            free(values);
-        }
-    }
+    for (int act = 0; act < LF_ACTS_N; act++)
+        for (size_t s = 0; s < sizeof dims / sizeof *dims; s++)
+            for (size_t t = 1; t < 80; t += 26) run_gate_case((enum lf_act)act, t, (size_t)dims[s], &seed);
 }
 
 static void gate_mul_holds_over_the_whole_range(void **state)
@@ -269,21 +337,54 @@ static void gate_mul_holds_over_the_whole_range(void **state)
     (void)state;
     enum { N = 40001 };
     float *gate_up = fixture_alloc(2 * N * sizeof(float)), *out = fixture_alloc(N * sizeof(float));
-    for (int i = 0; i < N; i++) {
-        gate_up[i] = (float)(i - N / 2) * 0.01f; /* -200 .. 200 */
-        gate_up[N + i] = 1.5f;
-    }
-    struct lf_gate_mul_params p = {.out = out, .gate_up = gate_up, .n_tokens = 1, .dim = N};
-    ops->gate_mul(dev, &p);
-    for (int i = 0; i < N; i++) check_silu(out[i], gate_up[i], 1.5f);
+    for (int act = 0; act < LF_ACTS_N; act++) {
+        for (int i = 0; i < N; i++) {
+            gate_up[i] = (float)(i - N / 2) * 0.01f; /* -200 .. 200 */
+            gate_up[N + i] = 1.5f - (float)(i % 40);
+        }
+        struct lf_gate_mul_params p = {
+            .out = out, .gate_up = gate_up, .n_tokens = 1, .dim = N, .act = (enum lf_act)act, .limit = OAI_LIMIT};
+        ops->gate_mul(dev, &p);
+        for (int i = 0; i < N; i++) check_gate((enum lf_act)act, out[i], gate_up[i], gate_up[N + i]);
 
-    float special[8] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 2.0f, 1.0f, 1.0f}, got[4];
-    struct lf_gate_mul_params q = {.out = got, .gate_up = special, .n_tokens = 1, .dim = 4};
-    ops->gate_mul(dev, &q);
-    assert_true(isnan(got[0]) && isinf(got[1]) && got[1] > 0.0f);
-    assert_true(got[2] == 0.0f && got[3] == 0.0f);
+        float special[8] = {NAN, INFINITY, 0.0f, -0.0f, 1.0f, 2.0f, 1.0f, 1.0f}, got[4];
+        struct lf_gate_mul_params q = {
+            .out = got, .gate_up = special, .n_tokens = 1, .dim = 4, .act = (enum lf_act)act, .limit = OAI_LIMIT};
+        ops->gate_mul(dev, &q);
+        assert_true(isnan(got[0]) && got[1] > 0.0f);
+        assert_true(isinf(got[1]) || act == LF_ACT_SWIGLU_OAI); /* whose gate has a limit */
+        assert_true(got[2] == 0.0f && got[3] == 0.0f);
+    }
+    float of_nan[2] = {1.0f, NAN}, nothing; /* of up, too */
+    struct lf_gate_mul_params p = {
+        .out = &nothing, .gate_up = of_nan, .n_tokens = 1, .dim = 1, .act = LF_ACT_SWIGLU_OAI, .limit = OAI_LIMIT};
+    ops->gate_mul(dev, &p);
+    assert_true(isnan(nothing));
     free(out);
     free(gate_up);
+}
+
+static void softcap_is_right(void **state)
+{
+    (void)state;
+    uint64_t seed = 9;
+    static const int sizes[] = {1, 7, 8, 31, 100, 8192, 8193, 30001};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = (size_t)sizes[s];
+        float *values = fixture_floats(&seed, n, s % 2 ? 60.0f : 0.01f);
+        if (n > 8) values[3] = 1e30f, values[4] = -INFINITY, values[5] = 0.0f, values[6] = NAN;
+        struct fixture_out x = fixture_out(n);
+        memcpy(x.ptr, values, n * sizeof(float));
+        ops->softcap(dev, &(struct lf_softcap_params){.x = x.ptr, .n = (int64_t)n, .cap = 30.0f});
+        for (size_t i = 0; i < n; i++) {
+            double expected = 30.0 * tanh((double)values[i] / 30.0);
+            if (isnan(values[i]) ? !isnan(x.ptr[i])
+                                 : !(fabs((double)x.ptr[i] - expected) <= fabs(expected) * ldexp(12.0, -24)))
+                fail_msg("softcap(%g) is %.9g, expected %.9g", (double)values[i], (double)x.ptr[i], expected);
+        }
+        fixture_out_check_and_free(&x);
+        free(values);
+    }
 }
 
 static void gather_copies_rows(void **state)
@@ -316,6 +417,7 @@ static void no_rows_is_no_work(void **state)
     ops->rmsnorm(dev, &(struct lf_rmsnorm_params){.dim = 1});
     ops->gate_mul(dev, &(struct lf_gate_mul_params){.dim = 1});
     ops->gather(dev, &(struct lf_gather_params){.dim = 1});
+    ops->softcap(dev, &(struct lf_softcap_params){.cap = 1});
 }
 
 int main(int argc, char **argv)
@@ -337,9 +439,11 @@ int main(int argc, char **argv)
             cmocka_unit_test(gemm_is_right_for_named_shapes),
             cmocka_unit_test(gemm_is_right_for_random_shapes),
             cmocka_unit_test(embed_copies_rows_of_the_table),
+            cmocka_unit_test(embed_scales_rows),
             cmocka_unit_test(rmsnorm_is_right),
             cmocka_unit_test(gate_mul_is_right),
             cmocka_unit_test(gate_mul_holds_over_the_whole_range),
+            cmocka_unit_test(softcap_is_right),
             cmocka_unit_test(gather_copies_rows),
             cmocka_unit_test(no_rows_is_no_work),
         };

@@ -177,15 +177,19 @@ static void a_table_without_rotation_is_the_identity(void **state)
 
 enum { N_SEQS = 3, HEADS = 6, KV_HEADS = 2, BLOCKS = 8, LAYERS = 2 };
 
+enum norm { NO_NORM, NORM_HEAD, NORM_ROW };
+
 struct append_fixture {
     struct lf_device *dev;
     struct lf_kv_view kv;
     int rotary_dim, n_rows;
-    bool norm;
+    enum norm norm;
+    bool scales_q;
     int32_t tables[N_SEQS][4];
     struct lf_kv_seq seqs[N_SEQS];
     float *qkv, *q_out, *table;
-    float q_norm[LF_HEAD_DIM], k_norm[LF_HEAD_DIM];
+    float q_norm[HEADS * LF_HEAD_DIM], k_norm[KV_HEADS * LF_HEAD_DIM]; /* of a head, or of the row */
+    float q_scale[256];
 };
 
 static float noise(uint64_t i)
@@ -196,7 +200,7 @@ static float noise(uint64_t i)
 }
 
 static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum lf_dtype dtype, int head_dim,
-                         int rotary_dim, bool norm)
+                         int rotary_dim, enum norm norm)
 {
     static const int rows[N_SEQS] = {1, 70, 23}, lens[N_SEQS] = {130, 133, 23};
     static const int32_t order[] = {5, 2, 7, 0, 3, 6, 1};
@@ -204,6 +208,7 @@ static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum l
     f->dev = dev;
     f->rotary_dim = rotary_dim;
     f->norm = norm;
+    f->scales_q = norm == NORM_ROW || rotary_dim < head_dim;
     f->kv = (struct lf_kv_view){
         .dtype = dtype, .n_blocks = BLOCKS, .n_layers = LAYERS, .n_kv_heads = KV_HEADS, .head_dim = head_dim};
     size_t bytes = lf_kv_block_bytes(&f->kv) * BLOCKS;
@@ -224,10 +229,9 @@ static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum l
     f->table = malloc(lf_rope_table_bytes(&opts, 256));
     assert_true(f->qkv && f->q_out && f->table);
     for (size_t i = 0; i < n * (HEADS + 2 * KV_HEADS) * d; i++) f->qkv[i] = noise(i);
-    for (size_t i = 0; i < d; i++) {
-        f->q_norm[i] = 1.0f + noise(i) / 4;
-        f->k_norm[i] = 1.0f + noise(1000 + i) / 4;
-    }
+    for (size_t i = 0; i < HEADS * d; i++) f->q_norm[i] = 1.0f + noise(i) / 4;
+    for (size_t i = 0; i < KV_HEADS * d; i++) f->k_norm[i] = 1.0f + noise(1000 + i) / 4;
+    for (size_t i = 0; i < 256; i++) f->q_scale[i] = 1.0f + (float)i / 64;
     lf_rope_table_fill(dev, &opts, 256, f->table);
 }
 
@@ -246,6 +250,8 @@ static void run_append(struct append_fixture *f, const struct lf_kv_seq *seqs, i
                                       .qkv = f->qkv + (size_t)first_row * (HEADS + 2 * KV_HEADS) * d,
                                       .q_norm = f->norm ? f->q_norm : NULL,
                                       .k_norm = f->norm ? f->k_norm : NULL,
+                                      .norm_whole_row = f->norm == NORM_ROW,
+                                      .q_scale = f->scales_q ? f->q_scale : NULL,
                                       .norm_eps = 1e-6f,
                                       .table = f->table,
                                       .rotary_dim = f->rotary_dim,
@@ -255,14 +261,18 @@ static void run_append(struct append_fixture *f, const struct lf_kv_seq *seqs, i
     lf_rope_append_cpu(f->dev, &p, seqs, n_seqs);
 }
 
-/* Norm and rotation of a head in double, from the definition. */
-static void expected_head(const struct append_fixture *f, const float *x, const float *norm, int pos, double *y)
+/* Norm and rotation of head h of the n that stand at row, in double, from the definition. */
+static void expected_head(const struct append_fixture *f, const float *row, int n, int h, const float *norm, int pos,
+                          double *y)
 {
     int d = f->kv.head_dim, half = f->rotary_dim / 2;
+    const float *x = row + (size_t)h * (size_t)d;
     double normed[LF_HEAD_DIM], sum = 0.0;
-    for (int i = 0; i < d; i++) sum += (double)x[i] * (double)x[i];
+    int first = f->norm == NORM_ROW ? 0 : h * d, n_normed = f->norm == NORM_ROW ? n * d : d;
+    for (int i = 0; i < n_normed; i++) sum += (double)row[first + i] * (double)row[first + i];
+    if (f->norm == NORM_ROW) norm += h * d;
     for (int i = 0; i < d; i++)
-        normed[i] = f->norm ? (double)x[i] / sqrt(sum / d + 1e-6) * (double)norm[i] : (double)x[i];
+        normed[i] = f->norm ? (double)x[i] / sqrt(sum / n_normed + 1e-6) * (double)norm[i] : (double)x[i];
     for (int i = 0; i < d; i++) y[i] = normed[i];
     for (int i = 0; i < half; i++) {
         double angle = (double)pos * pow(1e4, -2.0 * i / f->rotary_dim);
@@ -285,15 +295,16 @@ static void check_row(const struct append_fixture *f, int seq_idx, int row)
     int block = f->tables[seq_idx][pos / LF_KV_BLOCK_TOKENS];
     double want[LF_HEAD_DIM], rounding = f->kv.dtype == LF_BF16 ? 1.0 / 256 : 1e-6;
     for (int h = 0; h < HEADS; h++) {
-        expected_head(f, qkv + (size_t)h * d, f->q_norm, pos, want);
+        double scale = f->scales_q ? (double)f->q_scale[pos] : 1.0;
+        expected_head(f, qkv, HEADS, h, f->q_norm, pos, want);
         for (size_t i = 0; i < d; i++)
-            assert_true(fabs((double)f->q_out[(at * HEADS + (size_t)h) * d + i] - want[i]) < 1e-6 * 8);
+            assert_true(fabs((double)f->q_out[(at * HEADS + (size_t)h) * d + i] - scale * want[i]) < 1e-6 * 8 * scale);
     }
     for (int h = 0; h < KV_HEADS; h++) {
         const float *k = qkv + (size_t)(HEADS + h) * d, *v = k + KV_HEADS * d;
         const void *k_page = lf_kv_page(&f->kv, block, 1, LF_KV_K, h),
                    *v_page = lf_kv_page(&f->kv, block, 1, LF_KV_V, h);
-        expected_head(f, k, f->k_norm, pos, want);
+        expected_head(f, qkv + HEADS * d, KV_HEADS, h, f->k_norm, pos, want);
         for (int i = 0; i < f->kv.head_dim; i++) {
             double got = stored(&f->kv, k_page, lf_kv_k_index(&f->kv, slot, i));
             assert_true(fabs(got - want[i]) <= rounding * fabs(want[i]) + 1e-5);
@@ -314,12 +325,13 @@ static size_t n_written(const struct append_fixture *f)
 struct append_case {
     enum lf_dtype dtype;
     int head_dim, rotary_dim;
-    bool norm;
+    enum norm norm;
 };
 
 static const struct append_case APPEND_CASES[] = {
-    {LF_F32, 64, 64, false}, {LF_BF16, 64, 64, false}, {LF_BF16, 128, 128, true},
-    {LF_F32, 80, 80, true},  {LF_BF16, 96, 24, false}, {LF_F32, 128, 64, true},
+    {LF_F32, 64, 64, NO_NORM},   {LF_BF16, 64, 64, NO_NORM},  {LF_BF16, 128, 128, NORM_HEAD},
+    {LF_F32, 80, 80, NORM_HEAD}, {LF_BF16, 96, 24, NO_NORM},  {LF_F32, 128, 64, NORM_HEAD},
+    {LF_F32, 64, 64, NORM_ROW},  {LF_BF16, 80, 40, NORM_ROW},
 };
 
 static void append_rotates_norms_and_stores_every_row(void **state)

@@ -178,6 +178,96 @@ static void what_two_ops_read_is_not_fused_away(void **state)
     lf_program_deinit(&p);
 }
 
+/* What OLMo 2, Granite and Gemma do: scales, norms behind a GEMM, a norm over all heads, capped logits. */
+static void record_scaled(struct lf_recorder *r)
+{
+    const struct lf_hparams *hp = r->hp;
+    int n_q = HEADS * HEAD_DIM, n_kv = KV_HEADS * HEAD_DIM;
+    struct lf_linear table =
+        lf_rec_linear(r, -1, &(struct lf_linear_opts){.parts = {{.pattern = "t", .n_rows = VOCAB}}, .n_in = HIDDEN});
+    struct lf_linear qkv = lf_rec_linear(
+        r, 0, &(struct lf_linear_opts){.parts = {{.pattern = "q", .n_rows = n_q + 2 * n_kv}}, .n_in = HIDDEN});
+    struct lf_linear out =
+        lf_rec_linear(r, 0, &(struct lf_linear_opts){.parts = {{.pattern = "o", .n_rows = HIDDEN}}, .n_in = n_q});
+    struct lf_linear up = lf_rec_linear(
+        r, 0, &(struct lf_linear_opts){.parts = {{.pattern = "u", .n_rows = 2 * INTERMEDIATE}}, .n_in = HIDDEN});
+    struct lf_linear down = lf_rec_linear(
+        r, 0, &(struct lf_linear_opts){.parts = {{.pattern = "d", .n_rows = HIDDEN}}, .n_in = INTERMEDIATE});
+    int norm = lf_rec_vector_plus(r, 0, "n", HIDDEN, 1), q_norm = lf_rec_vector(r, 0, "qn", n_q);
+    int k_norm = lf_rec_vector(r, 0, "kn", n_kv);
+    int x = lf_rec_embed_scaled(r, table, 8);
+    for (int layer = 0; layer < hp->n_layers; layer++) {
+        int h = lf_rec_rmsnorm(r, x, LF_NONE);
+        int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
+        x = lf_rec_norm_add(r, lf_rec_gemm_float(r, lf_rec_attention(r, layer, q, 0), out), norm, x);
+        h = lf_rec_rmsnorm(r, x, norm);
+        int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, up), LF_ACT_SWIGLU_OAI, 7);
+        x = lf_rec_gemm_add_scaled(r, act, down, 0.25f, x);
+    }
+    lf_rec_logits_scaled(r, lf_rec_rmsnorm(r, x, norm), table, 0.5f);
+    lf_rec_softcap(r, 30);
+}
+
+static struct lf_programs make_scaled(bool fused_norms, bool plain_only, enum lf_status expected, struct lf_err *err)
+{
+    struct lf_programs p = {0};
+    struct lf_hparams hp = hparams();
+    const struct lf_arch arch = {.name = "Scaled", .record = record_scaled};
+    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL, .plain_only = plain_only};
+    hp.arch = &arch;
+    hp.architecture = arch.name;
+    hp.q_scale = (struct lf_q_scale){.beta = 0.1, .n_positions = 100};
+    hp.attn_scale = 0.125f;
+    enum lf_status status = lf_programs_make(&p, &hp, &ops, false, err);
+    if (status != expected) fail_msg("%s", status == LF_OK ? "made" : err->message);
+    return p;
+}
+
+static void ops_carry_what_they_were_recorded_with(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    struct lf_programs p = make_scaled(true, false, LF_OK, &err);
+    const struct lf_program *f = &p.of[LF_WANTED_SOME];
+    int n_adds = 0, n_scaled = 0;
+    assert_true(f->ops[0].kind == LF_OP_EMBED && f->ops[0].scale == 8.0f);
+    for (int i = 0; i < f->n_ops; i++) {
+        const struct lf_op *op = &f->ops[i];
+        if (op->kind == LF_OP_GEMM_ROPE_APPEND) assert_true(op->norm_whole_row && op->scales_q && op->rotary_dim > 0);
+        if (op->kind == LF_OP_GEMM_GATE_MUL) assert_true(op->act == LF_ACT_SWIGLU_OAI && op->limit == 7.0f);
+        if (op->kind == LF_OP_ATTENTION) assert_true(op->scale == 0.125f);
+        /* halves of a fused norm: the one behind the MLP has no weight, so there are none */
+        assert_int_equal(op->out[LF_OP_Y_SUM_SQUARES], LF_NONE);
+        n_adds +=
+            op->kind == LF_OP_RMSNORM && op->in[LF_OP_RESIDUAL] != LF_NONE && f->values[op->out[LF_OP_Y]].is_float;
+        n_scaled += op->kind == LF_OP_GEMM && op->alpha == 0.25f && op->in[LF_OP_RESIDUAL] != LF_NONE;
+    }
+    assert_int_equal(n_adds, LAYERS);
+    assert_int_equal(n_scaled, LAYERS);
+    assert_int_equal(count(f, LF_OP_GEMM_ROPE_APPEND), LAYERS);
+    assert_int_equal(count(f, LF_OP_GEMM_GATE_MUL), LAYERS);
+    const struct lf_op *cap = &f->ops[f->n_ops - 1], *logits = cap - 1;
+    assert_true(cap->kind == LF_OP_SOFTCAP && cap->softcap == 30.0f && logits->alpha == 0.5f);
+    assert_true(cap->in[LF_OP_X] == f->logits && cap->out[LF_OP_Y] == f->logits);
+    assert_int_equal(logits->out[LF_OP_Y], f->logits);
+    assert_true(p.recorded.slots[f->ops[f->n_ops - 3].weight[LF_OP_NORM]].add == 1.0f);
+    lf_programs_deinit(&p);
+}
+
+/* The plain ops of a device that has no more are asked for nothing else. */
+static void a_device_without_an_op_is_not_asked_for_it(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    struct lf_programs p = make_scaled(false, true, LF_UNSUPPORTED, &err);
+    assert_non_null(strstr(err.message, "Scaled has an embedding that is scaled, which is not implemented on this"));
+    lf_programs_deinit(&p);
+    struct lf_hparams hp = hparams();
+    const struct lf_ops plain = {.plain_only = true};
+    assert_int_equal(lf_programs_make(&p, &hp, &plain, false, &err), LF_OK);
+    lf_programs_deinit(&p);
+}
+
 /* ---- places ---- */
 
 static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *l)
@@ -200,7 +290,7 @@ static void check_places(const struct lf_program *p, const struct lf_place_limit
     for (int i = 0; i < p->n_ops; i++) {
         const struct lf_op *op = &p->ops[i];
         for (int v = 0; v < p->n_values; v++)
-            for (uint64_t b = 0; reads(op, v) && b < bytes_of(&p->values[v], l); b++)
+            for (uint64_t b = 0; v != p->logits && reads(op, v) && b < bytes_of(&p->values[v], l); b++)
                 if (tags[p->values[v].offset - begin + b] != v + 1) fail_msg("op %d: value %d is overwritten", i, v);
         for (int k = 0; k < LF_OP_OUTPUTS_N; k++) {
             const struct lf_value *v = op->out[k] == LF_NONE ? NULL : &p->values[op->out[k]];
@@ -233,6 +323,19 @@ static void no_value_lies_where_another_one_is_still_read(void **state)
         uint64_t end = lf_pass_place(p, l, 512);
         check_places(p, l, 512, end);
         for (int k = 0; k < p->n_ops; k++) { /* the residual stream is one place */
+            int residual = p->ops[k].in[LF_OP_RESIDUAL];
+            if (residual == LF_NONE) continue;
+            assert_true(p->values[residual].offset == p->values[p->ops[k].out[LF_OP_Y]].offset);
+        }
+        lf_programs_deinit(&programs);
+    }
+    struct lf_err err;
+    for (int i = 0; i < 4 * LF_WANTED_N; i++) { /* and with norms that add to it */
+        struct lf_programs programs = make_scaled(i % 2, false, LF_OK, &err);
+        struct lf_program *p = &programs.of[i / 4];
+        uint64_t end = lf_pass_place(p, &limits[i % 4], 512);
+        check_places(p, &limits[i % 4], 512, end);
+        for (int k = 0; k < p->n_ops; k++) {
             int residual = p->ops[k].in[LF_OP_RESIDUAL];
             if (residual == LF_NONE) continue;
             assert_true(p->values[residual].offset == p->values[p->ops[k].out[LF_OP_Y]].offset);
@@ -334,6 +437,31 @@ static void an_op_whose_shapes_do_not_fit_is_named(void **state)
     expect_wrong(&p, "gate_mul");
 }
 
+static void an_op_beyond_llama_that_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    struct lf_err err;
+    struct lf_programs p = make_scaled(false, false, LF_OK, &err);
+    struct lf_op *append = &p.recorded.ops[first_of(&p.recorded, LF_OP_ROPE_APPEND)];
+    p.recorded.slots[append->weight[LF_OP_Q_NORM]].n_out -= 2;
+    expect_wrong(&p, "rope_append of layer 0: the length of its q_norm is 126, expected 128");
+    p = make_scaled(false, false, LF_OK, &err);
+    append = &p.recorded.ops[first_of(&p.recorded, LF_OP_ROPE_APPEND)];
+    append->norm_whole_row = false; /* then both have one length */
+    expect_wrong(&p, "rope_append of layer 0: the length of its k_norm is 64, expected 128");
+    p = make_scaled(false, false, LF_OK, &err);
+    struct lf_op *add = &p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 2];
+    p.recorded.values[add->in[LF_OP_X]].is_float = false;
+    expect_wrong(&p, "rmsnorm of layer -1: an input of float is 0, expected 1");
+    p = make_scaled(false, false, LF_OK, &err);
+    add = &p.recorded.ops[first_of(&p.recorded, LF_OP_ATTENTION) + 2];
+    p.recorded.values[add->out[LF_OP_Y]].is_float = false;
+    expect_wrong(&p, "rmsnorm of layer -1: a residual of float is 0, expected 1");
+    p = make_scaled(false, false, LF_OK, &err);
+    p.recorded.ops[p.recorded.n_ops - 1].out[LF_OP_Y] = 0;
+    expect_wrong(&p, "softcap of layer -1: its output is 0");
+}
+
 static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind kind, int n_tokens, int kv_len,
                                  int window)
 {
@@ -368,6 +496,12 @@ static void costs_are_what_counting_gives(void **state)
     struct lf_op_cost embed = cost_of(&p, LF_OP_EMBED, 5, 5, 0);
     assert_int_equal((int)embed.bytes, 5 * HIDDEN * (2 + 4));
     lf_programs_deinit(&p);
+    struct lf_err err;
+    p = make_scaled(false, false, LF_OK, &err);
+    struct lf_op_cost cap = cost_of(&p, LF_OP_SOFTCAP, 5, 5, 0); /* of the one token with logits */
+    assert_int_equal((int)cap.bytes, 2 * VOCAB * 4);
+    assert_true(cap.flops > 0);
+    lf_programs_deinit(&p);
 }
 
 int main(void)
@@ -377,10 +511,13 @@ int main(void)
         cmocka_unit_test(rows_that_nobody_wants_end_with_the_last_append),
         cmocka_unit_test(each_fusion_takes_the_place_of_what_it_fuses),
         cmocka_unit_test(what_two_ops_read_is_not_fused_away),
+        cmocka_unit_test(ops_carry_what_they_were_recorded_with),
+        cmocka_unit_test(a_device_without_an_op_is_not_asked_for_it),
         cmocka_unit_test(no_value_lies_where_another_one_is_still_read),
         cmocka_unit_test(a_step_takes_no_more_than_its_largest_op),
         cmocka_unit_test(random_programs_keep_their_values_apart),
         cmocka_unit_test(an_op_whose_shapes_do_not_fit_is_named),
+        cmocka_unit_test(an_op_beyond_llama_that_does_not_fit_is_named),
         cmocka_unit_test(costs_are_what_counting_gives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,9 @@
 #include <math.h>
 
+#include "core/check.h"
 #include "core/log.h"
+#include "model/arch/arch.h"
+#include "model/dummy.h"
 #include "model/programs.h"
 #include "model/weights.h"
 #include "tests/support/model_dir.h"
@@ -167,6 +170,127 @@ static void norms_may_be_float_beside_half_matrices(void **state)
     check_rows(&f, slot(&f, &w, "model.layers.0.mlp.down_proj.weight"), 0, "model.layers.0.mlp.down_proj.weight", 64);
     lf_weights_unload(&w, f.dev);
     fixture_close(&f);
+}
+
+/* ---- what becomes of rows and elements on their way ---- */
+
+enum { ORDERED = 96, ALTERNATING = 70, ODD_IN = 3 * 1024 }; /* bytes of a row: chunks of staging end within a head */
+
+static void record_ordered(struct lf_recorder *r)
+{
+    struct lf_slot_part turned = {.pattern = "model.layers.#.turned",
+                                  .n_rows = 4 * ORDERED,
+                                  .order = LF_ROWS_DEINTERLEAVE_HEAD,
+                                  .head_dim = ORDERED,
+                                  .rotary_dim = 40},
+                        plain = {.pattern = "model.layers.#.plain", .n_rows = 5},
+                        apart = {
+                            .pattern = "model.layers.#.apart", .n_rows = ALTERNATING, .order = LF_ROWS_DEINTERLEAVE};
+    (void)lf_rec_linear(r, 0, &(struct lf_linear_opts){.parts = {plain, turned, apart}, .n_in = ODD_IN, .bias = true});
+    (void)lf_rec_vector_plus(r, 0, "model.layers.#.plus_norm", 100, 1.5f);
+}
+
+/* The row of a tensor that row r of the part is, from the definition. */
+static int ordered_row(int r)
+{
+    int head = r / ORDERED * ORDERED, i = r % ORDERED;
+    return i < 20 ? head + 2 * i : i < 40 ? head + 2 * (i - 20) + 1 : r;
+}
+
+static int alternating_row(int r)
+{
+    return r < ALTERNATING / 2 ? 2 * r : 2 * (r - ALTERNATING / 2) + 1;
+}
+
+static float element(const float *stored, const char *name, size_t i)
+{
+    return stored ? stored[i] : model_tensor_value(name, i);
+}
+
+/* n rows of w from row_first on are those of the tensor that source names; stored: what the tensor holds, NULL for
+ * model_tensor_value. */
+static void check_order(struct fixture *f, const struct lf_weight *w, int row_first, const char *name, int n,
+                        int (*source)(int), const float *stored)
+{
+    static float row[ODD_IN];
+    for (int r = 0; r < n; r++) {
+        const float *got = row;
+        if (w->n_in > 1)
+            lf_device_ops(f->dev)->weight_row(f->dev, w, row_first + r, row);
+        else
+            got = (const float *)w->data + row_first + r;
+        for (int k = 0; k < w->n_in; k++) {
+            float want = element(stored, name, (size_t)source(r) * (size_t)w->n_in + (size_t)k);
+            if (fabsf(got[k] - want) > 0) fail_msg("%s: row %d, column %d", name, r, k);
+        }
+    }
+}
+
+static int as_stored(int r)
+{
+    return r;
+}
+
+/* The slots of record_ordered alone. files: NULL: dummy weights, whose rows are asked for by name. */
+static void check_orders(const struct model_dir *files)
+{
+    static const struct {
+        const char *name;
+        int first, n;
+        int (*source)(int);
+    } parts[] = {{"model.layers.0.plain", 0, 5, as_stored},
+                 {"model.layers.0.turned", 5, 4 * ORDERED, ordered_row},
+                 {"model.layers.0.apart", 5 + 4 * ORDERED, ALTERNATING, alternating_row}};
+    struct fixture f;
+    struct lf_weights w;
+    struct lf_err err;
+    struct config_text c = config_llama();
+    const struct lf_arch arch = {.name = "Ordered", .record = record_ordered};
+    config_set(&c, "torch_dtype", "\"float32\"");
+    fixture_open(&f, &c, NULL);
+    if (files) model_dir_write(files, &f.dir);
+    if (files) assert_int_equal(lf_tensor_set_open(&f.set, f.dir.path, &err), LF_OK);
+    f.hp.arch = &arch;
+    lf_weight_layout_free(f.layout);
+    lf_programs_deinit(&f.programs);
+    f.programs = (struct lf_programs){0};
+    assert_int_equal(lf_program_record(&f.programs.recorded, &f.hp, &err), LF_OK);
+    assert_int_equal(lf_weight_layout_make(&f.layout, &f.hp, &f.programs.recorded, files ? &f.set : NULL,
+                                           lf_device_ops(f.dev), &err),
+                     LF_OK);
+    struct lf_model_opts opts = {.dir = f.dir.path, .load = files ? LF_LOAD_FILES : LF_LOAD_DUMMY, .dummy_seed = 5};
+    assert_int_equal(lf_weights_load(&w, f.dev, f.layout, &opts, &err), LF_OK);
+    for (size_t i = 0; i < 2 * LF_N_ELEMS(parts); i++) { /* the matrix, then its bias */
+        char name[64];
+        bool is_bias = i >= LF_N_ELEMS(parts);
+        int k = (int)(i % LF_N_ELEMS(parts)), n_in = is_bias ? 1 : ODD_IN;
+        snprintf(name, sizeof(name), "%s%s", parts[k].name, is_bias ? ".bias" : ".weight");
+        float *stored = files ? NULL : malloc((size_t)parts[k].n * (size_t)n_in * sizeof(float));
+        if (stored) lf_dummy_fill(stored, LF_F32, name, 5, n_in, 0, parts[k].n);
+        check_order(&f, &w.of[is_bias], parts[k].first, name, parts[k].n, parts[k].source, stored);
+        free(stored);
+    }
+    for (int i = 0; i < 100; i++) {
+        float want = files ? model_tensor_value("model.layers.0.plus_norm.weight", (size_t)i) : 1.0f;
+        assert_true(fabsf(((const float *)w.of[2].data)[i] - (want + 1.5f)) <= 0);
+    }
+    lf_weights_unload(&w, f.dev);
+    fixture_close(&f);
+}
+
+static void rows_are_put_in_the_order_of_their_slot(void **state)
+{
+    (void)state;
+    struct model_dir m = {0};
+    model_dir_add(&m, "model.layers.0.plain.weight", 5, ODD_IN);
+    model_dir_add(&m, "model.layers.0.turned.weight", 4 * ORDERED, ODD_IN);
+    model_dir_add(&m, "model.layers.0.apart.weight", ALTERNATING, ODD_IN);
+    model_dir_add(&m, "model.layers.0.plain.bias", 5, 0);
+    model_dir_add(&m, "model.layers.0.turned.bias", 4 * ORDERED, 0);
+    model_dir_add(&m, "model.layers.0.apart.bias", ALTERNATING, 0);
+    model_dir_add(&m, "model.layers.0.plus_norm.weight", 100, 0);
+    check_orders(&m);
+    check_orders(NULL);
 }
 
 static void a_tied_head_shares_the_bytes_of_the_embedding(void **state)
@@ -342,6 +466,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tensor_arrives_at_its_place),
         cmocka_unit_test(norms_may_be_float_beside_half_matrices),
+        cmocka_unit_test(rows_are_put_in_the_order_of_their_slot),
         cmocka_unit_test(a_tied_head_shares_the_bytes_of_the_embedding),
         cmocka_unit_test(a_head_that_differs_from_the_embedding_is_used_although_the_configuration_ties_them),
         cmocka_unit_test(a_checkpoint_of_the_bare_model_has_names_without_a_prefix),
