@@ -109,6 +109,12 @@ struct lf_softcap_params { /* x = cap · tanh(x / cap), in place */
     float cap; /* > 0 */
 };
 
+struct lf_round_params { /* out = x: what lies between the residual stream and a GEMM where there is no norm */
+    void *out;           /* [n], act_dtype; not x */
+    const float *x;      /* [n] */
+    int64_t n;
+};
+
 struct lf_gather_params { /* out[i, :] = x[rows[i], :] */
     void *out;            /* [n_rows, dim] */
     const void *x;        /* [T, dim] */
@@ -150,6 +156,7 @@ struct lf_ops {
      * undefined afterwards. */
     void (*gemm_gate_mul)(struct lf_device *dev, const struct lf_gemm_params *p, const struct lf_gate_mul_params *gate);
     void (*softcap)(struct lf_device *dev, const struct lf_softcap_params *p);
+    void (*round)(struct lf_device *dev, const struct lf_round_params *p);
     void (*gather)(struct lf_device *dev, const struct lf_gather_params *p);
 
     /* Sampling where the logits are (sample.h). NULL on a CPU: there model/sampler.c does it. */

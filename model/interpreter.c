@@ -203,6 +203,14 @@ static void softcap(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->softcap(s->dev, &p);
 }
 
+static void round_floats(const struct lf_step *s, const struct lf_op *op)
+{
+    int64_t width = s->program->values[op->out[LF_OP_Y]].width;
+    struct lf_round_params p = {
+        .out = at(s, op->out[LF_OP_Y]), .x = at(s, op->in[LF_OP_X]), .n = n_rows(s, op) * width};
+    lf_device_ops(s->dev)->round(s->dev, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
@@ -214,6 +222,7 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_ATTENTION] = attention,
         [LF_OP_PICK] = pick,
         [LF_OP_SOFTCAP] = softcap,
+        [LF_OP_ROUND] = round_floats,
         [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };

@@ -17,6 +17,7 @@ static const struct {
     [LF_OP_ATTENTION] = {"attention", false},
     [LF_OP_PICK] = {"pick", false},
     [LF_OP_SOFTCAP] = {"softcap", false},
+    [LF_OP_ROUND] = {"round", false},
     [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true},
     [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true},
 };

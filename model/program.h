@@ -32,6 +32,7 @@ enum lf_op_kind {
     LF_OP_ATTENTION,   /* out = attention(q, cache of the op's layer) */
     LF_OP_PICK,        /* the rows of a value whose logits are wanted */
     LF_OP_SOFTCAP,     /* softcap · tanh(x / softcap), in place: y is x */
+    LF_OP_ROUND,       /* h = x, in act_dtype */
     /* fused */
     LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
@@ -101,6 +102,7 @@ struct lf_slot {
  *     attention        q                             out               sinks
  *     pick             any                           its rows
  *     softcap          x                             x
+ *     round            x                             h
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *

@@ -123,6 +123,13 @@ int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual)
     return add_norm(r, y, weight, residual, true);
 }
 
+int lf_rec_round(struct lf_recorder *r, int x)
+{
+    struct lf_op op = lf_op_init(LF_OP_ROUND, -1);
+    op.in[LF_OP_X] = x;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x)});
+}
+
 static int add_gemm(struct lf_recorder *r, int x, struct lf_linear w, float alpha, int residual, struct lf_value y)
 {
     struct lf_op op = lf_op_init(LF_OP_GEMM, -1);

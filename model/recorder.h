@@ -53,6 +53,8 @@ int lf_rec_embed_scaled(struct lf_recorder *r, struct lf_linear table, float sca
 int lf_rec_rmsnorm(struct lf_recorder *r, int x, int weight);
 /* residual + norm(y) · weight, float: y is lf_rec_gemm_float's. */
 int lf_rec_norm_add(struct lf_recorder *r, int y, int weight, int residual);
+/* A float value in act_dtype: a gemm's x where no norm comes before it. */
+int lf_rec_round(struct lf_recorder *r, int x);
 /* x·wᵀ (+ bias), in act_dtype. */
 int lf_rec_gemm(struct lf_recorder *r, int x, struct lf_linear w);
 /* The same, float. */

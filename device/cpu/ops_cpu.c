@@ -17,6 +17,7 @@ enum {
     NORM_PER_TASK = 16 * 1024,
     GATE_PER_TASK = 8 * 1024,
     SOFTCAP_RUN = 8 * 1024,
+    ROUND_RUN = 8 * 1024,
     COPY_PER_TASK = 32 * 1024,
     EMBED_PER_TASK = 2 * 1024
 };
@@ -106,6 +107,21 @@ static void softcap(struct lf_device *dev, const struct lf_softcap_params *p)
     run_rows(&loop, SOFTCAP_RUN, SOFTCAP_RUN);
 }
 
+static void round_run(const struct row_loop *loop, int run)
+{
+    const struct lf_round_params *p = loop->params;
+    int64_t at = (int64_t)run * ROUND_RUN;
+    memcpy((float *)p->out + at, p->x + at, (size_t)LF_MIN(p->n - at, (int64_t)ROUND_RUN) * sizeof(float));
+}
+
+static void round_floats(struct lf_device *dev, const struct lf_round_params *p)
+{
+    LF_ASSERT(p->n >= 0 && p->out != p->x);
+    int n_runs = (int)((p->n + ROUND_RUN - 1) / ROUND_RUN);
+    struct row_loop loop = {.dev = dev, .params = p, .row = round_run, .n_rows = n_runs};
+    run_rows(&loop, ROUND_RUN, COPY_PER_TASK);
+}
+
 static void gather_row(const struct row_loop *loop, int row)
 {
     const struct lf_gather_params *p = loop->params;
@@ -171,6 +187,7 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .gate_mul = gate_mul,
                                .gemm_gate_mul = lf_gemm_then_gate_mul,
                                .softcap = softcap,
+                               .round = round_floats,
                                .gather = gather};
     use_c(dev);
 #ifdef LF_X86

@@ -120,6 +120,12 @@ static void gate_mul(struct lf_device *dev, const struct lf_gate_mul_params *p)
     if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_gate_mul(p, lf_cuda_launch(dev)), "gate_mul");
 }
 
+static void round_floats(struct lf_device *dev, const struct lf_round_params *p)
+{
+    LF_ASSERT(p->n >= 0 && p->n <= INT32_MAX);
+    if (lf_cuda_ok(dev)) lf_cuda_check(dev, lf_cuda_round(p->out, p->x, (int)p->n, lf_cuda_launch(dev)), "round");
+}
+
 static void gather(struct lf_device *dev, const struct lf_gather_params *p)
 {
     LF_ASSERT(p->n_rows >= 0 && p->dim > 0);
@@ -167,6 +173,7 @@ void lf_ops_cuda_fill(struct lf_device *dev)
                                .gemm = gemm,
                                .gate_mul = gate_mul,
                                .gemm_gate_mul = gemm_gate_mul,
+                               .round = round_floats,
                                .gather = gather,
                                .sample = sample,
                                .sample_counts = sample_counts};

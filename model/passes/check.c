@@ -102,6 +102,10 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     case LF_OP_SOFTCAP:
         if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
         return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);
+    case LF_OP_ROUND:
+        if (!c->p->values[op->in[LF_OP_X]].is_float) return wrong(c, "an input of float", 0, 1);
+        if (c->p->values[op->out[LF_OP_Y]].is_float) return wrong(c, "an output of float", 1, 0);
+        return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     default:
         return x == y ? LF_OK : wrong(c, "the width of its output", y, x);
     }

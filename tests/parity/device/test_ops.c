@@ -387,6 +387,22 @@ static void softcap_is_right(void **state)
     }
 }
 
+static void round_copies_floats(void **state)
+{
+    (void)state;
+    uint64_t seed = 10;
+    static const int sizes[] = {1, 100, 8192, 8193, 50000};
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        size_t n = (size_t)sizes[s];
+        float *x = fixture_floats(&seed, n, 1.0f);
+        struct fixture_out out = fixture_out(n);
+        ops->round(dev, &(struct lf_round_params){.out = out.ptr, .x = x, .n = (int64_t)n});
+        assert_memory_equal(out.ptr, x, n * sizeof(float));
+        fixture_out_check_and_free(&out);
+        free(x);
+    }
+}
+
 static void gather_copies_rows(void **state)
 {
     (void)state;
@@ -418,6 +434,8 @@ static void no_rows_is_no_work(void **state)
     ops->gate_mul(dev, &(struct lf_gate_mul_params){.dim = 1});
     ops->gather(dev, &(struct lf_gather_params){.dim = 1});
     ops->softcap(dev, &(struct lf_softcap_params){.cap = 1});
+    float out;
+    ops->round(dev, &(struct lf_round_params){.out = &out});
 }
 
 int main(int argc, char **argv)
@@ -444,6 +462,7 @@ int main(int argc, char **argv)
             cmocka_unit_test(gate_mul_is_right),
             cmocka_unit_test(gate_mul_holds_over_the_whole_range),
             cmocka_unit_test(softcap_is_right),
+            cmocka_unit_test(round_copies_floats),
             cmocka_unit_test(gather_copies_rows),
             cmocka_unit_test(no_rows_is_no_work),
         };

@@ -200,7 +200,7 @@ static void record_scaled(struct lf_recorder *r)
         int h = lf_rec_rmsnorm(r, x, LF_NONE);
         int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
         x = lf_rec_norm_add(r, lf_rec_gemm_float(r, lf_rec_attention(r, layer, q, 0), out), norm, x);
-        h = lf_rec_rmsnorm(r, x, norm);
+        h = layer == 0 ? lf_rec_round(r, x) : lf_rec_rmsnorm(r, x, norm);
         int act = lf_rec_gate_mul(r, lf_rec_gemm(r, h, up), LF_ACT_SWIGLU_OAI, 7);
         x = lf_rec_gemm_add_scaled(r, act, down, 0.25f, x);
     }
@@ -460,6 +460,9 @@ static void an_op_beyond_llama_that_does_not_fit_is_named(void **state)
     p = make_scaled(false, false, LF_OK, &err);
     p.recorded.ops[p.recorded.n_ops - 1].out[LF_OP_Y] = 0;
     expect_wrong(&p, "softcap of layer -1: its output is 0");
+    p = make_scaled(false, false, LF_OK, &err);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_ROUND)].out[LF_OP_Y]].is_float = true;
+    expect_wrong(&p, "round of layer -1: an output of float is 1, expected 0");
 }
 
 static struct lf_op_cost cost_of(const struct lf_programs *p, enum lf_op_kind kind, int n_tokens, int kv_len,
