@@ -25,7 +25,7 @@
 /* What the attention kernels take. */
 enum { HEAD_DIM_MIN = 32, HEAD_DIM_STEP = 16 };
 
-enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 512 };
+enum { DEFAULT_MAX_WINDOW_LAYERS = 28, DTYPE_NAME_BYTES = 24, FAMILY_NAMES_BYTES = 280 };
 
 #define DEFAULT_ROPE_THETA 10000.0
 
@@ -83,16 +83,49 @@ static enum lf_status refuse_foreign_keys(const struct lf_arch *fam, struct lf_j
     return LF_OK;
 }
 
-/* "A, B and C": what is implemented, for messages. */
+/* The name of an architecture without what its class does. */
+static struct lf_str short_name(const struct lf_arch *arch)
+{
+    struct lf_str name = lf_str_c(arch->name);
+    ptrdiff_t at = lf_str_find(name, LF_STR("For"));
+    return at > 0 ? lf_str_from(name.ptr, (size_t)at) : name;
+}
+
+/* "Llama, Mistral, Qwen2": what is implemented, for messages, as far as there is room. */
 static const char *name_families(char *out, size_t out_bytes)
 {
     size_t at = 0;
     for (size_t i = 0; lf_archs[i]; i++) {
-        const char *between = i == 0 ? "" : lf_archs[i + 1] ? ", " : " and ";
-        at += (size_t)snprintf(out + at, out_bytes - at, "%s%s", between, lf_archs[i]->name);
-        LF_ASSERT(at < out_bytes);
+        struct lf_str name = short_name(lf_archs[i]);
+        bool is_known = false;
+        for (size_t k = 0; k < i && !is_known; k++) is_known = lf_str_eq(name, short_name(lf_archs[k]));
+        if (is_known) continue;
+        if (at + name.len + sizeof(", …") > out_bytes) {
+            snprintf(out + at, out_bytes - at, "…");
+            break;
+        }
+        at += (size_t)snprintf(out + at, out_bytes - at, "%s%.*s", i == 0 ? "" : ", ", (int)name.len, name.ptr);
     }
     return out;
+}
+
+/* Whether the row is that of the model: of two with one name, by what its text_config is. */
+static bool is_row_of(const struct lf_arch *arch, struct lf_json_value root, struct lf_json_value name, bool by_type)
+{
+    struct lf_json_value type = lf_json_get(lf_json_get(root, "text_config"), "model_type");
+    if (!lf_json_string_is(name, arch->name)) return false;
+    return !by_type || !arch->text_type || lf_json_string_is(type, arch->text_type);
+}
+
+/* NULL: it is not implemented. */
+static const struct lf_arch *find_arch(struct lf_json_value root, struct lf_json_value name)
+{
+    const struct lf_arch *of_name = NULL;
+    for (size_t i = 0; lf_archs[i]; i++) {
+        if (is_row_of(lf_archs[i], root, name, true)) return lf_archs[i];
+        if (!of_name && is_row_of(lf_archs[i], root, name, false)) of_name = lf_archs[i];
+    }
+    return of_name;
 }
 
 static enum lf_status read_family(struct lf_json_value root, const struct lf_arch **out, struct lf_err *err)
@@ -103,21 +136,21 @@ static enum lf_status read_family(struct lf_json_value root, const struct lf_arc
         return lf_fail(err, LF_CORRUPT, "architectures is not an array of one name");
     }
     struct lf_json_value name = lf_json_first(list);
-    for (size_t i = 0; lf_archs[i]; i++) {
-        if (!lf_json_string_is(name, lf_archs[i]->name)) continue;
+    const struct lf_arch *arch = find_arch(root, name);
+    if (arch) {
         struct lf_json_value type = lf_json_get(root, "model_type");
         struct lf_str raw = lf_json_raw(type);
-        if (!lf_json_is_absent(type) && !lf_json_string_is(type, lf_archs[i]->model_type)) {
+        if (!lf_json_is_absent(type) && !lf_json_string_is(type, arch->model_type)) {
             return lf_fail(err, LF_CORRUPT, "model_type is %.*s, but %s is of type %s",
-                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, lf_archs[i]->name, lf_archs[i]->model_type);
+                           (int)LF_MIN(raw.len, (size_t)64), raw.ptr, arch->name, arch->model_type);
         }
-        *out = lf_archs[i];
+        *out = arch;
         return LF_OK;
     }
     struct lf_str raw = lf_json_raw(name);
     const char *kind = lf_foreign_kind(root, raw);
     char known[FAMILY_NAMES_BYTES];
-    return lf_fail(err, LF_UNSUPPORTED, "architecture %.*s%s%s is not implemented (%s are)",
+    return lf_fail(err, LF_UNSUPPORTED, "architecture %.*s%s%s is not implemented (%s are: docs/models.md)",
                    (int)LF_MIN(raw.len, (size_t)64), raw.ptr, *kind ? ", " : "", kind,
                    name_families(known, sizeof(known)));
 }
@@ -269,10 +302,13 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
         }
         window = 0;
     }
-    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].window = i >= first ? window : 0;
+    for (int i = 0; i < hp->n_layers; i++) {
+        bool is_full = i < first || (fam->full_every > 0 && (i + 1) % fam->full_every == 0);
+        hp->layers[i].window = is_full ? 0 : window;
+    }
     if (lf_json_is_absent(types)) return LF_OK;
     if (lf_json_type(types) != LF_JSON_ARRAY) return lf_config_wrong_type(types, "layer_types", "an array", err);
-    if (fam->use_sliding_window) return read_layer_types(hp, types, window, err);
+    if (fam->use_sliding_window || fam->full_every > 0) return read_layer_types(hp, types, window, err);
     for (struct lf_json_value it = lf_json_first(types); lf_json_more(types, it); it = lf_json_next(types, it)) {
         if (lf_json_string_is(it, window ? "sliding_attention" : "full_attention")) continue;
         return lf_fail(err, LF_UNSUPPORTED, "layer_types differs from what %s computes: every layer has %s", fam->name,
@@ -442,46 +478,70 @@ static enum lf_status read_llama3(struct lf_rope_opts *r, struct lf_json_value r
     return LF_OK;
 }
 
+static enum lf_status check_rope(struct lf_json_value rope, const char *key, struct lf_err *err)
+{
+    if (lf_json_is_absent(rope)) return LF_OK;
+    if (lf_json_type(rope) != LF_JSON_OBJECT) return lf_config_wrong_type(rope, key, "an object", err);
+    return check_rope_keys(rope, err);
+}
+
 /* The object with the rope parameters: rope_scaling where it is set, as in older files, else rope_parameters. */
 static enum lf_status find_rope(struct lf_json_value root, struct lf_json_value *out, struct lf_err *err)
 {
     struct lf_json_value scaling = lf_json_get(root, "rope_scaling");
     const char *key = lf_json_is_absent(scaling) ? "rope_parameters" : "rope_scaling";
     *out = lf_json_get(root, key);
-    if (lf_json_is_absent(*out)) return LF_OK;
-    if (lf_json_type(*out) != LF_JSON_OBJECT) return lf_config_wrong_type(*out, key, "an object", err);
-    return check_rope_keys(*out, err);
+    return check_rope(*out, key, err);
 }
 
-static enum lf_status read_rotary_dim(struct lf_hparams *hp, struct lf_json_value root, struct lf_json_value rope,
-                                      struct lf_err *err)
+/* The same of a family whose layers with a window have parameters of their own (*local). */
+static enum lf_status find_ropes(struct lf_json_value root, struct lf_json_value *full, struct lf_json_value *local,
+                                 struct lf_err *err)
 {
-    double part = 1;
+    struct lf_json_value params = lf_json_get(root, "rope_parameters");
+    *full = lf_json_get(root, "rope_scaling");
+    *local = (struct lf_json_value){0};
+    if (lf_json_is_absent(params)) return check_rope(*full, "rope_scaling", err);
+    if (lf_json_type(params) != LF_JSON_OBJECT)
+        return lf_config_wrong_type(params, "rope_parameters", "an object", err);
+    if (!lf_json_is_absent(*full))
+        return lf_fail(err, LF_UNSUPPORTED, "rope_scaling beside rope_parameters is not implemented for this family");
+    for (struct lf_json_value it = lf_json_first(params); lf_json_more(params, it); it = lf_json_next(params, it)) {
+        if (lf_json_string_is(it, "full_attention") || lf_json_string_is(it, "sliding_attention")) continue;
+        struct lf_str raw = lf_json_raw(it);
+        return lf_fail(err, LF_UNSUPPORTED,
+                       "rope_parameters has \"%.*s\"; expected full_attention and sliding_attention, which this family "
+                       "has apart",
+                       (int)LF_MIN(raw.len, (size_t)64), raw.ptr);
+    }
+    *full = lf_json_get(params, "full_attention");
+    *local = lf_json_get(params, "sliding_attention");
+    LF_TRY(check_rope(*full, "rope_parameters.full_attention", err));
+    return check_rope(*local, "rope_parameters.sliding_attention", err);
+}
+
+static enum lf_status read_rotary_dim(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                      struct lf_json_value rope, int *out, struct lf_err *err)
+{
+    double part = fam->partial_rotary_factor > 0 ? fam->partial_rotary_factor : 1;
     LF_TRY(lf_config_number_or(root, "partial_rotary_factor", 0, 1, &part, NULL, err));
     LF_TRY(lf_config_number_or(rope, "partial_rotary_factor", 0, 1, &part, NULL, err));
-    hp->ropes[0].head_dim = hp->head_dim;
-    hp->ropes[0].rotary_dim = (int)(part * hp->head_dim);
-    if (hp->ropes[0].rotary_dim < 2 || hp->ropes[0].rotary_dim % 2 != 0) {
+    *out = (int)(part * hp->head_dim);
+    if (*out < 2 || *out % 2 != 0) {
         return lf_fail(err, LF_UNSUPPORTED, "partial_rotary_factor %g of head_dim %d is no even number from 2", part,
                        hp->head_dim);
     }
     return LF_OK;
 }
 
-static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
-                                struct lf_err *err)
+/* RoPE as `rope` says, which may be absent; theta: where it has none. *positions: how many it is for. */
+static enum lf_status read_rope_opts(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                     struct lf_json_value rope, double theta, struct lf_rope_opts *r, double *positions,
+                                     struct lf_err *err)
 {
-    struct lf_rope_opts *r = &hp->ropes[0];
-    hp->n_ropes = 1;
-    struct lf_json_value rope;
-    LF_TRY(find_rope(root, &rope, err));
-    LF_TRY(read_rotary_dim(hp, root, rope, err));
-    *r = (struct lf_rope_opts){.head_dim = r->head_dim,
-                               .rotary_dim = r->rotary_dim,
-                               .theta = fam->rope_theta > 0 ? fam->rope_theta : DEFAULT_ROPE_THETA,
-                               .factor = 1,
-                               .truncate = true};
-    LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
+    *positions = hp->max_positions;
+    *r = (struct lf_rope_opts){.head_dim = hp->head_dim, .theta = theta, .factor = 1, .truncate = true};
+    LF_TRY(read_rotary_dim(hp, fam, root, rope, &r->rotary_dim, err));
     LF_TRY(lf_config_number_or(rope, "rope_theta", 1.000001, 1e15, &r->theta, NULL, err));
     LF_TRY(read_rope_kind(rope, &r->kind, err));
     if (r->kind != LF_ROPE_YARN && !lf_json_is_absent(lf_json_get(rope, "attn_factor")))
@@ -492,17 +552,47 @@ static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam
         return read_longrope(r, rope, hp->max_positions, err);
     }
     LF_TRY(lf_config_number(rope, "factor", 1, 1e6, &r->factor, err));
-    double positions = hp->max_positions;
     if (r->kind == LF_ROPE_LLAMA3) {
         LF_TRY(read_original_positions(root, rope, 0, &r->original_max_positions, err));
         LF_TRY(read_llama3(r, rope, err));
     } else if (r->kind == LF_ROPE_YARN) {
         LF_TRY(read_original_positions(root, rope, hp->max_positions, &r->original_max_positions, err));
         LF_TRY(read_yarn(r, rope, err));
-        positions = r->original_max_positions * r->factor;
+        *positions = r->original_max_positions * r->factor;
     } else {
-        positions *= r->factor; /* the key counts positions before they are divided */
+        *positions *= r->factor; /* the key counts positions before they are divided */
     }
+    return LF_OK;
+}
+
+/* RoPE of layers with a window as ropes[1], unless it is what the others have. */
+static enum lf_status read_local_rope(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                      struct lf_json_value local, double theta, struct lf_err *err)
+{
+    double positions;
+    const struct lf_rope_opts *full = &hp->ropes[0], *own = &hp->ropes[1];
+    if (fam->local_theta_key) {
+        theta = fam->local_theta;
+        LF_TRY(lf_config_number_or(root, fam->local_theta_key, 1.000001, 1e15, &theta, NULL, err));
+    }
+    LF_TRY(read_rope_opts(hp, fam, root, local, theta, &hp->ropes[1], &positions, err));
+    bool is_plain = full->kind == LF_ROPE_NONE_SCALED && own->kind == LF_ROPE_NONE_SCALED;
+    if (is_plain && fabs(own->theta - full->theta) == 0 && own->rotary_dim == full->rotary_dim) return LF_OK;
+    hp->n_ropes = 2;
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].rope = hp->layers[i].window > 0;
+    return LF_OK;
+}
+
+static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
+                                struct lf_err *err)
+{
+    struct lf_json_value rope, local = {0};
+    double theta = fam->rope_theta > 0 ? fam->rope_theta : DEFAULT_ROPE_THETA, positions;
+    hp->n_ropes = 1;
+    LF_TRY(fam->rope_by_type ? find_ropes(root, &rope, &local, err) : find_rope(root, &rope, err));
+    LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &theta, NULL, err));
+    LF_TRY(read_rope_opts(hp, fam, root, rope, theta, &hp->ropes[0], &positions, err));
+    if (fam->rope_by_type) LF_TRY(read_local_rope(hp, fam, root, local, theta, err));
     hp->max_positions = (int)LF_MIN(positions, (double)LF_CONTEXT_TOKENS);
     return LF_OK;
 }

@@ -28,6 +28,12 @@ struct lf_q_scale {
     int n_positions;
 };
 
+/* By which families multiply what goes into the residual stream and what comes out of it; those that do not say so do
+ * not look at it. */
+struct lf_multipliers {
+    float embedding, residual, logits;
+};
+
 struct lf_hparams {
     const struct lf_arch *arch; /* static */
     const char *architecture;   /* its name, "LlamaForCausalLM" …; static */
@@ -35,6 +41,7 @@ struct lf_hparams {
     int max_positions; /* the context the model was made for, scaling included */
     float norm_eps;
     float attn_scale; /* of scores; 0: head_dim^-½ */
+    struct lf_multipliers multipliers;
     struct lf_q_scale q_scale;
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, o_bias, mlp_bias;

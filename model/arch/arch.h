@@ -20,14 +20,24 @@ struct lf_arch {
     bool mlp_bias;       /* the key counts */
     bool qk_norm;
     bool stacked;            /* q, k and v are one tensor of the files, and so are gate and up */
+    bool stacked_gate_up;    /* gate and up alone are */
     bool own_code;           /* its repositories carry (auto_map) a copy of the code that transformers has for it */
     bool tied;               /* where tie_word_embeddings is missing */
     bool use_sliding_window; /* sliding_window counts only where this key is true, from layer max_window_layers on */
     bool sliding_window;     /* sliding_window counts for every layer */
     int default_window;      /* where sliding_window is missing, but would count */
-    double rope_theta;       /* default; 0: 10,000 */
-    int head_dim;            /* default; 0: hidden_size / num_attention_heads */
-    bool as_many_kv_heads;   /* as heads, where num_key_value_heads is missing */
+    /* layer_types says which layers have the window; where it is missing each so many-th has not. 0: all are alike. */
+    int full_every;
+    double rope_theta;            /* default; 0: 10,000 */
+    double partial_rotary_factor; /* default; 0: 1 */
+    bool rope_interleaved;        /* pairs are (2i, 2i + 1): rows of q and k are put in another order (decoder.h) */
+    /* Layers with a window have RoPE of their own: rope_parameters has two objects, by type of layer, or rope_scaling
+     * is that of the others. */
+    bool rope_by_type;
+    const char *local_theta_key; /* beside rope_theta: that of layers with a window; NULL: rope_theta is */
+    double local_theta;          /* default of that key */
+    int head_dim;                /* default; 0: hidden_size / num_attention_heads */
+    bool as_many_kv_heads;       /* as heads, where num_key_value_heads is missing */
     /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys that change a
      * result where nobody reads them, NULL behind the last. */
     enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);

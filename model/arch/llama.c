@@ -10,66 +10,19 @@
  * They differ in biases, in a norm of each head of q and k, and in windows. Phi-3 and Phi-4 have the same pass with
  * matrices that are stacked in the files already, SmolLM3 one with layers that do not rotate (smollm3.c). */
 #include "model/arch/arch.h"
-
-static int n_q(const struct lf_hparams *hp)
-{
-    return hp->n_heads * hp->head_dim;
-}
-
-static int n_kv(const struct lf_hparams *hp)
-{
-    return hp->n_kv_heads * hp->head_dim;
-}
-
-static struct lf_linear qkv_of(struct lf_recorder *r, int layer)
-{
-    const struct lf_hparams *hp = r->hp;
-    struct lf_linear_opts opts = {.parts = {{"model.layers.#.self_attn.q_proj", n_q(hp)},
-                                            {"model.layers.#.self_attn.k_proj", n_kv(hp)},
-                                            {"model.layers.#.self_attn.v_proj", n_kv(hp)}},
-                                  .n_in = hp->hidden,
-                                  .bias = hp->qkv_bias,
-                                  .shard = LF_SHARD_HEADS};
-    struct lf_linear_opts stacked = {.parts = {{"model.layers.#.self_attn.qkv_proj", n_q(hp) + 2 * n_kv(hp)}},
-                                     .n_in = hp->hidden,
-                                     .shard = LF_SHARD_HEADS};
-    return lf_rec_linear(r, layer, hp->arch->stacked ? &stacked : &opts);
-}
-
-static struct lf_linear gate_up_of(struct lf_recorder *r, int layer)
-{
-    const struct lf_hparams *hp = r->hp;
-    struct lf_linear_opts opts = {
-        .parts = {{"model.layers.#.mlp.gate_proj", hp->intermediate}, {"model.layers.#.mlp.up_proj", hp->intermediate}},
-        .n_in = hp->hidden,
-        .bias = hp->mlp_bias,
-        .shard = LF_SHARD_ROWS};
-    struct lf_linear_opts stacked = {.parts = {{"model.layers.#.mlp.gate_up_proj", 2 * hp->intermediate}},
-                                     .n_in = hp->hidden,
-                                     .shard = LF_SHARD_ROWS};
-    return lf_rec_linear(r, layer, hp->arch->stacked ? &stacked : &opts);
-}
-
-/* A matrix back into the residual stream. */
-static struct lf_linear back_of(struct lf_recorder *r, int layer, const char *pattern, int n_in, bool bias)
-{
-    return lf_rec_linear(
-        r, layer,
-        &(struct lf_linear_opts){
-            .parts = {{pattern, r->hp->hidden}}, .n_in = n_in, .bias = bias, .shard = LF_SHARD_COLUMNS});
-}
+#include "model/arch/decoder.h"
 
 static int attention(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     int norm = lf_rec_vector(r, layer, "model.layers.#.input_layernorm", hp->hidden);
-    struct lf_linear qkv = qkv_of(r, layer);
+    struct lf_linear qkv = lf_decoder_qkv(r, layer);
     int q_norm = LF_NONE, k_norm = LF_NONE;
     if (hp->qk_norm) {
         q_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.q_norm", hp->head_dim);
         k_norm = lf_rec_vector(r, layer, "model.layers.#.self_attn.k_norm", hp->head_dim);
     }
-    struct lf_linear out = back_of(r, layer, "model.layers.#.self_attn.o_proj", n_q(hp), hp->o_bias);
+    struct lf_linear out = lf_decoder_out(r, layer);
     int h = lf_rec_rmsnorm(r, x, norm);
     int q = lf_rec_rope_append(r, layer, lf_rec_gemm(r, h, qkv), q_norm, k_norm);
     return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out, x);
@@ -79,25 +32,19 @@ static int mlp(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
-    struct lf_linear gate_up = gate_up_of(r, layer);
-    struct lf_linear down = back_of(r, layer, "model.layers.#.mlp.down_proj", hp->intermediate, hp->mlp_bias);
+    struct lf_linear gate_up = lf_decoder_gate_up(r, layer);
+    struct lf_linear down = lf_decoder_down(r, layer);
     int h = lf_rec_rmsnorm(r, x, norm);
-    return lf_rec_gemm_add(r, lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_SILU, 0), down, x);
+    return lf_rec_gemm_add(r, lf_decoder_swiglu(r, h, gate_up), down, x);
 }
 
 void lf_llama_record(struct lf_recorder *r)
 {
     const struct lf_hparams *hp = r->hp;
-    struct lf_linear table = lf_rec_linear(
-        r, -1, &(struct lf_linear_opts){.parts = {{"model.embed_tokens", hp->n_vocab}}, .n_in = hp->hidden});
-    struct lf_linear head = lf_rec_linear(
-        r, -1,
-        &(struct lf_linear_opts){.parts = {{"lm_head", hp->n_vocab}}, .n_in = hp->hidden, .shard = LF_SHARD_ROWS});
-    int norm = lf_rec_vector(r, -1, "model.norm", hp->hidden);
-    if (hp->tied) lf_rec_tie(r, head, table);
-    int x = lf_rec_embed(r, table);
+    struct lf_decoder_ends ends = lf_decoder_ends(r);
+    int x = lf_rec_embed(r, ends.table);
     for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
-    lf_rec_logits(r, lf_rec_rmsnorm(r, x, norm), head);
+    lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
 }
 
 const struct lf_arch lf_arch_llama = {.name = "LlamaForCausalLM",

@@ -1,0 +1,94 @@
+#include "model/arch/decoder.h"
+
+#include "model/arch/arch.h"
+
+int lf_decoder_n_q(const struct lf_hparams *hp)
+{
+    return hp->n_heads * hp->head_dim;
+}
+
+int lf_decoder_n_kv(const struct lf_hparams *hp)
+{
+    return hp->n_kv_heads * hp->head_dim;
+}
+
+/* Rows of q or k. */
+static struct lf_slot_part heads_of(const struct lf_hparams *hp, const char *pattern, int n_rows)
+{
+    return (struct lf_slot_part){.pattern = pattern,
+                                 .n_rows = n_rows,
+                                 .order = hp->arch->rope_interleaved ? LF_ROWS_DEINTERLEAVE_HEAD : LF_ROWS_AS_STORED,
+                                 .head_dim = hp->head_dim,
+                                 .rotary_dim = hp->ropes[0].rotary_dim};
+}
+
+struct lf_linear lf_decoder_qkv(struct lf_recorder *r, int layer)
+{
+    const struct lf_hparams *hp = r->hp;
+    int n_q = lf_decoder_n_q(hp), n_kv = lf_decoder_n_kv(hp);
+    struct lf_linear_opts opts = {.parts = {heads_of(hp, "model.layers.#.self_attn.q_proj", n_q),
+                                            heads_of(hp, "model.layers.#.self_attn.k_proj", n_kv),
+                                            {.pattern = "model.layers.#.self_attn.v_proj", .n_rows = n_kv}},
+                                  .n_in = hp->hidden,
+                                  .bias = hp->qkv_bias,
+                                  .shard = LF_SHARD_HEADS};
+    struct lf_linear_opts stacked = {
+        .parts = {{.pattern = "model.layers.#.self_attn.qkv_proj", .n_rows = n_q + 2 * n_kv}},
+        .n_in = hp->hidden,
+        .shard = LF_SHARD_HEADS};
+    return lf_rec_linear(r, layer, hp->arch->stacked ? &stacked : &opts);
+}
+
+struct lf_linear lf_decoder_gate_up(struct lf_recorder *r, int layer)
+{
+    const struct lf_hparams *hp = r->hp;
+    bool is_stacked = hp->arch->stacked || hp->arch->stacked_gate_up;
+    struct lf_linear_opts opts = {.parts = {{.pattern = "model.layers.#.mlp.gate_proj", .n_rows = hp->intermediate},
+                                            {.pattern = "model.layers.#.mlp.up_proj", .n_rows = hp->intermediate}},
+                                  .n_in = hp->hidden,
+                                  .bias = hp->mlp_bias,
+                                  .shard = LF_SHARD_ROWS};
+    struct lf_linear_opts stacked = {
+        .parts = {{.pattern = "model.layers.#.mlp.gate_up_proj", .n_rows = 2 * hp->intermediate}},
+        .n_in = hp->hidden,
+        .shard = LF_SHARD_ROWS};
+    return lf_rec_linear(r, layer, is_stacked ? &stacked : &opts);
+}
+
+/* A matrix back into the residual stream. */
+static struct lf_linear back_of(struct lf_recorder *r, int layer, const char *pattern, int n_in, bool bias)
+{
+    return lf_rec_linear(r, layer,
+                         &(struct lf_linear_opts){.parts = {{.pattern = pattern, .n_rows = r->hp->hidden}},
+                                                  .n_in = n_in,
+                                                  .bias = bias,
+                                                  .shard = LF_SHARD_COLUMNS});
+}
+
+struct lf_linear lf_decoder_out(struct lf_recorder *r, int layer)
+{
+    return back_of(r, layer, "model.layers.#.self_attn.o_proj", lf_decoder_n_q(r->hp), r->hp->o_bias);
+}
+
+struct lf_linear lf_decoder_down(struct lf_recorder *r, int layer)
+{
+    return back_of(r, layer, "model.layers.#.mlp.down_proj", r->hp->intermediate, r->hp->mlp_bias);
+}
+
+struct lf_decoder_ends lf_decoder_ends(struct lf_recorder *r)
+{
+    const struct lf_hparams *hp = r->hp;
+    struct lf_linear_opts table = {.parts = {{.pattern = "model.embed_tokens", .n_rows = hp->n_vocab}},
+                                   .n_in = hp->hidden};
+    struct lf_linear_opts head = {
+        .parts = {{.pattern = "lm_head", .n_rows = hp->n_vocab}}, .n_in = hp->hidden, .shard = LF_SHARD_ROWS};
+    struct lf_decoder_ends ends = {.table = lf_rec_linear(r, -1, &table), .head = lf_rec_linear(r, -1, &head)};
+    ends.norm = lf_rec_vector(r, -1, "model.norm", hp->hidden);
+    if (hp->tied) lf_rec_tie(r, ends.head, ends.table);
+    return ends;
+}
+
+int lf_decoder_swiglu(struct lf_recorder *r, int h, struct lf_linear gate_up)
+{
+    return lf_rec_gate_mul(r, lf_rec_gemm(r, h, gate_up), LF_ACT_SILU, 0);
+}
