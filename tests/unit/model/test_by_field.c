@@ -59,6 +59,8 @@ static const char *const configs[] = {
     "{\"architectures\": [\"SmolLM3ForCausalLM\"], \"model_type\": \"smollm3\", " REST ", \"rope_theta\": 1e6,"
     " \"no_rope_layers\": [1, 0], \"no_rope_layer_interval\": 4, \"use_sliding_window\": false,"
     " \"layer_types\": [\"full_attention\", \"full_attention\"], \"sliding_window\": null}",
+    "{\"architectures\": [\"Olmo2ForCausalLM\"], \"model_type\": \"olmo2\", " REST ", \"rope_theta\": 5e5,"
+    " \"rope_scaling\": null, \"sliding_window\": null, \"layer_types\": [\"full_attention\", \"full_attention\"]}",
 };
 
 static const char *const no_lists[2] = {"", ""};

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Makes those models of tests/golden/model/data whose logits are transformers' alone.
+
+    make_decoders.py [--out DIR] [NAME ...]
+
+As make.py, but the tensors are those of transformers' class, and there is no forward pass here to compare its logits with.
+The seed of a model is its name's.
+"""
+import argparse
+import os
+import shutil
+import zlib
+
+import numpy as np
+
+import of_transformers
+from make import N_IDS, base, nest
+
+
+NESTED = {}
+
+
+def models():
+    olmo2 = ("Olmo2ForCausalLM", "olmo2")
+    return {
+        "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
+                          hidden_size=40, intermediate_size=28, attention_bias=False),
+        "olmo2-yarn-bf16": base(*olmo2, "bfloat16", num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3,
+                                head_dim=48, attention_bias=True, tie_word_embeddings=True,
+                                rope_parameters={"rope_type": "yarn", "rope_theta": 50000.0, "factor": 4.0,
+                                                 "original_max_position_embeddings": 32}),
+    }
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "data"))
+    ap.add_argument("names", nargs="*")
+    args = ap.parse_args()
+    for name, c in models().items():
+        if args.names and name not in args.names:
+            continue
+        rng = np.random.default_rng(zlib.crc32(name.encode()))
+        folder = f"{args.out}/{name}"
+        shutil.rmtree(folder, ignore_errors=True)
+        stored = of_transformers.write(folder, c, rng)
+        ids = rng.integers(0, c["vocab_size"], N_IDS).tolist()
+        logits = of_transformers.logits(folder, ids)
+        if name in NESTED:
+            nest(folder, c, stored, *NESTED[name])
+        with open(folder + "/expected.bin", "wb") as f:
+            f.write(np.array([N_IDS, c["vocab_size"], *ids], "<i4").tobytes() + logits.astype("<f4").tobytes())
+        top = np.sort(logits, -1)
+        print(f"{name:24s} spread {logits.std():.2f}, median gap {np.median(top[:, -1] - top[:, -2]):.2f}")
+
+
+if __name__ == "__main__":
+    main()
