@@ -1,5 +1,6 @@
 /* OLMo 2 (OLMo team 2025, §3): a layer has its norms behind attention and behind the MLP, before what they make is
- * added to the residual stream, and none before them. Queries and keys have a norm over all heads at once. */
+ * added to the residual stream, and none before them. Queries and keys have a norm over all heads at once. OLMo 3 is
+ * the same with a window on three of four layers, whose RoPE is never scaled. */
 #include "model/arch/arch.h"
 #include "model/arch/decoder.h"
 
@@ -35,4 +36,14 @@ const struct lf_arch lf_arch_olmo2 = {.name = "Olmo2ForCausalLM",
                                       .model_type = "olmo2",
                                       .attention_bias = true,
                                       .as_many_kv_heads = true,
+                                      .record = record};
+const struct lf_arch lf_arch_olmo3 = {.name = "Olmo3ForCausalLM",
+                                      .model_type = "olmo3",
+                                      .attention_bias = true,
+                                      .as_many_kv_heads = true,
+                                      .sliding_window = true,
+                                      .default_window = 4096,
+                                      .full_every = 4,
+                                      .rope_by_type = true,
+                                      .rope_theta = 5e5,
                                       .record = record};

@@ -21,14 +21,22 @@ NESTED = {}
 
 
 def models():
-    olmo2 = ("Olmo2ForCausalLM", "olmo2")
+    olmo2, olmo3 = ("Olmo2ForCausalLM", "olmo2"), ("Olmo3ForCausalLM", "olmo3")
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     return {
         "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
                           hidden_size=40, intermediate_size=28, attention_bias=False),
         "olmo2-yarn-bf16": base(*olmo2, "bfloat16", num_hidden_layers=3, num_attention_heads=3, num_key_value_heads=3,
                                 head_dim=48, attention_bias=True, tie_word_embeddings=True,
-                                rope_parameters={"rope_type": "yarn", "rope_theta": 50000.0, "factor": 4.0,
-                                                 "original_max_position_embeddings": 32}),
+                                rope_parameters={"rope_theta": 50000.0, **yarn}),
+        # as older files have it: rope_scaling is that of the full layers, each fourth by default
+        "olmo3-f32": base(*olmo3, "float32", num_hidden_layers=5, rope_theta=500000.0, sliding_window=20, hidden_size=16,
+                          intermediate_size=20, rope_scaling={"attention_factor": 1.2, **yarn}),
+        "olmo3-typed-bf16": base(*olmo3, "bfloat16", num_hidden_layers=3, sliding_window=33, num_attention_heads=4,
+                                 num_key_value_heads=2,
+                                 layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                 rope_parameters={"full_attention": {"rope_theta": 50000.0, **yarn},
+                                                  "sliding_attention": {"rope_type": "default", "rope_theta": 700.0}}),
     }
 
 

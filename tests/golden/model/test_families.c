@@ -39,7 +39,9 @@ static const struct {
               {"mistral3-f32", false},
               {"mistral3-renamed-bf16", true},
               {"olmo2-f32", false},
-              {"olmo2-yarn-bf16", true}};
+              {"olmo2-yarn-bf16", true},
+              {"olmo3-f32", false},
+              {"olmo3-typed-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

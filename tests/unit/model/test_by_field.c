@@ -61,6 +61,10 @@ static const char *const configs[] = {
     " \"layer_types\": [\"full_attention\", \"full_attention\"], \"sliding_window\": null}",
     "{\"architectures\": [\"Olmo2ForCausalLM\"], \"model_type\": \"olmo2\", " REST ", \"rope_theta\": 5e5,"
     " \"rope_scaling\": null, \"sliding_window\": null, \"layer_types\": [\"full_attention\", \"full_attention\"]}",
+    "{\"architectures\": [\"Olmo3ForCausalLM\"], \"model_type\": \"olmo3\", " REST ", \"sliding_window\": 100,"
+    " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"rope_parameters\": {\"full_attention\":"
+    " {\"rope_type\": \"yarn\", \"rope_theta\": 5e5, \"factor\": 4.0, \"original_max_position_embeddings\": 64},"
+    " \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 5e5}}}",
 };
 
 static const char *const no_lists[2] = {"", ""};

@@ -8,6 +8,7 @@
 #define QWEN2   "[\"Qwen2ForCausalLM\"]", "\"qwen2\""
 #define PHI3    "[\"Phi3ForCausalLM\"]", "\"phi3\""
 #define SMOLLM3 "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
+#define OLMO3   "[\"Olmo3ForCausalLM\"]", "\"olmo3\""
 #define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
 
 static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
@@ -347,6 +348,37 @@ static void longrope_has_factors_for_short_and_for_long_contexts(void **state)
     lf_hparams_deinit(&hp);
 }
 
+#define YARN4 "\"rope_type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":32"
+
+static void layers_with_a_window_may_have_rope_of_their_own(void **state)
+{
+    (void)state;
+    struct config_text c = config_good(OLMO3);
+    config_set(&c, "num_hidden_layers", "5");
+    config_set(&c, "sliding_window", "20");
+    struct lf_hparams hp = good(c, "rope_scaling", "{" YARN4 "}", "rope_theta", "7e5");
+    for (int i = 0; i < 5; i++) assert_true(hp.layers[i].window == (i == 3 ? 0 : 20) && hp.layers[i].rope == (i != 3));
+    assert_true(hp.n_ropes == 2 && hp.ropes[0].kind == LF_ROPE_YARN && hp.ropes[1].kind == LF_ROPE_NONE_SCALED);
+    assert_true(fabs(hp.ropes[0].theta - 7e5) + fabs(hp.ropes[1].theta - 7e5) < 1e-6);
+    assert_int_equal(hp.max_positions, 128);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "rope_parameters",
+              "{\"full_attention\":{" YARN4 ",\"rope_theta\":9e5},\"sliding_attention\":{\"rope_theta\":3e5}}", NULL,
+              NULL);
+    assert_true(hp.n_ropes == 2 && hp.ropes[0].kind == LF_ROPE_YARN && hp.ropes[1].kind == LF_ROPE_NONE_SCALED);
+    assert_true(fabs(hp.ropes[0].theta - 9e5) + fabs(hp.ropes[1].theta - 3e5) < 1e-6);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "layer_types",
+              "[\"full_attention\",\"sliding_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]",
+              "rope_theta", "7e5"); /* one is enough */
+    for (int i = 0; i < 5; i++) assert_true(hp.layers[i].window == (i == 1 ? 20 : 0) && hp.layers[i].rope == 0);
+    assert_int_equal(hp.n_ropes, 1);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "sliding_window", NULL, NULL, NULL); /* 4,096 by default: wider than this context, but said so */
+    assert_true(hp.layers[0].window == 0 && fabs(hp.ropes[0].theta - 5e5) < 1e-6);
+    lf_hparams_deinit(&hp);
+}
+
 static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
 {
     (void)state;
@@ -386,6 +418,8 @@ static void what_contradicts_a_family_is_refused_by_name(void **state)
         {MISTRAL3, "vision_config", "{}", "text_config is"},
         {MISTRAL3, "text_config", "[]", "text_config is an array"},
         {MISTRAL3, "text_config", "{\"model_type\":\"mistral\"}", "num_hidden_layers is missing"},
+        {OLMO3, "rope_parameters", "[]", "rope_parameters is an array"},
+        {OLMO3, "rope_parameters", "{\"full_attention\":[]}", "rope_parameters.full_attention is an array"},
         {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
         {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
         {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
@@ -444,6 +478,9 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "rope_scaling", "{\"type\":\"linear\",\"factor\":2,\"attn_factor\":0.5}", "\"attn_factor\""},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
         {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
+        {OLMO3, "rope_parameters", "{\"rope_type\":\"default\"}", "rope_parameters has \"rope_type\"; expected full"},
+        {OLMO3, "rope_parameters", "{\"full_attention\":{\"mrope_section\":[1]}}", "\"mrope_section\""},
+        {OLMO3, "layer_types", "[\"full_attention\",\"linear_attention\"]", "linear_attention"},
         {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
         {QWEN2, "layer_types", "[\"full_attention\",\"chunked_attention\"]", "chunked_attention"},
         {QWEN2, "mlp_bias", "true", "mlp_bias"},
@@ -541,8 +578,7 @@ static void long_values_are_shown_up_to_a_bound(void **state)
         int shown;
     } rows[] = {
         {LLAMA, "architectures", "[\"", "\"]",
-         "is not implemented (Llama, Mistral, Mistral3, Qwen2, Qwen3, Phi3, SmolLM3",
-         64},
+         "is not implemented (Llama, Mistral, Mistral3, Qwen2, Qwen3, Phi3, SmolLM3", 64},
         {LLAMA, "model_type", "\"", "\"", "but LlamaForCausalLM is of type llama", 64},
         {LLAMA, "hidden_act", "\"", "\"", "is not implemented (\"silu\" is)", 64},
         {LLAMA, "torch_dtype", "\"", "\"", "is not implemented (bfloat16", 24},
@@ -658,6 +694,7 @@ int main(void)
         cmocka_unit_test(an_id_that_ends_answers_can_be_added),
         cmocka_unit_test(a_model_that_sees_has_its_text_part_in_text_config),
         cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
+        cmocka_unit_test(layers_with_a_window_may_have_rope_of_their_own),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
