@@ -22,6 +22,7 @@ NESTED = {}
 
 def models():
     olmo2, olmo3 = ("Olmo2ForCausalLM", "olmo2"), ("Olmo3ForCausalLM", "olmo3")
+    glm4 = ("Glm4ForCausalLM", "glm4")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     return {
         "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
@@ -37,6 +38,14 @@ def models():
                                  layer_types=["full_attention", "sliding_attention", "full_attention"],
                                  rope_parameters={"full_attention": {"rope_theta": 50000.0, **yarn},
                                                   "sliding_attention": {"rope_type": "default", "rope_theta": 700.0}}),
+        "glm4-f32": base(*glm4, "float32", rope_theta=10000.0, attention_bias=False, num_attention_heads=4,
+                         num_key_value_heads=2, hidden_size=20, intermediate_size=28, pad_token_id=0,
+                         partial_rotary_factor=0.5),
+        # biases and half of the channels by default
+        "glm4-biases-bf16": base(*glm4, "bfloat16", num_hidden_layers=3, head_dim=48, num_key_value_heads=1,
+                                 pad_token_id=0, tie_word_embeddings=True,
+                                 rope_parameters={"rope_type": "default", "rope_theta": 50000.0,
+                                                  "partial_rotary_factor": 0.75}),
     }
 
 

@@ -41,7 +41,9 @@ static const struct {
               {"olmo2-f32", false},
               {"olmo2-yarn-bf16", true},
               {"olmo3-f32", false},
-              {"olmo3-typed-bf16", true}};
+              {"olmo3-typed-bf16", true},
+              {"glm4-f32", false},
+              {"glm4-biases-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;
@@ -204,9 +206,9 @@ static float *logits_of(const char *dir, const struct expected *e, int chunk, bo
  * the others may be fused into the gemm before and the one behind. Not so where norms stand behind gemms. */
 static void count_norms(const struct lf_hparams *hp, int *n_norms, int *n_fusible)
 {
-    bool is_olmo = strncmp(hp->architecture, "Olmo", 4) == 0;
-    *n_norms = 2 * hp->n_layers + 1;
-    *n_fusible = is_olmo ? 0 : 2 * hp->n_layers - 1;
+    bool is_olmo = strncmp(hp->architecture, "Olmo", 4) == 0, is_glm = strncmp(hp->architecture, "Glm4", 4) == 0;
+    *n_norms = (is_glm ? 4 : 2) * hp->n_layers + 1;
+    *n_fusible = is_olmo || is_glm ? 0 : 2 * hp->n_layers - 1;
 }
 
 /* What is fused on a CPU has the same bits; what a GPU fuses, norms in steps of few tokens, has as many roundings. */

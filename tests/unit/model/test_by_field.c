@@ -65,6 +65,8 @@ static const char *const configs[] = {
     " \"layer_types\": [\"sliding_attention\", \"full_attention\"], \"rope_parameters\": {\"full_attention\":"
     " {\"rope_type\": \"yarn\", \"rope_theta\": 5e5, \"factor\": 4.0, \"original_max_position_embeddings\": 64},"
     " \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 5e5}}}",
+    "{\"architectures\": [\"Glm4ForCausalLM\"], \"model_type\": \"glm4\", " REST ", \"rope_theta\": 1e4,"
+    " \"rope_scaling\": null, \"attention_dropout\": 0.0, \"pad_token_id\": 0}",
 };
 
 static const char *const no_lists[2] = {"", ""};

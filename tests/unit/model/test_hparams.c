@@ -9,6 +9,7 @@
 #define PHI3    "[\"Phi3ForCausalLM\"]", "\"phi3\""
 #define SMOLLM3 "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
 #define OLMO3   "[\"Olmo3ForCausalLM\"]", "\"olmo3\""
+#define GLM4    "[\"Glm4ForCausalLM\"]", "\"glm4\""
 #define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
 
 static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
@@ -379,6 +380,20 @@ static void layers_with_a_window_may_have_rope_of_their_own(void **state)
     lf_hparams_deinit(&hp);
 }
 
+static void glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_otherwise(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_good(GLM4), "attention_bias", NULL, "partial_rotary_factor", NULL);
+    assert_true(hp.qkv_bias && !hp.o_bias && hp.ropes[0].rotary_dim == 16);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(GLM4), "attention_bias", "false", "partial_rotary_factor", "0.75");
+    assert_true(!hp.qkv_bias && !hp.o_bias && hp.ropes[0].rotary_dim == 24);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(GLM4), "attention_bias", "true", "head_dim", NULL);
+    assert_true(hp.qkv_bias && !hp.o_bias && hp.head_dim == 128);
+    lf_hparams_deinit(&hp);
+}
+
 static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
 {
     (void)state;
@@ -695,6 +710,7 @@ int main(void)
         cmocka_unit_test(a_model_that_sees_has_its_text_part_in_text_config),
         cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
         cmocka_unit_test(layers_with_a_window_may_have_rope_of_their_own),
+        cmocka_unit_test(glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_otherwise),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
