@@ -22,7 +22,7 @@ NESTED = {}
 
 def models():
     olmo2, olmo3 = ("Olmo2ForCausalLM", "olmo2"), ("Olmo3ForCausalLM", "olmo3")
-    glm4 = ("Glm4ForCausalLM", "glm4")
+    glm4, granite = ("Glm4ForCausalLM", "glm4"), ("GraniteForCausalLM", "granite")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     return {
         "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
@@ -46,6 +46,14 @@ def models():
                                  pad_token_id=0, tie_word_embeddings=True,
                                  rope_parameters={"rope_type": "default", "rope_theta": 50000.0,
                                                   "partial_rotary_factor": 0.75}),
+        "granite-f32": base(*granite, "float32", rope_theta=10000.0, num_attention_heads=4, num_key_value_heads=2,
+                            hidden_size=20, intermediate_size=28, embedding_multiplier=6.0, logits_scaling=0.5,
+                            residual_multiplier=0.6, attention_multiplier=0.03),
+        "granite-biases-bf16": base(*granite, "bfloat16", num_hidden_layers=3, attention_bias=True, mlp_bias=True,
+                                    tie_word_embeddings=True, num_key_value_heads=None, head_dim=48, hidden_size=40,
+                                    embedding_multiplier=0.5, logits_scaling=3, residual_multiplier=0.3,
+                                    attention_multiplier=0.2,
+                                    rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
     }
 
 

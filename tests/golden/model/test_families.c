@@ -43,7 +43,9 @@ static const struct {
               {"olmo3-f32", false},
               {"olmo3-typed-bf16", true},
               {"glm4-f32", false},
-              {"glm4-biases-bf16", true}};
+              {"glm4-biases-bf16", true},
+              {"granite-f32", false},
+              {"granite-biases-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

@@ -67,6 +67,9 @@ static const char *const configs[] = {
     " \"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 5e5}}}",
     "{\"architectures\": [\"Glm4ForCausalLM\"], \"model_type\": \"glm4\", " REST ", \"rope_theta\": 1e4,"
     " \"rope_scaling\": null, \"attention_dropout\": 0.0, \"pad_token_id\": 0}",
+    "{\"architectures\": [\"GraniteForCausalLM\"], \"model_type\": \"granite\", " REST ", \"rope_theta\": 1e7,"
+    " \"rope_scaling\": null, \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22,"
+    " \"attention_multiplier\": 0.0078125, \"logits_scaling\": 16.0}",
 };
 
 static const char *const no_lists[2] = {"", ""};

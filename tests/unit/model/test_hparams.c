@@ -10,6 +10,7 @@
 #define SMOLLM3 "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
 #define OLMO3   "[\"Olmo3ForCausalLM\"]", "\"olmo3\""
 #define GLM4    "[\"Glm4ForCausalLM\"]", "\"glm4\""
+#define GRANITE "[\"GraniteForCausalLM\"]", "\"granite\""
 #define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
 
 static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
@@ -394,6 +395,22 @@ static void glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_other
     lf_hparams_deinit(&hp);
 }
 
+static void granite_has_four_multipliers(void **state)
+{
+    (void)state;
+    struct config_text c = config_good(GRANITE);
+    struct lf_hparams hp = good(c, NULL, NULL, NULL, NULL);
+    const struct lf_multipliers *by = &hp.multipliers;
+    assert_true(by->embedding == 1.0f && by->residual == 1.0f && by->logits == 1.0f && hp.attn_scale == 1.0f);
+    lf_hparams_deinit(&hp);
+    config_set(&c, "embedding_multiplier", "12");
+    config_set(&c, "residual_multiplier", "0.22");
+    hp = good(c, "attention_multiplier", "0.0078125", "logits_scaling", "16.0");
+    assert_true(by->embedding == 12.0f && by->residual == 0.22f && by->logits == 1.0f / 16);
+    assert_true(hp.attn_scale == 0.0078125f);
+    lf_hparams_deinit(&hp);
+}
+
 static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
 {
     (void)state;
@@ -435,6 +452,8 @@ static void what_contradicts_a_family_is_refused_by_name(void **state)
         {MISTRAL3, "text_config", "{\"model_type\":\"mistral\"}", "num_hidden_layers is missing"},
         {OLMO3, "rope_parameters", "[]", "rope_parameters is an array"},
         {OLMO3, "rope_parameters", "{\"full_attention\":[]}", "rope_parameters.full_attention is an array"},
+        {GRANITE, "logits_scaling", "0", "logits_scaling is 0"},
+        {GRANITE, "embedding_multiplier", "\"12\"", "embedding_multiplier is a string"},
         {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
         {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
         {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
@@ -496,6 +515,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {OLMO3, "rope_parameters", "{\"rope_type\":\"default\"}", "rope_parameters has \"rope_type\"; expected full"},
         {OLMO3, "rope_parameters", "{\"full_attention\":{\"mrope_section\":[1]}}", "\"mrope_section\""},
         {OLMO3, "layer_types", "[\"full_attention\",\"linear_attention\"]", "linear_attention"},
+        {GRANITE, "num_local_experts", "8", "num_local_experts"},
         {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
         {QWEN2, "layer_types", "[\"full_attention\",\"chunked_attention\"]", "chunked_attention"},
         {QWEN2, "mlp_bias", "true", "mlp_bias"},
@@ -711,6 +731,7 @@ int main(void)
         cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
         cmocka_unit_test(layers_with_a_window_may_have_rope_of_their_own),
         cmocka_unit_test(glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_otherwise),
+        cmocka_unit_test(granite_has_four_multipliers),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
