@@ -317,7 +317,7 @@ static enum lf_status read_windows(struct lf_hparams *hp, const struct lf_arch *
     return LF_OK;
 }
 
-static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *err)
+static enum lf_status check_rope_keys(const struct lf_arch *fam, struct lf_json_value rope, struct lf_err *err)
 {
     static const char *const known[] = {"type",
                                         "rope_type",
@@ -340,6 +340,7 @@ static enum lf_status check_rope_keys(struct lf_json_value rope, struct lf_err *
     for (struct lf_json_value it = lf_json_first(rope); lf_json_more(rope, it); it = lf_json_next(rope, it)) {
         bool found = false;
         for (size_t i = 0; i < LF_N_ELEMS(known) && !found; i++) found = lf_json_string_is(it, known[i]);
+        for (int i = 0; fam->reads && fam->reads[i] && !found; i++) found = lf_json_string_is(it, fam->reads[i]);
         if (found || lf_json_is_absent(lf_json_member(it))) continue;
         struct lf_str raw = lf_json_raw(it);
         return lf_fail(err, LF_UNSUPPORTED, "rope parameter \"%.*s\" is not implemented",
@@ -478,30 +479,32 @@ static enum lf_status read_llama3(struct lf_rope_opts *r, struct lf_json_value r
     return LF_OK;
 }
 
-static enum lf_status check_rope(struct lf_json_value rope, const char *key, struct lf_err *err)
+static enum lf_status check_rope(const struct lf_arch *fam, struct lf_json_value rope, const char *key,
+                                 struct lf_err *err)
 {
     if (lf_json_is_absent(rope)) return LF_OK;
     if (lf_json_type(rope) != LF_JSON_OBJECT) return lf_config_wrong_type(rope, key, "an object", err);
-    return check_rope_keys(rope, err);
+    return check_rope_keys(fam, rope, err);
 }
 
 /* The object with the rope parameters: rope_scaling where it is set, as in older files, else rope_parameters. */
-static enum lf_status find_rope(struct lf_json_value root, struct lf_json_value *out, struct lf_err *err)
+static enum lf_status find_rope(const struct lf_arch *fam, struct lf_json_value root, struct lf_json_value *out,
+                                struct lf_err *err)
 {
     struct lf_json_value scaling = lf_json_get(root, "rope_scaling");
     const char *key = lf_json_is_absent(scaling) ? "rope_parameters" : "rope_scaling";
     *out = lf_json_get(root, key);
-    return check_rope(*out, key, err);
+    return check_rope(fam, *out, key, err);
 }
 
 /* The same of a family whose layers with a window have parameters of their own (*local). */
-static enum lf_status find_ropes(struct lf_json_value root, struct lf_json_value *full, struct lf_json_value *local,
-                                 struct lf_err *err)
+static enum lf_status find_ropes(const struct lf_arch *fam, struct lf_json_value root, struct lf_json_value *full,
+                                 struct lf_json_value *local, struct lf_err *err)
 {
     struct lf_json_value params = lf_json_get(root, "rope_parameters");
     *full = lf_json_get(root, "rope_scaling");
     *local = (struct lf_json_value){0};
-    if (lf_json_is_absent(params)) return check_rope(*full, "rope_scaling", err);
+    if (lf_json_is_absent(params)) return check_rope(fam, *full, "rope_scaling", err);
     if (lf_json_type(params) != LF_JSON_OBJECT)
         return lf_config_wrong_type(params, "rope_parameters", "an object", err);
     if (!lf_json_is_absent(*full))
@@ -516,8 +519,8 @@ static enum lf_status find_ropes(struct lf_json_value root, struct lf_json_value
     }
     *full = lf_json_get(params, "full_attention");
     *local = lf_json_get(params, "sliding_attention");
-    LF_TRY(check_rope(*full, "rope_parameters.full_attention", err));
-    return check_rope(*local, "rope_parameters.sliding_attention", err);
+    LF_TRY(check_rope(fam, *full, "rope_parameters.full_attention", err));
+    return check_rope(fam, *local, "rope_parameters.sliding_attention", err);
 }
 
 static enum lf_status read_rotary_dim(struct lf_hparams *hp, const struct lf_arch *fam, struct lf_json_value root,
@@ -589,7 +592,7 @@ static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam
     struct lf_json_value rope, local = {0};
     double theta = fam->rope_theta > 0 ? fam->rope_theta : DEFAULT_ROPE_THETA, positions;
     hp->n_ropes = 1;
-    LF_TRY(fam->rope_by_type ? find_ropes(root, &rope, &local, err) : find_rope(root, &rope, err));
+    LF_TRY(fam->rope_by_type ? find_ropes(fam, root, &rope, &local, err) : find_rope(fam, root, &rope, err));
     LF_TRY(lf_config_number_or(root, "rope_theta", 1.000001, 1e15, &theta, NULL, err));
     LF_TRY(read_rope_opts(hp, fam, root, rope, theta, &hp->ropes[0], &positions, err));
     if (fam->rope_by_type) LF_TRY(read_local_rope(hp, fam, root, local, theta, err));

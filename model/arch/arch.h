@@ -38,8 +38,8 @@ struct lf_arch {
     double local_theta;          /* default of that key */
     int head_dim;                /* default; 0: hidden_size / num_attention_heads */
     bool as_many_kv_heads;       /* as heads, where num_key_value_heads is missing */
-    /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys that change a
-     * result where nobody reads them, NULL behind the last. */
+    /* What it reads beyond that, when the rest has been read; NULL: nothing. reads: those of its keys, and of its
+     * parameters of RoPE, that change a result where nobody reads them, NULL behind the last. */
     enum lf_status (*read)(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err);
     const char *const *reads;
     void (*record)(struct lf_recorder *r);

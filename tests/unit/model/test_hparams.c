@@ -505,7 +505,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "no_rope_layers", "[1,0]", "no_rope_layers"},
         {PHI3, "attention_bias", "true", "attention_bias"},
         {SMOLLM3, "sliding_window", "32", "sliding_window"},
-        {MISTRAL3, "text_config", "{\"model_type\":\"ministral3\"}", "model_type ministral3 is not implemented"},
+        {MISTRAL3, "text_config", "{\"model_type\":\"mistral4\"}", "model_type mistral4 is not implemented"},
         {MISTRAL3, "text_config", "{}", "(mistral is)"},
         {MISTRAL3, "text_config", TEXT(",\"num_local_experts\":8"), "num_local_experts"},
         {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
