@@ -48,8 +48,9 @@ struct lf_arch {
 /* The forward pass of Llama and what is built like it (llama.c). */
 void lf_llama_record(struct lf_recorder *r);
 
-extern const struct lf_arch lf_arch_glm4, lf_arch_granite, lf_arch_llama, lf_arch_mistral, lf_arch_mistral3,
-    lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_smollm3;
+extern const struct lf_arch lf_arch_glm4, lf_arch_granite, lf_arch_llama, lf_arch_ministral3,
+    lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3,
+    lf_arch_qwen2, lf_arch_qwen3, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

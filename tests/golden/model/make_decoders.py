@@ -17,13 +17,16 @@ import of_transformers
 from make import N_IDS, base, nest
 
 
-NESTED = {}
+# Text parts of models that also see, and what stands before their names (make.py).
+NESTED = {"ministral3-nested-bf16": ("model.language_model.", "")}
 
 
 def models():
     olmo2, olmo3 = ("Olmo2ForCausalLM", "olmo2"), ("Olmo3ForCausalLM", "olmo3")
     glm4, granite = ("Glm4ForCausalLM", "glm4"), ("GraniteForCausalLM", "granite")
+    ministral3 = ("Ministral3ForCausalLM", "ministral3")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    scaled = {"type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5, **yarn}
     return {
         "olmo2-f32": base(*olmo2, "float32", rope_theta=500000.0, num_attention_heads=4, num_key_value_heads=2,
                           hidden_size=40, intermediate_size=28, attention_bias=False),
@@ -54,6 +57,10 @@ def models():
                                     embedding_multiplier=0.5, logits_scaling=3, residual_multiplier=0.3,
                                     attention_multiplier=0.2,
                                     rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
+        "ministral3-f32": base(*ministral3, "float32", num_attention_heads=4, num_key_value_heads=2, hidden_size=20,
+                               rope_parameters={"max_position_embeddings": 128, **scaled}),
+        "ministral3-nested-bf16": base(*ministral3, "bfloat16", num_hidden_layers=3, sliding_window=41,
+                                       tie_word_embeddings=True, rope_parameters=scaled),
     }
 
 

@@ -45,7 +45,9 @@ static const struct {
               {"glm4-f32", false},
               {"glm4-biases-bf16", true},
               {"granite-f32", false},
-              {"granite-biases-bf16", true}};
+              {"granite-biases-bf16", true},
+              {"ministral3-f32", false},
+              {"ministral3-nested-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;

@@ -70,6 +70,10 @@ static const char *const configs[] = {
     "{\"architectures\": [\"GraniteForCausalLM\"], \"model_type\": \"granite\", " REST ", \"rope_theta\": 1e7,"
     " \"rope_scaling\": null, \"embedding_multiplier\": 12.0, \"residual_multiplier\": 0.22,"
     " \"attention_multiplier\": 0.0078125, \"logits_scaling\": 16.0}",
+    "{\"architectures\": [\"Ministral3ForCausalLM\"], \"model_type\": \"ministral3\", " REST ","
+    " \"sliding_window\": null, \"rope_parameters\": {\"rope_type\": \"yarn\", \"type\": \"yarn\", \"rope_theta\": 1e6,"
+    " \"factor\": 16.0, \"original_max_position_embeddings\": 64, \"beta_fast\": 32.0, \"beta_slow\": 1.0,"
+    " \"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1, \"max_position_embeddings\": 256}}",
 };
 
 static const char *const no_lists[2] = {"", ""};

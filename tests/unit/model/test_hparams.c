@@ -3,15 +3,16 @@
 #include "model/hparams.h"
 #include "tests/support/config_text.h"
 
-#define LLAMA   "[\"LlamaForCausalLM\"]", "\"llama\""
-#define MISTRAL "[\"MistralForCausalLM\"]", "\"mistral\""
-#define QWEN2   "[\"Qwen2ForCausalLM\"]", "\"qwen2\""
-#define PHI3    "[\"Phi3ForCausalLM\"]", "\"phi3\""
-#define SMOLLM3 "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
-#define OLMO3   "[\"Olmo3ForCausalLM\"]", "\"olmo3\""
-#define GLM4    "[\"Glm4ForCausalLM\"]", "\"glm4\""
-#define GRANITE "[\"GraniteForCausalLM\"]", "\"granite\""
-#define QWEN3   "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
+#define LLAMA      "[\"LlamaForCausalLM\"]", "\"llama\""
+#define MISTRAL    "[\"MistralForCausalLM\"]", "\"mistral\""
+#define QWEN2      "[\"Qwen2ForCausalLM\"]", "\"qwen2\""
+#define PHI3       "[\"Phi3ForCausalLM\"]", "\"phi3\""
+#define SMOLLM3    "[\"SmolLM3ForCausalLM\"]", "\"smollm3\""
+#define OLMO3      "[\"Olmo3ForCausalLM\"]", "\"olmo3\""
+#define GLM4       "[\"Glm4ForCausalLM\"]", "\"glm4\""
+#define GRANITE    "[\"GraniteForCausalLM\"]", "\"granite\""
+#define MINISTRAL3 "[\"Ministral3ForCausalLM\"]", "\"ministral3\""
+#define QWEN3      "[\"Qwen3ForCausalLM\"]", "\"qwen3\""
 
 static enum lf_status read_config(const struct config_text *c, struct lf_hparams *hp, struct lf_err *err)
 {
@@ -279,11 +280,11 @@ static void what_cannot_change_the_result_is_let_pass(void **state)
 
 /* Each names the key in its message. */
 #define MISTRAL3 "[\"Mistral3ForConditionalGeneration\"]", "\"mistral3\""
-#define TEXT(more)                                                                                                     \
-    "{\"model_type\":\"mistral\",\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_" \
-    "heads\":2,"                                                                                                       \
+#define TEXT_SIZES                                                                                                     \
+    "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":2,\"num_attention_heads\":2,"                   \
     "\"num_key_value_heads\":1,\"head_dim\":32,\"vocab_size\":50,\"max_position_embeddings\":256,\"rms_norm_eps\":1e-" \
-    "5" more "}"
+    "5"
+#define TEXT(more) "{\"model_type\":\"mistral\"," TEXT_SIZES more "}"
 
 static struct lf_hparams good_nested(const char *text, const char *key, const char *value)
 {
@@ -411,6 +412,30 @@ static void granite_has_four_multipliers(void **state)
     lf_hparams_deinit(&hp);
 }
 
+#define SCALED                                                                                                         \
+    "{\"rope_type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":50,\"llama_4_scaling_beta\":0.1}"
+
+static void ministral3_scales_its_queries(void **state)
+{
+    (void)state;
+    struct lf_hparams hp = good(config_good(MINISTRAL3), "rope_parameters", SCALED, NULL, NULL);
+    assert_true(fabs(hp.q_scale.beta - 0.1) < 1e-12 && hp.q_scale.n_positions == 50 && hp.layers[0].window == 0);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(MINISTRAL3), "rope_parameters",
+              "{\"rope_theta\":1e6,\"original_max_position_embeddings\":60,\"llama_4_scaling_beta\":0.2}",
+              "sliding_window", "20");
+    assert_true(fabs(hp.q_scale.beta - 0.2) < 1e-12 && hp.q_scale.n_positions == 60 && hp.layers[1].window == 20);
+    lf_hparams_deinit(&hp);
+    hp = good(config_good(MINISTRAL3), "rope_parameters", "{\"rope_theta\":1e6}", NULL, NULL);
+    assert_true(fabs(hp.q_scale.beta) <= 0);
+    lf_hparams_deinit(&hp);
+    /* the same as the text part of a model that sees, which may be of another family too */
+    hp = good_nested("{\"model_type\":\"ministral3\"," TEXT_SIZES ",\"rope_parameters\":" SCALED "}", "torch_dtype",
+                     NULL);
+    assert_int_equal(hp.q_scale.n_positions, 50);
+    lf_hparams_deinit(&hp);
+}
+
 static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
 {
     (void)state;
@@ -454,6 +479,8 @@ static void what_contradicts_a_family_is_refused_by_name(void **state)
         {OLMO3, "rope_parameters", "{\"full_attention\":[]}", "rope_parameters.full_attention is an array"},
         {GRANITE, "logits_scaling", "0", "logits_scaling is 0"},
         {GRANITE, "embedding_multiplier", "\"12\"", "embedding_multiplier is a string"},
+        {MINISTRAL3, "rope_parameters", "{\"llama_4_scaling_beta\":1}", "original_max_position_embeddings is missing"},
+        {MINISTRAL3, "rope_theta", "1e6", "rope_parameters is missing"},
         {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
         {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
         {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
@@ -515,6 +542,7 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {OLMO3, "rope_parameters", "{\"rope_type\":\"default\"}", "rope_parameters has \"rope_type\"; expected full"},
         {OLMO3, "rope_parameters", "{\"full_attention\":{\"mrope_section\":[1]}}", "\"mrope_section\""},
         {OLMO3, "layer_types", "[\"full_attention\",\"linear_attention\"]", "linear_attention"},
+        {LLAMA, "rope_parameters", "{\"llama_4_scaling_beta\":0.1}", "\"llama_4_scaling_beta\" is not implemented"},
         {GRANITE, "num_local_experts", "8", "num_local_experts"},
         {QWEN2, "rope_scaling", "{\"type\":\"default\",\"mrope_section\":[1,2]}", "\"mrope_section\""},
         {QWEN2, "layer_types", "[\"full_attention\",\"chunked_attention\"]", "chunked_attention"},
@@ -732,6 +760,7 @@ int main(void)
         cmocka_unit_test(layers_with_a_window_may_have_rope_of_their_own),
         cmocka_unit_test(glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_otherwise),
         cmocka_unit_test(granite_has_four_multipliers),
+        cmocka_unit_test(ministral3_scales_its_queries),
         cmocka_unit_test(smollm3_says_of_each_layer_whether_it_rotates),
         cmocka_unit_test(what_contradicts_a_family_is_refused_by_name),
         cmocka_unit_test(what_would_change_the_result_is_refused_by_name),
