@@ -135,6 +135,8 @@ enum {
     LF_HEAD_DIM = 256,
     LF_VOCAB_N = 4 * 1024 * 1024,
     LF_HIDDEN_N = 1024 * 1024,
+    LF_EXPERTS_N = 1024,         /* of a layer */
+    LF_EXPERTS_PER_TOKEN_N = 64, /* of them, that compute a token */
 
     /* paged KV */
     LF_KV_BLOCK_TOKENS = 64,

@@ -26,10 +26,16 @@ static const float *residual(const struct lf_step *s, const struct lf_op *op)
     return op->in[LF_OP_RESIDUAL] == LF_NONE ? NULL : at(s, op->in[LF_OP_RESIDUAL]);
 }
 
-/* Rows that the op computes in this step. */
-static int n_rows(const struct lf_step *s, const struct lf_op *op)
+/* Tokens that the op computes in this step. */
+static int n_tokens(const struct lf_step *s, const struct lf_op *op)
 {
     return s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT ? s->n_out : s->n_tokens;
+}
+
+/* Rows, of which a token may have several. */
+static int n_rows(const struct lf_step *s, const struct lf_op *op)
+{
+    return n_tokens(s, op) * LF_MAX(s->program->values[op->out[LF_OP_Y]].each, 1);
 }
 
 static bool fuses_norms(const struct lf_step *s, const struct lf_op *op)
@@ -211,6 +217,63 @@ static void round_floats(const struct lf_step *s, const struct lf_op *op)
     lf_device_ops(s->dev)->round(s->dev, &p);
 }
 
+/* Routing is two arrays of so many, one behind the other. */
+static int32_t *routing_rows(const struct lf_step *s, int routing)
+{
+    return at(s, routing);
+}
+
+static int32_t *routing_places(const struct lf_step *s, int routing, int n_tokens)
+{
+    return (int32_t *)at(s, routing) + (size_t)n_tokens * (size_t)(s->program->values[routing].width / 2);
+}
+
+static void route(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_route_params p = {.logits = at(s, op->in[LF_OP_X]),
+                                .route = op->route,
+                                .n_tokens = n_tokens(s, op),
+                                .n_experts = s->program->values[op->in[LF_OP_X]].width,
+                                .k = s->program->values[op->out[LF_OP_Y]].width,
+                                .scale = op->scale,
+                                .weights = at(s, op->out[LF_OP_Y]),
+                                .rows = routing_rows(s, op->out[LF_OP_Y_ROUTING]),
+                                .places = routing_places(s, op->out[LF_OP_Y_ROUTING], n_tokens(s, op)),
+                                .first = at(s, op->out[LF_OP_Y_FIRST])};
+    lf_device_ops(s->dev)->route(s->dev, &p);
+}
+
+static void expert_gemm(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *y = &s->program->values[op->out[LF_OP_Y]];
+    struct lf_expert_gemm_params p = {.y = at(s, op->out[LF_OP_Y]),
+                                      .y_float = y->is_float,
+                                      .x = at(s, op->in[LF_OP_X]),
+                                      .x_by_token = s->program->values[op->in[LF_OP_X]].each == 0,
+                                      .w = matrix(s, op),
+                                      .bias = vector(s, op, LF_OP_BIAS),
+                                      .rows = routing_rows(s, op->in[LF_OP_ROUTING]),
+                                      .first = at(s, op->in[LF_OP_FIRST]),
+                                      .n_tokens = n_tokens(s, op),
+                                      .k = y->each,
+                                      .scratch = s->base + s->ws->scratch};
+    lf_device_ops(s->dev)->expert_gemm(s->dev, &p);
+}
+
+static void expert_sum(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_value *x = &s->program->values[op->in[LF_OP_X]];
+    struct lf_expert_sum_params p = {.y = at(s, op->out[LF_OP_Y]),
+                                     .residual = residual(s, op),
+                                     .x = at(s, op->in[LF_OP_X]),
+                                     .weights = at(s, op->in[LF_OP_ROUTE_WEIGHTS]),
+                                     .places = routing_places(s, op->in[LF_OP_ROUTING], n_tokens(s, op)),
+                                     .n_tokens = n_tokens(s, op),
+                                     .k = x->each,
+                                     .dim = x->width};
+    lf_device_ops(s->dev)->expert_sum(s->dev, &p);
+}
+
 static void run_op(const struct lf_step *s, const struct lf_op *op)
 {
     static void (*const run[LF_OP_KINDS_N])(const struct lf_step *, const struct lf_op *) = {
@@ -223,6 +286,9 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_PICK] = pick,
         [LF_OP_SOFTCAP] = softcap,
         [LF_OP_ROUND] = round_floats,
+        [LF_OP_ROUTE] = route,
+        [LF_OP_EXPERT_GEMM] = expert_gemm,
+        [LF_OP_EXPERT_SUM] = expert_sum,
         [LF_OP_GEMM_GATE_MUL] = gemm_gate_mul,
         [LF_OP_GEMM_ROPE_APPEND] = gemm_rope_append,
     };

@@ -11,9 +11,7 @@ static uint64_t slot_bytes(const struct lf_op_table_opts *o, int slot_idx)
     const struct lf_slot *slot = &o->slots[slot_idx];
     const struct lf_weight *w = &o->weights[slot_idx];
     if (slot->tied_to != LF_NONE && o->tied) return 0;
-    uint64_t n = slot->is_vector ? (uint64_t)slot->n_out * sizeof(float)
-                                 : o->ops->weight_bytes(w->dtype, slot->n_out, slot->n_in);
-    return (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES;
+    return lf_slot_bytes(slot, w->dtype, o->ops);
 }
 
 static uint64_t weight_bytes(const struct lf_op_table_opts *o, const struct lf_op *op)
@@ -35,7 +33,7 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
                                 .act_bytes = lf_dtype_bytes(o->info->act_dtype)};
     struct lf_op_row row = {.kind = op->kind, .n = 1, .weight_bytes = weight_bytes(o, op), .window = op->window};
     struct lf_op_cost cost = lf_pass_cost(o->program, op, o->slots, o->weights, &step);
-    row.n_rows = lf_cost_rows(&step, values[op->out[LF_OP_Y]].rows);
+    row.n_rows = lf_cost_rows(&step, &values[op->out[LF_OP_Y]]);
     row.n_out = values[op->out[LF_OP_Y]].width;
     row.n_in = op->in[LF_OP_X] == LF_NONE ? 1 : values[op->in[LF_OP_X]].width;
     row.flops = cost.flops;
@@ -88,7 +86,7 @@ static void shape_text(const struct lf_op_row *row, char *out, size_t out_bytes)
 {
     if (row->window > 0)
         snprintf(out, out_bytes, "%d, window %d", row->n_out, row->window);
-    else if (lf_op_has_gemm(row->kind))
+    else if (lf_op_has_gemm(row->kind) || row->kind == LF_OP_EXPERT_GEMM)
         snprintf(out, out_bytes, "[%d, %d]", row->n_out, row->n_in);
     else
         snprintf(out, out_bytes, "%d", row->n_out);

@@ -18,6 +18,9 @@ static const struct {
     [LF_OP_PICK] = {"pick", false},
     [LF_OP_SOFTCAP] = {"softcap", false},
     [LF_OP_ROUND] = {"round", false},
+    [LF_OP_ROUTE] = {"route", false},
+    [LF_OP_EXPERT_GEMM] = {"expert_gemm", false},
+    [LF_OP_EXPERT_SUM] = {"expert_sum", false},
     [LF_OP_GEMM_GATE_MUL] = {"gemm_gate_mul", true},
     [LF_OP_GEMM_ROPE_APPEND] = {"gemm_rope_append", true},
 };
@@ -152,6 +155,25 @@ void lf_program_deinit(struct lf_program *program)
     free(program->values);
     free(program->slots);
     *program = (struct lf_program){0};
+}
+
+uint64_t lf_value_rows(const struct lf_value *value, uint64_t of_kind)
+{
+    return of_kind * (uint64_t)LF_MAX(value->each, 1);
+}
+
+uint64_t lf_value_elem_bytes(const struct lf_value *value, uint64_t act_bytes)
+{
+    return value->is_float ? sizeof(float) : value->is_int ? sizeof(int32_t) : act_bytes;
+}
+
+uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops)
+{
+    uint64_t n_each = (uint64_t)LF_MAX(slot->n_experts, 1);
+    struct lf_weight w = {.dtype = dtype, .n_out = slot->n_out, .n_in = slot->n_in};
+    uint64_t n =
+        slot->is_vector ? n_each * (uint64_t)slot->n_out * sizeof(float) : n_each * lf_weight_expert_bytes(ops, &w);
+    return (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES;
 }
 
 bool lf_program_reads(const struct lf_program *p, int from, int value)

@@ -9,8 +9,9 @@
  *     embed ──x──┬─ rmsnorm ─ gemm ─ rope_append ─q─ attention ─ gemm ─(+)─x─ …          each value is made once,
  *                └────────────────────────────────────────────────────┘                  and has one width and one type
  *
- * A value is [rows, width], dense. Its rows are the step's tokens, or those of them whose logits are wanted. Its
- * elements are float (the residual stream, logits) or the device's act_dtype.
+ * A value is [rows, width], dense. Its rows are the step's tokens, or those of them whose logits are wanted, or k for
+ * each of these (expert rows, device/ops.h). Its elements are float (the residual stream, logits), the device's
+ * act_dtype, or int32 (who stands where among expert rows).
  *
  * The plain ops are those of device/ops.h, attention/rope.h and attention/attention.h, and every backend has them. The
  * fused ones come out of passes/fuse.c alone. */
@@ -33,6 +34,9 @@ enum lf_op_kind {
     LF_OP_PICK,        /* the rows of a value whose logits are wanted */
     LF_OP_SOFTCAP,     /* softcap · tanh(x / softcap), in place: y is x */
     LF_OP_ROUND,       /* h = x, in act_dtype */
+    LF_OP_ROUTE,       /* which experts compute a token, and with what weights */
+    LF_OP_EXPERT_GEMM, /* y = x·w[e]ᵀ (+ bias[e]) of each expert's rows */
+    LF_OP_EXPERT_SUM,  /* x = Σ weight · row of a token's expert rows (+ residual) */
     /* fused */
     LF_OP_GEMM_GATE_MUL,
     LF_OP_GEMM_ROPE_APPEND,
@@ -42,15 +46,18 @@ enum lf_op_kind {
 enum lf_rows {
     LF_ROWS_TOKENS, /* of the step */
     LF_ROWS_OUT,    /* those of them whose logits are wanted */
-    LF_ROWS_FEW     /* LF_FUSED_NORM_TOKENS at most, whatever the step has: only for sum_squares */
+    LF_ROWS_FEW,    /* LF_FUSED_NORM_TOKENS at most, whatever the step has: only for sum_squares */
+    LF_ROWS_ONE,    /* one, whatever the step has: only for routing's `first` */
+    LF_ROWS_N
 };
 
 enum { LF_NONE = -1 }; /* no value, no slot */
 
 struct lf_value {
     enum lf_rows rows;
+    int each; /* rows for each of those tokens: k of expert rows. 0: one, which are no expert rows */
     int width;
-    bool is_float;         /* else act_dtype */
+    bool is_float, is_int; /* else act_dtype */
     int first_op, last_op; /* by lf_program_find_lives: from the op that makes it to the last one that reads it */
     /* By passes/place.c, which lets a value live as long as any in its place: */
     int place; /* the value that its place was made for: itself, or the one that it is added to */
@@ -59,7 +66,7 @@ struct lf_value {
 };
 
 /* Which axis of a matrix several devices would share: nothing is sharded yet, but every slot says it. */
-enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS };
+enum lf_shard { LF_SHARD_NONE, LF_SHARD_ROWS, LF_SHARD_COLUMNS, LF_SHARD_HEADS, LF_SHARD_EXPERTS };
 
 enum { LF_SLOT_PARTS_N = 3, LF_SLOT_ALIGN_BYTES = 64 };
 
@@ -73,22 +80,30 @@ enum lf_row_order {
 };
 
 /* What tensors of a checkpoint become: a matrix [n_out, n_in] in the order of the device's GEMM, or a vector of n_out
- * floats. Its parts are stacked by rows. Hashes (identity.h) are of the tensors as they are stored. */
+ * floats. Its parts are stacked by rows. Hashes (identity.h) are of the tensors as they are stored.
+ *
+ * With experts it is n_experts of them: matrices as struct lf_weight has them, or vectors one behind the other. Then
+ * either each part of each expert is a tensor of its own (patterns have "@"), or a part is one tensor of all experts,
+ * [n_experts, rows, n_in]. */
 struct lf_slot {
     int layer; /* -1: outside the layers */
     bool is_vector;
     float add;       /* of a vector: what is added to each element (norms that multiply by 1 + w) */
+    int n_experts;   /* 0: it has none */
     int n_out, n_in; /* a vector has n_in 1 */
     enum lf_shard shard;
     int tied_to;        /* the slot whose bytes it shares unless the files hold others (lm_head), or LF_NONE */
     const char *suffix; /* of each name: ".weight", ".bias", "" */
     int n_parts;
     struct lf_slot_part {
-        const char *pattern; /* a name, in which "#" stands for the layer; static */
+        const char *pattern; /* a name, in which "#" stands for the layer and "@" for the expert; static */
         int n_rows;
         enum lf_row_order order;
         int head_dim, rotary_dim; /* of LF_ROWS_DEINTERLEAVE_HEAD */
     } parts[LF_SLOT_PARTS_N];
+    /* Of a slot with "@": the whole name, but for its "#", of the one tensor [n_experts, n_out, n_in] in which the
+     * files may have all of it instead. NULL: they may not. */
+    const char *whole;
 };
 
 /* Which places of an op mean what. A place that is LF_NONE is not there.
@@ -103,13 +118,20 @@ struct lf_slot {
  *     pick             any                           its rows
  *     softcap          x                             x
  *     round            x                             h
+ *     route            logits                        weights, routing, first
+ *     expert_gemm      x, –, –, routing, first       y                 w, bias
+ *     expert_sum       x, residual, –, routing,      y
+ *                      –, weights
  *     gemm_gate_mul    x, –, sum_squares             gate_up, act      w, bias
  *     gemm_rope_append x, –, sum_squares             qkv, q            w, bias, –, q_norm, k_norm
  *
+ * Routing is [tokens, 2·k] int32: `rows` of device/ops.h, then `places`.
+ *
  * A gemm with a norm makes h = norm(y) beside y; the gemm that reads h has the same sum_squares. In steps of few rows
  * that is the fused RMSNorm of device/ops.h, else a norm of its own behind the gemm (interpreter.c). */
-enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_INPUTS_N };
+enum { LF_OP_X, LF_OP_RESIDUAL, LF_OP_X_SUM_SQUARES, LF_OP_ROUTING, LF_OP_FIRST, LF_OP_ROUTE_WEIGHTS, LF_OP_INPUTS_N };
 enum { LF_OP_Y, LF_OP_Y2, LF_OP_Y_SUM_SQUARES, LF_OP_OUTPUTS_N };
+enum { LF_OP_Y_ROUTING = LF_OP_Y2, LF_OP_Y_FIRST = LF_OP_Y_SUM_SQUARES }; /* of a route */
 enum { LF_OP_W, LF_OP_BIAS, LF_OP_NORM, LF_OP_Q_NORM, LF_OP_K_NORM, LF_OP_WEIGHTS_N };
 
 struct lf_op {
@@ -122,11 +144,12 @@ struct lf_op {
     bool norm_whole_row;  /* q_norm and k_norm are over all heads at once */
     bool scales_q;        /* by position (lf_hparams.q_scale) */
     float alpha;          /* of a gemm */
-    float scale;          /* of scores; of embed */
+    float scale;          /* of scores; of embed; of a route's weights */
     float softcap;        /* of scores, 0: none; of softcap */
     int window;           /* keys that a query may see, 0: all */
     enum lf_act act;      /* of gate_mul */
     float limit;          /* of its act */
+    enum lf_route route;  /* of route */
 };
 
 /* One forward pass. Zeroed: none. */
@@ -163,6 +186,11 @@ LF_MUST_CHECK enum lf_status lf_program_add_value(struct lf_program *program, st
 /* LF_NO_MEMORY. */
 LF_MUST_CHECK enum lf_status lf_program_add_slot(struct lf_program *program, const struct lf_slot *slot, int *out,
                                                  struct lf_err *err);
+/* Rows of a value in a step in which its kind of rows are so many. */
+uint64_t lf_value_rows(const struct lf_value *value, uint64_t of_kind);
+uint64_t lf_value_elem_bytes(const struct lf_value *value, uint64_t act_bytes);
+/* What a slot's weights take, each slot's beginning aligned, of matrices of this element type. */
+uint64_t lf_slot_bytes(const struct lf_slot *slot, enum lf_dtype dtype, const struct lf_ops *ops);
 /* Whether value v is read by an op from ops[from] on. */
 bool lf_program_reads(const struct lf_program *program, int from, int value);
 

@@ -32,8 +32,9 @@ static const char *beyond_plain(const struct lf_program *p, const struct lf_op *
 static enum lf_status check_device(const struct lf_program *p, const struct lf_hparams *hp, const struct lf_ops *ops,
                                    struct lf_err *err)
 {
-    for (int i = 0; i < p->n_ops && ops->plain_only; i++) {
-        const char *what = beyond_plain(p, &p->ops[i]);
+    for (int i = 0; i < p->n_ops; i++) {
+        const char *what = ops->plain_only ? beyond_plain(p, &p->ops[i]) : NULL;
+        if (p->ops[i].kind == LF_OP_ROUTE && !ops->route) what = "experts";
         if (what)
             return lf_fail(err, LF_UNSUPPORTED,
                            "%s has %s, which is not implemented on this device (--device cpu has it)", hp->architecture,

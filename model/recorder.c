@@ -1,6 +1,7 @@
 #include "model/recorder.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/check.h"
 
@@ -41,6 +42,11 @@ static int width_of(const struct lf_recorder *r, int value)
     return r->status == LF_OK ? r->program.values[value].width : 0;
 }
 
+static int each_of(const struct lf_recorder *r, int value)
+{
+    return r->status == LF_OK ? r->program.values[value].each : 0;
+}
+
 static int rows_of(const struct lf_recorder *r, struct lf_linear w)
 {
     return r->status == LF_OK ? r->program.slots[w.weight].n_out : 0;
@@ -50,7 +56,14 @@ static int rows_of(const struct lf_recorder *r, struct lf_linear w)
 
 struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf_linear_opts *o)
 {
-    struct lf_slot slot = {.layer = layer, .n_in = o->n_in, .shard = o->shard, .tied_to = LF_NONE, .suffix = ".weight"};
+    bool is_stacked = o->n_experts > 0 && !strchr(o->parts[0].pattern, '@');
+    struct lf_slot slot = {.layer = layer,
+                           .n_experts = o->n_experts,
+                           .n_in = o->n_in,
+                           .shard = o->shard,
+                           .tied_to = LF_NONE,
+                           .suffix = is_stacked ? "" : ".weight",
+                           .whole = o->whole};
     for (; slot.n_parts < LF_SLOT_PARTS_N && o->parts[slot.n_parts].pattern; slot.n_parts++) {
         slot.parts[slot.n_parts] = o->parts[slot.n_parts];
         slot.n_out += o->parts[slot.n_parts].n_rows;
@@ -59,7 +72,8 @@ struct lf_linear lf_rec_linear(struct lf_recorder *r, int layer, const struct lf
     if (!o->bias) return linear;
     slot.is_vector = true;
     slot.n_in = 1;
-    slot.suffix = ".bias";
+    slot.suffix = is_stacked ? "_bias" : ".bias";
+    slot.whole = NULL;
     linear.bias = add_slot(r, &slot);
     return linear;
 }
@@ -168,7 +182,7 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
     op.in[LF_OP_X] = gate_up;
     op.act = act;
     op.limit = limit;
-    return add_op(r, op, (struct lf_value){.width = width_of(r, gate_up) / 2});
+    return add_op(r, op, (struct lf_value){.each = each_of(r, gate_up), .width = width_of(r, gate_up) / 2});
 }
 
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
@@ -192,6 +206,60 @@ int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
     op.scale = r->hp->attn_scale > 0 ? r->hp->attn_scale : 1.0f / sqrtf((float)r->hp->head_dim);
     op.window = window;
     return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
+}
+
+/* One more value that the op makes. */
+static int add_output(struct lf_recorder *r, struct lf_value value)
+{
+    int out = 0;
+    if (r->status == LF_OK) r->status = lf_program_add_value(&r->program, value, &out, &r->err);
+    return r->status == LF_OK ? out : 0;
+}
+
+struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale)
+{
+    struct lf_op op = lf_op_init(LF_OP_ROUTE, -1);
+    op.in[LF_OP_X] = logits;
+    op.route = route;
+    op.scale = scale;
+    struct lf_routing routing = {.k = k};
+    routing.routing = op.out[LF_OP_Y_ROUTING] = add_output(r, (struct lf_value){.width = 2 * k, .is_int = true});
+    routing.first = op.out[LF_OP_Y_FIRST] =
+        add_output(r, (struct lf_value){.rows = LF_ROWS_ONE, .width = width_of(r, logits) + 1, .is_int = true});
+    routing.weights = add_op(r, op, (struct lf_value){.width = k, .is_float = true});
+    return routing;
+}
+
+static int add_expert_gemm(struct lf_recorder *r, int x, struct lf_linear w, const struct lf_routing *routing,
+                           bool is_float)
+{
+    struct lf_op op = lf_op_init(LF_OP_EXPERT_GEMM, -1);
+    op.in[LF_OP_X] = x;
+    op.in[LF_OP_ROUTING] = routing->routing;
+    op.in[LF_OP_FIRST] = routing->first;
+    op.weight[LF_OP_W] = w.weight;
+    op.weight[LF_OP_BIAS] = w.bias;
+    return add_op(r, op, (struct lf_value){.each = routing->k, .width = rows_of(r, w), .is_float = is_float});
+}
+
+int lf_rec_expert_gemm(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing)
+{
+    return add_expert_gemm(r, x, experts, routing, false);
+}
+
+int lf_rec_expert_gemm_float(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing)
+{
+    return add_expert_gemm(r, x, experts, routing, true);
+}
+
+int lf_rec_expert_sum(struct lf_recorder *r, int x, const struct lf_routing *routing, int residual)
+{
+    struct lf_op op = lf_op_init(LF_OP_EXPERT_SUM, -1);
+    op.in[LF_OP_X] = x;
+    op.in[LF_OP_RESIDUAL] = residual;
+    op.in[LF_OP_ROUTING] = routing->routing;
+    op.in[LF_OP_ROUTE_WEIGHTS] = routing->weights;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, x), .is_float = true});
 }
 
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head)

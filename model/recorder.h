@@ -27,7 +27,17 @@ struct lf_linear_opts {
     struct lf_slot_part parts[LF_SLOT_PARTS_N]; /* those without a pattern are not there */
     int n_in;
     bool bias; /* each part has one, a tensor of the same name */
+    /* Experts, 0: none. A pattern with "@" is of one expert's tensor, with ".weight" or ".bias" behind it; one without
+     * is of the tensor of all experts, with nothing or "_bias". whole: as in struct lf_slot, of the matrix. */
+    int n_experts;
+    const char *whole;
     enum lf_shard shard;
+};
+
+/* Which experts compute a token: values. */
+struct lf_routing {
+    int weights, routing, first;
+    int k;
 };
 
 void lf_recorder_begin(struct lf_recorder *r, const struct lf_hparams *hp);
@@ -70,6 +80,13 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);
 /* Over the layer's cache, of the last `window` keys where window > 0; scores as hp->attn_scale says. */
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
+/* k experts for each token by a router's logits, float; weights times scale. */
+struct lf_routing lf_rec_route(struct lf_recorder *r, int logits, int k, enum lf_route route, float scale);
+/* x·w[e]ᵀ (+ bias) of each expert's rows, in act_dtype or float. x: of the tokens, or expert rows. */
+int lf_rec_expert_gemm(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing);
+int lf_rec_expert_gemm_float(struct lf_recorder *r, int x, struct lf_linear experts, const struct lf_routing *routing);
+/* residual + the weighted sum of a token's expert rows, float. residual: LF_NONE: none. */
+int lf_rec_expert_sum(struct lf_recorder *r, int x, const struct lf_routing *routing, int residual);
 /* x·wᵀ of the tokens whose logits are wanted: what the program is for. */
 void lf_rec_logits(struct lf_recorder *r, int x, struct lf_linear head);
 /* The same, times alpha. */

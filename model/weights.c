@@ -2,7 +2,9 @@
  *
  * Idea. The slots of a recorded program name every tensor that takes part, with its shape. Walking them gives a list of
  * parts, each one tensor and the rows of a slot that it fills; sizes, checks, loading and dummy weights all walk that
- * list.
+ * list. Of experts each has its own parts: where the files hold all of them in one tensor, a part is some rows of it,
+ * under the name that a tensor of that expert alone would have. So a model is the same, and so is its hash, whichever
+ * way it was saved.
  *
  * Matrices keep the element type of the file; vectors (norms, biases) become float. Files are read front to back
  * through one staging buffer, so nothing is held twice and the reading is sequential.
@@ -28,13 +30,15 @@
 
 enum { STAGING_BYTES = 4 * 1024 * 1024, NAME_BYTES = 128, MAX_UNUSED_LINES = 8 };
 
-/* One tensor and where it goes. */
+/* One tensor, or some rows of it, and where they go. */
 struct part {
     char name[NAME_BYTES];
     const struct lf_tensor *tensor; /* NULL for dummy weights */
+    uint64_t tensor_row;            /* the first of its rows */
     int slot_idx;
-    int row_first;       /* of the slot */
     int part_idx;        /* of the slot's parts */
+    int expert;          /* of the slot; 0 where it has none */
+    int row_first;       /* of the slot, or of this expert's matrix */
     int n_rows, n_in;    /* vectors: n_in 1, rows are elements */
     enum lf_dtype dtype; /* in the file */
 };
@@ -62,29 +66,36 @@ static bool is_shared(const struct lf_weight_layout *l, const struct lf_slot *sl
     return slot->tied_to != LF_NONE && l->tied;
 }
 
-/* The name of a slot's part, with the layer's index in it. */
-static void bind_name(char out[NAME_BYTES], const struct lf_slot *slot, int part)
+/* A pattern with the indices of layer and expert in it, and a suffix. */
+static void bind_name(char out[NAME_BYTES], const char *pattern, const char *suffix, int layer, int expert)
 {
-    const char *pattern = slot->parts[part].pattern, *mark = strchr(pattern, '#');
-    int n = mark ? (int)(mark - pattern) : (int)strlen(pattern);
-    char layer[16] = "";
-    if (mark) snprintf(layer, sizeof(layer), "%d", slot->layer);
-    snprintf(out, NAME_BYTES, "%.*s%s%s%s", n, pattern, layer, mark ? mark + 1 : "", slot->suffix);
+    size_t at = 0;
+    for (const char *s = pattern; *s && at < NAME_BYTES; s++) {
+        if (*s == '#' || *s == '@')
+            at += (size_t)snprintf(out + at, NAME_BYTES - at, "%d", *s == '#' ? layer : expert);
+        else
+            out[at++] = *s;
+    }
+    LF_ASSERT(at + strlen(suffix) < NAME_BYTES);
+    memcpy(out + at, suffix, strlen(suffix) + 1);
 }
 
-static enum lf_status check_shape(const struct part *p, bool vector, struct lf_err *err)
+/* Whether the shape is this one; n_in 0: of vectors, n_experts 0: of one. */
+static enum lf_status check_shape(const struct lf_tensor *t, const char *name, int n_experts, int n_rows, int n_in,
+                                  struct lf_err *err)
 {
-    const struct lf_tensor *t = p->tensor;
-    bool ok = vector ? t->rank == 1 : t->rank == 2 && t->shape[1] == (uint64_t)p->n_in;
-    if (ok && t->shape[0] == (uint64_t)p->n_rows) return LF_OK;
-    char shape[64];
-    lf_tensor_shape_text(t, shape, sizeof(shape));
-    if (vector) {
-        return lf_fail(err, LF_CORRUPT, "tensor %s has shape %s, the configuration asks for [%d]", p->name, shape,
-                       p->n_rows);
+    const int dims[] = {n_experts, n_rows, n_in};
+    char have[64], expected[48] = "";
+    int rank = 0;
+    bool is_same = true;
+    for (size_t i = 0, at = 0; i < LF_N_ELEMS(dims); i++) {
+        if (dims[i] == 0) continue;
+        is_same &= rank < t->rank && t->shape[rank] == (uint64_t)dims[i];
+        at += (size_t)snprintf(expected + at, sizeof(expected) - at, "%s%d", rank++ ? ", " : "", dims[i]);
     }
-    return lf_fail(err, LF_CORRUPT, "tensor %s has shape %s, the configuration asks for [%d, %d]", p->name, shape,
-                   p->n_rows, p->n_in);
+    if (is_same && t->rank == rank) return LF_OK;
+    lf_tensor_shape_text(t, have, sizeof(have));
+    return lf_fail(err, LF_CORRUPT, "tensor %s has shape %s, the configuration asks for [%s]", name, have, expected);
 }
 
 /* What names have before them in place of what slots have; the first is what slots have. "lm_head" has no inner
@@ -118,35 +129,74 @@ static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, cons
     return t;
 }
 
-/* Finds and checks the part's tensor. */
-static enum lf_status bind_tensor(struct part *p, const struct lf_tensor_set *set, bool vector, struct lf_err *err)
+/* The tensor that holds all experts' matrices of a slot in place of one for each; NULL: there is none. */
+static const struct lf_tensor *find_whole(const struct lf_weight_layout *l, const struct lf_slot *slot,
+                                          char name[NAME_BYTES])
 {
-    p->tensor = find_tensor(set, p->name);
-    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", p->name);
+    if (!l->set || !slot->whole) return NULL;
+    bind_name(name, slot->whole, "", slot->layer, 0);
+    return find_tensor(l->set, name);
+}
+
+/* Whether part part_idx of all experts is one tensor, which has no name for each. */
+static bool is_stacked(const struct lf_slot *slot, int part_idx)
+{
+    return slot->n_experts > 0 && !strchr(slot->parts[part_idx].pattern, '@');
+}
+
+/* Finds and checks the part's tensor, and where in it the part begins. */
+static enum lf_status bind_tensor(struct lf_weight_layout *l, struct part *p, struct lf_err *err)
+{
+    const struct lf_slot *slot = &l->program->slots[p->slot_idx];
+    bool of_all = is_stacked(slot, p->part_idx);
+    char name[NAME_BYTES];
+    int n_experts = of_all ? slot->n_experts : 0, n_rows = p->n_rows;
+    p->tensor = find_whole(l, slot, name);
+    if (p->tensor) {
+        n_experts = slot->n_experts;
+        n_rows = slot->n_out;
+        p->tensor_row = (uint64_t)p->expert * (uint64_t)slot->n_out + (uint64_t)p->row_first;
+    } else {
+        bind_name(name, slot->parts[p->part_idx].pattern, slot->suffix, slot->layer, p->expert);
+        p->tensor = find_tensor(l->set, name);
+        p->tensor_row = of_all ? (uint64_t)p->expert * (uint64_t)p->n_rows : 0;
+    }
+    if (!p->tensor) return lf_fail(err, LF_CORRUPT, "tensor %s is missing", name);
     if (!lf_tensor_dtype(p->tensor, &p->dtype)) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, which is not implemented (BF16, F16, F32 are)",
-                       p->name, p->tensor->dtype_name);
+                       name, p->tensor->dtype_name);
     }
-    return check_shape(p, vector, err);
+    return check_shape(p->tensor, name, n_experts, n_rows, slot->is_vector ? 0 : p->n_in, err);
+}
+
+/* What the part is called where its values are made or hashed. */
+static void name_part(struct part *p, const struct lf_slot *slot)
+{
+    char suffix[32] = "";
+    if (is_stacked(slot, p->part_idx)) snprintf(suffix, sizeof(suffix), ".%d", p->expert);
+    char pattern[NAME_BYTES];
+    snprintf(pattern, sizeof(pattern), "%s%s", slot->parts[p->part_idx].pattern, slot->suffix);
+    bind_name(p->name, pattern, suffix, slot->layer, p->expert);
 }
 
 /* Adds part part_idx of a slot, whose rows begin at row_first. */
-static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, int slot_idx, int part_idx,
-                               int row_first, struct lf_err *err)
+static enum lf_status add_part(struct lf_weight_layout *l, const struct lf_hparams *hp, int slot_idx, int expert,
+                               int part_idx, int row_first, struct lf_err *err)
 {
     const struct lf_slot *slot = &l->program->slots[slot_idx];
     struct part *p = &l->parts[l->n_parts];
     *p = (struct part){.slot_idx = slot_idx,
                        .part_idx = part_idx,
+                       .expert = expert,
                        .row_first = row_first,
                        .n_rows = slot->parts[part_idx].n_rows,
                        .n_in = slot->n_in,
                        .dtype = hp->dtype};
-    bind_name(p->name, slot, part_idx);
-    if (l->set) LF_TRY(bind_tensor(p, l->set, slot->is_vector, err));
+    name_part(p, slot);
+    if (l->set) LF_TRY(bind_tensor(l, p, err));
     enum lf_dtype dtype = slot->is_vector ? LF_F32 : p->dtype;
     struct target *target = &l->targets[slot_idx];
-    if (part_idx > 0 && target->dtype != dtype) {
+    if ((part_idx > 0 || expert > 0) && target->dtype != dtype) {
         return lf_fail(err, LF_UNSUPPORTED, "tensor %s is of type %s, those it is stacked with are %s", p->name,
                        lf_dtype_name(dtype), lf_dtype_name(target->dtype));
     }
@@ -160,9 +210,10 @@ static enum lf_status add_parts(struct lf_weight_layout *l, const struct lf_hpar
 {
     for (int i = 0; i < l->program->n_slots; i++) {
         const struct lf_slot *slot = &l->program->slots[i];
-        int row = 0;
         if (is_shared(l, slot)) continue;
-        for (int k = 0; k < slot->n_parts; row += slot->parts[k++].n_rows) LF_TRY(add_part(l, hp, i, k, row, err));
+        for (int expert = 0; expert < LF_MAX(slot->n_experts, 1); expert++)
+            for (int k = 0, row = 0; k < slot->n_parts; row += slot->parts[k++].n_rows)
+                LF_TRY(add_part(l, hp, i, expert, k, row, err));
     }
     return LF_OK;
 }
@@ -174,11 +225,8 @@ static enum lf_status lay_out(struct lf_weight_layout *l, const struct lf_ops *o
         const struct lf_slot *slot = &l->program->slots[i];
         struct target *t = &l->targets[i];
         if (is_shared(l, slot)) continue;
-        uint64_t n = slot->is_vector ? (uint64_t)slot->n_out * sizeof(float)
-                                     : ops->weight_bytes(t->dtype, slot->n_out, slot->n_in);
         t->offset = at;
-        if (__builtin_add_overflow(at, (n + LF_SLOT_ALIGN_BYTES - 1) / LF_SLOT_ALIGN_BYTES * LF_SLOT_ALIGN_BYTES,
-                                   &at)) {
+        if (__builtin_add_overflow(at, lf_slot_bytes(slot, t->dtype, ops), &at)) {
             return lf_fail(err, LF_LIMIT, "the size of the weights overflows");
         }
     }
@@ -197,8 +245,10 @@ static int compare_parts_by_tensor(const void *a, const void *b)
 static int compare_parts_by_offset(const void *a, const void *b)
 {
     const struct lf_tensor *x = ((const struct part *)a)->tensor, *y = ((const struct part *)b)->tensor;
+    uint64_t row = ((const struct part *)a)->tensor_row, other_row = ((const struct part *)b)->tensor_row;
     if (x->file_idx != y->file_idx) return x->file_idx - y->file_idx;
-    return (x->offset > y->offset) - (x->offset < y->offset);
+    if (x->offset != y->offset) return (x->offset > y->offset) - (x->offset < y->offset);
+    return (row > other_row) - (row < other_row);
 }
 
 /* A tensor no part wants. Inside a layer that is computed it would take part in another program: refused. The
@@ -230,11 +280,9 @@ static enum lf_status check_unused(struct lf_weight_layout *l, const struct lf_h
     qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_tensor);
     for (int i = 0; i < l->set->n_tensors; i++) {
         const struct lf_tensor *t = &l->set->tensors[i];
-        if (part < l->n_parts && l->parts[part].tensor == t) {
-            part++;
-        } else {
-            LF_TRY(note_unused(hp, t, &n_unused, err));
-        }
+        bool is_used = part < l->n_parts && l->parts[part].tensor == t;
+        if (!is_used) LF_TRY(note_unused(hp, t, &n_unused, err));
+        while (part < l->n_parts && l->parts[part].tensor == t) part++;
     }
     if (n_unused > MAX_UNUSED_LINES) LF_WARN("%d tensors in all take no part and are not loaded", n_unused);
     qsort(l->parts, (size_t)l->n_parts, sizeof(*l->parts), compare_parts_by_offset);
@@ -245,8 +293,16 @@ static enum lf_status check_unused(struct lf_weight_layout *l, const struct lf_h
 static const struct lf_tensor *only_tensor(const struct lf_weight_layout *l, const struct lf_slot *slot)
 {
     char name[NAME_BYTES];
-    bind_name(name, slot, 0);
+    bind_name(name, slot->parts[0].pattern, slot->suffix, slot->layer, 0);
     return find_tensor(l->set, name);
+}
+
+static size_t count_parts(const struct lf_program *program)
+{
+    size_t n = 0;
+    for (int i = 0; i < program->n_slots; i++)
+        n += (size_t)program->slots[i].n_parts * (size_t)LF_MAX(program->slots[i].n_experts, 1);
+    return n;
 }
 
 /* tie_word_embeddings says that the head is the embedding. Where the files hold a head that is another matrix, that is
@@ -270,7 +326,7 @@ enum lf_status lf_weight_layout_make(struct lf_weight_layout **out, const struct
                                      const struct lf_program *program, const struct lf_tensor_set *set,
                                      const struct lf_ops *ops, struct lf_err *err)
 {
-    size_t max_parts = (size_t)program->n_slots * LF_SLOT_PARTS_N;
+    size_t max_parts = count_parts(program);
     enum lf_status status;
     struct lf_weight_layout *l = calloc(1, sizeof(*l));
     if (l) {
@@ -315,8 +371,10 @@ bool lf_weight_layout_tied(const struct lf_weight_layout *layout)
 void lf_weight_layout_describe(const struct lf_weight_layout *l, struct lf_weight *out)
 {
     for (int i = 0; i < l->program->n_slots; i++)
-        out[i] = (struct lf_weight){
-            .dtype = l->targets[i].dtype, .n_out = l->program->slots[i].n_out, .n_in = l->program->slots[i].n_in};
+        out[i] = (struct lf_weight){.dtype = l->targets[i].dtype,
+                                    .n_out = l->program->slots[i].n_out,
+                                    .n_in = l->program->slots[i].n_in,
+                                    .n_experts = l->program->slots[i].n_experts};
 }
 
 /* Points the slots at their addresses in the buffer. */
@@ -390,7 +448,7 @@ static enum lf_status stage_rows(struct loader *ld, const struct part *p, int ro
         return LF_OK;
     }
     LF_TRY(turn_to_file(ld, p->tensor->file_idx, err));
-    return lf_file_pread(ld->fd, ld->staging, bytes, p->tensor->offset + (uint64_t)row * row_bytes,
+    return lf_file_pread(ld->fd, ld->staging, bytes, p->tensor->offset + (p->tensor_row + (uint64_t)row) * row_bytes,
                          ld->layout->set->files[ld->file_idx].path, err);
 }
 
@@ -414,12 +472,14 @@ static void store_rows(struct loader *ld, const struct part *p, int row, int n, 
     const struct lf_weight *w = &ld->w->of[p->slot_idx];
     const struct lf_slot *slot = &ld->layout->program->slots[p->slot_idx];
     if (!slot->is_vector) {
-        ld->ops->weight_pack(ld->dev, w, p->row_first + row, n, rows);
+        struct lf_weight one = lf_weight_of_expert(ld->ops, w, p->expert);
+        ld->ops->weight_pack(ld->dev, &one, p->row_first + row, n, rows);
         return;
     }
     lf_to_f32(ld->widened, rows, p->dtype, (size_t)n);
     for (int i = 0; i < n && slot->add != 0; i++) ld->widened[i] += slot->add;
-    lf_upload(ld->dev, (float *)w->data + p->row_first + row, ld->widened, (size_t)n * sizeof(float));
+    float *to = (float *)w->data + (size_t)p->expert * (size_t)slot->n_out + p->row_first + row;
+    lf_upload(ld->dev, to, ld->widened, (size_t)n * sizeof(float));
 }
 
 /* The same of the staged rows [row, row + n) of a part whose rows have another order in the file: whatever stands side

@@ -34,12 +34,40 @@ static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_
     return layout.total;
 }
 
-/* The widest input of a matrix. */
+/* The widest input of a matrix that is one. */
 static int max_n_in(const struct lf_programs *programs)
 {
     int n = 1;
-    for (int i = 0; i < programs->recorded.n_slots; i++) n = LF_MAX(n, programs->recorded.slots[i].n_in);
+    for (int i = 0; i < programs->recorded.n_slots; i++)
+        if (programs->recorded.slots[i].n_experts == 0) n = LF_MAX(n, programs->recorded.slots[i].n_in);
     return n;
+}
+
+static uint64_t expert_scratch_bytes(const struct lf_program *p, const struct lf_op *op, int n_tokens,
+                                     const struct lf_ops *ops)
+{
+    const struct lf_slot *slot = &p->slots[op->weight[LF_OP_W]];
+    struct lf_weight w = {.n_out = slot->n_out, .n_in = slot->n_in, .n_experts = slot->n_experts};
+    struct lf_expert_gemm_params params = {.w = &w,
+                                           .x_by_token = p->values[op->in[LF_OP_X]].each == 0,
+                                           .n_tokens = n_tokens,
+                                           .k = p->values[op->out[LF_OP_Y]].each};
+    return ops->expert_gemm_scratch_bytes(&params);
+}
+
+/* Of any GEMM: they take turns. */
+static uint64_t scratch_bytes(const struct lf_programs *programs, const struct lf_step_limits *limits,
+                              const struct lf_ops *ops)
+{
+    const struct lf_program *p = &programs->recorded;
+    int n_tokens = LF_MAX(limits->chunk, limits->max_out);
+    uint64_t bytes = ops->gemm_scratch_bytes(n_tokens, max_n_in(programs));
+    for (int i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind != LF_OP_EXPERT_GEMM) continue;
+        uint64_t n = expert_scratch_bytes(p, &p->ops[i], n_tokens, ops);
+        bytes = LF_MAX(bytes, n);
+    }
+    return bytes;
 }
 
 /* Places the values of all programs from `begin` on; returns where the longest ends. */
@@ -48,7 +76,8 @@ static uint64_t place_values(struct lf_programs *programs, const struct lf_step_
 {
     struct lf_place_limits sizes = {.rows = {[LF_ROWS_TOKENS] = (uint64_t)limits->chunk,
                                              [LF_ROWS_OUT] = (uint64_t)limits->max_out,
-                                             [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS},
+                                             [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS,
+                                             [LF_ROWS_ONE] = 1},
                                     .act_bytes = lf_dtype_bytes(info->act_dtype)};
     bool is_placed = programs->placed_end > 0 && programs->placed_begin == begin &&
                      memcmp(&programs->placed_for, &sizes, sizeof(sizes)) == 0;
@@ -74,7 +103,7 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
     w.logits_idx = reserve(&at, max_out * sizeof(int32_t));
     w.values = at;
     at = place_values(programs, limits, info, at);
-    w.scratch = reserve(&at, ops->gemm_scratch_bytes(LF_MAX(limits->chunk, limits->max_out), max_n_in(programs)));
+    w.scratch = reserve(&at, scratch_bytes(programs, limits, ops));
     w.act_bytes = at;
 
     w.logits = reserve(&at, max_out * (uint64_t)hp->n_vocab * sizeof(float));

@@ -12,22 +12,11 @@
 #include <string.h>
 
 #include "core/check.h"
-#include "device/cpu/row_kernels.h"
+#include "device/cpu/gemm_work.h"
 #include "device/cpu/threads.h"
 #include "device/device_impl.h"
 
-enum {
-    ROW_BLOCK = 96,          /* rows of a work tile at most: 24 KiB of accumulators */
-    TASKS_PER_THREAD = 16,   /* at most */
-    MACS_PER_US = 40 * 1000, /* what a core gets done, roughly: only decides what is worth handing out */
-    BYTES_PER_US = 20 * 1000,
-    FAR_BYTES = 4 * 1024 * 1024, /* a matrix of this size is not in the caches when its turn comes again */
-    TASK_US_MIN = 2,             /* less than this is not worth a task */
-    SPLIT_US_MIN = 6,            /* less than this is done by the caller */
-    ROUND_PER_TASK = 32 * 1024,
-    FLOATS_PER_LINE = 16,
-    PACK_BLOCK = 32 /* rows of the source that are transposed together */
-};
+enum { PACK_BLOCK = 32 /* rows of the source that are transposed together */ };
 
 uint64_t lf_cpu_weight_bytes(enum lf_dtype dtype, int n_out, int n_in)
 {
@@ -127,75 +116,12 @@ uint64_t lf_cpu_gemm_scratch_bytes(int max_tokens, int max_n_in)
 
 struct gemm {
     const struct lf_gemm_params *p;
-    const struct lf_gemm_kernel *kernel;
-    const struct lf_row_kernels *rows;
-    const void *x; /* what the kernel reads: p->x, or the rounded copy in p->scratch */
-    size_t x_stride;
-    size_t x_elem_bytes;
+    struct lf_gemm_work work;
     size_t panel_bytes;
-    size_t k_bytes; /* of one k in a panel */
     int block_rows, n_blocks;
     int n_work_tiles, work_tiles_per_task;
-    bool from_memory;
     int round_rows; /* rows that one rounding task takes */
 };
-
-/* Rows [row, row + n_rows) of one panel's 64 columns. */
-struct work_tile {
-    const char *panel;
-    int row, n_rows;
-    int col, n_cols;
-};
-
-static void fetch_output(const struct gemm *g, const struct work_tile *u, int row, int n_rows)
-{
-    const struct lf_gemm_params *p = g->p;
-    size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
-    for (int r = 0; r < n_rows; r++, at += (size_t)p->y_stride) {
-        for (int c = 0; c < u->n_cols; c += FLOATS_PER_LINE) {
-            __builtin_prefetch((const float *)p->y + at + c, 1);
-            if (p->residual != NULL) __builtin_prefetch((const float *)p->residual + at + c, 0);
-        }
-    }
-}
-
-static void finish(const struct gemm *g, const struct work_tile *u, int row, int n_rows, const float *acc)
-{
-    const struct lf_gemm_params *p = g->p;
-    size_t at = (size_t)row * (size_t)p->y_stride + (size_t)u->col;
-    const float *bias = p->bias == NULL ? NULL : p->bias + u->col;
-    for (int r = 0; r < n_rows; r++, at += (size_t)p->y_stride, acc += LF_PANEL_COLS)
-        g->rows->finish((float *)p->y + at, acc, p->alpha, bias,
-                        p->residual == NULL ? NULL : (const float *)p->residual + at, u->n_cols);
-}
-
-/* All of K. Rows are dealt to kernel tiles evenly: 4 + 4 and not 6 + 2. The lines of y that a tile will be written to
- * are asked for before its last K block, which hides that they come from far. */
-static void run_work_tile(const struct gemm *g, const struct work_tile *u)
-{
-    _Alignas(64) float acc[ROW_BLOCK * LF_PANEL_COLS];
-    int n_in = g->p->w->n_in;
-    int n_groups = (u->n_rows + g->kernel->max_rows - 1) / g->kernel->max_rows;
-    int k_block = n_groups == 1 ? n_in : LF_GEMM_K_BLOCK;
-    for (int k = 0; k < n_in; k += k_block) {
-        bool last = n_in - k <= k_block;
-        struct lf_gemm_tile t = {.acc = acc,
-                                 .x_stride = g->x_stride,
-                                 .panel = u->panel + (size_t)k * g->k_bytes,
-                                 .n_k = LF_MIN(k_block, n_in - k),
-                                 .load = k > 0,
-                                 .from_memory = n_groups == 1 && g->from_memory};
-        for (int i = 0, row = u->row; i < n_groups; i++) {
-            t.n_rows = (u->row + u->n_rows - row + n_groups - i - 1) / (n_groups - i);
-            t.x = (const char *)g->x + ((size_t)row * g->x_stride + (size_t)k) * g->x_elem_bytes;
-            if (last) fetch_output(g, u, row, t.n_rows);
-            g->kernel->tile(&t);
-            if (last) finish(g, u, row, t.n_rows, t.acc);
-            t.acc += t.n_rows * LF_PANEL_COLS;
-            row += t.n_rows;
-        }
-    }
-}
 
 static void gemm_task(void *ctx, int task_idx, int worker_idx)
 {
@@ -207,12 +133,13 @@ static void gemm_task(void *ctx, int task_idx, int worker_idx)
     for (int i = first; i < end; i++) {
         int panel_idx = i / g->n_blocks, row = i % g->n_blocks * g->block_rows;
         int col = panel_idx * LF_PANEL_COLS;
-        struct work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
-                              .row = row,
-                              .n_rows = LF_MIN(g->block_rows, g->p->n_tokens - row),
-                              .col = col,
-                              .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
-        run_work_tile(g, &u);
+        struct lf_gemm_work_tile u = {.panel = (const char *)w->data + (size_t)panel_idx * g->panel_bytes,
+                                      .bias = g->p->bias == NULL ? NULL : g->p->bias + col,
+                                      .row = row,
+                                      .n_rows = LF_MIN(g->block_rows, g->p->n_tokens - row),
+                                      .col = col,
+                                      .n_cols = LF_MIN(LF_PANEL_COLS, w->n_out - col)};
+        lf_gemm_run_work_tile(&g->work, &u);
     }
 }
 
@@ -224,25 +151,25 @@ static void round_task(void *ctx, int task_idx, int worker_idx)
     int first = task_idx * g->round_rows;
     int end = LF_MIN(first + g->round_rows, p->n_tokens);
     for (int r = first; r < end; r++)
-        g->rows->to_bf16((uint16_t *)p->scratch + (size_t)r * g->x_stride,
-                         (const float *)p->x + (size_t)r * (size_t)p->x_stride, p->w->n_in, (int)g->x_stride);
+        g->work.rows->to_bf16((uint16_t *)p->scratch + (size_t)r * g->work.x_stride,
+                              (const float *)p->x + (size_t)r * (size_t)p->x_stride, p->w->n_in, (int)g->work.x_stride);
 }
 
 /* Rounds x into the scratch where the kernel wants bf16. */
 static void prepare_x(struct gemm *g, struct lf_threads *threads)
 {
     const struct lf_gemm_params *p = g->p;
-    if (!g->kernel->x_is_bf16) {
-        g->x = p->x;
-        g->x_stride = (size_t)p->x_stride;
-        g->x_elem_bytes = sizeof(float);
+    if (!g->work.kernel->x_is_bf16) {
+        g->work.x = p->x;
+        g->work.x_stride = (size_t)p->x_stride;
+        g->work.x_elem_bytes = sizeof(float);
         return;
     }
     LF_ASSERT(p->scratch != NULL);
-    g->x = p->scratch;
-    g->x_stride = round_up((size_t)p->w->n_in, LF_GEMM_X_STRIDE);
-    g->x_elem_bytes = sizeof(uint16_t);
-    g->round_rows = LF_MAX(1, ROUND_PER_TASK / p->w->n_in);
+    g->work.x = p->scratch;
+    g->work.x_stride = round_up((size_t)p->w->n_in, LF_GEMM_X_STRIDE);
+    g->work.x_elem_bytes = sizeof(uint16_t);
+    g->round_rows = LF_MAX(1, LF_ROUND_PER_TASK / p->w->n_in);
     lf_threads_run(threads, (p->n_tokens + g->round_rows - 1) / g->round_rows, round_task, g);
 }
 
@@ -250,32 +177,31 @@ static void plan_tasks(struct gemm *g, int n_threads)
 {
     const struct lf_gemm_params *p = g->p;
     int n_panels = (p->w->n_out + LF_PANEL_COLS - 1) / LF_PANEL_COLS;
-    /* blocks of equal size, whole kernel tiles each */
-    g->n_blocks = (p->n_tokens + ROW_BLOCK - 1) / ROW_BLOCK;
-    g->block_rows = (p->n_tokens + g->n_blocks - 1) / g->n_blocks;
-    if (g->n_blocks > 1)
-        g->block_rows = LF_MIN(ROW_BLOCK, (int)round_up((size_t)g->block_rows, (size_t)g->kernel->max_rows));
+    uint64_t weight_bytes = (uint64_t)n_panels * g->panel_bytes;
+    g->block_rows = lf_gemm_block_rows(g->work.kernel, p->n_tokens);
     g->n_blocks = (p->n_tokens + g->block_rows - 1) / g->block_rows;
     g->n_work_tiles = g->n_blocks * n_panels;
-    g->from_memory = (size_t)n_panels * g->panel_bytes >= FAR_BYTES;
-
-    uint64_t us = (uint64_t)p->n_tokens * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out / MACS_PER_US +
-                  (uint64_t)n_panels * g->panel_bytes / BYTES_PER_US;
-    uint64_t n_tasks = us < SPLIT_US_MIN ? 1 : LF_MIN(us / TASK_US_MIN, (uint64_t)n_threads * TASKS_PER_THREAD);
-    n_tasks = LF_MIN(n_tasks, (uint64_t)g->n_work_tiles);
-    g->work_tiles_per_task = (g->n_work_tiles + (int)n_tasks - 1) / (int)n_tasks;
+    g->work.from_memory = weight_bytes >= LF_FAR_BYTES;
+    int n_tasks = lf_gemm_tasks((uint64_t)p->n_tokens * (uint64_t)p->w->n_in * (uint64_t)p->w->n_out, weight_bytes,
+                                g->n_work_tiles, n_threads);
+    g->work_tiles_per_task = (g->n_work_tiles + n_tasks - 1) / n_tasks;
 }
 
 void lf_cpu_gemm(struct lf_device *dev, const struct lf_gemm_params *p)
 {
-    LF_ASSERT(p->n_tokens >= 0 && p->w->n_in > 0 && p->w->n_out > 0);
+    LF_ASSERT(p->n_tokens >= 0 && p->w->n_in > 0 && p->w->n_out > 0 && p->w->n_experts == 0);
     LF_ASSERT(p->x_stride >= p->w->n_in && p->y_stride >= p->w->n_out);
     if (p->n_tokens == 0) return;
     struct gemm g = {.p = p,
-                     .kernel = dev->gemm[p->w->dtype],
-                     .rows = &dev->rows,
-                     .panel_bytes = lf_panel_bytes(p->w->dtype, p->w->n_in),
-                     .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype)};
+                     .work = {.kernel = dev->gemm[p->w->dtype],
+                              .rows = &dev->rows,
+                              .n_in = p->w->n_in,
+                              .k_bytes = LF_PANEL_COLS * lf_dtype_bytes(p->w->dtype),
+                              .y = p->y,
+                              .alpha = p->alpha,
+                              .residual = p->residual,
+                              .y_stride = (size_t)p->y_stride},
+                     .panel_bytes = lf_panel_bytes(p->w->dtype, p->w->n_in)};
     prepare_x(&g, dev->threads);
     plan_tasks(&g, lf_threads_n(dev->threads));
     lf_threads_run(dev->threads, (g.n_work_tiles + g.work_tiles_per_task - 1) / g.work_tiles_per_task, gemm_task, &g);

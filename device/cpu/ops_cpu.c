@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "device/cpu/experts.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/row_kernels.h"
 #include "device/cpu/threads.h"
@@ -188,7 +189,11 @@ void lf_ops_cpu_init(struct lf_device *dev, enum lf_isa isa)
                                .gemm_gate_mul = lf_gemm_then_gate_mul,
                                .softcap = softcap,
                                .round = round_floats,
-                               .gather = gather};
+                               .gather = gather,
+                               .expert_gemm_scratch_bytes = lf_cpu_expert_gemm_scratch_bytes,
+                               .route = lf_cpu_route,
+                               .expert_gemm = lf_cpu_expert_gemm,
+                               .expert_sum = lf_cpu_expert_sum};
     use_c(dev);
 #ifdef LF_X86
     if (isa >= LF_ISA_AVX2) use_avx2(dev);

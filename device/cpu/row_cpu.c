@@ -95,6 +95,16 @@ static void finish(float *y, const float *acc, float alpha, const float *bias, c
     }
 }
 
+static void weighted_sum(float *y, const float *residual, const float *const *x, const float *weights, int n_rows,
+                         int n)
+{
+    for (int i = 0; i < n; i++) {
+        float v = 0.0f;
+        for (int j = 0; j < n_rows; j++) v += weights[j] * x[j][i];
+        y[i] = residual == NULL ? v : v + residual[i];
+    }
+}
+
 static void to_bf16(uint16_t *dst, const float *src, int n, int n_padded)
 {
     for (int i = 0; i < n; i++) dst[i] = lf_bf16_from_f32(src[i]);
@@ -110,4 +120,5 @@ const struct lf_row_kernels lf_rows_c = {.rmsnorm = rmsnorm,
                                          .scale = scale,
                                          .panel_col = panel_col,
                                          .finish = finish,
+                                         .weighted_sum = weighted_sum,
                                          .to_bf16 = to_bf16};

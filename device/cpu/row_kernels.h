@@ -27,6 +27,9 @@ struct lf_row_kernels {
     void (*panel_col)(float *out, const void *col, enum lf_dtype dtype, int n_in);
     /* y = alpha · (acc + bias) + residual; bias and residual may be NULL, residual may equal y */
     void (*finish)(float *y, const float *acc, float alpha, const float *bias, const float *residual, int n);
+    /* y = Σ_j weights[j] · x[j] over n_rows rows in ascending order, then + residual, which may be NULL, or y */
+    void (*weighted_sum)(float *y, const float *residual, const float *const *x, const float *weights, int n_rows,
+                         int n);
     /* dst[0..n) = src rounded to nearest even, dst[n..n_padded) = 0; n_padded is a multiple of 32 */
     void (*to_bf16)(uint16_t *dst, const float *src, int n, int n_padded);
 };

@@ -135,6 +135,25 @@ static void finish(float *y, const float *acc, float alpha, const float *bias, c
                          n - i);
 }
 
+LF_KERNEL vec load_lanes(const float *p, int n)
+{
+    return n >= VEC ? vec_loadu(p) : vec_load_first(p, n);
+}
+
+static void weighted_sum(float *y, const float *residual, const float *const *x, const float *weights, int n_rows,
+                         int n)
+{
+    for (int i = 0; i < n; i += VEC) {
+        vec v = vec_set(0.0f);
+        for (int j = 0; j < n_rows; j++) v = vec_fma(vec_set(weights[j]), load_lanes(x[j] + i, n - i), v);
+        if (residual != NULL) v = vec_add(v, load_lanes(residual + i, n - i));
+        if (n - i >= VEC)
+            vec_storeu(y + i, v);
+        else
+            vec_store_first(y + i, v, n - i);
+    }
+}
+
 void LF_ROWS_USE(struct lf_row_kernels *rows)
 {
     rows->rmsnorm = rmsnorm;
@@ -145,4 +164,5 @@ void LF_ROWS_USE(struct lf_row_kernels *rows)
     rows->scale = scale;
     rows->panel_col = panel_col;
     rows->finish = finish;
+    rows->weighted_sum = weighted_sum;
 }

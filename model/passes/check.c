@@ -1,6 +1,7 @@
 /* Whether a program means what its shapes say. A defect of a family's file, not of a model: that the tensors have the
  * shapes of the slots is checked where they are found (weights.c). */
 #include "core/check.h"
+#include "core/limits.h"
 #include "model/passes/passes.h"
 
 struct check {
@@ -67,7 +68,8 @@ static enum lf_status check_rope_append(const struct check *c, const struct lf_o
 static enum lf_status check_gemm(const struct check *c, const struct lf_op *op)
 {
     int w = op->weight[LF_OP_W], y = op->out[LF_OP_Y];
-    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector) return wrong(c, "its matrix's slot", w, 0);
+    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector || c->slots[w].n_experts > 0)
+        return wrong(c, "its matrix's slot", w, 0);
     if (c->slots[w].n_in != width(c, op->in[LF_OP_X]))
         return wrong(c, "the width of its input", width(c, op->in[LF_OP_X]), c->slots[w].n_in);
     if (c->slots[w].n_out != width(c, y)) return wrong(c, "the width of its output", width(c, y), c->slots[w].n_out);
@@ -75,6 +77,69 @@ static enum lf_status check_gemm(const struct check *c, const struct lf_op *op)
     LF_TRY(check_vector(c, LF_OP_BIAS, c->slots[w].n_out, "the length of its bias"));
     if (op->kind == LF_OP_GEMM_ROPE_APPEND) LF_TRY(check_rope_append(c, op, y, op->out[LF_OP_Y2]));
     return check_residual(c, op);
+}
+
+/* Whether a value is the k for each token, or the one for all, of this width, that routing is made of. */
+static enum lf_status check_ints(const struct check *c, int value, bool is_one, int n)
+{
+    LF_TRY(check_input(c, value));
+    const struct lf_value *v = &c->p->values[value];
+    if (!v->is_int || (v->rows == LF_ROWS_ONE) != is_one || v->each != 0) return wrong(c, "a value of routing", 0, 1);
+    return v->width == n ? LF_OK : wrong(c, "the width of its routing", v->width, n);
+}
+
+static enum lf_status check_route(const struct check *c, const struct lf_op *op)
+{
+    const struct lf_value *values = c->p->values, *logits = &values[op->in[LF_OP_X]], *y = &values[op->out[LF_OP_Y]];
+    int routing = op->out[LF_OP_Y_ROUTING], first = op->out[LF_OP_Y_FIRST];
+    if (!logits->is_float || !y->is_float) return wrong(c, "logits and weights of float", 0, 1);
+    if (y->width < 1 || y->width > LF_MIN(logits->width, LF_EXPERTS_PER_TOKEN_N))
+        return wrong(c, "its number of experts a token", y->width, LF_MIN(logits->width, LF_EXPERTS_PER_TOKEN_N));
+    if (routing == LF_NONE || first == LF_NONE || !values[routing].is_int || !values[first].is_int)
+        return wrong(c, "the number of its outputs", 1, 3);
+    if (values[routing].width != 2 * y->width) return wrong(c, "the width of its routing", values[routing].width, 0);
+    bool is_first = values[first].rows == LF_ROWS_ONE && values[first].width == logits->width + 1;
+    return is_first ? LF_OK : wrong(c, "the width of its list of first rows", values[first].width, logits->width + 1);
+}
+
+static enum lf_status check_expert_gemm(const struct check *c, const struct lf_op *op)
+{
+    int w = op->weight[LF_OP_W], x = op->in[LF_OP_X];
+    const struct lf_value *y = &c->p->values[op->out[LF_OP_Y]];
+    if (w < 0 || w >= c->n_slots || c->slots[w].is_vector || c->slots[w].n_experts < 1)
+        return wrong(c, "its matrices' slot", w, 0);
+    const struct lf_slot *slot = &c->slots[w];
+    if (slot->n_in != width(c, x)) return wrong(c, "the width of its input", width(c, x), slot->n_in);
+    if (slot->n_out != y->width) return wrong(c, "the width of its output", y->width, slot->n_out);
+    if (c->p->values[x].is_float || c->p->values[x].is_int) return wrong(c, "an input of float", 1, 0);
+    if (y->each < 1 || (c->p->values[x].each != 0 && c->p->values[x].each != y->each))
+        return wrong(c, "its number of rows a token", y->each, c->p->values[x].each);
+    int bias = op->weight[LF_OP_BIAS];
+    LF_TRY(check_vector(c, LF_OP_BIAS, slot->n_out, "the length of its bias"));
+    if (bias != LF_NONE && c->slots[bias].n_experts != slot->n_experts)
+        return wrong(c, "the number of its biases", c->slots[bias].n_experts, slot->n_experts);
+    LF_TRY(check_ints(c, op->in[LF_OP_ROUTING], false, 2 * y->each));
+    return check_ints(c, op->in[LF_OP_FIRST], true, slot->n_experts + 1);
+}
+
+static enum lf_status check_expert_sum(const struct check *c, const struct lf_op *op)
+{
+    const struct lf_value *values = c->p->values, *x = &values[op->in[LF_OP_X]], *y = &values[op->out[LF_OP_Y]];
+    int weights = op->in[LF_OP_ROUTE_WEIGHTS];
+    if (x->width != y->width) return wrong(c, "the width of its output", y->width, x->width);
+    if (!x->is_float || !y->is_float || x->each < 1 || y->each != 0) return wrong(c, "expert rows of float", 0, 1);
+    LF_TRY(check_ints(c, op->in[LF_OP_ROUTING], false, 2 * x->each));
+    LF_TRY(check_input(c, weights));
+    if (!values[weights].is_float || values[weights].width != x->each)
+        return wrong(c, "the number of its weights", values[weights].width, x->each);
+    return check_residual(c, op);
+}
+
+/* Of an op that makes a row of each row. */
+static enum lf_status check_each(const struct check *c, const struct lf_op *op)
+{
+    int x = c->p->values[op->in[LF_OP_X]].each, y = c->p->values[op->out[LF_OP_Y]].each;
+    return x == y ? LF_OK : wrong(c, "its number of rows a token", y, x);
 }
 
 static enum lf_status check_op(const struct check *c, const struct lf_op *op)
@@ -88,6 +153,10 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
     }
     LF_TRY(check_input(c, op->in[LF_OP_X]));
     int x = width(c, op->in[LF_OP_X]), y = width(c, op->out[LF_OP_Y]);
+    if (op->kind == LF_OP_ROUTE) return check_route(c, op);
+    if (op->kind == LF_OP_EXPERT_GEMM) return check_expert_gemm(c, op);
+    if (op->kind == LF_OP_EXPERT_SUM) return check_expert_sum(c, op);
+    LF_TRY(check_each(c, op));
     if (lf_op_has_gemm(op->kind)) return check_gemm(c, op);
     switch (op->kind) {
     case LF_OP_RMSNORM:

@@ -1,18 +1,28 @@
 /* Operations and bytes of an op. Bytes are the least there could be: everything that is read or written, once. */
+#include <math.h>
+
 #include "core/check.h"
 #include "model/passes/passes.h"
 
-int lf_cost_rows(const struct lf_cost_step *step, enum lf_rows rows)
+int lf_cost_rows(const struct lf_cost_step *step, const struct lf_value *value)
 {
-    return rows == LF_ROWS_TOKENS ? step->n_tokens : rows == LF_ROWS_OUT ? step->n_out : LF_FUSED_NORM_TOKENS;
+    const int rows[LF_ROWS_N] = {[LF_ROWS_TOKENS] = step->n_tokens,
+                                 [LF_ROWS_OUT] = step->n_out,
+                                 [LF_ROWS_FEW] = LF_FUSED_NORM_TOKENS,
+                                 [LF_ROWS_ONE] = 1};
+    return (int)lf_value_rows(value, (uint64_t)rows[value->rows]);
+}
+
+double lf_cost_experts(double n_tokens, double k, double n_experts)
+{
+    return n_experts * (1 - pow(1 - k / n_experts, n_tokens));
 }
 
 static double value_bytes(const struct lf_program *p, const struct lf_cost_step *step, int value)
 {
     if (value == LF_NONE) return 0;
     const struct lf_value *v = &p->values[value];
-    double elem = v->is_float ? (double)sizeof(float) : (double)step->act_bytes;
-    return (double)lf_cost_rows(step, v->rows) * v->width * elem;
+    return (double)lf_cost_rows(step, v) * v->width * (double)lf_value_elem_bytes(v, step->act_bytes);
 }
 
 /* Keys that the last n_rows of kv_len tokens see, each up to itself and at most `window` of them. */
@@ -34,7 +44,7 @@ static double keys_read(double n_rows, double kv_len, double window)
 static struct lf_op_cost attention_cost(const struct lf_program *p, const struct lf_op *op,
                                         const struct lf_cost_step *step)
 {
-    double rows = lf_cost_rows(step, p->values[op->out[LF_OP_Y]].rows), kv_len = step->kv_len;
+    double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]), kv_len = step->kv_len;
     return (struct lf_op_cost){.flops = 4 * p->values[op->out[LF_OP_Y]].width * sum_keys(rows, kv_len, op->window),
                                .bytes = keys_read(rows, kv_len, op->window) * (double)step->kv_layer_bytes};
 }
@@ -44,16 +54,35 @@ static double elementwise_flops(const struct lf_program *p, const struct lf_op *
     static const double of_element[LF_OP_KINDS_N] = {
         [LF_OP_RMSNORM] = 4, [LF_OP_GATE_MUL] = 5, [LF_OP_ROPE_APPEND] = 6, [LF_OP_SOFTCAP] = 4};
     const struct lf_value *y = &p->values[op->out[LF_OP_Y]];
-    return of_element[op->kind] * lf_cost_rows(step, y->rows) * y->width;
+    return of_element[op->kind] * lf_cost_rows(step, y) * y->width;
+}
+
+/* Of a route or of the sum: an exponential and a comparison for each logit and choice, two for each element of a row.
+ */
+static double routing_flops(const struct lf_program *p, const struct lf_op *op, const struct lf_cost_step *step)
+{
+    const struct lf_value *x = &p->values[op->in[LF_OP_X]], *y = &p->values[op->out[LF_OP_Y]];
+    double per_element = op->kind == LF_OP_ROUTE ? 2 + y->width : 2;
+    return per_element * lf_cost_rows(step, x) * x->width;
+}
+
+/* Rows of a slot that an op with so many rows reads: of a table those of the ids, of experts those that are chosen. */
+static double rows_read(const struct lf_program *p, const struct lf_op *op, const struct lf_slot *slot, double rows)
+{
+    if (op->kind == LF_OP_EMBED) return rows;
+    if (slot->n_experts == 0) return slot->n_out;
+    double k = p->values[op->out[LF_OP_Y]].each;
+    return slot->n_out * lf_cost_experts(rows / k, k, slot->n_experts);
 }
 
 struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *op, const struct lf_slot *slots,
                                const struct lf_weight *weights, const struct lf_cost_step *step)
 {
     struct lf_op_cost cost = {.flops = elementwise_flops(p, op, step)};
-    double rows = lf_cost_rows(step, p->values[op->out[LF_OP_Y]].rows);
+    double rows = lf_cost_rows(step, &p->values[op->out[LF_OP_Y]]);
     if (op->kind == LF_OP_ATTENTION) cost = attention_cost(p, op, step);
-    if (lf_op_has_gemm(op->kind)) {
+    if (op->kind == LF_OP_ROUTE || op->kind == LF_OP_EXPERT_SUM) cost.flops = routing_flops(p, op, step);
+    if (lf_op_has_gemm(op->kind) || op->kind == LF_OP_EXPERT_GEMM) {
         const struct lf_slot *w = &slots[op->weight[LF_OP_W]];
         cost.flops = 2 * rows * w->n_in * w->n_out;
     }
@@ -63,8 +92,7 @@ struct lf_op_cost lf_pass_cost(const struct lf_program *p, const struct lf_op *o
     for (int i = 0; i < LF_OP_WEIGHTS_N; i++) {
         if (op->weight[i] == LF_NONE) continue;
         const struct lf_slot *slot = &slots[op->weight[i]];
-        double n_rows = op->kind == LF_OP_EMBED ? rows : slot->n_out; /* of a table those of the ids alone */
-        cost.bytes += n_rows * slot->n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
+        cost.bytes += rows_read(p, op, slot, rows) * slot->n_in * (double)lf_dtype_bytes(weights[op->weight[i]].dtype);
     }
     if (op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_GEMM_ROPE_APPEND)
         cost.bytes += rows * (double)step->kv_layer_bytes;

@@ -29,8 +29,8 @@ LF_MUST_CHECK enum lf_status lf_pass_fuse(struct lf_program *program, bool fused
 
 /* The largest step, and what an element takes. */
 struct lf_place_limits {
-    uint64_t rows[LF_ROWS_FEW + 1]; /* rows of each kind, at most */
-    uint64_t act_bytes;             /* of an element of act_dtype */
+    uint64_t rows[LF_ROWS_N]; /* rows of each kind, at most */
+    uint64_t act_bytes;       /* of an element of act_dtype */
 };
 enum { LF_PLACE_ALIGN_BYTES = 256 };
 
@@ -47,10 +47,12 @@ struct lf_cost_step {
 struct lf_op_cost {
     double flops, bytes;
 };
-/* cost.c: floating-point operations of an op, and the bytes that it must read and write. weights: by slot, data is not
- * looked at. */
+/* cost.c: floating-point operations of an op, and the bytes that it must read and write: of experts those that its
+ * tokens are expected to choose, each expert as likely as any. weights: by slot, data is not looked at. */
 struct lf_op_cost lf_pass_cost(const struct lf_program *program, const struct lf_op *op, const struct lf_slot *slots,
                                const struct lf_weight *weights, const struct lf_cost_step *step);
-int lf_cost_rows(const struct lf_cost_step *step, enum lf_rows rows);
+int lf_cost_rows(const struct lf_cost_step *step, const struct lf_value *value);
+/* How many different ones n_tokens tokens choose that choose k of n_experts each: E·(1 − (1 − k/E)^T). */
+double lf_cost_experts(double n_tokens, double k, double n_experts);
 
 #endif

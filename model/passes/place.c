@@ -10,7 +10,8 @@
 
 static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *limits)
 {
-    uint64_t n = limits->rows[v->rows] * (uint64_t)v->width * (v->is_float ? sizeof(float) : limits->act_bytes);
+    uint64_t n = lf_value_rows(v, limits->rows[v->rows]) * (uint64_t)v->width;
+    n *= lf_value_elem_bytes(v, limits->act_bytes);
     return (n + LF_PLACE_ALIGN_BYTES - 1) / LF_PLACE_ALIGN_BYTES * LF_PLACE_ALIGN_BYTES;
 }
 

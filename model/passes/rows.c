@@ -43,7 +43,11 @@ static enum lf_status pick_behind(struct lf_program *p, int last, struct lf_err 
         for (int i = 0; i <= last && !is_made; i++) is_made = p->ops[i].out[LF_OP_Y] == value;
         if (is_made) LF_TRY(pick(p, at++, value, err));
     }
-    for (int i = at; i < p->n_ops; i++) p->values[p->ops[i].out[LF_OP_Y]].rows = LF_ROWS_OUT;
+    for (int i = at; i < p->n_ops; i++)
+        for (int k = 0; k < LF_OP_OUTPUTS_N; k++) {
+            int value = p->ops[i].out[k];
+            if (value != LF_NONE && p->values[value].rows == LF_ROWS_TOKENS) p->values[value].rows = LF_ROWS_OUT;
+        }
     return LF_OK;
 }
 

@@ -1,0 +1,46 @@
+/* What the GEMMs of a CPU are made of: a work tile, rows of x times one panel of 64 columns, over all of K. gemm.c and
+ * experts.c cut their work into these and share them out. */
+#ifndef LF_DEVICE_CPU_GEMM_WORK_H
+#define LF_DEVICE_CPU_GEMM_WORK_H
+
+#include "device/cpu/gemm.h"
+#include "device/cpu/row_kernels.h"
+
+enum {
+    LF_WORK_ROWS = 96,              /* of a work tile at most: 24 KiB of accumulators */
+    LF_FAR_BYTES = 4 * 1024 * 1024, /* weights of this size are not in the caches when their turn comes again */
+    LF_ROUND_PER_TASK = 32 * 1024,  /* elements of x that a task rounds or gathers */
+};
+
+/* What the work tiles of a GEMM share. */
+struct lf_gemm_work {
+    const struct lf_gemm_kernel *kernel;
+    const struct lf_row_kernels *rows;
+    const void *x;   /* what the kernel reads */
+    size_t x_stride; /* elements */
+    size_t x_elem_bytes;
+    int n_in;
+    size_t k_bytes; /* of one k in a panel */
+    float *y;
+    float alpha;           /* 1: as it is, to the bit */
+    const float *residual; /* or NULL */
+    size_t y_stride;
+    bool from_memory; /* the weights are not in a cache */
+};
+
+/* Rows [row, row + n_rows) of x and y, columns [col, col + n_cols) of y, n_cols <= 64. */
+struct lf_gemm_work_tile {
+    const char *panel;
+    const float *bias; /* [n_cols] or NULL */
+    int row, n_rows;   /* n_rows: LF_WORK_ROWS at most */
+    int col, n_cols;
+};
+
+void lf_gemm_run_work_tile(const struct lf_gemm_work *g, const struct lf_gemm_work_tile *u);
+/* Rows of a work tile, so that n_rows are cut into blocks of equal size, whole kernel tiles each. */
+int lf_gemm_block_rows(const struct lf_gemm_kernel *kernel, int n_rows);
+/* Tasks to cut n_work_tiles into, for so many multiplications and bytes of weights: big enough to be worth handing out,
+ * and enough of them that uneven cores finish together. */
+int lf_gemm_tasks(uint64_t n_macs, uint64_t weight_bytes, int n_work_tiles, int n_threads);
+
+#endif
