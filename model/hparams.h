@@ -18,8 +18,9 @@ struct lf_arch; /* model/arch/arch.h */
 
 /* What layers of a model differ in. */
 struct lf_layer_hparams {
-    int window; /* sliding window, 0: none */
-    int rope;   /* index of ropes */
+    int window;       /* sliding window, 0: none */
+    int rope;         /* index of ropes */
+    bool has_experts; /* in place of the MLP */
 };
 
 /* Queries at position p are multiplied by 1 + beta · ln(1 + ⌊p / n_positions⌋) (Ministral 3). beta 0: they are not. */
@@ -46,6 +47,8 @@ struct lf_hparams {
     bool tied; /* lm_head is the embedding */
     bool qkv_bias, o_bias, mlp_bias;
     bool qk_norm;
+    int n_experts, experts_per_token, expert_intermediate; /* of the layers that have experts; 0: none has */
+    bool norm_topk;                  /* the weights of the experts that compute a token sum to 1 */
     struct lf_layer_hparams *layers; /* [n_layers] owned */
     struct lf_rope_opts ropes[LF_ROPES_N];
     int n_ropes;

@@ -101,8 +101,8 @@ struct lf_slot {
         enum lf_row_order order;
         int head_dim, rotary_dim; /* of LF_ROWS_DEINTERLEAVE_HEAD */
     } parts[LF_SLOT_PARTS_N];
-    /* Of a slot with "@": the whole name, but for its "#", of the one tensor [n_experts, n_out, n_in] in which the
-     * files may have all of it instead. NULL: they may not. */
+    /* The whole name, but for its "#", of the one tensor in which the files may have all of it instead: of experts
+     * [n_experts, n_out, n_in]. NULL: they may not. */
     const char *whole;
 };
 

@@ -28,9 +28,9 @@ struct lf_linear_opts {
     int n_in;
     bool bias; /* each part has one, a tensor of the same name */
     /* Experts, 0: none. A pattern with "@" is of one expert's tensor, with ".weight" or ".bias" behind it; one without
-     * is of the tensor of all experts, with nothing or "_bias". whole: as in struct lf_slot, of the matrix. */
+     * is of the tensor of all experts, with nothing or "_bias". */
     int n_experts;
-    const char *whole;
+    const char *whole; /* as in struct lf_slot, of the matrix; or NULL */
     enum lf_shard shard;
 };
 

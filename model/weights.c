@@ -129,7 +129,7 @@ static const struct lf_tensor *find_tensor(const struct lf_tensor_set *set, cons
     return t;
 }
 
-/* The tensor that holds all experts' matrices of a slot in place of one for each; NULL: there is none. */
+/* The tensor that holds all of a slot in place of one for each part and expert; NULL: there is none. */
 static const struct lf_tensor *find_whole(const struct lf_weight_layout *l, const struct lf_slot *slot,
                                           char name[NAME_BYTES])
 {

@@ -45,12 +45,17 @@ struct lf_arch {
     void (*record)(struct lf_recorder *r);
 };
 
-/* The forward pass of Llama and what is built like it (llama.c). */
+/* Adds a layer's MLP, or what stands in its place, with the norm before it, to the residual stream x: the sum. */
+typedef int lf_record_mlp(struct lf_recorder *r, int layer, int x);
+
+/* The forward pass of Llama and what is built like it (llama.c), and with another MLP. */
 void lf_llama_record(struct lf_recorder *r);
+void lf_llama_record_with(struct lf_recorder *r, lf_record_mlp *mlp);
+int lf_llama_mlp(struct lf_recorder *r, int layer, int x);
 
 extern const struct lf_arch lf_arch_glm4, lf_arch_granite, lf_arch_llama, lf_arch_ministral3,
-    lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_olmo2, lf_arch_olmo3, lf_arch_phi3,
-    lf_arch_qwen2, lf_arch_qwen3, lf_arch_smollm3;
+    lf_arch_mistral3_ministral3, lf_arch_mistral, lf_arch_mistral3, lf_arch_mixtral, lf_arch_olmo2, lf_arch_olmo3,
+    lf_arch_phi3, lf_arch_qwen2, lf_arch_qwen3, lf_arch_qwen3_moe, lf_arch_smollm3;
 
 /* All of them, NULL behind the last. */
 extern const struct lf_arch *const lf_archs[];

@@ -8,7 +8,8 @@
  *     logits = rmsnorm(x)·Wheadᵀ
  *
  * They differ in biases, in a norm of each head of q and k, and in windows. Phi-3 and Phi-4 have the same pass with
- * matrices that are stacked in the files already, SmolLM3 one with layers that do not rotate (smollm3.c). */
+ * matrices that are stacked in the files already, SmolLM3 one with layers that do not rotate (smollm3.c), Qwen3-MoE and
+ * Mixtral experts in place of MLPs. */
 #include "model/arch/arch.h"
 #include "model/arch/decoder.h"
 
@@ -28,7 +29,7 @@ static int attention(struct lf_recorder *r, int layer, int x)
     return lf_rec_gemm_add(r, lf_rec_attention(r, layer, q, hp->layers[layer].window), out, x);
 }
 
-static int mlp(struct lf_recorder *r, int layer, int x)
+int lf_llama_mlp(struct lf_recorder *r, int layer, int x)
 {
     const struct lf_hparams *hp = r->hp;
     int norm = lf_rec_vector(r, layer, "model.layers.#.post_attention_layernorm", hp->hidden);
@@ -38,13 +39,18 @@ static int mlp(struct lf_recorder *r, int layer, int x)
     return lf_rec_gemm_add(r, lf_decoder_swiglu(r, h, gate_up), down, x);
 }
 
-void lf_llama_record(struct lf_recorder *r)
+void lf_llama_record_with(struct lf_recorder *r, lf_record_mlp *mlp)
 {
     const struct lf_hparams *hp = r->hp;
     struct lf_decoder_ends ends = lf_decoder_ends(r);
     int x = lf_rec_embed(r, ends.table);
     for (int layer = 0; layer < hp->n_layers; layer++) x = mlp(r, layer, attention(r, layer, x));
     lf_rec_logits(r, lf_rec_rmsnorm(r, x, ends.norm), ends.head);
+}
+
+void lf_llama_record(struct lf_recorder *r)
+{
+    lf_llama_record_with(r, lf_llama_mlp);
 }
 
 const struct lf_arch lf_arch_llama = {.name = "LlamaForCausalLM",

@@ -45,6 +45,7 @@ def models():
     llama, mistral = ("LlamaForCausalLM", "llama"), ("MistralForCausalLM", "mistral")
     qwen2, qwen3 = ("Qwen2ForCausalLM", "qwen2"), ("Qwen3ForCausalLM", "qwen3")
     phi3, smollm3 = ("Phi3ForCausalLM", "phi3"), ("SmolLM3ForCausalLM", "smollm3")
+    qwen3_moe, mixtral = ("Qwen3MoeForCausalLM", "qwen3_moe"), ("MixtralForCausalLM", "mixtral")
     factors = {"short_factor": [1 + 0.1 * i for i in range(8)], "long_factor": [1.5 + i for i in range(8)]}
     return {
         "llama-f32": base(*llama, "float32", rope_theta=10000.0),
@@ -89,7 +90,68 @@ def models():
                                   rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
         "mistral3-f32": base(*mistral, "float32", rope_theta=1e6),
         "mistral3-renamed-bf16": base(*mistral, "bfloat16", rope_theta=1e6, sliding_window=30, num_key_value_heads=2),
+        # the last of whose layers has no experts, and one in the middle neither
+        "qwen3-moe-f32": base(*qwen3_moe, "float32", rope_theta=1000000.0, rms_norm_eps=1e-6, num_hidden_layers=4,
+                              num_attention_heads=4, num_key_value_heads=2, hidden_size=20, moe_intermediate_size=13,
+                              num_experts=7, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[1, 3],
+                              use_sliding_window=False, max_window_layers=1),
+        "qwen3-moe-whole-bf16": base(*qwen3_moe, "bfloat16", num_hidden_layers=4, moe_intermediate_size=16,
+                                     num_local_experts=5, num_experts_per_tok=2, norm_topk_prob=False,
+                                     decoder_sparse_step=2, attention_bias=True, use_sliding_window=True,
+                                     sliding_window=30, rope_parameters={"rope_type": "default", "rope_theta": 1e5}),
+        "mixtral-window-f32": base(*mixtral, "float32", sliding_window=24, intermediate_size=28, num_local_experts=4,
+                                   num_experts_per_tok=2, rope_theta=1e6),
+        "mixtral-whole-bf16": base(*mixtral, "bfloat16", num_local_experts=6, num_experts_per_tok=2, rope_theta=1e6,
+                                   num_key_value_heads=2, tie_word_embeddings=True),
     }
+
+
+# Experts are stored as the hub has them, or all of a layer's in one tensor, as transformers keeps them in memory.
+WHOLE = {"qwen3-moe-whole-bf16", "mixtral-whole-bf16"}
+ROUTER_GAP = 0.08  # of logits: whoever rounds a little chooses the same experts
+
+
+def n_experts(c):
+    return c.get("num_experts", c.get("num_local_experts", 0))
+
+
+def has_experts(c, layer):
+    step = c.get("decoder_sparse_step", 1)
+    return n_experts(c) > 0 and (layer + 1) % step == 0 and layer not in c.get("mlp_only_layers", [])
+
+
+def expert_names(c):
+    """Of the block, and of an expert's three matrices."""
+    if c["model_type"] == "mixtral":
+        return "block_sparse_moe", ("w1", "w3", "w2")
+    return "mlp", ("gate_proj", "up_proj", "down_proj")
+
+
+def expert_shapes(c, p):
+    d, i, e = c["hidden_size"], c.get("moe_intermediate_size", c["intermediate_size"]), n_experts(c)
+    block, (gate, up, down) = expert_names(c)
+    out = {p + block + ".gate.weight": (e, d)}
+    for n in range(e):
+        for name, shape in ((gate, (i, d)), (up, (i, d)), (down, (d, i))):
+            out[f"{p}{block}.experts.{n}.{name}.weight"] = shape
+    return out
+
+
+def join_experts(c, stored):
+    """The same weights with all experts of a layer in one tensor."""
+    block, (gate, up, down) = expert_names(c)
+    out = {}
+    for name, a in stored.items():
+        layer, _, rest = name.partition("." + block + ".")
+        if not rest or rest.startswith(("gate_proj", "up_proj", "down_proj")):
+            out[name] = a
+        elif rest == "gate.weight":
+            experts = [[stored[f"{layer}.{block}.experts.{n}.{m}.weight"] for m in (gate, up, down)]
+                       for n in range(n_experts(c))]
+            out[layer + ".mlp.gate.weight"] = a
+            out[layer + ".mlp.experts.gate_up_proj"] = np.stack([np.concatenate(e[:2]) for e in experts])
+            out[layer + ".mlp.experts.down_proj"] = np.stack([e[2] for e in experts])
+    return out
 
 
 # Models that also see: their text part is one of those above, and is made and asked as such. Then its configuration
@@ -138,12 +200,14 @@ def shapes(c):
             out[p + f"self_attn.{name}_proj.weight"] = (rows, cols)
             if bias or (arch == "Qwen2ForCausalLM" and name != "o"):
                 out[p + f"self_attn.{name}_proj.bias"] = (rows,)
+        if has_experts(c, n):
+            out |= expert_shapes(c, p)
         gate_up = (("gate_up", 2 * i, d),) if stacked else (("gate", i, d), ("up", i, d))
-        for name, rows, cols in (*gate_up, ("down", d, i)):
+        for name, rows, cols in () if has_experts(c, n) else (*gate_up, ("down", d, i)):
             out[p + f"mlp.{name}_proj.weight"] = (rows, cols)
             if c.get("mlp_bias"):
                 out[p + f"mlp.{name}_proj.bias"] = (rows,)
-        if arch == "Qwen3ForCausalLM":
+        if arch in ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM"):
             out[p + "self_attn.q_norm.weight"] = out[p + "self_attn.k_norm.weight"] = (hd,)
     return out
 
@@ -250,18 +314,53 @@ def inv_freq(c):
 
 def windows(c):
     n, w = c["num_hidden_layers"], c.get("sliding_window")
-    if c["model_type"] in ("mistral", "phi3"):
+    if c["model_type"] in ("mistral", "mixtral", "phi3"):
         return [w] * n
     if not c.get("use_sliding_window"):
         return [None] * n
+    if c["model_type"] == "qwen3_moe":
+        return [w] * n
     kinds = c.get("layer_types")
     if kinds:
         return [w if k == "sliding_attention" else None for k in kinds]
     return [w if i >= c["max_window_layers"] else None for i in range(n)]
 
 
-def forward(c, t, ids):
+def experts(c, t, p, h, gaps):
+    """What the experts of a layer make of h. gaps: of each token, what it takes to choose another one."""
+    block, names = expert_names(c)
+    k, out = c["num_experts_per_tok"], np.zeros_like(h)
+    logits = h @ t[p + block + ".gate.weight"].T
+    order = np.argsort(-logits, -1)
+    ranked = np.take_along_axis(logits, order, -1)
+    gaps.append(ranked[:, k - 1] - ranked[:, k])
+    probs = np.exp(ranked - ranked[:, :1])
+    probs /= probs.sum(-1, keepdims=True)
+    if c.get("norm_topk_prob", c["model_type"] == "mixtral"):
+        probs /= probs[:, :k].sum(-1, keepdims=True)
+    for row in range(len(h)):
+        for j in range(k):
+            gate, up, down = (t[f"{p}{block}.experts.{order[row, j]}.{m}.weight"] for m in names)
+            g = gate @ h[row]
+            out[row] += probs[row, j] * (down @ (g / (1 + np.exp(-g)) * (up @ h[row])))
+    return out
+
+
+def choose_ids(c, t, rng):
+    """Ids whose tokens choose their experts clearly, in every layer. What is before a token does not depend on it."""
+    ids = []
+    while len(ids) < N_IDS:
+        gaps = []
+        tried = int(rng.integers(0, c["vocab_size"]))
+        forward(c, t, ids + [tried], gaps)
+        if min(g[-1] for g in gaps) > ROUTER_GAP:
+            ids.append(tried)
+    return ids
+
+
+def forward(c, t, ids, gaps=None):
     """Logits [n, vocab] in float64, written as plainly as the architecture allows."""
+    gaps = [] if gaps is None else gaps
     heads, kv_heads, hd, n = c["num_attention_heads"], c["num_key_value_heads"], c["head_dim"], len(ids)
 
     def norm(x, w):
@@ -304,6 +403,9 @@ def forward(c, t, ids):
         s /= s.sum(-1, keepdims=True)
         x = x + linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, -1), p + "self_attn.o_proj")
         h = norm(x, t[p + "post_attention_layernorm.weight"])
+        if has_experts(c, layer):
+            x = x + experts(c, t, p, h, gaps)
+            continue
         g, up = split(h, [p + "mlp.gate_proj", p + "mlp.up_proj"], p + "mlp.gate_up_proj", [c["intermediate_size"]] * 2)
         x = x + linear(g / (1 + np.exp(-g)) * up, p + "mlp.down_proj")
     x = norm(x, t["model.norm.weight"])
@@ -315,7 +417,8 @@ def oracle(folder, ids):
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", experts_implementation="eager",
+                                                 dtype=torch.float32)
     model = model.double().eval()
     with torch.no_grad():
         return model(torch.tensor([ids])).logits[0].numpy()
@@ -330,10 +433,10 @@ def main():
         rng = np.random.default_rng(1000 + seed)
         stored = weights(c, rng)
         folder = f"{args.out}/{name}"
-        write_model(folder, c, stored, 3 if "sharded" in name else 1)
-        ids = rng.integers(0, c["vocab_size"], N_IDS).tolist()
-        decode = ENCODE[c["torch_dtype"]][2]
-        logits = forward(c, {n: decode(a) for n, a in stored.items()}, ids)
+        write_model(folder, c, join_experts(c, stored) if name in WHOLE else stored, 3 if "sharded" in name else 1)
+        decoded = {n: ENCODE[c["torch_dtype"]][2](a) for n, a in stored.items()}
+        ids = choose_ids(c, decoded, rng) if n_experts(c) else rng.integers(0, c["vocab_size"], N_IDS).tolist()
+        logits = forward(c, decoded, ids)
         note = ""
         if not args.no_oracle:
             theirs = oracle(folder, ids)

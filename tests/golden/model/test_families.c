@@ -47,7 +47,11 @@ static const struct {
               {"granite-f32", false},
               {"granite-biases-bf16", true},
               {"ministral3-f32", false},
-              {"ministral3-nested-bf16", true}};
+              {"ministral3-nested-bf16", true},
+              {"qwen3-moe-f32", false},
+              {"qwen3-moe-whole-bf16", true},
+              {"mixtral-window-f32", false},
+              {"mixtral-whole-bf16", true}};
 
 struct expected {
     struct lf_buf bytes;
@@ -207,12 +211,15 @@ static float *logits_of(const char *dir, const struct expected *e, int chunk, bo
 }
 
 /* Norms of a token: of those of Llama, two a layer and one behind them, the first and the last are ops of their own,
- * the others may be fused into the gemm before and the one behind. Not so where norms stand behind gemms. */
+ * the others may be fused into the gemm before and the one behind. Not so where norms stand behind gemms, and not those
+ * before experts, where there is a router too, and behind them, where their sum is. */
 static void count_norms(const struct lf_hparams *hp, int *n_norms, int *n_fusible)
 {
     bool is_olmo = strncmp(hp->architecture, "Olmo", 4) == 0, is_glm = strncmp(hp->architecture, "Glm4", 4) == 0;
     *n_norms = (is_glm ? 4 : 2) * hp->n_layers + 1;
     *n_fusible = is_olmo || is_glm ? 0 : 2 * hp->n_layers - 1;
+    for (int i = 0; i < hp->n_layers; i++)
+        if (hp->layers[i].has_experts) *n_fusible -= 1 + (i + 1 < hp->n_layers);
 }
 
 /* What is fused on a CPU has the same bits; what a GPU fuses, norms in steps of few tokens, has as many roundings. */
