@@ -1,12 +1,13 @@
 /* Prefill and decode speed of a model, without server and scheduler.
  *
- *     bench_model DIR [--device NAME] [--dummy] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME] [--decode N]
- * LENGTH…
+ *     bench_model DIR [--device NAME] [--dummy] [--layers N] [--threads N] [--chunk N] [--kv f32|bf16] [--isa NAME]
+ *                 [--decode N] LENGTH…
  *
  * For each LENGTH: prefills that many random tokens in chunks, then decodes N tokens behind them one at a time; on a
- * CPU each is followed by a plain read loop over as many bytes as the weights have, with as many threads. Prints tokens
- * a second of both, the time to the first token and between tokens, the bytes of weights and KV that a decoded token
- * reads as GB/s, and beside it what the read loop reached (medians). */
+ * CPU each is followed by a plain read loop over as many bytes as the token reads, with as many threads. Prints tokens
+ * a second of both, the time to the first token and between tokens, the bytes that a decoded token reads (of a layer's
+ * experts those of its own; longflash plan --ops has them op by op) as GB/s, and beside it what the read loop reached
+ * (medians). --layers: the first so many of a model whose layers are not all wanted, or too large. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +20,13 @@
 #include "model/model.h"
 
 enum { MAX_DECODE = 1024 };
+/* What the read loop has room for: no machine's caches hold it. */
+#define READ_ROOM_BYTES ((size_t)4 << 30)
 
 struct options {
     const char *dir, *device;
     enum lf_load load;
-    int n_threads, chunk, n_decode, isa;
+    int n_threads, chunk, n_decode, isa, n_layers;
     enum lf_dtype kv_dtype;
     int lengths[64];
     int n_lengths;
@@ -37,6 +40,7 @@ struct bench {
     struct lf_kv_cache kv;
     int32_t *ids, *blocks;
     float *logits;
+    const struct options *opts;
 };
 
 static void must(enum lf_status status, const struct lf_err *err)
@@ -67,6 +71,8 @@ static struct options parse_args(int argc, char **argv)
             o.n_threads = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--chunk") == 0 && ++i)
             o.chunk = (int)strtol(value, NULL, 10);
+        else if (strcmp(argv[i], "--layers") == 0 && ++i)
+            o.n_layers = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--decode") == 0 && ++i)
             o.n_decode = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--kv") == 0 && ++i)
@@ -91,7 +97,9 @@ static void open_bench(struct bench *b, const struct options *o)
     struct lf_err err;
     int longest = 0;
     for (int i = 0; i < o->n_lengths; i++) longest = LF_MAX(longest, o->lengths[i] + o->n_decode);
+    b->opts = o;
     must(lf_hparams_read(&b->hp, o->dir, &err), &err);
+    if (o->n_layers > 0) b->hp.n_layers = LF_MIN(o->n_layers, b->hp.n_layers);
     struct lf_device_opts dev_opts = {.name = o->device,
                                       .n_threads = o->n_threads,
                                       .max_isa = o->isa,
@@ -124,6 +132,19 @@ static void open_bench(struct bench *b, const struct options *o)
     if (!b->ids || !b->blocks || !b->logits) exit(1);
     for (int i = 0; i < longest; i++) b->ids[i] = (int32_t)(lf_random64(7, (uint64_t)i) % (uint64_t)b->hp.n_vocab);
     for (int i = 0; i < n_blocks; i++) b->blocks[i] = i;
+}
+
+/* Bytes that a token behind so many others reads and writes. */
+static double token_bytes(struct bench *b, int length)
+{
+    struct lf_op_table table;
+    struct lf_err err;
+    struct lf_model_opts opts = {.dir = b->opts->dir, .load = b->opts->load, .plan = &b->plan};
+    struct lf_op_step one = {.n_tokens = 1, .kv_len = length + 1};
+    double bytes = 0;
+    must(lf_model_plan_ops(&table, &b->hp, &opts, b->dev, &one, &err), &err);
+    for (int i = 0; i < table.n_rows; i++) bytes += table.rows[i].bytes;
+    return bytes;
 }
 
 /* Runs tokens [first, first + n) of the sequence; seconds it took. */
@@ -159,10 +180,13 @@ static void read_part(void *ctx, int task_idx, int worker_idx)
     r->sums[task_idx] = sum[0];
 }
 
-/* Seconds that the workers need to read the bytes of buf once. */
-static double read_once(struct bench *b, const struct lf_buffer *buf)
+/* Seconds that the workers need to read so many bytes of buf once, from another place each time. */
+static double read_once(struct bench *b, const struct lf_buffer *buf, size_t bytes, int round)
 {
-    struct reader r = {.words = buf->ptr, .n_words = buf->bytes / 8, .n_tasks = lf_device_info(b->dev)->n_threads};
+    size_t room = (buf->bytes - bytes) / 4096 + 1, first = (size_t)(lf_random64(5, (uint64_t)round) % room) * 4096;
+    struct reader r = {.words = (const uint64_t *)buf->ptr + first / 8,
+                       .n_words = bytes / 8,
+                       .n_tasks = lf_device_info(b->dev)->n_threads};
     int64_t start = lf_clock_ns();
     lf_threads_run(lf_device_threads(b->dev), r.n_tasks, read_part, &r);
     return (double)(lf_clock_ns() - start) / LF_NS_PER_S;
@@ -180,26 +204,26 @@ static double median(double *xs, int n)
     return xs[n / 2];
 }
 
-/* Each decoded token is followed by one plain read of as many bytes as the weights have: what slows one of them on a
- * busy machine slows the other. */
+/* Each decoded token is followed by one plain read of as many bytes: what slows one of them on a busy machine slows the
+ * other. */
 static void run_length(struct bench *b, const struct options *o, int length, const struct lf_buffer *plain)
 {
-    double prefill_s = 0, decode_s[MAX_DECODE], read_s[MAX_DECODE];
+    double prefill_s = 0, decode_s[MAX_DECODE], read_s[MAX_DECODE], bytes = token_bytes(b, length);
+    size_t plain_bytes = LF_MIN((size_t)bytes, plain->bytes) / 4096 * 4096;
     for (int at = 0; at < length; at += o->chunk) {
         int n = LF_MIN(o->chunk, length - at);
         prefill_s += step(b, at, n, at + n == length, false);
     }
     for (int i = 0; i < o->n_decode; i++) {
         decode_s[i] = step(b, length + i, 1, true, true);
-        read_s[i] = plain->ptr ? read_once(b, plain) : 0;
+        read_s[i] = plain->ptr ? read_once(b, plain, plain_bytes, i) : 0;
     }
     double decode = median(decode_s, o->n_decode), read = median(read_s, o->n_decode);
-    double kv_bytes = (double)lf_kv_block_bytes(&b->kv.view) / LF_KV_BLOCK_TOKENS * length;
-    double gbs = ((double)b->plan.weight_bytes + kv_bytes) / decode / 1e9;
+    double gbs = bytes / decode / 1e9;
     printf("%7d %10.1f %10.1f %10.2f %10.3f %10.1f", length, length / prefill_s, 1 / decode, prefill_s * 1e3,
            decode * 1e3, gbs);
     if (plain->ptr)
-        printf(" %10.1f %6.1f%%", (double)plain->bytes / read / 1e9, 100 * gbs * 1e9 * read / (double)plain->bytes);
+        printf(" %10.1f %6.1f%%", (double)plain_bytes / read / 1e9, 100 * gbs * 1e9 * read / (double)plain_bytes);
     printf("\n");
     fflush(stdout);
 }
@@ -213,7 +237,8 @@ int main(int argc, char **argv)
     struct lf_buffer plain = {0};
     const struct lf_device_info *info = lf_device_info(b.dev);
     if (info->is_host) {
-        must(lf_buffer_alloc(b.dev, &plain, (size_t)b.plan.weight_bytes / 4096 * 4096, "the read loop", &err), &err);
+        size_t bytes = LF_MIN((size_t)b.plan.weight_bytes, READ_ROOM_BYTES) / 4096 * 4096;
+        must(lf_buffer_alloc(b.dev, &plain, bytes, "the read loop", &err), &err);
         memset(plain.ptr, 1, plain.bytes);
     }
     printf("# %s, %s, %d threads, chunk %d, kv %s\n", o.dir, info->name, info->n_threads, o.chunk,
