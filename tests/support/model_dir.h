@@ -16,7 +16,8 @@ struct model_tensor {
     int rank;
     int shape[3];
     bool absent;
-    const char *values_of; /* has the values of the tensor of this name; NULL: its own */
+    const char *values_of; /* has the values of the tensor of this name, or of those of several with '|' between them,
+                              in equal shares, one behind the other; NULL: its own */
 };
 
 struct model_dir {
@@ -73,12 +74,22 @@ static inline float model_tensor_value(const char *name, size_t i)
     return (float)((int)(lf_random64(key, i) % 15) - 7) / 32.0f;
 }
 
+/* Name number i of a list with '|' between names. */
+static inline void model_name_of(const char *names, size_t i, char out[96])
+{
+    for (; i > 0; i--) names = strchr(names, '|') + 1;
+    snprintf(out, 96, "%.*s", (int)strcspn(names, "|"), names);
+}
+
 static inline void model_tensor_bytes(const struct model_tensor *t, struct lf_buf *out)
 {
-    size_t n = model_tensor_elems(t);
+    const char *names = t->values_of ? t->values_of : t->name;
+    size_t n = model_tensor_elems(t), n_names = 1;
+    for (const char *c = names; *c; c++) n_names += *c == '|';
     for (size_t i = 0; i < n; i++) {
-        char raw[8] = {0};
-        float x = model_tensor_value(t->values_of ? t->values_of : t->name, i);
+        char raw[8] = {0}, name[96];
+        model_name_of(names, i / (n / n_names), name);
+        float x = model_tensor_value(name, i % (n / n_names));
         enum lf_dtype dtype = strcmp(t->dtype, "F32") == 0 ? LF_F32 : (strcmp(t->dtype, "F16") == 0 ? LF_F16 : LF_BF16);
         if (t->elem_bytes == lf_dtype_bytes(dtype)) lf_from_f32(raw, dtype, &x, 1);
         lf_buf_append(out, raw, t->elem_bytes);
