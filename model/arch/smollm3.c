@@ -24,6 +24,19 @@ static enum lf_status read_list(struct lf_hparams *hp, struct lf_json_value list
     return LF_OK;
 }
 
+/* Where layer_types does not say it, the window is that of layers that do not rotate. */
+static enum lf_status read_window(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
+{
+    struct lf_json_value value = lf_json_get(config, "sliding_window");
+    bool use = false;
+    int window;
+    LF_TRY(lf_config_bool_or(config, "use_sliding_window", &use, err));
+    if (!use || lf_json_is_absent(value) || !lf_json_is_absent(lf_json_get(config, "layer_types"))) return LF_OK;
+    LF_TRY(lf_config_int_of(value, "sliding_window", 1, INT32_MAX, &window, err));
+    for (int i = 0; i < hp->n_layers; i++) hp->layers[i].window = hp->layers[i].rope ? window : 0;
+    return LF_OK;
+}
+
 static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, struct lf_err *err)
 {
     struct lf_json_value list = lf_json_get(config, "no_rope_layers");
@@ -35,7 +48,7 @@ static enum lf_status read(struct lf_hparams *hp, struct lf_json_value config, s
     hp->ropes[1] = (struct lf_rope_opts){
         .kind = LF_ROPE_OFF, .head_dim = hp->head_dim, .rotary_dim = hp->ropes[0].rotary_dim, .theta = 10000};
     hp->n_ropes = 2;
-    return LF_OK;
+    return read_window(hp, config, err);
 }
 
 static const char *const reads[] = {"no_rope_layers", NULL};
@@ -45,6 +58,7 @@ const struct lf_arch lf_arch_smollm3 = {.name = "SmolLM3ForCausalLM",
                                         .attention_bias = true,
                                         .mlp_bias = true,
                                         .tied = true,
+                                        .use_sliding_window = true,
                                         .rope_theta = 2e6,
                                         .read = read,
                                         .reads = reads,

@@ -24,6 +24,7 @@ NESTED = {"ministral3-nested-bf16": ("model.language_model.", "")}
 def models():
     olmo2, olmo3 = ("Olmo2ForCausalLM", "olmo2"), ("Olmo3ForCausalLM", "olmo3")
     glm4, granite = ("Glm4ForCausalLM", "glm4"), ("GraniteForCausalLM", "granite")
+    smollm3 = ("SmolLM3ForCausalLM", "smollm3")
     ministral3 = ("Ministral3ForCausalLM", "ministral3")
     yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
     scaled = {"type": "yarn", "rope_theta": 1e6, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5, **yarn}
@@ -57,6 +58,8 @@ def models():
                                     embedding_multiplier=0.5, logits_scaling=3, residual_multiplier=0.3,
                                     attention_multiplier=0.2,
                                     rope_parameters={"rope_type": "default", "rope_theta": 50000.0}),
+        "smollm3-windows-f32": base(*smollm3, "float32", num_hidden_layers=5, pad_token_id=0, use_sliding_window=True,
+                                    sliding_window=19),
         "ministral3-f32": base(*ministral3, "float32", num_attention_heads=4, num_key_value_heads=2, hidden_size=20,
                                rope_parameters={"max_position_embeddings": 128, **scaled}),
         "ministral3-nested-bf16": base(*ministral3, "bfloat16", num_hidden_layers=3, sliding_window=41,

@@ -51,7 +51,8 @@ static const struct {
               {"qwen3-moe-f32", false},
               {"qwen3-moe-whole-bf16", true},
               {"mixtral-window-f32", false},
-              {"mixtral-whole-bf16", true}};
+              {"mixtral-whole-bf16", true},
+              {"smollm3-windows-f32", false}};
 
 struct expected {
     struct lf_buf bytes;

@@ -455,6 +455,31 @@ static void smollm3_says_of_each_layer_whether_it_rotates(void **state)
     lf_hparams_deinit(&hp);
 }
 
+static void smollm3_has_windows_where_it_does_not_rotate_or_where_it_says_so(void **state)
+{
+    (void)state;
+    struct config_text c = config_good(SMOLLM3);
+    config_set(&c, "num_hidden_layers", "5");
+    struct lf_hparams hp = good(c, "sliding_window", "32", NULL, NULL);
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].window, 0); /* it is not to be used */
+    lf_hparams_deinit(&hp);
+    config_set(&c, "use_sliding_window", "true");
+    hp = good(c, "sliding_window", NULL, NULL, NULL);
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].window, 0);
+    lf_hparams_deinit(&hp);
+    hp = good(c, "sliding_window", "32", "max_window_layers", "0");
+    for (int i = 0; i < 5; i++) assert_int_equal(hp.layers[i].window, i == 3 ? 32 : 0);
+    lf_hparams_deinit(&hp);
+    config_set(&c, "sliding_window", "32");
+    hp = good(c, "layer_types",
+              "[\"sliding_attention\",\"full_attention\",\"full_attention\",\"full_attention\","
+              "\"sliding_attention\"]",
+              NULL, NULL);
+    for (int i = 0; i < 5; i++)
+        assert_true(hp.layers[i].window == (i % 4 == 0 ? 32 : 0) && hp.layers[i].rope == (i == 3));
+    lf_hparams_deinit(&hp);
+}
+
 static void what_contradicts_a_family_is_refused_by_name(void **state)
 {
     (void)state;
@@ -481,6 +506,7 @@ static void what_contradicts_a_family_is_refused_by_name(void **state)
         {GRANITE, "embedding_multiplier", "\"12\"", "embedding_multiplier is a string"},
         {MINISTRAL3, "rope_parameters", "{\"llama_4_scaling_beta\":1}", "original_max_position_embeddings is missing"},
         {MINISTRAL3, "rope_theta", "1e6", "rope_parameters is missing"},
+        {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types gives layer 1 a window"},
         {SMOLLM3, "no_rope_layers", "[1]", "no_rope_layers is not an array of num_hidden_layers = 2"},
         {SMOLLM3, "no_rope_layers", "[1,2]", "no_rope_layers is 2, expected 0 to 1"},
         {SMOLLM3, "no_rope_layers", "[1,true]", "no_rope_layers is"},
@@ -531,11 +557,9 @@ static void what_would_change_the_result_is_refused_by_name(void **state)
         {LLAMA, "rope_scaling", "{\"rope_type\":\"longrope\",\"short_mscale\":1.2}", "\"short_mscale\""},
         {LLAMA, "no_rope_layers", "[1,0]", "no_rope_layers"},
         {PHI3, "attention_bias", "true", "attention_bias"},
-        {SMOLLM3, "sliding_window", "32", "sliding_window"},
         {MISTRAL3, "text_config", "{\"model_type\":\"mistral4\"}", "model_type mistral4 is not implemented"},
         {MISTRAL3, "text_config", "{}", "(mistral is)"},
         {MISTRAL3, "text_config", TEXT(",\"num_local_experts\":8"), "num_local_experts"},
-        {SMOLLM3, "layer_types", "[\"full_attention\",\"sliding_attention\"]", "layer_types"},
         {LLAMA, "rope_scaling", "{\"type\":\"linear\",\"factor\":2,\"attn_factor\":0.5}", "\"attn_factor\""},
         {LLAMA, "rope_scaling", "{\"rope_type\":\"mrope\",\"factor\":2}", "\"mrope\""},
         {LLAMA, "rope_parameters", "{\"full_attention\":{\"rope_type\":\"default\"}}", "\"full_attention\""},
@@ -756,6 +780,7 @@ int main(void)
         cmocka_unit_test(what_cannot_change_the_result_is_let_pass),
         cmocka_unit_test(an_id_that_ends_answers_can_be_added),
         cmocka_unit_test(a_model_that_sees_has_its_text_part_in_text_config),
+        cmocka_unit_test(smollm3_has_windows_where_it_does_not_rotate_or_where_it_says_so),
         cmocka_unit_test(longrope_has_factors_for_short_and_for_long_contexts),
         cmocka_unit_test(layers_with_a_window_may_have_rope_of_their_own),
         cmocka_unit_test(glm4_has_biases_and_half_of_the_channels_rotate_unless_it_says_otherwise),
