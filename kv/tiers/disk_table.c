@@ -419,23 +419,65 @@ static enum lf_status read_or_drop(struct lf_disk_table *t, int32_t slot, struct
     return status == LF_CORRUPT ? drop(t, slot, "its file ends before it", err) : status;
 }
 
+/* Whether a slot's record is of the block that is wanted. */
+static enum lf_status check_record(struct lf_disk_table *t, int32_t slot, const struct lf_disk_want *want,
+                                   const uint8_t *bytes, struct lf_disk_record *r, struct lf_err *err)
+{
+    const struct slot *s = &t->slots[slot]; /* the reference keeps its key as it is */
+    if (lf_disk_record_decode(r, (uint64_t)slot, bytes) != LF_DISK_RECORD_WHOLE ||
+        memcmp(&r->key, &s->key, sizeof(r->key)) != 0)
+        return drop(t, slot, "its record is not the one that was written", err);
+    if (memcmp(&r->prev, want->prev, sizeof(r->prev)) != 0 || memcmp(r->ids, want->ids, sizeof(r->ids)) != 0)
+        return drop(t, slot, "it holds other tokens", err);
+    return LF_OK;
+}
+
+static enum lf_status check_bytes(struct lf_disk_table *t, int32_t slot, const struct lf_disk_record *r,
+                                  const void *bytes, struct lf_err *err)
+{
+    uint8_t sha[LF_SHA256_BYTES];
+    lf_sha256(bytes, t->block_bytes, sha);
+    if (memcmp(sha, r->data_sha, sizeof(sha)) == 0) return LF_OK;
+    return drop(t, slot, "its bytes are not those that were written", err);
+}
+
+static enum lf_status read_one(struct lf_disk_table *t, int32_t slot, const struct lf_disk_want *want, void *dst,
+                               struct lf_err *err)
+{
+    uint8_t bytes[LF_DISK_RECORD_BYTES];
+    struct lf_disk_record r;
+    LF_TRY(read_or_drop(t, slot, t->index, bytes, sizeof(bytes), err));
+    LF_TRY(check_record(t, slot, want, bytes, &r, err));
+    LF_TRY(read_or_drop(t, slot, t->data, dst, t->slot_bytes, err));
+    return check_bytes(t, slot, &r, dst, err);
+}
+
 enum lf_status lf_disk_table_read(struct lf_disk_table *t, int32_t slot, const struct lf_prefix_key *prev,
                                   const int32_t *ids, void *dst, struct lf_err *err)
 {
-    uint8_t bytes[LF_DISK_RECORD_BYTES], sha[LF_SHA256_BYTES];
-    struct lf_disk_record r;
-    const struct slot *s = &t->slots[slot]; /* the reference keeps its key as it is */
-    LF_TRY(read_or_drop(t, slot, t->index, bytes, sizeof(bytes), err));
-    if (lf_disk_record_decode(&r, (uint64_t)slot, bytes) != LF_DISK_RECORD_WHOLE ||
-        memcmp(&r.key, &s->key, sizeof(r.key)) != 0)
-        return drop(t, slot, "its record is not the one that was written", err);
-    if (memcmp(&r.prev, prev, sizeof(r.prev)) != 0 || memcmp(r.ids, ids, sizeof(r.ids)) != 0)
-        return drop(t, slot, "it holds other tokens", err);
-    LF_TRY(read_or_drop(t, slot, t->data, dst, t->slot_bytes, err));
-    lf_sha256(dst, t->block_bytes, sha);
-    if (memcmp(sha, r.data_sha, sizeof(sha)) != 0)
-        return drop(t, slot, "its bytes are not those that were written", err);
-    return LF_OK;
+    return read_one(t, slot, &(struct lf_disk_want){.prev = prev, .ids = ids}, dst, err);
+}
+
+void lf_disk_table_read_run(struct lf_disk_table *t, int32_t slot, struct lf_disk_want *wants, int n, void *dst,
+                            struct lf_err *err)
+{
+    uint8_t bytes[LF_DISK_RUN_N * LF_DISK_RECORD_BYTES], *data = dst;
+    uint64_t n_blocks = (uint64_t)n, first = (uint64_t)slot;
+    LF_ASSERT(n >= 1 && n <= LF_DISK_RUN_N);
+    bool are_read = n > 1 &&
+                    t->index->ops->read(t->index, bytes, n_blocks * LF_DISK_RECORD_BYTES, first * LF_DISK_RECORD_BYTES,
+                                        NULL) == LF_OK &&
+                    t->data->ops->read(t->data, data, n_blocks * t->slot_bytes, first * t->slot_bytes, NULL) == LF_OK;
+    for (int i = 0; i < n; i++, data += t->slot_bytes) {
+        struct lf_disk_record r;
+        if (!are_read) { /* which of them fails, and why; where the disk does, they all do */
+            bool fails = i > 0 && wants[i - 1].status == LF_IO;
+            wants[i].status = fails ? LF_IO : read_one(t, slot + i, &wants[i], data, err);
+            continue;
+        }
+        wants[i].status = check_record(t, slot + i, &wants[i], bytes + i * LF_DISK_RECORD_BYTES, &r, err);
+        if (wants[i].status == LF_OK) wants[i].status = check_bytes(t, slot + i, &r, data, err);
+    }
 }
 
 /* ---- looking ---- */

@@ -31,7 +31,7 @@ struct lf_disk_table_stats {
     uint64_t n_evicted; /* blocks that made room for others */
 };
 
-enum { LF_DISK_BATCH_N = 64 }; /* blocks written at once */
+enum { LF_DISK_BATCH_N = 64, LF_DISK_RUN_N = 16 }; /* blocks written at once, and read */
 
 /* Reads the index. The files are the table's from here on, where it fails too. n_slots: 1 to 2³⁰; what lies in slots
  * beyond is forgotten, and both files have the length that this number says. LF_CORRUPT, and data as it was, where the
@@ -65,6 +65,16 @@ void lf_disk_table_release(struct lf_disk_table *table, int32_t slot);
 LF_MUST_CHECK enum lf_status lf_disk_table_read(struct lf_disk_table *table, int32_t slot,
                                                 const struct lf_prefix_key *prev, const int32_t *ids, void *dst,
                                                 struct lf_err *err);
+/* What a block that is read should be, and what came of it. */
+struct lf_disk_want {
+    const struct lf_prefix_key *prev;
+    const int32_t *ids;
+    enum lf_status status; /* as lf_disk_table_read's */
+};
+/* The same of n neighbours, slot and those behind it, one after the other to dst: small blocks cost the disk less so.
+ * err: of one that failed. */
+void lf_disk_table_read_run(struct lf_disk_table *table, int32_t slot, struct lf_disk_want *wants, int n, void *dst,
+                            struct lf_err *err);
 
 void lf_disk_table_stats(struct lf_disk_table *table, struct lf_disk_table_stats *out);
 /* Walks everything; LF_ASSERTs that slots, lists and index agree. */

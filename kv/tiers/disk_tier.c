@@ -17,7 +17,7 @@
 #include "core/log.h"
 #include "kv/tiers/lanes.h"
 
-enum { LOADS_PER_SAVE = 4, REST_MIN_S = 1, REST_MAX_S = 64 };
+enum { LOADS_PER_SAVE = 4, REST_MIN_S = 1, REST_MAX_S = 64, RUN_BYTES = 1 << 20 };
 
 static const char *const names[] = {[LF_TIER_SAVE] = "saves to disk", [LF_TIER_LOAD] = "loads from disk"};
 
@@ -33,14 +33,14 @@ struct disk_tier;
 struct worker {
     struct disk_tier *tier;
     int lane;
-    uint8_t *staging; /* the saver's: batch_n slots; a loader's: one */
+    uint8_t *staging; /* the saver's: batch_n slots; a loader's: run_n */
 };
 
 struct disk_tier {
     struct lf_lanes lanes;
     struct lf_disk_tier_opts opts;
     uint64_t slot_bytes;
-    uint32_t batch_n;
+    uint32_t batch_n, run_n; /* blocks written and read at once */
     uint8_t *staging;
     bool is_pinned;         /* the staging */
     struct worker *workers; /* the saver, then the loaders */
@@ -93,20 +93,88 @@ static void say(enum lf_tier_way way, int said, const struct lf_err *err)
 
 /* ---- the loaders ---- */
 
-static enum lf_status load(const struct worker *w, const struct lf_tier_job *job, struct lf_err *err)
+/* Loads that a loader has taken at once: neighbours on the disk are read in one go. */
+struct loads {
+    struct lf_tier_job *jobs[LF_DISK_RUN_N];
+    int32_t slots[LF_DISK_RUN_N]; /* with a reference; -1: not there */
+    enum lf_status statuses[LF_DISK_RUN_N];
+    int n, n_left; /* n_left: of these, not tried */
+};
+
+/* As many as a loader reads at once, but no more than its part of what waits. */
+static void take_loads(struct disk_tier *t, struct loads *l)
 {
-    const struct lf_disk_tier_opts *o = &w->tier->opts;
-    int32_t slot = lf_disk_table_get(o->table, &job->key);
-    if (slot < 0) return LF_INVALID;
-    enum lf_status status = lf_disk_table_read(o->table, slot, &job->prev, job->ids, w->staging, err);
-    lf_disk_table_release(o->table, slot);
-    return status == LF_OK ? o->copy.in(o->copy.ctx, w->lane, job->block, w->staging, err) : status;
+    int n_loaders = t->opts.n_loaders, n_waiting = t->lanes.lane[LF_TIER_LOAD].n_waiting;
+    int n = LF_MIN((n_waiting + n_loaders - 1) / n_loaders, (int)t->run_n);
+    for (*l = (struct loads){.n = 0}; l->n < n; l->n++) l->jobs[l->n] = lf_lanes_take(&t->lanes, LF_TIER_LOAD);
+}
+
+/* Finds where they are, in the order of their slots. */
+static void find_slots(const struct disk_tier *t, struct loads *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        struct lf_tier_job *job = l->jobs[i];
+        int32_t slot = lf_disk_table_get(t->opts.table, &job->key);
+        int k = i;
+        for (; k > 0 && l->slots[k - 1] > slot; k--) {
+            l->slots[k] = l->slots[k - 1];
+            l->jobs[k] = l->jobs[k - 1];
+        }
+        l->slots[k] = slot;
+        l->jobs[k] = job;
+    }
 }
 
 static enum finding load_finding(enum lf_status status)
 {
     if (status == LF_INVALID) return NOTHING;
     return status == LF_OK || status == LF_CORRUPT ? WORKS : FAILS;
+}
+
+/* Those of [first, first + n) are neighbours. */
+static void load_run(const struct worker *w, struct loads *l, int first, int n, struct lf_err *err)
+{
+    struct disk_tier *t = w->tier;
+    const struct lf_tier_copy *copy = &t->opts.copy;
+    struct lf_disk_want wants[LF_DISK_RUN_N];
+    for (int i = 0; i < n; i++)
+        wants[i] = (struct lf_disk_want){.prev = &l->jobs[first + i]->prev, .ids = l->jobs[first + i]->ids};
+    lf_disk_table_read_run(t->opts.table, l->slots[first], wants, n, w->staging, err);
+    for (int i = 0; i < n; i++) {
+        enum lf_status *status = &l->statuses[first + i];
+        lf_disk_table_release(t->opts.table, l->slots[first + i]);
+        *status = wants[i].status;
+        if (*status == LF_OK)
+            *status =
+                copy->in(copy->ctx, w->lane, l->jobs[first + i]->block, w->staging + (uint64_t)i * t->slot_bytes, err);
+    }
+}
+
+static void leave_run(const struct disk_tier *t, struct loads *l, int first, int n)
+{
+    for (int i = first; i < first + n; i++) {
+        lf_disk_table_release(t->opts.table, l->slots[i]);
+        l->statuses[i] = LF_IO;
+        l->n_left++;
+    }
+}
+
+/* Where the disk fails, what is left is not tried: it comes back as what waits does. */
+static void load(const struct worker *w, struct loads *l, struct lf_err *err)
+{
+    bool fails = false;
+    find_slots(w->tier, l);
+    for (int first = 0, n; first < l->n; first += n) {
+        n = 1;
+        l->statuses[first] = LF_INVALID;
+        if (l->slots[first] < 0) continue;
+        while (first + n < l->n && l->slots[first + n] == l->slots[first] + n) n++;
+        if (fails)
+            leave_run(w->tier, l, first, n);
+        else
+            load_run(w, l, first, n, err);
+        fails = load_finding(l->statuses[first + n - 1]) == FAILS;
+    }
 }
 
 static bool may_save(const struct disk_tier *t)
@@ -116,26 +184,42 @@ static bool may_save(const struct disk_tier *t)
     return loads->n_waiting + loads->n_busy == 0 || t->n_loads_first == 0;
 }
 
-/* One load, from the queue to the engine. Called and returns under the lock. */
-static void load_one(const struct worker *w)
+/* What they say of the disk together. */
+static enum finding finding_of(const struct loads *l)
+{
+    enum finding all = NOTHING;
+    for (int i = 0; i < l->n; i++) all = LF_MAX(all, load_finding(l->statuses[i]));
+    return all;
+}
+
+static void give_back_loads(struct disk_tier *t, const struct loads *l)
+{
+    struct lf_lane *lane = &t->lanes.lane[LF_TIER_LOAD];
+    for (int i = 0; i < l->n; i++) {
+        if (l->statuses[i] == LF_OK) lane->n_done++;
+        if (l->statuses[i] != LF_OK && l->statuses[i] != LF_INVALID) lane->n_failed++;
+        lf_lanes_give_back(&t->lanes, l->jobs[i], l->statuses[i]);
+    }
+    lane->n_failed -= (uint64_t)l->n_left;
+    t->n_loads_first -= LF_MIN(t->n_loads_first, (uint64_t)l->n);
+}
+
+/* Some loads, from the queue to the engine. Called and returns under the lock. */
+static void load_some(const struct worker *w)
 {
     struct disk_tier *t = w->tier;
     struct lf_lanes *lanes = &t->lanes;
-    struct lf_lane *l = &lanes->lane[LF_TIER_LOAD];
     struct lf_err err = {0};
-    struct lf_tier_job *job = lf_lanes_take(lanes, LF_TIER_LOAD);
+    struct loads l;
+    take_loads(t, &l);
     uint64_t n_rests = t->rests[LF_TIER_LOAD].n;
     lf_lanes_begin(lanes, LF_TIER_LOAD);
     lf_lanes_unlock(lanes);
-    enum lf_status status = load(w, job, &err);
-    enum finding finding = load_finding(status);
+    load(w, &l, &err);
     lf_lanes_lock(lanes);
     lf_lanes_end(lanes, LF_TIER_LOAD);
-    if (status == LF_OK) l->n_done++;
-    if (status != LF_OK && status != LF_INVALID) l->n_failed++;
-    lf_lanes_give_back(lanes, job, status);
-    int said = judge(t, LF_TIER_LOAD, n_rests, finding);
-    if (t->n_loads_first > 0) t->n_loads_first--;
+    give_back_loads(t, &l);
+    int said = judge(t, LF_TIER_LOAD, n_rests, finding_of(&l));
     if (may_save(t)) pthread_cond_signal(&lanes->lane[LF_TIER_SAVE].work);
     lf_lanes_unlock(lanes);
     lanes->wake(lanes->wake_ctx);
@@ -151,7 +235,7 @@ static void *loader_main(void *arg)
     lf_lanes_lock(lanes);
     while (!lanes->stop) {
         if (l->n_waiting > 0)
-            load_one(w);
+            load_some(w);
         else
             pthread_cond_wait(&l->work, &lanes->lock);
     }
@@ -341,9 +425,16 @@ static uint32_t batch_n_of(const struct lf_disk_tier_opts *o)
     return (uint32_t)LF_MAX(LF_MIN(n, (uint64_t)LF_DISK_BATCH_N), 1u);
 }
 
+/* More than RUN_BYTES at once bring a disk nothing, and keep the others from their part. */
+static uint32_t run_n_of(const struct lf_disk_tier_opts *o)
+{
+    uint64_t n = RUN_BYTES / lf_disk_slot_bytes(o->block_bytes);
+    return (uint32_t)LF_MAX(LF_MIN(n, (uint64_t)LF_DISK_RUN_N), 1u);
+}
+
 static uint64_t staging_bytes(const struct lf_disk_tier_opts *o)
 {
-    return (batch_n_of(o) + (uint64_t)o->n_loaders) * lf_disk_slot_bytes(o->block_bytes);
+    return (batch_n_of(o) + (uint64_t)o->n_loaders * run_n_of(o)) * lf_disk_slot_bytes(o->block_bytes);
 }
 
 uint64_t lf_disk_tier_host_bytes(const struct lf_disk_tier_opts *o)
@@ -367,6 +458,7 @@ static bool make(struct disk_tier *t)
     const struct lf_disk_tier_opts *o = &t->opts;
     t->slot_bytes = lf_disk_slot_bytes(o->block_bytes);
     t->batch_n = batch_n_of(o);
+    t->run_n = run_n_of(o);
     t->staging = aligned_alloc(LF_DISK_ALIGN_BYTES, staging_bytes(o));
     t->workers = calloc(1 + (size_t)o->n_loaders, sizeof(*t->workers));
     if (!t->staging || !t->workers) return false;
@@ -381,7 +473,7 @@ static bool start(struct disk_tier *t)
     for (int i = 0; i < 1 + t->opts.n_loaders; i++) {
         bool saves = i == 0;
         t->workers[i] = (struct worker){.tier = t, .lane = t->opts.copy.first_lane + i, .staging = staging};
-        staging += (saves ? t->batch_n : 1) * t->slot_bytes;
+        staging += (saves ? t->batch_n : t->run_n) * t->slot_bytes;
         if (!lf_lanes_start(&t->lanes, saves ? saver_main : loader_main, &t->workers[i], saves ? "lf-save" : "lf-load"))
             return false;
     }

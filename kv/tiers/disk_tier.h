@@ -2,7 +2,7 @@
  *
  *     engine thread                         tier threads                                    disk
  *       job, submit ──► to save ──► the saver: a batch of blocks, copied to staging ──► lf_disk_table_put
- *                  └──► to load ──► a loader: read to staging, checked, copied to the block ◄── lf_disk_table_read
+ *                  └──► to load ──► loaders: read to staging, checked, copied to the blocks ◄── lf_disk_table_read_run
  *       back ◄───────────────────── wake
  *
  * Loads go before saves: somebody waits for them. They come back in any order. Saves are put off while loads are on

@@ -260,6 +260,34 @@ static void a_broken_block_is_dropped_and_the_rest_goes_on(void **state)
     rig_close(r);
 }
 
+/* Loads that wait together are taken together, whatever their order: four slots side by side are one read of their
+ * bytes. What is broken among them, or not there, is that alone. */
+static void neighbours_are_read_at_once(void **state)
+{
+    (void)state;
+    static const int order[] = {5, 2, 7, 3, 20, 4};
+    struct rig *r = &rig;
+    int number;
+    rig_open(r, 8, 8, 1, 4);
+    for (int i = 0; i < 8; i++) assert_int_equal(rig_run(r, LF_TIER_SAVE, i), LF_OK);
+    r->gated.disk.files[1].now[4 * SLOT_BYTES + 77] ^= 4;
+    gated_disk_hold(&r->gated, GATED_READ, 1);
+    rig_submit(r, LF_TIER_LOAD, 0, 0);
+    assert_true(gated_disk_await_held(&r->gated, GATED_READ, 1));
+    for (size_t i = 0; i < LF_N_ELEMS(order); i++) rig_submit(r, LF_TIER_LOAD, order[i], order[i]);
+    long n_begun = gated_disk_n_begun(&r->gated, GATED_READ);
+    gated_disk_release(&r->gated, GATED_READ);
+    for (size_t i = 0; i < LF_N_ELEMS(order) + 1; i++) {
+        enum lf_status status = rig_next(r, &number);
+        assert_int_equal(status, number == 4 ? LF_CORRUPT : number == 20 ? LF_INVALID : LF_OK);
+    }
+    assert_int_equal(gated_disk_n_begun(&r->gated, GATED_READ) - n_begun, 2); /* of bytes: 2 to 5, and 7 */
+    for (int i = 0; i < 8; i++) assert_int_equal(rig_has(r, i), i != 4);
+    const struct lf_tier_stats s = rig_stats(r);
+    assert_true(s.n_loaded == 5 && s.n_load_failed == 1 && s.n_broken == 1 && s.n_rests == 0);
+    rig_close(r);
+}
+
 /* Nothing half copied is listed or served. */
 static void a_copy_that_fails_is_a_failure(void **state)
 {
@@ -435,6 +463,7 @@ int main(void)
         cmocka_unit_test(destroyed_with_jobs_that_are_back),
         cmocka_unit_test(every_slot_is_held),
         cmocka_unit_test(a_broken_block_is_dropped_and_the_rest_goes_on),
+        cmocka_unit_test(neighbours_are_read_at_once),
         cmocka_unit_test(a_copy_that_fails_is_a_failure),
         cmocka_unit_test(a_load_does_not_stand_behind_saves),
         cmocka_unit_test(saves_wait_for_loads_but_not_for_ever),
