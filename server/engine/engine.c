@@ -107,15 +107,21 @@ static void admit(struct lf_engine *e, int64_t now_ns)
 
 _Static_assert((int)LF_ENGINE_SPEED_N == (int)LF_COST_N + (int)LF_RESTORE_TIERS_N, "a time for each");
 
-static void collect_speed(const struct lf_engine *e, struct lf_engine_speed *out)
+/* What a block of a tier takes; as it was told, 0 if it was not, where nothing has been measured. */
+static double tier_ns(const struct lf_engine *e, int tier, double told_ns)
 {
     const struct lf_restore_source *below = &e->sched.opts.below;
+    return tier >= 0 && !below->guesses[tier].is_guess ? below->block_ns[tier] : told_ns;
+}
+
+static void collect_speed(const struct lf_engine *e, struct lf_engine_speed *out)
+{
     double *tiers = out->ns + LF_COST_N;
     memset(out, 0, sizeof(*out));
     if (e->sched.cost.n_seen == 0) return;
     memcpy(out->ns, e->sched.cost.w, sizeof(e->sched.cost.w));
-    tiers[0] = e->tiers.memory >= 0 ? below->block_ns[e->tiers.memory] : e->opts.speed.ns[LF_COST_N];
-    tiers[1] = e->tiers.disk >= 0 ? below->block_ns[e->tiers.disk] : e->opts.speed.ns[LF_COST_N + 1];
+    tiers[0] = tier_ns(e, e->tiers.memory, e->opts.speed.ns[LF_COST_N]);
+    tiers[1] = tier_ns(e, e->tiers.disk, e->opts.speed.ns[LF_COST_N + 1]);
 }
 
 static void collect_figures(struct lf_engine *e)

@@ -172,9 +172,11 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const st
     return -1;
 }
 
-/* More would only stand before what somebody else sends for. */
+/* More would only stand before what somebody else sends for, and where the rate is a guess, before what is computed
+ * sooner. */
 static int most_coming(const struct lf_sched *s, int tier, int n_most)
 {
+    if (s->opts.below.guesses[tier].is_guess) return LF_MIN(LEAST_COMING_N, n_most);
     double n = LONGEST_STEP * (double)s->opts.alone_ns / s->opts.below.block_ns[tier];
     return (int)LF_MIN(LF_MAX(n, LEAST_COMING_N), n_most);
 }
@@ -213,7 +215,16 @@ void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender,
 
 void lf_restore_learn(struct lf_restore_source *below, int tier, double n, double ns)
 {
-    below->block_ns[tier] = (LEARNT_N * below->block_ns[tier] + ns) / (LEARNT_N + n);
+    struct lf_restore_guess *guess = &below->guesses[tier];
+    if (!guess->is_guess) {
+        below->block_ns[tier] = (LEARNT_N * below->block_ns[tier] + ns) / (LEARNT_N + n);
+        return;
+    }
+    guess->n += n;
+    guess->ns += ns;
+    if (guess->n < LF_RESTORE_TOLD_N) return;
+    below->block_ns[tier] = guess->ns / guess->n;
+    guess->is_guess = false;
 }
 
 void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole)

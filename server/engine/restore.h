@@ -41,7 +41,7 @@ struct lf_sched_seq;
 enum lf_restore_state { LF_RESTORE_NONE, LF_RESTORE_BELOW, LF_RESTORE_COMING, LF_RESTORE_THERE };
 enum lf_restore_way { LF_RESTORE_NOT, LF_RESTORE_WAIT, LF_RESTORE_MEET };
 
-enum { LF_RESTORE_TIERS_N = 2 };
+enum { LF_RESTORE_TIERS_N = 2, LF_RESTORE_TOLD_N = 8 };
 
 /* What restores one sequence; all zeros: nothing. Block indices are those of its table. */
 struct lf_restore {
@@ -62,6 +62,12 @@ struct lf_restore_source {
     /* Of each tier, predicted for a block of many. It is learnt from loads. Where none is made because it is too long
      * it shrinks with each refusal, so that a tier that was slow for a while is tried again. */
     double block_ns[LF_RESTORE_TIERS_N];
+    /* It is a guess until LF_RESTORE_TOLD_N blocks have come, here or in the process before: what has come, and in
+     * which time. Meanwhile no more are sent for than tell the rate: what is sent for is waited for. */
+    struct lf_restore_guess {
+        bool is_guess;
+        double n, ns;
+    } guesses[LF_RESTORE_TIERS_N];
 };
 
 /* What is on its way, of all sequences, and may be: of each tier. */
@@ -93,7 +99,7 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const st
 void lf_restore_send(struct lf_sched *s, const struct lf_restore_sender *sender, const int n_ahead[LF_RESTORE_TIERS_N],
                      int n_most);
 /* n blocks have come from a tier while its loads were under way for ns. A mean that forgets: the last 32 count for half
- * of it. */
+ * of it; the first ones replace a guess. */
 void lf_restore_learn(struct lf_restore_source *below, int tier, double n, double ns);
 /* A block that was coming is here, or is not to be had. */
 void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole);

@@ -130,6 +130,7 @@ static enum lf_status add_tier(struct lf_engine *e, struct lf_tier *tier, int by
     struct lf_tiers_below *b = &t->below[t->n];
     size_t n_blocks = (size_t)e->kv->pool.n_blocks;
     double guess_ns = (double)lf_kv_block_bytes(&e->kv->view) / bytes_per_ns;
+    e->sched.opts.below.guesses[t->n].is_guess = known_ns <= 0;
     e->sched.opts.below.block_ns[t->n++] = known_ns > 0 ? known_ns : guess_ns;
     b->tier = tier;
     b->to_save = calloc(n_blocks, sizeof(*b->to_save));

@@ -96,7 +96,8 @@ void sim_disk_open(struct sim_world *w, const struct sim_disk_opts *o)
     w->sched.opts.below = (struct lf_restore_source){.find = find_below,
                                                      .ctx = w,
                                                      .may_meet = o->may_meet,
-                                                     .block_ns = {o->guess_ns > 0 ? o->guess_ns : o->block_ns, 1}};
+                                                     .block_ns = {o->guess_ns > 0 ? o->guess_ns : o->block_ns, 1},
+                                                     .guesses = {{.is_guess = o->is_guess}}};
     lf_prefix_cache_on_enter(w->prefix, on_enter, w);
 }
 

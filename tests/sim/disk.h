@@ -26,6 +26,7 @@ struct sim_disk_opts {
     double jitter;   /* of the latency: up to so much of it more, so that loads come back in any order */
     double p_fail;   /* probability that a load brings nothing */
     double guess_ns; /* what the scheduler takes block_ns for at first, 0: block_ns */
+    bool is_guess;   /* and it knows that */
     bool may_meet;
 };
 

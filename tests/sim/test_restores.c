@@ -300,6 +300,38 @@ static void a_rate_that_was_guessed_wrong_is_learnt(void **state)
         }
 }
 
+/* The first load of all: what computing takes is known, and of the disk nothing, so it is taken for a fast one. What is
+ * sent for before it has told its rate is waited for, though computing would be done sooner: that has to be little. */
+static void a_disk_that_has_told_nothing_costs_little(void **state)
+{
+    (void)state;
+    static const double ratios[] = {0.3, 1.34, 3.4};
+    static const int lengths[] = {DOC, 32768};
+    for (size_t i = 0; i < LF_N_ELEMS(lengths); i++)
+        for (size_t k = 0; k < LF_N_ELEMS(ratios); k++)
+            for (int may_meet = 1; may_meet >= 0; may_meet--) {
+                struct sim_world w;
+                struct sim_opts o = gpu(ratios[k] * COMPUTE_NS);
+                o.ahead = 1;
+                o.disk.guess_ns = 8192.0 * 128; /* 8 MiB at 8 GB/s */
+                o.disk.is_guess = true;
+                o.disk.may_meet = may_meet;
+                sim_open(&w, &o);
+                (void)read_and_drop(&w, 1, DOC);
+                (void)read_and_drop(&w, 2, lengths[i]);
+                double computed = read_again(&w, 3, lengths[i]), best = best_s(&w, lengths[i]);
+                double told = 16 * o.disk.block_ns * 1e-9, took = read_again(&w, 2, lengths[i]);
+                double loaded = lengths[i] / SIM_BLOCK * o.disk.block_ns * 1e-9;
+                print_message(
+                    "%6d tokens, disk/device %5.3f, %s: first load %.3f s, computed %.3f, both at best %.3f\n",
+                    lengths[i], ratios[k], may_meet ? "both may " : "only wait", took, computed, best);
+                assert_true(took <= 1.05 * fmin(computed, loaded) + told + 0.05);
+                /* what is computed first may have been launched before the disk tells: two steps */
+                if (may_meet) assert_true(took <= 1.15 * best + 0.5);
+                sim_close(&w);
+            }
+}
+
 /* A server that starts, and the first that it is asked for is on disk: no step tells yet what computing takes. It knows
  * what the one before has measured; without that both begin where they may, and who may only wait does. */
 static void the_first_request_after_a_start_is_restored_well_too(void **state)
@@ -498,6 +530,7 @@ int main(void)
         cmocka_unit_test(whatever_happens_nothing_that_is_used_is_garbage),
         cmocka_unit_test(computing_and_loading_meet_where_both_are_done),
         cmocka_unit_test(a_rate_that_was_guessed_wrong_is_learnt),
+        cmocka_unit_test(a_disk_that_has_told_nothing_costs_little),
         cmocka_unit_test(the_first_request_after_a_start_is_restored_well_too),
         cmocka_unit_test(nobody_waits_for_a_restore),
         cmocka_unit_test(one_document_that_two_want_is_loaded_once),

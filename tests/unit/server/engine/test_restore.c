@@ -448,6 +448,18 @@ static void a_rate_is_learnt_of_its_tier(void **state)
     assert_true(source.block_ns[0] == 1000 && source.block_ns[1] == 2000);
 }
 
+static void a_guess_counts_for_nothing_once_blocks_have_told(void **state)
+{
+    (void)state;
+    struct lf_restore_source source = {.block_ns = {1000, 1000}, .guesses = {{.is_guess = true}}};
+    lf_restore_learn(&source, 0, LF_RESTORE_TOLD_N - 1, 7 * 9000.0);
+    assert_true(source.guesses[0].is_guess && source.block_ns[0] == 1000);
+    lf_restore_learn(&source, 0, 1, 9000.0);
+    assert_true(!source.guesses[0].is_guess && source.block_ns[0] == 9000);
+    lf_restore_learn(&source, 0, 32, 32 * 1000.0);
+    assert_true(source.block_ns[0] == 5000);
+}
+
 static void ending_in_the_middle_leaves_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -482,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_slow_tier_does_not_keep_the_fast_one_from_being_asked, setup_below, teardown),
         cmocka_unit_test_setup_teardown(who_waits_gives_up_on_the_slow_tier_alone, setup_below, teardown),
         cmocka_unit_test(a_rate_is_learnt_of_its_tier),
+        cmocka_unit_test(a_guess_counts_for_nothing_once_blocks_have_told),
         cmocka_unit_test_setup_teardown(ending_in_the_middle_leaves_nothing, setup_below, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
