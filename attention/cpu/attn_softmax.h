@@ -1,5 +1,5 @@
-/* What the kernels of all vector instruction sets share: exp2, the online softmax over a tile, the end of a
- * split and the combine. Inside attention/ only, for files compiled for an instruction set that device/cpu/vec.h knows.
+/* What the kernels of all vector instruction sets share: exp2, the online softmax over a tile, the end of a split and
+ * the combine. Inside attention/ only, for files compiled for an instruction set that device/cpu/vec.h knows.
  *
  * Rows are taken VEC at a time where a row has one number (maxima, factors) and one at a time where it has a vector of
  * keys or channels. */

@@ -3,7 +3,7 @@
  * A kernel is written once, in a header (gemm_vec.h, row_vec.h, attention/cpu/attn_float.h), and compiled in a file for
  * each instruction set, whose flags choose the words here. The next instruction set is a file of words and those
  * files. Not written in these words are the plain C kernels, which must not share a fault with what they judge, and
- * those of AMX, whose tiles are no vectors (their softmax is).
+ * those of AMX, whose tiles are no vectors (their softmax is). vec_math.h has e^x and tanh in them.
  *
  *     VEC                       floats of a vector, a divisor of 16
  *     VEC_REGS                  registers: 16 or 32

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+"""Compares random small models of every family with Hugging Face transformers.
+
+    random_configs.py DRIVER [--n 200] [--seed 0] [--keep DIR] [FAMILY ...]
+
+DRIVER is build/…/tests/golden/model/logits_driver. For each family N configurations are drawn: sizes, heads, windows,
+which layers have them, RoPE in the old style and in the new one, lengths at the ends of windows and blocks, steps of any
+size, and a tail that is decoded token by token. A model of random weights in float32 is made of each; transformers computes
+its logits in float64. Ours must be within 1e-3 of them (what differs, over what there is, root mean square), and the largest
+of a row the same one unless its distance to the second is less than that error allows. Needs torch and transformers; skipped
+(exit 77) where they are missing.
+
+A family is a row of FAMILIES: its names, and a function that says what it has beyond the sizes that all have.
+"""
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+TOLERANCE = 1e-3
+CLEAR_GAP = 1e-3  # of the logits' spread: below it two of them may change places
+BLOCK = 64
+AT_ONCE = 20  # models in a run of the driver
+
+
+def pick(rng, *values):
+    return values[rng.integers(len(values))]
+
+
+def chance(rng, p=0.5):
+    return bool(rng.random() < p)
+
+
+# ---- what a configuration has ----
+
+
+def sizes(rng):
+    """What every family has."""
+    kv_heads = int(rng.integers(1, 4))
+    heads = kv_heads * int(rng.integers(1, 4))
+    return {
+        "hidden_act": "silu",
+        "hidden_size": heads * int(rng.integers(3, 12)),
+        "intermediate_size": int(rng.integers(5, 60)),
+        "num_hidden_layers": int(rng.integers(1, 7)),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": pick(rng, 32, 48, 64, 80),
+        "vocab_size": int(rng.integers(40, 150)),
+        "max_position_embeddings": 512,
+        "rms_norm_eps": pick(rng, 1e-5, 1e-6),
+        "tie_word_embeddings": chance(rng),
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+        "torch_dtype": "float32",
+    }
+
+
+def scaling(rng, kinds=("default", "linear", "llama3", "yarn")):
+    """Parameters of RoPE but for its base; None: it is not scaled."""
+    kind = pick(rng, None, *kinds)
+    old = pick(rng, 16, 32, 100)
+    if kind in (None, "default"):
+        return kind and {"rope_type": kind}
+    if kind == "linear":
+        return {"rope_type": kind, "factor": pick(rng, 2.0, 3.5)}
+    if kind == "llama3":
+        return {"rope_type": kind, "factor": pick(rng, 2.0, 8.0), "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                "original_max_position_embeddings": old}
+    more = pick(rng, {}, {"truncate": False}, {"beta_fast": 8, "beta_slow": 2}, {"attention_factor": 1.1},
+                {"mscale": 1.3, "mscale_all_dim": 0.7})
+    # so that the context is as long as every prompt here
+    return {"rope_type": kind, "factor": 512.0 / old, "original_max_position_embeddings": old, **more}
+
+
+def theta(rng):
+    return pick(rng, 500.0, 1e4, 5e5, 1e6)
+
+
+def rope(rng):
+    """As older files have it, or as newer ones."""
+    scaled, base = scaling(rng), theta(rng)
+    if chance(rng):
+        return {"rope_theta": base, **({"rope_scaling": scaled} if scaled else {})}
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": base, **(scaled or {})}}
+
+
+def window(rng):
+    return int(pick(rng, 1, 2, 17, 63, 64, 65, 100, int(rng.integers(3, 150))))
+
+
+def layer_types(rng, c):
+    return [pick(rng, "sliding_attention", "full_attention") for _ in range(c["num_hidden_layers"])]
+
+
+# ---- families ----
+
+
+def llama(rng, c):
+    return {**rope(rng), "attention_bias": chance(rng), "mlp_bias": chance(rng)}
+
+
+def mistral(rng, c):
+    return {**rope(rng), "sliding_window": window(rng) if chance(rng, 0.7) else None}
+
+
+def qwen(rng, c):
+    more = {"use_sliding_window": chance(rng, 0.7), "sliding_window": window(rng),
+            "max_window_layers": int(rng.integers(0, c["num_hidden_layers"] + 1))}
+    if more["use_sliding_window"] and chance(rng):
+        more["layer_types"] = layer_types(rng, c)
+    return {**rope(rng), **more}
+
+
+def qwen3(rng, c):
+    return {**qwen(rng, c), "attention_bias": chance(rng)}
+
+
+def phi3(rng, c):
+    part = pick(rng, 1.0, 0.5)
+    more = {"sliding_window": window(rng) if chance(rng) else None, "rope_theta": theta(rng),
+            "hidden_size": c["head_dim"] * c["num_attention_heads"], "partial_rotary_factor": part}
+    if chance(rng):
+        n = int(c["head_dim"] * part) // 2
+        more["original_max_position_embeddings"] = pick(rng, 16, 60)
+        more["rope_scaling"] = {"type": "longrope", "short_factor": (1 + rng.random(n)).tolist(),
+                                "long_factor": (1 + 5 * rng.random(n)).tolist()}
+    return more
+
+
+def smollm3(rng, c):
+    more = {**rope(rng), "attention_bias": chance(rng), "mlp_bias": chance(rng)}
+    if chance(rng):
+        more["no_rope_layers"] = [int(chance(rng)) for _ in range(c["num_hidden_layers"])]
+    else:
+        more["no_rope_layer_interval"] = int(rng.integers(1, 5))
+    if chance(rng):
+        more |= {"use_sliding_window": True, "sliding_window": window(rng)}
+        if chance(rng):
+            more["layer_types"] = layer_types(rng, c)
+    return more
+
+
+def olmo2(rng, c):
+    return {**rope(rng), "attention_bias": chance(rng)}
+
+
+def olmo3(rng, c):
+    more = {"sliding_window": window(rng), "attention_bias": chance(rng)}
+    if chance(rng):
+        more["layer_types"] = layer_types(rng, c)
+    if chance(rng):  # transformers' own default for the other layers, which it does not read rope_theta for
+        scaled = scaling(rng)
+        return {**more, "rope_theta": 500000.0, **({"rope_scaling": scaled} if scaled else {})}
+    full = {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}
+    local = {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}
+    return {**more, "rope_parameters": {"full_attention": full, "sliding_attention": local}}
+
+
+def glm4(rng, c):
+    more = {**rope(rng), "attention_bias": chance(rng)}
+    if chance(rng):
+        more["partial_rotary_factor"] = pick(rng, 0.25, 0.5, 1.0)
+    return more
+
+
+def granite(rng, c):
+    return {**llama(rng, c), "embedding_multiplier": pick(rng, 0.5, 2.0, 12.0), "logits_scaling": pick(rng, 0.7, 8.0),
+            "residual_multiplier": pick(rng, 0.22, 1.0), "attention_multiplier": pick(rng, 0.02, 0.1, 0.2)}
+
+
+def ministral3(rng, c):
+    scaled = scaling(rng, ("yarn",)) or {"rope_type": "default", "original_max_position_embeddings": pick(rng, 16, 50)}
+    return {"sliding_window": window(rng) if chance(rng, 0.3) else None,
+            "rope_parameters": {"rope_theta": theta(rng), "llama_4_scaling_beta": pick(rng, 0.1, 0.7), **scaled}}
+
+
+FAMILIES = {
+    "llama": ("LlamaForCausalLM", "llama", llama),
+    "mistral": ("MistralForCausalLM", "mistral", mistral),
+    "qwen2": ("Qwen2ForCausalLM", "qwen2", qwen),
+    "qwen3": ("Qwen3ForCausalLM", "qwen3", qwen3),
+    "phi3": ("Phi3ForCausalLM", "phi3", phi3),
+    "smollm3": ("SmolLM3ForCausalLM", "smollm3", smollm3),
+    "olmo2": ("Olmo2ForCausalLM", "olmo2", olmo2),
+    "olmo3": ("Olmo3ForCausalLM", "olmo3", olmo3),
+    "glm4": ("Glm4ForCausalLM", "glm4", glm4),
+    "granite": ("GraniteForCausalLM", "granite", granite),
+    "ministral3": ("Ministral3ForCausalLM", "ministral3", ministral3),
+}
+
+
+def draw(rng, family):
+    architecture, model_type, more = FAMILIES[family]
+    c = sizes(rng)
+    return {"architectures": [architecture], "model_type": model_type, **c, **more(rng, c)}
+
+
+def draw_length(rng, c):
+    """At the end of a block, or of the window, or anything."""
+    ends = [BLOCK, 2 * BLOCK, c.get("sliding_window") or BLOCK, (c.get("sliding_window") or 0) + BLOCK]
+    n = pick(rng, *ends) + int(rng.integers(-1, 3)) if chance(rng, 0.7) else int(rng.integers(2, 300))
+    return max(n, 2)
+
+
+# ---- comparing ----
+
+
+class Case:
+    """A model in a folder, the ids it is asked with, and what transformers says."""
+
+    def __init__(self, rng, family, folder):
+        import of_transformers
+
+        self.folder, self.config = folder, draw(rng, family)
+        of_transformers.write(folder, self.config, rng)
+        ids = rng.integers(0, self.config["vocab_size"], draw_length(rng, self.config))
+        ids.astype("<i4").tofile(folder + "/ids.bin")
+        self.n_decode = int(rng.integers(0, min(8, len(ids))))
+        self.chunk = int(pick(rng, 1, 7, 16, 33, BLOCK, 200))
+        self.theirs = of_transformers.logits(folder, ids.tolist())
+
+    def line(self):
+        return f"{self.folder} {self.chunk} {self.n_decode}\n"
+
+    def error(self):
+        """Relative, of the logits that the driver wrote; what is wrong, or None."""
+        ours = np.fromfile(self.folder + "/logits.bin", "<f4").reshape(self.theirs.shape)
+        error = float(np.linalg.norm(ours - self.theirs) / np.linalg.norm(self.theirs))
+        if not error < TOLERANCE:
+            return error, f"relative error {error:.1e}"
+        best = np.sort(self.theirs, -1)
+        clear = best[:, -1] - best[:, -2] > CLEAR_GAP * self.theirs.std()
+        differs = clear & (ours.argmax(-1) != self.theirs.argmax(-1))
+        return error, f"another greedy token at {np.flatnonzero(differs)[:5]}" if differs.any() else None
+
+
+def compare(driver, cases):
+    """Relative errors of the cases, and a line for each that is wrong."""
+    done = subprocess.run([driver], input="".join(c.line() for c in cases), capture_output=True, text=True, check=True)
+    said, errors, wrong = done.stdout.splitlines(), [], []
+    assert len(said) == len(cases), done.stderr
+    for case, answer in zip(cases, said):
+        error, what = case.error() if answer == "ok" else (0.0, answer)
+        errors.append(error)
+        if what:
+            wrong.append(f"{case.line().strip()}: {what}")
+    return errors, wrong
+
+
+def run_family(args, family, n_family):
+    errors, wrong = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for first in range(0, args.n, AT_ONCE):
+            cases = []
+            for i in range(first, min(first + AT_ONCE, args.n)):
+                rng = np.random.default_rng([args.seed, n_family, i])
+                cases.append(Case(rng, family, f"{scratch}/{family}-{i}"))
+            some_errors, some_wrong = compare(args.driver, cases)
+            errors += some_errors
+            wrong += some_wrong
+            for case in cases:
+                if args.keep and any(line.startswith(case.folder + " ") for line in some_wrong):
+                    shutil.copytree(case.folder, f"{args.keep}/{os.path.basename(case.folder)}", dirs_exist_ok=True)
+                shutil.rmtree(case.folder)
+    print(f"{family:12s} {args.n} configurations, {len(wrong)} wrong, worst relative error {max(errors):.1e}, "
+          f"median {np.median(errors):.1e}", flush=True)
+    for line in wrong[:10]:
+        print("  " + line, flush=True)
+    return len(wrong)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("driver")
+    ap.add_argument("--n", type=int, default=200)
+    ap.add_argument("--seed", type=int, default=0)
+    ap.add_argument("--keep", help="where directories of those that are wrong are left")
+    ap.add_argument("families", nargs="*", metavar="FAMILY")
+    args = ap.parse_args()
+    try:
+        import torch
+        import transformers
+    except ImportError:
+        print("torch or transformers is missing")
+        return 77
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    n_wrong = 0
+    for n_family, family in enumerate(FAMILIES):
+        if not args.families or family in args.families:
+            n_wrong += run_family(args, family, n_family)
+    return 1 if n_wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
