@@ -17,6 +17,7 @@ static void changed(void *ctx, struct lf_str text)
     struct lf_err err = {0};
     char copy[8192];
     (void)snprintf(copy, sizeof copy, "%.*s", (int)text.len, text.ptr);
+    if (t->n_read + t->n_refused > 0) temp_dir_delete(&t->dir, t->name); /* some file systems sync what is replaced */
     temp_dir_write_text(&t->dir, t->name, copy);
     enum lf_status status = lf_hparams_read(&hp, t->dir.path, &err);
     if (status != LF_OK) {
@@ -74,6 +75,10 @@ static const char *const configs[] = {
     " \"sliding_window\": null, \"rope_parameters\": {\"rope_type\": \"yarn\", \"type\": \"yarn\", \"rope_theta\": 1e6,"
     " \"factor\": 16.0, \"original_max_position_embeddings\": 64, \"beta_fast\": 32.0, \"beta_slow\": 1.0,"
     " \"mscale\": 1.0, \"mscale_all_dim\": 1.0, \"llama_4_scaling_beta\": 0.1, \"max_position_embeddings\": 256}}",
+    "{\"architectures\": [\"Mistral3ForConditionalGeneration\"], \"model_type\": \"mistral3\","
+    " \"vision_config\": {\"hidden_size\": 8}, \"eos_token_id\": 2, \"text_config\": {\"model_type\": "
+    "\"ministral3\", " REST ", \"rope_parameters\": {\"rope_theta\": 1e6, \"llama_4_scaling_beta\": 0.1,"
+    " \"original_max_position_embeddings\": 64}}}",
 };
 
 static const char *const no_lists[2] = {"", ""};
