@@ -34,13 +34,17 @@ def weights(config, rng, widen=1.0):
     return out
 
 
-def logits(folder, ids):
-    """Of the model in a folder; every position's."""
+def logits(folder, ids, double=True):
+    """Of the model in a folder, in float64 or in float32; every position's."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
-    model = model.double().eval()
+    with open(folder + "/config.json") as f:
+        has_experts = "expert" in f.read()
+    how = {"experts_implementation": "eager"} if has_experts else {}  # the grouped one has no float64
+    model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, **how).eval()
+    if double:
+        model = model.double()
     with torch.no_grad():
         return model(torch.tensor([ids])).logits[0].numpy()
 
