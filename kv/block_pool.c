@@ -48,6 +48,22 @@ int lf_block_pool_n_available(const struct lf_block_pool *pool)
     return pool->n_free + pool->n_cached;
 }
 
+int lf_block_pool_n_promisable(const struct lf_block_pool *pool)
+{
+    return pool->n_free + pool->n_cached + pool->n_loose;
+}
+
+static bool is_loose(const struct lf_block *b)
+{
+    return b->n_refs > 0 && b->n_loose == b->n_refs;
+}
+
+bool lf_block_pool_is_firm(const struct lf_block_pool *pool, int32_t block)
+{
+    const struct lf_block *b = block_at(pool, block);
+    return b->n_refs > b->n_loose;
+}
+
 bool lf_block_pool_take(struct lf_block_pool *pool, int32_t *block)
 {
     struct lf_list *node = lf_list_first(&pool->free);
@@ -63,13 +79,13 @@ bool lf_block_pool_take(struct lf_block_pool *pool, int32_t *block)
         if (pool->on_evict) pool->on_evict(pool->on_evict_ctx, (int32_t)(block_of(node) - pool->blocks));
     }
     struct lf_block *b = block_of(node);
-    LF_ASSERT(b->n_refs == 0 && !b->cached);
+    LF_ASSERT(b->n_refs == 0 && b->n_loose == 0 && !b->cached);
     b->n_refs = 1;
     *block = (int32_t)(b - pool->blocks);
     return true;
 }
 
-void lf_block_pool_get(struct lf_block_pool *pool, int32_t block)
+static void get(struct lf_block_pool *pool, int32_t block, int n_loose)
 {
     struct lf_block *b = block_at(pool, block);
     LF_ASSERT(b->n_refs > 0 || b->cached);
@@ -78,14 +94,21 @@ void lf_block_pool_get(struct lf_block_pool *pool, int32_t block)
         lf_list_remove(&b->node);
         pool->n_cached--;
     }
+    pool->n_loose -= is_loose(b);
     b->n_refs++;
+    b->n_loose += n_loose;
+    pool->n_loose += is_loose(b);
 }
 
-void lf_block_pool_put(struct lf_block_pool *pool, int32_t block)
+static void put(struct lf_block_pool *pool, int32_t block, int n_loose)
 {
     struct lf_block *b = block_at(pool, block);
-    LF_ASSERT(b->n_refs > 0);
-    if (--b->n_refs > 0) return;
+    LF_ASSERT(n_loose ? b->n_loose > 0 : b->n_refs > b->n_loose);
+    pool->n_loose -= is_loose(b);
+    b->n_refs--;
+    b->n_loose -= n_loose;
+    pool->n_loose += is_loose(b);
+    if (b->n_refs > 0) return;
     if (b->cached) {
         lf_list_push_back(&pool->lru, &b->node);
         pool->n_cached++;
@@ -93,6 +116,34 @@ void lf_block_pool_put(struct lf_block_pool *pool, int32_t block)
         lf_list_push_front(&pool->free, &b->node);
         pool->n_free++;
     }
+}
+
+void lf_block_pool_get(struct lf_block_pool *pool, int32_t block)
+{
+    get(pool, block, 0);
+}
+
+void lf_block_pool_put(struct lf_block_pool *pool, int32_t block)
+{
+    put(pool, block, 0);
+}
+
+bool lf_block_pool_take_loose(struct lf_block_pool *pool, int32_t *block)
+{
+    if (!lf_block_pool_take(pool, block)) return false;
+    pool->blocks[*block].n_loose = 1;
+    pool->n_loose++;
+    return true;
+}
+
+void lf_block_pool_get_loose(struct lf_block_pool *pool, int32_t block)
+{
+    get(pool, block, 1);
+}
+
+void lf_block_pool_put_loose(struct lf_block_pool *pool, int32_t block)
+{
+    put(pool, block, 1);
 }
 
 void lf_block_pool_pin(struct lf_block_pool *pool, int32_t block)
@@ -124,7 +175,7 @@ void lf_block_pool_set_cached(struct lf_block_pool *pool, int32_t block, bool ca
 
 void lf_block_pool_check(const struct lf_block_pool *pool)
 {
-    int n_free = 0, n_cached = 0, n_used = 0, n_pinned = 0;
+    int n_free = 0, n_cached = 0, n_used = 0, n_pinned = 0, n_loose = 0;
     LF_LIST_EACH(it, &pool->free)
     {
         const struct lf_block *b = block_of(it);
@@ -142,7 +193,11 @@ void lf_block_pool_check(const struct lf_block_pool *pool)
         LF_ASSERT(pool->blocks[i].n_pins >= 0 && pool->blocks[i].n_pins <= pool->blocks[i].n_refs);
         if (pool->blocks[i].n_refs > 0) n_used++;
         if (pool->blocks[i].n_pins > 0) n_pinned++;
+        LF_ASSERT(pool->blocks[i].n_loose >= 0 &&
+                  pool->blocks[i].n_loose + pool->blocks[i].n_pins <= pool->blocks[i].n_refs);
+        n_loose += is_loose(&pool->blocks[i]);
     }
+    LF_ASSERT(n_loose == pool->n_loose);
     LF_ASSERT(n_free == pool->n_free && n_cached == pool->n_cached && n_pinned == pool->n_pinned);
     LF_ASSERT(n_free + n_used + n_cached == pool->n_blocks);
 }

@@ -112,6 +112,13 @@ void lf_prefix_key_next(const struct lf_prefix_key *prev, const int32_t *ids, st
     lf_sha256_final(&sha, out->bytes);
 }
 
+struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group)
+{
+    struct lf_prefix_key own = *key;
+    own.bytes[0] = (uint8_t)(own.bytes[0] ^ group);
+    return own;
+}
+
 static bool record_holds(const struct record *r, const struct lf_prefix_key *prev, const int32_t *ids)
 {
     return key_equal(&r->prev, prev) && memcmp(r->ids, ids, sizeof(r->ids)) == 0;
@@ -129,7 +136,9 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
                                 struct lf_prefix_origin origin)
 {
     LF_ASSERT(block >= 0 && block < cache->pool->n_blocks);
-    if (lf_key_index_find(&cache->index, key) >= 0) return; /* this block or another (or a collision: stays a miss) */
+    int32_t known = lf_key_index_find(&cache->index, key); /* this block or another (or a collision: stays a miss) */
+    if (known >= 0 && !origin.passes) lf_prefix_cache_keep(cache, known);
+    if (known >= 0) return;
     LF_ASSERT(!cache->pool->blocks[block].cached);
     struct record *r = &cache->records[block];
     r->key = *key;
@@ -140,7 +149,26 @@ void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_p
     LF_ASSERT(lf_key_index_insert(&cache->index, block));
     pthread_mutex_unlock(&cache->lock);
     lf_block_pool_set_cached(cache->pool, block, true);
+    if (cache->on_enter && !origin.passes) cache->on_enter(cache->on_enter_ctx, block);
+}
+
+bool lf_prefix_cache_passes(const struct lf_prefix_cache *cache, int32_t block)
+{
+    return cache->pool->blocks[block].cached && cache->records[block].origin.passes;
+}
+
+void lf_prefix_cache_keep(struct lf_prefix_cache *cache, int32_t block)
+{
+    if (!lf_prefix_cache_passes(cache, block)) return;
+    cache->records[block].origin.passes = false;
     if (cache->on_enter) cache->on_enter(cache->on_enter_ctx, block);
+}
+
+void lf_prefix_cache_forget(struct lf_prefix_cache *cache, int32_t block)
+{
+    LF_ASSERT(cache->pool->blocks[block].cached);
+    forget(cache, block);
+    lf_block_pool_set_cached(cache->pool, block, false);
 }
 
 struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block)
@@ -158,11 +186,19 @@ void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ct
 
 int lf_prefix_cache_count(struct lf_prefix_cache *cache, const struct lf_prefix_key *keys, int n)
 {
+    return lf_prefix_cache_count_in(cache, 0, keys, n);
+}
+
+int lf_prefix_cache_count_in(struct lf_prefix_cache *cache, int group, const struct lf_prefix_key *keys, int n)
+{
     int n_entered = 0;
     for (int at = 0; at < n; at += COUNT_N) { /* nobody waits for a long document */
         int end = LF_MIN(at + COUNT_N, n);
         pthread_mutex_lock(&cache->lock);
-        for (int i = at; i < end; i++) n_entered += lf_key_index_find(&cache->index, &keys[i]) >= 0;
+        for (int i = at; i < end; i++) {
+            struct lf_prefix_key key = lf_prefix_group_key(&keys[i], group);
+            n_entered += lf_key_index_find(&cache->index, &key) >= 0;
+        }
         pthread_mutex_unlock(&cache->lock);
     }
     return n_entered;
@@ -171,9 +207,7 @@ int lf_prefix_cache_count(struct lf_prefix_cache *cache, const struct lf_prefix_
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache)
 {
     for (int32_t i = 0; i < cache->pool->n_blocks; i++) {
-        if (!cache->pool->blocks[i].cached) continue;
-        forget(cache, i);
-        lf_block_pool_set_cached(cache->pool, i, false);
+        if (cache->pool->blocks[i].cached) lf_prefix_cache_forget(cache, i);
     }
 }
 
@@ -183,6 +217,7 @@ void lf_prefix_cache_check(const struct lf_prefix_cache *cache)
     for (int32_t i = 0; i < cache->pool->n_blocks; i++) {
         if (!cache->pool->blocks[i].cached) continue;
         n_cached++;
+        LF_ASSERT(!cache->records[i].origin.passes || cache->pool->blocks[i].n_refs > 0);
         LF_ASSERT(lf_key_index_find(&cache->index, &cache->records[i].key) == i);
     }
     LF_ASSERT(lf_key_index_check(&cache->index) == n_cached);

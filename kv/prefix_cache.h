@@ -17,6 +17,10 @@
 
 struct lf_prefix_cache;
 
+/* The key of a block in a group of layers (windows.h): that of the chain in group 0, else with its first byte changed.
+ */
+struct lf_prefix_key lf_prefix_group_key(const struct lf_prefix_key *key, int group);
+
 /* identity names model and KV dtype; it is hashed into every chain. Installs pool->on_evict. */
 LF_MUST_CHECK enum lf_status lf_prefix_cache_create(struct lf_prefix_cache **out, struct lf_block_pool *pool,
                                                     const void *identity, size_t identity_bytes, struct lf_err *err);
@@ -38,10 +42,12 @@ int32_t lf_prefix_cache_find(const struct lf_prefix_cache *cache, const struct l
 struct lf_prefix_origin {
     uint64_t tenant; /* who computed it */
     uint32_t depth;  /* tokens before it in its prompt */
+    uint8_t group;
+    bool passes; /* it is found while somebody has it, and who lets go of it last forgets it; unless it is kept */
 };
 
-/* Enters a block that now holds these ids. If the same content is already there under another block, nothing changes.
- */
+/* Enters a block that now holds these ids; key is its group's. If the same content is already there under another
+ * block, nothing changes, but that it is kept if this one would be. */
 void lf_prefix_cache_insert_key(struct lf_prefix_cache *cache, const struct lf_prefix_key *prev,
                                 const struct lf_prefix_key *key, const int32_t *ids, int32_t block,
                                 struct lf_prefix_origin origin);
@@ -53,11 +59,19 @@ struct lf_prefix_entry {
     struct lf_prefix_origin origin;
 };
 struct lf_prefix_entry lf_prefix_cache_entry(const struct lf_prefix_cache *cache, int32_t block);
-/* fn is called with each block that is entered from now on; NULL: nobody is. */
+/* Whether an entered block is to be forgotten by who lets go of it last. */
+bool lf_prefix_cache_passes(const struct lf_prefix_cache *cache, int32_t block);
+/* An entered block does not pass any more. */
+void lf_prefix_cache_keep(struct lf_prefix_cache *cache, int32_t block);
+/* An entered block is found no more. */
+void lf_prefix_cache_forget(struct lf_prefix_cache *cache, int32_t block);
+/* fn is called with each block that is entered to stay, or kept, from now on; NULL: nobody is. */
 void lf_prefix_cache_on_enter(struct lf_prefix_cache *cache, void (*fn)(void *ctx, int32_t block), void *ctx);
 
 /* How many of these blocks are entered. Any thread. */
 int lf_prefix_cache_count(struct lf_prefix_cache *cache, const struct lf_prefix_key *keys, int n);
+/* The same in a group; keys: of the chain. */
+int lf_prefix_cache_count_in(struct lf_prefix_cache *cache, int group, const struct lf_prefix_key *keys, int n);
 
 /* Forgets everything (blocks in use stay used). */
 void lf_prefix_cache_clear(struct lf_prefix_cache *cache);

@@ -58,7 +58,8 @@ enum lf_disk_record_state lf_disk_record_decode(struct lf_disk_record *out, uint
     for (size_t i = 0; i < LF_KV_BLOCK_TOKENS; i++) out->ids[i] = (int32_t)(uint32_t)lf_get_le(in + IDS + 4 * i, 4);
     memcpy(out->data_sha, in + DATA_SHA, LF_SHA256_BYTES);
     out->block_bytes = lf_get_le(in + BLOCK_BYTES, 8);
-    out->origin = (struct lf_prefix_origin){lf_get_le(in + TENANT, 8), (uint32_t)lf_get_le(in + DEPTH, 4)};
+    out->origin =
+        (struct lf_prefix_origin){.tenant = lf_get_le(in + TENANT, 8), .depth = (uint32_t)lf_get_le(in + DEPTH, 4)};
     return LF_DISK_RECORD_WHOLE;
 }
 

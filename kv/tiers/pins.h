@@ -10,10 +10,12 @@
 #include "core/pin.h"
 #include "core/status.h"
 #include "kv/prefix_cache.h"
+#include "kv/windows.h"
 
 struct lf_pin_node {
     struct lf_list node;             /* in its bucket */
-    const struct lf_prefix_key *key; /* borrowed for as long as it is in the table */
+    const struct lf_prefix_key *key; /* of the chain, borrowed for as long as it is in the table */
+    int32_t idx, n;                  /* the block is the idx-th of n that are pinned together */
     enum lf_pin pin;
 };
 
@@ -28,7 +30,8 @@ void lf_pins_deinit(struct lf_pins *pins); /* accepts a zeroed one */
 uint64_t lf_pins_host_bytes(int n_blocks);
 void lf_pins_add(struct lf_pins *pins, struct lf_pin_node *node);
 void lf_pins_remove(struct lf_pin_node *node);
-/* LF_PIN_NONE: nobody says anything. */
-enum lf_pin lf_pins_find(const struct lf_pins *pins, const struct lf_prefix_key *key);
+/* Of the block of a group with this window (kv/windows.h): of one that slides what is seen from the end is pinned.
+ * LF_PIN_NONE: nobody says anything. */
+enum lf_pin lf_pins_find(const struct lf_pins *pins, const struct lf_prefix_key *key, int window);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/prefill_order.h"
 #include "server/engine/shared_blocks.h"
 
@@ -34,7 +35,8 @@ void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_n
 {
     LF_ASSERT((seq->keys != NULL) == (s->opts.prefix != NULL));
     LF_ASSERT(seq->phase == LF_SCHED_NEW && seq->n_prompt >= 1 && seq->max_tokens >= 0);
-    LF_ASSERT(lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) <= s->opts.pool->n_blocks);
+    LF_ASSERT(lf_sched_need(s, seq->n_prompt, seq->max_tokens) <=
+              s->opts.pool->n_blocks - lf_kv_windows_slack(&s->opts.windows, s->opts.chunk));
     int priority = LF_MIN(LF_MAX(seq->priority, -LF_SCHED_PRIORITY_N), LF_SCHED_PRIORITY_N);
     s->now_ns = LF_MAX(s->now_ns, now_ns);
     seq->submitted_ns = now_ns;
@@ -81,23 +83,27 @@ static bool waits_for_another(const struct lf_sched *s, const struct lf_sched_se
     return false;
 }
 
+/* Of what a sequence needs the part that nothing of the cache can save: all, but what groups that see all have of the
+ * first n blocks. */
+static int64_t need_beside(const struct lf_sched *s, const struct lf_sched_seq *seq, int n)
+{
+    return lf_sched_need(s, seq->n_prompt, seq->max_tokens) - (int64_t)n * lf_kv_windows_n_full(&s->opts.windows);
+}
+
 /* References the cached beginning, then takes fresh blocks for the rest. Whether it fits is known for sure only when
  * the cached blocks are looked up for real: those without a reference stop being available. False: nothing changed. */
 static bool reserve(struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
 {
-    struct lf_block_pool *pool = s->opts.pool;
-    int n = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens), n_found = 0;
-    while (n_found < max_blocks && (seq->blocks[n_found] = lf_sched_find_block(s, seq, n_found)) >= 0) n_found++;
+    int n_found = lf_sched_hit(s, seq, 0, max_blocks, false);
+    seq->table_stride = (int)lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
     seq->n_hint = n_found;
-    for (int i = 0; i < n_found; i++) lf_block_pool_get(pool, seq->blocks[i]);
-    if (n - n_found > lf_block_pool_n_available(pool)) {
-        for (int i = n_found - 1; i >= 0; i--) lf_block_pool_put(pool, seq->blocks[i]);
+    if (lf_kv_windows_n_sliding(&s->opts.windows) == 0) seq->n_leading = n_found;
+    lf_tables_get_hit(s, seq, n_found);
+    if (need_beside(s, seq, n_found) > lf_sched_n_spare(s)) {
+        lf_tables_drop_hit(s, seq);
         return false;
     }
-    for (int i = n_found; i < n; i++) LF_ASSERT(lf_block_pool_take(pool, &seq->blocks[i]));
-    seq->n_blocks = n;
-    seq->n_entered = n_found;
-    seq->n_cached = seq->n_done = n_found * BLOCK;
+    lf_tables_reserve(s, seq);
     lf_restore_plan(s, seq, n_found, max_blocks);
     return true;
 }
@@ -117,11 +123,18 @@ static void start(struct lf_sched *s, struct lf_sched_seq *seq)
     lf_prefill_order_join(s, seq);
 }
 
-/* Cheap and never too strict: extends the last look at the cache by what has been entered since. */
+/* Cheap and never too strict: extends the last look at the cache by what has been entered since. What windows have is
+ * looked at where there may be more; whether it is still there reserve says. */
 static bool may_fit(const struct lf_sched *s, struct lf_sched_seq *seq, int max_blocks)
 {
-    while (seq->n_hint < max_blocks && lf_sched_find_block(s, seq, seq->n_hint) >= 0) seq->n_hint++;
-    return lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - seq->n_hint <= lf_block_pool_n_available(s->opts.pool);
+    int n = lf_sched_leading_blocks(s, seq, seq->n_leading, max_blocks);
+    bool slides = lf_kv_windows_n_sliding(&s->opts.windows) > 0, more = n > seq->n_leading;
+    seq->n_leading = n;
+    if (!slides)
+        seq->n_hint = n;
+    else if (more)
+        seq->n_hint = LF_MAX(seq->n_hint, lf_sched_hit(s, seq, 0, n, false));
+    return need_beside(s, seq, n) <= lf_sched_n_spare(s);
 }
 
 /* ---- pins ---- */
@@ -134,7 +147,7 @@ static int64_t n_to_be_pinned(const struct lf_sched *s)
     LF_LIST_EACH(it, &s->running)
     {
         const struct lf_sched_seq *seq = seq_of(it);
-        if (seq->pin == LF_PIN_DEVICE) n += seq->n_keys - 1;
+        if (seq->pin == LF_PIN_DEVICE) n += lf_kv_windows_pinned(&s->opts.windows, seq->n_keys - 1);
     }
     return n;
 }
@@ -143,15 +156,17 @@ static int64_t n_to_be_pinned(const struct lf_sched *s)
  * pins that end, and those to tiers below. */
 static bool leaves_room(const struct lf_sched *s, const struct lf_sched_seq *pinned)
 {
-    int64_t n_left = s->opts.pool->n_blocks - n_to_be_pinned(s) - (pinned->n_keys - 1);
+    const struct lf_kv_windows *w = &s->opts.windows;
+    int64_t n_left = s->opts.pool->n_blocks - lf_kv_windows_slack(w, s->opts.chunk) - n_to_be_pinned(s) -
+                     lf_kv_windows_pinned(w, pinned->n_keys - 1);
     LF_LIST_EACH(it, &s->waiting)
     {
         const struct lf_sched_seq *seq = seq_of(it);
         if (seq == pinned || seq->pin == LF_PIN_DEVICE) continue;
         int most = lf_sched_max_cached_blocks(seq);
-        int n_shared = seq->keys ? LF_MIN(lf_sched_common_blocks(seq, pinned), most) : 0;
+        int64_t n_shared = seq->keys ? lf_sched_sure_blocks(w, seq, pinned, most) * lf_kv_windows_n_full(w) : 0;
         n_shared = LF_MAX(n_shared, lf_sched_n_pinned_of(s, seq, most));
-        if (lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) - n_shared > n_left) return false;
+        if (lf_sched_need(s, seq->n_prompt, seq->max_tokens) - n_shared > n_left) return false;
     }
     return true;
 }
@@ -176,13 +191,14 @@ int64_t lf_sched_room_beside(const struct lf_sched *s, const struct lf_sched_hol
 
 static void count_passing(struct lf_sched *s, const struct lf_sched_seq *seq)
 {
+    int64_t n_blocks = lf_sched_need(s, seq->n_prompt, seq->max_tokens);
     LF_LIST_EACH(it, &s->queues)
     {
         struct lf_sched_tenant *t = LF_LIST_ENTRY(it, struct lf_sched_tenant, node);
-        if (t->blocked.scan_no == s->n_scans) t->blocked.passed_blocks += seq->n_blocks;
+        if (t->blocked.scan_no == s->n_scans) t->blocked.passed_blocks += n_blocks;
         if (t == seq->tenant) break;
     }
-    if (seq->tenant->held.scan_no == s->n_scans) seq->tenant->held.passed_blocks += seq->n_blocks;
+    if (seq->tenant->held.scan_no == s->n_scans) seq->tenant->held.passed_blocks += n_blocks;
 }
 
 /* The next of a tenant's queue that may start; NULL if none. *room: how many blocks it may have at most, so as not to
@@ -194,7 +210,7 @@ static struct lf_sched_seq *first_that_may(struct lf_sched *s, struct lf_sched_t
     LF_LIST_EACH(it, &t->queue)
     {
         struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, tenant_node);
-        if (lf_sched_n_blocks(seq->n_prompt, seq->max_tokens) > LF_MIN(*room, own_room)) continue;
+        if (lf_sched_need(s, seq->n_prompt, seq->max_tokens) > LF_MIN(*room, own_room)) continue;
         int max_blocks = lf_sched_max_cached_blocks(seq);
         if (seq->pin == LF_PIN_DEVICE && !leaves_room(s, seq)) continue;
         bool fits = may_fit(s, seq, max_blocks);

@@ -389,11 +389,6 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     lf_engine_metrics_init(&e->metrics);
     enum lf_status status;
     LF_TRY_GOTO(allocate(e, err), fail);
-    const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
-                                             .queue_tokens = e->opts.queue_tokens,
-                                             .per_tenant_n = opts->per_tenant_n,
-                                             .watchdog_s = opts->watchdog_s,
-                                             .n_blocks = kv->pool.n_blocks};
     const struct lf_sched_opts sched = {.chunk = opts->chunk,
                                         .max_seqs = opts->max_seqs,
                                         .n_kept = lf_batch_n_slots(opts->max_seqs) - opts->max_seqs,
@@ -407,6 +402,13 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .n_tenants = n_tenants(opts),
                                         .held_epochs = e->held_epochs};
     lf_sched_init(&e->sched, &sched);
+    const struct lf_mailbox_limits limits = {.queue_n = opts->queue_n,
+                                             .queue_tokens = e->opts.queue_tokens,
+                                             .per_tenant_n = opts->per_tenant_n,
+                                             .watchdog_s = opts->watchdog_s,
+                                             .n_blocks = kv->pool.n_blocks -
+                                                         (int)lf_kv_windows_slack(&sched.windows, opts->chunk),
+                                             .windows = sched.windows};
     if (is_known(&opts->speed)) lf_cost_start(&e->sched.cost, opts->speed.ns);
     LF_TRY_GOTO(lf_mailbox_init(&e->mailbox, &limits, &e->metrics, err), fail);
     LF_TRY_GOTO(lf_mailbox_start(&e->mailbox, err), fail_mailbox);
@@ -470,7 +472,7 @@ void lf_engine_snapshot(struct lf_engine *engine, struct lf_engine_state *out)
 int64_t lf_engine_largest(struct lf_engine *engine, uint64_t tenant)
 {
     int64_t n_blocks = lf_mailbox_room(&engine->mailbox, tenant, lf_clock_ns());
-    return LF_MIN(n_blocks * LF_KV_BLOCK_TOKENS, engine->opts.ctx);
+    return LF_MIN(lf_kv_windows_fit(&engine->sched.opts.windows, n_blocks) * LF_KV_BLOCK_TOKENS, engine->opts.ctx);
 }
 
 const struct lf_engine_metrics *lf_engine_metrics(const struct lf_engine *engine)

@@ -251,19 +251,26 @@ enum lf_status lf_mailbox_check_room(struct lf_mailbox *mb, const struct lf_gen_
 
 /* ---- pins ---- */
 
-static int n_full_blocks(const struct lf_request *req)
+/* Blocks of the cache that are pinned with so many full ones of a prompt. */
+static int64_t n_pinned_by(const struct lf_mailbox *mb, int64_t n_full)
 {
-    return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
+    return lf_kv_windows_pinned(&mb->limits.windows, (int)n_full);
+}
+
+static int64_t n_pin_blocks(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    return n_pinned_by(mb, req->params.n_prompt / LF_KV_BLOCK_TOKENS);
 }
 
 /* Under the lock: whether every tier that it is to stay in has room for it, among what may be pinned there. */
 static enum lf_status check_pin(const struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
 {
     for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) {
-        int64_t most = mb->limits.pins_most[pin], n = mb->n_pinned[pin] - req->params.pin_spare[pin];
-        if (most > 0 && n + n_full_blocks(req) > most)
-            return lf_fail(err, LF_LIMIT, "%d blocks would be pinned to the %s; %lld of %lld that may be are",
-                           n_full_blocks(req), lf_pin_name((enum lf_pin)pin), (long long)n, (long long)most);
+        int64_t most = mb->limits.pins_most[pin], n = mb->n_pinned[pin] - n_pinned_by(mb, req->params.pin_spare[pin]);
+        if (most > 0 && n + n_pin_blocks(mb, req) > most)
+            return lf_fail(err, LF_LIMIT, "%lld blocks would be pinned to the %s; %lld of %lld that may be are",
+                           (long long)n_pin_blocks(mb, req), lf_pin_name((enum lf_pin)pin), (long long)n,
+                           (long long)most);
     }
     return LF_OK;
 }
@@ -272,20 +279,26 @@ static enum lf_status check_pin(const struct lf_mailbox *mb, const struct lf_req
  * with that it has. */
 static int64_t most_beside_pins(const struct lf_mailbox *mb, const struct lf_sched_seq *seq, int n_most)
 {
-    int n_shared = 0;
+    const struct lf_kv_windows *w = &mb->limits.windows;
+    int64_t n_shared = 0;
     LF_LIST_EACH(it, &mb->pins)
     {
         const struct lf_request *pinned = LF_LIST_ENTRY(it, struct lf_request, pin_node);
         if (pinned->params.pin != LF_PIN_DEVICE || n_most == 0) continue;
-        n_shared = LF_MAX(n_shared, LF_MIN(lf_sched_common_blocks(seq, &pinned->seq), n_most));
+        n_shared = LF_MAX(n_shared, lf_sched_sure_blocks(w, seq, &pinned->seq, n_most) * lf_kv_windows_n_full(w));
     }
     return mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE] + n_shared;
+}
+
+static int64_t n_needed(const struct lf_mailbox *mb, const struct lf_request *req)
+{
+    return lf_kv_windows_need(&mb->limits.windows, lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens));
 }
 
 /* Under the lock: whether it could start at all. */
 static enum lf_status check_beside_pins(struct lf_mailbox *mb, const struct lf_request *req, struct lf_err *err)
 {
-    int64_t n = lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens);
+    int64_t n = n_needed(mb, req);
     if (n <= mb->limits.n_blocks - mb->n_pinned[LF_PIN_DEVICE]) return LF_OK;
     int64_t most = most_beside_pins(mb, &req->seq, lf_sched_max_cached_blocks(&req->seq));
     if (n <= most) return LF_OK;
@@ -314,7 +327,7 @@ int64_t lf_mailbox_n_pinned(struct lf_mailbox *mb)
 /* Under the lock. */
 static void count_pin(struct lf_mailbox *mb, const struct lf_request *req, int sign)
 {
-    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) mb->n_pinned[pin] += sign * n_full_blocks(req);
+    for (int pin = LF_PIN_DISK; pin <= (int)req->params.pin; pin++) mb->n_pinned[pin] += sign * n_pin_blocks(mb, req);
 }
 
 /* Under the lock: how long a prompt takes behind those that wait, at the speed measured so far. */
@@ -519,7 +532,7 @@ int64_t lf_mailbox_room(struct lf_mailbox *mb, uint64_t tenant, int64_t now_ns)
         if (req->params.tenant != tenant) continue;
         holds.n_waiting += req->waiting;
         holds.n_running += !req->waiting;
-        if (!req->waiting) holds.n_blocks += lf_sched_n_blocks(req->params.n_prompt, req->params.max_tokens);
+        if (!req->waiting) holds.n_blocks += n_needed(mb, req);
     }
     bool takes = mb->alive && !mb->draining && !mb->stop;
     int64_t n = takes ? lf_sched_room_blocks(&mb->figures.room, tenant, &holds, now_ns) : 0;

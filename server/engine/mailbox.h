@@ -29,9 +29,10 @@
 struct lf_mailbox_limits {
     int queue_n;
     int64_t queue_tokens;
-    int per_tenant_n;            /* 0: no limit */
-    int watchdog_s;              /* 0: off */
-    int n_blocks;                /* of the cache */
+    int per_tenant_n; /* 0: no limit */
+    int watchdog_s;   /* 0: off */
+    int n_blocks;     /* of the cache that may be reserved */
+    struct lf_kv_windows windows;
     int64_t pins_most[LF_PIN_N]; /* blocks that may be pinned to each tier; 0: there is no such tier */
 };
 

@@ -2,6 +2,7 @@
  *
  * The results of the step's items lie one behind the other in the batch's order. A row's token is a pure function of
  * (logits, the request's parameters and history, position), so it is the same in any batch. */
+#include "server/engine/block_tables.h"
 #include "server/engine/engine_internal.h"
 #include "server/engine/holding.h"
 
@@ -50,10 +51,12 @@ static void poison_blocks(struct lf_engine *e, const struct lf_sched_seq *seq)
 {
 #ifdef LF_DEBUG
     if (e->tiers.n > 0 && !lf_device_info(e->kv->dev)->is_host) return;
-    for (int i = 0; i < seq->n_blocks; i++) {
-        const struct lf_block *block = &e->kv->pool.blocks[seq->blocks[i]];
-        if (block->n_refs == 1 && !block->cached) lf_kv_cache_poison(e->kv, seq->blocks[i]);
-    }
+    for (int g = 0; g < lf_kv_windows_n(&e->sched.opts.windows); g++)
+        for (int i = seq->tables[g].first; i < seq->tables[g].end; i++) {
+            int32_t idx = lf_sched_table(seq, g)[i];
+            const struct lf_block *block = &e->kv->pool.blocks[idx];
+            if (block->n_refs == 1 && !block->cached) lf_kv_cache_poison(e->kv, idx);
+        }
 #else
     (void)e;
     (void)seq;

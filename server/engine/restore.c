@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/scheduler.h"
 
 enum { TIERS_N = LF_RESTORE_TIERS_N };
@@ -22,10 +23,21 @@ enum lf_restore_way lf_restore_choose(double compute_ns, double load_ns, bool ma
     return both_ns > WORTH * compute_ns ? LF_RESTORE_NOT : LF_RESTORE_MEET;
 }
 
+int lf_restore_group(const struct lf_sched_seq *seq, int i)
+{
+    return seq->restore.leaps ? i / seq->table_stride : 0;
+}
+
+int lf_restore_idx(const struct lf_sched_seq *seq, int i)
+{
+    return seq->restore.leaps ? i % seq->table_stride : i;
+}
+
 enum lf_restore_state lf_restore_state_at(const struct lf_sched_seq *seq, int i)
 {
     const struct lf_restore *r = &seq->restore;
-    if (i < r->first || i >= r->end) return LF_RESTORE_NONE;
+    int at = lf_restore_idx(seq, i);
+    if (at < r->first || at >= r->end) return LF_RESTORE_NONE;
     return (enum lf_restore_state)(r->states[i] & STATE_MASK);
 }
 
@@ -101,11 +113,135 @@ static void look_below(struct lf_sched *s, struct lf_sched_seq *seq, int first, 
     }
 }
 
+static bool has_room(const struct lf_restore_traffic *traffic, int tier)
+{
+    return traffic->n_ahead[tier] < traffic->n_most[tier];
+}
+
+/* ---- leaps ---- */
+
+static int tier_of(struct lf_sched *s, const struct lf_sched_seq *seq, int g, int i)
+{
+    struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], g);
+    return s->opts.below.find(s->opts.below.ctx, &key);
+}
+
+/* The first block of a group that is to come for a leap from `first` to `end`. */
+static int first_coming(const struct lf_sched *s, int g, int first, int end)
+{
+    return LF_MAX(first, lf_kv_windows_first(s->opts.windows.tokens[g], end));
+}
+
+/* Of what a leap to n needs in a group with a window the last that is not below; -1: all is. */
+static int last_missing(struct lf_sched *s, const struct lf_sched_seq *seq, int g, int first, int n)
+{
+    for (int i = n - 1; i >= first_coming(s, g, first, n); i--)
+        if (tier_of(s, seq, g, i) < 0) return i;
+    return -1;
+}
+
+/* The furthest that a sequence which has the first blocks can leap. What is looked for is as in lf_sched_hit. */
+static int furthest(struct lf_sched *s, const struct lf_sched_seq *seq, int first, int end)
+{
+    const struct lf_kv_windows *w = &s->opts.windows;
+    int n = end;
+    for (int g = 0; g < lf_kv_windows_n(w); g++)
+        for (int i = first; i < n && !lf_kv_windows_slides(w, g); i++)
+            if (tier_of(s, seq, g, i) < 0) n = i;
+    for (int g = 0; g < lf_kv_windows_n(w) && n > first; g++) {
+        int missing = lf_kv_windows_slides(w, g) ? last_missing(s, seq, g, first, n) : -1;
+        if (missing < 0) continue;
+        n = missing;
+        g = -1; /* all of them again, for a shorter one */
+    }
+    return LF_MAX(n, first);
+}
+
+/* Notes what is to come; returns how many blocks of windows that are. */
+static int note_coming(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
+{
+    struct lf_restore *r = &seq->restore;
+    int n_sliding = 0;
+    r->leaps = true;
+    r->way = LF_RESTORE_WAIT;
+    r->first = first;
+    r->end = end;
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
+        int from = first_coming(s, g, first, end);
+        if (lf_kv_windows_slides(&s->opts.windows, g)) n_sliding += end - from;
+        for (int i = from; i < end; i++) {
+            int tier = tier_of(s, seq, g, i);
+            set_state(seq, g * seq->table_stride + i, LF_RESTORE_BELOW, tier);
+            r->n_below[tier]++;
+        }
+    }
+    return n_sliding;
+}
+
+static void end_leap(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    struct lf_restore *r = &seq->restore;
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++)
+        memset(r->states + (ptrdiff_t)g * seq->table_stride + r->first, 0, (size_t)(r->end - r->first));
+    *r = (struct lf_restore){.states = r->states};
+}
+
+static void plan_leap(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
+{
+    struct lf_restore_source *below = &s->opts.below;
+    struct lf_restore *r = &seq->restore;
+    int n = furthest(s, seq, first, end), longest = 0;
+    if (n == first) return;
+    int n_sliding = note_coming(s, seq, first, n);
+    double load_ns = load_ns_of(below, r, &longest);
+    double compute_ns = lf_cost_prefill_ns(&s->cost, first * BLOCK, (n - first) * BLOCK, 0);
+    bool pays = lf_restore_choose(compute_ns, load_ns, false) == LF_RESTORE_WAIT;
+    if (!pays) below->block_ns[longest] *= FORGETTING;
+    if (pays && n_sliding <= lf_sched_n_spare(s))
+        lf_tables_take_coming(s, seq, n);
+    else
+        end_leap(s, seq);
+}
+
+int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq)
+{
+    struct lf_restore *r = &seq->restore;
+    int n = 0;
+    if (n_below_of(r) + r->n_coming > 0) return 0;
+    if (r->failed) {
+        lf_tables_drop_coming(s, seq);
+    } else {
+        n = r->end * BLOCK - seq->n_done;
+        lf_tables_leap(s, seq, r->end);
+    }
+    end_leap(s, seq);
+    return n;
+}
+
+/* The next block of a leap, in the order of the tables. */
+static int next_of_leap(const struct lf_sched *s, struct lf_sched_seq *seq, const struct lf_restore_traffic *traffic)
+{
+    struct lf_restore *r = &seq->restore;
+    int end = lf_kv_windows_n(&s->opts.windows) * seq->table_stride;
+    while (r->next < end && lf_restore_state_at(seq, r->next) != LF_RESTORE_BELOW) r->next++;
+    if (r->next == end) return -1;
+    int i = r->next, tier = lf_restore_tier_at(seq, i);
+    if (!has_room(traffic, tier)) return -1;
+    set_state(seq, i, LF_RESTORE_COMING, tier);
+    r->n_below[tier]--;
+    r->n_coming++;
+    return i;
+}
+
 void lf_restore_plan(struct lf_sched *s, struct lf_sched_seq *seq, int first, int end)
 {
     struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
     if (!below->find || !r->states) return;
+    if (s->opts.windows.n > 1 || lf_kv_windows_n_sliding(&s->opts.windows) > 0) {
+        plan_leap(s, seq, first, end);
+        return;
+    }
     look_below(s, seq, first, end);
     while (n_below_of(r) > 0) {
         int longest = 0;
@@ -125,7 +261,7 @@ static void choose_again(const struct lf_sched *s, struct lf_sched_seq *seq)
     const struct lf_restore_source *below = &s->opts.below;
     struct lf_restore *r = &seq->restore;
     int n_below = n_below_of(r), longest = 0;
-    if (r->way != LF_RESTORE_WAIT || n_below == 0) return;
+    if (r->way != LF_RESTORE_WAIT || n_below == 0 || r->leaps) return;
     double compute_ns = lf_cost_prefill_ns(&s->cost, (r->end - n_below) * BLOCK, n_below * BLOCK, 0);
     double load_ns = load_ns_of(below, r, &longest);
     enum lf_restore_way way = lf_restore_choose(compute_ns, load_ns, below->may_meet);
@@ -139,11 +275,6 @@ static bool comes_in_time(const struct lf_sched *s, const struct lf_sched_seq *s
 {
     double compute_ns = lf_cost_prefill_ns(&s->cost, seq->n_done, i * BLOCK - seq->n_done, 0);
     return (n_ahead + 1) * s->opts.below.block_ns[lf_restore_tier_at(seq, i)] <= compute_ns;
-}
-
-static bool has_room(const struct lf_restore_traffic *traffic, int tier)
-{
-    return traffic->n_ahead[tier] < traffic->n_most[tier];
 }
 
 /* Whether it wants something of a tier that more may come from. */
@@ -160,6 +291,7 @@ int lf_restore_next(const struct lf_sched *s, struct lf_sched_seq *seq, const st
     bool meet = r->way == LF_RESTORE_MEET;
     int lowest = LF_MAX(r->first, (seq->n_done + BLOCK - 1) / BLOCK);
     if (!wants(r, traffic)) return -1;
+    if (r->leaps) return next_of_leap(s, seq, traffic);
     for (int k = 0; k < r->end - lowest; k++) {
         int i = meet ? r->end - 1 - k : lowest + k, tier = lf_restore_tier_at(seq, i);
         if (lf_restore_state_at(seq, i) != LF_RESTORE_BELOW || !has_room(traffic, tier)) continue;
@@ -233,6 +365,9 @@ void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole)
     seq->restore.n_coming--;
     if (lf_restore_state_at(seq, i) == LF_RESTORE_COMING)
         set_state(seq, i, whole ? LF_RESTORE_THERE : LF_RESTORE_NONE, 0);
+    if (whole || !seq->restore.leaps) return;
+    seq->restore.failed = true; /* no more of it is sent for */
+    memset(seq->restore.n_below, 0, sizeof(seq->restore.n_below));
 }
 
 void lf_restore_forget(struct lf_sched_seq *seq, int i)
@@ -254,6 +389,7 @@ int lf_restore_room(const struct lf_sched_seq *seq)
 {
     const struct lf_restore *r = &seq->restore;
     int i = seq->n_done / BLOCK;
+    if (r->leaps) return 0;
     if (i >= r->end) return seq->n_prompt - seq->n_done;
     enum lf_restore_state least = r->way == LF_RESTORE_WAIT ? LF_RESTORE_BELOW : LF_RESTORE_COMING;
     while (i < r->end && lf_restore_state_at(seq, i) < least) i++;

@@ -27,6 +27,13 @@
  * computing the engine knows what the process before has measured (engine.h). Where there was none nothing is known
  * before the first step: both begin, where that is allowed and loading is longer than a step.
  *
+ * Where layers form several groups, or have windows (block_tables.h), nothing is stepped over block by block: behind a
+ * window's blocks that were never there nothing can be computed. The sequence leaps: the longest prefix is looked for
+ * that is below as far as it is seen from behind it (all blocks of the groups that see all, of the others those of the
+ * window before its end), it waits for all of that, and computes on from there. Should one block not come, it computes
+ * from where it was. While they come, blocks of windows have firm references beside what is reserved: where there is no
+ * room for that it computes, too.
+ *
  * Pure bookkeeping; the engine thread's. Bytes are moved by tiers.c. */
 #ifndef LF_SERVER_ENGINE_RESTORE_H
 #define LF_SERVER_ENGINE_RESTORE_H
@@ -43,9 +50,13 @@ enum lf_restore_way { LF_RESTORE_NOT, LF_RESTORE_WAIT, LF_RESTORE_MEET };
 
 enum { LF_RESTORE_TIERS_N = 2, LF_RESTORE_TOLD_N = 8 };
 
-/* What restores one sequence; all zeros: nothing. Block indices are those of its table. */
+/* What restores one sequence; all zeros: nothing. Block indices are those of its tables: of block i in group g that is
+ * g · table_stride + i, where it leaps. */
 struct lf_restore {
-    uint8_t *states; /* [blocks of the prompt] of lf_restore_state_at, borrowed; zeros at first */
+    uint8_t *states; /* [groups, blocks of the prompt] of lf_restore_state_at, borrowed; zeros at first */
+    bool leaps;      /* to end, once all is there */
+    bool failed;     /* something is not to be had */
+    int next;        /* where it leaps: nothing before it is to be sent for */
     enum lf_restore_way way;
     int first, end;                  /* outside of [first, end) all states are NONE */
     int n_below[LF_RESTORE_TIERS_N]; /* of each tier */
@@ -107,6 +118,12 @@ void lf_restore_back(struct lf_sched_seq *seq, int i, bool whole);
 void lf_restore_forget(struct lf_sched_seq *seq, int i);
 /* Steps over what is there; returns how many tokens that were. */
 int lf_restore_step_over(struct lf_sched_seq *seq);
+/* Where it leaps and all is there, or is not to be had: leaps, or goes on computing where it is. Returns how many
+ * tokens it leapt over. */
+int lf_restore_leap(struct lf_sched *s, struct lf_sched_seq *seq);
+/* The group of a block index, and its place in that group's table. */
+int lf_restore_group(const struct lf_sched_seq *seq, int i);
+int lf_restore_idx(const struct lf_sched_seq *seq, int i);
 /* Tokens from n_done on that may be computed now: 0 while it waits. */
 int lf_restore_room(const struct lf_sched_seq *seq);
 /* The next n tokens are computed: their blocks need not come any more. */

@@ -2,13 +2,14 @@
 #include "server/engine/room.h"
 
 #include "core/check.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/scheduler.h"
 #include "server/engine/shared_blocks.h"
 
 void lf_sched_snapshot_room(const struct lf_sched *s, struct lf_sched_room *out)
 {
     int n_left = s->opts.max_seqs - s->n_running;
-    *out = (struct lf_sched_room){.n_blocks = lf_block_pool_n_available(s->opts.pool),
+    *out = (struct lf_sched_room){.n_blocks = lf_sched_n_spare(s),
                                   .share_blocks = lf_sched_share_of(lf_sched_n_unpinned(s)),
                                   .share_seqs = (int)lf_sched_share_of(s->opts.max_seqs),
                                   .n_slots = LF_MAX(n_left, 0),

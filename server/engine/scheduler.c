@@ -6,8 +6,10 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/holding.h"
 #include "server/engine/prefill_order.h"
+#include "server/engine/shared_blocks.h"
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS, GROWTH = 4 };
 static const double PREFILL_SHARE = 0.25; /* of the step's time, at least */
@@ -26,6 +28,7 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     LF_ASSERT(opts->n_kept >= 0 && opts->n_kept < opts->max_seqs);
     LF_ASSERT(opts->tenants && opts->n_tenants >= 1 && opts->held_epochs);
     LF_ASSERT(opts->step_ns >= 1 && opts->alone_ns >= opts->step_ns);
+    LF_ASSERT(opts->windows.n >= 0 && opts->windows.n <= LF_KV_WINDOWS_N);
     memset(s, 0, sizeof(*s));
     s->opts = *opts;
     lf_list_init(&s->waiting);
@@ -36,8 +39,10 @@ void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts)
     lf_cost_init(&s->cost);
 }
 
-static void add_item(struct lf_sched_step *step, struct lf_sched_seq *seq, int n_tokens, int out_first, int n_out)
+static void add_item(struct lf_sched *s, struct lf_sched_step *step, struct lf_sched_seq *seq, int n_tokens,
+                     int out_first, int n_out)
 {
+    lf_tables_cover(s, seq, seq->n_done + n_tokens);
     step->items[step->n_items++] = (struct lf_sched_item){.seq = seq,
                                                           .n_tokens = n_tokens,
                                                           .out_first = out_first,
@@ -69,7 +74,7 @@ static void plan_decodes(struct lf_sched *s, struct lf_sched_step *step, bool pr
         it = it->next;
         bool has_all = seq->n_ids == seq->n_prompt + seq->max_tokens; /* the last one may be a placeholder */
         if (lf_sched_in_prefill(seq) || has_all) continue;
-        add_item(step, seq, 1, 0, 1);
+        add_item(s, step, seq, 1, 0, 1);
         lf_list_remove(&seq->node);
         lf_list_push_back(&s->running, &seq->node);
     }
@@ -130,9 +135,9 @@ static double plan_chunk(struct lf_sched *s, struct lf_sched_step *step, struct 
     bool last = seq->n_done + n == seq->n_prompt;
     int n_sampled = last && seq->max_tokens > 0 ? 1 : 0;
     if (seq->all_logits) /* the logits of token i tell how likely token i + 1 was */
-        add_item(step, seq, n, 0, last ? n - 1 + n_sampled : n);
+        add_item(s, step, seq, n, 0, last ? n - 1 + n_sampled : n);
     else
-        add_item(step, seq, n, n - n_sampled, n_sampled);
+        add_item(s, step, seq, n, n - n_sampled, n_sampled);
     return lf_cost_prefill_ns(&s->cost, seq->n_done, n, step->items[step->n_items - 1].n_out);
 }
 
@@ -164,40 +169,16 @@ static double plan_eldest(struct lf_sched *s, struct lf_sched_step *step, struct
     return ns;
 }
 
-/* Blocks that have become full are offered to the prefix cache, those of the answer too once their ids are known. */
-static void enter_full_blocks(struct lf_sched *s, struct lf_sched_seq *seq)
-{
-    if (!seq->keys) return;
-    int n_full = LF_MIN(seq->n_done, seq->n_ids - seq->n_placeholders) / BLOCK;
-    for (; seq->n_entered < n_full; seq->n_entered++) {
-        int i = seq->n_entered;
-        const int32_t *ids = seq->ids + (int64_t)i * BLOCK;
-        if (seq->n_keys <= i + 1) {
-            lf_prefix_key_next(&seq->keys[i], ids, &seq->keys[i + 1]);
-            seq->n_keys = i + 2;
-        }
-        const struct lf_prefix_origin origin = {.tenant = seq->tenant_id, .depth = (uint32_t)(i * BLOCK)};
-        lf_prefix_cache_insert_key(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], ids, seq->blocks[i], origin);
-    }
-}
-
-/* A block that another sequence has finished meanwhile is taken over: the fresh one goes back to the pool, with the
- * tokens it may already have. */
+/* Blocks that another sequence has finished meanwhile are taken over: the fresh ones go back to the pool, with the
+ * tokens that one may already have. */
 static void catch_up(struct lf_sched *s, struct lf_sched_seq *seq)
 {
-    if (!seq->keys || seq->all_logits) return;
-    for (int i = seq->n_done / BLOCK; (i + 1) * BLOCK < seq->n_prompt; i++) {
-        int32_t found =
-            lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
-        if (found < 0) return;
-        lf_block_pool_get(s->opts.pool, found);
-        lf_block_pool_put(s->opts.pool, seq->blocks[i]);
-        seq->blocks[i] = found;
-        lf_restore_forget(seq, i);
-        seq->n_cached += (i + 1) * BLOCK - seq->n_done;
-        seq->n_done = (i + 1) * BLOCK;
-        seq->n_entered = i + 1;
-    }
+    int first = seq->n_done / BLOCK;
+    if (!seq->keys || seq->all_logits || seq->restore.leaps) return;
+    int n = lf_sched_hit(s, seq, first, lf_sched_max_cached_blocks(seq), false);
+    if (n <= first) return;
+    lf_tables_take_over(s, seq, n);
+    for (int i = first; i < n; i++) lf_restore_forget(seq, i);
 }
 
 /* What need not be computed any more: blocks that others have finished, and those that are back from below. */
@@ -206,10 +187,11 @@ static void take_what_is_there(struct lf_sched *s, struct lf_sched_seq *seq)
     int n_restored;
     do {
         catch_up(s, seq);
-        n_restored = lf_restore_step_over(seq);
+        n_restored = seq->restore.leaps ? lf_restore_leap(s, seq) : lf_restore_step_over(seq);
         seq->n_cached += n_restored;
         seq->n_restored += n_restored;
-        enter_full_blocks(s, seq);
+        lf_tables_enter(s, seq);
+        lf_tables_slide(s, seq);
     } while (n_restored > 0);
 }
 
@@ -342,7 +324,8 @@ void lf_sched_launched(struct lf_sched *s, const struct lf_sched_step *step)
             seq->ids[seq->n_ids++] = -out; /* the placeholder of the item's last logits row: out - 1 */
             seq->n_placeholders++;
         }
-        enter_full_blocks(s, seq);
+        lf_tables_enter(s, seq);
+        lf_tables_slide(s, seq);
     }
 }
 
@@ -350,7 +333,7 @@ void lf_sched_sampled(struct lf_sched *s, struct lf_sched_seq *seq, int32_t id)
 {
     LF_ASSERT(seq->n_placeholders > 0 && id >= 0);
     seq->ids[seq->n_ids - seq->n_placeholders--] = id;
-    enter_full_blocks(s, seq);
+    lf_tables_enter(s, seq);
 }
 
 /* A step's time belongs to prefill and decode in the proportion that was predicted for their parts. */
@@ -386,7 +369,7 @@ void lf_sched_end(struct lf_sched *s, struct lf_sched_seq *seq)
     } else {
         s->n_running--;
         lf_prefill_order_leave(seq);
-        while (seq->n_blocks > 0) lf_block_pool_put(s->opts.pool, seq->blocks[--seq->n_blocks]);
+        lf_tables_release(s, seq);
     }
     lf_sched_tenant_leaves(s, seq);
     seq->phase = LF_SCHED_ENDED;
@@ -443,7 +426,7 @@ void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs
 {
     const struct lf_block_pool *pool = s->opts.pool;
     int n_waiting = 0, n_running = 0;
-    int64_t waiting_tokens = 0;
+    int64_t waiting_tokens = 0, n_loose = 0, n_reserved = 0;
     memset(refs, 0, (size_t)pool->n_blocks * sizeof(*refs));
     LF_LIST_EACH(it, &s->waiting)
     {
@@ -459,24 +442,23 @@ void lf_sched_check(const struct lf_sched *s, const int32_t *held, int32_t *refs
         LF_ASSERT(seq->phase == LF_SCHED_RUNNING && seq->n_done <= seq->n_ids);
         LF_ASSERT(seq->n_ids <= seq->n_prompt + seq->max_tokens && seq->n_done <= seq->n_blocks * BLOCK);
         LF_ASSERT(seq->n_placeholders >= 0 && seq->n_placeholders <= seq->n_ids - seq->n_prompt);
-        for (int i = 0; i < seq->n_blocks; i++) refs[seq->blocks[i]]++;
+        n_reserved += lf_tables_check(s, seq, refs, &n_loose);
         n_running++;
     }
     LF_LIST_EACH(it, &s->holding)
     {
         const struct lf_sched_seq *seq = seq_of(it);
         LF_ASSERT(seq->phase == LF_SCHED_HOLDING && seq->n_blocks <= seq->n_keys - 1);
-        for (int i = 0; i < seq->n_blocks; i++) {
-            LF_ASSERT(pool->blocks[seq->blocks[i]].n_pins > 0);
-            refs[seq->blocks[i]]++;
-        }
+        n_reserved += lf_tables_check(s, seq, refs, &n_loose);
     }
-    for (int i = 0; i < pool->n_blocks; i++) LF_ASSERT(refs[i] + (held ? held[i] : 0) == pool->blocks[i].n_refs);
+    for (int i = 0; i < pool->n_blocks; i++) {
+        LF_ASSERT(refs[i] + (held ? held[i] : 0) == pool->blocks[i].n_refs);
+        n_loose -= pool->blocks[i].n_loose;
+    }
+    LF_ASSERT(n_loose == 0 && n_reserved == s->n_reserved && lf_sched_n_spare(s) >= 0);
     LF_LIST_EACH(it, &s->running)
     {
-        const struct lf_sched_seq *seq = seq_of(it);
-        for (int i = seq->n_done / BLOCK; i < seq->n_blocks; i++) /* those it may still write */
-            LF_ASSERT(refs[seq->blocks[i]] == 1 && !pool->blocks[seq->blocks[i]].cached);
+        lf_tables_check_writable(s, seq_of(it), refs);
     }
     LF_ASSERT(n_waiting == s->n_waiting && n_running == s->n_running && waiting_tokens == s->waiting_tokens);
     LF_ASSERT(n_running <= s->opts.max_seqs + s->opts.n_kept);

@@ -56,6 +56,7 @@
 #include "core/pin.h"
 #include "kv/block_pool.h"
 #include "kv/prefix_cache.h"
+#include "kv/windows.h"
 #include "server/engine/cost.h"
 #include "server/engine/restore.h"
 #include "server/engine/tenants.h"
@@ -72,17 +73,26 @@ enum {
 
 enum lf_sched_phase { LF_SCHED_NEW, LF_SCHED_WAITING, LF_SCHED_RUNNING, LF_SCHED_HOLDING, LF_SCHED_ENDED };
 
+/* The entries that a block table holds, and those beside them that come from below. */
+struct lf_sched_table {
+    int first, end;
+    int coming, coming_end;
+};
+
 /* A sequence, as the scheduler sees it; lives inside the request. The first group is set before submit. */
 struct lf_sched_seq {
     int32_t *ids;    /* [n_prompt + max_tokens] borrowed; the prompt, then what was sampled */
-    int32_t *blocks; /* [lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block table, valid while running */
+    int32_t *blocks; /* [groups, lf_sched_n_blocks(n_prompt, max_tokens)] borrowed; the block tables, valid while
+                      * running: block_tables.h */
     struct lf_prefix_key *keys; /* [that + 1] borrowed; key of the chain before block i. NULL without prefix cache */
     int n_keys;                 /* of keys that are worked out: those of the prompt's full blocks, and the root */
     int n_prompt, max_tokens;
     int priority;
     uint64_t tenant_id;
-    enum lf_pin pin;                   /* not NONE: max_tokens is 0, and there is a prefix cache */
-    bool all_logits;                   /* echo: logits of every prompt token, so nothing comes from the cache */
+    enum lf_pin pin;      /* not NONE: max_tokens is 0, and there is a prefix cache */
+    bool all_logits;      /* echo: logits of every prompt token, so nothing comes from the cache */
+    const int32_t *marks; /* [n_marks] borrowed: where a part of the prompt ends that others may have too (marks.h) */
+    int n_marks;
     const struct lf_sched_seq *leader; /* waits until its prompt is computed or it ended; valid till then */
     struct lf_restore restore;         /* its states are set before submit where there is something below the cache */
 
@@ -90,14 +100,17 @@ struct lf_sched_seq {
     struct lf_list node, tenant_node, prefill_node; /* of its tenant: in the queue, while waiting; among the prefills */
     struct lf_sched_tenant *tenant;                 /* from submit on */
     enum lf_sched_phase phase;
-    int n_ids;            /* prompt and sampled, placeholders included */
-    int n_placeholders;   /* the last of these: sampled by steps that have not ended */
-    int n_done;           /* in the KV cache, or will be when the steps that were launched have ended */
-    int n_cached;         /* of the prompt, taken from the prefix cache, or restored */
-    int n_restored;       /* of these: from below the cache */
-    int n_blocks;         /* reserved, while running */
+    int n_ids;          /* prompt and sampled, placeholders included */
+    int n_placeholders; /* the last of these: sampled by steps that have not ended */
+    int n_done;         /* in the KV cache, or will be when the steps that were launched have ended */
+    int n_cached;       /* of the prompt, taken from the prefix cache, or restored */
+    int n_restored;     /* of these: from below the cache */
+    int table_stride;   /* entries of a table, from one to the next */
+    int n_blocks;       /* of these in use, while running: all */
+    struct lf_sched_table tables[LF_KV_WINDOWS_N]; /* of each group */
     int n_entered;        /* leading blocks that were offered to the prefix cache, or came from it */
-    int n_hint;           /* leading blocks that were in the cache when last looked */
+    int n_hint;           /* leading blocks that it could have had from the cache when last looked */
+    int n_leading;        /* lf_sched_leading_blocks, when last looked */
     int64_t submitted_ns; /* when it came */
     int64_t order_ns;     /* what the queue is sorted by */
     int64_t admitted_ns;  /* 0: not yet */
@@ -115,6 +128,7 @@ struct lf_sched_opts {
     int max_out;    /* logits rows of one step, >= 1 */
     int token_tile; /* tokens cost as much as the next multiple of this, >= 1: prefills fill a step up to one */
     int64_t step_ns, alone_ns;       /* of a step, and of one in which nobody decodes, >= step_ns */
+    struct lf_kv_windows windows;    /* of the groups of layers; zeros: one that sees all */
     struct lf_block_pool *pool;      /* borrowed */
     struct lf_prefix_cache *prefix;  /* borrowed; NULL: off */
     struct lf_sched_tenant *tenants; /* [n_tenants] borrowed: as many as can wait and run, at least 1 */
@@ -146,6 +160,7 @@ struct lf_sched {
     int n_waiting, n_running;
     uint64_t n_admitted;
     int64_t waiting_tokens; /* prompt tokens of those waiting */
+    int64_t n_reserved;     /* blocks, for windows of those that run: block_tables.h */
     struct lf_cost cost;
     /* Tenants; see tenants.h. */
     struct lf_list queues;        /* those with something waiting, in the order of their turns as last looked at */
@@ -163,9 +178,9 @@ struct lf_sched {
 };
 
 void lf_sched_init(struct lf_sched *s, const struct lf_sched_opts *opts);
-/* Blocks that n_prompt + max_tokens need. */
+/* Blocks of a table for n_prompt + max_tokens. */
 int64_t lf_sched_n_blocks(int n_prompt, int max_tokens);
-/* seq must fit into the pool at all: lf_sched_n_blocks <= pool->n_blocks. */
+/* seq must fit into the pool at all: what it needs in all groups and the slack (windows.h) are at most its blocks. */
 void lf_sched_submit(struct lf_sched *s, struct lf_sched_seq *seq, int64_t now_ns);
 /* Starts the next sequence that may; NULL when none may. */
 struct lf_sched_seq *lf_sched_admit(struct lf_sched *s, int64_t now_ns);

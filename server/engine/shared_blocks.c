@@ -7,9 +7,60 @@
 
 enum { BLOCK = LF_KV_BLOCK_TOKENS };
 
-int32_t lf_sched_find_block(const struct lf_sched *s, const struct lf_sched_seq *seq, int i)
+int32_t lf_sched_find_in(const struct lf_sched *s, const struct lf_sched_seq *seq, int group, int i)
 {
-    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &seq->keys[i + 1], seq->ids + (int64_t)i * BLOCK);
+    struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], group);
+    return lf_prefix_cache_find(s->opts.prefix, &seq->keys[i], &key, seq->ids + (int64_t)i * BLOCK);
+}
+
+static bool has(const struct lf_sched *s, const struct lf_sched_seq *seq, int group, int i, bool pinned)
+{
+    int32_t block = lf_sched_find_in(s, seq, group, i);
+    return block >= 0 && (!pinned || s->opts.pool->blocks[block].n_pins > 0);
+}
+
+static bool have_all(const struct lf_sched *s, const struct lf_sched_seq *seq, int i, bool pinned)
+{
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++)
+        if (!lf_kv_windows_slides(&s->opts.windows, g) && !has(s, seq, g, i, pinned)) return false;
+    return true;
+}
+
+int lf_sched_leading_blocks(const struct lf_sched *s, const struct lf_sched_seq *seq, int from, int most)
+{
+    bool any = lf_kv_windows_n_full(&s->opts.windows) > 0;
+    while (from < most && (any ? have_all(s, seq, from, false) : has(s, seq, 0, from, false))) from++;
+    return from;
+}
+
+/* Of what windows see from n on, and that is not before `from`, the last that is not there; -1: all is. */
+static int last_missing(const struct lf_sched *s, const struct lf_sched_seq *seq, int from, int n, bool pinned)
+{
+    int last = -1;
+    for (int g = 0; g < s->opts.windows.n; g++) {
+        if (!lf_kv_windows_slides(&s->opts.windows, g)) continue;
+        int first = LF_MAX(LF_MAX(lf_kv_windows_first(s->opts.windows.tokens[g], n), from), last + 1);
+        for (int i = n - 1; i >= first; i--) {
+            if (has(s, seq, g, i, pinned)) continue;
+            last = i;
+            break;
+        }
+    }
+    return last;
+}
+
+/* A block that is not there is missed from every place between it and where it is seen from first. */
+int lf_sched_hit(const struct lf_sched *s, const struct lf_sched_seq *seq, int from, int most, bool pinned)
+{
+    int n = most;
+    if (lf_kv_windows_n_full(&s->opts.windows) > 0)
+        for (n = from; n < most && have_all(s, seq, n, pinned);) n++;
+    while (n > from) {
+        int missing = last_missing(s, seq, from, n, pinned);
+        if (missing < 0) return n;
+        n = missing;
+    }
+    return from;
 }
 
 int lf_sched_max_cached_blocks(const struct lf_sched_seq *seq)
@@ -32,14 +83,17 @@ int lf_sched_common_blocks(const struct lf_sched_seq *a, const struct lf_sched_s
     return lo;
 }
 
-int lf_sched_n_pinned_of(const struct lf_sched *s, const struct lf_sched_seq *seq, int most)
+int lf_sched_sure_blocks(const struct lf_kv_windows *w, const struct lf_sched_seq *seq,
+                         const struct lf_sched_seq *pinned, int most)
 {
-    int n = 0;
+    int n = LF_MIN(lf_sched_common_blocks(seq, pinned), most), n_full = pinned->n_keys - 1;
+    if (lf_kv_windows_n_sliding(w) == 0 || n == n_full) return n;
+    /* Windows keep what is seen from its end, and from where it takes over itself. */
+    return n == n_full - 1 && pinned->n_prompt % BLOCK == 0 ? n : 0;
+}
+
+int64_t lf_sched_n_pinned_of(const struct lf_sched *s, const struct lf_sched_seq *seq, int most)
+{
     if (s->opts.pool->n_pinned == 0) return 0;
-    while (n < most) {
-        int32_t block = lf_sched_find_block(s, seq, n);
-        if (block < 0 || s->opts.pool->blocks[block].n_pins == 0) break;
-        n++;
-    }
-    return n;
+    return (int64_t)lf_sched_hit(s, seq, 0, most, true) * lf_kv_windows_n_full(&s->opts.windows);
 }

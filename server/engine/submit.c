@@ -4,6 +4,7 @@
 #include "core/text_memory.h"
 #include "grammar/grammar.h"
 #include "kv/tiers/disk_table.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/engine_internal.h"
 
 static enum lf_status check_ids(const int32_t *ids, int n, int n_vocab, const char *what, struct lf_err *err)
@@ -58,14 +59,15 @@ static enum lf_status check_params(const struct lf_gen_params *p, int n_vocab, s
 
 static enum lf_status check_size(struct lf_engine *e, const struct lf_gen_params *p, struct lf_err *err)
 {
-    int64_t n_tokens = (int64_t)p->n_prompt + p->max_tokens, n_blocks = lf_sched_n_blocks(p->n_prompt, p->max_tokens);
+    int64_t n_tokens = (int64_t)p->n_prompt + p->max_tokens,
+            n_blocks = lf_sched_need(&e->sched, p->n_prompt, p->max_tokens);
     enum lf_status status = LF_OK;
     if (n_tokens > e->opts.ctx)
         status = lf_fail(err, LF_LIMIT, "%d prompt and %d output tokens pass the context of %d", p->n_prompt,
                          p->max_tokens, e->opts.ctx);
-    else if (n_blocks > e->kv->view.n_blocks)
+    else if (n_blocks > e->mailbox.limits.n_blocks)
         status = lf_fail(err, LF_LIMIT, "%d prompt and %d output tokens need %lld KV blocks, there are %d", p->n_prompt,
-                         p->max_tokens, (long long)n_blocks, e->kv->view.n_blocks);
+                         p->max_tokens, (long long)n_blocks, e->mailbox.limits.n_blocks);
     if (status != LF_OK) lf_counter_add(&e->metrics.rejected_too_long, 1);
     return status;
 }
@@ -89,16 +91,43 @@ bool lf_engine_keys(struct lf_engine *e, const struct lf_gen_params *p, uint8_t 
     return true;
 }
 
+/* How many of these blocks a tier has in one group; tier -1: the cache. */
+static int count_there(struct lf_engine *e, int tier, int group, const struct lf_prefix_key *keys, int n)
+{
+    int n_there = 0;
+    if (tier < 0) return lf_prefix_cache_count_in(e->kv->prefix, group, keys, n);
+    for (int i = 0; i < n; i++) {
+        struct lf_prefix_key key = lf_prefix_group_key(&keys[i], group);
+        n_there += lf_tier_has(e->tiers.below[tier].tier, &key);
+    }
+    return n_there;
+}
+
+/* In all groups: those that see all have them. Where windows lack something that is seen from behind the last, that one
+ * is not there. */
+static int count_place(struct lf_engine *e, int tier, const struct lf_prefix_key *keys, int n)
+{
+    const struct lf_kv_windows *w = &e->sched.opts.windows;
+    int n_there = n, n_seen = n;
+    for (int g = 0; g < lf_kv_windows_n(w); g++) {
+        int first = lf_kv_windows_first(w->tokens[g], n);
+        bool slides = lf_kv_windows_slides(w, g);
+        int n_in = count_there(e, tier, g, keys + first, n - first);
+        if (!slides) n_there = LF_MIN(n_there, n_in);
+        if (slides && n_in < n - first) n_seen = LF_MAX(n - 1, 0);
+    }
+    if (n_seen < n && lf_kv_windows_n_full(w) == 0) n_there = count_there(e, tier, 0, keys, n);
+    return LF_MIN(n_there, n_seen);
+}
+
 void lf_engine_places(struct lf_engine *e, const uint8_t *bytes, int n, int n_there[LF_PIN_N])
 {
     const struct lf_prefix_key *keys = (const struct lf_prefix_key *)bytes;
     for (int pin = 0; pin < LF_PIN_N; pin++) n_there[pin] = 0;
     if (!e->kv->prefix) return;
-    n_there[LF_PIN_DEVICE] = lf_prefix_cache_count(e->kv->prefix, keys, n);
-    for (int i = 0; i < n; i++) {
-        for (int t = 0; t < e->tiers.n; t++)
-            n_there[t == e->tiers.disk ? LF_PIN_DISK : LF_PIN_MEMORY] += lf_tier_has(e->tiers.below[t].tier, &keys[i]);
-    }
+    n_there[LF_PIN_DEVICE] = count_place(e, -1, keys, n);
+    for (int t = 0; t < e->tiers.n; t++)
+        n_there[t == e->tiers.disk ? LF_PIN_DISK : LF_PIN_MEMORY] += count_place(e, t, keys, n);
 }
 
 void lf_engine_guard(struct lf_engine *e, bool guarded)
@@ -108,7 +137,7 @@ void lf_engine_guard(struct lf_engine *e, bool guarded)
 
 int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
 {
-    int64_t n = e->kv->view.n_blocks;
+    int64_t n = e->mailbox.limits.n_blocks;
     int n_most = p->n_prompt_logprobs >= 0 ? 0 : (p->n_prompt - 1) / LF_KV_BLOCK_TOKENS;
     if (lf_mailbox_n_pinned(&e->mailbox) > 0) {
         size_t bytes = ((size_t)n_full_blocks(p) + 1) * sizeof(struct lf_prefix_key);
@@ -117,7 +146,7 @@ int64_t lf_engine_most(struct lf_engine *e, const struct lf_gen_params *p)
         n = lf_mailbox_most(&e->mailbox, keys, n_full_blocks(p) + 1, keys ? n_most : 0);
         lf_text_free(p->memory, keys);
     }
-    return LF_MIN(n * LF_KV_BLOCK_TOKENS, e->opts.ctx);
+    return LF_MIN(lf_kv_windows_fit(&e->sched.opts.windows, n) * LF_KV_BLOCK_TOKENS, e->opts.ctx);
 }
 
 int lf_engine_n_kept(struct lf_engine *e, const struct lf_gen_params *p)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/scheduler.h"
 #include "server/engine/shared_blocks.h"
 
@@ -81,7 +82,7 @@ void lf_sched_tenant_starts(struct lf_sched *s, struct lf_sched_seq *seq, int64_
     struct lf_sched_tenant *t = seq->tenant;
     leave_queue(seq);
     t->n_running++;
-    t->n_blocks += seq->n_blocks;
+    t->n_blocks += lf_sched_need(s, seq->n_prompt, seq->max_tokens);
     t->turn_ns = now_ns;
     int n = seq->n_prompt - seq->n_done;
     s->admitted_level_ns = LF_MAX(s->admitted_level_ns, t->admitted_ns);
@@ -102,7 +103,7 @@ void lf_sched_tenant_leaves(struct lf_sched *s, struct lf_sched_seq *seq)
         leave_queue(seq);
     } else {
         t->n_running--;
-        t->n_blocks -= lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+        t->n_blocks -= lf_sched_need(s, seq->n_prompt, seq->max_tokens);
     }
     if (is_here(t)) return;
     s->n_here--;
@@ -122,11 +123,29 @@ bool lf_sched_others_may_come(const struct lf_sched *s, const struct lf_sched_te
 
 /* ---- shares ---- */
 
-/* How many blocks there are in the tables of a tenant's running sequences. A block that several have is counted once:
- * the first time it gets this count's epoch. */
-static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
+/* Of a sequence's blocks that no window slides over those that have not been counted yet: the first time a block gets
+ * this count's epoch. */
+static int64_t count_blocks(struct lf_sched *s, const struct lf_sched_seq *seq)
 {
     int64_t n = 0;
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
+        if (lf_kv_windows_slides(&s->opts.windows, g)) continue;
+        for (int i = 0; i < seq->n_blocks; i++) {
+            int32_t block = lf_sched_table(seq, g)[i];
+            if (s->opts.pool->blocks[block].n_pins > 0) continue; /* it would be here without it, too */
+            uint32_t *epoch = &s->opts.held_epochs[block];
+            if (*epoch != s->held_epoch) n++;
+            *epoch = s->held_epoch;
+        }
+    }
+    return n;
+}
+
+/* How many blocks a tenant's running sequences hold: of what several of them have each block once, and what is reserved
+ * for their windows. */
+static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
+{
+    int64_t n = 0, n_full = lf_kv_windows_n_full(&s->opts.windows);
     if (++s->held_epoch == 0) {
         memset(s->opts.held_epochs, 0, (size_t)s->opts.pool->n_blocks * sizeof(*s->opts.held_epochs));
         s->held_epoch = 1;
@@ -135,12 +154,7 @@ static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
     {
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
         if (seq->tenant != t) continue;
-        for (int i = 0; i < seq->n_blocks; i++) {
-            if (s->opts.pool->blocks[seq->blocks[i]].n_pins > 0) continue; /* it would be here without it, too */
-            uint32_t *epoch = &s->opts.held_epochs[seq->blocks[i]];
-            if (*epoch != s->held_epoch) n++;
-            *epoch = s->held_epoch;
-        }
+        n += count_blocks(s, seq) + lf_sched_need(s, seq->n_prompt, seq->max_tokens) - n_full * seq->table_stride;
     }
     return n;
 }
@@ -149,10 +163,13 @@ static int64_t count_held(struct lf_sched *s, const struct lf_sched_tenant *t)
 static int n_held_already(const struct lf_sched *s, const struct lf_sched_seq *seq, int n_hint)
 {
     int n = 0;
-    for (int i = 0; i < n_hint; i++) {
-        int32_t block = lf_sched_find_block(s, seq, i);
-        if (block < 0) break;
-        if (s->opts.held_epochs[block] == s->held_epoch) n++;
+    for (int g = 0; g < lf_kv_windows_n(&s->opts.windows); g++) {
+        if (lf_kv_windows_slides(&s->opts.windows, g)) continue;
+        for (int i = 0; i < n_hint; i++) {
+            int32_t block = lf_sched_find_in(s, seq, g, i);
+            if (block < 0) break;
+            if (s->opts.held_epochs[block] == s->held_epoch) n++;
+        }
     }
     return n;
 }
@@ -166,7 +183,7 @@ bool lf_sched_within_share(struct lf_sched *s, const struct lf_sched_seq *seq, i
                            bool *counted)
 {
     const struct lf_sched_tenant *t = seq->tenant;
-    int64_t most = lf_sched_share_of(lf_sched_n_unpinned(s)), n = lf_sched_n_blocks(seq->n_prompt, seq->max_tokens);
+    int64_t most = lf_sched_share_of(lf_sched_n_unpinned(s)), n = lf_sched_need(s, seq->n_prompt, seq->max_tokens);
     n -= lf_sched_n_pinned_of(s, seq, n_hint);
     if (!lf_sched_others_may_come(s, t, now_ns)) return true;
     if (n > most) return t->n_running == 0 && (s->n_here == 1 || now_ns - seq->submitted_ns >= LF_SCHED_ALONE_NS);
@@ -236,7 +253,7 @@ static void check_tenant(const struct lf_sched *s, const struct lf_sched_tenant 
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
         if (seq->tenant != t) continue;
         n_running++;
-        n_blocks += seq->n_blocks;
+        n_blocks += lf_sched_need(s, seq->n_prompt, seq->max_tokens);
     }
     LF_LIST_EACH(it, &s->queues)
     {

@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "kv/tiers/disk_tier.h"
 #include "kv/tiers/memory_tier.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/engine_internal.h"
 #include "server/engine/holding.h"
 
@@ -242,9 +243,23 @@ static enum lf_pin pin_of(const struct lf_engine *e, const struct lf_tiers_below
     return b - e->tiers.below == e->tiers.disk ? LF_PIN_DISK : LF_PIN_MEMORY;
 }
 
-static bool is_pinned(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_prefix_key *key)
+static const struct lf_kv_windows *windows_of(const struct lf_engine *e)
 {
-    return lf_pins_find(&e->tiers.pins, key) >= pin_of(e, b);
+    return &e->sched.opts.windows;
+}
+
+/* key: of the block in that group. */
+static bool is_pinned(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_prefix_key *key,
+                      int group)
+{
+    struct lf_prefix_key chain = lf_prefix_group_key(key, group); /* the other way round it is the same */
+    return lf_pins_find(&e->tiers.pins, &chain, windows_of(e)->tokens[group]) >= pin_of(e, b);
+}
+
+/* Whether it is there still: one that was taken for something else is not, nor one that passes. */
+static bool is_to_stay(const struct lf_engine *e, int32_t block)
+{
+    return e->kv->pool.blocks[block].cached && !lf_prefix_cache_passes(e->kv->prefix, block);
 }
 
 /* Whether a block is still to be saved: the tier failed, and rests now; it holds what it held. A copy that the device
@@ -252,7 +267,7 @@ static bool is_pinned(const struct lf_engine *e, const struct lf_tiers_below *b,
 static bool has_failed(const struct lf_engine *e, const struct lf_tier_job *job)
 {
     bool is_final = job->status == LF_OK || job->status == LF_FULL || job->status == LF_SHUTDOWN;
-    return !is_final && job->status != LF_DEVICE && e->kv->pool.blocks[job->block].cached;
+    return !is_final && job->status != LF_DEVICE && is_to_stay(e, job->block);
 }
 
 static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
@@ -262,7 +277,7 @@ static void take_back(struct lf_engine *e, struct lf_tiers_below *b)
         if (job->way == LF_TIER_SAVE) {
             b->n_saving--;
             b->saves[job->block] = LF_TIERS_NO_SAVE;
-            lf_tier_pin(b->tier, &job->key, is_pinned(e, b, &job->key)); /* as it is now */
+            lf_tier_pin(b->tier, &job->key, is_pinned(e, b, &job->key, job->origin.group)); /* as it is now */
             if (has_failed(e, job)) queue_save(e, b, job->block);
             continue;
         }
@@ -303,10 +318,11 @@ static void load(void *ctx, struct lf_sched_seq *seq, int i, int tier)
 {
     struct lf_engine *e = ctx;
     struct lf_tiers_below *b = &e->tiers.below[tier];
-    struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, seq->blocks[i]);
-    job->prev = seq->keys[i];
-    job->key = seq->keys[i + 1];
-    memcpy(job->ids, seq->ids + (ptrdiff_t)i * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
+    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i);
+    struct lf_tier_job *job = begin_job(e, b->tier, LF_TIER_LOAD, lf_sched_table(seq, g)[at]);
+    job->prev = seq->keys[at];
+    job->key = lf_prefix_group_key(&seq->keys[at + 1], g);
+    memcpy(job->ids, seq->ids + (ptrdiff_t)at * LF_KV_BLOCK_TOKENS, sizeof(job->ids));
     job->owner = seq->admitted_no;
     job->idx = i;
     lf_tier_submit(b->tier, job);
@@ -321,16 +337,23 @@ void lf_tiers_load(struct lf_engine *e)
     if (e->tiers.n > 0) lf_restore_send(&e->sched, &sender, n_ahead, LF_TIERS_LOADS_N);
 }
 
-/* The next block that is to be saved and can be; -1: none. One that was taken for something else is not. */
+/* Whether a job may have a reference on a block: one that no window can do without (block_tables.h). */
+static bool may_hold(const struct lf_engine *e, int32_t block)
+{
+    return lf_block_pool_is_firm(&e->kv->pool, block) || lf_sched_n_spare(&e->sched) > 0;
+}
+
+/* The next block that is to be saved and can be; -1: none, or not yet. */
 static int32_t next_to_save(struct lf_engine *e, struct lf_tiers_below *b)
 {
     while (b->n_to_save > 0) {
         int32_t block = b->to_save[b->first_save];
         if (e->n_flights > 0 && e->tiers.entered_at[block] > e->n_steps_read) return -1;
+        if (is_to_stay(e, block) && !may_hold(e, block)) return -1;
         b->first_save = (b->first_save + 1) % e->kv->pool.n_blocks;
         b->n_to_save--;
         b->saves[block] = LF_TIERS_NO_SAVE;
-        if (e->kv->pool.blocks[block].cached) return block;
+        if (is_to_stay(e, block)) return block;
     }
     return -1;
 }
@@ -349,7 +372,7 @@ static void save(struct lf_engine *e, struct lf_tiers_below *b)
         job->prev = *entry.prev;
         memcpy(job->ids, entry.ids, sizeof(job->ids));
         job->origin = entry.origin;
-        job->pinned = is_pinned(e, b, entry.key);
+        job->pinned = is_pinned(e, b, entry.key, entry.origin.group);
         b->saves[block] = LF_TIERS_SAVING;
         lf_tier_submit(b->tier, job);
         b->n_saving++;
@@ -371,12 +394,15 @@ static int n_full_blocks(const struct lf_request *req)
     return req->params.n_prompt / LF_KV_BLOCK_TOKENS;
 }
 
-/* What the tiers are told of a block whose pins have changed. */
-static void tell_tiers(struct lf_engine *e, const struct lf_prefix_key *key)
+/* What the tiers are told of a block whose pins have changed, in all groups. */
+static void tell_tiers(struct lf_engine *e, const struct lf_prefix_key *chain)
 {
     for (int t = 0; t < e->tiers.n; t++) {
         struct lf_tiers_below *b = &e->tiers.below[t];
-        lf_tier_pin(b->tier, key, is_pinned(e, b, key));
+        for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++) {
+            struct lf_prefix_key key = lf_prefix_group_key(chain, g);
+            lf_tier_pin(b->tier, &key, is_pinned(e, b, &key, g));
+        }
     }
 }
 
@@ -384,7 +410,8 @@ void lf_tiers_pin(struct lf_engine *e, struct lf_request *req)
 {
     if (req->params.pin == LF_PIN_NONE) return;
     for (int i = 0; i < n_full_blocks(req); i++) {
-        req->pins[i] = (struct lf_pin_node){.key = &req->seq.keys[i + 1], .pin = req->params.pin};
+        req->pins[i] = (struct lf_pin_node){
+            .key = &req->seq.keys[i + 1], .idx = i, .n = n_full_blocks(req), .pin = req->params.pin};
         lf_pins_add(&e->tiers.pins, &req->pins[i]);
         tell_tiers(e, req->pins[i].key);
     }
@@ -401,40 +428,57 @@ void lf_tiers_unpin(struct lf_engine *e, struct lf_request *req)
     req->is_pinned = false;
 }
 
+/* Whether a tier has all that is pinned of a prompt of n full blocks in one group. */
+static bool has_group(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_request *req,
+                      int group)
+{
+    int n = n_full_blocks(req), i = n > 0 ? lf_kv_windows_first(windows_of(e)->tokens[group], n - 1) : 0;
+    for (; i < n; i++) {
+        struct lf_prefix_key key = lf_prefix_group_key(&req->seq.keys[i + 1], group);
+        if (!lf_tier_has(b->tier, &key)) return false;
+    }
+    return true;
+}
+
 bool lf_tiers_have(struct lf_engine *e, const struct lf_request *req)
 {
     for (int t = 0; t < e->tiers.n; t++) {
         struct lf_tiers_below *b = &e->tiers.below[t];
         if (req->params.pin < pin_of(e, b)) continue;
-        for (int i = 0; i < n_full_blocks(req); i++)
-            if (!lf_tier_has(b->tier, &req->seq.keys[i + 1])) return false;
+        for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++)
+            if (!has_group(e, b, req, g)) return false;
     }
     return e->tiers.n > 0;
 }
 
-/* Whether a block that a sequence holds is to be in a tier, and is not. */
-static bool is_missing(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_sched_seq *seq, int i)
+/* Whether block i of a sequence that holds it in some group is to be in a tier, and is not. */
+static bool is_missing(const struct lf_engine *e, const struct lf_tiers_below *b, const struct lf_sched_seq *seq,
+                       int group, int i)
 {
-    return seq->pin >= pin_of(e, b) && lf_tier_works(b->tier) && !lf_tier_has(b->tier, &seq->keys[i + 1]);
+    struct lf_prefix_key key = lf_prefix_group_key(&seq->keys[i + 1], group);
+    bool holds = i >= seq->tables[group].first && i < seq->tables[group].end;
+    return holds && seq->pin >= pin_of(e, b) && lf_tier_works(b->tier) && !lf_tier_has(b->tier, &key);
 }
 
 /* What is in the cache already may not have been saved when it was entered. */
 static void ask_for_saves(struct lf_engine *e, struct lf_sched_seq *seq)
 {
     for (; seq->n_asked < seq->n_blocks; seq->n_asked++)
-        for (int t = 0; t < e->tiers.n; t++) {
-            int32_t block = seq->blocks[seq->n_asked];
-            struct lf_tiers_below *b = &e->tiers.below[t];
-            if (e->kv->pool.blocks[block].cached && is_missing(e, b, seq, seq->n_asked)) queue_save(e, b, block);
-        }
+        for (int t = 0; t < e->tiers.n; t++)
+            for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++) {
+                int32_t block = lf_sched_table(seq, g)[seq->n_asked];
+                struct lf_tiers_below *b = &e->tiers.below[t];
+                if (is_missing(e, b, seq, g, seq->n_asked) && e->kv->pool.blocks[block].cached) queue_save(e, b, block);
+            }
 }
 
-/* Whether block i of a sequence that holds it is on its way to a tier that it is to be in. */
+/* Whether block i of a sequence that holds it is on its way to a tier that it is to be in, in some group. */
 static bool is_on_its_way(const struct lf_engine *e, const struct lf_sched_seq *seq, int i)
 {
     for (int t = 0; t < e->tiers.n; t++) {
         const struct lf_tiers_below *b = &e->tiers.below[t];
-        if (b->saves[seq->blocks[i]] != LF_TIERS_NO_SAVE && is_missing(e, b, seq, i)) return true;
+        for (int g = 0; g < lf_kv_windows_n(windows_of(e)); g++)
+            if (b->saves[lf_sched_table(seq, g)[i]] != LF_TIERS_NO_SAVE && is_missing(e, b, seq, g, i)) return true;
     }
     return false;
 }

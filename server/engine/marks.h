@@ -1,0 +1,23 @@
+/* Marks: the places in a sequence behind which another may go on. What a window group keeps of a sequence is what is
+ * seen from a mark; between marks there is nothing to be found. Marks are
+ *
+ *     the prompt's end    and what is seen from the last LF_MARK_TAIL tokens before it, where questions differ
+ *     seq->marks          where a part of the prompt ends that others may have too, a document
+ *     multiples of LF_MARK_EVERY
+ *     where a sequence ends (block_tables.c)
+ *
+ * Of each what is seen from one block before it is kept too: a prompt that ends there takes everything but its last
+ * token from the cache. Pure. */
+#ifndef LF_SERVER_ENGINE_MARKS_H
+#define LF_SERVER_ENGINE_MARKS_H
+
+#include <stdbool.h>
+
+struct lf_sched_seq;
+
+enum { LF_MARK_TAIL = 1024, LF_MARK_EVERY = 8192 };
+
+/* Whether a group with this window keeps block i of the sequence. */
+bool lf_marks_keep(const struct lf_sched_seq *seq, int window, int i);
+
+#endif
