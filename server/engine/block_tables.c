@@ -35,13 +35,17 @@ static bool is_held(const struct lf_sched_seq *seq, int g, int i)
     return i >= seq->tables[g].first && i < seq->tables[g].end;
 }
 
+/* A block that was found. Another sequence may have no mark where this one has. */
 static void get(struct lf_sched *s, struct lf_sched_seq *seq, int g, int i, int32_t block)
 {
+    int window = s->opts.windows.tokens[g];
     lf_sched_table(seq, g)[i] = block;
-    if (lf_kv_windows_slides(&s->opts.windows, g))
-        lf_block_pool_get_loose(s->opts.pool, block);
-    else
+    if (window == 0) {
         lf_block_pool_get(s->opts.pool, block);
+        return;
+    }
+    lf_block_pool_get_loose(s->opts.pool, block);
+    if (lf_marks_keep(seq, window, i)) lf_prefix_cache_keep(s->opts.prefix, block);
 }
 
 /* What passes is forgotten with its last reference. */

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/mix.h"
+#include "server/engine/block_tables.h"
 #include "tests/sim/world.h"
 
 enum { GARBAGE = -7 };
@@ -174,13 +175,15 @@ static void submit(void *ctx, struct lf_sched_seq *seq, int i, int tier)
     if (d->n_loads == 0) d->busy_since_ns = w->now_ns;
     d->free_ns = LF_MAX(d->free_ns, w->now_ns) + (int64_t)d->opts.block_ns;
     double latency_ns = d->opts.latency_ns * (d->opts.jitter > 0 ? 1 + d->opts.jitter * draw(d) : 1);
+    int g = lf_restore_group(seq, i), at = lf_restore_idx(seq, i);
+    int32_t block = lf_sched_table(seq, g)[at];
     d->loads[d->n_loads++] = (struct sim_load){.owner = seq->admitted_no,
-                                               .key = seq->keys[i + 1],
-                                               .block = seq->blocks[i],
+                                               .key = lf_prefix_group_key(&seq->keys[at + 1], g),
+                                               .block = block,
                                                .idx = i,
                                                .due_ns = d->free_ns + (int64_t)latency_ns};
-    lf_block_pool_get(&w->pool, seq->blocks[i]);
-    for (int p = 0; p < SIM_BLOCK; p++) w->shadow[(ptrdiff_t)seq->blocks[i] * SIM_BLOCK + p] = GARBAGE;
+    lf_block_pool_get(&w->pool, block);
+    for (int p = 0; p < SIM_BLOCK; p++) w->shadow[(ptrdiff_t)block * SIM_BLOCK + p] = GARBAGE;
 }
 
 void sim_disk_load(struct sim_world *w)
@@ -196,6 +199,21 @@ void sim_disk_wait(struct sim_world *w)
     w->now_ns = LF_MAX(w->now_ns, w->disk.loads[next_due(&w->disk)].due_ns);
 }
 
+/* That a sequence which has a block in a table is the one that it is loaded for, at that place. */
+static void check_owner(const struct lf_sched_seq *seq, const struct sim_load *load, int g)
+{
+    const struct lf_sched_table *t = &seq->tables[g];
+    int first = LF_MIN(t->first, t->coming_end > t->coming ? t->coming : t->first), end = LF_MAX(t->end, t->coming_end);
+    for (int k = first; k < end; k++) {
+        if (lf_sched_table(seq, g)[k] != load->block) continue;
+        bool is_held = (k >= t->first && k < t->end) || (k >= t->coming && k < t->coming_end);
+        if (!is_held) continue;
+        LF_ASSERT(seq->admitted_no == load->owner && (k + 1) * SIM_BLOCK > seq->n_done);
+        LF_ASSERT(lf_restore_group(seq, load->idx) == g && lf_restore_idx(seq, load->idx) == k);
+        LF_ASSERT(lf_restore_state_at(seq, load->idx) == LF_RESTORE_COMING);
+    }
+}
+
 void sim_disk_check(const struct sim_world *w, int32_t *held)
 {
     for (int i = 0; i < w->disk.n_loads; i++) {
@@ -203,12 +221,8 @@ void sim_disk_check(const struct sim_world *w, int32_t *held)
         LF_ASSERT(held[load->block]++ == 0 && !w->pool.blocks[load->block].cached);
         LF_LIST_EACH(it, &w->sched.running)
         {
-            const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-            for (int k = 0; k < seq->n_blocks; k++) {
-                if (seq->blocks[k] != load->block) continue;
-                LF_ASSERT(seq->admitted_no == load->owner && k == load->idx && (k + 1) * SIM_BLOCK > seq->n_done);
-                LF_ASSERT(lf_restore_state_at(seq, k) == LF_RESTORE_COMING);
-            }
+            for (int g = 0; g < lf_kv_windows_n(&w->sched.opts.windows); g++)
+                check_owner(LF_LIST_ENTRY(it, struct lf_sched_seq, node), load, g);
         }
     }
 }

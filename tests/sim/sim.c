@@ -7,29 +7,16 @@
  *     sim --steps N        other than 1,000
  *
  * A failing invariant stops the program and names its seed, which replays exactly. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
 #include "server/engine/shared_blocks.h"
+#include "tests/sim/seeds.h"
 #include "tests/sim/world.h"
 
 enum { MAX_LIVE = 24, DOCS_N = 3 };
-
-static char running_seed[64];
-
-static void name_seed(int sig)
-{
-    (void)sig;
-    ssize_t ignored = write(STDERR_FILENO, running_seed, strlen(running_seed));
-    (void)ignored;
-}
 
 /* What a seed draws before it starts. */
 struct scenario {
@@ -218,59 +205,24 @@ static void run_seed(uint64_t seed, int n_steps, bool verbose, struct tally *t)
     sim_close(&w);
 }
 
-static bool parse_number(const char *text, char **end, uint64_t *out)
-{
-    errno = 0;
-    *out = strtoull(text, end, 10);
-    return errno == 0 && *end != text;
-}
-
-static bool parse_args(int argc, char **argv, uint64_t *first, uint64_t *last, int *n_steps, bool *verbose)
-{
-    for (int i = 1; i + 1 < argc; i += 2) {
-        char *end;
-        uint64_t n;
-        if (!parse_number(argv[i + 1], &end, &n)) return false;
-        if (strcmp(argv[i], "--seed") == 0) {
-            *first = *last = n;
-            *verbose = true;
-        } else if (strcmp(argv[i], "--steps") == 0 && n > 0 && n < 1000000000) {
-            *n_steps = (int)n;
-        } else if (strcmp(argv[i], "--seeds") == 0 && strncmp(end, "..", 2) == 0) {
-            *first = n;
-            if (!parse_number(end + 2, &end, last)) return false;
-        } else {
-            return false;
-        }
-        if (*end) return false;
-    }
-    return argc % 2 == 1 && *first <= *last;
-}
-
 int main(int argc, char **argv)
 {
 #if defined(LF_DEBUG) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    uint64_t first = 0, last = 999;
+    struct sim_seeds seeds = {.first = 0, .last = 999};
 #else
-    uint64_t first = 0, last = 9999;
+    struct sim_seeds seeds = {.first = 0, .last = 9999};
 #endif
-    int n_steps = 1000;
-    bool verbose = false;
-    if (!parse_args(argc, argv, &first, &last, &n_steps, &verbose)) {
-        fprintf(stderr, "usage: sim [--seed N | --seeds A..B] [--steps N]\n");
-        return 2;
-    }
-    signal(SIGABRT, name_seed);
+    if (!sim_seeds_parse(&seeds, argc, argv, "sim")) return 2;
     struct tally t = {0};
     int64_t before_ns = lf_clock_ns();
-    for (uint64_t seed = first; seed <= last; seed++) {
-        snprintf(running_seed, sizeof(running_seed), "failed: sim --seed %llu\n", (unsigned long long)seed);
+    for (uint64_t seed = seeds.first; seed <= seeds.last; seed++) {
+        sim_seeds_running("sim", seed);
         t.most_head_steps = 0;
-        run_seed(seed, n_steps, verbose, &t);
+        run_seed(seed, seeds.n_steps, seeds.verbose, &t);
     }
     printf("%llu seeds, %ld steps, %ld requests (%ld cancelled), %ld tokens from the cache, %.1f s\n",
-           (unsigned long long)(last - first + 1), t.n_steps, t.n_requests, t.n_cancelled, t.n_cached,
+           (unsigned long long)(seeds.last - seeds.first + 1), t.n_steps, t.n_requests, t.n_cancelled, t.n_cached,
            (double)(lf_clock_ns() - before_ns) * 1e-9);
     printf("%ld pins, %ld refused beside them\n", t.n_pinned, t.n_refused);
-    return t.n_requests > 0 && (last - first < 1000 || (t.n_pinned > 0 && t.n_refused > 0)) ? 0 : 1;
+    return t.n_requests > 0 && (seeds.last - seeds.first < 1000 || (t.n_pinned > 0 && t.n_refused > 0)) ? 0 : 1;
 }

@@ -5,7 +5,24 @@
 
 #include "core/check.h"
 #include "core/mix.h"
+#include "server/engine/block_tables.h"
 #include "server/engine/holding.h"
+
+static void on_evict(void *ctx, int32_t block)
+{
+    struct sim_world *w = ctx;
+    w->n_evicted++;
+    w->forget(w->prefix, block);
+}
+
+/* Comes between the pool and the prefix cache. */
+static void count_evictions(struct sim_world *w)
+{
+    LF_ASSERT(w->pool.on_evict_ctx == w->prefix);
+    w->forget = w->pool.on_evict;
+    w->pool.on_evict = on_evict;
+    w->pool.on_evict_ctx = w;
+}
 
 void sim_open(struct sim_world *w, const struct sim_opts *o)
 {
@@ -33,12 +50,14 @@ void sim_open(struct sim_world *w, const struct sim_opts *o)
                                        .token_tile = LF_MAX(o->token_tile, 1),
                                        .step_ns = o->step_ns,
                                        .alone_ns = LF_MAX(o->step_ns, o->alone_ns),
+                                       .windows = o->windows,
                                        .pool = &w->pool,
                                        .prefix = w->prefix,
                                        .tenants = w->tenants,
                                        .n_tenants = n_tenants,
                                        .held_epochs = w->held_epochs};
     lf_sched_init(&w->sched, &opts);
+    if (w->prefix) count_evictions(w);
     sim_disk_open(w, &o->disk);
 }
 
@@ -56,6 +75,7 @@ void sim_close(struct sim_world *w)
     free(w->shadow);
     for (int i = 0; i < 2; i++) free(w->flights[i].step.items);
     free(w->step.items);
+    if (w->prefix) w->pool.on_evict_ctx = w->prefix;
     lf_prefix_cache_destroy(w->prefix);
     lf_block_pool_deinit(&w->pool);
 }
@@ -80,21 +100,47 @@ static int32_t token_of(uint64_t text, int position)
     return (int32_t)(lf_mix64(text * 0x9e3779b97f4a7c15u + (uint64_t)position) & 0xffff);
 }
 
+/* What is or will be token p of a sequence: an answer follows from its prompt. */
+static int32_t text_of(const struct lf_sched_seq *seq, int p)
+{
+    if (p < seq->n_prompt) return seq->ids[p];
+    return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt);
+}
+
+static void fill_content(struct sim_request *r)
+{
+    uint64_t all = 0;
+    for (int p = 0; p < r->seq.n_prompt + r->seq.max_tokens; p++) {
+        all = lf_mix64(all * 3 + (uint64_t)text_of(&r->seq, p));
+        r->content[p] = (int32_t)(all & 0x3ffffff);
+    }
+}
+
+int32_t sim_content_of(const struct sim_request *r, int group, int p)
+{
+    return r->content[p] | group << 26;
+}
+
 struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_prompt, int max_tokens, int n_answer)
 {
+    size_t n_groups = (size_t)lf_kv_windows_n(&w->sched.opts.windows);
     size_t n_blocks = (size_t)lf_sched_n_blocks(n_prompt, max_tokens);
     struct sim_request *r = calloc(1, sizeof(*r));
     LF_ASSERT(r);
     struct lf_sched_seq *seq = &r->seq;
     r->id = (int)w->n_draws;
+    r->doc = doc;
+    r->n_shared = n_shared;
     r->n_answer = LF_MIN(n_answer, max_tokens);
     seq->n_prompt = n_prompt;
     seq->max_tokens = max_tokens;
     seq->ids = calloc((size_t)n_prompt + (size_t)max_tokens, sizeof(*seq->ids));
-    seq->blocks = calloc(n_blocks, sizeof(*seq->blocks));
-    LF_ASSERT(seq->ids && seq->blocks);
+    seq->blocks = calloc(n_groups * n_blocks, sizeof(*seq->blocks));
+    r->content = calloc((size_t)n_prompt + (size_t)max_tokens, sizeof(*r->content));
+    LF_ASSERT(seq->ids && seq->blocks && r->content);
     uint64_t own = sim_random(w);
     for (int i = 0; i < n_prompt; i++) seq->ids[i] = token_of(i < n_shared ? (uint64_t)doc : own, i);
+    fill_content(r);
     lf_list_init(&seq->node);
     r->next = w->requests;
     w->requests = r;
@@ -106,7 +152,7 @@ struct sim_request *sim_make(struct sim_world *w, int doc, int n_shared, int n_p
         lf_prefix_key_next(&seq->keys[i], seq->ids + (ptrdiff_t)i * SIM_BLOCK, &seq->keys[i + 1]);
     seq->n_keys = n_prompt / SIM_BLOCK + 1;
     if (w->disk.opts.n_blocks == 0) return r;
-    seq->restore.states = calloc(n_blocks, sizeof(*seq->restore.states));
+    seq->restore.states = calloc(n_groups * n_blocks, sizeof(*seq->restore.states));
     LF_ASSERT(seq->restore.states);
     return r;
 }
@@ -124,18 +170,37 @@ struct sim_request *sim_submit(struct sim_world *w, int doc, int n_shared, int n
     return r;
 }
 
-/* What is or will be token p of a sequence: an answer follows from its prompt. */
-static int32_t text_of(const struct lf_sched_seq *seq, int p)
+static int32_t *slot_of(const struct sim_world *w, const struct lf_sched_seq *seq, int g, int p)
 {
-    if (p < seq->n_prompt) return seq->ids[p];
-    return token_of((uint64_t)seq->ids[seq->n_prompt - 1] + 1000, p - seq->n_prompt);
+    return &w->shadow[(ptrdiff_t)lf_sched_table(seq, g)[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK];
 }
 
-/* Every slot that the sequence counts as computed holds the token it should. */
+static void check_slot(const struct sim_world *w, const struct lf_sched_seq *seq, int g, int p)
+{
+    LF_ASSERT(p / SIM_BLOCK >= seq->tables[g].first && p / SIM_BLOCK < seq->tables[g].end);
+    LF_ASSERT(*slot_of(w, seq, g, p) == sim_content_of((const struct sim_request *)seq, g, p));
+}
+
+/* Every slot that the sequence counts as computed, and has, holds what it should. */
 static void check_content(const struct sim_world *w, const struct lf_sched_seq *seq, int from, int to)
 {
-    for (int p = from; p < to; p++)
-        LF_ASSERT(w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] == text_of(seq, p));
+    for (int g = 0; g < lf_kv_windows_n(&w->sched.opts.windows); g++)
+        for (int p = LF_MAX(from, seq->tables[g].first * SIM_BLOCK); p < to; p++) check_slot(w, seq, g, p);
+}
+
+/* What the tokens of an item see is there, as they are given to the device: each position of every sixteenth step, else
+ * the first and the last of each block. */
+static void check_seen(const struct sim_world *w, const struct lf_sched_item *item)
+{
+    const struct lf_kv_windows *windows = &w->sched.opts.windows;
+    int end = item->first + item->n_tokens;
+    for (int g = 0; g < lf_kv_windows_n(windows); g++) {
+        int window = windows->tokens[g], first = window > 0 ? LF_MAX(item->first - window + 1, 0) : 0;
+        for (int p = first; p < end; p++) {
+            check_slot(w, item->seq, g, p);
+            if (w->n_steps % 16 != 0) p = LF_MAX(p, LF_MIN(p / SIM_BLOCK * SIM_BLOCK + SIM_BLOCK - 2, end - 2));
+        }
+    }
 }
 
 void sim_end(struct sim_world *w, struct sim_request *r)
@@ -159,6 +224,7 @@ void sim_collect(struct sim_world *w, struct sim_request *r)
     free(r->seq.restore.states);
     free(r->seq.keys);
     free(r->seq.blocks);
+    free(r->content);
     free(r->seq.ids);
     free(r);
 }
@@ -228,9 +294,12 @@ static void write_rows(struct sim_world *w)
         const struct lf_sched_item *item = &w->step.items[i];
         const struct lf_sched_seq *seq = item->seq;
         if (lf_sched_in_prefill(seq)) ((struct sim_request *)item->seq)->n_prefilled += item->n_tokens;
-        for (int p = seq->n_done; p < seq->n_done + item->n_tokens; p++)
-            w->shadow[(ptrdiff_t)seq->blocks[p / SIM_BLOCK] * SIM_BLOCK + p % SIM_BLOCK] = text_of(seq, p);
+        for (int g = 0; g < lf_kv_windows_n(&w->sched.opts.windows); g++)
+            for (int p = seq->n_done; p < seq->n_done + item->n_tokens; p++)
+                *slot_of(w, seq, g, p) = sim_content_of((const struct sim_request *)seq, g, p);
     }
+    bool due = w->check && (w->sched.opts.windows.n > 0 || w->n_steps % 16 == 0);
+    for (int i = 0; i < w->step.n_items && due; i++) check_seen(w, &w->step.items[i]);
 }
 
 static void note_token(struct sim_world *w, struct sim_request *r)
@@ -303,16 +372,23 @@ static void read_oldest(struct sim_world *w)
     w->n_flights--;
 }
 
-/* Of the blocks that are in use and not pinned those that stand in a table of the tenant. */
+/* Of the blocks that are in use and not pinned those that stand in a table of the tenant, or are reserved for one. */
 static int n_blocks_of(struct sim_world *w, const struct lf_sched_tenant *t)
 {
+    const struct lf_kv_windows *windows = &w->sched.opts.windows;
     int n = 0;
     memset(w->refs, 0, (size_t)w->pool.n_blocks * sizeof(*w->refs));
     LF_LIST_EACH(it, &w->sched.running)
     {
         const struct lf_sched_seq *seq = LF_LIST_ENTRY(it, struct lf_sched_seq, node);
-        for (int i = 0; i < seq->n_blocks && seq->tenant == t; i++)
-            n += w->pool.blocks[seq->blocks[i]].n_pins == 0 && w->refs[seq->blocks[i]]++ == 0;
+        if (seq->tenant != t) continue;
+        for (int g = 0; g < lf_kv_windows_n(windows); g++) {
+            if (lf_kv_windows_slides(windows, g)) n += (int)lf_kv_windows_held(windows->tokens[g], seq->table_stride);
+            for (int i = 0; i < seq->n_blocks && !lf_kv_windows_slides(windows, g); i++) {
+                int32_t block = lf_sched_table(seq, g)[i];
+                n += w->pool.blocks[block].n_pins == 0 && w->refs[block]++ == 0;
+            }
+        }
     }
     return n;
 }
@@ -334,15 +410,19 @@ static void check_share(struct sim_world *w, const struct lf_sched_seq *seq)
 static void admit(struct sim_world *w)
 {
     struct lf_sched_seq *seq;
-    while ((seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL) {
+    for (int64_t n_evicted = w->n_evicted; (seq = lf_sched_admit(&w->sched, w->now_ns)) != NULL;
+         n_evicted = w->n_evicted) {
+        ((struct sim_request *)seq)->n_hit = seq->n_cached;
+        ((struct sim_request *)seq)->n_evicted = n_evicted;
         ((struct sim_request *)seq)->started_ns = w->now_ns;
         ((struct sim_request *)seq)->n_steps_before = w->n_steps;
         LF_ASSERT(seq->n_cached < seq->n_prompt && seq->n_cached % SIM_BLOCK == 0);
         if (seq->all_logits) LF_ASSERT(seq->n_cached == 0);
         if (w->check) check_content(w, seq, 0, seq->n_cached);
         if (w->check) check_share(w, seq);
+        if (w->on_admit) w->on_admit(w, (struct sim_request *)seq);
     }
-    LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0 || w->disk.n_loads > 0);
+    LF_ASSERT(w->sched.n_running > 0 || w->sched.n_waiting == 0 || w->disk.n_loads + w->n_jobs > 0);
 }
 
 bool sim_step(struct sim_world *w)
@@ -367,8 +447,9 @@ void sim_check(struct sim_world *w)
 {
     memset(w->held, 0, (size_t)w->pool.n_blocks * sizeof(*w->held));
     sim_disk_check(w, w->held);
+    for (int i = 0; i < w->n_jobs; i++) w->held[w->jobs[i]]++;
     lf_sched_check(&w->sched, w->held, w->refs);
-    if (w->sched.n_running + w->disk.n_loads == 0)
+    if (w->sched.n_running + w->disk.n_loads + w->n_jobs == 0)
         LF_ASSERT(w->pool.n_free + w->pool.n_cached + w->pool.n_pinned == w->pool.n_blocks);
     LF_ASSERT(w->pool.n_pinned <= w->pool.n_blocks / 2);
     LF_LIST_EACH(it, &w->sched.holding)

@@ -1,6 +1,7 @@
 /* A world for the scheduler: a machine whose steps take a modelled time on a virtual clock, and requests that arrive,
  * generate and leave. The pool and the prefix cache are the real ones; KV bytes are replaced by a shadow that remembers
- * which token each slot was written for. Everything follows from the seed. */
+ * for which token behind which others, and which group of layers, each slot was written. Everything follows from the
+ * seed. */
 #ifndef LF_TESTS_SIM_WORLD_H
 #define LF_TESTS_SIM_WORLD_H
 
@@ -11,7 +12,7 @@
 #include "server/engine/scheduler.h"
 #include "tests/sim/disk.h"
 
-enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS };
+enum { SIM_BLOCK = LF_KV_BLOCK_TOKENS, SIM_JOBS_N = 8 };
 
 /* What a step really takes: the scheduler has to find this out. noise 0.1: each step is off by up to 10% both ways. */
 struct sim_machine {
@@ -24,6 +25,7 @@ struct sim_machine {
 struct sim_request {
     struct lf_sched_seq seq;  /* first: a seq is its request */
     struct sim_request *next; /* of all in the world, or of the unused ones */
+    int32_t *content;         /* [n_prompt + max_tokens] what each position's keys depend on: all tokens up to it */
     int n_answer;             /* tokens after which it stops by itself, <= max_tokens */
     int64_t submitted_ns, started_ns, first_token_ns, last_token_ns, ended_ns;
     int64_t max_gap_ns;
@@ -32,6 +34,10 @@ struct sim_request {
     int64_t n_steps_before; /* launched before it was admitted */
     int n_ended;
     int id;
+    int doc, n_shared; /* that the prompt begins with */
+    int n_hit;         /* tokens from the prefix cache, at admission */
+    int64_t n_evicted; /* w->n_evicted when it was looked for */
+    int32_t marks[1];  /* of seq.marks, where the test sets them */
 };
 
 /* A step that has been launched. */
@@ -44,13 +50,14 @@ struct sim_world {
     struct lf_sched sched;
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix;
-    struct lf_sched_step step;    /* made last */
-    struct sim_flight flights[2]; /* launched and not read, the older one first */
+    void (*forget)(void *ctx, int32_t block); /* the prefix cache's on_evict */
+    struct lf_sched_step step;                /* made last */
+    struct sim_flight flights[2];             /* launched and not read, the older one first */
     int n_flights, ahead;
     struct sim_machine machine;
     uint64_t seed, n_draws;
     int64_t now_ns, n_steps;
-    int32_t *shadow; /* [n_blocks, 64] id each slot was written for */
+    int32_t *shadow; /* [n_blocks, 64] what each slot was written for: sim_content_of */
     int32_t *refs;   /* scratch of lf_sched_check */
     int32_t *held;   /* [n_blocks] references of loads, scratch too */
     struct sim_disk disk;
@@ -60,7 +67,11 @@ struct sim_world {
     /* Called for each gap between two tokens and each end, where set. */
     void (*on_token)(struct sim_world *w, struct sim_request *r, int64_t gap_ns);
     void (*on_end)(struct sim_world *w, struct sim_request *r);
+    void (*on_admit)(struct sim_world *w, struct sim_request *r);
     void *ctx;
+    int64_t n_evicted;        /* of the prefix cache */
+    int32_t jobs[SIM_JOBS_N]; /* blocks that others than sequences have a reference on */
+    int n_jobs;
     bool check; /* all invariants after every step */
 };
 
@@ -69,6 +80,7 @@ struct sim_opts {
     int token_tile;            /* 0: 1 */
     int64_t step_ns, alone_ns; /* alone_ns 0: step_ns */
     bool prefix;
+    struct lf_kv_windows windows;
     int ahead;     /* 1: a step is launched before the one before it has ended */
     int n_tenants; /* entries of the table; 0: 16 */
     struct sim_machine machine;
@@ -76,6 +88,8 @@ struct sim_opts {
     uint64_t seed;
 };
 
+/* What the slot of a position holds in a group. */
+int32_t sim_content_of(const struct sim_request *r, int group, int p);
 void sim_open(struct sim_world *w, const struct sim_opts *o);
 void sim_close(struct sim_world *w);
 
