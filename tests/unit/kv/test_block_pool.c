@@ -193,6 +193,40 @@ static void what_is_pinned_is_given_out_to_nobody(void **state)
     assert_int_equal(take(pool), b);
 }
 
+/* n_promisable: what is not firm, whoever shares what. */
+static void a_block_with_loose_references_alone_can_be_promised(void **state)
+{
+    struct lf_block_pool *pool = *state;
+    int32_t b, firm = take(pool);
+    assert_true(lf_block_pool_take_loose(pool, &b));
+    assert_int_equal(pool->n_loose, 1);
+    assert_int_equal(lf_block_pool_n_promisable(pool), N - 1);
+    assert_int_equal(lf_block_pool_n_available(pool), N - 2);
+    lf_block_pool_get_loose(pool, b);
+    assert_int_equal(pool->n_loose, 1); /* one block */
+    lf_block_pool_get(pool, b);
+    assert_true(lf_block_pool_is_firm(pool, b));
+    assert_int_equal(pool->n_loose, 0);
+    assert_int_equal(lf_block_pool_n_promisable(pool), N - 2);
+    lf_block_pool_put_loose(pool, b);
+    lf_block_pool_put_loose(pool, b);
+    assert_true(lf_block_pool_is_firm(pool, b));
+    lf_block_pool_get_loose(pool, b);
+    lf_block_pool_put(pool, b);
+    assert_false(lf_block_pool_is_firm(pool, b));
+    lf_block_pool_check(pool);
+    lf_block_pool_set_cached(pool, b, true);
+    lf_block_pool_put_loose(pool, b); /* cached now */
+    assert_int_equal(pool->n_cached, 1);
+    lf_block_pool_get_loose(pool, b);
+    assert_int_equal(pool->n_loose, 1);
+    assert_int_equal(lf_block_pool_n_promisable(pool), N - 1);
+    lf_block_pool_put_loose(pool, b);
+    lf_block_pool_put(pool, firm);
+    assert_int_equal(lf_block_pool_n_promisable(pool), N);
+    lf_block_pool_check(pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +238,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_least_recently_used_block_is_evicted_first, setup, teardown),
         cmocka_unit_test_setup_teardown(a_cached_block_can_be_let_go_to_the_free_list, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_pinned_is_given_out_to_nobody, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_block_with_loose_references_alone_can_be_promised, setup, teardown),
         cmocka_unit_test_setup_teardown(random_operations_keep_the_invariant, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

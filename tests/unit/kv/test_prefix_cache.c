@@ -280,6 +280,94 @@ static void the_table_survives_endless_turnover(void **state)
     }
 }
 
+/* ---- groups ---- */
+
+static int32_t enter_in(struct fixture *f, int group, bool passes)
+{
+    struct lf_prefix_key chain, key;
+    int32_t block;
+    lf_prefix_key_next(&f->root, f->ids, &chain);
+    key = lf_prefix_group_key(&chain, group);
+    assert_true(lf_block_pool_take(&f->pool, &block));
+    lf_prefix_cache_insert_key(f->cache, &f->root, &key, f->ids, block,
+                               (struct lf_prefix_origin){.group = (uint8_t)group, .passes = passes});
+    return block;
+}
+
+static int32_t find_in(const struct fixture *f, int group)
+{
+    struct lf_prefix_key chain, key;
+    lf_prefix_key_next(&f->root, f->ids, &chain);
+    key = lf_prefix_group_key(&chain, group);
+    return lf_prefix_cache_find(f->cache, &f->root, &key, f->ids);
+}
+
+static void the_same_tokens_are_another_block_in_each_group(void **state)
+{
+    struct fixture *f = *state;
+    struct lf_prefix_key chain;
+    int32_t blocks[3];
+    lf_prefix_key_next(&f->root, f->ids, &chain);
+    for (int g = 0; g < 3; g++) blocks[g] = enter_in(f, g, false);
+    for (int g = 0; g < 3; g++) {
+        assert_int_equal(find_in(f, g), blocks[g]);
+        assert_int_equal(lf_prefix_cache_entry(f->cache, blocks[g]).origin.group, g);
+        assert_int_equal(lf_prefix_cache_count_in(f->cache, g, &chain, 1), 1);
+        lf_block_pool_put(&f->pool, blocks[g]);
+    }
+    assert_int_equal(find_in(f, 3), -1);
+    assert_int_equal(lf_prefix_cache_count_in(f->cache, 3, &chain, 1), 0);
+    assert_int_equal(lf_prefix_cache_count(f->cache, &chain, 1), 1);
+}
+
+static void note_entered(void *ctx, int32_t block)
+{
+    *(int32_t *)ctx = block;
+}
+
+static void what_passes_is_found_until_it_is_forgotten_and_is_not_told(void **state)
+{
+    struct fixture *f = *state;
+    int32_t told = -1, b;
+    lf_prefix_cache_on_enter(f->cache, note_entered, &told);
+    b = enter_in(f, 1, true);
+    assert_int_equal(told, -1);
+    assert_int_equal(find_in(f, 1), b);
+    assert_true(lf_prefix_cache_passes(f->cache, b));
+    lf_prefix_cache_forget(f->cache, b);
+    assert_int_equal(find_in(f, 1), -1);
+    assert_false(lf_prefix_cache_passes(f->cache, b));
+    lf_block_pool_put(&f->pool, b);
+    assert_int_equal(f->pool.n_free, N_BLOCKS);
+}
+
+static void what_is_kept_does_not_pass_any_more_and_is_told(void **state)
+{
+    struct fixture *f = *state;
+    int32_t told = -1, b;
+    lf_prefix_cache_on_enter(f->cache, note_entered, &told);
+    b = enter_in(f, 1, true);
+    lf_prefix_cache_keep(f->cache, b);
+    assert_int_equal(told, b);
+    assert_false(lf_prefix_cache_passes(f->cache, b));
+    told = -1;
+    lf_prefix_cache_keep(f->cache, b);
+    assert_int_equal(told, -1); /* once */
+    lf_block_pool_put(&f->pool, b);
+    assert_int_equal(f->pool.n_cached, 1);
+}
+
+static void one_that_passes_is_kept_when_the_same_is_entered_to_stay(void **state)
+{
+    struct fixture *f = *state;
+    int32_t b = enter_in(f, 1, true), other = enter_in(f, 1, false);
+    assert_int_equal(find_in(f, 1), b);
+    assert_false(lf_prefix_cache_passes(f->cache, b));
+    lf_block_pool_put(&f->pool, other);
+    lf_block_pool_put(&f->pool, b);
+    assert_int_equal(f->pool.n_cached, 1);
+}
+
 int main(void)
 {
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, setup, teardown)
@@ -289,6 +377,10 @@ int main(void)
         CASE(a_match_ends_at_the_first_difference),
         CASE(the_same_block_behind_another_text_is_not_found),
         CASE(another_salt_or_model_finds_nothing),
+        CASE(the_same_tokens_are_another_block_in_each_group),
+        CASE(what_passes_is_found_until_it_is_forgotten_and_is_not_told),
+        CASE(what_is_kept_does_not_pass_any_more_and_is_told),
+        CASE(one_that_passes_is_kept_when_the_same_is_entered_to_stay),
         cmocka_unit_test(a_table_is_as_large_as_it_needs_to_be),
         cmocka_unit_test(many_blocks_are_found_at_once),
         CASE(equal_content_is_entered_once),

@@ -1,0 +1,61 @@
+#include "tests/support/test.h"
+
+#include "server/engine/marks.h"
+#include "server/engine/scheduler.h"
+
+enum { B = LF_KV_BLOCK_TOKENS, WINDOW = 256 };
+
+/* The blocks kept of a mark are [first, end). */
+static void expect(const struct lf_sched_seq *seq, int from, int to, int first, int end)
+{
+    for (int i = from; i < to; i++) assert_int_equal(lf_marks_keep(seq, WINDOW, i), i >= first && i < end);
+}
+
+static void the_prompts_end_is_kept_with_its_tail(void **state)
+{
+    (void)state;
+    const struct lf_sched_seq seq = {.n_prompt = 100 * B + 5};
+    /* from block 99 on, and from 1,024 tokens before: positions from 99 · 64 - 1024 - 255, of block 79 */
+    expect(&seq, 0, 110, 79, 101);
+}
+
+static void what_is_seen_from_a_mark_and_a_block_before_it_is_kept(void **state)
+{
+    (void)state;
+    const int32_t marks[] = {30 * B, 50 * B + 1};
+    const struct lf_sched_seq seq = {.n_prompt = 120 * B, .marks = marks, .n_marks = 2};
+    expect(&seq, 0, 35, 25, 30); /* from 29 · 64 - 255, of block 25 */
+    expect(&seq, 35, 60, 45, 51);
+    expect(&seq, 60, 90, 0, 0);
+}
+
+static void every_so_many_tokens_there_is_a_mark(void **state)
+{
+    (void)state;
+    const struct lf_sched_seq seq = {.n_prompt = 1000 * B};
+    expect(&seq, 0, 200, 123, 128);
+    expect(&seq, 200, 300, 251, 256);
+}
+
+/* A hit of one prompt upon what another has left at a mark needs exactly what is kept. */
+static void a_hit_at_a_mark_finds_all_that_it_sees(void **state)
+{
+    (void)state;
+    for (int window = 1; window < 500; window += 13)
+        for (int32_t mark = 1; mark < 20 * B; mark += 17) {
+            const struct lf_sched_seq seq = {.n_prompt = 90 * B, .marks = &mark, .n_marks = 1};
+            for (int n = mark / B; n >= 0 && n >= mark / B - 1; n--)
+                for (int i = lf_kv_windows_first(window, n); i < n; i++) assert_true(lf_marks_keep(&seq, window, i));
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_prompts_end_is_kept_with_its_tail),
+        cmocka_unit_test(what_is_seen_from_a_mark_and_a_block_before_it_is_kept),
+        cmocka_unit_test(every_so_many_tokens_there_is_a_mark),
+        cmocka_unit_test(a_hit_at_a_mark_finds_all_that_it_sees),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
