@@ -13,7 +13,8 @@
  *
  * Promises (tests/sim and tests/sim/policy show each of them):
  *  1. Nothing is preempted and nothing runs out half way: blocks for prompt + max_tokens are reserved at admission;
- *     those shared with the prefix cache count once, and those below it are restored into them (restore.h).
+ *     those shared with the prefix cache count once, and those below it are restored into them (restore.h). Where layers
+ *     have windows a sequence reserves as many blocks as its windows hold, and these slide (block_tables.h).
  *  2. Among tenants whoever was given least is next, in predicted device time (tenants.h), both out of the queue and in
  *     the prefills of a step. Priorities mean nothing between tenants. One that had no turn for LF_SCHED_TURN_NS is
  *     next, however many others come.
