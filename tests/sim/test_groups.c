@@ -161,7 +161,8 @@ static void arrive(struct sim_world *w, const struct scenario *s, struct tally *
     int doc = sim_between(w, 1, DOCS_N), n_prompt = sim_between(w, 1, s->max_prompt);
     bool about = sim_chance(w, 0.6);
     int n_shared = about ? s->doc_tokens[doc] : sim_chance(w, 0.5) ? sim_between(w, 0, n_prompt) : n_prompt;
-    if (about) n_prompt = n_shared + sim_between(w, 0, LF_MIN(90, s->max_prompt - n_shared));
+    int most = sim_chance(w, 0.2) ? s->max_prompt : 90; /* of a question: longer than a mark's tail, too */
+    if (about) n_prompt = n_shared + sim_between(w, 0, LF_MIN(most, s->max_prompt - n_shared));
     bool is_pin = s->pins && sim_chance(w, 0.2);
     int max_tokens = is_pin ? 0 : sim_between(w, 0, s->max_tokens);
     struct sim_request *r = sim_make(w, doc, n_shared, n_prompt, max_tokens, sim_between(w, 1, LF_MAX(max_tokens, 1)));

@@ -191,17 +191,18 @@ static void as_many_run_as_can_be_promised_their_windows(void **state)
 
 /* ---- hits ---- */
 
-/* A document of 40 blocks and some tokens, a question, an answer of 1,000 tokens; then another question. */
+/* A document of 40 blocks and some tokens, a question of more than a mark's tail, an answer of 1,000 tokens; then
+ * another question. */
 static void a_documents_end_is_found_after_a_long_answer(void **state)
 {
     struct fixture *f = *state;
     const int32_t doc = 40 * B + 10;
-    struct lf_sched_seq *first = make(f, doc, doc + 30, 1000), *second = make(f, doc, doc + 700, 0);
+    struct lf_sched_seq *first = make(f, doc, doc + 2000, 1000), *second = make(f, doc, doc + 700, 0);
     first->marks = &doc;
     first->n_marks = 1;
     submit(f, first);
     assert_true(admit(f, first));
-    run_to(f, first, doc + 30 + 990);
+    run_to(f, first, doc + 2000 + 990);
     lf_sched_end(&f->sched, first);
     submit(f, second);
     assert_true(admit(f, second));
@@ -254,6 +255,55 @@ static void a_sequence_goes_on_from_where_another_is(void **state)
     run_to(f, second, 60 * B);
     run_to(f, first, 60 * B);
     assert_true(second->n_cached > 30 * B); /* and has taken over what the first computed meanwhile */
+}
+
+/* The first has no mark where the second has one, and what is seen from there is the first's. */
+static void a_mark_keeps_what_another_has_computed(void **state)
+{
+    struct fixture *f = *state;
+    const int32_t mark = 32 * B;
+    struct lf_sched_seq *first = make(f, 60 * B, 60 * B, 0), *second = make(f, 60 * B, 58 * B, 0),
+                        *third = make(f, 32 * B, 33 * B, 0);
+    second->tenant_id = 1;
+    second->marks = &mark;
+    second->n_marks = 1;
+    submit(f, first);
+    assert_true(admit(f, first));
+    run_to(f, first, 32 * B);
+    assert_int_equal(first->n_done, 32 * B);
+    submit(f, second);
+    assert_true(admit(f, second));
+    assert_int_equal(second->n_cached, 32 * B);
+    run_to(f, first, 60 * B);
+    run_to(f, second, 58 * B);
+    lf_sched_end(&f->sched, first);
+    lf_sched_end(&f->sched, second);
+    submit(f, third);
+    assert_true(admit(f, third));
+    assert_int_equal(third->n_cached, 32 * B);
+}
+
+/* What a sequence left at marks and what it held to its end are as recent as one another, the end the oldest: from an
+ * eviction a document comes out shorter, and with what is seen from where it ends now. */
+static void a_document_loses_its_end_first_in_all_groups(void **state)
+{
+    struct fixture *f = *state;
+    const int32_t mark = 20 * B;
+    struct lf_sched_seq *doc = make(f, 60 * B, 60 * B, 0), *other = make(f, 0, 140 * B, 0),
+                        *again = make(f, 60 * B, 60 * B, 0);
+    doc->marks = &mark;
+    doc->n_marks = 1;
+    submit(f, doc);
+    assert_true(admit(f, doc));
+    run_to(f, doc, 60 * B);
+    lf_sched_end(&f->sched, doc);
+    submit(f, other);
+    assert_true(admit(f, other));
+    run_to(f, other, 140 * B);
+    lf_sched_end(&f->sched, other);
+    submit(f, again);
+    assert_true(admit(f, again));
+    assert_int_equal(again->n_cached, mark);
 }
 
 /* ---- pins ---- */
@@ -406,6 +456,8 @@ int main(void)
         CASE(between_marks_nothing_is_found),
         CASE(the_end_of_an_answer_is_found),
         CASE(a_sequence_goes_on_from_where_another_is),
+        CASE(a_mark_keeps_what_another_has_computed),
+        CASE(a_document_loses_its_end_first_in_all_groups),
         CASE(a_pin_keeps_all_that_a_question_needs),
         CASE(a_leap_needs_all_of_one_group_and_the_others_window),
         CASE(where_a_windows_block_is_missing_it_leaps_to_before),
