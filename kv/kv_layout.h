@@ -1,0 +1,71 @@
+/* Cache groups: which layers of a model share a block, and how large a block is. Layers may differ in what they keep of
+ * a sequence: all of it, or the last tokens of a window; many heads or few; or nothing, where a layer reads the keys
+ * and values of an earlier one (an alias).
+ *
+ * All blocks of a cache are equally large and come from one pool. A block holds 64 tokens of the layers of one group,
+ * and a sequence has a block table for each group, so what is behind a window is let go without touching the rest:
+ *
+ *     8 layers of full attention, 40 with a window     block   ┌─ group 0: the 8 full layers ─────────────────┐
+ *                                                      block   ├─ group 1: the first 8 layers with a window ──┤
+ *                                                      …       └─ group 5: the last 8 ────────────────────────┘
+ *
+ * Layers with the same window, heads and head_dim are a class. A class is cut into groups so that all groups are about
+ * equally large; what a group does not use of its blocks is waste. The cut is the one with which a long sequence takes
+ * the fewest bytes; of those within 1% the one of fewest groups. A model whose layers are all alike has one group and
+ * no waste. Pure: nothing here knows a device. */
+#ifndef LF_KV_KV_LAYOUT_H
+#define LF_KV_KV_LAYOUT_H
+
+#include <stdint.h>
+
+#include "core/dtype.h"
+#include "core/status.h"
+#include "kv/kv_view.h"
+
+enum { LF_KV_GROUPS_N = 16 };
+
+/* What a layer keeps. */
+struct lf_kv_layer_spec {
+    int window; /* the last so many tokens; 0: all */
+    int n_kv_heads, head_dim;
+    int alias_of; /* the earlier layer whose keys and values it reads, of the same window and shape; -1: its own */
+};
+
+struct lf_kv_group {
+    int window;   /* 0: full */
+    int n_layers; /* aliases do not count */
+    int n_kv_heads, head_dim;
+};
+
+/* Where a layer's keys and values lie: layers of a group are numbered from 0. An alias has the place of its source. */
+struct lf_kv_place {
+    int16_t group, layer;
+};
+
+struct lf_kv_layout {
+    int n_groups, n_layers;
+    uint64_t block_bytes;                      /* a multiple of the page of every group (kv_view.h) */
+    struct lf_kv_group groups[LF_KV_GROUPS_N]; /* full ones first */
+    struct lf_kv_place *places;                /* [n_layers] owned */
+};
+
+/* specs: [n_layers]. LF_INVALID for what no layer can be, LF_UNSUPPORTED where there are more classes than groups,
+ * LF_NO_MEMORY. */
+LF_MUST_CHECK enum lf_status lf_kv_layout_make(struct lf_kv_layout *out, const struct lf_kv_layer_spec *specs,
+                                               int n_layers, enum lf_dtype dtype, struct lf_err *err);
+void lf_kv_layout_deinit(struct lf_kv_layout *layout); /* accepts a zeroed one */
+/* Whether blocks of the two hold the same in the same places. */
+bool lf_kv_layout_same(const struct lf_kv_layout *a, const struct lf_kv_layout *b);
+
+/* Bytes of a block that its group does not use. */
+uint64_t lf_kv_layout_waste(const struct lf_kv_layout *layout, int group, enum lf_dtype dtype);
+/* Blocks of a group that a sequence of n_tokens holds at once: all of its, or those of the window, one that the window
+ * has only begun to leave and one that is being written. */
+int lf_kv_group_blocks(const struct lf_kv_group *group, int64_t n_tokens);
+/* The sum over the groups. */
+int64_t lf_kv_layout_seq_blocks(const struct lf_kv_layout *layout, int64_t n_tokens);
+/* Blocks that the tokens of one step take beside that, in all sequences together, before what is behind the windows is
+ * let go: no function of how many sequences there are but through max_seqs. 0 without windows. */
+int64_t lf_kv_layout_step_blocks(const struct lf_kv_layout *layout, int chunk, int max_seqs);
+
+#endif

@@ -1,0 +1,335 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "kv/kv_layout.h"
+
+static struct lf_kv_layer_spec specs[LF_LAYERS_N + 1];
+
+/* A model of n layers, of which every period-th, from the first-th on, is full; window 0: all are. */
+static struct lf_kv_layout make(int n, int first, int period, int window, int n_kv_heads, int head_dim)
+{
+    struct lf_kv_layout layout;
+    struct lf_err err = {0};
+    for (int i = 0; i < n; i++) {
+        bool full = i >= first && (i - first) % period == 0;
+        specs[i] = (struct lf_kv_layer_spec){
+            .window = full ? 0 : window, .n_kv_heads = n_kv_heads, .head_dim = head_dim, .alias_of = -1};
+    }
+    if (lf_kv_layout_make(&layout, specs, n, LF_BF16, &err) != LF_OK) fail_msg("%s", err.message);
+    return layout;
+}
+
+/* What must hold of every layout: each layer has a place of its own in a group of its kind, unless it is an alias. */
+static void check(const struct lf_kv_layout *l, enum lf_dtype dtype)
+{
+    static bool taken[LF_KV_GROUPS_N][LF_LAYERS_N];
+    int n_layers = 0, n_own = 0;
+    memset(taken, 0, sizeof(taken));
+    assert_in_range(l->n_groups, 1, LF_KV_GROUPS_N);
+    for (int g = 0; g < l->n_groups; g++) {
+        const struct lf_kv_group *group = &l->groups[g];
+        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)group->head_dim * lf_dtype_bytes(dtype);
+        uint64_t used = (uint64_t)group->n_layers * 2 * (uint64_t)group->n_kv_heads * page;
+        assert_true(group->n_layers > 0 && used <= l->block_bytes);
+        assert_int_equal(l->block_bytes % page, 0);
+        assert_int_equal(lf_kv_layout_waste(l, g, dtype), l->block_bytes - used);
+        assert_true(g == 0 || group->window == 0 || l->groups[g - 1].window >= 0);
+        assert_false(g > 0 && group->window == 0 && l->groups[g - 1].window > 0); /* full ones first */
+        n_layers += group->n_layers;
+    }
+    for (int i = 0; i < l->n_layers; i++) {
+        struct lf_kv_place at = l->places[i];
+        const struct lf_kv_group *group = &l->groups[at.group];
+        assert_in_range(at.group, 0, l->n_groups - 1);
+        assert_in_range(at.layer, 0, group->n_layers - 1);
+        assert_int_equal(group->window, specs[i].window);
+        assert_int_equal(group->n_kv_heads, specs[i].n_kv_heads);
+        assert_int_equal(group->head_dim, specs[i].head_dim);
+        if (specs[i].alias_of >= 0) {
+            assert_memory_equal(&at, &l->places[specs[i].alias_of], sizeof(at));
+            continue;
+        }
+        assert_false(taken[at.group][at.layer]);
+        taken[at.group][at.layer] = true;
+        n_own++;
+    }
+    assert_int_equal(n_layers, n_own);
+}
+
+static void layers_that_are_all_alike_are_one_group_of_exactly_their_bytes(void **state)
+{
+    (void)state;
+    static const struct {
+        int n_layers, window, n_kv_heads, head_dim;
+    } rows[] = {{32, 0, 8, 128}, {36, 0, 8, 128}, {1, 0, 1, 2}, {32, 4096, 8, 128}, {7, 1, 3, 96}, {1024, 0, 1, 32}};
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        int first = rows[i].window ? LF_LAYERS_N : 0;
+        struct lf_kv_layout l = make(rows[i].n_layers, first, 1, rows[i].window, rows[i].n_kv_heads, rows[i].head_dim);
+        struct lf_kv_view view = {.dtype = LF_BF16,
+                                  .n_layers = rows[i].n_layers,
+                                  .n_kv_heads = rows[i].n_kv_heads,
+                                  .head_dim = rows[i].head_dim};
+        check(&l, LF_BF16);
+        assert_int_equal(l.n_groups, 1);
+        assert_int_equal(l.block_bytes, lf_kv_block_bytes(&view));
+        for (int j = 0; j < rows[i].n_layers; j++) assert_int_equal(l.places[j].layer, j);
+        assert_int_equal(lf_kv_layout_waste(&l, 0, LF_BF16), 0);
+        lf_kv_layout_deinit(&l);
+    }
+}
+
+/* n_groups, of them full, layers in group 0 and in the last, and whether anything is wasted. */
+static void expect(struct lf_kv_layout l, int n_groups, int n_full, int first_layers, int last_layers, bool wastes)
+{
+    uint64_t waste = 0;
+    int full = 0;
+    check(&l, LF_BF16);
+    for (int g = 0; g < l.n_groups; g++) {
+        waste += lf_kv_layout_waste(&l, g, LF_BF16);
+        full += l.groups[g].window == 0;
+    }
+    assert_int_equal(l.n_groups, n_groups);
+    assert_int_equal(full, n_full);
+    assert_int_equal(l.groups[0].n_layers, first_layers);
+    assert_int_equal(l.groups[n_groups - 1].n_layers, last_layers);
+    assert_int_equal(waste > 0, wastes);
+    lf_kv_layout_deinit(&l);
+}
+
+static void published_models_are_cut_as_by_hand(void **state)
+{
+    (void)state;
+    expect(make(48, 5, 6, 1024, 8, 256), 6, 1, 8, 8, false);             /* Gemma 3 12B: 8 full, 40 with a window */
+    expect(make(62, 5, 6, 1024, 16, 128), 7, 1, 10, 8, true);            /* 27B: 10 and 52 */
+    expect(make(26, 5, 6, 512, 1, 256), 7, 1, 4, 3, true);               /* 1B: 4 and 22 */
+    expect(make(24, 1, 2, 128, 8, 64), 2, 1, 12, 12, false);             /* gpt-oss-20b: every other one */
+    expect(make(36, 1, 2, 128, 8, 64), 2, 1, 18, 18, false);             /* gpt-oss-120b */
+    expect(make(32, LF_LAYERS_N, 1, 4096, 8, 128), 1, 0, 32, 32, false); /* Mistral 7B: all with a window */
+    expect(make(64, 3, 4, 4096, 8, 128), 4, 1, 16, 16, false);           /* OLMo 3 32B: 16 and 48 */
+}
+
+static void qwen2_with_windows_from_a_layer_on_is_cut_without_waste(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l;
+    for (int i = 0; i < 28; i++)
+        specs[i] =
+            (struct lf_kv_layer_spec){.window = i < 21 ? 0 : 4096, .n_kv_heads = 4, .head_dim = 128, .alias_of = -1};
+    assert_int_equal(lf_kv_layout_make(&l, specs, 28, LF_BF16, NULL), LF_OK);
+    expect(l, 4, 3, 7, 7, false);
+}
+
+/* Local layers with 8 KV heads of 256, global ones with 2 of 512: half the bytes. */
+static void gemma4_shapes(void)
+{
+    for (int i = 0; i < 30; i++) {
+        bool full = i % 6 == 5;
+        specs[i] = (struct lf_kv_layer_spec){
+            .window = full ? 0 : 1024, .n_kv_heads = full ? 2 : 8, .head_dim = full ? 512 : 256, .alias_of = -1};
+    }
+}
+
+static void layers_of_different_shapes_share_blocks_that_hold_pages_of_both(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l;
+    gemma4_shapes();
+    assert_int_equal(lf_kv_layout_make(&l, specs, 30, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.groups[0].head_dim, 512);
+    assert_int_equal(l.groups[0].n_layers, 5);
+    assert_int_equal(lf_kv_layout_waste(&l, 0, LF_BF16), 0); /* of what there is most of, nothing */
+    assert_int_equal(l.block_bytes, 5 * 2 * 2 * 64 * 512 * 2);
+    assert_int_equal(l.n_groups, 14);
+    lf_kv_layout_deinit(&l);
+    /* Head sizes of which neither divides the other: pages of 12,288 and 16,384 bytes. */
+    specs[0] = (struct lf_kv_layer_spec){.window = 64, .n_kv_heads = 3, .head_dim = 96, .alias_of = -1};
+    specs[1] = (struct lf_kv_layer_spec){.n_kv_heads = 1, .head_dim = 128, .alias_of = -1};
+    assert_int_equal(lf_kv_layout_make(&l, specs, 2, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.block_bytes, 2 * 49152);
+    lf_kv_layout_deinit(&l);
+}
+
+static void aliases_take_no_room_and_lie_where_their_source_does(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l;
+    struct lf_kv_layout plain = make(12, 2, 3, 128, 2, 64);
+    for (int i = 12; i < 20; i++) {
+        specs[i] = specs[i - 3];
+        specs[i].alias_of = i - 3; /* of an alias too */
+    }
+    assert_int_equal(lf_kv_layout_make(&l, specs, 20, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.n_groups, plain.n_groups);
+    assert_int_equal(l.block_bytes, plain.block_bytes);
+    assert_memory_equal(l.groups, plain.groups, sizeof(l.groups));
+    assert_false(lf_kv_layout_same(&l, &plain));
+    assert_true(lf_kv_layout_same(&l, &l));
+    lf_kv_layout_deinit(&l);
+    lf_kv_layout_deinit(&plain);
+}
+
+static void sequences_hold_all_blocks_or_those_of_the_window(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l = make(48, 5, 6, 1024, 8, 256);
+    assert_int_equal(lf_kv_group_blocks(&l.groups[0], 131072), 2048);
+    assert_int_equal(lf_kv_group_blocks(&l.groups[0], 65), 2);
+    assert_int_equal(lf_kv_group_blocks(&l.groups[1], 131072), 16 + 2);
+    assert_int_equal(lf_kv_group_blocks(&l.groups[1], 64), 1);
+    assert_int_equal(lf_kv_layout_seq_blocks(&l, 131072), 2048 + 5 * 18);
+    assert_int_equal(lf_kv_layout_seq_blocks(&l, 128), 2 * 6);
+    assert_int_equal(lf_kv_layout_step_blocks(&l, 512, 16), 5 * (8 + 16));
+    assert_int_equal(lf_kv_layout_step_blocks(&l, 513, 16), 5 * (9 + 16));
+    struct lf_kv_group odd = {.window = 65, .n_layers = 1, .n_kv_heads = 1, .head_dim = 64};
+    assert_int_equal(lf_kv_group_blocks(&odd, 1000), 4);
+    lf_kv_layout_deinit(&l);
+    l = make(4, 0, 1, 0, 2, 64);
+    assert_int_equal(lf_kv_layout_step_blocks(&l, 512, 16), 0);
+    lf_kv_layout_deinit(&l);
+}
+
+/* A window of W tokens that ends anywhere, with a token more to be written, never touches more blocks than that. */
+static void the_blocks_of_a_window_hold_every_place_of_it(void **state)
+{
+    (void)state;
+    for (int window = 1; window < 300; window++) {
+        struct lf_kv_group g = {.window = window, .n_layers = 1, .n_kv_heads = 1, .head_dim = 64};
+        for (int pos = window; pos < window + 130; pos++) {
+            int first = (pos - window + 1) / LF_KV_BLOCK_TOKENS, last = pos / LF_KV_BLOCK_TOKENS;
+            assert_true(last - first + 1 <= lf_kv_group_blocks(&g, INT32_MAX));
+        }
+    }
+}
+
+static void refuses(int n_layers, enum lf_status expected, const char *word)
+{
+    struct lf_kv_layout l = {0};
+    struct lf_err err = {0};
+    assert_int_equal(lf_kv_layout_make(&l, specs, n_layers, LF_BF16, &err), expected);
+    if (!strstr(err.message, word)) fail_msg("\"%s\" has no \"%s\"", err.message, word);
+    assert_null(l.places);
+}
+
+static void hostile_layers_are_refused(void **state)
+{
+    (void)state;
+    struct lf_kv_layout plain = make(4, 0, 1, 0, 2, 64);
+    lf_kv_layout_deinit(&plain);
+    const struct lf_kv_layer_spec good = specs[0];
+    static const struct {
+        struct lf_kv_layer_spec spec;
+        const char *word;
+    } rows[] = {
+        {{.window = -1, .n_kv_heads = 2, .head_dim = 64, .alias_of = -1}, "layer 2 has a window of -1"},
+        {{.n_kv_heads = 0, .head_dim = 64, .alias_of = -1}, "0 KV heads"},
+        {{.n_kv_heads = LF_HEADS_N + 1, .head_dim = 64, .alias_of = -1}, "KV heads"},
+        {{.n_kv_heads = 2, .head_dim = 0, .alias_of = -1}, "head_dim of 0"},
+        {{.n_kv_heads = 2, .head_dim = 63, .alias_of = -1}, "head_dim of 63"},
+        {{.n_kv_heads = 2, .head_dim = LF_HIDDEN_N + 2, .alias_of = -1}, "head_dim"},
+        {{.n_kv_heads = 2, .head_dim = 64, .alias_of = 2}, "no earlier one"},
+        {{.n_kv_heads = 2, .head_dim = 64, .alias_of = 3}, "no earlier one"},
+        {{.n_kv_heads = 2, .head_dim = 64, .alias_of = -2}, "no earlier one"},
+        {{.n_kv_heads = 1, .head_dim = 64, .alias_of = 1}, "differ"},
+        {{.window = 9, .n_kv_heads = 2, .head_dim = 64, .alias_of = 1}, "differ"},
+    };
+    for (size_t i = 0; i < LF_N_ELEMS(rows); i++) {
+        specs[2] = rows[i].spec;
+        refuses(4, LF_INVALID, rows[i].word);
+    }
+    specs[2] = good;
+    refuses(0, LF_INVALID, "0 layers");
+    refuses(LF_LAYERS_N + 1, LF_INVALID, "layers");
+    for (int i = 0; i < 2; i++)
+        specs[i] =
+            (struct lf_kv_layer_spec){.n_kv_heads = 1, .head_dim = i ? LF_HIDDEN_N : LF_HIDDEN_N - 2, .alias_of = -1};
+    refuses(2, LF_LIMIT, "head_dims");
+}
+
+static void sixteen_kinds_are_sixteen_groups_and_more_are_refused(void **state)
+{
+    (void)state;
+    struct lf_kv_layout l;
+    for (int i = 0; i < 34; i++)
+        specs[i] = (struct lf_kv_layer_spec){.window = 64 * (i % 17), .n_kv_heads = 2, .head_dim = 64, .alias_of = -1};
+    specs[16] = specs[33] = specs[0];
+    assert_int_equal(lf_kv_layout_make(&l, specs, 34, LF_BF16, NULL), LF_OK);
+    check(&l, LF_BF16);
+    assert_int_equal(l.n_groups, LF_KV_GROUPS_N);
+    lf_kv_layout_deinit(&l);
+    specs[16].window = 64 * 16;
+    refuses(34, LF_UNSUPPORTED, "16 kinds");
+}
+
+/* Bytes of a sequence of 128K tokens, and what they would be with a group for each kind, in blocks for the largest. */
+static void compare_with_a_group_for_each_kind(const struct lf_kv_layout *l, enum lf_dtype dtype)
+{
+    uint64_t largest = 0, blocks = 0;
+    for (int g = 0; g < l->n_groups; g++) {
+        struct lf_kv_group kind = l->groups[g];
+        bool is_first = true;
+        for (int i = 0; i < l->n_groups; i++) {
+            const struct lf_kv_group *other = &l->groups[i];
+            bool same = other->window == kind.window && other->n_kv_heads == kind.n_kv_heads &&
+                        other->head_dim == kind.head_dim;
+            if (same && i < g) is_first = false;
+            if (same && i != g) kind.n_layers += other->n_layers;
+        }
+        if (!is_first) continue;
+        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)kind.head_dim * lf_dtype_bytes(dtype);
+        largest = LF_MAX(largest, (uint64_t)kind.n_layers * 2 * (uint64_t)kind.n_kv_heads * page);
+        blocks += (uint64_t)lf_kv_group_blocks(&kind, 131072);
+    }
+    double cost = (double)lf_kv_layout_seq_blocks(l, 131072) * (double)l->block_bytes;
+    double page_of_all = 64.0 * 3 * 128 * (double)lf_dtype_bytes(dtype);
+    assert_true(cost <= 1.01 * (double)blocks * ((double)largest + page_of_all));
+}
+
+/* Any mixture: what must hold holds, and no sequence takes more than with the simplest cut. */
+static void random_mixtures_hold(void **state)
+{
+    (void)state;
+    uint32_t x = 1;
+    for (int round = 0; round < 300; round++) {
+        struct lf_kv_layer_spec kinds[4];
+        struct lf_kv_layout l;
+        int n = 1 + (int)((x = x * 1664525u + 1013904223u) >> 26);
+        for (int i = 0; i < 4; i++) {
+            uint32_t bits = (x = x * 1664525u + 1013904223u) >> 8;
+            kinds[i] = (struct lf_kv_layer_spec){.window = (int)(bits % 3) * 500,
+                                                 .n_kv_heads = 1 + (int)(bits / 3 % 8),
+                                                 .head_dim = 32 * (1 + (int)(bits / 24 % 4)),
+                                                 .alias_of = -1};
+        }
+        for (int i = 0; i < n; i++) specs[i] = kinds[(x = x * 1664525u + 1013904223u) >> 30];
+        enum lf_dtype dtype = round % 2 ? LF_F32 : LF_BF16;
+        assert_int_equal(lf_kv_layout_make(&l, specs, n, dtype, NULL), LF_OK);
+        check(&l, dtype);
+        compare_with_a_group_for_each_kind(&l, dtype);
+        lf_kv_layout_deinit(&l);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_that_are_all_alike_are_one_group_of_exactly_their_bytes),
+        cmocka_unit_test(published_models_are_cut_as_by_hand),
+        cmocka_unit_test(qwen2_with_windows_from_a_layer_on_is_cut_without_waste),
+        cmocka_unit_test(layers_of_different_shapes_share_blocks_that_hold_pages_of_both),
+        cmocka_unit_test(aliases_take_no_room_and_lie_where_their_source_does),
+        cmocka_unit_test(sequences_hold_all_blocks_or_those_of_the_window),
+        cmocka_unit_test(the_blocks_of_a_window_hold_every_place_of_it),
+        cmocka_unit_test(hostile_layers_are_refused),
+        cmocka_unit_test(sixteen_kinds_are_sixteen_groups_and_more_are_refused),
+        cmocka_unit_test(random_mixtures_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
