@@ -32,6 +32,9 @@ static enum lf_status check_shape(const struct lf_attn_shape *s, struct lf_err *
         return lf_fail(err, LF_INVALID,
                        "attention: room for %d tokens a step, %d sequences, %d keys; expected at least 1",
                        s->max_tokens, s->max_seqs, s->max_kv_len);
+    if (s->n_schedules < 1 || s->n_schedules > LF_ATTN_SCHEDULES_N || s->n_groups < 1)
+        return lf_fail(err, LF_INVALID, "attention: %d schedules, %d cache groups; expected 1 to %d, at least 1",
+                       s->n_schedules, s->n_groups, (int)LF_ATTN_SCHEDULES_N);
     return LF_OK;
 }
 
@@ -66,11 +69,18 @@ void lf_attn_destroy(struct lf_attn *attn)
     if (attn != NULL) attn->backend->destroy(attn);
 }
 
-void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs, int window)
+static void check_kind(const struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind)
+{
+    LF_ASSERT(schedule_idx >= 0 && schedule_idx < attn->shape.n_schedules);
+    LF_ASSERT(kind.first_group >= 0 && kind.n_groups >= 1 && kind.n_groups <= attn->shape.n_groups);
+}
+
+void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs,
+                      struct lf_attn_kind kind)
 {
     const struct lf_attn_shape *shape = &attn->shape;
     int64_t n_tokens = 0;
-    LF_ASSERT(schedule_idx >= 0 && schedule_idx < LF_ATTN_SCHEDULES_N);
+    check_kind(attn, schedule_idx, kind);
     LF_ASSERT(n_seqs >= 0 && n_seqs <= shape->max_seqs);
     for (int i = 0; i < n_seqs; i++) {
         LF_ASSERT(seqs[i].first_token == n_tokens && seqs[i].n_tokens >= 1 && seqs[i].n_tokens <= seqs[i].kv_len);
@@ -79,37 +89,47 @@ void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv
     }
     LF_ASSERT(n_tokens <= shape->max_tokens);
     attn->schedules[schedule_idx] = (struct lf_attn_schedule){
-        .made = true, .seqs = seqs, .n_seqs = n_seqs, .n_tokens = (int)n_tokens, .window = window};
+        .made = true, .seqs = seqs, .n_seqs = n_seqs, .n_tokens = (int)n_tokens, .kind = kind};
     attn->backend->schedule(attn, schedule_idx);
 }
 
-void lf_attn_record(struct lf_attn *attn, int schedule_idx, int window)
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind)
 {
-    LF_ASSERT(schedule_idx >= 0 && schedule_idx < LF_ATTN_SCHEDULES_N);
-    attn->schedules[schedule_idx] = (struct lf_attn_schedule){.made = true, .window = window, .records = true};
+    check_kind(attn, schedule_idx, kind);
+    attn->schedules[schedule_idx] = (struct lf_attn_schedule){.made = true, .kind = kind, .records = true};
     attn->backend->schedule(attn, schedule_idx);
+}
+
+/* The cache is one that the object was made for, and the schedule is for its layers. */
+static void check_view(const struct lf_attn *attn, int schedule_idx, const struct lf_kv_view *kv)
+{
+    const struct lf_attn_kind *kind = &attn->schedules[schedule_idx].kind;
+    LF_ASSERT(attn->schedules[schedule_idx].made);
+    LF_ASSERT(kv->group >= kind->first_group && kv->group < kind->first_group + kind->n_groups);
+    LF_ASSERT(kv->head_dim == attn->shape.head_dim && kv->n_kv_heads == attn->shape.n_kv_heads);
+    LF_ASSERT(kv->dtype == attn->shape.kv_dtype && (uintptr_t)kv->base % 64 == 0);
+    LF_ASSERT(kv->block_pages >= lf_kv_layers_pages(kv));
 }
 
 void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p)
 {
-    const struct lf_attn_schedule *schedule = &attn->schedules[schedule_idx];
-    LF_ASSERT(schedule->made && (schedule->window == 0 || p->window == schedule->window));
-    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
-    LF_ASSERT(p->kv->dtype == attn->shape.kv_dtype && (uintptr_t)p->kv->base % 64 == 0);
+    int window = attn->schedules[schedule_idx].kind.window;
+    check_view(attn, schedule_idx, p->kv);
+    LF_ASSERT(window == 0 || p->window == window);
     attn->backend->run(attn, schedule_idx, p);
 }
 
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(attn->schedules[0].made && p->n_tokens >= attn->schedules[0].n_tokens);
-    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
+    check_view(attn, p->schedule_idx, p->kv);
+    LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
     attn->backend->rope_append(attn, p);
 }
 
 void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm, const struct lf_rope_append_params *p)
 {
-    LF_ASSERT(attn->schedules[0].made && p->n_tokens >= attn->schedules[0].n_tokens);
-    LF_ASSERT(p->kv->head_dim == attn->shape.head_dim && p->kv->n_kv_heads == attn->shape.n_kv_heads);
+    check_view(attn, p->schedule_idx, p->kv);
+    LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
     LF_ASSERT(!gemm->residual && !gemm->norm.h);
     LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);

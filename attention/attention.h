@@ -29,18 +29,27 @@
 #include "kv/kv_view.h"
 
 enum { LF_ATTN_SPLIT = 512 }; /* keys, on a CPU; a multiple of LF_KV_BLOCK_TOKENS */
-/* Schedules in force at the same time: layers of up to two windows, and the last layer's few tokens. */
-enum { LF_ATTN_SCHEDULES_N = 3 };
+/* Schedules in force at the same time, at most: one for each kind of layers, and of those whose few tokens at the end
+ * are wanted one more. */
+enum { LF_ATTN_SCHEDULES_N = 16 };
 
-/* What all layers of a model share, and the largest step there will be. */
+/* What the layers that share schedules have in common, and the largest step there will be. */
 struct lf_attn_shape {
     int n_heads; /* query heads; a multiple of n_kv_heads */
     int n_kv_heads;
     int head_dim; /* 32..256, a multiple of 16 */
     enum lf_dtype kv_dtype;
-    int max_tokens; /* of one step */
-    int max_seqs;   /* of one step */
-    int max_kv_len; /* of one sequence */
+    int max_tokens;  /* of one step */
+    int max_seqs;    /* of one step */
+    int max_kv_len;  /* of one sequence */
+    int n_schedules; /* in force at the same time, 1 to LF_ATTN_SCHEDULES_N */
+    int n_groups;    /* most cache groups that a schedule is for, at least 1 */
+};
+
+/* The layers that a schedule is for: of these cache groups, all with this window. */
+struct lf_attn_kind {
+    int window; /* 0: none, or layers differ: the schedule is then only less tight */
+    int first_group, n_groups;
 };
 
 struct lf_attn_params {
@@ -69,14 +78,14 @@ LF_MUST_CHECK enum lf_status lf_attn_create(struct lf_attn **out, struct lf_devi
                                             struct lf_err *err);
 void lf_attn_destroy(struct lf_attn *attn); /* accepts NULL */
 
-/* Makes schedule schedule_idx (0 .. LF_ATTN_SCHEDULES_N - 1) of the step. seqs and their block tables are borrowed
- * until the last run of the step. Of a sequence in decode the tokens before its new ones are of earlier steps. window
- * as in the runs to come (0 if layers differ: the schedule is then only less tight). All schedules of a step come
- * before its first run. Schedule 0 is also where lf_rope_append takes the step's tokens from. */
-void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs, int window);
+/* Makes schedule schedule_idx (0 .. n_schedules - 1) of the step. seqs and their block tables are borrowed until the
+ * last run of the step. Of a sequence in decode the tokens before its new ones are of earlier steps. All schedules of a
+ * step come before its first run. lf_rope_append takes the step's tokens from one too. */
+void lf_attn_schedule(struct lf_attn *attn, int schedule_idx, const struct lf_kv_seq *seqs, int n_seqs,
+                      struct lf_attn_kind kind);
 /* A schedule without sequences, for recording a graph: its runs do nothing, but they launch whatever a step of decode
  * tokens, one a sequence, can need. */
-void lf_attn_record(struct lf_attn *attn, int schedule_idx, int window);
+void lf_attn_record(struct lf_attn *attn, int schedule_idx, struct lf_attn_kind kind);
 void lf_attn_run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_params *p);
 
 #endif

@@ -11,7 +11,7 @@ struct lf_attn_schedule {
     const struct lf_kv_seq *seqs; /* borrowed */
     int n_seqs;
     int n_tokens;
-    int window;
+    struct lf_attn_kind kind;
     bool records; /* lf_attn_record's */
 };
 

@@ -140,11 +140,12 @@ static void tile_limits(const struct walk *w, int key0, struct lf_attn_tile *t)
 static void tile_pages(const struct walk *w, int key0, const void **k, const void **v)
 {
     const struct lf_kv_view *kv = w->p->kv;
+    const int32_t *table = lf_kv_table(w->rows->seq, kv);
     for (int i = 0; i < LF_ATTN_TILE_PAGES; i++) {
         int first = key0 + i * LF_KV_BLOCK_TOKENS;
         k[i] = v[i] = NULL;
         if (first >= w->key_hi || first + LF_KV_BLOCK_TOKENS <= w->key_lo) continue;
-        int block = w->rows->seq->blocks[first / LF_KV_BLOCK_TOKENS];
+        int block = table[first / LF_KV_BLOCK_TOKENS];
         k[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_K, w->rows->kv_head);
         v[i] = lf_kv_page(kv, block, w->p->layer, LF_KV_V, w->rows->kv_head);
     }

@@ -153,7 +153,8 @@ static void append_task(void *ctx, int task_idx, int worker_idx)
         int pos = seq->kv_len - seq->n_tokens + (row - seq->first_token);
         int n = LF_MIN(end, seq->first_token + seq->n_tokens) - row;
         n = LF_MIN(n, LF_KV_BLOCK_TOKENS - pos % LF_KV_BLOCK_TOKENS);
-        struct lf_rope_run run = {.row = row, .n = n, .pos = pos, .block = seq->blocks[pos / LF_KV_BLOCK_TOKENS]};
+        struct lf_rope_run run = {
+            .row = row, .n = n, .pos = pos, .block = lf_kv_table(seq, job->p->kv)[pos / LF_KV_BLOCK_TOKENS]};
         job->rows_fn(job->p, &run);
         row += n;
     }

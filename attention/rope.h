@@ -68,8 +68,9 @@ struct lf_rope_append_params {
     int n_heads;
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
     int layer;
+    int schedule_idx; /* of attn: whose tokens these are */
 };
-/* Of the tokens of attn's schedule 0. An op like those of device/ops.h: does not fail, queued on a GPU. */
+/* An op like those of device/ops.h: does not fail, queued on a GPU. */
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);
 /* The GEMM that makes p->qkv (gemm->y, dense), then lf_rope_append; the same bits, but qkv is undefined afterwards. */
 void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm,

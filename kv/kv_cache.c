@@ -11,22 +11,74 @@ static enum lf_status check_opts(const struct lf_kv_cache_opts *o, bool is_host,
     if (is_host ? o->dtype == LF_F16 : o->dtype == LF_F32)
         return lf_fail(err, LF_UNSUPPORTED, "a KV cache on this device holds %s, not %s",
                        is_host ? "f32 or bf16" : "bf16 or f16", lf_dtype_name(o->dtype));
-    if (o->n_blocks < 1 || o->n_layers < 1 || o->n_layers > LF_LAYERS_N || o->n_kv_heads < 1 ||
-        o->n_kv_heads > LF_HEADS_N)
-        return lf_fail(err, LF_INVALID, "KV cache of %d blocks, %d layers, %d heads: each must be at least 1",
-                       o->n_blocks, o->n_layers, o->n_kv_heads);
-    if (o->head_dim < 2 || o->head_dim % 2 != 0 || o->head_dim > LF_HEAD_DIM)
-        return lf_fail(err, LF_INVALID, "KV cache with head_dim %d: must be even, 2 to %d", o->head_dim, LF_HEAD_DIM);
+    if (o->n_blocks < 1) return lf_fail(err, LF_INVALID, "KV cache of %d blocks: at least 1", o->n_blocks);
     return LF_OK;
 }
 
-/* What makes two caches' contents interchangeable: the model, and how its keys and values are stored. */
-static void hash_identity(const struct lf_kv_cache_opts *o, uint8_t out[LF_SHA256_BYTES])
+static enum lf_status check_group(const struct lf_kv_group *g, struct lf_err *err)
 {
-    int32_t shape[4] = {(int32_t)o->dtype, o->n_layers, o->n_kv_heads, o->head_dim};
+    if (g->n_layers < 1 || g->n_layers > LF_LAYERS_N || g->n_kv_heads < 1 || g->n_kv_heads > LF_HEADS_N)
+        return lf_fail(err, LF_INVALID, "KV cache of %d layers, %d heads: each must be at least 1", g->n_layers,
+                       g->n_kv_heads);
+    if (g->head_dim < 2 || g->head_dim % 2 != 0 || g->head_dim > LF_HEAD_DIM)
+        return lf_fail(err, LF_INVALID, "KV cache with head_dim %d: must be even, 2 to %d", g->head_dim, LF_HEAD_DIM);
+    return LF_OK;
+}
+
+/* The groups, and the view of the first. */
+static enum lf_status set_groups(struct lf_kv_cache *cache, const struct lf_kv_cache_opts *o, struct lf_err *err)
+{
+    struct lf_kv_view *v = &cache->view;
+    struct lf_kv_group alike = {.n_layers = o->n_layers, .n_kv_heads = o->n_kv_heads, .head_dim = o->head_dim};
+    cache->n_groups = o->layout ? o->layout->n_groups : 1;
+    for (int i = 0; i < cache->n_groups; i++) {
+        cache->groups[i] = o->layout ? o->layout->groups[i] : alike;
+        LF_TRY(check_group(&cache->groups[i], err));
+    }
+    v->dtype = o->dtype;
+    v->n_blocks = o->n_blocks;
+    *v = lf_kv_cache_view(cache, 0);
+    v->block_pages = lf_kv_layers_pages(v);
+    if (!o->layout) return LF_OK;
+    uint64_t page_bytes = lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
+    v->block_pages = (int)(o->layout->block_bytes / page_bytes);
+    LF_ASSERT(o->layout->block_bytes == (uint64_t)v->block_pages * page_bytes);
+    return LF_OK;
+}
+
+struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group)
+{
+    const struct lf_kv_group *g = &cache->groups[group];
+    struct lf_kv_view v = cache->view;
+    size_t block_elems = lf_kv_block_elems(&v);
+    LF_ASSERT(group >= 0 && group < cache->n_groups);
+    v.n_layers = g->n_layers;
+    v.n_kv_heads = g->n_kv_heads;
+    v.head_dim = g->head_dim;
+    v.group = group;
+    v.block_pages = (int)(block_elems / lf_kv_page_elems(&v));
+    return v;
+}
+
+/* What makes two caches' contents interchangeable: the model, and how its keys and values are stored: four numbers, or,
+ * where there are several groups, their shapes and where each layer lies. */
+static void hash_identity(const struct lf_kv_cache_opts *o, const struct lf_kv_cache *cache,
+                          uint8_t out[LF_SHA256_BYTES])
+{
+    const struct lf_kv_group *g = &cache->groups[0];
+    int32_t shape[4] = {(int32_t)o->dtype, g->n_layers, g->n_kv_heads, g->head_dim};
     struct lf_sha256 sha;
     lf_sha256_init(&sha);
     lf_sha256_update(&sha, shape, sizeof(shape));
+    for (int i = 0; cache->n_groups > 1 && i < cache->n_groups; i++) {
+        int32_t more[5] = {i, cache->groups[i].window, cache->groups[i].n_layers, cache->groups[i].n_kv_heads,
+                           cache->groups[i].head_dim};
+        lf_sha256_update(&sha, more, sizeof(more));
+    }
+    if (cache->n_groups > 1) {
+        lf_sha256_update(&sha, &o->layout->block_bytes, sizeof(o->layout->block_bytes));
+        lf_sha256_update(&sha, o->layout->places, (size_t)o->layout->n_layers * sizeof(*o->layout->places));
+    }
     if (o->identity_bytes > 0) lf_sha256_update(&sha, o->identity, o->identity_bytes);
     lf_sha256_final(&sha, out);
 }
@@ -45,18 +97,15 @@ enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev
     LF_TRY(check_opts(opts, is_host, err));
     cache->dev = dev;
     cache->view.order = is_host ? LF_KV_LANES : LF_KV_ROWS;
-    cache->view.dtype = opts->dtype;
-    cache->view.n_blocks = opts->n_blocks;
-    cache->view.n_layers = opts->n_layers;
-    cache->view.n_kv_heads = opts->n_kv_heads;
-    cache->view.head_dim = opts->head_dim;
     size_t bytes;
-    if (__builtin_mul_overflow(lf_kv_block_bytes(&cache->view), (size_t)opts->n_blocks, &bytes))
-        return lf_fail(err, LF_LIMIT, "a KV cache of %d blocks passes the address space", opts->n_blocks);
-
     enum lf_status status;
     uint8_t identity[LF_SHA256_BYTES];
-    hash_identity(opts, identity);
+    LF_TRY_GOTO(set_groups(cache, opts, err), fail);
+    if (__builtin_mul_overflow(lf_kv_block_bytes(&cache->view), (size_t)opts->n_blocks, &bytes)) {
+        status = lf_fail(err, LF_LIMIT, "a KV cache of %d blocks passes the address space", opts->n_blocks);
+        goto fail;
+    }
+    hash_identity(opts, cache, identity);
     LF_TRY_GOTO(lf_buffer_alloc(dev, &cache->buffer, bytes, "KV cache", err), fail);
     cache->view.base = cache->buffer.ptr;
     LF_TRY_GOTO(lf_block_pool_init(&cache->pool, opts->n_blocks, err), fail);

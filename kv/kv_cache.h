@@ -5,11 +5,13 @@
 
 #include "device/device.h"
 #include "kv/block_pool.h"
-#include "kv/kv_view.h"
+#include "kv/kv_layout.h"
 #include "kv/prefix_cache.h"
 
 struct lf_kv_cache {
-    struct lf_kv_view view;
+    struct lf_kv_view view; /* of group 0 */
+    struct lf_kv_group groups[LF_KV_GROUPS_N];
+    int n_groups;
     struct lf_block_pool pool;
     struct lf_prefix_cache *prefix; /* NULL when switched off */
     struct lf_buffer buffer;
@@ -18,7 +20,9 @@ struct lf_kv_cache {
 
 struct lf_kv_cache_opts {
     enum lf_dtype dtype;
-    int n_blocks, n_layers, n_kv_heads, head_dim;
+    int n_blocks;
+    const struct lf_kv_layout *layout; /* borrowed; NULL: one group, of layers that are all alike: */
+    int n_layers, n_kv_heads, head_dim;
     bool prefix_cache;
     const void *identity; /* of the model, for the prefix cache */
     size_t identity_bytes;
@@ -28,6 +32,8 @@ struct lf_kv_cache_opts {
 LF_MUST_CHECK enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev,
                                               const struct lf_kv_cache_opts *opts, struct lf_err *err);
 void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
+/* What attention sees of a group's layers. */
+struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group);
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */
 uint64_t lf_kv_host_bytes(int n_blocks, bool prefix_cache);
 /* A whole block, as it lies, to or from memory of the host, beside the device's queue: any thread, on a lane of its own

@@ -1,12 +1,13 @@
-/* What attention sees of the paged KV cache: a base address, strides and, for each sequence, a block table.
+/* What attention sees of the paged KV cache, of the layers of one cache group (kv_layout.h): a base address, strides
+ * and, for each sequence, a block table.
  *
- *     block b      ┌─────────────────────── block_stride ───────────────────────┐
- *                  layer 0                   layer 1                 …  layer L-1
+ *     block b      ┌──────────────────────── block_pages ───────────────────────┐
+ *                  layer 0                   layer 1       …  layer L-1   not used
  *     layer l      ┌──────────── layer_stride ───────────┐
  *                  K head 0 … K head H-1   V head 0 … V head H-1
  *                  └ page ┘ (page = 64 tokens × head_dim elements)
  *
- * A block holds 64 consecutive tokens of one sequence in all layers and is contiguous. A page is one head's
+ * A block holds 64 consecutive tokens of one sequence in all layers of a group and is contiguous. A page is one head's
  * K or V of a block. The order inside a page is the one the kernels read without shuffling. For those of a CPU:
  *
  *     f32    K page  [head_dim][64 tokens]            lanes are tokens:  S[q, 64] += q[i] · K[i, 64]
@@ -39,9 +40,11 @@ struct lf_kv_view {
     enum lf_dtype dtype; /* LF_F32 or LF_BF16; LF_F16 too in the order of a GPU */
     enum lf_kv_order order;
     int n_blocks;
-    int n_layers;
+    int n_layers; /* of the group */
     int n_kv_heads;
-    int head_dim; /* even */
+    int head_dim;    /* even */
+    int block_pages; /* from a block to the next, in pages: those of the layers, and what is not used */
+    int group;       /* of the cache: the table of a sequence that names its blocks */
 };
 
 enum lf_kv_part { LF_KV_K, LF_KV_V };
@@ -51,9 +54,14 @@ static inline size_t lf_kv_page_elems(const struct lf_kv_view *v)
 {
     return (size_t)LF_KV_BLOCK_TOKENS * (size_t)v->head_dim;
 }
+/* Of the layers: block_pages where a block holds nothing else. */
+static inline int lf_kv_layers_pages(const struct lf_kv_view *v)
+{
+    return 2 * v->n_kv_heads * v->n_layers;
+}
 static inline size_t lf_kv_block_elems(const struct lf_kv_view *v)
 {
-    return lf_kv_page_elems(v) * 2 * (size_t)v->n_kv_heads * (size_t)v->n_layers;
+    return lf_kv_page_elems(v) * (size_t)v->block_pages;
 }
 static inline size_t lf_kv_block_bytes(const struct lf_kv_view *v)
 {
@@ -62,8 +70,8 @@ static inline size_t lf_kv_block_bytes(const struct lf_kv_view *v)
 /* First byte of a page. */
 static inline void *lf_kv_page(const struct lf_kv_view *v, int block, int layer, enum lf_kv_part part, int kv_head)
 {
-    size_t pages = ((size_t)block * (size_t)v->n_layers + (size_t)layer) * 2 * (size_t)v->n_kv_heads +
-                   (size_t)part * (size_t)v->n_kv_heads + (size_t)kv_head;
+    size_t pages = (size_t)block * (size_t)v->block_pages + ((size_t)layer * 2 + (size_t)part) * (size_t)v->n_kv_heads +
+                   (size_t)kv_head;
     return (char *)v->base + pages * lf_kv_page_elems(v) * lf_dtype_bytes(v->dtype);
 }
 /* Index of element (token in the block 0..63, channel) inside a K page and inside a V page. */
@@ -81,12 +89,21 @@ static inline size_t lf_kv_v_index(const struct lf_kv_view *v, int token, int ch
 
 /* One sequence of a step. Token first_token + i of the step is position kv_len - n_tokens + i of the sequence. */
 struct lf_kv_seq {
-    const int32_t *blocks; /* host, block table: blocks[p / 64] holds position p; at least ceil(kv_len / 64) entries */
+    const int32_t *blocks; /* host, the table of each cache group, that of group g from g · table_stride on: entry p /
+                              64 holds position p; at least ceil(kv_len / 64) entries. Of a group with a window those
+                              before the window may name any block of the cache: nothing in it is looked at */
+    int table_stride;      /* entries; 0 where there is one group */
     int first_token;       /* of this sequence among the step's tokens */
     int n_tokens;          /* new tokens of this step, >= 1 */
     int kv_len;            /* tokens in the cache once this step's are appended */
     bool is_decode;        /* the new tokens are decode tokens, not of a prompt. Nothing but the order in which a
                               GPU sums depends on it (attention.h) */
 };
+
+/* The sequence's table in the view's group. */
+static inline const int32_t *lf_kv_table(const struct lf_kv_seq *seq, const struct lf_kv_view *v)
+{
+    return seq->blocks + (size_t)v->group * (size_t)seq->table_stride;
+}
 
 #endif

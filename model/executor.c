@@ -59,14 +59,16 @@ static void check_batch(const struct lf_executor *x, const struct lf_kv_view *kv
  * for. */
 static enum lf_wanted prepare_step(const struct lf_executor *x, const struct lf_batch *b)
 {
-    for (int i = 0; i < x->n_windows; i++) lf_attn_schedule(x->attn, i, b->seqs, b->n_seqs, x->windows[i]);
+    for (int i = 0; i < x->n_windows; i++)
+        lf_attn_schedule(x->attn, i, b->seqs, b->n_seqs, (struct lf_attn_kind){.window = x->windows[i], .n_groups = 1});
     lf_upload(x->dev, x->base + x->ws.ids, b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
     if (b->n_out == 0) return LF_WANTED_NONE;
     if (b->n_out == b->n_tokens) return LF_WANTED_ALL;
     lf_upload(x->dev, x->base + x->ws.logits_idx, b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
     int n_tail = make_tail_seqs(x, b);
     if (n_tail < 0) return LF_WANTED_SEVERAL;
-    lf_attn_schedule(x->attn, LF_SCHEDULE_TAIL, x->tail_seqs, n_tail, x->tail_window);
+    lf_attn_schedule(x->attn, LF_SCHEDULE_TAIL, x->tail_seqs, n_tail,
+                     (struct lf_attn_kind){.window = x->tail_window, .n_groups = 1});
     return LF_WANTED_SOME;
 }
 
@@ -195,7 +197,8 @@ static void prepare_gemms(struct lf_executor *x)
 static enum lf_status record(struct lf_executor *x, const struct lf_kv_view *kv, int n_tokens, struct lf_err *err)
 {
     struct lf_step s = step_init(x, LF_WANTED_ALL, kv, n_tokens, n_tokens);
-    for (int i = 0; i < x->n_windows; i++) lf_attn_record(x->attn, i, x->windows[i]);
+    for (int i = 0; i < x->n_windows; i++)
+        lf_attn_record(x->attn, i, (struct lf_attn_kind){.window = x->windows[i], .n_groups = 1});
     lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(x->dev, err));
     if (!lf_graph_begin(x->dev)) return LF_OK;

@@ -7,8 +7,8 @@
 #include "model/program.h"
 #include "model/workspace.h"
 
-enum { LF_WINDOWS_N = LF_ATTN_SCHEDULES_N - 1 }; /* that layers may differ in */
-enum { LF_SCHEDULE_TAIL = LF_WINDOWS_N };        /* of attention over picked tokens */
+enum { LF_WINDOWS_N = 2 };                /* that layers may differ in */
+enum { LF_SCHEDULE_TAIL = LF_WINDOWS_N }; /* of attention over picked tokens */
 
 /* What the ops of a step share; all borrowed. */
 struct lf_step {

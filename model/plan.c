@@ -109,6 +109,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                               .n_kv_heads = f->hp->n_kv_heads,
                               .head_dim = f->hp->head_dim};
     struct lf_workspace ws;
+    view.block_pages = lf_kv_layers_pages(&view);
     lf_workspace_layout(&ws, f->programs, f->hp, &limits, f->ops, f->info);
     *p = (struct lf_plan){.ctx = o->ctx,
                           .chunk = o->chunk,

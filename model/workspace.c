@@ -22,7 +22,9 @@ struct lf_attn_shape lf_workspace_attn_shape(const struct lf_hparams *hp, const 
                                   .kv_dtype = limits->kv_dtype,
                                   .max_tokens = limits->chunk,
                                   .max_seqs = limits->max_seqs,
-                                  .max_kv_len = limits->ctx};
+                                  .max_kv_len = limits->ctx,
+                                  .n_schedules = 3,
+                                  .n_groups = 1};
 }
 
 static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_limits *limits,

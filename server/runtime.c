@@ -127,6 +127,7 @@ static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
                               .n_layers = rt->hp.n_layers,
                               .n_kv_heads = rt->hp.n_kv_heads,
                               .head_dim = rt->hp.head_dim};
+    view.block_pages = lf_kv_layers_pages(&view);
     return (struct lf_disk_kind){.name = "full", .block_bytes = lf_kv_block_bytes(&view), .share = 1};
 }
 

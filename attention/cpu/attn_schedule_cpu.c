@@ -275,7 +275,7 @@ static void make_tasks(struct attn_cpu *a, int schedule_idx)
     /* Smaller blocks only where large ones leave threads without work even when cut: they read keys more often. */
     int64_t wanted = (int64_t)TASKS_PER_THREAD * lf_threads_n(a->threads);
     for (int block_rows = LF_ATTN_ROWS;; block_rows /= 2) {
-        int64_t n = cut_work_tiles(a, p->seqs, p->n_seqs, p->window, block_rows);
+        int64_t n = cut_work_tiles(a, p->seqs, p->n_seqs, p->kind.window, block_rows);
         if (n >= wanted || block_rows <= LF_ATTN_GROUP) break;
     }
     lf_sort(a->work_tiles, (size_t)a->n_work_tiles, sizeof *a->work_tiles, comes_before);
@@ -345,7 +345,8 @@ static void run(struct lf_attn *attn, int schedule_idx, const struct lf_attn_par
 
 static void rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p)
 {
-    lf_rope_append_cpu(attn->dev, p, attn->schedules[0].seqs, attn->schedules[0].n_seqs);
+    const struct lf_attn_schedule *s = &attn->schedules[p->schedule_idx];
+    lf_rope_append_cpu(attn->dev, p, s->seqs, s->n_seqs);
 }
 
 const struct lf_attn_backend lf_attn_backend_cpu = {.check = check,

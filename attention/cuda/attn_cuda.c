@@ -1,9 +1,9 @@
 /* Attention on a GPU, host side: the workspace, the upload of a step's lists, the launches.
  *
- * Each schedule has its own task lists in the workspace; schedules are uploaded before the step's first kernel and stay
- * until the next step. What runs is known on the host too: a kernel without tasks is not launched, and a grid is no
- * larger than its list. Only where a graph is recorded (an empty schedule) everything a decode step can need is
- * launched; decode's grid then fills the GPU.
+ * Each schedule has its own task lists in the workspace, and the tables of its cache groups; schedules are uploaded
+ * before the step's first kernel and stay until the next step. What runs is known on the host too: a kernel without
+ * tasks is not launched, and a grid is no larger than its list. Only where a graph is recorded (an empty schedule)
+ * everything a decode step can need is launched; decode's grid then fills the GPU.
  *
  * The kernels are chosen once: the portable ones (mma.sync), but for prefill Hopper's own where it takes the
  * head_dim. */
@@ -25,6 +25,7 @@ enum {
 struct layout {
     uint64_t counts, seqs, tables, prefill, decode, combine, schedule_bytes; /* in a schedule */
     uint64_t partial_o, partial_ml, scratch, total;                          /* behind the schedules */
+    uint64_t group_tables; /* entries, from the tables of a cache group to the next's */
 };
 
 typedef int launcher_fn(const struct lf_attn_cuda_args *args, void *stream);
@@ -56,12 +57,13 @@ static void layout_init(struct layout *l, const struct lf_attn_shape *s, int n_s
     uint64_t at = 0, task_bytes = sizeof(struct lf_attn_cuda_task), rows = (uint64_t)caps.n_partial_rows;
     l->counts = reserve(&at, sizeof(struct lf_attn_cuda_counts));
     l->seqs = reserve(&at, (uint64_t)caps.n_seqs * sizeof(struct lf_attn_cuda_seq));
-    l->tables = reserve(&at, (uint64_t)caps.n_tables * sizeof(int32_t));
+    l->group_tables = (uint64_t)caps.n_tables;
+    l->tables = reserve(&at, (uint64_t)s->n_groups * l->group_tables * sizeof(int32_t));
     l->prefill = reserve(&at, (uint64_t)caps.n_prefill * task_bytes);
     l->decode = reserve(&at, (uint64_t)caps.n_decode * task_bytes);
     l->combine = reserve(&at, (uint64_t)caps.n_combine * sizeof(struct lf_attn_cuda_combine));
     l->schedule_bytes = at;
-    at *= LF_ATTN_SCHEDULES_N;
+    at *= (uint64_t)s->n_schedules;
     l->partial_o = reserve(&at, rows * (uint64_t)s->head_dim * sizeof(float));
     l->partial_ml = reserve(&at, rows * 2 * sizeof(float));
     size_t scratch_bytes = lf_attn_prefill_mma_scratch_bytes(s->head_dim, n_sms);
@@ -159,7 +161,7 @@ static void schedule(struct lf_attn *attn, int schedule_idx)
     const struct lf_attn_schedule *p = &attn->schedules[schedule_idx];
     const struct lf_attn_map *map = &a->map;
     const struct layout *l = &a->layout;
-    lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->window);
+    lf_attn_map_build(&a->map, p->seqs, p->n_seqs, p->kind.window);
     a->counts[schedule_idx] = map->counts;
     a->n_combine_prefill[schedule_idx] = map->n_combine_prefill;
     a->decode_rows[schedule_idx] = map->n_heads / map->n_kv_heads;
@@ -167,11 +169,23 @@ static void schedule(struct lf_attn *attn, int schedule_idx)
         a->decode_rows[schedule_idx] = LF_MAX(a->decode_rows[schedule_idx], map->decode[i].n_rows);
     upload(a, schedule_idx, l->counts, &map->counts, 1, sizeof map->counts);
     upload(a, schedule_idx, l->seqs, map->seqs, map->counts.n_seqs, sizeof *map->seqs);
-    upload(a, schedule_idx, l->tables, map->tables, map->n_tables, sizeof *map->tables);
+    for (int i = 0; i < p->kind.n_groups && !p->records; i++) {
+        lf_attn_map_tables(&a->map, p->seqs, p->kind.first_group + i);
+        upload(a, schedule_idx, l->tables + (uint64_t)i * l->group_tables * sizeof *map->tables, map->tables,
+               map->n_tables, sizeof *map->tables);
+    }
     upload(a, schedule_idx, l->prefill, map->prefill, map->counts.n_prefill, sizeof *map->prefill);
     upload(a, schedule_idx, l->decode, map->decode, map->counts.n_decode, sizeof *map->decode);
     upload(a, schedule_idx, l->combine, map->combine, map->counts.n_combine + map->n_combine_prefill,
            sizeof *map->combine);
+}
+
+/* The tables of a view's cache group. */
+static const int32_t *tables_of(const struct attn_cuda *a, int schedule_idx, const struct lf_kv_view *kv)
+{
+    const int32_t *tables = part(a, schedule_idx, a->layout.tables);
+    int i = kv->group - a->base.schedules[schedule_idx].kind.first_group;
+    return tables + (uint64_t)i * a->layout.group_tables;
 }
 
 static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_idx, const struct lf_attn_params *p)
@@ -187,7 +201,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .sinks = p->sinks,
         .kv = p->kv->base,
         .n_blocks = p->kv->n_blocks,
-        .n_layers = p->kv->n_layers,
+        .block_pages = p->kv->block_pages,
         .layer = p->layer,
         .n_tokens = shape->max_tokens,
         .n_heads = shape->n_heads,
@@ -199,7 +213,7 @@ static struct lf_attn_cuda_args args_of(const struct attn_cuda *a, int schedule_
         .window = p->window,
         .counts = part(a, schedule_idx, l->counts),
         .seqs = part(a, schedule_idx, l->seqs),
-        .tables = part(a, schedule_idx, l->tables),
+        .tables = tables_of(a, schedule_idx, p->kv),
         .prefill = part(a, schedule_idx, l->prefill),
         .decode = part(a, schedule_idx, l->decode),
         .combine = part(a, schedule_idx, l->combine),
@@ -240,9 +254,9 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .q_norm = p->q_norm,
         .k_norm = p->k_norm,
         .table = p->table,
-        .counts = part(a, 0, a->layout.counts),
-        .seqs = part(a, 0, a->layout.seqs),
-        .tables = part(a, 0, a->layout.tables),
+        .counts = part(a, p->schedule_idx, a->layout.counts),
+        .seqs = part(a, p->schedule_idx, a->layout.seqs),
+        .tables = tables_of(a, p->schedule_idx, p->kv),
         .kv = p->kv->base,
         .norm_eps = p->norm_eps,
         .n_tokens = p->n_tokens,
@@ -250,7 +264,7 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .n_kv_heads = p->kv->n_kv_heads,
         .head_dim = p->kv->head_dim,
         .rotary_dim = p->rotary_dim,
-        .n_layers = p->kv->n_layers,
+        .block_pages = p->kv->block_pages,
         .layer = p->layer,
         .fp16 = a->fp16,
         .overlaps = lf_cuda_overlaps(a->base.dev),

@@ -50,7 +50,7 @@ enum {
 
 /* One sequence of the step. */
 struct lf_attn_cuda_seq {
-    int32_t table;       /* index of its first block in tables[] */
+    int32_t table;       /* where its table begins in tables[]: less than 0 where what is before a window is left out */
     int32_t first_token; /* of its new ones among the step's */
     int32_t n_tokens;    /* new tokens */
     int32_t kv_len;      /* keys, the new ones included */
@@ -90,14 +90,14 @@ struct lf_attn_cuda_args {
     const float *sinks; /* [n_heads] or NULL: e^sink joins the denominator, in the final write only */
     const void *kv;     /* block 0 */
     int64_t n_blocks;
-    int32_t n_layers, layer;
+    int32_t block_pages, layer; /* from a block to the next, in pages; the layer in its block */
     int32_t n_tokens, n_heads, n_kv_heads, head_dim;
     bool fp16;
     float scale, softcap; /* softcap 0: none */
     int32_t window;       /* 0: none */
     const struct lf_attn_cuda_counts *counts;
     const struct lf_attn_cuda_seq *seqs;
-    const int32_t *tables;
+    const int32_t *tables;                            /* of the layer's cache group */
     const struct lf_attn_cuda_task *prefill, *decode; /* in the order of attn_map.h */
     const struct lf_attn_cuda_combine *combine;
     float *partial_o;                             /* [partial rows, head_dim] */

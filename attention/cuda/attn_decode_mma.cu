@@ -179,7 +179,7 @@ LF_GPU_FN const char *fetch_slice(const lf_attn_cuda_args &p, const warp_role &w
                                   int n_tokens)
 {
     constexpr int UNITS = D / UNIT_ELEMS, ROWS_AT_ONCE = WARP / UNITS;
-    uint32_t v_offset = bytes_to_v<T>(p), block_bytes = 2 * p.n_layers * v_offset;
+    uint32_t v_offset = bytes_to_v<T>(p), block_bytes = p.block_pages * PAGE * p.head_dim * (uint32_t)sizeof(T);
     int first = c.page * PAGE + lane_token<D, R>(w), n_seen = c.kv_len - first, n_old = n_tokens - first;
     const char *k = c.from + (uint64_t)(uint32_t)block_of(c, w.lane) * block_bytes;
     if (p.head_dim == D) {

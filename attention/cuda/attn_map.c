@@ -102,14 +102,34 @@ void lf_attn_map_deinit(struct lf_attn_map *map)
 
 /* ---- building ---- */
 
-static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i)
+/* The first key that position `first` sees. */
+static int first_key(int first, int window)
 {
-    int n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS);
+    return window > 0 && first >= window ? first - window + 1 : 0;
+}
+
+static void add_seq(struct lf_attn_map *map, const struct lf_kv_seq *seq, int i, int window)
+{
+    int lowest = lf_attn_split_begin(seq->is_decode, first_key(seq->kv_len - seq->n_tokens, window));
+    int first_block = lowest / LF_KV_BLOCK_TOKENS, n_blocks = div_up(seq->kv_len, LF_KV_BLOCK_TOKENS) - first_block;
     LF_ASSERT(map->n_tables + n_blocks <= map->caps.n_tables);
-    map->seqs[i] = (struct lf_attn_cuda_seq){
-        .table = map->n_tables, .first_token = seq->first_token, .n_tokens = seq->n_tokens, .kv_len = seq->kv_len};
-    memcpy(map->tables + map->n_tables, seq->blocks, (size_t)n_blocks * sizeof *map->tables);
+    map->seqs[i] = (struct lf_attn_cuda_seq){.table = map->n_tables - first_block,
+                                             .first_token = seq->first_token,
+                                             .n_tokens = seq->n_tokens,
+                                             .kv_len = seq->kv_len};
     map->n_tables += n_blocks;
+}
+
+void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int group)
+{
+    int at = 0;
+    for (int i = 0; i < map->counts.n_seqs; i++) {
+        const int32_t *table = seqs[i].blocks + (size_t)group * (size_t)seqs[i].table_stride;
+        int first_block = at - map->seqs[i].table, end = div_up(seqs[i].kv_len, LF_KV_BLOCK_TOKENS);
+        memcpy(map->tables + at, table + first_block, (size_t)(end - first_block) * sizeof *map->tables);
+        at += end - first_block;
+    }
+    LF_ASSERT(at == map->n_tables);
 }
 
 /* Cuts the query rows of one kind, prefill or decode, into tiles; returns how many. */
@@ -128,8 +148,7 @@ static int cut_tiles(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int 
             t->row = row;
             t->n_rows = LF_MIN(tile_rows, n_rows - row);
             int first = pos0 + row / group, last = pos0 + (row + t->n_rows - 1) / group;
-            int lo = window > 0 && first >= window ? first - window + 1 : 0;
-            t->key_lo = lf_attn_split_begin(decode, lo);
+            t->key_lo = lf_attn_split_begin(decode, first_key(first, window));
             t->key_hi = last + 1;
         }
     }
@@ -319,7 +338,7 @@ void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, in
     map->counts = (struct lf_attn_cuda_counts){.n_seqs = n_seqs};
     map->n_combine_prefill = 0;
     map->n_tables = 0;
-    for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i);
+    for (int i = 0; i < n_seqs; i++) add_seq(map, &seqs[i], i, window);
 
     int n = cut_tiles(map, seqs, n_seqs, window, true);
     lf_sort(map->tiles, (size_t)n, sizeof *map->tiles, comes_before);

@@ -19,7 +19,7 @@
 
 /* Room for everything a step can need; a function of the shape and the number of multiprocessors. */
 struct lf_attn_map_caps {
-    int n_seqs, n_tables; /* block table entries */
+    int n_seqs, n_tables; /* block table entries of a cache group */
     int n_prefill, n_decode, n_combine;
     int n_partial_rows;
 };
@@ -40,7 +40,7 @@ struct lf_attn_map {
     struct lf_attn_cuda_counts counts;
     int n_combine_prefill; /* of prefill tiles in parts, behind the counts.n_combine ones in combine */
     struct lf_attn_cuda_seq *seqs;
-    int32_t *tables;
+    int32_t *tables; /* of one cache group */
     int n_tables;
     struct lf_attn_cuda_task *prefill, *decode;
     struct lf_attn_cuda_combine *combine;
@@ -53,8 +53,11 @@ void lf_attn_map_caps(struct lf_attn_map_caps *out, const struct lf_attn_shape *
 LF_MUST_CHECK enum lf_status lf_attn_map_init(struct lf_attn_map *map, const struct lf_attn_shape *shape, int n_sms,
                                               struct lf_err *err);
 void lf_attn_map_deinit(struct lf_attn_map *map); /* accepts a zeroed one */
-/* seqs as checked by lf_attn_schedule. */
+/* All but the tables. seqs as checked by lf_attn_schedule. With a window a sequence's table begins where the first
+ * split does that a token of it sees. */
 void lf_attn_map_build(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int n_seqs, int window);
+/* The tables of a cache group, of the seqs that the map was built of. */
+void lf_attn_map_tables(struct lf_attn_map *map, const struct lf_kv_seq *seqs, int group);
 
 /* The split that a key is in, for prefill or decode tokens: its first key, and its end. */
 int lf_attn_split_begin(bool decode, int key);

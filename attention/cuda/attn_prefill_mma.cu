@@ -86,7 +86,7 @@ LF_GPU_FN void fetch_queries(const lf_attn_cuda_args &p, const rows_of_task &t, 
 template <class T, int D, int N_KEYS> struct key_copier {
     using S = shape<T, D, N_KEYS>;
     const char *from;         /* of block 0, K */
-    uint32_t block_bytes, to; /* a block of all layers is less than 4 GiB */
+    uint32_t block_bytes, to; /* a block is less than 4 GiB */
     int kv_len;
 
     LF_GPU_MEMBER key_copier(const lf_attn_cuda_args &p, int kv_head, int n_keys) : kv_len(n_keys)
@@ -94,7 +94,7 @@ template <class T, int D, int N_KEYS> struct key_copier {
         int key = threadIdx.x / S::UNITS, unit = threadIdx.x % S::UNITS;
         to = kept(tile_offset<D>(key, unit));
         from = (const char *)(page_of<T>(p, 0, 0, kv_head) + key * p.head_dim + unit * UNIT_ELEMS);
-        block_bytes = 2 * p.n_layers * p.n_kv_heads * PAGE * p.head_dim * (uint32_t)sizeof(T);
+        block_bytes = p.block_pages * PAGE * p.head_dim * (uint32_t)sizeof(T);
     }
 
     /* Fetches K (part 0) or V (part 1) of the keys from key0 on; those at or past kv_len become zeros. */

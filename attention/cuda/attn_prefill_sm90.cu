@@ -405,8 +405,7 @@ int lf_attn_prefill_sm90(const struct lf_attn_cuda_args *args, void *stream)
     const cuuint32_t q_box[4] = {CHUNK_COLUMNS, group, 1, LF_ATTN_PREFILL_ROWS / group};
     int rc = encode_map(&q_map, args->fp16, args->q, 4, q_dims, q_box);
     if (rc != 0) return rc;
-    const cuuint64_t kv_dims[2] = {columns, (cuuint64_t)args->n_blocks * (cuuint64_t)args->n_layers * 2 *
-                                                (cuuint64_t)args->n_kv_heads * PAGE};
+    const cuuint64_t kv_dims[2] = {columns, (cuuint64_t)args->n_blocks * (cuuint64_t)args->block_pages * PAGE};
     const cuuint32_t kv_box[2] = {CHUNK_COLUMNS, PAGE};
     rc = encode_map(&kv_map, args->fp16, args->kv, 2, kv_dims, kv_box);
     if (rc != 0) return rc;

@@ -110,7 +110,7 @@ template <int D> struct producer {
             int page = tile_idx * N_PAGES + i;
             int block =
                 table[page < last ? page : last]; /* behind the end the last one again: its values are cleared */
-            t.pages[i] = ((block * args.n_layers + args.layer) * 2 * args.n_kv_heads + kv_head) * PAGE;
+            t.pages[i] = (block * args.block_pages + args.layer * 2 * args.n_kv_heads + kv_head) * PAGE;
         }
         t.n_rows = kv_len - tile_idx * KEYS;
         return t;

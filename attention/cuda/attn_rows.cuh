@@ -18,7 +18,7 @@ enum { PAGE = LF_KV_BLOCK_TOKENS };
 /* First element of a page. */
 template <class T> LF_GPU_FN const T *page_of(const lf_attn_cuda_args &p, int block, int part, int kv_head)
 {
-    int64_t page = (((int64_t)block * p.n_layers + p.layer) * 2 + part) * p.n_kv_heads + kv_head;
+    int64_t page = (int64_t)block * p.block_pages + ((int64_t)p.layer * 2 + part) * p.n_kv_heads + kv_head;
     return (const T *)p.kv + page * PAGE * p.head_dim;
 }
 

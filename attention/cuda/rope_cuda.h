@@ -22,12 +22,12 @@ struct lf_rope_cuda_args {
     const float *table;                       /* [positions, rotary_dim / 2, 2]: cos, sin (rope.h) */
     const struct lf_attn_cuda_counts *counts; /* n_seqs is read */
     const struct lf_attn_cuda_seq *seqs;      /* [n_seqs], first_token rising */
-    const int32_t *tables;                    /* block tables, see attn_cuda.h */
+    const int32_t *tables;                    /* block tables of the layer's cache group, see attn_cuda.h */
     void *kv;                                 /* block 0 */
     float norm_eps;
     int32_t n_tokens; /* of the launch: the step's tokens or the graph's bucket */
     int32_t n_heads, n_kv_heads, head_dim, rotary_dim;
-    int32_t n_layers, layer;
+    int32_t block_pages, layer;
     bool fp16;
     bool overlaps; /* lf_cuda_overlaps of device/cuda/cuda.h */
 };

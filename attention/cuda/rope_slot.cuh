@@ -29,7 +29,7 @@ LF_GPU_FN rope_slot rope_slot_in(const lf_rope_cuda_args &p, int row, int seq_id
 template <class T> LF_GPU_FN T *rope_target(const lf_rope_cuda_args &p, rope_slot at, int row, int head)
 {
     if (head < p.n_heads) return (T *)p.q_out + ((size_t)row * p.n_heads + head) * p.head_dim;
-    size_t page = ((size_t)at.block * p.n_layers + p.layer) * 2 * p.n_kv_heads + (head - p.n_heads);
+    size_t page = (size_t)at.block * p.block_pages + (size_t)p.layer * 2 * p.n_kv_heads + (head - p.n_heads);
     return (T *)p.kv + (page * LF_KV_BLOCK_TOKENS + at.pos % LF_KV_BLOCK_TOKENS) * p.head_dim;
 }
 

@@ -208,7 +208,7 @@ class Step:
         n_combine = lists.counts.n_combine
         values = dict(
             out=self.out_room, q=self.q_room, lse=self.lse_room, sinks=sinks, kv=store.kv, n_blocks=store.n_blocks,
-            n_layers=store.n_layers, layer=store.layer, n_tokens=n, n_heads=store.h, n_kv_heads=store.hk, head_dim=store.d,
+            block_pages=store.n_layers * 2 * store.hk, layer=store.layer, n_tokens=n, n_heads=store.h, n_kv_heads=store.hk, head_dim=store.d,
             fp16=store.dtype == torch.float16, scale=self.scale, softcap=softcap, window=window, counts=self.counts,
             seqs=self.seqs, tables=self.tables, prefill=self.prefill, decode=self.decode, combine=self.combine,
             partial_o=self.partial_o, partial_ml=self.partial_ml, scratch=self.scratch, max_prefill=len(lists.prefill),

@@ -87,6 +87,7 @@ def task_lists(lib, store, entries, window, n_sms, n_partial=None, split=None):
         x.blocks, x.first_token, x.n_tokens, x.kv_len, x.is_decode = ct.addressof(blocks[-1]), token, n_tokens, kv_len, is_decode
         token += n_tokens
     lib.lf_attn_map_build(ct.byref(m), seqs, len(entries), window)
+    lib.lf_attn_map_tables(ct.byref(m), seqs, 0)
 
     def copied(name, n):
         kind = m.elements[name] or ct.c_int32

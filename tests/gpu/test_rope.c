@@ -121,7 +121,7 @@ static void make_step(struct step *st, const struct shape *shape, uint64_t *seed
                                           .n_kv_heads = shape->n_kv_heads,
                                           .head_dim = shape->head_dim,
                                           .rotary_dim = shape->rotary_dim,
-                                          .n_layers = N_LAYERS,
+                                          .block_pages = N_LAYERS * 2 * shape->n_kv_heads,
                                           .layer = LAYER,
                                           .fp16 = gpu_act == LF_F16,
                                           .overlaps = lf_cuda_overlaps(gpu)};
@@ -194,6 +194,7 @@ static float *append_on_cpu(const struct step *st, struct lf_kv_view *kv)
                               .n_layers = N_LAYERS,
                               .n_kv_heads = s->n_kv_heads,
                               .head_dim = s->head_dim};
+    kv->block_pages = lf_kv_layers_pages(kv);
     kv->base = fixture_alloc(lf_kv_block_bytes(kv) * (size_t)st->n_blocks);
     float *q_out = fixture_alloc((size_t)st->bucket_rows * (size_t)s->n_heads * (size_t)s->head_dim * sizeof(float));
     struct lf_rope_append_params p = {.q_out = q_out,

@@ -96,6 +96,7 @@ static void workload_init(const struct bench *b, struct workload *w)
                                 .n_layers = w->n_layers,
                                 .n_kv_heads = w->shape.n_kv_heads,
                                 .head_dim = w->shape.head_dim};
+    w->kv.block_pages = lf_kv_layers_pages(&w->kv);
     alloc(b, &w->cache, lf_kv_block_bytes(&w->kv) * (size_t)total, "cache");
     alloc(b, &w->q, q_bytes, "q");
     alloc(b, &w->out, q_bytes, "out");
@@ -117,7 +118,9 @@ static void workload_init(const struct bench *b, struct workload *w)
                                   .kv_dtype = w->dtype,
                                   .max_tokens = w->n_rows * w->n_seqs,
                                   .max_seqs = w->n_seqs,
-                                  .max_kv_len = w->kv_len};
+                                  .max_kv_len = w->kv_len,
+                                  .n_schedules = 1,
+                                  .n_groups = 1};
     struct lf_err err;
     alloc(b, &w->workspace, lf_attn_workspace_bytes(&shape, lf_device_info(b->dev)), "workspace");
     if (lf_attn_create(&w->attn, b->dev, b->isa, &shape, w->workspace, &err) != LF_OK) die(err.message);
@@ -194,7 +197,7 @@ static double median(double *x, int n)
 static double run_s(const struct bench *b, struct workload *w)
 {
     double start = now_s(b);
-    lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
+    lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, (struct lf_attn_kind){.n_groups = 1});
     for (int layer = 0; layer < w->n_layers; layer++) {
         w->params.layer = layer;
         lf_attn_run(w->attn, 0, &w->params);
@@ -256,7 +259,7 @@ static double calls_us(const struct bench *b, struct workload *w, int n_calls, b
 {
     double start = now_s(b);
     for (int i = 0; i < n_calls; i++) {
-        if (schedule_each) lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, 0);
+        if (schedule_each) lf_attn_schedule(w->attn, 0, w->seqs, w->n_seqs, (struct lf_attn_kind){.n_groups = 1});
         lf_attn_run(w->attn, 0, &w->params);
     }
     return (now_s(b) - start) / n_calls * 1e6;

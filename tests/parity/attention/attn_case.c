@@ -136,6 +136,7 @@ void attn_data_init(struct attn_data *d, struct lf_device *dev, const struct att
                                 .n_layers = c->n_layers ? c->n_layers : 2,
                                 .n_kv_heads = c->n_kv_heads,
                                 .head_dim = c->head_dim};
+    d->kv.block_pages = lf_kv_layers_pages(&d->kv) + c->unused_pages;
     make_tables(d);
     d->kv_bytes = (size_t)d->kv.n_blocks * lf_kv_block_bytes(&d->kv);
     d->kv.base = mmap(NULL, d->kv_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -189,7 +190,9 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
                                   .head_dim = c->head_dim,
                                   .kv_dtype = c->dtype,
                                   .max_tokens = d->n_rows,
-                                  .max_seqs = c->n_seqs};
+                                  .max_seqs = c->n_seqs,
+                                  .n_schedules = 1,
+                                  .n_groups = 1};
     for (int i = 0; i < c->n_seqs; i++) shape.max_kv_len = LF_MAX(shape.max_kv_len, c->kv_len[i]);
     struct lf_err err;
     struct lf_buffer ws;
@@ -198,7 +201,7 @@ void attn_data_run(struct attn_data *d, enum lf_isa isa)
     assert_int_equal(lf_buffer_alloc(d->dev, &ws, bytes, "attention workspace", &err), LF_OK);
     memset(ws.ptr, 0xff, bytes);
     assert_int_equal(lf_attn_create(&attn, d->dev, isa, &shape, ws, &err), LF_OK);
-    lf_attn_schedule(attn, 0, d->seqs, c->n_seqs, c->window);
+    lf_attn_schedule(attn, 0, d->seqs, c->n_seqs, (struct lf_attn_kind){.window = c->window, .n_groups = 1});
     struct lf_attn_params p = {.out = d->out,
                                .q = d->q,
                                .lse = d->lse,

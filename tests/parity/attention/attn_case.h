@@ -22,6 +22,7 @@ struct attn_case {
     bool outliers;     /* N(0, 10) with probability 0.001 among N(0, 1) */
     int shared_blocks; /* leading blocks that all sequences have in common; no longer than the shortest kv_len */
     int n_layers;      /* 0: two. The last one is used */
+    int unused_pages;  /* of a block, behind the layers' */
     int nan_key;       /* position of sequence 0 whose key is NaN, as are the rows that see it; 0: none */
     int first_block;   /* blocks below it are not used: for addresses past 2³¹ */
     uint64_t seed;     /* of keys, values, queries: a case of the same seed and kv_len has the same ones */

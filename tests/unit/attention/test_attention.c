@@ -53,12 +53,15 @@ static void fixture_init(struct fixture *f, struct lf_device *dev, enum lf_isa i
                                       .kv_dtype = dtype,
                                       .max_tokens = MAX_LEN,
                                       .max_seqs = 4,
-                                      .max_kv_len = MAX_LEN};
+                                      .max_kv_len = MAX_LEN,
+                                      .n_schedules = 1,
+                                      .n_groups = 1};
     size_t bytes = lf_attn_workspace_bytes(&f->shape, lf_device_info(dev));
     assert_int_equal(lf_buffer_alloc(dev, &f->workspace, bytes, "workspace", &err), LF_OK);
     assert_int_equal(lf_attn_create(&f->attn, dev, isa, &f->shape, f->workspace, &err), LF_OK);
     f->kv = (struct lf_kv_view){
         .dtype = dtype, .n_blocks = MAX_BLOCKS, .n_layers = 1, .n_kv_heads = KV_HEADS, .head_dim = DIM};
+    f->kv.block_pages = lf_kv_layers_pages(&f->kv);
     f->kv.base = aligned_alloc(64, lf_kv_block_bytes(&f->kv) * MAX_BLOCKS);
     assert_non_null(f->kv.base);
     memset(f->kv.base, 0xff, lf_kv_block_bytes(&f->kv) * MAX_BLOCKS);
@@ -88,7 +91,7 @@ static void run(struct fixture *f, int n_rows, int kv_len, int schedule_window, 
 {
     struct lf_kv_seq seq = {.blocks = f->blocks, .n_tokens = n_rows, .kv_len = kv_len};
     struct lf_attn_params p = {.out = out, .q = f->q, .kv = &f->kv, .scale = 0.125f, .window = window, .sinks = sinks};
-    lf_attn_schedule(f->attn, 0, &seq, 1, schedule_window);
+    lf_attn_schedule(f->attn, 0, &seq, 1, (struct lf_attn_kind){.window = schedule_window, .n_groups = 1});
     lf_attn_run(f->attn, 0, &p);
 }
 
@@ -147,6 +150,38 @@ static void expect_mean(struct fixture *f)
 static void equal_keys_give_the_mean_of_the_values(void **state)
 {
     with_every_kernel(*state, expect_mean);
+}
+
+/* The same pages in blocks that are larger than their layers need, named by the second table of the sequence. */
+static void expect_group_and_stride_change_nothing(struct fixture *f)
+{
+    static int32_t tables[2][MAX_BLOCKS];
+    struct lf_kv_view plain = f->kv, wide = f->kv;
+    size_t used = lf_kv_block_bytes(&plain), wide_bytes;
+    fill_cache(f, 1500);
+    run(f, 40, 1500, 0, 0, NULL, f->out);
+    wide.block_pages += 3;
+    wide.group = 1;
+    wide_bytes = lf_kv_block_bytes(&wide);
+    wide.base = aligned_alloc(64, wide_bytes * MAX_BLOCKS);
+    assert_non_null(wide.base);
+    memset(wide.base, 0xff, wide_bytes * MAX_BLOCKS);
+    for (size_t i = 0; i < MAX_BLOCKS; i++) {
+        memcpy((char *)wide.base + i * wide_bytes, (char *)plain.base + i * used, used);
+        tables[0][i] = -1;
+        tables[1][i] = f->blocks[i];
+    }
+    struct lf_kv_seq seq = {.blocks = tables[0], .table_stride = MAX_BLOCKS, .n_tokens = 40, .kv_len = 1500};
+    struct lf_attn_params p = {.out = f->again, .q = f->q, .kv = &wide, .scale = 0.125f};
+    lf_attn_schedule(f->attn, 0, &seq, 1, (struct lf_attn_kind){.first_group = 1, .n_groups = 1});
+    lf_attn_run(f->attn, 0, &p);
+    assert_memory_equal(f->out, f->again, 40 * HEADS * DIM * sizeof(float));
+    free(wide.base);
+}
+
+static void blocks_of_a_group_may_be_larger_than_its_layers(void **state)
+{
+    with_every_kernel(*state, expect_group_and_stride_change_nothing);
 }
 
 /* A tile that the window hides is skipped by one schedule and masked by another. */
@@ -219,7 +254,9 @@ static void create_refuses_what_no_kernel_takes(void **state)
                                               .kv_dtype = LF_BF16,
                                               .max_tokens = 512,
                                               .max_seqs = 8,
-                                              .max_kv_len = 4096};
+                                              .max_kv_len = 4096,
+                                              .n_schedules = 3,
+                                              .n_groups = 2};
     struct lf_device *dev = *state;
     size_t bytes = lf_attn_workspace_bytes(&good, lf_device_info(dev));
     static const int dims[] = {0, 16, 24, 72, 272, -64};
@@ -236,6 +273,14 @@ static void create_refuses_what_no_kernel_takes(void **state)
     assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
     s = good;
     s.max_seqs = 0;
+    assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
+    s = good;
+    s.n_schedules = LF_ATTN_SCHEDULES_N + 1;
+    assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
+    s.n_schedules = 0;
+    assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
+    s = good;
+    s.n_groups = 0;
     assert_int_equal(try_create(dev, LF_ISA_C, &s, bytes), LF_INVALID);
     assert_int_equal(try_create(dev, LF_ISA_C, &good, bytes - 1), LF_INVALID);
     if (lf_device_info(dev)->isa < LF_ISA_AMX)
@@ -254,7 +299,9 @@ static void workspace_is_small_and_monotonic(void **state)
                               .kv_dtype = LF_BF16,
                               .max_tokens = 2048,
                               .max_seqs = 64,
-                              .max_kv_len = 131072};
+                              .max_kv_len = 131072,
+                              .n_schedules = 3,
+                              .n_groups = 1};
     struct lf_device_info info = {.n_threads = 2, .is_host = true};
     uint64_t two = lf_attn_workspace_bytes(&s, &info);
     assert_true(two < 40u * 1024 * 1024);
@@ -286,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_window_of_one_returns_the_row_s_own_value),
         cmocka_unit_test(equal_keys_give_the_mean_of_the_values),
+        cmocka_unit_test(blocks_of_a_group_may_be_larger_than_its_layers),
         cmocka_unit_test(a_plan_without_the_window_gives_the_same_bits),
         cmocka_unit_test(a_sink_of_minus_infinity_is_none_and_a_large_one_takes_all),
         cmocka_unit_test(plan_and_run_allocate_no_device_memory),

@@ -7,13 +7,13 @@
 #include "core/mix.h"
 #include "core/limits.h"
 
-enum { SMS = 132, MAX_SEQS = 24, MAX_LEN = 140000, MAX_ROWS = 4096 };
+enum { SMS = 132, MAX_SEQS = 24, MAX_LEN = 140000, MAX_ROWS = 4096, TABLE = MAX_LEN / LF_KV_BLOCK_TOKENS + 1 };
 
 struct fixture {
     struct lf_attn_shape shape;
     struct lf_attn_map map;
     struct lf_kv_seq seqs[MAX_SEQS];
-    int32_t blocks[MAX_SEQS][MAX_LEN / LF_KV_BLOCK_TOKENS + 1];
+    int32_t blocks[MAX_SEQS][2 * TABLE]; /* of two cache groups */
     int n_seqs, n_rows;
 };
 
@@ -26,16 +26,25 @@ static void fixture_init(struct fixture *f, int n_heads, int n_kv_heads)
                                       .kv_dtype = LF_BF16,
                                       .max_tokens = MAX_ROWS,
                                       .max_seqs = MAX_SEQS,
-                                      .max_kv_len = MAX_LEN};
+                                      .max_kv_len = MAX_LEN,
+                                      .n_schedules = 1,
+                                      .n_groups = 1};
     assert_int_equal(lf_attn_map_init(&f->map, &f->shape, SMS, NULL), LF_OK);
 }
 
 static void add(struct fixture *f, int n_rows, int kv_len, bool decode)
 {
     int i = f->n_seqs++;
-    for (int b = 0; b * LF_KV_BLOCK_TOKENS < kv_len; b++) f->blocks[i][b] = 1000 * i + b;
-    f->seqs[i] = (struct lf_kv_seq){
-        .blocks = f->blocks[i], .first_token = f->n_rows, .n_tokens = n_rows, .kv_len = kv_len, .is_decode = decode};
+    for (int b = 0; b * LF_KV_BLOCK_TOKENS < kv_len; b++) {
+        f->blocks[i][b] = 4000 * i + b;
+        f->blocks[i][TABLE + b] = f->blocks[i][b] + 100000;
+    }
+    f->seqs[i] = (struct lf_kv_seq){.blocks = f->blocks[i],
+                                    .table_stride = TABLE,
+                                    .first_token = f->n_rows,
+                                    .n_tokens = n_rows,
+                                    .kv_len = kv_len,
+                                    .is_decode = decode};
     f->n_rows += n_rows;
 }
 
@@ -135,6 +144,25 @@ static int64_t expected_work(const struct fixture *f, bool decode, int window)
     return sum;
 }
 
+/* Of each cache group a sequence's table names the block of every key that a task reads. */
+static void check_tables(struct fixture *f, int window)
+{
+    const struct lf_attn_map *map = &f->map;
+    for (int group = 0; group < 2; group++) {
+        lf_attn_map_tables(&f->map, f->seqs, group);
+        assert_in_range(map->n_tables, f->n_seqs, map->caps.n_tables);
+        for (int i = 0; i < f->n_seqs; i++) {
+            const struct lf_kv_seq *seq = &f->seqs[i];
+            int pos0 = seq->kv_len - seq->n_tokens, lowest = window > 0 ? LF_MAX(pos0 - window + 1, 0) : 0;
+            int first = lf_attn_split_begin(seq->is_decode, lowest) / LF_KV_BLOCK_TOKENS;
+            for (int b = first; b * LF_KV_BLOCK_TOKENS < seq->kv_len; b++) {
+                assert_in_range(map->seqs[i].table + b, 0, map->n_tables - 1);
+                assert_int_equal(map->tables[map->seqs[i].table + b], seq->blocks[b] + 100000 * group);
+            }
+        }
+    }
+}
+
 static void check(struct fixture *f, int window)
 {
     lf_attn_map_build(&f->map, f->seqs, f->n_seqs, window);
@@ -163,9 +191,8 @@ static void check(struct fixture *f, int window)
         assert_int_equal(s->first_token, f->seqs[i].first_token);
         assert_int_equal(s->n_tokens, f->seqs[i].n_tokens);
         assert_int_equal(s->kv_len, f->seqs[i].kv_len);
-        for (int b = 0; b * LF_KV_BLOCK_TOKENS < s->kv_len; b++)
-            assert_int_equal(map->tables[s->table + b], f->seqs[i].blocks[b]);
     }
+    check_tables(f, window);
     free(claimed);
     f->n_seqs = f->n_rows = 0;
 }
@@ -354,6 +381,21 @@ static void groups_are_splits_of_one_length(void **state)
     }
 }
 
+static void tables_leave_out_what_is_before_a_window(void **state)
+{
+    (void)state;
+    struct fixture *f = malloc(sizeof *f);
+    assert_non_null(f);
+    fixture_init(f, 8, 2);
+    add(f, 1, 131072 + 100, true);
+    add(f, 1, 131072 + 100, true);
+    lf_attn_map_build(&f->map, f->seqs, f->n_seqs, 1024);
+    assert_int_equal(f->map.n_tables, 2 * 18); /* keys 130,048 and on: the split that the first of 1,024 is in */
+    check(f, 1024);
+    lf_attn_map_deinit(&f->map);
+    free(f);
+}
+
 static void long_contexts_of_many_heads_are_split_into_groups(void **state)
 {
     (void)state;
@@ -390,6 +432,7 @@ int main(void)
                                        cmocka_unit_test(last_splits_of_prompts_come_last),
                                        cmocka_unit_test(splits_are_cut_at_fixed_positions),
                                        cmocka_unit_test(groups_are_splits_of_one_length),
+                                       cmocka_unit_test(tables_leave_out_what_is_before_a_window),
                                        cmocka_unit_test(long_contexts_of_many_heads_are_split_into_groups)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

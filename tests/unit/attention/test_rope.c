@@ -211,6 +211,7 @@ static void fixture_init(struct append_fixture *f, struct lf_device *dev, enum l
     f->scales_q = norm == NORM_ROW || rotary_dim < head_dim;
     f->kv = (struct lf_kv_view){
         .dtype = dtype, .n_blocks = BLOCKS, .n_layers = LAYERS, .n_kv_heads = KV_HEADS, .head_dim = head_dim};
+    f->kv.block_pages = lf_kv_layers_pages(&f->kv);
     size_t bytes = lf_kv_block_bytes(&f->kv) * BLOCKS;
     f->kv.base = malloc(bytes);
     assert_non_null(f->kv.base);
@@ -380,6 +381,41 @@ static void append_gives_the_same_bits_row_by_row(void **state)
     lf_device_close(dev);
 }
 
+static void append_writes_the_blocks_of_its_group(void **state)
+{
+    (void)state;
+    for (int isa = LF_ISA_C; isa <= LF_ISA_AVX512; isa++) {
+        struct lf_device *dev = open_cpu(isa, 2);
+        struct append_fixture plain, group;
+        if (!dev) continue;
+        fixture_init(&plain, dev, LF_BF16, 64, 64, true);
+        fixture_init(&group, dev, LF_BF16, 64, 64, true);
+        size_t used = lf_kv_block_bytes(&plain.kv);
+        group.kv.block_pages += 5;
+        group.kv.group = 2;
+        size_t bytes = lf_kv_block_bytes(&group.kv);
+        int32_t tables[N_SEQS][3][4];
+        free(group.kv.base);
+        group.kv.base = malloc(bytes * BLOCKS);
+        assert_non_null(group.kv.base);
+        memset(group.kv.base, 0xff, bytes * BLOCKS);
+        memset(tables, 0xff, sizeof(tables));
+        for (int s = 0; s < N_SEQS; s++) {
+            memcpy(tables[s][2], group.tables[s], sizeof(tables[s][2]));
+            group.seqs[s].blocks = tables[s][0];
+            group.seqs[s].table_stride = 4;
+        }
+        run_append(&plain, plain.seqs, N_SEQS, 0);
+        run_append(&group, group.seqs, N_SEQS, 0);
+        for (size_t i = 0; i < BLOCKS; i++)
+            assert_memory_equal((char *)plain.kv.base + i * used, (char *)group.kv.base + i * bytes, used);
+        assert_true(n_written(&group) == n_written(&plain));
+        fixture_deinit(&plain);
+        fixture_deinit(&group);
+        lf_device_close(dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +425,7 @@ int main(void)
         cmocka_unit_test(table_holds_cosines_and_sines_rounded_once),
         cmocka_unit_test(append_rotates_norms_and_stores_every_row),
         cmocka_unit_test(append_gives_the_same_bits_row_by_row),
+        cmocka_unit_test(append_writes_the_blocks_of_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,43 @@ static void pages_lie_in_lanes_on_a_cpu_and_in_rows_on_a_gpu(void **state)
     lf_device_close(dev);
 }
 
+/* Two layers with 3 heads of 96 and a window, one with one of 128: blocks of 98,304 bytes. */
+static struct lf_kv_layout two_groups(void)
+{
+    const struct lf_kv_layer_spec specs[3] = {{.window = 64, .n_kv_heads = 3, .head_dim = 96, .alias_of = -1},
+                                              {.n_kv_heads = 1, .head_dim = 128, .alias_of = -1},
+                                              {.window = 64, .n_kv_heads = 3, .head_dim = 96, .alias_of = -1}};
+    struct lf_kv_layout layout;
+    assert_int_equal(lf_kv_layout_make(&layout, specs, 3, LF_BF16, NULL), LF_OK);
+    return layout;
+}
+
+static void each_group_has_a_view_of_the_same_blocks(void **state)
+{
+    (void)state;
+    struct lf_device *dev = open_device();
+    struct lf_kv_layout layout = two_groups();
+    struct lf_kv_cache_opts o = {.dtype = LF_BF16, .n_blocks = 5, .layout = &layout};
+    struct lf_kv_cache cache;
+    assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
+    assert_int_equal(cache.n_groups, layout.n_groups);
+    assert_int_equal(cache.buffer.bytes, 5 * layout.block_bytes);
+    for (int g = 0; g < layout.n_groups; g++) {
+        struct lf_kv_view v = lf_kv_cache_view(&cache, g);
+        assert_int_equal(v.group, g);
+        assert_int_equal(v.n_layers, layout.groups[g].n_layers);
+        assert_int_equal(v.n_kv_heads, layout.groups[g].n_kv_heads);
+        assert_int_equal(v.head_dim, layout.groups[g].head_dim);
+        assert_int_equal(lf_kv_block_bytes(&v), layout.block_bytes);
+        assert_true(v.base == cache.buffer.ptr && v.n_blocks == 5 && v.order == cache.view.order);
+        assert_true(lf_kv_layers_pages(&v) <= v.block_pages);
+        assert_ptr_equal(lf_kv_page(&v, 4, 0, LF_KV_K, 0), (char *)cache.buffer.ptr + 4 * layout.block_bytes);
+    }
+    lf_kv_cache_close(&cache);
+    lf_kv_layout_deinit(&layout);
+    lf_device_close(dev);
+}
+
 static void bad_options_are_refused_and_leave_nothing(void **state)
 {
     (void)state;
@@ -162,18 +199,28 @@ static void caches_of_different_types_share_no_keys(void **state)
 {
     (void)state;
     struct lf_device *dev = open_device();
-    struct lf_prefix_key keys[3];
-    for (int i = 0; i < 3; i++) {
+    struct lf_prefix_key keys[5];
+    struct lf_kv_layout groups = two_groups(), one;
+    const struct lf_kv_layer_spec spec = {.n_kv_heads = 2, .head_dim = 6, .alias_of = -1},
+                                  alike[3] = {spec, spec, spec};
+    assert_int_equal(lf_kv_layout_make(&one, alike, 3, LF_BF16, NULL), LF_OK);
+    for (int i = 0; i < 5; i++) {
         struct lf_kv_cache_opts o = good;
         struct lf_kv_cache cache;
         if (i == 1) o.dtype = LF_F32;
         if (i == 2) o.identity = "x", o.identity_bytes = 1;
+        if (i == 3) o.layout = &groups;
+        if (i == 4) o.layout = &one;
         assert_int_equal(lf_kv_cache_open(&cache, dev, &o, NULL), LF_OK);
         lf_prefix_cache_root(cache.prefix, NULL, 0, &keys[i]);
         lf_kv_cache_close(&cache);
     }
     assert_memory_not_equal(&keys[0], &keys[1], sizeof(keys[0]));
     assert_memory_not_equal(&keys[0], &keys[2], sizeof(keys[0]));
+    assert_memory_not_equal(&keys[0], &keys[3], sizeof(keys[0]));
+    assert_memory_equal(&keys[0], &keys[4], sizeof(keys[0])); /* one group: as it always was */
+    lf_kv_layout_deinit(&groups);
+    lf_kv_layout_deinit(&one);
     lf_device_close(dev);
 }
 
@@ -260,6 +307,7 @@ int main(void)
         cmocka_unit_test(a_cache_past_the_address_space_is_refused),
         cmocka_unit_test(open_fails_cleanly_at_every_allocation),
         cmocka_unit_test(the_bookkeeping_is_what_the_plan_says),
+        cmocka_unit_test(each_group_has_a_view_of_the_same_blocks),
         cmocka_unit_test(caches_of_one_model_share_their_keys),
         cmocka_unit_test(caches_of_different_types_share_no_keys),
     };
