@@ -26,20 +26,35 @@ static int make_tail_seqs(const struct lf_executor *x, const struct lf_batch *ba
         if (n == x->limits.max_seqs) return -1;
         /* The keys before a decode token are of earlier steps: attention may read them early. */
         LF_ASSERT(!seq->is_decode || token == seq->first_token);
-        x->tail_seqs[n++] = (struct lf_kv_seq){
-            .blocks = seq->blocks, .first_token = i, .n_tokens = 1, .kv_len = kv_len, .is_decode = seq->is_decode};
+        x->tail_seqs[n++] = (struct lf_kv_seq){.blocks = seq->blocks,
+                                               .table_stride = seq->table_stride,
+                                               .first_token = i,
+                                               .n_tokens = 1,
+                                               .kv_len = kv_len,
+                                               .is_decode = seq->is_decode};
     }
     return n;
 }
 
-static void check_batch(const struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *b,
-                        int n_before)
+/* The cache is laid out as the model thinks. */
+static void use_cache(struct lf_executor *x, const struct lf_kv_cache *kv)
+{
+    const struct lf_kv_layout *layout = &x->kinds.layout;
+    LF_ASSERT(kv->view.dtype == x->limits.kv_dtype && kv->n_groups == layout->n_groups);
+    LF_ASSERT(lf_kv_block_bytes(&kv->view) == layout->block_bytes);
+    for (int i = 0; i < kv->n_groups; i++) {
+        x->views[i] = lf_kv_cache_view(kv, i);
+        LF_ASSERT(x->views[i].n_layers == layout->groups[i].n_layers);
+        LF_ASSERT(x->views[i].n_kv_heads == layout->groups[i].n_kv_heads);
+        LF_ASSERT(x->views[i].head_dim == layout->groups[i].head_dim);
+    }
+}
+
+static void check_batch(const struct lf_executor *x, const struct lf_batch *b, int n_before)
 {
     LF_ASSERT(b->n_tokens > 0 && b->n_tokens <= x->limits.chunk);
     LF_ASSERT(b->n_seqs > 0 && b->n_seqs <= x->limits.max_seqs);
     LF_ASSERT(b->n_out >= 0 && b->n_out <= x->limits.max_out);
-    LF_ASSERT(kv->dtype == x->limits.kv_dtype && kv->n_layers == x->hp->n_layers);
-    LF_ASSERT(kv->n_kv_heads == x->hp->n_kv_heads && kv->head_dim == x->hp->head_dim);
     int n_tokens = 0;
     for (int i = 0; i < b->n_seqs; i++) {
         const struct lf_kv_seq *seq = &b->seqs[i];
@@ -59,40 +74,44 @@ static void check_batch(const struct lf_executor *x, const struct lf_kv_view *kv
  * for. */
 static enum lf_wanted prepare_step(const struct lf_executor *x, const struct lf_batch *b)
 {
-    for (int i = 0; i < x->n_windows; i++)
-        lf_attn_schedule(x->attn, i, b->seqs, b->n_seqs, (struct lf_attn_kind){.window = x->windows[i], .n_groups = 1});
+    for (int i = 0; i < x->kinds.n; i++) {
+        const struct lf_layer_kind *k = &x->kinds.of[i];
+        lf_attn_schedule(x->attn[k->shape_idx], k->schedule_idx, b->seqs, b->n_seqs, k->attn);
+    }
     lf_upload(x->dev, x->base + x->ws.ids, b->ids, (size_t)b->n_tokens * sizeof(*b->ids));
     if (b->n_out == 0) return LF_WANTED_NONE;
     if (b->n_out == b->n_tokens) return LF_WANTED_ALL;
     lf_upload(x->dev, x->base + x->ws.logits_idx, b->logits_idx, (size_t)b->n_out * sizeof(*b->logits_idx));
     int n_tail = make_tail_seqs(x, b);
     if (n_tail < 0) return LF_WANTED_SEVERAL;
-    lf_attn_schedule(x->attn, LF_SCHEDULE_TAIL, x->tail_seqs, n_tail,
-                     (struct lf_attn_kind){.window = x->tail_window, .n_groups = 1});
+    for (int i = 0; i < x->kinds.n; i++) {
+        const struct lf_layer_kind *k = &x->kinds.of[i];
+        if (k->tail_idx != LF_NONE) lf_attn_schedule(x->attn[k->shape_idx], k->tail_idx, x->tail_seqs, n_tail, k->attn);
+    }
     return LF_WANTED_SOME;
 }
 
-static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted wanted, const struct lf_kv_view *kv,
-                                int n_tokens, int n_out)
+static struct lf_step step_init(const struct lf_executor *x, enum lf_wanted wanted, int n_tokens, int n_out)
 {
     return (struct lf_step){.dev = x->dev,
                             .attn = x->attn,
+                            .kinds = &x->kinds,
                             .program = &x->programs.of[wanted],
                             .weights = x->weights.of,
                             .base = x->base,
                             .ws = &x->ws,
-                            .windows = x->windows,
                             .fused_norm_tokens = x->fused_norm_tokens,
                             .sampled = x->sampled,
-                            .kv = kv,
+                            .kv = x->views,
                             .n_tokens = n_tokens,
                             .n_out = n_out};
 }
 
-void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before)
+void lf_executor_run(struct lf_executor *x, const struct lf_kv_cache *kv, const struct lf_batch *batch, int n_before)
 {
-    check_batch(x, kv, batch, n_before);
-    struct lf_step step = step_init(x, prepare_step(x, batch), kv, batch->n_tokens, batch->n_out);
+    use_cache(x, kv);
+    check_batch(x, batch, n_before);
+    struct lf_step step = step_init(x, prepare_step(x, batch), batch->n_tokens, batch->n_out);
     struct lf_graph *graph = lf_graphs_find(&x->graphs, batch);
     if (graph)
         lf_graph_launch(x->dev, graph);
@@ -100,13 +119,14 @@ void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const s
         lf_interpret(&step);
 }
 
-enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch,
+enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_cache *kv, const struct lf_batch *batch,
                                    int n_runs, enum lf_wanted *wanted, double *seconds, double *step_seconds,
                                    struct lf_err *err)
 {
-    check_batch(x, kv, batch, 0);
+    use_cache(x, kv);
+    check_batch(x, batch, 0);
     *wanted = prepare_step(x, batch);
-    struct lf_step step = step_init(x, *wanted, kv, batch->n_tokens, batch->n_out);
+    struct lf_step step = step_init(x, *wanted, batch->n_tokens, batch->n_out);
     for (int i = 0; i < step.program->n_ops; i++) seconds[i] = HUGE_VAL;
     *step_seconds = HUGE_VAL;
     for (int i = 0; i < n_runs; i++) LF_TRY(lf_interpret_timed(&step, seconds, err));
@@ -120,39 +140,6 @@ enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_vie
 }
 
 /* ---- what comes before the first step ---- */
-
-/* Whether a program's op is attention over picked tokens, or, asked so, over all. */
-static bool is_attention(const struct lf_program *p, int op_idx, bool of_picked)
-{
-    const struct lf_op *op = &p->ops[op_idx];
-    return op->kind == LF_OP_ATTENTION && (p->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT) == of_picked;
-}
-
-static enum lf_status add_window(struct lf_executor *x, int window, struct lf_err *err)
-{
-    int i = 0;
-    while (i < x->n_windows && x->windows[i] != window) i++;
-    if (i == LF_WINDOWS_N)
-        return lf_fail(err, LF_UNSUPPORTED, "layers with more than %d different windows are not implemented",
-                       LF_WINDOWS_N);
-    if (i == x->n_windows) x->windows[x->n_windows++] = window;
-    return LF_OK;
-}
-
-enum lf_status lf_executor_find_windows(struct lf_executor *x, struct lf_err *err)
-{
-    const struct lf_program *all = &x->programs.of[LF_WANTED_ALL], *some = &x->programs.of[LF_WANTED_SOME];
-    bool is_first = true;
-    x->n_windows = 0;
-    for (int i = 0; i < all->n_ops; i++)
-        if (is_attention(all, i, false)) LF_TRY(add_window(x, all->ops[i].window, err));
-    for (int i = 0; i < some->n_ops; i++) {
-        if (!is_attention(some, i, true)) continue;
-        x->tail_window = is_first || x->tail_window == some->ops[i].window ? some->ops[i].window : 0;
-        is_first = false;
-    }
-    return LF_OK;
-}
 
 /* What decides how a GEMM is computed, but for its tokens. */
 static bool same_gemm(const struct lf_gemm_params *a, const struct lf_gemm_params *b)
@@ -182,7 +169,7 @@ static void prepare_gemms(struct lf_executor *x)
 {
     const struct lf_ops *ops = lf_device_ops(x->dev);
     if (!ops->gemm_prepare) return;
-    struct lf_step s = step_init(x, LF_WANTED_ALL, NULL, x->limits.chunk, x->limits.max_out);
+    struct lf_step s = step_init(x, LF_WANTED_ALL, x->limits.chunk, x->limits.max_out);
     x->fused_norm_tokens = LF_FUSED_NORM_TOKENS;
     for (int i = 0; i < s.program->n_ops; i++) {
         const struct lf_op *op = &s.program->ops[i];
@@ -194,11 +181,13 @@ static void prepare_gemms(struct lf_executor *x)
     }
 }
 
-static enum lf_status record(struct lf_executor *x, const struct lf_kv_view *kv, int n_tokens, struct lf_err *err)
+static enum lf_status record(struct lf_executor *x, int n_tokens, struct lf_err *err)
 {
-    struct lf_step s = step_init(x, LF_WANTED_ALL, kv, n_tokens, n_tokens);
-    for (int i = 0; i < x->n_windows; i++)
-        lf_attn_record(x->attn, i, (struct lf_attn_kind){.window = x->windows[i], .n_groups = 1});
+    struct lf_step s = step_init(x, LF_WANTED_ALL, n_tokens, n_tokens);
+    for (int i = 0; i < x->kinds.n; i++) {
+        const struct lf_layer_kind *k = &x->kinds.of[i];
+        lf_attn_record(x->attn[k->shape_idx], k->schedule_idx, k->attn);
+    }
     lf_interpret(&s); /* once for real, so that recording meets nothing for the first time */
     LF_TRY(lf_device_sync(x->dev, err));
     if (!lf_graph_begin(x->dev)) return LF_OK;
@@ -208,16 +197,17 @@ static enum lf_status record(struct lf_executor *x, const struct lf_kv_view *kv,
     return lf_device_sync(x->dev, err);
 }
 
-enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_view *kv, struct lf_err *err)
+enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_cache *kv, struct lf_err *err)
 {
     static const int32_t no_ids[LF_GRAPH_TOKENS];
+    use_cache(x, kv);
     prepare_gemms(x);
     if (lf_device_info(x->dev)->is_host) return LF_OK;
     int sizes[LF_GRAPHS_N];
     int n = lf_graph_sizes(sizes, LF_MIN(LF_MIN(x->limits.max_seqs, x->limits.max_out), x->limits.chunk));
     /* Surplus tokens of a graph read ids too: there are valid ones from the start. */
     lf_upload(x->dev, x->base + x->ws.ids, no_ids, (size_t)sizes[n - 1] * sizeof(*no_ids));
-    for (int i = 0; i < n; i++) LF_TRY(record(x, kv, sizes[i], err));
+    for (int i = 0; i < n; i++) LF_TRY(record(x, sizes[i], err));
     return LF_OK;
 }
 

@@ -10,6 +10,7 @@
 #define LF_MODEL_EXECUTOR_H
 
 #include "attention/attention.h"
+#include "kv/kv_cache.h"
 #include "model/batch.h"
 #include "model/graphs.h"
 #include "model/interpreter.h"
@@ -26,26 +27,23 @@ struct lf_executor {
     struct lf_step_limits limits;
     struct lf_workspace ws;
     char *base; /* of the workspace, device address */
-    struct lf_attn *attn;
-    struct lf_kv_seq *tail_seqs; /* [limits.max_seqs] host */
-    int windows[LF_WINDOWS_N];
-    int n_windows;
-    int tail_window;         /* of attention over picked tokens; 0 where layers differ */
-    struct lf_graphs graphs; /* of decode steps, owned; none on a device without */
+    struct lf_layer_kinds kinds;
+    struct lf_attn *attn[LF_ATTN_SHAPES_N];
+    struct lf_kv_seq *tail_seqs;             /* [limits.max_seqs] host */
+    struct lf_kv_view views[LF_KV_GROUPS_N]; /* of the cache that is run on */
+    struct lf_graphs graphs;                 /* of decode steps, owned; none on a device without */
     int fused_norm_tokens;
     const int32_t *sampled; /* device; as in struct lf_step */
 };
 
-/* Finds the windows of the programs' layers: LF_UNSUPPORTED for more than LF_WINDOWS_N. Before the rest. */
-LF_MUST_CHECK enum lf_status lf_executor_find_windows(struct lf_executor *x, struct lf_err *err);
 /* As lf_model_prepare. */
-LF_MUST_CHECK enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_view *kv,
+LF_MUST_CHECK enum lf_status lf_executor_prepare(struct lf_executor *x, const struct lf_kv_cache *kv,
                                                  struct lf_err *err);
 /* Queues a step: its logits will be at ws.logits. n_before: outs of the step before, which ids below zero name. */
-void lf_executor_run(struct lf_executor *x, const struct lf_kv_view *kv, const struct lf_batch *batch, int n_before);
+void lf_executor_run(struct lf_executor *x, const struct lf_kv_cache *kv, const struct lf_batch *batch, int n_before);
 /* Runs a step n_runs times op by op, and as often as a whole. seconds: [ops of its program] the least time of each op,
  * *step_seconds that of the step; *wanted: whose program it was. Appends the batch's tokens, as run does. */
-LF_MUST_CHECK enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_view *kv,
+LF_MUST_CHECK enum lf_status lf_executor_profile(struct lf_executor *x, const struct lf_kv_cache *kv,
                                                  const struct lf_batch *batch, int n_runs, enum lf_wanted *wanted,
                                                  double *seconds, double *step_seconds, struct lf_err *err);
 void lf_executor_deinit(struct lf_executor *x); /* what prepare made; accepts a zeroed one */

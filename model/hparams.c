@@ -600,6 +600,16 @@ static enum lf_status read_rope(struct lf_hparams *hp, const struct lf_arch *fam
     return LF_OK;
 }
 
+int lf_layer_n_kv_heads(const struct lf_hparams *hp, int layer)
+{
+    return hp->layers[layer].n_kv_heads ? hp->layers[layer].n_kv_heads : hp->n_kv_heads;
+}
+
+int lf_layer_head_dim(const struct lf_hparams *hp, int layer)
+{
+    return hp->layers[layer].head_dim ? hp->layers[layer].head_dim : hp->head_dim;
+}
+
 bool lf_hparams_add_eos(struct lf_hparams *hp, int32_t id)
 {
     for (int i = 0; i < hp->n_eos; i++)

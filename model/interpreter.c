@@ -140,8 +140,14 @@ static const float *table_at(const struct lf_step *s, uint64_t offset)
     return (const float *)(const void *)(s->base + offset);
 }
 
+static struct lf_kv_place place_of(const struct lf_step *s, const struct lf_op *op)
+{
+    return s->kinds->layout.places[op->layer];
+}
+
 static struct lf_rope_append_params rope_params(const struct lf_step *s, const struct lf_op *op, int qkv, int q)
 {
+    const struct lf_kv_view *kv = &s->kv[place_of(s, op).group];
     return (struct lf_rope_append_params){.q_out = at(s, q),
                                           .qkv = at(s, qkv),
                                           .q_norm = vector(s, op, LF_OP_Q_NORM),
@@ -152,42 +158,42 @@ static struct lf_rope_append_params rope_params(const struct lf_step *s, const s
                                           .q_scale = op->scales_q ? table_at(s, s->ws->q_scale) : NULL,
                                           .n_tokens = s->n_tokens,
                                           .rotary_dim = op->rotary_dim,
-                                          .n_heads = s->program->values[q].width / s->kv->head_dim,
-                                          .kv = s->kv,
-                                          .layer = op->layer};
+                                          .n_heads = s->program->values[q].width / kv->head_dim,
+                                          .kv = kv,
+                                          .layer = place_of(s, op).layer,
+                                          .schedule_idx = lf_layer_kind_of_append(s->kinds, op->layer)->schedule_idx};
+}
+
+static struct lf_attn *attn_of_append(const struct lf_step *s, const struct lf_op *op)
+{
+    return s->attn[lf_layer_kind_of_append(s->kinds, op->layer)->shape_idx];
 }
 
 static void rope_append(const struct lf_step *s, const struct lf_op *op)
 {
     struct lf_rope_append_params p = rope_params(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
-    lf_rope_append(s->attn, &p);
+    lf_rope_append(attn_of_append(s, op), &p);
 }
 
 static void gemm_rope_append(const struct lf_step *s, const struct lf_op *op)
 {
     struct lf_gemm_params qkv = gemm_params(s, op);
     struct lf_rope_append_params p = rope_params(s, op, op->out[LF_OP_Y], op->out[LF_OP_Y2]);
-    lf_gemm_rope_append(s->attn, &qkv, &p);
-}
-
-static int schedule_of(const struct lf_step *s, const struct lf_op *op)
-{
-    int i = 0;
-    if (s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT) return LF_SCHEDULE_TAIL;
-    while (s->windows[i] != op->window) i++;
-    return i;
+    lf_gemm_rope_append(attn_of_append(s, op), &qkv, &p);
 }
 
 static void attention(const struct lf_step *s, const struct lf_op *op)
 {
+    const struct lf_layer_kind *kind = lf_layer_kind_of(s->kinds, op->layer, op->window);
+    bool of_picked = s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT;
     struct lf_attn_params p = {.out = at(s, op->out[LF_OP_Y]),
                                .q = at(s, op->in[LF_OP_X]),
-                               .kv = s->kv,
-                               .layer = op->layer,
+                               .kv = &s->kv[place_of(s, op).group],
+                               .layer = place_of(s, op).layer,
                                .scale = op->scale,
                                .softcap = op->softcap,
                                .window = op->window};
-    lf_attn_run(s->attn, schedule_of(s, op), &p);
+    lf_attn_run(s->attn[kind->shape_idx], of_picked ? kind->tail_idx : kind->schedule_idx, &p);
 }
 
 static void pick(const struct lf_step *s, const struct lf_op *op)

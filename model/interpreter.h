@@ -4,24 +4,22 @@
 #define LF_MODEL_INTERPRETER_H
 
 #include "attention/attention.h"
+#include "model/layer_kinds.h"
 #include "model/program.h"
 #include "model/workspace.h"
-
-enum { LF_WINDOWS_N = 2 };                /* that layers may differ in */
-enum { LF_SCHEDULE_TAIL = LF_WINDOWS_N }; /* of attention over picked tokens */
 
 /* What the ops of a step share; all borrowed. */
 struct lf_step {
     struct lf_device *dev;
-    struct lf_attn *attn;
+    struct lf_attn *const *attn;        /* by shape_idx of a kind */
+    const struct lf_layer_kinds *kinds; /* of the program's layers */
     const struct lf_program *program;
     const struct lf_weight *weights; /* by slot; a vector is its data */
     char *base;                      /* of the workspace, device address */
     const struct lf_workspace *ws;
-    const int *windows;     /* attention schedule i is for windows[i] */
-    int fused_norm_tokens;  /* ops of so many rows at most fuse norms into GEMMs (device/ops.h) */
-    const int32_t *sampled; /* device: what the last sampling has drawn; NULL where the host samples */
-    const struct lf_kv_view *kv;
+    int fused_norm_tokens;       /* ops of so many rows at most fuse norms into GEMMs (device/ops.h) */
+    const int32_t *sampled;      /* device: what the last sampling has drawn; NULL where the host samples */
+    const struct lf_kv_view *kv; /* by group; NULL where no op is run */
     int n_tokens, n_out;
 };
 

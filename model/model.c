@@ -106,6 +106,18 @@ static enum lf_status fill_q_scale(struct lf_model *model, int n_positions, stru
     return LF_OK;
 }
 
+/* An attention object for each shape of layers. */
+static enum lf_status open_attention(struct lf_executor *m, struct lf_err *err)
+{
+    for (int i = 0; i < m->kinds.n_shapes; i++) {
+        struct lf_attn_shape shape = lf_workspace_attn_shape(&m->kinds, i, m->hp, &m->limits);
+        size_t bytes = (size_t)lf_attn_workspace_bytes(&shape, lf_device_info(m->dev));
+        struct lf_buffer workspace = {m->base + m->ws.attention[i], bytes};
+        LF_TRY(lf_attn_create(&m->attn[i], m->dev, lf_device_info(m->dev)->isa, &shape, workspace, err));
+    }
+    return LF_OK;
+}
+
 /* The workspace and what is filled in once: tables by position, the attention object. */
 static enum lf_status open_workspace(struct lf_model *model, const struct lf_plan *plan, struct lf_err *err)
 {
@@ -115,7 +127,8 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
                                         .max_seqs = plan->max_seqs,
                                         .max_out = plan->max_out,
                                         .kv_dtype = plan->kv_dtype};
-    lf_workspace_layout(&m->ws, &m->programs, &model->hp, &m->limits, lf_device_ops(m->dev), lf_device_info(m->dev));
+    lf_workspace_layout(&m->ws, &m->programs, &m->kinds, &model->hp, &m->limits, lf_device_ops(m->dev),
+                        lf_device_info(m->dev));
     if (m->ws.total_bytes != plan->workspace_bytes) {
         return lf_fail(err, LF_INVALID, "the plan has %" PRIu64 " bytes of workspace, the model needs %" PRIu64,
                        plan->workspace_bytes, m->ws.total_bytes);
@@ -138,10 +151,7 @@ static enum lf_status open_workspace(struct lf_model *model, const struct lf_pla
             LF_INFO("longrope: %s factors, for a context of %d tokens (trained on %d)",
                     lf_rope_is_long(&model->hp.ropes[i], plan->ctx) ? "long" : "short", plan->ctx,
                     model->hp.ropes[i].original_max_positions);
-    LF_TRY(lf_executor_find_windows(m, err));
-    struct lf_attn_shape shape = lf_workspace_attn_shape(&model->hp, &m->limits);
-    struct lf_buffer workspace = {m->base + m->ws.attention, (size_t)m->ws.attn_bytes};
-    return lf_attn_create(&m->attn, m->dev, lf_device_info(m->dev)->isa, &shape, workspace, err);
+    return open_attention(m, err);
 }
 
 enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
@@ -156,6 +166,9 @@ enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const
     model->x.hp = &model->hp;
     LF_TRY_GOTO(copy_hparams(&model->hp, hp, err), done);
     LF_TRY_GOTO(lf_programs_make(&model->x.programs, &model->hp, lf_device_ops(dev), opts->plan->no_fusion, err), done);
+    LF_TRY_GOTO(lf_layer_kinds_make(&model->x.kinds, &model->hp, &model->x.programs, opts->plan->kv_dtype,
+                                    opts->plan->cache_groups, err),
+                done);
     LF_TRY_GOTO(open_layout(&layout, &set, hp, &model->x.programs.recorded, opts->dir, opts->load, dev, err), done);
     if (hp->tied && !lf_weight_layout_tied(layout))
         LF_WARN("tie_word_embeddings is true, but lm_head.weight differs from the embedding: lm_head.weight is used");
@@ -181,7 +194,8 @@ void lf_model_close(struct lf_model *model)
     struct lf_device *dev = model->x.dev;
     lf_executor_deinit(&model->x);
     lf_weights_unload(&model->x.weights, dev);
-    lf_attn_destroy(model->x.attn);
+    for (int i = 0; i < LF_ATTN_SHAPES_N; i++) lf_attn_destroy(model->x.attn[i]);
+    lf_layer_kinds_deinit(&model->x.kinds);
     lf_buffer_free(dev, &model->workspace);
     lf_sample_device_deinit(&model->sampler);
     free(model->results);
@@ -191,6 +205,11 @@ void lf_model_close(struct lf_model *model)
     free(model);
 }
 
+const struct lf_kv_layout *lf_model_kv_layout(const struct lf_model *model)
+{
+    return &model->x.kinds.layout;
+}
+
 void lf_model_identity(const struct lf_model *model, uint8_t out[32])
 {
     memcpy(out, model->identity, LF_SHA256_BYTES);
@@ -198,7 +217,7 @@ void lf_model_identity(const struct lf_model *model, uint8_t out[32])
 
 enum lf_status lf_model_prepare(struct lf_model *model, struct lf_kv_cache *kv, struct lf_err *err)
 {
-    return lf_executor_prepare(&model->x, &kv->view, err);
+    return lf_executor_prepare(&model->x, kv, err);
 }
 
 int lf_model_n_async_steps(const struct lf_model *model)
@@ -218,7 +237,7 @@ enum lf_status lf_model_launch(struct lf_model *model, struct lf_kv_cache *kv, c
     int slot = (int)(model->n_launched % LF_FETCHES_N), before = (int)((model->n_launched + 1) % LF_FETCHES_N);
     LF_ASSERT(!model->samples_later);
     LF_ASSERT(model->n_launched - model->n_waited <= (uint64_t)lf_model_n_async_steps(model));
-    lf_executor_run(m, &kv->view, batch, m->sampled ? model->n_out[before] : 0);
+    lf_executor_run(m, kv, batch, m->sampled ? model->n_out[before] : 0);
     model->n_out[slot] = batch->n_out;
     model->n_launched++;
     model->samples_later = true;
@@ -266,7 +285,7 @@ enum lf_status lf_model_step(struct lf_model *model, struct lf_kv_cache *kv, con
                              float *logits, struct lf_err *err)
 {
     struct lf_executor *m = &model->x;
-    lf_executor_run(m, &kv->view, batch, 0);
+    lf_executor_run(m, kv, batch, 0);
     size_t n_logits = (size_t)batch->n_out * (size_t)model->hp.n_vocab;
     if (n_logits > 0) lf_download(m->dev, logits, m->base + m->ws.logits, n_logits * sizeof(float));
     return lf_device_sync(m->dev, err);
@@ -280,14 +299,14 @@ static struct lf_op_table_opts table_opts(const struct lf_programs *programs, en
                                           const struct lf_hparams *hp, enum lf_dtype kv_dtype,
                                           const struct lf_op_step *step)
 {
-    uint64_t kv_elems = 2 * (uint64_t)hp->n_kv_heads * (uint64_t)hp->head_dim;
     return (struct lf_op_table_opts){.program = &programs->of[wanted],
                                      .slots = programs->recorded.slots,
                                      .weights = weights,
                                      .tied = tied,
                                      .ops = lf_device_ops(dev),
                                      .info = lf_device_info(dev),
-                                     .kv_layer_bytes = kv_elems * lf_dtype_bytes(kv_dtype),
+                                     .hp = hp,
+                                     .kv_dtype = kv_dtype,
                                      .step = *step};
 }
 
@@ -322,7 +341,8 @@ static int blocks_of(const struct lf_op_step *step)
     return (step->kv_len + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
 }
 
-/* The step on the cache's first blocks. ids: zeros, room for the step's tokens and, behind them, its block table. */
+/* The step on the cache's first blocks, which all its groups share: what they hold is worth nothing here. ids: zeros,
+ * room for the step's tokens and, behind them, its block table. */
 static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, struct lf_kv_cache *kv,
                               const struct lf_op_step *step, int n_runs, int32_t *ids, double *seconds,
                               struct lf_err *err)
@@ -336,7 +356,7 @@ static enum lf_status profile(struct lf_op_table *out, struct lf_model *model, s
         .blocks = blocks, .n_tokens = step->n_tokens, .kv_len = step->kv_len, .is_decode = step->n_tokens == 1};
     struct lf_batch batch = {
         .ids = ids, .n_tokens = step->n_tokens, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = 1};
-    LF_TRY(lf_executor_profile(m, &kv->view, &batch, n_runs, &wanted, seconds, &step_seconds, err));
+    LF_TRY(lf_executor_profile(m, kv, &batch, n_runs, &wanted, seconds, &step_seconds, err));
     struct lf_op_table_opts table =
         table_opts(&m->programs, wanted, m->weights.of, model->tied, m->dev, m->hp, m->limits.kv_dtype, step);
     table.seconds = seconds;

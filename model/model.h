@@ -37,6 +37,8 @@ LF_MUST_CHECK enum lf_status lf_weights_bytes(uint64_t *out, const struct lf_hpa
 LF_MUST_CHECK enum lf_status lf_model_open(struct lf_model **out, struct lf_device *dev, const struct lf_hparams *hp,
                                            const struct lf_model_opts *opts, struct lf_err *err);
 void lf_model_close(struct lf_model *model); /* accepts NULL */
+/* How its KV cache must be laid out; borrowed. */
+const struct lf_kv_layout *lf_model_kv_layout(const struct lf_model *model);
 /* The identity under which blocks of its KV cache are kept (model/identity.h). */
 void lf_model_identity(const struct lf_model *model, uint8_t out[32]);
 

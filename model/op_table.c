@@ -22,6 +22,14 @@ static uint64_t weight_bytes(const struct lf_op_table_opts *o, const struct lf_o
     return bytes;
 }
 
+/* K and V of one token. */
+static uint64_t kv_layer_bytes(const struct lf_op_table_opts *o, int layer)
+{
+    if (layer < 0) return 0;
+    uint64_t elems = 2 * (uint64_t)lf_layer_n_kv_heads(o->hp, layer) * (uint64_t)lf_layer_head_dim(o->hp, layer);
+    return elems * lf_dtype_bytes(o->kv_dtype);
+}
+
 static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
 {
     const struct lf_op *op = &o->program->ops[op_idx];
@@ -29,7 +37,7 @@ static struct lf_op_row row_of(const struct lf_op_table_opts *o, int op_idx)
     struct lf_cost_step step = {.n_tokens = o->step.n_tokens,
                                 .n_out = 1,
                                 .kv_len = o->step.kv_len,
-                                .kv_layer_bytes = o->kv_layer_bytes,
+                                .kv_layer_bytes = kv_layer_bytes(o, op->layer),
                                 .act_bytes = lf_dtype_bytes(o->info->act_dtype)};
     struct lf_op_row row = {.kind = op->kind, .n = 1, .weight_bytes = weight_bytes(o, op), .window = op->window};
     struct lf_op_cost cost = lf_pass_cost(o->program, op, o->slots, o->weights, &step);

@@ -8,6 +8,7 @@
 
 #include "core/str.h"
 #include "device/device.h"
+#include "model/hparams.h"
 #include "model/program.h"
 
 enum { LF_OP_ROWS_N = 64 };
@@ -44,7 +45,8 @@ struct lf_op_table_opts {
     bool tied;                       /* slots that share bytes do (weights.h) */
     const struct lf_ops *ops;
     const struct lf_device_info *info;
-    uint64_t kv_layer_bytes; /* K and V of one token in one layer */
+    const struct lf_hparams *hp; /* shapes of K and V */
+    enum lf_dtype kv_dtype;
     struct lf_op_step step;
     const double *seconds; /* [program->n_ops] of each op, or NULL */
 };

@@ -38,6 +38,8 @@ struct frame {
     const struct lf_ops *ops;
     const struct lf_device_info *info;
     struct lf_programs *programs;
+    const struct lf_layer_kinds *kinds;
+    enum lf_dtype kinds_dtype; /* that they were made for: blocks of another one are cut alike */
     uint64_t weight_bytes;
     struct lf_plan_opts opts;
     bool is_auto_ctx;
@@ -99,18 +101,20 @@ static struct lf_step_limits limits_of(const struct lf_plan_opts *o)
         .ctx = o->ctx, .chunk = o->chunk, .max_seqs = o->max_seqs, .max_out = o->max_out, .kv_dtype = o->kv_dtype};
 }
 
+/* Of the opts' kv_dtype. */
+static uint64_t block_bytes_of(const struct frame *f)
+{
+    uint64_t elems = f->kinds->layout.block_bytes / lf_dtype_bytes(f->kinds_dtype);
+    return elems * lf_dtype_bytes(f->opts.kv_dtype);
+}
+
 /* Everything but the cache. */
 static void size_parts(struct lf_plan *p, const struct frame *f)
 {
     const struct lf_plan_opts *o = &f->opts;
     struct lf_step_limits limits = limits_of(o);
-    struct lf_kv_view view = {.dtype = o->kv_dtype,
-                              .n_layers = f->hp->n_layers,
-                              .n_kv_heads = f->hp->n_kv_heads,
-                              .head_dim = f->hp->head_dim};
     struct lf_workspace ws;
-    view.block_pages = lf_kv_layers_pages(&view);
-    lf_workspace_layout(&ws, f->programs, f->hp, &limits, f->ops, f->info);
+    lf_workspace_layout(&ws, f->programs, f->kinds, f->hp, &limits, f->ops, f->info);
     *p = (struct lf_plan){.ctx = o->ctx,
                           .chunk = o->chunk,
                           .max_seqs = o->max_seqs,
@@ -124,7 +128,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .logits_bytes = ws.logits_bytes,
                           .host_bytes = o->host_bytes,
                           .text_bytes = o->text_bytes,
-                          .kv_block_bytes = lf_kv_block_bytes(&view),
+                          .kv_block_bytes = block_bytes_of(f),
                           .disk_index_bytes = o->disk_index_bytes,
                           .disk_tokens = o->disk_tokens,
                           .disk_bytes = o->disk_bytes,
@@ -135,7 +139,8 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .available_bytes = f->info->available_bytes,
                           .is_described = f->info->is_described,
                           .is_auto_ctx = f->is_auto_ctx,
-                          .no_fusion = o->no_fusion};
+                          .no_fusion = o->no_fusion,
+                          .cache_groups = o->cache_groups};
     p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
@@ -309,19 +314,36 @@ static void write_advice(struct lf_plan *p, const struct frame *f)
     lf_buf_deinit(&out);
 }
 
+static enum lf_status check_attention(const struct frame *f, struct lf_err *err)
+{
+    struct lf_step_limits limits = limits_of(&f->opts);
+    for (int i = 0; i < f->kinds->n_shapes; i++) {
+        struct lf_attn_shape shape = lf_workspace_attn_shape(f->kinds, i, f->hp, &limits);
+        LF_TRY(lf_attn_check(&shape, f->info, err));
+    }
+    return LF_OK;
+}
+
 enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, uint64_t weight_bytes,
                             const struct lf_ops *ops, const struct lf_device_info *info,
                             const struct lf_plan_opts *opts, struct lf_err *err)
 {
     struct lf_programs programs;
-    struct frame f = {
-        .hp = hp, .ops = ops, .info = info, .programs = &programs, .weight_bytes = weight_bytes, .opts = *opts};
+    struct lf_layer_kinds kinds = {.n = 0};
+    struct frame f = {.hp = hp,
+                      .ops = ops,
+                      .info = info,
+                      .programs = &programs,
+                      .kinds = &kinds,
+                      .kinds_dtype = opts->kv_dtype,
+                      .weight_bytes = weight_bytes,
+                      .opts = *opts};
     struct lf_plan p;
     LF_TRY(fill_defaults(&f, err));
-    struct lf_step_limits limits = limits_of(&f.opts);
-    struct lf_attn_shape shape = lf_workspace_attn_shape(hp, &limits);
-    LF_TRY(lf_attn_check(&shape, info, err));
     LF_TRY(lf_programs_make(&programs, hp, ops, opts->no_fusion, err));
+    enum lf_status status = lf_layer_kinds_make(&kinds, hp, &programs, opts->kv_dtype, opts->cache_groups, err);
+    if (status == LF_OK) status = check_attention(&f, err);
+    if (status != LF_OK) goto done;
     decide(&p, &f);
     if (f.is_auto_ctx && !p.fits) { /* where none fits: what the least would need */
         int largest = largest_ctx(&f);
@@ -329,9 +351,11 @@ enum lf_status lf_plan_make(struct lf_plan *out, const struct lf_hparams *hp, ui
         decide(&p, &f);
     }
     if (!p.fits) write_advice(&p, &f);
-    lf_programs_deinit(&programs);
     *out = p;
-    return LF_OK;
+done:
+    lf_layer_kinds_deinit(&kinds);
+    lf_programs_deinit(&programs);
+    return status;
 }
 
 static void row(struct lf_buf *out, const char *name, uint64_t bytes, const char *note)

@@ -33,14 +33,15 @@ struct lf_plan_opts {
     uint64_t disk_index_bytes, disk_tokens, disk_bytes;
     /* Memory of the host below a GPU's cache (--cache-memory), and what it then holds. */
     uint64_t below_tokens, below_bytes;
-    bool no_fusion; /* --no-fusion: the plain ops alone */
+    bool no_fusion;    /* --no-fusion: the plain ops alone */
+    bool cache_groups; /* layers with windows keep the last tokens alone (kv/kv_layout.h); else all do */
 };
 
 struct lf_plan {
     char device[LF_DEVICE_NAME + 8]; /* "cpu, avx512-bf16", "cuda, NVIDIA H100 80GB HBM3" */
     bool is_described;               /* the device is not there: context_bytes is an assumption */
     bool is_auto_ctx;                /* ctx is what fits */
-    bool no_fusion;
+    bool no_fusion, cache_groups;
     int ctx, chunk, max_seqs, max_out;
     enum lf_dtype kv_dtype;
     uint64_t weight_bytes;    /* packed, on the device */

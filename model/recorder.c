@@ -192,18 +192,19 @@ int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, in
     op.weight[LF_OP_Q_NORM] = q_norm;
     op.weight[LF_OP_K_NORM] = k_norm;
     op.eps = r->hp->norm_eps;
-    op.norm_whole_row = r->status == LF_OK && q_norm != LF_NONE && r->program.slots[q_norm].n_out > r->hp->head_dim;
+    op.norm_whole_row =
+        r->status == LF_OK && q_norm != LF_NONE && r->program.slots[q_norm].n_out > lf_layer_head_dim(r->hp, layer);
     op.scales_q = r->hp->q_scale.beta > 0;
     op.rope = r->hp->layers[layer].rope;
     op.rotary_dim = r->hp->ropes[op.rope].rotary_dim;
-    return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * r->hp->head_dim});
+    return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * lf_layer_head_dim(r->hp, layer)});
 }
 
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)
 {
     struct lf_op op = lf_op_init(LF_OP_ATTENTION, layer);
     op.in[LF_OP_X] = q;
-    op.scale = r->hp->attn_scale > 0 ? r->hp->attn_scale : 1.0f / sqrtf((float)r->hp->head_dim);
+    op.scale = r->hp->attn_scale > 0 ? r->hp->attn_scale : 1.0f / sqrtf((float)lf_layer_head_dim(r->hp, layer));
     op.window = window;
     return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
 }

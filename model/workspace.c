@@ -14,17 +14,19 @@ static uint64_t reserve(uint64_t *at, uint64_t n)
     return offset;
 }
 
-struct lf_attn_shape lf_workspace_attn_shape(const struct lf_hparams *hp, const struct lf_step_limits *limits)
+struct lf_attn_shape lf_workspace_attn_shape(const struct lf_layer_kinds *kinds, int shape_idx,
+                                             const struct lf_hparams *hp, const struct lf_step_limits *limits)
 {
+    const struct lf_attn_shape_of_kinds *shape = &kinds->shapes[shape_idx];
     return (struct lf_attn_shape){.n_heads = hp->n_heads,
-                                  .n_kv_heads = hp->n_kv_heads,
-                                  .head_dim = hp->head_dim,
+                                  .n_kv_heads = shape->n_kv_heads,
+                                  .head_dim = shape->head_dim,
                                   .kv_dtype = limits->kv_dtype,
                                   .max_tokens = limits->chunk,
                                   .max_seqs = limits->max_seqs,
                                   .max_kv_len = limits->ctx,
-                                  .n_schedules = 3,
-                                  .n_groups = 1};
+                                  .n_schedules = shape->n_schedules,
+                                  .n_groups = shape->n_groups};
 }
 
 static uint64_t sampler_bytes(const struct lf_hparams *hp, const struct lf_step_limits *limits,
@@ -93,12 +95,11 @@ static uint64_t place_values(struct lf_programs *programs, const struct lf_step_
     return programs->placed_end;
 }
 
-void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_hparams *hp,
-                         const struct lf_step_limits *limits, const struct lf_ops *ops,
+void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_layer_kinds *kinds,
+                         const struct lf_hparams *hp, const struct lf_step_limits *limits, const struct lf_ops *ops,
                          const struct lf_device_info *info)
 {
     struct lf_workspace w = {0};
-    struct lf_attn_shape shape = lf_workspace_attn_shape(hp, limits);
     uint64_t max_out = (uint64_t)limits->max_out, at = 0;
 
     w.ids = reserve(&at, (uint64_t)limits->chunk * sizeof(int32_t));
@@ -114,8 +115,12 @@ void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs,
     for (int i = 0; i < hp->n_ropes; i++) w.ropes[i] = reserve(&at, lf_rope_table_bytes(&hp->ropes[i], limits->ctx));
     if (hp->q_scale.beta > 0) w.q_scale = reserve(&at, (uint64_t)limits->ctx * sizeof(float));
     w.rope_bytes = at - w.ropes[0];
-    w.attention = reserve(&at, lf_attn_workspace_bytes(&shape, info));
-    w.attn_bytes = at - w.attention;
+    w.attn_bytes = at;
+    for (int i = 0; i < kinds->n_shapes; i++) {
+        struct lf_attn_shape shape = lf_workspace_attn_shape(kinds, i, hp, limits);
+        w.attention[i] = reserve(&at, lf_attn_workspace_bytes(&shape, info));
+    }
+    w.attn_bytes = at - w.attn_bytes;
     w.total_bytes = at;
     for (int i = 0; i < LF_WANTED_N; i++) {
         struct lf_program *p = &programs->of[i];

@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "device/ops.h"
 #include "model/hparams.h"
+#include "model/layer_kinds.h"
 #include "model/programs.h"
 
 /* The largest step. */
@@ -25,17 +26,20 @@ struct lf_step_limits {
  *     values  of the programs, each where passes/place.c puts it; programs take turns, so they share the room
  *     scratch of the GEMMs
  *     logits  [max_out, n_vocab] float, and what sampling needs (sampler)
- *     ropes   a table each, q_scale [ctx] float where the model has one;  workspace of attention */
+ *     ropes   a table each, q_scale [ctx] float where the model has one;  workspaces of attention */
 struct lf_workspace {
-    uint64_t ids, logits_idx, values, scratch, logits, sampler, ropes[LF_ROPES_N], q_scale, attention;
+    uint64_t ids, logits_idx, values, scratch, logits, sampler, ropes[LF_ROPES_N], q_scale;
+    uint64_t attention[LF_ATTN_SHAPES_N];                     /* of the attention objects */
     uint64_t act_bytes, logits_bytes, rope_bytes, attn_bytes; /* sums of the above by purpose */
     uint64_t total_bytes;
 };
 
 /* Also writes into the programs where their values lie. */
-void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_hparams *hp,
-                         const struct lf_step_limits *limits, const struct lf_ops *ops,
+void lf_workspace_layout(struct lf_workspace *out, struct lf_programs *programs, const struct lf_layer_kinds *kinds,
+                         const struct lf_hparams *hp, const struct lf_step_limits *limits, const struct lf_ops *ops,
                          const struct lf_device_info *info);
-struct lf_attn_shape lf_workspace_attn_shape(const struct lf_hparams *hp, const struct lf_step_limits *limits);
+/* Of kinds->shapes[shape_idx]. */
+struct lf_attn_shape lf_workspace_attn_shape(const struct lf_layer_kinds *kinds, int shape_idx,
+                                             const struct lf_hparams *hp, const struct lf_step_limits *limits);
 
 #endif

@@ -463,9 +463,7 @@ enum lf_status lf_runtime_load(struct lf_runtime *rt, void (*progress)(void *ctx
     struct lf_kv_cache_opts kv_opts = {
         .dtype = rt->plan.kv_dtype,
         .n_blocks = rt->plan.n_blocks,
-        .n_layers = rt->hp.n_layers,
-        .n_kv_heads = rt->hp.n_kv_heads,
-        .head_dim = rt->hp.head_dim,
+        .layout = lf_model_kv_layout(rt->model),
         .prefix_cache = c->prefix_cache,
         .identity = identity,
         .identity_bytes = sizeof(identity),

@@ -41,7 +41,7 @@ uint64_t lf_pass_place(struct lf_program *program, const struct lf_place_limits 
 /* A step, as far as what it costs goes: the last n_tokens of the kv_len tokens of one sequence are new. */
 struct lf_cost_step {
     int n_tokens, n_out, kv_len;
-    uint64_t kv_layer_bytes; /* K and V of one token in one layer */
+    uint64_t kv_layer_bytes; /* K and V of one token in the op's layer */
     uint64_t act_bytes;      /* of an element of act_dtype */
 };
 struct lf_op_cost {

@@ -23,7 +23,8 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                      .max_out = o->max_out,
                                      .kv_tokens = (uint64_t)(o->kv_tokens ? o->kv_tokens : o->ctx),
                                      .kv_dtype = kv_dtype,
-                                     .no_fusion = o->no_fusion};
+                                     .no_fusion = o->no_fusion,
+                                     .cache_groups = o->cache_groups};
     LF_TRY(lf_plan_make(&rig->plan, &rig->hp, weight_bytes, lf_device_ops(rig->dev), info, &plan_opts, err));
     struct lf_model_opts model_opts = {.dir = o->dir,
                                        .load = o->load,
@@ -32,11 +33,8 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                        .program = o->program,
                                        .hash_weights = o->hash_weights};
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
-    struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
-                                       .n_blocks = rig->plan.n_blocks,
-                                       .n_layers = rig->hp.n_layers,
-                                       .n_kv_heads = rig->hp.n_kv_heads,
-                                       .head_dim = rig->hp.head_dim};
+    struct lf_kv_cache_opts kv_opts = {
+        .dtype = kv_dtype, .n_blocks = rig->plan.n_blocks, .layout = lf_model_kv_layout(rig->model)};
     LF_TRY(lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err));
     return lf_model_prepare(rig->model, &rig->kv, err);
 }
@@ -66,8 +64,11 @@ void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *
     for (int first = 0; first < n; first += chunk) {
         int m = LF_MIN(chunk, n - first);
         bool last = first + m == n;
-        struct lf_kv_seq seq = {
-            .blocks = blocks, .n_tokens = m, .kv_len = kv_len + first + m, .is_decode = n == 1 && kv_len > 0};
+        struct lf_kv_seq seq = {.blocks = blocks,
+                                .table_stride = rig->table_stride,
+                                .n_tokens = m,
+                                .kv_len = kv_len + first + m,
+                                .is_decode = n == 1 && kv_len > 0};
         struct lf_batch batch = {.ids = ids + first, .n_tokens = m, .seqs = &seq, .n_seqs = 1, .logits_idx = wanted};
         for (int i = 0; i < m && all; i++) wanted[i] = i;
         if (!all) wanted[0] = m - 1;

@@ -11,6 +11,7 @@ struct model_rig {
     struct lf_plan plan;
     struct lf_model *model;
     struct lf_kv_cache kv;
+    int table_stride; /* of the tables that run is given, where the cache has several groups */
 };
 
 struct model_rig_opts {
@@ -26,6 +27,7 @@ struct model_rig_opts {
     const char *program;    /* as in lf_model_opts */
     bool hash_weights;
     bool no_fusion;
+    bool cache_groups;                    /* as in lf_plan_opts */
     void (*adapt)(struct lf_device *dev); /* called once the device is open; may be NULL */
 };
 
@@ -34,7 +36,8 @@ LF_MUST_CHECK enum lf_status model_rig_open(struct model_rig *rig, const struct 
                                             struct lf_err *err);
 void model_rig_close(struct model_rig *rig);
 
-/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens. blocks is its table.
+/* Appends ids[0..n) to a sequence that holds kv_len tokens, in steps of chunk tokens. blocks is its table, or
+ * those of the cache's groups.
  * A single token behind others is a decode token. logits: all rows [n, n_vocab], or with all false the last row
  * only. */
 void model_rig_run(struct model_rig *rig, const int32_t *blocks, const int32_t *ids, int n, int kv_len, int chunk,

@@ -334,11 +334,98 @@ static void a_token_has_the_same_bits_in_any_company(void **state)
     }
 }
 
+enum { SLIDE_TOKENS = 128, SLIDE_TABLE = SLIDE_TOKENS / LF_KV_BLOCK_TOKENS };
+
+/* Of each group with a window the blocks that it has left before position pos: filled with NaN, and their entries name
+ * a block that nobody has written. */
+static int let_go(struct model_rig *rig, int32_t *tables, int pos, int32_t unwritten)
+{
+    int n = 0;
+    for (int g = 0; g < rig->kv.n_groups; g++) {
+        int window = rig->kv.groups[g].window;
+        for (int b = 0; window > 0 && (b + 1) * LF_KV_BLOCK_TOKENS <= pos - window + 1; b++) {
+            int32_t *entry = &tables[g * SLIDE_TABLE + b];
+            if (*entry == unwritten) continue;
+            lf_kv_cache_poison(&rig->kv, *entry);
+            *entry = unwritten;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Logits of all rows, in steps of `chunk`. Returns how many blocks were let go, and how many groups there were. */
+static int slide(float *logits, const char *dir, const struct expected *e, enum lf_dtype kv_dtype, bool cache_groups,
+                 int chunk, int *n_groups)
+{
+    struct model_rig rig;
+    struct lf_err err;
+    struct model_rig_opts opts = {.dir = dir,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = SLIDE_TOKENS,
+                                  .chunk = CHUNK,
+                                  .max_seqs = 1,
+                                  .max_out = CHUNK,
+                                  .kv_tokens = (LF_KV_GROUPS_N * SLIDE_TABLE + 1) * LF_KV_BLOCK_TOKENS,
+                                  .kv_dtype = kv_dtype,
+                                  .cache_groups = cache_groups};
+    int32_t tables[LF_KV_GROUPS_N * SLIDE_TABLE], unwritten = LF_KV_GROUPS_N * SLIDE_TABLE;
+    int n_gone = 0;
+    if (model_rig_open(&rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    for (int i = 0; i <= unwritten; i++) lf_kv_cache_poison(&rig.kv, i);
+    for (int i = 0; i < unwritten; i++) tables[i] = (i * 5 + 3) % unwritten;
+    rig.table_stride = SLIDE_TABLE;
+    for (int at = 0; at < SLIDE_TOKENS; at += chunk) {
+        int32_t ids[CHUNK];
+        int n = LF_MIN(chunk, SLIDE_TOKENS - at);
+        for (int i = 0; i < n; i++) ids[i] = e->ids[(at + i) % e->n_ids];
+        if (cache_groups) n_gone += let_go(&rig, tables, at, unwritten);
+        model_rig_run(&rig, tables, ids, n, at, n, true, logits + (size_t)at * (size_t)e->n_vocab);
+    }
+    *n_groups = rig.kv.n_groups;
+    model_rig_close(&rig);
+    return n_gone;
+}
+
+/* Layers with windows in cache groups of their own, what is behind them let go: the bytes are those of a cache that
+ * keeps everything. */
+static void windows_that_have_slid_change_no_logit(void **state)
+{
+    (void)state;
+    static const int chunks[] = {1, 7, CHUNK};
+    int n_gone = 0, most_groups = 0;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]) * 2; i++) {
+        char dir[256];
+        struct expected e;
+        int n_groups;
+        enum lf_dtype kv_dtype = i % 2 ? LF_BF16 : LF_F32;
+        snprintf(dir, sizeof(dir), "tests/golden/model/data/%s", models[i / 2].name);
+        read_expected(&e, dir);
+        size_t n = (size_t)SLIDE_TOKENS * (size_t)e.n_vocab;
+        float *all = calloc(n, sizeof(float)), *slid = calloc(n, sizeof(float));
+        assert_true(all && slid);
+        assert_int_equal(slide(all, dir, &e, kv_dtype, false, CHUNK, &n_groups), 0);
+        assert_int_equal(n_groups, 1);
+        assert_true(fabsf(all[n - 1]) < 1e6f);
+        for (size_t k = 0; k < sizeof(chunks) / sizeof(chunks[0]); k++) {
+            n_gone += slide(slid, dir, &e, kv_dtype, true, chunks[k], &n_groups);
+            assert_memory_equal(all, slid, n * sizeof(float));
+        }
+        most_groups = LF_MAX(most_groups, n_groups);
+        free(all);
+        free(slid);
+        lf_buf_deinit(&e.bytes);
+    }
+    assert_true(n_gone > 0 && most_groups > 1);
+}
+
 int main(void)
 {
     lf_log_set_level(LF_LOG_WARN);
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_family_gives_the_logits_of_transformers),
                                        cmocka_unit_test(fusions_change_no_logit),
-                                       cmocka_unit_test(a_token_has_the_same_bits_in_any_company)};
+                                       cmocka_unit_test(a_token_has_the_same_bits_in_any_company),
+                                       cmocka_unit_test(windows_that_have_slid_change_no_logit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
