@@ -12,13 +12,18 @@
  *     neither       on a CPU two requests of ctx tokens (or --concurrency, if more) where 80% of the available memory
  *                   hold them, else as many as they hold; on a GPU, which has nothing else to do, as many as 97% of
  *                   the available memory hold
+ * A request takes the blocks of its tokens in groups of layers that see all, those of the window in the others; and
+ * once for all there are blocks for the tokens of a step, which come before windows let go of others.
+ *
  * A plan fits where the cache holds --concurrency requests of ctx tokens inside the limit and the machine. Where it
  * does not, n_blocks is what would be needed, so that the printed total says what is missing, and the advice is found
  * by making other plans: the formula is cheap. */
 #include "model/plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/check.h"
 #include "core/json.h"
@@ -95,6 +100,40 @@ static int blocks_of(uint64_t tokens)
     return (int)LF_MIN(n, (uint64_t)INT32_MAX);
 }
 
+/* One group that keeps all: blocks are tokens. */
+static bool is_plain(const struct lf_plan *p)
+{
+    return p->n_groups == 1 && p->groups[0].window == 0;
+}
+
+/* Blocks that hold so many tokens, of requests of ctx. */
+static uint64_t blocks_for(const struct lf_plan *p, uint64_t tokens)
+{
+    if (is_plain(p)) return (uint64_t)blocks_of(tokens);
+    double n = (double)tokens / p->ctx * p->n_request_blocks;
+    return n < INT32_MAX ? (uint64_t)ceil(n) + (uint64_t)p->n_step_blocks : INT32_MAX;
+}
+
+/* Tokens of requests of ctx that so many blocks hold: of shorter ones they hold no more. */
+static uint64_t tokens_in(const struct lf_plan *p, int n_blocks)
+{
+    uint64_t n = (uint64_t)LF_MAX(n_blocks - p->n_step_blocks, 0);
+    return is_plain(p) ? n * LF_KV_BLOCK_TOKENS : n * (uint64_t)p->ctx / (uint64_t)p->n_request_blocks;
+}
+
+/* The longest request for which there are blocks, in whole blocks, ctx at most. */
+static int longest_in(const struct lf_plan *p, const struct lf_kv_layout *layout, int n_blocks)
+{
+    int low = 0, high = blocks_of((uint64_t)p->ctx);
+    while (low < high) {
+        int mid = low + (high - low + 1) / 2;
+        int64_t need = lf_kv_layout_seq_blocks(layout, (int64_t)mid * LF_KV_BLOCK_TOKENS) + p->n_step_blocks;
+        low = need <= n_blocks ? mid : low;
+        high = need <= n_blocks ? high : mid - 1;
+    }
+    return (int)LF_MIN((int64_t)low * LF_KV_BLOCK_TOKENS, (int64_t)p->ctx);
+}
+
 static struct lf_step_limits limits_of(const struct lf_plan_opts *o)
 {
     return (struct lf_step_limits){
@@ -106,6 +145,18 @@ static uint64_t block_bytes_of(const struct frame *f)
 {
     uint64_t elems = f->kinds->layout.block_bytes / lf_dtype_bytes(f->kinds_dtype);
     return elems * lf_dtype_bytes(f->opts.kv_dtype);
+}
+
+/* What the groups make of ctx, chunk and max_seqs. */
+static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout)
+{
+    int n_full = 0;
+    p->n_groups = layout->n_groups;
+    memcpy(p->groups, layout->groups, sizeof(p->groups));
+    for (int i = 0; i < p->n_groups; i++) n_full += p->groups[i].window == 0;
+    p->kv_token_bytes = (uint64_t)(n_full ? n_full : p->n_groups) * p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
+    p->n_request_blocks = (int)LF_MIN(lf_kv_layout_seq_blocks(layout, p->ctx), (int64_t)INT32_MAX);
+    p->n_step_blocks = (int)LF_MIN(lf_kv_layout_step_blocks(layout, p->chunk, p->max_seqs), (int64_t)INT32_MAX);
 }
 
 /* Everything but the cache. */
@@ -141,7 +192,7 @@ static void size_parts(struct lf_plan *p, const struct frame *f)
                           .is_auto_ctx = f->is_auto_ctx,
                           .no_fusion = o->no_fusion,
                           .cache_groups = o->cache_groups};
-    p->kv_token_bytes = p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
+    set_groups(p, &f->kinds->layout);
     snprintf(p->device, sizeof(p->device), "%.6s, %s", f->info->kind, f->info->name);
     if (!f->info->is_host) p->host_bytes = p->text_bytes = 0;
     uint64_t may_use = f->info->is_host ? f->info->available_bytes / 5 * 4 : f->info->available_bytes / 100 * 97;
@@ -158,6 +209,7 @@ static uint64_t fixed_bytes(const struct lf_plan *p)
 static void set_blocks(struct lf_plan *p, int n_blocks)
 {
     p->n_blocks = n_blocks;
+    p->kv_tokens = tokens_in(p, n_blocks);
     p->kv_bytes = (uint64_t)n_blocks * p->kv_block_bytes;
     p->total_bytes = fixed_bytes(p) + p->kv_bytes;
 }
@@ -170,19 +222,25 @@ static int blocks_left(const struct lf_plan *p)
     return (int)LF_MIN((p->limit_bytes - fixed) / p->kv_block_bytes, (uint64_t)(INT32_MAX / LF_KV_BLOCK_TOKENS));
 }
 
+/* For so many requests of ctx tokens at once. */
+static uint64_t blocks_needed(const struct lf_plan *p, int n_requests)
+{
+    return (uint64_t)p->n_request_blocks * (uint64_t)n_requests + (uint64_t)p->n_step_blocks;
+}
+
 /* The plan for a frame, without advice. */
 static void decide(struct lf_plan *p, const struct frame *f)
 {
     const struct lf_plan_opts *o = &f->opts;
     size_parts(p, f);
-    int per_request = blocks_of((uint64_t)o->ctx), left = blocks_left(p);
-    uint64_t needed = (uint64_t)per_request * (uint64_t)o->concurrency;
-    uint64_t wanted = LF_MAX(needed, (uint64_t)per_request * DEFAULT_REQUESTS);
+    int left = blocks_left(p), n_step = p->n_step_blocks;
+    uint64_t needed = blocks_needed(p, o->concurrency);
+    uint64_t wanted = LF_MAX(needed, blocks_needed(p, DEFAULT_REQUESTS));
     bool take_all = o->memory_bytes || !f->info->is_host;
-    int n = o->kv_tokens ? blocks_of(o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
+    int n = o->kv_tokens ? (int)blocks_for(p, o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
     set_blocks(p, n);
-    p->n_concurrent = n / per_request;
-    p->longest_ctx = (int)LF_MIN((int64_t)n * LF_KV_BLOCK_TOKENS, (int64_t)o->ctx);
+    p->n_concurrent = LF_MAX(n - n_step, 0) / p->n_request_blocks;
+    p->longest_ctx = longest_in(p, &f->kinds->layout, n);
     p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
     if (p->fits) {
         p->n_concurrent = LF_MIN(p->n_concurrent, o->max_seqs);
@@ -247,9 +305,9 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
     lf_buf_init(&out, sizeof(p->advice) - 1);
     uint64_t limit = p->limit_bytes;
     bool may_name_memory = f->opts.memory_bytes || f->info->is_host; /* a GPU's last 3% are not to be promised */
-    int needed = blocks_of((uint64_t)p->ctx) * f->opts.concurrency;
+    uint64_t needed = blocks_needed(p, f->opts.concurrency);
     if (f->opts.kv_tokens && p->total_bytes <= limit) {
-        lf_buf_printf(&out, "--kv-tokens %" PRIu64 " makes blocks: %d, needed for %d × %d tokens: %d; ",
+        lf_buf_printf(&out, "--kv-tokens %" PRIu64 " makes blocks: %d, needed for %d × %d tokens: %" PRIu64 "; ",
                       f->opts.kv_tokens, p->n_blocks, f->opts.concurrency, p->ctx, needed);
     } else {
         lf_buf_printf(&out, "%s more than %s of %s; ",
@@ -282,7 +340,7 @@ static void write_ways_out(struct lf_plan *p, const struct frame *f)
     }
     o = f->opts;
     if (o.kv_tokens) {
-        o.kv_tokens = (uint64_t)needed * LF_KV_BLOCK_TOKENS;
+        o.kv_tokens = is_plain(p) ? needed * LF_KV_BLOCK_TOKENS : (uint64_t)o.concurrency * (uint64_t)p->ctx;
         if (fits_with(f, &o)) lf_buf_printf(&out, "--kv-tokens %" PRIu64 " fits; ", o.kv_tokens);
         o = f->opts;
     }
@@ -373,6 +431,35 @@ static void index_row(const struct lf_plan *p, struct lf_buf *out)
     row(out, "index of the disk", p->disk_index_bytes, note);
 }
 
+static bool are_alike(const struct lf_kv_group *a, const struct lf_kv_group *b)
+{
+    return a->window == b->window && a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim;
+}
+
+/* What a request of ctx tokens takes in the layers of each kind, whose groups lie side by side. */
+static void group_rows(const struct lf_plan *p, struct lf_buf *out)
+{
+    for (int first = 0, end; first < p->n_groups; first = end) {
+        const struct lf_kv_group *g = &p->groups[first];
+        int n_layers = 0, n_blocks = 0;
+        char name[32], note[128];
+        for (end = first; end < p->n_groups && are_alike(g, &p->groups[end]); end++) {
+            n_layers += p->groups[end].n_layers;
+            n_blocks += lf_kv_group_blocks(&p->groups[end], p->ctx);
+        }
+        snprintf(name, sizeof(name), g->window ? "  window of %d" : "  full attention", g->window);
+        snprintf(note, sizeof(note), "a request: %d blocks, %d layer%s in %d group%s, %d KV head%s of %d", n_blocks,
+                 n_layers, n_layers == 1 ? "" : "s", end - first, end - first == 1 ? "" : "s", g->n_kv_heads,
+                 g->n_kv_heads == 1 ? "" : "s", g->head_dim);
+        row(out, name, (uint64_t)n_blocks * p->kv_block_bytes, note);
+    }
+    if (p->n_step_blocks > 0) {
+        char note[64];
+        snprintf(note, sizeof(note), "once: %d blocks", p->n_step_blocks);
+        row(out, "  tokens of a step", (uint64_t)p->n_step_blocks * p->kv_block_bytes, note);
+    }
+}
+
 void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
 {
     char note[128];
@@ -392,10 +479,10 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     if (p->host_bytes > 0) row(out, "process", p->host_bytes, "");
     if (p->text_bytes > 0) row(out, "texts, connections", p->text_bytes, "at most, as requests come");
     if (p->is_host) index_row(p, out);
-    snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s",
-             (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS, p->n_blocks, size_text(p->kv_token_bytes).text,
-             lf_dtype_name(p->kv_dtype));
+    snprintf(note, sizeof(note), "%" PRIu64 " tokens in %d blocks, %s a token in %s", p->kv_tokens, p->n_blocks,
+             size_text(p->kv_token_bytes).text, lf_dtype_name(p->kv_dtype));
     row(out, "KV cache", p->kv_bytes, note);
+    if (!is_plain(p)) group_rows(p, out);
     snprintf(note, sizeof(note), "of %s (%s available)", size_text(p->limit_bytes).text,
              size_text(p->available_bytes).text);
     row(out, "total", p->total_bytes, note);
@@ -412,6 +499,22 @@ void lf_plan_print(const struct lf_plan *p, const struct lf_hparams *hp, struct 
     } else {
         lf_buf_printf(out, "Does not fit: %s.\n", p->advice);
     }
+}
+
+static void print_groups_json(const struct lf_plan *p, struct lf_buf *out)
+{
+    lf_buf_cstr(out, ",\"kv_groups\":[");
+    for (int i = 0; i < p->n_groups; i++) {
+        const struct lf_kv_group *g = &p->groups[i];
+        uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)g->head_dim * lf_dtype_bytes(p->kv_dtype);
+        uint64_t used = 2 * (uint64_t)g->n_kv_heads * (uint64_t)g->n_layers * page;
+        lf_buf_printf(out,
+                      "%s{\"window\":%d,\"layers\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"request_blocks\":%d,"
+                      "\"unused_block_bytes\":%" PRIu64 "}",
+                      i > 0 ? "," : "", g->window, g->n_layers, g->n_kv_heads, g->head_dim,
+                      lf_kv_group_blocks(g, p->ctx), p->kv_block_bytes - used);
+    }
+    lf_buf_char(out, ']');
 }
 
 void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, struct lf_buf *out)
@@ -437,7 +540,9 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
         {"kv_block_bytes", p->kv_block_bytes},
         {"kv_token_bytes", p->kv_token_bytes},
         {"kv_blocks", (uint64_t)p->n_blocks},
-        {"kv_tokens", (uint64_t)p->n_blocks * LF_KV_BLOCK_TOKENS},
+        {"kv_tokens", p->kv_tokens},
+        {"kv_request_blocks", (uint64_t)p->n_request_blocks},
+        {"kv_step_blocks", (uint64_t)p->n_step_blocks},
         {"kv_bytes", p->kv_bytes},
         {"disk_index_bytes", p->disk_index_bytes},
         {"disk_tokens", p->disk_tokens},
@@ -459,6 +564,7 @@ void lf_plan_print_json(const struct lf_plan *p, const struct lf_hparams *hp, st
     for (size_t i = 0; i < LF_N_ELEMS(numbers); i++) {
         lf_buf_printf(out, ",\"%s\":%" PRIu64, numbers[i].key, numbers[i].value);
     }
+    print_groups_json(p, out);
     lf_buf_printf(out, ",\"fits\":%s,\"advice\":", p->fits ? "true" : "false");
     lf_json_write_string(out, lf_str_c(p->advice));
     lf_buf_char(out, '}');

@@ -12,6 +12,7 @@
 #include "core/str.h"
 #include "device/device.h"
 #include "device/ops.h"
+#include "kv/kv_layout.h"
 #include "model/hparams.h"
 
 enum { LF_CTX_AUTO = -1 };
@@ -25,7 +26,7 @@ struct lf_plan_opts {
     uint64_t other_memory; /* a memory_bytes with which it fits, where the caller knows better; 0: its total */
     int concurrency;       /* --concurrency, requests of ctx tokens that must fit at once; 0: 1 */
     uint64_t memory_bytes; /* --memory, for everything; 0: decided from what is available */
-    uint64_t kv_tokens;    /* --kv-tokens: cache of exactly this size; 0: what memory gives */
+    uint64_t kv_tokens;    /* --kv-tokens: a cache for so many tokens, of requests of ctx; 0: what memory gives */
     enum lf_dtype kv_dtype;
     uint64_t host_bytes; /* what the process needs beside the model: program, tokenizer, tables (caller's sum) */
     uint64_t text_bytes; /* beside that, at most, for what clients send and read; taken when it is needed */
@@ -49,9 +50,15 @@ struct lf_plan {
     uint64_t rope_bytes, attn_bytes, act_bytes, logits_bytes; /* its parts */
     uint64_t host_bytes, text_bytes;                          /* 0 on a GPU: not of its memory */
     uint64_t context_bytes;                                   /* of a GPU's memory, in use before; not in the total */
-    uint64_t kv_block_bytes, kv_token_bytes;
+    uint64_t kv_block_bytes;
+    uint64_t kv_token_bytes; /* of each token of a long request: windows do not grow with it */
     int n_blocks;
+    int n_step_blocks;    /* of these for the tokens of a step before windows let go of others; 0: no windows */
+    int n_request_blocks; /* and that a request of ctx tokens takes */
+    uint64_t kv_tokens;   /* that all of them hold, of requests of ctx */
     uint64_t kv_bytes;
+    int n_groups;
+    struct lf_kv_group groups[LF_KV_GROUPS_N];
     bool is_host;                                       /* the device's memory is the host's */
     uint64_t disk_index_bytes, disk_tokens, disk_bytes; /* of these the first is memory, of the host */
     uint64_t below_tokens, below_bytes;                 /* of the host, beside the total */

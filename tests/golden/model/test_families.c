@@ -373,6 +373,7 @@ static int slide(float *logits, const char *dir, const struct expected *e, enum 
     int32_t tables[LF_KV_GROUPS_N * SLIDE_TABLE], unwritten = LF_KV_GROUPS_N * SLIDE_TABLE;
     int n_gone = 0;
     if (model_rig_open(&rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    assert_int_equal(lf_device_allocated_bytes(rig.dev), rig.plan.total_bytes);
     for (int i = 0; i <= unwritten; i++) lf_kv_cache_poison(&rig.kv, i);
     for (int i = 0; i < unwritten; i++) tables[i] = (i * 5 + 3) % unwritten;
     rig.table_stride = SLIDE_TABLE;

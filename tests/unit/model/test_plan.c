@@ -226,6 +226,92 @@ static void memory_and_kv_tokens_are_obeyed(void **state)
     bench_close(&b);
 }
 
+/* Of four layers three see 256 tokens: four groups of a layer each. */
+static void bench_open_with_windows(struct bench *b)
+{
+    bench_open(b);
+    assert_int_equal(b->hp.n_layers, 4);
+    for (int i = 0; i < 3; i++) b->hp.layers[i].window = 256;
+    b->opts.cache_groups = true;
+}
+
+static void windows_take_the_blocks_of_their_tokens_alone(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_with_windows(&b);
+    b.opts.cache_groups = false;
+    assert_int_equal(plan(&b).n_blocks, 250); /* masks only */
+    assert_int_equal(plan(&b).n_groups, 1);
+    b.opts.cache_groups = true;
+    b.opts.chunk = 100;
+    b.opts.max_seqs = 5;
+    struct lf_plan p = plan(&b);
+    assert_int_equal(p.n_groups, 4);
+    assert_int_equal(p.kv_block_bytes, 64 * 2 * 32 * 2);
+    assert_int_equal(p.kv_token_bytes, 2 * 32 * 2);
+    assert_int_equal(p.n_request_blocks, 125 + 3 * (4 + 2));
+    assert_int_equal(p.n_step_blocks, 3 * (2 + 5));
+    assert_int_equal(p.n_blocks, 2 * p.n_request_blocks + p.n_step_blocks);
+    assert_true(p.fits && p.n_concurrent == 2 && p.longest_ctx == 8000 && p.kv_tokens == 16000);
+    b.opts.kv_tokens = 8000;
+    p = plan(&b);
+    assert_true(p.fits && p.n_concurrent == 1 && p.kv_tokens == 8000);
+    assert_int_equal(p.n_blocks, p.n_request_blocks + p.n_step_blocks);
+    b.opts.kv_tokens = 7900;
+    p = plan(&b);
+    assert_true(!p.fits && p.longest_ctx < 8000 && p.longest_ctx >= 7800);
+    assert_non_null(strstr(p.advice, "--kv-tokens 8000 fits"));
+    bench_close(&b);
+}
+
+/* The longest context that a plan names fits, and a block more does not. */
+static void the_longest_context_with_windows_fits_and_no_more(void **state)
+{
+    (void)state;
+    struct bench b;
+    bench_open_with_windows(&b);
+    b.opts.chunk = 100;
+    b.opts.max_seqs = 5;
+    for (uint64_t mib = 20; mib <= 60; mib += 3) {
+        b.opts.memory_bytes = mib * MIB;
+        b.opts.ctx = LF_CTX_AUTO;
+        struct lf_plan p = plan(&b);
+        assert_true(p.fits && p.ctx > 0);
+        if (p.ctx == b.hp.max_positions) continue;
+        b.opts.ctx = p.ctx;
+        assert_true(plan(&b).fits);
+        b.opts.ctx = p.ctx + LF_KV_BLOCK_TOKENS;
+        assert_false(plan(&b).fits);
+    }
+    bench_close(&b);
+}
+
+static void layers_of_each_window_have_a_line_of_their_own(void **state)
+{
+    (void)state;
+    struct bench b;
+    struct lf_buf out;
+    bench_open_with_windows(&b);
+    b.opts.chunk = 100;
+    b.opts.max_seqs = 5;
+    struct lf_plan p = plan(&b);
+    lf_buf_init(&out, 1 << 16);
+    lf_plan_print(&p, &b.hp, &out);
+    assert_non_null(strstr(out.ptr,
+                           "full attention        1000.00 KiB  a request: 125 blocks, 1 layer in 1 group, 1 KV "
+                           "head of 32\n"));
+    assert_non_null(strstr(out.ptr, "window of 256          144.00 KiB  a request: 18 blocks, 3 layers in 3 groups"));
+    assert_non_null(strstr(out.ptr, "tokens of a step       168.00 KiB  once: 21 blocks\n"));
+    lf_buf_clear(&out);
+    lf_plan_print_json(&p, &b.hp, &out);
+    assert_non_null(strstr(out.ptr, "\"kv_request_blocks\":143,\"kv_step_blocks\":21"));
+    assert_non_null(strstr(out.ptr, "\"kv_groups\":[{\"window\":0,\"layers\":1,\"kv_heads\":1,\"head_dim\":32,"
+                                    "\"request_blocks\":125,\"unused_block_bytes\":0},{\"window\":256,"));
+    lf_buf_deinit(&out);
+    bench_close(&b);
+}
+
 /* Follows the advice that names an option, and returns the number it gives. */
 static long follow(const struct lf_plan *p, const char *option)
 {
@@ -474,6 +560,9 @@ int main(void)
         cmocka_unit_test(less_memory_leaves_one_request_and_then_none),
         cmocka_unit_test(auto_is_the_largest_context_that_fits),
         cmocka_unit_test(memory_and_kv_tokens_are_obeyed),
+        cmocka_unit_test(windows_take_the_blocks_of_their_tokens_alone),
+        cmocka_unit_test(the_longest_context_with_windows_fits_and_no_more),
+        cmocka_unit_test(layers_of_each_window_have_a_line_of_their_own),
         cmocka_unit_test(advice_leads_to_a_plan_that_fits),
         cmocka_unit_test(asking_for_more_than_there_is_or_for_too_few_blocks_is_told_the_way_out),
         cmocka_unit_test(advice_behind_too_much_memory_is_advice_without_it),
