@@ -46,6 +46,13 @@ static enum lf_status set_groups(struct lf_kv_cache *cache, const struct lf_kv_c
     return LF_OK;
 }
 
+struct lf_kv_windows lf_kv_cache_windows(const struct lf_kv_cache *cache)
+{
+    struct lf_kv_windows w = {.n = cache->n_groups};
+    for (int i = 0; i < cache->n_groups; i++) w.tokens[i] = cache->groups[i].window;
+    return w;
+}
+
 struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group)
 {
     const struct lf_kv_group *g = &cache->groups[group];

@@ -32,6 +32,7 @@ struct lf_kv_cache_opts {
 LF_MUST_CHECK enum lf_status lf_kv_cache_open(struct lf_kv_cache *cache, struct lf_device *dev,
                                               const struct lf_kv_cache_opts *opts, struct lf_err *err);
 void lf_kv_cache_close(struct lf_kv_cache *cache); /* accepts a zeroed one */
+struct lf_kv_windows lf_kv_cache_windows(const struct lf_kv_cache *cache);
 /* What attention sees of a group's layers. */
 struct lf_kv_view lf_kv_cache_view(const struct lf_kv_cache *cache, int group);
 /* Host memory of the bookkeeping (pool records, prefix cache), for the memory plan. */

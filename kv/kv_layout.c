@@ -6,7 +6,7 @@
 #include "core/check.h"
 
 enum {
-    LONG_TOKENS = 128 * 1024, /* of the sequence whose bytes are made few */
+    LONG_BLOCKS = 128 * 1024 / LF_KV_BLOCK_TOKENS, /* of the sequence whose bytes are made few */
     NEAR_PER_CENT = 1
 };
 
@@ -135,7 +135,7 @@ static double cost_of(const struct cut *cut)
 {
     double blocks = 0;
     for (int c = 0; c < cut->n_classes; c++)
-        blocks += (double)cut->classes[c].n_groups * lf_kv_group_blocks(&cut->classes[c].of, LONG_TOKENS);
+        blocks += (double)cut->classes[c].n_groups * (double)lf_kv_windows_held(cut->classes[c].of.window, LONG_BLOCKS);
     return blocks * (double)cut->block_bytes;
 }
 
@@ -241,24 +241,9 @@ uint64_t lf_kv_layout_waste(const struct lf_kv_layout *layout, int group, enum l
     return layout->block_bytes - (uint64_t)g->n_layers * layer_bytes(g, dtype);
 }
 
-int lf_kv_group_blocks(const struct lf_kv_group *group, int64_t n_tokens)
+struct lf_kv_windows lf_kv_layout_windows(const struct lf_kv_layout *layout)
 {
-    int64_t all = n_tokens / LF_KV_BLOCK_TOKENS + (n_tokens % LF_KV_BLOCK_TOKENS != 0);
-    int64_t window = group->window / LF_KV_BLOCK_TOKENS + (group->window % LF_KV_BLOCK_TOKENS != 0) + 2;
-    if (group->window > 0) all = LF_MIN(all, window);
-    return (int)LF_MIN(all, (int64_t)INT32_MAX);
-}
-
-int64_t lf_kv_layout_seq_blocks(const struct lf_kv_layout *layout, int64_t n_tokens)
-{
-    int64_t n = 0;
-    for (int i = 0; i < layout->n_groups; i++) n += lf_kv_group_blocks(&layout->groups[i], n_tokens);
-    return n;
-}
-
-int64_t lf_kv_layout_step_blocks(const struct lf_kv_layout *layout, int chunk, int max_seqs)
-{
-    int64_t n = 0, each = (chunk + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS + (int64_t)max_seqs;
-    for (int i = 0; i < layout->n_groups; i++) n += layout->groups[i].window > 0 ? each : 0;
-    return n;
+    struct lf_kv_windows w = {.n = layout->n_groups};
+    for (int i = 0; i < layout->n_groups; i++) w.tokens[i] = layout->groups[i].window;
+    return w;
 }

@@ -21,8 +21,9 @@
 #include "core/dtype.h"
 #include "core/status.h"
 #include "kv/kv_view.h"
+#include "kv/windows.h"
 
-enum { LF_KV_GROUPS_N = 16 };
+enum { LF_KV_GROUPS_N = LF_KV_WINDOWS_N };
 
 /* What a layer keeps. */
 struct lf_kv_layer_spec {
@@ -59,13 +60,7 @@ bool lf_kv_layout_same(const struct lf_kv_layout *a, const struct lf_kv_layout *
 
 /* Bytes of a block that its group does not use. */
 uint64_t lf_kv_layout_waste(const struct lf_kv_layout *layout, int group, enum lf_dtype dtype);
-/* Blocks of a group that a sequence of n_tokens holds at once: all of its, or those of the window, one that the window
- * has only begun to leave and one that is being written. */
-int lf_kv_group_blocks(const struct lf_kv_group *group, int64_t n_tokens);
-/* The sum over the groups. */
-int64_t lf_kv_layout_seq_blocks(const struct lf_kv_layout *layout, int64_t n_tokens);
-/* Blocks that the tokens of one step take beside that, in all sequences together, before what is behind the windows is
- * let go: no function of how many sequences there are but through max_seqs. 0 without windows. */
-int64_t lf_kv_layout_step_blocks(const struct lf_kv_layout *layout, int chunk, int max_seqs);
+/* How many blocks sequences take: what the scheduler knows of groups. */
+struct lf_kv_windows lf_kv_layout_windows(const struct lf_kv_layout *layout);
 
 #endif

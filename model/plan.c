@@ -122,16 +122,10 @@ static uint64_t tokens_in(const struct lf_plan *p, int n_blocks)
 }
 
 /* The longest request for which there are blocks, in whole blocks, ctx at most. */
-static int longest_in(const struct lf_plan *p, const struct lf_kv_layout *layout, int n_blocks)
+static int longest_in(const struct lf_plan *p, int n_blocks)
 {
-    int low = 0, high = blocks_of((uint64_t)p->ctx);
-    while (low < high) {
-        int mid = low + (high - low + 1) / 2;
-        int64_t need = lf_kv_layout_seq_blocks(layout, (int64_t)mid * LF_KV_BLOCK_TOKENS) + p->n_step_blocks;
-        low = need <= n_blocks ? mid : low;
-        high = need <= n_blocks ? high : mid - 1;
-    }
-    return (int)LF_MIN((int64_t)low * LF_KV_BLOCK_TOKENS, (int64_t)p->ctx);
+    int64_t n = lf_kv_windows_fit(&p->windows, n_blocks - p->n_step_blocks);
+    return (int)LF_MIN(n * LF_KV_BLOCK_TOKENS, (int64_t)p->ctx);
 }
 
 static struct lf_step_limits limits_of(const struct lf_plan_opts *o)
@@ -147,16 +141,17 @@ static uint64_t block_bytes_of(const struct frame *f)
     return elems * lf_dtype_bytes(f->opts.kv_dtype);
 }
 
-/* What the groups make of ctx, chunk and max_seqs. */
+/* What the groups make of ctx and chunk. */
 static void set_groups(struct lf_plan *p, const struct lf_kv_layout *layout)
 {
-    int n_full = 0;
     p->n_groups = layout->n_groups;
     memcpy(p->groups, layout->groups, sizeof(p->groups));
-    for (int i = 0; i < p->n_groups; i++) n_full += p->groups[i].window == 0;
+    p->windows = lf_kv_layout_windows(layout);
+    int n_full = lf_kv_windows_n_full(&p->windows);
+    int64_t n_request = lf_kv_windows_need(&p->windows, blocks_of((uint64_t)p->ctx));
     p->kv_token_bytes = (uint64_t)(n_full ? n_full : p->n_groups) * p->kv_block_bytes / LF_KV_BLOCK_TOKENS;
-    p->n_request_blocks = (int)LF_MIN(lf_kv_layout_seq_blocks(layout, p->ctx), (int64_t)INT32_MAX);
-    p->n_step_blocks = (int)LF_MIN(lf_kv_layout_step_blocks(layout, p->chunk, p->max_seqs), (int64_t)INT32_MAX);
+    p->n_request_blocks = (int)LF_MIN(n_request, (int64_t)INT32_MAX);
+    p->n_step_blocks = (int)lf_kv_windows_slack(&p->windows, p->chunk);
 }
 
 /* Everything but the cache. */
@@ -240,7 +235,7 @@ static void decide(struct lf_plan *p, const struct frame *f)
     int n = o->kv_tokens ? (int)blocks_for(p, o->kv_tokens) : (take_all ? left : (int)LF_MIN(wanted, (uint64_t)left));
     set_blocks(p, n);
     p->n_concurrent = LF_MAX(n - n_step, 0) / p->n_request_blocks;
-    p->longest_ctx = longest_in(p, &f->kinds->layout, n);
+    p->longest_ctx = longest_in(p, n);
     p->fits = p->total_bytes <= p->limit_bytes && p->total_bytes <= p->available_bytes && (uint64_t)n >= needed;
     if (p->fits) {
         p->n_concurrent = LF_MIN(p->n_concurrent, o->max_seqs);
@@ -431,6 +426,12 @@ static void index_row(const struct lf_plan *p, struct lf_buf *out)
     row(out, "index of the disk", p->disk_index_bytes, note);
 }
 
+/* Of a request of ctx tokens in one group. */
+static int request_blocks(const struct lf_plan *p, int group)
+{
+    return (int)lf_kv_windows_held(p->groups[group].window, blocks_of((uint64_t)p->ctx));
+}
+
 static bool are_alike(const struct lf_kv_group *a, const struct lf_kv_group *b)
 {
     return a->window == b->window && a->n_kv_heads == b->n_kv_heads && a->head_dim == b->head_dim;
@@ -445,7 +446,7 @@ static void group_rows(const struct lf_plan *p, struct lf_buf *out)
         char name[32], note[128];
         for (end = first; end < p->n_groups && are_alike(g, &p->groups[end]); end++) {
             n_layers += p->groups[end].n_layers;
-            n_blocks += lf_kv_group_blocks(&p->groups[end], p->ctx);
+            n_blocks += request_blocks(p, end);
         }
         snprintf(name, sizeof(name), g->window ? "  window of %d" : "  full attention", g->window);
         snprintf(note, sizeof(note), "a request: %d blocks, %d layer%s in %d group%s, %d KV head%s of %d", n_blocks,
@@ -511,8 +512,8 @@ static void print_groups_json(const struct lf_plan *p, struct lf_buf *out)
         lf_buf_printf(out,
                       "%s{\"window\":%d,\"layers\":%d,\"kv_heads\":%d,\"head_dim\":%d,\"request_blocks\":%d,"
                       "\"unused_block_bytes\":%" PRIu64 "}",
-                      i > 0 ? "," : "", g->window, g->n_layers, g->n_kv_heads, g->head_dim,
-                      lf_kv_group_blocks(g, p->ctx), p->kv_block_bytes - used);
+                      i > 0 ? "," : "", g->window, g->n_layers, g->n_kv_heads, g->head_dim, request_blocks(p, i),
+                      p->kv_block_bytes - used);
     }
     lf_buf_char(out, ']');
 }

@@ -59,6 +59,7 @@ struct lf_plan {
     uint64_t kv_bytes;
     int n_groups;
     struct lf_kv_group groups[LF_KV_GROUPS_N];
+    struct lf_kv_windows windows;                       /* of the groups */
     bool is_host;                                       /* the device's memory is the host's */
     uint64_t disk_index_bytes, disk_tokens, disk_bytes; /* of these the first is memory, of the host */
     uint64_t below_tokens, below_bytes;                 /* of the host, beside the total */

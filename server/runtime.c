@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "kv/tiers/disk_speed.h"
 #include "kv/tiers/memory_tier.h"
+#include "model/layer_kinds.h"
 #include "server/commands.h"
 #include "server/engine/engine.h"
 #include "server/http/conn/http_server.h"
@@ -120,15 +121,22 @@ static uint64_t disk_bytes(const struct lf_config *c)
     return c->cache_disk ? c->cache_disk : LF_CACHE_DISK_BYTES;
 }
 
-/* Layers are alike: one kind of block. */
+/* All blocks are equally large, whichever layers they hold: one kind. */
 static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
 {
-    struct lf_kv_view view = {.dtype = kv_dtype(rt),
-                              .n_layers = rt->hp.n_layers,
-                              .n_kv_heads = rt->hp.n_kv_heads,
-                              .head_dim = rt->hp.head_dim};
-    view.block_pages = lf_kv_layers_pages(&view);
-    return (struct lf_disk_kind){.name = "full", .block_bytes = lf_kv_block_bytes(&view), .share = 1};
+    return (struct lf_disk_kind){.name = "full", .block_bytes = rt->kv_block_bytes, .share = 1};
+}
+
+/* Layers with windows keep the last tokens alone, in groups of their own (kv/kv_layout.h). */
+enum { CACHE_GROUPS = false };
+
+static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err)
+{
+    struct lf_kv_layout layout;
+    LF_TRY(lf_hparams_kv_layout(&layout, &rt->hp, kv_dtype(rt), CACHE_GROUPS, err));
+    rt->kv_block_bytes = layout.block_bytes;
+    lf_kv_layout_deinit(&layout);
+    return LF_OK;
 }
 
 static uint32_t disk_n_slots(const struct lf_runtime *rt)
@@ -203,6 +211,7 @@ enum lf_status lf_runtime_open(struct lf_runtime *rt, const struct lf_config *co
     LF_TRY_GOTO(lf_hparams_read(&rt->hp, rt->dir.path, err), fail);
     dev_opts.act_dtype = rt->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY_GOTO(lf_device_open(&rt->dev, &dev_opts, err), fail);
+    LF_TRY_GOTO(find_block_bytes(rt, err), fail);
     LF_TRY_GOTO(check_disk(rt, err), fail);
     LF_TRY_GOTO(check_memory(rt, err), fail);
     LF_TRY_GOTO(open_tokenizer(rt, need_tokenizer, err), fail);
@@ -272,7 +281,7 @@ static enum lf_status plan_on(struct lf_runtime *rt, const struct lf_device_info
     LF_TRY(lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err));
     struct lf_engine_opts engine = engine_opts(rt);
     opts.host_bytes += lf_engine_host_bytes(&engine, rt->hp.n_vocab, rt->plan.n_blocks);
-    opts.text_bytes += lf_engine_answer_bytes(rt->plan.n_blocks);
+    opts.text_bytes += lf_engine_answer_bytes(rt->plan.kv_tokens);
     return lf_plan_make(&rt->plan, &rt->hp, weight_bytes, ops, info, &opts, err);
 }
 
@@ -346,6 +355,7 @@ static struct lf_plan_opts plan_opts(const struct lf_runtime *rt, uint64_t memor
         .kv_tokens = c->kv_tokens,
         .kv_dtype = kv_dtype(rt),
         .no_fusion = c->no_fusion,
+        .cache_groups = CACHE_GROUPS,
         .host_bytes = rt->process_bytes + HTTP_BYTES + lf_answer_vocabulary_bytes(&rt->vocabulary),
         .disk_index_bytes = n_slots > 0 ? lf_disk_table_host_bytes(n_slots) : 0,
         .disk_tokens = (uint64_t)n_slots * LF_KV_BLOCK_TOKENS,

@@ -11,6 +11,7 @@ void lf_batch_build(struct lf_batch *out, const struct lf_batch_arrays *arrays, 
         const struct lf_sched_seq *seq = item->seq;
         memcpy(arrays->ids + n_tokens, seq->ids + seq->n_done, (size_t)item->n_tokens * sizeof(int32_t));
         arrays->seqs[i] = (struct lf_kv_seq){.blocks = seq->blocks,
+                                             .table_stride = seq->table_stride,
                                              .first_token = n_tokens,
                                              .n_tokens = item->n_tokens,
                                              .kv_len = seq->n_done + item->n_tokens,

@@ -306,9 +306,9 @@ static int n_tenants(const struct lf_engine_opts *o)
     return (int)LF_MIN((int64_t)o->queue_n + lf_batch_n_slots(o->max_seqs) + 1, INT32_MAX);
 }
 
-uint64_t lf_engine_answer_bytes(int n_blocks)
+uint64_t lf_engine_answer_bytes(uint64_t n_tokens)
 {
-    return (uint64_t)n_blocks * LF_KV_BLOCK_TOKENS * (sizeof(int32_t) + sizeof(struct lf_sampled));
+    return n_tokens * (sizeof(int32_t) + sizeof(struct lf_sampled));
 }
 
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *o, int n_vocab, int n_blocks)
@@ -375,6 +375,19 @@ static bool is_known(const struct lf_engine_speed *speed)
     return true;
 }
 
+_Static_assert((int)LF_ENGINE_GROUPS_N == (int)LF_KV_GROUPS_N, "numbers for each");
+
+static void set_groups(struct lf_engine_state *out, const struct lf_kv_cache *kv)
+{
+    int64_t n_blocks = (out->ctx + LF_KV_BLOCK_TOKENS - 1) / LF_KV_BLOCK_TOKENS;
+    out->n_groups = kv->n_groups;
+    for (int i = 0; i < kv->n_groups; i++)
+        out->groups[i] =
+            (struct lf_engine_group){.window = kv->groups[i].window,
+                                     .n_layers = kv->groups[i].n_layers,
+                                     .n_request_blocks = (int)lf_kv_windows_held(kv->groups[i].window, n_blocks)};
+}
+
 enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_backend *backend, struct lf_kv_cache *kv,
                                 const struct lf_engine_opts *opts, struct lf_err *err)
 {
@@ -396,6 +409,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
                                         .token_tile = LF_MAX(opts->token_tile, 1),
                                         .step_ns = (int64_t)opts->step_ms * LF_NS_PER_MS,
                                         .alone_ns = (int64_t)LF_MAX(opts->step_ms, opts->alone_ms) * LF_NS_PER_MS,
+                                        .windows = lf_kv_cache_windows(kv),
                                         .pool = &kv->pool,
                                         .prefix = kv->prefix,
                                         .tenants = e->tenants,
@@ -419,6 +433,7 @@ enum lf_status lf_engine_create(struct lf_engine **out, const struct lf_engine_b
     lf_tiers_pins_most(e, e->mailbox.limits.pins_most);
     collect_figures(e);
     e->figures.ctx = opts->ctx;
+    set_groups(&e->figures, kv);
     e->figures.max_seqs = opts->max_seqs;
     e->figures.is_host = lf_device_info(kv->dev)->is_host;
     e->figures.prefix_cache = kv->prefix != NULL;

@@ -77,7 +77,7 @@ LF_MUST_CHECK enum lf_status lf_engine_create(struct lf_engine **out, const stru
 /* Bytes the engine allocates at create for these options: part of the memory plan's host_bytes. */
 uint64_t lf_engine_host_bytes(const struct lf_engine_opts *opts, int n_vocab, int n_blocks);
 /* What the answers of all that runs at once may take at most: an entry a token of the cache. */
-uint64_t lf_engine_answer_bytes(int n_blocks);
+uint64_t lf_engine_answer_bytes(uint64_t n_tokens);
 /* No new requests (LF_SHUTDOWN); those in flight go on. */
 void lf_engine_drain(struct lf_engine *engine);
 /* As drain, and what is in flight is cancelled at the end of the running step. Returns at once. */
@@ -127,6 +127,15 @@ struct lf_engine_tier {
 };
 
 /* How things stand, for /v1/capacity, /readyz and /metrics. Any thread. */
+enum { LF_ENGINE_GROUPS_N = 16 };
+
+/* Layers that share blocks. */
+struct lf_engine_group {
+    int window; /* tokens that they keep; 0: all */
+    int n_layers;
+    int n_request_blocks; /* that a request of ctx tokens takes */
+};
+
 struct lf_engine_state {
     bool alive; /* false: the device failed or the watchdog fired; message says which */
     bool draining;
@@ -136,6 +145,8 @@ struct lf_engine_state {
     int64_t waiting_tokens;
     int n_blocks, n_blocks_used, n_blocks_cached, n_blocks_free;
     int n_blocks_pinned; /* of those used */
+    int n_groups;        /* of layers (kv/kv_layout.h), of the first LF_ENGINE_GROUPS_N the numbers */
+    struct lf_engine_group groups[LF_ENGINE_GROUPS_N];
     struct lf_engine_pins pins[LF_PIN_N];
     bool is_host;      /* the cache lies in memory of the host */
     bool prefix_cache; /* there is one */

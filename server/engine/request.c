@@ -20,6 +20,7 @@
 #include "grammar/grammar.h"
 #include "model/batch.h"
 #include "server/engine/engine.h"
+#include "server/engine/mailbox.h"
 
 struct layout {
     size_t bytes;
@@ -128,6 +129,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     int n_words = p->n_allowed_ids ? lf_batch_mask_words(backend->n_vocab) : 0;
     size_t n_ids = (size_t)p->n_prompt + (size_t)p->max_tokens;
     size_t n_blocks = (size_t)lf_sched_n_blocks(p->n_prompt, p->max_tokens);
+    size_t n_entries = n_blocks * (size_t)lf_kv_windows_n(&mailbox->limits.windows); /* of a table for each group */
     size_t token_stride = stride_for(p->sampling.n_logprobs, offsetof(struct lf_sampled, rank));
     size_t prompt_stride = stride_for(p->n_prompt_logprobs, offsetof(struct lf_sampled, top_ids));
     struct layout l = {.bytes = 0};
@@ -135,8 +137,8 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     size_t keys_at = reserve(&l, prefix ? n_blocks + 1 : 0, sizeof(struct lf_prefix_key));
     size_t pins_at = reserve(&l, p->pin ? n_blocks : 0, sizeof(struct lf_pin_node));
     size_t ids_at = reserve(&l, n_ids, sizeof(int32_t));
-    size_t blocks_at = reserve(&l, n_blocks, sizeof(int32_t));
-    size_t restore_at = reserve(&l, prefix ? n_blocks : 0, sizeof(uint8_t));
+    size_t blocks_at = reserve(&l, n_entries, sizeof(int32_t));
+    size_t restore_at = reserve(&l, prefix ? n_entries : 0, sizeof(uint8_t));
     size_t stop_at = reserve(&l, (size_t)p->n_stop_token_ids + (size_t)backend->n_eos, sizeof(int32_t));
     size_t allowed_at = reserve(&l, (size_t)n_words, sizeof(uint32_t));
     size_t bad_at = reserve(&l, (size_t)p->n_bad_words, sizeof(int32_t));
@@ -155,7 +157,7 @@ enum lf_status lf_request_create(struct lf_request **out, const struct lf_gen_pa
     req->seq.blocks = (int32_t *)(void *)(base + blocks_at);
     req->seq.keys = prefix ? (struct lf_prefix_key *)(void *)(base + keys_at) : NULL;
     req->seq.restore.states = prefix ? (uint8_t *)(base + restore_at) : NULL;
-    if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_blocks);
+    if (prefix) memset(base + restore_at, LF_RESTORE_NONE, n_entries);
     req->pins = p->pin ? (struct lf_pin_node *)(void *)(base + pins_at) : NULL;
     req->tokens = base + tokens_at;
     req->prompt_logprobs = p->n_prompt_logprobs >= 0 ? base + prompt_at : NULL;

@@ -17,6 +17,15 @@ static void write_tier(struct lf_buf *out, const char *name, const struct lf_eng
                   t->load_blocks_per_s * LF_KV_BLOCK_TOKENS);
 }
 
+static void write_groups(struct lf_buf *out, const struct lf_engine_state *e)
+{
+    lf_buf_cstr(out, ",\"groups\":[");
+    for (int i = 0; i < e->n_groups; i++)
+        lf_buf_printf(out, "%s{\"window\":%d,\"layers\":%d,\"request_blocks\":%d}", i > 0 ? "," : "",
+                      e->groups[i].window, e->groups[i].n_layers, e->groups[i].n_request_blocks);
+    lf_buf_char(out, ']');
+}
+
 static void write_plan(struct lf_buf *out, const struct lf_memory_shares *m)
 {
     lf_buf_printf(out,
@@ -40,6 +49,7 @@ void lf_handle_capacity(struct lf_exchange *x)
                   ",\"largest_context_now\":%lld",
                   (int)LF_KV_BLOCK_TOKENS, e.n_blocks, e.n_blocks_used, e.n_blocks_pinned, e.n_blocks_cached,
                   e.n_blocks_free, (long long)lf_engine_largest(x->server->engine, x->tenant.id));
+    write_groups(out, &e);
     write_tier(out, "memory", &e.memory);
     write_tier(out, "disk", &e.disk);
     write_plan(out, &x->server->opts.memory);

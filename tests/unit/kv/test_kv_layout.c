@@ -74,6 +74,7 @@ static void layers_that_are_all_alike_are_one_group_of_exactly_their_bytes(void 
                                   .n_layers = rows[i].n_layers,
                                   .n_kv_heads = rows[i].n_kv_heads,
                                   .head_dim = rows[i].head_dim};
+        view.block_pages = lf_kv_layers_pages(&view);
         check(&l, LF_BF16);
         assert_int_equal(l.n_groups, 1);
         assert_int_equal(l.block_bytes, lf_kv_block_bytes(&view));
@@ -176,37 +177,16 @@ static void aliases_take_no_room_and_lie_where_their_source_does(void **state)
     lf_kv_layout_deinit(&plain);
 }
 
-static void sequences_hold_all_blocks_or_those_of_the_window(void **state)
+static void the_scheduler_is_told_the_window_of_each_group(void **state)
 {
     (void)state;
     struct lf_kv_layout l = make(48, 5, 6, 1024, 8, 256);
-    assert_int_equal(lf_kv_group_blocks(&l.groups[0], 131072), 2048);
-    assert_int_equal(lf_kv_group_blocks(&l.groups[0], 65), 2);
-    assert_int_equal(lf_kv_group_blocks(&l.groups[1], 131072), 16 + 2);
-    assert_int_equal(lf_kv_group_blocks(&l.groups[1], 64), 1);
-    assert_int_equal(lf_kv_layout_seq_blocks(&l, 131072), 2048 + 5 * 18);
-    assert_int_equal(lf_kv_layout_seq_blocks(&l, 128), 2 * 6);
-    assert_int_equal(lf_kv_layout_step_blocks(&l, 512, 16), 5 * (8 + 16));
-    assert_int_equal(lf_kv_layout_step_blocks(&l, 513, 16), 5 * (9 + 16));
-    struct lf_kv_group odd = {.window = 65, .n_layers = 1, .n_kv_heads = 1, .head_dim = 64};
-    assert_int_equal(lf_kv_group_blocks(&odd, 1000), 4);
+    struct lf_kv_windows w = lf_kv_layout_windows(&l);
+    assert_int_equal(w.n, 6);
+    assert_int_equal(w.tokens[0], 0);
+    for (int g = 1; g < 6; g++) assert_int_equal(w.tokens[g], 1024);
+    assert_int_equal(lf_kv_windows_need(&w, 2048), 2048 + 5 * 18);
     lf_kv_layout_deinit(&l);
-    l = make(4, 0, 1, 0, 2, 64);
-    assert_int_equal(lf_kv_layout_step_blocks(&l, 512, 16), 0);
-    lf_kv_layout_deinit(&l);
-}
-
-/* A window of W tokens that ends anywhere, with a token more to be written, never touches more blocks than that. */
-static void the_blocks_of_a_window_hold_every_place_of_it(void **state)
-{
-    (void)state;
-    for (int window = 1; window < 300; window++) {
-        struct lf_kv_group g = {.window = window, .n_layers = 1, .n_kv_heads = 1, .head_dim = 64};
-        for (int pos = window; pos < window + 130; pos++) {
-            int first = (pos - window + 1) / LF_KV_BLOCK_TOKENS, last = pos / LF_KV_BLOCK_TOKENS;
-            assert_true(last - first + 1 <= lf_kv_group_blocks(&g, INT32_MAX));
-        }
-    }
 }
 
 static void refuses(int n_layers, enum lf_status expected, const char *word)
@@ -285,9 +265,10 @@ static void compare_with_a_group_for_each_kind(const struct lf_kv_layout *l, enu
         if (!is_first) continue;
         uint64_t page = LF_KV_BLOCK_TOKENS * (uint64_t)kind.head_dim * lf_dtype_bytes(dtype);
         largest = LF_MAX(largest, (uint64_t)kind.n_layers * 2 * (uint64_t)kind.n_kv_heads * page);
-        blocks += (uint64_t)lf_kv_group_blocks(&kind, 131072);
+        blocks += (uint64_t)lf_kv_windows_held(kind.window, 2048);
     }
-    double cost = (double)lf_kv_layout_seq_blocks(l, 131072) * (double)l->block_bytes;
+    struct lf_kv_windows w = lf_kv_layout_windows(l);
+    double cost = (double)lf_kv_windows_need(&w, 2048) * (double)l->block_bytes;
     double page_of_all = 64.0 * 3 * 128 * (double)lf_dtype_bytes(dtype);
     assert_true(cost <= 1.01 * (double)blocks * ((double)largest + page_of_all));
 }
@@ -325,8 +306,7 @@ int main(void)
         cmocka_unit_test(qwen2_with_windows_from_a_layer_on_is_cut_without_waste),
         cmocka_unit_test(layers_of_different_shapes_share_blocks_that_hold_pages_of_both),
         cmocka_unit_test(aliases_take_no_room_and_lie_where_their_source_does),
-        cmocka_unit_test(sequences_hold_all_blocks_or_those_of_the_window),
-        cmocka_unit_test(the_blocks_of_a_window_hold_every_place_of_it),
+        cmocka_unit_test(the_scheduler_is_told_the_window_of_each_group),
         cmocka_unit_test(hostile_layers_are_refused),
         cmocka_unit_test(sixteen_kinds_are_sixteen_groups_and_more_are_refused),
         cmocka_unit_test(random_mixtures_hold),
