@@ -128,7 +128,7 @@ static struct lf_disk_kind block_kind(const struct lf_runtime *rt)
 }
 
 /* Layers with windows keep the last tokens alone, in groups of their own (kv/kv_layout.h). */
-enum { CACHE_GROUPS = false };
+enum { CACHE_GROUPS = true };
 
 static enum lf_status find_block_bytes(struct lf_runtime *rt, struct lf_err *err)
 {

@@ -33,8 +33,10 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
                                        .program = o->program,
                                        .hash_weights = o->hash_weights};
     LF_TRY(lf_model_open(&rig->model, rig->dev, &rig->hp, &model_opts, err));
-    struct lf_kv_cache_opts kv_opts = {
-        .dtype = kv_dtype, .n_blocks = rig->plan.n_blocks, .layout = lf_model_kv_layout(rig->model)};
+    struct lf_kv_cache_opts kv_opts = {.dtype = kv_dtype,
+                                       .n_blocks = rig->plan.n_blocks,
+                                       .layout = lf_model_kv_layout(rig->model),
+                                       .prefix_cache = o->prefix_cache};
     LF_TRY(lf_kv_cache_open(&rig->kv, rig->dev, &kv_opts, err));
     return lf_model_prepare(rig->model, &rig->kv, err);
 }

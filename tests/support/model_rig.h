@@ -27,6 +27,7 @@ struct model_rig_opts {
     const char *program;    /* as in lf_model_opts */
     bool hash_weights;
     bool no_fusion;
+    bool prefix_cache;
     bool cache_groups;                    /* as in lf_plan_opts */
     void (*adapt)(struct lf_device *dev); /* called once the device is open; may be NULL */
 };

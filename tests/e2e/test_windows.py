@@ -1,0 +1,144 @@
+"""A model most of whose layers see the last 200 tokens alone (its weights are random): what is behind them is let go, and
+the answers are the same, alone, together, from the cache, beside documents that push it out, and from disk after a
+restart. The plan says what that saves, and the server holds as much."""
+import concurrent.futures
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import harness
+
+WINDOW, LAYERS, FULL = 200, 12, 2
+ASK = {"max_tokens": 70, "temperature": 0, "return_token_ids": True, "ignore_eos": True, "logprobs": 1}
+LENGTHS = (40, 199, 1000, 3000)
+
+
+def config(window):
+    return {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 128,
+            "intermediate_size": 256, "num_hidden_layers": LAYERS, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 32, "vocab_size": 500, "max_position_embeddings": 16384, "rms_norm_eps": 1e-6,
+            "rope_theta": 10000.0, "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2,
+            "tie_word_embeddings": True, "use_sliding_window": window, "sliding_window": WINDOW if window else None,
+            "max_window_layers": 0,
+            "layer_types": ["full_attention" if not window or i % 6 == 5 else "sliding_attention" for i in range(LAYERS)]}
+
+
+def prompt(i, end=0):
+    """Of LENGTHS[i] tokens; another end differs in the last twenty."""
+    n, body, tail = LENGTHS[i], random.Random(i), random.Random(1000 * i + end)
+    return [body.randrange(3, 500) for _ in range(n - 20)] + [tail.randrange(3, 500) for _ in range(20)]
+
+
+class Windows(harness.Case):
+    server_class = harness.Program
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="lf_windows_")
+        for name, window in (("windows", True), ("full", False)):
+            os.mkdir(os.path.join(cls.dir, name))
+            with open(os.path.join(cls.dir, name, "config.json"), "w") as f:
+                json.dump(config(window), f)
+        cls.args = cls.options("windows", "--seed", "7", "--prefix-cache", "off")
+        super().setUpClass()
+        cls.truth = {(i, end): cls.ask(cls.server, i, end)[0] for i in range(len(LENGTHS)) for end in range(2)}
+        assert len({str(x) for x in cls.truth.values()}) == len(cls.truth)
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.dir)
+
+    @classmethod
+    def options(cls, name, *more):
+        return ("--model", os.path.join(cls.dir, name), "--load", "dummy", "--ctx", "4096", *more)
+
+    def start(self, *more):
+        server = harness.Program(*self.options("windows", "--seed", "7", *more))
+        self.addCleanup(server.stop, signal.SIGKILL)
+        return server
+
+    @staticmethod
+    def ask(server, i, end=0):
+        """(the answer's ids and their log-probabilities, tokens that need not be computed)"""
+        r = server.post("/v1/completions", {"prompt": prompt(i, end), **ASK})
+        assert r.status == 200, r.body
+        choice = r.json["choices"][0]
+        return (choice["token_ids"], choice["logprobs"]["token_logprobs"]), r.json["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def check(self, server, i, end=0):
+        answer, n_cached = self.ask(server, i, end)
+        self.assertEqual(answer, self.truth[i, end], f"{LENGTHS[i]} tokens, {n_cached} of them from the cache")
+        return n_cached
+
+    def plan(self, name, *more):
+        args = [harness.Program.program, "plan", *self.options(name, *more), "--json"]
+        return json.loads(subprocess.run(args, capture_output=True, text=True, timeout=60).stdout)
+
+    def test_from_the_cache_and_together(self):
+        for chunk in ("64", "512"):
+            server = self.start("--chunk", chunk, "--max-seqs", "8", "--kv-tokens", "16K")
+            for i, length in enumerate(LENGTHS):
+                self.assertEqual(self.check(server, i), 0)
+                self.assertEqual(self.check(server, i), (length - 1) // 64 * 64)
+                self.assertEqual(self.check(server, i, 1), (length - 20) // 64 * 64)  # another question
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                list(pool.map(lambda k: self.check(server, k % len(LENGTHS), k // len(LENGTHS) % 2), range(16)))
+            self.assertTrue(harness.wait_until(server.idle))
+
+    def test_beside_what_pushes_it_out(self):
+        server = self.start("--kv-tokens", "4096", "--chunk", "64", "--max-seqs", "4")
+        for round in range(3):
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                list(pool.map(lambda k: self.check(server, k % len(LENGTHS), round % 2), range(8)))
+        self.assertTrue(harness.wait_until(server.idle))
+
+    def test_from_disk(self):
+        more = ("--cache-dir", os.path.join(self.dir, "cache"), "--cache-disk", "60M", "--kv-tokens", "8K")
+        server, last = self.start(*more), len(LENGTHS) - 1
+        kept = lambda: server.get("/v1/capacity").json["disk"]["kept"]
+        self.check(server, last)
+        # the full layers' blocks, and of windows those that are seen from the prompt's end at least
+        n_full, n_seen = (LENGTHS[last] + 70) // 64, WINDOW // 64
+        n_groups = len(server.get("/v1/capacity").json["groups"])
+        self.assertTrue(harness.wait_until(lambda: kept() >= n_full + (n_groups - 1) * n_seen), kept())
+        self.assertLess(kept(), n_groups * n_full)  # and not all of them
+        self.assertEqual(server.stop(), 0)
+        server = self.start(*more)
+        n = self.check(server, last, 1)
+        self.assertEqual(n, (LENGTHS[last] - 20) // 64 * 64)
+        self.assertEqual(server.metric("prompt_tokens_by_source_total", 'source="external_kv_transfer"'), n)
+
+    def test_the_plan_says_what_windows_save(self):
+        chunk = ("--chunk", "512", "--kv-tokens", "4096")
+        windows, full = self.plan("windows", *chunk), self.plan("full", *chunk)
+        self.assertEqual([g["window"] for g in windows["kv_groups"]], [0] + 5 * [WINDOW])
+        self.assertEqual([g["layers"] for g in windows["kv_groups"]], 6 * [FULL])
+        self.assertEqual(windows["kv_request_blocks"], 64 + 5 * (4 + 2))  # of 4,096 tokens; a window of 200
+        self.assertEqual(windows["kv_step_blocks"], 5 * 512 // 64)
+        self.assertEqual((full["kv_request_blocks"], full["kv_step_blocks"]), (64, 0))
+        self.assertEqual(windows["kv_block_bytes"] * 6, full["kv_block_bytes"])
+        self.assertEqual(windows["kv_bytes"], (64 + 30 + 40) * windows["kv_block_bytes"])
+        memory = ("--memory", "500M")
+        more, less = self.plan("windows", *memory), self.plan("full", *memory)
+        self.assertGreater(more["kv_tokens"], 3 * less["kv_tokens"])
+        self.assertGreaterEqual(more["concurrent_requests"], 3 * less["concurrent_requests"])
+
+    def test_the_server_holds_what_the_plan_says(self):
+        server = self.start("--kv-tokens", "4096", "--chunk", "512")
+        plan, capacity = self.plan("windows", "--kv-tokens", "4096", "--chunk", "512"), server.get("/v1/capacity").json
+        self.assertEqual(capacity["blocks"]["total"], plan["kv_blocks"])
+        self.assertEqual(capacity["largest_context_now"], 4096)
+        self.assertEqual([(g["window"], g["layers"], g["request_blocks"]) for g in capacity["groups"]],
+                         [(g["window"], g["layers"], g["request_blocks"]) for g in plan["kv_groups"]])
+        self.assertEqual(capacity["plan"]["kv_bytes"], plan["kv_bytes"])
+        r = server.post("/v1/completions", {"prompt": [5] * 4026, **ASK})  # all of ctx
+        self.assertEqual((r.status, r.json["usage"]["total_tokens"]), (200, 4096))
+
+
+if __name__ == "__main__":
+    harness.main()

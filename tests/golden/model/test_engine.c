@@ -1,0 +1,217 @@
+/* The engine over a model whose layers differ in windows: the same answers whether the cache lets go of what is behind
+ * the windows or keeps everything, alone and together, in chunks of any size, from the prefix cache, with documents
+ * that are evicted. Weights are random; what is compared are ids and the bits of their log-probabilities. */
+#include <time.h>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/mix.h"
+#include "server/engine/engine.h"
+#include "tests/support/config_text.h"
+#include "tests/support/model_rig.h"
+#include "tests/support/test.h"
+
+enum { CTX = 1536, N_VOCAB = 50, ANSWER = 90, PROMPTS = 6, PATIENCE_S = 240 };
+
+/* Lengths across blocks, windows (100 and 40 tokens) and chunks. */
+static const int lengths[PROMPTS] = {1, 64, 100, 257, 700, 1400};
+
+struct answer {
+    int n;
+    struct {
+        int32_t id;
+        float logprob;
+    } tokens[ANSWER];
+};
+
+struct setup {
+    struct temp_dir dir;
+    struct model_rig rig;
+    struct lf_engine *engine;
+};
+
+static enum lf_status launch(void *ctx, struct lf_kv_cache *kv, const struct lf_batch *batch)
+{
+    return lf_model_launch(ctx, kv, batch, NULL);
+}
+
+static enum lf_status sample(void *ctx, const struct lf_batch *batch)
+{
+    return lf_model_sample(ctx, batch, NULL);
+}
+
+static enum lf_status wait_step(void *ctx, struct lf_sampled *out)
+{
+    return lf_model_wait(ctx, out, NULL);
+}
+
+/* Six layers: full where layer_types says so. */
+static void write_model(const struct temp_dir *dir, bool all_slide)
+{
+    struct config_text c = config_good("[\"Qwen3ForCausalLM\"]", "\"qwen3\"");
+    config_set(&c, "num_hidden_layers", "6");
+    config_set(&c, "max_position_embeddings", "1536");
+    config_set(&c, "use_sliding_window", "true");
+    config_set(&c, "sliding_window", all_slide ? "40" : "100");
+    config_set(&c, "max_window_layers", all_slide ? "0" : "1");
+    if (!all_slide)
+        config_set(&c, "layer_types",
+                   "[\"sliding_attention\",\"sliding_attention\",\"full_attention\",\"sliding_attention\","
+                   "\"sliding_attention\",\"full_attention\"]");
+    config_write(&c, dir);
+}
+
+static void setup_open(struct setup *s, bool all_slide, bool cache_groups, int chunk, int kv_tokens)
+{
+    struct lf_err err = {0};
+    memset(s, 0, sizeof(*s));
+    s->dir = temp_dir_make();
+    write_model(&s->dir, all_slide);
+    struct model_rig_opts opts = {.dir = s->dir.path,
+                                  .load = LF_LOAD_DUMMY,
+                                  .seed = 3,
+                                  .max_isa = -1,
+                                  .n_threads = 2,
+                                  .ctx = CTX,
+                                  .chunk = chunk,
+                                  .max_seqs = 8,
+                                  .max_out = 8,
+                                  .kv_tokens = kv_tokens,
+                                  .kv_dtype = LF_BF16,
+                                  .prefix_cache = true,
+                                  .cache_groups = cache_groups};
+    if (model_rig_open(&s->rig, &opts, &err) != LF_OK) fail_msg("%s", err.message);
+    struct lf_engine_backend backend = {.ctx = s->rig.model,
+                                        .launch = launch,
+                                        .sample = sample,
+                                        .wait = wait_step,
+                                        .n_async_steps = lf_model_n_async_steps(s->rig.model),
+                                        .n_vocab = N_VOCAB};
+    struct lf_engine_opts engine = {
+        .ctx = CTX, .chunk = chunk, .max_seqs = 8, .max_out = 8, .queue_n = 64, .step_ms = 50};
+    if (lf_engine_create(&s->engine, &backend, &s->rig.kv, &engine, &err) != LF_OK) fail_msg("%s", err.message);
+}
+
+static void setup_close(struct setup *s)
+{
+    lf_engine_destroy(s->engine);
+    lf_block_pool_check(&s->rig.kv.pool);
+    assert_int_equal(s->rig.kv.pool.n_free + s->rig.kv.pool.n_cached, s->rig.kv.pool.n_blocks);
+    model_rig_close(&s->rig);
+    temp_dir_remove(&s->dir);
+}
+
+/* Prompt i begins as the longest one does, but for its last tokens. */
+static struct lf_request *submit(struct setup *s, int i)
+{
+    int32_t ids[CTX];
+    struct lf_err err = {0};
+    struct lf_request *req = NULL;
+    int retry = 0, n = lengths[i];
+    for (int k = 0; k < n; k++) ids[k] = (int32_t)(lf_random64(k < n - 3 ? 1 : 2 + (uint64_t)i, (uint64_t)k) % N_VOCAB);
+    struct lf_gen_params p = {.prompt = ids,
+                              .n_prompt = n,
+                              .max_tokens = ANSWER,
+                              .ignore_eos = true,
+                              .sampling = {.temperature = 0, .top_p = 1, .repetition_penalty = 1, .n_logprobs = 0},
+                              .n_prompt_logprobs = -1};
+    if (lf_engine_submit(s->engine, &p, &req, &retry, &err) != LF_OK) fail_msg("%s", err.message);
+    return req;
+}
+
+/* Returns how many of the prompt's tokens came from the cache. */
+static int collect(struct lf_request *req, struct answer *out)
+{
+    struct lf_request_state st;
+    int64_t until = lf_clock_ns() + PATIENCE_S * (int64_t)LF_NS_PER_S;
+    for (lf_request_snapshot(req, &st); st.finish == LF_FINISH_NONE; lf_request_snapshot(req, &st)) {
+        if (lf_clock_ns() > until) fail_msg("the request did not end");
+        lf_clock_sleep_ms(1);
+    }
+    assert_int_equal(st.n_tokens, ANSWER);
+    memset(out, 0, sizeof(*out));
+    out->n = st.n_tokens;
+    for (int i = 0; i < out->n; i++) {
+        out->tokens[i].id = lf_request_token(req, i)->id;
+        out->tokens[i].logprob = lf_request_token(req, i)->logprob;
+    }
+    lf_request_put(req);
+    return st.n_cached;
+}
+
+static void all_alone(struct setup *s, struct answer *out)
+{
+    for (int i = 0; i < PROMPTS; i++) (void)collect(submit(s, i), &out[i]);
+}
+
+static void expect_same(const struct answer *a, const struct answer *b)
+{
+    for (int i = 0; i < PROMPTS; i++) assert_memory_equal(&a[i], &b[i], sizeof(a[i]));
+}
+
+/* Alone, from the cache, all together twice; the longest is found in the cache. */
+static void compare(const struct answer *expected, bool all_slide, int chunk, int kv_tokens, bool is_cached)
+{
+    struct setup s;
+    struct answer got[PROMPTS];
+    struct lf_request *reqs[PROMPTS];
+    setup_open(&s, all_slide, true, chunk, kv_tokens);
+    all_alone(&s, got);
+    expect_same(expected, got);
+    int n_cached = collect(submit(&s, PROMPTS - 1), &got[PROMPTS - 1]);
+    if (is_cached) assert_int_equal(n_cached, (lengths[PROMPTS - 1] - 1) / LF_KV_BLOCK_TOKENS * LF_KV_BLOCK_TOKENS);
+    expect_same(expected, got);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < PROMPTS; i++) reqs[i] = submit(&s, i);
+        for (int i = 0; i < PROMPTS; i++) (void)collect(reqs[i], &got[i]);
+        expect_same(expected, got);
+    }
+    setup_close(&s);
+}
+
+static void answers_are_the_same_with_and_without_cache_groups(void **state)
+{
+    (void)state;
+    for (int all_slide = 0; all_slide < 2; all_slide++) {
+        struct setup s;
+        struct answer expected[PROMPTS];
+        setup_open(&s, all_slide, false, 512, 4 * CTX);
+        all_alone(&s, expected);
+        assert_int_equal(s.rig.kv.n_groups, 1);
+        setup_close(&s);
+        static const int chunks[] = {16, 130, 512};
+        for (size_t k = 0; k < LF_N_ELEMS(chunks); k++) compare(expected, all_slide, chunks[k], 4 * CTX, true);
+        compare(expected, all_slide, 130, CTX, false); /* documents push each other out */
+    }
+}
+
+/* As the plan says it: the cache of one request of ctx tokens has room for it, and is smaller by what windows save. */
+static void a_cache_of_one_context_holds_it_and_is_as_small_as_planned(void **state)
+{
+    (void)state;
+    struct setup with, without;
+    struct lf_engine_state now;
+    setup_open(&with, false, true, 64, CTX);
+    setup_open(&without, false, false, 64, CTX);
+    const struct lf_kv_cache *kv = &with.rig.kv;
+    assert_int_equal(kv->n_groups, 3); /* two full layers; four with windows */
+    int n_seq = CTX / LF_KV_BLOCK_TOKENS + 2 * (2 + 2), n_step = 2;
+    assert_int_equal(kv->pool.n_blocks, n_seq + n_step);
+    assert_true(kv->buffer.bytes * 2 < without.rig.kv.buffer.bytes);
+    lf_engine_snapshot(with.engine, &now);
+    assert_int_equal(lf_engine_largest(with.engine, 0), CTX);
+    assert_int_equal(now.n_groups, 3);
+    assert_true(now.groups[0].window == 0 && now.groups[0].n_layers == 2 && now.groups[0].n_request_blocks == 24);
+    assert_true(now.groups[1].window == 100 && now.groups[1].n_layers == 2 && now.groups[1].n_request_blocks == 4);
+    setup_close(&with);
+    setup_close(&without);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_are_the_same_with_and_without_cache_groups),
+        cmocka_unit_test(a_cache_of_one_context_holds_it_and_is_as_small_as_planned),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
