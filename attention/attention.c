@@ -130,7 +130,7 @@ void lf_gemm_rope_append(struct lf_attn *attn, const struct lf_gemm_params *gemm
 {
     check_view(attn, p->schedule_idx, p->kv);
     LF_ASSERT(p->n_tokens >= attn->schedules[p->schedule_idx].n_tokens);
-    LF_ASSERT(!gemm->residual && !gemm->norm.h);
+    LF_ASSERT(!gemm->residual && !gemm->norm.h && !p->q_only);
     LF_ASSERT(gemm->y == p->qkv && gemm->n_tokens == p->n_tokens && gemm->y_stride == gemm->w->n_out && !gemm->y_float);
     LF_ASSERT(gemm->w->n_out == (p->n_heads + 2 * p->kv->n_kv_heads) * p->kv->head_dim);
     if (attn->backend->gemm_rope_append && attn->backend->gemm_rope_append(attn, gemm, p)) return;

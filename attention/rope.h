@@ -69,6 +69,7 @@ struct lf_rope_append_params {
     const struct lf_kv_view *kv; /* K and V of this layer are written here, rounded to its dtype */
     int layer;
     int schedule_idx; /* of attn: whose tokens these are */
+    bool q_only;      /* qkv is q alone, and nothing is appended: the layer reads keys and values of another one */
 };
 /* An op like those of device/ops.h: does not fail, queued on a GPU. */
 void lf_rope_append(struct lf_attn *attn, const struct lf_rope_append_params *p);

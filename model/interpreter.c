@@ -182,10 +182,26 @@ static void gemm_rope_append(const struct lf_step *s, const struct lf_op *op)
     lf_gemm_rope_append(attn_of_append(s, op), &qkv, &p);
 }
 
-static void attention(const struct lf_step *s, const struct lf_op *op)
+/* Of the layer's attention object, for the rows that the op computes. */
+static int schedule_of(const struct lf_step *s, const struct lf_op *op)
 {
     const struct lf_layer_kind *kind = lf_layer_kind_of(s->kinds, op->layer, op->window);
     bool of_picked = s->program->values[op->out[LF_OP_Y]].rows == LF_ROWS_OUT;
+    return of_picked ? kind->tail_idx : kind->schedule_idx;
+}
+
+static void rope(const struct lf_step *s, const struct lf_op *op)
+{
+    struct lf_rope_append_params p = rope_params(s, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    p.q_only = true;
+    p.n_tokens = n_rows(s, op);
+    p.schedule_idx = schedule_of(s, op);
+    lf_rope_append(s->attn[lf_layer_kind_of(s->kinds, op->layer, op->window)->shape_idx], &p);
+}
+
+static void attention(const struct lf_step *s, const struct lf_op *op)
+{
+    const struct lf_layer_kind *kind = lf_layer_kind_of(s->kinds, op->layer, op->window);
     struct lf_attn_params p = {.out = at(s, op->out[LF_OP_Y]),
                                .q = at(s, op->in[LF_OP_X]),
                                .kv = &s->kv[place_of(s, op).group],
@@ -193,7 +209,7 @@ static void attention(const struct lf_step *s, const struct lf_op *op)
                                .scale = op->scale,
                                .softcap = op->softcap,
                                .window = op->window};
-    lf_attn_run(s->attn[kind->shape_idx], of_picked ? kind->tail_idx : kind->schedule_idx, &p);
+    lf_attn_run(s->attn[kind->shape_idx], schedule_of(s, op), &p);
 }
 
 static void pick(const struct lf_step *s, const struct lf_op *op)
@@ -288,6 +304,7 @@ static void run_op(const struct lf_step *s, const struct lf_op *op)
         [LF_OP_GEMM] = gemm,
         [LF_OP_GATE_MUL] = gate_mul,
         [LF_OP_ROPE_APPEND] = rope_append,
+        [LF_OP_ROPE] = rope,
         [LF_OP_ATTENTION] = attention,
         [LF_OP_PICK] = pick,
         [LF_OP_SOFTCAP] = softcap,

@@ -14,6 +14,7 @@ static const struct {
     [LF_OP_GEMM] = {"gemm", true},
     [LF_OP_GATE_MUL] = {"gate_mul", false},
     [LF_OP_ROPE_APPEND] = {"rope_append", false},
+    [LF_OP_ROPE] = {"rope", false},
     [LF_OP_ATTENTION] = {"attention", false},
     [LF_OP_PICK] = {"pick", false},
     [LF_OP_SOFTCAP] = {"softcap", false},

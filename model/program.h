@@ -30,6 +30,7 @@ enum lf_op_kind {
     LF_OP_GEMM,        /* y = alpha · (x·wᵀ (+ bias)) (+ residual) */
     LF_OP_GATE_MUL,    /* act = act(gate) · up (lf_act) */
     LF_OP_ROPE_APPEND, /* q = rope(qkv); K and V go to the cache of the op's layer */
+    LF_OP_ROPE,        /* q = rope(q), in a layer that reads the cache of an earlier one */
     LF_OP_ATTENTION,   /* out = attention(q, cache of the op's layer) */
     LF_OP_PICK,        /* the rows of a value whose logits are wanted */
     LF_OP_SOFTCAP,     /* softcap · tanh(x / softcap), in place: y is x */
@@ -114,6 +115,7 @@ struct lf_slot {
  *     gemm             x, residual, sum_squares      y, h, sum_squares w, bias, norm
  *     gate_mul         gate_up                       act
  *     rope_append      qkv                           q                 q_norm, k_norm
+ *     rope             q                             q                 q_norm
  *     attention        q                             out               sinks
  *     pick             any                           its rows
  *     softcap          x                             x
@@ -146,7 +148,7 @@ struct lf_op {
     float alpha;          /* of a gemm */
     float scale;          /* of scores; of embed; of a route's weights */
     float softcap;        /* of scores, 0: none; of softcap */
-    int window;           /* keys that a query may see, 0: all */
+    int window;           /* of attention and rope: keys that a query may see, 0: all */
     enum lf_act act;      /* of gate_mul */
     float limit;          /* of its act */
     enum lf_route route;  /* of route */

@@ -24,8 +24,10 @@ static const char *beyond_plain(const struct lf_program *p, const struct lf_op *
     if (has_norm && p->values[op->out[LF_OP_Y]].is_float) return "norms of what is added to the residual stream";
     if (lf_op_has_gemm(op->kind) && op->alpha != 1) return "matrices whose results are scaled";
     if (op->kind == LF_OP_GATE_MUL && op->act != LF_ACT_SILU) return "activations other than SiLU";
-    if (op->kind == LF_OP_ROPE_APPEND && op->norm_whole_row) return "norms over all heads of q and k";
-    if (op->kind == LF_OP_ROPE_APPEND && op->scales_q) return "queries that are scaled by position";
+    if ((op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_ROPE) && op->norm_whole_row)
+        return "norms over all heads of q and k";
+    if ((op->kind == LF_OP_ROPE_APPEND || op->kind == LF_OP_ROPE) && op->scales_q)
+        return "queries that are scaled by position";
     return op->kind == LF_OP_SOFTCAP ? "capped logits" : NULL;
 }
 

@@ -185,19 +185,33 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
     return add_op(r, op, (struct lf_value){.each = each_of(r, gate_up), .width = width_of(r, gate_up) / 2});
 }
 
-int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
+/* Norm, rotation and scale of q. */
+static struct lf_op rope_op(const struct lf_recorder *r, enum lf_op_kind kind, int layer, int x, int q_norm)
 {
-    struct lf_op op = lf_op_init(LF_OP_ROPE_APPEND, layer);
-    op.in[LF_OP_X] = qkv;
+    struct lf_op op = lf_op_init(kind, layer);
+    op.in[LF_OP_X] = x;
     op.weight[LF_OP_Q_NORM] = q_norm;
-    op.weight[LF_OP_K_NORM] = k_norm;
     op.eps = r->hp->norm_eps;
     op.norm_whole_row =
         r->status == LF_OK && q_norm != LF_NONE && r->program.slots[q_norm].n_out > lf_layer_head_dim(r->hp, layer);
     op.scales_q = r->hp->q_scale.beta > 0;
     op.rope = r->hp->layers[layer].rope;
     op.rotary_dim = r->hp->ropes[op.rope].rotary_dim;
+    return op;
+}
+
+int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm)
+{
+    struct lf_op op = rope_op(r, LF_OP_ROPE_APPEND, layer, qkv, q_norm);
+    op.weight[LF_OP_K_NORM] = k_norm;
     return add_op(r, op, (struct lf_value){.width = r->hp->n_heads * lf_layer_head_dim(r->hp, layer)});
+}
+
+int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm)
+{
+    struct lf_op op = rope_op(r, LF_OP_ROPE, layer, q, q_norm);
+    op.window = r->hp->layers[layer].window;
+    return add_op(r, op, (struct lf_value){.width = width_of(r, q)});
 }
 
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window)

@@ -78,6 +78,8 @@ int lf_rec_gate_mul(struct lf_recorder *r, int gate_up, enum lf_act act, float l
 /* q of qkv, rotated; K and V are appended to the layer's cache. Norms: slots, or LF_NONE; of each head, or, where they
  * are as long as the row, of all heads at once. */
 int lf_rec_rope_append(struct lf_recorder *r, int layer, int qkv, int q_norm, int k_norm);
+/* The same of q alone, in a layer that reads the keys and values of another one (lf_layer_hparams.alias_back). */
+int lf_rec_rope(struct lf_recorder *r, int layer, int q, int q_norm);
 /* Over the layer's cache, of the last `window` keys where window > 0; scores as hp->attn_scale says. */
 int lf_rec_attention(struct lf_recorder *r, int layer, int q, int window);
 /* k experts for each token by a router's logits, float; weights times scale. */

@@ -94,7 +94,8 @@ void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope
 {
     const struct lf_kv_view *kv = p->kv;
     size_t d = (size_t)kv->head_dim;
-    size_t stride = ((size_t)p->n_heads + 2 * (size_t)kv->n_kv_heads) * d;
+    int n_kv_heads = p->q_only ? 0 : kv->n_kv_heads;
+    size_t stride = ((size_t)p->n_heads + 2 * (size_t)n_kv_heads) * d;
     const float *qkv = (const float *)p->qkv + (size_t)run->row * stride;
     const float *table = p->table + (size_t)run->pos * (size_t)p->rotary_dim;
     int slot = run->pos % LF_KV_BLOCK_TOKENS;
@@ -106,13 +107,15 @@ void LF_ROPE_ROWS_FN(const struct lf_rope_append_params *p, const struct lf_rope
         float *q_out = (float *)p->q_out + (size_t)(run->row + t) * (size_t)p->n_heads * d;
         const float *q = qkv + (size_t)t * stride;
         float factor = whole ? norm_factor(q, p->norm_eps, p->n_heads * kv->head_dim) : 1.0f;
-        k_factor[t] = whole ? norm_factor(q + (size_t)p->n_heads * d, p->norm_eps, kv->n_kv_heads * kv->head_dim) : 1;
+        k_factor[t] = whole && !p->q_only
+                          ? norm_factor(q + (size_t)p->n_heads * d, p->norm_eps, kv->n_kv_heads * kv->head_dim)
+                          : 1;
         for (int h = 0; h < p->n_heads; h++)
             rotate_head(p, q_out + (size_t)h * d, q + (size_t)h * d, p->q_norm, h, factor,
                         table + (size_t)t * (size_t)p->rotary_dim);
         for (size_t i = 0; p->q_scale && i < (size_t)p->n_heads * d; i++) q_out[i] *= p->q_scale[run->pos + t];
     }
-    for (int h = 0; h < kv->n_kv_heads; h++) {
+    for (int h = 0; h < n_kv_heads; h++) {
         const float *k = qkv + ((size_t)p->n_heads + (size_t)h) * d;
         float rotated[LF_ROPE_RUN][LF_HEAD_DIM];
         for (int t = 0; t < run->n; t++)

@@ -261,7 +261,7 @@ static struct lf_rope_cuda_args rope_args_of(const struct attn_cuda *a, const st
         .norm_eps = p->norm_eps,
         .n_tokens = p->n_tokens,
         .n_heads = p->n_heads,
-        .n_kv_heads = p->kv->n_kv_heads,
+        .n_kv_heads = p->q_only ? 0 : p->kv->n_kv_heads,
         .head_dim = p->kv->head_dim,
         .rotary_dim = p->rotary_dim,
         .block_pages = p->kv->block_pages,

@@ -53,6 +53,14 @@ static enum lf_status check_residual(const struct check *c, const struct lf_op *
     return is_float ? LF_OK : wrong(c, "a residual of float", 0, 1);
 }
 
+/* Of each head of q or of all at once. */
+static enum lf_status check_q_norm(const struct check *c, const struct lf_op *op, int n_q)
+{
+    int q_norm = op->weight[LF_OP_Q_NORM];
+    int of_head = q_norm >= 0 && q_norm < c->n_slots ? c->slots[q_norm].n_out : 0;
+    return check_vector(c, LF_OP_Q_NORM, op->norm_whole_row ? n_q : of_head, "the length of its q_norm");
+}
+
 /* From qkv to q; norms are of each head or of all heads of q, of k. */
 static enum lf_status check_rope_append(const struct check *c, const struct lf_op *op, int qkv, int q)
 {
@@ -61,7 +69,7 @@ static enum lf_status check_rope_append(const struct check *c, const struct lf_o
     if (op->weight[LF_OP_Q_NORM] == LF_NONE) return LF_OK;
     int q_norm = op->weight[LF_OP_Q_NORM];
     int of_head = q_norm >= 0 && q_norm < c->n_slots ? c->slots[q_norm].n_out : 0;
-    LF_TRY(check_vector(c, LF_OP_Q_NORM, op->norm_whole_row ? n_q : of_head, "the length of its q_norm"));
+    LF_TRY(check_q_norm(c, op, n_q));
     return check_vector(c, LF_OP_K_NORM, op->norm_whole_row ? n_k : of_head, "the length of its k_norm");
 }
 
@@ -168,6 +176,9 @@ static enum lf_status check_op(const struct check *c, const struct lf_op *op)
         return x == 2 * y ? LF_OK : wrong(c, "the width of its input", x, 2 * y);
     case LF_OP_ROPE_APPEND:
         return check_rope_append(c, op, op->in[LF_OP_X], op->out[LF_OP_Y]);
+    case LF_OP_ROPE:
+        if (x != y) return wrong(c, "the width of its output", y, x);
+        return check_q_norm(c, op, y);
     case LF_OP_SOFTCAP:
         if (op->in[LF_OP_X] != op->out[LF_OP_Y]) return wrong(c, "its output", op->out[LF_OP_Y], op->in[LF_OP_X]);
         return c->p->values[op->in[LF_OP_X]].is_float ? LF_OK : wrong(c, "an input of float", 0, 1);

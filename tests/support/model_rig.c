@@ -11,6 +11,7 @@ static enum lf_status open_parts(struct model_rig *rig, const struct model_rig_o
         .name = o->device ? o->device : "cpu", .n_threads = o->n_threads, .max_isa = o->max_isa};
     uint64_t weight_bytes;
     LF_TRY(lf_hparams_read(&rig->hp, o->dir, err));
+    if (o->change) o->change(&rig->hp);
     dev_opts.act_dtype = rig->hp.dtype == LF_F16 ? LF_F16 : LF_BF16;
     LF_TRY(lf_device_open(&rig->dev, &dev_opts, err));
     if (o->adapt) o->adapt(rig->dev);

@@ -28,8 +28,9 @@ struct model_rig_opts {
     bool hash_weights;
     bool no_fusion;
     bool prefix_cache;
-    bool cache_groups;                    /* as in lf_plan_opts */
-    void (*adapt)(struct lf_device *dev); /* called once the device is open; may be NULL */
+    bool cache_groups;                     /* as in lf_plan_opts */
+    void (*change)(struct lf_hparams *hp); /* called once they are read; may be NULL */
+    void (*adapt)(struct lf_device *dev);  /* called once the device is open; may be NULL */
 };
 
 /* LF_UNSUPPORTED where the machine has not that ISA. */
