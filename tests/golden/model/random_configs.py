@@ -153,15 +153,20 @@ def olmo2(rng, c):
     return {**rope(rng), "attention_bias": chance(rng)}
 
 
+def typed_scaling(rng):
+    """Of one type of layers: without `truncate`, which transformers 5.23 then looks for beside the types, not in them."""
+    return {k: v for k, v in (scaling(rng) or {}).items() if k != "truncate"}
+
+
 def olmo3(rng, c):
     more = {"sliding_window": window(rng), "attention_bias": chance(rng)}
     if chance(rng):
         more["layer_types"] = layer_types(rng, c)
     if chance(rng):  # transformers' own default for the other layers, which it does not read rope_theta for
-        scaled = scaling(rng)
+        scaled = typed_scaling(rng)
         return {**more, "rope_theta": 500000.0, **({"rope_scaling": scaled} if scaled else {})}
-    full = {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}
-    local = {"rope_type": "default", "rope_theta": theta(rng), **(scaling(rng) or {})}
+    full = {"rope_type": "default", "rope_theta": theta(rng), **typed_scaling(rng)}
+    local = {"rope_type": "default", "rope_theta": theta(rng), **typed_scaling(rng)}
     return {**more, "rope_parameters": {"full_attention": full, "sliding_attention": local}}
 
 
@@ -298,7 +303,7 @@ def main():
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--keep", help="where directories of those that are wrong are left")
     ap.add_argument("families", nargs="*", metavar="FAMILY")
-    args = ap.parse_args()
+    args = ap.parse_intermixed_args()
     try:
         import torch
         import transformers
