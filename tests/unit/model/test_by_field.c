@@ -30,7 +30,12 @@ static void changed(void *ctx, struct lf_str text)
         hp.head_dim > LF_HEAD_DIM || hp.n_vocab < 1 || hp.max_positions < 1 || hp.ropes[0].rotary_dim > hp.head_dim ||
         hp.ropes[0].rotary_dim % 2 || !(hp.ropes[0].theta > 1) || !(hp.norm_eps > 0))
         fail_msg("read: %s", copy);
-    for (int i = 0; i < hp.n_layers; i++) assert_true(hp.layers[i].window >= 0 && hp.layers[i].rope < hp.n_ropes);
+    for (int i = 0; i < hp.n_layers; i++) {
+        assert_true(hp.layers[i].window >= 0 && hp.layers[i].rope < hp.n_ropes);
+        if (hp.layers[i].has_experts)
+            assert_true(hp.experts_per_token >= 1 && hp.experts_per_token <= hp.n_experts &&
+                        hp.n_experts <= LF_EXPERTS_N && hp.expert_intermediate >= 1);
+    }
     lf_hparams_deinit(&hp);
 }
 
@@ -79,6 +84,12 @@ static const char *const configs[] = {
     " \"vision_config\": {\"hidden_size\": 8}, \"eos_token_id\": 2, \"text_config\": {\"model_type\": "
     "\"ministral3\", " REST ", \"rope_parameters\": {\"rope_theta\": 1e6, \"llama_4_scaling_beta\": 0.1,"
     " \"original_max_position_embeddings\": 64}}}",
+    "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"model_type\": \"qwen3_moe\", " REST ", \"rope_theta\": 1e6,"
+    " \"num_experts\": 8, \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 24,"
+    " \"norm_topk_prob\": true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [1, 7], \"sliding_window\": 100,"
+    " \"use_sliding_window\": true, \"max_window_layers\": 1}",
+    "{\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"mixtral\", " REST ", \"rope_theta\": 1e6,"
+    " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"sliding_window\": 100}",
 };
 
 static const char *const no_lists[2] = {"", ""};

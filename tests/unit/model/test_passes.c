@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "core/mix.h"
@@ -27,6 +28,27 @@ static struct lf_hparams hparams(void)
                                .n_ropes = 1};
 }
 
+enum { EXPERTS = 8, CHOSEN = 3, EXPERT_WIDTH = 40 };
+
+/* Of whose layers the first and the last have experts. */
+static struct lf_hparams hparams_with_experts(void)
+{
+    static struct lf_layer_hparams layers[LAYERS] = {{.has_experts = true}, {0}, {.has_experts = true}};
+    struct lf_hparams hp = hparams();
+    hp.arch = &lf_arch_qwen3_moe;
+    hp.layers = layers;
+    hp.n_experts = EXPERTS;
+    hp.experts_per_token = CHOSEN;
+    hp.expert_intermediate = EXPERT_WIDTH;
+    return hp;
+}
+
+static void no_route(struct lf_device *dev, const struct lf_route_params *p)
+{
+    (void)dev;
+    (void)p;
+}
+
 static int some_tokens(const struct lf_device *dev, const struct lf_gemm_params *p)
 {
     (void)dev;
@@ -40,6 +62,16 @@ static struct lf_programs make(bool fused_norms, bool no_fusion)
     struct lf_err err;
     struct lf_hparams hp = hparams();
     const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL};
+    if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
+    return p;
+}
+
+static struct lf_programs make_with_experts(bool fused_norms, bool no_fusion)
+{
+    struct lf_programs p;
+    struct lf_err err;
+    struct lf_hparams hp = hparams_with_experts();
+    const struct lf_ops ops = {.fused_norm_tokens = fused_norms ? some_tokens : NULL, .route = no_route};
     if (lf_programs_make(&p, &hp, &ops, no_fusion, &err) != LF_OK) fail_msg("%s", err.message);
     return p;
 }
@@ -272,7 +304,8 @@ static void a_device_without_an_op_is_not_asked_for_it(void **state)
 
 static uint64_t bytes_of(const struct lf_value *v, const struct lf_place_limits *l)
 {
-    return l->rows[v->rows] * (uint64_t)v->width * (v->is_float ? 4 : l->act_bytes);
+    uint64_t each = v->each ? (uint64_t)v->each : 1;
+    return l->rows[v->rows] * each * (uint64_t)v->width * (v->is_float || v->is_int ? 4 : l->act_bytes);
 }
 
 static bool reads(const struct lf_op *op, int value)
@@ -312,14 +345,16 @@ static void check_places(const struct lf_program *p, const struct lf_place_limit
 static void no_value_lies_where_another_one_is_still_read(void **state)
 {
     (void)state;
-    static const struct lf_place_limits limits[] = {{{40, 7, LF_FUSED_NORM_TOKENS}, 4},
-                                                    {{40, 40, LF_FUSED_NORM_TOKENS}, 2},
-                                                    {{1, 1, LF_FUSED_NORM_TOKENS}, 2},
-                                                    {{9, 300, LF_FUSED_NORM_TOKENS}, 4}};
-    for (int i = 0; i < 4 * LF_WANTED_N * 3; i++) {
+    static const struct lf_place_limits limits[] = {{{40, 7, LF_FUSED_NORM_TOKENS, 1}, 4},
+                                                    {{40, 40, LF_FUSED_NORM_TOKENS, 1}, 2},
+                                                    {{1, 1, LF_FUSED_NORM_TOKENS, 1}, 2},
+                                                    {{9, 300, LF_FUSED_NORM_TOKENS, 1}, 4}};
+    for (int i = 0; i < 4 * LF_WANTED_N * 3 * 2; i++) {
         const struct lf_place_limits *l = &limits[i % 4];
-        struct lf_programs programs = make(i / 4 % 3 == 1, i / 4 % 3 == 2);
-        struct lf_program *p = &programs.of[i / 12];
+        bool fused_norms = i / 4 % 3 == 1, no_fusion = i / 4 % 3 == 2;
+        struct lf_programs programs =
+            i % 24 < 12 ? make(fused_norms, no_fusion) : make_with_experts(fused_norms, no_fusion);
+        struct lf_program *p = &programs.of[i / 24];
         uint64_t end = lf_pass_place(p, l, 512);
         check_places(p, l, 512, end);
         for (int k = 0; k < p->n_ops; k++) { /* the residual stream is one place */
@@ -507,6 +542,123 @@ static void costs_are_what_counting_gives(void **state)
     lf_programs_deinit(&p);
 }
 
+/* ---- experts ---- */
+
+static void rows_of_experts_are_so_many_for_each_token(void **state)
+{
+    (void)state;
+    struct lf_programs p = make_with_experts(true, true);
+    const struct lf_program *all = &p.of[LF_WANTED_ALL], *some = &p.of[LF_WANTED_SOME];
+    assert_int_equal(count(all, LF_OP_ROUTE), 2);
+    assert_int_equal(count(all, LF_OP_EXPERT_GEMM), 4);
+    assert_int_equal(count(all, LF_OP_EXPERT_SUM), 2);
+    for (int i = 0; i < some->n_ops; i++) {
+        const struct lf_op *op = &some->ops[i];
+        const struct lf_value *y = &some->values[op->out[LF_OP_Y]];
+        bool is_of_expert = op->kind == LF_OP_EXPERT_GEMM ||
+                            (op->kind == LF_OP_GATE_MUL && some->values[op->in[LF_OP_X]].width == 2 * EXPERT_WIDTH);
+        assert_int_equal(y->each, is_of_expert ? CHOSEN : 0);
+        if (op->kind != LF_OP_ROUTE) continue;
+        const struct lf_value *routing = &some->values[op->out[LF_OP_Y_ROUTING]];
+        const struct lf_value *first = &some->values[op->out[LF_OP_Y_FIRST]];
+        assert_true(routing->is_int && routing->width == 2 * CHOSEN && routing->rows == y->rows);
+        assert_true(first->is_int && first->width == EXPERTS + 1 && first->rows == LF_ROWS_ONE);
+    }
+    /* behind the pick the last layer's experts compute picked tokens alone */
+    int route = some->n_ops - 1;
+    while (some->ops[route].kind != LF_OP_ROUTE) route--;
+    assert_int_equal(some->values[some->ops[route].out[LF_OP_Y]].rows, LF_ROWS_OUT);
+    assert_int_equal(some->values[some->ops[first_of(some, LF_OP_ROUTE)].out[LF_OP_Y]].rows, LF_ROWS_TOKENS);
+    lf_programs_deinit(&p);
+}
+
+static void a_device_without_experts_refuses_models_that_have_them(void **state)
+{
+    (void)state;
+    struct lf_programs p;
+    struct lf_err err;
+    struct lf_hparams hp = hparams_with_experts();
+    const struct lf_ops ops = {.name = "none"};
+    hp.architecture = "Qwen3MoeForCausalLM";
+    assert_int_equal(lf_programs_make(&p, &hp, &ops, true, &err), LF_UNSUPPORTED);
+    assert_non_null(strstr(err.message, "Qwen3MoeForCausalLM has experts, which is not implemented on this device"));
+}
+
+static void experts_whose_shapes_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    struct lf_programs p = make_with_experts(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_ROUTE)].out[LF_OP_Y]].width = EXPERTS + 1;
+    expect_wrong(&p, "route of layer -1: its number of experts a token is 9, expected 8");
+    p = make_with_experts(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_ROUTE)].out[LF_OP_Y_ROUTING]].width--;
+    expect_wrong(&p, "the width of its routing is 5");
+    p = make_with_experts(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_ROUTE)].out[LF_OP_Y_FIRST]].width--;
+    expect_wrong(&p, "the width of its list of first rows is 8, expected 9");
+    p = make_with_experts(false, true);
+    p.recorded.ops[first_of(&p.recorded, LF_OP_ROUTE)].out[LF_OP_Y_FIRST] = LF_NONE;
+    expect_wrong(&p, "the number of its outputs is 1, expected 3");
+    p = make_with_experts(false, true);
+    struct lf_op *gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_GEMM)];
+    p.recorded.slots[gemm->weight[LF_OP_W]].n_experts = EXPERTS + 1;
+    expect_wrong(&p, "expert_gemm of layer -1: the width of its routing is 9, expected 10");
+    p = make_with_experts(false, true);
+    gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_GEMM)];
+    p.recorded.slots[gemm->weight[LF_OP_W]].n_experts = 0;
+    expect_wrong(&p, "its matrices' slot");
+    p = make_with_experts(false, true);
+    gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_GEMM)];
+    p.recorded.slots[gemm->weight[LF_OP_W]].n_in++;
+    expect_wrong(&p, "the width of its input is 64, expected 65");
+    p = make_with_experts(false, true);
+    gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_GEMM)];
+    gemm->in[LF_OP_ROUTING] = gemm->in[LF_OP_FIRST];
+    expect_wrong(&p, "a value of routing");
+    p = make_with_experts(false, true);
+    gemm = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_GEMM)];
+    p.recorded.values[gemm->out[LF_OP_Y]].each = CHOSEN + 1;
+    expect_wrong(&p, "the width of its routing is 6, expected 8");
+    p = make_with_experts(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_GATE_MUL)].out[LF_OP_Y]].each = 0;
+    expect_wrong(&p, "gate_mul of layer -1: its number of rows a token is 0, expected 3");
+    p = make_with_experts(false, true);
+    struct lf_op *sum = &p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_SUM)];
+    sum->in[LF_OP_ROUTE_WEIGHTS] = sum->in[LF_OP_RESIDUAL];
+    expect_wrong(&p, "expert_sum of layer -1: the number of its weights is 64, expected 3");
+    p = make_with_experts(false, true);
+    p.recorded.values[p.recorded.ops[first_of(&p.recorded, LF_OP_EXPERT_SUM)].out[LF_OP_Y]].width--;
+    expect_wrong(&p, "the width of its output is 63, expected 64");
+    p = make_with_experts(false, true);
+    struct lf_op *router = &p.recorded.ops[first_of(&p.recorded, LF_OP_ROUTE) - 1];
+    p.recorded.slots[router->weight[LF_OP_W]].n_experts = 2;
+    expect_wrong(&p, "gemm of layer -1: its matrix's slot");
+}
+
+static void a_step_reads_the_experts_that_its_tokens_choose(void **state)
+{
+    (void)state;
+    assert_true(fabs(lf_cost_experts(1, 3, 8) - 3) < 1e-12);
+    assert_true(fabs(lf_cost_experts(2, 3, 8) - (3 + 3 * 5.0 / 8)) < 1e-12); /* the second token's that are new */
+    assert_true(fabs(lf_cost_experts(5, 8, 8) - 8) < 1e-12);
+    assert_true(lf_cost_experts(200, 3, 8) > 7.999 && lf_cost_experts(200, 3, 8) <= 8);
+    struct lf_programs p = make_with_experts(false, true);
+    static const double n_experts[] = {0, 3, 3 + 3 * 5.0 / 8};
+    for (int n = 1; n <= 2; n++) {
+        struct lf_op_cost gemm = cost_of(&p, LF_OP_EXPERT_GEMM, n, n, 0);
+        assert_true(fabs(gemm.flops - 2.0 * n * CHOSEN * HIDDEN * 2 * EXPERT_WIDTH) < 0.5);
+        double of_weights = n_experts[n] * 2 * EXPERT_WIDTH * HIDDEN * 2;
+        double of_values = n * (HIDDEN + CHOSEN * 2 * EXPERT_WIDTH) * 2 + n * 2 * CHOSEN * 4 + (EXPERTS + 1) * 4;
+        assert_true(fabs(gemm.bytes - of_weights - of_values) < 0.5);
+        struct lf_op_cost sum = cost_of(&p, LF_OP_EXPERT_SUM, n, n, 0);
+        assert_true(fabs(sum.flops - 2.0 * n * CHOSEN * HIDDEN) < 0.5);
+        assert_true(fabs(sum.bytes - n * ((CHOSEN + 2) * HIDDEN * 4 + 2 * CHOSEN * 4 + CHOSEN * 4)) < 0.5);
+        struct lf_op_cost route = cost_of(&p, LF_OP_ROUTE, n, n, 0);
+        assert_true(route.flops > 0 && fabs(route.bytes - n * (EXPERTS + 3 * CHOSEN) * 4 - (EXPERTS + 1) * 4) < 0.5);
+    }
+    lf_programs_deinit(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -522,6 +674,10 @@ int main(void)
         cmocka_unit_test(an_op_whose_shapes_do_not_fit_is_named),
         cmocka_unit_test(an_op_beyond_llama_that_does_not_fit_is_named),
         cmocka_unit_test(costs_are_what_counting_gives),
+        cmocka_unit_test(rows_of_experts_are_so_many_for_each_token),
+        cmocka_unit_test(a_device_without_experts_refuses_models_that_have_them),
+        cmocka_unit_test(experts_whose_shapes_do_not_fit_are_named),
+        cmocka_unit_test(a_step_reads_the_experts_that_its_tokens_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
