@@ -27,6 +27,8 @@ static void check_hparams(const struct lf_hparams *hp)
     LF_ASSERT(hp->n_vocab >= 1 && hp->n_vocab <= LF_VOCAB_N && hp->intermediate >= 1);
     LF_ASSERT(hp->max_positions >= 1 && hp->max_positions <= LF_CONTEXT_TOKENS && hp->norm_eps >= 0);
     for (int i = 0; i < hp->n_layers; i++) LF_ASSERT(hp->layers[i].window >= 0);
+    LF_ASSERT(hp->n_experts >= 0 && hp->n_experts <= LF_EXPERTS_N && hp->experts_per_token <= hp->n_experts);
+    LF_ASSERT(hp->experts_per_token <= LF_EXPERTS_PER_TOKEN_N);
     LF_ASSERT(hp->n_eos >= 0 && hp->n_eos <= LF_EOS_IDS_N);
     for (int i = 0; i < hp->n_eos; i++) LF_ASSERT(hp->eos_ids[i] >= 0 && hp->eos_ids[i] < hp->n_vocab);
 }
