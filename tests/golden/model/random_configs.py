@@ -124,6 +124,23 @@ def qwen3(rng, c):
     return {**qwen(rng, c), "attention_bias": chance(rng)}
 
 
+def experts(rng, count):
+    n = int(rng.integers(1, 12))
+    return {count: n, "num_experts_per_tok": int(rng.integers(1, n + 1))}
+
+
+def qwen3_moe(rng, c):
+    dense = [i for i in range(c["num_hidden_layers"] + 1) if chance(rng, 0.2)]
+    return {**rope(rng), **experts(rng, pick(rng, "num_experts", "num_local_experts")),
+            "attention_bias": chance(rng), "norm_topk_prob": chance(rng), "moe_intermediate_size": int(rng.integers(5, 40)),
+            "decoder_sparse_step": pick(rng, 1, 1, 2), "mlp_only_layers": dense,
+            "use_sliding_window": chance(rng), "sliding_window": window(rng)}
+
+
+def mixtral(rng, c):
+    return {**rope(rng), **experts(rng, "num_local_experts"), "sliding_window": window(rng) if chance(rng) else None}
+
+
 def phi3(rng, c):
     part = pick(rng, 1.0, 0.5)
     more = {"sliding_window": window(rng) if chance(rng) else None, "rope_theta": theta(rng),
@@ -200,6 +217,8 @@ FAMILIES = {
     "mistral": Family("MistralForCausalLM", "mistral", mistral),
     "qwen2": Family("Qwen2ForCausalLM", "qwen2", qwen),
     "qwen3": Family("Qwen3ForCausalLM", "qwen3", qwen3),
+    "qwen3_moe": Family("Qwen3MoeForCausalLM", "qwen3_moe", qwen3_moe, has_router=True),
+    "mixtral": Family("MixtralForCausalLM", "mixtral", mixtral, has_router=True),
     "phi3": Family("Phi3ForCausalLM", "phi3", phi3),
     "smollm3": Family("SmolLM3ForCausalLM", "smollm3", smollm3),
     "olmo2": Family("Olmo2ForCausalLM", "olmo2", olmo2),
