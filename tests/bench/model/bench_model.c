@@ -12,14 +12,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/mix.h"
-#include "device/cpu/threads.h"
 #include "kv/kv_cache.h"
 #include "model/model.h"
+#include "tests/bench/gemm/ceilings.h"
 
 enum { MAX_DECODE = 1024 };
 /* What the read loop has room for: no machine's caches hold it. */
@@ -30,7 +29,7 @@ struct options {
     enum lf_load load;
     int n_threads, chunk, n_decode, isa, n_layers;
     enum lf_dtype kv_dtype;
-    bool cpu_time;
+    struct bench_clock clock;
     int lengths[64];
     int n_lengths;
 };
@@ -79,7 +78,7 @@ static struct options parse_args(int argc, char **argv)
         else if (strcmp(argv[i], "--decode") == 0 && ++i)
             o.n_decode = (int)strtol(value, NULL, 10);
         else if (strcmp(argv[i], "--clock") == 0 && ++i)
-            o.cpu_time = strcmp(value, "cpu") == 0;
+            o.clock.cpu_time = strcmp(value, "cpu") == 0;
         else if (strcmp(argv[i], "--kv") == 0 && ++i)
             o.kv_dtype = strcmp(value, "f32") == 0 ? LF_F32 : LF_BF16;
         else if (strcmp(argv[i], "--isa") == 0 && ++i)
@@ -152,13 +151,6 @@ static double token_bytes(struct bench *b, int length)
     return bytes;
 }
 
-static int64_t now_ns(const struct bench *b)
-{
-    struct timespec t;
-    (void)clock_gettime(b->opts->cpu_time ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * LF_NS_PER_S + t.tv_nsec;
-}
-
 /* Runs tokens [first, first + n) of the sequence; seconds it took. */
 static double step(struct bench *b, int first, int n, bool logits, bool is_decode)
 {
@@ -167,41 +159,17 @@ static double step(struct bench *b, int first, int n, bool logits, bool is_decod
         .blocks = b->blocks, .first_token = 0, .n_tokens = n, .kv_len = first + n, .is_decode = is_decode};
     struct lf_batch batch = {
         .ids = b->ids + first, .n_tokens = n, .seqs = &seq, .n_seqs = 1, .logits_idx = &last, .n_out = logits ? 1 : 0};
-    int64_t start = now_ns(b);
+    int64_t start = bench_clock_ns(b->opts->clock);
     LF_ASSERT(lf_model_step(b->model, &b->kv, &batch, b->logits, NULL) == LF_OK);
-    return (double)(now_ns(b) - start) / LF_NS_PER_S;
+    return (double)(bench_clock_ns(b->opts->clock) - start) / LF_NS_PER_S;
 }
 
-struct reader {
-    const uint64_t *words;
-    size_t n_words;
-    int n_tasks;
-    uint64_t sums[LF_THREADS_N];
-};
-
-static void read_part(void *ctx, int task_idx, int worker_idx)
-{
-    (void)worker_idx;
-    struct reader *r = ctx;
-    size_t part = r->n_words / (size_t)r->n_tasks / 32 * 32;
-    const uint64_t *w = r->words + part * (size_t)task_idx;
-    uint64_t sum[32] = {0};
-    for (size_t i = 0; i < part; i += 32)
-        for (size_t j = 0; j < 32; j++) sum[j] ^= w[i + j];
-    for (size_t j = 1; j < 32; j++) sum[0] ^= sum[j];
-    r->sums[task_idx] = sum[0];
-}
-
-/* Seconds that the workers need to read so many bytes of buf once, from another place each time. */
-static double read_once(struct bench *b, const struct lf_buffer *buf, size_t bytes, int round)
+/* GB/s at which the workers read so many bytes of buf once, from another place each time. */
+static double read_gbs(struct bench *b, const struct lf_buffer *buf, size_t bytes, int round)
 {
     size_t room = (buf->bytes - bytes) / 4096 + 1, first = (size_t)(lf_random64(5, (uint64_t)round) % room) * 4096;
-    struct reader r = {.words = (const uint64_t *)buf->ptr + first / 8,
-                       .n_words = bytes / 8,
-                       .n_tasks = lf_device_info(b->dev)->n_threads};
-    int64_t start = now_ns(b);
-    lf_threads_run(lf_device_threads(b->dev), r.n_tasks, read_part, &r);
-    return (double)(now_ns(b) - start) / LF_NS_PER_S;
+    struct lf_buffer part = {(char *)buf->ptr + first, bytes};
+    return ceiling_read_gbs(b->dev, b->opts->clock, &part);
 }
 
 static int compare_doubles(const void *a, const void *b)
@@ -220,7 +188,7 @@ static double median(double *xs, int n)
  * other. */
 static void run_length(struct bench *b, const struct options *o, int length, const struct lf_buffer *plain)
 {
-    double prefill_s = 0, decode_s[MAX_DECODE], read_s[MAX_DECODE], bytes = token_bytes(b, length);
+    double prefill_s = 0, decode_s[MAX_DECODE], reads[MAX_DECODE], bytes = token_bytes(b, length);
     size_t plain_bytes = LF_MIN((size_t)bytes, plain->bytes) / 4096 * 4096;
     for (int at = 0; at < length; at += o->chunk) {
         int n = LF_MIN(o->chunk, length - at);
@@ -228,14 +196,13 @@ static void run_length(struct bench *b, const struct options *o, int length, con
     }
     for (int i = 0; i < o->n_decode; i++) {
         decode_s[i] = step(b, length + i, 1, true, true);
-        read_s[i] = plain->ptr ? read_once(b, plain, plain_bytes, i) : 0;
+        reads[i] = plain->ptr ? read_gbs(b, plain, plain_bytes, i) : 0;
     }
-    double decode = median(decode_s, o->n_decode), read = median(read_s, o->n_decode);
+    double decode = median(decode_s, o->n_decode), read = median(reads, o->n_decode);
     double gbs = bytes / decode / 1e9;
     printf("%7d %10.1f %10.1f %10.2f %10.3f %10.1f", length, length / prefill_s, 1 / decode, prefill_s * 1e3,
            decode * 1e3, gbs);
-    if (plain->ptr)
-        printf(" %10.1f %6.1f%%", (double)plain_bytes / read / 1e9, 100 * gbs * 1e9 * read / (double)plain_bytes);
+    if (plain->ptr) printf(" %10.1f %6.1f%%", read, 100 * gbs / read);
     printf("\n");
     fflush(stdout);
 }
